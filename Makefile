@@ -1,0 +1,93 @@
+# Everything a newcomer or CI runs. Every target works from a clean clone: it makes
+# the virtual environment and installs the package into it, as users would.
+#
+#   make demo      train a digit classifier on data fed by gristmill
+#   make test      all tests: C++ (ctest) and Python (pytest)
+#   make sanitize  the C++ tests under ASan, UBSan and TSan
+#   make lint      formatting, linters, types, stubs
+#   make bench     the table of measurements
+#   make soak      the tests that take minutes
+#   make clean     remove what these targets made
+
+PYTHON ?= python3
+VENV ?= .venv
+BUILD_DIR ?= build
+PYTEST_ARGS ?=
+
+BIN := $(abspath $(VENV))/bin
+PIP := $(BIN)/python -m pip --disable-pip-version-check
+CTEST := $(BIN)/ctest --output-on-failure --no-tests=error
+CXX_FILES = $(wildcard csrc/*/*.[ch]pp tests/core/*.[ch]pp)
+HOT_MODULES = $(patsubst pkg/gristmill/_hot/%.pyx,gristmill._hot.%,\
+	$(wildcard pkg/gristmill/_hot/*.pyx))
+
+.PHONY: demo test test-core sanitize bench soak clean tools lint-tools \
+	lint check-format check-ruff check-mypy check-stubs
+.NOTPARALLEL:
+
+demo: tools
+	$(PIP) install --quiet '.[demo]'
+	$(BIN)/python examples/train_digits.py
+
+test: tools test-core
+	$(PIP) install --quiet '.[test]'
+	$(BIN)/python -m pytest -n 2 $(PYTEST_ARGS)
+
+test-core: tools
+	$(call build_core,$(BUILD_DIR)/test,-DGRISTMILL_WERROR=ON)
+	$(CTEST) --test-dir $(BUILD_DIR)/test
+
+sanitize: sanitize-address sanitize-undefined sanitize-thread
+
+sanitize-%: tools
+	$(call build_core,$(BUILD_DIR)/$*,-DGRISTMILL_SANITIZE=$*)
+	$(CTEST) --test-dir $(BUILD_DIR)/$*
+
+bench: tools
+	$(PIP) install --quiet '.[bench]'
+	$(BIN)/python benchmarks/run.py
+
+soak: tools
+	$(PIP) install --quiet '.[test]'
+	GRISTMILL_HYPOTHESIS_PROFILE=soak $(BIN)/python -m pytest -n 2 -m soak --timeout 3600 $(PYTEST_ARGS)
+
+lint: check-format check-ruff check-mypy check-stubs
+
+check-format: lint-tools
+	$(BIN)/ruff format --check .
+	$(BIN)/clang-format --dry-run -Werror $(CXX_FILES)
+
+check-ruff: lint-tools
+	$(BIN)/ruff check .
+
+check-mypy: lint-tools
+	$(BIN)/mypy --strict
+
+# stubtest imports the installed modules and compares them with pkg's stubs.
+check-stubs: lint-tools
+	$(BIN)/python -c 'import gristmill' || $(PIP) install --quiet .
+	$(BIN)/python -m mypy.stubtest --mypy-config-file pyproject.toml \
+		gristmill._core $(HOT_MODULES)
+
+lint-tools: tools
+	$(PIP) install --quiet $$($(BIN)/python .ci/extra.py lint)
+
+# The environment holds CMake and Ninja, so that no system's are needed.
+tools: $(VENV)/bin/ninja
+
+$(VENV)/bin/ninja:
+	.ci/system-packages $(PYTHON)
+	test -x $(VENV)/bin/python || $(PYTHON) -m venv $(VENV)
+	$(PIP) install --quiet 'cmake>=3.24' ninja
+
+clean:
+	rm -rf $(BUILD_DIR) .venv dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
+
+# Builds the C++ tests: $(1) is the build folder, $(2) more options. Debug, because
+# Release removes the asserts that guard every REQUIRES.
+define build_core
+	$(BIN)/cmake -S . -B $(1) -G Ninja -DCMAKE_MAKE_PROGRAM=$(BIN)/ninja \
+		-DCMAKE_BUILD_TYPE=Debug -DGRISTMILL_BUILD_PYTHON=OFF \
+		-DGRISTMILL_BUILD_TESTS=ON $(2) --log-level=WARNING
+	$(BIN)/cmake --build $(1)
+endef

@@ -1,0 +1,285 @@
+"""How a question is asked: contestants, targets, and one process per measurement.
+
+A ``bench_<question>.py`` makes a ``Question`` and ends with ``main(QUESTION)``.
+Run as a script it measures every contestant and prints its table; ``--contestant``
+measures one and prints JSON, which is how ``run.py`` keeps processes apart.
+"""
+
+import argparse
+import dataclasses
+import gc
+import json
+import os
+import pathlib
+import signal
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from workloads import Answer, Workload, answer
+
+OURS = "gristmill"
+GRAIN = ("grain default", "grain (0, 0)")
+TIMEOUT_S = 600
+
+
+@dataclasses.dataclass(frozen=True)
+class Settings:
+    """How long to measure.  ``records`` overrides a data set's size."""
+
+    quick: bool = False
+    records: int | None = None
+
+    @property
+    def seconds(self) -> float:
+        """Length of the timed part, in seconds."""
+        return 0.25 if self.quick else 1.0
+
+
+@dataclasses.dataclass(frozen=True)
+class Measurement:
+    """One contestant's result in the question's unit; lower is better.
+
+    ``answers`` maps the name of a check to a digest.  All contestants that made
+    the same check must have got the same digest.
+    """
+
+    value: float
+    answers: dict[str, str] = dataclasses.field(default_factory=dict)
+
+
+@dataclasses.dataclass(frozen=True)
+class AtLeast:
+    """Speed over the best of some peers: ``peer / ours >= times``."""
+
+    times: float
+    peers: tuple[str, ...]
+    ours: str = OURS
+
+    def __str__(self) -> str:
+        faster = " or ".join(self.peers)
+        return f"{self.ours} >= {self.times:g}x as fast as {faster}"
+
+    def found(self, values: dict[str, float]) -> float:
+        """Returns the ratio; raises KeyError when a median is missing."""
+        return min(values[peer] for peer in self.peers) / values[self.ours]
+
+    def passes(self, found: float) -> bool:
+        return found >= self.times
+
+
+@dataclasses.dataclass(frozen=True)
+class AtMost:
+    """A bound on ours, absolute or as a multiple of another contestant."""
+
+    limit: float
+    than: str | None = None
+    ours: str = OURS
+
+    def __str__(self) -> str:
+        times = f"x {self.than}" if self.than else ""
+        return f"{self.ours} <= {self.limit:g}{times}"
+
+    def found(self, values: dict[str, float]) -> float:
+        """Returns the value or ratio; raises KeyError when a median is missing."""
+        return values[self.ours] / (values[self.than] if self.than else 1.0)
+
+    def passes(self, found: float) -> bool:
+        return found <= self.limit
+
+
+@dataclasses.dataclass(frozen=True)
+class Question:
+    """One row of the table.
+
+    Args:
+        name: The ``<question>`` of ``bench_<question>.py``.
+        text: The question in words.
+        unit: Unit of every value.
+        contestants: Measures one contestant, by name; ours first.
+        targets: What the medians must satisfy.
+    """
+
+    name: str
+    text: str
+    unit: str
+    contestants: dict[str, Callable[[Settings], Measurement]]
+    targets: tuple[AtLeast | AtMost, ...]
+
+
+def seconds_per_batch(
+    batches: Iterator[Any],
+    seconds: float,
+    use: Callable[[Any], Any] | None = None,
+    warm: int = 8,
+    at_least: int = 8,
+    clock: Callable[[], float] = time.perf_counter,
+) -> float:
+    """Returns the mean ``clock`` seconds of one batch in steady state."""
+    for _ in range(warm):
+        batch = next(batches)
+        if use is not None:
+            use(batch)
+    count = 0
+    deadline = time.perf_counter() + seconds
+    start = clock()
+    while count < at_least or time.perf_counter() < deadline:
+        batch = next(batches)
+        count += 1
+        if use is not None:
+            use(batch)
+    return (clock() - start) / count
+
+
+def throughput(
+    load: Callable[[Workload], Iterator[Any]],
+    work: Workload,
+    checked_source: Any,
+    settings: Settings,
+    *,
+    in_order: bool,
+    use: Callable[[Any], Any] | None = None,
+    clock: Callable[[], float] = time.perf_counter,
+) -> tuple[float, dict[str, str]]:
+    """Checks one epoch of a small source, then times the endless large one.
+
+    Returns the seconds per batch and the answers.  ``in_order`` says that the
+    contestant promises Grain's order, which is then part of its answer.
+    """
+    found: Answer = answer(load(work.once(checked_source)))
+    answers = {"records": found.records}
+    if in_order:
+        answers["stream"] = found.stream
+    gc.collect()
+    batches = load(work)
+    try:
+        return seconds_per_batch(batches, settings.seconds, use, clock=clock), answers
+    finally:
+        del batches
+        gc.collect()
+
+
+def measure(question: Question, contestant: str, settings: Settings) -> Measurement:
+    """Measures one contestant in a fresh process.
+
+    Raises:
+        RuntimeError: The process failed or took more than 600 s; the message
+            ends with the last line of its output.
+    """
+    script = pathlib.Path(__file__).with_name(f"bench_{question.name}.py")
+    command = [sys.executable, str(script), "--contestant", contestant]
+    if settings.quick:
+        command.append("--quick")
+    if settings.records is not None:
+        command += ["--records", str(settings.records)]
+    child = subprocess.Popen(
+        command,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+    try:
+        output, errors = child.communicate(timeout=TIMEOUT_S)
+    except subprocess.TimeoutExpired:
+        # The session also holds the workers that the contestant started.
+        os.killpg(child.pid, signal.SIGKILL)
+        child.communicate()
+        raise RuntimeError(f"no result within {TIMEOUT_S} s") from None
+    for line in output.splitlines():
+        if line.startswith("{"):
+            return Measurement(**json.loads(line))
+    last = (errors.strip().splitlines() or ["no output"])[-1]
+    raise RuntimeError(f"exit code {child.returncode}: {last}")
+
+
+@dataclasses.dataclass
+class Outcome:
+    """All runs of one question."""
+
+    question: Question
+    runs: dict[str, list[float]]
+    failures: dict[str, str]
+    disagreements: list[str]
+
+    @property
+    def medians(self) -> dict[str, float]:
+        return {name: statistics.median(v) for name, v in self.runs.items() if v}
+
+    def verdicts(self) -> list[tuple[str, str, str]]:
+        """Returns (target, found, verdict) for each target."""
+        rows = []
+        for target in self.question.targets:
+            try:
+                found = target.found(self.medians)
+            except KeyError as missing:
+                rows.append((str(target), "-", f"not measured: {missing.args[0]}"))
+                continue
+            passed = target.passes(found) and not self.disagreements
+            rows.append((str(target), f"{found:.3g}", "pass" if passed else "FAIL"))
+        return rows
+
+
+def ask(
+    question: Question, settings: Settings, repeats: int, skip: str | None = None
+) -> Outcome:
+    """Measures the contestants ``repeats`` times, in turn, and compares answers.
+
+    Contestants whose name begins with ``skip`` are left out.
+    """
+    names = [n for n in question.contestants if not skip or not n.startswith(skip)]
+    outcome = Outcome(question, {name: [] for name in names}, {}, [])
+    agreed: dict[str, tuple[str, str]] = {}
+    for _ in range(repeats):
+        for name in names:
+            if name in outcome.failures:
+                continue
+            try:
+                result = measure(question, name, settings)
+            except RuntimeError as error:
+                outcome.failures[name] = str(error)
+                continue
+            for check, digest in result.answers.items():
+                first, expected = agreed.setdefault(check, (name, digest))
+                if digest != expected:
+                    outcome.disagreements.append(
+                        f"{check}: {name} got {digest}, {first} got {expected}"
+                    )
+            outcome.runs[name].append(result.value)
+    return outcome
+
+
+def table(outcome: Outcome) -> str:
+    """Returns the outcome as text: contestants first, then targets."""
+    question = outcome.question
+    lines = [f"### {question.name}: {question.text}", ""]
+    lines += [f"| contestant | {question.unit} (median) | all runs |", "|---|---|---|"]
+    for name, values in outcome.runs.items():
+        if values:
+            every = " ".join(f"{value:.4g}" for value in values)
+            lines.append(f"| {name} | {outcome.medians[name]:.4g} | {every} |")
+        else:
+            lines.append(f"| {name} | - | {outcome.failures.get(name, '-')} |")
+    lines += ["", "| target | found | verdict |", "|---|---|---|"]
+    lines += [f"| {' | '.join(verdict)} |" for verdict in outcome.verdicts()]
+    lines += [f"\nAnswers differ. {text}" for text in outcome.disagreements]
+    return "\n".join(lines) + "\n"
+
+
+def main(question: Question) -> None:
+    """The command line of one ``bench_<question>.py``."""
+    parser = argparse.ArgumentParser(description=question.text)
+    parser.add_argument("--contestant", choices=list(question.contestants))
+    parser.add_argument("--quick", action="store_true", help="shorter timed parts")
+    parser.add_argument("--records", type=int, help="size of the data set")
+    parser.add_argument("--repeats", type=int, default=3)
+    options = parser.parse_args()
+    settings = Settings(options.quick, options.records)
+    if options.contestant is None:
+        print(table(ask(question, settings, options.repeats)))
+        return
+    result = question.contestants[options.contestant](settings)
+    print(json.dumps(dataclasses.asdict(result)), flush=True)

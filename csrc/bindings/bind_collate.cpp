@@ -1,0 +1,282 @@
+// Binds core/collate.hpp: checks the arrays, drops the GIL, passes bytes.
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "bindings/bind.hpp"
+#include "core/collate.hpp"
+
+namespace gristmill::bind {
+namespace {
+
+using Rows = py::array_t<std::int64_t, py::array::c_style>;
+using Shape = std::span<const py::ssize_t>;
+
+// Below this many bytes, giving the lock back costs more than it frees.
+constexpr std::size_t kUnlockBytes = std::size_t{256} << 10;
+
+// NumPy's NPY_ITEM_REFCOUNT: the items hold references, not only bytes.
+constexpr std::uint64_t kItemRefcount = 1;
+
+Shape shape_of(const py::array& array) {
+  return {array.shape(), static_cast<std::size_t>(array.ndim())};
+}
+
+const std::byte* bytes_of(const py::array& array) {
+  return static_cast<const std::byte*>(array.data());
+}
+
+// Checks that `array` is plain bytes in C order.
+void check_plain(const py::array& array, const char* name) {
+  if (!(array.flags() & py::array::c_style)) {
+    throw py::value_error(std::string(name) + " must be C-contiguous");
+  }
+  if (array.dtype().flags() & kItemRefcount) {
+    throw py::type_error(std::string(name) + " has dtype " +
+                         py::str(array.dtype()).cast<std::string>() +
+                         ", whose items are references");
+  }
+}
+
+// Checks that `out` can be written as a batch of `count` rows.
+void check_batch(const py::array& out, std::size_t count) {
+  check_plain(out, "out");
+  if (!out.writeable()) throw py::value_error("out must be writeable");
+  if (out.ndim() == 0 ||
+      out.shape(0) != static_cast<py::ssize_t>(count)) {
+    throw py::value_error("out has shape " +
+                          py::str(out.attr("shape")).cast<std::string>() +
+                          ", but must have " + std::to_string(count) +
+                          " rows");
+  }
+}
+
+// The first comparison settles nearly every call: NumPy shares the
+// descriptors of the built-in types.
+bool same_dtype(PyObject* left, PyObject* right) {
+  return left == right ||
+         py::detail::npy_api::get().PyArray_EquivTypes_(left, right);
+}
+
+std::size_t row_bytes_of(const py::array& batch) {
+  auto bytes = static_cast<std::size_t>(batch.itemsize());
+  for (const auto extent : shape_of(batch).subspan(1)) {
+    bytes *= static_cast<std::size_t>(extent);
+  }
+  return bytes;
+}
+
+void gather_rows(const py::array& table, const Rows& rows, py::array& out) {
+  if (table.ndim() == 0) throw py::value_error("table must have rows");
+  if (rows.ndim() != 1) throw py::value_error("rows must have one dimension");
+  check_plain(table, "table");
+  check_batch(out, static_cast<std::size_t>(rows.size()));
+  if (!same_dtype(table.dtype().ptr(), out.dtype().ptr()) ||
+      !std::ranges::equal(shape_of(table).subspan(1),
+                          shape_of(out).subspan(1))) {
+    throw py::value_error("the rows of out and table differ in dtype or shape");
+  }
+  const auto row_bytes = row_bytes_of(table);
+  const std::span from(bytes_of(table),
+                       static_cast<std::size_t>(table.nbytes()));
+  const std::span picked(rows.data(), static_cast<std::size_t>(rows.size()));
+  const std::span to(static_cast<std::byte*>(out.mutable_data()),
+                     static_cast<std::size_t>(out.nbytes()));
+  std::ptrdiff_t bad = -1;
+  if (to.size() < kUnlockBytes) {
+    bad = gristmill::gather(from, table.shape(0), picked, row_bytes, to);
+  } else {
+    const py::gil_scoped_release unlocked;
+    bad = gristmill::gather(from, table.shape(0), picked, row_bytes, to);
+  }
+  if (bad >= 0) {
+    throw py::index_error("rows[" + std::to_string(bad) + "] is " +
+                          std::to_string(rows.at(bad)) +
+                          ", but the table has " +
+                          std::to_string(table.shape(0)) + " rows");
+  }
+}
+
+// Reads an element's header, or returns nullptr for anything but an exact
+// ndarray of C order: subclasses may mean something else by their bytes.
+const py::detail::PyArray_Proxy* exact_array(PyObject* element) {
+  const auto& api = py::detail::npy_api::get();
+  if (Py_TYPE(element) != api.PyArray_Type_) return nullptr;
+  const auto* array = py::detail::array_proxy(element);
+  const auto ordered = py::detail::npy_api::NPY_ARRAY_C_CONTIGUOUS_;
+  return (array->flags & ordered) != 0 ? array : nullptr;
+}
+
+Shape shape_of(const py::detail::PyArray_Proxy& array) {
+  return {array.dimensions, static_cast<std::size_t>(array.nd)};
+}
+
+// Holds one pointer per element; the usual batch needs no allocation.
+class Parts {
+ public:
+  explicit Parts(std::size_t count) {
+    if (count > few_.size()) many_.resize(count);
+    all_ = {count > few_.size() ? many_.data() : few_.data(), count};
+  }
+  Parts(const Parts&) = delete;
+  Parts& operator=(const Parts&) = delete;
+
+  std::span<const std::byte*> all() { return all_; }
+
+ private:
+  std::array<const std::byte*, 512> few_;
+  std::vector<const std::byte*> many_;
+  std::span<const std::byte*> all_;
+};
+
+// Returns the position of the first element that is not a row of `out`, or
+// -1 with the address of every element in `parts`.
+py::ssize_t find_parts(const py::list& elements, const py::array& out,
+                       std::span<const std::byte*> parts) {
+  const auto row_shape = shape_of(out).subspan(1);
+  PyObject* const dtype = out.dtype().ptr();
+  for (std::size_t k = 0; k < parts.size(); ++k) {
+    const auto at = static_cast<py::ssize_t>(k);
+    const auto* array = exact_array(PyList_GET_ITEM(elements.ptr(), at));
+    if (array == nullptr || !same_dtype(array->descr, dtype) ||
+        !std::ranges::equal(shape_of(*array), row_shape)) {
+      return at;
+    }
+    parts[k] = reinterpret_cast<const std::byte*>(array->data);
+  }
+  return -1;
+}
+
+py::ssize_t stack_arrays(const py::list& elements, py::array& out) {
+  check_batch(out, elements.size());
+  Parts parts(elements.size());
+  const auto misfit = find_parts(elements, out, parts.all());
+  if (misfit >= 0) return misfit;
+  const auto row_bytes = row_bytes_of(out);
+  auto* const to = static_cast<std::byte*>(out.mutable_data());
+  if (static_cast<std::size_t>(out.nbytes()) < kUnlockBytes) {
+    gristmill::stack(parts.all(), row_bytes, to);
+  } else {
+    // Another thread may change the list meanwhile.
+    const py::tuple alive(elements);
+    const py::gil_scoped_release unlocked;
+    gristmill::stack(parts.all(), row_bytes, to);
+  }
+  return -1;
+}
+
+py::ssize_t pad_arrays(const py::list& elements, py::array& out,
+                       const py::object& value) {
+  check_batch(out, elements.size());
+  const auto filler = py::cast<py::array>(
+      py::module_::import("numpy").attr("asarray")(value, out.dtype()));
+  if (filler.size() != 1) throw py::value_error("value must be one item");
+  const auto row_shape = shape_of(out).subspan(1);
+  PyObject* const dtype = out.dtype().ptr();
+  std::vector<const py::detail::PyArray_Proxy*> arrays;
+  for (const auto& element : elements) {
+    const auto* array = exact_array(element.ptr());
+    if (array == nullptr || !same_dtype(array->descr, dtype) ||
+        !std::ranges::equal(shape_of(*array), row_shape,
+                            [](auto from, auto to) { return from <= to; })) {
+      return static_cast<py::ssize_t>(arrays.size());
+    }
+    arrays.push_back(array);
+  }
+  const std::span item(bytes_of(filler),
+                       static_cast<std::size_t>(out.itemsize()));
+  const auto row_bytes = row_bytes_of(out);
+  auto* to = static_cast<std::byte*>(out.mutable_data());
+  for (const auto* array : arrays) {
+    const auto* from = reinterpret_cast<const std::byte*>(array->data);
+    gristmill::pad(shape_of(*array), from, row_shape, item, to);
+    to += row_bytes;
+  }
+  return -1;
+}
+
+// The one Python type whose scalars np.stack would put into `dtype`, beside
+// the dtype's own scalar type; nullptr if there is none.
+PyTypeObject* builtin_type_of(const py::dtype& dtype) {
+  switch (dtype.num()) {
+    case py::detail::npy_api::NPY_BOOL_: return &PyBool_Type;
+    case py::detail::npy_api::NPY_DOUBLE_: return &PyFloat_Type;
+    default: break;
+  }
+  const bool is_int64 = dtype.kind() == 'i' && dtype.itemsize() == 8;
+  return is_int64 ? &PyLong_Type : nullptr;
+}
+
+// Stores a bool, float or int as an item of builtin_type_of()'s dtype.
+// Returns false for an int that does not fit.
+bool store_builtin(PyObject* element, std::byte* to) {
+  if (PyBool_Check(element)) {
+    const bool value = element == Py_True;
+    std::memcpy(to, &value, sizeof value);
+  } else if (PyFloat_CheckExact(element)) {
+    const double value = PyFloat_AS_DOUBLE(element);
+    std::memcpy(to, &value, sizeof value);
+  } else {
+    int overflow = 0;
+    const std::int64_t value =
+        PyLong_AsLongLongAndOverflow(element, &overflow);
+    if (overflow != 0) return false;
+    std::memcpy(to, &value, sizeof value);
+  }
+  return true;
+}
+
+py::ssize_t stack_scalars(const py::list& elements, py::array& out) {
+  check_batch(out, elements.size());
+  const auto dtype = out.dtype();
+  if (out.ndim() != 1) throw py::value_error("out must have one dimension");
+  if (elements.empty()) return -1;
+  const bool plain = std::string_view("biufc").find(dtype.kind()) !=
+                         std::string_view::npos &&
+                     dtype.byteorder() != '>';
+  PyTypeObject* const type = Py_TYPE(PyList_GET_ITEM(elements.ptr(), 0));
+  const bool builtin = plain && type == builtin_type_of(dtype);
+  const py::object scalar_type = dtype.attr("type");
+  const bool own = plain && scalar_type.is(py::type::handle_of(elements[0]));
+  if (!builtin && !own) return 0;
+  const auto item_bytes = static_cast<std::size_t>(dtype.itemsize());
+  auto* to = static_cast<std::byte*>(out.mutable_data());
+  for (py::ssize_t k = 0; k < out.shape(0); ++k, to += item_bytes) {
+    PyObject* const element = PyList_GET_ITEM(elements.ptr(), k);
+    if (Py_TYPE(element) != type) return k;
+    if (!builtin) {
+      // NumPy's scalars are an object header with the value behind it.
+      std::memcpy(to, reinterpret_cast<std::byte*>(element) + sizeof(PyObject),
+                  item_bytes);
+    } else if (!store_builtin(element, to)) {
+      return k;
+    }
+  }
+  return -1;
+}
+
+}  // namespace
+
+void collate(py::module_& m) {
+  m.def("gather", &gather_rows, "table"_a, "rows"_a.noconvert(),
+        "out"_a.noconvert(),
+        "Writes table[rows] to out: (N, *S) and (B,) int64 make (B, *S).");
+  m.def("stack", &stack_arrays, "elements"_a, "out"_a.noconvert(),
+        "Writes B arrays of shape S to out, (B, *S). Returns -1, or the "
+        "position of the first element that does not fit.");
+  m.def("stack_scalars", &stack_scalars, "elements"_a, "out"_a.noconvert(),
+        "Writes B scalars of one exact type to out, (B,). Returns -1, or the "
+        "position of the first element that does not fit.");
+  m.def("pad", &pad_arrays, "elements"_a, "out"_a.noconvert(), "value"_a,
+        "Writes B arrays, no larger than S, to the origins of out's rows, "
+        "(B, *S), and value to the rest. Returns -1, or the position of the "
+        "first element that does not fit.");
+}
+
+}  // namespace gristmill::bind

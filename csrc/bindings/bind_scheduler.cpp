@@ -1,0 +1,198 @@
+// Binds core/scheduler.hpp, together with the enlistment that brings its
+// workers.
+#include <pybind11/stl.h>
+
+#include <memory>
+#include <stdexcept>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "bindings/bind.hpp"
+#include "core/scheduler.hpp"
+#include "core/supervise.hpp"
+
+namespace gristmill::bind {
+namespace {
+
+// A Scheduler and its workers, for as long as Python holds it.
+class Crewed {
+ public:
+  explicit Crewed(std::unique_ptr<Scheduler> scheduler)
+      : scheduler_(std::move(scheduler)) {}
+  ~Crewed() { close(); }
+  Crewed(const Crewed&) = delete;
+  Crewed& operator=(const Crewed&) = delete;
+
+  void start(int blob_fd, const std::string& setup) {
+    enlistment_ =
+        enlist(scheduler_.get(), {scheduler_->arena_fd(), blob_fd, setup});
+    scheduler_->start(enlistment_.get());
+  }
+
+  void kill(int worker) {
+    if (enlistment_ != nullptr) enlistment_->kill(worker);
+  }
+
+  void close() {
+    scheduler_->close();
+    if (enlistment_ != nullptr) enlistment_->dismiss();
+  }
+
+  Scheduler& operator*() { return *scheduler_; }
+
+ private:
+  const std::unique_ptr<Scheduler> scheduler_;
+  std::unique_ptr<Enlistment> enlistment_;  // After what it calls.
+};
+
+// Waits for the output due, running Python's signal handlers in between.
+Next wait_for_next(Crewed& crewed, double timeout_s) {
+  for (;;) {
+    Next next;
+    {
+      const py::gil_scoped_release unlocked;
+      next = (*crewed).next(timeout_s);
+    }
+    if (next.kind != NextKind::kInterrupted) return next;
+    if (PyErr_CheckSignals() != 0) throw py::error_already_set();
+  }
+}
+
+const char* name_of(NextKind kind) {
+  switch (kind) {
+    case NextKind::kOutput: return "output";
+    case NextKind::kEnd: return "end";
+    case NextKind::kInterrupted: return "interrupted";
+    case NextKind::kTimeout: return "timeout";
+    case NextKind::kDied: return "died";
+    case NextKind::kFull: return "full";
+    case NextKind::kClosed: return "closed";
+    case NextKind::kForked: return "forked";
+  }
+  return "";
+}
+
+std::unique_ptr<Crewed> make_scheduler(
+    std::uint32_t workers, std::uint32_t buffer, char kind,
+    std::int64_t unit_records, std::uint32_t max_restarts,
+    std::uint64_t memory_limit, std::vector<std::int64_t> lengths,
+    std::vector<Vector> starts, std::uint32_t turn, std::vector<bool> ended) {
+  SchedulerConfig config;
+  config.workers = workers;
+  config.buffer = buffer;
+  config.kind = static_cast<UnitKind>(kind);
+  config.unit_records = unit_records;
+  config.max_restarts = max_restarts;
+  config.memory_limit = memory_limit;
+  config.lengths = std::move(lengths);
+  config.starts = std::move(starts);
+  config.turn = turn;
+  config.ended = std::move(ended);
+  return std::make_unique<Crewed>(
+      checked(Scheduler::create(std::move(config))));
+}
+
+void due(py::module_& m) {
+  py::class_<Next>(m, "Due", "What next() found; `kind` says which fields count.")
+      .def_property_readonly("kind",
+                             [](const Next& n) { return name_of(n.kind); })
+      .def_property_readonly("stream",
+                             [](const Next& n) {
+                               return n.kind == NextKind::kOutput
+                                          ? static_cast<int>(n.output.stream)
+                                          : n.death.stream;
+                             })
+      .def_property_readonly("error",
+                             [](const Next& n) { return n.output.error; })
+      .def_property_readonly("index",
+                             [](const Next& n) { return n.output.index; })
+      .def_property_readonly("address",
+                             [](const Next& n) { return n.output.address; })
+      .def_property_readonly("bytes",
+                             [](const Next& n) { return n.output.bytes; })
+      .def_property_readonly("worker",
+                             [](const Next& n) { return n.death.worker; })
+      .def_property_readonly("record",
+                             [](const Next& n) { return n.death.record; })
+      .def_property_readonly("attempts",
+                             [](const Next& n) { return n.death.attempts; })
+      .def_property_readonly("at_start",
+                             [](const Next& n) { return n.death.at_start; })
+      .def_property_readonly("wait_status",
+                             [](const Next& n) { return n.death.wait_status; })
+      .def_property_readonly("text",
+                             [](const Next& n) {
+                               return py::reinterpret_steal<py::str>(
+                                   PyUnicode_DecodeUTF8(
+                                       n.death.text.data(),
+                                       static_cast<Py_ssize_t>(
+                                           n.death.text.size()),
+                                       "replace"));
+                             })
+      .def_property_readonly("need",
+                             [](const Next& n) { return n.shortage.need; })
+      .def_property_readonly("limit",
+                             [](const Next& n) { return n.shortage.limit; })
+      .def_property_readonly("used",
+                             [](const Next& n) { return n.shortage.used; })
+      .def_property_readonly("kept",
+                             [](const Next& n) { return n.shortage.kept; })
+      .def_property_readonly("kept_bytes", [](const Next& n) {
+        return n.shortage.kept_bytes;
+      });
+}
+
+}  // namespace
+
+void scheduler(py::module_& m) {
+  due(m);
+  py::class_<Crewed>(m, "Scheduler",
+                     "Publishes units of work and delivers outputs in order.")
+      .def(py::init(&make_scheduler), py::kw_only(), "workers"_a, "buffer"_a,
+           "kind"_a, "unit_records"_a, "max_restarts"_a, "memory_limit"_a,
+           "lengths"_a, "starts"_a, "turn"_a, "ended"_a)
+      .def(
+          "start",
+          [](Crewed& crewed, int blob_fd, const py::bytes& setup) {
+            const std::string text = setup;
+            const py::gil_scoped_release unlocked;
+            crewed.start(blob_fd, text);
+          },
+          "blob_fd"_a, "setup"_a, "Ask for the workers.")
+      .def("next", &wait_for_next, "timeout_s"_a,
+           "Wait for the output due; a negative timeout waits for ever.")
+      .def(
+          "advance", [](Crewed& crewed) { (*crewed).advance(); },
+          "The output that next() found is delivered.")
+      .def(
+          "hold",
+          [](Crewed& crewed) {
+            Slot* const slot = (*crewed).hold();
+            if (slot == nullptr) throw std::runtime_error("nothing is due");
+            return reinterpret_cast<std::uintptr_t>(slot);
+          },
+          "One more view of the slot of the output that next() found; returns\n"
+          "the address that _hot.views.SlotView takes.")
+      .def(
+          "position",
+          [](Crewed& crewed) {
+            return py::make_tuple((*crewed).vectors(), (*crewed).turn(),
+                                  (*crewed).ended());
+          },
+          "(vectors, turn, ended) after the last output delivered.")
+      .def(
+          "reset",
+          [](Crewed& crewed, const std::vector<Vector>& positions,
+             std::uint32_t turn, const std::vector<bool>& ended) {
+            check((*crewed).reset(positions, turn, ended));
+          },
+          "positions"_a, "turn"_a, "ended"_a, "Go on from another position.")
+      .def("kill", &Crewed::kill, "worker"_a, "Send a worker SIGKILL.")
+      .def("close", &Crewed::close, py::call_guard<py::gil_scoped_release>(),
+           "End the workers; views stay valid.")
+      .def_property_readonly(
+          "arena_fd", [](Crewed& crewed) { return (*crewed).arena_fd(); });
+}
+
+}  // namespace gristmill::bind

@@ -1,0 +1,12 @@
+// gristmill._core: the compiled core, one bind function for each concept.
+#include "bindings/bind.hpp"
+
+PYBIND11_MODULE(_core, m) {
+  m.doc() = "The compiled core of gristmill; not a public interface.";
+  gristmill::bind::permute(m);
+  gristmill::bind::plan(m);
+  gristmill::bind::collate(m);
+  gristmill::bind::supervise(m);
+  gristmill::bind::scheduler(m);
+  gristmill::bind::worker_end(m);
+}

@@ -1,0 +1,41 @@
+// Gather, stack and pad copy the leaves of many elements into one batch.
+//
+// They move bytes and know nothing of dtypes: a row is row_bytes bytes that
+// may be copied with memcpy.  Sources and destination must not overlap.
+//
+// Thread safety: plain functions; the caller keeps the memory alive and
+// unchanged during a call.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+namespace gristmill {
+
+// Copies row rows[k] of `table` to row k of `out`.  Returns -1, or the
+// smallest k for which rows[k] is not a row of the table; nothing is written
+// then.
+// REQUIRES: table.size() == table_rows * row_bytes and
+// out.size() == rows.size() * row_bytes.
+[[nodiscard]] std::ptrdiff_t gather(std::span<const std::byte> table,
+                                    std::int64_t table_rows,
+                                    std::span<const std::int64_t> rows,
+                                    std::size_t row_bytes,
+                                    std::span<std::byte> out) noexcept;
+
+// Copies row_bytes bytes from parts[k] to row k of `out`.
+// REQUIRES: out.size() == parts.size() * row_bytes.
+void stack(std::span<const std::byte* const> parts, std::size_t row_bytes,
+           std::byte* out) noexcept;
+
+// Copies the array `from` into the corner at the origin of the array `to`
+// and sets the rest of `to` to `value`.  Both are C-contiguous and have items
+// of value.size() bytes; from_shape and to_shape are their shapes.
+// REQUIRES: from_shape.size() == to_shape.size(), no dimension of from_shape
+// is larger than its counterpart, and value is not empty.
+void pad(std::span<const std::ptrdiff_t> from_shape, const std::byte* from,
+         std::span<const std::ptrdiff_t> to_shape,
+         std::span<const std::byte> value, std::byte* to) noexcept;
+
+}  // namespace gristmill

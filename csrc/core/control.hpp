@@ -1,0 +1,156 @@
+// The part of the shared memory that both ends read: bells, one Cell for each
+// worker, one Unit for each piece of work in flight.  Slots follow behind.
+//
+// Every shared word has one writer at a time; the only contested store is the
+// claim of a unit, one compare-and-swap that also names the holder.  Plain
+// fields are ordered by the unit's word: they are written before a release
+// store to it and read after an acquire load of it.  No lock lives here, so a
+// process may die at any instruction.
+#pragma once
+
+#include <atomic>
+#include <bit>
+#include <cstddef>
+#include <cstdint>
+
+namespace gristmill {
+
+static_assert(std::endian::native == std::endian::little);
+static_assert(std::atomic<std::uint64_t>::is_always_lock_free);
+static_assert(std::atomic<std::int64_t>::is_always_lock_free);
+
+// Integers in a position vector, at most.
+inline constexpr std::uint32_t kMaxVector = 8;
+// Workers, at most: the unit's word has 12 bits for holder + 1.
+inline constexpr std::uint32_t kMaxWorkers = 4094;
+inline constexpr std::uint32_t kErrorBytes = 7936;
+
+enum class UnitState : std::uint32_t {
+  kEmpty,      // the parent's: nothing here, or withdrawn
+  kFree,       // to be claimed, by the named worker or by anybody
+  kLeased,     // the holder's alone
+  kNeed,       // the holder waits for a larger slot
+  kGranted,    // the holder has it
+  kCommitted,  // the parent's to take
+};
+
+// What the holder says about a unit when it commits it.
+enum class UnitStatus : std::uint32_t {
+  kOk,
+  kEnd,    // the stream has no outputs after these
+  kError,  // the last output is an error; kind A goes on behind it
+  kNoMemory,  // not computed: the slot could not be given pages
+};
+
+// Who may compute a unit, and in what order.
+enum class UnitKind : std::uint32_t {
+  kArithmetic = 'A',  // records [first, first + count), by anybody
+  kOwned = 'C',       // what comes next in the stream, by its owner, in order
+};
+
+// A unit's word: id 40 | attempt 8 | state 4 | holder 12.  The holder is
+// worker + 1; in a free unit it names who may claim it, 0 being anybody.
+struct UnitWord {
+  std::uint64_t bits = 0;
+
+  static UnitWord make(std::uint64_t id, std::uint32_t attempt,
+                       UnitState state, std::uint32_t holder) noexcept {
+    return {id << 24 | std::uint64_t{attempt & 0xffU} << 16 |
+            std::uint64_t{static_cast<std::uint32_t>(state)} << 12 |
+            (holder & 0xfffU)};
+  }
+  [[nodiscard]] std::uint64_t id() const noexcept { return bits >> 24; }
+  [[nodiscard]] std::uint32_t attempt() const noexcept {
+    return static_cast<std::uint32_t>(bits >> 16 & 0xff);
+  }
+  [[nodiscard]] UnitState state() const noexcept {
+    return static_cast<UnitState>(bits >> 12 & 0xf);
+  }
+  [[nodiscard]] std::uint32_t holder() const noexcept {
+    return static_cast<std::uint32_t>(bits & 0xfff);
+  }
+  [[nodiscard]] UnitWord with(UnitState state,
+                              std::uint32_t holder) const noexcept {
+    return make(id(), attempt(), state, holder);
+  }
+};
+
+struct Control {
+  // Fixed before any worker exists.
+  std::uint64_t bytes;  // of the whole mapping
+  std::uint32_t workers;
+  std::uint32_t units;
+  std::uint32_t streams;
+  std::uint32_t vector_len;
+
+  alignas(64) std::atomic<std::uint32_t> work_bell;
+  alignas(64) std::atomic<std::uint32_t> done_bell;
+  // The id of the unit that the consumer sleeps for; 0 while it is awake.
+  alignas(64) std::atomic<std::uint64_t> waiting_for;
+};
+
+struct alignas(64) Cell {
+  // The parent's.
+  std::atomic<std::uint32_t> admitted;  // generation that may touch units
+  std::atomic<std::uint32_t> stop;
+  // The worker's, on a line of its own.
+  alignas(64) std::atomic<std::uint32_t> asleep;
+  std::atomic<std::uint32_t> started;   // generation that asked for work
+  std::atomic<std::int64_t> at;         // record in work, -1 for none
+  std::atomic<std::uint32_t> error_len;  // of the text below
+  char error[kErrorBytes];              // why the worker could not start
+};
+
+struct alignas(64) Unit {
+  std::atomic<std::uint64_t> word;
+  // Written by the parent.
+  std::uint32_t stream;
+  UnitKind kind;
+  std::int64_t first;
+  std::int64_t count;
+  std::uint64_t prev;      // id of the stream's unit before this, 0 for none
+  std::uint64_t offset;    // of the slot, from the start of the mapping
+  std::uint64_t capacity;  // of the slot
+  std::int64_t vector_in[kMaxVector];
+  // Written by the holder.
+  alignas(64) UnitStatus status;
+  std::uint32_t outputs;
+  std::uint64_t bytes;      // used, from the start of the slot
+  std::uint64_t needed;     // with kNeed: the capacity asked for
+  std::uint64_t populated;  // bytes of the slot that have pages; the parent
+                            // writes it first
+  std::int64_t vector_out[kMaxVector];  // position after the last output
+};
+
+// Where things lie in the mapping.
+class Region {
+ public:
+  Region() = default;
+  explicit Region(std::byte* base) : base_(base) {}
+
+  // Bytes before the first slot.
+  [[nodiscard]] static std::uint64_t head_bytes(std::uint32_t workers,
+                                                std::uint32_t units) noexcept {
+    return sizeof(Control) + workers * sizeof(Cell) + units * sizeof(Unit);
+  }
+
+  [[nodiscard]] std::byte* base() const noexcept { return base_; }
+  [[nodiscard]] Control& control() const noexcept {
+    return *reinterpret_cast<Control*>(base_);
+  }
+  // REQUIRES: worker < control().workers.
+  [[nodiscard]] Cell& cell(std::uint32_t worker) const noexcept {
+    return *(reinterpret_cast<Cell*>(base_ + sizeof(Control)) + worker);
+  }
+  // REQUIRES: index < control().units.
+  [[nodiscard]] Unit& unit(std::uint32_t index) const noexcept {
+    return *(reinterpret_cast<Unit*>(base_ + sizeof(Control) +
+                                     control().workers * sizeof(Cell)) +
+             index);
+  }
+
+ private:
+  std::byte* base_ = nullptr;
+};
+
+}  // namespace gristmill

@@ -1,0 +1,190 @@
+// The parent's object: publishes units, frees those of dead workers, and
+// delivers outputs in order.
+//
+// next() waits for the commit of one unit and nothing else.  The cursor moves
+// in advance(), after all Python objects of the output exist, so an exception
+// or signal before that loses nothing.
+//
+// Thread safety: one consumer thread at a time calls next, advance, hold and
+// reset; the supervisor thread calls the Crew's methods; anybody may call
+// close and the readers of the state.  One private mutex, never held while
+// waiting, nor while calling the Hirer.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "core/arena.hpp"
+#include "core/crew.hpp"
+#include "core/lease.hpp"
+#include "core/order.hpp"
+#include "core/status.hpp"
+
+namespace gristmill {
+
+struct SchedulerConfig {
+  std::uint32_t workers = 1;
+  std::uint32_t buffer = 1;  // units ahead: workers * (buffer + 2)
+  UnitKind kind = UnitKind::kArithmetic;
+  std::int64_t unit_records = 1;        // arithmetic: records in a unit
+  std::uint32_t max_restarts = 1;       // of one unit
+  std::uint64_t memory_limit = 0;       // bytes, 0: 80 % of the memory
+  std::vector<std::int64_t> lengths;    // records of each stream, -1 unknown
+  std::vector<Vector> starts;           // position of each stream
+  std::uint32_t turn = 0;
+  std::vector<bool> ended;
+};
+
+struct Output {
+  std::uint32_t stream = 0;
+  bool error = false;       // its content is an error to raise
+  std::uint64_t unit = 0;
+  std::uint32_t index = 0;  // in the unit
+  std::uint32_t count = 0;  // outputs in the unit
+  std::uint64_t address = 0;  // of the slot's header
+  std::uint64_t bytes = 0;    // of the slot that are used
+};
+
+// Why no worker will compute the output due.
+struct Death {
+  int worker = -1;                 // -1: not one worker's fault
+  std::uint32_t generation = 0;    // of the worker
+  std::optional<int> wait_status;  // as waitpid(2), if it became known
+  int stream = -1;
+  std::int64_t record = -1;  // record in work, -1 for none
+  std::uint32_t attempts = 0;
+  bool at_start = false;  // it could not begin to work
+  std::string text;       // what the worker or the supervisor said about it
+};
+
+// What did not fit below the memory limit.
+struct Shortage {
+  std::uint64_t need = 0;   // bytes of the unit awaited
+  std::uint64_t limit = 0;  // bytes
+  std::uint64_t used = 0;   // bytes
+  std::uint64_t kept = 0;   // units whose arrays the user keeps
+  std::uint64_t kept_bytes = 0;
+};
+
+enum class NextKind {
+  kOutput,
+  kEnd,          // all streams have ended
+  kInterrupted,  // a signal came: run its handler, call again
+  kTimeout,      // `death` says who works on the output due, on what
+  kDied,
+  kFull,    // call again when some memory is free
+  kClosed,
+  kForked,  // this process is a fork of the one that made the scheduler
+};
+
+struct Next {
+  NextKind kind = NextKind::kEnd;
+  Output output;
+  Death death;
+  Shortage shortage;
+};
+
+class Scheduler final : public Crew {
+ public:
+  static Result<std::unique_ptr<Scheduler>> create(SchedulerConfig config);
+  // REQUIRES: the supervisor makes no more calls; workers may still live.
+  ~Scheduler() override;
+
+  // Asks for the workers.  Without a hirer, somebody else brings them.
+  // REQUIRES: the hirer outlives the scheduler or dismisses it first.
+  void start(Hirer* hirer);
+
+  // The output due, once it is there.  Called again without advance() it
+  // returns the same output.  A negative timeout waits for ever.
+  [[nodiscard]] Next next(double timeout_s = -1.0);
+
+  // The output that next() returned last is delivered.
+  void advance();
+
+  // One more view of the slot of the output that next() returned last, to be
+  // ended by release_view(); nullptr after advance() or close().
+  [[nodiscard]] Slot* hold();
+
+  // Withdraws everything and goes on from another position.
+  Status reset(const std::vector<Vector>& positions, std::uint32_t turn,
+               const std::vector<bool>& ended);
+
+  // Ends waits and tells workers to leave.  May be called again.
+  void close();
+
+  // Position of each stream, the stream due and which streams have ended.
+  [[nodiscard]] std::vector<Vector> vectors();
+  [[nodiscard]] std::uint32_t turn();
+  [[nodiscard]] std::vector<bool> ended();
+  [[nodiscard]] Region region() const noexcept { return region_; }
+  [[nodiscard]] int arena_fd() const noexcept { return arena_->fd(); }
+
+  void born(int worker, std::uint32_t generation) override;
+  void died(int worker, std::uint32_t generation) override;
+  void how(int worker, std::uint32_t generation, int wait_status) override;
+  void knocked() override;
+  void failed(std::string why) override;
+
+ private:
+  friend class ForkGuard;
+  struct Opened;
+  struct Person;
+
+  Scheduler(SchedulerConfig config, std::unique_ptr<Arena> arena);
+
+  [[nodiscard]] bool arithmetic() const noexcept {
+    return config_.kind == UnitKind::kArithmetic;
+  }
+
+  // All below REQUIRE the mutex.
+  bool look(Next& next);
+  bool open(std::uint32_t stream);
+  void describe(const Opened& unit, Output& output) const;
+  void close_unit(std::uint32_t stream);
+  void withdraw_stream(std::uint32_t stream);
+  void fill();
+  bool publish(std::uint32_t stream);
+  bool shed();
+  bool grant(std::uint64_t id);
+  bool stuck(const Lease& due);
+  void collect();
+  Vector position_before(std::uint64_t prev, std::uint32_t stream);
+  void free_units_of(int worker, std::uint32_t generation);
+  void relink_streams_of(int worker);
+  bool judge_start(int worker, std::uint32_t generation);
+  void ring_work(std::size_t units);
+  void ring_all();
+  Shortage shortage(std::uint64_t need) const;
+  Death death_of(int worker, std::uint32_t generation,
+                 const Lease* lease) const;
+  Death holder_of_awaited() const;
+  void clear_units();
+
+  const SchedulerConfig config_;
+  const std::unique_ptr<Arena> arena_;
+  const Region region_;
+  Hirer* hirer_ = nullptr;  // Fixed by start().
+
+  std::mutex mutex_;
+  // Guarded by the mutex.
+  LeaseTable leases_;
+  Order order_;
+  std::vector<Person> people_;
+  std::vector<std::unique_ptr<Opened>> opened_;  // per stream, or null
+  std::vector<std::pair<std::uint64_t, Death>> doomed_;
+  std::optional<Death> fatal_;
+  std::optional<Shortage> short_;
+  std::uint64_t largest_ = 0;  // bytes used by a unit so far
+  std::uint64_t awaited_ = 0;  // id of the unit due
+  bool dirty_ = true;          // something may be published
+  bool starved_ = false;       // a holder waits for memory
+  bool crew_failed_ = false;   // the supervisor reports no more
+  bool closed_ = false;
+  bool forked_ = false;
+};
+
+}  // namespace gristmill

@@ -1,0 +1,51 @@
+// What the core reads of a slot's content: its header and, for each output,
+// whether it is an error and the stream's position after it.
+//
+// The rest of a slot, the elements, is written and read by gristmill._hot.
+// All offsets count from the start of the slot; numbers are little endian.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+namespace gristmill {
+
+inline constexpr std::uint32_t kSlotMagic = 0x31534d47;  // "GMS1"
+inline constexpr std::uint32_t kOutputError = 1;
+
+struct SlotHeader {
+  std::uint32_t magic;
+  std::uint32_t outputs;
+  std::uint32_t vector_len;
+  std::uint32_t status;
+  std::uint64_t table_offset;  // of `outputs` entries
+};
+
+// An entry of the table; vector_len integers of 8 bytes follow.
+struct SlotEntry {
+  std::uint64_t layout_offset;
+  std::uint32_t layout_len;
+  std::uint32_t flags;  // kOutputError
+  std::uint64_t rest_offset;
+  std::uint64_t rest_len;
+  std::uint64_t keys_offset;
+  std::uint32_t keys;
+  std::uint32_t unused;
+};
+
+static_assert(sizeof(SlotHeader) == 24 && sizeof(SlotEntry) == 48);
+
+struct SlotOutput {
+  std::uint32_t flags = 0;
+  std::vector<std::int64_t> vector;
+};
+
+// Copies what the core needs out of a slot.  Returns true iff the slot holds
+// `outputs` entries of `vector_len` integers within its bytes.
+[[nodiscard]] bool read_outputs(std::span<const std::byte> slot,
+                                std::uint32_t outputs, std::size_t vector_len,
+                                std::vector<SlotOutput>& into);
+
+}  // namespace gristmill

@@ -1,0 +1,298 @@
+#include "core/supervisor.hpp"
+
+#include <sys/epoll.h>
+
+#include <cerrno>
+#include <cstring>
+#include <optional>
+#include <system_error>
+
+namespace gristmill {
+namespace {
+
+constexpr int kMostBarren = 3;
+
+}  // namespace
+
+void Supervisor::run() {
+  std::vector<epoll_event> events(64);
+  while (!stopping_) {
+    const int n = epoll_wait(epoll_.get(), events.data(),
+                             static_cast<int>(events.size()), -1);
+    for (int i = 0; i < n; ++i) {
+      const auto at =
+          watches_.find(events[static_cast<std::size_t>(i)].data.u64);
+      if (at == watches_.end()) continue;
+      const auto kept = at->second;  // It may leave while it runs.
+      kept->ready();
+    }
+  }
+  {
+    const std::lock_guard held(mutex_);
+    stopped_ = true;
+  }
+  run_tasks();  // Whoever waits for one is released.
+  while (!teams_.empty()) drop(teams_.begin()->first);
+  if (launcher_) {
+    kill_by(launcher_.get());
+    close_launcher();
+  }
+}
+
+void Supervisor::run_tasks() {
+  silence(control_.get());
+  std::vector<Task> tasks;
+  {
+    const std::lock_guard held(mutex_);
+    tasks.swap(tasks_);
+  }
+  for (const auto& task : tasks) task();
+}
+
+Supervisor::Serial Supervisor::watch(int fd, uint32_t events, Task ready) {
+  const Serial serial = ++last_serial_;
+  epoll_event event{};
+  event.events = events;
+  event.data.u64 = serial;
+  if (epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, fd, &event) != 0) {
+    throw std::system_error(errno, std::generic_category(), "epoll_ctl");
+  }
+  watches_.emplace(serial,
+                   std::make_shared<const Watch>(Watch{fd, std::move(ready)}));
+  return serial;
+}
+
+// As watch(), but a failure is the team's.
+Supervisor::Serial Supervisor::watch_for(Team& team, int fd, Task ready) {
+  try {
+    return watch(fd, EPOLLIN, std::move(ready));
+  } catch (const std::system_error& error) {
+    fail(team, std::string("cannot watch workers: ") + error.what());
+    return 0;
+  }
+}
+
+void Supervisor::unwatch(Serial serial) {
+  const auto at = watches_.find(serial);
+  if (at == watches_.end()) return;
+  // A close alone does not do it: a child the user forked may hold a copy.
+  epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, at->second->fd, nullptr);
+  watches_.erase(at);
+}
+
+void Supervisor::ensure_launcher() {
+  if (launcher_) return;
+  Command command;
+  {
+    const std::lock_guard held(mutex_);
+    command = command_;
+  }
+  auto [near, far] = new_socket_pair();
+  launcher_ = gristmill::run(command, far.get());
+  launcher_channel_ = Channel(std::move(near));
+  launcher_watch_ =
+      watch(launcher_.get(), EPOLLIN, [this] { launcher_ended(); });
+  launcher_channel_watch_ =
+      watch(launcher_channel_.fd(), EPOLLIN | EPOLLOUT | EPOLLET,
+            [this] { launcher_ready(); });
+}
+
+void Supervisor::launcher_ready() {
+  while (auto packet = launcher_channel_.receive()) {
+    const auto at = teams_.find(packet->message.crew);
+    if (at == teams_.end()) continue;
+    Team& team = *at->second;
+    switch (packet->message.kind) {
+      case Message::kZygote:
+        if (!packet->fds.empty()) {
+          zygote_began(team, std::move(packet->fds[0]));
+        } else {
+          fail(team, "this process has no descriptors left (ulimit -n)");
+        }
+        break;
+      case Message::kGone:
+        team.last_end = describe_wait_status(packet->message.value);
+        break;
+      case Message::kFailed:
+        if (!packet->fds.empty()) fail(team, text_of(packet->fds[0].get()));
+        break;
+      default:
+        break;
+    }
+  }
+  if (launcher_channel_.flush() != 0) kill_by(launcher_.get());
+}
+
+void Supervisor::launcher_ended() {
+  launcher_ready();  // Zygotes that it told of.
+  close_launcher();
+  // The others have their deaths reported by their own pidfds.
+  std::vector<Team*> unanswered;
+  for (const auto& [id, team] : teams_) {
+    if (!team->zygote) unanswered.push_back(team.get());
+  }
+  for (Team* const team : unanswered) {
+    team->last_end = "the launcher ended first";
+    zygote_ended(*team);
+  }
+}
+
+void Supervisor::close_launcher() {
+  unwatch(launcher_watch_);
+  unwatch(launcher_channel_watch_);
+  reap(launcher_.get());
+  launcher_ = Fd();
+  launcher_channel_ = Channel();
+}
+
+void Supervisor::open(Team& team) {
+  try {
+    ensure_launcher();
+    auto [near, far] = new_socket_pair();
+    team.channel = Channel(std::move(near));
+    team.channel_watch = watch(team.channel.fd(), EPOLLIN | EPOLLOUT | EPOLLET,
+                               [this, &team] { team_ready(team); });
+    Message message;
+    message.kind = Message::kEnlist;
+    message.crew = team.id;
+    message.value = team.late ? 1 : 0;
+    launcher_channel_.push(message, {Channel::share(std::move(far)), team.setup,
+                                     team.blob, team.arena, team.knock});
+    flush(team, launcher_channel_);
+  } catch (const std::system_error& error) {
+    fail(team, std::string("cannot start workers: ") + error.what());
+  }
+}
+
+void Supervisor::flush(Team& team, Channel& channel) {
+  if (const int error = channel.flush(); error != 0) {
+    fail(team, std::string("cannot reach the workers' launcher: ") +
+                   std::strerror(error));
+  }
+}
+
+void Supervisor::send_hires(Team& team) {
+  if (!team.zygote) return;
+  for (auto& [key, hire] : team.hires) {
+    if (std::exchange(hire.sent, true)) continue;
+    Message message;
+    message.kind = Message::kHire;
+    message.worker = key.first;
+    message.generation = key.second;
+    team.channel.push(message);
+  }
+  flush(team, team.channel);
+}
+
+void Supervisor::team_ready(Team& team) {
+  while (auto packet = team.channel.receive()) {
+    const Message& message = packet->message;
+    const Key key{message.worker, message.generation};
+    switch (message.kind) {
+      case Message::kBorn:
+        worker_born(team, key, packet->fds);
+        break;
+      case Message::kDied:
+        worker_ended(team, key);  // Its pidfd may not have been seen yet.
+        team.crew->how(key.first, key.second, message.value);
+        break;
+      case Message::kThreads:
+        team.late = team.retiring = true;
+        break;
+      case Message::kFailed:
+        if (!packet->fds.empty()) fail(team, text_of(packet->fds[0].get()));
+        break;
+      default:
+        break;
+    }
+  }
+  flush(team, team.channel);
+}
+
+void Supervisor::zygote_began(Team& team, Fd pidfd) {
+  team.zygote = std::move(pidfd);
+  team.zygote_watch =
+      watch_for(team, team.zygote.get(), [this, &team] { zygote_ended(team); });
+  send_hires(team);
+}
+
+void Supervisor::zygote_ended(Team& team) {
+  team_ready(team);  // What it said last.
+  unwatch(team.channel_watch);
+  unwatch(team.zygote_watch);
+  team.channel = Channel();
+  team.zygote = Fd();
+  for (auto& [key, hire] : team.hires) hire.sent = false;
+  if (team.failed) return;
+  if (!std::exchange(team.retiring, false) && ++team.barren >= kMostBarren) {
+    fail(team, "the process that starts the workers ended " +
+                   std::to_string(team.barren) +
+                   " times before a worker had started; last: " +
+                   (team.last_end.empty() ? "unknown" : team.last_end) +
+                   ". Its own messages are on this process's stderr");
+    return;
+  }
+  open(team);
+}
+
+void Supervisor::worker_born(Team& team, Key key, std::vector<Fd>& fds) {
+  const auto hired = team.hires.find(key);
+  if (hired == team.hires.end()) return;
+  if (fds.empty()) {
+    fail(team, "this process has no descriptors left (ulimit -n)");
+    return;
+  }
+  const bool doomed = hired->second.doomed;
+  team.hires.erase(hired);
+  team.barren = 0;
+  const int pidfd = fds[0].get();
+  const Serial serial =
+      watch_for(team, pidfd, [this, &team, key] { worker_ended(team, key); });
+  team.workers.emplace(key, Live{std::move(fds[0]), serial});
+  team.crew->born(key.first, key.second);
+  if (doomed) kill_by(pidfd);
+}
+
+void Supervisor::worker_ended(Team& team, Key key) {
+  const auto at = team.workers.find(key);
+  if (at == team.workers.end()) return;
+  unwatch(at->second.watch);
+  team.workers.erase(at);
+  team.crew->died(key.first, key.second);
+}
+
+void Supervisor::end_zygote(Team& team) {
+  if (team.zygote) {
+    kill_by(team.zygote.get());
+  } else if (launcher_) {
+    Message message;
+    message.kind = Message::kForget;
+    message.crew = team.id;
+    launcher_channel_.push(message);
+    if (launcher_channel_.flush() != 0) kill_by(launcher_.get());
+  }
+}
+
+void Supervisor::fail(Team& team, std::string why) {
+  if (std::exchange(team.failed, true)) return;
+  team.hires.clear();
+  end_zygote(team);
+  team.crew->failed(std::move(why));
+}
+
+void Supervisor::drop(uint32_t id) {
+  const auto at = teams_.find(id);
+  if (at == teams_.end()) return;
+  Team& team = *at->second;
+  end_zygote(team);
+  for (auto& [key, live] : team.workers) {
+    kill_by(live.pidfd.get());
+    unwatch(live.watch);
+  }
+  unwatch(team.channel_watch);
+  unwatch(team.zygote_watch);
+  unwatch(team.knock_watch);
+  teams_.erase(at);
+}
+
+}  // namespace gristmill

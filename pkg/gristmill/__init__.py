@@ -1,0 +1,175 @@
+"""Gristmill: a data loader for machine learning, a drop-in for Grain.
+
+``import gristmill as grain`` runs an existing Grain script: same order, same random
+draws, same checkpoints.  ``gristmill.python`` has Grain's older names, and every one
+of them is here as well.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+from gristmill import (
+    checkpoint,
+    constants,
+    experimental,
+    multiprocessing,
+    python,
+    samplers,
+    sharding,
+    sources,
+    transforms,
+)
+from gristmill.config import config
+from gristmill.constants import (
+    DATASET_INDEX,
+    EPOCH,
+    INDEX,
+    META_FEATURES,
+    RECORD,
+    RECORD_KEY,
+    SEED,
+)
+from gristmill.errors import (
+    ArenaFull,
+    CorruptRecord,
+    GristmillError,
+    LoadTimeout,
+    ShapeMismatch,
+    StateMismatch,
+    WorkerDied,
+)
+from gristmill.loader import DataLoader, DataLoaderIterator, load
+from gristmill.operations import (
+    BatchOperation,
+    FilterOperation,
+    MapOperation,
+    Operation,
+    RandomMapOperation,
+)
+from gristmill.options import MultiprocessingOptions, ReadOptions
+from gristmill.python import (
+    FilterTransform,
+    MapTransform,
+    MapWithIndexTransform,
+    PyGrainCheckpointHandler,
+    PyGrainDatasetIterator,
+    RandomMapTransform,
+    SharedMemoryArray,
+)
+from gristmill.records import Record, RecordMetadata
+from gristmill.samplers import IndexSampler, Sampler, SequentialSampler
+from gristmill.sharding import (
+    NoSharding,
+    ShardByJaxProcess,
+    ShardByTorchProcess,
+    ShardOptions,
+)
+from gristmill.sources import RandomAccessDataSource, RangeDataSource
+from gristmill.transforms import (
+    Batch,
+    DatasetSelectionMap,
+    Filter,
+    FlatMap,
+    Map,
+    MapWithIndex,
+    RandomMap,
+    Transformation,
+    Transformations,
+)
+from gristmill.transforms import FlatMap as FlatMapTransform
+
+if TYPE_CHECKING:
+    from gristmill.sources import ArrayRecordDataSource
+    from gristmill.sources import SharedMemoryDataSource as InMemoryDataSource
+
+__all__ = [
+    "ArenaFull",
+    "ArrayRecordDataSource",
+    "Batch",
+    "BatchOperation",
+    "CorruptRecord",
+    "DATASET_INDEX",
+    "DataLoader",
+    "DataLoaderIterator",
+    "DatasetSelectionMap",
+    "EPOCH",
+    "Filter",
+    "FilterOperation",
+    "FilterTransform",
+    "FlatMap",
+    "FlatMapTransform",
+    "GristmillError",
+    "INDEX",
+    "InMemoryDataSource",
+    "IndexSampler",
+    "LoadTimeout",
+    "META_FEATURES",
+    "Map",
+    "MapOperation",
+    "MapTransform",
+    "MapWithIndex",
+    "MapWithIndexTransform",
+    "MultiprocessingOptions",
+    "NoSharding",
+    "Operation",
+    "PyGrainCheckpointHandler",
+    "PyGrainDatasetIterator",
+    "RECORD",
+    "RECORD_KEY",
+    "RandomAccessDataSource",
+    "RandomMap",
+    "RandomMapOperation",
+    "RandomMapTransform",
+    "RangeDataSource",
+    "ReadOptions",
+    "Record",
+    "RecordMetadata",
+    "SEED",
+    "Sampler",
+    "SequentialSampler",
+    "ShapeMismatch",
+    "ShardByJaxProcess",
+    "ShardByTorchProcess",
+    "ShardOptions",
+    "SharedMemoryArray",
+    "StateMismatch",
+    "Transformation",
+    "Transformations",
+    "WorkerDied",
+    "__version__",
+    "__version_info__",
+    "checkpoint",
+    "config",
+    "constants",
+    "experimental",
+    "load",
+    "multiprocessing",
+    "python",
+    "samplers",
+    "sharding",
+    "sources",
+    "transforms",
+]
+
+__version__ = "0.1.0"
+__version_info__ = (0, 1, 0)
+
+# Names that Grain has only where Orbax is installed, and those whose modules
+# import something heavy or optional: looked up when first used.
+_LAZY = (
+    "ArrayRecordDataSource",
+    "InMemoryDataSource",
+    "PyGrainCheckpointRestore",
+    "PyGrainCheckpointSave",
+)
+
+
+def __getattr__(name: str) -> Any:
+    if name in _LAZY:
+        globals()[name] = found = getattr(python, name)
+        return found
+    if name in ("drop_in", "errors", "jax", "torch"):
+        return importlib.import_module(f"gristmill.{name}")
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

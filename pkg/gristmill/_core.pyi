@@ -1,0 +1,337 @@
+"""The compiled core of gristmill; not a public interface."""
+
+from collections.abc import Sequence
+from typing import Any, SupportsIndex, final
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+# core/permute.hpp
+
+def index_shuffle(index: int, max_index: int, seed: int, rounds: int) -> int:
+    """Return the position of ``index`` in a permutation of [0, ..., max_index].
+
+    Args:
+        index: In [0, max_index].
+        max_index: The largest index, at most 2**63 - 1.
+        seed: Picks the permutation, in [0, 2**32).
+        rounds: Rounds of the network, even, from 4 to 1024.
+
+    Raises:
+        ValueError: ``index`` or ``rounds`` is out of range.
+        TypeError: An argument does not fit its 64 or 32 bits.
+    """
+
+# core/plan.hpp
+
+@final
+class KeyPlan:
+    """An immutable formula from positions to record keys.
+
+    Plans are built from ``range`` by methods that return new plans. ``len(plan)`` is
+    one epoch; every int64 is a position, and position ``i`` lies in epoch
+    ``i // len(plan)``. Plans compare by value and can be hashed and pickled.
+
+    Example:
+        >>> plan = KeyPlan.range(5).slice(None, None, -2)
+        >>> [plan.key(i) for i in range(3)]
+        [4, 2, 0]
+    """
+
+    @staticmethod
+    def range(count: int, start: int = 0, step: int = 1) -> KeyPlan:
+        """Return the keys start, start + step, ..., ``count`` of them."""
+
+    def shard(self, first: int, last: int) -> KeyPlan:
+        """Restrict each epoch to its offsets [first, last).
+
+        Raises:
+            ValueError: Not 0 <= first <= last <= len(self).
+        """
+
+    def shuffle(self, seed: int) -> KeyPlan:
+        """Permute each epoch ``e`` with the seed (seed + e) mod 2**32.
+
+        Raises:
+            ValueError: ``seed`` is not in [0, 2**32).
+        """
+
+    def repeat(self, epochs: int | None = None, reseed: bool = True) -> KeyPlan:
+        """Make one epoch of ``epochs`` epochs; None is endless.
+
+        Args:
+            epochs: How many; at least 1.
+            reseed: False makes each of them epoch 0.
+
+        Raises:
+            ValueError: ``epochs`` is not positive, or the plan is endless already.
+            OverflowError: The new length exceeds 2**63 - 1.
+        """
+
+    def slice(
+        self,
+        start: SupportsIndex | None,
+        stop: SupportsIndex | None,
+        step: SupportsIndex | None = None,
+    ) -> KeyPlan:
+        """Take the offsets [start:stop:step] of each epoch, as a list would.
+
+        Raises:
+            ValueError: ``step`` is 0.
+        """
+
+    def take(self, first: int, step: int, count: int) -> KeyPlan:
+        """Take the offsets first, first + step, ..., ``count`` of them, of each epoch.
+
+        Raises:
+            ValueError: One of them is not in [0, len(self)).
+        """
+
+    def key(self, position: int) -> int:
+        """Return the key at ``position``, any int64.
+
+        Raises:
+            ZeroDivisionError: The plan is empty.
+            OverflowError: An epoch exceeds 128 bits, deep in nested endless plans.
+        """
+
+    def fill(self, first: int, step: int, out: NDArray[np.int64]) -> None:
+        """Set ``out[k]`` to ``key(first + k * step)``.
+
+        Args:
+            first: The first position, any int64.
+            step: The way between two positions, any int64.
+            out: Shape (n,), dtype int64, C-contiguous and writeable.
+
+        Raises:
+            ValueError: ``out`` is not of one dimension, or is read-only.
+            TypeError: ``out`` has another dtype or layout.
+            OverflowError: A position exceeds 64 bits.
+            ZeroDivisionError: The plan is empty and ``out`` is not.
+        """
+
+    @property
+    def ops(self) -> tuple[tuple[Any, ...], ...]:
+        """The operations as tuples (name of the method, *arguments)."""
+
+    def __len__(self) -> int: ...
+    def __eq__(self, other: object) -> bool: ...
+    def __hash__(self) -> int: ...
+
+# core/collate.hpp
+
+def gather(table: NDArray[Any], rows: NDArray[np.int64], out: NDArray[Any]) -> None:
+    """Write ``table[rows]`` to ``out``.
+
+    Args:
+        table: Shape (N, *S), C-contiguous, any dtype without references.
+        rows: Shape (B,), dtype int64, each in [0, N); negative rows are refused.
+        out: Shape (B, *S), the table's dtype, C-contiguous, apart from the table.
+
+    Raises:
+        IndexError: A row is out of range; nothing was written.
+        ValueError: The shapes, dtypes or layouts do not fit each other.
+        TypeError: The dtype holds references, or ``rows`` is not int64.
+    """
+
+def stack(elements: list[Any], out: NDArray[Any]) -> int:
+    """Write B arrays of shape S to ``out``, as ``np.stack`` does.
+
+    Args:
+        elements: B exact ndarrays, C-contiguous, of one shape and dtype.
+        out: Shape (B, *S), the elements' dtype, C-contiguous, apart from them.
+
+    Returns:
+        -1, or the position of the first element that does not fit; nothing was
+        written then.
+
+    Raises:
+        ValueError: ``out`` is read-only, not C-contiguous, or not of B rows.
+        TypeError: The dtype of ``out`` holds references.
+    """
+
+def stack_scalars(elements: list[Any], out: NDArray[Any]) -> int:
+    """Write B scalars of one exact type to ``out``, as ``np.stack`` does.
+
+    Args:
+        elements: B NumPy scalars of the dtype of ``out``, or bools, ints or floats
+            if it is bool, int64 or float64.
+        out: Shape (B,), a bool, integer, float or complex dtype in native order.
+
+    Returns:
+        -1, or the position of the first element that does not fit; those before it
+        were written.
+
+    Raises:
+        ValueError: ``out`` is read-only, not C-contiguous, or not of shape (B,).
+        TypeError: The dtype of ``out`` holds references.
+    """
+
+def pad(elements: list[Any], out: NDArray[Any], value: ArrayLike) -> int:
+    """Write B arrays to the origins of the rows of ``out``, and ``value`` around them.
+
+    Args:
+        elements: B exact ndarrays, C-contiguous, of the dtype of ``out``, no larger
+            than S in any dimension.
+        out: Shape (B, *S), C-contiguous, apart from the elements.
+        value: One item, converted to the dtype of ``out``.
+
+    Returns:
+        -1, or the position of the first element that does not fit; nothing was
+        written then.
+
+    Raises:
+        ValueError: ``out`` is read-only, not C-contiguous, or not of B rows, or
+            ``value`` is not one item.
+        TypeError: The dtype of ``out`` holds references.
+    """
+
+def configure_supervisor(argv: list[str], environ: list[bytes]) -> None: ...
+def shutdown_supervisor() -> None: ...
+def die_with_parent(parent: int) -> None: ...
+
+class EventCrew:
+    def __init__(self, arena_fd: int, blob_fd: int, setup: bytes) -> None: ...
+    def fileno(self) -> int: ...
+    def events(self) -> list[tuple[str, int, int, int, str]]: ...
+    def hire(self, worker: int, generation: int) -> None: ...
+    def kill(self, worker: int) -> None: ...
+    def knock_fd(self) -> int: ...
+    def dismiss(self) -> None: ...
+
+# core/scheduler.hpp
+
+@final
+class Due:
+    """What ``Scheduler.next`` found; ``kind`` says which fields count."""
+
+    @property
+    def kind(self) -> str:
+        """One of output, end, timeout, died, full, closed and forked."""
+
+    # output
+    @property
+    def stream(self) -> int: ...
+    @property
+    def error(self) -> bool: ...
+    @property
+    def index(self) -> int: ...
+    @property
+    def address(self) -> int: ...
+    @property
+    def bytes(self) -> int: ...
+
+    # died; after a timeout worker, stream and record say what is waited for
+    @property
+    def worker(self) -> int: ...
+    @property
+    def record(self) -> int: ...
+    @property
+    def attempts(self) -> int: ...
+    @property
+    def at_start(self) -> bool: ...
+    @property
+    def wait_status(self) -> int | None: ...
+    @property
+    def text(self) -> str: ...
+
+    # full
+    @property
+    def need(self) -> int: ...
+    @property
+    def limit(self) -> int: ...
+    @property
+    def used(self) -> int: ...
+    @property
+    def kept(self) -> int: ...
+    @property
+    def kept_bytes(self) -> int: ...
+
+class Scheduler:
+    """Publishes units of work to worker processes and delivers outputs in order.
+
+    Args:
+        workers: Processes, from 1 to 4094.
+        buffer: Units that each may be ahead, beyond the two in hand.
+        kind: "A" (any worker computes records [first, first + count) of a stream) or
+            "C" (a stream's owner computes what comes next).
+        unit_records: Records in a unit of kind A.
+        max_restarts: How often a unit that killed its worker is tried again.
+        memory_limit: Bytes of shared memory, 0 for 80 % of what there is.
+        lengths: Records of each stream, -1 where unknown or endless.
+        starts: Position of each stream, 1 to 8 integers.
+        turn: The stream whose output is due.
+        ended: Which streams have ended.
+
+    Raises:
+        ValueError: An argument is out of range.
+        OSError: The shared memory cannot be had.
+    """
+
+    def __init__(
+        self,
+        *,
+        workers: int,
+        buffer: int,
+        kind: str,
+        unit_records: int,
+        max_restarts: int,
+        memory_limit: int,
+        lengths: Sequence[int],
+        starts: Sequence[Sequence[int]],
+        turn: int,
+        ended: Sequence[bool],
+    ) -> None: ...
+    def start(self, blob_fd: int, setup: bytes) -> None: ...
+    def next(self, timeout_s: float) -> Due: ...
+    def advance(self) -> None: ...
+    def hold(self) -> int: ...
+    def position(self) -> tuple[list[list[int]], int, list[bool]]: ...
+    def reset(
+        self, positions: Sequence[Sequence[int]], turn: int, ended: Sequence[bool]
+    ) -> None: ...
+    def kill(self, worker: int) -> None: ...
+    def close(self) -> None: ...
+    @property
+    def arena_fd(self) -> int: ...
+
+# core/worker_end.hpp
+
+STATUS_OK: int
+STATUS_END: int
+STATUS_ERROR: int
+
+class Work:
+    """A claimed unit."""
+
+    @property
+    def stream(self) -> int: ...
+    @property
+    def kind(self) -> str: ...
+    @property
+    def first(self) -> int: ...
+    @property
+    def count(self) -> int: ...
+    @property
+    def proceed(self) -> bool: ...
+    @property
+    def vector_in(self) -> list[int]: ...
+    @property
+    def address(self) -> int: ...
+    @property
+    def capacity(self) -> int: ...
+
+class WorkerEnd:
+    """A worker's end of the shared memory; holds one unit at a time."""
+
+    def __init__(
+        self, arena_fd: int, knock_fd: int, worker: int, generation: int
+    ) -> None: ...
+    def claim(self) -> Work | None: ...
+    def need(self, bytes: int) -> int | None: ...
+    def commit(
+        self, status: int, outputs: int, bytes: int, vector_out: Sequence[int]
+    ) -> None: ...
+    def set_startup_error(self, text: str) -> None: ...
+    @property
+    def at_address(self) -> int: ...

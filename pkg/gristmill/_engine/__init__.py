@@ -1,0 +1,1 @@
+"""How a pipeline runs: compiled to a plan, computed here or by workers.  Private."""

@@ -1,0 +1,87 @@
+"""Runs the streams of a program in this process, without workers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from gristmill._engine.program import Int64Array, Program
+from gristmill._engine.state import Position
+from gristmill._engine.stream import NO_KEYS, Stream, open_stream
+
+
+class LocalRun:
+    """Delivers outputs of all streams in turn.
+
+    Attributes:
+        position: Kept up to date; what a checkpoint says.
+        keys: Record keys of the last output, shape (k,).
+    """
+
+    def __init__(self, program: Program, position: Position) -> None:
+        self.position = position
+        self.keys: Int64Array = NO_KEYS
+        self._program = program
+        self._streams: list[Stream] = []
+        # Grain's single stream without workers reports where its reading ended;
+        # with several, a stream that has ended keeps its last output's position.
+        self._reports_end = position.worker_count == 0 and position.streams == 1
+
+    def next(self) -> Any:
+        """The next output.
+
+        Raises:
+            StopIteration: All streams have ended.
+        """
+        position = self.position
+        streams = self._streams or self._open()
+        while True:
+            turn = position.turn
+            if position.ended[turn]:
+                if all(position.ended):
+                    raise StopIteration
+                position.turn = (turn + 1) % len(streams)
+                continue
+            stream = streams[turn]
+            try:
+                output = stream.next()
+            except StopIteration:
+                position.ended[turn] = True
+                if self._reports_end:
+                    position.vectors[turn] = stream.vector
+                position.turn = (turn + 1) % len(streams)
+                continue
+            except Exception:
+                # The failed output has had its turn, so that the others keep theirs.
+                position.vectors[turn] = stream.vector
+                position.turn = (turn + 1) % len(streams)
+                raise
+            self.keys = stream.keys
+            position.vectors[turn] = stream.vector
+            position.turn = (turn + 1) % len(streams)
+            return output
+
+    def start_prefetch(self) -> None:
+        """Begin to read ahead in every stream."""
+        for stream in self._streams or self._open():
+            stream.start_prefetch()
+
+    def restart(self, position: Position) -> None:
+        """Go on from another position with as many streams."""
+        self.keys = NO_KEYS
+        self.position = position
+        for stream, vector in zip(self._streams, position.vectors, strict=False):
+            stream.seek(vector)
+        self._reports_end = position.worker_count == 0 and position.streams == 1
+
+    def close(self) -> None:
+        """Stop reading ahead."""
+        for stream in self._streams:
+            stream.close()
+        self._streams = []
+
+    def _open(self) -> list[Stream]:
+        for number, vector in enumerate(self.position.vectors):
+            stream = open_stream(self._program, number)
+            stream.seek(vector)
+            self._streams.append(stream)
+        return self._streams

@@ -1,0 +1,210 @@
+"""Sends a program to the workers: one sealed, anonymous file for all of them.
+
+The program is pickled (by cloudpickle, so lambdas, closures and classes from
+``__main__`` work) with its large buffers out of band, and every worker maps the
+same file: N workers hold one copy of an in-memory array.  A long list is written
+element by element and read back one element at a time, so that its Python objects
+exist only while they are used.
+
+File layout: the snapshot of a long list if there is one, buffers on 64-byte
+boundaries, the pickle, a pickled table of (offset, bytes), and last the table's
+offset as a little-endian u64.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import fcntl
+import mmap
+import os
+import pickle
+import struct
+from collections.abc import Iterator
+from typing import Any
+
+import cloudpickle
+import numpy as np
+import numpy.typing as npt
+
+from gristmill._engine.program import Program
+
+OUT_OF_BAND_BYTES = 4096
+LONG_LIST = 4096
+CHUNK_BYTES = 4 << 20
+SEALS = fcntl.F_SEAL_WRITE | fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SEAL
+
+
+class Snapshot:
+    """A list in serialized form: ``snapshot[i]`` makes element i anew.
+
+    Args:
+        data: The pickled elements, one after another.
+        ends: Where each element ends in `data`, int64, shape (n,).
+    """
+
+    def __init__(self, data: memoryview, ends: npt.NDArray[np.int64]) -> None:
+        self._data = data
+        self._ends = ends
+
+    def __len__(self) -> int:
+        return len(self._ends)
+
+    def __getitem__(self, index: int) -> Any:
+        begin = self._ends[index - 1] if index else 0
+        return pickle.loads(self._data[begin : self._ends[index]])
+
+
+@dataclasses.dataclass(frozen=True)
+class _SnapshotAt:
+    """Stands for a snapshot in the pickled program."""
+
+    data: tuple[int, int]
+    ends: tuple[int, int]
+
+
+class _Writer:
+    """Appends to the file in large chunks and remembers where things are."""
+
+    def __init__(self, fd: int) -> None:
+        self._fd = fd
+        self._pending = bytearray()
+        self.offset = 0
+
+    def write(self, data: bytes | memoryview) -> None:
+        """Append, through a buffer where `data` is small."""
+        self.offset += len(data)
+        if len(data) < CHUNK_BYTES:
+            self._pending += data
+            if len(self._pending) >= CHUNK_BYTES:
+                self.flush()
+            return
+        self.flush()
+        _write_all(self._fd, memoryview(data))
+
+    def align(self) -> None:
+        """Continue at the next multiple of 64 bytes."""
+        self.write(b"\0" * (-self.offset % 64))
+
+    def place(self, data: memoryview) -> tuple[int, int]:
+        """Append on a 64-byte boundary; returns (offset, bytes)."""
+        self.align()
+        begin = self.offset
+        self.write(data)
+        return begin, len(data)
+
+    def flush(self) -> None:
+        """Write what is buffered."""
+        _write_all(self._fd, memoryview(bytes(self._pending)))
+        self._pending = bytearray()
+
+
+def pack(program: Program) -> int:
+    """Write a program to a sealed file; returns its descriptor.
+
+    Raises:
+        Exception: Whatever pickling raised, with a note that names the part of the
+            pipeline that cannot be pickled.
+    """
+    fd = os.memfd_create("gristmill-program", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
+    try:
+        _write(fd, program)
+        fcntl.fcntl(fd, fcntl.F_ADD_SEALS, SEALS)
+    except BaseException:
+        os.close(fd)
+        raise
+    return fd
+
+
+def unpack(fd: int) -> Program:
+    """The program of a sealed file.  Its arrays view a private mapping of it."""
+    size = os.fstat(fd).st_size
+    view = memoryview(mmap.mmap(fd, size, flags=mmap.MAP_PRIVATE))
+    (table_at,) = struct.unpack("<Q", view[-8:])
+    *buffers, (begin, length) = pickle.loads(view[table_at:-8])
+    pickled = view[begin : begin + length]
+    program: Program = pickle.loads(
+        pickled, buffers=[view[at : at + count] for at, count in buffers]
+    )
+    if isinstance(program.source, _SnapshotAt):
+        snapshot = _open_snapshot(view, program.source)
+        return dataclasses.replace(program, source=snapshot)
+    return program
+
+
+def _write(fd: int, program: Program) -> None:
+    writer = _Writer(fd)
+    if type(program.source) in (list, tuple) and len(program.source) >= LONG_LIST:
+        placed = _place_snapshot(writer, program.source)
+        program = dataclasses.replace(program, source=placed)
+    table: list[tuple[int, int]] = []
+
+    def keep_in_band(buffer: pickle.PickleBuffer) -> bool:
+        with contextlib.suppress(BufferError):
+            raw = buffer.raw()
+            if raw.nbytes >= OUT_OF_BAND_BYTES:
+                table.append(writer.place(raw))
+                return False
+        return True
+
+    try:
+        pickled = cloudpickle.dumps(program, 5, buffer_callback=keep_in_band)
+    except Exception as error:
+        error.add_note(_unpicklable_part(program))
+        raise
+    table.append(writer.place(memoryview(pickled)))
+    at = writer.offset
+    writer.write(pickle.dumps(table))
+    writer.write(struct.pack("<Q", at))
+    writer.flush()
+
+
+def _place_snapshot(writer: _Writer, elements: list[Any] | tuple[Any, ...]) -> Any:
+    begin = writer.offset
+    ends = np.empty(len(elements), np.int64)
+    for i, data in enumerate(_pickled(elements)):
+        writer.write(data)
+        ends[i] = writer.offset - begin
+    data_at = (begin, writer.offset - begin)
+    return _SnapshotAt(data_at, writer.place(memoryview(ends).cast("B")))
+
+
+def _pickled(elements: list[Any] | tuple[Any, ...]) -> Iterator[bytes]:
+    for element in elements:
+        try:
+            data = pickle.dumps(element, 5)
+            known = b"__main__" not in data
+        except Exception:
+            known = False
+        yield data if known else cloudpickle.dumps(element, 5)
+
+
+def _open_snapshot(view: memoryview, at: _SnapshotAt) -> Snapshot:
+    begin, size = at.data
+    ends_begin, ends_size = at.ends
+    ends = np.frombuffer(view[ends_begin : ends_begin + ends_size], np.int64)
+    return Snapshot(view[begin : begin + size], ends)
+
+
+def _write_all(fd: int, data: memoryview) -> None:
+    while data:
+        data = data[os.write(fd, data) :]
+
+
+def _unpicklable_part(program: Program) -> str:
+    parts = [("data_source", program.source), ("sampler", program.keys.sampler)]
+    parts += [(f"operation {type(op).__name__}", op) for op in program.operations]
+    for level in program.levels:
+        parts += [(f"operation {name}", call) for _, call, name in level.steps]
+        if level.batch is not None:
+            parts.append(("batch_fn", level.batch.make))
+    for name, part in parts:
+        try:
+            cloudpickle.dumps(part, 5)
+        except Exception:
+            return (
+                f"The {name} cannot be pickled, so it cannot be sent to workers. "
+                "Open files, locks and connections where they are first used, or "
+                "use worker_count=0."
+            )
+    return "The pipeline cannot be pickled, so it cannot be sent to workers."

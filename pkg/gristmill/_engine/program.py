@@ -1,0 +1,317 @@
+"""What a pipeline compiles to: plain data that every process understands.
+
+A `Program` is made once, in the user's process, from the arguments of a loader.
+It says which record comes at each position (`Keys`), where records are read
+(`source`) and what is done with them (`levels`).  It is pickled to the workers
+and run by a `Stream`, the same code in every process.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol
+
+import numpy as np
+
+from gristmill import operations as legacy
+from gristmill import samplers, sources, transforms
+from gristmill._hot import run as hot_run
+from gristmill._types import Int64Array, Rules
+from gristmill.batching import tree_rules
+from gristmill.options import ReadOptions
+from gristmill.records import RecordMetadata
+from gristmill.sharding import ShardOptions
+
+Step = tuple[int, Callable[..., Any], str]
+
+
+class Sampler(Protocol):
+    """What the engine needs of a sampler: metadata of one position at a time."""
+
+    def __getitem__(self, index: int) -> RecordMetadata: ...
+
+
+@dataclasses.dataclass(frozen=True)
+class BatchSpec:
+    """Group `size` elements; `make` is the user's batch_fn or None for stacking."""
+
+    size: int
+    drop_remainder: bool
+    make: Callable[[Sequence[Any]], Any] | None
+
+
+@dataclasses.dataclass(frozen=True)
+class Level:
+    """One-to-one steps and filters, then at most one batch."""
+
+    steps: tuple[Step, ...] = ()
+    batch: BatchSpec | None = None
+
+    @property
+    def filters(self) -> bool:
+        """Whether an element may be dropped here."""
+        return any(opcode == hot_run.FILTER for opcode, _, _ in self.steps)
+
+
+@dataclasses.dataclass(frozen=True)
+class Keys:
+    """Which record stands at each local position of this shard.
+
+    Local element j of shard s of S is global index ``j * S + s`` of the sampler.
+
+    Attributes:
+        sampler: Gives record keys, in blocks where it can.
+        shard: The loader's own shard options.
+        length: Elements of this shard, all epochs together.
+        modulus: Keys are taken modulo this, the length of the source; 0 where no
+            key can reach it.
+    """
+
+    sampler: Any
+    shard: ShardOptions
+    length: int
+    modulus: int
+
+    def block(self, first: int, step: int, count: int) -> tuple[Int64Array, Int64Array]:
+        """Record keys and global indices of local elements first, first+step, ...
+
+        Only for samplers that have `record_keys`.  Both arrays have shape (count,).
+        """
+        shards = self.shard.shard_count
+        start = first * shards + self.shard.shard_index
+        stride = step * shards
+        keys = self.sampler.record_keys(start, stride, count)
+        if self.modulus:
+            keys %= self.modulus
+        return keys, np.arange(start, start + stride * count, stride, dtype=np.int64)
+
+    def metadata(self, position: int) -> RecordMetadata:
+        """The sampler's own metadata of one local element."""
+        shards = self.shard.shard_count
+        found: RecordMetadata = self.sampler[position * shards + self.shard.shard_index]
+        return found
+
+    def source_key(self, record_key: Any) -> Any:
+        """The key that the source is asked for."""
+        return record_key % self.modulus if self.modulus else record_key
+
+
+@dataclasses.dataclass(frozen=True)
+class Program:
+    """A compiled pipeline; see the module's text.
+
+    Attributes:
+        source: Read by ``source[key]``; a `sources.TableSource` is read natively.
+        keys: Positions to record keys.
+        levels: Run by the native stream; empty where `operations` needs records.
+        operations: The user's operations, run over `Record` objects when the
+            chain has a step that only makes sense on them (flat-map, legacy
+            callables, random steps after a batch).  Empty otherwise.
+        in_blocks: Whether keys come in blocks, and generators from `seed`, rather
+            than both from the sampler's metadata of each record.
+        seed: Seed of the records' generators; None where they have none.
+        rules: How batches are taken apart: "jax" or "plain".
+        streams: Interleaved logical streams that define the order.
+        read_options: Threads that read ahead where reading is slow.
+    """
+
+    source: Any
+    keys: Keys
+    levels: tuple[Level, ...]
+    operations: tuple[Any, ...]
+    in_blocks: bool
+    seed: int | None
+    rules: Rules
+    streams: int
+    read_options: ReadOptions
+
+    @property
+    def over_records(self) -> bool:
+        """Whether this runs over `Record` objects."""
+        return bool(self.operations)
+
+    @property
+    def flat_maps(self) -> int:
+        """How many flat-map steps there are."""
+        return sum(isinstance(op, transforms.FlatMap) for op in self.operations)
+
+    @property
+    def opaque(self) -> bool:
+        """Whether a step keeps records back that no position can describe."""
+        return any(holds_back(op) for op in self.operations)
+
+    @property
+    def vector_length(self) -> int:
+        """Integers in a stream's position: records read, then see `Stream`."""
+        here = 1 + self.flat_maps
+        return 2 * here + 1 if self.opaque else here
+
+    @property
+    def one_to_one(self) -> bool:
+        """Whether positions of outputs follow from arithmetic alone."""
+        return not self.over_records and not any(lv.filters for lv in self.levels)
+
+    @property
+    def records_per_output(self) -> int:
+        """Records that make one full output of a one-to-one chain."""
+        product = 1
+        for level in self.levels:
+            if level.batch is not None:
+                product *= level.batch.size
+        return product
+
+    def stream_length(self, stream: int) -> int:
+        """Records of one stream: it takes local elements stream, stream+S, ..."""
+        return max(0, -(-(self.keys.length - stream) // self.streams))
+
+
+def is_legacy(operation: Any) -> bool:
+    """Whether this is a callable over an iterator of records."""
+    return not isinstance(operation, KNOWN)
+
+
+def holds_back(operation: Any) -> bool:
+    """Whether a legacy operation may keep records that no position describes."""
+    return is_legacy(operation) and type(operation) not in ONE_TO_ONE
+
+
+ONE_TO_ONE = (
+    legacy.MapOperation,
+    legacy.FilterOperation,
+    legacy.RandomMapOperation,
+)
+KNOWN = (
+    transforms.Map,
+    transforms.RandomMap,
+    transforms.MapWithIndex,
+    transforms.TfRandomMap,
+    transforms.Filter,
+    transforms.FlatMap,
+    transforms.Batch,
+)
+
+
+def compile_program(
+    *,
+    source: Any,
+    sampler: Any,
+    shard: ShardOptions,
+    operations: Sequence[Any],
+    streams: int,
+    read_options: ReadOptions,
+) -> Program:
+    """Compile checked arguments of a loader."""
+    readable = sources.as_source(source)
+    over_records = _needs_records(operations)
+    return Program(
+        source=readable,
+        keys=Keys(
+            sampler, shard, _shard_length(sampler, shard), _modulus(readable, sampler)
+        ),
+        levels=() if over_records else _levels(operations),
+        operations=tuple(operations) if over_records else (),
+        in_blocks=_in_blocks(sampler, operations),
+        seed=sampler.seed if isinstance(sampler, SAMPLERS) else None,
+        rules=tree_rules(),
+        streams=streams,
+        read_options=read_options,
+    )
+
+
+SAMPLERS = (samplers.IndexSampler, samplers.SequentialSampler)
+
+
+def _in_blocks(sampler: Any, operations: Sequence[Any]) -> bool:
+    """Whether nothing but keys is needed of each record's metadata."""
+    if not samplers.reads_in_blocks(sampler):
+        return False
+    personal = (transforms.RandomMap, transforms.TfRandomMap, transforms.MapWithIndex)
+    own = isinstance(sampler, SAMPLERS)
+    return own or not any(isinstance(op, personal) for op in operations)
+
+
+def _needs_records(operations: Sequence[Any]) -> bool:
+    batched = False
+    for op in operations:
+        if is_legacy(op) or isinstance(op, transforms.FlatMap):
+            return True
+        random = isinstance(op, (transforms.RandomMap, transforms.TfRandomMap))
+        if batched and (random or isinstance(op, transforms.MapWithIndex)):
+            return True
+        batched = batched or isinstance(op, transforms.Batch)
+    return False
+
+
+def _levels(operations: Sequence[Any]) -> tuple[Level, ...]:
+    levels: list[Level] = []
+    steps: list[Step] = []
+    for op in operations:
+        if isinstance(op, transforms.Batch):
+            spec = BatchSpec(op.batch_size, op.drop_remainder, op.batch_fn)
+            levels.append(Level(tuple(steps), spec))
+            steps = []
+        else:
+            steps.append(as_step(op))
+    if steps or not levels:
+        levels.append(Level(tuple(steps)))
+    return tuple(levels)
+
+
+def as_step(op: Any) -> Step:
+    """The opcode, callable and name of a one-to-one step or filter."""
+    name = f"{type(op).__name__}"
+    if isinstance(op, transforms.Map):
+        return hot_run.MAP, op.map, name
+    if isinstance(op, transforms.RandomMap):
+        return hot_run.RANDOM_MAP, op.random_map, name
+    if isinstance(op, transforms.TfRandomMap):
+        return hot_run.RANDOM_MAP, op.np_random_map, name
+    if isinstance(op, transforms.MapWithIndex):
+        return hot_run.MAP_WITH_INDEX, op.map_with_index, name
+    return hot_run.FILTER, op.filter, name
+
+
+def _shard_length(sampler: Any, shard: ShardOptions) -> int:
+    """Elements of this shard; without drop_remainder the first shards get one more."""
+    total = sampler_length(sampler)
+    whole, rest = divmod(total, shard.shard_count)
+    if not shard.drop_remainder and shard.shard_index < rest:
+        return whole + 1
+    return whole
+
+
+def sampler_length(sampler: Any) -> int:
+    """``len(sampler)``, or a binary search for the first IndexError without it."""
+    if hasattr(sampler, "__len__"):
+        return len(sampler)
+    low, high = 0, 2**63 - 1
+    while low < high:
+        middle = (low + high) // 2
+        try:
+            sampler[middle]
+            low = middle + 1
+        except IndexError:
+            high = middle
+    return low
+
+
+def _modulus(source: Any, sampler: Any) -> int:
+    try:
+        length = len(source)
+    except TypeError:
+        return 0
+    if isinstance(sampler, SAMPLERS) and sampler.num_records <= length:
+        return 0
+    return length
+
+
+def differs_from_grain(sampler: Any) -> bool:
+    """Whether Grain's shuffle loses a record here, so that ours is another order.
+
+    That is so where the sampler's own part of the data has 4**k + 1 records, k >= 8.
+    """
+    if not isinstance(sampler, samplers.IndexSampler) or not sampler.shuffle:
+        return False
+    last = len(sampler.plan()) - 1
+    return last >= 4**8 and last & (last - 1) == 0 and last.bit_length() % 2 == 1

@@ -1,0 +1,141 @@
+"""Reads records by threads once reading has proved slow.
+
+A source that answers in a microsecond is read in the caller's own loop: handing
+such a read to a thread costs more than the read.  A source that waits (network,
+disk) is read by `ReadOptions.num_threads` threads, up to
+`ReadOptions.prefetch_buffer_size` records ahead of need.  The order of records
+never depends on which of the two happens.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Any
+
+from gristmill.options import ReadOptions
+
+SLOW_READ_S = 100e-6
+PROBED_RECORDS = 4
+BLOCKS_BETWEEN_PROBES = 256
+
+KeysOf = Callable[[int, int], Iterable[Any]]
+
+
+class Reading:
+    """Reads blocks of one stream's records.
+
+    Args:
+        source: Read by ``source[key]``.
+        options: Threads and look-ahead; 0 of either never uses threads.
+        keys_of: Called with (position, count), returns the source's keys there.
+        length: Positions of the stream; nothing past it is read.
+        look_ahead: Whether records after those asked for may be read, too.
+
+    Not thread-safe: one thread calls, though `source` is read from many.
+    """
+
+    def __init__(
+        self,
+        source: Any,
+        options: ReadOptions,
+        keys_of: KeysOf,
+        length: int,
+        look_ahead: bool,
+    ) -> None:
+        self._source = source
+        self._keys_of = keys_of
+        self._length = length
+        self._threads = options.num_threads
+        self._ahead = options.prefetch_buffer_size if look_ahead else 0
+        self._allowed = options.num_threads > 0 and options.prefetch_buffer_size > 0
+        self._slow = False
+        self._blocks = 0
+        self._pool: ThreadPoolExecutor | None = None
+        self._waiting: dict[int, Future[Any]] = {}
+        self._reached = 0
+
+    def read(
+        self, position: int, keys: Iterable[Any]
+    ) -> tuple[list[Any], Exception | None] | None:
+        """Read the records at `position`, position + 1, ... or decline.
+
+        Returns None where the caller should read for itself: the source is fast.
+        Otherwise the elements up to the first failed read, and its exception.
+        """
+        if not self._allowed:
+            return None
+        if self._slow:
+            return self._read_by_threads(position, keys)
+        self._blocks += 1
+        if self._blocks % BLOCKS_BETWEEN_PROBES != 1:
+            return None
+        return self._probe(keys)
+
+    def start(self, position: int) -> None:
+        """Begin to read ahead from `position`, however fast the source is."""
+        if self._allowed and self._ahead:
+            self._slow = True
+            self._look_ahead(position)
+
+    def forget(self) -> None:
+        """Drop what was read ahead: the stream goes on from somewhere else."""
+        for future in self._waiting.values():
+            future.cancel()
+        self._waiting.clear()
+        self._reached = 0
+
+    def close(self) -> None:
+        """Cancel reads that have not begun.  Does not wait for the others."""
+        self.forget()
+        if self._pool is not None:
+            self._pool.shutdown(wait=False, cancel_futures=True)
+            self._pool = None
+
+    def _probe(self, keys: Iterable[Any]) -> tuple[list[Any], Exception | None]:
+        elements: list[Any] = []
+        began = time.perf_counter()
+        try:
+            for key in keys:
+                elements.append(self._source[key])
+                if len(elements) == PROBED_RECORDS:
+                    taken = time.perf_counter() - began
+                    self._slow = taken > SLOW_READ_S * PROBED_RECORDS
+        except Exception as error:
+            return elements, error
+        if 0 < len(elements) < PROBED_RECORDS:
+            taken = time.perf_counter() - began
+            self._slow = taken > SLOW_READ_S * len(elements)
+            self._blocks -= 1
+        return elements, None
+
+    def _read_by_threads(
+        self, position: int, keys: Iterable[Any]
+    ) -> tuple[list[Any], Exception | None]:
+        futures = [
+            self._waiting.pop(position + i, None) or self._submit(key)
+            for i, key in enumerate(keys)
+        ]
+        self._look_ahead(position + len(futures))
+        elements: list[Any] = []
+        try:
+            for future in futures:
+                elements.append(future.result())
+        except Exception as error:
+            return elements, error
+        return elements, None
+
+    def _look_ahead(self, position: int) -> None:
+        first = max(position, self._reached)
+        last = min(position + self._ahead, self._length)
+        if first >= last:
+            return
+        for i, key in enumerate(self._keys_of(first, last - first)):
+            self._waiting[first + i] = self._submit(key)
+        self._reached = last
+
+    def _submit(self, key: Any) -> Future[Any]:
+        if self._pool is None:
+            self._pool = ThreadPoolExecutor(self._threads, "gristmill-read")
+        return self._pool.submit(self._source.__getitem__, key)

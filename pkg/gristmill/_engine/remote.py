@@ -1,0 +1,244 @@
+"""Runs the streams of a program in worker processes.
+
+The order of units, their leases and the workers' lives are the core's business
+(`_core.Scheduler` and the supervisor below it).  Here the program is sent, outputs
+are decoded, and what went wrong is put into words.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import logging
+import os
+import signal
+from typing import Any
+
+from gristmill import _core, _launcher
+from gristmill._engine import failures, packing, stall
+from gristmill._engine.program import Program
+from gristmill._engine.state import Position
+from gristmill._engine.stream import NO_KEYS
+from gristmill._hot import transport, views
+from gristmill._types import Int64Array
+from gristmill.errors import ArenaFull, WorkerDied
+
+RUN_RECORDS = 16
+MOST_INTEGERS = 8
+COPIED_LEAF_BYTES = 16 << 10
+log = logging.getLogger("gristmill")
+
+
+@dataclasses.dataclass(frozen=True)
+class RemoteOptions:
+    """How workers are run.
+
+    Attributes:
+        workers: Processes.
+        buffer: Units that each may be ahead, beyond the two in hand.
+        max_restarts: How often a unit that killed its worker is tried again.
+        memory_limit: Bytes of shared memory, 0 for 80 % of what there is.
+        stall_timeout: Seconds of waiting before a warning; negative for never.
+        stall_action: "warn" or "restart".
+    """
+
+    workers: int
+    buffer: int
+    max_restarts: int
+    memory_limit: int
+    stall_timeout: float
+    stall_action: str
+
+
+class RemoteRun:
+    """Delivers outputs that workers compute.  The same interface as `LocalRun`.
+
+    Workers start at the first `next`, or at `start_prefetch`.
+
+    Args:
+        program: The compiled pipeline.
+        position: Where to start.
+        options: How workers are run.
+    """
+
+    def __init__(
+        self, program: Program, position: Position, options: RemoteOptions
+    ) -> None:
+        if program.vector_length > MOST_INTEGERS:
+            raise ValueError(
+                f"The pipeline's position takes {program.vector_length} integers, "
+                f"workers handle {MOST_INTEGERS}: use fewer flat-maps, or "
+                "worker_count=0."
+            )
+        self.keys: Int64Array = NO_KEYS
+        self._program = program
+        self._start_position = position
+        self._options = options
+        self._scheduler: _core.Scheduler | None = None
+        self._owner = os.getpid()
+
+    @property
+    def position(self) -> Position:
+        """After the last delivered output; asks no worker."""
+        if self._scheduler is None:
+            return self._start_position
+        vectors, turn, ended = self._scheduler.position()
+        return Position(
+            self._start_position.worker_count,
+            turn,
+            [tuple(vector) for vector in vectors],
+            ended,
+        )
+
+    def next(self) -> Any:
+        """The next output; waits for the workers.
+
+        Raises:
+            StopIteration: All streams have ended.
+            WorkerDied: A worker died too often, or none could start.
+            ArenaFull: The outputs that the caller keeps leave no room.
+        """
+        scheduler = self._scheduler or self._begin()
+        while True:
+            due = scheduler.next(self._options.stall_timeout)
+            if due.kind == "output":
+                return self._deliver(scheduler, due)
+            if due.kind == "end":
+                raise StopIteration
+            if due.kind == "timeout":
+                self._stalled(scheduler, due)
+                continue
+            raise self._trouble(due)
+
+    def start_prefetch(self) -> None:
+        """Start the workers."""
+        if self._scheduler is None:
+            self._begin()
+
+    def restart(self, position: Position) -> None:
+        """Go on from another position with the workers that there are."""
+        self.keys = NO_KEYS
+        self._start_position = position
+        if self._scheduler is not None:
+            self._scheduler.reset(position.vectors, position.turn, position.ended)
+
+    def close(self) -> None:
+        """End the workers.  Arrays that were delivered stay valid."""
+        if self._scheduler is not None:
+            self._start_position = self.position
+            self._scheduler.close()
+            self._scheduler = None
+
+    def _begin(self) -> _core.Scheduler:
+        program, position, options = self._program, self._start_position, self._options
+        one_to_one = program.one_to_one
+        batch = program.records_per_output
+        scheduler = _core.Scheduler(
+            workers=self._useful_workers(),
+            buffer=options.buffer,
+            kind="A" if one_to_one else "C",
+            unit_records=batch if batch > 1 else RUN_RECORDS,
+            max_restarts=options.max_restarts,
+            memory_limit=options.memory_limit,
+            lengths=[program.stream_length(s) for s in range(position.streams)],
+            starts=position.vectors,
+            turn=position.turn,
+            ended=position.ended,
+        )
+        blob_fd = packing.pack(program)
+        try:
+            _launcher.configure()
+            scheduler.start(blob_fd, _launcher.setup())
+        finally:
+            os.close(blob_fd)
+        self._scheduler = scheduler
+        return scheduler
+
+    def _useful_workers(self) -> int:
+        """An owned stream is one worker's: more workers than streams would idle."""
+        if self._program.one_to_one:
+            return self._options.workers
+        return min(self._options.workers, self._program.streams)
+
+    def _deliver(self, scheduler: _core.Scheduler, due: _core.Due) -> Any:
+        element, keys, _ = transport.decode(
+            due.address,
+            due.bytes,
+            due.index,
+            lambda: views.SlotView(scheduler.hold()),
+            COPIED_LEAF_BYTES,
+        )
+        if due.error:
+            scheduler.advance()
+            raise failures.unpack_failure(element)
+        self.keys = keys
+        scheduler.advance()
+        return element
+
+    def _stalled(self, scheduler: _core.Scheduler, due: _core.Due) -> None:
+        worker = due.worker
+        inode = os.fstat(scheduler.arena_fd).st_ino
+        stack = stall.stack_of(inode, worker) if worker >= 0 else "(no worker has it)"
+        log.warning(
+            "No output for %g s: worker %d works on record %s of stream %d.\n%s\n%s",
+            self._options.stall_timeout,
+            worker,
+            due.record,
+            due.stream,
+            stack,
+            "It is killed and started again."
+            if self._options.stall_action == "restart"
+            else 'Pass stall_action="restart" to have it killed and started again.',
+        )
+        if self._options.stall_action == "restart" and worker >= 0:
+            scheduler.kill(worker)
+
+    def _trouble(self, due: _core.Due) -> Exception:
+        if due.kind == "full":
+            return ArenaFull(
+                f"An output needs {due.need} bytes of shared memory, but {due.used} of "
+                f"{due.limit} are taken: {due.kept_bytes} by {due.kept} outputs that "
+                "you keep. Keep fewer, copy what you keep, or raise memory_limit."
+            )
+        if due.kind == "died":
+            return WorkerDied(_death(due, self._options.max_restarts))
+        if os.getpid() != self._owner:
+            return RuntimeError(
+                "This iterator belongs to the process that made it, and this process "
+                "is a fork of that. Make a new iterator here."
+            )
+        return RuntimeError("The iterator was closed while it was waited for.")
+
+
+def _death(due: _core.Due, max_restarts: int) -> str:
+    if due.at_start:
+        text = due.text.strip() or _cause(due.wait_status)
+        return (
+            "Worker processes cannot start. The last one said:\n"
+            f"{text}\n"
+            "Run with worker_count=0 to see the error in this process."
+        )
+    where = f" on record {due.record}" if due.record >= 0 else ""
+    return (
+        "Worker process was terminated unexpectedly: worker "
+        f"{due.worker} {_cause(due.wait_status)}{where} of stream {due.stream}, "
+        f"{due.attempts} times in a row (max_restarts={max_restarts}). If it was "
+        "killed for memory, use fewer workers or smaller batches; else "
+        "loader.replay(iterator.get_state()) computes this output in your own "
+        f"process.{_said(due.text)}"
+    )
+
+
+def _said(text: str) -> str:
+    return f"\n{text.strip()}" if text.strip() else ""
+
+
+def _cause(wait_status: int | None) -> str:
+    if wait_status is None:
+        return "died"
+    code = os.waitstatus_to_exitcode(wait_status)
+    if code >= 0:
+        return f"exited with exit code {code}"
+    try:
+        return f"was killed by {signal.Signals(-code).name} (exit code {code})"
+    except ValueError:
+        return f"was killed by signal {-code} (exit code {code})"

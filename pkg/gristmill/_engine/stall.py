@@ -1,0 +1,82 @@
+"""Finds out what a worker that keeps the consumer waiting is doing.
+
+Each worker has faulthandler write the stacks of its threads to an anonymous file
+of its own when it gets a certain signal.  The parent finds that file by its name
+among the worker's descriptors, sends the signal and reads it: no descriptor has to
+be passed, and a worker stuck in C code answers, too.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import faulthandler
+import os
+import select
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+
+STACK_SIGNAL = signal.SIGRTMIN + 9
+ANSWER_MS = 500
+STEP_MS = 10
+
+
+def answer_to_signal(arena_inode: int, worker: int) -> None:
+    """In a worker: write all threads' stacks to a file whenever asked to."""
+    fd = os.memfd_create(_name(arena_inode, worker), os.MFD_CLOEXEC)
+    faulthandler.register(STACK_SIGNAL, fd, all_threads=True)
+
+
+def stack_of(arena_inode: int, worker: int) -> str:
+    """In the parent: the Python stacks of a worker, or why there are none."""
+    for pid in _descendants(os.getpid()):
+        path = _stack_file(pid, _name(arena_inode, worker))
+        if path is not None:
+            return _ask(pid, path)
+    return "(the worker's process was not found)"
+
+
+def _name(arena_inode: int, worker: int) -> str:
+    return f"gristmill-stack-{arena_inode}-{worker}"
+
+
+def _ask(pid: int, path: Path) -> str:
+    try:
+        pidfd = os.pidfd_open(pid)
+    except ProcessLookupError:
+        return "(the worker has ended)"
+    try:
+        before = path.stat().st_size
+        signal.pidfd_send_signal(pidfd, STACK_SIGNAL)
+        dead = select.poll()
+        dead.register(pidfd, select.POLLIN)
+        for _ in range(ANSWER_MS // STEP_MS):
+            if dead.poll(STEP_MS):
+                break
+            text = path.read_bytes()[before:]
+            if text.endswith(b"\n") and b"File " in text:
+                return text.decode(errors="replace").strip()
+    except OSError as error:
+        return f"(its stack could not be read: {error})"
+    finally:
+        os.close(pidfd)
+    return "(it does not answer: it is stopped, or its process has ended)"
+
+
+def _stack_file(pid: int, name: str) -> Path | None:
+    with contextlib.suppress(OSError):
+        for link in Path(f"/proc/{pid}/fd").iterdir():
+            with contextlib.suppress(OSError):
+                if os.readlink(link).startswith(f"/memfd:{name} "):
+                    return link
+    return None
+
+
+def _descendants(pid: int) -> Iterator[int]:
+    with contextlib.suppress(OSError):
+        for task in Path(f"/proc/{pid}/task").iterdir():
+            with contextlib.suppress(OSError):
+                for child in (task / "children").read_text().split():
+                    yield int(child)
+                    yield from _descendants(int(child))
+

@@ -1,0 +1,279 @@
+"""The text of a checkpoint: Grain's own JSON, read and written.
+
+Two formats exist in Grain and both are kept byte for byte.  A DataLoader without
+flat-maps has "version 2"; one with a flat-map has the nested state of Grain's
+Dataset iterators.  What neither has room for stands under one last key,
+"gristmill", which Grain ignores.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from typing import Any
+
+from gristmill.errors import StateMismatch
+from gristmill.sharding import ShardOptions
+
+Vector = tuple[int, ...]
+FORMAT = 1
+
+
+@dataclasses.dataclass
+class Position:
+    """Where an iterator stands.
+
+    Attributes:
+        worker_count: As the checkpoint says it; fixed when the run began.
+        turn: Stream that gives the next output.
+        vectors: Position of each stream after its last delivered output.
+        ended: Streams that gave all they have.
+    """
+
+    worker_count: int
+    turn: int
+    vectors: list[Vector]
+    ended: list[bool]
+
+    @property
+    def streams(self) -> int:
+        """How many streams there are."""
+        return len(self.vectors)
+
+
+@dataclasses.dataclass(frozen=True)
+class Pipeline:
+    """What a checkpoint says about the pipeline that it belongs to.
+
+    Attributes:
+        sampler: ``repr`` of the sampler.
+        data_source: ``repr`` of the source, or its type for data in memory.
+        shard: The loader's shard options.
+        lengths: Records of this shard, split over any number of streams.
+        flat_maps: Flat-map steps; any selects the nested format.
+        opaque: Whether positions end with a replay point.
+        widened: Whether the shuffle differs from Grain's, which loses a record here.
+    """
+
+    sampler: str
+    data_source: str
+    shard: ShardOptions
+    length: int
+    flat_maps: int
+    opaque: bool
+    widened: bool
+
+    @property
+    def integers(self) -> int:
+        """Integers that say where one stream is, without those of a replay."""
+        return 1 + self.flat_maps
+
+    def with_replay(self, here: Vector, replay: list[int] | None = None) -> Vector:
+        """A stream's whole position: opaque ones end with where replay begins.
+
+        That is a position and the outputs since; by default here, and none.
+        """
+        if not self.opaque:
+            return here
+        return here + (tuple(replay) if replay else (*here, 0))
+
+    def start(self, worker_count: int, streams: int) -> Position:
+        """The position before the first output."""
+        zero = self.with_replay((0,) * self.integers)
+        return Position(worker_count, 0, [zero] * streams, [False] * streams)
+
+
+def encode(pipeline: Pipeline, position: Position) -> bytes:
+    """The checkpoint's bytes."""
+    if pipeline.flat_maps:
+        state = _nested(pipeline, position)
+    else:
+        state = _version_2(pipeline, position)
+    more = _more(pipeline, position)
+    if more:
+        state["gristmill"] = {"format": FORMAT, **more}
+    return json.dumps(state, indent=4).encode()
+
+
+def decode(pipeline: Pipeline, text: bytes) -> Position:
+    """The position that a checkpoint describes.
+
+    Raises:
+        StateMismatch: The checkpoint is of another pipeline, or is none.
+        IndexError: It points past the end of the data.
+    """
+    state = _parse(text)
+    more = state.get("gristmill", {})
+    if more.get("format", FORMAT) != FORMAT:
+        raise StateMismatch(
+            f"Checkpoint has gristmill format {more['format']}, but this version "
+            f"reads format {FORMAT}. Use the version that wrote it, or a newer one."
+        )
+    try:
+        if pipeline.flat_maps:
+            position = _from_nested(pipeline, state, more)
+        else:
+            position = _from_version_2(pipeline, state, more)
+    except (KeyError, TypeError, AttributeError) as error:
+        raise StateMismatch(
+            "Checkpoint does not describe a position of this pipeline: "
+            f"{type(error).__name__} {error}. It was probably saved by a pipeline "
+            "with other operations; restore it with those."
+        ) from error
+    _check(pipeline, position, more)
+    return position
+
+
+def _version_2(pipeline: Pipeline, position: Position) -> dict[str, Any]:
+    shards = pipeline.shard.shard_count
+    stride = position.streams * shards
+    offset = pipeline.shard.shard_index - stride
+    return {
+        "version": 2,
+        "last_seen_indices": {
+            str(i): offset + i * shards + vector[0] * stride
+            for i, vector in enumerate(position.vectors)
+        },
+        "last_worker_index": position.turn - 1,
+        "worker_count": position.worker_count,
+        "sampler": pipeline.sampler,
+        "data_source": pipeline.data_source,
+    }
+
+
+def _from_version_2(
+    pipeline: Pipeline, state: dict[str, Any], more: dict[str, Any]
+) -> Position:
+    _match("Sampler", "dataloader sampler", state["sampler"], pipeline.sampler)
+    _match(
+        "DataSource",
+        "datasource in dataloader",
+        state["data_source"],
+        pipeline.data_source,
+    )
+    worker_count = int(state["worker_count"])
+    streams = int(more.get("streams", max(worker_count, 1)))
+    shards = pipeline.shard.shard_count
+    stride = streams * shards
+    offset = stride - pipeline.shard.shard_index
+    replay = more.get("replay")
+    vectors: list[Vector] = []
+    for i in range(streams):
+        seen = int(state["last_seen_indices"][str(i)])
+        here = ((seen + offset - i * shards) // stride,)
+        vectors.append(pipeline.with_replay(here, replay and replay[i]))
+    turn = (int(state["last_worker_index"]) + 1) % streams
+    return Position(worker_count, turn, vectors, [False] * streams)
+
+
+def _nested(pipeline: Pipeline, position: Position) -> dict[str, Any]:
+    states = [_nest(vector, pipeline.flat_maps) for vector in position.vectors]
+    if position.worker_count == 0 and position.streams == 1:
+        return states[0]
+    return {
+        "next_index_in_cycle": position.turn,
+        "next_index_in_datasets": position.streams,
+        "iterators_in_use_indices": list(range(position.streams)),
+        "iterators_in_use_states": states,
+        "exhausted": [int(ended) for ended in position.ended],
+        "future_states": {},
+    }
+
+
+def _nest(vector: Vector, flat_maps: int) -> dict[str, Any]:
+    state: dict[str, Any] = {"next_index": vector[0]}
+    for given in vector[1 : 1 + flat_maps]:
+        state = {"parent": state, "next_index_in_buffer": given}
+    return state
+
+
+def _from_nested(
+    pipeline: Pipeline, state: dict[str, Any], more: dict[str, Any]
+) -> Position:
+    replay = more.get("replay")
+    states = state.get("iterators_in_use_states", [state])
+    vectors = []
+    for i, nested in enumerate(states):
+        here = _unnest(nested, pipeline.flat_maps)
+        vectors.append(pipeline.with_replay(here, replay and replay[i]))
+    if "iterators_in_use_states" not in state:
+        return Position(0, 0, vectors, [False])
+    return Position(
+        int(more.get("worker_count", len(states))),
+        int(state["next_index_in_cycle"]),
+        vectors,
+        [bool(e) for e in state["exhausted"]],
+    )
+
+
+def _unnest(state: dict[str, Any], flat_maps: int) -> Vector:
+    given: list[int] = []
+    for _ in range(flat_maps):
+        given.append(int(state["next_index_in_buffer"]))
+        state = state["parent"]
+    return (int(state["next_index"]), *reversed(given))
+
+
+def _more(pipeline: Pipeline, position: Position) -> dict[str, Any]:
+    """What Grain's formats cannot say; empty where they can say all."""
+    more: dict[str, Any] = {}
+    if position.streams != max(position.worker_count, 1):
+        more["streams"] = position.streams
+        if pipeline.flat_maps:
+            more["worker_count"] = position.worker_count
+    if pipeline.opaque and any(vector[-1] for vector in position.vectors):
+        integers = pipeline.integers
+        more["replay"] = [list(vector[integers:]) for vector in position.vectors]
+    if pipeline.widened:
+        more["permutation"] = "complete"
+    return more
+
+
+def _check(pipeline: Pipeline, position: Position, more: dict[str, Any]) -> None:
+    if pipeline.widened and more.get("permutation") != "complete":
+        raise StateMismatch(
+            "Checkpoint was saved by Grain for a shuffle over 4**k + 1 records, "
+            "where Grain repeats its first record and loses the last one. "
+            "Gristmill's order is complete and therefore another, so it cannot go "
+            "on from there. Start this epoch again, or finish it with Grain."
+        )
+    for i, vector in enumerate(position.vectors):
+        length = max(0, -(-(pipeline.length - i) // position.streams))
+        if not 0 <= vector[0] <= length:
+            raise IndexError(
+                f"Checkpoint `next_index` {vector[0]} is out of range for dataset of "
+                f"length {length}."
+            )
+
+
+def _match(what: str, where: str, found: str, expected: str) -> None:
+    if found == expected:
+        return
+    lower = "sampler" if what == "Sampler" else "data source"
+    raise StateMismatch(
+        f"{what} in checkpoint does not match {where}.\n"
+        f"{lower} in checkpoint: {found}\n"
+        f"{lower} in dataloader: {expected}\n"
+        f"They are compared by `repr({'sampler' if lower == 'sampler' else 'data_source'})`"
+        ", so a class of your own may need a `__repr__` that does not change from "
+        "run to run."
+    )
+
+
+def _parse(text: bytes) -> dict[str, Any]:
+    if not isinstance(text, (bytes, bytearray)):
+        raise TypeError(
+            f"A state is the bytes that get_state() returned, got {type(text).__name__}."
+        )
+    try:
+        state = json.loads(text.decode())
+    except ValueError as error:
+        raise StateMismatch(
+            f"Checkpoint is not the JSON text that get_state() returns: {error}. "
+            "The file may be cut short or belong to something else."
+        ) from error
+    if not isinstance(state, dict):
+        raise StateMismatch(
+            f"Checkpoint is a JSON {type(state).__name__}, expected an object."
+        )
+    return state

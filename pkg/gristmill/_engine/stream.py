@@ -1,0 +1,326 @@
+"""Computes the outputs of one stream, one after another, in any process."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any, Protocol
+
+import numpy as np
+
+from gristmill import batching, sources
+from gristmill._engine.program import Program
+from gristmill._engine.reading import Reading
+from gristmill._engine.record_stream import RecordStream
+from gristmill._hot import run as hot_run
+from gristmill._hot.draw import Draws
+from gristmill._types import Alloc, Int64Array
+
+Vector = tuple[int, ...]
+NO_KEYS: Int64Array = np.empty(0, np.int64)
+KEY_BLOCK = 1024
+
+
+class Stream(Protocol):
+    """What computes a stream.
+
+    Attributes:
+        vector: Position after the last output; what a checkpoint stores.
+        keys: Record keys that the last output was made of, shape (k,).
+    """
+
+    vector: Vector
+    keys: Int64Array
+
+    def seek(self, vector: Vector) -> None:
+        """Make the next output the one that follows position `vector`."""
+
+    def next(self, alloc: Alloc | None = None) -> Any:
+        """The next output; its arrays come from `alloc` where they can.
+
+        Raises:
+            StopIteration: The stream has ended.
+            Exception: What the user's code raised; the records of this output up
+                to the failing one count as consumed, and `vector` says so.
+        """
+
+    def start_prefetch(self) -> None:
+        """Begin to read ahead."""
+
+    def close(self) -> None:
+        """Stop reading ahead."""
+
+
+def open_stream(
+    program: Program, stream: int, at: int = 0, look_ahead: bool = True
+) -> Stream:
+    """The stream number `stream` of a program, at its beginning.
+
+    Args:
+        program: The compiled pipeline.
+        stream: From 0 to ``program.streams - 1``.
+        at: Address of an int64 that is told the record in work; 0 for none.
+        look_ahead: Whether records beyond the output in work may be read.
+    """
+    if program.over_records:
+        return RecordStream(program, stream, at)
+    return NativeStream(program, stream, at, look_ahead)
+
+
+class SamplerDraws:
+    """Generators of a sampler that makes its own, by global index."""
+
+    def __init__(self) -> None:
+        self._generators: dict[int, np.random.Generator | None] = {}
+
+    def put(self, index: int, generator: np.random.Generator | None) -> None:
+        """Keep the generator of one record."""
+        self._generators[index] = generator
+
+    def at(self, index: int) -> np.random.Generator | None:
+        """The generator of one record; None where the sampler has no seed."""
+        return self._generators.get(index)
+
+    def clear(self) -> None:
+        """Forget all."""
+        self._generators.clear()
+
+
+class NativeStream:
+    """A chain of one-to-one steps, filters and batches.  See `Stream`.
+
+    Its position is the number of records that it has consumed: an output takes
+    exactly the records that it needs, so nothing is ever pending between two.
+    """
+
+    def __init__(
+        self, program: Program, stream: int, at: int, look_ahead: bool
+    ) -> None:
+        self.vector: Vector = (0,)
+        self.keys = NO_KEYS
+        self._program = program
+        self._stream = stream
+        self._at = at
+        self._length = program.stream_length(stream)
+        self._consumed = 0
+        self._levels = program.levels
+        self._steps = program.levels[0].steps
+        self._blockwise = program.in_blocks
+        self._draws: Any = SamplerDraws()
+        if self._blockwise:
+            self._draws = None if program.seed is None else Draws(program.seed)
+        self._table = _native_table(program)
+        self._reading = Reading(
+            program.source,
+            program.read_options,
+            self._source_keys,
+            self._length,
+            look_ahead,
+        )
+        self._read_natively = isinstance(program.source, sources.TableSource)
+        self._key_parts: list[Int64Array] = []
+        self._cached_at = 0
+        self._cached_keys = NO_KEYS
+        self._cached_indices = NO_KEYS
+
+    def seek(self, vector: Vector) -> None:
+        """Make the next output the one that follows ``vector[0]`` records."""
+        if vector[0] != self._consumed:
+            self._reading.forget()
+        self._consumed = vector[0]
+        self.vector = vector
+
+    def next(self, alloc: Alloc | None = None) -> Any:
+        """The next output, see `Stream.next`."""
+        before = self._consumed
+        self._key_parts.clear()
+        try:
+            output = self._output(alloc)
+        except Exception:
+            self.vector = (self._consumed,)
+            raise
+        except BaseException:
+            self._consumed = before
+            raise
+        self.vector = (self._consumed,)
+        parts = self._key_parts
+        self.keys = parts[0] if len(parts) == 1 else np.concatenate(parts)
+        return output
+
+    def start_prefetch(self) -> None:
+        """Begin to read ahead."""
+        if not self._read_natively:
+            self._reading.start(self._consumed)
+
+    def close(self) -> None:
+        """Stop reading ahead."""
+        self._reading.close()
+
+    def _output(self, alloc: Alloc | None) -> Any:
+        top = len(self._levels) - 1
+        if self._levels[top].batch is not None:
+            return self._batch(top, alloc)
+        elements = self._elements(top, 1)
+        if not elements:
+            raise StopIteration
+        return elements[0]
+
+    def _batch(self, level: int, alloc: Alloc | None) -> Any:
+        spec = self._levels[level].batch
+        assert spec is not None
+        if level == 0 and self._table is not None:
+            return self._gathered(self._table, spec.size, spec.drop_remainder, alloc)
+        elements = self._elements(level, spec.size)
+        if len(elements) < spec.size and (spec.drop_remainder or not elements):
+            raise StopIteration
+        if spec.make is not None:
+            return self._user_batch(spec.make, elements)
+        return batching.make_batch(
+            elements, rules=self._program.rules, alloc=alloc
+        )
+
+    def _user_batch(self, make: Callable[[list[Any]], Any], elements: list[Any]) -> Any:
+        try:
+            return make(elements)
+        except Exception as error:
+            error.add_note(f"while batch_fn made a batch of {len(elements)} elements")
+            raise
+
+    def _elements(self, level: int, want: int) -> list[Any]:
+        """Up to `want` elements that have passed the steps of `level`."""
+        if level == 0:
+            return self._records(want)
+        steps = self._levels[level].steps
+        elements: list[Any] = []
+        while len(elements) < want:
+            try:
+                batch = self._batch(level - 1, None)
+            except StopIteration:
+                break
+            if not steps:
+                elements.append(batch)
+                continue
+            last_key = self._key_parts[-1][-1:]
+            done, _, _, error = hot_run.run_block(
+                None, last_key, last_key, steps, None, self._at, [batch]
+            )
+            if error is not None:
+                raise error
+            elements += done
+        return elements
+
+    def _records(self, want: int) -> list[Any]:
+        elements: list[Any] = []
+        while len(elements) < want and self._consumed < self._length:
+            count = min(want - len(elements), self._length - self._consumed)
+            keys, indices = self._block(self._consumed, count)
+            done, kept, consumed, error = self._run(keys, indices)
+            self._consumed += consumed
+            if error is not None:
+                raise error
+            self._key_parts.append(keys if kept is None else keys[kept])
+            elements = elements + done if elements else done
+        return elements
+
+    def _run(
+        self, keys: Int64Array, indices: Int64Array
+    ) -> tuple[list[Any], list[int] | None, int, Exception | None]:
+        program = self._program
+        read = None
+        if not self._read_natively:
+            read = self._reading.read(self._consumed, _as_ints(keys))
+        if read is None:
+            return hot_run.run_block(
+                program.source, keys, indices, self._steps, self._draws, self._at
+            )
+        elements, failure = read
+        count = len(elements)
+        result = hot_run.run_block(
+            None,
+            keys[:count],
+            indices[:count],
+            self._steps,
+            self._draws,
+            self._at,
+            elements,
+        )
+        if failure is None or result[3] is not None:
+            return result
+        failure.add_note(
+            f"while reading record {keys[count]} (index {indices[count]})"
+        )
+        return result[0], result[1], count + 1, failure
+
+    def _gathered(
+        self,
+        table: sources.TableSource,
+        size: int,
+        drop_remainder: bool,
+        alloc: Alloc | None,
+    ) -> Any:
+        count = min(size, self._length - self._consumed)
+        if count <= 0 or (count < size and drop_remainder):
+            self._consumed = self._length
+            raise StopIteration
+        keys, _ = self._block(self._consumed, count)
+        batch = table.gather(keys, alloc, self._program.rules)
+        self._consumed += count
+        self._key_parts.append(keys)
+        return batch
+
+    def _block(self, first: int, count: int) -> tuple[Int64Array, Int64Array]:
+        """Record keys and global indices of the stream's records from `first` on."""
+        if not self._blockwise:
+            return self._block_by_metadata(first, count)
+        offset = first - self._cached_at
+        if offset < 0 or offset + count > len(self._cached_keys):
+            size = min(max(count, KEY_BLOCK), self._length - first)
+            streams = self._program.streams
+            self._cached_keys, self._cached_indices = self._program.keys.block(
+                self._stream + first * streams, streams, size
+            )
+            self._cached_at, offset = first, 0
+        chosen = slice(offset, offset + count)
+        return self._cached_keys[chosen], self._cached_indices[chosen]
+
+    def _block_by_metadata(
+        self, first: int, count: int
+    ) -> tuple[Int64Array, Int64Array]:
+        keys = np.empty(count, np.int64)
+        indices = np.empty(count, np.int64)
+        self._draws.clear()
+        streams = self._program.streams
+        for i in range(count):
+            metadata = self._program.keys.metadata(
+                self._stream + (first + i) * streams
+            )
+            keys[i] = self._program.keys.source_key(metadata.record_key)
+            indices[i] = metadata.index
+            self._draws.put(metadata.index, metadata.rng)
+        return keys, indices
+
+    def _source_keys(self, first: int, count: int) -> Iterable[int]:
+        streams = self._program.streams
+        if self._blockwise:
+            start = self._stream + first * streams
+            return _as_ints(self._program.keys.block(start, streams, count)[0])
+        keys = self._program.keys
+        positions = range(first, first + count)
+        return [
+            keys.source_key(keys.metadata(self._stream + p * streams).record_key)
+            for p in positions
+        ]
+
+
+def _as_ints(keys: Int64Array) -> list[int]:
+    ints: list[int] = keys.tolist()
+    return ints
+
+
+def _native_table(program: Program) -> sources.TableSource | None:
+    """The table, where whole batches can be gathered from it without Python."""
+    first = program.levels[0]
+    plain = not first.steps and first.batch is not None and first.batch.make is None
+    source = program.source
+    if plain and program.in_blocks and isinstance(source, sources.TableSource):
+        return source if source.gathers else None
+    return None

@@ -1,0 +1,198 @@
+"""The loop of one worker: take a unit, compute its outputs, write them, commit."""
+
+from __future__ import annotations
+
+import ctypes
+import dataclasses
+import os
+import traceback
+from typing import Any
+
+import cloudpickle
+import numpy as np
+import numpy.typing as npt
+
+from gristmill import _core, drop_in
+from gristmill._engine import failures, packing, stall
+from gristmill._engine.program import Program
+from gristmill._engine.stream import Stream, Vector, open_stream
+from gristmill._hot import transport
+from gristmill._types import Int64Array
+
+Output = tuple[Any, Int64Array, Vector]
+ALIGNMENT = 64
+
+
+def load(blob_fd: int) -> Program:
+    """The program that the parent packed; called once, before workers are forked."""
+    drop_in.install_if_asked()
+    return packing.unpack(blob_fd)
+
+
+def serve(
+    program: Program, arena_fd: int, knock_fd: int, worker: int, generation: int
+) -> None:
+    """Compute units until told to stop."""
+    end = _core.WorkerEnd(arena_fd, knock_fd, worker, generation)
+    try:
+        stall.answer_to_signal(os.fstat(arena_fd).st_ino, worker)
+        server = _Server(program, end, worker)
+    except BaseException:
+        end.set_startup_error(traceback.format_exc())
+        raise
+    while True:
+        unit = end.claim()
+        if unit is None:
+            return
+        server.compute(unit)
+
+
+@dataclasses.dataclass
+class _Result:
+    """What a unit came to: outputs, and perhaps an exception or the end after them."""
+
+    outputs: list[Output]
+    vector: Vector
+    failure: bytes | None = None
+    ended: bool = False
+
+    @property
+    def status(self) -> int:
+        """What the parent is told."""
+        if self.failure is not None:
+            return _core.STATUS_ERROR
+        return _core.STATUS_END if self.ended else _core.STATUS_OK
+
+    def encode(self, writer: transport.SlotWriter) -> int:
+        """Write to a slot; returns the bytes used."""
+        failure = None if self.failure is None else (self.failure, self.vector)
+        return transport.encode(writer, self.outputs, failure)
+
+
+class _Server:
+    """Keeps the streams that this worker has opened."""
+
+    def __init__(self, program: Program, end: _core.WorkerEnd, worker: int) -> None:
+        self._program = program
+        self._end = end
+        self._worker = worker
+        self._streams: dict[int, Stream] = {}
+
+    def compute(self, unit: _core.Work) -> None:
+        """Compute one unit and commit it, whatever the user's code does."""
+        slot = _Slot(unit.address, unit.capacity)
+        if unit.kind == "A":
+            result = self._records(unit, slot)
+        else:
+            result = self._next_output(unit, slot)
+        used = self._write(slot.writer, result)
+        if used is not None:
+            count = len(result.outputs) + (result.failure is not None)
+            self._end.commit(result.status, count, used, list(result.vector))
+
+    def _records(self, unit: _core.Work, slot: _Slot) -> _Result:
+        """All outputs of the records [first, first + count)."""
+        stream = self._stream(unit.stream)
+        stream.seek((unit.first,))
+        result = _Result([], stream.vector)
+        last = unit.first + unit.count
+        while stream.vector[0] < last:
+            try:
+                element = stream.next(slot.empty)
+            except StopIteration:
+                break
+            except Exception as error:
+                result.failure = self._pack(error)
+                result.vector = stream.vector
+                break
+            result.vector = stream.vector
+            result.outputs.append((element, stream.keys, stream.vector))
+        return result
+
+    def _next_output(self, unit: _core.Work, slot: _Slot) -> _Result:
+        """What comes next in a stream that this worker owns."""
+        stream = self._stream(unit.stream)
+        if not unit.proceed:
+            stream.seek(tuple(unit.vector_in))
+        before = stream.vector
+        try:
+            element = stream.next(slot.empty)
+        except StopIteration:
+            return _Result([], before, ended=True)
+        except Exception as error:
+            return _Result([], stream.vector, self._pack(error))
+        return _Result([(element, stream.keys, stream.vector)], stream.vector)
+
+    def _stream(self, number: int) -> Stream:
+        stream = self._streams.get(number)
+        if stream is None:
+            owned = not self._program.one_to_one
+            at = self._end.at_address
+            stream = open_stream(self._program, number, at, look_ahead=owned)
+            self._streams[number] = stream
+        return stream
+
+    def _pack(self, error: Exception) -> bytes:
+        return failures.pack_failure(error, self._worker)
+
+    def _write(self, writer: transport.SlotWriter, result: _Result) -> int | None:
+        """Write a result to the slot, or to a larger one; returns the bytes used.
+
+        None where the unit is no longer wanted, or there is no memory for it.
+        """
+        try:
+            return result.encode(writer)
+        except transport.NeedSpace as need:
+            return self._write_elsewhere(need.bytes, result)
+        except Exception as error:
+            self._refuse(result, error)
+            writer.reset()
+            return self._write(writer, result)
+
+    def _write_elsewhere(self, size: int, result: _Result) -> int | None:
+        """Write to private memory and move that to a larger slot once it is had.
+
+        The outputs may lie in the old slot, which is gone when the new one comes.
+        """
+        memory = np.empty(size + ALIGNMENT, np.uint8)
+        skip = -memory.ctypes.data % ALIGNMENT
+        writer = transport.SlotWriter(memory.ctypes.data + skip, size)
+        try:
+            used = result.encode(writer)
+        except transport.NeedSpace as need:
+            return self._write_elsewhere(need.bytes, result)
+        except Exception as error:
+            self._refuse(result, error)
+            return self._write_elsewhere(size, result)
+        address = self._end.need(used)
+        if address is None:
+            return None
+        ctypes.memmove(address, writer.address, used)
+        return used
+
+    def _refuse(self, result: _Result, error: Exception) -> None:
+        """Cut a result before its first output that cannot be sent."""
+        error.add_note("while sending an output from a worker to the loader's process")
+        bad = 0
+        for bad, (element, _, _) in enumerate(result.outputs):
+            try:
+                cloudpickle.dumps(element, 5)
+            except Exception:
+                break
+        result.vector = result.outputs[bad][2]
+        result.outputs = result.outputs[:bad]
+        result.failure = self._pack(error)
+
+
+class _Slot:
+    """The slot of the unit in work: batches are made in it where they fit."""
+
+    def __init__(self, address: int, capacity: int) -> None:
+        self.writer = transport.SlotWriter(address, capacity)
+
+    def empty(self, shape: tuple[int, ...], dtype: Any) -> npt.NDArray[Any]:
+        """An array in the slot; in private memory, to be copied, if it is full."""
+        try:
+            return self.writer.empty(shape, dtype)
+        except transport.NeedSpace:
+            return np.empty(shape, dtype)

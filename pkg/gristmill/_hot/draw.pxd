@@ -1,0 +1,26 @@
+from libc.stdint cimport int64_t, uint64_t
+
+
+# The state that NumPy's Philox keeps behind bitgen_t.state.  NumPy does not
+# promise this layout, so it is checked before its first use.
+cdef struct PhiloxState:
+    uint64_t* counter
+    uint64_t* key
+    int buffer_pos
+    uint64_t buffer[4]
+    int has_uint32
+    unsigned int uinteger
+
+
+cdef class Draws:
+    cdef readonly object seed
+    cdef uint64_t _seed_low
+    cdef uint64_t _seed_high
+    cdef object _bits
+    cdef object _generator
+    cdef PhiloxState* _state  # Inside _bits; NULL: the layout is not as expected.
+    cdef Py_ssize_t _bits_refs  # References to _bits when nobody else has one.
+
+    # A generator in its first state for the record with this global index.
+    cdef object draw(self, int64_t index)
+    cdef int _renew(self) except -1

@@ -1,0 +1,127 @@
+# cython: boundscheck=False, wraparound=False
+"""Gives each record its random generator without making one for each record.
+
+Its plain-Python twin is gristmill._slow.draw.
+"""
+cimport cython
+from cpython.object cimport PyObject
+from cpython.pycapsule cimport PyCapsule_GetPointer
+from libc.stdint cimport int64_t, uint64_t, uintptr_t
+
+import numpy as np
+
+cdef extern from "Python.h":
+    Py_ssize_t Py_REFCNT(PyObject* o) nogil
+
+cdef extern from "numpy/random/bitgen.h":
+    ctypedef struct bitgen_t:
+        void* state
+
+cdef object _Generator = np.random.Generator
+cdef object _Philox = np.random.Philox
+
+cdef int _layout = -1  # Whether PhiloxState is NumPy's; -1 before it is known.
+
+
+cdef PhiloxState* _state_of(object bits) except NULL:
+    cdef bitgen_t* bitgen = <bitgen_t*>PyCapsule_GetPointer(
+        bits.capsule, "BitGenerator"
+    )
+    return <PhiloxState*>bitgen.state
+
+
+cdef bint _is_inside(object bits, void* where, Py_ssize_t nbytes):
+    """Whether memory lies in the Python object itself."""
+    cdef Py_ssize_t size = type(bits).__basicsize__
+    cdef uintptr_t begin = <uintptr_t><PyObject*>bits
+    cdef uintptr_t at = <uintptr_t>where
+    return begin <= at and at + nbytes <= begin + size
+
+
+cdef inline void _rekey(PhiloxState* state, uint64_t low, uint64_t high) noexcept:
+    cdef int i
+    for i in range(4):
+        state.counter[i] = 0
+        state.buffer[i] = 0
+    state.key[0] = low
+    state.key[1] = high
+    state.buffer_pos = 4
+    state.has_uint32 = 0
+    state.uinteger = 0
+
+
+cdef bint _layout_is_known() except -1:
+    """Re-keys a used Philox through the struct and compares it with a new one."""
+    bits = _Philox(key=(5 << 64) + 3, counter=7)
+    cdef PhiloxState* state = _state_of(bits)
+    if not _is_inside(bits, state, sizeof(PhiloxState)):
+        return False
+    if not _is_inside(bits, state.counter, 32) or not _is_inside(bits, state.key, 16):
+        return False
+    if state.counter[0] != 7 or state.key[0] != 3 or state.key[1] != 5:
+        return False
+    used = _Generator(bits)
+    used.random(3)
+    used.integers(0, 9, dtype=np.uint32)
+    _rekey(state, 11, 2)
+    fresh = _Generator(_Philox(key=(2 << 64) + 11))
+    if repr(bits.state) != repr(fresh.bit_generator.state):
+        return False
+    for kind in (np.uint32, np.uint64, np.uint32, np.uint64):
+        if used.integers(0, 1 << 30, dtype=kind) != fresh.integers(
+            0, 1 << 30, dtype=kind
+        ):
+            return False
+    return used.random() == fresh.random()
+
+
+@cython.final
+cdef class Draws:
+    """Random generators of records, one object re-keyed in place.
+
+    Args:
+        seed: The sampler's seed. ``at(index)`` is in the first state of
+            ``np.random.Generator(np.random.Philox(key=seed + index))``.
+
+    The generator of one record is valid until the next call of ``at``; one that
+    somebody still holds by then is theirs and is not touched again.
+    """
+
+    def __init__(self, seed):
+        global _layout
+        self.seed = int(seed)
+        if _layout < 0:
+            _layout = _layout_is_known()
+        # Two's complement, so that the sum below is right for any seed and index.
+        self._seed_low = self.seed & 0xFFFFFFFFFFFFFFFF
+        self._seed_high = (self.seed >> 64) & 0xFFFFFFFFFFFFFFFF
+        self._renew()
+
+    def __reduce__(self):
+        return Draws, (self.seed,)
+
+    cdef int _renew(self) except -1:
+        self._bits = _Philox(key=0)
+        self._generator = _Generator(self._bits)
+        self._state = _state_of(self._bits) if _layout else NULL
+        self._bits_refs = Py_REFCNT(<PyObject*>self._bits)
+        return 0
+
+    cdef object draw(self, int64_t index):
+        cdef uint64_t low
+        if (
+            Py_REFCNT(<PyObject*>self._generator) > 1
+            or Py_REFCNT(<PyObject*>self._bits) > self._bits_refs
+        ):
+            self._renew()
+        if self._state is NULL or index < 0 or self.seed < 0:
+            # NumPy judges the key, with its own error for a negative one.
+            self._bits.state = _Philox(key=self.seed + index).state
+            return self._generator
+        low = self._seed_low + <uint64_t>index
+        _rekey(self._state, low, self._seed_high + (low < self._seed_low))
+        return self._generator
+
+    def at(self, int64_t index):
+        """Return the generator of the record with this global index."""
+        return self.draw(index)

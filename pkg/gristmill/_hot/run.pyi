@@ -1,0 +1,23 @@
+from collections.abc import Callable
+from typing import Any, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+MAP: int
+RANDOM_MAP: int
+MAP_WITH_INDEX: int
+FILTER: int
+
+class _Draws(Protocol):
+    def at(self, index: int, /) -> np.random.Generator | None: ...
+
+def run_block(
+    source: Any,
+    keys: npt.NDArray[np.int64],
+    indices: npt.NDArray[np.int64],
+    steps: tuple[tuple[int, Callable[..., Any], str], ...],
+    draws: _Draws | None,
+    at: int,
+    elements: list[Any] | None = None,
+) -> tuple[list[Any], list[int] | None, int, Exception | None]: ...

@@ -1,0 +1,195 @@
+# cython: boundscheck=False, wraparound=False
+"""Reads records and runs the user's steps on them.
+
+Its plain-Python twin is gristmill._slow.run.  Arrays are indexed unchecked after
+their shapes have been compared once.
+"""
+cimport numpy as cnp
+from cpython.list cimport PyList_CheckExact, PyList_GET_ITEM, PyList_GET_SIZE
+from cpython.object cimport PyObject, PyObject_GetItem, PyObject_IsTrue
+from cpython.sequence cimport PySequence_GetItem
+from cpython.tuple cimport PyTuple_CheckExact, PyTuple_GET_ITEM, PyTuple_GET_SIZE
+from libc.stdint cimport int64_t, uintptr_t
+
+from gristmill._hot.draw cimport Draws
+
+cnp.import_array()
+
+cdef extern from "Python.h":
+    object PyObject_CallOneArg(object callable, object arg)
+    object PyObject_Vectorcall(
+        object callable, PyObject* const* args, size_t nargsf, PyObject* kwnames
+    )
+    size_t PY_VECTORCALL_ARGUMENTS_OFFSET
+
+cdef enum:
+    _MAP = 0
+    _RANDOM_MAP = 1
+    _MAP_WITH_INDEX = 2
+    _FILTER = 3
+    _MAX_STEPS = 64
+
+MAP = _MAP
+RANDOM_MAP = _RANDOM_MAP
+MAP_WITH_INDEX = _MAP_WITH_INDEX
+FILTER = _FILTER
+
+cdef struct Step:
+    int opcode
+    PyObject* call  # Borrowed from the tuple of steps.
+
+
+cdef inline object _call_two(object call, object first, object second):
+    cdef PyObject* args[3]
+    args[0] = NULL
+    args[1] = <PyObject*>first
+    args[2] = <PyObject*>second
+    return PyObject_Vectorcall(
+        call, args + 1, 2 | PY_VECTORCALL_ARGUMENTS_OFFSET, NULL
+    )
+
+
+cdef const int64_t* _int64s(object array, Py_ssize_t n) except? NULL:
+    """The elements of a contiguous int64 array of n elements."""
+    if (
+        not cnp.PyArray_CheckExact(array)
+        or cnp.PyArray_NDIM(<cnp.ndarray>array) != 1
+        or cnp.PyArray_TYPE(<cnp.ndarray>array) != cnp.NPY_INT64
+        or not cnp.PyArray_IS_C_CONTIGUOUS(<cnp.ndarray>array)
+    ):
+        raise TypeError(
+            "keys and indices must be contiguous int64 arrays of shape (n,)"
+        )
+    if n >= 0 and cnp.PyArray_SIZE(<cnp.ndarray>array) != n:
+        raise ValueError(f"expected {n} keys and indices, got {len(array)}")
+    return <const int64_t*>cnp.PyArray_DATA(<cnp.ndarray>array)
+
+
+cdef object _read_all(object source, const int64_t* keys, Py_ssize_t n):
+    """All records at once, or None if the source cannot or one of them fails.
+
+    In the second case they are read one at a time, so that those before the bad
+    one are kept and the error names it.
+    """
+    cdef Py_ssize_t i
+    read = getattr(source, "__getitems__", None)
+    if read is None or n == 0:
+        return None
+    try:
+        records = read([keys[i] for i in range(n)])
+        records = records if type(records) is list else list(records)
+    except Exception:
+        return None
+    if len(records) != n:
+        raise ValueError(
+            f"{type(source).__name__}.__getitems__ returned {len(records)} records"
+            f" for {n} keys"
+        )
+    return records
+
+
+cdef int _load_steps(tuple steps, Step* out) except -1:
+    cdef Py_ssize_t i
+    cdef tuple step
+    if PyTuple_GET_SIZE(steps) > _MAX_STEPS:
+        raise ValueError(f"at most {_MAX_STEPS} steps, got {len(steps)}")
+    for i in range(PyTuple_GET_SIZE(steps)):
+        step = <tuple>PyTuple_GET_ITEM(steps, i)
+        out[i].opcode = step[0]
+        out[i].call = <PyObject*>step[1]
+    return 0
+
+
+cdef str _note(
+    tuple steps, Py_ssize_t step, const int64_t* keys, const int64_t* indices,
+    Py_ssize_t i
+):
+    doing = "reading" if step < 0 else f"{steps[step][2]} processed"
+    return f"while {doing} record {keys[i]} (index {indices[i]})"
+
+
+def run_block(
+    source, keys, indices, tuple steps not None, draws, uintptr_t at, list elements=None
+):
+    """Return ``(elements, kept, consumed, error)`` for a block of n records.
+
+    ``keys`` and ``indices`` are int64 of shape (n,): what the source is asked for,
+    and the number of each record in the stream, which names it to
+    ``map_with_index`` and to the random generator.  With ``source`` None the
+    records are ``elements``.  ``draws`` has ``at(index)``, or is None where there is
+    no seed.  ``at`` is the address of an int64 that gets each key before its record
+    is processed, or 0.
+
+    ``elements`` are the outputs, ``kept`` their positions in the block or None if no
+    record was dropped.  An exception of the source or of a step ends the block: it
+    comes back as ``error``, with a note, and ``consumed`` counts its record, too.
+    """
+    cdef Step loaded[_MAX_STEPS]
+    cdef Py_ssize_t n = -1 if elements is None else PyList_GET_SIZE(elements)
+    cdef const int64_t* key_of = _int64s(keys, n)
+    n = cnp.PyArray_DIM(<cnp.ndarray>keys, 0)
+    cdef const int64_t* index_of = _int64s(indices, n)
+    cdef Py_ssize_t n_steps = PyTuple_GET_SIZE(steps)
+    cdef Py_ssize_t i = 0, k = -1, j
+    cdef int64_t* told = <int64_t*>at
+    cdef bint kept_all = True, keep, as_sequence
+    cdef Draws own = draws if type(draws) is Draws else None
+    cdef list out = [], kept = [], records = elements
+    cdef object element, generator, error = None
+
+    _load_steps(steps, loaded)
+    # A slot read by integer saves boxing the key; classes in Python want the box.
+    as_sequence = (
+        PyList_CheckExact(source) or PyTuple_CheckExact(source)
+        or type(source) is range
+        or (cnp.PyArray_CheckExact(source)
+            and cnp.PyArray_NDIM(<cnp.ndarray>source) > 0)
+    )
+    try:
+        if records is None and not as_sequence:
+            if told is not NULL and n > 0:
+                told[0] = key_of[0]
+            records = _read_all(source, key_of, n)
+        for i in range(n):
+            k = -1
+            if told is not NULL:
+                told[0] = key_of[i]
+            if records is not None:
+                element = <object>PyList_GET_ITEM(records, i)
+            elif as_sequence and key_of[i] >= 0:
+                element = PySequence_GetItem(source, key_of[i])
+            else:
+                element = PyObject_GetItem(source, key_of[i])
+            keep = True
+            generator = None
+            for k in range(n_steps):
+                if loaded[k].opcode == _MAP:
+                    element = PyObject_CallOneArg(<object>loaded[k].call, element)
+                elif loaded[k].opcode == _FILTER:
+                    if not PyObject_IsTrue(
+                        PyObject_CallOneArg(<object>loaded[k].call, element)
+                    ):
+                        keep = False
+                        break
+                elif loaded[k].opcode == _RANDOM_MAP:
+                    # All random steps of a record share one generator.
+                    if generator is None:
+                        if own is not None:
+                            generator = own.draw(index_of[i])
+                        elif draws is not None:
+                            generator = draws.at(index_of[i])
+                    element = _call_two(<object>loaded[k].call, element, generator)
+                else:
+                    element = _call_two(<object>loaded[k].call, index_of[i], element)
+            if keep:
+                out.append(element)
+                if not kept_all:
+                    kept.append(i)
+            elif kept_all:
+                kept_all = False
+                kept = list(range(i))
+        i = n - 1
+    except Exception as raised:
+        error = raised
+        error.add_note(_note(steps, k, key_of, index_of, i))
+    return out, None if kept_all else kept, i + 1, error

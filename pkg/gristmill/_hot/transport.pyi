@@ -1,0 +1,34 @@
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from gristmill._hot.signals import NeedSpace as NeedSpace
+
+class SlotWriter:
+    def __init__(self, address: int, capacity: int) -> None: ...
+    @property
+    def address(self) -> int: ...
+    @property
+    def capacity(self) -> int: ...
+    @property
+    def used(self) -> int: ...
+    def reset(self) -> None: ...
+    def alloc(self, nbytes: int, align: int = 64) -> int: ...
+    def empty(
+        self, shape: int | tuple[int, ...], dtype: npt.DTypeLike
+    ) -> npt.NDArray[Any]: ...
+
+def encode(
+    writer: SlotWriter,
+    outputs: list[tuple[Any, npt.NDArray[np.int64], tuple[int, ...]]],
+    failure: tuple[bytes, tuple[int, ...]] | None,
+) -> int: ...
+def decode(
+    address: int,
+    used: int,
+    index: int,
+    base_factory: Callable[[], Any],
+    copy_limit: int,
+) -> tuple[Any, npt.NDArray[np.int64], tuple[int, ...]]: ...

@@ -1,0 +1,8 @@
+cdef extern from "core/arena.hpp" namespace "gristmill":
+    cdef cppclass Slot:
+        pass
+    void release_view(Slot* slot) noexcept nogil
+
+
+cdef class SlotView:
+    cdef Slot* _slot

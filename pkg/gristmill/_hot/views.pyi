@@ -1,0 +1,13 @@
+from typing import Any
+
+import numpy.typing as npt
+
+class SlotView:
+    def __init__(self, slot: int) -> None: ...
+    def array(
+        self, shape: tuple[int, ...], dtype: npt.DTypeLike, address: int
+    ) -> npt.NDArray[Any]: ...
+    def slice(self, address: int, nbytes: int) -> SlotSlice: ...
+
+class SlotSlice:
+    def __buffer__(self, flags: int, /) -> memoryview: ...

@@ -1,0 +1,83 @@
+# cython: boundscheck=False, wraparound=False
+"""Keeps a slot of shared memory from being reused while arrays view it.
+
+Its plain-Python twin is gristmill._slow.views.
+"""
+cimport cython
+cimport numpy as cnp
+from cpython.buffer cimport PyBuffer_FillInfo
+from cpython.ref cimport Py_INCREF
+from libc.stdint cimport uintptr_t
+
+import operator
+
+import numpy as np
+
+cnp.import_array()
+
+cdef extern from "numpy/arrayobject.h":
+    object PyArray_NewFromDescr(
+        type subtype, cnp.dtype descr, int nd, const cnp.npy_intp* dims,
+        const cnp.npy_intp* strides, void* data, int flags, object obj
+    )
+
+
+@cython.final
+@cython.no_gc
+@cython.freelist(64)
+cdef class SlotView:
+    """The base of all arrays that view one output in a slot.
+
+    Args:
+        slot: Address of the core's ``Slot``.  The caller held one view of it, which
+            is this object's from now on.
+
+    It counts as one view until its end, which takes no lock, allocates nothing and
+    may come on any thread.  The core never frees a slot that has views.
+    """
+
+    def __cinit__(self, uintptr_t slot):
+        self._slot = <Slot*>slot
+
+    def __dealloc__(self):
+        if self._slot is not NULL:
+            release_view(self._slot)
+
+    def array(self, tuple shape not None, dtype, uintptr_t address):
+        """Return a writable C-contiguous array on the memory at an address."""
+        cdef cnp.npy_intp dims[64]
+        cdef int i, n = len(shape)
+        cdef cnp.dtype descr = np.dtype(dtype)
+        if n > 64:
+            raise ValueError(f"at most 64 dimensions, got {n}")
+        for i in range(n):
+            dims[i] = operator.index(shape[i])
+        Py_INCREF(descr)
+        cdef object out = PyArray_NewFromDescr(
+            cnp.ndarray, descr, n, dims, NULL, <void*>address,
+            cnp.NPY_ARRAY_CARRAY, None
+        )
+        cnp.PyArray_UpdateFlags(<cnp.ndarray>out, cnp.NPY_ARRAY_UPDATE_ALL)
+        cnp.set_array_base(<cnp.ndarray>out, self)
+        return out
+
+    def slice(self, uintptr_t address, Py_ssize_t nbytes):
+        """Return an object whose memoryview is nbytes writable bytes at an address."""
+        cdef SlotSlice part = SlotSlice.__new__(SlotSlice)
+        part._owner = self
+        part._address = address
+        part._nbytes = nbytes
+        return part
+
+
+@cython.final
+@cython.no_gc
+cdef class SlotSlice:
+    """Bytes of a slot, for ``memoryview``; keeps its SlotView alive."""
+
+    cdef SlotView _owner
+    cdef uintptr_t _address
+    cdef Py_ssize_t _nbytes
+
+    def __getbuffer__(self, Py_buffer* view, int flags):
+        PyBuffer_FillInfo(view, self, <void*>self._address, self._nbytes, 0, flags)

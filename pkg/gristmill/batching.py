@@ -1,0 +1,206 @@
+"""Elements to batch: leaves of shape S become one of shape (B, *S).
+
+The rules of what a leaf is, the dtypes that leaves of different types make, and
+the words when they do not fit are Grain's.
+"""
+
+from __future__ import annotations
+
+import collections.abc
+import contextlib
+import functools
+import importlib.util
+import pprint
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from gristmill import _core
+from gristmill._hot import tree
+from gristmill._hot.signals import StructureMismatch
+from gristmill._types import Alloc, Rules
+from gristmill.errors import ShapeMismatch
+
+__all__ = ["make_batch"]
+
+_ADVICE = (
+    "Make them equal in a Map before the Batch, or pass batch_fn= to Batch to"
+    " combine them another way."
+)
+
+# Python's own numbers, with the dtype that NumPy gives them.
+_SCALARS: dict[type, npt.DTypeLike] = {bool: np.bool_, int: np.int64, float: np.float64}
+
+# Kinds of dtype whose items need nothing but their dtype to be understood.
+_NUMBERS = "biufc"
+
+
+@functools.cache
+def tree_rules() -> Rules:
+    """Return "jax" where jax can be imported, else "plain".  Imports nothing."""
+    return "plain" if importlib.util.find_spec("jax") is None else "jax"
+
+
+def make_batch(
+    elements: Sequence[Any], *, rules: Rules | None = None, alloc: Alloc | None = None
+) -> Any:
+    """Stack the leaves of elements.
+
+    Args:
+        elements: ``B`` elements of one structure, at least 1.
+        rules: What the containers of an element are; None for jax's where jax is
+            installed.
+        alloc: Makes the arrays of the batch. None leaves them to NumPy. Leaves
+            of dtype object are never made by it.
+
+    Returns:
+        An element with leaves of shape ``(B, *S)`` where the elements have ``S``.
+
+    Raises:
+        ShapeMismatch: Two elements differ in structure or shape.
+        ValueError: There are no elements.
+
+    Example:
+        >>> make_batch([{"x": np.float32(1)}, {"x": np.float32(2)}])
+        {'x': array([1., 2.], dtype=float32)}
+    """
+    if not elements:
+        raise ValueError("Cannot batch 0 values. A batch needs at least one element.")
+    values = list(elements)
+    rules = rules or tree_rules()
+    stack = stack_one if len(values) == 1 else stack_leaves
+    function = stack if alloc is None else functools.partial(stack, alloc=alloc)
+    try:
+        return tree.map_batch(function, values, rules)
+    except StructureMismatch as error:
+        raise _mismatch(values, rules, str(error)) from None
+    except ValueError as error:
+        raise _mismatch(values, rules, _odd_shape(values) or str(error)) from error
+
+
+def stack_leaves(column: list[Any], alloc: Alloc | None = None) -> npt.NDArray[Any]:
+    """Return ``np.stack(column)``, of B leaves, made by `alloc` if given.
+
+    Raises:
+        ValueError: Two leaves differ in shape.
+    """
+    first = column[0]
+    kind = type(first)
+    if kind is np.ndarray and is_plain(first.dtype):
+        out = (alloc or np.empty)((len(column), *first.shape), first.dtype)
+        if _core.stack(column, out) < 0:
+            return out
+    elif _is_number(first) and all(type(leaf) is kind for leaf in column):
+        # An int beyond int64 is left to NumPy, which has more types.
+        with contextlib.suppress(OverflowError):
+            dtype = _SCALARS.get(kind) or first.dtype
+            return _place(np.array(column, dtype), alloc)
+    return _place(np.stack(column), alloc)
+
+
+def stack_one(column: list[Any], alloc: Alloc | None = None) -> npt.NDArray[Any]:
+    """Return a batch of one leaf, which does not share memory with the leaf."""
+    row = np.asanyarray(column[0])
+    if alloc is None or not is_plain(row.dtype):
+        return np.expand_dims(row, axis=0).copy()
+    return _place(np.expand_dims(row, axis=0), alloc)
+
+
+def is_plain(dtype: np.dtype[Any]) -> bool:
+    """Whether stacking items of this dtype only copies their bytes.
+
+    NumPy changes the byte order and the layout of others to its own, and objects
+    are references.
+    """
+    return dtype.isnative and not dtype.hasobject and dtype.names is None
+
+
+def structures_differ(first: Any, second: Any) -> bool:
+    """Whether two elements differ in their containers, leaves aside."""
+    rules = tree_rules()
+    _, one = tree.flatten(first, rules)
+    _, other = tree.flatten(second, rules)
+    return bool(one != other)
+
+
+def _is_number(leaf: Any) -> bool:
+    if isinstance(leaf, np.generic):
+        return leaf.dtype.kind in _NUMBERS
+    return type(leaf) in _SCALARS
+
+
+def _place(batch: npt.NDArray[Any], alloc: Alloc | None) -> npt.NDArray[Any]:
+    if alloc is None or batch.dtype.hasobject:
+        return batch
+    out = alloc(batch.shape, batch.dtype)
+    np.copyto(out, batch, casting="no")
+    return out
+
+
+def _mismatch(values: list[Any], rules: Rules, reason: str) -> ShapeMismatch:
+    """Return Grain's words and then which elements differ, where, and what to do."""
+    return ShapeMismatch(
+        "Expected all input elements to have the same structure but got:\n"
+        f"{pprint.pformat(_spec(values, rules))}\n{reason}. {_ADVICE}"
+    )
+
+
+def _odd_shape(values: list[Any]) -> str | None:
+    """Say which element has a leaf of another shape than the first element's."""
+    for position in range(1, len(values)):
+        found = _shape_difference(values[0], values[position], "element")
+        if found is not None:
+            path, has, expected = found
+            return (
+                f"{path}: element {position} of the batch has shape {has}, but element"
+                f" 0 has {expected}"
+            )
+    return None
+
+
+def _shape_difference(
+    one: Any, other: Any, path: str
+) -> tuple[str, tuple[int, ...], tuple[int, ...]] | None:
+    """Return the path and both shapes of the first leaf that differs in shape.
+
+    REQUIRES: the two have the same structure.
+    """
+    if isinstance(one, collections.abc.Mapping):
+        steps: Any = one
+    elif isinstance(one, (list, tuple)):
+        steps = range(len(one))
+    else:
+        shapes = np.shape(other), np.shape(one)
+        return (path, *shapes) if shapes[0] != shapes[1] else None
+    for step in steps:
+        found = _shape_difference(one[step], other[step], f"{path}[{step!r}]")
+        if found is not None:
+            return found
+    return None
+
+
+def _spec(value: Any, rules: Rules) -> Any:
+    """Return the element with each leaf replaced by Grain's words for it."""
+    if isinstance(value, (list, tuple)):
+        if all(isinstance(item, type(value[0])) for item in value):
+            item = type(value[0]).__name__ if value else ""
+            return f"{type(value).__name__}<{item}>{_shape_text(value)}"
+        items = [_spec(item, rules) for item in value]
+        return type(value)(*items) if hasattr(value, "_fields") else type(value)(items)
+    mapping = dict if rules == "jax" else collections.abc.Mapping
+    if isinstance(value, mapping):
+        return {key: _spec(value[key], rules) for key in value}
+    if value is None and rules == "jax":
+        return None
+    if isinstance(value, np.ndarray):
+        return f"{value.dtype}{_shape_text(value)}"
+    return f"{type(value).__name__}{_shape_text(value)}"
+
+
+def _shape_text(value: Any) -> str:
+    try:
+        return str(list(np.asarray(value).shape))
+    except ValueError:
+        return "[unknown shape]"

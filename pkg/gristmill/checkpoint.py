@@ -1,0 +1,195 @@
+"""Saves the position of an iterator beside a model's checkpoint, through Orbax.
+
+Orbax is imported when `CheckpointSave` or `CheckpointRestore` is first asked for;
+where it is not installed those two names do not exist.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import json
+import pathlib
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from gristmill.sharding import jax_process
+
+if TYPE_CHECKING:
+    from typing import TypeAlias
+
+    CheckpointRestore: TypeAlias = Any
+    CheckpointSave: TypeAlias = Any
+
+__all__ = ["CheckpointHandler"]
+
+# Orbax writes this name into a checkpoint; Grain's, so that either library reads
+# what the other one wrote.
+_GRAIN_TYPE = "grain._src.python.checkpoint.handler.CheckpointHandler"
+_OWN_TYPE = "gristmill.checkpoint.CheckpointHandler"
+
+
+class CheckpointHandler:
+    """Save and restore an iterator for Orbax, one file for each jax process.
+
+    The file has the bytes of ``iterator.get_state()``, or JSON of it where the
+    state is a dict.
+
+    Example:
+        >>> manager.save(                                       # doctest: +SKIP
+        ...     step, args=ocp.args.Composite(data=CheckpointSave(iterator)))
+    """
+
+    _type_name: ClassVar[str] = _GRAIN_TYPE
+
+    def save(self, directory: Any, item: Any = None, args: Any = None) -> None:
+        """Write the position of an iterator to a folder.
+
+        Args:
+            directory: The folder, which exists.
+            item: The iterator, or None for ``args.item``.
+            args: A `CheckpointSave`.
+        """
+        iterator = _item_of(item, args)
+        state = iterator.get_state()
+        text = state.decode() if isinstance(state, bytes) else _as_json(state)
+        _file_in(directory).write_text(text)
+
+    def restore(self, directory: Any, item: Any = None, args: Any = None) -> Any:
+        """Set an iterator to the position in a folder, and return the iterator.
+
+        Args:
+            directory: The folder that `save` wrote to.
+            item: The iterator, or None for ``args.item``.
+            args: A `CheckpointRestore`.
+
+        Raises:
+            ValueError: The folder has no file of this process.
+        """
+        iterator = _item_of(item, args)
+        file = _file_in(directory)
+        if not file.exists():
+            raise _missing(file)
+        text = file.read_text()
+        # An iterator takes what it gives: bytes, or the dict itself.
+        as_bytes = isinstance(iterator.get_state(), bytes)
+        iterator.set_state(text.encode() if as_bytes else json.loads(text))
+        iterator.start_prefetch()
+        return iterator
+
+    def structure(self, directory: Any) -> None:
+        """Return None: a position has no structure that Orbax could use."""
+
+    def metadata(self, directory: Any) -> None:
+        """Return None: a position has no metadata."""
+
+    def finalize(self, directory: Any) -> None:
+        """Do nothing; `save` leaves nothing unfinished."""
+
+    def close(self) -> None:
+        """Do nothing; there is nothing to close."""
+
+    @classmethod
+    def typestr(cls) -> str:
+        """Return the name under which checkpoints know this handler."""
+        return cls._type_name
+
+
+async def background_save(directory: Any, state: str) -> None:
+    """Write a state once Orbax has made the folder; for Orbax's async protocol.
+
+    Args:
+        directory: Has ``await_creation()``, which returns the folder.
+        state: The text to write.
+    """
+    file = _file_in(await directory.await_creation())
+    await asyncio.to_thread(file.write_text, state)
+
+
+async def background_load(directory: Any, set_state: Callable[[str], None]) -> None:
+    """Read a state and pass it on; for Orbax's async protocol.
+
+    Raises:
+        ValueError: The folder has no file of this process.
+    """
+    file = _file_in(directory)
+    if not await asyncio.to_thread(file.exists):
+        raise _missing(file)
+    set_state(await asyncio.to_thread(file.read_text))
+
+
+def _missing(file: Any) -> ValueError:
+    return ValueError(
+        f"File {file} does not exist. It was saved by another number of jax"
+        " processes, or the folder is not a checkpoint of an iterator."
+    )
+
+
+def _as_json(state: Any) -> str:
+    return json.dumps(state, indent=4)
+
+
+def _item_of(item: Any, args: Any) -> Any:
+    if item is not None:
+        return item
+    if args is None:
+        raise ValueError(
+            "No iterator was given. Pass it as item=, or in args=CheckpointSave(...) or"
+            " CheckpointRestore(...)."
+        )
+    return args.item
+
+
+def _file_in(directory: Any) -> Any:
+    folder = pathlib.Path(directory) if isinstance(directory, str) else directory
+    index, count = jax_process()
+    return folder / f"process_{index}-of-{count}.json"
+
+
+def _register() -> dict[str, type]:
+    """Make the two argument classes and tell Orbax which handler they belong to."""
+    import orbax.checkpoint as ocp
+
+    @dataclasses.dataclass
+    class CheckpointSave(ocp.args.CheckpointArgs):  # type: ignore[misc]
+        """Ask Orbax to save the position of the iterator `item`."""
+
+        item: Any
+
+    @dataclasses.dataclass
+    class CheckpointRestore(ocp.args.CheckpointArgs):  # type: ignore[misc]
+        """Ask Orbax to restore the position of the iterator `item`."""
+
+        item: Any
+
+    # Orbax refuses a second handler of one name, and real Grain may be imported
+    # before or after us; only what is written into checkpoints needs Grain's name.
+    CheckpointHandler._type_name = _OWN_TYPE
+    try:
+        ocp.args.register_with_handler(CheckpointHandler, for_save=True)(CheckpointSave)
+        ocp.args.register_with_handler(CheckpointHandler, for_restore=True)(
+            CheckpointRestore
+        )
+    finally:
+        CheckpointHandler._type_name = _GRAIN_TYPE
+    made: dict[str, type] = {
+        "CheckpointSave": CheckpointSave,
+        "CheckpointRestore": CheckpointRestore,
+    }
+    for name, cls in made.items():
+        # As if they stood in the module, where pickle looks for them.
+        cls.__qualname__ = name
+    return made
+
+
+def __getattr__(name: str) -> Any:
+    if name in ("CheckpointSave", "CheckpointRestore"):
+        try:
+            globals().update(_register())
+        except ImportError as error:
+            raise AttributeError(
+                f"{__name__}.{name} needs Orbax. Install it with: pip install"
+                " orbax-checkpoint"
+            ) from error
+        return globals()[name]
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -1,0 +1,186 @@
+"""Settings of the whole process, under Grain's names.
+
+A setting is, in this order: what `config.update` set; what the absl flag
+``--grain_<name>`` was given, if the program defines and has parsed it; the
+environment variable ``GRISTMILL_<NAME>``; its default.  absl is never imported.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import sys
+from typing import Any
+
+__all__ = ["OPTIONS", "Option", "UnknownOption", "config"]
+
+
+class UnknownOption(AttributeError, ValueError):
+    """Say that there is no such setting; Grain raises ValueError here."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Option:
+    """Describe one setting.
+
+    Args:
+        name: Without the prefix that flags and environment variables have.
+        default: Its value where nobody sets it.
+        kind: bool, int or str.
+        choices: The values a str may have; empty for any.
+        help: One sentence for ``--help``.
+    """
+
+    name: str
+    default: bool | int | str | None
+    kind: type[bool] | type[int] | type[str]
+    choices: tuple[str, ...] = ()
+    help: str = "Accepted for compatibility with Grain; has no effect."
+
+    def parse(self, value: Any, origin: str) -> Any:
+        """Return `value` as this setting's kind.
+
+        Raises:
+            ValueError: It has another kind or is not among the choices.
+        """
+        if value is None and self.default is None:
+            return None
+        parsed: Any
+        if self.kind is bool:
+            parsed = _TRUTH.get(str(value).lower())
+        elif self.kind is int:
+            parsed = _as_int(value)
+        else:
+            parsed = value if isinstance(value, str) else None
+        if parsed is None or (self.choices and parsed not in self.choices):
+            wanted = " or ".join(map(repr, self.choices)) or f"of {self.kind.__name__}"
+            raise ValueError(
+                f"{origin} got {value!r}, but {self.name} must be {wanted}."
+            )
+        return parsed
+
+
+_TRUTH = {
+    **dict.fromkeys(("true", "t", "1", "yes", "y", "on"), True),
+    **dict.fromkeys(("false", "f", "0", "no", "n", "off"), False),
+}
+
+
+def _as_int(value: Any) -> int | None:
+    try:
+        return int(value) if not isinstance(value, float) else None
+    except (TypeError, ValueError):
+        return None
+
+
+OPTIONS: dict[str, Option] = {
+    option.name: option
+    for option in (
+        Option("py_debug_mode", False, bool, help="Collect and log statistics."),
+        Option(
+            "py_dataset_visualization_output_dir",
+            None,
+            str,
+            help="Where to write the graph of a pipeline; '' for the log.",
+        ),
+        Option("py_relay_sigterm_to_main", False, bool),
+        Option(
+            "py_traceback_filtering",
+            "auto",
+            str,
+            ("auto", "off", "tracebackhide", "quiet_remove_frames", "remove_frames"),
+            help="How internal frames are taken out of tracebacks.",
+        ),
+        Option("tf_interleaved_shuffle", False, bool),
+        Option("tf_interleaved_shuffle_block_size", 10, int),
+        Option("tf_interleaved_shuffle_parallel_blocks", 10, int),
+        Option("tf_lookup_batch_size", 100, int),
+        Option("tf_lookup_num_parallel_calls", -1, int),
+        Option("tf_lookup_fast_warmup", False, bool),
+        Option("tf_optimized_sequential_read", False, bool),
+        Option("tf_prefetch_buffer_size", -1, int),
+    )
+}
+
+
+class Config:
+    """Read and change settings.
+
+    Example:
+        >>> config.update("py_debug_mode", True)
+        >>> config.py_debug_mode
+        True
+        >>> config.update("py_debug_mode", False)
+    """
+
+    _updates: dict[str, Any]
+
+    def __init__(self) -> None:
+        # Setting attributes is what users may not do; see __setattr__.
+        object.__setattr__(self, "_updates", {})
+
+    def __getattr__(self, name: str) -> Any:
+        option = OPTIONS.get(name)
+        if option is None:
+            raise _unknown(name)
+        if name in self._updates:
+            return self._updates[name]
+        found, value = _flag(name)
+        if found:
+            return value
+        variable = f"GRISTMILL_{name.upper()}"
+        if variable in os.environ:
+            return option.parse(os.environ[variable], variable)
+        return option.default
+
+    def get_or_default(self, name: str) -> Any:
+        """Return a setting; the same as the attribute of that name.
+
+        Raises:
+            UnknownOption: There is no such setting.
+        """
+        return getattr(self, name)
+
+    def update(self, name: str, value: Any) -> None:
+        """Set a setting for the rest of the process.
+
+        Raises:
+            UnknownOption: There is no such setting.
+            ValueError: The value is of the wrong kind.
+        """
+        option = OPTIONS.get(name)
+        if option is None:
+            raise _unknown(name)
+        self._updates[name] = option.parse(value, "config.update")
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        raise ValueError("Please use update().")
+
+    def __dir__(self) -> list[str]:
+        return sorted({*super().__dir__(), *OPTIONS})
+
+    def __repr__(self) -> str:
+        values = ", ".join(f"{name}={getattr(self, name)!r}" for name in OPTIONS)
+        return f"Config({values})"
+
+
+def _flag(name: str) -> tuple[bool, Any]:
+    """Return whether the absl flag was given, and its value."""
+    flags = sys.modules.get("absl.flags")
+    if flags is None or f"grain_{name}" not in flags.FLAGS:
+        return False, None
+    if not flags.FLAGS.is_parsed():
+        return False, None
+    flag = flags.FLAGS[f"grain_{name}"]
+    return not flag.using_default_value, flag.value
+
+
+def _unknown(name: str) -> UnknownOption:
+    error = UnknownOption(
+        f"Unrecognized config option: {name}. There are: {', '.join(OPTIONS)}."
+    )
+    error.name = name
+    return error
+
+
+config = Config()

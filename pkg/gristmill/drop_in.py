@@ -1,0 +1,118 @@
+"""Runs an unmodified Grain script on Gristmill.
+
+    python -m gristmill.drop_in script.py [arguments...]
+    python -m gristmill.drop_in -m package.module [arguments...]
+
+In the script ``import grain`` and its submodules give Gristmill's.  Where absl is
+installed, Grain's ``--grain_*`` flags are defined, so that ``app.run`` knows them.
+A program may also call `install` itself, before its first ``import grain``.
+"""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import os
+import runpy
+import sys
+from types import ModuleType
+from typing import Any
+
+from gristmill.config import OPTIONS
+
+__all__ = ["install", "main"]
+
+# Set for the worker processes, which call `install_if_asked` before they unpickle
+# anything: what they unpickle may import grain.
+_VARIABLE = "GRISTMILL_DROP_IN"
+
+_SUBMODULES = (
+    "checkpoint",
+    "constants",
+    "experimental",
+    "multiprocessing",
+    "python",
+    "python.experimental",
+    "samplers",
+    "sharding",
+    "sources",
+    "transforms",
+)
+
+
+def install() -> None:
+    """Make ``import grain`` mean Gristmill in this process and its workers.
+
+    Raises:
+        RuntimeError: The real Grain is imported already.
+    """
+    gristmill = importlib.import_module("gristmill")
+    present = sys.modules.get("grain")
+    if present is not None and present is not gristmill:
+        raise RuntimeError(
+            "gristmill.drop_in: the real grain is imported already, so some objects"
+            " would be Grain's and some Gristmill's. Call install() before anything"
+            " imports grain."
+        )
+    sys.modules["grain"] = gristmill
+    for name in _SUBMODULES:
+        sys.modules[f"grain.{name}"] = _submodule(name)
+    define_flags()
+    os.environ[_VARIABLE] = "1"
+
+
+def install_if_asked() -> None:
+    """Call `install` in a worker of a process that called it."""
+    if os.environ.get(_VARIABLE) == "1":
+        install()
+
+
+def define_flags() -> None:
+    """Define Grain's absl flags that are missing; nothing where absl is missing."""
+    if importlib.util.find_spec("absl") is None:
+        return
+    from absl import flags
+
+    define: dict[type, Any] = {
+        bool: flags.DEFINE_bool,
+        int: flags.DEFINE_integer,
+        str: flags.DEFINE_string,
+    }
+    for option in OPTIONS.values():
+        name = f"grain_{option.name}"
+        if name in flags.FLAGS:
+            continue
+        if option.choices:
+            default: Any = option.default
+            flags.DEFINE_enum(name, default, option.choices, option.help)
+        else:
+            define[option.kind](name, option.default, option.help)
+    # Grain has this one outside of its config object.
+    profiling = "grain_enable_multiprocess_worker_profiling"
+    if profiling not in flags.FLAGS:
+        flags.DEFINE_bool(profiling, False, "Accepted; has no effect.")
+
+
+def main(arguments: list[str]) -> None:
+    """Run ``script.py args...`` or ``-m module args...`` as the main program."""
+    as_module = arguments[:1] == ["-m"]
+    program = arguments[1:] if as_module else arguments
+    if not program or program[0] in ("-h", "--help"):
+        print(__doc__)
+        raise SystemExit(0 if program else 2)
+    install()
+    sys.argv = program
+    if as_module:
+        sys.path[0] = os.getcwd()
+        runpy.run_module(program[0], run_name="__main__", alter_sys=True)
+    else:
+        sys.path[0] = os.path.dirname(os.path.abspath(program[0]))
+        runpy.run_path(program[0], run_name="__main__")
+
+
+def _submodule(name: str) -> ModuleType:
+    return importlib.import_module(f"gristmill.{name}")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -1,0 +1,220 @@
+"""Arrays in named blocks of shared memory, for code that passes them by name.
+
+Gristmill's own workers do not use these: their arrays are plain ndarrays that view
+an anonymous mapping.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import math
+import mmap
+import threading
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any, SupportsIndex
+
+import numpy as np
+import numpy.typing as npt
+
+from gristmill.options import MultiprocessingOptions
+
+if TYPE_CHECKING:
+    from multiprocessing.pool import ThreadPool
+    from multiprocessing.shared_memory import SharedMemory
+
+__all__ = [
+    "MultiprocessingOptions",
+    "SharedMemoryArray",
+    "SharedMemoryArrayMetadata",
+]
+
+
+@dataclasses.dataclass(slots=True, frozen=True)
+class SharedMemoryArrayMetadata:
+    """Say where a `SharedMemoryArray` lies and what it looks like.
+
+    Args:
+        name: Name of the block of shared memory.
+        shape: Shape of the array.
+        dtype: Type of its items.
+    """
+
+    name: str
+    shape: Iterable[int]
+    dtype: npt.DTypeLike
+
+    def close_and_unlink_shm(self) -> None:
+        """Remove the block; arrays that still view it stay readable."""
+        block = _attach(self.name)
+        block.close()
+        block.unlink()
+
+
+class SharedMemoryArray(np.ndarray[Any, Any]):
+    """Hold an array in a named block of shared memory.
+
+    Pickling it passes the name, so the process that unpickles it sees the same
+    memory.  The last user calls `unlink_on_del`, or the block outlives them all.
+
+    Args:
+        shape: Shape of the array, an int or several.
+        dtype: Type of its items; not object.
+
+    Raises:
+        ValueError: The dtype holds references to objects.
+
+    Example:
+        >>> array = SharedMemoryArray((2, 3), np.float32)
+        >>> array[:] = 1
+        >>> array.unlink_on_del()
+    """
+
+    shm: SharedMemory | None
+    _unlink_on_del: bool
+
+    _lock = threading.Lock()
+    _del_thread_pool: ThreadPool | None = None
+    _outstanding_del_requests: threading.Semaphore | None = None
+
+    def __new__(
+        cls, shape: int | Iterable[int], dtype: npt.DTypeLike = float
+    ) -> SharedMemoryArray:
+        """Make a new block; see the class."""
+        from multiprocessing import shared_memory
+
+        extents = (shape,) if isinstance(shape, int) else tuple(shape)
+        item = np.dtype(dtype)
+        if item.hasobject:
+            raise ValueError(
+                f"SharedMemoryArray cannot hold dtype {item}: its items are references"
+                " to objects of one process."
+            )
+        # The system has no empty blocks.
+        size = max(1, math.prod(extents) * item.itemsize)
+        block = shared_memory.SharedMemory(create=True, size=size)
+        return cls.from_shared_memory(block, extents, item)
+
+    def __array_finalize__(self, obj: Any) -> None:
+        shared = getattr(obj, "shm", None)
+        if shared is not None and not np.may_share_memory(self, obj):
+            shared = None
+        self.shm = shared
+        self._unlink_on_del = getattr(obj, "_unlink_on_del", False)
+
+    def __array_wrap__(
+        self, array: Any, context: Any = None, return_scalar: bool = False
+    ) -> Any:
+        # What is computed from shared memory does not lie in it.
+        if array is self:
+            return array
+        return array[()] if return_scalar else array.view(np.ndarray)
+
+    @classmethod
+    def from_metadata(cls, metadata: SharedMemoryArrayMetadata) -> SharedMemoryArray:
+        """Return the array that `metadata` was taken from, in any process."""
+        return cls.from_shared_memory(
+            _attach(metadata.name), metadata.shape, metadata.dtype
+        )
+
+    @property
+    def metadata(self) -> SharedMemoryArrayMetadata:
+        """What another process needs to see this array.
+
+        Raises:
+            ValueError: This is a view of a part of it, or a copy.
+        """
+        if self.shm is None or not self._owns_block():
+            raise ValueError(
+                "Only a whole SharedMemoryArray has metadata; this is a view or a copy."
+                " Take the metadata of the array that it was made from."
+            )
+        return SharedMemoryArrayMetadata(
+            name=self.shm.name, shape=self.shape, dtype=self.dtype
+        )
+
+    @classmethod
+    def from_shared_memory(
+        cls, shm: SharedMemory, shape: Any, dtype: npt.DTypeLike
+    ) -> SharedMemoryArray:
+        """Return an array over a block; the array closes it when it goes."""
+        array = super().__new__(cls, shape, dtype, buffer=shm.buf)
+        array.shm = shm
+        array._unlink_on_del = False
+        return array
+
+    def __reduce_ex__(self, protocol: SupportsIndex) -> Any:
+        if self.shm is not None and self._owns_block():
+            return self.from_shared_memory, (self.shm, self.shape, self.dtype)
+        # A name and a shape do not describe a view, so its items are sent.
+        return np.array(self, subok=False).__reduce_ex__(protocol)
+
+    @classmethod
+    def enable_async_del(
+        cls, num_threads: int = 1, max_outstanding_requests: int = 50
+    ) -> None:
+        """Close blocks in threads of their own from now on.
+
+        Args:
+            num_threads: Threads that close, at least 1.
+            max_outstanding_requests: Blocks that may wait to be closed. Beyond it
+                the thread that drops an array closes its block.
+        """
+        from multiprocessing.pool import ThreadPool
+
+        with SharedMemoryArray._lock:
+            if SharedMemoryArray._del_thread_pool is None:
+                SharedMemoryArray._del_thread_pool = ThreadPool(num_threads)
+                SharedMemoryArray._outstanding_del_requests = threading.Semaphore(
+                    max(max_outstanding_requests, num_threads)
+                )
+
+    @classmethod
+    def _disable_async_del(cls) -> None:
+        cls._del_thread_pool = None
+        cls._outstanding_del_requests = None
+
+    @classmethod
+    def close_shm_async(cls, shm: SharedMemory, unlink: bool) -> None:
+        """Close a block, and remove it if asked; runs in a closing thread."""
+        try:
+            _close(shm, unlink)
+        finally:
+            assert cls._outstanding_del_requests is not None
+            cls._outstanding_del_requests.release()
+
+    def unlink_on_del(self) -> None:
+        """Remove the block when this array goes."""
+        self._unlink_on_del = True
+
+    def _owns_block(self) -> bool:
+        # NumPy gives views the array they were made from as base, so this one is
+        # the last to go and may close the block.
+        return isinstance(self.base, mmap.mmap)
+
+    def __del__(self) -> None:
+        block = getattr(self, "shm", None)
+        if block is None or not self._owns_block():
+            return
+        pool = SharedMemoryArray._del_thread_pool
+        waiting = SharedMemoryArray._outstanding_del_requests
+        if pool is None or waiting is None or not waiting.acquire(blocking=False):
+            _close(block, self._unlink_on_del)
+            return
+        pool.apply_async(
+            SharedMemoryArray.close_shm_async, (block, self._unlink_on_del)
+        )
+
+
+def _attach(name: str) -> SharedMemory:
+    from multiprocessing import shared_memory
+
+    return shared_memory.SharedMemory(name)
+
+
+def _close(block: SharedMemory, unlink: bool) -> None:
+    block.close()
+    if unlink:
+        # Another process may have removed the name first, which is what we want.
+        with contextlib.suppress(FileNotFoundError):
+            block.unlink()

@@ -1,0 +1,188 @@
+"""Grain's old operations: callables from an iterator of records to another.
+
+Transforms do the same faster and remember their position in a saved state; these
+exist for pipelines written before them.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import logging
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, Generic, Protocol, TypeVar
+
+import numpy as np
+
+from gristmill import batching
+from gristmill.records import Record, RecordMetadata
+
+__all__ = [
+    "BatchOperation",
+    "FilterOperation",
+    "MapOperation",
+    "Operation",
+    "RandomMapOperation",
+]
+
+_IN = TypeVar("_IN")
+_OUT = TypeVar("_OUT")
+
+_logger = logging.getLogger("gristmill")
+
+
+class Operation(Protocol):
+    """What a loader takes among its operations beside transforms."""
+
+    def __call__(self, input_iterator: Iterator[Record[Any]]) -> Iterator[Record[Any]]:
+        """Return the records that come out, given those that go in."""
+
+
+@dataclasses.dataclass
+class MapOperation(Generic[_IN, _OUT]):
+    """Turn each element into one other by a function.
+
+    Args:
+        map_function: Takes and returns an element.
+
+    Raises:
+        ValueError: The function raised; its exception is the cause.
+    """
+
+    map_function: Callable[[_IN], _OUT]
+
+    def __call__(self, input_iterator: Iterator[Record[_IN]]) -> Iterator[Record[_OUT]]:
+        """Return the records that come out, given those that go in."""
+        _warn_of("MapOperation", "MapTransform")
+        for record in input_iterator:
+            try:
+                data = self.map_function(record.data)
+            except Exception as error:
+                raise _failed("map function") from error
+            yield Record(record.metadata.remove_record_key(), data)
+
+
+@dataclasses.dataclass
+class RandomMapOperation(Generic[_IN, _OUT]):
+    """Turn each element into one other by a function that draws random numbers.
+
+    Args:
+        random_map_function: Takes an element and a generator, returns an element.
+
+    Raises:
+        ValueError: The function raised; its exception is the cause.
+    """
+
+    random_map_function: Callable[[_IN, np.random.Generator], _OUT]
+
+    def __call__(self, input_iterator: Iterator[Record[_IN]]) -> Iterator[Record[_OUT]]:
+        """Return the records that come out, given those that go in."""
+        _warn_of("RandomMapOperation", "RandomMapTransform")
+        for record in input_iterator:
+            # Without a seed the function gets None, as in Grain.
+            rng: Any = record.metadata.rng
+            try:
+                data = self.random_map_function(record.data, rng)
+            except Exception as error:
+                raise _failed("random map function") from error
+            yield Record(record.metadata.remove_record_key(), data)
+
+
+@dataclasses.dataclass
+class FilterOperation(Generic[_IN]):
+    """Keep the elements for which a function returns true.
+
+    Args:
+        condition_function: Takes an element.
+
+    Raises:
+        ValueError: The function raised; its exception is the cause.
+    """
+
+    condition_function: Callable[[_IN], bool]
+
+    def __call__(self, input_iterator: Iterator[Record[_IN]]) -> Iterator[Record[_IN]]:
+        """Return the records that come out, given those that go in."""
+        _warn_of("FilterOperation", "FilterTransform")
+        for record in input_iterator:
+            try:
+                keep = self.condition_function(record.data)
+            except Exception as error:
+                raise _failed("condition function") from error
+            if keep:
+                yield Record(record.metadata.remove_record_key(), record.data)
+
+
+@dataclasses.dataclass
+class BatchOperation(Generic[_IN, _OUT]):
+    """Combine consecutive elements into batches.
+
+    Args:
+        batch_size: Elements per batch, at least 1.
+        drop_remainder: Whether a last batch of fewer elements is dropped.
+        batch_fn: Makes a batch of a list of elements; None stacks their leaves.
+
+    Raises:
+        ValueError: `batch_size` is not positive.
+        TypeError: Elements of one batch differ in structure, with no `batch_fn`.
+    """
+
+    batch_size: int
+    drop_remainder: bool = False
+    batch_fn: Callable[[Sequence[_IN]], _OUT] | None = None
+
+    def __post_init__(self) -> None:
+        if self.batch_size <= 0:
+            raise ValueError(
+                f"batch_size must be a positive integer. Got {self.batch_size}."
+            )
+        self._display_deprecation_message = True
+        if self.batch_fn is None:
+            self.batch_fn = self._default_batch_fn
+
+    def __call__(self, input_iterator: Iterator[Record[_IN]]) -> Iterator[Record[_OUT]]:
+        """Return the records that come out, given those that go in."""
+        if self._display_deprecation_message:
+            _warn_of("BatchOperation", "Batch")
+        assert self.batch_fn is not None
+        waiting: list[_IN] = []
+        last = RecordMetadata(index=0)
+        for record in input_iterator:
+            last = record.metadata
+            waiting.append(record.data)
+            if len(waiting) == self.batch_size:
+                yield Record(last.remove_record_key(), self.batch_fn(waiting))
+                waiting = []
+        if waiting and not self.drop_remainder:
+            yield Record(last.remove_record_key(), self.batch_fn(waiting))
+
+    def disable_deprecation_message(self) -> None:
+        """Log nothing when this operation is used."""
+        self._display_deprecation_message = False
+
+    def _default_batch_fn(self, elements: Sequence[Any]) -> Any:
+        differing = [
+            position
+            for position in range(1, len(elements))
+            if batching.structures_differ(elements[0], elements[position])
+        ]
+        if differing:
+            raise TypeError(
+                "Record structures do not match. Record at position 0 has "
+                f"structure {elements[0]}, while records at "
+                f"positions {differing} have "
+                f"structures {[elements[position] for position in differing]}."
+            )
+        return batching.make_batch(elements)
+
+
+def _warn_of(operation: str, replacement: str) -> None:
+    _logger.error(
+        "%s is deprecated. Use gristmill.python.%s: it is faster and keeps its"
+        " position in saved states.",
+        operation,
+        replacement,
+    )
+
+
+def _failed(what: str) -> ValueError:
+    return ValueError(f"PyGrain encountered an error when calling {what}.")

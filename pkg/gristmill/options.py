@@ -1,0 +1,78 @@
+"""Options for how records are read and by how many processes."""
+
+from __future__ import annotations
+
+import dataclasses
+import logging
+
+__all__ = ["MultiprocessingOptions", "ReadOptions"]
+
+_logger = logging.getLogger("gristmill")
+
+
+@dataclasses.dataclass(slots=True)
+class ReadOptions:
+    """Say how one process reads its records ahead.
+
+    Args:
+        num_threads: Threads that read, at least 0. 0 reads where the record is
+            needed, the best choice for data in memory.
+        prefetch_buffer_size: Elements read ahead by all threads of a process
+            together, at least 0. 0 turns reading ahead off.
+
+    Raises:
+        ValueError: A number is negative.
+
+    Example:
+        >>> ReadOptions(num_threads=4)
+        ReadOptions(num_threads=4, prefetch_buffer_size=500)
+    """
+
+    num_threads: int = 16
+    prefetch_buffer_size: int = 500
+
+    def __post_init__(self) -> None:
+        for name in ("num_threads", "prefetch_buffer_size"):
+            value = getattr(self, name)
+            if value < 0:
+                raise ValueError(f"{name} must be non-negative, got {value}")
+        if 0 < self.prefetch_buffer_size < self.num_threads:
+            _logger.warning(
+                "prefetch_buffer_size=%s is less than num_threads=%s, so only %s"
+                " threads can be reading at a time. Raise prefetch_buffer_size to"
+                " use them all.",
+                self.prefetch_buffer_size,
+                self.num_threads,
+                self.prefetch_buffer_size,
+            )
+
+
+@dataclasses.dataclass(slots=True)
+class MultiprocessingOptions:
+    """Say how many worker processes compute elements.
+
+    Args:
+        num_workers: Worker processes, at least 0. 0 computes in this process.
+        per_worker_buffer_size: Finished elements (batches, where the pipeline
+            batches) that each worker may be ahead by, at least 1 with workers.
+        enable_profiling: Accepted and stored as in Grain; has no effect.
+
+    Raises:
+        ValueError: `num_workers` is negative. Grain accepts that and gives an
+            empty stream.
+
+    Example:
+        >>> MultiprocessingOptions(num_workers=2).per_worker_buffer_size
+        1
+    """
+
+    num_workers: int = 0
+    per_worker_buffer_size: int = 1
+    enable_profiling: bool = False
+
+    def __post_init__(self) -> None:
+        if self.num_workers < 0:
+            raise ValueError(
+                f"num_workers must be non-negative, got {self.num_workers}. Pass 0 to"
+                " compute in this process."
+            )

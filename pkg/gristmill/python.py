@@ -1,0 +1,112 @@
+"""Grain's older namespace: every name is the object of the same thing elsewhere."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Any
+
+from gristmill import checkpoint, experimental, sources
+from gristmill.checkpoint import CheckpointHandler as PyGrainCheckpointHandler
+from gristmill.config import config
+from gristmill.constants import (
+    DATASET_INDEX,
+    EPOCH,
+    INDEX,
+    META_FEATURES,
+    RECORD,
+    RECORD_KEY,
+    SEED,
+)
+from gristmill.loader import DataLoader, load
+from gristmill.loader import DataLoaderIterator as PyGrainDatasetIterator
+from gristmill.multiprocessing import SharedMemoryArray
+from gristmill.operations import (
+    BatchOperation,
+    FilterOperation,
+    MapOperation,
+    Operation,
+    RandomMapOperation,
+)
+from gristmill.options import MultiprocessingOptions, ReadOptions
+from gristmill.records import Record, RecordMetadata
+from gristmill.samplers import IndexSampler, Sampler, SequentialSampler
+from gristmill.sharding import NoSharding, ShardByJaxProcess, ShardOptions
+from gristmill.sources import RandomAccessDataSource, RangeDataSource
+from gristmill.transforms import (
+    Batch,
+    DatasetSelectionMap,
+    Transformation,
+    Transformations,
+)
+from gristmill.transforms import Filter as FilterTransform
+from gristmill.transforms import Map as MapTransform
+from gristmill.transforms import MapWithIndex as MapWithIndexTransform
+from gristmill.transforms import RandomMap as RandomMapTransform
+
+if TYPE_CHECKING:
+    from gristmill.sources import ArrayRecordDataSource
+    from gristmill.sources import SharedMemoryDataSource as InMemoryDataSource
+
+__all__ = [
+    "DATASET_INDEX",
+    "EPOCH",
+    "INDEX",
+    "META_FEATURES",
+    "RECORD",
+    "RECORD_KEY",
+    "SEED",
+    "ArrayRecordDataSource",
+    "Batch",
+    "BatchOperation",
+    "DataLoader",
+    "DatasetSelectionMap",
+    "FilterOperation",
+    "FilterTransform",
+    "InMemoryDataSource",
+    "IndexSampler",
+    "MapOperation",
+    "MapTransform",
+    "MapWithIndexTransform",
+    "MultiprocessingOptions",
+    "NoSharding",
+    "Operation",
+    "PyGrainCheckpointHandler",
+    "PyGrainDatasetIterator",
+    "RandomAccessDataSource",
+    "RandomMapOperation",
+    "RandomMapTransform",
+    "RangeDataSource",
+    "ReadOptions",
+    "Record",
+    "RecordMetadata",
+    "Sampler",
+    "SequentialSampler",
+    "ShardByJaxProcess",
+    "ShardOptions",
+    "SharedMemoryArray",
+    "Transformation",
+    "Transformations",
+    "config",
+    "experimental",
+    "load",
+]
+
+# Grain has this module twice as well; `import gristmill.python.experimental` finds
+# it here, because this module is not a package.
+sys.modules[f"{__name__}.experimental"] = experimental
+
+# Names whose modules import something heavy or optional, with where they are.
+_LAZY: dict[str, tuple[Any, str]] = {
+    "ArrayRecordDataSource": (sources, "ArrayRecordDataSource"),
+    "InMemoryDataSource": (sources, "SharedMemoryDataSource"),
+    "PyGrainCheckpointRestore": (checkpoint, "CheckpointRestore"),
+    "PyGrainCheckpointSave": (checkpoint, "CheckpointSave"),
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _LAZY:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    module, original = _LAZY[name]
+    globals()[name] = found = getattr(module, original)
+    return found

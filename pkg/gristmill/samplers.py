@@ -1,0 +1,303 @@
+"""Which record comes next.  A sampler knows numbers of records and reads no data."""
+
+from __future__ import annotations
+
+import math
+import sys
+from typing import Any, Protocol
+
+import numpy as np
+
+from gristmill._core import KeyPlan
+from gristmill._types import Int64Array
+from gristmill.records import RecordMetadata, seeded_metadata
+from gristmill.sharding import NoSharding, ShardOptions, even_split
+
+__all__ = ["IndexSampler", "Sampler", "SequentialSampler"]
+
+_NO_SHARDING = NoSharding()
+
+
+class Sampler(Protocol):
+    """What a loader needs of a sampler.
+
+    ``__len__`` is optional: without it the loader searches for the first index
+    that raises IndexError.  ``__repr__`` should say everything that decides the
+    order, because states are compared by it.
+
+    A sampler may also have ``record_keys(first, step, count)``, which returns the
+    record keys of the global indices first, first + step, ... as int64 of shape
+    (count,), as `IndexSampler` does.
+    """
+
+    def __getitem__(self, index: int) -> RecordMetadata:
+        """Return the metadata of a global index; IndexError after the last one."""
+
+
+def reads_in_blocks(sampler: object) -> bool:
+    """Whether ``sampler.record_keys`` stands for ``sampler[index]``.
+
+    A subclass that overrides ``__getitem__`` alone changes what it returns, so the
+    inherited ``record_keys`` no longer speaks for it.
+    """
+    for cls in type(sampler).__mro__:
+        if "record_keys" in vars(cls):
+            return True
+        if "__getitem__" in vars(cls):
+            return False
+    return False
+
+
+class SequentialSampler:
+    """Go through the records once, in order.
+
+    Args:
+        num_records: Records of the source, at least 1.
+        shard_options: Decides, with drop_remainder, how many records at the end
+            are left out. Which of the others a process reads is up to the loader.
+        seed: Seed of the records' random numbers, or None for no generators.
+
+    Raises:
+        ValueError: `num_records` is not positive.
+
+    Example:
+        >>> SequentialSampler(num_records=8)[3].record_key
+        3
+    """
+
+    def __init__(
+        self,
+        num_records: int,
+        shard_options: ShardOptions = _NO_SHARDING,
+        seed: int | None = None,
+    ) -> None:
+        _check_num_records(num_records)
+        self._num_records = num_records
+        self._shard_options = shard_options
+        self._max_index = num_records
+        if shard_options.drop_remainder:
+            self._max_index -= num_records % shard_options.shard_count
+        self._seed = seed
+
+    @property
+    def num_records(self) -> int:
+        """Records of the source."""
+        return self._num_records
+
+    @property
+    def seed(self) -> int | None:
+        """Seed of the records' random numbers, or None."""
+        return self._seed
+
+    def plan(self) -> KeyPlan:
+        """Return the record keys in the order of global indices."""
+        return KeyPlan.range(self._num_records)
+
+    def record_keys(self, first: int, step: int, count: int) -> Int64Array:
+        """Return the record keys of the indices first, first + step, ...
+
+        Args:
+            first: The first global index.
+            step: Distance between indices, at least 1.
+            count: How many, at least 0.
+
+        Returns:
+            int64 of shape (count,).
+
+        Raises:
+            IndexError: An index is out of range.
+        """
+        _check_block(first, step, count, self._max_index)
+        return np.arange(first, first + step * count, step, dtype=np.int64)
+
+    def __len__(self) -> int:
+        return self._max_index
+
+    def __repr__(self) -> str:
+        return (
+            f"SequentialSampler(num_records={self._num_records}, "
+            f"shard_options={self._shard_options!r})"
+        )
+
+    def __getitem__(self, index: int) -> RecordMetadata:
+        if not 0 <= index < self._max_index:
+            raise _out_of_bounds(index, self._max_index)
+        if self._seed is None:
+            return RecordMetadata(index, index)
+        return seeded_metadata(index, index, self._seed + index)
+
+
+class IndexSampler:
+    """Go through the records of a shard, shuffled if asked, for some epochs.
+
+    Each shard owns a contiguous part of the records.  With `shuffle` every epoch
+    has its own order, and a shard shuffles only its own part.
+
+    Args:
+        num_records: Records of the source, at least 1.
+        shard_options: Which part of the records this process reads.
+        shuffle: Whether to shuffle. Needs a seed.
+        num_epochs: Times to go through the records, at least 1, or None for ever.
+        seed: Seed in [0, 2**32) of the order and of the records' random numbers,
+            or None for no generators.
+
+    Raises:
+        ValueError: A number is out of range, or `shuffle` comes without a seed.
+        TypeError: The seed is not an int.
+
+    Example:
+        >>> sampler = IndexSampler(num_records=5, shuffle=True, num_epochs=1, seed=1)
+        >>> sorted(sampler[i].record_key for i in range(5))
+        [0, 1, 2, 3, 4]
+    """
+
+    def __init__(
+        self,
+        num_records: int,
+        shard_options: ShardOptions = _NO_SHARDING,
+        shuffle: bool = False,
+        num_epochs: int | None = None,
+        seed: int | None = None,
+    ) -> None:
+        _check_num_records(num_records)
+        if num_epochs is not None and num_epochs <= 0:
+            raise ValueError(
+                "Invalid number of epochs in Index Sampler."
+                f"Got {num_epochs} epochs, but number of epochs "
+                "must be greater than 0."
+            )
+        _check_seed(seed, shuffle)
+        self._num_records = num_records
+        self._shard_options = shard_options
+        self._shard_count = shard_options.shard_count
+        self._shuffle = shuffle
+        self._num_epochs = num_epochs
+        self._seed = seed
+        self._max_index = None if num_epochs is None else num_epochs * num_records
+
+        keys = KeyPlan.range(num_records)
+        # An instance of NoSharding reads everything even where a subclass of it
+        # has other numbers; Grain decides by the type as well.
+        if not isinstance(shard_options, NoSharding):
+            keys = keys.shard(*even_split(num_records, shard_options))
+            if num_epochs is not None and shard_options.drop_remainder:
+                self._max_index = len(keys) * self._shard_count * num_epochs
+        if shuffle:
+            assert seed is not None
+            keys = keys.shuffle(seed)
+        self._record_keys = keys
+
+    @property
+    def num_records(self) -> int:
+        """Records of the source."""
+        return self._num_records
+
+    @property
+    def seed(self) -> int | None:
+        """Seed of the order and of the records' random numbers, or None."""
+        return self._seed
+
+    @property
+    def shuffle(self) -> bool:
+        """Whether every epoch has its own random order."""
+        return self._shuffle
+
+    def plan(self) -> KeyPlan:
+        """Return the record keys in the order of this shard's own positions.
+
+        Global index i reads position ``i // shard_count`` of it.
+        """
+        return self._record_keys
+
+    def record_keys(self, first: int, step: int, count: int) -> Int64Array:
+        """Return the record keys of the indices first, first + step, ...
+
+        Hundreds of times faster than one index at a time.
+
+        Args:
+            first: The first global index.
+            step: Distance between indices, at least 1. The loader of shard s of S
+                passes a multiple of S and a `first` that is s more than one.
+            count: How many, at least 0.
+
+        Returns:
+            int64 of shape (count,).
+
+        Raises:
+            IndexError: An index is out of range.
+        """
+        _check_block(first, step, count, self._max_index)
+        keys = np.empty(count, np.int64)
+        shards = self._shard_count
+        # Indices that are a multiple of the shard count apart read positions that
+        # are equally far apart, so any step splits into this many even walks.
+        walks = shards // math.gcd(step, shards)
+        if walks == 1:
+            self._record_keys.fill(first // shards, step // shards, keys)
+            return keys
+        for walk in range(min(walks, count)):
+            part = np.empty(len(range(walk, count, walks)), np.int64)
+            start = (first + walk * step) // shards
+            self._record_keys.fill(start, step * walks // shards, part)
+            keys[walk::walks] = part
+        return keys
+
+    def __len__(self) -> int:
+        return sys.maxsize if self._max_index is None else self._max_index
+
+    def __repr__(self) -> str:
+        return (
+            f"IndexSampler(num_records={self._num_records}, "
+            f"shard_options={self._shard_options!r}, "
+            f"shuffle={self._shuffle}, "
+            f"num_epochs={self._num_epochs}, "
+            f"seed={self._seed})"
+        )
+
+    def __getitem__(self, index: int) -> RecordMetadata:
+        if index < 0 or (self._max_index is not None and index >= self._max_index):
+            raise _out_of_bounds(index, self._max_index)
+        key = self._record_keys.key(index // self._shard_count)
+        if self._seed is None:
+            return RecordMetadata(index, key)
+        return seeded_metadata(index, key, self._seed + index)
+
+
+def _check_num_records(num_records: int) -> None:
+    if num_records <= 0:
+        raise ValueError(
+            "Invalid number of records in Sampler. "
+            f"Got {num_records} records, but number of records "
+            "must be greater than 0."
+        )
+
+
+def _check_seed(seed: Any, shuffle: bool) -> None:
+    if seed is None:
+        if shuffle:
+            raise ValueError("Shuffling requires specifying a seed.")
+        return
+    if not isinstance(seed, int):
+        raise TypeError(f"Expected seed of int type. Got seed with type {type(seed)}")
+    if seed < 0 or seed.bit_length() > 32:
+        raise ValueError("Seed should be positive 32-bit integer.")
+
+
+def _check_block(first: int, step: int, count: int, max_index: int | None) -> None:
+    if step <= 0 or count < 0:
+        raise ValueError(
+            "record_keys needs a positive step and a count of at least 0, got"
+            f" step={step} and count={count}."
+        )
+    if first < 0:
+        raise _out_of_bounds(first, max_index)
+    last = first + step * (count - 1)
+    if count and max_index is not None and last >= max_index:
+        raise _out_of_bounds(last, max_index)
+
+
+def _out_of_bounds(index: int, max_index: int | None) -> IndexError:
+    return IndexError(
+        f"RecordMetadata object index is out of bounds; Got index {index},"
+        f" allowed indices should be in [0, {max_index}]"
+    )

@@ -1,0 +1,151 @@
+"""Which part of the data this process reads."""
+
+from __future__ import annotations
+
+import dataclasses
+import logging
+import os
+import sys
+
+__all__ = ["NoSharding", "ShardByJaxProcess", "ShardByTorchProcess", "ShardOptions"]
+
+_logger = logging.getLogger("gristmill")
+
+
+@dataclasses.dataclass(frozen=True)
+class ShardOptions:
+    """Say which of how many shards to read.
+
+    Args:
+        shard_index: The shard that this process reads, in [0, shard_count).
+        shard_count: Shards in all, at least 1.
+        drop_remainder: Whether all shards get equally many records and what is
+            left over is not read. Otherwise the first shards get one more.
+
+    Raises:
+        ValueError: A number is out of range.
+
+    Example:
+        >>> even_split(7, ShardOptions(shard_index=0, shard_count=2))
+        (0, 4)
+    """
+
+    shard_index: int
+    shard_count: int
+    drop_remainder: bool = False
+
+    def __post_init__(self) -> None:
+        if self.shard_count <= 0:
+            raise ValueError(
+                "Number of shards must be a positive integer but got "
+                f"{self.shard_count}."
+            )
+        if not 0 <= self.shard_index < self.shard_count:
+            raise ValueError(
+                "Shard shard_index must be in [0, shard_count - 1], shard_count was "
+                f"{self.shard_count} and shard_index was {self.shard_index}."
+            )
+
+
+class NoSharding(ShardOptions):
+    """Read all data in every process.
+
+    Example:
+        >>> NoSharding()
+        NoSharding(shard_index=0, shard_count=1, drop_remainder=False)
+    """
+
+    def __init__(self) -> None:
+        super().__init__(shard_index=0, shard_count=1, drop_remainder=False)
+
+
+class ShardByJaxProcess(ShardOptions):
+    """Give each jax process one shard; one shard in all where jax is missing.
+
+    Args:
+        drop_remainder: As in `ShardOptions`.
+    """
+
+    def __init__(self, drop_remainder: bool = False) -> None:
+        index, count = jax_process()
+        super().__init__(index, count, drop_remainder)
+
+
+class ShardByTorchProcess(ShardOptions):
+    """Give each process of torch.distributed one shard.
+
+    Before ``init_process_group`` the environment variables RANK and WORLD_SIZE,
+    which torchrun sets, decide; without them there is one shard in all.
+
+    Args:
+        drop_remainder: As in `ShardOptions`.
+
+    Raises:
+        ValueError: Only one of RANK and WORLD_SIZE is set, or one is no integer.
+    """
+
+    def __init__(self, drop_remainder: bool = False) -> None:
+        index, count = torch_process()
+        super().__init__(index, count, drop_remainder)
+
+
+def even_split(num_examples: int, options: ShardOptions) -> tuple[int, int]:
+    """Return the first record of a shard and the one after its last.
+
+    Shards are contiguous, in order, and differ in length by at most one.
+
+    Args:
+        num_examples: Records in all.
+        options: Which shard, and whether the remainder is dropped.
+    """
+    each, rest = divmod(num_examples, options.shard_count)
+    first = each * options.shard_index
+    if options.drop_remainder:
+        if rest:
+            _logger.warning(
+                "Dropping %d of %d records so that %d shards are equally long.",
+                rest,
+                num_examples,
+                options.shard_count,
+            )
+        return first, first + each
+    first += min(options.shard_index, rest)
+    return first, first + each + (options.shard_index < rest)
+
+
+def jax_process() -> tuple[int, int]:
+    """Return the index of this jax process and their number; (0, 1) without jax."""
+    try:
+        import jax
+    except ImportError:
+        return 0, 1
+    return jax.process_index(), jax.process_count()
+
+
+def torch_process() -> tuple[int, int]:
+    """Return the rank of this process and the world size; (0, 1) without either."""
+    # A process group exists only where the program has imported torch.distributed.
+    distributed = sys.modules.get("torch.distributed")
+    if (
+        distributed is not None
+        and distributed.is_available()
+        and distributed.is_initialized()
+    ):
+        return distributed.get_rank(), distributed.get_world_size()
+    rank, world = os.environ.get("RANK"), os.environ.get("WORLD_SIZE")
+    if rank is None and world is None:
+        return 0, 1
+    if rank is None or world is None:
+        missing = "RANK" if rank is None else "WORLD_SIZE"
+        raise ValueError(
+            "ShardByTorchProcess needs both RANK and WORLD_SIZE, but the environment"
+            f" has no {missing}. Start the program with torchrun, call"
+            " torch.distributed.init_process_group first, or pass ShardOptions."
+        )
+    try:
+        return int(rank), int(world)
+    except ValueError:
+        raise ValueError(
+            "ShardByTorchProcess needs integers in RANK and WORLD_SIZE, but found"
+            f" RANK={rank!r} and WORLD_SIZE={world!r}."
+        ) from None

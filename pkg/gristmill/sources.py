@@ -1,0 +1,304 @@
+"""Where records come from: anything with ``__len__`` and ``__getitem__``.
+
+Lists, tuples and your own classes are read one record at a time.  A NumPy array,
+or a dict of equally long ones, is read natively, a block of rows at once.
+"""
+
+from __future__ import annotations
+
+import collections.abc
+import importlib
+from collections.abc import Mapping
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    Protocol,
+    SupportsIndex,
+    TypeVar,
+    runtime_checkable,
+)
+
+import numpy as np
+import numpy.typing as npt
+
+from gristmill import _core
+from gristmill._types import Alloc, Int64Array, Rules
+
+if TYPE_CHECKING:
+    from gristmill._array_record import ArrayRecordDataSource
+    from gristmill._shared_list import SharedMemoryDataSource
+
+__all__ = [
+    "ArrayRecordDataSource",
+    "RandomAccessDataSource",
+    "RangeDataSource",
+    "SharedMemoryDataSource",
+    "TableSource",
+]
+
+T_co = TypeVar("T_co", covariant=True)
+
+
+@runtime_checkable
+class RandomAccessDataSource(Protocol[T_co]):
+    """What a loader reads: records by number, from 0 to ``len(source) - 1``.
+
+    Give it a ``__repr__`` that says which data it reads, because saved states are
+    compared by it, and make it picklable to use worker processes.
+    """
+
+    def __len__(self) -> int:
+        """Return the number of records."""
+
+    def __getitem__(self, index: int, /) -> T_co:
+        """Return one record."""
+
+
+class RangeDataSource:
+    """Serve the integers of ``range(start, stop, step)``.
+
+    Args:
+        start: The first record.
+        stop: Where to end; not included.
+        step: Distance between records, not 0.
+
+    Raises:
+        AssertionError: `step` is 0, or leads away from `stop`.
+
+    Example:
+        >>> list(RangeDataSource(start=1, stop=8, step=3))
+        [1, 4, 7]
+    """
+
+    def __init__(self, start: int, stop: int, step: int) -> None:
+        if step == 0:
+            raise AssertionError("step can't be zero.")
+        self._start = start
+        self._stop = stop
+        self._step = step
+        # Rounded up, in integers: floats would miscount past 2**53.
+        self._len = -((start - stop) // step)
+        if self._len < 0:
+            raise AssertionError("length can't be negative.")
+
+    def __len__(self) -> int:
+        return self._len
+
+    def __getitem__(self, record_key: SupportsIndex) -> int:
+        key = record_key.__index__()
+        if not 0 <= key < self._len:
+            raise IndexError(f"Index {key} out of range for {self._len}")
+        return self._start + key * self._step
+
+    def __repr__(self) -> str:
+        return (
+            f"RangeDataSource(start={self._start}, stop={self._stop}, "
+            f"step={self._step})"
+        )
+
+
+class TableSource:
+    """Serve the rows of an array, or of a dict of equally long arrays.
+
+    A loader that is given such an array or dict makes one of these itself.
+
+    Args:
+        columns: An array of shape ``(N, *S)``, or a dict of such with one ``N``.
+
+    Record ``i`` is ``array[i]``, or the dict of ``{name: array[i]}``.
+
+    Raises:
+        TypeError: A column is not an array.
+        ValueError: There is no column, one has no rows axis, or they differ in
+            length.
+
+    Example:
+        >>> table = TableSource({"x": np.zeros((3, 2)), "y": np.arange(3)})
+        >>> len(table), table[2]["y"].item()
+        (3, 2)
+    """
+
+    def __init__(
+        self, columns: npt.NDArray[Any] | Mapping[str, npt.NDArray[Any]]
+    ) -> None:
+        if isinstance(columns, Mapping):
+            self._columns = dict(columns)
+            self._single = False
+        else:
+            self._columns = {"": columns}
+            self._single = True
+        self._length = _common_length(self._columns, self._single)
+
+    @property
+    def gathers(self) -> bool:
+        """Whether `gather` gives what stacking the rows would give.
+
+        It does not for objects, records and foreign byte orders, which NumPy
+        converts when it stacks rows.
+        """
+        return all(
+            column.dtype.isnative
+            and not column.dtype.hasobject
+            and column.dtype.names is None
+            for column in self._columns.values()
+        )
+
+    @property
+    def row_bytes(self) -> int:
+        """Bytes of one row, all columns together."""
+        return sum(c.nbytes for c in self._columns.values()) // max(1, self._length)
+
+    def __len__(self) -> int:
+        return self._length
+
+    def __getitem__(self, index: int) -> Any:
+        if self._single:
+            return self._columns[""][index]
+        return {name: column[index] for name, column in self._columns.items()}
+
+    def gather(
+        self, rows: Int64Array, alloc: Alloc | None = None, rules: Rules = "plain"
+    ) -> Any:
+        """Return a batch of rows, an array or a dict of arrays.
+
+        Args:
+            rows: Row numbers in [0, len), int64 of shape (B,).
+            alloc: Makes the arrays of the batch. None leaves them to NumPy.
+            rules: "jax" gives a dict with its names sorted, as stacking rows by
+                jax's rules does; "plain" keeps the table's order.
+
+        Returns:
+            Arrays of shape ``(B, *S)``, alone or in a dict.
+
+        Raises:
+            IndexError: A row is out of range.
+        """
+        if self._single:
+            return _gather(self._columns[""], rows, alloc)
+        names = sorted(self._columns) if rules == "jax" else self._columns
+        return {name: _gather(self._columns[name], rows, alloc) for name in names}
+
+    def __repr__(self) -> str:
+        if self._single:
+            return f"TableSource({_kind_of(self._columns[''])})"
+        kinds = ", ".join(f"{n!r}: {_kind_of(c)}" for n, c in self._columns.items())
+        return f"TableSource({{{kinds}}})"
+
+
+def as_source(data_source: Any) -> Any:
+    """Return what a loader reads for its argument `data_source`.
+
+    Arrays and dicts of arrays become a `TableSource`; anything else is returned
+    as it is, once it is known to be readable.
+
+    Raises:
+        TypeError: It cannot be read by number.
+        ValueError: It has no records.
+    """
+    source = data_source
+    if _is_table(source):
+        source = TableSource(source)
+    kind = source.__name__ if isinstance(source, type) else type(source).__name__
+    if isinstance(source, type):
+        raise TypeError(
+            f"data_source is the class {kind} itself. Pass an instance of it."
+        )
+    missing = [
+        name for name in ("__len__", "__getitem__") if not hasattr(type(source), name)
+    ]
+    if missing:
+        hint = (
+            " It can only be read in order: pass list(...) of it."
+            if isinstance(source, (collections.abc.Iterator, collections.abc.Set))
+            else ""
+        )
+        raise TypeError(
+            f"data_source is a {kind}, which has no {' and no '.join(missing)}. A data"
+            " source needs __len__() and __getitem__(index): a list, an array, a dict"
+            f" of arrays, or an object with both methods.{hint}"
+        )
+    if len(source) == 0:
+        raise ValueError(
+            f"data_source, a {kind}, has 0 records, but number of records must be"
+            " greater than 0. Check the path or the filter it was made from."
+        )
+    return source
+
+
+def _is_table(source: Any) -> bool:
+    if isinstance(source, np.ndarray):
+        # Rows of other subclasses mean something that their bytes do not say.
+        return type(source) in (np.ndarray, np.memmap)
+    return type(source) is dict and any(
+        isinstance(column, np.ndarray) for column in source.values()
+    )
+
+
+def _common_length(columns: dict[str, npt.NDArray[Any]], single: bool) -> int:
+    if not columns:
+        raise ValueError("data_source is an empty dict. Pass at least one array.")
+    longest: tuple[str, int] | None = None
+    for name, column in columns.items():
+        what = "data_source" if single else f"data_source[{name!r}]"
+        if not isinstance(column, np.ndarray):
+            raise TypeError(
+                f"{what} is a {type(column).__name__}, but every value of a dict of"
+                " arrays must be a NumPy array. Convert it with np.asarray."
+            )
+        if column.ndim == 0:
+            raise ValueError(
+                f"{what} has shape (), but needs a first axis to count records by."
+            )
+        if longest is None:
+            longest = (what, len(column))
+        elif len(column) != longest[1]:
+            raise ValueError(
+                f"{what} has {len(column)} rows, but {longest[0]} has {longest[1]}."
+                " All arrays of a data source must have one length."
+            )
+    assert longest is not None
+    return longest[1]
+
+
+def _gather(
+    column: npt.NDArray[Any], rows: Int64Array, alloc: Alloc | None
+) -> npt.NDArray[Any]:
+    shape = (len(rows), *column.shape[1:])
+    if alloc is None or column.dtype.hasobject:
+        out: npt.NDArray[Any] = np.empty(shape, column.dtype)
+    else:
+        out = alloc(shape, column.dtype)
+    if column.flags.c_contiguous and not column.dtype.hasobject:
+        _core.gather(column, rows, out)
+    else:
+        if rows.size and rows.min() < 0:
+            raise IndexError(f"row {rows.min()} is out of range for {len(column)} rows")
+        np.take(column, rows, axis=0, out=out)
+    return out
+
+
+def _kind_of(column: npt.NDArray[Any]) -> str:
+    return f"{column.dtype}[{','.join(map(str, column.shape))}]"
+
+
+# Classes whose bases are slow to import or may be missing, with their modules.
+_LAZY = {
+    "ArrayRecordDataSource": "gristmill._array_record",
+    "SharedMemoryDataSource": "gristmill._shared_list",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _LAZY:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    try:
+        module = importlib.import_module(_LAZY[name])
+    except ModuleNotFoundError as error:
+        if error.name is None or not error.name.startswith("array_record"):
+            raise
+        raise ImportError(
+            "sources.ArrayRecordDataSource needs the array-record package. Install it"
+            " with: pip install 'gristmill[arrayrecord]'"
+        ) from error
+    globals()[name] = found = getattr(module, name)
+    return found

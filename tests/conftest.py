@@ -1,0 +1,23 @@
+"""Settings that all tests share."""
+
+import os
+
+from hypothesis import HealthCheck, settings
+
+# Set before anything imports jax: the tests are about data, not accelerators.
+os.environ.setdefault("JAX_PLATFORMS", "cpu")
+
+# Examples are drawn the same way in every run, so that `make test` gives one answer
+# for one commit, and take as long as they need: two test processes share the cores.
+settings.register_profile(
+    "gristmill",
+    deadline=None,
+    derandomize=True,
+    database=None,
+    suppress_health_check=[HealthCheck.too_slow],
+)
+# `make soak` looks for new examples.
+settings.register_profile(
+    "soak", parent=settings.get_profile("gristmill"), derandomize=False
+)
+settings.load_profile(os.environ.get("GRISTMILL_HYPOTHESIS_PROFILE", "gristmill"))

@@ -1,0 +1,127 @@
+// Slots: reuse, growth, the memory limit, views that outlive the arena, forks.
+#include "core/arena.hpp"
+
+#include <fcntl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cstring>
+
+#include "check.hpp"
+
+using namespace gristmill;
+
+namespace {
+
+constexpr std::uint64_t kMiB = std::uint64_t{1} << 20;
+
+std::unique_ptr<Arena> make(std::uint64_t limit = 64 * kMiB) {
+  auto made = Arena::create(10000, limit);
+  CHECK(made.ok());
+  return std::move(made).value();
+}
+
+void is_sealed_and_sparse() {
+  const auto arena = make();
+  CHECK_EQ(fcntl(arena->fd(), F_GET_SEALS),
+           F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL);
+  CHECK(arena->bytes() >= available_memory());
+  CHECK(ftruncate(arena->fd(), 0) != 0);
+}
+
+void the_last_idle_slot_is_taken_first() {
+  const auto arena = make();
+  Slot* const a = arena->take(kMiB);
+  Slot* const b = arena->take(kMiB);
+  CHECK(a->offset >= 10000 && a->offset % 4096 == 0);
+  CHECK(b->offset >= a->offset + a->capacity);
+  arena->give_back(a);
+  arena->give_back(b);
+  CHECK(arena->take(kMiB) == b);
+  CHECK(arena->take(kMiB / 2) == a);
+}
+
+void a_slot_with_a_view_is_not_reused() {
+  const auto arena = make();
+  Slot* const slot = arena->take(kMiB);
+  arena->show(slot);
+  retain_view(slot);
+  release_view(slot);
+  arena->sweep(true);
+  CHECK_EQ(arena->kept_slots(), std::size_t{1});
+  release_view(slot);
+  arena->sweep(true);
+  CHECK_EQ(arena->kept_slots(), std::size_t{0});
+  CHECK(arena->take(kMiB) == slot);
+}
+
+void the_limit_holds_and_idle_slots_make_room() {
+  const auto arena = make(4 * kMiB);
+  Slot* const a = arena->take(kMiB);
+  Slot* const b = arena->take(2 * kMiB);
+  CHECK(arena->take(2 * kMiB) == nullptr);
+  arena->settle(a, kMiB);
+  arena->settle(b, 4096);
+  CHECK_EQ(arena->charged(), kMiB + 4096);
+  arena->give_back(a);
+  Slot* const c = arena->take(3 * kMiB);  // a is punched and its range free.
+  CHECK(c != nullptr);
+  CHECK(arena->charged() <= 4 * kMiB);
+}
+
+void views_outlive_the_arena() {
+  auto arena = make();
+  Slot* const slot = arena->take(kMiB);
+  std::byte* const bytes = arena->base() + slot->offset;
+  std::memset(bytes, 7, kMiB);
+  arena->show(slot);
+  arena.reset();
+  CHECK(bytes[kMiB - 1] == std::byte{7});
+  release_view(slot);  // Unmaps.
+}
+
+void ranges_merge() {
+  const auto arena = make(available_memory());
+  // Each round needs a larger slot; without merging the mapping would be full.
+  for (std::uint64_t size = kMiB; size < available_memory() / 3;
+       size += size / 3) {
+    Slot* const slot = arena->take(size);
+    CHECK(slot != nullptr);
+    arena->give_back(slot);
+  }
+}
+
+void slots_seen_by_a_fork_are_retired() {
+  const auto arena = make();
+  Slot* const slot = arena->take(kMiB);
+  arena->show(slot);
+  arena->retire_out();
+  release_view(slot);
+  arena->sweep(true);
+  CHECK(arena->take(kMiB) != slot);
+}
+
+void many_kept_slots_are_collected_in_time() {
+  const auto arena = make();
+  std::vector<Slot*> slots;
+  for (int i = 0; i < 1000; ++i) {
+    slots.push_back(arena->take(4096));
+    arena->show(slots.back());
+  }
+  for (Slot* slot : slots) release_view(slot);
+  for (int i = 0; i < 20; ++i) arena->sweep(false);
+  CHECK_EQ(arena->kept_slots(), std::size_t{0});
+}
+
+}  // namespace
+
+int main() {
+  is_sealed_and_sparse();
+  the_last_idle_slot_is_taken_first();
+  a_slot_with_a_view_is_not_reused();
+  the_limit_holds_and_idle_slots_make_room();
+  views_outlive_the_arena();
+  ranges_merge();
+  slots_seen_by_a_fork_are_retired();
+  many_kept_slots_are_collected_in_time();
+}

@@ -1,0 +1,147 @@
+// The plan against a model that walks the chain one position at a time.
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+#include <vector>
+
+#include "core/check.hpp"
+#include "core/permute.hpp"
+#include "core/plan.hpp"
+
+using gristmill::Code;
+using gristmill::KeyPlan;
+using gristmill::Permutation;
+
+namespace {
+
+__extension__ using Wide = __int128;
+
+constexpr std::int64_t kFar = std::int64_t{1} << 62;
+
+Wide floor_div(Wide left, Wide right) {
+  return left / right - (left % right < 0 ? 1 : 0);
+}
+
+// Grain's rules with flat positions, word for word.
+std::int64_t model(const KeyPlan& plan, Wide position) {
+  const auto ops = plan.ops();
+  for (auto i = ops.size() - 1; i > 0; --i) {
+    const auto& op = ops[i];
+    const Wide below = ops[i - 1].length;
+    const auto epoch = floor_div(position, op.length);
+    const auto offset = static_cast<std::int64_t>(position - epoch * op.length);
+    switch (op.kind) {
+      case KeyPlan::Kind::kShuffle: {
+        const auto seed = op.seed + static_cast<std::uint32_t>(epoch);
+        position = Permutation(op.length - 1, seed)(offset) + epoch * below;
+        break;
+      }
+      case KeyPlan::Kind::kRepeat:
+        if (!op.reseed) position -= floor_div(position, below) * below;
+        break;
+      default: position = op.first + Wide{offset} * op.step + epoch * below;
+    }
+  }
+  const auto& range = ops[0];
+  const auto epoch = floor_div(position, range.length);
+  const auto offset = position - epoch * range.length;
+  return static_cast<std::int64_t>(range.first + offset * range.step);
+}
+
+KeyPlan range(std::int64_t count) {
+  return KeyPlan::range(count, 0, 1).value();
+}
+
+std::vector<KeyPlan> plans() {
+  return {
+      range(7),
+      KeyPlan::range(7, 100, -3).value(),
+      range(3000).shuffle(5).value(),
+      range(10).shard(3, 7).value().shuffle(1).value(),
+      range(10).shuffle(4294967295).value().repeat(3, true).value(),
+      range(10).shuffle(9).value().repeat(3, false).value(),
+      range(10).shuffle(2).value().repeat_endless(true).value(),
+      range(11).shuffle(2).value().slice(9, -2, 4).value(),
+      range(5).shuffle(2).value().repeat(4, true).value().shuffle(8).value(),
+      range(5).shuffle(2).value().repeat_endless(true).value()
+          .slice(3, 2, 9).value().shuffle(6).value()
+          .repeat_endless(true).value(),
+      range(65537).shuffle(1).value().slice(65536, 1, 1).value(),
+  };
+}
+
+void fill_equals_the_model() {
+  const std::int64_t firsts[] = {0, 1, -1, -25, 12345, kFar, -kFar};
+  const std::int64_t steps[] = {1, 2, 16, -1, -7, 0, 4099};
+  for (const auto& plan : plans()) {
+    for (const auto first : firsts) {
+      for (const auto step : steps) {
+        std::vector<std::int64_t> keys(2500);
+        CHECK(plan.fill(first, step, keys).ok());
+        for (std::size_t k = 0; k < keys.size(); k += 83) {
+          const auto position = first + static_cast<std::int64_t>(k) * step;
+          CHECK_EQ(keys[k], model(plan, position));
+          CHECK_EQ(plan.key(position).value(), keys[k]);
+        }
+      }
+    }
+  }
+}
+
+void reaches_both_ends_of_int64() {
+  const auto smallest = std::numeric_limits<std::int64_t>::min();
+  const auto largest = std::numeric_limits<std::int64_t>::max();
+  for (const auto& plan : plans()) {
+    for (const auto position : {smallest, largest}) {
+      CHECK_EQ(plan.key(position).value(), model(plan, position));
+    }
+    std::vector<std::int64_t> keys(2);
+    CHECK(plan.fill(0, smallest, keys).ok());
+    CHECK_EQ(keys[1], model(plan, smallest));
+    CHECK(plan.fill(largest, 1, keys).code() == Code::kOverflow);
+  }
+}
+
+void an_empty_plan_has_no_keys() {
+  CHECK(range(0).key(0).status().code() == Code::kDivideByZero);
+  CHECK(range(5).shard(2, 2).value().key(0).status().code() ==
+        Code::kDivideByZero);
+  CHECK_EQ(range(0).repeat_endless(true).value().length(), 0);
+  CHECK(range(0).fill(0, 1, {}).ok());
+}
+
+void refuses_bad_arguments() {
+  const auto bad = Code::kInvalidArgument;
+  CHECK(KeyPlan::range(-1, 0, 1).status().code() == bad);
+  CHECK(KeyPlan::range(3, kFar, kFar).status().code() == Code::kOverflow);
+  CHECK(range(5).shard(3, 6).status().code() == bad);
+  CHECK(range(5).shard(4, 3).status().code() == bad);
+  CHECK(range(5).shuffle(-1).status().code() == bad);
+  CHECK(range(5).shuffle(std::int64_t{1} << 32).status().code() == bad);
+  CHECK(range(5).repeat(0, true).status().code() == bad);
+  CHECK(range(5).repeat(kFar, true).status().code() == Code::kOverflow);
+  const auto endless = range(5).repeat_endless(true).value();
+  CHECK(endless.repeat(2, true).status().code() == bad);
+  CHECK(endless.repeat_endless(true).status().code() == bad);
+  CHECK(range(5).slice(0, 1, 6).status().code() == bad);
+  CHECK(range(5).slice(1, -1, 3).status().code() == bad);
+}
+
+void epochs_beyond_128_bits_are_an_error() {
+  auto plan = range(3);
+  for (int i = 0; i < 4; ++i) {
+    plan = plan.repeat_endless(true).value().slice(0, 1, 1).value();
+  }
+  CHECK(plan.key(kFar).status().code() == Code::kOverflow);
+  CHECK_EQ(plan.key(0).value(), 0);
+}
+
+}  // namespace
+
+int main() {
+  fill_equals_the_model();
+  reaches_both_ends_of_int64();
+  an_empty_plan_has_no_keys();
+  refuses_bad_arguments();
+  epochs_beyond_128_bits_are_an_error();
+}

@@ -1,0 +1,728 @@
+// Scheduler and workers as threads of one process on one mapping, so that
+// ThreadSanitizer sees both ends.  A worker "dies" by returning at a planted
+// point; the test then reports the death as the supervisor would.
+#include "core/scheduler.hpp"
+
+#include <sys/eventfd.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <condition_variable>
+#include <cstring>
+#include <deque>
+#include <functional>
+#include <map>
+#include <random>
+#include <thread>
+
+#include "check.hpp"
+#include "core/slot.hpp"
+#include "core/worker_end.hpp"
+
+using namespace gristmill;
+
+namespace {
+
+// Where a worker dies, or that it does not.
+enum class Plant {
+  kNone,
+  kBorn,        // admitted, before any claim
+  kClaimed,     // nothing written
+  kMidWrite,    // half of the slot written
+  kWritten,     // all written, not committed
+  kNeed,        // asked for a larger slot, answer not awaited
+  kGranted,     // got it, wrote nothing
+  kRang,        // committed; death is reported late
+};
+
+using Values = std::vector<std::int64_t>;
+
+// The content of output `i` of stream `s`: some integers that depend on both.
+std::int64_t value_of(std::uint32_t s, std::int64_t i, std::size_t k) {
+  return static_cast<std::int64_t>(s) * 1'000'000'007 + i * 1013 +
+         static_cast<std::int64_t>(k);
+}
+
+// A slot with `firsts.size()` outputs; each is one integer repeated.
+std::vector<std::byte> pack(std::uint32_t s, const Values& outputs,
+                            const std::vector<Values>& vectors,
+                            std::size_t repeat, bool last_is_error) {
+  const std::size_t v = vectors.empty() ? 1 : vectors[0].size();
+  const std::size_t entry = sizeof(SlotEntry) + 8 * v;
+  const std::size_t table = sizeof(SlotHeader);
+  const std::size_t rest = table + entry * outputs.size();
+  std::vector<std::byte> bytes(rest + outputs.size() * repeat * 8);
+  const SlotHeader header{kSlotMagic, static_cast<std::uint32_t>(outputs.size()),
+                          static_cast<std::uint32_t>(v), 0, table};
+  std::memcpy(bytes.data(), &header, sizeof(header));
+  for (std::size_t i = 0; i < outputs.size(); ++i) {
+    SlotEntry made{};
+    made.flags = last_is_error && i + 1 == outputs.size() ? kOutputError : 0;
+    made.rest_offset = rest + i * repeat * 8;
+    made.rest_len = repeat * 8;
+    std::memcpy(&bytes[table + i * entry], &made, sizeof(made));
+    std::memcpy(&bytes[table + i * entry + sizeof(made)], vectors[i].data(),
+                8 * v);
+    for (std::size_t k = 0; k < repeat; ++k) {
+      const std::int64_t value = value_of(s, outputs[i], k);
+      std::memcpy(&bytes[made.rest_offset + k * 8], &value, 8);
+    }
+  }
+  return bytes;
+}
+
+// What the workers of a test compute.
+struct Job {
+  std::int64_t stream_end = -1;  // kind C: records in a stream
+  std::int64_t per_unit = 1;     // kind C: outputs per unit
+  std::size_t repeat = 8;        // integers in an output
+  std::int64_t fails_at = -1;    // this record raises, in every stream
+  std::function<Plant(int worker, std::uint64_t id, std::uint32_t attempt)>
+      plant = [](int, std::uint64_t, std::uint32_t) { return Plant::kNone; };
+};
+
+// A record is dropped by kind C's filter iff it is a multiple of 3.
+bool dropped(std::int64_t record) { return record % 3 == 0; }
+
+struct Filled {
+  std::vector<std::byte> bytes;
+  std::uint32_t outputs = 0;
+  UnitStatus status = UnitStatus::kOk;
+  Values vector;
+};
+
+class Worker {
+ public:
+  Worker(WorkerEnd& end, const Job& job, int index)
+      : end_(end), job_(job), index_(index) {}
+
+  // Returns when told to stop or at its planted death.
+  void serve() {
+    if (job_.plant(index_, 0, 0) == Plant::kBorn) return;
+    while (auto work = end_.claim()) {
+      const Plant plant = job_.plant(index_, work->id, work->attempt);
+      if (plant == Plant::kClaimed) return;
+      Filled filled = work->kind == UnitKind::kArithmetic ? arithmetic(*work)
+                                                          : owned(*work);
+      const std::size_t size = filled.bytes.size();
+      if (size > work->capacity || plant == Plant::kNeed ||
+          plant == Plant::kGranted) {
+        const std::uint64_t ask = std::max<std::uint64_t>(size, 100'000);
+        if (!end_.need(*work, ask)) continue;
+        if (plant == Plant::kNeed || plant == Plant::kGranted) return;
+      }
+      if (size > 0) {
+        std::memcpy(work->slot, filled.bytes.data(), size / 2);
+        if (plant == Plant::kMidWrite) return;
+        std::memcpy(work->slot, filled.bytes.data(), size);
+      }
+      if (plant == Plant::kMidWrite || plant == Plant::kWritten) return;
+      end_.commit(*work, filled.status, filled.outputs, size, filled.vector);
+      if (plant == Plant::kRang) return;
+    }
+  }
+
+ private:
+  Filled arithmetic(const Work& work) {
+    Filled filled;
+    Values records;
+    std::vector<Values> vectors;
+    CHECK_EQ(work.vector_in[0], work.first);
+    for (auto r = work.first; r < work.first + work.count; ++r) {
+      end_.at_address()->store(r, std::memory_order_relaxed);
+      records.push_back(r);
+      vectors.push_back({r + 1});
+      if (r == job_.fails_at) {
+        filled.status = UnitStatus::kError;
+        break;
+      }
+    }
+    filled.bytes = pack(work.stream, records, vectors, job_.repeat,
+                        filled.status == UnitStatus::kError);
+    filled.outputs = static_cast<std::uint32_t>(records.size());
+    filled.vector = vectors.back();
+    return filled;
+  }
+
+  // Filters records, numbers the survivors: vector = (record, survivors).
+  Filled owned(const Work& work) {
+    Values& live = live_[work.stream];
+    if (work.proceed) {
+      CHECK_EQ(live.size(), std::size_t{2});
+    } else {
+      live = work.vector_in;
+    }
+    Filled filled;
+    Values records;
+    std::vector<Values> vectors;
+    while (static_cast<std::int64_t>(records.size()) < job_.per_unit) {
+      if (live[0] >= job_.stream_end) {
+        filled.status = UnitStatus::kEnd;
+        break;
+      }
+      const std::int64_t record = live[0]++;
+      if (dropped(record)) {
+        // One that drops several in a row gives a unit without outputs.
+        if (record % 9 == 0) break;
+        continue;
+      }
+      records.push_back(live[1]++);
+      vectors.push_back(live);
+    }
+    filled.bytes = records.empty() ? std::vector<std::byte>{}
+                                   : pack(work.stream, records, vectors,
+                                          job_.repeat, false);
+    filled.outputs = static_cast<std::uint32_t>(records.size());
+    filled.vector = live;
+    return filled;
+  }
+
+  WorkerEnd& end_;
+  const Job& job_;
+  const int index_;
+  std::map<std::uint32_t, Values> live_;
+};
+
+// Runs workers as threads and reports what happens to them, on a thread of
+// its own as the supervisor does.
+class Crewmaster final : public Hirer {
+ public:
+  Crewmaster(Scheduler& scheduler, Job job, bool own_mapping = false)
+      : scheduler_(scheduler),
+        job_(std::move(job)),
+        own_mapping_(own_mapping),
+        knock_fd_(eventfd(0, EFD_CLOEXEC)),
+        supervisor_([this] { supervise(); }),
+        knocks_([this] { listen(); }) {}
+
+  ~Crewmaster() override { dismiss(); }
+
+  void dismiss() {
+    scheduler_.close();
+    say({Event::kStop, 0, 0});
+    if (supervisor_.joinable()) supervisor_.join();
+    quit_ = true;
+    const std::uint64_t one = 1;
+    CHECK(write(knock_fd_, &one, 8) == 8);
+    if (knocks_.joinable()) knocks_.join();
+    for (auto& thread : threads_) {
+      if (thread.joinable()) thread.join();
+    }
+  }
+
+  void hire(int worker, std::uint32_t generation) override {
+    say({Event::kHire, worker, generation});
+  }
+  void kill(int) override {}
+
+  std::atomic<int> deaths{0};
+
+ private:
+  struct Event {
+    enum Kind { kHire, kDeath, kStop } kind;
+    int worker;
+    std::uint32_t generation;
+  };
+
+  void say(Event event) {
+    const std::lock_guard lock(mutex_);
+    events_.push_back(event);
+    changed_.notify_one();
+  }
+
+  void supervise() {
+    for (;;) {
+      Event event{};
+      {
+        std::unique_lock lock(mutex_);
+        changed_.wait(lock, [&] { return !events_.empty(); });
+        event = events_.front();
+        events_.pop_front();
+      }
+      if (event.kind == Event::kStop) return;
+      if (event.kind == Event::kHire) {
+        threads_.emplace_back([this, event] { work(event); });
+        scheduler_.born(event.worker, event.generation);
+      } else {
+        ++deaths;
+        scheduler_.died(event.worker, event.generation);
+        scheduler_.how(event.worker, event.generation, 9);
+      }
+    }
+  }
+
+  void work(Event event) {
+    const auto index = static_cast<std::uint32_t>(event.worker);
+    std::unique_ptr<WorkerEnd> end;
+    if (own_mapping_) {
+      auto opened = WorkerEnd::open(scheduler_.arena_fd(), knock_fd_, index,
+                                    event.generation);
+      CHECK(opened.ok());
+      end = std::move(opened).value();
+    } else {
+      end = std::make_unique<WorkerEnd>(scheduler_.region(), knock_fd_, index,
+                                        event.generation);
+    }
+    Worker(*end, job_, event.worker).serve();
+    say({Event::kDeath, event.worker, event.generation});
+  }
+
+  void listen() {
+    std::uint64_t count = 0;
+    while (read(knock_fd_, &count, 8) == 8 && !quit_) scheduler_.knocked();
+  }
+
+  Scheduler& scheduler_;
+  const Job job_;
+  const bool own_mapping_;
+  const int knock_fd_;
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::deque<Event> events_;
+  std::deque<std::thread> threads_;  // The supervisor's until it is joined.
+  std::atomic<bool> quit_{false};
+  std::thread supervisor_;
+  std::thread knocks_;
+};
+
+struct Seen {
+  std::uint32_t stream;
+  std::int64_t value;
+  bool error;
+  bool operator==(const Seen&) const = default;
+};
+
+SchedulerConfig config(UnitKind kind, std::uint32_t workers,
+                       std::size_t streams, std::int64_t length,
+                       std::int64_t unit_records) {
+  SchedulerConfig made;
+  made.kind = kind;
+  made.workers = workers;
+  made.unit_records = unit_records;
+  made.lengths.assign(streams, length);
+  made.starts.assign(streams, kind == UnitKind::kOwned ? Vector{0, 0}
+                                                       : Vector{0});
+  made.ended.assign(streams, false);
+  return made;
+}
+
+std::unique_ptr<Scheduler> make(SchedulerConfig made) {
+  auto result = Scheduler::create(std::move(made));
+  CHECK(result.ok());
+  return std::move(result).value();
+}
+
+// Reads the output and checks every byte of it.
+Seen read_output(const Output& output, std::size_t repeat,
+                 std::size_t vector_len) {
+  const auto* slot = reinterpret_cast<const std::byte*>(output.address);
+  SlotHeader header;
+  std::memcpy(&header, slot, sizeof(header));
+  SlotEntry entry;
+  std::memcpy(&entry,
+              slot + header.table_offset +
+                  output.index * (sizeof(SlotEntry) + 8 * vector_len),
+              sizeof(entry));
+  CHECK_EQ(entry.rest_len, repeat * 8);
+  std::int64_t first = 0;
+  for (std::size_t k = 0; k < repeat; ++k) {
+    std::int64_t value = 0;
+    std::memcpy(&value, slot + entry.rest_offset + 8 * k, 8);
+    if (k == 0) first = value;
+    CHECK_EQ(value, first + static_cast<std::int64_t>(k));
+  }
+  return {output.stream, first, output.error};
+}
+
+// Delivers until something else than an output comes.
+std::vector<Seen> drain(Scheduler& scheduler, std::size_t repeat,
+                        std::size_t vector_len, Next* last = nullptr) {
+  std::vector<Seen> seen;
+  for (;;) {
+    Next next = scheduler.next(60);
+    if (next.kind != NextKind::kOutput) {
+      CHECK(next.kind != NextKind::kTimeout);
+      if (last != nullptr) *last = next;
+      return seen;
+    }
+    seen.push_back(read_output(next.output, repeat, vector_len));
+    scheduler.advance();
+  }
+}
+
+// What kind A delivers without an error.
+std::vector<Seen> expected_a(std::uint32_t streams, std::int64_t length) {
+  std::vector<Seen> all;
+  for (std::int64_t i = 0; i < length; ++i) {
+    for (std::uint32_t s = 0; s < streams; ++s) {
+      all.push_back({s, value_of(s, i, 0), false});
+    }
+  }
+  return all;
+}
+
+std::vector<Seen> expected_c(std::uint32_t streams, std::int64_t records) {
+  std::int64_t survivors = 0;
+  for (std::int64_t r = 0; r < records; ++r) survivors += dropped(r) ? 0 : 1;
+  return expected_a(streams, survivors);
+}
+
+void delivers_arithmetic_units_in_order(bool own_mapping) {
+  const auto scheduler = make(config(UnitKind::kArithmetic, 3, 4, 50, 4));
+  Crewmaster crew(*scheduler, {}, own_mapping);
+  scheduler->start(&crew);
+  Next last;
+  CHECK(drain(*scheduler, 8, 1, &last) == expected_a(4, 50));
+  CHECK(last.kind == NextKind::kEnd);
+  for (const Vector& vector : scheduler->vectors()) CHECK_EQ(vector[0], 50);
+}
+
+void delivers_owned_units_in_order(std::int64_t per_unit) {
+  const auto scheduler = make(config(UnitKind::kOwned, 2, 5, -1, 1));
+  Job job;
+  job.stream_end = 60;
+  job.per_unit = per_unit;
+  Crewmaster crew(*scheduler, job);
+  scheduler->start(&crew);
+  Next last;
+  CHECK(drain(*scheduler, 8, 2, &last) == expected_c(5, 60));
+  CHECK(last.kind == NextKind::kEnd);
+  CHECK(scheduler->ended() == std::vector<bool>(5, true));
+}
+
+// One death at each point, then deaths at random.
+void survives_deaths(UnitKind kind, std::function<Plant(std::uint64_t)> draw,
+                     int least_deaths) {
+  SchedulerConfig made = config(kind, 3, 4, kind == UnitKind::kOwned ? -1 : 90,
+                                3);
+  made.max_restarts = 1;
+  const auto scheduler = make(std::move(made));
+  Job job;
+  job.stream_end = 120;
+  job.repeat = 200;
+  job.plant = [draw](int, std::uint64_t id, std::uint32_t attempt) {
+    return attempt == 0 && id != 0 ? draw(id) : Plant::kNone;
+  };
+  Crewmaster crew(*scheduler, job);
+  scheduler->start(&crew);
+  Next last;
+  const bool owned = kind == UnitKind::kOwned;
+  CHECK(drain(*scheduler, 200, owned ? 2 : 1, &last) ==
+        (owned ? expected_c(4, 120) : expected_a(4, 90)));
+  CHECK(last.kind == NextKind::kEnd);
+  CHECK(crew.deaths >= least_deaths);
+}
+
+void survives_each_planted_death() {
+  for (const UnitKind kind : {UnitKind::kArithmetic, UnitKind::kOwned}) {
+    for (const Plant plant :
+         {Plant::kClaimed, Plant::kMidWrite, Plant::kWritten, Plant::kNeed,
+          Plant::kGranted, Plant::kRang}) {
+      survives_deaths(
+          kind,
+          [plant](std::uint64_t id) {
+            return id % 7 == 3 ? plant : Plant::kNone;
+          },
+          3);
+    }
+    for (unsigned seed = 0; seed < 5; ++seed) {
+      survives_deaths(
+          kind,
+          [seed](std::uint64_t id) {
+            std::mt19937 random(seed * 1000 + static_cast<unsigned>(id));
+            const auto pick = random() % 12;
+            return pick < 6 ? static_cast<Plant>(pick + 2) : Plant::kNone;
+          },
+          5);
+    }
+  }
+}
+
+void gives_up_on_a_unit_that_kills_its_workers() {
+  SchedulerConfig made = config(UnitKind::kArithmetic, 2, 2, 20, 2);
+  const auto scheduler = make(std::move(made));
+  Job job;
+  job.plant = [](int, std::uint64_t id, std::uint32_t) {
+    return id == 4 ? Plant::kWritten : Plant::kNone;
+  };
+  Crewmaster crew(*scheduler, job);
+  scheduler->start(&crew);
+  Next last;
+  const auto seen = drain(*scheduler, 8, 1, &last);
+  // Unit 4 is the second of stream 1: records 2 and 3.
+  const auto all = expected_a(2, 20);
+  CHECK(seen == std::vector<Seen>(all.begin(), all.begin() + 5));
+  CHECK(last.kind == NextKind::kDied);
+  CHECK_EQ(last.death.stream, 1);
+  CHECK_EQ(last.death.attempts, 2U);
+  CHECK_EQ(last.death.record, 3);
+  CHECK(last.death.wait_status == 9);
+  CHECK(!last.death.at_start);
+  CHECK(scheduler->next(60).kind == NextKind::kDied);
+}
+
+void gives_up_when_nobody_can_start() {
+  const auto scheduler = make(config(UnitKind::kArithmetic, 1, 1, 20, 2));
+  Job job;
+  job.plant = [](int, std::uint64_t, std::uint32_t) { return Plant::kBorn; };
+  Crewmaster crew(*scheduler, job);
+  scheduler->start(&crew);
+  const Next next = scheduler->next(60);
+  CHECK(next.kind == NextKind::kDied);
+  CHECK(next.death.at_start);
+  CHECK_EQ(crew.deaths.load(), 3);
+}
+
+void says_why_a_worker_could_not_start() {
+  const auto scheduler = make(config(UnitKind::kArithmetic, 1, 1, 20, 2));
+  scheduler->start(nullptr);
+  scheduler->born(0, 1);
+  WorkerEnd end(scheduler->region(), -1, 0, 1);
+  end.set_startup_error("no module named x");
+  scheduler->died(0, 1);
+  scheduler->how(0, 1, 256);
+  const Next next = scheduler->next(60);
+  CHECK(next.kind == NextKind::kDied);
+  CHECK_EQ(next.death.text, std::string("no module named x"));
+  CHECK(next.death.wait_status == 256);
+}
+
+void goes_on_behind_an_error() {
+  const auto scheduler = make(config(UnitKind::kArithmetic, 2, 2, 20, 4));
+  Job job;
+  job.fails_at = 5;
+  Crewmaster crew(*scheduler, job);
+  scheduler->start(&crew);
+  auto expected = expected_a(2, 20);
+  expected[10].error = expected[11].error = true;
+  CHECK(drain(*scheduler, 8, 1) == expected);
+}
+
+void starts_from_a_position() {
+  SchedulerConfig made = config(UnitKind::kArithmetic, 2, 3, 10, 4);
+  made.starts = {{10}, {7}, {6}};
+  made.turn = 2;
+  const auto scheduler = make(std::move(made));
+  Crewmaster crew(*scheduler, {});
+  scheduler->start(&crew);
+  std::vector<Seen> expected;
+  for (const auto& [s, i] : {std::pair{2U, 6}, {1U, 7}, {2U, 7}, {1U, 8},
+                             {2U, 8}, {1U, 9}, {2U, 9}}) {
+    expected.push_back({s, value_of(s, i, 0), false});
+  }
+  CHECK(drain(*scheduler, 8, 1) == expected);
+}
+
+void resets_while_workers_are_busy() {
+  for (const UnitKind kind : {UnitKind::kArithmetic, UnitKind::kOwned}) {
+    const bool owned = kind == UnitKind::kOwned;
+    const auto scheduler = make(config(kind, 3, 4, owned ? -1 : 40, 3));
+    Job job;
+    job.stream_end = 60;
+    Crewmaster crew(*scheduler, job);
+    scheduler->start(&crew);
+    for (int round = 0; round < 20; ++round) {
+      for (int i = 0; i < round; ++i) {
+        CHECK(scheduler->next(60).kind == NextKind::kOutput);
+        scheduler->advance();
+      }
+      CHECK(scheduler
+                ->reset(std::vector<Vector>(4, owned ? Vector{0, 0} : Vector{0}),
+                        0, std::vector<bool>(4, false))
+                .ok());
+    }
+    CHECK(drain(*scheduler, 8, owned ? 2 : 1) == expected_a(4, 40));
+  }
+}
+
+void kept_outputs_stay_as_they_are() {
+  const auto scheduler = make(config(UnitKind::kArithmetic, 2, 2, 200, 1));
+  Job job;
+  job.repeat = 1000;
+  Crewmaster crew(*scheduler, job);
+  scheduler->start(&crew);
+  std::vector<std::pair<Output, Slot*>> kept;
+  const auto expected = expected_a(2, 200);
+  for (std::size_t i = 0; i < expected.size(); ++i) {
+    const Next next = scheduler->next(60);
+    CHECK(next.kind == NextKind::kOutput);
+    if (i % 3 == 0) kept.emplace_back(next.output, scheduler->hold());
+    scheduler->advance();
+  }
+  for (std::size_t k = 0; k < kept.size(); ++k) {
+    CHECK(read_output(kept[k].first, 1000, 1) == expected[3 * k]);
+    release_view(kept[k].second);
+  }
+}
+
+void says_that_memory_is_full_and_goes_on() {
+  SchedulerConfig made = config(UnitKind::kArithmetic, 2, 1, 400, 1);
+  made.memory_limit = 8 << 20;
+  const auto scheduler = make(std::move(made));
+  Job job;
+  job.repeat = 100'000;  // 800 kB
+  Crewmaster crew(*scheduler, job);
+  scheduler->start(&crew);
+  std::vector<Slot*> kept;
+  std::int64_t delivered = 0;
+  for (int fulls = 0; delivered < 400;) {
+    const Next next = scheduler->next(60);
+    if (next.kind == NextKind::kFull) {
+      CHECK(++fulls < 400);
+      CHECK(next.shortage.kept > 0 && next.shortage.kept_bytes > 0);
+      CHECK_EQ(next.shortage.limit, std::uint64_t{8} << 20);
+      CHECK(kept.size() >= 5);
+      for (Slot* slot : kept) release_view(slot);
+      kept.clear();
+      continue;
+    }
+    CHECK(next.kind == NextKind::kOutput);
+    CHECK_EQ(read_output(next.output, 100'000, 1).value,
+             value_of(0, delivered++, 0));
+    kept.push_back(scheduler->hold());
+    scheduler->advance();
+  }
+  for (Slot* slot : kept) release_view(slot);
+}
+
+void a_unit_without_memory_is_tried_again() {
+  for (const UnitKind kind : {UnitKind::kArithmetic, UnitKind::kOwned}) {
+    SchedulerConfig made = config(kind, 1, 1, 20, 2);
+    const std::size_t length = made.starts[0].size();
+    const auto scheduler = make(std::move(made));
+    scheduler->start(nullptr);
+    scheduler->born(0, 1);
+    WorkerEnd end(scheduler->region(), -1, 0, 1);
+    const auto work = end.claim();
+    end.commit(*work, UnitStatus::kNoMemory, 0, 0, Vector(length, 99));
+    const Next next = scheduler->next();
+    CHECK(next.kind == NextKind::kFull);
+    CHECK(next.shortage.need > 0);
+    const auto again = end.claim();
+    CHECK_EQ(again->id, work->id);
+    CHECK_EQ(again->attempt, 0U);
+    CHECK(again->vector_in == Vector(length, 0));
+  }
+}
+
+void units_outgrow_a_tight_arena() {
+  for (const UnitKind kind : {UnitKind::kArithmetic, UnitKind::kOwned}) {
+    const bool owned = kind == UnitKind::kOwned;
+    SchedulerConfig made = config(kind, 3, 4, owned ? -1 : 40, 1);
+    made.memory_limit = 9 << 20;  // Three units of those that come.
+    const auto scheduler = make(std::move(made));
+    Job job;
+    job.stream_end = 60;
+    job.repeat = 360'000;  // 2.9 MB
+    Crewmaster crew(*scheduler, job);
+    scheduler->start(&crew);
+    Next last;
+    CHECK(drain(*scheduler, 360'000, owned ? 2 : 1, &last) ==
+          expected_a(4, 40));
+    CHECK(last.kind == NextKind::kEnd);
+  }
+}
+
+void close_ends_a_wait() {
+  const auto scheduler = make(config(UnitKind::kArithmetic, 1, 1, 20, 2));
+  scheduler->start(nullptr);
+  std::thread closer([&] {
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    scheduler->close();
+  });
+  CHECK(scheduler->next().kind == NextKind::kClosed);
+  closer.join();
+}
+
+void a_timeout_names_who_is_waited_for() {
+  const auto scheduler = make(config(UnitKind::kArithmetic, 1, 1, 20, 2));
+  scheduler->start(nullptr);
+  scheduler->born(0, 1);
+  WorkerEnd end(scheduler->region(), -1, 0, 1);
+  CHECK(end.claim().has_value());
+  end.at_address()->store(1);
+  const Next next = scheduler->next(0.01);
+  CHECK(next.kind == NextKind::kTimeout);
+  CHECK_EQ(next.death.worker, 0);
+  CHECK_EQ(next.death.record, 1);
+}
+
+void a_worker_that_is_not_admitted_gets_nothing() {
+  const auto scheduler = make(config(UnitKind::kArithmetic, 1, 1, 20, 2));
+  scheduler->start(nullptr);
+  WorkerEnd end(scheduler->region(), -1, 0, 2);
+  scheduler->born(0, 1);
+  scheduler->close();
+  CHECK(!end.claim().has_value());
+}
+
+void a_fork_is_told_and_leaves_the_parent_alone() {
+  const auto scheduler = make(config(UnitKind::kArithmetic, 1, 1, 40, 1));
+  Crewmaster crew(*scheduler, {});
+  scheduler->start(&crew);
+  const Next first = scheduler->next(60);
+  CHECK(first.kind == NextKind::kOutput);
+  Slot* const slot = scheduler->hold();
+  const pid_t pid = fork();
+  if (pid == 0) {
+    const bool told = scheduler->next().kind == NextKind::kForked;
+    scheduler->close();
+    _exit(told && read_output(first.output, 8, 1).value == 0 ? 0 : 1);
+  }
+  int status = 0;
+  CHECK_EQ(waitpid(pid, &status, 0), pid);
+  CHECK_EQ(status, 0);
+  release_view(slot);
+  CHECK(drain(*scheduler, 8, 1) == expected_a(1, 40));
+  CHECK_EQ(read_output(first.output, 8, 1).value, value_of(0, 0, 0));
+}
+
+void a_corrupt_unit_is_an_error() {
+  const auto scheduler = make(config(UnitKind::kArithmetic, 1, 1, 20, 2));
+  scheduler->start(nullptr);
+  scheduler->born(0, 1);
+  WorkerEnd end(scheduler->region(), -1, 0, 1);
+  const auto work = end.claim();
+  end.commit(*work, UnitStatus::kOk, 2, 100, {2});
+  CHECK(scheduler->next().kind == NextKind::kDied);
+}
+
+void ten_thousand_units() {
+  const auto scheduler = make(config(UnitKind::kArithmetic, 4, 5, 2000, 1));
+  Job job;
+  job.repeat = 64;
+  job.plant = [](int, std::uint64_t id, std::uint32_t attempt) {
+    return attempt == 0 && id % 501 == 500 ? Plant::kMidWrite : Plant::kNone;
+  };
+  Crewmaster crew(*scheduler, job);
+  scheduler->start(&crew);
+  CHECK(drain(*scheduler, 64, 1) == expected_a(5, 2000));
+}
+
+}  // namespace
+
+int main() {
+  delivers_arithmetic_units_in_order(false);
+  delivers_arithmetic_units_in_order(true);
+  for (const std::int64_t per_unit : {1, 3}) {
+    delivers_owned_units_in_order(per_unit);
+  }
+  survives_each_planted_death();
+  gives_up_on_a_unit_that_kills_its_workers();
+  gives_up_when_nobody_can_start();
+  says_why_a_worker_could_not_start();
+  goes_on_behind_an_error();
+  starts_from_a_position();
+  resets_while_workers_are_busy();
+  kept_outputs_stay_as_they_are();
+  says_that_memory_is_full_and_goes_on();
+  a_unit_without_memory_is_tried_again();
+  units_outgrow_a_tight_arena();
+  close_ends_a_wait();
+  a_timeout_names_who_is_waited_for();
+  a_worker_that_is_not_admitted_gets_nothing();
+  a_fork_is_told_and_leaves_the_parent_alone();
+  a_corrupt_unit_is_an_error();
+  ten_thousand_units();
+}

@@ -1,0 +1,428 @@
+// Tests core/supervise.hpp against a launcher of its own: this program, run
+// again, plays launcher, zygotes and workers as the setup text says.
+#include <poll.h>
+#include <signal.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <condition_variable>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <functional>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "check.hpp"
+#include "core/supervise.hpp"
+
+namespace {
+
+using namespace gristmill;
+
+// What this program does when it is run as a launcher.
+
+struct Child {
+  pid_t pid;
+  Fd pidfd;
+  Message about;
+};
+
+void send(Channel& channel, const Message& message, Fd fd = Fd()) {
+  std::vector<Channel::Shared> fds;
+  if (fd) fds.push_back(Channel::share(std::move(fd)));
+  channel.push(message, std::move(fds));
+  CHECK_EQ(channel.flush(), 0);
+}
+
+// The call and not the function: atfork handlers would close the descriptors.
+pid_t bare_fork() {
+  return static_cast<pid_t>(syscall(SYS_clone, SIGCHLD, 0, 0, 0, 0));
+}
+
+Fd pidfd_of(pid_t pid) {
+  constexpr long kPidfdOpen = 434;
+  return Fd(static_cast<int>(syscall(kPidfdOpen, pid, 0)));
+}
+
+// Forks for every message of kind `order`, until the peer is gone, and reports
+// beginnings and ends as messages of these kinds.
+void fork_on(Message::Kind order, Message::Kind began, Message::Kind ended,
+             Channel& channel, const std::function<void(Packet&)>& run) {
+  std::vector<Child> children;
+  for (;;) {
+    std::vector<pollfd> waiting;
+    for (const auto& child : children) {
+      waiting.push_back({child.pidfd.get(), POLLIN, 0});
+    }
+    waiting.push_back({channel.fd(), POLLIN, 0});
+    poll(waiting.data(), waiting.size(), -1);
+    for (std::size_t i = children.size(); i-- > 0;) {
+      if (waiting[i].revents == 0) continue;
+      Message message = children[i].about;
+      message.kind = ended;
+      waitpid(children[i].pid, &message.value, 0);
+      send(channel, message);
+      children.erase(children.begin() + static_cast<std::ptrdiff_t>(i));
+    }
+    if (waiting.back().revents == 0) continue;
+    auto packet = channel.receive();
+    if (!packet) return;
+    if (packet->message.kind == Message::kForget) {
+      for (const auto& child : children) {
+        if (child.about.crew == packet->message.crew) {
+          kill_by(child.pidfd.get());
+        }
+      }
+    }
+    if (packet->message.kind != order) continue;
+    const pid_t parent = getpid();
+    const pid_t pid = bare_fork();
+    if (pid == 0) {
+      die_with_parent(parent);
+      run(*packet);
+      _exit(0);
+    }
+    children.push_back({pid, pidfd_of(pid), packet->message});
+    Message message = packet->message;
+    message.kind = began;
+    message.value = pid;
+    send(channel, message, pidfd_of(pid));
+  }
+}
+
+// The arena counts the zygotes that there were before.
+int count_zygote(int arena) {
+  const auto before = text_of(arena).size();
+  CHECK_EQ(pwrite(arena, "z", 1, static_cast<off_t>(before)), 1);
+  return static_cast<int>(before);
+}
+
+void be_zygote(Packet& order) {
+  Channel channel(std::move(order.fds[0]));
+  const std::string setup = text_of(order.fds[1].get());
+  const int before = count_zygote(order.fds[3].get());
+  const int knock = order.fds[4].get();
+  Message message;
+  if (setup == "die") _exit(3);
+  if (setup == "die once" && before == 0) {
+    pollfd hired{channel.fd(), POLLIN, 0};
+    poll(&hired, 1, -1);
+    CHECK(channel.receive().has_value());  // A hire that bears no worker.
+    _exit(3);
+  }
+  if (setup == "fail") {
+    message.kind = Message::kFailed;
+    message.crew = order.message.crew;
+    send(channel, message, memfd_of("ImportError: no luck"));
+    _exit(0);
+  }
+  if (setup == "threads" && order.message.value == 0) {
+    message.kind = Message::kThreads;
+    send(channel, message);
+    _exit(0);
+  }
+  fork_on(Message::kHire, Message::kBorn, Message::kDied, channel,
+          [knock, &setup](Packet&) {
+            if (setup == "short") _exit(5);
+            ring(knock);
+            for (;;) pause();
+          });
+}
+
+int be_launcher(char** arguments) {
+  die_with_parent(std::atoi(arguments[3]));
+  Channel channel{Fd(std::atoi(arguments[2]))};
+  fork_on(Message::kEnlist, Message::kZygote, Message::kGone, channel,
+          be_zygote);
+  return 0;
+}
+
+// What this program does when it is run as the test.
+
+struct Log final : Crew {
+  std::mutex mutex;
+  std::condition_variable changed;
+  int births = 0, deaths = 0, hows = 0, knocks = 0;
+  int last_status = -1;
+  std::string failure;
+
+  void born(int, uint32_t) override {
+    note([&] { ++births; });
+  }
+  void died(int, uint32_t) override {
+    note([&] { ++deaths; });
+  }
+  void how(int, uint32_t, int wait_status) override {
+    note([&] { ++hows, last_status = wait_status; });
+  }
+  void knocked() override {
+    note([&] { ++knocks; });
+  }
+  void failed(std::string why) override {
+    note([&] { failure = std::move(why); });
+  }
+
+  void note(const std::function<void()>& change) {
+    const std::lock_guard held(mutex);
+    change();
+    changed.notify_all();
+  }
+  void await(const std::function<bool()>& reached) {
+    std::unique_lock held(mutex);
+    CHECK(changed.wait_for(held, std::chrono::seconds(20), reached));
+  }
+};
+
+struct Team {
+  explicit Team(const std::string& setup) : arena(memfd_of("")) {
+    enlistment = enlist(&log, {arena.get(), arena.get(), setup});
+  }
+  int zygotes() const { return static_cast<int>(text_of(arena.get()).size()); }
+
+  Log log;
+  Fd arena;
+  std::unique_ptr<Enlistment> enlistment;
+};
+
+std::vector<pid_t> children_of(pid_t parent) {
+  std::vector<pid_t> children;
+  for (const auto& task :
+       std::filesystem::directory_iterator("/proc/self/task")) {
+    std::ifstream file("/proc/" + std::to_string(parent) + "/task/" +
+                       (parent == getpid() ? task.path().filename().string()
+                                           : std::to_string(parent)) +
+                       "/children");
+    for (pid_t child = 0; file >> child;) children.push_back(child);
+    if (parent != getpid()) break;
+  }
+  return children;
+}
+
+pid_t launcher() { return children_of(getpid()).at(0); }
+
+void births_and_deaths_are_told_in_order() {
+  Team team("ok");
+  for (int worker = 0; worker < 8; ++worker) team.enlistment->hire(worker, 1);
+  team.log.await([&] { return team.log.births == 8; });
+  team.log.await([&] { return team.log.knocks > 0; });
+  team.enlistment->kill(3);
+  team.log.await([&] { return team.log.deaths == 1 && team.log.hows == 1; });
+  CHECK_EQ(team.log.last_status, SIGKILL);
+  team.enlistment->hire(3, 2);
+  team.log.await([&] { return team.log.births == 9; });
+  CHECK_EQ(team.zygotes(), 1);
+}
+
+void more_hires_than_a_socket_holds_arrive() {
+  Team team("short");
+  constexpr int kHires = 600;
+  for (int i = 0; i < kHires; ++i) team.enlistment->hire(i, 1);
+  team.log.await([&] { return team.log.hows == kHires; });
+  CHECK_EQ(team.log.births, kHires);
+  CHECK_EQ(team.log.deaths, kHires);
+  CHECK_EQ(team.log.last_status, 5 << 8);
+}
+
+void a_worker_killed_before_its_birth_dies() {
+  Team team("ok");
+  team.enlistment->hire(0, 1);
+  team.enlistment->kill(0);
+  team.log.await([&] { return team.log.births == 1 && team.log.deaths == 1; });
+}
+
+void a_dead_zygote_is_replaced() {
+  Team team("ok");
+  for (int worker = 0; worker < 4; ++worker) team.enlistment->hire(worker, 1);
+  team.log.await([&] { return team.log.births == 4; });
+  for (const pid_t zygote : children_of(launcher())) ::kill(zygote, SIGKILL);
+  team.log.await([&] { return team.log.deaths == 4; });
+  team.enlistment->hire(0, 2);
+  team.log.await([&] { return team.log.births == 5; });
+  CHECK_EQ(team.zygotes(), 2);
+}
+
+void a_dead_launcher_is_replaced_for_all_crews() {
+  Team one("ok");
+  Team two("ok");
+  for (int worker = 0; worker < 4; ++worker) one.enlistment->hire(worker, 1);
+  two.enlistment->hire(0, 1);
+  one.log.await([&] { return one.log.births == 4; });
+  two.log.await([&] { return two.log.births == 1; });
+  const pid_t before = launcher();
+  ::kill(before, SIGKILL);
+  one.log.await([&] { return one.log.deaths == 4; });
+  two.log.await([&] { return two.log.deaths == 1; });
+  one.enlistment->hire(0, 2);
+  two.enlistment->hire(0, 2);
+  one.log.await([&] { return one.log.births == 5; });
+  two.log.await([&] { return two.log.births == 2; });
+  CHECK(launcher() != before);
+}
+
+void a_hire_that_bore_no_worker_is_sent_again() {
+  Team team("die once");
+  team.enlistment->hire(0, 1);
+  team.log.await([&] { return team.log.births == 1; });
+  CHECK_EQ(team.zygotes(), 2);
+  CHECK_EQ(team.log.failure, "");
+}
+
+void three_barren_zygotes_are_a_failure() {
+  Team team("die");
+  team.enlistment->hire(0, 1);
+  team.log.await([&] { return !team.log.failure.empty(); });
+  CHECK_EQ(team.zygotes(), 3);
+  CHECK(team.log.failure.find("3 times") != std::string::npos);
+  CHECK(team.log.failure.find("exit code 3") != std::string::npos);
+}
+
+void a_failed_load_is_told_once() {
+  Team team("fail");
+  team.enlistment->hire(0, 1);
+  team.log.await([&] { return !team.log.failure.empty(); });
+  CHECK_EQ(team.log.failure, "ImportError: no luck");
+  CHECK_EQ(team.zygotes(), 1);
+}
+
+void threads_make_the_next_zygote_late() {
+  Team team("threads");
+  team.enlistment->hire(0, 1);
+  team.log.await([&] { return team.log.births == 1; });
+  CHECK_EQ(team.zygotes(), 2);
+}
+
+void nothing_comes_after_dismissal() {
+  for (int i = 0; i < 20; ++i) {
+    auto team = std::make_unique<Team>(i % 2 == 0 ? "ok" : "short");
+    for (int worker = 0; worker < 4; ++worker) {
+      team->enlistment->hire(worker, 1);
+    }
+    if (i % 3 != 0) team->log.await([&] { return team->log.births > 0; });
+    team->enlistment->dismiss();
+    team.reset();  // A late callback would write to freed memory.
+  }
+}
+
+void a_forked_child_is_inert_and_may_start_anew() {
+  Team team("ok");
+  team.enlistment->hire(0, 1);
+  team.log.await([&] { return team.log.births == 1; });
+  const pid_t child = fork();
+  if (child == 0) {
+    team.enlistment->hire(1, 1);
+    team.enlistment->dismiss();
+#if !defined(__SANITIZE_THREAD__)  // It cannot start threads after a fork.
+    Team own("ok");
+    own.enlistment->hire(0, 1);
+    own.log.await([&] { return own.log.births == 1; });
+#endif
+    shutdown_supervisor();
+    _exit(0);
+  }
+  int status = -1;
+  CHECK_EQ(waitpid(child, &status, 0), child);
+  CHECK_EQ(status, 0);
+  team.enlistment->kill(0);
+  team.log.await([&] { return team.log.deaths == 1; });
+  CHECK_EQ(team.log.births, 1);
+}
+
+void shutdown_ends_everything_and_enlist_starts_again() {
+  auto team = std::make_unique<Team>("ok");
+  team->enlistment->hire(0, 1);
+  team->log.await([&] { return team->log.births == 1; });
+  shutdown_supervisor();
+  CHECK(children_of(getpid()).empty());
+  team.reset();  // Its enlistment is nobody's.
+  Team again("ok");
+  again.enlistment->hire(0, 1);
+  again.log.await([&] { return again.log.births == 1; });
+}
+
+void a_command_that_cannot_run_is_a_failure(const Command& good) {
+  shutdown_supervisor();
+  configure_supervisor({{"/no/such/program"}, {}});
+  {
+    Team team("ok");
+    team.log.await([&] { return !team.log.failure.empty(); });
+    CHECK(team.log.failure.find("/no/such/program") != std::string::npos);
+  }
+  configure_supervisor({{"/bin/false"}, {}});
+  {
+    Team team("ok");
+    team.log.await([&] { return !team.log.failure.empty(); });
+    CHECK(team.log.failure.find("3 times") != std::string::npos);
+  }
+  configure_supervisor(good);
+  Team team("ok");
+  team.enlistment->hire(0, 1);
+  team.log.await([&] { return team.log.births == 1; });
+}
+
+#if !defined(__SANITIZE_THREAD__)  // As above.
+// In a process of its own, which is killed as a user's would be.
+void all_end_with_this_process() {
+  int ends[2];
+  CHECK_EQ(pipe(ends), 0);
+  const pid_t child = fork();
+  if (child == 0) {
+    close(ends[0]);
+    Team team("ok");
+    for (int worker = 0; worker < 4; ++worker) team.enlistment->hire(worker, 1);
+    team.log.await([&] { return team.log.births == 4; });
+    const pid_t middle = launcher();
+    const pid_t zygote = children_of(middle).at(0);
+    std::vector<pid_t> all = children_of(zygote);
+    all.insert(all.end(), {middle, zygote});
+    CHECK(write(ends[1], all.data(), all.size() * sizeof(pid_t)) > 0);
+    for (;;) pause();
+  }
+  close(ends[1]);
+  std::vector<pid_t> pids(6);
+  CHECK_EQ(read(ends[0], pids.data(), pids.size() * sizeof(pid_t)),
+           static_cast<ssize_t>(pids.size() * sizeof(pid_t)));
+  close(ends[0]);
+  std::vector<Fd> all;
+  for (const pid_t pid : pids) all.push_back(pidfd_of(pid));
+  ::kill(pids[4], SIGSTOP);  // A launcher that runs no code is no hindrance.
+  ::kill(child, SIGKILL);
+  for (const auto& fd : all) {
+    pollfd ended{fd.get(), POLLIN, 0};
+    CHECK_EQ(poll(&ended, 1, 2000), 1);
+  }
+  waitpid(child, nullptr, 0);
+}
+#endif
+
+}  // namespace
+
+int main(int count, char** arguments) {
+  if (count == 4 && std::string(arguments[1]) == "launcher") {
+    return be_launcher(arguments);
+  }
+  const Command command{{"/proc/self/exe", "launcher"}, {}};
+  configure_supervisor(command);
+  births_and_deaths_are_told_in_order();
+  more_hires_than_a_socket_holds_arrive();
+  a_worker_killed_before_its_birth_dies();
+  a_dead_zygote_is_replaced();
+  a_dead_launcher_is_replaced_for_all_crews();
+  a_hire_that_bore_no_worker_is_sent_again();
+  three_barren_zygotes_are_a_failure();
+  a_failed_load_is_told_once();
+  threads_make_the_next_zygote_late();
+  nothing_comes_after_dismissal();
+  a_forked_child_is_inert_and_may_start_anew();
+  shutdown_ends_everything_and_enlist_starts_again();
+  a_command_that_cannot_run_is_a_failure(command);
+#if !defined(__SANITIZE_THREAD__)
+  all_end_with_this_process();
+#endif
+  shutdown_supervisor();
+}

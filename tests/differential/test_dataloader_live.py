@@ -1,0 +1,70 @@
+"""Gristmill's DataLoader beside Grain's, both running now, on made-up pipelines."""
+
+import hypothesis
+import pytest
+from hypothesis import strategies as st
+
+from differential.descriptions import Seeded, describe, descriptions, looks_ahead
+from differential.pipelines import OURS, THEIRS, Description, build, rest, trace
+
+# Seeds of pipelines with worker processes; Grain takes seconds to start its own.
+WORKING = range(3000, 3024)
+RESTORED_BY_GRAIN = 4
+SOAKED = range(4000, 4500)
+
+
+def assert_same_run(description: Description, grain_restores: bool = True) -> None:
+    """Assert equal elements and states, and that each restores the other's.
+
+    Without ``grain_restores`` only Gristmill goes on from the other's state.
+    """
+    theirs = trace(iter(build(description, THEIRS)), description)
+    ours = trace(iter(build(description, OURS)), description)
+    assert ours.elements == theirs.elements
+    assert ours.states == theirs.states
+    # The digits of a hash choose the point, so that no draw depends on the run.
+    point = int(("".join(ours.elements) or "0")[-6:], 16) % (len(ours.elements) + 1)
+    here = rest(build(description, OURS), description, theirs.states[point], point)
+    if grain_restores or looks_ahead(description):
+        loader = build(description, THEIRS)
+        assert here == rest(loader, description, ours.states[point], point)
+    else:
+        assert here == theirs.elements[point:]
+
+
+@hypothesis.settings(max_examples=300, deadline=None, derandomize=True)
+@hypothesis.given(descriptions(workers=(0,)))
+def test_pipelines_without_workers_equal_grain(description):
+    assert_same_run(description)
+
+
+@pytest.mark.multiprocess
+@pytest.mark.timeout(120)
+@pytest.mark.parametrize("seed", WORKING)
+def test_pipelines_with_workers_equal_grain(seed):
+    description = describe(Seeded(seed), [1, 2, 2, 3])
+    assert_same_run(description, grain_restores=seed % RESTORED_BY_GRAIN == 0)
+
+
+@pytest.mark.soak
+@hypothesis.settings(max_examples=5000, deadline=None)
+@hypothesis.given(descriptions(workers=(0,)))
+def test_many_pipelines_without_workers_equal_grain(description):
+    assert_same_run(description)
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("seed", SOAKED)
+def test_many_pipelines_with_workers_equal_grain(seed):
+    assert_same_run(describe(Seeded(seed), [1, 2, 3]))
+
+
+@hypothesis.settings(max_examples=100, deadline=None, derandomize=True)
+@hypothesis.given(descriptions(workers=(0,)), st.data())
+def test_get_state_after_set_state_is_the_state(description, data):
+    run = trace(iter(build(description, THEIRS)), description)
+    state = data.draw(st.sampled_from(list(run.states.values())))
+    iterator = iter(build(description, OURS))
+    iterator.set_state(state)
+    assert iterator.get_state() == state

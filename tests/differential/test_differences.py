@@ -1,0 +1,114 @@
+"""Where Gristmill's DataLoader differs from Grain's on purpose, both sides shown.
+
+The differential tests keep these cases out; here each is run in both libraries,
+so a new version of Grain that changes one of them is noticed.
+"""
+
+import dataclasses
+import importlib
+import json
+
+import numpy as np
+import pytest
+
+from differential.pipelines import OURS, THEIRS, ready
+
+
+def range_loader(library, operations=(), *, records=7, shards=(0, 1), seed=None):
+    """Return a DataLoader of range(records), one epoch, in order."""
+    legacy = ready(library)
+    options = legacy.ShardOptions(*shards)
+    sampler = legacy.IndexSampler(
+        records, shard_options=options, num_epochs=1, seed=seed
+    )
+    source = legacy.RangeDataSource(0, records, 1)
+    return legacy.DataLoader(data_source=source, sampler=sampler, operations=operations)
+
+
+def elements_of(library, operations=(), **options):
+    """Return the elements of a range_loader as a list."""
+    return list(range_loader(library, operations, **options))
+
+
+def split_in_two(library):
+    """Return a FlatMap that makes (x, 0) and (x, 1) of x."""
+    base = importlib.import_module(library).experimental.FlatMapTransform
+
+    class Split(base):
+        max_fan_out = 2
+
+        def flat_map(self, element):
+            return [(element, 0), (element, 1)]
+
+    return Split()
+
+
+def draw(library):
+    """Return a RandomMap to (element, one uniform or None without rng)."""
+
+    class Draw(ready(library).RandomMapTransform):
+        def random_map(self, element, rng):
+            return element, None if rng is None else rng.uniform()
+
+    return Draw()
+
+
+def number(library):
+    """Return a MapWithIndex to (index, element)."""
+
+    @dataclasses.dataclass
+    class Number(ready(library).MapWithIndexTransform):
+        def map_with_index(self, index, element):
+            return index, element
+
+    return Number()
+
+
+def test_first_shards_get_the_remainder():
+    shards = [(0, 2), (1, 2)]
+    theirs = [elements_of(THEIRS, shards=shard) for shard in shards]
+    ours = [elements_of(OURS, shards=shard) for shard in shards]
+    assert theirs == [[0, 1, 2], [4, 5, 6]]
+    assert ours == [[0, 1, 2, 3], [4, 5, 6]]
+
+
+def test_dropped_remainder_is_dropped_by_both():
+    for shard in [(0, 2, True), (1, 2, True)]:
+        assert elements_of(OURS, shards=shard) == elements_of(THEIRS, shards=shard)
+
+
+def test_generator_goes_on_through_the_splits_of_a_record():
+    theirs = elements_of(THEIRS, [split_in_two(THEIRS), draw(THEIRS)], seed=5)
+    ours = elements_of(OURS, [split_in_two(OURS), draw(OURS)], seed=5)
+    assert [element for element, _ in ours] == [element for element, _ in theirs]
+    assert {drawn for _, drawn in theirs} == {None}
+    expected = []
+    for index in range(7):
+        rng = np.random.Generator(np.random.Philox(key=5 + index))
+        expected += [rng.uniform(), rng.uniform()]
+    assert [drawn for _, drawn in ours] == expected
+
+
+def test_map_with_index_gets_the_global_index():
+    with pytest.raises(TypeError, match="not callable"):
+        elements_of(THEIRS, [number(THEIRS)], records=6, shards=(1, 2))
+    ours = elements_of(OURS, [number(OURS)], records=6, shards=(1, 2))
+    assert ours == [(1, 3), (3, 4), (5, 5)]
+
+
+def test_finished_flat_map_restores_its_state_as_it_was():
+    restored = {}
+    for library in (THEIRS, OURS):
+        iterator = iter(range_loader(library, [split_in_two(library)]))
+        assert len(list(iterator)) == 14
+        state = iterator.get_state()
+        again = iter(range_loader(library, [split_in_two(library)]))
+        again.set_state(state)
+        assert list(again) == []
+        restored[library] = json.loads(again.get_state())
+        assert json.loads(state) == {
+            "parent": {"next_index": 7},
+            "next_index_in_buffer": 2,
+        }
+    assert restored[THEIRS]["next_index_in_buffer"] == 0
+    assert restored[OURS]["next_index_in_buffer"] == 2

@@ -1,0 +1,138 @@
+"""The Orbax handler reads and writes what Grain's does."""
+
+import json
+import pathlib
+import subprocess
+import sys
+
+import pytest
+
+from gristmill import checkpoint
+
+grain = pytest.importorskip("grain")
+
+
+class Iterator:
+    """An iterator with a state of bytes, as a DataLoader's, or of a dict."""
+
+    def __init__(self, state):
+        self.state = state
+        self.prefetching = False
+
+    def get_state(self):
+        return self.state
+
+    def set_state(self, state):
+        self.state = state
+
+    def start_prefetch(self):
+        self.prefetching = True
+
+
+STATES = [b'{\n    "version": 2\n}', {"next_index": 3}]
+ELSEWHERE = [b"{}", {"next_index": 0}]
+
+
+@pytest.mark.parametrize("which", [0, 1])
+def test_restores_what_it_saved(tmp_path, which):
+    handler = checkpoint.CheckpointHandler()
+    handler.save(tmp_path, Iterator(STATES[which]))
+    item = Iterator(ELSEWHERE[which])
+    assert handler.restore(tmp_path, item) is item
+    assert item.state == STATES[which]
+    assert item.prefetching
+
+
+def test_the_file_is_grains(tmp_path):
+    theirs = grain.checkpoint.CheckpointHandler()
+    (tmp_path / "ours").mkdir()
+    (tmp_path / "theirs").mkdir()
+    checkpoint.CheckpointHandler().save(tmp_path / "ours", Iterator(STATES[0]))
+    theirs.save(tmp_path / "theirs", Iterator(STATES[0]))
+    [ours], [expected] = (
+        [(file.name, file.read_bytes()) for file in folder.iterdir()]
+        for folder in (tmp_path / "ours", tmp_path / "theirs")
+    )
+    assert ours == expected
+
+
+def test_dict_states_are_indented_json(tmp_path):
+    checkpoint.CheckpointHandler().save(str(tmp_path), Iterator(STATES[1]))
+    [file] = tmp_path.iterdir()
+    assert file.read_text() == json.dumps(STATES[1], indent=4)
+
+
+def test_a_missing_file_is_named(tmp_path):
+    with pytest.raises(ValueError, match=r"process_0-of-1\.json does not exist"):
+        checkpoint.CheckpointHandler().restore(tmp_path, Iterator(b""))
+
+
+def test_a_missing_iterator_is_named(tmp_path):
+    with pytest.raises(ValueError, match="No iterator was given"):
+        checkpoint.CheckpointHandler().save(tmp_path)
+
+
+def test_the_rest_of_the_protocol_is_there():
+    handler = checkpoint.CheckpointHandler()
+    folder = pathlib.Path("nowhere")
+    assert handler.structure(folder) is None
+    assert handler.metadata(folder) is None
+    assert handler.finalize(folder) is None
+    assert handler.close() is None
+    theirs = grain.checkpoint.CheckpointHandler
+    assert handler.typestr() == checkpoint.CheckpointHandler.typestr()
+    assert handler.typestr() == theirs.typestr()
+
+
+def test_unknown_names_are_attribute_errors():
+    assert not hasattr(checkpoint, "CheckpointSomething")
+
+
+ORBAX = """
+import sys
+import {first}.checkpoint, {second}.checkpoint
+{first}.checkpoint.CheckpointSave, {second}.checkpoint.CheckpointSave
+import orbax.checkpoint as ocp
+sys.path.insert(0, {tests!r})
+from test_checkpoint import Iterator, STATES
+
+manager = ocp.CheckpointManager({folder!r})
+save, restore = {first}.checkpoint.CheckpointSave, {second}.checkpoint.CheckpointRestore
+manager.save(1, args=ocp.args.Composite(data=save(item=Iterator(STATES[0]))))
+manager.wait_until_finished()
+item = Iterator(b"")
+manager = ocp.CheckpointManager({folder!r})
+manager.restore(1, args=ocp.args.Composite(data=restore(item=item)))
+assert item.state == STATES[0], item.state
+"""
+
+
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [("gristmill", "gristmill"), ("gristmill", "grain"), ("grain", "gristmill")],
+)
+def test_orbax_saves_and_restores_across_libraries(tmp_path, first, second):
+    pytest.importorskip("orbax.checkpoint")
+    code = ORBAX.format(
+        first=first,
+        second=second,
+        folder=str(tmp_path / "run"),
+        tests=str(pathlib.Path(__file__).parent),
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+
+
+WITHOUT = """
+import sys
+import gristmill.checkpoint
+assert not [name for name in sys.modules if name.startswith("orbax")]
+sys.modules["orbax"] = None
+assert not hasattr(gristmill.checkpoint, "CheckpointSave")
+"""
+
+
+def test_without_orbax_the_names_are_absent():
+    subprocess.run([sys.executable, "-c", WITHOUT], check=True)

@@ -1,0 +1,217 @@
+"""gather, stack, stack_scalars and pad against NumPy."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from gristmill import _core
+
+DTYPES = [
+    "?",
+    "u1",
+    "i2",
+    "f4",
+    "f8",
+    "c16",
+    ">i4",
+    "S5",
+    "U3",
+    "M8[ns]",
+    [("a", "u1"), ("b", "f4", (2,))],
+]
+
+
+def filled(shape, dtype, seed=0):
+    """Return an array of the shape whose items are small numbers."""
+    numbers = np.random.default_rng(seed).integers(0, 100, shape)
+    if np.dtype(dtype).names:
+        array = np.zeros(shape, dtype)
+        array["a"] = numbers
+        return array
+    return numbers.astype(dtype)
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+@pytest.mark.parametrize("shape", [(), (3,), (4, 2), (0,)])
+def test_stack_equals_numpy(dtype, shape):
+    arrays = [filled(shape, dtype, seed) for seed in range(7)]
+    out = np.empty((7, *shape), dtype)
+    assert _core.stack(arrays, out) == -1
+    assert np.array_equal(out, np.stack(arrays))
+
+
+def test_stack_of_much_memory_equals_numpy():
+    arrays = [filled((64, 64), "f8", seed) for seed in range(600)]
+    out = np.empty((600, 64, 64))
+    assert _core.stack(arrays, out) == -1
+    assert np.array_equal(out, np.stack(arrays))
+
+
+class Subclass(np.ndarray):
+    pass
+
+
+@pytest.mark.parametrize(
+    "misfit",
+    [
+        np.zeros(4, "f8"),
+        np.zeros(4, ">f4"),
+        np.zeros(3, "f4"),
+        np.zeros((4, 1), "f4"),
+        np.zeros(8, "f4")[::2],
+        np.zeros(4, "f4").view(Subclass),
+        [0.0] * 4,
+        None,
+    ],
+    ids=["dtype", "order", "shape", "ndim", "strides", "subclass", "list", "none"],
+)
+def test_stack_names_the_first_misfit(misfit):
+    good = np.ones(4, "f4")
+    out = np.zeros((4, 4), "f4")
+    assert _core.stack([good, good, misfit, misfit], out) == 2
+    assert not out.any()
+
+
+def test_stack_compares_dtypes_by_value():
+    dtype = [("a", "u1"), ("b", "f4", (2,))]
+    out = np.empty((1, 2), dtype)
+    assert _core.stack([np.zeros(2, np.dtype(dtype))], out) == -1
+    padded = np.dtype(dtype, align=True)
+    assert _core.stack([np.zeros(2, padded)], out) == 0
+
+
+def test_refuses_bad_batches():
+    arrays = [np.zeros(2)]
+    for fill in (
+        _core.stack,
+        _core.stack_scalars,
+        lambda elements, out: _core.pad(elements, out, 0),
+        lambda elements, out: _core.gather(np.zeros((1, 2)), np.zeros(1, int), out),
+    ):
+        with pytest.raises(TypeError, match="references"):
+            fill(arrays, np.empty((1, 2), object))
+        with pytest.raises(ValueError, match=r"shape \(3, 2\), but must have 1 rows"):
+            fill(arrays, np.empty((3, 2)))
+        with pytest.raises(ValueError, match="C-contiguous"):
+            fill(arrays, np.empty((1, 4))[:, ::2])
+        frozen = np.empty((1, 2))
+        frozen.flags.writeable = False
+        with pytest.raises(ValueError, match="writeable"):
+            fill(arrays, frozen)
+
+
+@pytest.mark.parametrize("code", "?bBhHiIlLqQefdgFDG")
+def test_stack_scalars_equals_numpy(code):
+    scalars = list(np.arange(5).astype(code))
+    out = np.empty(5, code)
+    assert _core.stack_scalars(scalars, out) == -1
+    assert np.array_equal(out, np.stack(scalars))
+
+
+@pytest.mark.parametrize(
+    "values",
+    [[True, False], [1, -(2**63), 2**63 - 1], [0.5, float("inf"), -0.0]],
+    ids=["bool", "int", "float"],
+)
+def test_stack_scalars_takes_python_numbers(values):
+    expected = np.stack(values)
+    out = np.empty_like(expected)
+    assert _core.stack_scalars(values, out) == -1
+    assert out.tobytes() == expected.tobytes()
+
+
+@pytest.mark.parametrize(
+    ("values", "dtype", "position"),
+    [
+        ([1, 2, True], "i8", 2),
+        ([1, 2**63], "i8", 1),
+        ([1.0, 1], "f8", 1),
+        ([1.0, np.float64(1)], "f8", 1),
+        ([np.float32(1)], "f8", 0),
+        ([np.float32(1)], ">f4", 0),
+        ([1], "i4", 0),
+        ([1], "u8", 0),
+        ([np.datetime64(1, "s")], "M8[s]", 0),
+        (["a"], "U1", 0),
+        ([None], "i8", 0),
+    ],
+)
+def test_stack_scalars_names_the_first_misfit(values, dtype, position):
+    assert _core.stack_scalars(values, np.empty(len(values), dtype)) == position
+
+
+def test_nothing_makes_an_empty_batch():
+    assert _core.stack([], np.empty((0, 3))) == -1
+    assert _core.stack_scalars([], np.empty(0)) == -1
+    assert _core.pad([], np.empty((0, 3)), 1) == -1
+    _core.gather(np.empty((0, 3)), np.empty(0, np.int64), np.empty((0, 3)))
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+@pytest.mark.parametrize("shape", [(), (3,), (16,), (5, 7), (0,)])
+def test_gather_equals_indexing(dtype, shape):
+    table = filled((50, *shape), dtype)
+    rows = np.random.default_rng(1).integers(0, 50, 80)
+    out = np.empty((80, *shape), dtype)
+    _core.gather(table, rows, out)
+    assert np.array_equal(out, table[rows])
+
+
+def test_gather_from_a_large_table_equals_indexing():
+    table = filled((40_000, 48), "f4")
+    rows = np.random.default_rng(1).integers(0, 40_000, 3000)
+    out = np.empty((3000, 48), "f4")
+    _core.gather(table, rows, out)
+    assert np.array_equal(out, table[rows])
+
+
+@pytest.mark.parametrize("row", [-1, 10, 2**63 - 1, -(2**63)])
+def test_gather_names_the_row_out_of_range(row):
+    out = np.zeros((3, 2))
+    with pytest.raises(IndexError) as caught:
+        _core.gather(np.ones((10, 2)), np.array([9, row, row]), out)
+    assert str(caught.value) == f"rows[1] is {row}, but the table has 10 rows"
+    assert not out.any()
+
+
+def test_gather_refuses_what_does_not_fit():
+    table, rows, out = np.zeros((10, 2)), np.zeros(3, np.int64), np.empty((3, 2))
+    with pytest.raises(TypeError):
+        _core.gather(table, rows.astype("i4"), out)
+    with pytest.raises(ValueError, match="differ in dtype or shape"):
+        _core.gather(table, rows, out.astype("f4"))
+    with pytest.raises(ValueError, match="differ in dtype or shape"):
+        _core.gather(table, rows, np.empty((3, 3)))
+    with pytest.raises(ValueError, match="table must be C-contiguous"):
+        _core.gather(np.zeros((2, 10)).T, rows, out)
+    with pytest.raises(ValueError, match="must have rows"):
+        _core.gather(np.zeros(()), rows, out)
+    with pytest.raises(ValueError, match="one dimension"):
+        _core.gather(table, rows[None], out)
+
+
+@settings(deadline=None)
+@given(data=st.data(), ndim=st.integers(0, 3), dtype=st.sampled_from(DTYPES[:7]))
+def test_pad_equals_slicing(data, ndim, dtype):
+    extents = st.integers(0, 4)
+    row = tuple(data.draw(st.lists(extents, min_size=ndim, max_size=ndim)))
+    arrays = [
+        filled(tuple(data.draw(st.integers(0, extent)) for extent in row), dtype, seed)
+        for seed in range(data.draw(st.integers(0, 3)))
+    ]
+    expected = np.full((len(arrays), *row), 1, dtype)
+    for k, array in enumerate(arrays):
+        expected[k, *(slice(extent) for extent in array.shape)] = array
+    out = np.empty_like(expected)
+    assert _core.pad(arrays, out, 1) == -1
+    assert np.array_equal(out, expected)
+
+
+def test_pad_names_the_first_misfit():
+    out = np.zeros((3, 4))
+    assert _core.pad([np.ones(2), np.ones(5), np.ones(2)], out, 0) == 1
+    assert _core.pad([np.ones(2), np.ones(2), np.ones(2, "f4")], out, 0) == 2
+    assert not out.any()
+    with pytest.raises(ValueError, match="one item"):
+        _core.pad([np.ones(2)] * 3, out, [1, 2])

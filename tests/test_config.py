@@ -1,0 +1,122 @@
+"""Settings: Grain's names, set by update, flag or environment."""
+
+import importlib.util
+import subprocess
+import sys
+
+import pytest
+
+from gristmill.config import OPTIONS, Config
+
+GRAIN_DEFAULTS = {
+    "py_debug_mode": False,
+    "py_dataset_visualization_output_dir": None,
+    "py_relay_sigterm_to_main": False,
+    "py_traceback_filtering": "auto",
+    "tf_interleaved_shuffle": False,
+    "tf_interleaved_shuffle_block_size": 10,
+    "tf_interleaved_shuffle_parallel_blocks": 10,
+    "tf_lookup_batch_size": 100,
+    "tf_lookup_num_parallel_calls": -1,
+    "tf_lookup_fast_warmup": False,
+    "tf_optimized_sequential_read": False,
+    "tf_prefetch_buffer_size": -1,
+}
+
+
+@pytest.fixture
+def config():
+    return Config()
+
+
+def test_names_and_defaults_are_grains(config):
+    assert {name: config.get_or_default(name) for name in OPTIONS} == GRAIN_DEFAULTS
+    grain = pytest.importorskip("grain")
+    for name, default in GRAIN_DEFAULTS.items():
+        assert grain.config.get_or_default(name) == default
+
+
+def test_update_sets(config):
+    config.update("tf_lookup_batch_size", 7)
+    assert config.tf_lookup_batch_size == 7
+
+
+def test_unknown_names_are_attribute_errors(config):
+    assert not hasattr(config, "nonsense")
+    for call in (
+        lambda: config.nonsense,
+        lambda: config.get_or_default("nonsense"),
+        lambda: config.update("nonsense", 1),
+    ):
+        with pytest.raises(AttributeError, match=r"^Unrecognized .*: nonsense"):
+            call()
+        with pytest.raises(ValueError):
+            call()
+
+
+def test_attributes_are_not_set_directly(config):
+    with pytest.raises(ValueError, match=r"Please use update\(\)"):
+        config.py_debug_mode = True
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "value"),
+    [
+        ("py_debug_mode", "1", True),
+        ("py_debug_mode", "False", False),
+        ("tf_lookup_batch_size", "12", 12),
+        ("py_traceback_filtering", "off", "off"),
+        ("py_dataset_visualization_output_dir", "", ""),
+    ],
+)
+def test_the_environment_sets(config, monkeypatch, name, text, value):
+    monkeypatch.setenv(f"GRISTMILL_{name.upper()}", text)
+    assert getattr(config, name) == value
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("py_debug_mode", "maybe"),
+        ("tf_lookup_batch_size", "many"),
+        ("tf_lookup_batch_size", 1.5),
+        ("py_traceback_filtering", "loud"),
+        ("py_traceback_filtering", None),
+    ],
+)
+def test_values_of_the_wrong_kind_are_refused(config, monkeypatch, name, value):
+    with pytest.raises(ValueError, match=rf"config\.update got .* {name} must be"):
+        config.update(name, value)
+
+
+def test_a_bad_environment_names_the_variable(config, monkeypatch):
+    monkeypatch.setenv("GRISTMILL_PY_DEBUG_MODE", "maybe")
+    with pytest.raises(ValueError, match=r"^GRISTMILL_PY_DEBUG_MODE got 'maybe'"):
+        config.py_debug_mode  # noqa: B018
+
+
+FLAGS = """
+from absl import flags
+from gristmill.config import config
+from gristmill.drop_in import define_flags
+define_flags()
+assert config.py_debug_mode is False          # Flags are not parsed.
+flags.FLAGS(["program", *{given!r}])
+print(config.py_debug_mode, config.tf_lookup_batch_size)
+"""
+
+
+@pytest.mark.skipif(importlib.util.find_spec("absl") is None, reason="absl is missing")
+@pytest.mark.parametrize(
+    ("given", "printed"),
+    [([], "False 5"), (["--grain_py_debug_mode"], "True 5")],
+)
+def test_parsed_flags_go_before_the_environment(monkeypatch, given, printed):
+    monkeypatch.setenv("GRISTMILL_TF_LOOKUP_BATCH_SIZE", "5")
+    done = subprocess.run(
+        [sys.executable, "-c", FLAGS.format(given=given)],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert done.stdout.split() == printed.split()

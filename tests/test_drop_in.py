@@ -1,0 +1,110 @@
+"""python -m gristmill.drop_in runs Grain scripts on Gristmill."""
+
+import importlib.util
+import subprocess
+import sys
+
+import pytest
+
+SCRIPT = """
+import sys
+import grain
+import grain.python as pygrain
+from grain import samplers
+from grain.python import experimental
+import grain.python.experimental
+import grain.transforms as transforms
+
+def main(argv):
+    assert grain.__name__ == "gristmill"
+    assert pygrain.MapTransform is transforms.Map is grain.transforms.Map
+    assert samplers.IndexSampler is pygrain.IndexSampler
+    assert experimental.index_shuffle(0, 0, 0, 4) == 0
+    assert grain.config.py_debug_mode is ("--grain_py_debug_mode" in sys.argv)
+    print("ran", __name__, *argv[1:])
+
+if __name__ == "__main__":
+    {run}
+"""
+
+
+def run(arguments, cwd):
+    return subprocess.run(
+        [sys.executable, "-m", "gristmill.drop_in", *arguments],
+        cwd=cwd,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+@pytest.fixture
+def script(tmp_path):
+    path = tmp_path / "folder" / "train.py"
+    path.parent.mkdir()
+    (path.parent / "helper.py").write_text("import grain\nVALUE = grain.RECORD\n")
+    path.write_text("import helper\n" + SCRIPT.format(run="main(sys.argv)"))
+    return path
+
+
+def test_runs_a_script_as_the_main_program(script, tmp_path):
+    done = run(["folder/train.py", "a", "--b"], tmp_path)
+    assert (done.returncode, done.stdout) == (0, "ran __main__ a --b\n"), done.stderr
+
+
+def test_runs_a_module_as_the_main_program(script):
+    done = run(["-m", "train", "a"], script.parent)
+    assert (done.returncode, done.stdout) == (0, "ran __main__ a\n"), done.stderr
+
+
+@pytest.mark.skipif(importlib.util.find_spec("absl") is None, reason="absl is missing")
+def test_absl_knows_grains_flags(script, tmp_path):
+    script.write_text(SCRIPT.format(run="from absl import app; app.run(main)"))
+    done = run([str(script), "--grain_py_debug_mode", "a"], tmp_path)
+    assert (done.returncode, done.stdout) == (0, "ran __main__ a\n"), done.stderr
+
+
+def test_says_how_it_is_used(tmp_path):
+    assert "script.py [arguments...]" in run(["--help"], tmp_path).stdout
+    assert run([], tmp_path).returncode == 2
+
+
+def test_errors_of_the_script_are_its_own(script, tmp_path):
+    script.write_text("import grain\nraise KeyError('mine')\n")
+    done = run([str(script)], tmp_path)
+    assert done.returncode == 1
+    assert "KeyError: 'mine'" in done.stderr
+
+
+MIXED = """
+import grain, gristmill.drop_in
+try:
+    gristmill.drop_in.install()
+except RuntimeError as error:
+    print(str(error)[:50])
+"""
+
+
+def test_refuses_to_mix_with_the_real_grain(tmp_path):
+    pytest.importorskip("grain")
+    done = subprocess.run(
+        [sys.executable, "-c", MIXED], capture_output=True, text=True, check=True
+    )
+    assert done.stdout == "gristmill.drop_in: the real grain is imported alre\n"
+
+
+WORKER = """
+import sys
+import gristmill.drop_in
+gristmill.drop_in.install_if_asked()
+print("grain" in sys.modules)
+"""
+
+
+@pytest.mark.parametrize(("asked", "aliased"), [("1", "True"), ("", "False")])
+def test_workers_do_as_their_parent(monkeypatch, asked, aliased):
+    monkeypatch.setenv("GRISTMILL_DROP_IN", asked)
+    done = subprocess.run(
+        [sys.executable, "-c", WORKER], capture_output=True, text=True, check=True
+    )
+    assert done.stdout.strip() == aliased

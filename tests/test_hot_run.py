@@ -1,0 +1,227 @@
+"""gristmill._hot.run and its twin."""
+
+from __future__ import annotations
+
+import ctypes
+from typing import Any
+
+import numpy as np
+import pytest
+
+from gristmill._hot import run as hot
+from gristmill._hot.draw import Draws
+from gristmill._slow import run as slow
+
+NO_STEPS: Any = ()
+
+
+@pytest.fixture(params=[hot, slow], ids=["hot", "slow"])
+def run(request: pytest.FixtureRequest) -> Any:
+    return request.param
+
+
+def int64s(*values: int) -> Any:
+    return np.array(values, np.int64)
+
+
+class Squares:
+    """A source written in Python that refuses record 13."""
+
+    def __len__(self) -> int:
+        return 100
+
+    def __getitem__(self, key: int) -> int:
+        if key == 13:
+            raise LookupError("unlucky")
+        assert type(key) is int
+        return key * key
+
+
+class Batched(Squares):
+    """A source that reads many records at once and counts how often."""
+
+    def __init__(self) -> None:
+        self.calls = 0
+
+    def __getitems__(self, keys: list[int]) -> tuple[int, ...]:
+        self.calls += 1
+        return tuple(self[key] for key in keys)
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        list(range(0, 100, 10)),
+        tuple(range(0, 100, 10)),
+        range(0, 100, 10),
+        np.arange(0, 100, 10),
+        {i: i * 10 for i in range(10)},
+    ],
+    ids=lambda source: type(source).__name__,
+)
+def test_reads_keys_in_order(run: Any, source: Any) -> None:
+    result = run.run_block(source, int64s(7, 0, 7), int64s(0, 1, 2), NO_STEPS, None, 0)
+    assert result == ([70, 0, 70], None, 3, None)
+
+
+def test_rows_of_an_array_are_views(run: Any) -> None:
+    table = np.zeros((3, 2))
+    rows, *_ = run.run_block(table, int64s(1), int64s(0), NO_STEPS, None, 0)
+    assert np.shares_memory(rows[0], table)
+
+
+def test_applies_steps_in_order(run: Any) -> None:
+    steps = ((run.MAP, lambda x: x + 1, "add"), (run.MAP, lambda x: x * 10, "times"))
+    result = run.run_block([5, 6, 7], int64s(2, 0), int64s(0, 1), steps, None, 0)
+    assert result == ([80, 60], None, 2, None)
+
+
+def test_index_is_the_first_argument(run: Any) -> None:
+    steps = ((run.MAP_WITH_INDEX, lambda i, x: (i, x), "number"),)
+    done, *_ = run.run_block([5, 6], int64s(1, 0), int64s(70, 80), steps, None, 0)
+    assert done == [(70, 6), (80, 5)]
+
+
+def test_random_steps_of_a_record_share_a_generator(run: Any) -> None:
+    step = (run.RANDOM_MAP, lambda x, rng: [*x, rng.random()], "noise")
+    steps = (step, step)
+    done, *_ = run.run_block([[]], int64s(0, 0), int64s(5, 6), steps, Draws(100), 0)
+    expected = [np.random.Generator(np.random.Philox(key=key)) for key in (105, 106)]
+    assert done == [[rng.random(), rng.random()] for rng in expected]
+
+
+def test_any_object_with_at_may_give_generators(run: Any) -> None:
+    class Named:
+        def at(self, index: int) -> str:
+            return f"generator {index}"
+
+    steps = ((run.RANDOM_MAP, lambda x, rng: rng, "noise"),)
+    done, *_ = run.run_block([0], int64s(0), int64s(3), steps, Named(), 0)
+    assert done == ["generator 3"]
+
+
+def test_generator_is_none_without_a_seed(run: Any) -> None:
+    steps = ((run.RANDOM_MAP, lambda x, rng: rng, "noise"),)
+    assert run.run_block([0], int64s(0), int64s(0), steps, None, 0)[0] == [None]
+
+
+def test_filter_says_which_records_are_kept(run: Any) -> None:
+    seen: list[int] = []
+    steps = (
+        (run.FILTER, lambda x: x % 2 and "truthy", "odd"),
+        (run.MAP, lambda x: seen.append(x) or x, "see"),
+    )
+    keys = int64s(0, 1, 2, 3, 4)
+    result = run.run_block([3, 4, 5, 6, 7], keys, keys, steps, None, 0)
+    assert result == ([3, 5, 7], [0, 2, 4], 5, None)
+    assert seen == [3, 5, 7]
+
+
+def test_filter_that_keeps_all_says_none(run: Any) -> None:
+    steps = ((run.FILTER, lambda x: True, "all"),)
+    keys = int64s(0, 1)
+    assert run.run_block([3, 4], keys, keys, steps, None, 0) == ([3, 4], None, 2, None)
+
+
+def test_filter_that_drops_all(run: Any) -> None:
+    steps = ((run.FILTER, lambda x: False, "none"),)
+    keys = int64s(0, 1)
+    assert run.run_block([3, 4], keys, keys, steps, None, 0) == ([], [], 2, None)
+
+
+def test_filter_is_truth_tested(run: Any) -> None:
+    steps = ((run.FILTER, lambda x: np.array([1, 2]), "ambiguous"),)
+    *_, error = run.run_block([3], int64s(0), int64s(0), steps, None, 0)
+    assert isinstance(error, ValueError)
+    assert error.__notes__ == ["while ambiguous processed record 0 (index 0)"]
+
+
+def test_error_ends_the_block_and_names_step_and_record(run: Any) -> None:
+    steps = (
+        (run.FILTER, lambda x: x != 8, "no eights"),
+        (run.MAP, lambda x: 1 // x, "invert"),
+    )
+    result = run.run_block(
+        [8, 1, 0, 2], int64s(0, 1, 2, 3), int64s(50, 51, 52, 53), steps, None, 0
+    )
+    done, kept, consumed, error = result
+    assert (done, kept, consumed) == ([1], [1], 3)
+    assert isinstance(error, ZeroDivisionError)
+    assert error.__notes__ == ["while invert processed record 2 (index 52)"]
+
+
+def test_error_of_the_source_names_the_record(run: Any) -> None:
+    done, kept, consumed, error = run.run_block(
+        Squares(), int64s(2, 13, 3), int64s(0, 1, 2), NO_STEPS, None, 0
+    )
+    assert (done, kept, consumed) == ([4], None, 2)
+    assert isinstance(error, LookupError)
+    assert error.__notes__ == ["while reading record 13 (index 1)"]
+
+
+def test_reads_the_block_with_one_call(run: Any) -> None:
+    source = Batched()
+    result = run.run_block(source, int64s(3, 4), int64s(0, 1), NO_STEPS, None, 0)
+    assert result == ([9, 16], None, 2, None)
+    assert source.calls == 1
+
+
+def test_a_failed_read_of_many_keeps_the_records_before_the_bad_one(run: Any) -> None:
+    done, kept, consumed, error = run.run_block(
+        Batched(), int64s(3, 13), int64s(0, 1), NO_STEPS, None, 0
+    )
+    assert (done, kept, consumed) == ([9], None, 2)
+    assert error.__notes__ == ["while reading record 13 (index 1)"]
+
+
+def test_a_read_of_many_must_return_as_many(run: Any) -> None:
+    class Short:
+        def __getitems__(self, keys: list[int]) -> list[int]:
+            return keys[1:]
+
+    result = run.run_block(Short(), int64s(3, 4), int64s(0, 1), NO_STEPS, None, 0)
+    assert result[:3] == ([], None, 1)
+    assert str(result[3]) == "Short.__getitems__ returned 1 records for 2 keys"
+
+
+def test_interrupts_are_not_kept(run: Any) -> None:
+    def interrupt(element: int) -> int:
+        raise KeyboardInterrupt
+
+    steps = ((run.MAP, interrupt, "interrupt"),)
+    with pytest.raises(KeyboardInterrupt):
+        run.run_block([1], int64s(0), int64s(0), steps, None, 0)
+
+
+def test_elements_take_the_place_of_the_source(run: Any) -> None:
+    steps = ((run.MAP, lambda x: x * 2, "double"),)
+    result = run.run_block(
+        None, int64s(7, 8), int64s(0, 1), steps, None, 0, elements=["a", "b"]
+    )
+    assert result == (["aa", "bb"], None, 2, None)
+
+
+def test_tells_which_record_is_in_work(run: Any) -> None:
+    told = ctypes.c_int64(-1)
+    seen: list[int] = []
+    steps = ((run.MAP, lambda x: seen.append(told.value), "look"),)
+    address = ctypes.addressof(told)
+    run.run_block(list("abc"), int64s(2, 0, 1), int64s(0, 1, 2), steps, None, address)
+    assert seen == [2, 0, 1]
+
+
+def test_an_empty_block(run: Any) -> None:
+    for source in ([], Squares(), Batched()):
+        result = run.run_block(source, int64s(), int64s(), NO_STEPS, None, 0)
+        assert result == ([], None, 0, None)
+
+
+@pytest.mark.parametrize("bad", [np.zeros(2), np.zeros((2, 1), np.int64)])
+def test_keys_are_int64(run: Any, bad: Any) -> None:
+    with pytest.raises(TypeError, match="keys and indices must be contiguous int64"):
+        run.run_block([1, 2], bad, int64s(0, 1), NO_STEPS, None, 0)
+
+
+def test_keys_and_indices_have_one_length(run: Any) -> None:
+    with pytest.raises(ValueError, match="expected 2 keys and indices, got 1"):
+        run.run_block([1, 2], int64s(0, 1), int64s(0), NO_STEPS, None, 0)

@@ -1,0 +1,327 @@
+"""gristmill._hot.transport and its twin: each reads what the other writes."""
+
+from __future__ import annotations
+
+import collections
+import ctypes
+import gc
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+from gristmill._hot import transport as hot
+from gristmill._hot import views
+from gristmill._slow import transport as slow
+from gristmill._slow.views import CoreSlot
+
+KEYS = np.array([5, 6], np.int64)
+LIMIT = 16 << 10
+# ArenaBook of csrc/core/arena.hpp: base, bytes, holders.
+BOOK = (ctypes.c_uint64 * 3)(0, 0, 1 << 20)
+Point = collections.namedtuple("Point", "x y")
+
+
+class OwnArray(np.ndarray):
+    """An array type that must survive the way."""
+
+
+class Own:
+    """An object with a large array in it."""
+
+    def __init__(self, data: Any) -> None:
+        self.data = data
+
+
+class Memory:
+    """A dirty slot, what the core keeps for it, and how often it was viewed."""
+
+    def __init__(self, nbytes: int = 1 << 20) -> None:
+        self.raw = np.full(nbytes + 64, 0xA5, np.uint8)
+        self.address = -(-int(self.raw.ctypes.data) // 64) * 64
+        self.nbytes = nbytes
+        self.core = CoreSlot(0, 0, ctypes.addressof(BOOK))
+        self.bases = 0
+
+    def base(self) -> views.SlotView:
+        self.bases += 1
+        self.core.views += 1
+        return views.SlotView(ctypes.addressof(self.core))
+
+    def holds(self, array: Any) -> bool:
+        return bool(np.shares_memory(self.raw, array))
+
+
+@pytest.fixture
+def memory() -> Memory:
+    return Memory()
+
+
+@pytest.fixture(params=[hot, slow], ids=["hot", "slow"])
+def writing(request: pytest.FixtureRequest) -> Any:
+    return request.param
+
+
+@pytest.fixture(params=[hot, slow], ids=["to-hot", "to-slow"])
+def reading(request: pytest.FixtureRequest) -> Any:
+    return request.param
+
+
+def send(
+    writing: Any, reading: Any, memory: Memory, element: Any, limit: int = LIMIT
+) -> Any:
+    writer = writing.SlotWriter(memory.address, memory.nbytes)
+    used = writing.encode(writer, [(element, KEYS, (3, -4))], None)
+    got, keys, vector = reading.decode(memory.address, used, 0, memory.base, limit)
+    assert keys.dtype == np.int64 and keys.tolist() == [5, 6]
+    assert vector == (3, -4)
+    return got
+
+
+def assert_same(got: Any, sent: Any) -> None:
+    assert type(got) is type(sent)
+    if isinstance(sent, dict):
+        assert list(got) == list(sent)
+        assert [type(key) for key in got] == [type(key) for key in sent]
+        for key in sent:
+            assert_same(got[key], sent[key])
+    elif isinstance(sent, (list, tuple)):
+        assert len(got) == len(sent)
+        for one, other in zip(got, sent, strict=True):
+            assert_same(one, other)
+    elif isinstance(sent, np.ndarray):
+        assert (got.dtype, got.shape) == (sent.dtype, sent.shape)
+        assert got.flags.writeable
+        assert got.tolist() == sent.tolist()
+    else:
+        assert got == sent
+
+
+ARRAYS = {
+    "float": np.arange(12.0).reshape(3, 4),
+    "bool": np.array([True, False]),
+    "half": np.ones((2, 3), np.float16),
+    "bfloat16": np.arange(5).astype(ml_dtypes.bfloat16),
+    "text": np.array(["a", "bcd"]),
+    "bytes": np.array([b"a", b"bcd"]),
+    "time": np.array(["2020-01-01", "NaT"], "M8[ns]"),
+    "span": np.array([1, 2], "m8[ms]"),
+    "big-endian": np.arange(3, dtype=">i4"),
+    "struct": np.array([(1, 2.5)], [("a", "i1"), ("b", "f8")]),
+    "object": np.array([1, "x", None], object),
+    "0-d": np.array(7, np.int16),
+    "empty": np.empty((0, 3), np.uint8),
+    "no text": np.zeros(3, "S0"),
+    "fortran": np.asfortranarray(np.arange(6).reshape(2, 3)),
+    "strided": np.arange(20)[::-3],
+    "broadcast": np.broadcast_to(np.int8(3), (2, 5)),
+    "large": np.arange(10_000.0),
+    "large strided": np.arange(40_000.0)[::2],
+}
+
+
+@pytest.mark.parametrize("name", ARRAYS)
+@pytest.mark.parametrize("limit", [0, LIMIT])
+def test_arrays(
+    writing: Any, reading: Any, memory: Memory, name: str, limit: int
+) -> None:
+    got = send(writing, reading, memory, {"x": ARRAYS[name]}, limit)
+    assert_same(got, {"x": ARRAYS[name]})
+    if name == "large":
+        assert memory.holds(got["x"])
+
+
+@pytest.mark.parametrize(
+    "element",
+    [
+        1,
+        None,
+        "text",
+        {},
+        [],
+        (),
+        {"z": 1, "a": [1, (2.5, None)]},
+        np.float32(2.5),
+        np.datetime64("2020-01-01"),
+        {"z": np.arange(3), "label": 5, "a": ["x", np.arange(2), ("y",)]},
+        {1: np.arange(2)},
+        {True: np.arange(2)},
+        {"p": Point(np.arange(2), 3)},
+        [np.arange(n) for n in range(40)],
+        collections.OrderedDict(b=np.arange(2), a=1),
+        bytearray(b"abc"),
+    ],
+    ids=repr,
+)
+def test_elements(writing: Any, reading: Any, memory: Memory, element: Any) -> None:
+    assert_same(send(writing, reading, memory, element), element)
+
+
+def test_array_subclasses_survive(writing: Any, reading: Any, memory: Memory) -> None:
+    sent = np.arange(5000.0).view(OwnArray)
+    got = send(writing, reading, memory, {"x": sent})["x"]
+    assert type(got) is OwnArray
+    assert got.tolist() == sent.tolist()
+
+
+def test_functions_are_pickled_by_value(
+    writing: Any, reading: Any, memory: Memory
+) -> None:
+    assert send(writing, reading, memory, {"f": lambda x: x + 1})["f"](1) == 2
+
+
+def test_self_reference_is_pickled(writing: Any, reading: Any, memory: Memory) -> None:
+    sent: list[Any] = [np.arange(2)]
+    sent += [sent, sent]
+    got = send(writing, reading, memory, sent)
+    assert got[1] is got and got[2] is got
+    assert got[0].tolist() == [0, 1]
+
+
+def test_arrays_made_in_the_slot_stay_where_they_are(
+    writing: Any, reading: Any, memory: Memory
+) -> None:
+    writer = writing.SlotWriter(memory.address, memory.nbytes)
+    batch = writer.empty((2, 20_000), "f4")
+    batch[...] = 1
+    address = batch.ctypes.data
+    assert address % 64 == 0 and memory.holds(batch)
+    used = writing.encode(writer, [({"x": batch, "y": batch[1]}, KEYS, ())], None)
+    assert used < batch.nbytes + 1024
+    got, _, _ = reading.decode(memory.address, used, 0, memory.base, LIMIT)
+    assert got["x"].ctypes.data == address
+    assert got["y"].ctypes.data == address + 80_000
+    assert memory.bases == 1
+
+
+def test_views_keep_the_slot_and_copies_do_not(
+    writing: Any, reading: Any, memory: Memory
+) -> None:
+    sent = {"image": np.zeros(LIMIT + 1, np.uint8), "label": np.zeros(LIMIT, np.uint8)}
+    got = send(writing, reading, memory, sent)
+    image, label = got.pop("image"), got.pop("label")
+    assert memory.holds(image) and not memory.holds(label)
+    part = image[5:]
+    del image
+    gc.collect()
+    assert (memory.core.views, memory.core.returned) == (1, 0)
+    del part
+    gc.collect()
+    assert (memory.core.views, memory.core.returned) == (0, 1)
+
+
+def test_copies_of_an_output_have_a_limit_together(
+    writing: Any, reading: Any, memory: Memory
+) -> None:
+    sent = [np.zeros(LIMIT, np.uint8) for _ in range(6)]
+    got = send(writing, reading, memory, sent)
+    assert [memory.holds(array) for array in got] == [False] * 4 + [True] * 2
+    assert memory.bases == 1
+
+
+def test_no_view_no_base(writing: Any, reading: Any, memory: Memory) -> None:
+    send(writing, reading, memory, {"x": np.zeros(100), "y": 1, "z": Own(np.zeros(9))})
+    assert memory.bases == 0
+
+
+def test_large_arrays_in_objects_view_the_slot(
+    writing: Any, reading: Any, memory: Memory
+) -> None:
+    data = np.arange(20_000.0)
+    got = send(writing, reading, memory, Own(data)).data
+    assert memory.holds(got)
+    assert got.tolist() == data.tolist()
+    assert got.flags.writeable
+    del got
+    gc.collect()
+    assert memory.core.returned
+
+
+def test_a_readonly_array_in_an_object_stays_readonly(
+    writing: Any, reading: Any, memory: Memory
+) -> None:
+    data = np.arange(20_000.0)
+    data.flags.writeable = False
+    assert not send(writing, reading, memory, Own(data)).data.flags.writeable
+
+
+def test_many_outputs_and_a_failure(writing: Any, reading: Any, memory: Memory) -> None:
+    writer = writing.SlotWriter(memory.address, memory.nbytes)
+    outputs = [({"x": np.full(i, i)}, np.arange(i), (i, 10)) for i in range(5)]
+    used = writing.encode(writer, outputs, (b"what happened", (9, 9)))
+    for i in range(5):
+        got, keys, vector = reading.decode(memory.address, used, i, memory.base, LIMIT)
+        assert_same(got, {"x": np.full(i, i)})
+        assert keys.tolist() == list(range(i))
+        assert vector == (i, 10)
+    got, keys, vector = reading.decode(memory.address, used, 5, memory.base, LIMIT)
+    assert (got, keys.tolist(), vector) == (b"what happened", [], (9, 9))
+    header = np.frombuffer(ctypes.string_at(memory.address, 16), np.uint32)
+    assert header.tolist() == [int.from_bytes(b"GMS1", "little"), 6, 2, 1]
+
+
+def test_no_outputs(writing: Any, memory: Memory) -> None:
+    writer = writing.SlotWriter(memory.address, memory.nbytes)
+    assert writing.encode(writer, [], None) <= 64
+    header = np.frombuffer(ctypes.string_at(memory.address, 16), np.uint32)
+    assert header.tolist() == [int.from_bytes(b"GMS1", "little"), 0, 0, 0]
+
+
+def test_need_is_exact(writing: Any, reading: Any) -> None:
+    outputs = [
+        ({"x": np.arange(5000), "y": Own(np.arange(9000)), "z": "s" * 99}, KEYS, (1,))
+    ]
+    small = Memory(4096)
+    writer = writing.SlotWriter(small.address, small.nbytes)
+    with pytest.raises(hot.NeedSpace) as caught:
+        writing.encode(writer, outputs, None)
+    assert writer.used == 64
+    assert not small.raw[64 + small.nbytes :].tolist().count(0)
+    enough = Memory(caught.value.bytes)
+    writer = writing.SlotWriter(enough.address, enough.nbytes)
+    used = writing.encode(writer, outputs, None)
+    assert used == caught.value.bytes
+    got, _, _ = reading.decode(enough.address, used, 0, enough.base, LIMIT)
+    assert got["y"].data.tolist() == list(range(9000))
+    short = Memory(caught.value.bytes - 1)
+    with pytest.raises(hot.NeedSpace):
+        writing.encode(writing.SlotWriter(short.address, short.nbytes), outputs, None)
+
+
+def test_writer_hands_out_aligned_memory(writing: Any, memory: Memory) -> None:
+    writer = writing.SlotWriter(memory.address, 1024)
+    assert writer.alloc(10) == 64
+    assert writer.alloc(8, 8) == 80
+    assert writer.alloc(1) == 128
+    assert (writer.used, writer.capacity) == (129, 1024)
+    with pytest.raises(hot.NeedSpace, match="the slot must hold 2192 bytes"):
+        writer.alloc(2000)
+    assert writer.used == 129
+    writer.reset()
+    assert writer.alloc(1) == 64
+    assert not memory.holds(writer.empty(3, object))
+
+
+def test_an_element_that_cannot_be_pickled_leaves_the_writer_as_it_was(
+    writing: Any, memory: Memory
+) -> None:
+    writer = writing.SlotWriter(memory.address, memory.nbytes)
+    generator = (x for x in [])
+    with pytest.raises(TypeError, match="cannot pickle 'generator' object"):
+        writing.encode(writer, [([np.arange(3), generator], KEYS, (1,))], None)
+    assert writer.used == 64
+
+
+def test_what_is_not_committed_is_not_read(
+    writing: Any, reading: Any, memory: Memory
+) -> None:
+    writer = writing.SlotWriter(memory.address, memory.nbytes)
+    used = writing.encode(writer, [(np.arange(9000), KEYS, (1,))], None)
+    with pytest.raises(ValueError, match="beyond the 4096 of the slot"):
+        reading.decode(memory.address, 4096, 0, memory.base, LIMIT)
+    with pytest.raises(ValueError, match="output 1 is not in the slot"):
+        reading.decode(memory.address, used, 1, memory.base, LIMIT)
+    ctypes.memset(memory.address, 0, 4)
+    with pytest.raises(ValueError, match="output 0 is not in the slot"):
+        reading.decode(memory.address, used, 0, memory.base, LIMIT)

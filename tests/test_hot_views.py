@@ -1,0 +1,109 @@
+"""gristmill._hot.views and its twin: who keeps a slot, and when it is given back."""
+
+from __future__ import annotations
+
+import ctypes
+import gc
+from typing import Any
+
+import numpy as np
+import pytest
+
+from gristmill._hot import views as hot
+from gristmill._slow import views as slow
+
+# ArenaBook of csrc/core/arena.hpp: base, bytes, holders.
+BOOK = (ctypes.c_uint64 * 3)(0, 0, 1 << 20)
+
+
+@pytest.fixture(params=[hot, slow], ids=["hot", "slow"])
+def views(request: pytest.FixtureRequest) -> Any:
+    return request.param
+
+
+class Slot:
+    """Memory with what the core keeps for a slot."""
+
+    def __init__(self) -> None:
+        self.memory = np.zeros(4096, np.uint8)
+        self.core = slow.CoreSlot(0, 0, ctypes.addressof(BOOK))
+
+    @property
+    def address(self) -> int:
+        return int(self.memory.ctypes.data)
+
+    @property
+    def returned(self) -> bool:
+        return bool(self.core.returned)
+
+    def view(self, module: Any) -> Any:
+        self.core.views += 1
+        return module.SlotView(ctypes.addressof(self.core))
+
+
+def test_takes_over_a_view_and_gives_back_at_zero(views: Any) -> None:
+    slot = Slot()
+    first, second = slot.view(views), slot.view(views)
+    assert (slot.core.views, slot.returned) == (2, False)
+    del first
+    gc.collect()
+    assert (slot.core.views, slot.returned) == (1, False)
+    del second
+    gc.collect()
+    assert (slot.core.views, slot.returned) == (0, True)
+
+
+def test_a_slice_of_an_array_keeps_the_slot(views: Any) -> None:
+    slot = Slot()
+    part = slot.view(views).array((4, 8), np.float32, slot.address)[1:, ::2].T
+    gc.collect()
+    assert not slot.returned
+    part[...] = 1
+    assert slot.memory.any()
+    del part
+    gc.collect()
+    assert slot.returned
+
+
+@pytest.mark.parametrize("shape", [(), (3,), (2, 0, 3), (2, 3, 4)])
+@pytest.mark.parametrize("dtype", ["f8", "u1", "U3", "M8[us]", "i4,f2", "?"])
+def test_arrays_are_plain_and_writable(
+    views: Any, shape: tuple[int, ...], dtype: str
+) -> None:
+    slot = Slot()
+    array = slot.view(views).array(shape, dtype, slot.address)
+    assert type(array) is np.ndarray
+    assert (array.shape, array.dtype) == (shape, np.dtype(dtype))
+    assert array.flags.c_contiguous and array.flags.writeable and array.flags.aligned
+    assert not isinstance(array.base, np.ndarray)
+    if array.size:
+        assert array.ctypes.data == slot.address
+
+
+def test_an_odd_address_is_not_called_aligned(views: Any) -> None:
+    slot = Slot()
+    array = slot.view(views).array((2,), np.float64, slot.address + 1)
+    assert not array.flags.aligned
+
+
+def test_a_memoryview_keeps_the_slot(views: Any) -> None:
+    slot = Slot()
+    bytes_ = memoryview(slot.view(views).slice(slot.address + 8, 16)).cast("B")
+    bytes_[0] = 7
+    assert slot.memory[8] == 7
+    assert bytes_.nbytes == 16
+    gc.collect()
+    assert not slot.returned
+    array = np.frombuffer(bytes_, np.int32)
+    del bytes_
+    gc.collect()
+    assert not slot.returned
+    del array
+    gc.collect()
+    assert slot.returned
+
+
+def test_the_collector_need_not_know_it() -> None:
+    slot = Slot()
+    assert not gc.is_tracked(slot.view(hot))
+    assert not gc.is_tracked(slot.view(hot).slice(slot.address, 1))

@@ -1,0 +1,402 @@
+"""The launcher, its zygotes and workers, driven through _core.EventCrew."""
+
+import json
+import os
+import select
+import signal
+import subprocess
+import sys
+import textwrap
+import time
+
+import pytest
+
+from gristmill import _core, _launcher
+
+pytestmark = pytest.mark.multiprocess
+
+DEADLINE_S = 20
+
+# What the toy programs below do is in the text of the blob; what they find, they
+# append to the arena as a line of JSON.
+TOY = """
+import json, os, random, sys, threading, time
+
+def say(arena, **found):
+    os.write(arena, (json.dumps(found) + "\\n").encode())
+
+def load(blob):
+    program = os.pread(blob, 1000, 0).decode()
+    if program == "raise":
+        raise ImportError("no luck")
+    if program == "exit":
+        os._exit(7)
+    if program == "threads":
+        threading.Thread(target=time.sleep, args=(1000,), daemon=True).start()
+    if program == "blas":
+        import numpy
+        numpy.ones((300, 300)) @ numpy.ones((300, 300))
+    if program == "stuck":
+        time.sleep(1000)
+    return program, os.getpid()
+
+def serve(program, arena, knock, worker, generation):
+    what, loader = program
+    if what == "end":
+        print("bye")
+        return
+    if what == "break":
+        raise ValueError("broken toy")
+    import numpy
+    say(arena, worker=worker, generation=generation, pid=os.getpid(),
+        zygote=os.getppid(), loaded_here=loader == os.getpid(),
+        cwd=os.getcwd(), place=os.environ.get("PLACE"), path=sys.path[0],
+        drawn=[random.random(), float(numpy.random.rand())],
+        fds=[fd for fd in os.listdir("/proc/self/fd") if fd not in "012"])
+    os.eventfd_write(knock, 1)
+    while True:
+        time.sleep(1000)
+"""
+
+
+class Crew:
+    def __init__(self, program, *, entry="gristmill_toy"):
+        _launcher.configure()
+        self.blob = os.memfd_create("blob")
+        os.write(self.blob, program.encode())
+        self.arena = os.memfd_create("arena")
+        # Several processes append; a position that they share loses lines.
+        self.appending = os.open(f"/proc/self/fd/{self.arena}", os.O_RDWR | os.O_APPEND)
+        self.seen = []
+        setup = _launcher.setup(entry)
+        self.core = _core.EventCrew(self.appending, self.blob, setup)
+
+    def close(self):
+        self.core.dismiss()
+        for fd in (self.blob, self.arena, self.appending):
+            os.close(fd)
+
+    def await_events(self, what, count):
+        """Wait until `count` events of a kind came in all; return them."""
+        deadline = time.monotonic() + DEADLINE_S
+        while len(found := [e for e in self.seen if e[0] == what]) < count:
+            left = deadline - time.monotonic()
+            assert left > 0, f"{len(found)} of {count} {what}; seen: {self.seen}"
+            select.select([self.core], [], [], left)
+            self.seen += self.core.events()
+        return found
+
+    def findings(self, count):
+        """Wait until `count` lines were written; return them."""
+        deadline = time.monotonic() + DEADLINE_S
+        while True:
+            lines = os.pread(self.arena, 1 << 20, 0).decode().splitlines()
+            if len(lines) >= count:
+                return [json.loads(line) for line in lines]
+            assert time.monotonic() < deadline, lines
+            time.sleep(0.002)
+
+
+@pytest.fixture
+def enlist(tmp_path, monkeypatch):
+    (tmp_path / "gristmill_toy.py").write_text(TOY)
+    monkeypatch.syspath_prepend(tmp_path)
+    crews = []
+
+    def make(program, **options):
+        crews.append(Crew(program, **options))
+        return crews[-1]
+
+    yield make
+    for crew in crews:
+        crew.close()
+
+
+@pytest.fixture
+def output(capfd):
+    """What processes print; a launcher that ran before would keep its own stderr."""
+    _core.shutdown_supervisor()
+    yield capfd
+    _core.shutdown_supervisor()
+
+
+def hire(crew, workers, generation=1):
+    for worker in range(workers):
+        crew.core.hire(worker, generation)
+
+
+def watched(*pids):
+    """Open pidfds: unlike numbers, they never come to mean another process."""
+    return [os.pidfd_open(pid) for pid in pids]
+
+
+def await_gone(pidfds, seconds=2.0):
+    deadline = time.monotonic() + seconds
+    for pidfd in pidfds:
+        left = max(0, deadline - time.monotonic())
+        assert select.select([pidfd], [], [], left)[0], "a process lives on"
+        os.close(pidfd)
+
+
+def children_of(pid):
+    found = []
+    for task in os.listdir(f"/proc/{pid}/task"):
+        with open(f"/proc/{pid}/task/{task}/children") as file:
+            found += map(int, file.read().split())
+    return found
+
+
+def parent_of(pid):
+    with open(f"/proc/{pid}/stat") as file:
+        return int(file.read().rpartition(")")[2].split()[1])
+
+
+def test_workers_are_born_once_each_and_resemble_the_parent(
+    enlist, tmp_path, monkeypatch
+):
+    monkeypatch.setenv("PLACE", "here")
+    monkeypatch.chdir(tmp_path)
+    crew = enlist("run")
+    hire(crew, 4)
+    crew.await_events("knocked", 1)
+    found = crew.findings(4)
+    assert sorted(line["worker"] for line in found) == [0, 1, 2, 3]
+    assert len({line["zygote"] for line in found}) == 1
+    for line in found:
+        assert line["cwd"] == os.path.realpath(tmp_path)
+        assert line["place"] == "here"
+        assert line["path"] == str(tmp_path)
+        assert not line["loaded_here"]
+
+
+def test_workers_hold_only_their_three_descriptors(enlist):
+    crew = enlist("run")
+    hire(crew, 3)
+    for line in crew.findings(3):
+        assert len(line["fds"]) == 4  # One lists the directory.
+
+
+def test_workers_draw_different_random_numbers(enlist):
+    crew = enlist("run")
+    hire(crew, 3)
+    drawn = [number for line in crew.findings(3) for number in line["drawn"]]
+    assert len(set(drawn)) == 6
+
+
+def test_killed_worker_is_told_and_can_be_hired_again(enlist):
+    crew = enlist("run")
+    hire(crew, 2)
+    victim = next(line["pid"] for line in crew.findings(2) if line["worker"] == 1)
+    os.kill(victim, signal.SIGKILL)
+    assert crew.await_events("died", 1) == [("died", 1, 1, 0, "")]
+    assert crew.await_events("how", 1) == [("how", 1, 1, signal.SIGKILL, "")]
+    crew.core.hire(1, 2)
+    assert crew.await_events("born", 3)[-1] == ("born", 1, 2, 0, "")
+
+
+def test_killed_zygote_is_replaced(enlist):
+    crew = enlist("run")
+    hire(crew, 3)
+    zygote = crew.findings(3)[0]["zygote"]
+    os.kill(zygote, signal.SIGKILL)
+    crew.await_events("died", 3)
+    hire(crew, 3, generation=2)
+    assert crew.findings(6)[-1]["zygote"] != zygote
+
+
+def test_killed_launcher_is_replaced_for_every_crew(enlist):
+    crews = [enlist("run"), enlist("run")]
+    for crew in crews:
+        hire(crew, 2)
+    zygotes = [crew.findings(2)[0]["zygote"] for crew in crews]
+    launcher = parent_of(zygotes[0])
+    assert parent_of(zygotes[1]) == launcher
+    ending = watched(launcher, *zygotes)
+    os.kill(launcher, signal.SIGKILL)
+    for crew in crews:
+        crew.await_events("died", 2)
+        hire(crew, 2, generation=2)
+        crew.await_events("born", 4)
+    await_gone(ending)
+
+
+def test_every_hire_is_born_whoever_is_killed_meanwhile(enlist):
+    crew = enlist("run")
+    for generation in range(1, 9):
+        hire(crew, 3, generation)
+        victims = children_of(os.getpid())
+        if generation % 2:
+            victims = [pid for launcher in victims for pid in children_of(launcher)]
+        for pid in victims:
+            os.kill(pid, signal.SIGKILL)
+        crew.await_events("born", 3 * generation)
+        for worker in range(3):
+            crew.core.kill(worker)
+        crew.await_events("died", 3 * generation)
+    for what in ("born", "died"):
+        told = [event[1:3] for event in crew.seen if event[0] == what]
+        assert sorted(told) == [(w, g) for w in range(3) for g in range(1, 9)]
+
+
+def test_failed_load_brings_its_traceback(enlist):
+    crew = enlist("raise")
+    hire(crew, 2)
+    (failed,) = crew.await_events("failed", 1)
+    assert "ImportError: no luck" in failed[4]
+    assert "in load" in failed[4]
+
+
+def test_missing_entry_module_is_a_failure(enlist):
+    crew = enlist("run", entry="gristmill_no_such_module")
+    (failed,) = crew.await_events("failed", 1)
+    assert "No module named 'gristmill_no_such_module'" in failed[4]
+
+
+def test_load_that_ends_the_process_is_a_failure_after_three_tries(enlist):
+    crew = enlist("exit")
+    hire(crew, 1)
+    (failed,) = crew.await_events("failed", 1)
+    assert "3 times before a worker had started; last: exit code 7" in failed[4]
+
+
+def test_threads_make_every_worker_load_for_itself(output, enlist):
+    crew = enlist("threads")
+    hire(crew, 2)
+    assert all(line["loaded_here"] for line in crew.findings(2))
+    assert (
+        output.readouterr().err.count("unpickling the pipeline started 1 thread") == 1
+    )
+
+
+def test_threads_of_blas_are_no_threads(enlist):
+    crew = enlist("blas")
+    hire(crew, 2)
+    assert not any(line["loaded_here"] for line in crew.findings(2))
+
+
+def test_worker_that_returns_exits_with_0_and_its_output_flushed(output, enlist):
+    crew = enlist("end")
+    hire(crew, 1)
+    assert crew.await_events("how", 1) == [("how", 0, 1, 0, "")]
+    assert output.readouterr().out == "bye\n"
+
+
+def test_worker_that_raises_exits_with_1_and_prints_why(output, enlist):
+    crew = enlist("break")
+    hire(crew, 1)
+    assert crew.await_events("how", 1) == [("how", 0, 1, 1 << 8, "")]
+    assert "ValueError: broken toy" in output.readouterr().err
+
+
+def test_signals_to_the_group_end_nobody(enlist):
+    crew = enlist("run")
+    hire(crew, 1)
+    (line,) = crew.findings(1)
+    for pid in (line["pid"], line["zygote"], parent_of(line["zygote"])):
+        os.kill(pid, signal.SIGINT)
+        os.kill(pid, signal.SIGTERM)
+    crew.core.hire(1, 1)
+    crew.findings(2)
+    crew.seen += crew.core.events()
+    assert not [event for event in crew.seen if event[0] == "died"]
+
+
+def test_dismissal_ends_the_processes_even_while_loading(enlist):
+    running, stuck = enlist("run"), enlist("stuck")
+    hire(running, 2)
+    hire(stuck, 2)
+    found = running.findings(2)
+    launcher = parent_of(found[0]["zygote"])
+    ending = watched(found[0]["zygote"], *(line["pid"] for line in found))
+    running.core.dismiss()
+    stuck.core.dismiss()
+    await_gone(ending)
+    deadline = time.monotonic() + 2
+    while children_of(launcher):
+        assert time.monotonic() < deadline
+    assert launcher in children_of(os.getpid())
+
+
+def test_forked_child_has_no_engine_and_ends_quietly(enlist):
+    crew = enlist("run")
+    hire(crew, 1)
+    crew.findings(1)
+    child = os.fork()
+    if child == 0:
+        crew.core.hire(1, 1)
+        crew.core.dismiss()
+        _core.shutdown_supervisor()
+        os._exit(0)
+    assert os.waitpid(child, 0)[1] == 0
+    crew.core.hire(2, 1)
+    assert crew.findings(2)[-1]["worker"] == 2
+
+
+SCRIPT = """
+import os, sys, time
+from gristmill import _core, _launcher
+_launcher.configure()
+blob, arena = os.memfd_create("blob"), os.memfd_create("arena")
+arena = os.open(f"/proc/self/fd/{arena}", os.O_RDWR | os.O_APPEND)
+crew = _core.EventCrew(arena, blob, _launcher.setup("gristmill_toy"))
+for worker in range(4):
+    crew.hire(worker, 1)
+while os.pread(arena, 1 << 16, 0).count(b"\\n") < 4:
+    time.sleep(0.002)
+print(os.pread(arena, 1 << 16, 0).decode(), flush=True)
+print("end", flush=True)
+"""
+
+
+def run_script(tmp_path, ending):
+    (tmp_path / "gristmill_toy.py").write_text(TOY)
+    paths = [str(tmp_path), *filter(None, sys.path)]
+    return subprocess.Popen(
+        [sys.executable, "-c", textwrap.dedent(SCRIPT) + ending],
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(paths)},
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+def pids_of(script):
+    found = []
+    while (line := script.stdout.readline()) != "end\n":
+        assert line, script.stderr.read()
+        if line.strip():
+            found.append(json.loads(line))
+    zygote = found[0]["zygote"]
+    return [line["pid"] for line in found], zygote, parent_of(zygote)
+
+
+@pytest.mark.parametrize("stopped", [False, True], ids=["running", "stopped"])
+def test_all_end_when_the_parent_is_killed(tmp_path, stopped):
+    with run_script(tmp_path, "time.sleep(1000)") as script:
+        workers, zygote, launcher = pids_of(script)
+        ending = watched(*workers, zygote, launcher)
+        if stopped:
+            os.kill(launcher, signal.SIGSTOP)
+        script.kill()
+        await_gone(ending)
+
+
+def test_all_end_when_the_parent_exits(tmp_path):
+    with run_script(tmp_path, "sys.stdin.read()") as script:
+        workers, zygote, launcher = pids_of(script)
+        ending = watched(*workers, zygote, launcher)
+        script.stdin.close()
+        assert script.wait(DEADLINE_S) == 0
+        await_gone(ending)
+        assert script.stderr.read() == ""
+
+
+def test_interpreter_options_reach_the_launcher(enlist):
+    crew = enlist("run")
+    hire(crew, 1)
+    launcher = parent_of(crew.findings(1)[0]["zygote"])
+    with open(f"/proc/{launcher}/cmdline", "rb") as file:
+        command = file.read().decode().split("\0")
+    flags = subprocess._args_from_interpreter_flags()
+    assert command[: 1 + len(flags)] == [sys.executable, *flags]

@@ -1,0 +1,116 @@
+"""Imports point down: a module imports only from rows above its own."""
+
+import ast
+import pathlib
+import re
+from collections.abc import Iterator
+
+import pytest
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+PACKAGE = ROOT / "pkg" / "gristmill"
+CSRC = ROOT / "csrc"
+
+# A module imports from rows above it, never from its own, except that the files of
+# one folder, and the loops and their plain twins, may import each other.
+ROWS = (
+    {"_types", "constants", "errors"},
+    {"_core", "_hot", "_slow"},
+    {"_array_record", "_launcher", "_shared_list", "config", "options", "records"},
+    {"sharding", "transforms"},
+    {"batching", "checkpoint", "multiprocessing", "samplers", "sources"},
+    {"drop_in", "experimental", "operations"},
+    {"_engine"},
+    {"loader"},
+    {"jax", "python", "torch"},
+)
+ROW_OF = {module: row for row, modules in enumerate(ROWS) for module in modules}
+TWINS = {"_hot", "_slow"}
+CYTHON_IMPORT = re.compile(
+    r"^\s*(?:from\s+gristmill(?P<module>[\w.]*)\s+c?import\s+(?P<names>.+)"
+    r"|c?import\s+gristmill(?P<whole>[\w.]*))"
+)
+
+
+def imported_modules(path: pathlib.Path) -> Iterator[tuple[int, str]]:
+    """Yield (line, top module under gristmill) for every import in a file."""
+    if path.suffix in (".pyx", ".pxd"):
+        yield from _cython_imports(path)
+        return
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{path.name}:{node.lineno}: import absolutely"
+            names = [alias.name for alias in node.names]
+            yield from _targets(node.lineno, node.module or "", names)
+        elif isinstance(node, ast.Import):
+            for alias in node.names:
+                yield from _targets(node.lineno, alias.name, [])
+
+
+def _cython_imports(path: pathlib.Path) -> Iterator[tuple[int, str]]:
+    for number, line in enumerate(path.read_text().splitlines(), start=1):
+        if found := CYTHON_IMPORT.match(line):
+            module = found["module"] or found["whole"] or ""
+            names = re.findall(r"\w+", found["names"] or "")
+            yield from _targets(number, "gristmill" + module, names)
+
+
+def _targets(line: int, module: str, names: list[str]) -> Iterator[tuple[int, str]]:
+    parts = module.split(".")
+    if parts[0] != "gristmill":
+        return
+    for target in parts[1:2] or names:
+        yield line, target
+
+
+def may_import(importer: str, imported: str) -> bool:
+    if importer == imported or {importer, imported} <= TWINS:
+        return True
+    return ROW_OF[imported] < ROW_OF[importer]
+
+
+def test_imports_point_down():
+    wrong = []
+    for path in sorted(PACKAGE.rglob("*.py*")):
+        importer = path.relative_to(PACKAGE).parts[0].partition(".")[0]
+        if path.suffix == ".pyc" or importer in ("__init__", "__pycache__"):
+            continue
+        assert importer in ROW_OF, f"{path.name}: give {importer} a row in {__file__}"
+        for line, imported in imported_modules(path):
+            # A bare name from the package itself, such as an exported class, is
+            # above everything: nothing inside may import it.
+            if imported not in ROW_OF or not may_import(importer, imported):
+                where = f"{path.relative_to(PACKAGE)}:{line}"
+                wrong.append(f"{where}: {importer} may not import {imported}")
+    assert not wrong, "\n".join(wrong)
+
+
+@pytest.mark.parametrize(
+    ("folder", "allowed"),
+    [("core", r"core/\w+\.hpp"), ("bindings", r"(core|bindings)/\w+\.hpp")],
+)
+def test_cpp_includes_point_down(folder, allowed):
+    wrong = []
+    for path in sorted((CSRC / folder).glob("*.?pp")):
+        for line, text in enumerate(path.read_text().splitlines(), start=1):
+            quoted = re.match(r'#include "(.*)"', text)
+            if quoted and not re.fullmatch(allowed, quoted[1]):
+                wrong.append(f"{folder}/{path.name}:{line}: includes {quoted[1]}")
+            if folder == "core" and re.match(
+                r"#include <(Python|pybind11|numpy)", text
+            ):
+                wrong.append(f"{folder}/{path.name}:{line}: the core knows no Python")
+    assert not wrong, "\n".join(wrong)
+
+
+@pytest.mark.parametrize(
+    ("root", "pattern", "limit"),
+    [(CSRC, "*.hpp", 200), (PACKAGE, "*.py", 500), (PACKAGE, "*.pyx", 500)],
+)
+def test_files_stay_readable(root, pattern, limit):
+    lengths = {
+        str(path.relative_to(ROOT)): len(path.read_text().splitlines())
+        for path in root.rglob(pattern)
+    }
+    assert lengths
+    assert {name: length for name, length in lengths.items() if length > limit} == {}

@@ -1,0 +1,125 @@
+"""SharedMemoryArray: Grain's class, safe for views and empty arrays."""
+
+import dataclasses
+import pickle
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from gristmill.multiprocessing import SharedMemoryArray, SharedMemoryArrayMetadata
+
+grain = pytest.importorskip("grain")
+
+
+@pytest.fixture
+def array():
+    made = SharedMemoryArray((2, 3), np.int32)
+    made[:] = np.arange(6).reshape(2, 3)
+    made.unlink_on_del()
+    return made
+
+
+def test_metadata_is_grains_dataclass():
+    theirs = grain.multiprocessing.SharedMemoryArrayMetadata
+    names = [f.name for f in dataclasses.fields(SharedMemoryArrayMetadata)]
+    assert names == [f.name for f in dataclasses.fields(theirs)]
+
+
+def test_grain_opens_what_we_make(array):
+    theirs = grain.multiprocessing.SharedMemoryArray.from_metadata(array.metadata)
+    assert theirs.tolist() == [[0, 1, 2], [3, 4, 5]]
+
+
+def test_pickles_by_name(array):
+    again = pickle.loads(pickle.dumps(array))
+    again[0, 0] = 9
+    assert array[0, 0] == 9
+    assert type(again) is SharedMemoryArray
+
+
+def test_views_pickle_by_value(array):
+    again = pickle.loads(pickle.dumps(array[:, 1:]))
+    assert again.tolist() == [[1, 2], [4, 5]]
+    assert type(again) is np.ndarray
+
+
+def test_views_keep_the_memory(array):
+    view = array[1:]
+    del array
+    assert view.tolist() == [[3, 4, 5]]
+
+
+def test_views_have_no_metadata(array):
+    with pytest.raises(ValueError, match="Only a whole SharedMemoryArray"):
+        array[1:].metadata  # noqa: B018
+
+
+def test_what_is_computed_is_a_plain_array(array):
+    assert type(array + 1) is np.ndarray
+    assert type(array.sum()) is np.int64
+    assert type(array[0, 0]) is np.int32
+
+
+def test_empty_arrays_and_plain_lengths():
+    for shape in [(0, 3), 4, (), (2,)]:
+        made = SharedMemoryArray(shape, np.float32)
+        made.unlink_on_del()
+        assert made.shape == np.empty(shape).shape
+
+
+def test_objects_are_refused():
+    with pytest.raises(ValueError, match="cannot hold dtype object"):
+        SharedMemoryArray((2,), object)
+
+
+def test_the_block_goes_with_its_owner():
+    array = SharedMemoryArray((2, 3), np.int32)
+    array.unlink_on_del()
+    metadata = array.metadata
+    del array
+    with pytest.raises(FileNotFoundError):
+        SharedMemoryArray.from_metadata(metadata)
+
+
+def test_unlinking_twice_is_not_an_error():
+    array = SharedMemoryArray((2, 3), np.int32)
+    array.unlink_on_del()
+    array.metadata.close_and_unlink_shm()
+    del array
+
+
+def test_blocks_may_be_closed_by_threads():
+    SharedMemoryArray.enable_async_del(num_threads=2, max_outstanding_requests=1)
+    pool = SharedMemoryArray._del_thread_pool
+    try:
+        made = [SharedMemoryArray((4,)) for _ in range(20)]
+        metadata = [one.metadata for one in made]
+        for one in made:
+            one.unlink_on_del()
+        del one, made
+    finally:
+        SharedMemoryArray._disable_async_del()
+        pool.close()
+        pool.join()
+    for one in metadata:
+        with pytest.raises(FileNotFoundError):
+            SharedMemoryArray.from_metadata(one)
+
+
+def test_another_process_sees_the_memory(array):
+    code = (
+        "import pickle, sys\n"
+        "array = pickle.load(sys.stdin.buffer)\n"
+        "array[1, 2] = 77\n"
+        "print(array.sum())\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        input=pickle.dumps(array),
+        capture_output=True,
+        check=True,
+    )
+    assert done.stdout.strip() == b"87"
+    assert array[1, 2] == 77

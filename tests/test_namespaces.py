@@ -1,0 +1,116 @@
+"""Every name of Grain's is here, the same object in each place; none of the rest."""
+
+import importlib
+import subprocess
+import sys
+
+import pytest
+
+import gristmill
+import gristmill.python
+
+grain = pytest.importorskip("grain")
+
+# Grain's Dataset API, which is a later release.
+DATASET = {"DatasetIterator", "IterDataset", "MapDataset"}
+
+MODULES = [
+    "checkpoint",
+    "constants",
+    "multiprocessing",
+    "samplers",
+    "sharding",
+    "sources",
+    "transforms",
+]
+
+# Names under which grain.python has what another module has.
+RENAMED = {
+    "FilterTransform": "transforms.Filter",
+    "MapTransform": "transforms.Map",
+    "MapWithIndexTransform": "transforms.MapWithIndex",
+    "RandomMapTransform": "transforms.RandomMap",
+    "InMemoryDataSource": "sources.SharedMemoryDataSource",
+    "PyGrainCheckpointHandler": "checkpoint.CheckpointHandler",
+    "PyGrainDatasetIterator": "loader.DataLoaderIterator",
+    "SharedMemoryArray": "multiprocessing.SharedMemoryArray",
+    "BatchOperation": "operations.BatchOperation",
+    "IndexSampler": "samplers.IndexSampler",
+}
+
+
+def public(module):
+    return {name for name in dir(module) if not name.startswith("_")}
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_modules_have_grains_names(module):
+    ours = importlib.import_module(f"gristmill.{module}")
+    theirs = importlib.import_module(f"grain.{module}")
+    missing = {name for name in public(theirs) if not hasattr(ours, name)}
+    assert not missing
+
+
+def test_the_old_namespace_has_grains_names():
+    theirs = public(importlib.import_module("grain.python"))
+    missing = {name for name in theirs if not hasattr(gristmill.python, name)}
+    assert missing == DATASET
+
+
+def test_the_dataset_api_is_absent():
+    for module in (gristmill, gristmill.python, gristmill.python.experimental):
+        assert not [name for name in DATASET if hasattr(module, name)]
+
+
+@pytest.mark.parametrize("name", RENAMED)
+def test_old_names_are_the_same_objects(name):
+    module, original = RENAMED[name].split(".")
+    found = getattr(importlib.import_module(f"gristmill.{module}"), original)
+    assert getattr(gristmill.python, name) is found
+
+
+def test_old_names_are_at_top_level_too():
+    names = public(importlib.import_module("grain.python")) - DATASET
+    differing = [
+        name
+        for name in names
+        if getattr(gristmill, name, None) is not getattr(gristmill.python, name)
+    ]
+    assert not differing
+
+
+def test_the_top_level_has_grains_names():
+    missing = {name for name in public(grain) if not hasattr(gristmill, name)}
+    # Grain's own plumbing, and what `import grain` leaves there by accident.
+    assert missing - DATASET <= {"monitoring", "proto"}
+
+
+def test_constants_are_grains():
+    for name in public(grain.constants):
+        assert getattr(gristmill.constants, name) == getattr(grain.constants, name)
+
+
+def test_the_experimental_namespace_is_grains_in_part():
+    theirs = public(grain.experimental)
+    assert public(gristmill.experimental) - {"annotations"} <= theirs
+
+
+def test_lists_of_names_are_true():
+    for name in [*MODULES, "python", "experimental", "config", "options", "records"]:
+        module = importlib.import_module(f"gristmill.{name}")
+        assert [entry for entry in module.__all__ if not hasattr(module, entry)] == []
+
+
+HEAVY = """
+import sys
+import gristmill, gristmill.python, gristmill.experimental, gristmill.drop_in
+heavy = {"jax", "torch", "orbax", "pyarrow", "absl", "array_record", "grain"}
+print(sorted(heavy & {name.partition(".")[0] for name in sys.modules}))
+"""
+
+
+def test_importing_loads_no_framework():
+    done = subprocess.run(
+        [sys.executable, "-c", HEAVY], capture_output=True, text=True, check=True
+    )
+    assert done.stdout.strip() == "[]"

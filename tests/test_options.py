@@ -1,0 +1,42 @@
+"""Options are Grain's dataclasses with Grain's checks."""
+
+import dataclasses
+import logging
+
+import pytest
+
+from gristmill import options
+
+grain = pytest.importorskip("grain")
+
+
+@pytest.mark.parametrize("name", ["ReadOptions", "MultiprocessingOptions"])
+def test_fields_and_repr_are_grains(name):
+    ours, theirs = getattr(options, name), getattr(grain, name)
+    spec = [(f.name, f.default) for f in dataclasses.fields(theirs)]
+    assert [(f.name, f.default) for f in dataclasses.fields(ours)] == spec
+    assert repr(ours()) == repr(theirs())
+    assert ours.__slots__ == theirs.__slots__
+
+
+@pytest.mark.parametrize("name", ["num_threads", "prefetch_buffer_size"])
+def test_negative_numbers_get_grains_words(name):
+    with pytest.raises(ValueError) as theirs:
+        grain.ReadOptions(**{name: -1})
+    with pytest.raises(ValueError) as ours:
+        options.ReadOptions(**{name: -1})
+    assert str(ours.value) == str(theirs.value)
+
+
+@pytest.mark.parametrize(
+    ("threads", "buffer", "warns"), [(4, 3, True), (4, 4, False), (4, 0, False)]
+)
+def test_a_buffer_too_small_for_the_threads_is_logged(threads, buffer, warns, caplog):
+    with caplog.at_level(logging.WARNING, "gristmill"):
+        options.ReadOptions(threads, buffer)
+    assert bool(caplog.records) == warns
+
+
+def test_negative_workers_are_refused():
+    with pytest.raises(ValueError, match="num_workers must be non-negative, got -1"):
+        options.MultiprocessingOptions(num_workers=-1)

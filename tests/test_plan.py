@@ -1,0 +1,180 @@
+"""KeyPlan against grain.MapDataset and grain.samplers.IndexSampler."""
+
+import pickle
+
+import numpy as np
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from gristmill import _core
+
+grain = pytest.importorskip("grain")
+KeyPlan = _core.KeyPlan
+
+BOUND = st.none() | st.integers(-12, 12)
+STEPS = st.one_of(
+    st.tuples(st.just("shuffle"), st.integers(0, 2**32 - 1)),
+    st.tuples(st.just("repeat"), st.integers(1, 4), st.booleans()),
+    st.tuples(st.just("repeat"), st.none(), st.booleans()),
+    st.tuples(
+        st.just("slice"),
+        BOUND,
+        BOUND,
+        BOUND.filter(lambda step: step != 0),
+    ),
+)
+
+
+def both(count, steps):
+    """Return the chain as Grain's dataset and as a plan, without refused steps."""
+    theirs, ours = grain.MapDataset.range(count), KeyPlan.range(count)
+    for name, *arguments in steps:
+        if name == "shuffle":
+            theirs, ours = theirs.shuffle(*arguments), ours.shuffle(*arguments)
+        elif name == "slice":
+            theirs, ours = theirs.slice(slice(*arguments)), ours.slice(*arguments)
+        elif len(theirs) < 2**63 - 1:
+            epochs, reseed = arguments
+            theirs = theirs.repeat(epochs, reseed_each_epoch=reseed)
+            ours = ours.repeat(epochs, reseed)
+    return theirs, ours
+
+
+# Grain takes 2**16 / count slow passes per index, hence few examples, no deadline.
+@settings(deadline=None, max_examples=60)
+@given(
+    count=st.integers(1, 9) | st.integers(20_000, 65_000),
+    steps=st.lists(STEPS, max_size=4),
+    first=st.integers(-40, 40) | st.integers(-(2**61), 2**61),
+    step=st.integers(-9, 9),
+)
+@example(10, [("slice", 7, None, -3), ("repeat", None, True)], 2**61, 5)
+def test_chains_equal_grains(count, steps, first, step):
+    theirs, ours = both(count, steps)
+    assert len(ours) == len(theirs)
+    out = np.empty(8, np.int64)
+    if len(theirs) == 0:
+        with pytest.raises(ZeroDivisionError):
+            ours.fill(first, step, out)
+        return
+    ours.fill(first, step, out)
+    positions = [first + k * step for k in range(8)]
+    assert out.tolist() == [theirs[position] for position in positions]
+    assert out.tolist() == [ours.key(position) for position in positions]
+
+
+@settings(deadline=None, max_examples=40)
+@given(
+    records=st.integers(1, 60) | st.integers(65_000, 70_000),
+    shards=st.integers(1, 5),
+    shard=st.integers(0, 4),
+    drop_remainder=st.booleans(),
+    seed=st.integers(0, 2**32 - 1),
+)
+def test_equals_the_index_sampler(records, shards, shard, drop_remainder, seed):
+    shard %= shards
+    if records < shards or records == 65537:
+        return
+    options = grain.sharding.ShardOptions(shard, shards, drop_remainder)
+    sampler = grain.samplers.IndexSampler(
+        records, shard_options=options, shuffle=True, seed=seed
+    )
+    quotient, rest = divmod(records, shards)
+    rest = 0 if drop_remainder else rest
+    first = shard * quotient + min(shard, rest)
+    size = quotient + (shard < rest)
+    plan = KeyPlan.range(records).shard(first, first + size).shuffle(seed)
+    out = np.empty(12, np.int64)
+    plan.fill(size - 6, 1, out)  # Crosses into the second epoch.
+    expected = [
+        sampler[(size - 6 + k) * shards + shard].record_key if size - 6 + k >= 0 else -1
+        for k in range(12)
+    ]
+    assert out[max(0, 6 - size) :].tolist() == expected[max(0, 6 - size) :]
+
+
+def test_range_has_start_and_step():
+    plan = KeyPlan.range(3, 10, -4)
+    assert [plan.key(i) for i in range(-1, 4)] == [2, 10, 6, 2, 10]
+
+
+@pytest.mark.parametrize("count", [65537, 262145])
+def test_shuffle_is_a_permutation_where_grains_is_not(count):
+    out = np.empty(count, np.int64)
+    KeyPlan.range(count).shuffle(3).fill(0, 1, out)
+    assert np.array_equal(np.sort(out), np.arange(count))
+
+
+def test_block_fill_equals_grain_at_a_million():
+    plan = KeyPlan.range(1_000_000).shuffle(11)
+    theirs = grain.MapDataset.range(1_000_000).shuffle(11)
+    out = np.empty(3000, np.int64)
+    plan.fill(998_000, 1, out)
+    assert out.tolist() == [theirs[998_000 + k] for k in range(3000)]
+
+
+PLANS = [
+    KeyPlan.range(9),
+    KeyPlan.range(9, 5, -2).shard(2, 8).shuffle(7),
+    KeyPlan.range(9).slice(None, None, -1).repeat(None, False),
+    KeyPlan.range(9).repeat(2).slice(100, None).shuffle(0),
+]
+
+
+@pytest.mark.parametrize("plan", PLANS, ids=repr)
+def test_survives_pickling_and_repr(plan):
+    for again in (pickle.loads(pickle.dumps(plan)), eval(repr(plan))):
+        assert again == plan
+        assert hash(again) == hash(plan)
+        assert len(again) == len(plan)
+        assert again.ops == plan.ops
+
+
+def test_different_plans_differ():
+    assert len(set(PLANS)) == len(PLANS)
+    assert KeyPlan.range(3) != KeyPlan.range(4)
+    assert KeyPlan.range(3) != 3
+
+
+def test_repr_names_resolved_arguments():
+    plan = KeyPlan.range(9).shard(1, 8).shuffle(4).repeat().slice(-3, None)
+    assert repr(plan) == (
+        "KeyPlan.range(9, 0, 1).shard(1, 8).shuffle(4).repeat(None, True)"
+        ".take(9223372036854775804, 1, 3)"
+    )
+
+
+@pytest.mark.parametrize(
+    ("build", "error", "text"),
+    [
+        (lambda: KeyPlan.range(-1), ValueError, "non-negative"),
+        (lambda: KeyPlan.range(2, 2**62, 2**62), OverflowError, "64 bits"),
+        (lambda: KeyPlan.range(5).shard(1, 6), ValueError, "epoch of 5"),
+        (lambda: KeyPlan.range(5).take(0, 2, 4), ValueError, "epoch of 5"),
+        (lambda: KeyPlan.range(5).slice(0, 5, 0), ValueError, "zero"),
+        (lambda: KeyPlan.range(5).slice(0, "5"), TypeError, "slice indices"),
+        (lambda: KeyPlan.range(5).shuffle(-1), ValueError, r"\(got seed=-1\)"),
+        (lambda: KeyPlan.range(5).repeat(0), ValueError, "but got 0"),
+        (lambda: KeyPlan.range(5).repeat(2**62), OverflowError, "64 bits"),
+        (lambda: KeyPlan.range(5).repeat().repeat(), ValueError, "infinite"),
+        (lambda: KeyPlan.range(0).key(0), ZeroDivisionError, "no positions"),
+    ],
+)
+def test_refuses(build, error, text):
+    with pytest.raises(error, match=text):
+        build()
+
+
+def test_fill_refuses_arrays_it_would_have_to_copy():
+    plan = KeyPlan.range(5)
+    with pytest.raises(TypeError):
+        plan.fill(0, 1, np.empty(4, np.int32))
+    with pytest.raises(TypeError):
+        plan.fill(0, 1, np.empty(8, np.int64)[::2])
+    with pytest.raises(ValueError, match="one dimension"):
+        plan.fill(0, 1, np.empty((2, 2), np.int64))
+    frozen = np.empty(4, np.int64)
+    frozen.flags.writeable = False
+    with pytest.raises(ValueError, match="writeable"):
+        plan.fill(0, 1, frozen)

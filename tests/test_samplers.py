@@ -1,0 +1,185 @@
+"""Samplers give Grain's keys, generators, lengths, texts and errors."""
+
+import itertools
+import pickle
+import sys
+
+import numpy as np
+import pytest
+
+from gristmill import records, samplers, sharding
+
+grain = pytest.importorskip("grain")
+
+SHARDS = [None, (0, 1, False), (1, 3, False), (2, 3, True), (0, 4, True)]
+EPOCHS = [None, 1, 3]
+
+
+def pair(name, n, shard=None, **kwargs):
+    """Our sampler and Grain's, made of the same arguments."""
+    ours, theirs = getattr(samplers, name), getattr(grain.samplers, name)
+    if shard is None:
+        return ours(n, **kwargs), theirs(n, **kwargs)
+    return (
+        ours(n, sharding.ShardOptions(*shard), **kwargs),
+        theirs(n, grain.sharding.ShardOptions(*shard), **kwargs),
+    )
+
+
+def described(sampler, index):
+    try:
+        metadata = sampler[index]
+    except (IndexError, ZeroDivisionError) as error:
+        return type(error)
+    draw = None if metadata.rng is None else metadata.rng.random()
+    return metadata.index, metadata.record_key, draw
+
+
+@pytest.mark.parametrize("n", [1, 7, 100])
+@pytest.mark.parametrize("shard", SHARDS)
+@pytest.mark.parametrize("epochs", EPOCHS)
+@pytest.mark.parametrize("seed", [None, 0, 42, 2**32 - 1])
+def test_index_sampler_is_grains(n, shard, epochs, seed):
+    for shuffle in {False, seed is not None}:
+        arguments = {"num_epochs": epochs, "seed": seed, "shuffle": shuffle}
+        ours, theirs = pair("IndexSampler", n, shard, **arguments)
+        assert repr(ours) == repr(theirs)
+        assert len(ours) == len(theirs)
+        assert ours._max_index == theirs._max_index
+        for index in [-1, *range(0, 3 * n + 2, 1 + n // 7)]:
+            assert described(ours, index) == described(theirs, index)
+
+
+@pytest.mark.parametrize("n", [1, 7])
+@pytest.mark.parametrize("shard", SHARDS)
+@pytest.mark.parametrize("seed", [None, 5])
+def test_sequential_sampler_is_grains(n, shard, seed):
+    ours, theirs = pair("SequentialSampler", n, shard, seed=seed)
+    assert repr(ours) == repr(theirs)
+    assert len(ours) == len(theirs)
+    for index in range(-1, n + 1):
+        assert described(ours, index) == described(theirs, index)
+
+
+@pytest.mark.parametrize(
+    ("name", "arguments"),
+    [
+        ("SequentialSampler", {"num_records": 0}),
+        ("IndexSampler", {"num_records": -1}),
+        ("IndexSampler", {"num_records": 0, "num_epochs": 0}),
+        ("IndexSampler", {"num_records": 2, "num_epochs": 0}),
+        ("IndexSampler", {"num_records": 2, "shuffle": True}),
+        ("IndexSampler", {"num_records": 2, "shuffle": True, "seed": "1"}),
+        ("IndexSampler", {"num_records": 2, "seed": -1}),
+        ("IndexSampler", {"num_records": 2, "shuffle": True, "seed": 2**32}),
+    ],
+)
+def test_bad_arguments_get_grains_words(name, arguments):
+    with pytest.raises((ValueError, TypeError)) as theirs:
+        getattr(grain.samplers, name)(**arguments)
+    with pytest.raises((ValueError, TypeError)) as ours:
+        getattr(samplers, name)(**arguments)
+    assert (type(ours.value), str(ours.value)) == (
+        type(theirs.value),
+        str(theirs.value),
+    )
+
+
+@pytest.mark.parametrize("index", [-1, 10])
+@pytest.mark.parametrize("name", ["IndexSampler", "SequentialSampler"])
+def test_out_of_range_gets_grains_words(name, index):
+    epochs = {"num_epochs": 1} if name == "IndexSampler" else {}
+    ours, theirs = pair(name, 10, **epochs)
+    with pytest.raises(IndexError) as expected:
+        theirs[index]
+    with pytest.raises(IndexError) as found:
+        ours[index]
+    assert str(found.value) == str(expected.value)
+
+
+@pytest.mark.parametrize("shard", SHARDS)
+@pytest.mark.parametrize(("first", "step"), [(0, 1), (5, 3), (1, 6), (7, 4), (2, 12)])
+def test_blocks_are_the_single_keys(shard, first, step):
+    sampler, _ = pair("IndexSampler", 101, shard, shuffle=True, seed=9)
+    indices = range(first, first + 60 * step, step)
+    keys = sampler.record_keys(first, step, 60)
+    assert keys.dtype == np.int64
+    assert keys.tolist() == [sampler[i].record_key for i in indices]
+
+
+def test_sequential_blocks_are_the_single_keys():
+    sampler = samplers.SequentialSampler(20)
+    assert sampler.record_keys(1, 3, 5).tolist() == [1, 4, 7, 10, 13]
+
+
+@pytest.mark.parametrize("name", ["IndexSampler", "SequentialSampler"])
+def test_blocks_end_where_the_sampler_ends(name):
+    epochs = {"num_epochs": 1} if name == "IndexSampler" else {}
+    sampler = getattr(samplers, name)(10, **epochs)
+    assert sampler.record_keys(9, 5, 1).tolist() == [9]
+    assert sampler.record_keys(10, 1, 0).tolist() == []
+    for bad in [(9, 1, 2), (-1, 1, 1)]:
+        with pytest.raises(IndexError, match="out of bounds"):
+            sampler.record_keys(*bad)
+    with pytest.raises(ValueError, match="positive step"):
+        sampler.record_keys(0, 0, 1)
+
+
+def test_the_size_that_grain_loses_a_record_at_is_a_permutation():
+    n = 4**8 + 1
+    keys = samplers.IndexSampler(n, shuffle=True, seed=3).record_keys(0, 1, n)
+    assert np.array_equal(np.sort(keys), np.arange(n))
+
+
+def test_the_billionth_record_costs_what_the_first_does():
+    ours, theirs = pair("IndexSampler", 10**9, shuffle=True, seed=1)
+    index = 5 * 10**9 + 7
+    assert described(ours, index) == described(theirs, index)
+
+
+def test_endless_samplers_have_the_longest_length():
+    assert len(samplers.IndexSampler(3)) == sys.maxsize
+
+
+def test_samplers_pickle():
+    sampler = samplers.IndexSampler(50, shuffle=True, seed=2, num_epochs=2)
+    again = pickle.loads(pickle.dumps(sampler))
+    assert repr(again) == repr(sampler)
+    assert (
+        again.record_keys(0, 1, 100).tolist() == sampler.record_keys(0, 1, 100).tolist()
+    )
+
+
+def test_every_shard_has_its_own_part():
+    parts = [
+        samplers.IndexSampler(10, sharding.ShardOptions(s, 3), num_epochs=1)
+        .record_keys(s, 3, 3)
+        .tolist()
+        for s in range(3)
+    ]
+    assert parts == [[0, 1, 2], [4, 5, 6], [7, 8, 9]]
+    assert len(set(itertools.chain(*parts))) == 9
+
+
+class OneByOne(samplers.IndexSampler):
+    def __getitem__(self, index):
+        return records.RecordMetadata(index, 0)
+
+
+class BothWays(OneByOne):
+    def record_keys(self, first, step, count):
+        return np.zeros(count, np.int64)
+
+
+@pytest.mark.parametrize(
+    ("sampler", "blocks"),
+    [
+        (samplers.IndexSampler(3), True),
+        (samplers.SequentialSampler(3), True),
+        (OneByOne(3), False),
+        (BothWays(3), True),
+        ([], False),
+    ],
+)
+def test_a_subclass_is_read_as_it_says(sampler, blocks):
+    assert samplers.reads_in_blocks(sampler) == blocks
