@@ -12,6 +12,7 @@
 PYTHON ?= python3
 VENV ?= .venv
 BUILD_DIR ?= build
+WERROR ?= OFF
 PYTEST_ARGS ?=
 
 BIN := $(abspath $(VENV))/bin
@@ -34,7 +35,7 @@ test: tools test-core
 	$(BIN)/python -m pytest -n 2 $(PYTEST_ARGS)
 
 test-core: tools
-	$(call build_core,$(BUILD_DIR)/test,-DGRISTMILL_WERROR=ON)
+	$(call build_core,$(BUILD_DIR)/test,-DGRISTMILL_WERROR=$(WERROR))
 	$(CTEST) --test-dir $(BUILD_DIR)/test
 
 sanitize: sanitize-address sanitize-undefined sanitize-thread

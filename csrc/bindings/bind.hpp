@@ -22,17 +22,23 @@ inline void check(const Status& status) {
     throw py::error_already_set();
   };
   switch (status.code()) {
-    case Code::kOk: return;
-    case Code::kInvalidArgument: return raise(PyExc_ValueError);
-    case Code::kOutOfRange: return raise(PyExc_IndexError);
-    case Code::kOverflow: return raise(PyExc_OverflowError);
-    case Code::kDivideByZero: return raise(PyExc_ZeroDivisionError);
-    case Code::kNoMemory: return raise(PyExc_MemoryError);
+    case Code::kOk:
+      return;
+    case Code::kInvalidArgument:
+      return raise(PyExc_ValueError);
+    case Code::kOutOfRange:
+      return raise(PyExc_IndexError);
+    case Code::kOverflow:
+      return raise(PyExc_OverflowError);
+    case Code::kDivideByZero:
+      return raise(PyExc_ZeroDivisionError);
+    case Code::kNoMemory:
+      return raise(PyExc_MemoryError);
     case Code::kSystem: {
       // OSError picks its subclass from the number when it is called.
       const py::object type = py::reinterpret_borrow<py::object>(PyExc_OSError);
-      py::set_error(type, py::make_tuple(status.error_number(),
-                                         status.message()));
+      py::set_error(type,
+                    py::make_tuple(status.error_number(), status.message()));
       throw py::error_already_set();
     }
   }

@@ -48,12 +48,10 @@ void check_plain(const py::array& array, const char* name) {
 void check_batch(const py::array& out, std::size_t count) {
   check_plain(out, "out");
   if (!out.writeable()) throw py::value_error("out must be writeable");
-  if (out.ndim() == 0 ||
-      out.shape(0) != static_cast<py::ssize_t>(count)) {
+  if (out.ndim() == 0 || out.shape(0) != static_cast<py::ssize_t>(count)) {
     throw py::value_error("out has shape " +
                           py::str(out.attr("shape")).cast<std::string>() +
-                          ", but must have " + std::to_string(count) +
-                          " rows");
+                          ", but must have " + std::to_string(count) + " rows");
   }
 }
 
@@ -96,10 +94,9 @@ void gather_rows(const py::array& table, const Rows& rows, py::array& out) {
     bad = gristmill::gather(from, table.shape(0), picked, row_bytes, to);
   }
   if (bad >= 0) {
-    throw py::index_error("rows[" + std::to_string(bad) + "] is " +
-                          std::to_string(rows.at(bad)) +
-                          ", but the table has " +
-                          std::to_string(table.shape(0)) + " rows");
+    throw py::index_error(
+        "rows[" + std::to_string(bad) + "] is " + std::to_string(rows.at(bad)) +
+        ", but the table has " + std::to_string(table.shape(0)) + " rows");
   }
 }
 
@@ -205,9 +202,12 @@ py::ssize_t pad_arrays(const py::list& elements, py::array& out,
 // the dtype's own scalar type; nullptr if there is none.
 PyTypeObject* builtin_type_of(const py::dtype& dtype) {
   switch (dtype.num()) {
-    case py::detail::npy_api::NPY_BOOL_: return &PyBool_Type;
-    case py::detail::npy_api::NPY_DOUBLE_: return &PyFloat_Type;
-    default: break;
+    case py::detail::npy_api::NPY_BOOL_:
+      return &PyBool_Type;
+    case py::detail::npy_api::NPY_DOUBLE_:
+      return &PyFloat_Type;
+    default:
+      break;
   }
   const bool is_int64 = dtype.kind() == 'i' && dtype.itemsize() == 8;
   return is_int64 ? &PyLong_Type : nullptr;
@@ -224,8 +224,7 @@ bool store_builtin(PyObject* element, std::byte* to) {
     std::memcpy(to, &value, sizeof value);
   } else {
     int overflow = 0;
-    const std::int64_t value =
-        PyLong_AsLongLongAndOverflow(element, &overflow);
+    const std::int64_t value = PyLong_AsLongLongAndOverflow(element, &overflow);
     if (overflow != 0) return false;
     std::memcpy(to, &value, sizeof value);
   }
@@ -237,9 +236,9 @@ py::ssize_t stack_scalars(const py::list& elements, py::array& out) {
   const auto dtype = out.dtype();
   if (out.ndim() != 1) throw py::value_error("out must have one dimension");
   if (elements.empty()) return -1;
-  const bool plain = std::string_view("biufc").find(dtype.kind()) !=
-                         std::string_view::npos &&
-                     dtype.byteorder() != '>';
+  const bool plain =
+      std::string_view("biufc").find(dtype.kind()) != std::string_view::npos &&
+      dtype.byteorder() != '>';
   PyTypeObject* const type = Py_TYPE(PyList_GET_ITEM(elements.ptr(), 0));
   const bool builtin = plain && type == builtin_type_of(dtype);
   const py::object scalar_type = dtype.attr("type");

@@ -55,7 +55,8 @@ py::tuple describe(const KeyPlan::Op& op) {
       return py::make_tuple("range", op.length, op.first, op.step);
     case Kind::kShard:
       return py::make_tuple("shard", op.first, op.first + op.length);
-    case Kind::kShuffle: return py::make_tuple("shuffle", op.seed);
+    case Kind::kShuffle:
+      return py::make_tuple("shuffle", op.seed);
     case Kind::kRepeat:
       if (op.epochs == 0) {
         return py::make_tuple("repeat", py::none(), op.reseed);

@@ -61,14 +61,22 @@ Next wait_for_next(Crewed& crewed, double timeout_s) {
 
 const char* name_of(NextKind kind) {
   switch (kind) {
-    case NextKind::kOutput: return "output";
-    case NextKind::kEnd: return "end";
-    case NextKind::kInterrupted: return "interrupted";
-    case NextKind::kTimeout: return "timeout";
-    case NextKind::kDied: return "died";
-    case NextKind::kFull: return "full";
-    case NextKind::kClosed: return "closed";
-    case NextKind::kForked: return "forked";
+    case NextKind::kOutput:
+      return "output";
+    case NextKind::kEnd:
+      return "end";
+    case NextKind::kInterrupted:
+      return "interrupted";
+    case NextKind::kTimeout:
+      return "timeout";
+    case NextKind::kDied:
+      return "died";
+    case NextKind::kFull:
+      return "full";
+    case NextKind::kClosed:
+      return "closed";
+    case NextKind::kForked:
+      return "forked";
   }
   return "";
 }
@@ -94,7 +102,8 @@ std::unique_ptr<Crewed> make_scheduler(
 }
 
 void due(py::module_& m) {
-  py::class_<Next>(m, "Due", "What next() found; `kind` says which fields count.")
+  py::class_<Next>(m, "Due",
+                   "What next() found; `kind` says which fields count.")
       .def_property_readonly("kind",
                              [](const Next& n) { return name_of(n.kind); })
       .def_property_readonly("stream",
@@ -121,15 +130,13 @@ void due(py::module_& m) {
                              [](const Next& n) { return n.death.at_start; })
       .def_property_readonly("wait_status",
                              [](const Next& n) { return n.death.wait_status; })
-      .def_property_readonly("text",
-                             [](const Next& n) {
-                               return py::reinterpret_steal<py::str>(
-                                   PyUnicode_DecodeUTF8(
-                                       n.death.text.data(),
-                                       static_cast<Py_ssize_t>(
-                                           n.death.text.size()),
-                                       "replace"));
-                             })
+      .def_property_readonly(
+          "text",
+          [](const Next& n) {
+            return py::reinterpret_steal<py::str>(PyUnicode_DecodeUTF8(
+                n.death.text.data(),
+                static_cast<Py_ssize_t>(n.death.text.size()), "replace"));
+          })
       .def_property_readonly("need",
                              [](const Next& n) { return n.shortage.need; })
       .def_property_readonly("limit",
@@ -138,9 +145,8 @@ void due(py::module_& m) {
                              [](const Next& n) { return n.shortage.used; })
       .def_property_readonly("kept",
                              [](const Next& n) { return n.shortage.kept; })
-      .def_property_readonly("kept_bytes", [](const Next& n) {
-        return n.shortage.kept_bytes;
-      });
+      .def_property_readonly(
+          "kept_bytes", [](const Next& n) { return n.shortage.kept_bytes; });
 }
 
 }  // namespace

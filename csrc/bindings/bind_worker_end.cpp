@@ -68,11 +68,12 @@ void worker_end(py::module_& m) {
           },
           "bytes"_a,
           "Wait for a larger slot; returns its address, None if the unit is\n"
-          "no longer wanted or there is no memory.  The content of the old slot is gone.")
+          "no longer wanted or there is no memory.  The content of the old "
+          "slot is gone.")
       .def(
           "commit",
-          [](Desk& desk, int status, std::uint32_t outputs,
-             std::uint64_t bytes, const std::vector<std::int64_t>& vector) {
+          [](Desk& desk, int status, std::uint32_t outputs, std::uint64_t bytes,
+             const std::vector<std::int64_t>& vector) {
             const py::gil_scoped_release unlocked;
             desk.end->commit(desk.work, static_cast<UnitStatus>(status),
                              outputs, bytes, vector);

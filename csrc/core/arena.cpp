@@ -25,9 +25,8 @@ std::atomic<ArenaBook*> buried{nullptr};
 void bury(ArenaBook* book) noexcept {
   munmap(book->base, book->bytes);
   book->next = buried.load(std::memory_order_relaxed);
-  while (!buried.compare_exchange_weak(book->next, book,
-                                       std::memory_order_release,
-                                       std::memory_order_relaxed)) {
+  while (!buried.compare_exchange_weak(
+      book->next, book, std::memory_order_release, std::memory_order_relaxed)) {
   }
 }
 
@@ -107,8 +106,7 @@ Result<std::unique_ptr<Arena>> Arena::create(std::uint64_t head_bytes,
   arena->book_->base = base;
   arena->book_->bytes = bytes;
   arena->book_->end = &bury;
-  arena->limit_ =
-      memory_limit != 0 ? memory_limit : available_memory() / 5 * 4;
+  arena->limit_ = memory_limit != 0 ? memory_limit : available_memory() / 5 * 4;
   const std::uint64_t head = round_to_page(head_bytes);
   arena->holes_[head] = bytes - head;
   return arena;

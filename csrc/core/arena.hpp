@@ -120,10 +120,10 @@ class Arena {
   ArenaBook* book_ = nullptr;
   std::uint64_t limit_ = 0;
   std::uint64_t charged_ = 0;
-  std::size_t cursor_ = 0;             // of the partial sweep
-  std::vector<Slot*> idle_;            // newest last
-  std::vector<Slot*> out_;             // shown, with views
-  std::vector<Slot*> spare_;           // without a range
+  std::size_t cursor_ = 0;                        // of the partial sweep
+  std::vector<Slot*> idle_;                       // newest last
+  std::vector<Slot*> out_;                        // shown, with views
+  std::vector<Slot*> spare_;                      // without a range
   std::map<std::uint64_t, std::uint64_t> holes_;  // offset to length, no pages
 };
 

@@ -24,13 +24,20 @@ void with_row_copy(std::size_t row_bytes, const Rows& rows) {
     });
   };
   switch (row_bytes) {
-    case 1: return fixed.template operator()<1>();
-    case 2: return fixed.template operator()<2>();
-    case 4: return fixed.template operator()<4>();
-    case 8: return fixed.template operator()<8>();
-    case 16: return fixed.template operator()<16>();
-    case 32: return fixed.template operator()<32>();
-    case 64: return fixed.template operator()<64>();
+    case 1:
+      return fixed.template operator()<1>();
+    case 2:
+      return fixed.template operator()<2>();
+    case 4:
+      return fixed.template operator()<4>();
+    case 8:
+      return fixed.template operator()<8>();
+    case 16:
+      return fixed.template operator()<16>();
+    case 32:
+      return fixed.template operator()<32>();
+    case 64:
+      return fixed.template operator()<64>();
     default:
       return rows([row_bytes](std::byte* to, const std::byte* from) {
         std::memcpy(to, from, row_bytes);
@@ -41,10 +48,10 @@ void with_row_copy(std::size_t row_bytes, const Rows& rows) {
 std::ptrdiff_t first_bad_row(std::span<const std::int64_t> rows,
                              std::int64_t table_rows) noexcept {
   // A negative row is a huge one when read as unsigned.
-  const auto bad = [limit = static_cast<std::uint64_t>(table_rows)](
-                       std::int64_t row) {
-    return static_cast<std::uint64_t>(row) >= limit;
-  };
+  const auto bad =
+      [limit = static_cast<std::uint64_t>(table_rows)](std::int64_t row) {
+        return static_cast<std::uint64_t>(row) >= limit;
+      };
   bool any = false;
   for (const auto row : rows) any |= bad(row);  // No branch: vectorized.
   if (!any) return -1;
@@ -76,10 +83,8 @@ std::size_t product(std::span<const std::ptrdiff_t> shape) noexcept {
 
 }  // namespace
 
-std::ptrdiff_t gather(std::span<const std::byte> table,
-                      std::int64_t table_rows,
-                      std::span<const std::int64_t> rows,
-                      std::size_t row_bytes,
+std::ptrdiff_t gather(std::span<const std::byte> table, std::int64_t table_rows,
+                      std::span<const std::int64_t> rows, std::size_t row_bytes,
                       std::span<std::byte> out) noexcept {
   const auto bad = first_bad_row(rows, table_rows);
   if (bad >= 0 || row_bytes == 0) return bad;
@@ -136,12 +141,11 @@ void pad(std::span<const std::ptrdiff_t> from_shape, const std::byte* from,
     if (kept * from_bytes > 0) std::memcpy(to, from, kept * from_bytes);
   } else {
     for (std::size_t row = 0; row < kept; ++row) {
-      pad(from_shape.subspan(1), from + row * from_bytes,
-          to_shape.subspan(1), value, to + row * to_bytes);
+      pad(from_shape.subspan(1), from + row * from_bytes, to_shape.subspan(1),
+          value, to + row * to_bytes);
     }
   }
-  repeat_value(value,
-               {to + kept * to_bytes, (rows - kept) * to_bytes});
+  repeat_value(value, {to + kept * to_bytes, (rows - kept) * to_bytes});
 }
 
 }  // namespace gristmill

@@ -37,8 +37,8 @@ enum class UnitState : std::uint32_t {
 // What the holder says about a unit when it commits it.
 enum class UnitStatus : std::uint32_t {
   kOk,
-  kEnd,    // the stream has no outputs after these
-  kError,  // the last output is an error; kind A goes on behind it
+  kEnd,       // the stream has no outputs after these
+  kError,     // the last output is an error; kind A goes on behind it
   kNoMemory,  // not computed: the slot could not be given pages
 };
 
@@ -53,8 +53,8 @@ enum class UnitKind : std::uint32_t {
 struct UnitWord {
   std::uint64_t bits = 0;
 
-  static UnitWord make(std::uint64_t id, std::uint32_t attempt,
-                       UnitState state, std::uint32_t holder) noexcept {
+  static UnitWord make(std::uint64_t id, std::uint32_t attempt, UnitState state,
+                       std::uint32_t holder) noexcept {
     return {id << 24 | std::uint64_t{attempt & 0xffU} << 16 |
             std::uint64_t{static_cast<std::uint32_t>(state)} << 12 |
             (holder & 0xfffU)};
@@ -95,10 +95,10 @@ struct alignas(64) Cell {
   std::atomic<std::uint32_t> stop;
   // The worker's, on a line of its own.
   alignas(64) std::atomic<std::uint32_t> asleep;
-  std::atomic<std::uint32_t> started;   // generation that asked for work
-  std::atomic<std::int64_t> at;         // record in work, -1 for none
+  std::atomic<std::uint32_t> started;    // generation that asked for work
+  std::atomic<std::int64_t> at;          // record in work, -1 for none
   std::atomic<std::uint32_t> error_len;  // of the text below
-  char error[kErrorBytes];              // why the worker could not start
+  char error[kErrorBytes];               // why the worker could not start
 };
 
 struct alignas(64) Unit {

@@ -1,10 +1,11 @@
 #include "core/futex.hpp"
 
-#include <cerrno>
-#include <ctime>
 #include <linux/futex.h>
 #include <sys/syscall.h>
 #include <unistd.h>
+
+#include <cerrno>
+#include <ctime>
 
 namespace gristmill {
 
@@ -18,8 +19,8 @@ int futex_wait(const void* word, std::uint32_t seen,
         (timeout_s - static_cast<double>(limit.tv_sec)) * 1e9);
     limit_or_none = &limit;
   }
-  const long result = syscall(SYS_futex, word, FUTEX_WAIT, seen,
-                              limit_or_none, nullptr, 0);
+  const long result =
+      syscall(SYS_futex, word, FUTEX_WAIT, seen, limit_or_none, nullptr, 0);
   return result == 0 ? 0 : errno;
 }
 

@@ -164,17 +164,18 @@ void LeaseTable::free_again(Lease& lease, const Vector* vector_in) {
   lease.starved = false;
   set_slot(unit, *lease.slot);
   if (vector_in != nullptr) set_vector_in(unit, *vector_in);
-  unit.word.store(UnitWord::make(lease.id, lease.deaths, UnitState::kFree,
-                                 lease.owner)
-                      .bits,
-                  std::memory_order_release);
+  unit.word.store(
+      UnitWord::make(lease.id, lease.deaths, UnitState::kFree, lease.owner)
+          .bits,
+      std::memory_order_release);
 }
 
 void LeaseTable::doom(Lease& lease) {
   lease.doomed = true;
-  region_.unit(lease.cell).word.store(
-      UnitWord::make(lease.id, lease.deaths, UnitState::kEmpty, 0).bits,
-      std::memory_order_release);
+  region_.unit(lease.cell)
+      .word.store(
+          UnitWord::make(lease.id, lease.deaths, UnitState::kEmpty, 0).bits,
+          std::memory_order_release);
 }
 
 }  // namespace gristmill

@@ -76,9 +76,9 @@ Lease Order::plan(std::uint32_t s) const {
   lease.kind = kind_;
   if (kind_ == UnitKind::kArithmetic) {
     lease.first = stream.next_first;
-    lease.count = stream.length < 0 ? unit_records_
-                                    : std::min(unit_records_,
-                                               stream.length - lease.first);
+    lease.count = stream.length < 0
+                      ? unit_records_
+                      : std::min(unit_records_, stream.length - lease.first);
   } else {
     lease.prev = stream.last_id;
     lease.count = unit_records_;

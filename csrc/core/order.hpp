@@ -17,7 +17,7 @@
 namespace gristmill {
 
 struct Stream {
-  std::int64_t length = -1;  // records; -1 has no end that is known
+  std::int64_t length = -1;     // records; -1 has no end that is known
   std::int64_t next_first = 0;  // first record of the next unit (arithmetic)
   bool sealed = false;          // nothing more is published
   bool ended = false;           // no output is left

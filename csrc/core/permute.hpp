@@ -47,7 +47,7 @@ class Permutation {
   void apply_to_chunk(std::span<std::int64_t> indices) const noexcept;
 
   std::uint64_t max_index_;
-  unsigned half_bits_;  // W: the block has 2 * W bits.
+  unsigned half_bits_;               // W: the block has 2 * W bits.
   std::vector<std::uint32_t> keys_;  // One per round, each below 2**W.
 };
 

@@ -23,9 +23,9 @@ Status already_endless() {
 }
 
 Status out_of_epoch(const char* what, std::int64_t length) {
-  return {Code::kInvalidArgument,
-          std::string(what) + " must lie in one epoch of " +
-              std::to_string(length) + " positions"};
+  return {Code::kInvalidArgument, std::string(what) +
+                                      " must lie in one epoch of " +
+                                      std::to_string(length) + " positions"};
 }
 
 // Returns whether first + step * (count - 1) fits, and stores it in `last`.
@@ -42,9 +42,9 @@ bool last_of(std::int64_t first, std::int64_t step, std::int64_t count,
 Result<KeyPlan> KeyPlan::range(std::int64_t count, std::int64_t first,
                                std::int64_t step) {
   if (count < 0) {
-    return Status(Code::kInvalidArgument,
-                  "count must be non-negative, but got " +
-                      std::to_string(count));
+    return Status(
+        Code::kInvalidArgument,
+        "count must be non-negative, but got " + std::to_string(count));
   }
   std::int64_t last = 0;
   if (count > 0 && !last_of(first, step, count, last)) {
@@ -74,9 +74,9 @@ Result<KeyPlan> KeyPlan::shuffle(std::int64_t seed) const {
 
 Result<KeyPlan> KeyPlan::repeat(std::int64_t epochs, bool reseed) const {
   if (epochs <= 0) {
-    return Status(Code::kInvalidArgument,
-                  "num_epochs must be positive, but got " +
-                      std::to_string(epochs) + ".");
+    return Status(
+        Code::kInvalidArgument,
+        "num_epochs must be positive, but got " + std::to_string(epochs) + ".");
   }
   if (length() == kEndless) return already_endless();
   std::int64_t total = 0;
@@ -227,8 +227,8 @@ Status KeyPlan::resolve_repeat(std::size_t ops, Epoch epoch,
     }
     const auto its_epoch =
         op.reseed ? base_epoch + static_cast<Epoch>(turn) : Epoch{0};
-    auto status = resolve(ops - 1, its_epoch,
-                          offsets.subspan(first, last - first));
+    auto status =
+        resolve(ops - 1, its_epoch, offsets.subspan(first, last - first));
     if (!status.ok()) return status;
     first = last;
   }

@@ -133,9 +133,9 @@ class ForkGuard {
 
 Result<std::unique_ptr<Scheduler>> Scheduler::create(SchedulerConfig config) {
   if (Status status = check_config(config); !status.ok()) return status;
-  Result<std::unique_ptr<Arena>> arena = Arena::create(
-      Region::head_bytes(config.workers, cells_for(config)),
-      config.memory_limit);
+  Result<std::unique_ptr<Arena>> arena =
+      Arena::create(Region::head_bytes(config.workers, cells_for(config)),
+                    config.memory_limit);
   if (!arena.ok()) return arena.status();
   return std::unique_ptr<Scheduler>(
       new Scheduler(std::move(config), std::move(arena).value()));
@@ -222,8 +222,8 @@ Death Scheduler::holder_of_awaited() const {
   const UnitWord word = leases_.word(found->second);
   if (word.state() == UnitState::kFree || word.holder() == 0) return death;
   death.worker = static_cast<int>(word.holder()) - 1;
-  death.record = region_.cell(word.holder() - 1)
-                     .at.load(std::memory_order_relaxed);
+  death.record =
+      region_.cell(word.holder() - 1).at.load(std::memory_order_relaxed);
   return death;
 }
 

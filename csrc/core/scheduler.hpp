@@ -30,21 +30,21 @@ struct SchedulerConfig {
   std::uint32_t workers = 1;
   std::uint32_t buffer = 1;  // units ahead: workers * (buffer + 2)
   UnitKind kind = UnitKind::kArithmetic;
-  std::int64_t unit_records = 1;        // arithmetic: records in a unit
-  std::uint32_t max_restarts = 1;       // of one unit
-  std::uint64_t memory_limit = 0;       // bytes, 0: 80 % of the memory
-  std::vector<std::int64_t> lengths;    // records of each stream, -1 unknown
-  std::vector<Vector> starts;           // position of each stream
+  std::int64_t unit_records = 1;      // arithmetic: records in a unit
+  std::uint32_t max_restarts = 1;     // of one unit
+  std::uint64_t memory_limit = 0;     // bytes, 0: 80 % of the memory
+  std::vector<std::int64_t> lengths;  // records of each stream, -1 unknown
+  std::vector<Vector> starts;         // position of each stream
   std::uint32_t turn = 0;
   std::vector<bool> ended;
 };
 
 struct Output {
   std::uint32_t stream = 0;
-  bool error = false;       // its content is an error to raise
+  bool error = false;  // its content is an error to raise
   std::uint64_t unit = 0;
-  std::uint32_t index = 0;  // in the unit
-  std::uint32_t count = 0;  // outputs in the unit
+  std::uint32_t index = 0;    // in the unit
+  std::uint32_t count = 0;    // outputs in the unit
   std::uint64_t address = 0;  // of the slot's header
   std::uint64_t bytes = 0;    // of the slot that are used
 };
@@ -76,7 +76,7 @@ enum class NextKind {
   kInterrupted,  // a signal came: run its handler, call again
   kTimeout,      // `death` says who works on the output due, on what
   kDied,
-  kFull,    // call again when some memory is free
+  kFull,  // call again when some memory is free
   kClosed,
   kForked,  // this process is a fork of the one that made the scheduler
 };

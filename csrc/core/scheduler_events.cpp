@@ -169,8 +169,8 @@ void Scheduler::collect() {
 }
 
 Shortage Scheduler::shortage(std::uint64_t need) const {
-  return {need, arena_->memory_limit(), arena_->charged(),
-          arena_->kept_slots(), arena_->kept_bytes()};
+  return {need, arena_->memory_limit(), arena_->charged(), arena_->kept_slots(),
+          arena_->kept_bytes()};
 }
 
 void Scheduler::ring_work(std::size_t units) {
@@ -231,8 +231,8 @@ void Scheduler::died(int worker, std::uint32_t generation) {
 bool Scheduler::judge_start(int worker, std::uint32_t generation) {
   Person& person = people_[static_cast<std::size_t>(worker)];
   Cell& cell = region_.cell(static_cast<std::uint32_t>(worker));
-  const std::uint32_t said = std::min(
-      cell.error_len.load(std::memory_order_acquire), kErrorBytes);
+  const std::uint32_t said =
+      std::min(cell.error_len.load(std::memory_order_acquire), kErrorBytes);
   if (cell.started.load(std::memory_order_acquire) == generation && said == 0) {
     person.false_starts = 0;
     return true;

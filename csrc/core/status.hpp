@@ -49,9 +49,7 @@ class [[nodiscard]] Status {
   [[nodiscard]] Code code() const noexcept { return code_; }
 
   // Empty when ok().
-  [[nodiscard]] const std::string& message() const noexcept {
-    return message_;
-  }
+  [[nodiscard]] const std::string& message() const noexcept { return message_; }
 
   // The errno value of a kSystem status, 0 for any other.
   [[nodiscard]] int error_number() const noexcept { return error_number_; }
@@ -69,9 +67,7 @@ class [[nodiscard]] Result {
   // Implicit, so that a function may return either.
   Result(T value) : value_(std::move(value)) {}
   // REQUIRES: !status.ok().
-  Result(Status status) : status_(std::move(status)) {
-    assert(!status_.ok());
-  }
+  Result(Status status) : status_(std::move(status)) { assert(!status_.ok()); }
 
   [[nodiscard]] bool ok() const noexcept { return value_.has_value(); }
   [[nodiscard]] const Status& status() const noexcept { return status_; }

@@ -25,7 +25,7 @@ constexpr int kPopulateWrite = 23;
 Result<std::unique_ptr<WorkerEnd>> WorkerEnd::open(int arena_fd, int knock_fd,
                                                    std::uint32_t worker,
                                                    std::uint32_t generation) {
-  struct stat about {};
+  struct stat about{};
   if (fstat(arena_fd, &about) != 0) return Status::system(errno, "fstat");
   const auto bytes = static_cast<std::uint64_t>(about.st_size);
   if (bytes < sizeof(Control)) {

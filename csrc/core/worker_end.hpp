@@ -49,7 +49,8 @@ class WorkerEnd {
   WorkerEnd& operator=(const WorkerEnd&) = delete;
 
   // Waits to be admitted, then for a unit, and claims the oldest it may take.
-  // The slot is safe to write: it has pages.  Nothing when the parent says stop.
+  // The slot is safe to write: it has pages.  Nothing when the parent says
+  // stop.
   // REQUIRES: the unit claimed before is committed or lost.
   [[nodiscard]] std::optional<Work> claim();
 
@@ -89,10 +90,10 @@ class WorkerEnd {
   const std::uint32_t worker_;
   const std::uint32_t generation_;
   Cell* const cell_;
-  std::uint64_t mapped_bytes_ = 0;  // 0: the mapping is not ours
-  int arena_fd_ = -1;               // our copy, to populate on old kernels
-  Unit* unit_ = nullptr;            // of the unit held
-  UnitWord word_;                   // its word as we wrote it
+  std::uint64_t mapped_bytes_ = 0;   // 0: the mapping is not ours
+  int arena_fd_ = -1;                // our copy, to populate on old kernels
+  Unit* unit_ = nullptr;             // of the unit held
+  UnitWord word_;                    // its word as we wrote it
   std::vector<std::uint64_t> done_;  // per stream: the last unit done here
 };
 

@@ -6,10 +6,8 @@ where it is not installed those two names do not exist.
 
 from __future__ import annotations
 
-import asyncio
 import dataclasses
 import json
-import pathlib
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -102,6 +100,8 @@ async def background_save(directory: Any, state: str) -> None:
         directory: Has ``await_creation()``, which returns the folder.
         state: The text to write.
     """
+    import asyncio  # Slow to import; whoever awaits this has it already.
+
     file = _file_in(await directory.await_creation())
     await asyncio.to_thread(file.write_text, state)
 
@@ -112,6 +112,8 @@ async def background_load(directory: Any, set_state: Callable[[str], None]) -> N
     Raises:
         ValueError: The folder has no file of this process.
     """
+    import asyncio
+
     file = _file_in(directory)
     if not await asyncio.to_thread(file.exists):
         raise _missing(file)
@@ -141,6 +143,8 @@ def _item_of(item: Any, args: Any) -> Any:
 
 
 def _file_in(directory: Any) -> Any:
+    import pathlib
+
     folder = pathlib.Path(directory) if isinstance(directory, str) else directory
     index, count = jax_process()
     return folder / f"process_{index}-of-{count}.json"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import collections.abc
 import json
-import logging
 import os
 import time
 from collections.abc import Awaitable, Sequence
@@ -13,7 +12,8 @@ from typing import Any, Generic, Self, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from gristmill import checkpoint, operations as legacy, samplers, sharding, transforms
+from gristmill import _log, checkpoint, samplers, sharding, transforms
+from gristmill import operations as legacy
 from gristmill._engine import program as engine
 from gristmill._engine import state as states
 from gristmill._engine.local import LocalRun
@@ -22,7 +22,6 @@ from gristmill.errors import StateMismatch
 from gristmill.options import MultiprocessingOptions, ReadOptions
 
 T = TypeVar("T")
-log = logging.getLogger("gristmill")
 STALL_ACTIONS = ("warn", "restart")
 
 
@@ -75,7 +74,7 @@ class DataLoader(Generic[T]):
         [[0, 10], [20, 30], [40]]
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 (Grain's arguments, and ours)
         self,
         *,
         data_source: Any,
@@ -286,7 +285,7 @@ class DataLoaderIterator(collections.abc.Iterator[T]):
         try:
             output: T = self._run.next()
         except StopIteration:
-            log.warning(
+            _log.warning(
                 "%d outputs, waited %.3f s for them in all",
                 self._outputs,
                 self._waited_s,
@@ -297,7 +296,7 @@ class DataLoaderIterator(collections.abc.Iterator[T]):
         return output
 
 
-def load(
+def load(  # noqa: PLR0913 (Grain's arguments)
     source: Any,
     *,
     num_epochs: int | None = None,

@@ -7,13 +7,12 @@ exist for pipelines written before them.
 from __future__ import annotations
 
 import dataclasses
-import logging
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Generic, Protocol, TypeVar
 
 import numpy as np
 
-from gristmill import batching
+from gristmill import _log, batching
 from gristmill.records import Record, RecordMetadata
 
 __all__ = [
@@ -26,8 +25,6 @@ __all__ = [
 
 _IN = TypeVar("_IN")
 _OUT = TypeVar("_OUT")
-
-_logger = logging.getLogger("gristmill")
 
 
 class Operation(Protocol):
@@ -176,7 +173,7 @@ class BatchOperation(Generic[_IN, _OUT]):
 
 
 def _warn_of(operation: str, replacement: str) -> None:
-    _logger.error(
+    _log.error(
         "%s is deprecated. Use gristmill.python.%s: it is faster and keeps its"
         " position in saved states.",
         operation,

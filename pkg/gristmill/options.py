@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
-import logging
+
+from gristmill import _log
 
 __all__ = ["MultiprocessingOptions", "ReadOptions"]
-
-_logger = logging.getLogger("gristmill")
 
 
 @dataclasses.dataclass(slots=True)
@@ -37,7 +36,7 @@ class ReadOptions:
             if value < 0:
                 raise ValueError(f"{name} must be non-negative, got {value}")
         if 0 < self.prefetch_buffer_size < self.num_threads:
-            _logger.warning(
+            _log.warning(
                 "prefetch_buffer_size=%s is less than num_threads=%s, so only %s"
                 " threads can be reading at a time. Raise prefetch_buffer_size to"
                 " use them all.",

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
-import logging
 import os
 import sys
 
-__all__ = ["NoSharding", "ShardByJaxProcess", "ShardByTorchProcess", "ShardOptions"]
+from gristmill import _log
 
-_logger = logging.getLogger("gristmill")
+__all__ = ["NoSharding", "ShardByJaxProcess", "ShardByTorchProcess", "ShardOptions"]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -102,7 +101,7 @@ def even_split(num_examples: int, options: ShardOptions) -> tuple[int, int]:
     first = each * options.shard_index
     if options.drop_remainder:
         if rest:
-            _logger.warning(
+            _log.warning(
                 "Dropping %d of %d records so that %d shards are equally long.",
                 rest,
                 num_examples,

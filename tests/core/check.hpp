@@ -7,24 +7,24 @@
 #include <cstdlib>
 #include <iostream>
 
-#define CHECK(condition)                                                  \
-  do {                                                                    \
-    if (!(condition)) {                                                   \
-      std::cerr << __FILE__ << ':' << __LINE__ << ": CHECK(" #condition   \
-                << ") failed" << std::endl;                               \
-      std::abort();                                                       \
-    }                                                                     \
+#define CHECK(condition)                                                \
+  do {                                                                  \
+    if (!(condition)) {                                                 \
+      std::cerr << __FILE__ << ':' << __LINE__ << ": CHECK(" #condition \
+                << ") failed" << std::endl;                             \
+      std::abort();                                                     \
+    }                                                                   \
   } while (false)
 
 // REQUIRES: both sides can be printed with << and compared with ==.
-#define CHECK_EQ(left, right)                                             \
-  do {                                                                    \
-    const auto check_left = (left);                                       \
-    const auto check_right = (right);                                     \
-    if (!(check_left == check_right)) {                                   \
-      std::cerr << __FILE__ << ':' << __LINE__ << ": " #left " is "       \
-                << check_left << ", but " #right " is " << check_right    \
-                << std::endl;                                             \
-      std::abort();                                                       \
-    }                                                                     \
+#define CHECK_EQ(left, right)                                          \
+  do {                                                                 \
+    const auto check_left = (left);                                    \
+    const auto check_right = (right);                                  \
+    if (!(check_left == check_right)) {                                \
+      std::cerr << __FILE__ << ':' << __LINE__ << ": " #left " is "    \
+                << check_left << ", but " #right " is " << check_right \
+                << std::endl;                                          \
+      std::abort();                                                    \
+    }                                                                  \
   } while (false)

@@ -1,6 +1,4 @@
 // Slots: reuse, growth, the memory limit, views that outlive the arena, forks.
-#include "core/arena.hpp"
-
 #include <fcntl.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -8,6 +6,7 @@
 #include <cstring>
 
 #include "check.hpp"
+#include "core/arena.hpp"
 
 using namespace gristmill;
 

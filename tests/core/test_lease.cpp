@@ -1,6 +1,4 @@
 // One unit through every edge of its life, step by step and without threads.
-#include "core/lease.hpp"
-
 #include <sys/eventfd.h>
 #include <unistd.h>
 
@@ -8,6 +6,7 @@
 #include <thread>
 
 #include "check.hpp"
+#include "core/lease.hpp"
 #include "core/worker_end.hpp"
 
 using namespace gristmill;
@@ -19,7 +18,8 @@ constexpr std::uint32_t kUnits = 4;
 // A table over a small arena, with two workers admitted.
 struct Bench {
   Bench()
-      : arena(*Arena::create(Region::head_bytes(2, kUnits), 0).value().release()),
+      : arena(
+            *Arena::create(Region::head_bytes(2, kUnits), 0).value().release()),
         region(arena.base()) {
     Control& control = *new (arena.base()) Control{};
     control.bytes = arena.bytes();
@@ -107,8 +107,8 @@ void owned_units_wait_for_their_owner_and_go_on() {
   // A new process has no live state: it begins where it is told to.
   Lease& lease = bench.table->at(second);
   ++lease.deaths;
-  const Vector after_first = bench.table->commit_of(bench.table->at(first))
-                                 .vector_out;
+  const Vector after_first =
+      bench.table->commit_of(bench.table->at(first)).vector_out;
   bench.table->free_again(lease, &after_first);
   WorkerEnd heir(bench.region, -1, 1, 1);
   work = heir.claim();

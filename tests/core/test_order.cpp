@@ -1,7 +1,6 @@
 // The order of outputs and of publication, without threads or shared memory.
-#include "core/order.hpp"
-
 #include "check.hpp"
+#include "core/order.hpp"
 
 using namespace gristmill;
 

@@ -39,7 +39,8 @@ std::int64_t model(const KeyPlan& plan, Wide position) {
       case KeyPlan::Kind::kRepeat:
         if (!op.reseed) position -= floor_div(position, below) * below;
         break;
-      default: position = op.first + Wide{offset} * op.step + epoch * below;
+      default:
+        position = op.first + Wide{offset} * op.step + epoch * below;
     }
   }
   const auto& range = ops[0];
@@ -63,20 +64,28 @@ std::vector<KeyPlan> plans() {
       range(10).shuffle(2).value().repeat_endless(true).value(),
       range(11).shuffle(2).value().slice(9, -2, 4).value(),
       range(5).shuffle(2).value().repeat(4, true).value().shuffle(8).value(),
-      range(5).shuffle(2).value().repeat_endless(true).value()
-          .slice(3, 2, 9).value().shuffle(6).value()
-          .repeat_endless(true).value(),
+      range(5)
+          .shuffle(2)
+          .value()
+          .repeat_endless(true)
+          .value()
+          .slice(3, 2, 9)
+          .value()
+          .shuffle(6)
+          .value()
+          .repeat_endless(true)
+          .value(),
       range(65537).shuffle(1).value().slice(65536, 1, 1).value(),
   };
 }
 
 void fill_equals_the_model() {
-  const std::int64_t firsts[] = {0, 1, -1, -25, 12345, kFar, -kFar};
-  const std::int64_t steps[] = {1, 2, 16, -1, -7, 0, 4099};
+  const std::int64_t firsts[] = {0, -25, 12345, kFar, -kFar};
+  const std::int64_t steps[] = {1, -7, 0, 4099};
   for (const auto& plan : plans()) {
     for (const auto first : firsts) {
       for (const auto step : steps) {
-        std::vector<std::int64_t> keys(2500);
+        std::vector<std::int64_t> keys(1100);  // More than fill()'s own block.
         CHECK(plan.fill(first, step, keys).ok());
         for (std::size_t k = 0; k < keys.size(); k += 83) {
           const auto position = first + static_cast<std::int64_t>(k) * step;

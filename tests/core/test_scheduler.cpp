@@ -1,8 +1,6 @@
 // Scheduler and workers as threads of one process on one mapping, so that
 // ThreadSanitizer sees both ends.  A worker "dies" by returning at a planted
 // point; the test then reports the death as the supervisor would.
-#include "core/scheduler.hpp"
-
 #include <sys/eventfd.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -17,6 +15,7 @@
 #include <thread>
 
 #include "check.hpp"
+#include "core/scheduler.hpp"
 #include "core/slot.hpp"
 #include "core/worker_end.hpp"
 
@@ -27,13 +26,13 @@ namespace {
 // Where a worker dies, or that it does not.
 enum class Plant {
   kNone,
-  kBorn,        // admitted, before any claim
-  kClaimed,     // nothing written
-  kMidWrite,    // half of the slot written
-  kWritten,     // all written, not committed
-  kNeed,        // asked for a larger slot, answer not awaited
-  kGranted,     // got it, wrote nothing
-  kRang,        // committed; death is reported late
+  kBorn,      // admitted, before any claim
+  kClaimed,   // nothing written
+  kMidWrite,  // half of the slot written
+  kWritten,   // all written, not committed
+  kNeed,      // asked for a larger slot, answer not awaited
+  kGranted,   // got it, wrote nothing
+  kRang,      // committed; death is reported late
 };
 
 using Values = std::vector<std::int64_t>;
@@ -53,7 +52,8 @@ std::vector<std::byte> pack(std::uint32_t s, const Values& outputs,
   const std::size_t table = sizeof(SlotHeader);
   const std::size_t rest = table + entry * outputs.size();
   std::vector<std::byte> bytes(rest + outputs.size() * repeat * 8);
-  const SlotHeader header{kSlotMagic, static_cast<std::uint32_t>(outputs.size()),
+  const SlotHeader header{kSlotMagic,
+                          static_cast<std::uint32_t>(outputs.size()),
                           static_cast<std::uint32_t>(v), 0, table};
   std::memcpy(bytes.data(), &header, sizeof(header));
   for (std::size_t i = 0; i < outputs.size(); ++i) {
@@ -301,8 +301,8 @@ SchedulerConfig config(UnitKind kind, std::uint32_t workers,
   made.workers = workers;
   made.unit_records = unit_records;
   made.lengths.assign(streams, length);
-  made.starts.assign(streams, kind == UnitKind::kOwned ? Vector{0, 0}
-                                                       : Vector{0});
+  made.starts.assign(streams,
+                     kind == UnitKind::kOwned ? Vector{0, 0} : Vector{0});
   made.ended.assign(streams, false);
   return made;
 }
@@ -394,8 +394,8 @@ void delivers_owned_units_in_order(std::int64_t per_unit) {
 // One death at each point, then deaths at random.
 void survives_deaths(UnitKind kind, std::function<Plant(std::uint64_t)> draw,
                      int least_deaths) {
-  SchedulerConfig made = config(kind, 3, 4, kind == UnitKind::kOwned ? -1 : 90,
-                                3);
+  SchedulerConfig made =
+      config(kind, 3, 4, kind == UnitKind::kOwned ? -1 : 90, 3);
   made.max_restarts = 1;
   const auto scheduler = make(std::move(made));
   Job job;
@@ -507,8 +507,13 @@ void starts_from_a_position() {
   Crewmaster crew(*scheduler, {});
   scheduler->start(&crew);
   std::vector<Seen> expected;
-  for (const auto& [s, i] : {std::pair{2U, 6}, {1U, 7}, {2U, 7}, {1U, 8},
-                             {2U, 8}, {1U, 9}, {2U, 9}}) {
+  for (const auto& [s, i] : {std::pair{2U, 6},
+                             {1U, 7},
+                             {2U, 7},
+                             {1U, 8},
+                             {2U, 8},
+                             {1U, 9},
+                             {2U, 9}}) {
     expected.push_back({s, value_of(s, i, 0), false});
   }
   CHECK(drain(*scheduler, 8, 1) == expected);
@@ -527,10 +532,11 @@ void resets_while_workers_are_busy() {
         CHECK(scheduler->next(60).kind == NextKind::kOutput);
         scheduler->advance();
       }
-      CHECK(scheduler
-                ->reset(std::vector<Vector>(4, owned ? Vector{0, 0} : Vector{0}),
-                        0, std::vector<bool>(4, false))
-                .ok());
+      CHECK(
+          scheduler
+              ->reset(std::vector<Vector>(4, owned ? Vector{0, 0} : Vector{0}),
+                      0, std::vector<bool>(4, false))
+              .ok());
     }
     CHECK(drain(*scheduler, 8, owned ? 2 : 1) == expected_a(4, 40));
   }

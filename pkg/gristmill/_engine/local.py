@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from gristmill._engine.program import Int64Array, Program
+from gristmill._engine.program import Program
 from gristmill._engine.state import Position
 from gristmill._engine.stream import NO_KEYS, Stream, open_stream
+from gristmill._types import Int64Array
 
 
 class LocalRun:

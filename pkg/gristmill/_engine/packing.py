@@ -166,7 +166,7 @@ def _place_snapshot(writer: _Writer, elements: list[Any] | tuple[Any, ...]) -> A
         writer.write(data)
         ends[i] = writer.offset - begin
     data_at = (begin, writer.offset - begin)
-    return _SnapshotAt(data_at, writer.place(memoryview(ends).cast("B")))
+    return _SnapshotAt(data_at, writer.place(ends.data.cast("B")))
 
 
 def _pickled(elements: list[Any] | tuple[Any, ...]) -> Iterator[bytes]:

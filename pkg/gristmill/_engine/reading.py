@@ -11,10 +11,12 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable
-from concurrent.futures import Future, ThreadPoolExecutor
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from gristmill.options import ReadOptions
+
+if TYPE_CHECKING:
+    from concurrent.futures import Future, ThreadPoolExecutor
 
 SLOW_READ_S = 100e-6
 PROBED_RECORDS = 4
@@ -113,10 +115,10 @@ class Reading:
     def _read_by_threads(
         self, position: int, keys: Iterable[Any]
     ) -> tuple[list[Any], Exception | None]:
-        futures = [
-            self._waiting.pop(position + i, None) or self._submit(key)
-            for i, key in enumerate(keys)
-        ]
+        futures = []
+        for number, key in enumerate(keys, position):
+            waiting = self._waiting.pop(number, None)
+            futures.append(self._submit(key) if waiting is None else waiting)
         self._look_ahead(position + len(futures))
         elements: list[Any] = []
         try:
@@ -137,5 +139,7 @@ class Reading:
 
     def _submit(self, key: Any) -> Future[Any]:
         if self._pool is None:
+            from concurrent.futures import ThreadPoolExecutor  # Slow to import.
+
             self._pool = ThreadPoolExecutor(self._threads, "gristmill-read")
         return self._pool.submit(self._source.__getitem__, key)

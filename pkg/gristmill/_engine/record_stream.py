@@ -7,20 +7,18 @@ element travels with them.  Every other chain runs in `NativeStream`.
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
 
-from gristmill import batching, transforms
+from gristmill import _log, batching, transforms
 from gristmill._engine.program import Program, is_legacy
 from gristmill._types import Alloc, Int64Array, Rules
 from gristmill.records import Record, RecordMetadata
 
 Vector = tuple[int, ...]
 Records = Iterator[Record[Any]]
-log = logging.getLogger("gristmill")
 
 
 class Node:
@@ -96,12 +94,14 @@ class StepNode(Node):
 
     def _apply(self, record: Record[Any]) -> Any:
         transform = self._transform
+        # Without a seed there is no generator, and Grain passes None all the same.
+        rng: Any = record.metadata.rng
         if isinstance(transform, transforms.Map):
             return transform.map(record.data)
         if isinstance(transform, transforms.RandomMap):
-            return transform.random_map(record.data, record.metadata.rng)
+            return transform.random_map(record.data, rng)
         if isinstance(transform, transforms.TfRandomMap):
-            return transform.np_random_map(record.data, record.metadata.rng)
+            return transform.np_random_map(record.data, rng)
         return transform.map_with_index(record.metadata.index, record.data)
 
 
@@ -324,7 +324,7 @@ def _warn_once(program: Program) -> None:
     text = ", ".join(names)
     if text not in _warned:
         _warned.add(text)
-        log.warning(
+        _log.warning(
             "%s keeps records back without a state: everything since it was made is "
             "computed again on resume. Use a Map, Filter or Batch instead.",
             text,

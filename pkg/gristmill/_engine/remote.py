@@ -8,13 +8,11 @@ are decoded, and what went wrong is put into words.
 from __future__ import annotations
 
 import dataclasses
-import logging
 import os
 import signal
 from typing import Any
 
-from gristmill import _core, _launcher
-from gristmill._engine import failures, packing, stall
+from gristmill import _core, _log
 from gristmill._engine.program import Program
 from gristmill._engine.state import Position
 from gristmill._engine.stream import NO_KEYS
@@ -25,7 +23,6 @@ from gristmill.errors import ArenaFull, WorkerDied
 RUN_RECORDS = 16
 MOST_INTEGERS = 8
 COPIED_LEAF_BYTES = 16 << 10
-log = logging.getLogger("gristmill")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -129,6 +126,10 @@ class RemoteRun:
             self._scheduler = None
 
     def _begin(self) -> _core.Scheduler:
+        # Imported here because `import gristmill` should take no time for workers.
+        from gristmill import _launcher
+        from gristmill._engine import packing
+
         program, position, options = self._program, self._start_position, self._options
         one_to_one = program.one_to_one
         batch = program.records_per_output
@@ -168,6 +169,8 @@ class RemoteRun:
             COPIED_LEAF_BYTES,
         )
         if due.error:
+            from gristmill._engine import failures
+
             scheduler.advance()
             raise failures.unpack_failure(element)
         self.keys = keys
@@ -175,10 +178,12 @@ class RemoteRun:
         return element
 
     def _stalled(self, scheduler: _core.Scheduler, due: _core.Due) -> None:
+        from gristmill._engine import stall
+
         worker = due.worker
         inode = os.fstat(scheduler.arena_fd).st_ino
         stack = stall.stack_of(inode, worker) if worker >= 0 else "(no worker has it)"
-        log.warning(
+        _log.warning(
             "No output for %g s: worker %d works on record %s of stream %d.\n%s\n%s",
             self._options.stall_timeout,
             worker,

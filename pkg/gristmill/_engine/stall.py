@@ -79,4 +79,3 @@ def _descendants(pid: int) -> Iterator[int]:
                 for child in (task / "children").read_text().split():
                     yield int(child)
                     yield from _descendants(int(child))
-

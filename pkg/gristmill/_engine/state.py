@@ -250,20 +250,21 @@ def _match(what: str, where: str, found: str, expected: str) -> None:
     if found == expected:
         return
     lower = "sampler" if what == "Sampler" else "data source"
+    argument = lower.replace(" ", "_")
     raise StateMismatch(
         f"{what} in checkpoint does not match {where}.\n"
         f"{lower} in checkpoint: {found}\n"
         f"{lower} in dataloader: {expected}\n"
-        f"They are compared by `repr({'sampler' if lower == 'sampler' else 'data_source'})`"
-        ", so a class of your own may need a `__repr__` that does not change from "
-        "run to run."
+        f"They are compared by `repr({argument})`, so a class of your own may need a "
+        "`__repr__` that does not change from run to run."
     )
 
 
 def _parse(text: bytes) -> dict[str, Any]:
     if not isinstance(text, (bytes, bytearray)):
         raise TypeError(
-            f"A state is the bytes that get_state() returned, got {type(text).__name__}."
+            "A state is the bytes that get_state() returned, got "
+            f"{type(text).__name__}."
         )
     try:
         state = json.loads(text.decode())

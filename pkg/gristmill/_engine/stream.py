@@ -174,9 +174,7 @@ class NativeStream:
             raise StopIteration
         if spec.make is not None:
             return self._user_batch(spec.make, elements)
-        return batching.make_batch(
-            elements, rules=self._program.rules, alloc=alloc
-        )
+        return batching.make_batch(elements, rules=self._program.rules, alloc=alloc)
 
     def _user_batch(self, make: Callable[[list[Any]], Any], elements: list[Any]) -> Any:
         try:
@@ -245,9 +243,7 @@ class NativeStream:
         )
         if failure is None or result[3] is not None:
             return result
-        failure.add_note(
-            f"while reading record {keys[count]} (index {indices[count]})"
-        )
+        failure.add_note(f"while reading record {keys[count]} (index {indices[count]})")
         return result[0], result[1], count + 1, failure
 
     def _gathered(
@@ -290,9 +286,7 @@ class NativeStream:
         self._draws.clear()
         streams = self._program.streams
         for i in range(count):
-            metadata = self._program.keys.metadata(
-                self._stream + (first + i) * streams
-            )
+            metadata = self._program.keys.metadata(self._stream + (first + i) * streams)
             keys[i] = self._program.keys.source_key(metadata.record_key)
             indices[i] = metadata.index
             self._draws.put(metadata.index, metadata.rng)

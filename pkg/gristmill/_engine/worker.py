@@ -173,15 +173,18 @@ class _Server:
     def _refuse(self, result: _Result, error: Exception) -> None:
         """Cut a result before its first output that cannot be sent."""
         error.add_note("while sending an output from a worker to the loader's process")
-        bad = 0
-        for bad, (element, _, _) in enumerate(result.outputs):
-            try:
-                cloudpickle.dumps(element, 5)
-            except Exception:
-                break
+        bad = next(i for i, output in enumerate(result.outputs) if not _sends(output))
         result.vector = result.outputs[bad][2]
         result.outputs = result.outputs[:bad]
         result.failure = self._pack(error)
+
+
+def _sends(output: Output) -> bool:
+    try:
+        cloudpickle.dumps(output[0], 5)
+    except Exception:
+        return False
+    return True
 
 
 class _Slot:

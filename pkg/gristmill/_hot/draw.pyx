@@ -17,8 +17,8 @@ cdef extern from "numpy/random/bitgen.h":
     ctypedef struct bitgen_t:
         void* state
 
-cdef object _Generator = np.random.Generator
-cdef object _Philox = np.random.Philox
+cdef object _Generator = None  # From numpy.random, which is slow to import.
+cdef object _Philox = None
 
 cdef int _layout = -1  # Whether PhiloxState is NumPy's; -1 before it is known.
 
@@ -88,9 +88,11 @@ cdef class Draws:
     """
 
     def __init__(self, seed):
-        global _layout
+        global _layout, _Generator, _Philox
         self.seed = int(seed)
         if _layout < 0:
+            _Generator = np.random.Generator
+            _Philox = np.random.Philox
             _layout = _layout_is_known()
         # Two's complement, so that the sum below is right for any seed and index.
         self._seed_low = self.seed & 0xFFFFFFFFFFFFFFFF

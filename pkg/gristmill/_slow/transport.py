@@ -25,7 +25,6 @@ import struct
 from collections.abc import Callable
 from typing import Any
 
-import cloudpickle
 import numpy as np
 import numpy.typing as npt
 
@@ -290,6 +289,8 @@ def dump(thing: Any) -> tuple[bytes, list[Any]]:
     try:
         return pickle.dumps(thing, 5, buffer_callback=keep_in_band), buffers
     except Exception:
+        import cloudpickle  # Slow to import, rarely needed.
+
         buffers.clear()
         pickled: bytes = cloudpickle.dumps(thing, 5, buffer_callback=keep_in_band)
         return pickled, buffers
