@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import collections
+import dataclasses
 from collections.abc import Iterator
 from typing import Any
 
@@ -10,11 +11,21 @@ import jax
 import numpy as np
 
 
+@dataclasses.dataclass(frozen=True)
+class _Placed:
+    """A batch on the device, or what was raised instead, and the state after it."""
+
+    batch: Any
+    state: Any
+    failure: Exception | None = None
+
+
 class DevicePrefetch(Iterator[Any]):
     """Puts batches on devices before they are asked for.
 
     `get_state` is the position after the last batch that was given out, not after
-    those that wait on the device.
+    those that wait on the device.  An exception is raised in its turn, after the
+    batches before it.
 
     Args:
         iterator: Gives trees with array leaves.
@@ -29,22 +40,29 @@ class DevicePrefetch(Iterator[Any]):
         self._iterator = iterator
         self._sharding = sharding
         self._depth = depth
-        self._queue: collections.deque[tuple[Any, Any]] = collections.deque()
+        self._queue: collections.deque[_Placed] = collections.deque()
         self._has_state = hasattr(iterator, "get_state")
         self._state = self._state_now()
 
     def __next__(self) -> Any:
-        while len(self._queue) < self._depth:
+        # Nothing is read past a failure until the caller has had it.
+        while len(self._queue) < self._depth and not self._fails():
             try:
                 batch = next(self._iterator)
             except StopIteration:
                 break
+            except Exception as error:
+                self._queue.append(_Placed(None, self._state_now(), error))
+                break
             placed = jax.tree_util.tree_map(self._place, batch)
-            self._queue.append((placed, self._state_now()))
+            self._queue.append(_Placed(placed, self._state_now()))
         if not self._queue:
             raise StopIteration
-        batch, self._state = self._queue.popleft()
-        return batch
+        due = self._queue.popleft()
+        self._state = due.state
+        if due.failure is not None:
+            raise due.failure
+        return due.batch
 
     def get_state(self) -> Any:
         """The iterator's state after the last batch that was given out."""
@@ -57,6 +75,9 @@ class DevicePrefetch(Iterator[Any]):
         self._queue.clear()
         self._iterator.set_state(state)  # type: ignore[attr-defined]
         self._state = state
+
+    def _fails(self) -> bool:
+        return bool(self._queue) and self._queue[-1].failure is not None
 
     def _state_now(self) -> Any:
         return self._iterator.get_state() if self._has_state else None  # type: ignore[attr-defined]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import collections.abc
 import json
+import operator
 import os
 import time
 from collections.abc import Awaitable, Sequence
@@ -93,6 +94,7 @@ class DataLoader(Generic[T]):
     ) -> None:
         workers = _worker_count(worker_count)
         _check_counts(worker_buffer_size, streams, max_restarts)
+        _check_readers(sampler, read_options)
         self._explicit_streams = streams
         self._data_source = data_source
         self._sampler = sampler
@@ -119,6 +121,16 @@ class DataLoader(Generic[T]):
     def multiprocessing_options(self) -> MultiprocessingOptions:
         """Worker count and buffer size."""
         return self._multiprocessing_options
+
+    # Grain's private names, which code around it reads.
+
+    @property
+    def _local_num_workers(self) -> int:
+        return max(self._multiprocessing_options.num_workers, 1)
+
+    @property
+    def _global_num_workers(self) -> int:
+        return self._local_num_workers * self._shard_options.shard_count
 
     def __iter__(self) -> DataLoaderIterator[T]:
         return DataLoaderIterator(self, None)
@@ -217,7 +229,7 @@ class DataLoaderIterator(collections.abc.Iterator[T]):
         validate_state: bool = True,
     ) -> None:
         del validate_state
-        self._loader = data_loader
+        self._data_loader = data_loader
         self._run: LocalRun | RemoteRun = data_loader._run(data_loader._start())
         self._waited_s = 0.0
         self._outputs = 0
@@ -236,7 +248,7 @@ class DataLoaderIterator(collections.abc.Iterator[T]):
 
     def get_state(self) -> bytes:
         """The position, as JSON text: a few integers, whatever was computed ahead."""
-        return states.encode(self._loader._pipeline, self._run.position)
+        return states.encode(self._data_loader._pipeline, self._run.position)
 
     def set_state(self, state: bytes) -> None:
         """Continue after the output at which `get_state` returned `state`.
@@ -248,12 +260,12 @@ class DataLoaderIterator(collections.abc.Iterator[T]):
             StateMismatch: The state is of another pipeline.
             IndexError: The state points past the end of the data.
         """
-        position = self._loader._restore(state)
+        position = self._data_loader._restore(state)
         if position.streams == self._run.position.streams:
             self._run.restart(position)
             return
         self._run.close()
-        self._run = self._loader._run(position)
+        self._run = self._data_loader._run(position)
 
     def start_prefetch(self) -> None:
         """Start computing in the background, before the first ``next``."""
@@ -345,30 +357,74 @@ def load(  # noqa: PLR0913 (Grain's arguments)
 def _worker_count(worker_count: int | None) -> int:
     if worker_count is None:
         return os.cpu_count() or 1
+    _check_number("worker_count", worker_count)
     if worker_count < 0:
         raise ValueError(
             "Worker count should be greater than or equal zero."
-            f"Current worker_count is {worker_count}."
+            f"Current worker_count is {worker_count}. Pass 0 to compute in this "
+            "process, or None for one worker per CPU core."
         )
     return int(worker_count)
 
 
 def _check_counts(buffer: int, streams: int | None, max_restarts: int) -> None:
+    _check_integer("worker_buffer_size", buffer)
     if buffer < 0:
         raise ValueError(
             "Worker buffer size must be greater than or equal zero."
             f"Current worker_buffer_size is {buffer}."
         )
-    if streams is not None and streams < 1:
-        raise ValueError(f"streams must be at least 1, got {streams}.")
+    if streams is not None:
+        _check_integer("streams", streams)
+        if streams < 1:
+            raise ValueError(
+                f"streams must be at least 1, got {streams}. Leave it out for "
+                "max(worker_count, 1)."
+            )
+    _check_integer("max_restarts", max_restarts)
     if max_restarts < 0:
-        raise ValueError(f"max_restarts must be at least 0, got {max_restarts}.")
+        raise ValueError(
+            f"max_restarts must be at least 0, got {max_restarts}. 0 gives up when a "
+            "worker dies."
+        )
+
+
+def _check_integer(name: str, value: Any) -> None:
+    try:
+        operator.index(value)
+    except TypeError:
+        raise TypeError(f"{name} must be an int, got {_kind(value)}.") from None
+
+
+def _check_number(name: str, value: Any) -> None:
+    if not isinstance(value, (int, float, np.integer, np.floating)):
+        raise TypeError(f"{name} must be a number or None, got {_kind(value)}.")
+
+
+def _check_readers(sampler: Any, read_options: Any) -> None:
+    if not hasattr(sampler, "__getitem__"):
+        raise TypeError(
+            "The sampler must have __getitem__(index) that returns a RecordMetadata, "
+            f"got {_kind(sampler)}. Pass an IndexSampler, a SequentialSampler or one "
+            "of your own."
+        )
+    if read_options is not None and not isinstance(read_options, ReadOptions):
+        raise TypeError(
+            f"read_options must be a ReadOptions or None, got {_kind(read_options)}."
+        )
+
+
+def _kind(value: Any) -> str:
+    """The type of an argument; its value would be the user's data."""
+    return type(value).__name__
 
 
 def _stall_timeout(seconds: float | None) -> float:
     if seconds is None:
         return -1.0
-    if seconds <= 0:
+    _check_number("stall_timeout", seconds)
+    # Written so that NaN fails, too.
+    if not seconds > 0:
         raise ValueError(
             f"stall_timeout must be more than 0 seconds, or None, got {seconds}."
         )
@@ -386,14 +442,23 @@ def _stall_action(action: str) -> str:
 def _memory_limit(limit: int | None) -> int:
     if limit is None:
         return 0
+    _check_integer("memory_limit", limit)
     if limit <= 0:
-        raise ValueError(f"memory_limit must be more than 0 bytes, got {limit}.")
+        raise ValueError(
+            f"memory_limit must be more than 0 bytes, got {limit}. Leave it out for "
+            "80 % of the memory there is."
+        )
     return limit
 
 
 def _shard_options(
     given: sharding.ShardOptions | None, sampler: Any
 ) -> sharding.ShardOptions:
+    if given is not None and not isinstance(given, sharding.ShardOptions):
+        raise TypeError(
+            f"shard_options must be a ShardOptions, got {_kind(given)}. Pass "
+            "NoSharding() or ShardOptions(shard_index, shard_count)."
+        )
     found = given if given is not None else getattr(sampler, "_shard_options", None)
     if not isinstance(found, sharding.ShardOptions):
         raise ValueError(
@@ -405,12 +470,20 @@ def _shard_options(
 
 
 def _operations(operations: Sequence[Any]) -> list[Any]:
+    if not isinstance(operations, collections.abc.Iterable):
+        raise TypeError(
+            f"operations must be a sequence, got {_kind(operations)}. Put a single "
+            "operation in a list."
+        )
     checked = []
     for number, op in enumerate(operations):
         if type(op) is legacy.BatchOperation:
             op = transforms.Batch(op.batch_size, op.drop_remainder, op.batch_fn)
         if isinstance(op, transforms.Batch) and op.batch_size <= 0:
-            raise ValueError(f"batch_size must be positive, got {op.batch_size}.")
+            raise ValueError(
+                f"batch_size must be positive, got {op.batch_size} in "
+                f"operations[{number}]."
+            )
         if engine.is_legacy(op) and (isinstance(op, type) or not callable(op)):
             name = op.__name__ if isinstance(op, type) else type(op).__name__
             raise TypeError(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Iterator
 from typing import Any
 
@@ -34,8 +35,9 @@ class TensorIterator(Iterator[Any]):
 def as_tensors(iterator: Any) -> TensorIterator:
     """Iterate over elements with their arrays as tensors, without copying.
 
-    A tensor keeps the memory of its batch alive.  Leaves that torch has no dtype
-    for (strings, dates, objects) stay what they are.
+    A tensor keeps the memory of its batch alive.  Arrays that a tensor cannot view
+    (read-only ones, negative strides, foreign byte order) are copied.  Leaves that
+    torch has no dtype for (strings, dates, objects) stay what they are.
 
     Args:
         iterator: A `DataLoaderIterator` or any iterator or iterable of elements.
@@ -47,8 +49,12 @@ def as_tensor_tree(element: Any) -> Any:
     """One element with its arrays as tensors."""
     if isinstance(element, np.ndarray):
         return _as_tensor(element)
-    if type(element) is dict:
-        return {key: as_tensor_tree(value) for key, value in element.items()}
+    if isinstance(element, dict):
+        # A copy keeps the class, and the factory of a defaultdict.
+        tensors = copy.copy(element)
+        for key, value in element.items():
+            tensors[key] = as_tensor_tree(value)
+        return tensors
     if isinstance(element, tuple) and hasattr(element, "_fields"):
         return type(element)(*(as_tensor_tree(value) for value in element))
     if type(element) in (list, tuple):
@@ -58,8 +64,14 @@ def as_tensor_tree(element: Any) -> Any:
 
 def _as_tensor(array: np.ndarray[Any, Any]) -> Any:
     if array.dtype.name == "bfloat16":
-        return torch.from_numpy(array.view(np.uint16)).view(torch.bfloat16)
+        return _as_tensor(array.view(np.uint16)).view(torch.bfloat16)
+    if array.dtype.kind not in "biufc":
+        return array
+    if not array.flags.writeable or not array.dtype.isnative:
+        array = array.astype(array.dtype.newbyteorder("="))
     try:
         return torch.from_numpy(array)
-    except (TypeError, ValueError):
+    except ValueError:
+        return torch.from_numpy(array.copy())
+    except TypeError:
         return array
