@@ -54,6 +54,7 @@ T checked(Result<T> result) {
 // One function for each bind_<concept>.cpp.
 void permute(py::module_& m);
 void plan(py::module_& m);
+void pool(py::module_& m);
 void collate(py::module_& m);
 void worker_end(py::module_& m);
 void scheduler(py::module_& m);

@@ -1,16 +1,20 @@
 // Binds core/collate.hpp: checks the arrays, drops the GIL, passes bytes.
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
 #include <span>
 #include <string>
 #include <string_view>
+#include <tuple>
+#include <utility>
 #include <vector>
 
 #include "bindings/bind.hpp"
 #include "core/collate.hpp"
+#include "core/pool.hpp"
 
 namespace gristmill::bind {
 namespace {
@@ -70,7 +74,26 @@ std::size_t row_bytes_of(const py::array& batch) {
   return bytes;
 }
 
-void gather_rows(const py::array& table, const Rows& rows, py::array& out) {
+// A gather whose arguments have been checked; the arrays are kept elsewhere.
+struct Gather {
+  std::span<const std::byte> table;
+  std::int64_t table_rows = 0;
+  std::span<const std::int64_t> rows;
+  std::size_t row_bytes = 0;
+  std::span<std::byte> out;
+
+  [[nodiscard]] std::ptrdiff_t run() const noexcept {
+    return gristmill::gather(table, table_rows, rows, row_bytes, out);
+  }
+  // The rows [first, first + count) of the same.
+  [[nodiscard]] Gather part(std::size_t first, std::size_t count) const {
+    return {table, table_rows, rows.subspan(first, count), row_bytes,
+            out.subspan(first * row_bytes, count * row_bytes)};
+  }
+};
+
+Gather check_gather(const py::array& table, const Rows& rows,
+                    const py::array& out) {
   if (table.ndim() == 0) throw py::value_error("table must have rows");
   if (rows.ndim() != 1) throw py::value_error("rows must have one dimension");
   check_plain(table, "table");
@@ -80,25 +103,75 @@ void gather_rows(const py::array& table, const Rows& rows, py::array& out) {
                           shape_of(out).subspan(1))) {
     throw py::value_error("the rows of out and table differ in dtype or shape");
   }
-  const auto row_bytes = row_bytes_of(table);
-  const std::span from(bytes_of(table),
-                       static_cast<std::size_t>(table.nbytes()));
-  const std::span picked(rows.data(), static_cast<std::size_t>(rows.size()));
-  const std::span to(static_cast<std::byte*>(out.mutable_data()),
-                     static_cast<std::size_t>(out.nbytes()));
+  return {{bytes_of(table), static_cast<std::size_t>(table.nbytes())},
+          table.shape(0),
+          {rows.data(), static_cast<std::size_t>(rows.size())},
+          row_bytes_of(table),
+          {static_cast<std::byte*>(const_cast<void*>(out.data())),
+           static_cast<std::size_t>(out.nbytes())}};
+}
+
+void raise_bad_row(const Gather& job, std::ptrdiff_t bad) {
+  if (bad < 0) return;
+  throw py::index_error(
+      "rows[" + std::to_string(bad) + "] is " +
+      std::to_string(job.rows[static_cast<std::size_t>(bad)]) +
+      ", but the table has " + std::to_string(job.table_rows) + " rows");
+}
+
+void gather_rows(const py::array& table, const Rows& rows, py::array& out) {
+  const Gather job = check_gather(table, rows, out);
   std::ptrdiff_t bad = -1;
-  if (to.size() < kUnlockBytes) {
-    bad = gristmill::gather(from, table.shape(0), picked, row_bytes, to);
+  if (job.out.size() < kUnlockBytes) {
+    bad = job.run();
   } else {
     const py::gil_scoped_release unlocked;
-    bad = gristmill::gather(from, table.shape(0), picked, row_bytes, to);
+    bad = job.run();
   }
-  if (bad >= 0) {
-    throw py::index_error(
-        "rows[" + std::to_string(bad) + "] is " + std::to_string(rows.at(bad)) +
-        ", but the table has " + std::to_string(table.shape(0)) + " rows");
-  }
+  raise_bad_row(job, bad);
 }
+
+// A gather that the threads of a pool are at; it keeps the arrays alive.
+class PendingGather {
+ public:
+  PendingGather(Pool& pool, py::array table, Rows rows, py::array out)
+      : arrays_{std::move(table), std::move(rows), std::move(out)},
+        job_(check_gather(std::get<0>(arrays_), std::get<1>(arrays_),
+                          std::get<2>(arrays_))) {
+    const std::size_t count = job_.rows.size();
+    const std::size_t parts = std::clamp<std::size_t>(
+        job_.out.size() / kUnlockBytes, 1, pool.threads());
+    for (std::size_t i = 0; i < parts; ++i) {
+      const std::size_t first = count * i / parts;
+      const std::size_t last = count * (i + 1) / parts;
+      pool.run(group_, [this, first, last] { run_part(first, last); });
+    }
+  }
+  ~PendingGather() { finish(); }
+  PendingGather(const PendingGather&) = delete;
+  PendingGather& operator=(const PendingGather&) = delete;
+
+  void wait() {
+    finish();
+    raise_bad_row(job_, bad_.load());
+  }
+
+ private:
+  void finish() {
+    const py::gil_scoped_release unlocked;
+    group_.wait();
+  }
+
+  void run_part(std::size_t first, std::size_t last) {
+    const std::ptrdiff_t bad = job_.part(first, last - first).run();
+    if (bad >= 0) bad_ = static_cast<std::ptrdiff_t>(first) + bad;
+  }
+
+  const std::tuple<py::array, Rows, py::array> arrays_;
+  const Gather job_;
+  TaskGroup group_;
+  std::atomic<std::ptrdiff_t> bad_{-1};
+};
 
 // Reads an element's header, or returns nullptr for anything but an exact
 // ndarray of C order: subclasses may mean something else by their bytes.
@@ -266,6 +339,12 @@ void collate(py::module_& m) {
   m.def("gather", &gather_rows, "table"_a, "rows"_a.noconvert(),
         "out"_a.noconvert(),
         "Writes table[rows] to out: (N, *S) and (B,) int64 make (B, *S).");
+  py::class_<PendingGather>(m, "PendingGather",
+                            "gather() by the threads of a Pool.")
+      .def(py::init<Pool&, py::array, Rows, py::array>(), "pool"_a, "table"_a,
+           "rows"_a.noconvert(), "out"_a.noconvert(), py::keep_alive<1, 2>())
+      .def("wait", &PendingGather::wait,
+           "Returns when `out` is filled.  Raises IndexError as gather does.");
   m.def("stack", &stack_arrays, "elements"_a, "out"_a.noconvert(),
         "Writes B arrays of shape S to out, (B, *S). Returns -1, or the "
         "position of the first element that does not fit.");

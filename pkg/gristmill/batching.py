@@ -7,7 +7,6 @@ the words when they do not fit are Grain's.
 from __future__ import annotations
 
 import collections.abc
-import contextlib
 import functools
 import importlib.util
 import pprint
@@ -92,11 +91,11 @@ def stack_leaves(column: list[Any], alloc: Alloc | None = None) -> npt.NDArray[A
         out = (alloc or np.empty)((len(column), *first.shape), first.dtype)
         if _core.stack(column, out) < 0:
             return out
-    elif _is_number(first) and all(type(leaf) is kind for leaf in column):
+    elif _is_number(first):
+        out = (alloc or np.empty)((len(column),), np.dtype(_dtype_of(first)))
         # An int beyond int64 is left to NumPy, which has more types.
-        with contextlib.suppress(OverflowError):
-            dtype = _SCALARS.get(kind) or first.dtype
-            return _place(np.array(column, dtype), alloc)
+        if _core.stack_scalars(column, out) < 0:
+            return out
     return _place(np.stack(column), alloc)
 
 
@@ -123,6 +122,10 @@ def structures_differ(first: Any, second: Any) -> bool:
     _, one = tree.flatten(first, rules)
     _, other = tree.flatten(second, rules)
     return bool(one != other)
+
+
+def _dtype_of(number: Any) -> npt.DTypeLike:
+    return _SCALARS.get(type(number)) or number.dtype
 
 
 def _is_number(leaf: Any) -> bool:

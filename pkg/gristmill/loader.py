@@ -94,7 +94,6 @@ class DataLoader(Generic[T]):
     ) -> None:
         workers = _worker_count(worker_count)
         _check_counts(worker_buffer_size, streams, max_restarts)
-        _check_readers(sampler, read_options)
         self._explicit_streams = streams
         self._data_source = data_source
         self._sampler = sampler
@@ -114,6 +113,7 @@ class DataLoader(Generic[T]):
             stall_action=_stall_action(stall_action),
         )
         self._shard_options = _shard_options(shard_options, sampler)
+        _check_readers(sampler, read_options)
         self._program = self._compile(streams or max(workers, 1))
         self._pipeline = self._describe()
 
@@ -479,11 +479,13 @@ def _operations(operations: Sequence[Any]) -> list[Any]:
     for number, op in enumerate(operations):
         if type(op) is legacy.BatchOperation:
             op = transforms.Batch(op.batch_size, op.drop_remainder, op.batch_fn)
-        if isinstance(op, transforms.Batch) and op.batch_size <= 0:
-            raise ValueError(
-                f"batch_size must be positive, got {op.batch_size} in "
-                f"operations[{number}]."
-            )
+        if isinstance(op, transforms.Batch):
+            _check_integer(f"batch_size of operations[{number}]", op.batch_size)
+            if op.batch_size <= 0:
+                raise ValueError(
+                    f"batch_size must be positive, got {op.batch_size} in "
+                    f"operations[{number}]."
+                )
         if engine.is_legacy(op) and (isinstance(op, type) or not callable(op)):
             name = op.__name__ if isinstance(op, type) else type(op).__name__
             raise TypeError(

@@ -1,5 +1,8 @@
+from typing import final
+
 import numpy as np
 
+@final
 class Draws:
     def __init__(self, seed: int) -> None: ...
     @property

@@ -1,11 +1,12 @@
 from collections.abc import Callable
-from typing import Any
+from typing import Any, final
 
 import numpy as np
 import numpy.typing as npt
 
 from gristmill._hot.signals import NeedSpace as NeedSpace
 
+@final
 class SlotWriter:
     def __init__(self, address: int, capacity: int) -> None: ...
     @property

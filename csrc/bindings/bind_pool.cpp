@@ -1,0 +1,18 @@
+// Binds core/pool.hpp: an opaque Pool, for the bindings that take one.
+#include "bindings/bind.hpp"
+#include "core/pool.hpp"
+
+namespace gristmill::bind {
+
+void pool(py::module_& m) {
+  py::class_<Pool>(m, "Pool", "Threads that read ahead of need.")
+      .def(py::init([](std::size_t threads) {
+             if (threads == 0)
+               throw py::value_error("threads must be positive");
+             return std::make_unique<Pool>(threads);
+           }),
+           "threads"_a)
+      .def_property_readonly("threads", &Pool::threads);
+}
+
+}  // namespace gristmill::bind
