@@ -21,6 +21,9 @@ class SlotWriter:
         self, shape: int | tuple[int, ...], dtype: npt.DTypeLike
     ) -> npt.NDArray[Any]: ...
 
+@final
+class Reader: ...
+
 def encode(
     writer: SlotWriter,
     outputs: list[tuple[Any, npt.NDArray[np.int64], tuple[int, ...]]],
