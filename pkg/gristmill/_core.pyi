@@ -120,6 +120,21 @@ class KeyPlan:
 
 # core/collate.hpp
 
+class Pool:
+    def __init__(self, threads: int) -> None: ...
+    @property
+    def threads(self) -> int: ...
+
+class PendingGather:
+    def __init__(
+        self,
+        pool: Pool,
+        table: NDArray[Any],
+        rows: NDArray[np.int64],
+        out: NDArray[Any],
+    ) -> None: ...
+    def wait(self) -> None: ...
+
 def gather(table: NDArray[Any], rows: NDArray[np.int64], out: NDArray[Any]) -> None:
     """Write ``table[rows]`` to ``out``.
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import collections.abc
 import importlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import (
     TYPE_CHECKING,
     Any,
@@ -144,6 +144,11 @@ class TableSource:
         )
 
     @property
+    def contiguous(self) -> bool:
+        """Whether the rows of every column follow one another in memory."""
+        return all(c.flags.c_contiguous for c in self._columns.values())
+
+    @property
     def row_bytes(self) -> int:
         """Bytes of one row, all columns together."""
         return sum(c.nbytes for c in self._columns.values()) // max(1, self._length)
@@ -173,10 +178,33 @@ class TableSource:
         Raises:
             IndexError: A row is out of range.
         """
+        return self._each(lambda column: _gather(column, rows, alloc), rules)
+
+    def gather_ahead(
+        self, rows: Int64Array, pool: _core.Pool, rules: Rules = "plain"
+    ) -> tuple[Any, list[_core.PendingGather]]:
+        """Begin to `gather` with the threads of a pool.
+
+        Returns:
+            The batch, which is filled once each item of the list has been waited
+            for. Only for tables that are `contiguous`.
+        """
+        pending: list[_core.PendingGather] = []
+
+        def begin(column: npt.NDArray[Any]) -> npt.NDArray[Any]:
+            out = np.empty((len(rows), *column.shape[1:]), column.dtype)
+            pending.append(_core.PendingGather(pool, column, rows, out))
+            return out
+
+        return self._each(begin, rules), pending
+
+    def _each(
+        self, function: Callable[[npt.NDArray[Any]], npt.NDArray[Any]], rules: Rules
+    ) -> Any:
         if self._single:
-            return _gather(self._columns[""], rows, alloc)
+            return function(self._columns[""])
         names = sorted(self._columns) if rules == "jax" else self._columns
-        return {name: _gather(self._columns[name], rows, alloc) for name in names}
+        return {name: function(self._columns[name]) for name in names}
 
     def __repr__(self) -> str:
         if self._single:

@@ -14,40 +14,82 @@ from typing import Any
 import cloudpickle
 
 Frame = tuple[str, str, int]
-INTERNAL = ("/gristmill/_engine/", "/gristmill/_hot/", "/gristmill/_launcher.py")
+INTERNAL = ("gristmill/_engine/", "gristmill/_hot/", "gristmill/_launcher.py")
+# Causes of causes beyond this many are left out.
+MOST_LINKS = 16
 
 
 def pack_failure(error: BaseException, worker: int) -> bytes:
-    """Everything of `error` that can travel."""
-    summary = traceback.extract_tb(error.__traceback__)
-    frames = [(f.filename, f.name, f.lineno or 1) for f in summary]
-    users = [f for f in frames if not any(part in f[0] for part in INTERNAL)]
-    notes = [*getattr(error, "__notes__", []), f"in worker {worker}"]
-    text = "".join(traceback.format_exception_only(error))
-    parts = (_portable(error), text, notes, users or frames)
-    return cloudpickle.dumps(parts, 5)  # type: ignore[no-any-return]
+    """Everything of `error` that can travel, and of what caused it."""
+    packed: list[tuple[bytes | None, str, list[Frame], list[str], bool]] = []
+    link: BaseException | None = error
+    while link is not None and len(packed) < MOST_LINKS:
+        notes = list(getattr(link, "__notes__", []))
+        packed.append((*_parts(link), notes, link.__cause__ is not None))
+        context = None if link.__suppress_context__ else link.__context__
+        link = link.__cause__ or context
+    packed[0][3].append(f"in worker {worker}")
+    return pickle.dumps(packed, 5)
 
 
 def unpack_failure(data: bytes) -> BaseException:
-    """The exception again, with its notes and its frames."""
-    pickled, text, notes, frames = pickle.loads(data)
-    error = _rebuilt(pickled, text)
-    error.__notes__ = list(notes)
-    return error.with_traceback(_traceback(frames))
+    """The exception again, with its notes, its frames and what caused it."""
+    error: BaseException | None = None
+    for pickled, text, frames, notes, has_cause in reversed(pickle.loads(data)):
+        behind, error = error, _rebuilt(pickled, text)
+        error.__notes__ = notes
+        error = error.with_traceback(_traceback(frames))
+        error.__context__ = behind
+        if has_cause:
+            error.__cause__ = behind
+    assert error is not None
+    return error
+
+
+def _parts(error: BaseException) -> tuple[bytes | None, str, list[Frame]]:
+    summary = traceback.extract_tb(error.__traceback__)
+    frames = [(f.filename, f.name, f.lineno or 1) for f in summary]
+    users = [f for f in frames if not any(part in f[0] for part in INTERNAL)]
+    return _portable(error), _text(error), users or frames
+
+
+def _text(error: BaseException) -> str:
+    try:
+        return f"{type(error).__qualname__}: {error}"
+    except Exception:
+        return f"{type(error).__qualname__} (it cannot be printed)"
 
 
 def _portable(error: BaseException) -> bytes | None:
-    """A pickle of the exception that is known to load, or None."""
+    """A pickle of the exception that is known to load as the same, or None."""
     kind, arguments = type(error), error.args
     attributes = {k: v for k, v in vars(error).items() if k != "__notes__"}
-    for extra in (attributes, {}):
+    # Its own way first: some keep more than their arguments and attributes.  It
+    # calls `__init__`, which may want other arguments or make others of them.
+    for plan in (
+        (_itself, error),
+        (_remake, kind, arguments, attributes),
+        (_remake, kind, arguments, {}),
+    ):
         try:
-            data: bytes = cloudpickle.dumps((kind, arguments, extra), 5)
-            _remake(*pickle.loads(data))
+            data: bytes = cloudpickle.dumps(plan, 5)
+            made = _called(data)
+            if type(made) is kind and _text(made) == _text(error):
+                return data
         except Exception:
             continue
-        return data
     return None
+
+
+def _called(data: bytes) -> BaseException:
+    """The exception that a plan of `_portable` makes."""
+    make, *arguments = pickle.loads(data)
+    made: BaseException = make(*arguments)
+    return made
+
+
+def _itself(error: BaseException) -> BaseException:
+    return error
 
 
 def _remake(
@@ -63,7 +105,7 @@ def _remake(
 def _rebuilt(pickled: bytes | None, text: str) -> BaseException:
     if pickled is not None:
         try:
-            return _remake(*pickle.loads(pickled))
+            return _called(pickled)
         except Exception as failure:
             text += f"(it could not be unpickled here: {failure!r})"
     return RuntimeError(f"{text.strip()} (the exception could not be pickled)")

@@ -25,10 +25,14 @@ class Node:
     """One step of the chain: an iterator with a position.
 
     `state()` is the position after the last record given out; `seek` goes there.
+    `keys`, one list for the whole chain, is what the output in work is made of.
     """
+
+    keys: list[int]
 
     def __init__(self, parent: Node) -> None:
         self._parent = parent
+        self.keys = parent.keys
 
     def __iter__(self) -> Node:
         return self
@@ -53,7 +57,7 @@ class ReadNode(Node):
         self._stream = stream
         self._length = program.stream_length(stream)
         self._read = 0
-        self.keys: list[int] = []
+        self.keys = []
 
     def __next__(self) -> Record[Any]:
         if self._read >= self._length:
@@ -114,10 +118,12 @@ class FilterNode(Node):
 
     def __next__(self) -> Record[Any]:
         while True:
+            known = len(self.keys)
             record = next(self._parent)
             with _Noting(self._transform, record.metadata):
                 if self._transform.filter(record.data):
                     return record
+            del self.keys[known:]
 
 
 class BatchNode(Node):
@@ -157,19 +163,27 @@ class FlatMapNode(Node):
         self._before = parent.state()
         self._splits: list[Record[Any]] = []
         self._given = 0
+        self._own_keys: list[int] = []
 
     def __next__(self) -> Record[Any]:
         while self._given >= len(self._splits):
             self._before = self._parent.state()
+            known = len(self.keys)
             record = next(self._parent)
+            self._own_keys = self.keys[known:] or self._own_keys
             self._given, self._splits = 0, []
             try:
                 self._splits = self._split(record)
             except Exception:
                 self._before = self._parent.state()
                 raise
+            # They count with the first split, and not at all where there is none.
+            del self.keys[known:]
         split = self._splits[self._given]
         self._given += 1
+        own = self._own_keys
+        if self.keys[-len(own) :] != own:
+            self.keys += own
         return split
 
     def _split(self, record: Record[Any]) -> list[Record[Any]]:
@@ -193,10 +207,12 @@ class FlatMapNode(Node):
         self._parent.seek(self._before)
         self._splits, self._given = [], given
         if given:
+            known = len(self.keys)
             try:
                 self._splits = self._split(next(self._parent))
             except StopIteration:
                 self._splits = []
+            self._own_keys = self.keys[known:]
 
 
 class LegacyNode(Node):
@@ -229,6 +245,8 @@ class RecordStream:
         self._given = 0
         self._made_at: Vector = ()
         self._last_key: list[int] = []
+        # The highest node whose records are single splits, where those draw.
+        self._drawing: Node | None = None
 
     def seek(self, vector: Vector) -> None:
         """Make the next output the one that follows `vector`."""
@@ -273,19 +291,43 @@ class RecordStream:
             integers = 1 + self._program.flat_maps
             *made_at, outputs = self.vector[integers:]
             self._made_at, self._given = tuple(made_at), outputs
-            chain.seek(self._made_at)
+            self._seek(chain, self._made_at)
             if outputs:
                 _warn_once(self._program)
             for _ in range(outputs):
                 next(chain, None)
         else:
-            chain.seek(self.vector)
+            self._seek(chain, self.vector)
         self._chain = chain
         return chain
 
+    def _seek(self, chain: Node, vector: Vector) -> None:
+        """Go to a position, generators included.
+
+        All splits of a record draw from its one generator, so those given out
+        before are computed again for their draws.
+        """
+        top = self._drawing
+        record, *given = vector
+        if top is None or not any(given):
+            chain.seek(vector)
+            return
+        top.seek((record, *[0] * len(given)))
+        while top.state() != vector and top.state()[0] <= record:
+            try:
+                next(top)
+            except StopIteration:
+                break
+            except Exception:
+                # It was raised when this split was first due, and passed over.
+                continue
+        if top.state() != vector:
+            chain.seek(vector)
+
     def _build(self) -> Node:
         chain: Node = self._reader
-        for op in self._program.operations:
+        drawing = _drawing_steps(self._program.operations)
+        for built, op in enumerate(self._program.operations, 1):
             if is_legacy(op):
                 chain = LegacyNode(chain, op)
             elif isinstance(op, transforms.FlatMap):
@@ -296,7 +338,26 @@ class RecordStream:
                 chain = BatchNode(chain, op, self._program.rules)
             else:
                 chain = StepNode(chain, op)
+            if built == drawing:
+                self._drawing = chain
         return chain
+
+
+def _drawing_steps(operations: Sequence[Any]) -> int:
+    """How many operations there are up to the last that takes single splits.
+
+    0 where none of those draws, or where splits are grouped and then split again.
+    """
+    steps, split, draws = 0, False, False
+    for op in operations:
+        if split and (is_legacy(op) or isinstance(op, transforms.Batch)):
+            break
+        split = split or isinstance(op, transforms.FlatMap)
+        random = isinstance(op, (transforms.RandomMap, transforms.TfRandomMap))
+        draws = draws or (split and random)
+        steps += 1
+    again = any(isinstance(op, transforms.FlatMap) for op in operations[steps:])
+    return steps if draws and not again else 0
 
 
 class _Noting:

@@ -7,13 +7,15 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from gristmill import batching, sources
-from gristmill._engine.program import Program
+from gristmill import batching
+from gristmill._engine.gathering import Gathering
+from gristmill._engine.program import BatchSpec, Program
 from gristmill._engine.reading import Reading
 from gristmill._engine.record_stream import RecordStream
 from gristmill._hot import run as hot_run
 from gristmill._hot.draw import Draws
 from gristmill._types import Alloc, Int64Array
+from gristmill.sources import TableSource
 
 Vector = tuple[int, ...]
 NO_KEYS: Int64Array = np.empty(0, np.int64)
@@ -108,7 +110,7 @@ class NativeStream:
         self._draws: Any = SamplerDraws()
         if self._blockwise:
             self._draws = None if program.seed is None else Draws(program.seed)
-        self._table = _native_table(program)
+        self._gathering = self._native_gathering(look_ahead)
         self._reading = Reading(
             program.source,
             program.read_options,
@@ -116,7 +118,7 @@ class NativeStream:
             self._length,
             look_ahead,
         )
-        self._read_natively = isinstance(program.source, sources.TableSource)
+        self._read_natively = isinstance(program.source, TableSource)
         self._key_parts: list[Int64Array] = []
         self._cached_at = 0
         self._cached_keys = NO_KEYS
@@ -126,6 +128,8 @@ class NativeStream:
         """Make the next output the one that follows ``vector[0]`` records."""
         if vector[0] != self._consumed:
             self._reading.forget()
+            if self._gathering is not None:
+                self._gathering.forget()
         self._consumed = vector[0]
         self.vector = vector
 
@@ -154,6 +158,8 @@ class NativeStream:
     def close(self) -> None:
         """Stop reading ahead."""
         self._reading.close()
+        if self._gathering is not None:
+            self._gathering.forget()
 
     def _output(self, alloc: Alloc | None) -> Any:
         top = len(self._levels) - 1
@@ -167,8 +173,8 @@ class NativeStream:
     def _batch(self, level: int, alloc: Alloc | None) -> Any:
         spec = self._levels[level].batch
         assert spec is not None
-        if level == 0 and self._table is not None:
-            return self._gathered(self._table, spec.size, spec.drop_remainder, alloc)
+        if level == 0 and self._gathering is not None:
+            return self._gathered(self._gathering, spec, alloc)
         elements = self._elements(level, spec.size)
         if len(elements) < spec.size and (spec.drop_remainder or not elements):
             raise StopIteration
@@ -246,19 +252,32 @@ class NativeStream:
         failure.add_note(f"while reading record {keys[count]} (index {indices[count]})")
         return result[0], result[1], count + 1, failure
 
+    def _native_gathering(self, look_ahead: bool) -> Gathering | None:
+        """How whole batches are made without Python, where they can be."""
+        program = self._program
+        first, source = program.levels[0], program.source
+        plain = not first.steps and first.batch is not None and first.batch.make is None
+        if not (plain and program.in_blocks and isinstance(source, TableSource)):
+            return None
+        if not source.gathers:
+            return None
+        return Gathering(
+            source,
+            rules=program.rules,
+            options=program.read_options,
+            keys_of=lambda first, count: self._block(first, count)[0],
+            length=self._length,
+            look_ahead=look_ahead,
+        )
+
     def _gathered(
-        self,
-        table: sources.TableSource,
-        size: int,
-        drop_remainder: bool,
-        alloc: Alloc | None,
+        self, gathering: Gathering, spec: BatchSpec, alloc: Alloc | None
     ) -> Any:
-        count = min(size, self._length - self._consumed)
-        if count <= 0 or (count < size and drop_remainder):
+        count = min(spec.size, self._length - self._consumed)
+        if count <= 0 or (count < spec.size and spec.drop_remainder):
             self._consumed = self._length
             raise StopIteration
-        keys, _ = self._block(self._consumed, count)
-        batch = table.gather(keys, alloc, self._program.rules)
+        batch, keys = gathering.batch(self._consumed, count, alloc)
         self._consumed += count
         self._key_parts.append(keys)
         return batch
@@ -308,13 +327,3 @@ class NativeStream:
 def _as_ints(keys: Int64Array) -> list[int]:
     ints: list[int] = keys.tolist()
     return ints
-
-
-def _native_table(program: Program) -> sources.TableSource | None:
-    """The table, where whole batches can be gathered from it without Python."""
-    first = program.levels[0]
-    plain = not first.steps and first.batch is not None and first.batch.make is None
-    source = program.source
-    if plain and program.in_blocks and isinstance(source, sources.TableSource):
-        return source if source.gathers else None
-    return None

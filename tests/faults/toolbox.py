@@ -1,0 +1,200 @@
+"""What the scripts of the fault tests share: pipelines, faults and processes.
+
+A script does ``from faults.toolbox import *``; the tests themselves import only
+`faults.scripts`.
+"""
+
+import contextlib
+import os
+import select
+import signal
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import gristmill as g
+
+__all__ = [
+    "Add", "At", "Once", "Some", "await_gone", "await_parked", "check_rest",
+    "contextlib", "descendants", "digest", "expect", "family", "filtered", "g",
+    "in_time", "loader", "np", "os", "signal", "sys", "threading", "time",
+    "undisturbed", "wait_until", "watched",
+]  # fmt: skip
+
+# Longest time from a fault to its outcome, and longest wait for anything else.
+OUTCOME_S = 3.0
+PATIENCE_S = 20.0
+RECORDS = 96
+BATCH = 4
+
+
+class Add(g.MapTransform):
+    def map(self, x):
+        return x + 1
+
+
+class Some(g.FilterTransform):
+    """Keeps two in three, of either stream."""
+
+    def filter(self, x):
+        return x % 3 != 1
+
+
+class At(g.MapTransform):
+    """Calls `fault` on one record; what it returns, if anything, is the element."""
+
+    def __init__(self, record: int, fault: Callable[[], Any]) -> None:
+        self.record = record
+        self.fault = fault
+
+    def map(self, x):
+        if x == self.record:
+            found = self.fault()
+            return x if found is None else found
+        return x
+
+
+class Once:
+    """Calls `fault` in the first process that gets here; `path` remembers."""
+
+    def __init__(self, path: str, fault: Callable[[], Any]) -> None:
+        self.path = path
+        self.fault = fault
+
+    def __call__(self):
+        with contextlib.suppress(FileExistsError):
+            os.close(os.open(self.path, os.O_CREAT | os.O_EXCL))
+            return self.fault()
+
+
+def loader(operations, *, records=RECORDS, workers=2, batch=BATCH, **options):
+    """A loader of 0, 1, ... in 2 streams, whatever the number of workers."""
+    if batch:
+        operations = [*operations, g.Batch(batch)]
+    options.setdefault("streams", 2)
+    return g.DataLoader(
+        data_source=np.arange(records),
+        sampler=g.IndexSampler(records, shuffle=False, num_epochs=1, seed=0),
+        operations=operations,
+        worker_count=workers,
+        **options,
+    )
+
+
+def filtered(*operations):
+    """Operations that keep some of the records: their streams have owners."""
+    return [Some(), *operations]
+
+
+def digest(elements) -> list[tuple[str, tuple[int, ...], bytes]]:
+    """Dtype, shape and bytes of arrays."""
+    arrays = [np.asarray(element) for element in elements]
+    return [(str(a.dtype), a.shape, a.tobytes()) for a in arrays]
+
+
+def undisturbed(operations, **options):
+    """What a loader gives in this process."""
+    return digest(loader(operations, workers=0, **options))
+
+
+def expect(kind, call, deadline_s=OUTCOME_S) -> Any:
+    """The exception of exactly this type that `call` must raise in time."""
+    began = time.monotonic()
+    try:
+        found = call()
+    except BaseException as error:
+        took = time.monotonic() - began
+        assert type(error) is kind, repr(error)
+        assert took < deadline_s, took
+        return error
+    raise AssertionError(f"no {kind.__name__}, but {found!r}")
+
+
+@contextlib.contextmanager
+def in_time(deadline_s=OUTCOME_S) -> Iterator[None]:
+    began = time.monotonic()
+    yield
+    took = time.monotonic() - began
+    assert took < deadline_s, f"took {took:.2f} s"
+
+
+def check_rest(iterator, reference, at) -> None:
+    """Assert that an iterator gives the reference from output `at` on, in time."""
+    with in_time():
+        rest = digest(iterator)
+    assert rest == reference[at:], f"differs within {len(rest)} outputs from {at}"
+
+
+def children(pid: int) -> list[int]:
+    found: list[int] = []
+    with contextlib.suppress(OSError):
+        for task in Path(f"/proc/{pid}/task").iterdir():
+            found += map(int, (task / "children").read_text().split())
+    return found
+
+
+def descendants(pid: int) -> list[int]:
+    """All processes below one, the nearest first."""
+    found = children(pid)
+    for child in found:
+        found.extend(children(child))
+    return found
+
+
+def family(workers: int, pid: int | None = None) -> dict[str, list[int]]:
+    """The engine's processes below one, once there is a number of workers."""
+    owner = pid or os.getpid()
+    for _ in wait_until(f"{workers} workers of {owner}"):
+        launchers = children(owner)
+        zygotes = [z for launcher in launchers for z in children(launcher)]
+        found = [w for zygote in zygotes for w in children(zygote)]
+        if len(found) == workers:
+            return {"launcher": launchers, "zygote": zygotes, "worker": found}
+    raise AssertionError
+
+
+def await_parked(thread: int) -> None:
+    """Wait until a thread of this process sleeps, and not only for the GIL."""
+    status = Path(f"/proc/self/task/{thread}/status")
+    before, same = "", 0
+    for _ in wait_until("a thread that sleeps"):
+        now = "".join(
+            line for line in status.read_text().splitlines() if "ctxt" in line
+        )
+        same = same + 1 if now == before else 0
+        before = now
+        if same == 5:
+            return
+
+
+def wait_until(what: str, patience_s: float = PATIENCE_S) -> Iterator[None]:
+    """Yield until the caller has seen what it waits for."""
+    deadline = time.monotonic() + patience_s
+    never = threading.Event()
+    while time.monotonic() < deadline:
+        yield
+        never.wait(0.002)
+    raise AssertionError(f"waited {patience_s} s in vain for {what}")
+
+
+def watched(pids) -> list[int]:
+    """A pidfd of each process that is still there."""
+    found = []
+    for pid in pids:
+        with contextlib.suppress(ProcessLookupError):
+            found.append(os.pidfd_open(pid))
+    return found
+
+
+def await_gone(pidfds, deadline_s=2.0) -> None:
+    """Wait until all these processes have ended."""
+    deadline = time.monotonic() + deadline_s
+    for pidfd in pidfds:
+        left = max(deadline - time.monotonic(), 0)
+        assert select.select([pidfd], [], [], left)[0], "a process is still there"
+        os.close(pidfd)

@@ -1,0 +1,221 @@
+"""Batches on JAX devices: values, sharing of memory, lifetime and state."""
+
+import gc
+import os
+import pathlib
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+import gristmill as g
+
+jax = pytest.importorskip("jax")
+adapter = pytest.importorskip("gristmill.jax")
+
+WIDTH = 256
+
+
+class FailsAt(g.MapTransform):
+    def __init__(self, record):
+        self.record = record
+
+    def map(self, element):
+        if element[0] == self.record:
+            raise KeyError("no such file")
+        return element
+
+
+def loader(operations=(), *, records=40, batch=4, **options):
+    """Return a loader of batches of rows; row i is float32 filled with i."""
+    rows = np.repeat(np.arange(records, dtype=np.float32)[:, None], WIDTH, axis=1)
+    return g.DataLoader(
+        data_source=rows,
+        sampler=g.SequentialSampler(records),
+        operations=[*operations, g.Batch(batch)],
+        **options,
+    )
+
+
+def first_column(batch):
+    return np.asarray(batch)[:, 0].tolist()
+
+
+@pytest.mark.parametrize("depth", [1, 2, 7, 100])
+def test_values_and_order_for_any_depth(depth):
+    batches = list(adapter.prefetch_to_device(loader(), depth=depth))
+    assert all(isinstance(batch, jax.Array) for batch in batches)
+    assert [first_column(batch) for batch in batches] == [
+        [i, i + 1, i + 2, i + 3] for i in range(0, 40, 4)
+    ]
+
+
+def test_depth_must_be_positive():
+    with pytest.raises(ValueError, match="depth must be at least 1, got 0"):
+        adapter.prefetch_to_device(loader(), depth=0)
+
+
+def test_trees_keep_their_structure():
+    element = {"a": (np.ones(3, np.int32), None), "b": [np.zeros((), np.float16)]}
+    [placed] = adapter.prefetch_to_device([element])
+    assert jax.tree_util.tree_structure(placed) == jax.tree_util.tree_structure(element)
+    assert placed["a"][0].dtype == np.int32
+
+
+def test_wide_types_become_what_jax_has():
+    [placed] = adapter.prefetch_to_device([np.array([1, 2**31 - 1], np.int64)])
+    assert placed.dtype == jax.dtypes.canonicalize_dtype(np.int64)
+    assert placed.tolist() == [1, 2**31 - 1]
+
+
+class Remembered:
+    """Passes batches on and keeps where each lies in memory."""
+
+    def __init__(self, batches):
+        self.batches = iter(batches)
+        self.addresses = []
+
+    def __iter__(self):
+        return self
+
+    def __next__(self):
+        batch = next(self.batches)
+        self.addresses.append(batch.ctypes.data)
+        return batch
+
+
+def pointers(batches):
+    return [batch.unsafe_buffer_pointer() for batch in batches]
+
+
+@pytest.mark.multiprocess
+def test_batches_from_workers_are_not_copied():
+    # 64 KiB each: smaller batches are copied out of their slot by the loader.
+    remembered = Remembered(loader(records=640, batch=64, worker_count=2))
+    batches = list(adapter.prefetch_to_device(remembered))
+    assert len(batches) == 10
+    assert pointers(batches) == remembered.addresses
+
+
+def aligned(batches):
+    """Copy batches to addresses that JAX can view."""
+    for batch in batches:
+        memory = np.empty(batch.nbytes + 64, np.uint8)
+        begin = -memory.ctypes.data % 64
+        view = memory[begin : begin + batch.nbytes].view(batch.dtype)
+        view = view.reshape(batch.shape)
+        view[...] = batch
+        yield view
+
+
+def test_aligned_arrays_are_not_copied():
+    remembered = Remembered(aligned(loader()))
+    batches = list(adapter.prefetch_to_device(remembered))
+    assert pointers(batches) == remembered.addresses
+
+
+def test_odd_addresses_and_read_only_arrays_are_copied():
+    odd = np.arange(9, dtype=np.uint8)[1:]
+    fixed = np.arange(4, dtype=np.float32)
+    fixed.flags.writeable = False
+    placed = list(adapter.prefetch_to_device([odd, fixed]))
+    assert [leaf.tolist() for leaf in placed] == [list(range(1, 9)), [0, 1, 2, 3]]
+
+
+@pytest.mark.multiprocess
+@pytest.mark.parametrize("every", [1, 3])
+def test_kept_arrays_stay_while_slots_are_used_again(every):
+    batches = adapter.prefetch_to_device(
+        loader(records=6400, batch=64, worker_count=2, streams=1)
+    )
+    kept = []
+    for number, batch in enumerate(batches):
+        if number % every == 0:
+            kept.append((number, batch))
+    del batches, batch
+    gc.collect()
+    assert len(kept) == len(range(0, 100, every))
+    for number, batch in kept:
+        expected = np.arange(64 * number, 64 * number + 64, dtype=np.float32)
+        assert (np.asarray(batch) == expected[:, None]).all()
+
+
+@pytest.mark.parametrize(
+    "workers", [0, pytest.param(2, marks=pytest.mark.multiprocess)]
+)
+def test_state_is_that_of_the_last_batch_given_out(workers):
+    made = loader(worker_count=workers, streams=1)
+    plain = iter(made)
+    batches = adapter.prefetch_to_device(made, depth=3)
+    assert batches.get_state() == plain.get_state()
+    for _ in range(4):
+        assert first_column(next(batches)) == first_column(next(plain))
+        assert batches.get_state() == plain.get_state()
+    state = batches.get_state()
+    rest = [first_column(batch) for batch in batches]
+    batches.set_state(state)
+    assert batches.get_state() == state
+    assert [first_column(batch) for batch in batches] == rest
+    again = adapter.prefetch_to_device(made)
+    again.set_state(state)
+    assert [first_column(batch) for batch in again] == rest
+
+
+def test_iterators_without_state_say_so():
+    with pytest.raises(TypeError, match=r"list_iterator has no get_state\(\)"):
+        adapter.prefetch_to_device([np.zeros(1)]).get_state()
+
+
+@pytest.mark.parametrize("depth", [1, 2, 5])
+def test_an_exception_comes_in_its_turn(depth):
+    batches = adapter.prefetch_to_device(loader([FailsAt(9)]), depth=depth)
+    plain = iter(loader([FailsAt(9)]))
+    for _ in range(2):
+        assert first_column(next(batches)) == first_column(next(plain))
+        assert batches.get_state() == plain.get_state()
+    for iterator in (batches, plain):
+        with pytest.raises(KeyError, match="no such file"):
+            next(iterator)
+    assert batches.get_state() == plain.get_state()
+    assert first_column(next(batches)) == first_column(next(plain))
+
+
+SHARDED = """
+import jax, numpy as np
+from jax.sharding import Mesh, NamedSharding, PartitionSpec
+from gristmill.jax import prefetch_to_device
+from test_jax import first_column, loader
+
+devices = jax.devices()
+assert len(devices) == 2, devices
+sharding = NamedSharding(Mesh(np.array(devices), ("data",)), PartitionSpec("data"))
+for number, batch in enumerate(prefetch_to_device(loader(), sharding)):
+    assert batch.sharding == sharding
+    parts = [np.asarray(part.data) for part in batch.addressable_shards]
+    first = 4.0 * number
+    assert [part[:, 0].tolist() for part in parts] == [
+        [first, first + 1], [first + 2, first + 3]
+    ]
+assert number == 9
+[placed, *_] = prefetch_to_device(loader(), devices[1])
+assert placed.devices() == {devices[1]}
+assert first_column(placed) == [0, 1, 2, 3]
+"""
+
+
+def test_sharding_over_two_devices():
+    done = subprocess.run(
+        [sys.executable, "-c", SHARDED],
+        env={
+            **os.environ,
+            "JAX_PLATFORMS": "cpu",
+            "XLA_FLAGS": "--xla_force_host_platform_device_count=2",
+        },
+        cwd=pathlib.Path(__file__).parent,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr

@@ -1,0 +1,131 @@
+"""A DataLoader's position beside a model's checkpoint, in either library's hands."""
+
+import asyncio
+import pathlib
+import subprocess
+import sys
+
+import pytest
+
+import gristmill as g
+
+pytest.importorskip("orbax.checkpoint")
+pytest.importorskip("grain")
+
+# Saves after three batches and restores to a new iterator, through Orbax.
+MANAGED = """
+import importlib, sys
+import orbax.checkpoint as ocp
+sys.path.insert(0, {tests!r})
+from test_orbax import loader
+
+def manager():
+    return ocp.CheckpointManager({folder!r})
+
+saving, restoring = sys.argv[1:]
+iterator = iter(loader(saving))
+for _ in range(3):
+    next(iterator)
+save = importlib.import_module(saving + ".checkpoint").CheckpointSave
+with manager() as saved:
+    saved.save(7, args=ocp.args.Composite(data=save(iterator)))
+    saved.wait_until_finished()
+rest = [batch.tolist() for batch in iterator]
+
+again = iter(loader(restoring))
+restore = importlib.import_module(restoring + ".checkpoint").CheckpointRestore
+with manager() as saved:
+    found = saved.restore(7, args=ocp.args.Composite(data=restore(again)))
+assert found["data"] is again
+assert [batch.tolist() for batch in again] == rest and len(rest) == 7
+"""
+
+
+def loader(library="gristmill"):
+    """Return a loader of ten shuffled batches of four."""
+    if library == "grain":
+        import grain.python as legacy
+    else:
+        import gristmill.python as legacy
+    return legacy.DataLoader(
+        data_source=legacy.RangeDataSource(0, 40, 1),
+        sampler=legacy.IndexSampler(
+            40, legacy.NoSharding(), shuffle=True, num_epochs=1, seed=5
+        ),
+        operations=[legacy.Batch(4)],
+    )
+
+
+@pytest.mark.multiprocess
+@pytest.mark.parametrize(
+    ("saving", "restoring"),
+    [("gristmill", "gristmill"), ("gristmill", "grain"), ("grain", "gristmill")],
+)
+def test_checkpoint_manager_saves_and_restores(tmp_path, saving, restoring):
+    code = MANAGED.format(
+        tests=str(pathlib.Path(__file__).parent), folder=str(tmp_path / "run")
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code, saving, restoring],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+
+
+class Creating:
+    """A folder that Orbax is about to make."""
+
+    def __init__(self, folder):
+        self.folder = folder
+
+    async def await_creation(self):
+        self.folder.mkdir()
+        return self.folder
+
+
+async def saved_by(iterator, folder):
+    """Save as Orbax does: write in the background, go on meanwhile."""
+    writing = await iterator.save(Creating(folder))
+    assert not folder.exists()
+    following = next(iterator)
+    await writing
+    return following
+
+
+async def loaded_by(iterator, folder):
+    await (await iterator.load(folder))
+    return next(iterator)
+
+
+@pytest.mark.parametrize("restoring", ["gristmill", "grain"])
+@pytest.mark.parametrize("saving", ["gristmill", "grain"])
+def test_async_protocol_saves_the_state_of_the_call(tmp_path, saving, restoring):
+    from etils import epath
+
+    folder = epath.Path(tmp_path) / "data"
+    iterator = iter(loader(saving))
+    next(iterator)
+    state = iterator.get_state()
+    expected = asyncio.run(saved_by(iterator, folder))
+    [file] = folder.iterdir()
+    assert (file.name, file.read_bytes()) == ("process_0-of-1.json", state)
+    found = asyncio.run(loaded_by(iter(loader(restoring)), folder))
+    assert found.tolist() == expected.tolist()
+
+
+def test_async_load_names_a_missing_file(tmp_path):
+    with pytest.raises(ValueError, match=r"process_0-of-1\.json does not exist"):
+        asyncio.run(loaded_by(iter(loader()), tmp_path))
+
+
+def test_handler_restores_and_begins_to_prefetch(tmp_path):
+    handler = g.checkpoint.CheckpointHandler()
+    iterator = iter(loader())
+    next(iterator)
+    handler.save(tmp_path, iterator)
+    again = iter(loader())
+    assert handler.restore(tmp_path, again) is again
+    assert next(again).tolist() == next(iterator).tolist()

@@ -1,0 +1,242 @@
+"""What workers get of the pipeline: everything, once, as it was when they began."""
+
+import collections
+import pathlib
+import subprocess
+import sys
+import threading
+
+import numpy as np
+import pytest
+
+import gristmill as g
+from gristmill._engine import packing
+
+pytestmark = pytest.mark.multiprocess
+
+LONG = packing.LONG_LIST + 7
+
+
+class Map(g.MapTransform):
+    """Calls a function on each element."""
+
+    def __init__(self, function):
+        self.function = function
+
+    def map(self, element):
+        return self.function(element)
+
+
+def identity(element):
+    return element
+
+
+def loader(source, operations=(), *, workers=2, **options):
+    return g.DataLoader(
+        data_source=source,
+        sampler=g.IndexSampler(len(source), num_epochs=1, seed=0),
+        operations=operations,
+        worker_count=workers,
+        streams=1,
+        **options,
+    )
+
+
+def mixed(number):
+    return {
+        "path": f"images/{number:05d}.png",
+        "label": number,
+        "weight": number / 8,
+        "box": (number, [1, None]),
+        "pixels": np.full(3, number % 256, np.uint8),
+    }
+
+
+@pytest.mark.parametrize("kind", [list, tuple])
+@pytest.mark.parametrize("count", [5, LONG])
+def test_lists_of_dicts_arrive_equal(kind, count):
+    source = kind(mixed(i) for i in range(count))
+    for number, found in enumerate(loader(source)):
+        expected = source[number]
+        np.testing.assert_array_equal(found.pop("pixels"), expected["pixels"])
+        assert found == {k: v for k, v in expected.items() if k != "pixels"}
+    assert number == count - 1
+
+
+def test_a_list_is_what_it_was_when_the_workers_began():
+    source = [{"label": i} for i in range(LONG)]
+    iterator = iter(loader(source))
+    assert next(iterator) == {"label": 0}
+    source[LONG - 1]["label"] = "changed"
+    source[LONG - 2] = None
+    *_, before, last = iterator
+    assert (before, last) == ({"label": LONG - 2}, {"label": LONG - 1})
+
+
+def test_elements_that_only_cloudpickle_can_send():
+    source = [lambda x, i=i: x + i for i in range(LONG)]
+    made = loader(source, [Map(lambda function: function(10))])
+    assert list(made)[-2:] == [LONG + 8, LONG + 9]
+
+
+def test_what_a_worker_changes_stays_its_own():
+    table = np.zeros((64, 1024))
+
+    def spoil(element):
+        table[:] = 1
+        return element
+
+    made = loader([1] * 8, [Map(spoil)])
+    assert list(made) == [1] * 8
+    assert not table.any()
+
+
+# Prints the growth of the family's memory from 1 to 3 workers, in bytes.
+MEMORY = """
+import os, pathlib, sys
+sys.path.insert(0, {tests!r})
+import numpy as np
+from faults.toolbox import descendants
+from test_snapshot import Map, loader
+
+ROWS, WIDTH = 200, 1 << 20
+table = np.ones((ROWS, WIDTH), np.uint8)
+
+def total(number):
+    return int(table[number].sum(dtype=np.int64))
+
+def pss(pid):
+    text = pathlib.Path(f"/proc/{{pid}}/smaps_rollup").read_text()
+    return 1024 * int(text.split("Pss:")[1].split()[0])
+
+def family(workers):
+    iterator = iter(loader(range(ROWS), [Map(total)], workers=workers))
+    found = [next(iterator) for _ in range(ROWS - 1)]
+    assert found == [WIDTH] * (ROWS - 1)
+    used = sum(pss(pid) for pid in [os.getpid(), *descendants(os.getpid())])
+    iterator.close()
+    return used
+
+print(family(1), family(3))
+"""
+
+
+def test_large_arrays_are_shared_once():
+    tests = str(pathlib.Path(__file__).parent)
+    done = subprocess.run(
+        [sys.executable, "-c", MEMORY.format(tests=tests)],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    one, three = map(int, done.stdout.split())
+    # 200 MiB in the caller and 200 MiB for all workers, however many they are.
+    assert three - one < 100 << 20, (one >> 20, three >> 20)
+    assert one < 700 << 20, one >> 20
+
+
+SCRIPT = """
+import collections, sys
+sys.path.insert(0, {tests!r})
+import gristmill as g
+from test_snapshot import loader
+
+Point = collections.namedtuple("Point", "x y")
+
+class Offset:
+    def __init__(self, by):
+        self.by = by
+
+class Shift(g.MapTransform):
+    def __init__(self, offset):
+        self.offset = offset
+
+    def map(self, element):
+        return Point(element, element + self.offset.by)
+
+class Source:
+    def __len__(self):
+        return 4
+
+    def __getitem__(self, index):
+        return index * scale
+
+scale = 3
+found = list(loader(Source(), [Shift(Offset(1))]))
+assert found == [Point(0, 1), Point(3, 4), Point(6, 7), Point(9, 10)], found
+assert type(found[0]) is Point
+"""
+
+
+@pytest.mark.parametrize("how", ["file", "-c"])
+def test_classes_and_globals_of_main(tmp_path, how):
+    code = SCRIPT.format(tests=str(pathlib.Path(__file__).parent))
+    (tmp_path / "script.py").write_text(code)
+    what = [str(tmp_path / "script.py")] if how == "file" else ["-c", code]
+    done = subprocess.run(
+        [sys.executable, *what], capture_output=True, text=True, timeout=60, check=False
+    )
+    assert done.returncode == 0, done.stderr
+
+
+def test_lambdas_and_closures():
+    counter = collections.Counter(a=5)
+
+    def add(element):
+        return element + counter["a"]
+
+    made = loader([1, 2, 3], [Map(add), Map(lambda x: x * 2)])
+    assert list(made) == [12, 14, 16]
+
+
+class Locked:
+    """A source that cannot be pickled."""
+
+    def __init__(self):
+        self.lock = threading.Lock()
+
+    def __len__(self):
+        return 3
+
+    def __getitem__(self, index):
+        return index
+
+
+def parts():
+    lock = threading.Lock()
+    unpicklable = Map(identity)
+    unpicklable.lock = lock
+    sampler = g.SequentialSampler(3)
+    sampler.lock = lock
+    batch = g.Batch(2, batch_fn=lambda elements: (lock, elements)[1])
+    return {
+        "data_source": {"data_source": Locked()},
+        "operation Map": {"operations": [Map(identity), unpicklable]},
+        "batch_fn": {"operations": [batch]},
+        "sampler": {"sampler": sampler},
+    }
+
+
+@pytest.mark.parametrize("name", parts())
+def test_what_cannot_be_pickled_is_named(name):
+    arguments = {"data_source": [1, 2, 3], "sampler": g.SequentialSampler(3)}
+    made = g.DataLoader(**(arguments | parts()[name]), worker_count=1)
+    with pytest.raises(TypeError, match=r"cannot pickle '_thread.lock'") as caught:
+        next(iter(made))
+    [note] = caught.value.__notes__
+    assert note.startswith(f"The {name} cannot be pickled, so it cannot be sent")
+    assert "worker_count=0" in note
+
+
+def test_large_buffers_are_mapped_and_not_copied():
+    table = np.arange(1 << 16)
+
+    def owns(element):
+        base = table
+        while isinstance(base, np.ndarray):
+            base = base.base
+        return (base is None, int(table[element]))
+
+    assert list(loader([3, 5], [Map(owns)])) == [(False, 3), (False, 5)]
