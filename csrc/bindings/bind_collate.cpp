@@ -139,8 +139,7 @@ class PendingGather {
         job_(check_gather(std::get<0>(arrays_), std::get<1>(arrays_),
                           std::get<2>(arrays_))) {
     const std::size_t count = job_.rows.size();
-    const std::size_t parts = std::clamp<std::size_t>(
-        job_.out.size() / kUnlockBytes, 1, pool.threads());
+    const std::size_t parts = std::min(count, pool.threads());
     for (std::size_t i = 0; i < parts; ++i) {
       const std::size_t first = count * i / parts;
       const std::size_t last = count * (i + 1) / parts;

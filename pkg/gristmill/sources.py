@@ -128,6 +128,10 @@ class TableSource:
             self._columns = {"": columns}
             self._single = True
         self._length = _common_length(self._columns, self._single)
+        for name, column in self._columns.items():
+            # Rows are ordinary arrays, in workers and without.
+            if isinstance(column, np.memmap):
+                self._columns[name] = np.asarray(column)
 
     @property
     def gathers(self) -> bool:
@@ -180,8 +184,12 @@ class TableSource:
         """
         return self._each(lambda column: _gather(column, rows, alloc), rules)
 
-    def gather_ahead(
-        self, rows: Int64Array, pool: _core.Pool, rules: Rules = "plain"
+    def begin_gather(
+        self,
+        rows: Int64Array,
+        pool: _core.Pool,
+        alloc: Alloc | None = None,
+        rules: Rules = "plain",
     ) -> tuple[Any, list[_core.PendingGather]]:
         """Begin to `gather` with the threads of a pool.
 
@@ -192,7 +200,7 @@ class TableSource:
         pending: list[_core.PendingGather] = []
 
         def begin(column: npt.NDArray[Any]) -> npt.NDArray[Any]:
-            out = np.empty((len(rows), *column.shape[1:]), column.dtype)
+            out = _empty_batch(column, len(rows), alloc)
             pending.append(_core.PendingGather(pool, column, rows, out))
             return out
 
@@ -291,11 +299,7 @@ def _common_length(columns: dict[str, npt.NDArray[Any]], single: bool) -> int:
 def _gather(
     column: npt.NDArray[Any], rows: Int64Array, alloc: Alloc | None
 ) -> npt.NDArray[Any]:
-    shape = (len(rows), *column.shape[1:])
-    if alloc is None or column.dtype.hasobject:
-        out: npt.NDArray[Any] = np.empty(shape, column.dtype)
-    else:
-        out = alloc(shape, column.dtype)
+    out = _empty_batch(column, len(rows), alloc)
     if column.flags.c_contiguous and not column.dtype.hasobject:
         _core.gather(column, rows, out)
     else:
@@ -303,6 +307,15 @@ def _gather(
             raise IndexError(f"row {rows.min()} is out of range for {len(column)} rows")
         np.take(column, rows, axis=0, out=out)
     return out
+
+
+def _empty_batch(
+    column: npt.NDArray[Any], rows: int, alloc: Alloc | None
+) -> npt.NDArray[Any]:
+    shape = (rows, *column.shape[1:])
+    if alloc is None or column.dtype.hasobject:
+        return np.empty(shape, column.dtype)
+    return alloc(shape, column.dtype)
 
 
 def _kind_of(column: npt.NDArray[Any]) -> str:

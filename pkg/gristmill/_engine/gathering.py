@@ -1,19 +1,26 @@
-"""Gathers batches of a table's rows, large ones ahead of need by threads."""
+"""Gathers batches of a table's rows, by threads once gathering has proved slow.
+
+A table in memory is gathered in the caller, at the speed of memory.  A table that
+is a map of a file may wait for the disk at every row: then threads take the rows
+of a batch in parallel, and batches after it ahead of need.
+"""
 
 from __future__ import annotations
 
 import collections
-import os
+import time
 from collections.abc import Callable
 from typing import Any
 
-from gristmill import _core, sources
+from gristmill import _core
 from gristmill._types import Alloc, Int64Array, Rules
 from gristmill.options import ReadOptions
+from gristmill.sources import TableSource
 
-# Handing a smaller batch to a thread costs more than gathering it.
-LARGE_BATCH_BYTES = 1 << 20
-MOST_BATCHES_AHEAD = 4
+# Memory is faster than this by an order of magnitude, disks are slower by one.
+SLOW_ROW_S = 5e-6
+SLOW_BYTE_S = 1e-9
+BATCHES_BETWEEN_PROBES = 256
 
 KeysOf = Callable[[int, int], Int64Array]
 Waiting = tuple[int, Int64Array, Any, list[_core.PendingGather]]
@@ -24,7 +31,7 @@ class Gathering:
 
     Args:
         table: Where rows are taken from.
-        rules: Order of the names of a batch, see `sources.TableSource.gather`.
+        rules: Order of the names of a batch, see `TableSource.gather`.
         options: Threads and look-ahead; 0 of either gathers in the caller.
         keys_of: Called with (position, count), returns row numbers.
         length: Positions of the stream.
@@ -35,7 +42,7 @@ class Gathering:
 
     def __init__(
         self,
-        table: sources.TableSource,
+        table: TableSource,
         *,
         rules: Rules,
         options: ReadOptions,
@@ -47,9 +54,11 @@ class Gathering:
         self._rules = rules
         self._keys_of = keys_of
         self._length = length
-        self._threads = min(options.num_threads, os.cpu_count() or 1)
-        wanted = look_ahead and options.num_threads and options.prefetch_buffer_size
-        self._records_ahead = options.prefetch_buffer_size if wanted else 0
+        self._threads = options.num_threads
+        self._ahead = options.prefetch_buffer_size if look_ahead else 0
+        buffered = options.num_threads > 0 and options.prefetch_buffer_size > 0
+        self._allowed = buffered and table.contiguous
+        self._until_probe = 0
         self._pool: _core.Pool | None = None
         self._waiting: collections.deque[Waiting] = collections.deque()
 
@@ -57,10 +66,14 @@ class Gathering:
         self, position: int, count: int, alloc: Alloc | None
     ) -> tuple[Any, Int64Array]:
         """The batch of rows at `position`, position + 1, ... and their numbers."""
-        if alloc is not None or not self._looks_ahead(count):
-            keys = self._keys_of(position, count)
-            return self._table.gather(keys, alloc, self._rules), keys
-        self._top_up(position, count)
+        if self._waiting and self._waiting[0][0] != position:
+            self.forget()
+        if not self._waiting and self._until_probe == 0:
+            return self._by_caller(position, count, alloc)
+        if not self._waiting:
+            self._begin(position, count, alloc)
+        if alloc is None:
+            self._look_ahead(count)
         _, keys, batch, pending = self._waiting.popleft()
         for gather in pending:
             gather.wait()
@@ -70,22 +83,31 @@ class Gathering:
         """Drop what was gathered ahead: the stream goes on from somewhere else."""
         self._waiting.clear()
 
-    def _looks_ahead(self, count: int) -> bool:
-        large = self._table.row_bytes * count >= LARGE_BATCH_BYTES
-        return large and self._records_ahead > 0 and self._table.contiguous
+    def _by_caller(
+        self, position: int, count: int, alloc: Alloc | None
+    ) -> tuple[Any, Int64Array]:
+        keys = self._keys_of(position, count)
+        began = time.perf_counter()
+        batch = self._table.gather(keys, alloc, self._rules)
+        taken = time.perf_counter() - began
+        row_s = SLOW_ROW_S + self._table.row_bytes * SLOW_BYTE_S
+        if self._allowed and taken > count * row_s:
+            self._until_probe = BATCHES_BETWEEN_PROBES
+        return batch, keys
 
-    def _top_up(self, position: int, count: int) -> None:
-        if self._waiting and self._waiting[0][0] != position:
-            self.forget()
+    def _begin(self, position: int, count: int, alloc: Alloc | None) -> None:
         if self._pool is None:
             self._pool = _core.Pool(self._threads)
-        ahead = min(max(1, self._records_ahead // count), MOST_BATCHES_AHEAD)
-        if self._waiting:
+        keys = self._keys_of(position, count)
+        batch, pending = self._table.begin_gather(keys, self._pool, alloc, self._rules)
+        self._waiting.append((position, keys, batch, pending))
+        self._until_probe -= 1
+
+    def _look_ahead(self, count: int) -> None:
+        batches = max(1, self._ahead // count) if self._ahead else 0
+        while len(self._waiting) <= batches and self._until_probe:
             last, keys, _, _ = self._waiting[-1]
             position = last + len(keys)
-        while len(self._waiting) <= ahead and position < self._length:
-            size = min(count, self._length - position)
-            keys = self._keys_of(position, size)
-            batch, pending = self._table.gather_ahead(keys, self._pool, self._rules)
-            self._waiting.append((position, keys, batch, pending))
-            position += size
+            if position >= self._length:
+                break
+            self._begin(position, min(count, self._length - position), None)

@@ -16,6 +16,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import fcntl
+import io
 import mmap
 import os
 import pickle
@@ -27,6 +28,7 @@ import cloudpickle
 import numpy as np
 import numpy.typing as npt
 
+from gristmill._engine.mapped import reduce_mapped
 from gristmill._engine.program import Program
 
 OUT_OF_BAND_BYTES = 4096
@@ -99,6 +101,12 @@ class _Writer:
         self._pending = bytearray()
 
 
+class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]
+    def reducer_override(self, thing: Any) -> Any:
+        reduced = reduce_mapped(thing) if isinstance(thing, np.ndarray) else None
+        return super().reducer_override(thing) if reduced is None else reduced
+
+
 def pack(program: Program) -> int:
     """Write a program to a sealed file; returns its descriptor.
 
@@ -148,11 +156,12 @@ def _write(fd: int, program: Program) -> None:
         return True
 
     try:
-        pickled = cloudpickle.dumps(program, 5, buffer_callback=keep_in_band)
+        pickled = io.BytesIO()
+        _Pickler(pickled, 5, buffer_callback=keep_in_band).dump(program)
     except Exception as error:
         error.add_note(_unpicklable_part(program))
         raise
-    table.append(writer.place(memoryview(pickled)))
+    table.append(writer.place(pickled.getbuffer()))
     at = writer.offset
     writer.write(pickle.dumps(table))
     writer.write(struct.pack("<Q", at))
