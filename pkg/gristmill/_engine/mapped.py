@@ -70,9 +70,10 @@ def _owner(array: Array) -> np.memmap[Any, Any] | None:
     """The array that was mapped, where `array` is a view of one."""
     view: Any = array
     while isinstance(view, np.ndarray):
-        if isinstance(view, np.memmap) and isinstance(view.base, mmap.mmap):
+        base: Any = view.base
+        if isinstance(view, np.memmap) and isinstance(base, mmap.mmap):
             return view if view.filename and view.mode in SHARED_MODES else None
-        view = view.base
+        view = base
     return None
 
 
