@@ -6,8 +6,6 @@ Prints ns per record; lower is better.  ``source[i]`` returns a float32[16] row 
     python benchmarks/bench_getitem.py
 """
 
-import functools
-
 import peers
 from harness import GRAIN, AtLeast, Measurement, Question, Settings, main, throughput
 from workloads import BATCH, CHECKED_ROWS, Rows, Workload, rows
@@ -25,13 +23,7 @@ QUESTION = Question(
     name="getitem",
     text="in-memory source by __getitem__, shuffle, batch 256, 0 workers",
     unit="ns/record",
-    contestants={
-        "gristmill": functools.partial(_measure, peers.gristmill, True),
-        "grain default": functools.partial(_measure, peers.grain_default, True),
-        "grain (0, 0)": functools.partial(_measure, peers.grain_no_threads, True),
-        "torch": functools.partial(_measure, peers.torch, False),
-        "spdl": functools.partial(_measure, peers.spdl, False),
-    },
+    contestants=peers.everybody(_measure),
     targets=(AtLeast(50, GRAIN), AtLeast(5, ("torch",)), AtLeast(4, ("spdl",))),
 )
 

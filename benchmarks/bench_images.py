@@ -8,7 +8,6 @@ reading it: what the machine's memory allows.
     python benchmarks/bench_images.py
 """
 
-import functools
 import mmap
 
 import numpy as np
@@ -73,14 +72,7 @@ QUESTION = Question(
     name="images",
     text="128 x (224,224,3) uint8 batches from 2 workers, one byte a page read",
     unit="ms/batch",
-    contestants={
-        "gristmill": functools.partial(_measure, peers.gristmill, True),
-        "grain default": functools.partial(_measure, peers.grain_default, True),
-        "grain (0, 0)": functools.partial(_measure, peers.grain_no_threads, True),
-        "torch": functools.partial(_measure, peers.torch, False),
-        "spdl": functools.partial(_measure, peers.spdl, False),
-        "bare": _bare,
-    },
+    contestants={**peers.everybody(_measure), "bare": _bare},
     targets=(
         AtLeast(5, GRAIN),
         AtLeast(5, ("torch",)),

@@ -7,7 +7,6 @@ and mapping, no batches.
     python benchmarks/bench_map.py
 """
 
-import functools
 import time
 
 import peers
@@ -40,14 +39,7 @@ QUESTION = Question(
     name="map",
     text="dict records through a Python Map, batch 256, 0 workers",
     unit="ns/record",
-    contestants={
-        "gristmill": functools.partial(_measure, peers.gristmill, True),
-        "grain default": functools.partial(_measure, peers.grain_default, True),
-        "grain (0, 0)": functools.partial(_measure, peers.grain_no_threads, True),
-        "torch": functools.partial(_measure, peers.torch, False),
-        "spdl": functools.partial(_measure, peers.spdl, False),
-        "bare": _bare,
-    },
+    contestants={**peers.everybody(_measure), "bare": _bare},
     targets=(AtLeast(25, GRAIN), AtLeast(2, ("torch",))),
 )
 

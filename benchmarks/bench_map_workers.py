@@ -52,14 +52,7 @@ QUESTION = Question(
     name="map_workers",
     text="dict records through a Python Map, batch 256, 2 workers",
     unit="ns/record",
-    contestants={
-        "gristmill": functools.partial(_measure, peers.gristmill, True),
-        "grain default": functools.partial(_measure, peers.grain_default, True),
-        "grain (0, 0)": functools.partial(_measure, peers.grain_no_threads, True),
-        "torch": functools.partial(_measure, peers.torch, False),
-        "spdl": functools.partial(_measure, peers.spdl, False),
-        "bare": _bare,
-    },
+    contestants={**peers.everybody(_measure), "bare": _bare},
     targets=(
         AtLeast(15, GRAIN),
         AtLeast(6, ("torch",)),

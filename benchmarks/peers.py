@@ -4,6 +4,7 @@ Every function takes a ``Workload`` and returns an iterator of batches.  Librari
 are imported inside, so that a process imports only the one it measures.
 """
 
+import functools
 import itertools
 import multiprocessing
 import time
@@ -177,6 +178,22 @@ def spdl(work: Workload) -> Iterator[Any]:
     )
     with pipeline.auto_stop():
         yield from pipeline.get_iterator(timeout=60)
+
+
+def everybody(measure: Callable[..., Any]) -> dict[str, Callable[..., Any]]:
+    """All loaders as contestants.
+
+    `measure` is called with a loader, whether that keeps the sampler's order, and
+    the settings.
+    """
+    loaders = {
+        "gristmill": (gristmill, True),
+        "grain default": (grain_default, True),
+        "grain (0, 0)": (grain_no_threads, True),
+        "torch": (torch, False),
+        "spdl": (spdl, False),
+    }
+    return {name: functools.partial(measure, *how) for name, how in loaders.items()}
 
 
 def _timed(barrier: Any, times: Any, unit: Callable[[int], None], share: int) -> None:

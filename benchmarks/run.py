@@ -5,8 +5,8 @@
 Each contestant of each question is measured ``--repeats`` times, in turn with the
 others and in a fresh process every time; medians are compared with the targets.
 Writes ``benchmarks/results.json`` (every run) and ``benchmarks/results.md``, or to
-``--output``; ``--readme`` also puts the tables into ``benchmarks/README.md``.  Exits
-with 1 when a target is missed.  The peers are in ``pip install 'gristmill[bench]'``.
+``--output``; ``--readme`` also puts the tables into ``benchmarks/README.md`` and the
+targets into the project's ``README.md``.  Exits with 1 when a target is missed.  The peers are in ``pip install 'gristmill[bench]'``.
 """
 
 import argparse
@@ -36,6 +36,7 @@ QUESTIONS = (
     "import",
 )
 RESULTS = "## Results\n"
+TABLE_BEGIN, TABLE_END = "<!-- table: begin -->\n", "<!-- table: end -->"
 PACKAGES = ("gristmill", "grain", "torch", "spdl", "numpy", "jax")
 
 
@@ -84,6 +85,16 @@ def _as_json(outcome: Outcome) -> dict[str, object]:
     }
 
 
+def put_into_readmes(here: pathlib.Path, targets: str, everything: str) -> None:
+    """Replaces what the two READMEs say was measured."""
+    own = here / "README.md"
+    own.write_text(f"{own.read_text().partition(RESULTS)[0]}{RESULTS}\n{everything}")
+    project = here.parent / "README.md"
+    before, _, rest = project.read_text().partition(TABLE_BEGIN)
+    _, _, after = rest.partition(TABLE_END)
+    project.write_text(f"{before}{TABLE_BEGIN}{targets}{TABLE_END}{after}")
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--only", nargs="+", choices=QUESTIONS, default=QUESTIONS)
@@ -115,9 +126,7 @@ def main() -> int:
     text = "\n".join(parts)
     options.output.with_suffix(".md").write_text(text)
     if options.readme:
-        readme = here / "README.md"
-        kept = readme.read_text().partition(RESULTS)[0]
-        readme.write_text(f"{kept}{RESULTS}\n{text}")
+        put_into_readmes(here, summary(outcomes), text)
     failed = any(v[2] != "pass" for o in outcomes for v in o.verdicts())
     return 1 if failed else 0
 
