@@ -6,7 +6,8 @@ Each contestant of each question is measured ``--repeats`` times, in turn with t
 others and in a fresh process every time; medians are compared with the targets.
 Writes ``benchmarks/results.json`` (every run) and ``benchmarks/results.md``, or to
 ``--output``; ``--readme`` also puts the tables into ``benchmarks/README.md`` and the
-targets into the project's ``README.md``.  Exits with 1 when a target is missed.  The peers are in ``pip install 'gristmill[bench]'``.
+targets into the project's ``README.md``.  Exits with 1 when a target is missed.
+The peers are in ``pip install 'gristmill[bench]'``.
 """
 
 import argparse
