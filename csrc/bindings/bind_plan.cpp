@@ -39,6 +39,7 @@ KeyPlan slice(const KeyPlan& plan, const py::object& start,
 void fill(const KeyPlan& plan, std::int64_t first, std::int64_t step,
           Keys& out) {
   if (out.ndim() != 1) throw py::value_error("out must have one dimension");
+  if (!is_aligned(out)) throw py::value_error("out must be aligned");
   const std::span keys(out.mutable_data(),
                        static_cast<std::size_t>(out.size()));
   if (keys.size() < kUnlockKeys) return check(plan.fill(first, step, keys));

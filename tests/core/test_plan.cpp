@@ -145,6 +145,15 @@ void epochs_beyond_128_bits_are_an_error() {
   CHECK_EQ(plan.key(0).value(), 0);
 }
 
+// Under UBSan: the product overflows where the sum does not.
+void a_range_may_span_all_of_int64() {
+  constexpr std::int64_t kLow = std::numeric_limits<std::int64_t>::min();
+  constexpr std::int64_t kStep = (std::int64_t{1} << 62) + 7;
+  const auto plan = KeyPlan::range(4, kLow, kStep).value();
+  CHECK_EQ(plan.key(2).value(), 14);
+  CHECK_EQ(plan.key(3).value(), kStep + 14);
+}
+
 }  // namespace
 
 int main() {
@@ -153,4 +162,5 @@ int main() {
   an_empty_plan_has_no_keys();
   refuses_bad_arguments();
   epochs_beyond_128_bits_are_an_error();
+  a_range_may_span_all_of_int64();
 }
