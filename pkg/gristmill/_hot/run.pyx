@@ -76,8 +76,8 @@ cdef object _read_all(object source, const int64_t* keys, Py_ssize_t n):
     if read is None or n == 0:
         return None
     try:
-        records = read([keys[i] for i in range(n)])
-        records = records if type(records) is list else list(records)
+        # A copy: the source may go on using its own list.
+        records = list(read([keys[i] for i in range(n)]))
     except Exception:
         return None
     if len(records) != n:
