@@ -1,5 +1,8 @@
 // Binds core/plan.hpp: resolves Python slices and spells plans as tuples.
+#include <pybind11/stl.h>
+
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 
@@ -15,9 +18,10 @@ using Keys = py::array_t<std::int64_t, py::array::c_style>;
 // For fewer keys than this the lock costs more to give back than the work.
 constexpr std::size_t kUnlockKeys = 64;
 
-KeyPlan repeat(const KeyPlan& plan, const py::object& epochs, bool reseed) {
-  if (epochs.is_none()) return checked(plan.repeat_endless(reseed));
-  return checked(plan.repeat(epochs.cast<std::int64_t>(), reseed));
+KeyPlan repeat(const KeyPlan& plan, std::optional<std::int64_t> epochs,
+               bool reseed) {
+  if (!epochs) return checked(plan.repeat_endless(reseed));
+  return checked(plan.repeat(*epochs, reseed));
 }
 
 // Resolves start, stop and step as list[start:stop:step] does.
