@@ -48,7 +48,7 @@ def collate() -> None:
 
 
 def plan() -> None:
-    made = _core.KeyPlan.range(9).shuffle(1).repeat(3).slice(1, 9, 2)
+    made = _core.KeyPlan.range(40_000).shuffle(1).repeat(3).slice(1, 9, 2)
     assert pickle.loads(pickle.dumps(made)) == made
     assert repr(made) and hash(made) and made.ops
     made.fill(0, 1, np.empty(99, np.int64))
@@ -122,21 +122,13 @@ POOL = _core.Pool(1)
 def test_leaves_no_reference(call: Callable[[], None]) -> None:
     watched = [None, True, DTYPE, KEYS, TABLE, OUT, ELEMENTS, Pair, 1, "x", MEMORY]
 
-    def rounds() -> list[int]:
+    def counts() -> Any:
         for _ in range(ROUNDS):
             with pytest.raises((ValueError, IndexError)):
                 call()  # Each ends in an error.
         gc.collect()
-        return [sys.getallocatedblocks(), *map(sys.getrefcount, watched)]
+        return np.array([sys.getallocatedblocks(), *map(sys.getrefcount, watched)])
 
-    rounds()
-    before = rounds()
-    after = rounds()
-    grown = {
-        name: later - earlier
-        for name, earlier, later in zip(
-            ["blocks", *map(repr, watched)], before, after, strict=True
-        )
-        if later - earlier > ROUNDS // 4
-    }
-    assert not grown
+    # Free lists fill up at first; what leaks grows every time.
+    growth = np.diff([counts() for _ in range(9)], axis=0).min(axis=0)
+    assert growth.max() < ROUNDS // 2, growth

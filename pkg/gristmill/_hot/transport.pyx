@@ -51,10 +51,6 @@ cdef class SlotWriter:
         self.capacity = capacity
         self.used = HEADER_BYTES
 
-    def reset(self):
-        """Forget all that has been handed out."""
-        self.used = HEADER_BYTES
-
     def alloc(self, Py_ssize_t nbytes, Py_ssize_t align=64):
         """Return the offset of nbytes unused bytes; align is a power of 2.
 

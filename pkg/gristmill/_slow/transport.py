@@ -61,10 +61,6 @@ class SlotWriter:
         self.capacity = capacity
         self.used = HEADER_BYTES
 
-    def reset(self) -> None:
-        """Forget all that has been handed out."""
-        self.used = HEADER_BYTES
-
     def alloc(self, nbytes: int, align: int = 64) -> int:
         """Return the offset of nbytes unused bytes; align is a power of 2.
 
