@@ -235,7 +235,9 @@ def test_an_empty_block(run: Any) -> None:
         assert result == ([], None, 0, None)
 
 
-@pytest.mark.parametrize("bad", [np.zeros(2), np.zeros((2, 1), np.int64)])
+@pytest.mark.parametrize(
+    "bad", [np.zeros(2), np.zeros((2, 1), np.int64), np.zeros(2, ">i8")]
+)
 def test_keys_are_int64(run: Any, bad: Any) -> None:
     with pytest.raises(TypeError, match="keys and indices must be contiguous int64"):
         run.run_block([1, 2], bad, int64s(0, 1), NO_STEPS, None, 0)
