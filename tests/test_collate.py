@@ -191,6 +191,57 @@ def test_gather_refuses_what_does_not_fit():
         _core.gather(table, rows[None], out)
 
 
+def test_gather_refuses_to_read_what_it_writes():
+    # Into its own rows it would read row numbers that it has overwritten.
+    table = np.full(6, 2**60)
+    rows = np.zeros(6, np.int64)
+    with pytest.raises(ValueError, match="out shares memory with rows"):
+        _core.gather(table, rows, rows)
+    with pytest.raises(ValueError, match="out shares memory with table"):
+        _core.gather(table, rows[:2], table[4:])
+    _core.gather(table[:4], rows[:2], table[4:])
+    assert rows.tolist() == [0] * 6
+
+
+def test_row_numbers_are_aligned():
+    rows = np.frombuffer(bytearray(9), np.int64, offset=1)
+    with pytest.raises(ValueError, match="rows must be aligned"):
+        _core.gather(np.zeros(3), rows, np.empty(1))
+    with pytest.raises(ValueError, match="out must be aligned"):
+        _core.KeyPlan.range(3).fill(0, 1, rows)
+
+
+def test_a_pool_gathers_as_indexing_does():
+    table = filled((5000, 48), "f4")
+    rows = np.random.default_rng(1).integers(0, 5000, 60_000)
+    pool = _core.Pool(3)
+    outs = [np.empty((60_000, 48), "f4") for _ in range(3)]
+    pending = [_core.PendingGather(pool, table, rows, out) for out in outs]
+    for gather in pending:
+        gather.wait()
+    assert all(np.array_equal(out, table[rows]) for out in outs)
+
+
+def test_a_pool_names_the_first_row_out_of_range():
+    rows = np.zeros(60_000, np.int64)
+    rows[[12_345, 30_000, 59_999]] = [77, 88, 99]
+    table, out = np.ones((50, 48), "f4"), np.empty((60_000, 48), "f4")
+    gather = _core.PendingGather(_core.Pool(8), table, rows, out)
+    for _ in range(2):
+        with pytest.raises(IndexError, match=r"^rows\[12345\] is 77, but"):
+            gather.wait()
+
+
+def test_a_pending_gather_keeps_its_arrays_and_its_pool():
+    table, rows = np.ones((1 << 15, 32)), np.arange(1 << 15)
+    out = np.zeros_like(table)
+    gather = _core.PendingGather(_core.Pool(2), table, rows, out)
+    expected = table[rows]
+    del table, rows
+    gather.wait()
+    assert np.array_equal(out, expected)
+
+
 @settings(deadline=None)
 @given(data=st.data(), ndim=st.integers(0, 3), dtype=st.sampled_from(DTYPES[:7]))
 def test_pad_equals_slicing(data, ndim, dtype):

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 import pickle
+import threading
 from typing import Any
 
 import numpy as np
@@ -71,6 +73,85 @@ def test_a_negative_key_is_numpy_s_error(draw: Any) -> None:
     with pytest.raises(ValueError, match="key must be positive"):
         draw.Draws(-5).at(1)
     assert draw.Draws(-5).at(6).random() == numpy_generator(1).random()
+
+
+def test_a_key_too_large_is_numpy_s_error(draw: Any) -> None:
+    with pytest.raises(ValueError, match="less than 2"):
+        draw.Draws(2**128).at(0)
+    draws = draw.Draws(2**128 - 5)
+    assert draws.at(4).random() == numpy_generator(2**128 - 1).random()
+    with pytest.raises(ValueError, match="less than 2"):
+        draws.at(5)
+
+
+def reseed(rng: np.random.Generator) -> None:
+    rng.bit_generator.state = numpy_generator(77).bit_generator.state
+
+
+def use_another(rng: np.random.Generator) -> None:
+    rng.__init__(np.random.PCG64(1))  # type: ignore[misc]
+
+
+def jump(rng: np.random.Generator) -> None:
+    rng.bit_generator.jumped(3)  # type: ignore[attr-defined]
+
+
+def in_a_thread(rng: np.random.Generator) -> None:
+    thread = threading.Thread(target=rng.random, args=(100,))
+    thread.start()
+    thread.join()
+
+
+def pickled(rng: np.random.Generator) -> Any:
+    rng.random(3)
+    again = pickle.loads(pickle.dumps(rng))
+    assert again.random() == rng.random()
+    return again
+
+
+def legacy(rng: np.random.Generator) -> Any:
+    return np.random.RandomState(rng.bit_generator)
+
+
+def half_a_word(rng: np.random.Generator) -> None:
+    rng.integers(0, 9, dtype=np.uint32)
+    rng.bit_generator.advance(5)  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize(
+    "use",
+    [
+        reseed,
+        use_another,
+        jump,
+        in_a_thread,
+        pickled,
+        legacy,
+        half_a_word,
+        copy.deepcopy,
+        lambda rng: rng.bit_generator,
+        lambda rng: rng.random,
+        lambda rng: rng.bit_generator.lock,
+        lambda rng: rng.bit_generator.ctypes,
+    ],
+)
+def test_whatever_a_step_does_with_one_draw_the_next_is_new(
+    draw: Any, use: Any
+) -> None:
+    draws = draw.Draws(5)
+    kept = []
+    for index in range(4):
+        kept.append(use(draws.at(index)))
+        expected = numpy_generator(5 + index)
+        assert (
+            draws.at(index).normal(size=3).tolist() == expected.normal(size=3).tolist()
+        )
+
+
+def test_spawning_is_numpy_s_error(draw: Any) -> None:
+    for rng in (draw.Draws(5).at(0), numpy_generator(5)):
+        with pytest.raises(TypeError, match="does not implement spawning"):
+            rng.spawn(2)
 
 
 def test_pickles(draw: Any) -> None:

@@ -184,6 +184,25 @@ def test_a_read_of_many_must_return_as_many(run: Any) -> None:
     assert str(result[3]) == "Short.__getitems__ returned 1 records for 2 keys"
 
 
+def test_the_source_may_change_the_list_it_gave(run: Any) -> None:
+    class Source:
+        def __getitems__(self, keys: list[int]) -> list[int]:
+            self.given = list(keys)
+            return self.given
+
+    source = Source()
+
+    def clear(record: int) -> int:
+        source.given.clear()
+        return record
+
+    steps = ((run.MAP, clear, "clear"),)
+    out, _, _, error = run.run_block(
+        source, int64s(1, 2, 3), int64s(0, 1, 2), steps, None, 0
+    )
+    assert (out, error) == ([1, 2, 3], None)
+
+
 def test_interrupts_are_not_kept(run: Any) -> None:
     def interrupt(element: int) -> int:
         raise KeyboardInterrupt
@@ -216,7 +235,9 @@ def test_an_empty_block(run: Any) -> None:
         assert result == ([], None, 0, None)
 
 
-@pytest.mark.parametrize("bad", [np.zeros(2), np.zeros((2, 1), np.int64)])
+@pytest.mark.parametrize(
+    "bad", [np.zeros(2), np.zeros((2, 1), np.int64), np.zeros(2, ">i8")]
+)
 def test_keys_are_int64(run: Any, bad: Any) -> None:
     with pytest.raises(TypeError, match="keys and indices must be contiguous int64"):
         run.run_block([1, 2], bad, int64s(0, 1), NO_STEPS, None, 0)

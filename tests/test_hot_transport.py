@@ -298,9 +298,28 @@ def test_writer_hands_out_aligned_memory(writing: Any, memory: Memory) -> None:
     with pytest.raises(hot.NeedSpace, match="the slot must hold 2192 bytes"):
         writer.alloc(2000)
     assert writer.used == 129
-    writer.reset()
-    assert writer.alloc(1) == 64
     assert not memory.holds(writer.empty(3, object))
+
+
+@pytest.mark.parametrize("ask", [(-1,), (2**63 - 1,), (8, 0), (8, 3), (8, -8)])
+def test_writer_refuses_what_no_memory_has(
+    writing: Any, memory: Memory, ask: tuple[int, ...]
+) -> None:
+    writer = writing.SlotWriter(memory.address, 1024)
+    with pytest.raises(ValueError, match="cannot allocate"):
+        writer.alloc(*ask)
+    assert writer.alloc(1) == 64
+
+
+@pytest.mark.parametrize("shape", [(-1,), (2**62, 8), (2**32, 2**32), (-2, -2)])
+def test_writer_refuses_the_shapes_that_numpy_refuses(
+    writing: Any, memory: Memory, shape: tuple[int, ...]
+) -> None:
+    writer = writing.SlotWriter(memory.address, 1024)
+    for empty in (writer.empty, np.empty):
+        with pytest.raises(ValueError, match=r"negative dimensions|too big"):
+            empty(shape, "f8")
+    assert writer.alloc(1) == 64
 
 
 def test_an_element_that_cannot_be_pickled_leaves_the_writer_as_it_was(

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import collections
+import dataclasses
+import functools
 import importlib.util
 import pickle
 import sys
@@ -11,6 +13,8 @@ from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from gristmill._hot import tree as hot
 from gristmill._hot.signals import StructureMismatch
@@ -161,6 +165,113 @@ def test_asks_jax_about_registered_types(tree: Any) -> None:
     assert columns == [[1, 3], [2, 4]]
     with pytest.raises(StructureMismatch):
         tree.batch_leaves([Pair(1, 2), Pair(3)], "jax")
+
+
+@dataclasses.dataclass
+class Pose:
+    """Registered with jax: `turn` is a leaf, `name` is not."""
+
+    turn: Any
+    name: str
+
+
+class Custom:
+    """Registered with jax: the children in reverse, None for a missing one."""
+
+    def __init__(self, *parts: Any) -> None:
+        self.parts = parts
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Custom) and self.parts == other.parts
+
+    __hash__ = None  # type: ignore[assignment]
+
+
+@functools.cache
+def jax_with_own_types() -> Any:
+    jax_util = pytest.importorskip("jax").tree_util
+    jax_util.register_dataclass(Pose, ["turn"], ["name"])
+    jax_util.register_pytree_node(
+        Custom,
+        lambda node: (node.parts[::-1], len(node.parts)),
+        lambda _, parts: Custom(*parts[::-1]),
+    )
+    return jax_util
+
+
+def containers(children: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
+    keys = st.sampled_from(["a", "b", "c", "B", ""]) | st.integers(0, 2)
+    pairs = st.lists(st.tuples(keys, children), max_size=3)
+    return st.one_of(
+        st.lists(children, max_size=3),
+        st.lists(children, max_size=3).map(tuple),
+        pairs.map(dict),
+        pairs.map(collections.OrderedDict),
+        pairs.map(lambda items: collections.defaultdict(list, items)),
+        pairs.map(lambda items: collections.defaultdict(None, items)),
+        pairs.map(OwnDict),
+        st.builds(Point, children, children),
+        st.builds(Pose, children, st.sampled_from(["x", "y"])),
+        st.lists(children, max_size=2).map(lambda parts: Custom(*parts)),
+    )
+
+
+ELEMENTS = st.recursive(
+    st.none() | st.integers(0, 9) | st.just("text") | st.just(np.float32(1)),
+    containers,
+    max_leaves=12,
+)
+
+
+def outcome(call: Any) -> Any:
+    """What a call returns, or the type and first line of its error."""
+    try:
+        return call()
+    except (ValueError, TypeError) as error:
+        return f"{type(error).__name__}: {str(error).splitlines()[0]}"
+
+
+@settings(deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(element=ELEMENTS)
+def test_flattens_random_elements_as_jax(tree: Any, element: Any) -> None:
+    jax_util = jax_with_own_types()
+    expected = outcome(lambda: jax_util.tree_flatten(element))
+    found = outcome(lambda: tree.flatten(element, "jax"))
+    if isinstance(expected, str):
+        assert found == expected
+        return
+    assert same(found[0], expected[0])
+    renamed = list(range(len(found[0])))
+    assert same(
+        tree.unflatten(found[1], renamed), jax_util.tree_unflatten(expected[1], renamed)
+    )
+
+
+@settings(deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(elements=st.lists(ELEMENTS, min_size=1, max_size=3), repeat=st.booleans())
+def test_batches_random_elements_as_jax(
+    tree: Any, elements: list[Any], repeat: bool
+) -> None:
+    jax_util = jax_with_own_types()
+    if repeat:  # Else most elements differ.
+        elements = [elements[0], elements[0], *elements]
+    try:
+        expected = jax_util.tree_map(lambda *leaves: Leaves(leaves), *elements)
+    except (ValueError, TypeError):
+        with pytest.raises((ValueError, TypeError)):
+            tree.batch_leaves(elements, "jax")
+        return
+    assert same(tree.map_batch(Leaves, elements, "jax"), expected)
+
+
+@pytest.mark.parametrize("rules", ["jax", "plain"])
+def test_endless_elements_are_a_recursion_error(tree: Any, rules: str) -> None:
+    endless: list[Any] = []
+    endless.append(endless)
+    with pytest.raises(RecursionError):
+        tree.flatten(endless, rules)
+    with pytest.raises(RecursionError):
+        tree.batch_leaves([endless, endless], rules)
 
 
 def test_unknown_types_are_leaves_without_jax(

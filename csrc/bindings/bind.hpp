@@ -44,6 +44,12 @@ inline void check(const Status& status) {
   }
 }
 
+// Whether the items lie where the processor wants them.  REQUIRES of every
+// array that is read or written as numbers and not as bytes.
+inline bool is_aligned(const py::array& array) {
+  return (array.flags() & py::detail::npy_api::NPY_ARRAY_ALIGNED_) != 0;
+}
+
 // Returns the value of a result, or raises.  REQUIRES: the GIL is held.
 template <class T>
 T checked(Result<T> result) {

@@ -5,6 +5,8 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <functional>
+#include <limits>
 #include <span>
 #include <string>
 #include <string_view>
@@ -34,6 +36,18 @@ Shape shape_of(const py::array& array) {
 
 const std::byte* bytes_of(const py::array& array) {
   return static_cast<const std::byte*>(array.data());
+}
+
+// Raises if two ranges of bytes have a byte in common: copying from one to the
+// other would read what it has written.
+void check_apart(std::span<const std::byte> out, std::span<const std::byte> in,
+                 const char* name) {
+  const std::less<const std::byte*> before;
+  if (!out.empty() && !in.empty() &&
+      before(out.data(), in.data() + in.size()) &&
+      before(in.data(), out.data() + out.size())) {
+    throw py::value_error(std::string("out shares memory with ") + name);
+  }
 }
 
 // Checks that `array` is plain bytes in C order.
@@ -103,12 +117,16 @@ Gather check_gather(const py::array& table, const Rows& rows,
                           shape_of(out).subspan(1))) {
     throw py::value_error("the rows of out and table differ in dtype or shape");
   }
-  return {{bytes_of(table), static_cast<std::size_t>(table.nbytes())},
-          table.shape(0),
-          {rows.data(), static_cast<std::size_t>(rows.size())},
-          row_bytes_of(table),
-          {static_cast<std::byte*>(const_cast<void*>(out.data())),
-           static_cast<std::size_t>(out.nbytes())}};
+  if (!is_aligned(rows)) throw py::value_error("rows must be aligned");
+  const Gather job{{bytes_of(table), static_cast<std::size_t>(table.nbytes())},
+                   table.shape(0),
+                   {rows.data(), static_cast<std::size_t>(rows.size())},
+                   row_bytes_of(table),
+                   {static_cast<std::byte*>(const_cast<void*>(out.data())),
+                    static_cast<std::size_t>(out.nbytes())}};
+  check_apart(job.out, job.table, "table");
+  check_apart(job.out, std::as_bytes(job.rows), "rows");
+  return job;
 }
 
 void raise_bad_row(const Gather& job, std::ptrdiff_t bad) {
@@ -131,7 +149,8 @@ void gather_rows(const py::array& table, const Rows& rows, py::array& out) {
   raise_bad_row(job, bad);
 }
 
-// A gather that the threads of a pool are at; it keeps the arrays alive.
+// A gather that the threads of a pool are at; it keeps the arrays alive, which
+// nobody may change before it is waited for.
 class PendingGather {
  public:
   PendingGather(Pool& pool, py::array table, Rows rows, py::array out)
@@ -146,30 +165,39 @@ class PendingGather {
       pool.run(group_, [this, first, last] { run_part(first, last); });
     }
   }
-  ~PendingGather() { finish(); }
+  ~PendingGather() {
+    const py::gil_scoped_release unlocked;
+    static_cast<void>(group_.wait());
+  }
   PendingGather(const PendingGather&) = delete;
   PendingGather& operator=(const PendingGather&) = delete;
 
   void wait() {
-    finish();
-    raise_bad_row(job_, bad_.load());
+    {
+      const py::gil_scoped_release unlocked;
+      // In a forked child the threads are missing, and `out` is a copy.
+      if (!group_.wait()) run_part(0, job_.rows.size());
+    }
+    const std::size_t bad = bad_.load();
+    if (bad < job_.rows.size()) {
+      raise_bad_row(job_, static_cast<std::ptrdiff_t>(bad));
+    }
   }
 
  private:
-  void finish() {
-    const py::gil_scoped_release unlocked;
-    group_.wait();
-  }
-
-  void run_part(std::size_t first, std::size_t last) {
-    const std::ptrdiff_t bad = job_.part(first, last - first).run();
-    if (bad >= 0) bad_ = static_cast<std::ptrdiff_t>(first) + bad;
+  void run_part(std::size_t first, std::size_t last) noexcept {
+    const std::ptrdiff_t at = job_.part(first, last - first).run();
+    if (at < 0) return;
+    const std::size_t bad = first + static_cast<std::size_t>(at);
+    std::size_t smallest = bad_.load();
+    while (bad < smallest && !bad_.compare_exchange_weak(smallest, bad)) {
+    }
   }
 
   const std::tuple<py::array, Rows, py::array> arrays_;
   const Gather job_;
-  TaskGroup group_;
-  std::atomic<std::ptrdiff_t> bad_{-1};
+  std::atomic<std::size_t> bad_{std::numeric_limits<std::size_t>::max()};
+  TaskGroup group_;  // Last, so that it ends first: its tasks use the others.
 };
 
 // Reads an element's header, or returns nullptr for anything but an exact

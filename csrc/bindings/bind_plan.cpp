@@ -1,5 +1,8 @@
 // Binds core/plan.hpp: resolves Python slices and spells plans as tuples.
+#include <pybind11/stl.h>
+
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 
@@ -15,9 +18,10 @@ using Keys = py::array_t<std::int64_t, py::array::c_style>;
 // For fewer keys than this the lock costs more to give back than the work.
 constexpr std::size_t kUnlockKeys = 64;
 
-KeyPlan repeat(const KeyPlan& plan, const py::object& epochs, bool reseed) {
-  if (epochs.is_none()) return checked(plan.repeat_endless(reseed));
-  return checked(plan.repeat(epochs.cast<std::int64_t>(), reseed));
+KeyPlan repeat(const KeyPlan& plan, std::optional<std::int64_t> epochs,
+               bool reseed) {
+  if (!epochs) return checked(plan.repeat_endless(reseed));
+  return checked(plan.repeat(*epochs, reseed));
 }
 
 // Resolves start, stop and step as list[start:stop:step] does.
@@ -39,6 +43,7 @@ KeyPlan slice(const KeyPlan& plan, const py::object& start,
 void fill(const KeyPlan& plan, std::int64_t first, std::int64_t step,
           Keys& out) {
   if (out.ndim() != 1) throw py::value_error("out must have one dimension");
+  if (!is_aligned(out)) throw py::value_error("out must be aligned");
   const std::span keys(out.mutable_data(),
                        static_cast<std::size_t>(out.size()));
   if (keys.size() < kUnlockKeys) return check(plan.fill(first, step, keys));

@@ -4,6 +4,7 @@
 
 #include <memory>
 #include <optional>
+#include <stdexcept>
 #include <string>
 #include <utility>
 #include <vector>
@@ -17,21 +18,55 @@ namespace {
 struct Desk {
   std::unique_ptr<WorkerEnd> end;
   Work work;
+  bool held = false;  // `work` is claimed, and neither committed nor lost
 };
 
-// A worker's signal handlers run between two waits.
+void check_held(const Desk& desk) {
+  if (!desk.held) throw std::runtime_error("no unit is claimed");
+}
+
+std::uintptr_t address_of(const Work& work) {
+  return reinterpret_cast<std::uintptr_t>(work.slot);
+}
+
 std::optional<Work> claim(Desk& desk) {
+  if (desk.held) throw std::runtime_error("the unit before is not committed");
   std::optional<Work> work;
   {
     const py::gil_scoped_release unlocked;
     work = desk.end->claim();
   }
+  desk.held = work.has_value();
   if (work) desk.work = *work;
   return work;
 }
 
-std::uintptr_t address_of(const Work& work) {
-  return reinterpret_cast<std::uintptr_t>(work.slot);
+std::optional<std::uintptr_t> need(Desk& desk, std::uint64_t bytes) {
+  check_held(desk);
+  {
+    const py::gil_scoped_release unlocked;
+    desk.held = desk.end->need(desk.work, bytes);
+  }
+  if (!desk.held) return std::nullopt;
+  return address_of(desk.work);
+}
+
+void commit(Desk& desk, int status, std::uint32_t outputs, std::uint64_t bytes,
+            const std::vector<std::int64_t>& vector) {
+  check_held(desk);
+  if (status < static_cast<int>(UnitStatus::kOk) ||
+      status > static_cast<int>(UnitStatus::kError)) {
+    throw py::value_error("status is none of STATUS_*");
+  }
+  if (bytes > desk.work.capacity) {
+    throw py::value_error("the slot has fewer bytes");
+  }
+  if (vector.size() != desk.end->vector_len()) {
+    throw py::value_error("the position has another length");
+  }
+  desk.end->commit(desk.work, static_cast<UnitStatus>(status), outputs, bytes,
+                   vector);
+  desk.held = false;
 }
 
 }  // namespace
@@ -59,27 +94,12 @@ void worker_end(py::module_& m) {
            }),
            "arena_fd"_a, "knock_fd"_a, "worker"_a, "generation"_a)
       .def("claim", &claim, "Wait for a unit; None when told to stop.")
-      .def(
-          "need",
-          [](Desk& desk, std::uint64_t bytes) -> std::optional<std::uintptr_t> {
-            const py::gil_scoped_release unlocked;
-            if (!desk.end->need(desk.work, bytes)) return std::nullopt;
-            return address_of(desk.work);
-          },
-          "bytes"_a,
-          "Wait for a larger slot; returns its address, None if the unit is\n"
-          "no longer wanted or there is no memory.  The content of the old "
-          "slot is gone.")
-      .def(
-          "commit",
-          [](Desk& desk, int status, std::uint32_t outputs, std::uint64_t bytes,
-             const std::vector<std::int64_t>& vector) {
-            const py::gil_scoped_release unlocked;
-            desk.end->commit(desk.work, static_cast<UnitStatus>(status),
-                             outputs, bytes, vector);
-          },
-          "status"_a, "outputs"_a, "bytes"_a, "vector_out"_a,
-          "Hand the unit to the parent.")
+      .def("need", &need, "bytes"_a,
+           "Wait for a larger slot; returns its address, None if the unit is\n"
+           "no longer wanted or there is no memory.  The content of the old "
+           "slot is gone.")
+      .def("commit", &commit, "status"_a, "outputs"_a, "bytes"_a,
+           "vector_out"_a, "Hand the unit to the parent.")
       .def(
           "set_startup_error",
           [](Desk& desk, const std::string& text) {

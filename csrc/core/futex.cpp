@@ -8,12 +8,18 @@
 #include <ctime>
 
 namespace gristmill {
+namespace {
+
+// A hundred years; longer times may not fit the kernel's integers.
+constexpr double kForEver_s = 3.2e9;
+
+}  // namespace
 
 int futex_wait(const void* word, std::uint32_t seen,
                double timeout_s) noexcept {
   timespec limit{};
   timespec* limit_or_none = nullptr;
-  if (timeout_s >= 0.0) {
+  if (timeout_s >= 0.0 && timeout_s < kForEver_s) {
     limit.tv_sec = static_cast<time_t>(timeout_s);
     limit.tv_nsec = static_cast<long>(
         (timeout_s - static_cast<double>(limit.tv_sec)) * 1e9);

@@ -9,9 +9,10 @@
 
 namespace gristmill {
 
-// Sleeps while *word is `seen`, at most `timeout_s` seconds (negative: for
-// ever).  Returns 0 when woken, else EAGAIN (the word had changed already),
-// EINTR (a signal came) or ETIMEDOUT.  May return 0 for no reason.
+// Sleeps while *word is `seen`, at most `timeout_s` seconds (negative, NaN or
+// a hundred years: for ever).  Returns 0 when woken, else EAGAIN (the word had
+// changed already), EINTR (a signal came) or ETIMEDOUT.  May return 0 for no
+// reason.
 int futex_wait(const void* word, std::uint32_t seen,
                double timeout_s = -1.0) noexcept;
 

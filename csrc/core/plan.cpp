@@ -174,7 +174,13 @@ Status KeyPlan::resolve(std::size_t ops, Epoch epoch,
       case Kind::kRange:
       case Kind::kShard:
       case Kind::kSlice:
-        for (auto& offset : offsets) offset = op.first + offset * op.step;
+        // Unsigned, because offset * step alone may need more than 64 bits.
+        for (auto& offset : offsets) {
+          offset = static_cast<std::int64_t>(
+              static_cast<std::uint64_t>(op.first) +
+              static_cast<std::uint64_t>(offset) *
+                  static_cast<std::uint64_t>(op.step));
+        }
         break;
       case Kind::kShuffle: {
         const auto seed = op.seed + static_cast<std::uint32_t>(epoch);

@@ -1,37 +1,46 @@
 // A Pool is a few threads that run tasks: they read ahead of need.
 //
 // Tasks start in the order in which they were given.  They must not throw and
-// must not wait for each other.
+// must not wait for each other.  A thread is started when a task finds no other
+// idle, up to a limit; where none can be started the caller runs the task.
 //
-// Thread safety: any thread may call run() and wait(); the destructor must not
+// Thread safety: any thread may call run() and wait(); the destructors must not
 // overlap them.
 //
 // Fork: the threads stay behind in the parent.  In a forked child run() runs
-// the task at once, and the destructor leaves the parent's threads alone.
+// the task at once, and the destructors leave the parent's threads alone.
 #pragma once
+
+#include <sys/types.h>
 
 #include <condition_variable>
 #include <cstddef>
-#include <deque>
 #include <functional>
 #include <memory>
 #include <mutex>
-#include <thread>
-#include <vector>
 
 namespace gristmill {
 
 // Counts tasks that belong together and are waited for as one.
 class TaskGroup {
  public:
+  TaskGroup();
+  // Waits for the tasks.
+  ~TaskGroup();
+  TaskGroup(const TaskGroup&) = delete;
+  TaskGroup& operator=(const TaskGroup&) = delete;
+
   // `tasks` more will call done().
+  // REQUIRES: the group was made in this process, not before a fork.
   void expect(std::size_t tasks);
   void done();
 
-  // Returns when every task expected so far is done.
-  void wait();
+  // Returns true when every task expected so far is done; false in a forked
+  // child if some were open at the fork, because they never will be.
+  [[nodiscard]] bool wait();
 
  private:
+  const pid_t owner_;
   std::mutex mutex_;
   std::condition_variable empty_;
   std::size_t open_ = 0;  // Guarded by mutex_.
@@ -39,7 +48,7 @@ class TaskGroup {
 
 class Pool {
  public:
-  // REQUIRES: threads > 0.  They start with the first task.
+  // REQUIRES: threads > 0.
   explicit Pool(std::size_t threads);
 
   // Waits for the tasks that were given.
@@ -51,17 +60,17 @@ class Pool {
   // REQUIRES: the group outlives the task.
   void run(TaskGroup& group, std::function<void()> task);
 
-  [[nodiscard]] std::size_t threads() const noexcept { return count_; }
+  // How many there are at most.
+  [[nodiscard]] std::size_t threads() const noexcept { return most_; }
 
  private:
   struct Shared;
 
-  void work();
-  void start();
+  static void work(Shared& shared);
+  static void start_thread(Shared& shared) noexcept;
 
-  const std::size_t count_;
-  const std::unique_ptr<Shared> shared_;
-  std::vector<std::thread> threads_;  // Guarded by the mutex in shared_.
+  const std::size_t most_;
+  std::unique_ptr<Shared> shared_;
 };
 
 }  // namespace gristmill

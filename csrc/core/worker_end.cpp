@@ -37,7 +37,9 @@ Result<std::unique_ptr<WorkerEnd>> WorkerEnd::open(int arena_fd, int knock_fd,
   // A process that a transform forks must not write after our death.
   madvise(base, bytes, MADV_DONTFORK);
   const Region region(static_cast<std::byte*>(base));
-  if (worker >= region.control().workers) {
+  const Control& control = region.control();
+  if (worker >= control.workers ||
+      bytes < Region::head_bytes(control.workers, control.units)) {
     munmap(base, bytes);
     return Status(Code::kInvalidArgument, "the arena has no such worker");
   }

@@ -215,3 +215,29 @@ assert type(error) is ArithmeticError and frames(error)[-1] == "make"
 assert "batch_fn" in str(error.__notes__)
 """
     )
+
+
+def test_outputs_beside_one_that_cannot_be_sent_are_whole():
+    # Batches of one: many of them, made in place, share a slot.
+    run(
+        """
+        class Source:
+            def __len__(self):
+                return 64
+            def __getitem__(self, key):
+                odd = threading.Lock() if key == 40 else key
+                return {"x": np.full(2000, key), "odd": odd}
+        made = g.DataLoader(
+            data_source=Source(), operations=[g.Batch(1)], worker_count=1,
+            sampler=g.IndexSampler(64, shuffle=False, num_epochs=1, seed=0))
+        iterator = iter(made)
+        seen = []
+        def drain():
+            for batch in iterator:
+                seen.append(set(batch["x"].ravel().tolist()))
+        error = expect(TypeError, drain)
+        assert "cannot pickle" in str(error), error
+        drain()
+        assert seen == [{key} for key in range(64) if key != 40], seen
+        """
+    )

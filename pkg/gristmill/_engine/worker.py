@@ -145,8 +145,8 @@ class _Server:
         except transport.NeedSpace as need:
             return self._write_elsewhere(need.bytes, result)
         except Exception as error:
+            # The outputs before it may lie in the slot: the writer goes on there.
             self._refuse(result, error)
-            writer.reset()
             return self._write(writer, result)
 
     def _write_elsewhere(self, size: int, result: _Result) -> int | None:

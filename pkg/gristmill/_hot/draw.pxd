@@ -19,7 +19,8 @@ cdef class Draws:
     cdef object _bits
     cdef object _generator
     cdef PhiloxState* _state  # Inside _bits; NULL: the layout is not as expected.
-    cdef Py_ssize_t _bits_refs  # References to _bits when nobody else has one.
+    cdef Py_ssize_t _bits_refs  # References to _bits when only we have any.
+    cdef bint _fits  # Whether seed + index is a key for every index, by the struct.
 
     # A generator in its first state for the record with this global index.
     cdef object draw(self, int64_t index)

@@ -97,6 +97,7 @@ cdef class Draws:
         # Two's complement, so that the sum below is right for any seed and index.
         self._seed_low = self.seed & 0xFFFFFFFFFFFFFFFF
         self._seed_high = (self.seed >> 64) & 0xFFFFFFFFFFFFFFFF
+        self._fits = _layout == 1 and 0 <= self.seed < 1 << 127
         self._renew()
 
     def __reduce__(self):
@@ -113,11 +114,11 @@ cdef class Draws:
         cdef uint64_t low
         if (
             Py_REFCNT(<PyObject*>self._generator) > 1
-            or Py_REFCNT(<PyObject*>self._bits) > self._bits_refs
+            or Py_REFCNT(<PyObject*>self._bits) != self._bits_refs
         ):
             self._renew()
-        if self._state is NULL or index < 0 or self.seed < 0:
-            # NumPy judges the key, with its own error for a negative one.
+        if not self._fits or index < 0:
+            # NumPy judges the key, with its own error for one out of range.
             self._bits.state = _Philox(key=self.seed + index).state
             return self._generator
         low = self._seed_low + <uint64_t>index

@@ -55,7 +55,7 @@ cdef const int64_t* _int64s(object array, Py_ssize_t n) except? NULL:
         not cnp.PyArray_CheckExact(array)
         or cnp.PyArray_NDIM(<cnp.ndarray>array) != 1
         or cnp.PyArray_TYPE(<cnp.ndarray>array) != cnp.NPY_INT64
-        or not cnp.PyArray_IS_C_CONTIGUOUS(<cnp.ndarray>array)
+        or not cnp.PyArray_ISCARRAY_RO(<cnp.ndarray>array)
     ):
         raise TypeError(
             "keys and indices must be contiguous int64 arrays of shape (n,)"
@@ -76,8 +76,8 @@ cdef object _read_all(object source, const int64_t* keys, Py_ssize_t n):
     if read is None or n == 0:
         return None
     try:
-        records = read([keys[i] for i in range(n)])
-        records = records if type(records) is list else list(records)
+        # A copy: the source may go on using its own list.
+        records = list(read([keys[i] for i in range(n)]))
     except Exception:
         return None
     if len(records) != n:
@@ -86,6 +86,19 @@ cdef object _read_all(object source, const int64_t* keys, Py_ssize_t n):
             f" for {n} keys"
         )
     return records
+
+
+cdef inline bint _takes_integers(object source):
+    """Whether reading a slot by integer saves boxing the key.
+
+    Classes written in Python want the box.
+    """
+    return (
+        PyList_CheckExact(source) or PyTuple_CheckExact(source)
+        or type(source) is range
+        or (cnp.PyArray_CheckExact(source)
+            and cnp.PyArray_NDIM(<cnp.ndarray>source) > 0)
+    )
 
 
 cdef int _load_steps(tuple steps, Step* out) except -1:
@@ -130,21 +143,14 @@ def run_block(
     n = cnp.PyArray_DIM(<cnp.ndarray>keys, 0)
     cdef const int64_t* index_of = _int64s(indices, n)
     cdef Py_ssize_t n_steps = PyTuple_GET_SIZE(steps)
-    cdef Py_ssize_t i = 0, k = -1, j
+    cdef Py_ssize_t i = 0, k = -1
     cdef int64_t* told = <int64_t*>at
-    cdef bint kept_all = True, keep, as_sequence
+    cdef bint kept_all = True, keep, as_sequence = _takes_integers(source)
     cdef Draws own = draws if type(draws) is Draws else None
     cdef list out = [], kept = [], records = elements
     cdef object element, generator, error = None
 
     _load_steps(steps, loaded)
-    # A slot read by integer saves boxing the key; classes in Python want the box.
-    as_sequence = (
-        PyList_CheckExact(source) or PyTuple_CheckExact(source)
-        or type(source) is range
-        or (cnp.PyArray_CheckExact(source)
-            and cnp.PyArray_NDIM(<cnp.ndarray>source) > 0)
-    )
     try:
         if records is None and not as_sequence:
             if told is not NULL and n > 0:

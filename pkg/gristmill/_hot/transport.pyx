@@ -25,6 +25,10 @@ from gristmill._slow.transport import TooDeep, dump, dump_layout, goes_in_place
 
 cnp.import_array()
 
+cdef extern from "Python.h":
+    bytearray PyByteArray_FromStringAndSize(const char* data, Py_ssize_t nbytes)
+
+cdef Py_ssize_t LARGEST = 1 << 62  # Bytes; sums of a few stay below 2**63.
 cdef object _loads = pickle.loads
 cdef tuple _OBJECT_SPEC = (OBJECT,)
 # Layouts by spec where they are written, and (words, spec) by layout where they
@@ -47,18 +51,16 @@ cdef class SlotWriter:
         self.capacity = capacity
         self.used = HEADER_BYTES
 
-    def reset(self):
-        """Forget all that has been handed out."""
-        self.used = HEADER_BYTES
-
     def alloc(self, Py_ssize_t nbytes, Py_ssize_t align=64):
         """Return the offset of nbytes unused bytes; align is a power of 2.
 
         Raises:
             NeedSpace: The slot is too small.
         """
-        cdef Py_ssize_t before = self.used, needed
-        cdef Py_ssize_t offset = self._take(nbytes, align)
+        cdef Py_ssize_t before = self.used, needed, offset
+        if nbytes < 0 or nbytes > LARGEST or align < 1 or align & (align - 1):
+            raise ValueError(f"cannot allocate {nbytes} bytes aligned to {align}")
+        offset = self._take(nbytes, align)
         if self.used > self.capacity:
             needed = self.used
             self.used = before
@@ -84,6 +86,8 @@ cdef class SlotWriter:
             dims[i] = operator.index(sizes[i])
             if dims[i] < 0:
                 raise ValueError("negative dimensions are not allowed")
+            if dims[i] and nbytes > LARGEST // dims[i]:
+                raise ValueError("array is too big")
             nbytes *= dims[i]
         return _view(self.address + <Py_ssize_t>self.alloc(nbytes), descr, n, dims)
 
@@ -375,7 +379,7 @@ cdef class Reader:
     cdef object buffer(self, uint64_t offset, uint64_t nbytes):
         cdef const char* data = self.at(offset, nbytes)
         if self.copies(nbytes):
-            return bytearray(PyBytes_FromStringAndSize(data, nbytes))
+            return PyByteArray_FromStringAndSize(data, nbytes)
         self.need_base()
         return memoryview(self.base.slice(<uintptr_t>data, nbytes))
 

@@ -23,6 +23,10 @@ from gristmill._slow import tree as _slow
 
 cnp.import_array()
 
+cdef extern from "Python.h":
+    int Py_EnterRecursiveCall(const char* where) noexcept
+    void Py_LeaveRecursiveCall() noexcept
+
 cdef object _OrderedDict = collections.OrderedDict
 cdef object _defaultdict = collections.defaultdict
 cdef object _Mapping = collections.abc.Mapping
@@ -96,6 +100,11 @@ cdef TreeDef _LEAF = LEAF_DEF
 cdef TreeDef _NONE = TreeDef(NONE, None, None, ())
 
 
+cdef inline int _go_deeper(const char* where) except -1:
+    """Raises RecursionError, as Python's own calls do; else Leave is to follow."""
+    return -1 if Py_EnterRecursiveCall(where) else 0
+
+
 cdef inline bint _is_certain_leaf(object tree):
     cdef object cls = type(tree)
     return (
@@ -149,20 +158,29 @@ cdef tuple _sort(tuple keys):
 
 cdef tuple _keys(object tree, int kind, bint jax):
     cdef tuple keys = tuple(tree)
-    return _sort(keys) if jax and kind != ORDERED else keys
+    if not jax or kind == ORDERED:
+        return keys
+    return _sort(keys) if kind == DICT else tuple(sorted(keys))
 
 
 cdef TreeDef _flatten(object tree, bint jax, list leaves):
     cdef int kind = LEAF if cnp.PyArray_CheckExact(tree) else _kind(tree, jax)
-    cdef object child, aux = None, cls = None
-    cdef tuple keys
-    cdef list defs
     if kind == LEAF:
         leaves.append(tree)
         return _LEAF
     if kind == NONE:
         return _NONE
-    defs = []
+    _go_deeper(b" while flattening an element")
+    try:
+        return _flatten_container(tree, kind, jax, leaves)
+    finally:
+        Py_LeaveRecursiveCall()
+
+
+cdef TreeDef _flatten_container(object tree, int kind, bint jax, list leaves):
+    cdef object child, aux = None, cls = None
+    cdef tuple keys
+    cdef list defs = []
     if kind == DICT:
         aux = keys = _keys(tree, kind, jax)
         for child in keys:
@@ -212,17 +230,25 @@ def flatten(tree, rules):
 
 cdef object _unflatten(TreeDef node, list leaves, Py_ssize_t* at):
     cdef int kind = node.kind
-    cdef Py_ssize_t i, n
-    cdef TreeDef child
-    cdef tuple keys
-    cdef list items
-    cdef dict out
     if kind == LEAF:
         at[0] += 1
         return leaves[at[0] - 1]
     if kind == NONE:
         return None
-    n = PyTuple_GET_SIZE(node.children)
+    _go_deeper(b" while making an element")
+    try:
+        return _unflatten_container(node, leaves, at)
+    finally:
+        Py_LeaveRecursiveCall()
+
+
+cdef object _unflatten_container(TreeDef node, list leaves, Py_ssize_t* at):
+    cdef int kind = node.kind
+    cdef Py_ssize_t i, n = PyTuple_GET_SIZE(node.children)
+    cdef TreeDef child
+    cdef tuple keys
+    cdef list items
+    cdef dict out
     if kind == DICT:
         keys = <tuple>node.aux
         out = {}
@@ -292,8 +318,12 @@ cdef TreeDef _transpose_all(
     int kind, object cls, object aux, list parts, bint jax, list columns
 ):
     cdef list part, defs = []
-    for part in parts:
-        defs.append(_transpose(part, jax, columns))
+    _go_deeper(b" while batching elements")
+    try:
+        for part in parts:
+            defs.append(_transpose(part, jax, columns))
+    finally:
+        Py_LeaveRecursiveCall()
     return TreeDef(kind, cls, aux, tuple(defs))
 
 

@@ -1,13 +1,8 @@
-from typing import Any, final
-
-import numpy.typing as npt
+from typing import final
 
 @final
 class SlotView:
     def __new__(cls, slot: int) -> SlotView: ...
-    def array(
-        self, shape: tuple[int, ...], dtype: npt.DTypeLike, address: int
-    ) -> npt.NDArray[Any]: ...
     def slice(self, address: int, nbytes: int) -> SlotSlice: ...
 
 @final

@@ -4,22 +4,8 @@
 Its plain-Python twin is gristmill._slow.views.
 """
 cimport cython
-cimport numpy as cnp
 from cpython.buffer cimport PyBuffer_FillInfo
-from cpython.ref cimport Py_INCREF
 from libc.stdint cimport uintptr_t
-
-import operator
-
-import numpy as np
-
-cnp.import_array()
-
-cdef extern from "numpy/arrayobject.h":
-    object PyArray_NewFromDescr(
-        type subtype, cnp.dtype descr, int nd, const cnp.npy_intp* dims,
-        const cnp.npy_intp* strides, void* data, int flags, object obj
-    )
 
 
 @cython.final
@@ -42,24 +28,6 @@ cdef class SlotView:
     def __dealloc__(self):
         if self._slot is not NULL:
             release_view(self._slot)
-
-    def array(self, tuple shape not None, dtype, uintptr_t address):
-        """Return a writable C-contiguous array on the memory at an address."""
-        cdef cnp.npy_intp dims[64]
-        cdef int i, n = len(shape)
-        cdef cnp.dtype descr = np.dtype(dtype)
-        if n > 64:
-            raise ValueError(f"at most 64 dimensions, got {n}")
-        for i in range(n):
-            dims[i] = operator.index(shape[i])
-        Py_INCREF(descr)
-        cdef object out = PyArray_NewFromDescr(
-            cnp.ndarray, descr, n, dims, NULL, <void*>address,
-            cnp.NPY_ARRAY_CARRAY, None
-        )
-        cnp.PyArray_UpdateFlags(<cnp.ndarray>out, cnp.NPY_ARRAY_UPDATE_ALL)
-        cnp.set_array_base(<cnp.ndarray>out, self)
-        return out
 
     def slice(self, uintptr_t address, Py_ssize_t nbytes):
         """Return an object whose memoryview is nbytes writable bytes at an address."""

@@ -38,6 +38,7 @@ ERROR = 1
 ARRAY, OBJECT, DICT, LIST, TUPLE = range(5)
 CONTAINERS: dict[type, int] = {dict: DICT, list: LIST, tuple: TUPLE}
 MAX_DEPTH = 32
+LARGEST = 1 << 62
 # Buffers below this size are cheaper inside the pickle than beside it.
 IN_BAND_BYTES = 4096
 # All copies of an output together may take this many times the limit of one.
@@ -60,10 +61,6 @@ class SlotWriter:
         self.capacity = capacity
         self.used = HEADER_BYTES
 
-    def reset(self) -> None:
-        """Forget all that has been handed out."""
-        self.used = HEADER_BYTES
-
     def alloc(self, nbytes: int, align: int = 64) -> int:
         """Return the offset of nbytes unused bytes; align is a power of 2.
 
@@ -71,6 +68,8 @@ class SlotWriter:
             NeedSpace: The slot is too small.
         """
         before = self.used
+        if nbytes < 0 or nbytes > LARGEST or align < 1 or align & (align - 1):
+            raise ValueError(f"cannot allocate {nbytes} bytes aligned to {align}")
         offset = self.take(nbytes, align)
         if self.used > self.capacity:
             needed, self.used = self.used, before
@@ -96,6 +95,10 @@ class SlotWriter:
         if dtype.hasobject:
             return np.empty(shape, dtype)
         nbytes = dtype.itemsize * math.prod(shape)
+        if min(shape, default=0) < 0:
+            raise ValueError("negative dimensions are not allowed")
+        if nbytes > LARGEST:
+            raise ValueError("array is too big")
         offset = self.alloc(nbytes)
         return np.ndarray(shape, dtype, memory(self.address + offset, nbytes))
 

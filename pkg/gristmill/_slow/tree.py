@@ -33,6 +33,8 @@ NATIVE = {
     list: LIST,
     tuple: TUPLE,
 }
+# Their subclasses are leaves, too, also where jax is told to take them apart.
+NUMBERS_AND_TEXT = (np.generic, int, float, complex, str, bytes)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -131,7 +133,8 @@ def take_apart(tree: Any, rules: str) -> tuple[int, type | None, Any, Any] | Non
         return kind, type(tree), None, tuple(tree)
     keys = tuple(tree)
     if rules == "jax" and kind != ORDERED:
-        keys = sort_keys(keys)
+        # jax sorts the keys of a defaultdict in Python, with Python's error.
+        keys = sort_keys(keys) if kind == DICT else tuple(sorted(keys))
     aux = (tree.default_factory, keys) if kind == DEFAULT else keys
     cls = None if kind == DICT else type(tree)
     return kind, cls, aux, tuple(tree[key] for key in keys)
@@ -148,7 +151,9 @@ def one_level(tree: Any) -> tuple[list[Any], Any] | None:
         return None
     util = jax.tree_util
     children, treedef = util.tree_flatten(tree, is_leaf=lambda part: part is not tree)
-    return None if util.treedef_is_leaf(treedef) else (children, treedef)
+    # jax's treedef_is_leaf is true of a container without children, too.
+    is_leaf = treedef.num_leaves == 1 and treedef.num_nodes == 1
+    return None if is_leaf else (children, treedef)
 
 
 def sort_keys(keys: tuple[Any, ...]) -> tuple[Any, ...]:
@@ -238,7 +243,7 @@ def _kind(tree: Any, rules: str) -> int:
         return kind
     if tree is None:
         return NONE if rules == "jax" else LEAF
-    if isinstance(tree, np.generic):
+    if isinstance(tree, NUMBERS_AND_TEXT):
         return LEAF
     if isinstance(tree, tuple) and hasattr(type(tree), "_fields"):
         return NAMEDTUPLE

@@ -7,11 +7,7 @@ thread, to test against.
 from __future__ import annotations
 
 import ctypes
-import math
 from typing import Any
-
-import numpy as np
-import numpy.typing as npt
 
 
 class CoreSlot(ctypes.Structure):
@@ -39,14 +35,6 @@ class SlotView:
         self._slot.views -= 1
         if self._slot.views == 0:
             self._slot.returned = 1
-
-    def array(
-        self, shape: tuple[int, ...], dtype: npt.DTypeLike, address: int
-    ) -> npt.NDArray[Any]:
-        """Return a writable C-contiguous array on the memory at an address."""
-        dtype = np.dtype(dtype)
-        buffer = self.slice(address, dtype.itemsize * math.prod(shape))
-        return np.ndarray(shape, dtype, buffer)
 
     def slice(self, address: int, nbytes: int) -> Any:
         """Return an object whose memoryview is nbytes writable bytes at an address."""

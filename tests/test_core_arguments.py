@@ -1,0 +1,222 @@
+"""Whatever the compiled core is given, it raises an exception or works."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from gristmill import _core
+
+MOST = 2**63 - 1
+INTS = (
+    st.integers(-9, 9)
+    | st.sampled_from([MOST, -MOST - 1, 2**62, 2**63, -(2**64), 2**32])
+    | st.integers(-(2**63), MOST)
+)
+ERRORS = (ValueError, TypeError, OverflowError, ZeroDivisionError, IndexError)
+PLAN_STEPS = st.one_of(
+    st.tuples(st.just("shard"), INTS, INTS),
+    st.tuples(st.just("shuffle"), INTS),
+    st.tuples(st.just("repeat"), INTS | st.none(), st.booleans()),
+    st.tuples(st.just("slice"), INTS | st.none(), INTS | st.none(), INTS | st.none()),
+    st.tuples(st.just("take"), INTS, INTS, INTS),
+)
+
+
+@settings(deadline=None)
+@given(
+    start=st.tuples(INTS, INTS, INTS),
+    steps=st.lists(PLAN_STEPS, max_size=6),
+    data=st.data(),
+)
+def test_a_plan_has_keys_or_says_why_not(start: Any, steps: Any, data: Any) -> None:
+    with contextlib.suppress(*ERRORS):
+        plan = _core.KeyPlan.range(*start)
+        for name, *arguments in steps:
+            with contextlib.suppress(*ERRORS):
+                plan = getattr(plan, name)(*arguments)
+        # A small shuffle walks long, so that only few keys are asked for.
+        out = np.zeros(data.draw(st.sampled_from([0, 1, 3, 70])), np.int64)
+        first, step = data.draw(INTS), data.draw(INTS)
+        plan.fill(first, step, out)
+        keys = {start[1] + k * start[2] for k in range(min(start[0], 1000))}
+        assert start[0] > 1000 or keys.issuperset(out.tolist())
+        assert out.size == 0 or plan.key(first) == out[0]
+
+
+ARRAYS = st.sampled_from(
+    [
+        np.zeros(()),
+        np.zeros(0, np.int64),
+        np.zeros(3, np.int64),
+        np.zeros(3),
+        np.ones((3, 2)),
+        np.ones((0, 2)),
+        np.ones((3, 0)),
+        np.ones((3, 4))[:, ::2],
+        np.ones((4, 3)).T,
+        np.broadcast_to(np.ones(2), (3, 2)),
+        np.zeros((3, 2), object),
+        np.zeros((3, 2), ">f8"),
+        np.zeros(3, "S0"),
+        np.zeros(3, [("a", "O"), ("b", "i4")]),
+        np.zeros(3, "V3"),
+        np.frombuffer(bytearray(25), np.int64, offset=1),
+        np.frombuffer(bytes(24), np.int64),
+        np.array([0, 1, MOST]),
+        np.array([0, -1, 2]),
+        np.ma.masked_array([1, 2, 3], [0, 1, 0]),
+        [[1.0, 2.0]] * 3,
+        None,
+        7,
+    ]
+)
+PARTS = st.lists(ARRAYS | st.integers() | st.floats() | st.booleans(), max_size=4)
+
+
+@settings(deadline=None, max_examples=400)
+@given(one=ARRAYS, two=ARRAYS, three=ARRAYS, parts=PARTS)
+def test_arrays_are_copied_or_refused(
+    one: Any, two: Any, three: Any, parts: Any
+) -> None:
+    with contextlib.suppress(*ERRORS):
+        _core.gather(one, two, three)
+    with contextlib.suppress(*ERRORS):
+        _core.PendingGather(_core.Pool(2), one, two, three).wait()
+    for fill in (_core.stack, _core.stack_scalars):
+        with contextlib.suppress(*ERRORS):
+            fill(parts, one)
+        with contextlib.suppress(*ERRORS):
+            fill([one, one, one], two)
+    with contextlib.suppress(*ERRORS):
+        _core.pad(parts, one, two)
+    with contextlib.suppress(*ERRORS):
+        _core.pad([one, two, three], three, 1)
+
+
+@pytest.mark.parametrize("threads", [0, -1, 1025, 10**6, 2**64, "4", None, 1.5])
+def test_a_pool_has_between_1_and_1024_threads(threads: Any) -> None:
+    with pytest.raises((ValueError, TypeError)):
+        _core.Pool(threads)
+
+
+def make_scheduler(**changes: Any) -> _core.Scheduler:
+    arguments: dict[str, Any] = {
+        "workers": 1,
+        "buffer": 1,
+        "kind": "A",
+        "unit_records": 4,
+        "max_restarts": 1,
+        "memory_limit": 1 << 24,
+        "lengths": [10],
+        "starts": [[0]],
+        "turn": 0,
+        "ended": [False],
+    }
+    return _core.Scheduler(**{**arguments, **changes})
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"workers": 0},
+        {"workers": 4095},
+        {"workers": -1},
+        {"buffer": 2**17},
+        {"kind": "B"},
+        {"kind": ""},
+        {"kind": "AC"},
+        {"unit_records": 0},
+        {"max_restarts": 101},
+        {"lengths": []},
+        {"lengths": [1, 2]},
+        {"starts": []},
+        {"starts": [[]]},
+        {"starts": [[0] * 9]},
+        {"starts": [[-1]]},
+        {"turn": 1},
+        {"ended": []},
+        {"ended": None},
+    ],
+    ids=repr,
+)
+def test_a_scheduler_checks_its_arguments(changes: Any) -> None:
+    with pytest.raises((ValueError, TypeError)):
+        make_scheduler(**changes)
+
+
+def test_a_scheduler_that_is_not_started_answers() -> None:
+    scheduler = make_scheduler()
+    with pytest.raises(RuntimeError, match="nothing is due"):
+        scheduler.hold()
+    scheduler.advance()
+    for worker in (-1, 0, 1, 2**31 - 1):
+        scheduler.kill(worker)
+    with pytest.raises(ValueError, match="one entry per stream"):
+        scheduler.reset([], 0, [])
+    assert scheduler.position() == ([[0]], 0, [False])
+    threading.Timer(0.2, scheduler.close).start()
+    assert scheduler.next(float("inf")).kind == "closed"
+    assert scheduler.next(float("nan")).kind == "closed"
+
+
+@pytest.fixture
+def worker_end() -> Iterator[_core.WorkerEnd]:
+    scheduler = make_scheduler()
+    yield _core.WorkerEnd(scheduler.arena_fd, -1, 0, 1)
+    scheduler.close()
+
+
+def test_a_worker_without_a_unit_has_nothing_to_give(
+    worker_end: _core.WorkerEnd,
+) -> None:
+    with pytest.raises(RuntimeError, match="no unit is claimed"):
+        worker_end.commit(_core.STATUS_OK, 0, 0, [0])
+    with pytest.raises(RuntimeError, match="no unit is claimed"):
+        worker_end.need(100)
+    worker_end.set_startup_error("x" * 20_000)
+
+
+def test_a_worker_opens_arenas_only() -> None:
+    fd = os.memfd_create("not an arena")
+    try:
+        with pytest.raises(ValueError, match="not an arena"):
+            _core.WorkerEnd(fd, -1, 0, 1)
+        # A control block that claims more than there is behind it.
+        os.write(fd, b"\xff" * 4096)
+        with pytest.raises(ValueError, match="no such worker"):
+            _core.WorkerEnd(fd, -1, 0, 1)
+        with pytest.raises(OSError, match="fstat"):
+            _core.WorkerEnd(-1, -1, 0, 1)
+    finally:
+        os.close(fd)
+
+
+def test_a_gather_is_waited_for_in_a_forked_child() -> None:
+    table = np.arange(1 << 22).reshape(-1, 4)
+    rows = np.arange(len(table))[::-1].copy()
+    out = np.zeros_like(table)
+    pool = _core.Pool(2)
+    waiting = [_core.PendingGather(pool, table, rows, np.zeros_like(table))]
+    waiting += [_core.PendingGather(pool, table, rows, out) for _ in range(9)]
+    child = os.fork()
+    if child == 0:
+        signal.alarm(20)
+        for gather in waiting:
+            gather.wait()
+        good = np.array_equal(out, table[rows])
+        del gather, waiting, pool
+        os._exit(0 if good else 1)
+    assert os.waitpid(child, 0)[1] == 0
+    for gather in waiting:
+        gather.wait()
+    assert np.array_equal(out, table[rows])

@@ -1,0 +1,134 @@
+"""Calls of the compiled modules leave no reference behind, also when they fail."""
+
+from __future__ import annotations
+
+import collections
+import contextlib
+import ctypes
+import gc
+import pickle
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+from gristmill import _core
+from gristmill._hot import draw, run, transport, tree, views
+from gristmill._slow.views import CoreSlot
+
+ROUNDS = 100
+DTYPE = np.dtype([("a", "f4"), ("b", "i8")])  # Not shared with anybody else.
+TABLE = np.zeros((20, 3), DTYPE)
+KEYS = np.arange(5)
+OUT = np.zeros((5, 3), DTYPE)
+MEMORY = np.zeros(1 << 16, np.uint8)
+SLOT = CoreSlot(1 << 30, 0, 0)
+Pair = collections.namedtuple("Pair", "x y")
+ELEMENTS = [
+    {"b": [1, TABLE[0]], "a": Pair(2, None), "c": collections.OrderedDict(x=i)}
+    for i in range(4)
+]
+
+
+def gather() -> None:
+    _core.gather(TABLE, KEYS, OUT)
+    _core.PendingGather(POOL, TABLE, KEYS, OUT).wait()
+    _core.gather(TABLE, KEYS + 17, OUT)
+
+
+def collate() -> None:
+    arrays = [row.copy() for row in TABLE[:5]]
+    assert _core.stack(arrays, OUT) == -1
+    assert _core.pad(arrays, OUT, OUT[0, 0]) == -1
+    assert _core.stack_scalars([1.0, 2.0], np.empty(2)) == -1
+    assert _core.stack([1, *arrays[1:]], OUT) == 0
+    _core.stack(arrays, OUT[1:])
+
+
+def plan() -> None:
+    made = _core.KeyPlan.range(40_000).shuffle(1).repeat(3).slice(1, 9, 2)
+    assert pickle.loads(pickle.dumps(made)) == made
+    assert repr(made) and hash(made) and made.ops
+    made.fill(0, 1, np.empty(99, np.int64))
+    made.slice(0, 1, 0)
+
+
+def elements() -> None:
+    for rules in ("jax", "plain"):
+        columns, treedef = tree.batch_leaves(ELEMENTS, rules)
+        tree.unflatten(treedef, columns)
+        _, treedef = tree.flatten(ELEMENTS, rules)
+        assert pickle.loads(pickle.dumps(treedef)) == treedef
+        with contextlib.suppress(ValueError):
+            tree.batch_leaves([*ELEMENTS, {"b": 1}], rules)
+    tree.unflatten(treedef, [])
+
+
+def blocks() -> None:
+    draws = draw.Draws(3)
+    steps = (
+        (run.MAP, lambda x: x + 1, "map"),
+        (run.RANDOM_MAP, lambda x, rng: rng and x, "random"),
+        (run.MAP_WITH_INDEX, lambda i, x: x + i, "index"),
+        (run.FILTER, lambda x: x % 2, "filter"),
+    )
+    for source in (range(9), list(range(9)), Source()):
+        run.run_block(source, KEYS, KEYS, steps, draws, 0)
+        _, _, _, error = run.run_block(source, KEYS + 7, KEYS, steps, draws, 0)
+        assert isinstance(error, IndexError)
+    keep = draws.at(1)
+    assert draws.at(2) is not keep
+    run.run_block(range(9), KEYS, KEYS[1:], steps, draws, 0)
+
+
+class Source:
+    """Reads many at once."""
+
+    def __getitems__(self, keys: Any) -> list[int]:
+        return [range(9)[key] for key in keys]
+
+    def __getitem__(self, key: int) -> int:
+        return range(9)[key]
+
+
+def slots() -> None:
+    writer = transport.SlotWriter(MEMORY.ctypes.data, MEMORY.nbytes)
+    made = writer.empty((4, 3), DTYPE)
+    element = {"x": made, "y": (TABLE, "text"), "z": [bytearray(9000), None]}
+    used = transport.encode(writer, [(element, KEYS, (1, 2))], (b"why", (3, 4)))
+    for limit in (0, 1 << 20):
+        transport.decode(
+            writer.address, used, 0, lambda: views.SlotView(slot_with_a_view()), limit
+        )
+    transport.decode(writer.address, used, 1, None, 0)
+    with contextlib.suppress(transport.NeedSpace):
+        transport.encode(writer, [(np.zeros(1 << 17), KEYS, ())], None)
+    transport.decode(writer.address, 100, 0, None, 0)
+
+
+def slot_with_a_view() -> int:
+    SLOT.views += 1
+    return ctypes.addressof(SLOT)
+
+
+POOL = _core.Pool(1)
+
+
+@pytest.mark.parametrize(
+    "call", [gather, collate, plan, elements, blocks, slots], ids=lambda f: f.__name__
+)
+def test_leaves_no_reference(call: Callable[[], None]) -> None:
+    watched = [None, True, DTYPE, KEYS, TABLE, OUT, ELEMENTS, Pair, 1, "x", MEMORY]
+
+    def counts() -> Any:
+        for _ in range(ROUNDS):
+            with pytest.raises((ValueError, IndexError)):
+                call()  # Each ends in an error.
+        gc.collect()
+        return np.array([sys.getallocatedblocks(), *map(sys.getrefcount, watched)])
+
+    # Free lists fill up at first; what leaks grows every time.
+    growth = np.diff([counts() for _ in range(9)], axis=0).min(axis=0)
+    assert growth.max() < ROUNDS // 2, growth
