@@ -3,6 +3,8 @@
 import hashlib
 import json
 import logging
+import os
+import signal
 import threading
 import types
 
@@ -12,7 +14,7 @@ import pytest
 import gristmill as g
 from gristmill import transforms
 from gristmill._engine import reading
-from gristmill.errors import ShapeMismatch, StateMismatch
+from gristmill.errors import ShapeMismatch, StateMismatch, WorkerDied
 
 
 class Add(g.MapTransform):
@@ -37,6 +39,19 @@ class Twice(g.transforms.FlatMap):
         return [element] * int(element % 3)
 
 
+class Parts(g.transforms.FlatMap):
+    """Makes x, x + 1000, ... of x: `x % most` of them."""
+
+    max_fan_out = 10
+
+    def __init__(self, most=5):
+        self.most = most
+
+    def flat_map(self, element):
+        count = int(np.asarray(element).flat[0]) % self.most
+        return [element + 1000 * part for part in range(count)]
+
+
 class Number(g.MapWithIndex):
     def map_with_index(self, index, element):
         return index, element
@@ -47,7 +62,7 @@ class FailsAt(g.MapTransform):
         self.record = record
 
     def map(self, element):
-        if element == self.record:
+        if np.asarray(element).flat[0] == self.record:
             raise KeyError("no such file")
         return element
 
@@ -282,6 +297,69 @@ def test_replay_gives_the_next_output_and_advances_nothing(operations):
         np.testing.assert_array_equal(made.replay(state), expected)
     with pytest.raises(StopIteration):
         made.replay(state)
+
+
+SPLIT_CHAINS = {
+    "draws": [Parts(), Draw()],
+    "draws before and after": [Draw(), Parts(), Draw(), Odd(), Draw(), g.Batch(3)],
+    "draws of batches": [Parts(), Draw(), g.Batch(3), Draw()],
+    "draws of batches only": [Parts(), g.Batch(2), Draw()],
+    "draws of batches of batches": [Parts(), g.Batch(2), g.Batch(2), Draw()],
+    "splits of splits": [Parts(), Draw(), Parts(3), Draw(), Odd(), g.Batch(4)],
+    "splits of batches": [g.Batch(2), Parts(), Draw(), g.Batch(3)],
+    "splits of batches of splits": [Parts(), g.Batch(2), Parts(3), Draw()],
+    "failing records": [FailsAt(7), Parts(), Draw()],
+    "failing splits": [Parts(), FailsAt(1007), Draw(), Draw(), g.Batch(2)],
+    "failing batches": [Parts(), g.Batch(2), FailsAt(7), Draw()],
+    "old random map": [
+        Parts(),
+        g.RandomMapOperation(lambda element, rng: element + int(rng.integers(1000))),
+        g.Batch(3),
+    ],
+}
+
+
+def next_of(iterator):
+    """Return what `next` gives or raises, with ids and the state after it."""
+    try:
+        output = np.asarray(next(iterator)).tolist()
+    except (KeyError, StopIteration) as error:
+        return type(error), iterator.get_state()
+    return output, iterator.ids().tolist(), iterator.get_state()
+
+
+@pytest.mark.parametrize("name", SPLIT_CHAINS)
+def test_resuming_among_splits_is_exact(name):
+    made = loader(SPLIT_CHAINS[name], records=16, shuffle=True)
+    iterator = iter(made)
+    states, seen = [iterator.get_state()], []
+    while not seen or seen[-1][0] is not StopIteration:
+        seen.append(next_of(iterator))
+        states.append(seen[-1][-1])
+    assert len(seen) > 5
+    assert any(kind is KeyError for kind, *_ in seen) == ("failing" in name)
+    for point, state in enumerate(states[:-1]):
+        again = iter(made)
+        again.set_state(state)
+        assert again.get_state() == state
+        assert [next_of(again) for _ in seen[point:]] == seen[point:]
+
+
+class DiesAt(g.transforms.FlatMap):
+    max_fan_out = 1
+
+    def flat_map(self, element):
+        if element == 5:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return [element]
+
+
+@pytest.mark.multiprocess
+def test_a_split_record_that_kills_its_worker_is_named():
+    iterator = iter(loader([DiesAt()], worker_count=1, max_restarts=0))
+    assert [next(iterator) for _ in range(5)] == list(range(5))
+    with pytest.raises(WorkerDied, match=r"SIGKILL .* on record 5 of stream 0"):
+        next(iterator)
 
 
 @pytest.mark.multiprocess
