@@ -330,7 +330,7 @@ def next_of(iterator):
 
 @pytest.mark.parametrize("name", SPLIT_CHAINS)
 def test_resuming_among_splits_is_exact(name):
-    made = loader(SPLIT_CHAINS[name], records=16, shuffle=True)
+    made = loader(SPLIT_CHAINS[name], records=24, shuffle=True)
     iterator = iter(made)
     states, seen = [iterator.get_state()], []
     while not seen or seen[-1][0] is not StopIteration:
