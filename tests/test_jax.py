@@ -162,6 +162,29 @@ def test_state_is_that_of_the_last_batch_given_out(workers):
     assert [first_column(batch) for batch in again] == rest
 
 
+def test_closing_drops_what_was_not_given_out():
+    batches = adapter.prefetch_to_device(loader(), depth=3)
+    assert first_column(next(batches)) == [0, 1, 2, 3]
+    batches.close()
+    assert first_column(next(batches)) == [4, 5, 6, 7]
+
+
+@pytest.mark.multiprocess
+def test_arrays_outlive_the_loader_and_donation():
+    """XLA may take over the memory of a donated array, which is a slot of ours."""
+    add = jax.jit(lambda batch: batch + 1, donate_argnums=0)
+    batches = adapter.prefetch_to_device(
+        loader(records=3200, batch=64, worker_count=2, streams=1)
+    )
+    kept = [add(batch) for batch in batches]
+    batches.close()
+    del batches
+    gc.collect()
+    for number, batch in enumerate(kept):
+        expected = np.arange(64 * number + 1, 64 * number + 65, dtype=np.float32)
+        assert (np.asarray(batch) == expected[:, None]).all()
+
+
 def test_iterators_without_state_say_so():
     with pytest.raises(TypeError, match=r"list_iterator has no get_state\(\)"):
         adapter.prefetch_to_device([np.zeros(1)]).get_state()

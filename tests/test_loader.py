@@ -448,6 +448,50 @@ def test_grains_state_of_a_shuffle_that_loses_a_record_is_refused():
 
 
 @WITH_AND_WITHOUT
+def test_ids_after_a_restore_are_none_until_the_next_output(workers):
+    options = {"worker_count": workers, "streams": 1, "shuffle": True}
+    iterator = iter(loader([Odd(), g.Batch(2)], **options))
+    next(iterator)
+    state, expected = iterator.get_state(), next(iterator).tolist()
+    iterator.set_state(state)
+    assert iterator.ids().tolist() == []
+    assert next(iterator).tolist() == iterator.ids().tolist() == expected
+
+
+@WITH_AND_WITHOUT
+def test_two_iterators_of_one_loader_do_not_meet(workers):
+    made = loader([Draw()], shuffle=True, worker_count=workers)
+    one, two = iter(made), iter(made)
+    ahead = [next(one) for _ in range(3)]
+    assert [*zip(ahead, [next(two) for _ in range(3)], strict=True)] == [
+        (element, element) for element in ahead
+    ]
+    assert list(one) == list(two)
+
+
+@WITH_AND_WITHOUT
+def test_a_closed_iterator_goes_on_where_it_was(workers):
+    iterator = iter(loader([Add()], worker_count=workers, streams=1))
+    assert [next(iterator), next(iterator)] == [1, 2]
+    state = iterator.get_state()
+    iterator.close()
+    iterator.close()
+    assert iterator.get_state() == state
+    assert list(iterator) == list(range(3, 13))
+    iterator.close()
+    assert next(iterator, None) is None
+
+
+@WITH_AND_WITHOUT
+def test_a_restore_may_change_the_number_of_streams(workers):
+    state = iter(loader(streams=3)).get_state()
+    iterator = iter(loader([g.Batch(2)], worker_count=workers))
+    next(iterator)
+    iterator.set_state(state)
+    assert plain(iterator) == [[0, 3], [1, 4], [2, 5], [6, 9], [7, 10], [8, 11]]
+
+
+@WITH_AND_WITHOUT
 def test_start_prefetch_changes_no_output(workers):
     iterator = iter(loader([Add()], worker_count=workers, streams=1))
     state = iterator.get_state()

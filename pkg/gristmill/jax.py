@@ -10,6 +10,8 @@ from typing import Any
 import jax
 import numpy as np
 
+from gristmill.checkpoint import Checkpointable
+
 
 @dataclasses.dataclass(frozen=True)
 class _Placed:
@@ -20,12 +22,12 @@ class _Placed:
     failure: Exception | None = None
 
 
-class DevicePrefetch(Iterator[Any]):
+class DevicePrefetch(Checkpointable, Iterator[Any]):
     """Puts batches on devices before they are asked for.
 
     `get_state` is the position after the last batch that was given out, not after
-    those that wait on the device.  An exception is raised in its turn, after the
-    batches before it.
+    those that wait on the device: save this iterator, and not the one below.  An
+    exception is raised in its turn, after the batches before it.
 
     Args:
         iterator: Gives trees with array leaves.
@@ -75,6 +77,17 @@ class DevicePrefetch(Iterator[Any]):
         self._queue.clear()
         self._iterator.set_state(state)  # type: ignore[attr-defined]
         self._state = state
+
+    def start_prefetch(self) -> None:
+        """Let the iterator start computing in the background."""
+        self._iterator.start_prefetch()  # type: ignore[attr-defined]
+
+    def close(self) -> None:
+        """Drop the batches on the device, and close the iterator."""
+        if self._has_state:
+            self.set_state(self._state)
+        self._queue.clear()
+        self._iterator.close()  # type: ignore[attr-defined]
 
     def _fails(self) -> bool:
         return bool(self._queue) and self._queue[-1].failure is not None
