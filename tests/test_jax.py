@@ -221,12 +221,20 @@ for number, batch in enumerate(prefetch_to_device(loader(), sharding)):
         [first, first + 1], [first + 2, first + 3]
     ]
 assert number == 9
+made = loader(records=6400, batch=64, worker_count=2, streams=1)
+for where in (sharding, devices[1]):
+    batches = prefetch_to_device(made, where)
+    kept = list(batches)
+    batches.close()
+    for number, batch in enumerate(kept):
+        assert first_column(batch) == [64.0 * number + row for row in range(64)]
 [placed, *_] = prefetch_to_device(loader(), devices[1])
 assert placed.devices() == {devices[1]}
 assert first_column(placed) == [0, 1, 2, 3]
 """
 
 
+@pytest.mark.multiprocess
 def test_sharding_over_two_devices():
     done = subprocess.run(
         [sys.executable, "-c", SHARDED],

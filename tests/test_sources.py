@@ -113,7 +113,7 @@ class TestArrayRecordDataSource:
         monkeypatch.delitem(sys.modules, "gristmill._array_record", raising=False)
         monkeypatch.setitem(sys.modules, "array_record.python", None)
         with pytest.raises(
-            ImportError, match=r"pip install 'gristmill\[arrayrecord\]'"
+            ImportError, match=r"pip install 'gristmill\[array-record\]'"
         ):
             sources.ArrayRecordDataSource  # noqa: B018
 

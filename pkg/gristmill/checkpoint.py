@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import sys
 from collections.abc import Awaitable
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -39,6 +40,11 @@ class CheckpointHandler:
     """
 
     _type_name: ClassVar[str] = _GRAIN_TYPE
+
+    def __init__(self) -> None:
+        # A manager that is made with a handler looks up what that one is asked by.
+        if "orbax.checkpoint" in sys.modules:
+            _argument_classes()
 
     def save(self, directory: Any, item: Any = None, args: Any = None) -> None:
         """Write the position of an iterator to a folder.
@@ -81,8 +87,13 @@ class CheckpointHandler:
 
     @classmethod
     def typestr(cls) -> str:
-        """Return the name under which checkpoints know this handler."""
-        return cls._type_name
+        """Return the name under which checkpoints know this handler.
+
+        That is Grain's; a subclass is known by its own.
+        """
+        if cls is CheckpointHandler:
+            return cls._type_name
+        return f"{cls.__module__}.{cls.__qualname__}"
 
 
 class Checkpointable:
@@ -170,6 +181,13 @@ def _file_in(directory: Any) -> Any:
     return folder / f"process_{index}-of-{count}.json"
 
 
+def _argument_classes() -> dict[str, Any]:
+    """The module's names, after Orbax was told of the two that are for it."""
+    if "CheckpointSave" not in globals():
+        globals().update(_register())
+    return globals()
+
+
 def _register() -> dict[str, type]:
     """Make the two argument classes and tell Orbax which handler they belong to."""
     import orbax.checkpoint as ocp
@@ -209,11 +227,10 @@ def _register() -> dict[str, type]:
 def __getattr__(name: str) -> Any:
     if name in ("CheckpointSave", "CheckpointRestore"):
         try:
-            globals().update(_register())
+            return _argument_classes()[name]
         except ImportError as error:
             raise AttributeError(
                 f"{__name__}.{name} needs Orbax. Install it with: pip install"
                 " orbax-checkpoint"
             ) from error
-        return globals()[name]
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -339,7 +339,7 @@ def __getattr__(name: str) -> Any:
             raise
         raise ImportError(
             "sources.ArrayRecordDataSource needs the array-record package. Install it"
-            " with: pip install 'gristmill[arrayrecord]'"
+            " with: pip install 'gristmill[array-record]'"
         ) from error
     globals()[name] = found = getattr(module, name)
     return found
