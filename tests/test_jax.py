@@ -204,6 +204,14 @@ def test_an_exception_comes_in_its_turn(depth):
     assert first_column(next(batches)) == first_column(next(plain))
 
 
+def test_what_jax_cannot_hold_is_refused_in_its_turn():
+    batches = adapter.prefetch_to_device([np.zeros(1), "text", np.ones(1)], depth=3)
+    assert next(batches).tolist() == [0]
+    with pytest.raises(TypeError):
+        next(batches)
+    assert next(batches).tolist() == [1]
+
+
 SHARDED = """
 import jax, numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec

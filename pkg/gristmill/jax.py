@@ -33,7 +33,8 @@ class DevicePrefetch(Checkpointable, Iterator[Any]):
         iterator: Gives trees with array leaves.
         sharding: A `jax.sharding.Sharding` or device for every leaf; None uses the
             default device.
-        depth: Batches on the device that wait to be asked for, at least 1.
+        depth: Batches on the device at a time, the one given out included, at
+            least 1.
     """
 
     def __init__(self, iterator: Iterator[Any], sharding: Any, depth: int) -> None:
@@ -50,13 +51,12 @@ class DevicePrefetch(Checkpointable, Iterator[Any]):
         # Nothing is read past a failure until the caller has had it.
         while len(self._queue) < self._depth and not self._fails():
             try:
-                batch = next(self._iterator)
+                placed = jax.tree_util.tree_map(self._place, next(self._iterator))
             except StopIteration:
                 break
             except Exception as error:
                 self._queue.append(_Placed(None, self._state_now(), error))
                 break
-            placed = jax.tree_util.tree_map(self._place, batch)
             self._queue.append(_Placed(placed, self._state_now()))
         if not self._queue:
             raise StopIteration
@@ -108,7 +108,7 @@ class DevicePrefetch(Checkpointable, Iterator[Any]):
 def prefetch_to_device(
     iterator: Any, sharding: Any = None, depth: int = 2
 ) -> DevicePrefetch:
-    """Iterate over batches as `jax.Array` leaves, `depth` of them ahead.
+    """Iterate over batches as `jax.Array` leaves, placed before they are asked for.
 
     On the CPU, with no `sharding`, an array that JAX can represent shares the
     memory of the batch: it is not copied, and the memory stays alive with it.
@@ -117,7 +117,10 @@ def prefetch_to_device(
         iterator: A `DataLoaderIterator` or any iterator or iterable of trees.
         sharding: Where leaves go; with a `jax.sharding.Sharding` each process gives
             its own part of the global batch.
-        depth: Batches on the device that wait to be asked for.
+        depth: Batches on the device at a time, the one given out included.
+
+    Raises:
+        ValueError: `depth` is less than 1.
     """
     return DevicePrefetch(iter(iterator), sharding, depth)
 
