@@ -3,6 +3,7 @@
 import gc
 import os
 import pathlib
+import socket
 import subprocess
 import sys
 
@@ -258,3 +259,55 @@ def test_sharding_over_two_devices():
         check=False,
     )
     assert done.returncode == 0, done.stderr
+
+
+# Prints the rows that one of two processes got of batches over both, as one range.
+TWO_HOSTS = """
+import sys
+import jax, numpy as np
+from jax.sharding import Mesh, NamedSharding, PartitionSpec
+import gristmill as g
+from gristmill.jax import prefetch_to_device
+
+address, process, folder = sys.argv[1:]
+jax.distributed.initialize(address, 2, int(process))
+shard = g.ShardByJaxProcess(drop_remainder=True)
+made = g.DataLoader(
+    data_source=np.arange(101),
+    sampler=g.IndexSampler(101, shard, shuffle=True, num_epochs=1, seed=0),
+    operations=[g.Batch(10)],
+    worker_count=1,
+)
+rows = NamedSharding(Mesh(jax.devices(), "data"), PartitionSpec("data"))
+batches = prefetch_to_device(made, rows)
+seen = []
+for batch in batches:
+    assert batch.shape == (20,)
+    for part in batch.addressable_shards:
+        seen += np.asarray(part.data).tolist()
+assert len(seen) == len(set(seen)) == 50
+g.checkpoint.CheckpointHandler().save(folder, batches)
+print(min(seen), max(seen))
+"""
+
+
+@pytest.mark.multiprocess
+def test_two_hosts_read_and_save_their_own_parts(tmp_path):
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        address = f"127.0.0.1:{free.getsockname()[1]}"
+    environment = {**os.environ, "JAX_PLATFORMS": "cpu", "XLA_FLAGS": ""}
+    hosts = [
+        subprocess.Popen(
+            [sys.executable, "-c", TWO_HOSTS, address, str(process), str(tmp_path)],
+            env=environment,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        for process in range(2)
+    ]
+    outputs = [host.communicate(timeout=120) for host in hosts]
+    assert [out.split() for out, _ in outputs] == [["0", "49"], ["50", "99"]], outputs
+    names = sorted(file.name for file in tmp_path.iterdir())
+    assert names == ["process_0-of-2.json", "process_1-of-2.json"]
