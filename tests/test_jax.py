@@ -237,6 +237,9 @@ for where in (sharding, devices[1]):
     batches.close()
     for number, batch in enumerate(kept):
         assert first_column(batch) == [64.0 * number + row for row in range(64)]
+with jax.default_device(devices[1]):
+    [placed, *_] = prefetch_to_device(made)
+assert placed.devices() == {devices[1]}
 [placed, *_] = prefetch_to_device(loader(), devices[1])
 assert placed.devices() == {devices[1]}
 assert first_column(placed) == [0, 1, 2, 3]

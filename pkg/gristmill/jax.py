@@ -127,7 +127,8 @@ def prefetch_to_device(
 
 def _shareable(leaf: Any) -> bool:
     """Whether JAX may view this array in place, on its default device."""
-    if not isinstance(leaf, np.ndarray) or jax.default_backend() != "cpu":
+    chosen = jax.config.jax_default_device is not None
+    if not isinstance(leaf, np.ndarray) or chosen or jax.default_backend() != "cpu":
         return False
     if leaf.dtype.kind not in "biufc" or leaf.size == 0 or not leaf.flags.writeable:
         return False
