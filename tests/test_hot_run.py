@@ -203,6 +203,38 @@ def test_the_source_may_change_the_list_it_gave(run: Any) -> None:
     assert (out, error) == ([1, 2, 3], None)
 
 
+class Overridden(Batched):
+    """A source whose `__getitems__` says nothing of its `__getitem__`."""
+
+    def __getitem__(self, key: int) -> int:
+        return -key
+
+
+class Wrapper:
+    """A source that passes on what it does not have to another."""
+
+    def __init__(self) -> None:
+        self.wrapped = Batched()
+
+    def __getitem__(self, key: int) -> int:
+        return -self.wrapped[key]
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.wrapped, name)
+
+
+def test_only_a_sources_own_read_of_many_is_used(run: Any) -> None:
+    for source, expected in ((Overridden(), [-3, -4]), (Wrapper(), [-9, -16])):
+        keys = int64s(3, 4)
+        done, *_ = run.run_block(source, keys, int64s(0, 1), NO_STEPS, None, 0)
+        assert done == expected
+
+
+def test_long_chains_of_steps(run: Any) -> None:
+    steps = ((run.MAP, lambda x: x + 1, "add"),) * 500
+    assert run.run_block([0], int64s(0), int64s(0), steps, None, 0)[0] == [500]
+
+
 def test_interrupts_are_not_kept(run: Any) -> None:
     def interrupt(element: int) -> int:
         raise KeyboardInterrupt

@@ -3,6 +3,7 @@
 import gc
 import os
 import pathlib
+import socket
 import subprocess
 import sys
 
@@ -162,6 +163,29 @@ def test_state_is_that_of_the_last_batch_given_out(workers):
     assert [first_column(batch) for batch in again] == rest
 
 
+def test_closing_drops_what_was_not_given_out():
+    batches = adapter.prefetch_to_device(loader(), depth=3)
+    assert first_column(next(batches)) == [0, 1, 2, 3]
+    batches.close()
+    assert first_column(next(batches)) == [4, 5, 6, 7]
+
+
+@pytest.mark.multiprocess
+def test_arrays_outlive_the_loader_and_donation():
+    """XLA may take over the memory of a donated array, which is a slot of ours."""
+    add = jax.jit(lambda batch: batch + 1, donate_argnums=0)
+    batches = adapter.prefetch_to_device(
+        loader(records=3200, batch=64, worker_count=2, streams=1)
+    )
+    kept = [add(batch) for batch in batches]
+    batches.close()
+    del batches
+    gc.collect()
+    for number, batch in enumerate(kept):
+        expected = np.arange(64 * number + 1, 64 * number + 65, dtype=np.float32)
+        assert (np.asarray(batch) == expected[:, None]).all()
+
+
 def test_iterators_without_state_say_so():
     with pytest.raises(TypeError, match=r"list_iterator has no get_state\(\)"):
         adapter.prefetch_to_device([np.zeros(1)]).get_state()
@@ -181,6 +205,14 @@ def test_an_exception_comes_in_its_turn(depth):
     assert first_column(next(batches)) == first_column(next(plain))
 
 
+def test_what_jax_cannot_hold_is_refused_in_its_turn():
+    batches = adapter.prefetch_to_device([np.zeros(1), "text", np.ones(1)], depth=3)
+    assert next(batches).tolist() == [0]
+    with pytest.raises(TypeError):
+        next(batches)
+    assert next(batches).tolist() == [1]
+
+
 SHARDED = """
 import jax, numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
@@ -198,12 +230,23 @@ for number, batch in enumerate(prefetch_to_device(loader(), sharding)):
         [first, first + 1], [first + 2, first + 3]
     ]
 assert number == 9
+made = loader(records=6400, batch=64, worker_count=2, streams=1)
+for where in (sharding, devices[1]):
+    batches = prefetch_to_device(made, where)
+    kept = list(batches)
+    batches.close()
+    for number, batch in enumerate(kept):
+        assert first_column(batch) == [64.0 * number + row for row in range(64)]
+with jax.default_device(devices[1]):
+    [placed, *_] = prefetch_to_device(made)
+assert placed.devices() == {devices[1]}
 [placed, *_] = prefetch_to_device(loader(), devices[1])
 assert placed.devices() == {devices[1]}
 assert first_column(placed) == [0, 1, 2, 3]
 """
 
 
+@pytest.mark.multiprocess
 def test_sharding_over_two_devices():
     done = subprocess.run(
         [sys.executable, "-c", SHARDED],
@@ -219,3 +262,55 @@ def test_sharding_over_two_devices():
         check=False,
     )
     assert done.returncode == 0, done.stderr
+
+
+# Prints the rows that one of two processes got of batches over both, as one range.
+TWO_HOSTS = """
+import sys
+import jax, numpy as np
+from jax.sharding import Mesh, NamedSharding, PartitionSpec
+import gristmill as g
+from gristmill.jax import prefetch_to_device
+
+address, process, folder = sys.argv[1:]
+jax.distributed.initialize(address, 2, int(process))
+shard = g.ShardByJaxProcess(drop_remainder=True)
+made = g.DataLoader(
+    data_source=np.arange(101),
+    sampler=g.IndexSampler(101, shard, shuffle=True, num_epochs=1, seed=0),
+    operations=[g.Batch(10)],
+    worker_count=1,
+)
+rows = NamedSharding(Mesh(jax.devices(), "data"), PartitionSpec("data"))
+batches = prefetch_to_device(made, rows)
+seen = []
+for batch in batches:
+    assert batch.shape == (20,)
+    for part in batch.addressable_shards:
+        seen += np.asarray(part.data).tolist()
+assert len(seen) == len(set(seen)) == 50
+g.checkpoint.CheckpointHandler().save(folder, batches)
+print(min(seen), max(seen))
+"""
+
+
+@pytest.mark.multiprocess
+def test_two_hosts_read_and_save_their_own_parts(tmp_path):
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        address = f"127.0.0.1:{free.getsockname()[1]}"
+    environment = {**os.environ, "JAX_PLATFORMS": "cpu", "XLA_FLAGS": ""}
+    hosts = [
+        subprocess.Popen(
+            [sys.executable, "-c", TWO_HOSTS, address, str(process), str(tmp_path)],
+            env=environment,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        for process in range(2)
+    ]
+    outputs = [host.communicate(timeout=120) for host in hosts]
+    assert [out.split() for out, _ in outputs] == [["0", "49"], ["50", "99"]], outputs
+    names = sorted(file.name for file in tmp_path.iterdir())
+    assert names == ["process_0-of-2.json", "process_1-of-2.json"]

@@ -3,6 +3,8 @@
 import hashlib
 import json
 import logging
+import os
+import signal
 import threading
 import types
 
@@ -12,7 +14,7 @@ import pytest
 import gristmill as g
 from gristmill import transforms
 from gristmill._engine import reading
-from gristmill.errors import ShapeMismatch, StateMismatch
+from gristmill.errors import ShapeMismatch, StateMismatch, WorkerDied
 
 
 class Add(g.MapTransform):
@@ -37,6 +39,19 @@ class Twice(g.transforms.FlatMap):
         return [element] * int(element % 3)
 
 
+class Parts(g.transforms.FlatMap):
+    """Makes x, x + 1000, ... of x: `x % most` of them."""
+
+    max_fan_out = 10
+
+    def __init__(self, most=5):
+        self.most = most
+
+    def flat_map(self, element):
+        count = int(np.asarray(element).flat[0]) % self.most
+        return [element + 1000 * part for part in range(count)]
+
+
 class Number(g.MapWithIndex):
     def map_with_index(self, index, element):
         return index, element
@@ -47,7 +62,7 @@ class FailsAt(g.MapTransform):
         self.record = record
 
     def map(self, element):
-        if element == self.record:
+        if np.asarray(element).flat[0] == self.record:
             raise KeyError("no such file")
         return element
 
@@ -284,6 +299,69 @@ def test_replay_gives_the_next_output_and_advances_nothing(operations):
         made.replay(state)
 
 
+SPLIT_CHAINS = {
+    "draws": [Parts(), Draw()],
+    "draws before and after": [Draw(), Parts(), Draw(), Odd(), Draw(), g.Batch(3)],
+    "draws of batches": [Parts(), Draw(), g.Batch(3), Draw()],
+    "draws of batches only": [Parts(), g.Batch(2), Draw()],
+    "draws of batches of batches": [Parts(), g.Batch(2), g.Batch(2), Draw()],
+    "splits of splits": [Parts(), Draw(), Parts(3), Draw(), Odd(), g.Batch(4)],
+    "splits of batches": [g.Batch(2), Parts(), Draw(), g.Batch(3)],
+    "splits of batches of splits": [Parts(), g.Batch(2), Parts(3), Draw()],
+    "failing records": [FailsAt(7), Parts(), Draw()],
+    "failing splits": [Parts(), FailsAt(1007), Draw(), Draw(), g.Batch(2)],
+    "failing batches": [Parts(), g.Batch(2), FailsAt(7), Draw()],
+    "old random map": [
+        Parts(),
+        g.RandomMapOperation(lambda element, rng: element + int(rng.integers(1000))),
+        g.Batch(3),
+    ],
+}
+
+
+def next_of(iterator):
+    """Return what `next` gives or raises, with ids and the state after it."""
+    try:
+        output = np.asarray(next(iterator)).tolist()
+    except (KeyError, StopIteration) as error:
+        return type(error), iterator.get_state()
+    return output, iterator.ids().tolist(), iterator.get_state()
+
+
+@pytest.mark.parametrize("name", SPLIT_CHAINS)
+def test_resuming_among_splits_is_exact(name):
+    made = loader(SPLIT_CHAINS[name], records=24, shuffle=True)
+    iterator = iter(made)
+    states, seen = [iterator.get_state()], []
+    while not seen or seen[-1][0] is not StopIteration:
+        seen.append(next_of(iterator))
+        states.append(seen[-1][-1])
+    assert len(seen) > 5
+    assert any(kind is KeyError for kind, *_ in seen) == ("failing" in name)
+    for point, state in enumerate(states[:-1]):
+        again = iter(made)
+        again.set_state(state)
+        assert again.get_state() == state
+        assert [next_of(again) for _ in seen[point:]] == seen[point:]
+
+
+class DiesAt(g.transforms.FlatMap):
+    max_fan_out = 1
+
+    def flat_map(self, element):
+        if element == 5:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return [element]
+
+
+@pytest.mark.multiprocess
+def test_a_split_record_that_kills_its_worker_is_named():
+    iterator = iter(loader([DiesAt()], worker_count=1, max_restarts=0))
+    assert [next(iterator) for _ in range(5)] == list(range(5))
+    with pytest.raises(WorkerDied, match=r"SIGKILL .* on record 5 of stream 0"):
+        next(iterator)
+
+
 @pytest.mark.multiprocess
 def test_replay_runs_in_this_process_whatever_the_worker_count():
     made = loader([Add()], worker_count=2)
@@ -367,6 +445,50 @@ def test_grains_state_of_a_shuffle_that_loses_a_record_is_refused():
     again = lost_by_grain(g)
     again.set_state(state)
     assert next(again) == next(ours) not in taken
+
+
+@WITH_AND_WITHOUT
+def test_ids_after_a_restore_are_none_until_the_next_output(workers):
+    options = {"worker_count": workers, "streams": 1, "shuffle": True}
+    iterator = iter(loader([Odd(), g.Batch(2)], **options))
+    next(iterator)
+    state, expected = iterator.get_state(), next(iterator).tolist()
+    iterator.set_state(state)
+    assert iterator.ids().tolist() == []
+    assert next(iterator).tolist() == iterator.ids().tolist() == expected
+
+
+@WITH_AND_WITHOUT
+def test_two_iterators_of_one_loader_do_not_meet(workers):
+    made = loader([Draw()], shuffle=True, worker_count=workers)
+    one, two = iter(made), iter(made)
+    ahead = [next(one) for _ in range(3)]
+    assert [*zip(ahead, [next(two) for _ in range(3)], strict=True)] == [
+        (element, element) for element in ahead
+    ]
+    assert list(one) == list(two)
+
+
+@WITH_AND_WITHOUT
+def test_a_closed_iterator_goes_on_where_it_was(workers):
+    iterator = iter(loader([Add()], worker_count=workers, streams=1))
+    assert [next(iterator), next(iterator)] == [1, 2]
+    state = iterator.get_state()
+    iterator.close()
+    iterator.close()
+    assert iterator.get_state() == state
+    assert list(iterator) == list(range(3, 13))
+    iterator.close()
+    assert next(iterator, None) is None
+
+
+@WITH_AND_WITHOUT
+def test_a_restore_may_change_the_number_of_streams(workers):
+    state = iter(loader(streams=3)).get_state()
+    iterator = iter(loader([g.Batch(2)], worker_count=workers))
+    next(iterator)
+    iterator.set_state(state)
+    assert plain(iterator) == [[0, 3], [1, 4], [2, 5], [6, 9], [7, 10], [8, 11]]
 
 
 @WITH_AND_WITHOUT

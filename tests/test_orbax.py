@@ -75,6 +75,131 @@ def test_checkpoint_manager_saves_and_restores(tmp_path, saving, restoring):
     assert done.returncode == 0, done.stderr
 
 
+# Saves and restores in the ways of Orbax's users: a dict of checkpointers, handlers
+# by name, a registry, and a handler of one's own over ours.  Nothing has asked for
+# CheckpointSave before a handler is made.
+USES = """
+import dataclasses, sys
+import orbax.checkpoint as ocp
+import gristmill.python as grain
+sys.path.insert(0, {tests!r})
+from test_orbax import loader
+
+class Own(grain.PyGrainCheckpointHandler, ocp.CheckpointHandler):
+    pass
+
+@ocp.args.register_with_handler(Own, for_save=True)
+@dataclasses.dataclass
+class OwnSave(ocp.args.CheckpointArgs):
+    item: object
+
+@ocp.args.register_with_handler(Own, for_restore=True)
+@dataclasses.dataclass
+class OwnRestore(ocp.args.CheckpointArgs):
+    item: object
+
+def registry():
+    made = ocp.handlers.DefaultCheckpointHandlerRegistry()
+    for args in (grain.PyGrainCheckpointSave, grain.PyGrainCheckpointRestore):
+        made.add("data", args, grain.PyGrainCheckpointHandler)
+    return made
+
+def checkpointers(folder):
+    checkpointer = ocp.Checkpointer(grain.PyGrainCheckpointHandler())
+    manager = ocp.CheckpointManager(folder, {{"data": checkpointer}})
+    return manager, lambda item: dict(items={{"data": item}}), None, None
+
+def by_name(folder):
+    handlers = {{"data": grain.PyGrainCheckpointHandler()}}
+    manager = ocp.CheckpointManager(folder, item_names=["data"], item_handlers=handlers)
+    args = grain.PyGrainCheckpointSave, grain.PyGrainCheckpointRestore
+    return manager, None, *args
+
+def by_registry(folder):
+    manager = ocp.CheckpointManager(folder, handler_registry=registry())
+    return manager, None, grain.PyGrainCheckpointSave, grain.PyGrainCheckpointRestore
+
+def own(folder):
+    return ocp.CheckpointManager(folder), None, OwnSave, OwnRestore
+
+def passed(wrap, kind, item):
+    return wrap(item) if wrap else dict(args=ocp.args.Composite(data=kind(item)))
+
+manager, wrap, save, restore = {use}({folder!r})
+iterator = iter(loader())
+next(iterator)
+with manager:
+    manager.save(1, **passed(wrap, save, iterator))
+    manager.wait_until_finished()
+    again = iter(loader())
+    manager.restore(1, **passed(wrap, restore, again))
+assert next(again).tolist() == next(iterator).tolist()
+"""
+
+
+@pytest.mark.multiprocess
+@pytest.mark.parametrize("use", ["checkpointers", "by_name", "by_registry", "own"])
+def test_ways_to_use_the_handler(tmp_path, use):
+    tests, folder = str(pathlib.Path(__file__).parent), str(tmp_path / "run")
+    code = USES.format(tests=tests, folder=folder, use=use)
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+
+
+# Saves after three batches in the background, beside arrays, by Orbax's newer API.
+SAVED_ASYNC = """
+import sys
+import jax.numpy as jnp
+import numpy as np
+import orbax.checkpoint.experimental.v1 as ocp
+sys.path.insert(0, {tests!r})
+from test_orbax import loader, wrapped
+
+iterator = wrapped({wrapper!r}, loader())
+for _ in range(3):
+    next(iterator)
+model = {{"w": jnp.ones(3)}}
+saving = ocp.save_checkpointables_async({folder!r}, dict(data=iterator, model=model))
+rest = [np.asarray(next(iterator)).tolist()]
+saving.result()
+rest += [np.asarray(batch).tolist() for batch in iterator]
+
+again = wrapped({wrapper!r}, loader())
+found = ocp.load_checkpointables({folder!r}, dict(data=again, model=model))
+assert found["data"] is again
+assert [np.asarray(batch).tolist() for batch in again] == rest and len(rest) == 7
+"""
+
+
+def wrapped(wrapper, made):
+    """Return an iterator over a loader, through an adapter."""
+    if wrapper == "jax":
+        return g.jax.prefetch_to_device(made)
+    return g.torch.as_tensors(made) if wrapper == "torch" else iter(made)
+
+
+@pytest.mark.multiprocess
+@pytest.mark.parametrize("wrapper", ["none", "jax", "torch"])
+def test_iterators_are_checkpointables_of_orbax(tmp_path, wrapper):
+    pytest.importorskip(wrapper if wrapper != "none" else "jax")
+    tests, folder = str(pathlib.Path(__file__).parent), str(tmp_path / "run")
+    code = SAVED_ASYNC.format(tests=tests, folder=folder, wrapper=wrapper)
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+
+
 class Creating:
     """A folder that Orbax is about to make."""
 
@@ -121,11 +246,13 @@ def test_async_load_names_a_missing_file(tmp_path):
         asyncio.run(loaded_by(iter(loader()), tmp_path))
 
 
-def test_handler_restores_and_begins_to_prefetch(tmp_path):
+@pytest.mark.parametrize("wrapper", ["none", "jax", "torch"])
+def test_handler_restores_and_begins_to_prefetch(tmp_path, wrapper):
+    pytest.importorskip(wrapper if wrapper != "none" else "jax")
     handler = g.checkpoint.CheckpointHandler()
-    iterator = iter(loader())
+    iterator = wrapped(wrapper, loader())
     next(iterator)
     handler.save(tmp_path, iterator)
-    again = iter(loader())
+    again = wrapped(wrapper, loader())
     assert handler.restore(tmp_path, again) is again
     assert next(again).tolist() == next(iterator).tolist()

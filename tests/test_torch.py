@@ -153,6 +153,22 @@ def test_kept_tensors_stay_while_slots_are_used_again(every):
         assert bool((tensor == expected).all())
 
 
+@pytest.mark.multiprocess
+def test_tensors_outlive_the_loader_and_can_be_changed():
+    tensors = adapter.as_tensors(loader(records=6400, worker_count=2, streams=1))
+    kept = []
+    for number, tensor in enumerate(tensors):
+        if number == 50:
+            break
+        kept.append(tensor[:1])
+        tensor.add_(1)
+    tensors.close()
+    del tensors, tensor
+    gc.collect()
+    found = [part[0, 0].item() for part in kept]
+    assert found == [64 * number + 1 for number in range(50)]
+
+
 def test_state_is_the_iterators_own():
     made = loader()
     tensors, plain = adapter.as_tensors(made), iter(made)

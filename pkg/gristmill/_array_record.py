@@ -37,6 +37,10 @@ class ArrayRecordDataSource(array_record_data_source.ArrayRecordDataSource):  # 
         record: bytes = super().__getitem__(record_key)
         return record
 
+    def __getitems__(self, record_keys: Sequence[int]) -> list[bytes]:
+        records: list[bytes] = super().__getitems__(record_keys)
+        return records
+
     @property
     def paths(self) -> Any:
         """The paths or instructions as the reader holds them."""

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Callable
+import sys
+from collections.abc import Awaitable
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from gristmill.sharding import jax_process
@@ -40,6 +41,11 @@ class CheckpointHandler:
 
     _type_name: ClassVar[str] = _GRAIN_TYPE
 
+    def __init__(self) -> None:
+        # A manager that is made with a handler looks up what that one is asked by.
+        if "orbax.checkpoint" in sys.modules:
+            _argument_classes()
+
     def save(self, directory: Any, item: Any = None, args: Any = None) -> None:
         """Write the position of an iterator to a folder.
 
@@ -48,10 +54,8 @@ class CheckpointHandler:
             item: The iterator, or None for ``args.item``.
             args: A `CheckpointSave`.
         """
-        iterator = _item_of(item, args)
-        state = iterator.get_state()
-        text = state.decode() if isinstance(state, bytes) else _as_json(state)
-        _file_in(directory).write_text(text)
+        state = _item_of(item, args).get_state()
+        _file_in(directory).write_text(_text_of(state))
 
     def restore(self, directory: Any, item: Any = None, args: Any = None) -> Any:
         """Set an iterator to the position in a folder, and return the iterator.
@@ -65,13 +69,7 @@ class CheckpointHandler:
             ValueError: The folder has no file of this process.
         """
         iterator = _item_of(item, args)
-        file = _file_in(directory)
-        if not file.exists():
-            raise _missing(file)
-        text = file.read_text()
-        # An iterator takes what it gives: bytes, or the dict itself.
-        as_bytes = isinstance(iterator.get_state(), bytes)
-        iterator.set_state(text.encode() if as_bytes else json.loads(text))
+        _set_text(iterator, _read(directory))
         iterator.start_prefetch()
         return iterator
 
@@ -89,46 +87,79 @@ class CheckpointHandler:
 
     @classmethod
     def typestr(cls) -> str:
-        """Return the name under which checkpoints know this handler."""
-        return cls._type_name
+        """Return the name under which checkpoints know this handler.
+
+        That is Grain's; a subclass is known by its own.
+        """
+        if cls is CheckpointHandler:
+            return cls._type_name
+        return f"{cls.__module__}.{cls.__qualname__}"
 
 
-async def background_save(directory: Any, state: str) -> None:
-    """Write a state once Orbax has made the folder; for Orbax's async protocol.
+class Checkpointable:
+    """Orbax's asynchronous protocol, for iterators that have a state.
 
-    Args:
-        directory: Has ``await_creation()``, which returns the folder.
-        state: The text to write.
+    The file is that of `CheckpointHandler`.
     """
+
+    def get_state(self) -> Any:
+        """The position, as bytes or as an object that JSON can hold."""
+        raise NotImplementedError
+
+    def set_state(self, state: Any) -> None:
+        """Continue at a position that `get_state` returned."""
+        raise NotImplementedError
+
+    async def save(self, directory: Any) -> Awaitable[None]:
+        """Take the state of now, and write it once Orbax has made the folder.
+
+        Args:
+            directory: Has ``await_creation()``, which returns the folder.
+        """
+        return _write_later(directory, _text_of(self.get_state()))
+
+    async def load(self, directory: Any) -> Awaitable[None]:
+        """Restore the state from a folder, in the background.
+
+        Raises:
+            ValueError: The folder has no file of this process; when awaited.
+        """
+        return _restore_later(directory, self)
+
+
+async def _write_later(directory: Any, text: str) -> None:
     import asyncio  # Slow to import; whoever awaits this has it already.
 
     file = _file_in(await directory.await_creation())
-    await asyncio.to_thread(file.write_text, state)
+    await asyncio.to_thread(file.write_text, text)
 
 
-async def background_load(directory: Any, set_state: Callable[[str], None]) -> None:
-    """Read a state and pass it on; for Orbax's async protocol.
-
-    Raises:
-        ValueError: The folder has no file of this process.
-    """
+async def _restore_later(directory: Any, iterator: Checkpointable) -> None:
     import asyncio
 
+    text = await asyncio.to_thread(_read, directory)
+    _set_text(iterator, text)
+
+
+def _read(directory: Any) -> str:
     file = _file_in(directory)
-    if not await asyncio.to_thread(file.exists):
-        raise _missing(file)
-    set_state(await asyncio.to_thread(file.read_text))
+    if not file.exists():
+        raise ValueError(
+            f"File {file} does not exist. It was saved by another number of jax"
+            " processes, or the folder is not a checkpoint of an iterator."
+        )
+    text: str = file.read_text()
+    return text
 
 
-def _missing(file: Any) -> ValueError:
-    return ValueError(
-        f"File {file} does not exist. It was saved by another number of jax"
-        " processes, or the folder is not a checkpoint of an iterator."
-    )
+def _text_of(state: Any) -> str:
+    return state.decode() if isinstance(state, bytes) else json.dumps(state, indent=4)
 
 
-def _as_json(state: Any) -> str:
-    return json.dumps(state, indent=4)
+def _set_text(iterator: Any, text: str) -> None:
+    # An iterator takes what it gives: bytes, or the object itself.
+    as_bytes = isinstance(iterator.get_state(), bytes)
+    iterator.set_state(text.encode() if as_bytes else json.loads(text))
 
 
 def _item_of(item: Any, args: Any) -> Any:
@@ -148,6 +179,13 @@ def _file_in(directory: Any) -> Any:
     folder = pathlib.Path(directory) if isinstance(directory, str) else directory
     index, count = jax_process()
     return folder / f"process_{index}-of-{count}.json"
+
+
+def _argument_classes() -> dict[str, Any]:
+    """The module's names, after Orbax was told of the two that are for it."""
+    if "CheckpointSave" not in globals():
+        globals().update(_register())
+    return globals()
 
 
 def _register() -> dict[str, type]:
@@ -189,11 +227,10 @@ def _register() -> dict[str, type]:
 def __getattr__(name: str) -> Any:
     if name in ("CheckpointSave", "CheckpointRestore"):
         try:
-            globals().update(_register())
+            return _argument_classes()[name]
         except ImportError as error:
             raise AttributeError(
                 f"{__name__}.{name} needs Orbax. Install it with: pip install"
                 " orbax-checkpoint"
             ) from error
-        return globals()[name]
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

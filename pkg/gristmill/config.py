@@ -76,20 +76,14 @@ def _as_int(value: Any) -> int | None:
 OPTIONS: dict[str, Option] = {
     option.name: option
     for option in (
-        Option("py_debug_mode", False, bool, help="Collect and log statistics."),
-        Option(
-            "py_dataset_visualization_output_dir",
-            None,
-            str,
-            help="Where to write the graph of a pipeline; '' for the log.",
-        ),
+        Option("py_debug_mode", False, bool),
+        Option("py_dataset_visualization_output_dir", None, str),
         Option("py_relay_sigterm_to_main", False, bool),
         Option(
             "py_traceback_filtering",
             "auto",
             str,
             ("auto", "off", "tracebackhide", "quiet_remove_frames", "remove_frames"),
-            help="How internal frames are taken out of tracebacks.",
         ),
         Option("tf_interleaved_shuffle", False, bool),
         Option("tf_interleaved_shuffle_block_size", 10, int),

@@ -10,6 +10,8 @@ from typing import Any
 import jax
 import numpy as np
 
+from gristmill.checkpoint import Checkpointable
+
 
 @dataclasses.dataclass(frozen=True)
 class _Placed:
@@ -20,18 +22,19 @@ class _Placed:
     failure: Exception | None = None
 
 
-class DevicePrefetch(Iterator[Any]):
+class DevicePrefetch(Checkpointable, Iterator[Any]):
     """Puts batches on devices before they are asked for.
 
     `get_state` is the position after the last batch that was given out, not after
-    those that wait on the device.  An exception is raised in its turn, after the
-    batches before it.
+    those that wait on the device: save this iterator, and not the one below.  An
+    exception is raised in its turn, after the batches before it.
 
     Args:
         iterator: Gives trees with array leaves.
         sharding: A `jax.sharding.Sharding` or device for every leaf; None uses the
             default device.
-        depth: Batches on the device that wait to be asked for, at least 1.
+        depth: Batches on the device at a time, the one given out included, at
+            least 1.
     """
 
     def __init__(self, iterator: Iterator[Any], sharding: Any, depth: int) -> None:
@@ -48,13 +51,12 @@ class DevicePrefetch(Iterator[Any]):
         # Nothing is read past a failure until the caller has had it.
         while len(self._queue) < self._depth and not self._fails():
             try:
-                batch = next(self._iterator)
+                placed = jax.tree_util.tree_map(self._place, next(self._iterator))
             except StopIteration:
                 break
             except Exception as error:
                 self._queue.append(_Placed(None, self._state_now(), error))
                 break
-            placed = jax.tree_util.tree_map(self._place, batch)
             self._queue.append(_Placed(placed, self._state_now()))
         if not self._queue:
             raise StopIteration
@@ -76,6 +78,17 @@ class DevicePrefetch(Iterator[Any]):
         self._iterator.set_state(state)  # type: ignore[attr-defined]
         self._state = state
 
+    def start_prefetch(self) -> None:
+        """Let the iterator start computing in the background."""
+        self._iterator.start_prefetch()  # type: ignore[attr-defined]
+
+    def close(self) -> None:
+        """Drop the batches on the device, and close the iterator."""
+        if self._has_state:
+            self.set_state(self._state)
+        self._queue.clear()
+        self._iterator.close()  # type: ignore[attr-defined]
+
     def _fails(self) -> bool:
         return bool(self._queue) and self._queue[-1].failure is not None
 
@@ -95,7 +108,7 @@ class DevicePrefetch(Iterator[Any]):
 def prefetch_to_device(
     iterator: Any, sharding: Any = None, depth: int = 2
 ) -> DevicePrefetch:
-    """Iterate over batches as `jax.Array` leaves, `depth` of them ahead.
+    """Iterate over batches as `jax.Array` leaves, placed before they are asked for.
 
     On the CPU, with no `sharding`, an array that JAX can represent shares the
     memory of the batch: it is not copied, and the memory stays alive with it.
@@ -104,14 +117,18 @@ def prefetch_to_device(
         iterator: A `DataLoaderIterator` or any iterator or iterable of trees.
         sharding: Where leaves go; with a `jax.sharding.Sharding` each process gives
             its own part of the global batch.
-        depth: Batches on the device that wait to be asked for.
+        depth: Batches on the device at a time, the one given out included.
+
+    Raises:
+        ValueError: `depth` is less than 1.
     """
     return DevicePrefetch(iter(iterator), sharding, depth)
 
 
 def _shareable(leaf: Any) -> bool:
     """Whether JAX may view this array in place, on its default device."""
-    if not isinstance(leaf, np.ndarray) or jax.default_backend() != "cpu":
+    chosen = jax.config.jax_default_device is not None
+    if not isinstance(leaf, np.ndarray) or chosen or jax.default_backend() != "cpu":
         return False
     if leaf.dtype.kind not in "biufc" or leaf.size == 0 or not leaf.flags.writeable:
         return False

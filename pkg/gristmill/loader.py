@@ -7,7 +7,7 @@ import json
 import operator
 import os
 import time
-from collections.abc import Awaitable, Sequence
+from collections.abc import Sequence
 from typing import Any, Generic, Self, TypeVar
 
 import numpy as np
@@ -207,10 +207,11 @@ class DataLoader(Generic[T]):
         return RemoteRun(program, position, self._remote)
 
 
-class DataLoaderIterator(collections.abc.Iterator[T]):
+class DataLoaderIterator(checkpoint.Checkpointable, collections.abc.Iterator[T]):
     """Iterates over a `DataLoader`; its position can be saved and restored.
 
-    Not thread-safe.  Arrays that it gives are the caller's to keep and to change.
+    Not thread-safe.  Batches, and all that comes from workers, are the caller's to
+    keep and to change; without either, an element is what the source returned.
 
     Args:
         data_loader: The loader.
@@ -276,18 +277,11 @@ class DataLoaderIterator(collections.abc.Iterator[T]):
         return self._run.keys.copy()
 
     def close(self) -> None:
-        """End the workers now rather than when the iterator is collected."""
+        """End the workers now rather than when the iterator is collected.
+
+        The position stays: `next` goes on from it, and starts them again.
+        """
         self._run.close()
-
-    async def save(self, directory: Any) -> Awaitable[None]:
-        """Orbax's asynchronous protocol: write the state of now to `directory`."""
-        return checkpoint.background_save(directory, self.get_state().decode())
-
-    async def load(self, directory: Any) -> Awaitable[None]:
-        """Orbax's asynchronous protocol: restore the state from `directory`."""
-        return checkpoint.background_load(
-            directory, lambda text: self.set_state(text.encode())
-        )
 
     def __str__(self) -> str:
         return f"PyGrainDatasetIterator(state={self.get_state().decode()})"

@@ -53,8 +53,8 @@ class MultiprocessingOptions:
     Args:
         num_workers: Worker processes, at least 0. 0 computes in this process.
         per_worker_buffer_size: Finished elements (batches, where the pipeline
-            batches) that each worker may be ahead by, at least 1 with workers.
-        enable_profiling: Accepted and stored as in Grain; has no effect.
+            batches) that each worker may be ahead by.
+        enable_profiling: What the `DataLoader` was given.
 
     Raises:
         ValueError: `num_workers` is negative. Grain accepts that and gives an

@@ -242,7 +242,7 @@ def as_source(data_source: Any) -> Any:
     missing = [
         name for name in ("__len__", "__getitem__") if not hasattr(type(source), name)
     ]
-    if missing:
+    if "__getitem__" in missing:
         hint = (
             " It can only be read in order: pass list(...) of it."
             if isinstance(source, (collections.abc.Iterator, collections.abc.Set))
@@ -253,7 +253,8 @@ def as_source(data_source: Any) -> Any:
             " source needs __len__() and __getitem__(index): a list, an array, a dict"
             f" of arrays, or an object with both methods.{hint}"
         )
-    if len(source) == 0:
+    # Without a length, which Grain allows, keys are taken as they are.
+    if not missing and len(source) == 0:
         raise ValueError(
             f"data_source, a {kind}, has 0 records, but number of records must be"
             " greater than 0. Check the path or the filter it was made from."
@@ -339,7 +340,7 @@ def __getattr__(name: str) -> Any:
             raise
         raise ImportError(
             "sources.ArrayRecordDataSource needs the array-record package. Install it"
-            " with: pip install 'gristmill[arrayrecord]'"
+            " with: pip install 'gristmill[array-record]'"
         ) from error
     globals()[name] = found = getattr(module, name)
     return found

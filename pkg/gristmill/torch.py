@@ -9,8 +9,10 @@ from typing import Any
 import numpy as np
 import torch
 
+from gristmill.checkpoint import Checkpointable
 
-class TensorIterator(Iterator[Any]):
+
+class TensorIterator(Checkpointable, Iterator[Any]):
     """Gives the elements of an iterator with tensors in place of its arrays.
 
     Args:
@@ -30,6 +32,14 @@ class TensorIterator(Iterator[Any]):
     def set_state(self, state: Any) -> None:
         """Set the iterator's own state."""
         self._iterator.set_state(state)  # type: ignore[attr-defined]
+
+    def start_prefetch(self) -> None:
+        """Let the iterator start computing in the background."""
+        self._iterator.start_prefetch()  # type: ignore[attr-defined]
+
+    def close(self) -> None:
+        """Close the iterator."""
+        self._iterator.close()  # type: ignore[attr-defined]
 
 
 def as_tensors(iterator: Any) -> TensorIterator:

@@ -89,6 +89,18 @@ def test_generator_goes_on_through_the_splits_of_a_record():
     assert [drawn for _, drawn in ours] == expected
 
 
+def test_a_batch_of_splits_has_a_generator_of_its_own():
+    def drawn(library):
+        batch = ready(library).Batch(1, batch_fn=lambda splits: splits[0])
+        made = elements_of(
+            library, [split_in_two(library), batch, draw(library)], seed=5
+        )
+        return [number for _, number in made]
+
+    assert set(drawn(THEIRS)) == {None}
+    assert len(set(drawn(OURS))) == 14
+
+
 def test_map_with_index_gets_the_global_index():
     with pytest.raises(TypeError, match="not callable"):
         elements_of(THEIRS, [number(THEIRS)], records=6, shards=(1, 2))

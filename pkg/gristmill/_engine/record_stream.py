@@ -7,38 +7,44 @@ element travels with them.  Every other chain runs in `NativeStream`.
 
 from __future__ import annotations
 
+import ctypes
 from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
 
 from gristmill import _log, batching, transforms
-from gristmill._engine.program import Program, is_legacy
+from gristmill import operations as legacy
+from gristmill._engine.program import Program, holds_back, is_legacy
 from gristmill._types import Alloc, Int64Array, Rules
 from gristmill.records import Record, RecordMetadata
 
 Vector = tuple[int, ...]
 Records = Iterator[Record[Any]]
+DRAWING = (transforms.RandomMap, transforms.TfRandomMap, legacy.RandomMapOperation)
 
 
 class Node:
     """One step of the chain: an iterator with a position.
 
     `state()` is the position after the last record given out; `seek` goes there.
-    `keys`, one list for the whole chain, is what the output in work is made of.
+    `keys` says what that record is made of.  Splits of one record share one list,
+    so that a batch of them counts it once.
     """
-
-    keys: list[int]
 
     def __init__(self, parent: Node) -> None:
         self._parent = parent
-        self.keys = parent.keys
 
     def __iter__(self) -> Node:
         return self
 
     def __next__(self) -> Record[Any]:
         raise StopIteration
+
+    @property
+    def keys(self) -> list[int]:
+        """Keys of the records that the last one given out is made of."""
+        return self._parent.keys
 
     def state(self) -> Vector:
         """Integers: records read, then one for each flat-map."""
@@ -50,14 +56,15 @@ class Node:
 
 
 class ReadNode(Node):
-    """Reads the records of one stream."""
+    """Reads the records of one stream, and tells which one at address `at`."""
 
-    def __init__(self, program: Program, stream: int) -> None:
+    def __init__(self, program: Program, stream: int, at: int) -> None:
         self._program = program
         self._stream = stream
         self._length = program.stream_length(stream)
+        self._told = ctypes.c_int64.from_address(at) if at else ctypes.c_int64()
         self._read = 0
-        self.keys = []
+        self._keys: list[int] = []
 
     def __next__(self) -> Record[Any]:
         if self._read >= self._length:
@@ -67,13 +74,19 @@ class ReadNode(Node):
         self._read += 1
         metadata = keys.metadata(local)
         key = keys.source_key(metadata.record_key)
+        self._told.value = key
         try:
             data = self._program.source[key]
         except Exception as error:
             error.add_note(f"while reading record {key} (index {metadata.index})")
             raise
-        self.keys.append(key)
+        self._keys = [key]
         return Record(metadata=metadata, data=data)
+
+    @property
+    def keys(self) -> list[int]:
+        """The key of the last record."""
+        return self._keys
 
     def state(self) -> Vector:
         """Records read."""
@@ -93,7 +106,7 @@ class StepNode(Node):
 
     def __next__(self) -> Record[Any]:
         record = next(self._parent)
-        with _Noting(self._transform, record.metadata):
+        with _Noting(self._transform, record.metadata, self.keys):
             return Record(record.metadata, self._apply(record))
 
     def _apply(self, record: Record[Any]) -> Any:
@@ -118,35 +131,56 @@ class FilterNode(Node):
 
     def __next__(self) -> Record[Any]:
         while True:
-            known = len(self.keys)
             record = next(self._parent)
-            with _Noting(self._transform, record.metadata):
+            with _Noting(self._transform, record.metadata, self.keys):
                 if self._transform.filter(record.data):
                     return record
-            del self.keys[known:]
 
 
 class BatchNode(Node):
-    """Groups records; the batch has the metadata of its last one."""
+    """Groups records; the batch has the metadata of its last one.
 
-    def __init__(self, parent: Node, batch: transforms.Batch, rules: Rules) -> None:
+    Args:
+        parent: Gives the records.
+        batch: How many, and how to make one of them.
+        rules: How elements are taken apart.
+        of_splits: Whether records may be splits that share a generator.  The batch
+            then has one of its own, because which of the batches that end in a
+            record drew from it is more than a position can say.
+    """
+
+    def __init__(
+        self, parent: Node, batch: transforms.Batch, rules: Rules, of_splits: bool
+    ) -> None:
         super().__init__(parent)
         self._batch = batch
         self._rules = rules
+        self._of_splits = of_splits
+        self._keys: list[int] = []
 
     def __next__(self) -> Record[Any]:
         records: list[Record[Any]] = []
+        sources = _Sources()
         for record in self._parent:
             records.append(record)
+            sources.add(self._parent.keys)
             if len(records) == self._batch.batch_size:
                 break
         short = len(records) < self._batch.batch_size
         if not records or (short and self._batch.drop_remainder):
             raise StopIteration
-        values = [record.data for record in records]
+        self._keys = sources.keys
         metadata = records[-1].metadata.remove_record_key()
-        with _Noting(self._batch, metadata):
-            return Record(metadata, self._make(values))
+        if self._of_splits and metadata.rng is not None:
+            own = metadata.rng.bit_generator.jumped(metadata.index + 1)  # type: ignore[attr-defined]
+            metadata = RecordMetadata(metadata.index, rng=np.random.Generator(own))
+        with _Noting(self._batch, metadata, self._keys):
+            return Record(metadata, self._make([record.data for record in records]))
+
+    @property
+    def keys(self) -> list[int]:
+        """Keys of the records in the last batch."""
+        return self._keys
 
     def _make(self, values: Sequence[Any]) -> Any:
         if self._batch.batch_fn is not None:
@@ -163,32 +197,28 @@ class FlatMapNode(Node):
         self._before = parent.state()
         self._splits: list[Record[Any]] = []
         self._given = 0
-        self._own_keys: list[int] = []
 
     def __next__(self) -> Record[Any]:
         while self._given >= len(self._splits):
             self._before = self._parent.state()
-            known = len(self.keys)
-            record = next(self._parent)
-            self._own_keys = self.keys[known:] or self._own_keys
-            self._given, self._splits = 0, []
             try:
+                record = next(self._parent)
+                self._splits, self._given = [], 0
                 self._splits = self._split(record)
+            except StopIteration:
+                # The position at the end keeps the last count, as Grain's does.
+                raise
             except Exception:
                 self._before = self._parent.state()
+                self._splits, self._given = [], 0
                 raise
-            # They count with the first split, and not at all where there is none.
-            del self.keys[known:]
         split = self._splits[self._given]
         self._given += 1
-        own = self._own_keys
-        if self.keys[-len(own) :] != own:
-            self.keys += own
         return split
 
     def _split(self, record: Record[Any]) -> list[Record[Any]]:
         offset = record.metadata.index * self._transform.max_fan_out
-        with _Noting(self._transform, record.metadata):
+        with _Noting(self._transform, record.metadata, self.keys):
             splits = list(self._transform.flat_map(record.data))
         rng = record.metadata.rng
         return [
@@ -207,12 +237,47 @@ class FlatMapNode(Node):
         self._parent.seek(self._before)
         self._splits, self._given = [], given
         if given:
-            known = len(self.keys)
             try:
                 self._splits = self._split(next(self._parent))
             except StopIteration:
                 self._splits = []
-            self._own_keys = self.keys[known:]
+
+
+class SplitDrawNode(Node):
+    """Stands above a step that draws from a generator that splits share.
+
+    Seeking computes the splits given out before once more, for their draws.
+
+    Args:
+        parent: The step.
+        flat_maps: How many of them made the splits, at least 1.
+    """
+
+    def __init__(self, parent: Node, flat_maps: int) -> None:
+        super().__init__(parent)
+        self._flat_maps = flat_maps
+
+    def __next__(self) -> Record[Any]:
+        return next(self._parent)
+
+    def seek(self, vector: Vector) -> None:
+        """Go to before the record in hand, and on from there."""
+        given = vector[-self._flat_maps :]
+        if not any(given):
+            self._parent.seek(vector)
+            return
+        self._parent.seek(vector[: -self._flat_maps] + (0,) * len(given))
+        while self.state() < vector:
+            try:
+                next(self._parent)
+            except StopIteration:
+                break
+            except Exception:
+                # It was raised when this split was first due, and passed over.
+                continue
+        if self.state() != vector:
+            # The end of the data keeps the count of splits of the last record.
+            self._parent.seek(vector)
 
 
 class LegacyNode(Node):
@@ -220,10 +285,47 @@ class LegacyNode(Node):
 
     def __init__(self, parent: Node, operation: Any) -> None:
         super().__init__(parent)
-        self._iterator: Records = iter(operation(parent))
+        self._keys: list[int] = []
+        self._tap = _Tap(parent)
+        self._iterator: Records = iter(operation(self._tap))
 
     def __next__(self) -> Record[Any]:
-        return next(self._iterator)
+        self._tap.sources = _Sources()
+        record = next(self._iterator)
+        # What it makes of records that it held back counts to the last one read.
+        self._keys = self._tap.sources.keys or self._keys[-1:]
+        return record
+
+    @property
+    def keys(self) -> list[int]:
+        """Keys of the records that were read for the last one given out."""
+        return self._keys
+
+
+class _Tap(Node):
+    """Passes records on to a legacy operation, and remembers their keys."""
+
+    def __init__(self, parent: Node) -> None:
+        super().__init__(parent)
+        self.sources = _Sources()
+
+    def __next__(self) -> Record[Any]:
+        record = next(self._parent)
+        self.sources.add(self._parent.keys)
+        return record
+
+
+class _Sources:
+    """Collects the keys of records, once for the splits of one."""
+
+    def __init__(self) -> None:
+        self.keys: list[int] = []
+        self._last: list[int] | None = None
+
+    def add(self, keys: list[int]) -> None:
+        if keys is not self._last:
+            self.keys += keys
+            self._last = keys
 
 
 class RecordStream:
@@ -240,13 +342,10 @@ class RecordStream:
         self.vector: Vector = (0,) * program.vector_length
         self._program = program
         self._stream = stream
+        self._at = at
         self._chain: Node | None = None
-        self._reader = ReadNode(program, stream)
         self._given = 0
         self._made_at: Vector = ()
-        self._last_key: list[int] = []
-        # The highest node whose records are single splits, where those draw.
-        self._drawing: Node | None = None
 
     def seek(self, vector: Vector) -> None:
         """Make the next output the one that follows `vector`."""
@@ -256,7 +355,6 @@ class RecordStream:
     def next(self, alloc: Alloc | None = None) -> Any:
         """The next output, see `Stream.next`."""
         chain = self._chain if self._chain is not None else self._resume()
-        self._reader.keys.clear()
         try:
             record = next(chain)
         except Exception:
@@ -267,8 +365,7 @@ class RecordStream:
             raise
         self._given += 1
         self.vector = self._position(chain)
-        self._last_key = self._reader.keys[-1:] or self._last_key
-        self.keys = np.array(self._reader.keys or self._last_key, np.int64)
+        self.keys = np.array(chain.keys, np.int64)
         return record.data
 
     def start_prefetch(self) -> None:
@@ -285,96 +382,66 @@ class RecordStream:
         return state
 
     def _resume(self) -> Node:
-        self._reader = ReadNode(self._program, self._stream)
         chain = self._build()
         if self._program.opaque:
             integers = 1 + self._program.flat_maps
             *made_at, outputs = self.vector[integers:]
             self._made_at, self._given = tuple(made_at), outputs
-            self._seek(chain, self._made_at)
+            chain.seek(self._made_at)
             if outputs:
                 _warn_once(self._program)
             for _ in range(outputs):
                 next(chain, None)
         else:
-            self._seek(chain, self.vector)
+            chain.seek(self.vector)
         self._chain = chain
         return chain
 
-    def _seek(self, chain: Node, vector: Vector) -> None:
-        """Go to a position, generators included.
-
-        All splits of a record draw from its one generator, so those given out
-        before are computed again for their draws.
-        """
-        top = self._drawing
-        record, *given = vector
-        if top is None or not any(given):
-            chain.seek(vector)
-            return
-        top.seek((record, *[0] * len(given)))
-        while top.state() != vector and top.state()[0] <= record:
-            try:
-                next(top)
-            except StopIteration:
-                break
-            except Exception:
-                # It was raised when this split was first due, and passed over.
-                continue
-        if top.state() != vector:
-            chain.seek(vector)
-
     def _build(self) -> Node:
-        chain: Node = self._reader
-        drawing = _drawing_steps(self._program.operations)
-        for built, op in enumerate(self._program.operations, 1):
-            if is_legacy(op):
-                chain = LegacyNode(chain, op)
-            elif isinstance(op, transforms.FlatMap):
+        chain: Node = ReadNode(self._program, self._stream, self._at)
+        # Flat-maps whose single splits arrive here.
+        flat_maps = 0
+        operations = self._program.operations
+        for number, op in enumerate(operations):
+            if isinstance(op, transforms.FlatMap):
                 chain = FlatMapNode(chain, op)
+                flat_maps += 1
+            elif isinstance(op, transforms.Batch):
+                draws = any(isinstance(later, DRAWING) for later in operations[number:])
+                own = draws and flat_maps > 0
+                chain = BatchNode(chain, op, self._program.rules, own)
+                flat_maps = 0
             elif isinstance(op, transforms.Filter):
                 chain = FilterNode(chain, op)
-            elif isinstance(op, transforms.Batch):
-                chain = BatchNode(chain, op, self._program.rules)
+            elif is_legacy(op):
+                chain = LegacyNode(chain, op)
             else:
                 chain = StepNode(chain, op)
-            if built == drawing:
-                self._drawing = chain
+            if holds_back(op):
+                flat_maps = 0
+            if flat_maps and isinstance(op, DRAWING):
+                chain = SplitDrawNode(chain, flat_maps)
         return chain
-
-
-def _drawing_steps(operations: Sequence[Any]) -> int:
-    """How many operations there are up to the last that takes single splits.
-
-    0 where none of those draws, or where splits are grouped and then split again.
-    """
-    steps, split, draws = 0, False, False
-    for op in operations:
-        if split and (is_legacy(op) or isinstance(op, transforms.Batch)):
-            break
-        split = split or isinstance(op, transforms.FlatMap)
-        random = isinstance(op, (transforms.RandomMap, transforms.TfRandomMap))
-        draws = draws or (split and random)
-        steps += 1
-    again = any(isinstance(op, transforms.FlatMap) for op in operations[steps:])
-    return steps if draws and not again else 0
 
 
 class _Noting:
     """Adds the operation and record to an exception that passes through."""
 
-    def __init__(self, operation: Any, metadata: RecordMetadata) -> None:
+    def __init__(
+        self, operation: Any, metadata: RecordMetadata, keys: list[int]
+    ) -> None:
         self._operation = operation
-        self._metadata = metadata
+        self._index = metadata.index
+        self._keys = keys
 
     def __enter__(self) -> None:
         pass
 
     def __exit__(self, kind: object, error: BaseException | None, _: object) -> None:
         if isinstance(error, Exception) and not isinstance(error, StopIteration):
-            key, index = self._metadata.record_key, self._metadata.index
             name = type(self._operation).__name__
-            error.add_note(f"while {name} processed record {key} (index {index})")
+            key = self._keys[-1] if self._keys else None
+            error.add_note(f"while {name} processed record {key} (index {self._index})")
 
 
 _warned: set[str] = set()

@@ -49,7 +49,7 @@ class Pipeline:
         sampler: ``repr`` of the sampler.
         data_source: ``repr`` of the source, or its type for data in memory.
         shard: The loader's shard options.
-        lengths: Records of this shard, split over any number of streams.
+        length: Records of this shard, split over any number of streams.
         flat_maps: Flat-map steps; any selects the nested format.
         opaque: Whether positions end with a replay point.
         widened: Whether the shuffle differs from Grain's, which loses a record here.

@@ -27,7 +27,7 @@ cdef enum:
     _RANDOM_MAP = 1
     _MAP_WITH_INDEX = 2
     _FILTER = 3
-    _MAX_STEPS = 64
+    _MAX_STEPS = 1024
 
 MAP = _MAP
 RANDOM_MAP = _RANDOM_MAP
@@ -65,6 +65,22 @@ cdef const int64_t* _int64s(object array, Py_ssize_t n) except? NULL:
     return <const int64_t*>cnp.PyArray_DATA(<cnp.ndarray>array)
 
 
+cdef bint _reads_together(type kind) except -1:
+    """Whether ``__getitems__`` stands for ``__getitem__``.
+
+    It does not where a subclass overrides ``__getitem__`` alone.  Only the class is
+    asked: a wrapper may pass other names on to what it wraps.
+    """
+    if not hasattr(kind, "__getitems__"):
+        return False
+    for cls in kind.__mro__:
+        if "__getitems__" in cls.__dict__:
+            return True
+        if "__getitem__" in cls.__dict__:
+            return False
+    return False
+
+
 cdef object _read_all(object source, const int64_t* keys, Py_ssize_t n):
     """All records at once, or None if the source cannot or one of them fails.
 
@@ -72,12 +88,11 @@ cdef object _read_all(object source, const int64_t* keys, Py_ssize_t n):
     one are kept and the error names it.
     """
     cdef Py_ssize_t i
-    read = getattr(source, "__getitems__", None)
-    if read is None or n == 0:
+    if n == 0 or not _reads_together(type(source)):
         return None
     try:
         # A copy: the source may go on using its own list.
-        records = list(read([keys[i] for i in range(n)]))
+        records = list(source.__getitems__([keys[i] for i in range(n)]))
     except Exception:
         return None
     if len(records) != n:

@@ -80,13 +80,22 @@ def _apply(element: Any, index: int, steps: Steps, draws: Any, doing: list[str])
     return element
 
 
+def _reads_together(kind: type) -> bool:
+    """Whether ``__getitems__`` stands for ``__getitem__``."""
+    for cls in kind.__mro__:
+        if "__getitems__" in vars(cls):
+            return True
+        if "__getitem__" in vars(cls):
+            return False
+    return False
+
+
 def _read_all(source: Any, keys: list[int]) -> list[Any] | None:
     """All records at once, or None if the source cannot or one of them fails."""
-    read = getattr(source, "__getitems__", None)
-    if read is None or not keys:
+    if not keys or not _reads_together(type(source)):
         return None
     try:
-        records = list(read(keys))
+        records = list(source.__getitems__(keys))
     except Exception:
         return None
     if len(records) != len(keys):

@@ -1,0 +1,46 @@
+"""Writes the example states of the installed release, once.
+
+    PYTHONPATH=tests python -m states.generate
+
+A released state is never written again: every later release has to read it.
+"""
+
+import itertools
+import json
+import pathlib
+
+import gristmill
+from states.pipelines import PIPELINES, build, literal
+
+FOLDER = pathlib.Path(__file__).parent
+POINTS = (0, 1, 3, 1_000)  # Elements taken before a state; 1,000 is the end of most.
+FOLLOWING = 3
+
+
+def point_of(text, taken):
+    """Return the state after `taken` elements of a pipeline, and the next ones."""
+    iterator = iter(build(text))
+    taken = len(list(itertools.islice(iterator, taken)))
+    state = json.loads(iterator.get_state())
+    following = [literal(element) for element in itertools.islice(iterator, FOLLOWING)]
+    iterator.close()
+    return {"taken": taken, "state": state, "next": following}
+
+
+def write_states(release, folder=FOLDER):
+    """Write one file for each pipeline to a new folder of the release.
+
+    Raises:
+        FileExistsError: There are states of this release.
+    """
+    to = folder / release
+    to.mkdir()
+    for name, text in PIPELINES.items():
+        points = [json.dumps(point_of(text, taken)) for taken in POINTS]
+        lines = ",\n    ".join(points)
+        kept = f'{{"pipeline": {json.dumps(text)},\n  "points": [\n    {lines}]}}\n'
+        (to / f"{name}.json").write_text(kept)
+
+
+if __name__ == "__main__":
+    write_states(gristmill.__version__)

@@ -1,0 +1,147 @@
+"""Pipelines whose states are kept for ever, and the names that they are made of.
+
+A kept file holds the text of its pipeline, so what a name here means must never
+change; add another one instead.
+"""
+
+import numpy as np
+
+import gristmill
+from gristmill import experimental, python
+
+
+class Add(gristmill.MapTransform):
+    """Adds a number."""
+
+    def __init__(self, number):
+        self.number = number
+
+    def map(self, element):
+        return element + self.number
+
+
+class Draw(gristmill.RandomMapTransform):
+    """Pairs an element with one random integer below 1000."""
+
+    def random_map(self, element, rng):
+        return element, int(rng.integers(1000))
+
+
+class Number(gristmill.MapWithIndex):
+    """Pairs an element with its index."""
+
+    def map_with_index(self, index, element):
+        return index, element
+
+
+class Odd(gristmill.FilterTransform):
+    """Keeps odd numbers."""
+
+    def filter(self, element):
+        return bool(element % 2)
+
+
+class Repeat(experimental.FlatMapTransform):
+    """Makes `element % 4` copies of each element."""
+
+    max_fan_out = 3
+
+    def flat_map(self, element):
+        return [element] * (element % 4)
+
+
+class AddToPrevious:
+    """A legacy operation that holds one record back and gives sums of two."""
+
+    def __call__(self, records):
+        held = next(records, None)
+        for record in records:
+            yield gristmill.Record(record.metadata, (held.data, record.data))
+            held = record
+
+
+class Backwards:
+    """A sampler that goes through the data from its end and draws with PCG64."""
+
+    def __init__(self, count):
+        self.count = count
+
+    def __len__(self):
+        return self.count
+
+    def __getitem__(self, index):
+        rng = np.random.default_rng(index)
+        return gristmill.RecordMetadata(index, self.count - 1 - index, rng)
+
+    def __repr__(self):
+        return f"Backwards({self.count})"
+
+
+TEN = "data_source=RangeDataSource(0, 10, 1)"
+IN_ORDER = "sampler=IndexSampler(10, num_epochs=1)"
+SHUFFLED = "sampler=IndexSampler(10, shuffle=True, num_epochs=3, seed=7)"
+COMPLETE = "sampler=IndexSampler(65537, shuffle=True, num_epochs=1, seed=3)"
+
+PIPELINES = {
+    "in_order": f"DataLoader(data_source=list(range(10)), {IN_ORDER})",
+    "endless": f"DataLoader({TEN}, sampler=SequentialSampler(10, seed=1), "
+    "operations=[Draw(), Number()])",
+    "batches": f"DataLoader({TEN}, {SHUFFLED}, operations=[Add(1), Batch(4)])",
+    "batches_of_batches": f"DataLoader({TEN}, {SHUFFLED}, "
+    "operations=[Batch(2, drop_remainder=True), Batch(3)])",
+    "array": f"DataLoader(data_source=np.arange(20.0).reshape(10, 2), {SHUFFLED}, "
+    "operations=[Batch(4)])",
+    "dict_of_arrays": "DataLoader(data_source={'x': np.arange(10), 'y': np.ones(10)}, "
+    f"{SHUFFLED}, operations=[Batch(4)])",
+    "second_of_two_shards": f"DataLoader({TEN}, sampler=IndexSampler("
+    "10, ShardOptions(1, 2, drop_remainder=True), True, 3, 7), "
+    "operations=[Draw(), Batch(2)])",
+    "two_workers": f"DataLoader({TEN}, {SHUFFLED}, operations=[Draw(), Batch(3)], "
+    "worker_count=2)",
+    "three_streams": f"DataLoader({TEN}, {SHUFFLED}, operations=[Draw()], streams=3)",
+    "three_streams_of_two_workers": f"DataLoader({TEN}, {SHUFFLED}, "
+    "operations=[Batch(3)], worker_count=2, streams=3)",
+    "filter": f"DataLoader({TEN}, {SHUFFLED}, operations=[Odd(), Draw(), Batch(4)])",
+    "filter_in_two_workers": f"DataLoader({TEN}, {SHUFFLED}, "
+    "operations=[Odd(), Batch(2)], worker_count=2)",
+    "flat_map": f"DataLoader({TEN}, {SHUFFLED}, operations=[Repeat(), Draw()])",
+    "flat_map_in_batches": f"DataLoader({TEN}, {SHUFFLED}, "
+    "operations=[Repeat(), Batch(4), Draw()])",
+    "two_flat_maps": f"DataLoader({TEN}, {SHUFFLED}, "
+    "operations=[Repeat(), Repeat(), Odd()])",
+    "flat_map_in_two_workers": f"DataLoader({TEN}, {SHUFFLED}, "
+    "operations=[Repeat()], worker_count=2)",
+    "flat_map_in_three_streams": f"DataLoader({TEN}, {SHUFFLED}, "
+    "operations=[Repeat()], streams=3)",
+    "old_operations": f"DataLoader({TEN}, {SHUFFLED}, operations=["
+    "MapOperation(Add(1).map), BatchOperation(4)])",
+    "legacy_operation": f"DataLoader({TEN}, {SHUFFLED}, "
+    "operations=[AddToPrevious(), Draw()])",
+    "legacy_operation_in_two_workers": f"DataLoader({TEN}, {SHUFFLED}, "
+    "operations=[AddToPrevious()], worker_count=2)",
+    "legacy_operation_after_flat_map": f"DataLoader({TEN}, {SHUFFLED}, "
+    "operations=[Repeat(), AddToPrevious()])",
+    "complete_permutation": "DataLoader("
+    f"data_source=RangeDataSource(0, 65537, 1), {COMPLETE}, operations=[Batch(8192)], "
+    "worker_count=0)",
+    "own_sampler": f"DataLoader({TEN}, sampler=Backwards(10), operations=[Draw()], "
+    "shard_options=NoSharding())",
+}
+
+
+def build(text):
+    """Return the loader that a text of `PIPELINES` describes."""
+    names = {name: getattr(python, name) for name in python.__all__}
+    return eval(text, {**names, **globals()})
+
+
+def literal(element):
+    """Return an element as JSON can hold it, dtypes included."""
+    if isinstance(element, tuple):
+        return [literal(part) for part in element]
+    if isinstance(element, dict):
+        return {key: literal(value) for key, value in element.items()}
+    if isinstance(element, np.ndarray):
+        # Long arrays by their beginning, which tells orders apart.
+        return [str(element.dtype), list(element.shape), element.flat[:12].tolist()]
+    return element
