@@ -125,7 +125,7 @@ void gather_rows(const py::array& table, const Rows& rows, py::array& out) {
   if (job.out.size() < kUnlockBytes) {
     bad = job.run();
   } else {
-    const py::gil_scoped_release unlocked;
+    const Unlocked unlocked;
     bad = job.run();
   }
   raise_bad_row(job, bad);
@@ -158,7 +158,7 @@ class PendingGather {
 
  private:
   void finish() {
-    const py::gil_scoped_release unlocked;
+    const Unlocked unlocked;
     group_.wait();
   }
 
@@ -235,7 +235,7 @@ py::ssize_t stack_arrays(const py::list& elements, py::array& out) {
   } else {
     // Another thread may change the list meanwhile.
     const py::tuple alive(elements);
-    const py::gil_scoped_release unlocked;
+    const Unlocked unlocked;
     gristmill::stack(parts.all(), row_bytes, to);
   }
   return -1;

@@ -23,7 +23,7 @@ struct Desk {
 std::optional<Work> claim(Desk& desk) {
   std::optional<Work> work;
   {
-    const py::gil_scoped_release unlocked;
+    const Unlocked unlocked;
     work = desk.end->claim();
   }
   if (work) desk.work = *work;
@@ -62,7 +62,7 @@ void worker_end(py::module_& m) {
       .def(
           "need",
           [](Desk& desk, std::uint64_t bytes) -> std::optional<std::uintptr_t> {
-            const py::gil_scoped_release unlocked;
+            const Unlocked unlocked;
             if (!desk.end->need(desk.work, bytes)) return std::nullopt;
             return address_of(desk.work);
           },
@@ -74,7 +74,7 @@ void worker_end(py::module_& m) {
           "commit",
           [](Desk& desk, int status, std::uint32_t outputs, std::uint64_t bytes,
              const std::vector<std::int64_t>& vector) {
-            const py::gil_scoped_release unlocked;
+            const Unlocked unlocked;
             desk.end->commit(desk.work, static_cast<UnitStatus>(status),
                              outputs, bytes, vector);
           },
