@@ -41,7 +41,13 @@ def kill():
             delivered.wait_for(lambda: count >= target or done.is_set())
         if done.wait(chance.random() * 0.004):
             return
-        pids = {k: v for k, v in living().items() if v}
+        # Three deaths of those who start workers, and none started, is an error.
+        for _ in wait_until("a worker, or the end"):
+            pids = {k: v for k, v in living().items() if v}
+            if "worker" in pids or done.is_set():
+                break
+        if done.is_set():
+            return
         what = chance.choices(list(pids), [WEIGHTS[k] for k in pids])[0]
         # It may have died of its parent's death meanwhile.
         with contextlib.suppress(ProcessLookupError):
