@@ -73,8 +73,9 @@ void close_before_later_atfork();
 // The whole of a memfd.
 [[nodiscard]] std::string text_of(int memfd);
 
-// Adds 1 to an eventfd; returns whether an eventfd was above 0, and zeroes it.
-void ring(int eventfd);
+// Adds 1 to an eventfd; false if that is none, since the user closed it.
+bool ring(int eventfd);
+// Returns whether an eventfd was above 0, and zeroes it.
 bool silence(int eventfd);
 
 // Signals a process through its pidfd; a process that is gone is no error.
