@@ -2,8 +2,10 @@
 // list of the functions that fill the module.
 #pragma once
 
+#include <cxxabi.h>
 #include <pybind11/numpy.h>
 #include <pybind11/pybind11.h>
+#include <unistd.h>
 
 #include <utility>
 
@@ -13,6 +15,29 @@ namespace gristmill::bind {
 
 namespace py = pybind11;
 using namespace py::literals;  // For "name"_a.
+
+// Gives up the GIL for as long as it lives.
+//
+// A daemon thread that wants it back while the interpreter ends is ended by
+// Python, which unwinds its stack: through destructors without the GIL, and to
+// std::terminate.  Such a thread waits here for the end of the process instead,
+// as all do from Python 3.14 on.
+class Unlocked {
+ public:
+  Unlocked() : state_(PyEval_SaveThread()) {}
+  ~Unlocked() {
+    try {
+      PyEval_RestoreThread(state_);
+    } catch (const abi::__forced_unwind&) {
+      for (;;) pause();
+    }
+  }
+  Unlocked(const Unlocked&) = delete;
+  Unlocked& operator=(const Unlocked&) = delete;
+
+ private:
+  PyThreadState* const state_;
+};
 
 // Raises the Python exception that a failed status stands for.
 // REQUIRES: the GIL is held.

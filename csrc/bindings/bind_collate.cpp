@@ -143,7 +143,7 @@ void gather_rows(const py::array& table, const Rows& rows, py::array& out) {
   if (job.out.size() < kUnlockBytes) {
     bad = job.run();
   } else {
-    const py::gil_scoped_release unlocked;
+    const Unlocked unlocked;
     bad = job.run();
   }
   raise_bad_row(job, bad);
@@ -166,7 +166,7 @@ class PendingGather {
     }
   }
   ~PendingGather() {
-    const py::gil_scoped_release unlocked;
+    const Unlocked unlocked;
     static_cast<void>(group_.wait());
   }
   PendingGather(const PendingGather&) = delete;
@@ -174,7 +174,7 @@ class PendingGather {
 
   void wait() {
     {
-      const py::gil_scoped_release unlocked;
+      const Unlocked unlocked;
       // In a forked child the threads are missing, and `out` is a copy.
       if (!group_.wait()) run_part(0, job_.rows.size());
     }
@@ -262,7 +262,7 @@ py::ssize_t stack_arrays(const py::list& elements, py::array& out) {
   } else {
     // Another thread may change the list meanwhile.
     const py::tuple alive(elements);
-    const py::gil_scoped_release unlocked;
+    const Unlocked unlocked;
     gristmill::stack(parts.all(), row_bytes, to);
   }
   return -1;

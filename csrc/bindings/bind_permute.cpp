@@ -12,7 +12,7 @@ void permute(py::module_& m) {
       [](std::int64_t index, std::int64_t max_index, std::uint32_t seed,
          std::uint32_t rounds) {
         return checked([&] {
-          const py::gil_scoped_release unlocked;  // A small range walks long.
+          const Unlocked unlocked;  // A small range walks long.
           return gristmill::index_shuffle(index, max_index, seed, rounds);
         }());
       },

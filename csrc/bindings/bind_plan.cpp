@@ -48,7 +48,7 @@ void fill(const KeyPlan& plan, std::int64_t first, std::int64_t step,
                        static_cast<std::size_t>(out.size()));
   if (keys.size() < kUnlockKeys) return check(plan.fill(first, step, keys));
   check([&] {
-    const py::gil_scoped_release unlocked;
+    const Unlocked unlocked;
     return plan.fill(first, step, keys);
   }());
 }

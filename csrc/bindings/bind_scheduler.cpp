@@ -51,7 +51,7 @@ Next wait_for_next(Crewed& crewed, double timeout_s) {
   for (;;) {
     Next next;
     {
-      const py::gil_scoped_release unlocked;
+      const Unlocked unlocked;
       next = (*crewed).next(timeout_s);
     }
     if (next.kind != NextKind::kInterrupted) return next;
@@ -128,6 +128,7 @@ void due(py::module_& m) {
                              [](const Next& n) { return n.death.attempts; })
       .def_property_readonly("at_start",
                              [](const Next& n) { return n.death.at_start; })
+      .def_property_readonly("idle", [](const Next& n) { return n.death.idle; })
       .def_property_readonly("wait_status",
                              [](const Next& n) { return n.death.wait_status; })
       .def_property_readonly(
@@ -162,7 +163,7 @@ void scheduler(py::module_& m) {
           "start",
           [](Crewed& crewed, int blob_fd, const py::bytes& setup) {
             const std::string text = setup;
-            const py::gil_scoped_release unlocked;
+            const Unlocked unlocked;
             crewed.start(blob_fd, text);
           },
           "blob_fd"_a, "setup"_a, "Ask for the workers.")
@@ -195,7 +196,7 @@ void scheduler(py::module_& m) {
           },
           "positions"_a, "turn"_a, "ended"_a, "Go on from another position.")
       .def("kill", &Crewed::kill, "worker"_a, "Send a worker SIGKILL.")
-      .def("close", &Crewed::close, py::call_guard<py::gil_scoped_release>(),
+      .def("close", &Crewed::close, py::call_guard<Unlocked>(),
            "End the workers; views stay valid.")
       .def_property_readonly(
           "arena_fd", [](Crewed& crewed) { return (*crewed).arena_fd(); });

@@ -59,7 +59,7 @@ class EventCrew final : public Crew {
   Enlistment& enlistment() { return *enlistment_; }
 
   void dismiss() {
-    const py::gil_scoped_release unlocked;
+    const Unlocked unlocked;
     enlistment_->dismiss();
   }
 
@@ -131,14 +131,13 @@ void supervise(py::module_& m) {
       "configure_supervisor",
       [](std::vector<std::string> argv, const std::vector<py::bytes>& environ) {
         Command command{std::move(argv), {environ.begin(), environ.end()}};
-        const py::gil_scoped_release unlocked;
+        const Unlocked unlocked;
         configure_supervisor(std::move(command));
       },
       "argv"_a, "environ"_a,
       "Say how the launcher starts: its command, to which two arguments are\n"
       "added, and its environment as b'NAME=value'.");
-  m.def("shutdown_supervisor", &shutdown_supervisor,
-        py::call_guard<py::gil_scoped_release>(),
+  m.def("shutdown_supervisor", &shutdown_supervisor, py::call_guard<Unlocked>(),
         "Kill all workers, end the launcher and join the supervisor's thread.");
   m.def(
       "die_with_parent", [](int parent) { die_with_parent(parent); },

@@ -33,7 +33,7 @@ std::optional<Work> claim(Desk& desk) {
   if (desk.held) throw std::runtime_error("the unit before is not committed");
   std::optional<Work> work;
   {
-    const py::gil_scoped_release unlocked;
+    const Unlocked unlocked;
     work = desk.end->claim();
   }
   desk.held = work.has_value();
@@ -44,7 +44,7 @@ std::optional<Work> claim(Desk& desk) {
 std::optional<std::uintptr_t> need(Desk& desk, std::uint64_t bytes) {
   check_held(desk);
   {
-    const py::gil_scoped_release unlocked;
+    const Unlocked unlocked;
     desk.held = desk.end->need(desk.work, bytes);
   }
   if (!desk.held) return std::nullopt;

@@ -85,7 +85,13 @@ std::uint64_t available_memory() {
 Result<std::unique_ptr<Arena>> Arena::create(std::uint64_t head_bytes,
                                              std::uint64_t memory_limit) {
   free_buried();
-  const int fd = memfd_create("gristmill", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+  int fd = memfd_create("gristmill", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+  if (fd >= 0 && fd <= STDERR_FILENO) {
+    // A standard stream that is closed; what is printed must not land here.
+    const int low =
+        std::exchange(fd, fcntl(fd, F_DUPFD_CLOEXEC, STDERR_FILENO + 1));
+    close(low);
+  }
   if (fd < 0) return Status::system(errno, "memfd_create");
   const std::uint64_t bytes = sparse_size(head_bytes);
   void* base = MAP_FAILED;

@@ -197,8 +197,12 @@ Next Scheduler::next(double timeout_s) {
     } else if (timeout_s >= 0) {
       wait_s = timeout_s - seconds_since(began);
       if (wait_s <= 0) {
+        const Lease& due = leases_.at(awaited_);
+        if (leases_.state(due) == UnitState::kCommitted) continue;
+        // A worker that is stopped may have taken the wake-up of another.
+        ring_all();
         next.kind = NextKind::kTimeout;
-        next.death = holder_of_awaited();
+        next.death = awaited_worker();
         return next;
       }
     }
@@ -214,16 +218,41 @@ Next Scheduler::next(double timeout_s) {
   }
 }
 
-Death Scheduler::holder_of_awaited() const {
+// Who keeps the unit awaited: its holder; of a free unit an idle worker that
+// may take it, else the one that is busy for longest.  Nobody, while a worker
+// that may take it is on its way.
+Death Scheduler::awaited_worker() const {
+  const Lease& due = leases_.all().at(awaited_);
   Death death;
-  const auto found = leases_.all().find(awaited_);
-  if (found == leases_.all().end()) return death;
-  death.stream = static_cast<int>(found->second.stream);
-  const UnitWord word = leases_.word(found->second);
-  if (word.state() == UnitState::kFree || word.holder() == 0) return death;
-  death.worker = static_cast<int>(word.holder()) - 1;
-  death.record =
-      region_.cell(word.holder() - 1).at.load(std::memory_order_relaxed);
+  death.stream = static_cast<int>(due.stream);
+  const Lease* held = &due;
+  if (leases_.state(due) == UnitState::kFree) {
+    held = nullptr;
+    int idle = -1;
+    for (std::uint32_t w = 0; w < config_.workers; ++w) {
+      if (due.owner != 0 && due.owner != w + 1) continue;
+      const Person& person = people_[w];
+      const auto started =
+          region_.cell(w).started.load(std::memory_order_acquire);
+      if (!person.alive || started != person.generation) return death;
+      const std::vector<std::uint64_t> units = leases_.held_by(w);
+      if (units.empty()) {
+        idle = static_cast<int>(w);
+      } else if (held == nullptr || units.front() < held->id) {
+        held = &leases_.all().at(units.front());
+      }
+    }
+    if (idle >= 0) {
+      death.worker = idle;
+      death.idle = true;
+      return death;
+    }
+  }
+  const std::uint32_t holder = leases_.word(*held).holder();
+  if (holder == 0) return death;
+  death.worker = static_cast<int>(holder) - 1;
+  death.stream = static_cast<int>(held->stream);
+  death.record = region_.cell(holder - 1).at.load(std::memory_order_relaxed);
   return death;
 }
 

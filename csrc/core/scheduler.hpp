@@ -49,7 +49,8 @@ struct Output {
   std::uint64_t bytes = 0;    // of the slot that are used
 };
 
-// Why no worker will compute the output due.
+// Why no worker will compute the output due; after a timeout, who is waited
+// for.
 struct Death {
   int worker = -1;                 // -1: not one worker's fault
   std::uint32_t generation = 0;    // of the worker
@@ -58,6 +59,7 @@ struct Death {
   std::int64_t record = -1;  // record in work, -1 for none
   std::uint32_t attempts = 0;
   bool at_start = false;  // it could not begin to work
+  bool idle = false;      // after a timeout: it has not begun the output due
   std::string text;       // what the worker or the supervisor said about it
 };
 
@@ -161,7 +163,7 @@ class Scheduler final : public Crew {
   Shortage shortage(std::uint64_t need) const;
   Death death_of(int worker, std::uint32_t generation,
                  const Lease* lease) const;
-  Death holder_of_awaited() const;
+  Death awaited_worker() const;
   void clear_units();
 
   const SchedulerConfig config_;

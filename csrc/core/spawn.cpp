@@ -97,7 +97,15 @@ class OpenFds {
 }  // namespace
 
 Fd::Fd(int fd) : fd_(fd) {
-  if (fd >= 0) life_ = OpenFds::instance().add(fd);
+  if (fd < 0) return;
+  if (fd <= STDERR_FILENO) {
+    const int higher = fcntl(fd, F_DUPFD_CLOEXEC, STDERR_FILENO + 1);
+    if (higher >= 0) {
+      ::close(fd);
+      fd_ = higher;
+    }
+  }
+  life_ = OpenFds::instance().add(fd_);
 }
 
 Fd& Fd::operator=(Fd&& other) noexcept {
@@ -158,10 +166,10 @@ std::string text_of(int memfd) {
   }
 }
 
-void ring(int eventfd) {
+bool ring(int eventfd) {
   const uint64_t one = 1;
-  // It fails only where the count is at its maximum, hence above 0 already.
-  [[maybe_unused]] const ssize_t n = write(eventfd, &one, sizeof one);
+  // Where the count is at its maximum it is above 0 already.
+  return write(eventfd, &one, sizeof one) == sizeof one || errno == EAGAIN;
 }
 
 bool silence(int eventfd) {
@@ -283,8 +291,13 @@ int start_in_child(void* argument) {
   const uint64_t blocked = uint64_t{1} << (SIGINT - 1) | uint64_t{1}
                                                              << (SIGTERM - 1);
   syscall(SYS_rt_sigprocmask, SIG_SETMASK, &blocked, nullptr, sizeof blocked);
-  const auto null = syscall(SYS_openat, AT_FDCWD, "/dev/null", O_RDONLY, 0);
+  const auto null = syscall(SYS_openat, AT_FDCWD, "/dev/null", O_RDWR, 0);
   if (null != 0) syscall(SYS_dup3, null, 0, 0);
+  // Where one was closed, what is opened next would be written to by whoever
+  // complains.
+  for (const int fd : {STDOUT_FILENO, STDERR_FILENO}) {
+    if (syscall(SYS_fcntl, fd, F_GETFD) < 0) syscall(SYS_dup3, null, fd, 0);
+  }
   if (start->socket == kSocketInChild) {
     syscall(SYS_fcntl, kSocketInChild, F_SETFD, 0);
   } else {

@@ -38,10 +38,13 @@ namespace gristmill {
 
 // Owns a descriptor that is closed at once in a child which this process forks
 // (by fork, not by vfork): an engine's descriptors mean nothing there.
+//
+// It is never a standard stream's, which are free where the user closed them:
+// whatever is printed would go to the engine.
 class Fd {
  public:
   Fd() = default;
-  // Takes ownership of `fd`; -1 owns nothing.
+  // Takes ownership of `fd`, or of a copy in its place; -1 owns nothing.
   explicit Fd(int fd);
   Fd(Fd&& other) noexcept
       : fd_(std::exchange(other.fd_, -1)), life_(other.life_) {}
@@ -70,8 +73,9 @@ void close_before_later_atfork();
 // The whole of a memfd.
 [[nodiscard]] std::string text_of(int memfd);
 
-// Adds 1 to an eventfd; returns whether an eventfd was above 0, and zeroes it.
-void ring(int eventfd);
+// Adds 1 to an eventfd; false if that is none, since the user closed it.
+bool ring(int eventfd);
+// Returns whether an eventfd was above 0, and zeroes it.
 bool silence(int eventfd);
 
 // Signals a process through its pidfd; a process that is gone is no error.

@@ -62,8 +62,12 @@ bool Supervisor::post(Task task) {
   if (inert_.load(std::memory_order_relaxed)) return false;
   const std::lock_guard held(mutex_);
   if (stopped_) return false;
+  if (!ring(control_.get())) {
+    // The user closed what was not theirs: the thread sleeps for ever.
+    stopped_ = closed_ = true;
+    return false;
+  }
   tasks_.push_back(std::move(task));
-  ring(control_.get());
   return true;
 }
 
@@ -74,9 +78,20 @@ void Supervisor::call(Task task) {
         task();
         done->set_value();
       })) {
-    return;
+    return forsake();
   }
   ended.wait();
+}
+
+// Makes sure that a thread which cannot be told anything does nothing more.
+void Supervisor::forsake() {
+  if (inert_.load(std::memory_order_relaxed)) return;
+  {
+    const std::lock_guard held(mutex_);
+    if (!closed_) return;
+  }
+  const std::lock_guard held(events_mutex_);
+  abandoned_ = true;
 }
 
 std::unique_ptr<Enlistment> Supervisor::enlist(Crew* crew,
@@ -189,6 +204,9 @@ std::unique_ptr<Enlistment> enlist(Crew* crew, const CrewSpec& spec) {
   const std::lock_guard held(process.mutex);
   if (!process.command) {
     throw std::logic_error("configure_supervisor() comes before enlist()");
+  }
+  if (process.supervisor != nullptr && !process.supervisor->post([] {})) {
+    process.past.push_back(std::exchange(process.supervisor, nullptr));
   }
   if (process.supervisor == nullptr) {
     process.supervisor = new Supervisor(*process.command);

@@ -19,6 +19,9 @@ void Supervisor::run() {
   while (!stopping_) {
     const int n = epoll_wait(epoll_.get(), events.data(),
                              static_cast<int>(events.size()), -1);
+    const std::lock_guard held(events_mutex_);
+    if (abandoned_) return;
+    if (n < 0 && errno != EINTR) return abandon();
     for (int i = 0; i < n; ++i) {
       const auto at =
           watches_.find(events[static_cast<std::size_t>(i)].data.u64);
@@ -37,6 +40,20 @@ void Supervisor::run() {
     kill_by(launcher_.get());
     close_launcher();
   }
+}
+
+// The user closed our descriptors.  Their numbers may be others' by now, so
+// nothing is closed or signalled.
+void Supervisor::abandon() {
+  for (auto& [id, team] : teams_) {
+    if (!std::exchange(team->failed, true)) {
+      team->crew->failed("this process has closed the engine's descriptors");
+    }
+  }
+  std::vector<Task> tasks;  // Whoever waits for one is released.
+  const std::lock_guard held(mutex_);
+  stopped_ = true;
+  tasks.swap(tasks_);
 }
 
 void Supervisor::run_tasks() {

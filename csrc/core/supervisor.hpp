@@ -34,6 +34,9 @@ class Supervisor {
   void set_command(Command command);
   void stop();
 
+  // Has the supervisor thread run a task; false if there is no such thread.
+  bool post(std::function<void()> task);
+
   // In a forked child: nothing of this object may be touched from now on.
   void make_inert() noexcept { inert_.store(true, std::memory_order_relaxed); }
 
@@ -77,11 +80,12 @@ class Supervisor {
   };
 
   // Runs on any thread.
-  bool post(Task task);
   void call(Task task);
+  void forsake();
 
   // All below runs on the supervisor thread.
   void run();
+  void abandon();
   void run_tasks();
   Serial watch(int fd, uint32_t events, Task ready);
   Serial watch_for(Team& team, int fd, Task ready);
@@ -109,11 +113,15 @@ class Supervisor {
   const Fd control_;
   pthread_t thread_{};
 
-  std::mutex mutex_;  // Guards the four below.
+  std::mutex mutex_;  // Guards the five below.
   std::vector<Task> tasks_;
   bool stopped_ = false;
+  bool closed_ = false;  // The user closed control_.
   Command command_;
   uint32_t last_id_ = 0;
+
+  std::mutex events_mutex_;  // Held while events are dealt with.
+  bool abandoned_ = false;   // Guarded by it: no event is dealt with any more.
 
   // Touched by the supervisor thread only.
   std::unordered_map<Serial, std::shared_ptr<const Watch>> watches_;

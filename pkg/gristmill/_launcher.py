@@ -113,6 +113,7 @@ def main() -> None:
     os.set_inheritable(fd, False)
     _leave_signals_to_parent()
     supervisor = socket.socket(fileno=fd)
+    importlib.import_module(ENTRY)  # Once, and not again in every zygote.
     zygotes: dict[int, tuple[int, int]] = {}  # pidfd: crew, pid
     poll = select.poll()
     poll.register(supervisor, select.POLLIN)

@@ -654,6 +654,50 @@ void a_timeout_names_who_is_waited_for() {
   CHECK_EQ(next.death.record, 1);
 }
 
+void a_timeout_blames_nobody_for_a_unit_that_nobody_can_have_begun() {
+  const auto scheduler = make(config(UnitKind::kArithmetic, 1, 1, 20, 2));
+  scheduler->start(nullptr);
+  Next next = scheduler->next(0.01);
+  CHECK(next.kind == NextKind::kTimeout);
+  CHECK_EQ(next.death.worker, -1);
+  CHECK_EQ(next.death.stream, 0);
+  scheduler->born(0, 1);  // Still importing, perhaps.
+  next = scheduler->next(0.01);
+  CHECK_EQ(next.death.worker, -1);
+}
+
+void a_timeout_names_the_worker_that_keeps_others_from_their_turn() {
+  for (const UnitKind kind : {UnitKind::kArithmetic, UnitKind::kOwned}) {
+    const bool owned = kind == UnitKind::kOwned;
+    const auto scheduler = make(config(kind, 1, 1, owned ? -1 : 20, 2));
+    scheduler->start(nullptr);
+    scheduler->born(0, 1);
+    WorkerEnd end(scheduler->region(), -1, 0, 1);
+    CHECK(end.claim().has_value());
+    end.at_address()->store(7);
+    // The unit is withdrawn, but the worker does not come back from it.
+    const std::size_t length = scheduler->vectors()[0].size();
+    CHECK(scheduler->reset({Vector(length, 0)}, 0, {false}).ok());
+    const Next next = scheduler->next(0.01);
+    CHECK(next.kind == NextKind::kTimeout);
+    CHECK_EQ(next.death.worker, 0);
+    CHECK_EQ(next.death.record, 7);
+    CHECK(!next.death.idle);
+  }
+}
+
+void a_timeout_names_an_idle_worker() {
+  const auto scheduler = make(config(UnitKind::kArithmetic, 1, 1, 20, 2));
+  scheduler->start(nullptr);
+  scheduler->born(0, 1);
+  // It has asked for work before and does not any more.
+  scheduler->region().cell(0).started.store(1);
+  const Next next = scheduler->next(0.01);
+  CHECK_EQ(next.death.worker, 0);
+  CHECK_EQ(next.death.record, -1);
+  CHECK(next.death.idle);
+}
+
 void a_worker_that_is_not_admitted_gets_nothing() {
   const auto scheduler = make(config(UnitKind::kArithmetic, 1, 1, 20, 2));
   scheduler->start(nullptr);
@@ -727,6 +771,9 @@ int main() {
   units_outgrow_a_tight_arena();
   close_ends_a_wait();
   a_timeout_names_who_is_waited_for();
+  a_timeout_blames_nobody_for_a_unit_that_nobody_can_have_begun();
+  a_timeout_names_the_worker_that_keeps_others_from_their_turn();
+  a_timeout_names_an_idle_worker();
   a_worker_that_is_not_admitted_gets_nothing();
   a_fork_is_told_and_leaves_the_parent_alone();
   a_corrupt_unit_is_an_error();

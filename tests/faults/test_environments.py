@@ -127,7 +127,7 @@ finally:
 
 
 def test_jax_and_8_busy_threads_in_the_parent():
-    run(MANY_STARTS, 20)
+    run(MANY_STARTS, 40, deadline_s=120)
 
 
 @pytest.mark.soak

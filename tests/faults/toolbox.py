@@ -20,7 +20,8 @@ import numpy as np
 import gristmill as g
 
 __all__ = [
-    "Add", "At", "Once", "Some", "await_gone", "await_parked", "check_rest",
+    "Add", "At", "Once", "Some", "await_asleep", "await_gone", "await_parked",
+    "check_rest",
     "contextlib", "descendants", "digest", "expect", "family", "filtered", "g",
     "in_time", "loader", "np", "os", "signal", "sys", "threading", "time",
     "undisturbed", "wait_until", "watched",
@@ -158,15 +159,23 @@ def family(workers: int, pid: int | None = None) -> dict[str, list[int]]:
     raise AssertionError
 
 
+def await_asleep(pid: int) -> None:
+    """Wait until another process has nothing to do."""
+    _await_no_switches(Path(f"/proc/{pid}/status"))
+
+
 def await_parked(thread: int) -> None:
     """Wait until a thread of this process sleeps, and not only for the GIL."""
-    status = Path(f"/proc/self/task/{thread}/status")
+    _await_no_switches(Path(f"/proc/self/task/{thread}/status"))
+
+
+def _await_no_switches(status: Path) -> None:
     before, same = "", 0
     for _ in wait_until("a thread that sleeps"):
-        now = "".join(
-            line for line in status.read_text().splitlines() if "ctxt" in line
-        )
-        same = same + 1 if now == before else 0
+        lines = status.read_text().splitlines()
+        sleeps = any(line.startswith("State:\tS") for line in lines)
+        now = "".join(line for line in lines if "ctxt" in line)
+        same = same + 1 if now == before and sleeps else 0
         before = now
         if same == 5:
             return

@@ -114,7 +114,9 @@ def pack(program: Program) -> int:
         Exception: Whatever pickling raised, with a note that names the part of the
             pipeline that cannot be pickled.
     """
-    fd = os.memfd_create("gristmill-program", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
+    fd = _above_standard_streams(
+        os.memfd_create("gristmill-program", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
+    )
     try:
         _write(fd, program)
         fcntl.fcntl(fd, fcntl.F_ADD_SEALS, SEALS)
@@ -193,6 +195,16 @@ def _open_snapshot(view: memoryview, at: _SnapshotAt) -> Snapshot:
     ends_begin, ends_size = at.ends
     ends = np.frombuffer(view[ends_begin : ends_begin + ends_size], np.int64)
     return Snapshot(view[begin : begin + size], ends)
+
+
+def _above_standard_streams(fd: int) -> int:
+    """A file that is not where others print, if those streams are closed."""
+    if fd > 2:
+        return fd
+    try:
+        return fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, 3)
+    finally:
+        os.close(fd)
 
 
 def _write_all(fd: int, data: memoryview) -> None:

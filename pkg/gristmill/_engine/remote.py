@@ -180,22 +180,30 @@ class RemoteRun:
     def _stalled(self, scheduler: _core.Scheduler, due: _core.Due) -> None:
         from gristmill._engine import stall
 
-        worker = due.worker
+        seconds = self._options.stall_timeout
+        if due.worker < 0:
+            _log.warning(
+                "No output for %g s: no worker has begun the next one of stream %d; "
+                "one that may take it is still starting.",
+                seconds,
+                due.stream,
+            )
+            return
         inode = os.fstat(scheduler.arena_fd).st_ino
-        stack = stall.stack_of(inode, worker) if worker >= 0 else "(no worker has it)"
+        restarts = self._options.stall_action == "restart"
         _log.warning(
-            "No output for %g s: worker %d works on record %s of stream %d.\n%s\n%s",
-            self._options.stall_timeout,
-            worker,
-            due.record,
+            "No output for %g s: worker %d %s of stream %d.\n%s\n%s",
+            seconds,
+            due.worker,
+            _occupation(due),
             due.stream,
-            stack,
+            stall.stack_of(inode, due.worker),
             "It is killed and started again."
-            if self._options.stall_action == "restart"
+            if restarts
             else 'Pass stall_action="restart" to have it killed and started again.',
         )
-        if self._options.stall_action == "restart" and worker >= 0:
-            scheduler.kill(worker)
+        if restarts:
+            scheduler.kill(due.worker)
 
     def _trouble(self, due: _core.Due) -> Exception:
         if due.kind == "full":
@@ -212,6 +220,13 @@ class RemoteRun:
                 "is a fork of that. Make a new iterator here."
             )
         return RuntimeError("The iterator was closed while it was waited for.")
+
+
+def _occupation(due: _core.Due) -> str:
+    """What a worker does that keeps the consumer waiting."""
+    if due.idle:
+        return "has not begun the next one"
+    return f"works on record {due.record}" if due.record >= 0 else "works on a unit"
 
 
 def _death(due: _core.Due, max_restarts: int) -> str:

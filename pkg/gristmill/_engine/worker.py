@@ -10,6 +10,7 @@ from typing import Any
 
 import cloudpickle
 import numpy as np
+import numpy.random  # Here, since workers would import it on first use, each anew.
 import numpy.typing as npt
 
 from gristmill import _core, drop_in
