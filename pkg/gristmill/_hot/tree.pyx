@@ -23,6 +23,10 @@ from gristmill._slow import tree as _slow
 
 cnp.import_array()
 
+cdef extern from "Python.h":
+    int Py_EnterRecursiveCall(const char* where)
+    void Py_LeaveRecursiveCall()
+
 cdef object _OrderedDict = collections.OrderedDict
 cdef object _defaultdict = collections.defaultdict
 cdef object _Mapping = collections.abc.Mapping
@@ -152,7 +156,24 @@ cdef tuple _keys(object tree, int kind, bint jax):
     return _sort(keys) if jax and kind != ORDERED else keys
 
 
+cdef int _enter() except -1:
+    """Goes one container deeper.
+
+    An element may be nested deeper than the C stack reaches, or contain itself.
+    """
+    # Python 3.11 returns 1 and others -1 with the RecursionError set.
+    return -1 if Py_EnterRecursiveCall(" while taking an element apart") else 0
+
+
 cdef TreeDef _flatten(object tree, bint jax, list leaves):
+    _enter()
+    try:
+        return _flatten_one(tree, jax, leaves)
+    finally:
+        Py_LeaveRecursiveCall()
+
+
+cdef TreeDef _flatten_one(object tree, bint jax, list leaves):
     cdef int kind = LEAF if cnp.PyArray_CheckExact(tree) else _kind(tree, jax)
     cdef object child, aux = None, cls = None
     cdef tuple keys
@@ -292,8 +313,12 @@ cdef TreeDef _transpose_all(
     int kind, object cls, object aux, list parts, bint jax, list columns
 ):
     cdef list part, defs = []
-    for part in parts:
-        defs.append(_transpose(part, jax, columns))
+    _enter()
+    try:
+        for part in parts:
+            defs.append(_transpose(part, jax, columns))
+    finally:
+        Py_LeaveRecursiveCall()
     return TreeDef(kind, cls, aux, tuple(defs))
 
 
