@@ -380,6 +380,20 @@ def test_mismatch_names_the_first_misfit(tree: Any) -> None:
     )
 
 
+def test_elements_deeper_than_the_stack_are_an_error(tree: Any) -> None:
+    circle: list[Any] = [1]
+    circle.append(circle)
+    deep: Any = 1
+    for _ in range(100_000):
+        deep = (deep,)
+    for element in (circle, deep):
+        for rules in ("jax", "plain"):
+            with pytest.raises(RecursionError):
+                tree.flatten(element, rules)
+            with pytest.raises(RecursionError):
+                tree.batch_leaves([element, element], rules)
+
+
 def test_no_elements_is_an_error(tree: Any) -> None:
     with pytest.raises(ValueError, match="Cannot batch 0 values"):
         tree.batch_leaves([], "jax")
