@@ -58,6 +58,11 @@ Commit LeaseTable::commit_of(const Lease& lease) const {
   return commit;
 }
 
+bool LeaseTable::refused(const Lease& lease) const noexcept {
+  return state(lease) == UnitState::kCommitted &&
+         region_.unit(lease.cell).status == UnitStatus::kNoMemory;
+}
+
 std::uint64_t LeaseTable::populated(const Lease& lease) const noexcept {
   return region_.unit(lease.cell).populated;
 }

@@ -64,6 +64,9 @@ class LeaseTable {
   // REQUIRES: state(lease) is kCommitted.
   [[nodiscard]] Commit commit_of(const Lease& lease) const;
 
+  // Whether it was handed back, not computed, for want of memory.
+  [[nodiscard]] bool refused(const Lease& lease) const noexcept;
+
   // Bytes of the slot that its holder populated.
   // REQUIRES: the lease is committed, waits with kNeed or its holder is dead.
   [[nodiscard]] std::uint64_t populated(const Lease& lease) const noexcept;
@@ -95,7 +98,8 @@ class LeaseTable {
 
   // Frees a unit again, one attempt later if its holder died in it, from
   // another position if that is given.
-  // REQUIRES: its holder or, if it is free, its owner is dead.
+  // REQUIRES: it is refused; or its holder or, if it is free, its owner is
+  // dead.
   void free_again(Lease& lease, const Vector* vector_in);
 
   // Nobody will claim it.  REQUIRES: its holder is dead.

@@ -283,10 +283,8 @@ bool Scheduler::look(Next& next) {
     if (!stream.pending.empty()) {
       Lease& lease = leases_.at(stream.pending.front());
       if (leases_.state(lease) == UnitState::kCommitted) {
-        if (leases_.commit_of(lease).status == UnitStatus::kNoMemory) {
-          // Once the caller knows, somebody tries again.
-          leases_.free_again(lease, arithmetic() ? nullptr : &stream.tail);
-          ring_all();
+        if (leases_.refused(lease)) {
+          retry_refused(stream);  // Once the caller knows, somebody does.
           next.kind = NextKind::kFull;
           next.shortage = shortage(lease.slot->capacity);
           return true;
@@ -317,6 +315,18 @@ bool Scheduler::look(Next& next) {
     dirty_ = true;
     return true;
   }
+}
+
+// Frees the units of a stream that there was no memory for.
+// REQUIRES: the oldest one is among them.
+void Scheduler::retry_refused(const Stream& stream) {
+  const Vector* begins = arithmetic() ? nullptr : &stream.tail;
+  for (const std::uint64_t id : stream.pending) {
+    Lease& lease = leases_.at(id);
+    if (leases_.refused(lease)) leases_.free_again(lease, begins);
+    begins = nullptr;  // The others begin where the one before them ends.
+  }
+  ring_all();
 }
 
 void Scheduler::describe(const Opened& unit, Output& output) const {

@@ -146,6 +146,7 @@ class Scheduler final : public Crew {
   bool look(Next& next);
   bool open(std::uint32_t stream);
   void describe(const Opened& unit, Output& output) const;
+  void retry_refused(const Stream& stream);
   void close_unit(std::uint32_t stream);
   void withdraw_stream(std::uint32_t stream);
   void fill();

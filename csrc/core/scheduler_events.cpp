@@ -81,7 +81,8 @@ Vector Scheduler::position_before(std::uint64_t prev, std::uint32_t s) {
   if (!stream.pending.empty() && prev != 0) {
     const auto found = leases_.all().find(prev);
     if (found != leases_.all().end() &&
-        leases_.state(found->second) == UnitState::kCommitted) {
+        leases_.state(found->second) == UnitState::kCommitted &&
+        !leases_.refused(found->second)) {
       return leases_.commit_of(found->second).vector_out;
     }
   }
@@ -293,12 +294,18 @@ void Scheduler::relink_streams_of(int worker) {
     Vector position = stream.tail;
     for (std::size_t i = 0; i < stream.pending.size(); ++i) {
       Lease& lease = leases_.at(stream.pending[i]);
-      if (leases_.state(lease) == UnitState::kCommitted) {
+      if (leases_.state(lease) == UnitState::kCommitted &&
+          !leases_.refused(lease)) {
         position = leases_.commit_of(lease).vector_out;
         continue;
       }
       if (!lease.doomed) {
         leases_.free_again(lease, &position);
+        // The successor knows of no refusal, and computes these in order.
+        while (++i < stream.pending.size()) {
+          Lease& behind = leases_.at(stream.pending[i]);
+          if (leases_.refused(behind)) leases_.free_again(behind, nullptr);
+        }
         break;
       }
       // What follows a unit that will never be computed cannot be either.

@@ -73,8 +73,9 @@ std::optional<Work> WorkerEnd::claim() {
     // Before it is admitted the parent could not learn of this worker's death.
     if (cell_->admitted.load(std::memory_order_acquire) == generation_) {
       if (auto work = try_claim()) {
-        if (populate(*work)) return work;
+        if (!refused_.contains(unit_->prev) && populate(*work)) return work;
         refuse(*work);
+        continue;  // Others may be free, and nobody rings for them again.
       }
     }
     cell_->asleep.store(1, std::memory_order_seq_cst);
@@ -178,12 +179,13 @@ bool WorkerEnd::populate(const Work& work) {
 }
 
 // Hands back a unit that was not computed, for want of memory.
-void WorkerEnd::refuse(const Work& work) noexcept {
+void WorkerEnd::refuse(const Work& work) {
   unit_->status = UnitStatus::kNoMemory;
   unit_->outputs = 0;
   unit_->bytes = 0;
   // The live state may be ahead of the unit.
   done_[work.stream] = 0;
+  if (work.kind == UnitKind::kOwned) refused_.insert(work.id);
   hand_over(work);
 }
 
@@ -198,6 +200,7 @@ void WorkerEnd::commit(const Work& work, UnitStatus status,
   unit_->populated = std::max(unit_->populated, bytes);
   std::copy(vector_out.begin(), vector_out.end(), unit_->vector_out);
   done_[work.stream] = work.id;
+  refused_.erase(work.id);
   hand_over(work);
 }
 

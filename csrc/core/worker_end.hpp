@@ -11,6 +11,7 @@
 #include <memory>
 #include <optional>
 #include <string_view>
+#include <unordered_set>
 #include <vector>
 
 #include "core/control.hpp"
@@ -81,7 +82,7 @@ class WorkerEnd {
  private:
   [[nodiscard]] std::optional<Work> try_claim();
   [[nodiscard]] bool populate(const Work& work);
-  void refuse(const Work& work) noexcept;
+  void refuse(const Work& work);
   void hand_over(const Work& work) noexcept;
   [[nodiscard]] Work view(const Unit& unit, UnitWord word);
 
@@ -95,6 +96,9 @@ class WorkerEnd {
   Unit* unit_ = nullptr;             // of the unit held
   UnitWord word_;                    // its word as we wrote it
   std::vector<std::uint64_t> done_;  // per stream: the last unit done here
+  // Owned units handed back for want of memory.  Where the unit behind one of
+  // them begins is not known before that one is computed.
+  std::unordered_set<std::uint64_t> refused_;
 };
 
 }  // namespace gristmill

@@ -104,7 +104,7 @@ class KeyPlan:
             out: Shape (n,), dtype int64, C-contiguous and writeable.
 
         Raises:
-            ValueError: ``out`` is not of one dimension, or is read-only.
+            ValueError: ``out`` is not of one dimension, not aligned or read-only.
             TypeError: ``out`` has another dtype or layout.
             OverflowError: A position exceeds 64 bits.
             ZeroDivisionError: The plan is empty and ``out`` is not.
@@ -121,11 +121,26 @@ class KeyPlan:
 # core/collate.hpp
 
 class Pool:
+    """Threads that read ahead of need; each starts when there is work for it.
+
+    Args:
+        threads: At most so many, from 1 to 1024.
+    """
+
     def __init__(self, threads: int) -> None: ...
     @property
     def threads(self) -> int: ...
 
 class PendingGather:
+    """A ``gather`` by the threads of a pool, which has begun.
+
+    The arrays must not change before it was waited for, or is gone: its end waits,
+    too. In a forked child waiting gathers there, into the child's copy of ``out``.
+
+    Raises:
+        ValueError, TypeError: As ``gather`` does.
+    """
+
     def __init__(
         self,
         pool: Pool,
@@ -133,7 +148,12 @@ class PendingGather:
         rows: NDArray[np.int64],
         out: NDArray[Any],
     ) -> None: ...
-    def wait(self) -> None: ...
+    def wait(self) -> None:
+        """Return when ``out`` is filled.
+
+        Raises:
+            IndexError: A row is out of range; other rows may have been written.
+        """
 
 def gather(table: NDArray[Any], rows: NDArray[np.int64], out: NDArray[Any]) -> None:
     """Write ``table[rows]`` to ``out``.
@@ -145,7 +165,8 @@ def gather(table: NDArray[Any], rows: NDArray[np.int64], out: NDArray[Any]) -> N
 
     Raises:
         IndexError: A row is out of range; nothing was written.
-        ValueError: The shapes, dtypes or layouts do not fit each other.
+        ValueError: The shapes, dtypes or layouts do not fit each other, or ``out``
+            shares memory with another argument.
         TypeError: The dtype holds references, or ``rows`` is not int64.
     """
 
@@ -339,16 +360,43 @@ class Work:
     def capacity(self) -> int: ...
 
 class WorkerEnd:
-    """A worker's end of the shared memory; holds one unit at a time."""
+    """A worker's end of the shared memory; holds one unit at a time.
+
+    Raises:
+        OSError: The arena cannot be mapped.
+        ValueError: ``arena_fd`` is no arena, or has no such worker.
+    """
 
     def __init__(
         self, arena_fd: int, knock_fd: int, worker: int, generation: int
     ) -> None: ...
-    def claim(self) -> Work | None: ...
-    def need(self, bytes: int) -> int | None: ...
+    def claim(self) -> Work | None:
+        """Wait for a unit; None when told to stop.
+
+        Raises:
+            RuntimeError: The unit claimed before is neither committed nor lost.
+        """
+
+    def need(self, bytes: int) -> int | None:
+        """Wait for a larger slot, whose address is returned.
+
+        None if the unit is lost: no longer wanted, or there is no memory for it.
+        The content of the old slot is gone.
+
+        Raises:
+            RuntimeError: No unit is claimed.
+        """
+
     def commit(
         self, status: int, outputs: int, bytes: int, vector_out: Sequence[int]
-    ) -> None: ...
+    ) -> None:
+        """Hand the unit to the parent, with the position after it.
+
+        Raises:
+            RuntimeError: No unit is claimed.
+            ValueError: An argument does not fit the unit.
+        """
+
     def set_startup_error(self, text: str) -> None: ...
     @property
     def at_address(self) -> int: ...

@@ -2,6 +2,7 @@
 // ThreadSanitizer sees both ends.  A worker "dies" by returning at a planted
 // point; the test then reports the death as the supervisor would.
 #include <sys/eventfd.h>
+#include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -612,6 +613,38 @@ void a_unit_without_memory_is_tried_again() {
   }
 }
 
+// The units behind one that was not computed begin where it would have ended.
+void nothing_is_computed_behind_a_unit_without_memory() {
+  SchedulerConfig made = config(UnitKind::kOwned, 2, 3, -1, 1);
+  made.starts.assign(3, Vector{1, 0});  // Record 0 gives no output.
+  const auto scheduler = make(std::move(made));
+  Job job;
+  job.stream_end = 60;
+  Crewmaster crew(*scheduler, job);
+  scheduler->start(nullptr);
+  // Pages of this unit cannot be had; those of the next in its stream can.
+  const Region region = scheduler->region();
+  const Unit& refused = region.unit(2);
+  CHECK_EQ(refused.stream, 2U);
+  const auto allow = [&region, offset = refused.offset,
+                      bytes = refused.capacity](int protection) {
+    CHECK_EQ(mprotect(region.base() + offset, bytes, protection), 0);
+  };
+  allow(PROT_NONE);
+  for (const int worker : {0, 1}) crew.hire(worker, 1);
+  std::vector<Seen> seen;
+  for (int fulls = 0;;) {
+    Next last;
+    const auto more = drain(*scheduler, 8, 2, &last);
+    seen.insert(seen.end(), more.begin(), more.end());
+    if (last.kind == NextKind::kEnd) break;
+    CHECK(last.kind == NextKind::kFull);
+    CHECK(++fulls < 4);  // Its memory may have been asked for again meanwhile.
+    allow(PROT_READ | PROT_WRITE);
+  }
+  CHECK(seen == expected_c(3, 60));
+}
+
 void units_outgrow_a_tight_arena() {
   for (const UnitKind kind : {UnitKind::kArithmetic, UnitKind::kOwned}) {
     const bool owned = kind == UnitKind::kOwned;
@@ -768,6 +801,7 @@ int main() {
   kept_outputs_stay_as_they_are();
   says_that_memory_is_full_and_goes_on();
   a_unit_without_memory_is_tried_again();
+  nothing_is_computed_behind_a_unit_without_memory();
   units_outgrow_a_tight_arena();
   close_ends_a_wait();
   a_timeout_names_who_is_waited_for();
