@@ -208,6 +208,7 @@ def test_killed_zygote_is_replaced(enlist):
     crew = enlist("run")
     hire(crew, 3)
     zygote = crew.findings(3)[0]["zygote"]
+    crew.await_events("born", 3)  # One that nobody told of would be born again.
     os.kill(zygote, signal.SIGKILL)
     crew.await_events("died", 3)
     hire(crew, 3, generation=2)
@@ -219,6 +220,8 @@ def test_killed_launcher_is_replaced_for_every_crew(enlist):
     for crew in crews:
         hire(crew, 2)
     zygotes = [crew.findings(2)[0]["zygote"] for crew in crews]
+    for crew in crews:
+        crew.await_events("born", 2)
     launcher = parent_of(zygotes[0])
     assert parent_of(zygotes[1]) == launcher
     ending = watched(launcher, *zygotes)

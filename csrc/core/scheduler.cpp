@@ -18,6 +18,9 @@ namespace {
 // How long an error waits for the wait status of the worker it is about.
 constexpr double kStatusWait_s = 2.0;
 
+// Timeouts after which a worker that was born and asks for no work is late.
+constexpr std::uint32_t kLongestStart = 4;
+
 using Clock = std::chrono::steady_clock;
 
 double seconds_since(Clock::time_point then) {
@@ -220,8 +223,8 @@ Next Scheduler::next(double timeout_s) {
 
 // Who keeps the unit awaited: its holder; of a free unit an idle worker that
 // may take it, else the one that is busy for longest.  Nobody, while a worker
-// that may take it is on its way.
-Death Scheduler::awaited_worker() const {
+// that may take it is on its way, unless that takes several timeouts.
+Death Scheduler::awaited_worker() {
   const Lease& due = leases_.all().at(awaited_);
   Death death;
   death.stream = static_cast<int>(due.stream);
@@ -229,12 +232,17 @@ Death Scheduler::awaited_worker() const {
   if (leases_.state(due) == UnitState::kFree) {
     held = nullptr;
     int idle = -1;
+    bool coming = false;
     for (std::uint32_t w = 0; w < config_.workers; ++w) {
       if (due.owner != 0 && due.owner != w + 1) continue;
-      const Person& person = people_[w];
+      Person& person = people_[w];
       const auto started =
           region_.cell(w).started.load(std::memory_order_acquire);
-      if (!person.alive || started != person.generation) return death;
+      if (!person.alive ||
+          (started != person.generation && ++person.overdue < kLongestStart)) {
+        coming = true;
+        continue;
+      }
       const std::vector<std::uint64_t> units = leases_.held_by(w);
       if (units.empty()) {
         idle = static_cast<int>(w);
@@ -247,6 +255,7 @@ Death Scheduler::awaited_worker() const {
       death.idle = true;
       return death;
     }
+    if (coming) return death;
   }
   const std::uint32_t holder = leases_.word(*held).holder();
   if (holder == 0) return death;
@@ -357,6 +366,8 @@ bool Scheduler::open(std::uint32_t s) {
   }
   arena_->settle(lease.slot, leases_.populated(lease));
   largest_ = std::max(largest_, commit.bytes);
+  // Starts fail in a row only where nobody gets anything done meanwhile.
+  for (Person& person : people_) person.false_starts = 0;
   leases_.take(lease.id);
   order_.opened(s);
   stream.tail = commit.vector_out;

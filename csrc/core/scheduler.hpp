@@ -164,7 +164,7 @@ class Scheduler final : public Crew {
   Shortage shortage(std::uint64_t need) const;
   Death death_of(int worker, std::uint32_t generation,
                  const Lease* lease) const;
-  Death awaited_worker() const;
+  Death awaited_worker();
   void clear_units();
 
   const SchedulerConfig config_;

@@ -213,6 +213,7 @@ void Scheduler::died(int worker, std::uint32_t generation) {
     Person& person = people_[static_cast<std::size_t>(worker)];
     if (forked_ || person.generation != generation) return;
     person.alive = false;
+    person.overdue = 0;
     ++person.generation;
     Cell& cell = region_.cell(static_cast<std::uint32_t>(worker));
     hire = judge_start(worker, generation) && !closed_;

@@ -135,7 +135,7 @@ def test_exit_while_daemon_threads_are_at_it(what):
         f"what = {what!r}"
         + """
 from faults.scripts import run
-for number in range(3):
+for number in range(5):
     run('''
         def work():
             while True:
@@ -147,7 +147,7 @@ for number in range(3):
         for _ in range(4):
             threading.Thread(target=work, daemon=True).start()
         threading.Event().wait(float(sys.argv[2]))
-        ''', what, 0.2 + number / 10)
+        ''', what, 0.1 + number / 10)
 """
     )
 
