@@ -9,9 +9,7 @@ from gristmill import errors
 BUILT_IN = {
     "ShapeMismatch": ValueError,
     "WorkerDied": RuntimeError,
-    "LoadTimeout": TimeoutError,
     "ArenaFull": MemoryError,
-    "CorruptRecord": ValueError,
     "StateMismatch": ValueError,
 }
 

@@ -21,6 +21,9 @@ constexpr double kStatusWait_s = 2.0;
 // Timeouts after which a worker that was born and asks for no work is late.
 constexpr std::uint32_t kLongestStart = 4;
 
+// A claim looks at every unit, and every unit has pages from the start.
+constexpr std::uint64_t kMostAhead = std::uint64_t{1} << 20;
+
 using Clock = std::chrono::steady_clock;
 
 double seconds_since(Clock::time_point then) {
@@ -62,7 +65,9 @@ Status check_config(const SchedulerConfig& config) {
   if (config.kind != UnitKind::kArithmetic && config.kind != UnitKind::kOwned) {
     return wrong("kind must be 'A' or 'C'");
   }
-  if (config.buffer > (1U << 16)) return wrong("buffer is too large");
+  if (std::uint64_t{config.workers} * config.buffer > kMostAhead) {
+    return wrong("workers times buffer must be at most 2^20");
+  }
   if (config.unit_records < 1) return wrong("unit_records must be positive");
   if (config.max_restarts > 100) return wrong("max_restarts must be <= 100");
   const std::size_t streams = config.lengths.size();

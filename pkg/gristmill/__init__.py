@@ -33,9 +33,7 @@ from gristmill.constants import (
 )
 from gristmill.errors import (
     ArenaFull,
-    CorruptRecord,
     GristmillError,
-    LoadTimeout,
     ShapeMismatch,
     StateMismatch,
     WorkerDied,
@@ -89,7 +87,6 @@ __all__ = [
     "ArrayRecordDataSource",
     "Batch",
     "BatchOperation",
-    "CorruptRecord",
     "DATASET_INDEX",
     "DataLoader",
     "DataLoaderIterator",
@@ -104,7 +101,6 @@ __all__ = [
     "INDEX",
     "InMemoryDataSource",
     "IndexSampler",
-    "LoadTimeout",
     "META_FEATURES",
     "Map",
     "MapOperation",

@@ -6,9 +6,7 @@ code written for Grain catches it unchanged::
     GristmillError
     ├── ShapeMismatch (ValueError)     elements of one batch cannot be stacked
     ├── WorkerDied (RuntimeError)      a worker process ended and was not replaced
-    ├── LoadTimeout (TimeoutError)     no element came in time
     ├── ArenaFull (MemoryError)        shared memory would pass its limit
-    ├── CorruptRecord (ValueError)     a record's bytes are not what was written
     └── StateMismatch (ValueError)     a saved state belongs to another pipeline
 """
 
@@ -16,9 +14,7 @@ from __future__ import annotations
 
 __all__ = [
     "ArenaFull",
-    "CorruptRecord",
     "GristmillError",
-    "LoadTimeout",
     "ShapeMismatch",
     "StateMismatch",
     "WorkerDied",
@@ -37,16 +33,8 @@ class WorkerDied(GristmillError, RuntimeError):
     """Say that a worker process ended; the text names how, and the record."""
 
 
-class LoadTimeout(GristmillError, TimeoutError):
-    """Say that no element came within the time the caller allowed."""
-
-
 class ArenaFull(GristmillError, MemoryError):
     """Say that shared memory is at its limit; the text has need and have."""
-
-
-class CorruptRecord(GristmillError, ValueError):
-    """Say that the bytes of a record are not those that were written."""
 
 
 class StateMismatch(GristmillError, ValueError):
