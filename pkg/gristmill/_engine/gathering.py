@@ -47,9 +47,9 @@ class Gathering:
         self._rules = rules
         self._keys_of = keys_of
         self._length = length
-        self._threads = min(options.num_threads, os.cpu_count() or 1)
+        self._threads = min(int(options.num_threads), os.cpu_count() or 1)
         wanted = look_ahead and options.num_threads and options.prefetch_buffer_size
-        self._records_ahead = options.prefetch_buffer_size if wanted else 0
+        self._records_ahead = int(options.prefetch_buffer_size) if wanted else 0
         self._pool: _core.Pool | None = None
         self._waiting: collections.deque[Waiting] = collections.deque()
 
