@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from gristmill import _log, batching, transforms
-from gristmill._engine.program import Program, is_legacy
+from gristmill._engine.program import Program, as_number, is_legacy
 from gristmill._types import Alloc, Int64Array, Rules
 from gristmill.records import Record, RecordMetadata
 
@@ -72,7 +72,7 @@ class ReadNode(Node):
         except Exception as error:
             error.add_note(f"while reading record {key} (index {metadata.index})")
             raise
-        self.keys.append(key)
+        self.keys.append(as_number(key))
         return Record(metadata=metadata, data=data)
 
     def state(self) -> Vector:
