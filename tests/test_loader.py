@@ -185,6 +185,22 @@ def test_state_past_the_end_is_refused():
         iter(loader()).set_state(json.dumps(state).encode())
 
 
+@pytest.mark.parametrize(
+    ("found", "changed"),
+    [
+        ('"worker_count": 0', '"worker_count": -2'),
+        ('"0": -1', '"0": "a"'),
+        ('"last_worker_index": -1', '"last_worker_index": null'),
+        ('"last_seen_indices"', '"last_seen"'),
+    ],
+)
+def test_a_spoilt_state_is_refused(found, changed):
+    state = iter(loader()).get_state().decode()
+    assert found in state
+    with pytest.raises(StateMismatch, match="does not describe a position"):
+        iter(loader()).set_state(state.replace(found, changed).encode())
+
+
 def test_a_refused_state_leaves_the_iterator_where_it_was():
     iterator = iter(loader())
     assert next(iterator) == 0

@@ -123,3 +123,15 @@ def test_another_process_sees_the_memory(array):
     )
     assert done.stdout.strip() == b"87"
     assert array[1, 2] == 77
+
+
+def test_a_shape_may_be_a_number_of_numpy():
+    array = SharedMemoryArray(np.int64(3))
+    array.unlink_on_del()
+    assert array.shape == (3,)
+
+
+@pytest.mark.parametrize("shape", [-1, (2, -1)])
+def test_negative_shapes_are_refused(shape):
+    with pytest.raises(ValueError, match="shape must not be negative anywhere, got"):
+        SharedMemoryArray(shape)

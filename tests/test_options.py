@@ -40,3 +40,19 @@ def test_a_buffer_too_small_for_the_threads_is_logged(threads, buffer, warns, ca
 def test_negative_workers_are_refused():
     with pytest.raises(ValueError, match="num_workers must be non-negative, got -1"):
         options.MultiprocessingOptions(num_workers=-1)
+
+
+@pytest.mark.parametrize("value", [1.5, "1", None])
+@pytest.mark.parametrize(
+    ("name", "field"),
+    [
+        ("ReadOptions", "num_threads"),
+        ("ReadOptions", "prefetch_buffer_size"),
+        ("MultiprocessingOptions", "num_workers"),
+        ("MultiprocessingOptions", "per_worker_buffer_size"),
+    ],
+)
+def test_what_is_no_int_is_refused(name, field, value):
+    kind = type(value).__name__
+    with pytest.raises(TypeError, match=f"^{field} must be an int, got {kind}.$"):
+        getattr(options, name)(**{field: value})

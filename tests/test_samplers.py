@@ -183,3 +183,42 @@ class BothWays(OneByOne):
 )
 def test_a_subclass_is_read_as_it_says(sampler, blocks):
     assert samplers.reads_in_blocks(sampler) == blocks
+
+
+@pytest.mark.parametrize("name", ["IndexSampler", "SequentialSampler"])
+@pytest.mark.parametrize(
+    ("arguments", "kind", "text"),
+    [
+        ({"num_records": 2.5}, TypeError, "num_records must be an int, got float"),
+        ({"num_records": None}, TypeError, "num_records must be an int, got None"),
+        ({"num_records": 2**63}, OverflowError, "num_records must be less than 2"),
+        ({"shard_options": None}, TypeError, "must be a ShardOptions, got NoneType"),
+        ({"shard_options": (0, 1)}, TypeError, "must be a ShardOptions, got tuple"),
+        ({"seed": 1.5}, TypeError, "seed.* int.* got.* (type )?.*float"),
+        ({"seed": -1}, ValueError, "seed"),
+        ({"seed": 2**128}, ValueError, "seed"),
+    ],
+)
+def test_bad_arguments_are_named(name, arguments, kind, text):
+    with pytest.raises(kind, match=f"(?i){text}"):
+        getattr(samplers, name)(**({"num_records": 3} | arguments))
+
+
+def test_epochs_are_ints():
+    with pytest.raises(TypeError, match="num_epochs must be an int, got float"):
+        samplers.IndexSampler(3, num_epochs=1.5)
+
+
+def test_an_index_is_an_int():
+    with pytest.raises(TypeError, match="index must be an int, got float"):
+        samplers.IndexSampler(3)[1.0]
+
+
+@pytest.mark.parametrize("shuffle", [False, True])
+def test_a_shard_that_owns_nothing_says_so(shuffle):
+    shard = sharding.ShardOptions(4, 5)
+    sampler = samplers.IndexSampler(3, shard, shuffle, seed=0)
+    for read in (lambda: sampler[4], lambda: sampler.record_keys(4, 5, 1)):
+        with pytest.raises(ZeroDivisionError, match="owns none of the 3 records"):
+            read()
+    assert len(sampler.record_keys(4, 5, 0)) == 0

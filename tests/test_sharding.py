@@ -89,3 +89,9 @@ def test_a_process_group_goes_before_the_environment(no_torch, monkeypatch):
     )
     monkeypatch.setitem(sys.modules, "torch.distributed", group)
     assert dataclasses.astuple(sharding.ShardByTorchProcess()) == (1, 2, False)
+
+
+@pytest.mark.parametrize("shard", [("0", 1), (0, 1.0), (None, 1)])
+def test_what_is_no_int_is_refused(shard):
+    with pytest.raises(TypeError, match=r"^shard_(index|count) must be an int, got"):
+        sharding.ShardOptions(*shard)

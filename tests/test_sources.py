@@ -143,7 +143,7 @@ class TestTableSource:
             np.random.default_rng(0).random((20, 3)),
             np.random.default_rng(0).random((20, 6))[:, ::2],
             np.arange(20)[::-1],
-            np.array([f"name {i}" for i in range(20)]),
+            np.array([[f"name {i}"] for i in range(20)]),
             np.arange(20).astype("datetime64[s]"),
         ],
     )
@@ -155,6 +155,13 @@ class TestTableSource:
         stacked = np.stack([table[i]["c"] for i in rows])
         assert batch.dtype == stacked.dtype
         assert np.array_equal(batch, stacked)
+
+    @pytest.mark.parametrize("kind", ["U", "S"])
+    def test_single_strings_are_stacked_as_wide_as_a_batch_needs(self, kind):
+        column = np.array(["a", "bcd", "e"]).astype(kind)
+        assert not table_of({"c": column}).gathers
+        batch = batching.make_batch([column[0], column[2]])
+        assert batch.dtype == np.stack([column[0], column[2]]).dtype == f"{kind}1"
 
     def test_gathers_into_given_memory(self):
         memory = np.empty((2, 3))
@@ -221,6 +228,11 @@ class Unsized:
         return index
 
 
+class Unsure(Unsized):
+    def __len__(self):
+        return None
+
+
 class TestAsSource:
     @pytest.mark.parametrize(
         "given", [np.zeros((3, 2)), {"x": np.zeros(3)}], ids=["array", "dict"]
@@ -229,7 +241,7 @@ class TestAsSource:
         assert isinstance(sources.as_source(given), sources.TableSource)
 
     @pytest.mark.parametrize(
-        "given", [[1], (1,), "text", {0: "a"}, np.ma.zeros(2), Unsized()]
+        "given", [[1], (1,), "text", {0: "a"}, np.ma.zeros(2), Unsized(), Unsure()]
     )
     def test_the_rest_stays_as_it_is(self, given):
         assert sources.as_source(given) is given

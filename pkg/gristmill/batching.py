@@ -43,7 +43,11 @@ def tree_rules() -> Rules:
 
 
 def make_batch(
-    elements: Sequence[Any], *, rules: Rules | None = None, alloc: Alloc | None = None
+    elements: Sequence[Any],
+    *,
+    rules: Rules | None = None,
+    alloc: Alloc | None = None,
+    stack_single: bool = False,
 ) -> Any:
     """Stack the leaves of elements.
 
@@ -53,6 +57,9 @@ def make_batch(
             installed.
         alloc: Makes the arrays of the batch. None leaves them to NumPy. Leaves
             of dtype object are never made by it.
+        stack_single: Whether one element alone is stacked, too: that gives it the
+            machine's byte order, as old `BatchOperation` does. Otherwise it only
+            gets a first axis.
 
     Returns:
         An element with leaves of shape ``(B, *S)`` where the elements have ``S``.
@@ -69,7 +76,8 @@ def make_batch(
         raise ValueError("Cannot batch 0 values. A batch needs at least one element.")
     values = list(elements)
     rules = rules or tree_rules()
-    stack = stack_one if len(values) == 1 else stack_leaves
+    alone = len(values) == 1 and not stack_single
+    stack = stack_one if alone else stack_leaves
     function = stack if alloc is None else functools.partial(stack, alloc=alloc)
     try:
         return tree.map_batch(function, values, rules)

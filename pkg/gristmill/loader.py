@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import collections.abc
 import json
-import operator
 import os
 import time
 from collections.abc import Sequence
@@ -15,6 +14,7 @@ import numpy.typing as npt
 
 from gristmill import _log, checkpoint, samplers, sharding, transforms
 from gristmill import operations as legacy
+from gristmill._checks import check_integer
 from gristmill._engine import program as engine
 from gristmill._engine import state as states
 from gristmill._engine.local import LocalRun
@@ -24,6 +24,7 @@ from gristmill.options import MultiprocessingOptions, ReadOptions
 
 T = TypeVar("T")
 STALL_ACTIONS = ("warn", "restart")
+_NO_SHARDING = sharding.NoSharding()
 
 
 class DataLoader(Generic[T]):
@@ -106,15 +107,15 @@ class DataLoader(Generic[T]):
         )
         self._remote = RemoteOptions(
             workers=workers,
-            buffer=worker_buffer_size,
-            max_restarts=max_restarts,
+            buffer=int(worker_buffer_size),
+            max_restarts=int(max_restarts),
             memory_limit=_memory_limit(memory_limit),
             stall_timeout=_stall_timeout(stall_timeout),
             stall_action=_stall_action(stall_action),
         )
         self._shard_options = _shard_options(shard_options, sampler)
         _check_readers(sampler, read_options)
-        self._program = self._compile(streams or max(workers, 1))
+        self._program = self._compile(int(streams or max(workers, 1)))
         self._pipeline = self._describe()
 
     @property
@@ -183,8 +184,8 @@ class DataLoader(Generic[T]):
         workers = self._multiprocessing_options.num_workers
         return self._pipeline.start(workers, self._program.streams)
 
-    def _restore(self, state: bytes) -> states.Position:
-        position = states.decode(self._pipeline, state)
+    def _restore(self, state: bytes, validate: bool = True) -> states.Position:
+        position = states.decode(self._pipeline, state, validate)
         wanted = self._explicit_streams
         if wanted is not None and wanted != position.streams:
             raise StateMismatch(
@@ -216,8 +217,8 @@ class DataLoaderIterator(checkpoint.Checkpointable, collections.abc.Iterator[T])
     Args:
         data_loader: The loader.
         state: Where to begin: a state's JSON object, or None for the beginning.
-        validate_state: Kept for Grain's signature; a state is always checked for
-            what it says about the pipeline.
+        validate_state: Whether a state must name this sampler and data source.  It
+            must always be a position of these operations.
 
     Raises:
         StateMismatch: The state is of another pipeline.
@@ -229,8 +230,8 @@ class DataLoaderIterator(checkpoint.Checkpointable, collections.abc.Iterator[T])
         state: dict[str, Any] | None,
         validate_state: bool = True,
     ) -> None:
-        del validate_state
         self._data_loader = data_loader
+        self._validate_state = validate_state
         self._run: LocalRun | RemoteRun = data_loader._run(data_loader._start())
         self._waited_s = 0.0
         self._outputs = 0
@@ -261,7 +262,7 @@ class DataLoaderIterator(checkpoint.Checkpointable, collections.abc.Iterator[T])
             StateMismatch: The state is of another pipeline.
             IndexError: The state points past the end of the data.
         """
-        position = self._data_loader._restore(state)
+        position = self._data_loader._restore(state, self._validate_state)
         if position.streams == self._run.position.streams:
             self._run.restart(position)
             return
@@ -308,7 +309,7 @@ def load(  # noqa: PLR0913 (Grain's arguments)
     num_epochs: int | None = None,
     shuffle: bool = False,
     seed: int | None = None,
-    shard_options: sharding.ShardOptions | None = None,
+    shard_options: sharding.ShardOptions = _NO_SHARDING,
     transformations: Sequence[Any] = (),
     batch_size: int | None = None,
     drop_remainder: bool = False,
@@ -334,7 +335,7 @@ def load(  # noqa: PLR0913 (Grain's arguments)
         shuffle=shuffle,
         seed=seed,
         num_epochs=num_epochs,
-        shard_options=shard_options or sharding.NoSharding(),
+        shard_options=shard_options,
     )
     operations = list(transformations)
     if batch_size is not None:
@@ -362,32 +363,25 @@ def _worker_count(worker_count: int | None) -> int:
 
 
 def _check_counts(buffer: int, streams: int | None, max_restarts: int) -> None:
-    _check_integer("worker_buffer_size", buffer)
+    check_integer("worker_buffer_size", buffer)
     if buffer < 0:
         raise ValueError(
             "Worker buffer size must be greater than or equal zero."
             f"Current worker_buffer_size is {buffer}."
         )
     if streams is not None:
-        _check_integer("streams", streams)
+        check_integer("streams", streams)
         if streams < 1:
             raise ValueError(
                 f"streams must be at least 1, got {streams}. Leave it out for "
                 "max(worker_count, 1)."
             )
-    _check_integer("max_restarts", max_restarts)
+    check_integer("max_restarts", max_restarts)
     if max_restarts < 0:
         raise ValueError(
             f"max_restarts must be at least 0, got {max_restarts}. 0 gives up when a "
             "worker dies."
         )
-
-
-def _check_integer(name: str, value: Any) -> None:
-    try:
-        operator.index(value)
-    except TypeError:
-        raise TypeError(f"{name} must be an int, got {_kind(value)}.") from None
 
 
 def _check_number(name: str, value: Any) -> None:
@@ -436,7 +430,7 @@ def _stall_action(action: str) -> str:
 def _memory_limit(limit: int | None) -> int:
     if limit is None:
         return 0
-    _check_integer("memory_limit", limit)
+    check_integer("memory_limit", limit)
     if limit <= 0:
         raise ValueError(
             f"memory_limit must be more than 0 bytes, got {limit}. Leave it out for "
@@ -474,7 +468,7 @@ def _operations(operations: Sequence[Any]) -> list[Any]:
         if type(op) is legacy.BatchOperation:
             op = transforms.Batch(op.batch_size, op.drop_remainder, op.batch_fn)
         if isinstance(op, transforms.Batch):
-            _check_integer(f"batch_size of operations[{number}]", op.batch_size)
+            check_integer(f"batch_size of operations[{number}]", op.batch_size)
             if op.batch_size <= 0:
                 raise ValueError(
                     f"batch_size must be positive, got {op.batch_size} in "

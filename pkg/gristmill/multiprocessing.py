@@ -62,7 +62,7 @@ class SharedMemoryArray(np.ndarray[Any, Any]):
         dtype: Type of its items; not object.
 
     Raises:
-        ValueError: The dtype holds references to objects.
+        ValueError: The dtype holds references to objects, or the shape is negative.
 
     Example:
         >>> array = SharedMemoryArray((2, 3), np.float32)
@@ -83,7 +83,11 @@ class SharedMemoryArray(np.ndarray[Any, Any]):
         """Make a new block; see the class."""
         from multiprocessing import shared_memory
 
-        extents = (shape,) if isinstance(shape, int) else tuple(shape)
+        if isinstance(shape, (int, np.integer)):
+            shape = (int(shape),)
+        extents = tuple(shape)
+        if any(extent < 0 for extent in extents):
+            raise ValueError(f"shape must not be negative anywhere, got {extents}.")
         item = np.dtype(dtype)
         if item.hasobject:
             raise ValueError(

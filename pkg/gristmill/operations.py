@@ -169,7 +169,7 @@ class BatchOperation(Generic[_IN, _OUT]):
                 f"positions {differing} have "
                 f"structures {[elements[position] for position in differing]}."
             )
-        return batching.make_batch(elements)
+        return batching.make_batch(elements, stack_single=True)
 
 
 def _warn_of(operation: str, replacement: str) -> None:

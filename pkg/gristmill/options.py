@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 
 from gristmill import _log
+from gristmill._checks import check_integer
 
 __all__ = ["MultiprocessingOptions", "ReadOptions"]
 
@@ -21,6 +22,7 @@ class ReadOptions:
 
     Raises:
         ValueError: A number is negative.
+        TypeError: A number is not an int.
 
     Example:
         >>> ReadOptions(num_threads=4)
@@ -33,6 +35,7 @@ class ReadOptions:
     def __post_init__(self) -> None:
         for name in ("num_threads", "prefetch_buffer_size"):
             value = getattr(self, name)
+            check_integer(name, value)
             if value < 0:
                 raise ValueError(f"{name} must be non-negative, got {value}")
         if 0 < self.prefetch_buffer_size < self.num_threads:
@@ -59,6 +62,7 @@ class MultiprocessingOptions:
     Raises:
         ValueError: `num_workers` is negative. Grain accepts that and gives an
             empty stream.
+        TypeError: A number is not an int.
 
     Example:
         >>> MultiprocessingOptions(num_workers=2).per_worker_buffer_size
@@ -70,6 +74,8 @@ class MultiprocessingOptions:
     enable_profiling: bool = False
 
     def __post_init__(self) -> None:
+        check_integer("num_workers", self.num_workers)
+        check_integer("per_worker_buffer_size", self.per_worker_buffer_size)
         if self.num_workers < 0:
             raise ValueError(
                 f"num_workers must be non-negative, got {self.num_workers}. Pass 0 to"

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import math
+import operator
 import sys
 from typing import Any, Protocol
 
 import numpy as np
 
+from gristmill._checks import check_integer
 from gristmill._core import KeyPlan
 from gristmill._types import Int64Array
 from gristmill.records import RecordMetadata, seeded_metadata
@@ -55,10 +57,12 @@ class SequentialSampler:
         num_records: Records of the source, at least 1.
         shard_options: Decides, with drop_remainder, how many records at the end
             are left out. Which of the others a process reads is up to the loader.
-        seed: Seed of the records' random numbers, or None for no generators.
+        seed: Seed in [0, 2**128 - num_records] of the records' random numbers, or
+            None for no generators.
 
     Raises:
-        ValueError: `num_records` is not positive.
+        ValueError: A number is out of range.
+        TypeError: An argument has the wrong type.
 
     Example:
         >>> SequentialSampler(num_records=8)[3].record_key
@@ -71,12 +75,20 @@ class SequentialSampler:
         shard_options: ShardOptions = _NO_SHARDING,
         seed: int | None = None,
     ) -> None:
-        _check_num_records(num_records)
+        num_records = _checked_num_records(num_records)
+        _check_shard_options(shard_options)
+        if seed is not None:
+            check_integer("seed", seed)
+            seed = operator.index(seed)
+            if not 0 <= seed <= 2**128 - num_records:
+                raise ValueError(
+                    f"seed must be in [0, 2**128 - num_records], got {seed}."
+                )
         self._num_records = num_records
         self._shard_options = shard_options
         self._max_index = num_records
         if shard_options.drop_remainder:
-            self._max_index -= num_records % shard_options.shard_count
+            self._max_index -= num_records % int(shard_options.shard_count)
         self._seed = seed
 
     @property
@@ -143,7 +155,7 @@ class IndexSampler:
 
     Raises:
         ValueError: A number is out of range, or `shuffle` comes without a seed.
-        TypeError: The seed is not an int.
+        TypeError: An argument has the wrong type.
 
     Example:
         >>> sampler = IndexSampler(num_records=5, shuffle=True, num_epochs=1, seed=1)
@@ -159,7 +171,11 @@ class IndexSampler:
         num_epochs: int | None = None,
         seed: int | None = None,
     ) -> None:
-        _check_num_records(num_records)
+        num_records = _checked_num_records(num_records)
+        _check_shard_options(shard_options)
+        if num_epochs is not None:
+            check_integer("num_epochs", num_epochs)
+            num_epochs = operator.index(num_epochs)
         if num_epochs is not None and num_epochs <= 0:
             raise ValueError(
                 "Invalid number of epochs in Index Sampler."
@@ -169,7 +185,7 @@ class IndexSampler:
         _check_seed(seed, shuffle)
         self._num_records = num_records
         self._shard_options = shard_options
-        self._shard_count = shard_options.shard_count
+        self._shard_count = int(shard_options.shard_count)
         self._shuffle = shuffle
         self._num_epochs = num_epochs
         self._seed = seed
@@ -227,6 +243,8 @@ class IndexSampler:
             IndexError: An index is out of range.
         """
         _check_block(first, step, count, self._max_index)
+        if count and not len(self._record_keys):
+            raise self._owns_nothing()
         keys = np.empty(count, np.int64)
         shards = self._shard_count
         # Indices that are a multiple of the shard count apart read positions that
@@ -257,19 +275,52 @@ class IndexSampler:
     def __getitem__(self, index: int) -> RecordMetadata:
         if index < 0 or (self._max_index is not None and index >= self._max_index):
             raise _out_of_bounds(index, self._max_index)
-        key = self._record_keys.key(index // self._shard_count)
+        position = index // self._shard_count
+        try:
+            key = self._record_keys.key(position)
+        except TypeError:
+            key = self._record_keys.key(self._same_key(position))
+        except ZeroDivisionError:
+            raise self._owns_nothing() from None
         if self._seed is None:
             return RecordMetadata(index, key)
         return seeded_metadata(index, key, self._seed + index)
 
+    def _same_key(self, position: Any) -> int:
+        """Return a position in int64 that has the key of one beyond it."""
+        check_integer("index", position)
+        # Epochs are shuffled by their number modulo 2**32.
+        return operator.index(position) % (len(self._record_keys) << 32)
 
-def _check_num_records(num_records: int) -> None:
+    def _owns_nothing(self) -> ZeroDivisionError:
+        # The kind of exception is Grain's.
+        return ZeroDivisionError(
+            f"{self._shard_options!r} owns none of the {self._num_records} records. Use"
+            f" at most {self._num_records} shards."
+        )
+
+
+def _check_shard_options(shard_options: Any) -> None:
+    if not isinstance(shard_options, ShardOptions):
+        raise TypeError(
+            f"shard_options must be a ShardOptions, got {type(shard_options).__name__}."
+            " Pass NoSharding() or ShardOptions(shard_index, shard_count)."
+        )
+
+
+def _checked_num_records(num_records: int) -> int:
+    """The number as Python's own int: NumPy's would overflow further on."""
+    check_integer("num_records", num_records)
+    num_records = operator.index(num_records)
+    if num_records >= 2**63:
+        raise OverflowError(f"num_records must be less than 2**63, got {num_records}.")
     if num_records <= 0:
         raise ValueError(
             "Invalid number of records in Sampler. "
             f"Got {num_records} records, but number of records "
             "must be greater than 0."
         )
+    return num_records
 
 
 def _check_seed(seed: Any, shuffle: bool) -> None:

@@ -7,6 +7,7 @@ import os
 import sys
 
 from gristmill import _log
+from gristmill._checks import check_integer
 
 __all__ = ["NoSharding", "ShardByJaxProcess", "ShardByTorchProcess", "ShardOptions"]
 
@@ -23,6 +24,7 @@ class ShardOptions:
 
     Raises:
         ValueError: A number is out of range.
+        TypeError: A number is not an int.
 
     Example:
         >>> even_split(7, ShardOptions(shard_index=0, shard_count=2))
@@ -34,6 +36,8 @@ class ShardOptions:
     drop_remainder: bool = False
 
     def __post_init__(self) -> None:
+        check_integer("shard_index", self.shard_index)
+        check_integer("shard_count", self.shard_count)
         if self.shard_count <= 0:
             raise ValueError(
                 "Number of shards must be a positive integer but got "
@@ -97,19 +101,21 @@ def even_split(num_examples: int, options: ShardOptions) -> tuple[int, int]:
         num_examples: Records in all.
         options: Which shard, and whether the remainder is dropped.
     """
-    each, rest = divmod(num_examples, options.shard_count)
-    first = each * options.shard_index
+    # NumPy's integers, which options may hold, would overflow.
+    index, count = int(options.shard_index), int(options.shard_count)
+    each, rest = divmod(num_examples, count)
+    first = each * index
     if options.drop_remainder:
         if rest:
             _log.warning(
                 "Dropping %d of %d records so that %d shards are equally long.",
                 rest,
                 num_examples,
-                options.shard_count,
+                count,
             )
         return first, first + each
-    first += min(options.shard_index, rest)
-    return first, first + each + (options.shard_index < rest)
+    first += min(index, rest)
+    return first, first + each + (index < rest)
 
 
 def jax_process() -> tuple[int, int]:

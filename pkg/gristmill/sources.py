@@ -77,7 +77,7 @@ class RangeDataSource:
         self._stop = stop
         self._step = step
         # Rounded up, in integers: floats would miscount past 2**53.
-        self._len = -((start - stop) // step)
+        self._len = int(-((start - stop) // step))
         if self._len < 0:
             raise AssertionError("length can't be negative.")
 
@@ -138,12 +138,14 @@ class TableSource:
         """Whether `gather` gives what stacking the rows would give.
 
         It does not for objects, records and foreign byte orders, which NumPy
-        converts when it stacks rows.
+        converts when it stacks rows, nor for single strings, which it makes as wide
+        as the longest one of a batch.
         """
         return all(
             column.dtype.isnative
             and not column.dtype.hasobject
             and column.dtype.names is None
+            and not (column.ndim == 1 and column.dtype.kind in "US")
             for column in self._columns.values()
         )
 
@@ -239,10 +241,12 @@ def as_source(data_source: Any) -> Any:
         raise TypeError(
             f"data_source is the class {kind} itself. Pass an instance of it."
         )
-    missing = [
-        name for name in ("__len__", "__getitem__") if not hasattr(type(source), name)
-    ]
-    if "__getitem__" in missing:
+    if not hasattr(type(source), "__getitem__"):
+        missing = [
+            name
+            for name in ("__len__", "__getitem__")
+            if not hasattr(type(source), name)
+        ]
         hint = (
             " It can only be read in order: pass list(...) of it."
             if isinstance(source, (collections.abc.Iterator, collections.abc.Set))
@@ -253,13 +257,23 @@ def as_source(data_source: Any) -> Any:
             " source needs __len__() and __getitem__(index): a list, an array, a dict"
             f" of arrays, or an object with both methods.{hint}"
         )
-    # Without a length, which Grain allows, keys are taken as they are.
-    if not missing and len(source) == 0:
+    if known_length(source) == 0:
         raise ValueError(
             f"data_source, a {kind}, has 0 records, but number of records must be"
             " greater than 0. Check the path or the filter it was made from."
         )
     return source
+
+
+def known_length(source: Any) -> int | None:
+    """Return ``len(source)``, or None where it has no length or does not know it.
+
+    Record keys then go to the source as they are; others are taken modulo its length.
+    """
+    try:
+        return len(source)
+    except TypeError:
+        return None
 
 
 def _is_table(source: Any) -> bool:

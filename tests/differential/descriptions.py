@@ -15,7 +15,14 @@ from typing import Any, Protocol, TypeVar
 
 from hypothesis import strategies as st
 
-from differential.pipelines import MAPS, RANDOM_MAPS, USER_OPERATIONS, Description
+from differential.pipelines import (
+    INDICES,
+    MAPS,
+    RANDOM_MAPS,
+    USER_OPERATIONS,
+    Description,
+)
+from differential.strange import CONTAINERS, VALUES, VALUES_WITHOUT_WORKERS
 
 T = TypeVar("T")
 
@@ -228,6 +235,30 @@ def has_flat_map(description: Description) -> bool:
 def looks_ahead(description: Description) -> bool:
     """Say whether an operation holds records that no state remembers."""
     return any(op["function"] == "window" for op in description["operations"])
+
+
+def describe_strange(choices: Choices, workers: Sequence[int]) -> Description:
+    """Return a description over elements, keys and indices that few pipelines have."""
+    description = describe(choices, workers)
+    values = VALUES if description["loader"]["workers"] else VALUES_WITHOUT_WORKERS
+    description["source"] = {
+        "kind": "strange",
+        "size": description["source"]["size"],
+        "values": [_pick(choices, list(values)) for _ in range(2)],
+        "container": _pick(choices, list(CONTAINERS)),
+        "sized": bool(choices.integer(0, 3)),
+    }
+    if description["sampler"]["kind"] == "table":
+        description["sampler"]["index"] = _pick(choices, list(INDICES))
+        if choices.integer(0, 1):
+            description["sampler"]["numpy"] = True
+    return description
+
+
+@st.composite
+def strange_descriptions(draw: Any, workers: Sequence[int] = (0,)) -> Description:
+    """Strategy of what ``describe_strange`` gives."""
+    return describe_strange(Drawn(draw), workers)
 
 
 @st.composite

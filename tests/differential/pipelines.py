@@ -20,6 +20,8 @@ from typing import Any
 
 import numpy as np
 
+from differential.strange import StrangeSource, UnsizedSource
+
 Description = dict[str, Any]
 
 OURS = "gristmill"
@@ -84,8 +86,8 @@ def lift(function: Callable[[Any], Any], element: Any) -> Any:
     """Apply ``function`` to every numeric leaf of a tree, in the tree's order."""
     if isinstance(element, dict):
         return {key: lift(function, value) for key, value in element.items()}
-    if isinstance(element, Point):
-        return Point(*(lift(function, item) for item in element))
+    if hasattr(element, "_fields"):
+        return type(element)(*(lift(function, item) for item in element))
     if isinstance(element, (list, tuple)):
         return type(element)(lift(function, item) for item in element)
     if element is None or np.asarray(element).dtype.kind not in "iufc":
@@ -270,12 +272,22 @@ def _kit(library: str) -> types.SimpleNamespace:
 
 
 class TableSampler:
-    """A user's sampler: record keys from a table, random numbers by index."""
+    """A user's sampler: record keys from a table, random numbers by position.
 
-    def __init__(self, keys: Sequence[int], seed: int | None, metadata: type):
+    ``index_of`` says which index a position's metadata has, any that a user likes.
+    """
+
+    def __init__(
+        self,
+        keys: Sequence[int],
+        seed: int | None,
+        metadata: type,
+        index_of: Callable[[int], int] = int,
+    ):
         self._keys = list(keys)
         self._seed = seed
         self._metadata = metadata
+        self._index_of = index_of
 
     def __getitem__(self, index: int) -> Any:
         if not 0 <= index < len(self._keys):
@@ -283,7 +295,9 @@ class TableSampler:
         rng = None
         if self._seed is not None:
             rng = np.random.Generator(np.random.Philox(key=self._seed * 7 + index))
-        return self._metadata(index=index, record_key=self._keys[index], rng=rng)
+        return self._metadata(
+            index=self._index_of(index), record_key=self._keys[index], rng=rng
+        )
 
     def __repr__(self) -> str:
         return f"TableSampler({self._keys}, {self._seed})"
@@ -296,9 +310,20 @@ class SizedTableSampler(TableSampler):
         return len(self._keys)
 
 
+INDICES: dict[str, Callable[[int], int]] = {
+    "position": int,
+    "same": lambda position: 7,
+    "backwards": lambda position: 100 - position,
+    "in_pairs": lambda position: position // 2,
+}
+
+
 def build_source(source: Description, legacy: Any) -> Any:
     """Return the data source: values are functions of the position alone."""
     kind, size = source["kind"], source["size"]
+    if kind == "strange":
+        chosen = StrangeSource if source["sized"] else UnsizedSource
+        return chosen(size, source["values"], source["container"])
     if kind == "range":
         start, step = source["start"], source["step"]
         return legacy.RangeDataSource(start, start + size * step, step)
@@ -329,7 +354,9 @@ def build_sampler(sampler: Description, legacy: Any) -> Any:
     """Return the sampler: the library's own two, or a user's."""
     if sampler["kind"] == "table":
         chosen = SizedTableSampler if sampler["sized"] else TableSampler
-        return chosen(sampler["keys"], sampler["seed"], legacy.RecordMetadata)
+        keys = np.array(sampler["keys"]) if "numpy" in sampler else sampler["keys"]
+        index_of = INDICES[sampler.get("index", "position")]
+        return chosen(keys, sampler["seed"], legacy.RecordMetadata, index_of)
     shards = _shards(sampler["shards"], legacy)
     if sampler["kind"] == "sequential":
         return legacy.SequentialSampler(

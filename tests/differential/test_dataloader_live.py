@@ -4,12 +4,21 @@ import hypothesis
 import pytest
 from hypothesis import strategies as st
 
-from differential.descriptions import Seeded, describe, descriptions, looks_ahead
+from differential.descriptions import (
+    Seeded,
+    describe,
+    describe_strange,
+    descriptions,
+    looks_ahead,
+    strange_descriptions,
+)
 from differential.pipelines import OURS, THEIRS, Description, build, rest, trace
 
 # Seeds of pipelines with worker processes; Grain takes seconds to start its own.
 WORKING = range(3000, 3024)
 RESTORED_BY_GRAIN = 4
+STRANGE = range(5000, 5010)
+STRANGE_SOAKED = range(6000, 6300)
 SOAKED = range(4000, 4500)
 
 
@@ -36,6 +45,35 @@ def assert_same_run(description: Description, grain_restores: bool = True) -> No
 @hypothesis.given(descriptions(workers=(0,)))
 def test_pipelines_without_workers_equal_grain(description):
     assert_same_run(description)
+
+
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")
+@hypothesis.settings(max_examples=200, deadline=None, derandomize=True)
+@hypothesis.given(strange_descriptions(workers=(0,)))
+def test_strange_pipelines_without_workers_equal_grain(description):
+    assert_same_run(description)
+
+
+@pytest.mark.multiprocess
+@pytest.mark.timeout(120)
+@pytest.mark.parametrize("seed", STRANGE)
+def test_strange_pipelines_with_workers_equal_grain(seed):
+    assert_same_run(describe_strange(Seeded(seed), [1, 2]), grain_restores=False)
+
+
+@pytest.mark.soak
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")
+@hypothesis.settings(max_examples=5000, deadline=None)
+@hypothesis.given(strange_descriptions(workers=(0,)))
+def test_many_strange_pipelines_without_workers_equal_grain(description):
+    assert_same_run(description)
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("seed", STRANGE_SOAKED)
+def test_many_strange_pipelines_with_workers_equal_grain(seed):
+    assert_same_run(describe_strange(Seeded(seed), [1, 2, 3]))
 
 
 @pytest.mark.multiprocess

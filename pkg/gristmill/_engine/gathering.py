@@ -54,10 +54,10 @@ class Gathering:
         self._rules = rules
         self._keys_of = keys_of
         self._length = length
-        self._threads = options.num_threads
-        self._ahead = options.prefetch_buffer_size if look_ahead else 0
-        buffered = options.num_threads > 0 and options.prefetch_buffer_size > 0
-        self._allowed = buffered and table.contiguous
+        self._threads = int(options.num_threads)
+        ahead = int(options.prefetch_buffer_size)
+        self._ahead = ahead if look_ahead else 0
+        self._allowed = self._threads > 0 and ahead > 0 and table.contiguous
         self._until_probe = 0
         self._pool: _core.Pool | None = None
         self._waiting: collections.deque[Waiting] = collections.deque()

@@ -9,6 +9,7 @@ and run by a `Stream`, the same code in every process.
 from __future__ import annotations
 
 import dataclasses
+import operator
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
@@ -65,7 +66,7 @@ class Keys:
         shard: The loader's own shard options.
         length: Elements of this shard, all epochs together.
         modulus: Keys are taken modulo this, the length of the source; 0 where no
-            key can reach it.
+            key can reach it, or where it has no length.
     """
 
     sampler: Any
@@ -93,8 +94,13 @@ class Keys:
         return found
 
     def source_key(self, record_key: Any) -> Any:
-        """The key that the source is asked for."""
-        return record_key % self.modulus if self.modulus else record_key
+        """The key that the source is asked for: numbers wrap, names are as they are."""
+        if not self.modulus or isinstance(record_key, (str, bytes)):
+            return record_key
+        try:
+            return record_key % self.modulus
+        except TypeError:
+            return record_key
 
 
 @dataclasses.dataclass(frozen=True)
@@ -203,6 +209,10 @@ def compile_program(
 ) -> Program:
     """Compile checked arguments of a loader."""
     readable = sources.as_source(source)
+    # NumPy's integers, which options may hold, would overflow.
+    shard = ShardOptions(
+        int(shard.shard_index), int(shard.shard_count), shard.drop_remainder
+    )
     over_records = _needs_records(operations)
     return Program(
         source=readable,
@@ -248,7 +258,7 @@ def _levels(operations: Sequence[Any]) -> tuple[Level, ...]:
     steps: list[Step] = []
     for op in operations:
         if isinstance(op, transforms.Batch):
-            spec = BatchSpec(op.batch_size, op.drop_remainder, op.batch_fn)
+            spec = BatchSpec(int(op.batch_size), op.drop_remainder, op.batch_fn)
             levels.append(Level(tuple(steps), spec))
             steps = []
         else:
@@ -296,10 +306,18 @@ def sampler_length(sampler: Any) -> int:
     return low
 
 
-def _modulus(source: Any, sampler: Any) -> int:
+def as_number(key: Any) -> int:
+    """A record key as an int64; -1 stands for a key that is none, such as a name."""
     try:
-        length = len(source)
+        number = operator.index(key)
     except TypeError:
+        return -1
+    return number if -(2**63) <= number < 2**63 else -1
+
+
+def _modulus(source: Any, sampler: Any) -> int:
+    length = sources.known_length(source)
+    if length is None:
         return 0
     if isinstance(sampler, SAMPLERS) and sampler.num_records <= length:
         return 0

@@ -25,6 +25,17 @@ BLOCKS_BETWEEN_PROBES = 256
 KeysOf = Callable[[int, int], Iterable[Any]]
 
 
+def read_each(source: Any, keys: Iterable[Any]) -> tuple[list[Any], Exception | None]:
+    """The elements up to the first failed read, and its exception."""
+    elements: list[Any] = []
+    try:
+        for key in keys:
+            elements.append(source[key])
+    except Exception as error:
+        return elements, error
+    return elements, None
+
+
 class Reading:
     """Reads blocks of one stream's records.
 
@@ -49,8 +60,8 @@ class Reading:
         self._source = source
         self._keys_of = keys_of
         self._length = length
-        self._threads = options.num_threads
-        self._ahead = options.prefetch_buffer_size if look_ahead else 0
+        self._threads = int(options.num_threads)
+        self._ahead = int(options.prefetch_buffer_size) if look_ahead else 0
         self._allowed = options.num_threads > 0 and options.prefetch_buffer_size > 0
         self._slow = False
         self._blocks = 0

@@ -15,7 +15,7 @@ import numpy as np
 
 from gristmill import _log, batching, transforms
 from gristmill import operations as legacy
-from gristmill._engine.program import Program, holds_back, is_legacy
+from gristmill._engine.program import Program, as_number, holds_back, is_legacy
 from gristmill._types import Alloc, Int64Array, Rules
 from gristmill.records import Record, RecordMetadata
 
@@ -74,13 +74,13 @@ class ReadNode(Node):
         self._read += 1
         metadata = keys.metadata(local)
         key = keys.source_key(metadata.record_key)
-        self._told.value = key
+        self._told.value = as_number(key)
         try:
             data = self._program.source[key]
         except Exception as error:
             error.add_note(f"while reading record {key} (index {metadata.index})")
             raise
-        self._keys = [key]
+        self._keys = [as_number(key)]
         return Record(metadata=metadata, data=data)
 
     @property

@@ -95,8 +95,10 @@ def encode(pipeline: Pipeline, position: Position) -> bytes:
     return json.dumps(state, indent=4).encode()
 
 
-def decode(pipeline: Pipeline, text: bytes) -> Position:
+def decode(pipeline: Pipeline, text: bytes, validate: bool = True) -> Position:
     """The position that a checkpoint describes.
+
+    Without `validate` it may name another sampler or data source.
 
     Raises:
         StateMismatch: The checkpoint is of another pipeline, or is none.
@@ -113,8 +115,12 @@ def decode(pipeline: Pipeline, text: bytes) -> Position:
         if pipeline.flat_maps:
             position = _from_nested(pipeline, state, more)
         else:
+            if validate:
+                _match_names(pipeline, state)
             position = _from_version_2(pipeline, state, more)
-    except (KeyError, TypeError, AttributeError) as error:
+    except StateMismatch:
+        raise
+    except (KeyError, TypeError, AttributeError, ValueError) as error:
         raise StateMismatch(
             "Checkpoint does not describe a position of this pipeline: "
             f"{type(error).__name__} {error}. It was probably saved by a pipeline "
@@ -125,9 +131,10 @@ def decode(pipeline: Pipeline, text: bytes) -> Position:
 
 
 def _version_2(pipeline: Pipeline, position: Position) -> dict[str, Any]:
-    shards = pipeline.shard.shard_count
+    # Shard options may hold NumPy's integers, which JSON does not know.
+    shards = int(pipeline.shard.shard_count)
     stride = position.streams * shards
-    offset = pipeline.shard.shard_index - stride
+    offset = int(pipeline.shard.shard_index) - stride
     return {
         "version": 2,
         "last_seen_indices": {
@@ -144,15 +151,10 @@ def _version_2(pipeline: Pipeline, position: Position) -> dict[str, Any]:
 def _from_version_2(
     pipeline: Pipeline, state: dict[str, Any], more: dict[str, Any]
 ) -> Position:
-    _match("Sampler", "dataloader sampler", state["sampler"], pipeline.sampler)
-    _match(
-        "DataSource",
-        "datasource in dataloader",
-        state["data_source"],
-        pipeline.data_source,
-    )
     worker_count = int(state["worker_count"])
     streams = int(more.get("streams", max(worker_count, 1)))
+    if worker_count < 0 or streams < 1:
+        raise ValueError(f"worker_count {worker_count} and {streams} streams")
     shards = pipeline.shard.shard_count
     stride = streams * shards
     offset = stride - pipeline.shard.shard_index
@@ -244,6 +246,16 @@ def _check(pipeline: Pipeline, position: Position, more: dict[str, Any]) -> None
                 f"Checkpoint `next_index` {vector[0]} is out of range for dataset of "
                 f"length {length}."
             )
+
+
+def _match_names(pipeline: Pipeline, state: dict[str, Any]) -> None:
+    _match("Sampler", "dataloader sampler", state["sampler"], pipeline.sampler)
+    _match(
+        "DataSource",
+        "datasource in dataloader",
+        state["data_source"],
+        pipeline.data_source,
+    )
 
 
 def _match(what: str, where: str, found: str, expected: str) -> None:

@@ -9,8 +9,8 @@ import numpy as np
 
 from gristmill import batching
 from gristmill._engine.gathering import Gathering
-from gristmill._engine.program import BatchSpec, Program
-from gristmill._engine.reading import Reading
+from gristmill._engine.program import BatchSpec, Program, as_number
+from gristmill._engine.reading import Reading, read_each
 from gristmill._engine.record_stream import RecordStream
 from gristmill._hot import run as hot_run
 from gristmill._hot.draw import Draws
@@ -78,6 +78,10 @@ class SamplerDraws:
         """Keep the generator of one record."""
         self._generators[index] = generator
 
+    def has(self, index: int) -> bool:
+        """Whether a record of this index is kept."""
+        return index in self._generators
+
     def at(self, index: int) -> np.random.Generator | None:
         """The generator of one record; None where the sampler has no seed."""
         return self._generators.get(index)
@@ -123,6 +127,8 @@ class NativeStream:
         self._cached_at = 0
         self._cached_keys = NO_KEYS
         self._cached_indices = NO_KEYS
+        # Keys of the block in work that int64 cannot say, as the sampler gave them.
+        self._odd_keys: list[Any] | None = None
 
     def seek(self, vector: Vector) -> None:
         """Make the next output the one that follows ``vector[0]`` records."""
@@ -230,8 +236,12 @@ class NativeStream:
     ) -> tuple[list[Any], list[int] | None, int, Exception | None]:
         program = self._program
         read = None
+        names: Any = keys if self._odd_keys is None else self._odd_keys
         if not self._read_natively:
-            read = self._reading.read(self._consumed, _as_ints(keys))
+            ints = _as_ints(keys) if self._odd_keys is None else self._odd_keys
+            read = self._reading.read(self._consumed, ints)
+        if read is None and self._odd_keys is not None:
+            read = read_each(program.source, self._odd_keys)
         if read is None:
             return hot_run.run_block(
                 program.source, keys, indices, self._steps, self._draws, self._at
@@ -249,7 +259,9 @@ class NativeStream:
         )
         if failure is None or result[3] is not None:
             return result
-        failure.add_note(f"while reading record {keys[count]} (index {indices[count]})")
+        failure.add_note(
+            f"while reading record {names[count]} (index {indices[count]})"
+        )
         return result[0], result[1], count + 1, failure
 
     def _native_gathering(self, look_ahead: bool) -> Gathering | None:
@@ -300,16 +312,29 @@ class NativeStream:
     def _block_by_metadata(
         self, first: int, count: int
     ) -> tuple[Int64Array, Int64Array]:
-        keys = np.empty(count, np.int64)
-        indices = np.empty(count, np.int64)
+        """As `_block`, from the sampler's own metadata; may be of fewer records.
+
+        Generators are found by index, so a block ends before an index that it has.
+        """
+        names: list[Any] = []
+        indices: list[int] = []
         self._draws.clear()
-        streams = self._program.streams
-        for i in range(count):
-            metadata = self._program.keys.metadata(self._stream + (first + i) * streams)
-            keys[i] = self._program.keys.source_key(metadata.record_key)
-            indices[i] = metadata.index
-            self._draws.put(metadata.index, metadata.rng)
-        return keys, indices
+        streams, shard = self._program.streams, self._program.keys.shard
+        for i in range(first, first + count):
+            position = self._stream + i * streams
+            metadata = self._program.keys.metadata(position)
+            index = metadata.index
+            if type(index) is not int or as_number(index) != index:
+                index = position * shard.shard_count + shard.shard_index
+            if self._draws.has(index):
+                break
+            self._draws.put(index, metadata.rng)
+            indices.append(index)
+            names.append(self._program.keys.source_key(metadata.record_key))
+        keys = [as_number(name) for name in names]
+        exact = all(type(n) is int and n == k for n, k in zip(names, keys, strict=True))
+        self._odd_keys = None if exact else names
+        return np.array(keys, np.int64), np.array(indices, np.int64)
 
     def _source_keys(self, first: int, count: int) -> Iterable[int]:
         streams = self._program.streams
