@@ -171,6 +171,16 @@ class Program:
         """Records of one stream: it takes local elements stream, stream+S, ..."""
         return max(0, -(-(self.keys.length - stream) // self.streams))
 
+    def source_keys(self, stream: int, first: int, count: int) -> list[Any]:
+        """What the source is asked for at `count` places of a stream from `first`."""
+        keys, streams = self.keys, self.streams
+        start = stream + first * streams
+        if self.in_blocks:
+            block: list[Any] = keys.block(start, streams, count)[0].tolist()
+            return block
+        places = range(start, start + streams * count, streams)
+        return [keys.source_key(keys.metadata(place).record_key) for place in places]
+
 
 def is_legacy(operation: Any) -> bool:
     """Whether this is a callable over an iterator of records."""

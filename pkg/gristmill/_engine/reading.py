@@ -1,14 +1,16 @@
-"""Reads records by threads once reading has proved slow.
+"""Reads records by threads where reading is slow.
 
 A source that answers in a microsecond is read in the caller's own loop: handing
 such a read to a thread costs more than the read.  A source that waits (network,
 disk) is read by `ReadOptions.num_threads` threads, up to
-`ReadOptions.prefetch_buffer_size` records ahead of need.  The order of records
-never depends on which of the two happens.
+`ReadOptions.prefetch_buffer_size` records ahead of need.  A few reads of the caller
+tell which of the two it is, now and again.  The order of records never depends on
+it.
 """
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
@@ -19,7 +21,7 @@ if TYPE_CHECKING:
     from concurrent.futures import Future, ThreadPoolExecutor
 
 SLOW_READ_S = 100e-6
-PROBED_RECORDS = 4
+PROBED_RECORDS = 5
 BLOCKS_BETWEEN_PROBES = 256
 
 KeysOf = Callable[[int, int], Iterable[Any]]
@@ -63,9 +65,12 @@ class Reading:
         self._threads = int(options.num_threads)
         self._ahead = int(options.prefetch_buffer_size) if look_ahead else 0
         self._allowed = options.num_threads > 0 and options.prefetch_buffer_size > 0
-        self._slow = False
-        self._blocks = 0
+        # Blocks that are still read by threads, or by the caller without a look.
+        self._by_threads = 0
+        self._by_caller = 0
+        self._took_s: list[float] = []
         self._pool: ThreadPoolExecutor | None = None
+        self._pool_owner = 0
         self._waiting: dict[int, Future[Any]] = {}
         self._reached = 0
 
@@ -79,17 +84,16 @@ class Reading:
         """
         if not self._allowed:
             return None
-        if self._slow:
+        if self._by_threads or self._waiting:
             return self._read_by_threads(position, keys)
-        self._blocks += 1
-        if self._blocks % BLOCKS_BETWEEN_PROBES != 1:
+        if self._by_caller:
+            self._by_caller -= 1
             return None
-        return self._probe(keys)
+        return self._probe(position, keys)
 
     def start(self, position: int) -> None:
         """Begin to read ahead from `position`, however fast the source is."""
         if self._allowed and self._ahead:
-            self._slow = True
             self._look_ahead(position)
 
     def forget(self) -> None:
@@ -106,31 +110,47 @@ class Reading:
             self._pool.shutdown(wait=False, cancel_futures=True)
             self._pool = None
 
-    def _probe(self, keys: Iterable[Any]) -> tuple[list[Any], Exception | None]:
+    def _probe(
+        self, position: int, keys: Iterable[Any]
+    ) -> tuple[list[Any], Exception | None]:
+        """Read a few records, find out how slow that is, and read the rest so."""
+        keys = list(keys)
         elements: list[Any] = []
-        began = time.perf_counter()
-        try:
-            for key in keys:
-                elements.append(self._source[key])
-                if len(elements) == PROBED_RECORDS:
-                    taken = time.perf_counter() - began
-                    self._slow = taken > SLOW_READ_S * PROBED_RECORDS
-        except Exception as error:
-            return elements, error
-        if 0 < len(elements) < PROBED_RECORDS:
-            taken = time.perf_counter() - began
-            self._slow = taken > SLOW_READ_S * len(elements)
-            self._blocks -= 1
-        return elements, None
+        while len(elements) < len(keys) and len(self._took_s) < PROBED_RECORDS:
+            began = time.perf_counter()
+            try:
+                elements.append(self._source[keys[len(elements)]])
+            except Exception as error:
+                return elements, error
+            self._took_s.append(time.perf_counter() - began)
+        if len(self._took_s) < PROBED_RECORDS:
+            return elements, None
+        # The middle one: a first read may open a file, another wait its turn.
+        slow = sorted(self._took_s)[PROBED_RECORDS // 2] > SLOW_READ_S
+        self._took_s.clear()
+        done = len(elements)
+        if slow:
+            self._by_threads = BLOCKS_BETWEEN_PROBES
+            rest, failure = self._read_by_threads(position + done, keys[done:])
+        else:
+            self._by_caller = BLOCKS_BETWEEN_PROBES
+            rest, failure = read_each(self._source, keys[done:])
+        return elements + rest, failure
 
     def _read_by_threads(
         self, position: int, keys: Iterable[Any]
     ) -> tuple[list[Any], Exception | None]:
+        if self._pool_owner != os.getpid():
+            # A fork has the futures of its parent's threads, which it has not.
+            self._waiting.clear()
+            self._pool = None
         futures = []
         for number, key in enumerate(keys, position):
             waiting = self._waiting.pop(number, None)
             futures.append(self._submit(key) if waiting is None else waiting)
-        self._look_ahead(position + len(futures))
+        if self._by_threads:
+            self._by_threads -= 1
+            self._look_ahead(position + len(futures))
         elements: list[Any] = []
         try:
             for future in futures:
@@ -153,4 +173,5 @@ class Reading:
             from concurrent.futures import ThreadPoolExecutor  # Slow to import.
 
             self._pool = ThreadPoolExecutor(self._threads, "gristmill-read")
+            self._pool_owner = os.getpid()
         return self._pool.submit(self._source.__getitem__, key)

@@ -8,6 +8,7 @@ element travels with them.  Every other chain runs in `NativeStream`.
 from __future__ import annotations
 
 import ctypes
+import functools
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -16,6 +17,7 @@ import numpy as np
 from gristmill import _log, batching, transforms
 from gristmill import operations as legacy
 from gristmill._engine.program import Program, as_number, holds_back, is_legacy
+from gristmill._engine.reading import Reading
 from gristmill._types import Alloc, Int64Array, Rules
 from gristmill.records import Record, RecordMetadata
 
@@ -58,9 +60,12 @@ class Node:
 class ReadNode(Node):
     """Reads the records of one stream, and tells which one at address `at`."""
 
-    def __init__(self, program: Program, stream: int, at: int) -> None:
+    def __init__(
+        self, program: Program, stream: int, at: int, reading: Reading
+    ) -> None:
         self._program = program
         self._stream = stream
+        self._reading = reading
         self._length = program.stream_length(stream)
         self._told = ctypes.c_int64.from_address(at) if at else ctypes.c_int64()
         self._read = 0
@@ -76,12 +81,21 @@ class ReadNode(Node):
         key = keys.source_key(metadata.record_key)
         self._told.value = as_number(key)
         try:
-            data = self._program.source[key]
+            data = self._data(key)
         except Exception as error:
             error.add_note(f"while reading record {key} (index {metadata.index})")
             raise
         self._keys = [as_number(key)]
         return Record(metadata=metadata, data=data)
+
+    def _data(self, key: Any) -> Any:
+        read = self._reading.read(self._read - 1, [key])
+        if read is None:
+            return self._program.source[key]
+        elements, failure = read
+        if failure is not None:
+            raise failure
+        return elements[0]
 
     @property
     def keys(self) -> list[int]:
@@ -337,18 +351,29 @@ class RecordStream:
     such an operation holds back is made again from there.
     """
 
-    def __init__(self, program: Program, stream: int, at: int) -> None:
+    def __init__(
+        self, program: Program, stream: int, at: int, look_ahead: bool
+    ) -> None:
         self.keys: Int64Array = np.empty(0, np.int64)
         self.vector: Vector = (0,) * program.vector_length
         self._program = program
         self._stream = stream
         self._at = at
+        self._reading = Reading(
+            program.source,
+            program.read_options,
+            functools.partial(program.source_keys, stream),
+            program.stream_length(stream),
+            look_ahead,
+        )
         self._chain: Node | None = None
         self._given = 0
         self._made_at: Vector = ()
 
     def seek(self, vector: Vector) -> None:
         """Make the next output the one that follows `vector`."""
+        if vector[0] != self.vector[0]:
+            self._reading.forget()
         self.vector = vector
         self._chain = None
 
@@ -369,10 +394,12 @@ class RecordStream:
         return record.data
 
     def start_prefetch(self) -> None:
-        """Nothing is read ahead: the steps pull records when they need them."""
+        """Begin to read ahead."""
+        self._reading.start(self.vector[0])
 
     def close(self) -> None:
-        """Let go of the chain and what it holds back."""
+        """Stop reading ahead; let go of the chain and what it holds back."""
+        self._reading.close()
         self._chain = None
 
     def _position(self, chain: Node) -> Vector:
@@ -398,7 +425,7 @@ class RecordStream:
         return chain
 
     def _build(self) -> Node:
-        chain: Node = ReadNode(self._program, self._stream, self._at)
+        chain: Node = ReadNode(self._program, self._stream, self._at, self._reading)
         # Flat-maps whose single splits arrive here.
         flat_maps = 0
         operations = self._program.operations

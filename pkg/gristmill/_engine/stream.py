@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+import functools
+from collections.abc import Callable
 from typing import Any, Protocol
 
 import numpy as np
@@ -64,7 +65,7 @@ def open_stream(
         look_ahead: Whether records beyond the output in work may be read.
     """
     if program.over_records:
-        return RecordStream(program, stream, at)
+        return RecordStream(program, stream, at, look_ahead)
     return NativeStream(program, stream, at, look_ahead)
 
 
@@ -118,7 +119,7 @@ class NativeStream:
         self._reading = Reading(
             program.source,
             program.read_options,
-            self._source_keys,
+            functools.partial(program.source_keys, stream),
             self._length,
             look_ahead,
         )
@@ -335,18 +336,6 @@ class NativeStream:
         exact = all(type(n) is int and n == k for n, k in zip(names, keys, strict=True))
         self._odd_keys = None if exact else names
         return np.array(keys, np.int64), np.array(indices, np.int64)
-
-    def _source_keys(self, first: int, count: int) -> Iterable[int]:
-        streams = self._program.streams
-        if self._blockwise:
-            start = self._stream + first * streams
-            return _as_ints(self._program.keys.block(start, streams, count)[0])
-        keys = self._program.keys
-        positions = range(first, first + count)
-        return [
-            keys.source_key(keys.metadata(self._stream + p * streams).record_key)
-            for p in positions
-        ]
 
 
 def _as_ints(keys: Int64Array) -> list[int]:
