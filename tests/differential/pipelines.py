@@ -437,10 +437,12 @@ class Trace:
         elements: Digest of each element, in order.
         states: Bytes of get_state() before element k, for each asked k; the key
             "end" is the state after StopIteration.
+        error: What the element after the last one raised, where that may happen.
     """
 
     elements: list[str]
     states: dict[int | str, bytes]
+    error: Exception | None = None
 
 
 def delivered(description: Description, element: Any) -> str:
@@ -452,11 +454,16 @@ def delivered(description: Description, element: Any) -> str:
     return digest(element, key_order=description["loader"]["workers"] == 0)
 
 
-def trace(iterator: Any, description: Description, take: int | None = None) -> Trace:
+def trace(
+    iterator: Any,
+    description: Description,
+    take: int | None = None,
+    may_fail: bool = False,
+) -> Trace:
     """Run ``iterator`` for ``take`` elements, the description's "take" by default.
 
     Takes the state before every element and after the last, and checks that
-    str() of the iterator shows it.
+    str() of the iterator shows it.  With ``may_fail`` an exception is the end.
     """
     take = description["take"] if take is None else take
     seen = Trace([], {})
@@ -468,6 +475,11 @@ def trace(iterator: Any, description: Description, take: int | None = None) -> T
             element = next(iterator)
         except StopIteration:
             seen.states["end"] = grains_part(description, _state_of(iterator))
+            return seen
+        except Exception as error:
+            if not may_fail:
+                raise
+            seen.error = error
             return seen
         seen.elements.append(delivered(description, element))
     raise AssertionError("unreachable")

@@ -25,12 +25,17 @@ SOAKED = range(4000, 4500)
 def assert_same_run(description: Description, grain_restores: bool = True) -> None:
     """Assert equal elements and states, and that each restores the other's.
 
-    Without ``grain_restores`` only Gristmill goes on from the other's state.
+    Without ``grain_restores`` only Gristmill goes on from the other's state.  Where
+    Grain fails, Gristmill has to fail at the same element in the same way.
     """
-    theirs = trace(iter(build(description, THEIRS)), description)
-    ours = trace(iter(build(description, OURS)), description)
-    assert ours.elements == theirs.elements
+    theirs = trace(iter(build(description, THEIRS)), description, may_fail=True)
+    ours = trace(iter(build(description, OURS)), description, may_fail=True)
+    assert ours.elements == theirs.elements, (ours.error, theirs.error)
     assert ours.states == theirs.states
+    if theirs.error is not None:
+        assert isinstance(ours.error, type(theirs.error))
+        return
+    assert ours.error is None
     # The digits of a hash choose the point, so that no draw depends on the run.
     point = int(("".join(ours.elements) or "0")[-6:], 16) % (len(ours.elements) + 1)
     here = rest(build(description, OURS), description, theirs.states[point], point)
