@@ -139,6 +139,14 @@ def children(pid: int) -> list[int]:
     return found
 
 
+def has_ended(pid: int) -> bool:
+    """Whether a process is gone, or only its exit status is left."""
+    try:
+        return "\nState:\tZ" in Path(f"/proc/{pid}/status").read_text()
+    except FileNotFoundError:
+        return True
+
+
 def descendants(pid: int) -> list[int]:
     """All processes below one, the nearest first."""
     found = children(pid)
@@ -153,7 +161,7 @@ def family(workers: int, pid: int | None = None) -> dict[str, list[int]]:
     for _ in wait_until(f"{workers} workers of {owner}"):
         launchers = children(owner)
         zygotes = [z for launcher in launchers for z in children(launcher)]
-        found = [w for zygote in zygotes for w in children(zygote)]
+        found = [w for z in zygotes for w in children(z) if not has_ended(w)]
         if len(found) == workers:
             return {"launcher": launchers, "zygote": zygotes, "worker": found}
     raise AssertionError
