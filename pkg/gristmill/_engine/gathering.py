@@ -58,6 +58,7 @@ class Gathering:
         ahead = int(options.prefetch_buffer_size)
         self._ahead = ahead if look_ahead else 0
         self._allowed = self._threads > 0 and ahead > 0 and table.contiguous
+        self._slow_row_s = SLOW_ROW_S + table.row_bytes * SLOW_BYTE_S
         self._until_probe = 0
         self._pool: _core.Pool | None = None
         self._waiting: collections.deque[Waiting] = collections.deque()
@@ -68,9 +69,9 @@ class Gathering:
         """The batch of rows at `position`, position + 1, ... and their numbers."""
         if self._waiting and self._waiting[0][0] != position:
             self.forget()
-        if not self._waiting and self._until_probe == 0:
-            return self._by_caller(position, count, alloc)
         if not self._waiting:
+            if self._until_probe == 0:
+                return self._by_caller(position, count, alloc)
             self._begin(position, count, alloc)
         if alloc is None:
             self._look_ahead(count)
@@ -90,8 +91,7 @@ class Gathering:
         began = time.perf_counter()
         batch = self._table.gather(keys, alloc, self._rules)
         taken = time.perf_counter() - began
-        row_s = SLOW_ROW_S + self._table.row_bytes * SLOW_BYTE_S
-        if self._allowed and taken > count * row_s:
+        if taken > count * self._slow_row_s and self._allowed:
             self._until_probe = BATCHES_BETWEEN_PROBES
         return batch, keys
 

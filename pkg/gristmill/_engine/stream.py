@@ -10,7 +10,7 @@ import numpy as np
 
 from gristmill import batching
 from gristmill._engine.gathering import Gathering
-from gristmill._engine.program import BatchSpec, Program, as_number
+from gristmill._engine.program import Program, as_number
 from gristmill._engine.reading import Reading, read_each
 from gristmill._engine.record_stream import RecordStream
 from gristmill._hot import run as hot_run
@@ -116,6 +116,7 @@ class NativeStream:
         if self._blockwise:
             self._draws = None if program.seed is None else Draws(program.seed)
         self._gathering = self._native_gathering(look_ahead)
+        self._gathers_all = self._gathering is not None and len(self._levels) == 1
         self._reading = Reading(
             program.source,
             program.read_options,
@@ -145,7 +146,8 @@ class NativeStream:
         before = self._consumed
         self._key_parts.clear()
         try:
-            output = self._output(alloc)
+            gathers = self._gathers_all
+            output = self._gathered(alloc) if gathers else self._output(alloc)
         except Exception:
             self.vector = (self._consumed,)
             raise
@@ -181,7 +183,7 @@ class NativeStream:
         spec = self._levels[level].batch
         assert spec is not None
         if level == 0 and self._gathering is not None:
-            return self._gathered(self._gathering, spec, alloc)
+            return self._gathered(alloc)
         elements = self._elements(level, spec.size)
         if len(elements) < spec.size and (spec.drop_remainder or not elements):
             raise StopIteration
@@ -278,16 +280,16 @@ class NativeStream:
             source,
             rules=program.rules,
             options=program.read_options,
-            keys_of=lambda first, count: self._block(first, count)[0],
+            keys_of=self._keys,
             length=self._length,
             look_ahead=look_ahead,
         )
 
-    def _gathered(
-        self, gathering: Gathering, spec: BatchSpec, alloc: Alloc | None
-    ) -> Any:
+    def _gathered(self, alloc: Alloc | None) -> Any:
+        spec, gathering = self._levels[0].batch, self._gathering
+        assert spec is not None and gathering is not None
         count = min(spec.size, self._length - self._consumed)
-        if count <= 0 or (count < spec.size and spec.drop_remainder):
+        if count < spec.size and (spec.drop_remainder or count <= 0):
             self._consumed = self._length
             raise StopIteration
         batch, keys = gathering.batch(self._consumed, count, alloc)
@@ -299,6 +301,12 @@ class NativeStream:
         """Record keys and global indices of the stream's records from `first` on."""
         if not self._blockwise:
             return self._block_by_metadata(first, count)
+        keys = self._keys(first, count)
+        offset = first - self._cached_at
+        return keys, self._cached_indices[offset : offset + count]
+
+    def _keys(self, first: int, count: int) -> Int64Array:
+        """The keys of `_block`, where they come in blocks."""
         offset = first - self._cached_at
         if offset < 0 or offset + count > len(self._cached_keys):
             size = min(max(count, KEY_BLOCK), self._length - first)
@@ -307,8 +315,7 @@ class NativeStream:
                 self._stream + first * streams, streams, size
             )
             self._cached_at, offset = first, 0
-        chosen = slice(offset, offset + count)
-        return self._cached_keys[chosen], self._cached_indices[chosen]
+        return self._cached_keys[offset : offset + count]
 
     def _block_by_metadata(
         self, first: int, count: int
