@@ -6,6 +6,7 @@ where it is not installed those two names do not exist.
 
 from __future__ import annotations
 
+import abc
 import dataclasses
 import json
 import sys
@@ -96,19 +97,19 @@ class CheckpointHandler:
         return f"{cls.__module__}.{cls.__qualname__}"
 
 
-class Checkpointable:
+class Checkpointable(abc.ABC):
     """Orbax's asynchronous protocol, for iterators that have a state.
 
     The file is that of `CheckpointHandler`.
     """
 
+    @abc.abstractmethod
     def get_state(self) -> Any:
         """The position, as bytes or as an object that JSON can hold."""
-        raise NotImplementedError
 
+    @abc.abstractmethod
     def set_state(self, state: Any) -> None:
         """Continue at a position that `get_state` returned."""
-        raise NotImplementedError
 
     async def save(self, directory: Any) -> Awaitable[None]:
         """Take the state of now, and write it once Orbax has made the folder.
