@@ -702,3 +702,12 @@ def test_the_failing_record_counts_as_consumed_in_workers():
         next(iterator)
     assert json.loads(iterator.get_state())["last_seen_indices"] == {"0": 9}
     assert list(iterator) == [10, 11]
+
+
+def test_steps_after_a_batch_whose_last_records_were_filtered_out():
+    iterator = iter(loader([Odd(), g.Batch(5), Add()], records=13))
+    # Record 12, which is read for the second batch, is not part of it.
+    assert next(iterator).tolist() == [2, 4, 6, 8, 10]
+    assert next(iterator).tolist() == [12]
+    assert iterator.ids().tolist() == [11]
+    assert list(iterator) == []

@@ -212,7 +212,10 @@ class NativeStream:
             if not steps:
                 elements.append(batch)
                 continue
-            last_key = self._key_parts[-1][-1:]
+            # Of the records read last perhaps none has passed the filters.
+            last_key = next(
+                part[-1:] for part in reversed(self._key_parts) if len(part)
+            )
             done, _, _, error = hot_run.run_block(
                 None, last_key, last_key, steps, None, self._at, [batch]
             )
