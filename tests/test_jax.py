@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 import gristmill as g
+from remembered import Remembered
 
 jax = pytest.importorskip("jax")
 adapter = pytest.importorskip("gristmill.jax")
@@ -68,22 +69,6 @@ def test_wide_types_become_what_jax_has():
     [placed] = adapter.prefetch_to_device([np.array([1, 2**31 - 1], np.int64)])
     assert placed.dtype == jax.dtypes.canonicalize_dtype(np.int64)
     assert placed.tolist() == [1, 2**31 - 1]
-
-
-class Remembered:
-    """Passes batches on and keeps where each lies in memory."""
-
-    def __init__(self, batches):
-        self.batches = iter(batches)
-        self.addresses = []
-
-    def __iter__(self):
-        return self
-
-    def __next__(self):
-        batch = next(self.batches)
-        self.addresses.append(batch.ctypes.data)
-        return batch
 
 
 def pointers(batches):

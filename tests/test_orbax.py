@@ -1,13 +1,11 @@
 """A DataLoader's position beside a model's checkpoint, in either library's hands."""
 
 import asyncio
-import pathlib
-import subprocess
-import sys
 
 import pytest
 
 import gristmill as g
+from faults.scripts import run
 
 pytest.importorskip("orbax.checkpoint")
 pytest.importorskip("grain")
@@ -16,7 +14,6 @@ pytest.importorskip("grain")
 MANAGED = """
 import importlib, sys
 import orbax.checkpoint as ocp
-sys.path.insert(0, {tests!r})
 from test_orbax import loader
 
 def manager():
@@ -62,17 +59,8 @@ def loader(library="gristmill"):
     [("gristmill", "gristmill"), ("gristmill", "grain"), ("grain", "gristmill")],
 )
 def test_checkpoint_manager_saves_and_restores(tmp_path, saving, restoring):
-    code = MANAGED.format(
-        tests=str(pathlib.Path(__file__).parent), folder=str(tmp_path / "run")
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", code, saving, restoring],
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
+    code = MANAGED.format(folder=str(tmp_path / "run"))
+    run(code, saving, restoring, bare=True, deadline_s=120)
 
 
 # Saves and restores in the ways of Orbax's users: a dict of checkpointers, handlers
@@ -82,7 +70,6 @@ USES = """
 import dataclasses, sys
 import orbax.checkpoint as ocp
 import gristmill.python as grain
-sys.path.insert(0, {tests!r})
 from test_orbax import loader
 
 class Own(grain.PyGrainCheckpointHandler, ocp.CheckpointHandler):
@@ -140,16 +127,8 @@ assert next(again).tolist() == next(iterator).tolist()
 @pytest.mark.multiprocess
 @pytest.mark.parametrize("use", ["checkpointers", "by_name", "by_registry", "own"])
 def test_ways_to_use_the_handler(tmp_path, use):
-    tests, folder = str(pathlib.Path(__file__).parent), str(tmp_path / "run")
-    code = USES.format(tests=tests, folder=folder, use=use)
-    done = subprocess.run(
-        [sys.executable, "-c", code],
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
+    code = USES.format(folder=str(tmp_path / "run"), use=use)
+    run(code, bare=True, deadline_s=120)
 
 
 # Saves after three batches in the background, beside arrays, by Orbax's newer API.
@@ -158,7 +137,6 @@ import sys
 import jax.numpy as jnp
 import numpy as np
 import orbax.checkpoint.experimental.v1 as ocp
-sys.path.insert(0, {tests!r})
 from test_orbax import loader, wrapped
 
 iterator = wrapped({wrapper!r}, loader())
@@ -188,16 +166,8 @@ def wrapped(wrapper, made):
 @pytest.mark.parametrize("wrapper", ["none", "jax", "torch"])
 def test_iterators_are_checkpointables_of_orbax(tmp_path, wrapper):
     pytest.importorskip(wrapper if wrapper != "none" else "jax")
-    tests, folder = str(pathlib.Path(__file__).parent), str(tmp_path / "run")
-    code = SAVED_ASYNC.format(tests=tests, folder=folder, wrapper=wrapper)
-    done = subprocess.run(
-        [sys.executable, "-c", code],
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
+    code = SAVED_ASYNC.format(folder=str(tmp_path / "run"), wrapper=wrapper)
+    run(code, bare=True, deadline_s=120)
 
 
 class Creating:

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 import gristmill as g
+from remembered import Remembered
 
 torch = pytest.importorskip("torch")
 adapter = pytest.importorskip("gristmill.torch")
@@ -114,22 +115,6 @@ def test_strided_arrays_are_viewed():
     tensor = one(array)
     assert tensor.data_ptr() == array.ctypes.data
     assert tensor.tolist() == array.tolist()
-
-
-class Remembered:
-    """Passes batches on and keeps where each lies in memory."""
-
-    def __init__(self, batches):
-        self.batches = iter(batches)
-        self.addresses = []
-
-    def __iter__(self):
-        return self
-
-    def __next__(self):
-        batch = next(self.batches)
-        self.addresses.append(batch.ctypes.data)
-        return batch
 
 
 @pytest.mark.multiprocess

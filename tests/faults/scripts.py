@@ -49,15 +49,7 @@ def run(
     """
     text = text_of(script, bare=bare, deadline_s=deadline_s)
     began = [*command, sys.executable, "-c", text, *map(str, arguments)]
-    with subprocess.Popen(
-        began,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        stdin=subprocess.DEVNULL,
-        text=True,
-        env=environment(),
-        start_new_session=True,
-    ) as process:
+    with _begin(began, subprocess.DEVNULL) as process:
         try:
             out, err = process.communicate(timeout=deadline_s)
         except subprocess.TimeoutExpired:
@@ -71,14 +63,15 @@ def run(
 
 def start(script: str, *arguments: object) -> subprocess.Popen[str]:
     """Start a script in a process group of its own; its pipes are open."""
+    text = text_of(script, bare=False, deadline_s=DEADLINE_S)
+    began = [sys.executable, "-c", text, *map(str, arguments)]
+    return _begin(began, subprocess.PIPE)
+
+
+def _begin(command: list[str], stdin: int) -> subprocess.Popen[str]:
     return subprocess.Popen(
-        [
-            sys.executable,
-            "-c",
-            text_of(script, bare=False, deadline_s=DEADLINE_S),
-            *map(str, arguments),
-        ],
-        stdin=subprocess.PIPE,
+        command,
+        stdin=stdin,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
