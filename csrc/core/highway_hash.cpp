@@ -21,6 +21,8 @@ constexpr Lanes kInit0 = {0xdbe6d5d5fe4cce2f, 0xa4093822299f31d0,
 constexpr Lanes kInit1 = {0x3bd39e10cb0ef593, 0xc0acf169b5f18a8c,
                           0xbe5466cf34e90c6c, 0x452821e638d01377};
 
+constexpr int kFinalRounds = 4;
+
 // Which byte of a pair of lanes goes where when the lanes are zipped.
 constexpr std::array<std::uint8_t, 16> kZip = {3,  12, 2,  5,  14, 1, 15, 0,
                                                11, 4,  10, 13, 9,  6, 8,  7};
@@ -64,6 +66,20 @@ void update_portable(State& state, const std::byte* packets,
   }
 }
 
+// Swaps the halves of a lane.
+std::uint64_t swapped(std::uint64_t lane) noexcept {
+  return std::rotl(lane, 32);
+}
+
+// Mixes the state once more, after the last packet.
+void finish_portable(State& state) noexcept {
+  for (int round = 0; round < kFinalRounds; ++round) {
+    const Lanes& v0 = state.v0;
+    update_lanes(state, {swapped(v0[2]), swapped(v0[3]), swapped(v0[0]),
+                         swapped(v0[1])});
+  }
+}
+
 #if defined(__x86_64__)
 
 #define GRISTMILL_AVX2 __attribute__((target("avx2")))
@@ -76,52 +92,62 @@ GRISTMILL_AVX2 inline void store(Lanes& to, __m256i from) noexcept {
   _mm256_storeu_si256(reinterpret_cast<__m256i*>(to.data()), from);
 }
 
-GRISTMILL_AVX2 void update_avx2(State& state, const std::byte* packets,
-                                std::size_t count) noexcept {
-  const __m256i zip = _mm256_broadcastsi128_si256(
-      _mm_loadu_si128(reinterpret_cast<const __m128i*>(kZip.data())));
-  __m256i v0 = load(state.v0.data());
-  __m256i v1 = load(state.v1.data());
-  __m256i mul0 = load(state.mul0.data());
-  __m256i mul1 = load(state.mul1.data());
-  for (; count > 0; --count, packets += HighwayHash::kPacket) {
-    v1 = _mm256_add_epi64(v1, _mm256_add_epi64(mul0, load(packets)));
-    mul0 =
-        _mm256_xor_si256(mul0, _mm256_mul_epu32(v1, _mm256_srli_epi64(v0, 32)));
-    v0 = _mm256_add_epi64(v0, mul1);
-    mul1 =
-        _mm256_xor_si256(mul1, _mm256_mul_epu32(v0, _mm256_srli_epi64(v1, 32)));
-    v0 = _mm256_add_epi64(v0, _mm256_shuffle_epi8(v1, zip));
-    v1 = _mm256_add_epi64(v1, _mm256_shuffle_epi8(v0, zip));
-  }
-  store(state.v0, v0);
-  store(state.v1, v1);
-  store(state.mul0, mul0);
-  store(state.mul1, mul1);
+// The state in registers.
+struct Wide {
+  __m256i v0, v1, mul0, mul1;
+};
+
+GRISTMILL_AVX2 inline Wide load(const State& s) noexcept {
+  return {load(s.v0.data()), load(s.v1.data()), load(s.mul0.data()),
+          load(s.mul1.data())};
 }
 
-#undef GRISTMILL_AVX2
+GRISTMILL_AVX2 inline void store(State& to, const Wide& from) noexcept {
+  store(to.v0, from.v0);
+  store(to.v1, from.v1);
+  store(to.mul0, from.mul0);
+  store(to.mul1, from.mul1);
+}
+
+GRISTMILL_AVX2 inline void update(Wide& s, __m256i packet) noexcept {
+  const __m256i zip = _mm256_broadcastsi128_si256(
+      _mm_loadu_si128(reinterpret_cast<const __m128i*>(kZip.data())));
+  s.v1 = _mm256_add_epi64(s.v1, _mm256_add_epi64(s.mul0, packet));
+  s.mul0 = _mm256_xor_si256(
+      s.mul0, _mm256_mul_epu32(s.v1, _mm256_srli_epi64(s.v0, 32)));
+  s.v0 = _mm256_add_epi64(s.v0, s.mul1);
+  s.mul1 = _mm256_xor_si256(
+      s.mul1, _mm256_mul_epu32(s.v0, _mm256_srli_epi64(s.v1, 32)));
+  s.v0 = _mm256_add_epi64(s.v0, _mm256_shuffle_epi8(s.v1, zip));
+  s.v1 = _mm256_add_epi64(s.v1, _mm256_shuffle_epi8(s.v0, zip));
+}
+
+GRISTMILL_AVX2 void update_avx2(State& state, const std::byte* packets,
+                                std::size_t count) noexcept {
+  Wide wide = load(state);
+  for (; count > 0; --count, packets += HighwayHash::kPacket) {
+    update(wide, load(packets));
+  }
+  store(state, wide);
+}
+
+GRISTMILL_AVX2 void finish_avx2(State& state) noexcept {
+  Wide wide = load(state);
+  for (int round = 0; round < kFinalRounds; ++round) {
+    const __m256i crossed = _mm256_permute4x64_epi64(wide.v0, 0x4e);
+    update(wide, _mm256_shuffle_epi32(crossed, 0xb1));
+  }
+  store(state, wide);
+}
 
 bool has_avx2() noexcept {
   static const bool has = __builtin_cpu_supports("avx2") != 0;
   return has;
 }
 
-#endif
+#undef GRISTMILL_AVX2
 
-auto pick_update(HighwayHash::Speed speed) noexcept {
-#if defined(__x86_64__)
-  if (speed == HighwayHash::Speed::kFastest && has_avx2()) return update_avx2;
-#else
-  static_cast<void>(speed);
 #endif
-  return update_portable;
-}
-
-// Swaps the halves of a lane.
-std::uint64_t swapped(std::uint64_t lane) noexcept {
-  return std::rotl(lane, 32);
-}
 
 std::uint64_t rotated_halves(std::uint64_t lane, int count) noexcept {
   const auto low = std::rotl(static_cast<std::uint32_t>(lane), count);
@@ -131,8 +157,17 @@ std::uint64_t rotated_halves(std::uint64_t lane, int count) noexcept {
 
 }  // namespace
 
+HighwayHash::Code HighwayHash::pick_code(Speed speed) noexcept {
+#if defined(__x86_64__)
+  if (speed == Speed::kFastest && has_avx2()) return {update_avx2, finish_avx2};
+#else
+  static_cast<void>(speed);
+#endif
+  return {update_portable, finish_portable};
+}
+
 HighwayHash::HighwayHash(const Key& key, Speed speed) noexcept
-    : update_(pick_update(speed)) {
+    : code_(pick_code(speed)) {
   for (std::size_t i = 0; i < 4; ++i) {
     state_.mul0[i] = kInit0[i];
     state_.mul1[i] = kInit1[i];
@@ -149,11 +184,11 @@ void HighwayHash::append(std::span<const std::byte> bytes) noexcept {
     rest_bytes_ += taken;
     bytes = bytes.subspan(taken);
     if (rest_bytes_ < kPacket) return;
-    update_(state_, rest_.data(), 1);
+    code_.update(state_, rest_.data(), 1);
     rest_bytes_ = 0;
   }
   const std::size_t packets = bytes.size() / kPacket;
-  if (packets > 0) update_(state_, bytes.data(), packets);
+  if (packets > 0) code_.update(state_, bytes.data(), packets);
   bytes = bytes.subspan(packets * kPacket);
   if (!bytes.empty()) std::memcpy(rest_.data(), bytes.data(), bytes.size());
   rest_bytes_ = bytes.size();
@@ -179,14 +214,9 @@ std::uint64_t HighwayHash::value() const noexcept {
       state.v0[i] += (std::uint64_t{rest_bytes_} << 32) + rest_bytes_;
       state.v1[i] = rotated_halves(state.v1[i], static_cast<int>(rest_bytes_));
     }
-    update_(state, packet.data(), 1);
+    code_.update(state, packet.data(), 1);
   }
-  for (int round = 0; round < 4; ++round) {
-    const Lanes& v0 = state.v0;
-    const Lanes packet = {swapped(v0[2]), swapped(v0[3]), swapped(v0[0]),
-                          swapped(v0[1])};
-    update_(state, reinterpret_cast<const std::byte*>(packet.data()), 1);
-  }
+  code_.finish(state);
   return state.v0[0] + state.v1[0] + state.mul0[0] + state.mul1[0];
 }
 

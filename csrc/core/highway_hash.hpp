@@ -44,9 +44,13 @@ class HighwayHash {
   };
 
  private:
-  using Update = void (*)(State&, const std::byte* packets, std::size_t count);
+  struct Code {
+    void (*update)(State&, const std::byte* packets, std::size_t count);
+    void (*finish)(State&);
+  };
+  static Code pick_code(Speed speed) noexcept;
 
-  const Update update_;
+  const Code code_;
   State state_;
   std::array<std::byte, kPacket> rest_;  // Bytes of a packet not yet whole.
   std::size_t rest_bytes_ = 0;
