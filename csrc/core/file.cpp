@@ -2,9 +2,11 @@
 
 #include <fcntl.h>
 #include <sys/mman.h>
+#include <sys/uio.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <utility>
 
@@ -94,6 +96,34 @@ Status File::read(std::uint64_t offset, std::span<std::byte> to) const {
           error, path_ + ": reading " + std::to_string(to.size() - done) +
                      " bytes at offset " + std::to_string(at) + " failed");
     }
+  }
+  return {};
+}
+
+// What one system call does not fill, as when the file ends, is left to read().
+Status File::read_parts(std::uint64_t offset,
+                        std::span<const std::span<std::byte>> parts) const {
+  std::array<struct iovec, 64> vectors;
+  while (!parts.empty()) {
+    const auto now = parts.first(std::min(parts.size(), vectors.size()));
+    std::uint64_t size = 0;
+    for (std::size_t i = 0; i < now.size(); ++i) {
+      vectors[i] = {now[i].data(), now[i].size()};
+      size += now[i].size();
+    }
+    const ssize_t got =
+        preadv(fd_, vectors.data(), static_cast<int>(now.size()),
+               static_cast<off_t>(offset));
+    if (got < 0 || static_cast<std::uint64_t>(got) < size) {
+      std::uint64_t at = offset;
+      for (const auto part : now) {
+        Status status = read(at, part);
+        if (!status.ok()) return status;
+        at += part.size();
+      }
+    }
+    offset += size;
+    parts = parts.subspan(now.size());
   }
   return {};
 }

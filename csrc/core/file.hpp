@@ -38,6 +38,10 @@ class File {
   // Fills `to` with the bytes from `offset` on.
   Status read(std::uint64_t offset, std::span<std::byte> to) const;
 
+  // Fills each of `parts` in turn, with bytes that follow each other.
+  Status read_parts(std::uint64_t offset,
+                    std::span<const std::span<std::byte>> parts) const;
+
   // All bytes of a mapped file; empty for any other.
   [[nodiscard]] std::span<const std::byte> mapped() const noexcept {
     return {map_, map_ == nullptr ? 0 : static_cast<std::size_t>(size_)};

@@ -114,12 +114,14 @@ class ChunkView {
   // Decodes all records.  REQUIRES: whole().
   Status decode(DecodedChunk& to, ByteBuffer& spare) const;
 
+  // Compares the hash of the data, if that is to be verified.
+  Status check_data(const HighwayHash& hash) const;
+
   // Puts "chunk at offset ...: " before the message of an error.
   [[nodiscard]] Status placed(Status status) const;
 
  private:
   [[nodiscard]] BlockWalk walk_data() const;
-  Status check_data(const HighwayHash& hash) const;
   Status copy_plain_record(std::span<std::byte> to) const;
   Status find_data(ByteBuffer& spare, std::span<const std::byte>& data) const;
   Status try_only_record(std::span<std::byte> to, ByteBuffer& spare) const;

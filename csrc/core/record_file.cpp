@@ -4,6 +4,8 @@
 #include <cstring>
 #include <utility>
 
+#include "core/direct_read.hpp"
+
 namespace gristmill {
 namespace {
 
@@ -13,7 +15,7 @@ using Request = RecordFile::Request;
 constexpr std::uint64_t kCoalesceGap = 4096;
 
 // A run of neighbours stays in the second-level cache while it is decoded.
-constexpr std::uint64_t kMaxRunBytes = std::uint64_t{256} << 10;
+constexpr std::uint64_t kMaxRunBytes = std::uint64_t{128} << 10;
 
 // A thread keeps at most this much memory of each kind between reads.
 constexpr std::size_t kMaxSpareBytes = std::size_t{4} << 20;
@@ -156,12 +158,32 @@ std::size_t RecordFile::find_run(std::span<const Request> requests,
   return count;
 }
 
+// Reads a large record that follows no other, the shortest way.
+Status RecordFile::read_large(const Request& request, Sink& sink,
+                              bool& done) const {
+  const auto place = index_.chunk(static_cast<std::uint64_t>(request.record));
+  done = false;
+  if (!file_.mapped().empty() || !suits_direct_read(place)) return {};
+  auto to = sink.place(request.slot, place.decoded_size);
+  if (!to.ok()) return to.status();
+  return read_direct(file_, place, verify_, to.value(), scratch().spare, done);
+}
+
 Status RecordFile::read_singles(std::span<const Request> requests,
                                 Sink& sink) const {
   Scratch& spare = scratch();
   while (!requests.empty()) {
     std::uint64_t end = 0;
     const std::size_t count = find_run(requests, end);
+    if (count == 1) {
+      bool done = false;
+      Status status = read_large(requests[0], sink, done);
+      if (!status.ok()) return explain(status, requests[0].record);
+      if (done) {
+        requests = requests.subspan(1);
+        continue;
+      }
+    }
     const auto first =
         index_.chunk(static_cast<std::uint64_t>(requests[0].record));
     auto run = fetch(first.begin, end, spare.raw);

@@ -90,6 +90,7 @@ class RecordFile {
 
   Status check_mapped() const;
   Status read_singles(std::span<const Request> requests, Sink& sink) const;
+  Status read_large(const Request& request, Sink& sink, bool& done) const;
   std::size_t find_run(std::span<const Request> requests,
                        std::uint64_t& end) const;
   Status read_single(const Request& request, const RawBytes& run,
