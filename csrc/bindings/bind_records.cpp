@@ -4,7 +4,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
-#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -238,6 +237,19 @@ class Handle {
     read_all(*file, requests, slots);
   }
 
+  // Returns where a chunk begins and ends, the size of its records together,
+  // and how many they are.
+  py::tuple chunk(std::uint64_t chunk) const {
+    const RecordIndex& index = file()->index();
+    if (chunk >= index.num_chunks()) {
+      throw py::index_error("chunk " + std::to_string(chunk) + " of " +
+                            std::to_string(index.num_chunks()));
+    }
+    const auto place = index.chunk(chunk);
+    return py::make_tuple(place.begin, place.end, place.decoded_size,
+                          index.records_in(chunk));
+  }
+
   Records sizes(const Records& records) const {
     const FilePtr file = this->file();
     const auto wanted = span_of(records);
@@ -266,23 +278,17 @@ class Handle {
 // A read that the threads of a pool are at.
 class PendingRead {
  public:
+  PendingRead(Pool& pool, const Handle& handle, const Records& records)
+      : PendingRead(handle, records) {
+    target_ = new_target(*file_, span_of(records), requests_);
+    start(pool);
+  }
   PendingRead(Pool& pool, const Handle& handle, const Records& records,
-              const std::optional<py::array>& out,
-              const std::optional<Records>& offsets)
-      : file_(handle.file()),
-        requests_(checked_file(file_->plan(span_of(records)))) {
-    if (out.has_value() != offsets.has_value()) {
-      throw py::value_error("out and offsets go together");
-    }
-    target_ = out ? std::make_unique<Slots>(*out, *offsets, requests_.size())
-                  : new_target(*file_, span_of(records), requests_);
-    const auto parts = file_->cut(requests_, pool.threads());
-    statuses_.resize(parts.size());
-    for (std::size_t i = 0; i < parts.size(); ++i) {
-      pool.run(group_, [this, i, part = parts[i]] {
-        statuses_[i] = file_->read(part, *target_);
-      });
-    }
+              py::array out, Records offsets)
+      : PendingRead(handle, records) {
+    target_ = std::make_unique<Slots>(std::move(out), std::move(offsets),
+                                      requests_.size());
+    start(pool);
   }
   ~PendingRead() { finish(); }
   PendingRead(const PendingRead&) = delete;
@@ -297,6 +303,20 @@ class PendingRead {
   }
 
  private:
+  PendingRead(const Handle& handle, const Records& records)
+      : file_(handle.file()),
+        requests_(checked_file(file_->plan(span_of(records)))) {}
+
+  void start(Pool& pool) {
+    const auto parts = file_->cut(requests_, pool.threads());
+    statuses_.resize(parts.size());
+    for (std::size_t i = 0; i < parts.size(); ++i) {
+      pool.run(group_, [this, i, part = parts[i]] {
+        statuses_[i] = file_->read(part, *target_);
+      });
+    }
+  }
+
   void finish() {
     const py::gil_scoped_release unlocked;
     group_.wait();
@@ -325,6 +345,7 @@ void records(py::module_& m) {
       .def("read_into", &Handle::read_into, "records"_a.noconvert(),
            "out"_a.noconvert(), "offsets"_a.noconvert())
       .def("sizes", &Handle::sizes, "records"_a.noconvert())
+      .def("chunk", &Handle::chunk, "chunk"_a)
       .def("close", &Handle::close)
       .def_property_readonly("closed", &Handle::closed)
       .def_property_readonly("path", &Handle::path)
@@ -344,12 +365,11 @@ void records(py::module_& m) {
         return h.file()->cache().held_bytes();
       });
   py::class_<PendingRead>(m, "PendingRead", "A read by the threads of a Pool.")
-      .def(py::init<Pool&, const Handle&, const Records&,
-                    const std::optional<py::array>&,
-                    const std::optional<Records>&>(),
-           "pool"_a, "file"_a, "records"_a.noconvert(),
-           "out"_a.noconvert() = py::none(),
-           "offsets"_a.noconvert() = py::none(), py::keep_alive<1, 2>())
+      .def(py::init<Pool&, const Handle&, const Records&>(), "pool"_a, "file"_a,
+           "records"_a.noconvert(), py::keep_alive<1, 2>())
+      .def(py::init<Pool&, const Handle&, const Records&, py::array, Records>(),
+           "pool"_a, "file"_a, "records"_a.noconvert(), "out"_a.noconvert(),
+           "offsets"_a.noconvert(), py::keep_alive<1, 2>())
       .def("wait", &PendingRead::wait);
 }
 

@@ -13,7 +13,7 @@ std::size_t bytes_for(std::uint64_t value) {
 }
 
 void store(std::byte* to, std::uint64_t value, std::size_t bytes) {
-  std::memcpy(to, &value, bytes);
+  if (bytes > 0) std::memcpy(to, &value, bytes);
 }
 
 // Reads 8 bytes and keeps some: the list ends in 8 bytes that belong to none.

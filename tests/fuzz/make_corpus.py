@@ -1,6 +1,6 @@
 """Writes the seeds of the fuzz targets, by the array-record wheel.
 
-    PYTHONPATH=tests python tests/fuzz/make_corpus.py
+PYTHONPATH=tests python tests/fuzz/make_corpus.py
 """
 
 import pathlib
@@ -9,6 +9,7 @@ import tempfile
 
 import numpy as np
 from array_record.python import array_record_module
+
 from protobuf_samples import message
 
 FOLDER = pathlib.Path(__file__).parent / "corpus" / "record_file"

@@ -16,6 +16,7 @@
 #include <cstring>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace gristmill {
@@ -57,12 +58,13 @@ void read_some(const RecordFile& file) {
     records.push_back(i);
   }
   if (last > 15) records.push_back(last);
-  const auto requests = file.plan(records);
-  if (!requests.ok()) abort();
-  for (const auto& request : requests.value()) {
+  auto planned = file.plan(records);
+  if (!planned.ok()) abort();
+  const auto requests = std::move(planned).value();
+  for (const auto& request : requests) {
     static_cast<void>(file.read(std::span(&request, 1), sink).ok());
   }
-  static_cast<void>(file.read(requests.value(), sink).ok());
+  static_cast<void>(file.read(requests, sink).ok());
   std::vector<std::int64_t> sizes(records.size());
   static_cast<void>(file.sizes(records, sizes).ok());
 }
@@ -87,9 +89,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data,
       (flags & 2) != 0 ? Verify::kAll : Verify::kNone,
       (flags & 1) != 0 ? File::Access::kMmap : File::Access::kPread,
       std::size_t{1} << 20};
-  const auto opened = RecordFile::open(path, options);
-  if (!opened.ok()) return 0;
-  auto result = opened;
-  read_some(*result.value());
+  auto opened = RecordFile::open(path, options);
+  if (opened.ok()) read_some(*opened.value());
   return 0;
 }
