@@ -123,6 +123,17 @@ def test_reads_records_around_block_boundaries(file_of, codec, group):
         assert [file.read(i) for i in range(len(records))] == records
 
 
+@pytest.mark.parametrize("codec", CODECS)
+def test_reads_footers_of_several_blocks(file_of, codec):
+    records = [b"%d" % (i * i) for i in range(40_000)]
+    path = file_of(records, options_of(codec, 1))
+    for access in "pread", "mmap":
+        file = _core.RecordFile(path, access=access)
+        order = np.arange(0, 40_000, 11)
+        assert file.read_many(order) == records[::11]
+        assert file.sizes(np.arange(40_000)).tolist() == list(map(len, records))
+
+
 def test_tells_of_the_file(file_of):
     path = file_of([b"ab", b"", b"cde"], "group_size:2,snappy")
     file = _core.RecordFile(path)
