@@ -1,6 +1,7 @@
 // Binds core/record_file.hpp: makes bytes or checks arrays, drops the GIL,
 // reads.
 #include <algorithm>
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -26,7 +27,7 @@ using FilePtr = std::shared_ptr<const RecordFile>;
 // and alive as long as the process.
 PyObject* record_error = nullptr;
 
-// As check(), but the arguments were checked before: it is the file.
+// As check(), but it is the file that is invalid and no argument.
 void check_file(const Status& status) {
   if (status.code() != Code::kInvalidArgument) return check(status);
   py::set_error(record_error, status.message().c_str());
@@ -79,6 +80,14 @@ std::span<std::byte> contents(PyObject* bytes) {
 struct Target : RecordFile::Sink {
   // Returns what the caller gets.  REQUIRES: the GIL is held; all was read.
   virtual py::object take() = 0;
+
+  // True if a record did not fit: then it is not the file that is wrong.
+  [[nodiscard]] virtual bool refused() const { return false; }
+
+  // Raises what a failed read stands for.  REQUIRES: the GIL is held.
+  void check_read(const Status& status) const {
+    refused() ? check(status) : check_file(status);
+  }
 };
 
 // New bytes objects of sizes that are known.
@@ -164,6 +173,7 @@ class Slots final : public Target {
     const auto begin = static_cast<std::size_t>(at_[slot]);
     const auto room = static_cast<std::size_t>(at_[slot + 1]) - begin;
     if (size != room) {
+      refused_.store(true, std::memory_order_relaxed);
       return Status(Code::kInvalidArgument,
                     "it has " + std::to_string(size) +
                         " bytes, but its place in out has " +
@@ -172,12 +182,16 @@ class Slots final : public Target {
     return bytes_.subspan(begin, room);
   }
   py::object take() override { return py::none(); }
+  [[nodiscard]] bool refused() const override {
+    return refused_.load(std::memory_order_relaxed);
+  }
 
  private:
   py::array out_;
   Records offsets_;
   std::span<const std::int64_t> at_;
   std::span<std::byte> bytes_;
+  std::atomic<bool> refused_{false};  // Read when all threads are done.
 };
 
 std::unique_ptr<Target> new_target(const RecordFile& file,
@@ -265,7 +279,7 @@ class Handle {
  private:
   static void read_all(const RecordFile& file,
                        std::span<const Request> requests, Target& target) {
-    check_file([&] {
+    target.check_read([&] {
       const py::gil_scoped_release unlocked;
       return file.read(requests, target);
     }());
@@ -297,7 +311,7 @@ class PendingRead {
   py::object wait() {
     finish();
     if (!target_) throw py::value_error("the records were taken already");
-    for (const Status& status : statuses_) check_file(status);
+    for (const Status& status : statuses_) target_->check_read(status);
     const auto target = std::exchange(target_, nullptr);
     return target->take();
   }

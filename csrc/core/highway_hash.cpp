@@ -28,18 +28,18 @@ constexpr std::array<std::uint8_t, 16> kZip = {3,  12, 2,  5,  14, 1, 15, 0,
                                                11, 4,  10, 13, 9,  6, 8,  7};
 
 // Adds the zipped bytes of the lanes (low, high) to (to_low, to_high): the
-// table kZip written as masks and shifts.
+// table kZip as masks and shifts, bytes that go equally far together.
 void add_zipped(std::uint64_t low, std::uint64_t high, std::uint64_t& to_low,
                 std::uint64_t& to_high) noexcept {
-  const auto byte = [](std::uint64_t lane, int from, int to) {
-    return ((lane >> (8 * from)) & 0xff) << (8 * to);
+  constexpr auto byte = [](std::uint64_t lane, int which) {
+    return lane & (std::uint64_t{0xff} << (8 * which));
   };
-  to_low += byte(low, 3, 0) | byte(high, 4, 1) | byte(low, 2, 2) |
-            byte(low, 5, 3) | byte(high, 6, 4) | byte(low, 1, 5) |
-            byte(high, 7, 6) | byte(low, 0, 7);
-  to_high += byte(high, 3, 0) | byte(low, 4, 1) | byte(high, 2, 2) |
-             byte(high, 5, 3) | byte(high, 1, 4) | byte(low, 6, 5) |
-             byte(high, 0, 6) | byte(low, 7, 7);
+  to_low += (byte(low, 3) | byte(high, 4)) >> 24 |
+            (byte(low, 5) | byte(high, 6)) >> 16 | byte(low, 2) |
+            byte(low, 1) << 32 | byte(high, 7) >> 8 | low << 56;
+  to_high += (byte(high, 3) | byte(low, 4)) >> 24 | byte(high, 2) |
+             byte(high, 5) >> 16 | byte(high, 1) << 24 | byte(low, 6) >> 8 |
+             byte(high, 0) << 48 | byte(low, 7);
 }
 
 void update_lanes(State& s, const Lanes& packet) noexcept {

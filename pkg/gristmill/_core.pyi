@@ -267,7 +267,10 @@ class RecordFile:
         Args:
             records: Shape (n,).
             out: Any shape, C-contiguous; the offsets are those of its bytes.
-            offsets: Shape (n + 1,), ascending; a record must fill its place.
+            offsets: Shape (n + 1,), ascending.
+
+        Raises:
+            ValueError: A record does not fill its place, or an array is not as above.
         """
 
     def sizes(self, records: NDArray[np.int64]) -> NDArray[np.int64]:
