@@ -87,6 +87,7 @@ void permute(py::module_& m);
 void plan(py::module_& m);
 void pool(py::module_& m);
 void collate(py::module_& m);
+void records(py::module_& m);
 void worker_end(py::module_& m);
 void scheduler(py::module_& m);
 void supervise(py::module_& m);

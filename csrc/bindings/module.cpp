@@ -7,6 +7,7 @@ PYBIND11_MODULE(_core, m) {
   gristmill::bind::plan(m);
   gristmill::bind::pool(m);  // Before what takes one.
   gristmill::bind::collate(m);
+  gristmill::bind::records(m);
   gristmill::bind::supervise(m);
   gristmill::bind::scheduler(m);
   gristmill::bind::worker_end(m);

@@ -1,7 +1,7 @@
 """The compiled core of gristmill; not a public interface."""
 
 from collections.abc import Sequence
-from typing import Any, SupportsIndex, final
+from typing import Any, SupportsIndex, final, overload
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -234,6 +234,120 @@ class EventCrew:
     def kill(self, worker: int) -> None: ...
     def knock_fd(self) -> int: ...
     def dismiss(self) -> None: ...
+
+# core/record_file.hpp
+
+class RecordError(ValueError):
+    """A record file is damaged, or changed while it was open."""
+
+class RecordFile:
+    """An ArrayRecord file, open for reading; any threads may read at once.
+
+    Args:
+        path: A regular file.
+        verify: Which hashes are compared: "all" of data and headers, "headers", or
+            "none".
+        access: "pread", or "mmap" for less work per record; a mapped file that
+            another process truncates may end this process.
+        cache_bytes: Memory for decoded chunks of more than one record; the one used
+            last stays in any case, unless this is 0.
+
+    Raises:
+        OSError: The file cannot be opened or read.
+        RecordError: It is no ArrayRecord file, or is damaged.
+        ValueError: ``verify`` or ``access`` is none of the above.
+    """
+
+    def __init__(
+        self,
+        path: str,
+        verify: str = "all",
+        access: str = "pread",
+        cache_bytes: int = 67108864,
+    ) -> None: ...
+    def __len__(self) -> int: ...
+    def read(self, record: int) -> bytes:
+        """Return one record.
+
+        Raises:
+            IndexError: ``record`` is not in [0, len(self)).
+            RecordError: The record is damaged; others can still be read.
+        """
+
+    def read_many(self, records: NDArray[np.int64]) -> list[bytes]:
+        """Return the records of the indices (n,), each chunk decoded once."""
+
+    def read_into(
+        self,
+        records: NDArray[np.int64],
+        out: NDArray[np.uint8],
+        offsets: NDArray[np.int64],
+    ) -> None:
+        """Write record k of n to ``out[offsets[k]:offsets[k + 1]]``.
+
+        Args:
+            records: Shape (n,).
+            out: Any shape, C-contiguous; the offsets are those of its bytes.
+            offsets: Shape (n + 1,), ascending.
+
+        Raises:
+            ValueError: A record does not fill its place, or an array is not as above.
+        """
+
+    def sizes(self, records: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Return the sizes in bytes; for ``group_size`` 1 nothing is read."""
+
+    def chunk(self, chunk: int) -> tuple[int, int, int, int]:
+        """Return (begin, end, size of the records in bytes, records) of a chunk."""
+
+    def close(self) -> None:
+        """Close the file when reads under way are done; may be called again."""
+
+    @property
+    def closed(self) -> bool: ...
+    @property
+    def path(self) -> str: ...
+    @property
+    def options(self) -> str:
+        """The options that the writer had; "" in files of before October 2022."""
+
+    @property
+    def group_size(self) -> int:
+        """Records in each chunk but the last."""
+
+    @property
+    def num_chunks(self) -> int: ...
+    @property
+    def index_bytes(self) -> int:
+        """Memory of the index."""
+
+    @property
+    def cached_bytes(self) -> int:
+        """Memory of the decoded chunks that are kept."""
+
+class PendingRead:
+    """A read_many() or read_into() by the threads of a Pool."""
+
+    @overload
+    def __init__(
+        self, pool: Pool, file: RecordFile, records: NDArray[np.int64]
+    ) -> None: ...
+    @overload
+    def __init__(
+        self,
+        pool: Pool,
+        file: RecordFile,
+        records: NDArray[np.int64],
+        out: NDArray[np.uint8],
+        offsets: NDArray[np.int64],
+    ) -> None: ...
+    def wait(self) -> list[bytes] | None:
+        """Return when all is read: the records, or None if they went to ``out``.
+
+        Raises:
+            RecordError: A record is damaged.
+            ValueError: The records were returned before.
+        """
 
 # core/scheduler.hpp
 

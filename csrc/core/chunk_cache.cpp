@@ -1,0 +1,79 @@
+#include "core/chunk_cache.hpp"
+
+#include <unistd.h>
+
+#include <utility>
+
+namespace gristmill {
+namespace {
+
+Result<ChunkCache::Chunk> make(const ChunkCache::Decode& decode) {
+  auto chunk = std::make_shared<DecodedChunk>();
+  Status status = decode(*chunk);
+  if (!status.ok()) return status;
+  return ChunkCache::Chunk(std::move(chunk));
+}
+
+}  // namespace
+
+ChunkCache::ChunkCache(std::size_t max_bytes)
+    : max_bytes_(max_bytes), owner_(getpid()) {}
+
+Result<ChunkCache::Chunk> ChunkCache::get(std::uint64_t id,
+                                          const Decode& decode) {
+  if (max_bytes_ == 0 || getpid() != owner_) return make(decode);
+  const std::shared_ptr<Entry> entry = find_or_add(id);
+  const std::lock_guard lock(entry->mutex);
+  if (entry->chunk) return entry->chunk;
+  auto made = make(decode);
+  if (made.ok()) {
+    entry->chunk = made.value();
+    keep(id, entry, entry->chunk->held_bytes());
+  } else {
+    drop(id, entry);
+  }
+  return made;
+}
+
+std::size_t ChunkCache::held_bytes() const {
+  const std::lock_guard lock(mutex_);
+  return held_bytes_;
+}
+
+std::shared_ptr<ChunkCache::Entry> ChunkCache::find_or_add(std::uint64_t id) {
+  const std::lock_guard lock(mutex_);
+  auto& entry = entries_[id];
+  if (entry) {
+    recent_.splice(recent_.begin(), recent_, entry->place);
+  } else {
+    entry = std::make_shared<Entry>();
+    entry->place = recent_.insert(recent_.begin(), id);
+  }
+  return entry;
+}
+
+// An entry that was given up meanwhile stays so: its thread has the chunk.
+void ChunkCache::keep(std::uint64_t id, const std::shared_ptr<Entry>& entry,
+                      std::size_t bytes) {
+  const std::lock_guard lock(mutex_);
+  const auto found = entries_.find(id);
+  if (found == entries_.end() || found->second != entry) return;
+  entry->bytes = bytes;
+  held_bytes_ += bytes;
+  while (held_bytes_ > max_bytes_ && recent_.size() > 1) {
+    const auto oldest = entries_.find(recent_.back());
+    held_bytes_ -= oldest->second->bytes;
+    entries_.erase(oldest);
+    recent_.pop_back();
+  }
+}
+
+void ChunkCache::drop(std::uint64_t id, const std::shared_ptr<Entry>& entry) {
+  const std::lock_guard lock(mutex_);
+  const auto found = entries_.find(id);
+  if (found == entries_.end() || found->second != entry) return;
+  recent_.erase(entry->place);
+  entries_.erase(found);
+}
+
+}  // namespace gristmill

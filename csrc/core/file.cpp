@@ -1,0 +1,161 @@
+#include "core/file.hpp"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/uio.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <utility>
+
+namespace gristmill {
+namespace {
+
+// Closes the descriptor of an open() that came to nothing.
+struct Descriptor {
+  int fd;
+  ~Descriptor() {
+    if (fd >= 0) ::close(fd);
+  }
+  int release() { return std::exchange(fd, -1); }
+};
+
+}  // namespace
+
+Result<File> File::open(std::string path, Access access) {
+  // Not blocking: opening a pipe would wait for somebody to write to it.
+  Descriptor descriptor{
+      ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK)};
+  if (descriptor.fd < 0) return Status::system(errno, path + ": open failed");
+  struct stat status;
+  if (fstat(descriptor.fd, &status) != 0) {
+    return Status::system(errno, path + ": fstat failed");
+  }
+  if (S_ISDIR(status.st_mode)) {
+    return Status::system(EISDIR,
+                          path + ": found a directory, expected a file");
+  }
+  if (!S_ISREG(status.st_mode)) {
+    return Status::system(EINVAL, path + ": not a regular file");
+  }
+  File file(std::move(path), descriptor.release(), status);
+  if (access == Access::kMmap && file.size_ > 0) {
+    Status mapped = file.map();
+    if (!mapped.ok()) return mapped;
+  }
+  return file;
+}
+
+File::File(std::string path, int fd, const struct stat& status)
+    : path_(std::move(path)),
+      fd_(fd),
+      size_(static_cast<std::uint64_t>(status.st_size)),
+      modified_(status.st_mtim) {}
+
+File::File(File&& other) noexcept
+    : path_(other.path_),
+      fd_(std::exchange(other.fd_, -1)),
+      size_(other.size_),
+      modified_(other.modified_),
+      map_(std::exchange(other.map_, nullptr)) {}
+
+File::~File() {
+  if (map_ != nullptr) munmap(const_cast<std::byte*>(map_), size_);
+  if (fd_ >= 0) ::close(fd_);
+}
+
+// Records are read in any order: the kernel would read ahead in vain.
+Status File::map() {
+  void* const at = mmap(nullptr, size_, PROT_READ, MAP_SHARED, fd_, 0);
+  if (at == MAP_FAILED) return Status::system(errno, path_ + ": mmap failed");
+  map_ = static_cast<const std::byte*>(at);
+  madvise(at, size_, MADV_RANDOM);
+  return {};
+}
+
+Status File::read(std::uint64_t offset, std::span<std::byte> to) const {
+  std::size_t done = 0;
+  while (done < to.size()) {
+    const std::uint64_t at = offset + done;
+    const ssize_t got =
+        pread(fd_, to.data() + done, to.size() - done, static_cast<off_t>(at));
+    if (got > 0) {
+      done += static_cast<std::size_t>(got);
+    } else if (got == 0) {
+      const std::string changed = change();
+      return Status(Code::kInvalidArgument,
+                    "the file ends at offset " + std::to_string(at) + ", " +
+                        std::to_string(to.size() - done) +
+                        " more bytes were expected" +
+                        (changed.empty() ? "" : "; " + changed));
+    } else if (errno != EINTR) {
+      const int error = errno;
+      return Status::system(
+          error, path_ + ": reading " + std::to_string(to.size() - done) +
+                     " bytes at offset " + std::to_string(at) + " failed");
+    }
+  }
+  return {};
+}
+
+// What one system call does not fill, as when the file ends, is left to read().
+Status File::read_parts(std::uint64_t offset,
+                        std::span<const std::span<std::byte>> parts) const {
+  std::array<struct iovec, 64> vectors;
+  while (!parts.empty()) {
+    const auto now = parts.first(std::min(parts.size(), vectors.size()));
+    std::uint64_t size = 0;
+    for (std::size_t i = 0; i < now.size(); ++i) {
+      vectors[i] = {now[i].data(), now[i].size()};
+      size += now[i].size();
+    }
+    const ssize_t got =
+        preadv(fd_, vectors.data(), static_cast<int>(now.size()),
+               static_cast<off_t>(offset));
+    if (got < 0 || static_cast<std::uint64_t>(got) < size) {
+      std::uint64_t at = offset;
+      for (const auto part : now) {
+        Status status = read(at, part);
+        if (!status.ok()) return status;
+        at += part.size();
+      }
+    }
+    offset += size;
+    parts = parts.subspan(now.size());
+  }
+  return {};
+}
+
+void File::will_need(std::uint64_t offset, std::uint64_t size) const noexcept {
+  if (map_ == nullptr) return;
+  const auto page = static_cast<std::uint64_t>(sysconf(_SC_PAGESIZE));
+  const std::uint64_t first = offset / page * page;
+  madvise(const_cast<std::byte*>(map_) + first, size + (offset - first),
+          MADV_WILLNEED);
+}
+
+bool File::shrunk() const noexcept {
+  struct stat now;
+  return fstat(fd_, &now) == 0 &&
+         static_cast<std::uint64_t>(now.st_size) < size_;
+}
+
+std::string File::change() const {
+  struct stat now;
+  if (fstat(fd_, &now) != 0) return "";
+  const auto size = static_cast<std::uint64_t>(now.st_size);
+  if (size != size_) {
+    return "the file changed while it was open: it has " +
+           std::to_string(size) + " bytes now, " + std::to_string(size_) +
+           " when it was opened";
+  }
+  if (now.st_mtim.tv_sec != modified_.tv_sec ||
+      now.st_mtim.tv_nsec != modified_.tv_nsec) {
+    return "the file was written to while it was open";
+  }
+  return "";
+}
+
+}  // namespace gristmill

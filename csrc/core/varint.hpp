@@ -1,0 +1,99 @@
+// A ByteCursor reads numbers and runs of bytes from the front of a span.
+//
+// Every method that could run out of bytes says so by its result; none reads
+// outside of the span.
+//
+// Thread safety: none; a cursor belongs to one thread.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <span>
+
+namespace gristmill {
+
+// The most bytes a varint of 64 bits takes.
+inline constexpr std::size_t kMaxVarint = 10;
+
+// Reads a little-endian number from bytes that need not be aligned.
+// REQUIRES: sizeof(T) bytes are readable at `from`.
+template <class T>
+[[nodiscard]] T load_le(const std::byte* from) noexcept {
+  T value;
+  std::memcpy(&value, from, sizeof value);
+  return value;
+}
+
+// How many bytes `value` takes as a varint.
+[[nodiscard]] constexpr std::size_t varint_bytes(std::uint64_t value) noexcept {
+  std::size_t bytes = 1;
+  for (; value >= 0x80; value >>= 7) ++bytes;
+  return bytes;
+}
+
+class ByteCursor {
+ public:
+  explicit ByteCursor(std::span<const std::byte> bytes) noexcept
+      : next_(bytes.data()), left_(bytes.size()) {}
+
+  [[nodiscard]] std::size_t left() const noexcept { return left_; }
+  [[nodiscard]] std::span<const std::byte> rest() const noexcept {
+    return {next_, left_};
+  }
+
+  [[nodiscard]] bool byte(std::uint8_t& value) noexcept {
+    if (left_ == 0) return false;
+    value = std::to_integer<std::uint8_t>(*next_);
+    ++next_;
+    --left_;
+    return true;
+  }
+
+  // Reads a varint.  False if it does not end, or exceeds 64 bits.
+  [[nodiscard]] bool varint(std::uint64_t& value) noexcept {
+    if (left_ > 0 && *next_ < std::byte{0x80}) {  // As most are.
+      value = std::to_integer<std::uint64_t>(*next_);
+      ++next_;
+      --left_;
+      return true;
+    }
+    std::uint64_t read = 0;
+    for (std::size_t i = 0; i < kMaxVarint && i < left_; ++i) {
+      const auto bits = std::to_integer<std::uint64_t>(next_[i]);
+      if (i == kMaxVarint - 1 && bits > 1) return false;
+      read |= (bits & 0x7f) << (7 * i);
+      if (bits < 0x80) {
+        value = read;
+        next_ += i + 1;
+        left_ -= i + 1;
+        return true;
+      }
+    }
+    return false;
+  }
+
+  // Reads a varint of at most 32 bits.
+  [[nodiscard]] bool varint32(std::uint32_t& value) noexcept {
+    std::uint64_t wide = 0;
+    if (!varint(wide) || wide > UINT32_MAX) return false;
+    value = static_cast<std::uint32_t>(wide);
+    return true;
+  }
+
+  // Takes the next `count` bytes.
+  [[nodiscard]] bool take(std::uint64_t count,
+                          std::span<const std::byte>& bytes) noexcept {
+    if (count > left_) return false;
+    bytes = {next_, static_cast<std::size_t>(count)};
+    next_ += count;
+    left_ -= bytes.size();
+    return true;
+  }
+
+ private:
+  const std::byte* next_;
+  std::size_t left_;
+};
+
+}  // namespace gristmill
