@@ -253,7 +253,7 @@ def test_refuses_wrong_options(file_of):
 def test_refuses_records_out_of_range(file_of, record):
     path = file_of([b"x"] * 3)
     file = _core.RecordFile(path)
-    expected = f"{path}: record {record} is out of range: the file has 3 records"
+    expected = f"{path}: record {record} is out of range: there are 3 records"
     for call in (
         lambda: file.read(record),
         lambda: file.read_many(ints([0, record])),

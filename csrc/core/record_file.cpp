@@ -74,28 +74,6 @@ Status RecordFile::explain(const Status& status, std::int64_t record) const {
                                       status.message()));
 }
 
-Result<std::vector<Request>> RecordFile::plan(
-    std::span<const std::int64_t> records) const {
-  std::vector<Request> requests(records.size());
-  for (std::size_t k = 0; k < records.size(); ++k) {
-    const std::int64_t record = records[k];
-    if (record < 0 || static_cast<std::uint64_t>(record) >= size()) {
-      return Status(Code::kOutOfRange, path() + ": record " +
-                                           std::to_string(record) +
-                                           " is out of range: the file has " +
-                                           std::to_string(size()) + " records");
-    }
-    requests[k] = {record, k};
-  }
-  const auto by_record = [](const Request& left, const Request& right) {
-    return left.record < right.record;
-  };
-  if (!std::ranges::is_sorted(requests, by_record)) {
-    std::ranges::sort(requests, by_record);
-  }
-  return requests;
-}
-
 std::vector<std::span<const Request>> RecordFile::cut(
     std::span<const Request> requests, std::size_t parts) const {
   const auto chunk_of = [&](const Request& request) {

@@ -1,8 +1,7 @@
 // A RecordFile reads the records of an ArrayRecord file, in any order.
 //
-// Records come to memory that the caller provides, through a Sink.  A file
-// with one record to a chunk is read straight to there; chunks of more records
-// are decoded once and kept for a while.
+// A file with one record to a chunk is read straight to where the records go;
+// chunks of more records are decoded once and kept for a while.
 //
 // Thread safety: const methods may overlap; the Sink is called by the thread
 // that reads.
@@ -20,11 +19,12 @@
 #include "core/chunk_cache.hpp"
 #include "core/file.hpp"
 #include "core/record_index.hpp"
+#include "core/record_reader.hpp"
 #include "core/status.hpp"
 
 namespace gristmill {
 
-class RecordFile {
+class RecordFile final : public RecordReader {
  public:
   struct Options {
     Verify verify = Verify::kAll;
@@ -32,51 +32,28 @@ class RecordFile {
     std::size_t cache_bytes = std::size_t{64} << 20;
   };
 
-  // One record to read, and its number among those read together.
-  struct Request {
-    std::int64_t record = 0;
-    std::size_t slot = 0;
-  };
-
-  class Sink {
-   public:
-    virtual ~Sink() = default;
-
-    // Returns memory for a record of `size` bytes, which is written before the
-    // call that reads returns.
-    virtual Result<std::span<std::byte>> place(std::size_t slot,
-                                               std::uint64_t size) = 0;
-  };
-
   // Opens the file and reads its index.  Every error names the file, and where
   // in it something is not as expected.
   static Result<std::shared_ptr<const RecordFile>> open(std::string path,
                                                         Options options);
 
-  [[nodiscard]] std::uint64_t size() const { return index_.num_records(); }
-  [[nodiscard]] const std::string& path() const { return file_.path(); }
+  [[nodiscard]] const std::string& path() const override {
+    return file_.path();
+  }
+  [[nodiscard]] std::uint64_t size() const override {
+    return index_.num_records();
+  }
+  [[nodiscard]] bool knows_sizes() const override {
+    return index_.group_size() == 1;
+  }
+  Status sizes(std::span<const std::int64_t> records,
+               std::span<std::int64_t> sizes) const override;
+  [[nodiscard]] std::vector<std::span<const Request>> cut(
+      std::span<const Request> requests, std::size_t parts) const override;
+  Status read(std::span<const Request> requests, Sink& sink) const override;
+
   [[nodiscard]] const RecordIndex& index() const { return index_; }
   [[nodiscard]] const ChunkCache& cache() const { return cache_; }
-
-  // True if sizes of records are known without reading any.
-  [[nodiscard]] bool knows_sizes() const { return index_.group_size() == 1; }
-
-  // Writes the size of each record to `sizes`, as long as `records`.
-  Status sizes(std::span<const std::int64_t> records,
-               std::span<std::int64_t> sizes) const;
-
-  // Checks that each of `records` is in [0, size()), and sorts them.
-  Result<std::vector<Request>> plan(
-      std::span<const std::int64_t> records) const;
-
-  // Cuts sorted requests in at most `parts` spans of about equal length that
-  // share no chunk.
-  [[nodiscard]] std::vector<std::span<const Request>> cut(
-      std::span<const Request> requests, std::size_t parts) const;
-
-  // Reads the records of `requests`, which are in order of `record`.  Stops at
-  // the first error.
-  Status read(std::span<const Request> requests, Sink& sink) const;
 
  private:
   RecordFile(File file, RecordIndex index, const Options& options)

@@ -163,7 +163,7 @@ void records_out_of_range_are_refused() {
     CHECK(status.code() == Code::kOutOfRange);
     CHECK_EQ(status.message(), disk.path() + ": record " +
                                    std::to_string(record) +
-                                   " is out of range: the file has 18 records");
+                                   " is out of range: there are 18 records");
   }
 }
 
