@@ -6,6 +6,7 @@ is better.  "wheel" is the array_record package.
     python benchmarks/bench_record_open_memory.py
 """
 
+import ctypes
 import gc
 from collections.abc import Callable
 from typing import Any
@@ -27,6 +28,7 @@ def _measure(
     first = opener(small)  # Threads and libraries are not the file's.
     _read(first)
     gc.collect()
+    ctypes.CDLL(None).malloc_trim(0)  # Freed memory would be filled unseen.
     before = _held()
     reader = opener(path)
     _read(reader)
