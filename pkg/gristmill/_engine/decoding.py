@@ -105,7 +105,7 @@ def open_decoding(program: Program, stream: int, look_ahead: bool) -> Decoding |
     level, source = program.levels[0], program.source
     if level.batch is None or level.batch.make is not None or len(level.steps) != 1:
         return None
-    decoder = getattr(level.steps[0][1], "__self__", None)
+    decoder: Any = getattr(level.steps[0][1], "__self__", None)
     if not getattr(decoder, "decodes_blocks", False):
         return None
     if not (program.in_blocks and reads_natively(source)):
