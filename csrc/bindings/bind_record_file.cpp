@@ -30,7 +30,7 @@ class FileHandle final : public ReaderHandle {
                                           std::size_t cache_bytes,
                                           std::shared_ptr<ChunkCache> cache) {
     const RecordFile::Options options{verify_of(verify), access_of(access),
-                                      std::move(cache), cache_bytes};
+                                      cache_bytes, std::move(cache)};
     return std::make_unique<FileHandle>(checked_file([&] {
       const Unlocked unlocked;
       return RecordFile::open(std::move(path), options);

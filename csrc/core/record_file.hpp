@@ -29,10 +29,10 @@ class RecordFile final : public RecordReader {
   struct Options {
     Verify verify = Verify::kAll;
     File::Access access = File::Access::kPread;
+    std::size_t cache_bytes = std::size_t{64} << 20;
     // Keeps decoded chunks; null for a cache of the file's own, of
     // `cache_bytes`.
-    std::shared_ptr<ChunkCache> cache;
-    std::size_t cache_bytes = std::size_t{64} << 20;
+    std::shared_ptr<ChunkCache> cache = nullptr;
   };
 
   ~RecordFile() override { cache_->forget(first_id_, index_.num_chunks()); }

@@ -119,7 +119,7 @@ void files_share_a_cache_and_take_their_chunks_along() {
 }  // namespace gristmill
 
 int main() {
-  files_share_a_cache_and_take_their_chunks_along();
+  gristmill::files_share_a_cache_and_take_their_chunks_along();
   gristmill::keeps_the_recent_ones();
   gristmill::keeps_one_that_is_too_large();
   gristmill::without_memory_it_keeps_nothing();

@@ -277,7 +277,7 @@ void threads_share_a_file(std::size_t group, std::size_t cache_bytes) {
   const auto records = some_records();
   const TemporaryFile disk(file_of(records, group));
   const FilePtr file =
-      open(disk.path(), {Verify::kAll, Access::kPread, nullptr, cache_bytes});
+      open(disk.path(), {Verify::kAll, Access::kPread, cache_bytes});
   std::vector<std::thread> threads;
   for (std::size_t t = 0; t < 4; ++t) {
     threads.emplace_back([&, t] {
