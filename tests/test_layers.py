@@ -17,11 +17,13 @@ ROWS = (
     {"_checks", "_log", "_types", "constants", "errors"},
     {"_core", "_hot", "_slow"},
     {"_record_source"},
-    {"_array_record", "_launcher", "_shared_list", "config", "options", "records"},
+    {"_array_record", "_launcher", "_shared_list"}
+    | {"bad_records", "config", "options", "records"},
     {"sharding", "transforms"},
     {"batching", "checkpoint", "multiprocessing", "samplers", "sources"},
     {"drop_in", "experimental", "operations"},
     {"_engine"},
+    {"_arguments"},
     {"loader"},
     {"jax", "python", "torch"},
 )

@@ -18,6 +18,8 @@ from gristmill import operations as legacy
 from gristmill._engine.block_reading import BlockReading, open_reading
 from gristmill._engine.program import Program, as_number, holds_back, is_legacy
 from gristmill._engine.reading import Reading
+from gristmill._engine.tolerance import Mishaps
+from gristmill._hot.place import Place
 from gristmill._types import Alloc, Int64Array, Rules
 from gristmill.records import Record, RecordMetadata
 
@@ -83,7 +85,7 @@ class ReadNode(Node):
         try:
             data = self._data(key)
         except Exception as error:
-            error.add_note(f"while reading record {key} (index {metadata.index})")
+            error.add_note(Place(None, key, metadata.index))
             raise
         self._keys = [as_number(key)]
         return Record(metadata=metadata, data=data)
@@ -356,6 +358,7 @@ class RecordStream:
     ) -> None:
         self.keys: Int64Array = np.empty(0, np.int64)
         self.vector: Vector = (0,) * program.vector_length
+        self.mishaps = Mishaps(stream)
         self._program = program
         self._stream = stream
         self._at = at
@@ -419,11 +422,20 @@ class RecordStream:
         return chain
 
     def _build(self) -> Node:
-        chain: Node = ReadNode(self._program, self._stream, self._at, self._reading)
-        # Flat-maps whose single splits arrive here.
-        flat_maps = 0
+        return self._extend(self._reader(), 0, len(self._program.operations))
+
+    def _reader(self) -> ReadNode:
+        return ReadNode(self._program, self._stream, self._at, self._reading)
+
+    def _extend(self, chain: Node, begin: int, end: int) -> Node:
+        """The chain with operations [begin, end) on top.
+
+        REQUIRES: those before are flat-maps, one-to-one steps and filters.
+        """
         operations = self._program.operations
-        for number, op in enumerate(operations):
+        # Flat-maps whose single splits arrive here.
+        flat_maps = sum(isinstance(op, transforms.FlatMap) for op in operations[:begin])
+        for number, op in enumerate(operations[begin:end], begin):
             if isinstance(op, transforms.FlatMap):
                 chain = FlatMapNode(chain, op)
                 flat_maps += 1
@@ -462,7 +474,7 @@ class _Noting:
         if isinstance(error, Exception) and not isinstance(error, StopIteration):
             name = type(self._operation).__name__
             key = self._keys[-1] if self._keys else None
-            error.add_note(f"while {name} processed record {key} (index {self._index})")
+            error.add_note(Place(name, key, self._index))
 
 
 _warned: set[str] = set()
