@@ -26,9 +26,10 @@ class Rows:
         return self.count
 
     def __getitem__(self, key: int) -> dict[str, int]:
-        if key in self.bad:
+        number = int(key)
+        if number in self.bad:
             raise OSError(f"row {key}")
-        return {"key": key, "value": 0}
+        return {"key": number, "value": 0}
 
     def __repr__(self) -> str:
         return f"Rows({self.count})"
@@ -39,6 +40,26 @@ class RowsTogether(Rows):
 
     def __getitems__(self, keys: list[int]) -> list[dict[str, int]]:
         return [self[key] for key in keys]
+
+
+class Own:
+    """A sampler of a user's own, which reads one position at a time."""
+
+    def __init__(self, sampler: Any, names: bool) -> None:
+        self.sampler = sampler
+        self.names = names
+
+    def __len__(self) -> int:
+        return len(self.sampler)
+
+    def __getitem__(self, index: int) -> Any:
+        metadata = self.sampler[index]
+        if self.names:
+            metadata.record_key = str(metadata.record_key)
+        return metadata
+
+    def __repr__(self) -> str:
+        return f"Own({self.sampler!r}, {self.names})"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -114,12 +135,14 @@ class Case:
     shuffle: bool = False
     epochs: int = 1
     together: bool = False
+    keys: str = "blocks"  # or "single", or "names"
 
     @property
     def sampler(self) -> Any:
-        return g.IndexSampler(
+        sampler = g.IndexSampler(
             self.records, shuffle=self.shuffle, num_epochs=self.epochs, seed=5
         )
+        return sampler if self.keys == "blocks" else Own(sampler, self.keys == "names")
 
 
 def loader(case: Case, workers: int = 0, **options: Any) -> Any:
@@ -130,6 +153,7 @@ def loader(case: Case, workers: int = 0, **options: Any) -> Any:
     return g.DataLoader(
         data_source=source(case.records, case.bad_reads),
         sampler=case.sampler,
+        shard_options=g.NoSharding(),
         operations=operations,
         worker_count=workers,
         streams=case.streams,

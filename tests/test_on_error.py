@@ -35,6 +35,7 @@ def cases(draw, on_error=("skip", "substitute")):
         shuffle=draw(st.booleans()),
         epochs=draw(st.integers(1, 2)),
         together=draw(st.booleans()),
+        keys=draw(st.sampled_from(["blocks", "single", "names"])),
     )
 
 

@@ -60,7 +60,13 @@ class Node:
 
 
 class ReadNode(Node):
-    """Reads the records of one stream, and tells which one at address `at`."""
+    """Reads the records of one stream, and tells which one at address `at`.
+
+    Attributes:
+        key: What the source was asked for last.
+    """
+
+    key: Any = None
 
     def __init__(
         self, program: Program, stream: int, at: int, reading: Reading | BlockReading
@@ -80,7 +86,7 @@ class ReadNode(Node):
         local = self._stream + self._read * self._program.streams
         self._read += 1
         metadata = keys.metadata(local)
-        key = keys.source_key(metadata.record_key)
+        self.key = key = keys.source_key(metadata.record_key)
         self._told.value = as_number(key)
         try:
             data = self._data(key)

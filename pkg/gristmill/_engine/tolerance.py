@@ -48,13 +48,15 @@ class Mishaps:
         self.last: BaseException | None = None
         self._stream = stream
 
-    def add(self, error: Exception, place: Place, substitute: Any = None) -> None:
-        """Remember a record, and the key of the one that took its place."""
+    def add(
+        self, error: Exception, place: Place, key: Any, substitute: Any = None
+    ) -> None:
+        """Remember the record `key`, and the key of the one that took its place."""
         kind, message = describe_error(error)
         self.last = error
         self.records.append(
             BadRecord(
-                key=describe_key(place.key),
+                key=describe_key(key),
                 index=place.record_index,
                 stream=self._stream,
                 operation=place.operation or "read",
@@ -103,14 +105,14 @@ def stand_ins(position: int, length: int) -> Iterator[int]:
         yield (position + offset) % length
 
 
-def none_stands_in(place: Place, tried: list[Any]) -> TooManyErrors:
+def none_stands_in(key: Any, tried: list[Any]) -> TooManyErrors:
     """What to raise where all of `stand_ins`, with these keys, failed as well."""
     others = "there is no other in its stream"
     if tried:
         others = f"so did those tried in its place, {tried}"
     return TooManyErrors(
-        f"Record {place.key} (index {place.record_index}) failed, and {others}. "
-        'Repair the data, or pass on_error="skip" to leave bad records out.'
+        f"Record {key} failed, and {others}. Repair the data, or pass "
+        'on_error="skip" to leave bad records out.'
     )
 
 

@@ -27,10 +27,17 @@ Made = tuple[Record[Any], Vector, list[int]]
 
 
 class SkipNode(Node):
-    """Leaves out what fails below."""
+    """Leaves out what fails below.
 
-    def __init__(self, parent: Node, mishaps: Mishaps) -> None:
+    Args:
+        parent: Steps over the records of `reader`.
+        reader: Knows the record in work.
+        mishaps: Told of the bad records.
+    """
+
+    def __init__(self, parent: Node, reader: ReadNode, mishaps: Mishaps) -> None:
         super().__init__(parent)
+        self._reader = reader
         self._mishaps = mishaps
 
     def __next__(self) -> Record[Any]:
@@ -41,7 +48,7 @@ class SkipNode(Node):
                 place = blamed(error)
                 if place is None:
                     raise
-                self._mishaps.add(error, place)
+                self._mishaps.add(error, place, self._reader.key)
 
 
 class OneNode(Node):
@@ -101,6 +108,7 @@ class SubstituteNode(Node):
         mishaps: Mishaps,
     ) -> None:
         super().__init__(reader)
+        self._reader = reader
         self._program = program
         self._stream = stream
         self._length = program.stream_length(stream)
@@ -170,9 +178,9 @@ class SubstituteNode(Node):
                     raise
                 tried.append(key)
                 continue
-            self._mishaps.add(bad, place, key)
+            self._mishaps.add(bad, place, self._reader.key, key)
             return made
-        raise none_stands_in(place, tried) from bad
+        raise none_stands_in(self._reader.key, tried) from bad
 
     def _run(
         self, record: Record[Any], position: int, keys: list[int]
@@ -204,12 +212,14 @@ class TolerantRecordStream(RecordStream):
     def _build(self) -> Node:
         operations = self._program.operations
         alone = _alone(operations)
+        reader = self._reader()
         chain: Node
         if self._program.on_error == "skip":
-            chain = SkipNode(self._extend(self._reader(), 0, alone), self.mishaps)
+            steps = self._extend(reader, 0, alone)
+            chain = SkipNode(steps, reader, self.mishaps)
         else:
             chain = SubstituteNode(
-                self._reader(),
+                reader,
                 self._program,
                 self._stream,
                 lambda node: self._extend(node, 0, alone),

@@ -42,7 +42,7 @@ class TolerantStream(NativeStream):
 
     def _pass_through(self, keys: Int64Array, indices: Int64Array) -> list[Any]:
         """What becomes of a block, up to and with the first failed read of it."""
-        read = self._read(keys)
+        read, names = self._read(keys), self._odd_keys or keys
         elements, failure = (None, None) if read is None else read
         source = self._program.source if elements is None else None
         end = len(keys) if elements is None else len(elements)
@@ -65,46 +65,46 @@ class TolerantStream(NativeStream):
             at += consumed
             self._consumed += consumed
             if error is not None:
-                made += self._pass_over(error, indices[at - 1 : at])
+                made += self._pass_over(error, names[at - 1], indices[at - 1 : at])
         if failure is not None:
             failure.add_note(self._place(keys, indices, end))
             self._consumed += 1
-            made += self._pass_over(failure, indices[end : end + 1])
+            made += self._pass_over(failure, names[end], indices[end : end + 1])
         return made
 
-    def _pass_over(self, error: Exception, index: Int64Array) -> list[Any]:
+    def _pass_over(self, error: Exception, name: Any, index: Int64Array) -> list[Any]:
         """What takes the place of the record that was consumed last, if anything."""
         place = blamed(error)
         if place is None:
             raise error
         if self._program.on_error == "substitute":
-            return self._substitute(error, place, index)
-        self.mishaps.add(error, place)
+            return self._substitute(error, place, name, index)
+        self.mishaps.add(error, place, name)
         return []
 
     def _substitute(
-        self, error: Exception, place: Place, index: Int64Array
+        self, error: Exception, place: Place, name: Any, index: Int64Array
     ) -> list[Any]:
         position = self._consumed - 1
         tried: list[Any] = []
         for other in stand_ins(position, self._length):
-            [name] = self._program.source_keys(self._stream, other, 1)
-            key = np.array([as_number(name)], np.int64)
+            [instead] = self._program.source_keys(self._stream, other, 1)
+            key = np.array([as_number(instead)], np.int64)
             self._renew_generator(position, int(index[0]))
-            elements, failure = read_each(self._program.source, [name])
+            elements, failure = read_each(self._program.source, [instead])
             done: list[Any] = []
             if failure is None:
                 done, _, _, failure = hot_run.run_block(
                     None, key, index, self._steps, self._draws, self._at, elements
                 )
             if failure is None:
-                self.mishaps.add(error, place, name)
+                self.mishaps.add(error, place, name, instead)
                 self._key_parts.append(key[: len(done)])
                 return done
             if not forgivable(failure):
                 raise failure
-            tried.append(name)
-        raise none_stands_in(place, tried) from error
+            tried.append(instead)
+        raise none_stands_in(name, tried) from error
 
     def _renew_generator(self, position: int, index: int) -> None:
         """Forget what the record at `position` drew before it failed."""
