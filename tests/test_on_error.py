@@ -102,27 +102,27 @@ def assert_resumes(case, workers, hops):
             assert iterator.errors.count == len(logs[-1])
 
 
-@hypothesis.settings(max_examples=400, deadline=None, derandomize=True)
+@hypothesis.settings(max_examples=400)
 @hypothesis.given(cases())
 def test_outputs_log_and_count_are_the_models(case):
     assert_runs(case, 0)
 
 
 @pytest.mark.multiprocess
-@hypothesis.settings(max_examples=40, deadline=None, derandomize=True)
+@hypothesis.settings(max_examples=40)
 @hypothesis.given(cases(), st.sampled_from(WORKERS[1:]))
 def test_workers_give_the_same(case, workers):
     assert_runs(case, workers)
 
 
-@hypothesis.settings(max_examples=100, deadline=None, derandomize=True)
+@hypothesis.settings(max_examples=100)
 @hypothesis.given(cases())
 def test_goes_on_from_every_state(case):
     assert_resumes(case, 0, lambda count: [(at, 0) for at in range(count + 1)])
 
 
 @pytest.mark.multiprocess
-@hypothesis.settings(max_examples=25, deadline=None, derandomize=True)
+@hypothesis.settings(max_examples=25)
 @hypothesis.given(
     cases(), st.sampled_from(WORKERS), st.sampled_from(WORKERS), st.data()
 )
