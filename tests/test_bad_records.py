@@ -209,6 +209,67 @@ def test_ids_are_those_of_what_is_in_the_batch():
     assert next(iterator).tolist() == iterator.ids().tolist() == [0, 3, 4]
 
 
+def drawing(x, rng):
+    drawn = int(rng.integers(1000))
+    if x in (4, 7):
+        raise KeyError(x)
+    return x, drawn
+
+
+@pytest.mark.parametrize("workers", LOCAL_AND_WORKERS)
+@pytest.mark.parametrize("on_error", TOLERANT)
+def test_old_operations_are_as_tolerant_as_what_replaces_them(
+    on_error, workers, tmp_path
+):
+    class Drawing(g.RandomMapTransform):
+        def random_map(self, x, rng):
+            return drawing(x, rng)
+
+    class Odd(g.FilterTransform):
+        def filter(self, x):
+            return 1 // (x - 2) is not None and x % 2
+
+    def run(name, operations):
+        log = tmp_path / name
+        made = of(
+            [*operations, g.Batch(2)],
+            on_error=on_error,
+            sampler=g.IndexSampler(12, shuffle=True, num_epochs=1, seed=2),
+            worker_count=workers,
+            streams=1,
+            quarantine=log,
+        )
+        outputs, state = [], made.__iter__().get_state()
+        for _ in range(20):
+            # Each in an iterator of its own, which starts from a state.
+            iterator = iter(made)
+            iterator.set_state(state)
+            output = next(iterator, None)
+            if output is None:
+                break
+            outputs.append([part.tolist() for part in output])
+            state = iterator.get_state()
+            iterator.close()
+        return outputs, lines_of(log)
+
+    double = Fails({8})
+    outputs, lines = run("new", [Odd(), double, Drawing()])
+    old = [
+        g.FilterOperation(Odd().filter),
+        g.MapOperation(double.map),
+        g.RandomMapOperation(drawing),
+    ]
+    old_outputs, old_lines = run("old", old)
+    assert old_outputs == outputs
+    assert len(outputs) > 1
+    assert [line["key"] for line in old_lines] == [line["key"] for line in lines]
+    assert lines
+    assert all(
+        old["message"].endswith(f"(from {new['error']}: {new['message']})")
+        for old, new in zip(old_lines, lines, strict=True)
+    )
+
+
 # Damaged files.
 
 
@@ -277,6 +338,12 @@ class Shapes(g.MapTransform):
         return np.zeros(2 if x == 4 else 3)
 
 
+def failing(record):
+    if record.data == 4:
+        raise LookupError("no 4")
+    return record
+
+
 def refuse(elements):
     raise ValueError("no batch")
 
@@ -291,7 +358,7 @@ def refuse(elements):
         ([g.Batch(3), Fails({3})], ValueError),
         ([Fails({4}, lambda x: MemoryError()), g.Batch(3)], MemoryError),
         ([Fails({4}, lambda x: StateMismatch()), g.Batch(3)], StateMismatch),
-        ([g.MapOperation(Fails({4}).map), g.Batch(3)], ValueError),
+        ([lambda records: map(failing, records), g.Batch(3)], LookupError),
     ],
 )
 def test_what_is_no_records_fault_is_raised(operations, kind, on_error, workers):

@@ -85,7 +85,7 @@ class BadRecord:
         stream: The stream that it is in, from 0.
         operation: Name of the step that raised, or "read".
         error: Type of the exception.
-        message: Its text; a long one is cut.
+        message: Its text and that of its cause; a long one is cut.
         substitute: Key of the record that took its place, or None.
     """
 
@@ -122,15 +122,26 @@ def describe_key(key: Any) -> int | str | None:
 
 
 def describe_error(error: BaseException) -> tuple[str, str]:
-    """The name of an exception's type, and its text."""
+    """The name of an exception's type, and its text with that of its cause."""
+    text = _text(error)
+    if error.__cause__ is not None:
+        text = f"{text} (from {_name(error.__cause__)}: {_text(error.__cause__)})"
+    return _name(error), text
+
+
+def _name(error: BaseException) -> str:
     kind = type(error)
-    builtin = kind.__module__ == "builtins"
-    name = kind.__qualname__ if builtin else f"{kind.__module__}.{kind.__qualname__}"
+    if kind.__module__ == "builtins":
+        return kind.__qualname__
+    return f"{kind.__module__}.{kind.__qualname__}"
+
+
+def _text(error: BaseException) -> str:
     try:
         text = str(error)
     except Exception:
-        text = "(it cannot be printed)"
-    return name, text if len(text) <= MOST_TEXT else text[:MOST_TEXT] + "..."
+        return "(it cannot be printed)"
+    return text if len(text) <= MOST_TEXT else text[:MOST_TEXT] + "..."
 
 
 def _check_appendable(path: str) -> None:

@@ -8,7 +8,7 @@ element travels with them.  Every other chain runs in `NativeStream`.
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -128,7 +128,7 @@ class StepNode(Node):
 
     def __next__(self) -> Record[Any]:
         record = next(self._parent)
-        with _Noting(self._transform, record.metadata, self.keys):
+        with Noting(self._transform, record.metadata, self.keys):
             return Record(record.metadata, self._apply(record))
 
     def _apply(self, record: Record[Any]) -> Any:
@@ -154,7 +154,7 @@ class FilterNode(Node):
     def __next__(self) -> Record[Any]:
         while True:
             record = next(self._parent)
-            with _Noting(self._transform, record.metadata, self.keys):
+            with Noting(self._transform, record.metadata, self.keys):
                 if self._transform.filter(record.data):
                     return record
 
@@ -196,7 +196,7 @@ class BatchNode(Node):
         if self._of_splits and metadata.rng is not None:
             own = metadata.rng.bit_generator.jumped(metadata.index + 1)  # type: ignore[attr-defined]
             metadata = RecordMetadata(metadata.index, rng=np.random.Generator(own))
-        with _Noting(self._batch, metadata, self._keys):
+        with Noting(self._batch, metadata, self._keys):
             return Record(metadata, self._make([record.data for record in records]))
 
     @property
@@ -240,7 +240,7 @@ class FlatMapNode(Node):
 
     def _split(self, record: Record[Any]) -> list[Record[Any]]:
         offset = record.metadata.index * self._transform.max_fan_out
-        with _Noting(self._transform, record.metadata, self.keys):
+        with Noting(self._transform, record.metadata, self.keys):
             splits = list(self._transform.flat_map(record.data))
         rng = record.metadata.rng
         return [
@@ -359,6 +359,8 @@ class RecordStream:
     such an operation holds back is made again from there.
     """
 
+    _legacy_node: Callable[[Node, Any], Node] = LegacyNode
+
     def __init__(
         self, program: Program, stream: int, at: int, look_ahead: bool
     ) -> None:
@@ -453,7 +455,7 @@ class RecordStream:
             elif isinstance(op, transforms.Filter):
                 chain = FilterNode(chain, op)
             elif is_legacy(op):
-                chain = LegacyNode(chain, op)
+                chain = self._legacy_node(chain, op)
             else:
                 chain = StepNode(chain, op)
             if holds_back(op):
@@ -463,7 +465,7 @@ class RecordStream:
         return chain
 
 
-class _Noting:
+class Noting:
     """Adds the operation and record to an exception that passes through."""
 
     def __init__(

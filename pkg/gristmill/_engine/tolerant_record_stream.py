@@ -1,7 +1,7 @@
 """Runs a chain over `Record` objects and passes over records that fail.
 
-Only steps that see one record alone are tolerant: those before the first batch or
-legacy operation.  What raises after it raises for the user.
+Only steps that see one record alone are tolerant: those before the first batch, or
+legacy operation that may hold records back.  What raises after it is raised.
 """
 
 from __future__ import annotations
@@ -10,9 +10,17 @@ import collections
 from collections.abc import Callable
 from typing import Any
 
+from gristmill import operations as legacy
 from gristmill import transforms
-from gristmill._engine.program import Program, as_number, is_legacy
-from gristmill._engine.record_stream import Node, ReadNode, RecordStream, Vector
+from gristmill._engine.program import Program, as_number, holds_back
+from gristmill._engine.record_stream import (
+    LegacyNode,
+    Node,
+    Noting,
+    ReadNode,
+    RecordStream,
+    Vector,
+)
 from gristmill._engine.tolerance import (
     Mishaps,
     blamed,
@@ -24,6 +32,26 @@ from gristmill._types import Alloc
 from gristmill.records import Record
 
 Made = tuple[Record[Any], Vector, list[int]]
+
+
+class OneByOneNode(Node):
+    """A legacy operation that is asked about one record at a time.
+
+    As an iterator over records it would end with the first exception.
+    """
+
+    def __init__(self, parent: Node, operation: legacy.OneByOne) -> None:
+        super().__init__(parent)
+        self._operation = operation
+        operation.warn()
+
+    def __next__(self) -> Record[Any]:
+        while True:
+            record = next(self._parent)
+            with Noting(self._operation, record.metadata, self.keys):
+                made = self._operation.made_of(record)
+            if made is not None:
+                return made
 
 
 class SkipNode(Node):
@@ -198,8 +226,16 @@ class SubstituteNode(Node):
                 return made
 
 
+def _legacy_node(parent: Node, operation: Any) -> Node:
+    if holds_back(operation):
+        return LegacyNode(parent, operation)
+    return OneByOneNode(parent, operation)
+
+
 class TolerantRecordStream(RecordStream):
     """A `RecordStream` that skips or substitutes bad records."""
+
+    _legacy_node = staticmethod(_legacy_node)
 
     def next(self, alloc: Alloc | None = None) -> Any:
         """The next output, see `Stream.next`."""
@@ -231,6 +267,6 @@ class TolerantRecordStream(RecordStream):
 def _alone(operations: tuple[Any, ...]) -> int:
     """How many of the first operations see one record at a time."""
     for number, op in enumerate(operations):
-        if isinstance(op, transforms.Batch) or is_legacy(op):
+        if isinstance(op, transforms.Batch) or holds_back(op):
             return number
     return len(operations)
