@@ -12,6 +12,7 @@ BUILT_IN = {
     "ArenaFull": MemoryError,
     "CorruptRecord": ValueError,
     "StateMismatch": ValueError,
+    "TooManyErrors": RuntimeError,
 }
 
 

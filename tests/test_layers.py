@@ -22,6 +22,7 @@ ROWS = (
         "_features",
         "_launcher",
         "_shared_list",
+        "bad_records",
         "config",
         "options",
         "records",
@@ -38,6 +39,7 @@ ROWS = (
     },
     {"_image", "_npy", "drop_in", "experimental", "operations"},
     {"_engine"},
+    {"_arguments"},
     {"loader"},
     {"jax", "python", "torch"},
 )

@@ -37,6 +37,7 @@ from gristmill.errors import (
     GristmillError,
     ShapeMismatch,
     StateMismatch,
+    TooManyErrors,
     WorkerDied,
 )
 from gristmill.loader import DataLoader, DataLoaderIterator, load
@@ -133,6 +134,7 @@ __all__ = [
     "ShardOptions",
     "SharedMemoryArray",
     "StateMismatch",
+    "TooManyErrors",
     "Transformation",
     "Transformations",
     "WorkerDied",

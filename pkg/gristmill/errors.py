@@ -8,6 +8,7 @@ code written for Grain catches it unchanged::
     ├── WorkerDied (RuntimeError)      a worker process ended and was not replaced
     ├── ArenaFull (MemoryError)        shared memory would pass its limit
     ├── CorruptRecord (ValueError)     a record or its file is damaged
+    ├── TooManyErrors (RuntimeError)   more records failed than max_errors allows
     └── StateMismatch (ValueError)     a saved state belongs to another pipeline
 """
 
@@ -19,6 +20,7 @@ __all__ = [
     "GristmillError",
     "ShapeMismatch",
     "StateMismatch",
+    "TooManyErrors",
     "WorkerDied",
 ]
 
@@ -47,6 +49,10 @@ class CorruptRecord(GristmillError, ValueError):
     """
 
     position: int | None = None
+
+
+class TooManyErrors(GristmillError, RuntimeError):
+    """Say that more records failed than may be skipped or substituted."""
 
 
 class StateMismatch(GristmillError, ValueError):
