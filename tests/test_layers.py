@@ -16,6 +16,7 @@ CSRC = ROOT / "csrc"
 ROWS = (
     {"_checks", "_log", "_types", "constants", "errors"},
     {"_core", "_hot", "_slow"},
+    {"_record_source"},
     {"_array_record", "_launcher", "_shared_list", "config", "options", "records"},
     {"sharding", "transforms"},
     {"batching", "checkpoint", "multiprocessing", "samplers", "sources"},
