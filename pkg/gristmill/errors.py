@@ -8,6 +8,7 @@ code written for Grain catches it unchanged::
     ├── WorkerDied (RuntimeError)      a worker process ended and was not replaced
     ├── ArenaFull (MemoryError)        shared memory would pass its limit
     ├── CorruptRecord (ValueError)     a record or its file is damaged
+    ├── RemoteError (OSError)          a file behind a URL could not be read
     ├── TooManyErrors (RuntimeError)   more records failed than max_errors allows
     └── StateMismatch (ValueError)     a saved state belongs to another pipeline
 """
@@ -18,6 +19,7 @@ __all__ = [
     "ArenaFull",
     "CorruptRecord",
     "GristmillError",
+    "RemoteError",
     "ShapeMismatch",
     "StateMismatch",
     "TooManyErrors",
@@ -53,6 +55,10 @@ class CorruptRecord(GristmillError, ValueError):
 
 class TooManyErrors(GristmillError, RuntimeError):
     """Say that more records failed than may be skipped or substituted."""
+
+
+class RemoteError(GristmillError, OSError):
+    """Say that a file behind a URL could not be read; the cause has the reason."""
 
 
 class StateMismatch(GristmillError, ValueError):
