@@ -35,6 +35,11 @@ class File {
   // Its size when it was opened.
   [[nodiscard]] std::uint64_t size() const noexcept { return size_; }
 
+  // When it had last been written to, in nanoseconds since 1970.
+  [[nodiscard]] std::int64_t modified_ns() const noexcept {
+    return std::int64_t{modified_.tv_sec} * 1'000'000'000 + modified_.tv_nsec;
+  }
+
   // Fills `to` with the bytes from `offset` on.
   Status read(std::uint64_t offset, std::span<std::byte> to) const;
 

@@ -1,0 +1,90 @@
+// A TfRecordFile reads the records of a TFRecord file, in any order.
+//
+// It finds them by an index, which it loads from a sidecar; without one it
+// makes the index in one pass over the file and leaves a sidecar behind.
+//
+// Thread safety: const methods may overlap; the Sink is called by the thread
+// that reads.
+//
+// Fork: a child may go on reading.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "core/byte_buffer.hpp"
+#include "core/file.hpp"
+#include "core/record_reader.hpp"
+#include "core/status.hpp"
+#include "core/tf_record_index.hpp"
+#include "core/verify.hpp"
+
+namespace gristmill {
+
+class TfRecordFile final : public RecordReader {
+ public:
+  struct Options {
+    Verify verify = Verify::kAll;
+    File::Access access = File::Access::kPread;
+    // Where the sidecar may be: the first that fits the file is loaded, and a
+    // new one goes to the first place that can be written.
+    std::vector<std::string> sidecars = {};
+  };
+
+  // Opens the file and loads or makes its index.  Every error names the file,
+  // and where in it something is not as expected.
+  static Result<std::shared_ptr<const TfRecordFile>> open(
+      std::string path, const Options& options, ScanProgress& progress);
+
+  [[nodiscard]] const std::string& path() const override {
+    return file_.path();
+  }
+  [[nodiscard]] std::uint64_t size() const override { return index_.size(); }
+  [[nodiscard]] bool knows_sizes() const override { return true; }
+  Status sizes(std::span<const std::int64_t> records,
+               std::span<std::int64_t> sizes) const override;
+  [[nodiscard]] std::vector<std::span<const Request>> cut(
+      std::span<const Request> requests, std::size_t parts) const override;
+  Status read(std::span<const Request> requests, Sink& sink) const override;
+
+  [[nodiscard]] const TfRecordIndex& index() const { return index_; }
+
+  // Where the index came from, and how it is kept.
+  struct Origin {
+    bool scanned = false;  // It was made from the file, and not loaded.
+    std::string sidecar;   // Where it lies; empty if it could not be saved.
+    Status save_status;    // Why not; ok() if there was no place to try.
+  };
+  [[nodiscard]] const Origin& origin() const { return origin_; }
+
+ private:
+  TfRecordFile(File file, TfRecordIndex index, Origin origin, Verify verify)
+      : file_(std::move(file)),
+        index_(std::move(index)),
+        origin_(std::move(origin)),
+        verify_(verify) {}
+
+  [[nodiscard]] TfRecordIndex::Place place(const Request& request) const {
+    return index_.place(static_cast<std::uint64_t>(request.record));
+  }
+  [[nodiscard]] std::size_t find_run(std::span<const Request> requests) const;
+  Status read_run(std::span<const Request> requests, Sink& sink) const;
+  Status read_large(const Request& request, Sink& sink) const;
+  Status deliver(const Request& request, std::span<const std::byte> frame,
+                 Sink& sink) const;
+  Status check_head(std::span<const std::byte> head,
+                    std::uint64_t data_size) const;
+  [[nodiscard]] Status explain(const Status& status,
+                               const Request& request) const;
+
+  const File file_;
+  const TfRecordIndex index_;
+  const Origin origin_;
+  const Verify verify_;
+};
+
+}  // namespace gristmill
