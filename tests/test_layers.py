@@ -16,7 +16,17 @@ CSRC = ROOT / "csrc"
 ROWS = (
     {"_checks", "_log", "_types", "constants", "errors"},
     {"_core", "_hot", "_slow"},
-    {"_array_record", "_launcher", "_shared_list", "config", "options", "records"},
+    {"_record_source"},
+    {
+        "_array_record",
+        "_launcher",
+        "_shared_list",
+        "_tf_record",
+        "_tf_record_stream",
+        "config",
+        "options",
+        "records",
+    },
     {"sharding", "transforms"},
     {"batching", "checkpoint", "multiprocessing", "samplers", "sources"},
     {"drop_in", "experimental", "operations"},

@@ -54,24 +54,21 @@ Result<std::shared_ptr<const TfRecordFile>> TfRecordFile::open(
   if (!opened.ok()) return opened.status();
   File file = std::move(opened).value();
   const FileStamp stamp = FileStamp::of(file);
-  const auto made = [&](TfRecordIndex index, Origin origin) {
+  const auto made = [&](TfRecordIndex index, std::string sidecar) {
     return std::shared_ptr<const TfRecordFile>(new TfRecordFile(
-        std::move(file), std::move(index), std::move(origin), options.verify));
+        std::move(file), std::move(index), std::move(sidecar), options.verify));
   };
   for (const std::string& sidecar : options.sidecars) {
     auto index = load_sidecar(sidecar, stamp);
-    if (index.ok()) return made(std::move(index).value(), {false, sidecar, {}});
+    if (index.ok()) return made(std::move(index).value(), sidecar);
   }
   auto index = scan(file, progress);
   if (!index.ok()) return index.status();
-  Origin origin{true, "", {}};
-  for (const std::string& sidecar : options.sidecars) {
-    origin.save_status = save_sidecar(sidecar, index.value(), stamp);
-    if (!origin.save_status.ok()) continue;
-    origin.sidecar = sidecar;
-    break;
-  }
-  return made(std::move(index).value(), std::move(origin));
+  return made(std::move(index).value(), "");
+}
+
+Status TfRecordFile::save_index(const std::string& sidecar) const {
+  return save_sidecar(sidecar, index_, FileStamp::of(file_));
 }
 
 Status TfRecordFile::sizes(std::span<const std::int64_t> records,
@@ -82,17 +79,6 @@ Status TfRecordFile::sizes(std::span<const std::int64_t> records,
     sizes[request.slot] = static_cast<std::int64_t>(place(request).data_size());
   }
   return {};
-}
-
-std::vector<std::span<const Request>> TfRecordFile::cut(
-    std::span<const Request> requests, std::size_t parts) const {
-  std::vector<std::span<const Request>> cuts;
-  for (; parts > 0 && !requests.empty(); --parts) {
-    const std::size_t count = (requests.size() + parts - 1) / parts;
-    cuts.push_back(requests.first(count));
-    requests = requests.subspan(count);
-  }
-  return cuts;
 }
 
 Status TfRecordFile::explain(const Status& status,

@@ -1,7 +1,7 @@
 // A TfRecordFile reads the records of a TFRecord file, in any order.
 //
-// It finds them by an index, which it loads from a sidecar; without one it
-// makes the index in one pass over the file and leaves a sidecar behind.
+// It finds them by an index, which it loads from a sidecar where one fits, and
+// otherwise makes in one pass over the file.
 //
 // Thread safety: const methods may overlap; the Sink is called by the thread
 // that reads.
@@ -30,8 +30,7 @@ class TfRecordFile final : public RecordReader {
   struct Options {
     Verify verify = Verify::kAll;
     File::Access access = File::Access::kPread;
-    // Where the sidecar may be: the first that fits the file is loaded, and a
-    // new one goes to the first place that can be written.
+    // Where the sidecar may be: the first that fits the file is loaded.
     std::vector<std::string> sidecars = {};
   };
 
@@ -47,25 +46,22 @@ class TfRecordFile final : public RecordReader {
   [[nodiscard]] bool knows_sizes() const override { return true; }
   Status sizes(std::span<const std::int64_t> records,
                std::span<std::int64_t> sizes) const override;
-  [[nodiscard]] std::vector<std::span<const Request>> cut(
-      std::span<const Request> requests, std::size_t parts) const override;
   Status read(std::span<const Request> requests, Sink& sink) const override;
 
   [[nodiscard]] const TfRecordIndex& index() const { return index_; }
 
-  // Where the index came from, and how it is kept.
-  struct Origin {
-    bool scanned = false;  // It was made from the file, and not loaded.
-    std::string sidecar;   // Where it lies; empty if it could not be saved.
-    Status save_status;    // Why not; ok() if there was no place to try.
-  };
-  [[nodiscard]] const Origin& origin() const { return origin_; }
+  // The sidecar that the index was loaded from; empty if it was made.
+  [[nodiscard]] const std::string& sidecar() const { return sidecar_; }
+
+  // Saves the index as a sidecar.
+  Status save_index(const std::string& sidecar) const;
 
  private:
-  TfRecordFile(File file, TfRecordIndex index, Origin origin, Verify verify)
+  TfRecordFile(File file, TfRecordIndex index, std::string sidecar,
+               Verify verify)
       : file_(std::move(file)),
         index_(std::move(index)),
-        origin_(std::move(origin)),
+        sidecar_(std::move(sidecar)),
         verify_(verify) {}
 
   [[nodiscard]] TfRecordIndex::Place place(const Request& request) const {
@@ -83,7 +79,7 @@ class TfRecordFile final : public RecordReader {
 
   const File file_;
   const TfRecordIndex index_;
-  const Origin origin_;
+  const std::string sidecar_;
   const Verify verify_;
 };
 

@@ -1,6 +1,5 @@
 #include "core/tf_record_parser.hpp"
 
-#include <cassert>
 #include <cstring>
 #include <utility>
 
@@ -59,20 +58,22 @@ Result<bool> TfRecordParser::ready() const {
   return left >= kFrameTail && length.value() <= left - kFrameTail;
 }
 
+std::size_t TfRecordParser::next_bytes() const noexcept {
+  const auto length = load_le<std::uint64_t>(unread().data());
+  return kFrameBytes + static_cast<std::size_t>(length);
+}
+
 Result<std::span<const std::byte>> TfRecordParser::take() {
-  const auto bytes = unread();
-  const auto length =
-      static_cast<std::size_t>(load_le<std::uint64_t>(bytes.data()));
-  assert(length + kFrameBytes <= bytes.size());
-  const auto data = bytes.subspan(kFrameHead, length);
+  const std::size_t size = next_bytes();
+  const auto frame = unread().first(size);
+  const auto data = frame.subspan(kFrameHead, size - kFrameBytes);
   Status status;
   if (verify_ == Verify::kAll) {
-    status =
-        check_frame_data(data, bytes.subspan(kFrameHead + length, kFrameTail));
+    status = check_frame_data(data, frame.last(kFrameTail));
     if (!status.ok()) status = placed(status.message());
   }
-  begin_ += kFrameBytes + length;
-  offset_ += kFrameBytes + length;
+  begin_ += size;
+  offset_ += size;
   ++record_;
   if (!status.ok()) return status;
   return data;

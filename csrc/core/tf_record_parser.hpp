@@ -35,6 +35,9 @@ class TfRecordParser {
   // leaves nothing to go on with.
   Result<bool> ready() const;
 
+  // How many bytes the next record takes, frame included.  REQUIRES: ready().
+  [[nodiscard]] std::size_t next_bytes() const noexcept;
+
   // Moves past the next record and returns its data, valid until the next
   // room().  If its data are damaged the record after it comes next.
   // REQUIRES: ready().

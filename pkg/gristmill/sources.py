@@ -27,13 +27,17 @@ from gristmill._types import Alloc, Int64Array, Rules
 if TYPE_CHECKING:
     from gristmill._array_record import ArrayRecordDataSource
     from gristmill._shared_list import SharedMemoryDataSource
+    from gristmill._tf_record import TFRecordDataSource
+    from gristmill._tf_record_stream import read_tf_records
 
 __all__ = [
     "ArrayRecordDataSource",
     "RandomAccessDataSource",
     "RangeDataSource",
     "SharedMemoryDataSource",
+    "TFRecordDataSource",
     "TableSource",
+    "read_tf_records",
 ]
 
 T_co = TypeVar("T_co", covariant=True)
@@ -339,10 +343,12 @@ def _kind_of(column: npt.NDArray[Any]) -> str:
     return f"{column.dtype}[{','.join(map(str, column.shape))}]"
 
 
-# Classes whose bases are slow to import or may be missing, with their modules.
+# Names whose modules are slow to import or not needed by most, with these.
 _LAZY = {
     "ArrayRecordDataSource": "gristmill._array_record",
     "SharedMemoryDataSource": "gristmill._shared_list",
+    "TFRecordDataSource": "gristmill._tf_record",
+    "read_tf_records": "gristmill._tf_record_stream",
 }
 
 

@@ -121,7 +121,7 @@ void every_byte_of_a_record_matters(Access access, std::size_t record) {
     for (const Verify verify :
          {Verify::kAll, Verify::kHeaders, Verify::kNone}) {
       const FilePtr file = open(disk.path(), {verify, access, {folder / "a"}});
-      CHECK(!file->origin().scanned);
+      CHECK_EQ(file->sidecar(), folder / "a");
       const std::string error =
           read_error(*file, static_cast<std::int64_t>(record));
       const bool seen =
@@ -186,33 +186,30 @@ void an_empty_file_has_no_records() {
   }
 }
 
-void the_index_is_kept_where_it_can_be() {
+void the_first_index_that_fits_is_loaded() {
   const Folder folder;
   const TemporaryFile disk(tf_file_of(tf_records()));
   const Options options{Verify::kAll,
                         Access::kPread,
                         {"/proc/no such folder/a", folder / "a", folder / "b"}};
   const FilePtr first = open(disk.path(), options);
-  CHECK(first->origin().scanned);
-  CHECK_EQ(first->origin().sidecar, folder / "a");
+  CHECK_EQ(first->sidecar(), "");
+  CHECK(
+      contains(first->save_index("/proc/no folder/a").message(), "no folder"));
+  CHECK(first->save_index(folder / "b").ok());
   const FilePtr second = open(disk.path(), options);
-  CHECK(!second->origin().scanned);
-  CHECK_EQ(second->origin().sidecar, folder / "a");
+  CHECK_EQ(second->sidecar(), folder / "b");
   CHECK_EQ(second->size(), first->size());
+  CHECK(first->save_index(folder / "a").ok());
+  CHECK_EQ(open(disk.path(), options)->sidecar(), folder / "a");
 
-  const FilePtr nowhere =
-      open(disk.path(), {Verify::kAll, Access::kPread, {"/proc/no folder/a"}});
-  CHECK(nowhere->origin().scanned && nowhere->origin().sidecar.empty());
-  CHECK(contains(nowhere->origin().save_status.message(), "/proc/no folder/a"));
-
-  // Damaged, or of a file that changed: it is made anew.
+  // One that is damaged, or of the file as it was, is none.
   TemporaryFile damaged(Bytes(100));
   CHECK_EQ(std::rename(damaged.path().c_str(), (folder / "a").c_str()), 0);
-  CHECK(open(disk.path(), options)->origin().scanned);
-  CHECK(!open(disk.path(), options)->origin().scanned);
+  CHECK_EQ(open(disk.path(), options)->sidecar(), folder / "b");
   disk.write(tf_file_of({noise(9)}));
   const FilePtr changed = open(disk.path(), options);
-  CHECK(changed->origin().scanned);
+  CHECK_EQ(changed->sidecar(), "");
   CHECK_EQ(changed->size(), 1u);
 }
 
@@ -289,7 +286,7 @@ int main() {
   an_index_of_another_file_is_noticed();
   records_out_of_range_are_refused();
   an_empty_file_has_no_records();
-  the_index_is_kept_where_it_can_be();
+  the_first_index_that_fits_is_loaded();
   errors_name_the_file();
   a_lost_end_spares_what_comes_before();
 }

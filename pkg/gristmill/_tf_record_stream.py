@@ -1,0 +1,226 @@
+"""The function behind sources.read_tf_records: TFRecord files from start to end."""
+
+from __future__ import annotations
+
+import io
+import os
+import zlib
+from collections.abc import Iterator
+from types import TracebackType
+from typing import IO, Any, Literal, NamedTuple, Self
+
+from gristmill import _core
+from gristmill.errors import CorruptRecord
+
+__all__ = ["TFRecordPosition", "TFRecordStream", "read_tf_records"]
+
+Compression = Literal["auto", "GZIP", "ZLIB", ""] | None
+
+HEAD_BYTES = 12  # The length of a record and its checksum.
+INPUT_BYTES = 64 << 10
+# The formats by zlib's window bits.
+WINDOW_BITS = {"GZIP": 31, "ZLIB": 15}
+
+
+class TFRecordPosition(NamedTuple):
+    """A place in a TFRecord file: between two records.
+
+    Attributes:
+        record: The number of the next record.
+        offset: Where it begins, in bytes of the file, or of what the file holds if
+            that is compressed.
+    """
+
+    record: int
+    offset: int
+
+
+START = TFRecordPosition(0, 0)
+
+
+def read_tf_records(
+    path: str | os.PathLike[str],
+    compression: Compression = "auto",
+    *,
+    verify: str = "all",
+    position: TFRecordPosition = START,
+) -> TFRecordStream:
+    """Read a TFRecord file from its start to its end.
+
+    Use it for compressed files, which have no random access, and where every record is
+    needed once: no index is made.  Memory is that of the longest record.
+
+    Args:
+        path: The file.
+        compression: "GZIP", "ZLIB", or None or "" for none.  "auto" finds out.
+        verify: Which checksums are compared: "all", or only those of lengths by
+            "headers" or "none": a wrong length leaves nothing to go on with.
+        position: Where to begin: the `position` of an earlier stream over the file.
+            A compressed file is decompressed up to there.
+
+    Returns:
+        An iterator of ``bytes``, a context manager.  Its ``position`` is that of the
+        record that comes next.
+
+    Raises:
+        ValueError: `compression` or `verify` is unknown.
+        OSError: The file cannot be opened.
+        CorruptRecord: Raised by the iterator: the file is no TFRecord file, is
+            truncated, or a record is damaged.  Where only a record's data are, the
+            iterator can go on with the record after it.
+
+    Example:
+        >>> import tempfile, pathlib
+        >>> file = pathlib.Path(tempfile.mkdtemp(), "empty.tfrecord")
+        >>> _ = file.write_bytes(b"")
+        >>> with read_tf_records(file) as records:
+        ...     list(records)
+        []
+    """
+    return TFRecordStream(os.fspath(path), compression, verify, position)
+
+
+class TFRecordStream(Iterator[bytes]):
+    """The records of a TFRecord file in order, made by `read_tf_records`."""
+
+    def __init__(
+        self,
+        path: str,
+        compression: Compression,
+        verify: str,
+        position: TFRecordPosition,
+    ) -> None:
+        if compression not in ("auto", "GZIP", "ZLIB", "", None):
+            raise ValueError(
+                f"compression is {compression!r}, but must be 'auto', 'GZIP', 'ZLIB' or"
+                " None."
+            )
+        self._path = path
+        # Not buffered: the parser reads large pieces.
+        self._file: IO[bytes] = open(path, "rb", buffering=0)  # noqa: SIM115
+        try:
+            self._records = self._start(compression, verify, position)
+        except BaseException:
+            self._file.close()
+            raise
+
+    def _start(
+        self, compression: Compression, verify: str, position: TFRecordPosition
+    ) -> _core.TfRecordStream:
+        record, offset = position
+        if compression == "auto":
+            found = _core.tf_record_compression(self._file.read(HEAD_BYTES))
+            self._file.seek(0)
+        else:
+            found = compression or ""
+        source: Any = self._file
+        if found:
+            source = _Inflated(self._file, self._path, found)
+            source.skip(offset)
+        else:
+            self._seek(offset)
+        self._compression = found or None
+        return _core.TfRecordStream(source, self._path, verify, record, offset)
+
+    def _seek(self, offset: int) -> None:
+        if offset > (size := self._file.seek(0, io.SEEK_END)):
+            raise CorruptRecord(
+                f"{self._path}: the file has {size} bytes, but the position to go on"
+                f" from is {offset}: it is another file, or was not copied whole"
+            )
+        self._file.seek(offset)
+
+    @property
+    def compression(self) -> str | None:
+        """How the file is compressed: "GZIP", "ZLIB" or None."""
+        return self._compression
+
+    @property
+    def position(self) -> TFRecordPosition:
+        """The place of the record that comes next; give it to `read_tf_records`."""
+        return TFRecordPosition(self._records.record, self._records.offset)
+
+    def __next__(self) -> bytes:
+        if self._file.closed:
+            raise ValueError(f"{self._path}: the stream is closed")
+        return self._records.__next__()
+
+    def close(self) -> None:
+        """Close the file; nothing can be read from then on."""
+        self._file.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        return f"<TFRecordStream {self._path!r} at {self.position}>"
+
+
+class _Inflated:
+    """What a compressed file holds, read by `readinto` in bounded memory."""
+
+    def __init__(self, file: IO[bytes], path: str, compression: str) -> None:
+        self._file = file
+        self._path = path
+        self._compression = compression
+        self._bits = WINDOW_BITS[compression]
+        self._inflater = zlib.decompressobj(self._bits)
+        self._input = b""
+        self._offset = 0
+
+    def readinto(self, room: memoryview) -> int:
+        """Fill the front of `room`; 0 bytes are the end."""
+        try:
+            data = self._read(len(room))
+        except zlib.error as error:
+            raise self._corrupt(f"cannot be decompressed: {error}") from error
+        room[: len(data)] = data
+        self._offset += len(data)
+        return len(data)
+
+    def skip(self, count: int) -> None:
+        """Read `count` bytes in vain."""
+        spare = memoryview(bytearray(min(count, io.DEFAULT_BUFFER_SIZE)))
+        while count:
+            done = self.readinto(spare[: min(count, len(spare))])
+            if not done:
+                raise self._corrupt("ends")
+            count -= done
+
+    def _read(self, most: int) -> bytes:
+        while True:
+            if self._inflater.eof:
+                # A file may have several streams, one after another.
+                self._input = self._inflater.unused_data or self._file.read(INPUT_BYTES)
+                if not self._input:
+                    return b""
+                self._inflater = zlib.decompressobj(self._bits)
+            data = self._inflater.decompress(self._input, most)
+            self._input = self._inflater.unconsumed_tail
+            if data:
+                return data
+            if not self._input and not self._inflater.eof:
+                self._input = self._file.read(INPUT_BYTES)
+                if not self._input:
+                    raise self._corrupt("is cut off")
+
+    def _corrupt(self, what: str) -> CorruptRecord:
+        return CorruptRecord(
+            f"{self._path}: the {self._compression} data {what} behind"
+            f" {self._offset} decompressed bytes: the file is damaged, or was not"
+            " copied whole"
+        )
+
+
+# Pickles and tracebacks name the public place.
+TFRecordPosition.__module__ = "gristmill.sources"
+TFRecordStream.__module__ = "gristmill.sources"
+read_tf_records.__module__ = "gristmill.sources"
