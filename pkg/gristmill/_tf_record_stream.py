@@ -77,32 +77,33 @@ def read_tf_records(
         ...     list(records)
         []
     """
-    return TFRecordStream(os.fspath(path), compression, verify, position)
+    if compression not in ("auto", "GZIP", "ZLIB", "", None):
+        raise ValueError(
+            f"compression is {compression!r}, but must be 'auto', 'GZIP', 'ZLIB' or"
+            " None."
+        )
+    name = os.fspath(path)
+    # Not buffered: the parser reads large pieces.
+    return TFRecordStream(io.FileIO(name), name, compression, verify, position)
 
 
 class TFRecordStream(Iterator[bytes]):
-    """The records of a TFRecord file in order, made by `read_tf_records`."""
+    """The records of a TFRecord file in order, made by `read_tf_records`.
+
+    It closes its file when it is closed or collected.
+    """
 
     def __init__(
         self,
+        file: IO[bytes],
         path: str,
         compression: Compression,
         verify: str,
         position: TFRecordPosition,
     ) -> None:
-        if compression not in ("auto", "GZIP", "ZLIB", "", None):
-            raise ValueError(
-                f"compression is {compression!r}, but must be 'auto', 'GZIP', 'ZLIB' or"
-                " None."
-            )
+        self._file = file
         self._path = path
-        # Not buffered: the parser reads large pieces.
-        self._file: IO[bytes] = open(path, "rb", buffering=0)  # noqa: SIM115
-        try:
-            self._records = self._start(compression, verify, position)
-        except BaseException:
-            self._file.close()
-            raise
+        self._records = self._start(compression, verify, position)
 
     def _start(
         self, compression: Compression, verify: str, position: TFRecordPosition
@@ -144,6 +145,9 @@ class TFRecordStream(Iterator[bytes]):
         if self._file.closed:
             raise ValueError(f"{self._path}: the stream is closed")
         return self._records.__next__()
+
+    def __del__(self) -> None:
+        self._file.close()
 
     def close(self) -> None:
         """Close the file; nothing can be read from then on."""

@@ -28,7 +28,11 @@ if TYPE_CHECKING:
     from gristmill._array_record import ArrayRecordDataSource
     from gristmill._shared_list import SharedMemoryDataSource
     from gristmill._tf_record import TFRecordDataSource
-    from gristmill._tf_record_stream import read_tf_records
+    from gristmill._tf_record_stream import (
+        TFRecordPosition,
+        TFRecordStream,
+        read_tf_records,
+    )
 
 __all__ = [
     "ArrayRecordDataSource",
@@ -36,6 +40,8 @@ __all__ = [
     "RangeDataSource",
     "SharedMemoryDataSource",
     "TFRecordDataSource",
+    "TFRecordPosition",
+    "TFRecordStream",
     "TableSource",
     "read_tf_records",
 ]
@@ -348,6 +354,8 @@ _LAZY = {
     "ArrayRecordDataSource": "gristmill._array_record",
     "SharedMemoryDataSource": "gristmill._shared_list",
     "TFRecordDataSource": "gristmill._tf_record",
+    "TFRecordPosition": "gristmill._tf_record_stream",
+    "TFRecordStream": "gristmill._tf_record_stream",
     "read_tf_records": "gristmill._tf_record_stream",
 }
 
