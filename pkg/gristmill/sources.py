@@ -349,7 +349,7 @@ def _kind_of(column: npt.NDArray[Any]) -> str:
     return f"{column.dtype}[{','.join(map(str, column.shape))}]"
 
 
-# Names whose modules are slow to import or not needed by most, with these.
+# Names whose modules are not needed by most, with these.
 _LAZY = {
     "ArrayRecordDataSource": "gristmill._array_record",
     "SharedMemoryDataSource": "gristmill._shared_list",
@@ -363,14 +363,6 @@ _LAZY = {
 def __getattr__(name: str) -> Any:
     if name not in _LAZY:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    try:
-        module = importlib.import_module(_LAZY[name])
-    except ModuleNotFoundError as error:
-        if error.name is None or not error.name.startswith("array_record"):
-            raise
-        raise ImportError(
-            "sources.ArrayRecordDataSource needs the array-record package. Install it"
-            " with: pip install 'gristmill[array-record]'"
-        ) from error
+    module = importlib.import_module(_LAZY[name])
     globals()[name] = found = getattr(module, name)
     return found
