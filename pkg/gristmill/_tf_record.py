@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from gristmill import _core, _log
-from gristmill._record_source import RecordSource
+from gristmill._record_source import RecordSource, name_of
 
 __all__ = ["TFRecordDataSource"]
 
@@ -84,7 +84,7 @@ class TFRecordDataSource(RecordSource):
         opener = Opener(tuple(self._paths), verify, access, folder)
         files = _open_all(opener)
         ranges = [(0, len(file)) for file in files]
-        super().__init__(_name(self._paths), ranges, opener)
+        super().__init__(name_of(self._paths), ranges, opener)
         for part, file in enumerate(files):
             self.reader.open_part(part, file)
 
@@ -277,12 +277,6 @@ def _shards(base: str, count: str) -> list[str]:
             f" {missing[0] if missing else 'none'}."
         )
     return found
-
-
-def _name(paths: Sequence[str]) -> str:
-    if len(paths) == 1:
-        return paths[0]
-    return f"{paths[0]} and {len(paths) - 1} more"
 
 
 # Pickles name the public place, which imports this module when it is asked.
