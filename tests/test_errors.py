@@ -11,6 +11,7 @@ BUILT_IN = {
     "WorkerDied": RuntimeError,
     "ArenaFull": MemoryError,
     "CorruptRecord": ValueError,
+    "RemoteError": OSError,
     "StateMismatch": ValueError,
 }
 

@@ -11,7 +11,17 @@ import pytest
 
 import gristmill
 
-HEAVY = ("absl", "array_record", "grain", "jax", "orbax", "pyarrow", "torch")
+HEAVY = (
+    "absl",
+    "aiohttp",
+    "array_record",
+    "fsspec",
+    "grain",
+    "jax",
+    "orbax",
+    "pyarrow",
+    "torch",
+)
 SUBMODULES = (
     "checkpoint",
     "constants",

@@ -14,9 +14,11 @@ CSRC = ROOT / "csrc"
 # A module imports from rows above it, never from its own, except that the files of
 # one folder, and the loops and their plain twins, may import each other.
 ROWS = (
-    {"_checks", "_log", "_types", "constants", "errors"},
+    {"_checks", "_log", "_retries", "_types", "constants", "errors"},
     {"_core", "_hot", "_slow"},
-    {"_record_source"},
+    {"_record_source", "_remote"},
+    {"_record_files"},
+    {"_file_names"},
     {
         "_array_record",
         "_launcher",

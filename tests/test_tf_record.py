@@ -1,5 +1,6 @@
 """TFRecord files by number, against what TensorFlow and `tfrecord` write."""
 
+import gzip
 import itertools
 import os
 import pathlib
@@ -15,7 +16,7 @@ import pytest
 
 import gristmill as g
 import tf_record_files
-from gristmill import _core, _tf_record, errors, sources
+from gristmill import _core, _remote, _tf_record, errors, sources
 from tf_record_files import framed, write
 
 tfrecord = pytest.importorskip("tfrecord")
@@ -354,6 +355,71 @@ class TestIndex:
         progress.cancel()
         with pytest.raises(errors.CorruptRecord, match="indexing was cancelled"):
             _core.TfRecordFile(str(file), "all", "pread", [], progress)
+
+
+class TestUrls:
+    """Files behind URLs; fsspec's ``memory://`` stands for any storage."""
+
+    @pytest.fixture
+    def urls(self):
+        fsspec = pytest.importorskip("fsspec")
+        filesystem = fsspec.filesystem("memory")
+        urls = []
+        for i in range(3):
+            urls.append(f"memory://tf_record/a-{i:05d}-of-00003")
+            data = b"".join(map(framed, RECORDS[100 * i : 100 * i + 100]))
+            filesystem.pipe(urls[-1], data)
+        yield urls
+        filesystem.rm("/tf_record", recursive=True)
+
+    @pytest.mark.parametrize("name", ["*", "a@3", "a@*", "a-0000[012]-*"])
+    def test_are_read_as_files_are(self, urls, name, cache):
+        for _ in range(2):
+            source = sources.TFRecordDataSource(f"memory://tf_record/{name}")
+            assert source.__getitems__([299, 0, 150]) == [
+                RECORDS[i] for i in (299, 0, 150)
+            ]
+            assert list(source) == RECORDS[:300]
+        assert len(os.listdir(cache / "tf_record")) == 3
+
+    def test_have_their_index_made_once(self, urls, cache):
+        sources.TFRecordDataSource(urls)
+        remote = _remote.RemoteFile(urls[0])
+        sidecars = _tf_record.sidecar_paths(urls[0])
+        progress = _core.ScanProgress()
+        file = _core.TfRecordFile(remote, "all", sidecars, progress)
+        assert file.sidecar == sidecars[0]
+        assert progress.done_bytes == 0
+        fsspec = pytest.importorskip("fsspec")
+        fsspec.filesystem("memory").pipe(urls[0], framed(b"another"))
+        assert sources.TFRecordDataSource(urls[0])[0] == b"another"
+
+    def test_are_read_from_start_to_end(self, urls):
+        fsspec = pytest.importorskip("fsspec")
+        assert list(sources.read_tf_records(urls[0])) == RECORDS[:100]
+        stream = sources.read_tf_records(urls[0])
+        next(stream)
+        rest = sources.read_tf_records(urls[0], position=stream.position)
+        assert list(rest) == RECORDS[1:100]
+        packed = gzip.compress(b"".join(map(framed, RECORDS)))
+        fsspec.filesystem("memory").pipe("memory://tf_record/b.gz", packed)
+        assert list(sources.read_tf_records("memory://tf_record/b.gz")) == RECORDS
+
+    def test_may_be_files_of_this_machine(self, file):
+        source = sources.TFRecordDataSource(f"file://{file}")
+        assert list(source) == RECORDS
+        assert is_loaded(file)
+        assert list(sources.read_tf_records(f"file://{file}")) == RECORDS
+
+    def test_need_what_is_there(self, urls, file):
+        with pytest.raises(FileNotFoundError, match="No file matches"):
+            sources.TFRecordDataSource("memory://tf_record/z*")
+        with pytest.raises(FileNotFoundError, match="memory://tf_record/z"):
+            sources.TFRecordDataSource("memory://tf_record/z")
+        with pytest.raises(ValueError, match="in a chain of URLs"):
+            sources.TFRecordDataSource("simplecache::memory://tf_record/z*")
+        with pytest.raises(ValueError, match="no use for storage_options"):
+            sources.TFRecordDataSource(file, storage_options={"anon": True})
 
 
 class TestDamage:

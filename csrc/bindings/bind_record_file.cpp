@@ -1,4 +1,5 @@
 // Binds core/record_file.hpp.
+#include "bindings/python_file.hpp"
 #include "bindings/reader_options.hpp"
 #include "bindings/record_reader.hpp"
 #include "core/record_file.hpp"
@@ -19,6 +20,22 @@ class FileHandle final : public ReaderHandle {
     return std::make_unique<FileHandle>(checked_file([&] {
       const Unlocked unlocked;
       return RecordFile::open(std::move(path), options);
+    }()));
+  }
+
+  static std::unique_ptr<FileHandle> open_object(const py::object& object,
+                                                 const std::string& verify,
+                                                 std::size_t cache_bytes) {
+    const RecordFile::Options options{verify_of(verify),
+                                      LocalFile::Access::kPread, cache_bytes};
+    if (!py::hasattr(object, "read_range")) {
+      throw py::type_error("file must be a path or have read_range(), got " +
+                           std::string(Py_TYPE(object.ptr())->tp_name));
+    }
+    File::Ptr file = PythonFile::open(object);
+    return std::make_unique<FileHandle>(checked_file([&] {
+      const Unlocked unlocked;
+      return RecordFile::open(std::move(file), options);
     }()));
   }
 
@@ -44,10 +61,13 @@ class FileHandle final : public ReaderHandle {
 }  // namespace
 
 void record_file(py::module_& m) {
+  leave_python_at_exit();
   py::class_<FileHandle, ReaderHandle>(m, "RecordFile",
                                        "An ArrayRecord file, open for reading.")
       .def(py::init(&FileHandle::open), "path"_a, "verify"_a = "all",
            "access"_a = "pread",
+           "cache_bytes"_a = RecordFile::Options().cache_bytes)
+      .def(py::init(&FileHandle::open_object), "file"_a, "verify"_a = "all",
            "cache_bytes"_a = RecordFile::Options().cache_bytes)
       .def("chunk", &FileHandle::chunk, "chunk"_a)
       .def_property_readonly("options",

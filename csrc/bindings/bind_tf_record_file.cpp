@@ -1,10 +1,21 @@
 // Binds core/tf_record_file.hpp.
+#include "bindings/python_file.hpp"
 #include "bindings/reader_options.hpp"
 #include "bindings/record_reader.hpp"
 #include "core/tf_record_file.hpp"
 
 namespace gristmill::bind {
 namespace {
+
+TfRecordFile::Options options_of(const std::string& verify,
+                                 const std::string& access,
+                                 const py::list& sidecars) {
+  TfRecordFile::Options options{verify_of(verify), access_of(access), {}};
+  for (const py::handle sidecar : sidecars) {
+    options.sidecars.push_back(py::cast<std::string>(sidecar));
+  }
+  return options;
+}
 
 class TfFileHandle final : public ReaderHandle {
  public:
@@ -15,13 +26,22 @@ class TfFileHandle final : public ReaderHandle {
                                             const std::string& access,
                                             const py::list& sidecars,
                                             ScanProgress& progress) {
-    TfRecordFile::Options options{verify_of(verify), access_of(access), {}};
-    for (const py::handle sidecar : sidecars) {
-      options.sidecars.push_back(py::cast<std::string>(sidecar));
-    }
+    const auto options = options_of(verify, access, sidecars);
     return std::make_unique<TfFileHandle>(checked_file([&] {
       const Unlocked unlocked;
       return TfRecordFile::open(std::move(path), options, progress);
+    }()));
+  }
+
+  static std::unique_ptr<TfFileHandle> open_object(const py::object& object,
+                                                   const std::string& verify,
+                                                   const py::list& sidecars,
+                                                   ScanProgress& progress) {
+    const auto options = options_of(verify, "pread", sidecars);
+    File::Ptr file = PythonFile::open(object);
+    return std::make_unique<TfFileHandle>(checked_file([&] {
+      const Unlocked unlocked;
+      return TfRecordFile::open(std::move(file), options, progress);
     }()));
   }
 
@@ -55,6 +75,8 @@ void tf_record_file(py::module_& m) {
   py::class_<TfFileHandle, ReaderHandle>(m, "TfRecordFile",
                                          "A TFRecord file, open for reading.")
       .def(py::init(&TfFileHandle::open), "path"_a, "verify"_a, "access"_a,
+           "sidecars"_a, "progress"_a)
+      .def(py::init(&TfFileHandle::open_object), "file"_a, "verify"_a,
            "sidecars"_a, "progress"_a)
       .def("save_index", &TfFileHandle::save_index, "sidecar"_a)
       .def_property_readonly(

@@ -5,7 +5,7 @@
 #include <string_view>
 
 #include "bindings/bind.hpp"
-#include "core/file.hpp"
+#include "core/local_file.hpp"
 #include "core/verify.hpp"
 
 namespace gristmill::bind {
@@ -18,9 +18,9 @@ inline Verify verify_of(std::string_view name) {
                         "', but must be 'all', 'headers' or 'none'");
 }
 
-inline File::Access access_of(std::string_view name) {
-  if (name == "pread") return File::Access::kPread;
-  if (name == "mmap") return File::Access::kMmap;
+inline LocalFile::Access access_of(std::string_view name) {
+  if (name == "pread") return LocalFile::Access::kPread;
+  if (name == "mmap") return LocalFile::Access::kMmap;
   throw py::value_error("access is '" + std::string(name) +
                         "', but must be 'pread' or 'mmap'");
 }

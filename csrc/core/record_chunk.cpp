@@ -198,7 +198,7 @@ bool BlockWalk::fill(std::span<std::byte> to) {
 }
 
 Status ChunkView::placed(Status status) const {
-  if (status.ok() || status.code() == Code::kSystem) return status;
+  if (status.ok() || status.is_external()) return status;
   return Status(status.code(), "chunk at offset " + std::to_string(raw_.begin) +
                                    ": " + status.message());
 }

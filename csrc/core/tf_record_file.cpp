@@ -13,12 +13,6 @@ namespace {
 
 using Request = RecordReader::Request;
 
-// Reading this much in vain costs as much as a system call.
-constexpr std::uint64_t kCoalesceGap = 4096;
-
-// A run of neighbours stays in the second-level cache while it is checked.
-constexpr std::uint64_t kMaxRunBytes = std::uint64_t{128} << 10;
-
 // Larger records are read straight to their place; smaller ones are cheaper to
 // copy than to scatter.
 constexpr std::uint64_t kLargeRecord = std::uint64_t{16} << 10;
@@ -28,7 +22,7 @@ constexpr std::uint64_t kWillNeedBytes = 4 * 4096;
 
 // Adds to a message which file it is about, and how that has changed.
 Status name_file(const File& file, const Status& status) {
-  if (status.ok() || status.code() == Code::kSystem) return status;
+  if (status.ok() || status.is_external()) return status;
   const std::string changed = file.change();
   const bool said = status.message().find(changed) != std::string::npos;
   return Status(status.code(), file.path() + ": " + status.message() +
@@ -50,10 +44,14 @@ Result<TfRecordIndex> scan(const File& file, ScanProgress& progress) {
 
 Result<std::shared_ptr<const TfRecordFile>> TfRecordFile::open(
     std::string path, const Options& options, ScanProgress& progress) {
-  auto opened = File::open(std::move(path), options.access);
-  if (!opened.ok()) return opened.status();
-  File file = std::move(opened).value();
-  const FileStamp stamp = FileStamp::of(file);
+  auto file = LocalFile::open(std::move(path), options.access);
+  if (!file.ok()) return file.status();
+  return open(std::move(file).value(), options, progress);
+}
+
+Result<std::shared_ptr<const TfRecordFile>> TfRecordFile::open(
+    File::Ptr file, const Options& options, ScanProgress& progress) {
+  const FileStamp stamp = FileStamp::of(*file);
   const auto made = [&](TfRecordIndex index, std::string sidecar) {
     return std::shared_ptr<const TfRecordFile>(new TfRecordFile(
         std::move(file), std::move(index), std::move(sidecar), options.verify));
@@ -62,13 +60,13 @@ Result<std::shared_ptr<const TfRecordFile>> TfRecordFile::open(
     auto index = load_sidecar(sidecar, stamp);
     if (index.ok()) return made(std::move(index).value(), sidecar);
   }
-  auto index = scan(file, progress);
+  auto index = scan(*file, progress);
   if (!index.ok()) return index.status();
   return made(std::move(index).value(), "");
 }
 
 Status TfRecordFile::save_index(const std::string& sidecar) const {
-  return save_sidecar(sidecar, index_, FileStamp::of(file_));
+  return save_sidecar(sidecar, index_, FileStamp::of(*file_));
 }
 
 Status TfRecordFile::sizes(std::span<const std::int64_t> records,
@@ -76,25 +74,40 @@ Status TfRecordFile::sizes(std::span<const std::int64_t> records,
   auto planned = plan(records);
   if (!planned.ok()) return planned.status();
   for (const Request& request : planned.value()) {
-    sizes[request.slot] = static_cast<std::int64_t>(place(request).data_size());
+    sizes[request.slot] =
+        static_cast<std::int64_t>(place(request.record).data_size());
   }
   return {};
 }
 
 Status TfRecordFile::explain(const Status& status,
                              const Request& request) const {
-  if (status.ok() || status.code() == Code::kSystem) return status;
-  return name_file(
-      file_, Status(status.code(), "record " + std::to_string(request.record) +
-                                       " at offset " +
-                                       std::to_string(place(request).begin) +
-                                       ": " + status.message()));
+  const std::string which = "record " + std::to_string(request.record) +
+                            " at offset " +
+                            std::to_string(place(request.record).begin);
+  if (status.code() == Code::kRaised) {
+    return Status::raised(status.cause(), path() + ": " + which);
+  }
+  if (status.ok() || status.is_external()) return status;
+  return name_file(*file_,
+                   Status(status.code(), which + ": " + status.message()));
+}
+
+// Far away, what lies near together is had by one read; that goes on for as
+// long as one read may be, so that several make the best of many neighbours.
+bool TfRecordFile::shares_work(std::int64_t left, std::int64_t right) const {
+  const File::Hints& hints = file_->hints();
+  if (hints.parallel == 1) return false;
+  const auto here = place(left);
+  const auto there = place(right);
+  return here.begin / hints.run_bytes == there.begin / hints.run_bytes &&
+         there.begin <= here.end + hints.gap_bytes;
 }
 
 Status TfRecordFile::read(std::span<const Request> requests, Sink& sink) const {
   // Touching mapped memory that is no longer there would end the process.
-  if (!file_.mapped().empty() && file_.shrunk()) {
-    return Status(Code::kInvalidArgument, path() + ": " + file_.change());
+  if (!file_->mapped().empty() && file_->shrunk()) {
+    return Status(Code::kInvalidArgument, path() + ": " + file_->change());
   }
   while (!requests.empty()) {
     const std::size_t count = find_run(requests);
@@ -107,13 +120,14 @@ Status TfRecordFile::read(std::span<const Request> requests, Sink& sink) const {
 
 // Returns how many requests to serve by one read.
 std::size_t TfRecordFile::find_run(std::span<const Request> requests) const {
-  const auto first = place(requests[0]);
+  const File::Hints& hints = file_->hints();
+  const auto first = place(requests[0].record);
   std::uint64_t end = first.end;
   std::size_t count = 1;
   for (; count < requests.size(); ++count) {
-    const auto next = place(requests[count]);
-    if (next.begin > end + kCoalesceGap ||
-        next.end > first.begin + kMaxRunBytes) {
+    const auto next = place(requests[count].record);
+    if (next.begin > end + hints.gap_bytes ||
+        next.end > first.begin + hints.run_bytes) {
       break;
     }
     end = std::max(end, next.end);
@@ -123,13 +137,13 @@ std::size_t TfRecordFile::find_run(std::span<const Request> requests) const {
 
 Status TfRecordFile::read_run(std::span<const Request> requests,
                               Sink& sink) const {
-  thread_local ByteBuffer buffer;  // Of kMaxRunBytes at most.
-  const std::uint64_t begin = place(requests.front()).begin;
-  const std::uint64_t end = place(requests.back()).end;
-  const auto mapped = file_.mapped();
+  thread_local ByteBuffer buffer;  // Of hints.run_bytes at most.
+  const std::uint64_t begin = place(requests.front().record).begin;
+  const std::uint64_t end = place(requests.back().record).end;
+  const auto mapped = file_->mapped();
   std::span<const std::byte> run;
   if (!mapped.empty()) {
-    if (end - begin > kWillNeedBytes) file_.will_need(begin, end - begin);
+    if (end - begin > kWillNeedBytes) file_->will_need(begin, end - begin);
     run = mapped.subspan(begin, end - begin);
   } else {
     if (requests.size() == 1 && end - begin > kLargeRecord) {
@@ -138,11 +152,11 @@ Status TfRecordFile::read_run(std::span<const Request> requests,
     if (!buffer.reset(end - begin)) {
       return Status(Code::kNoMemory, path() + ": no memory to read");
     }
-    Status status = file_.read(begin, buffer.all());
-    if (!status.ok() && requests.size() == 1) {
+    Status status = file_->read(begin, buffer.all());
+    if (status.is_external() || (!status.ok() && requests.size() == 1)) {
       return explain(status, requests[0]);
     }
-    if (!status.ok()) {  // Some may still be had one by one.
+    if (!status.ok()) {  // It ends early: some may still be had one by one.
       for (std::size_t i = 0; i < requests.size(); ++i) {
         status = read_run(requests.subspan(i, 1), sink);
         if (!status.ok()) return status;
@@ -152,7 +166,7 @@ Status TfRecordFile::read_run(std::span<const Request> requests,
     run = buffer.all();
   }
   for (const Request& request : requests) {
-    const auto at = place(request);
+    const auto at = place(request.record);
     const auto frame = run.subspan(at.begin - begin, at.end - at.begin);
     Status status = deliver(request, frame, sink);
     if (!status.ok()) return explain(status, request);
@@ -162,13 +176,13 @@ Status TfRecordFile::read_run(std::span<const Request> requests,
 
 // Reads a record to its place, and what frames it beside.
 Status TfRecordFile::read_large(const Request& request, Sink& sink) const {
-  const auto at = place(request);
+  const auto at = place(request.record);
   auto to = sink.place(request.slot, at.data_size());
   if (!to.ok()) return to.status();
   std::array<std::byte, kFrameHead> head;
   std::array<std::byte, kFrameTail> tail;
   const std::array<std::span<std::byte>, 3> parts = {head, to.value(), tail};
-  Status status = file_.read_parts(at.begin, parts);
+  Status status = file_->read_parts(at.begin, parts);
   if (status.ok()) status = check_head(head, at.data_size());
   if (!status.ok() || verify_ != Verify::kAll) return status;
   return check_frame_data(to.value(), tail);

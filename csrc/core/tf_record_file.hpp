@@ -18,6 +18,7 @@
 
 #include "core/byte_buffer.hpp"
 #include "core/file.hpp"
+#include "core/local_file.hpp"
 #include "core/record_reader.hpp"
 #include "core/status.hpp"
 #include "core/tf_record_index.hpp"
@@ -29,21 +30,28 @@ class TfRecordFile final : public RecordReader {
  public:
   struct Options {
     Verify verify = Verify::kAll;
-    File::Access access = File::Access::kPread;
+    LocalFile::Access access = LocalFile::Access::kPread;
     // Where the sidecar may be: the first that fits the file is loaded.
     std::vector<std::string> sidecars = {};
   };
 
-  // Opens the file and loads or makes its index.  Every error names the file,
+  // Opens a file and loads or makes its index.  Every error names the file,
   // and where in it something is not as expected.
   static Result<std::shared_ptr<const TfRecordFile>> open(
       std::string path, const Options& options, ScanProgress& progress);
+  static Result<std::shared_ptr<const TfRecordFile>> open(
+      File::Ptr file, const Options& options, ScanProgress& progress);
 
   [[nodiscard]] const std::string& path() const override {
-    return file_.path();
+    return file_->path();
   }
   [[nodiscard]] std::uint64_t size() const override { return index_.size(); }
   [[nodiscard]] bool knows_sizes() const override { return true; }
+  [[nodiscard]] std::size_t parallel() const override {
+    return file_->hints().parallel;
+  }
+  [[nodiscard]] bool shares_work(std::int64_t left,
+                                 std::int64_t right) const override;
   Status sizes(std::span<const std::int64_t> records,
                std::span<std::int64_t> sizes) const override;
   Status read(std::span<const Request> requests, Sink& sink) const override;
@@ -57,15 +65,15 @@ class TfRecordFile final : public RecordReader {
   Status save_index(const std::string& sidecar) const;
 
  private:
-  TfRecordFile(File file, TfRecordIndex index, std::string sidecar,
+  TfRecordFile(File::Ptr file, TfRecordIndex index, std::string sidecar,
                Verify verify)
       : file_(std::move(file)),
         index_(std::move(index)),
         sidecar_(std::move(sidecar)),
         verify_(verify) {}
 
-  [[nodiscard]] TfRecordIndex::Place place(const Request& request) const {
-    return index_.place(static_cast<std::uint64_t>(request.record));
+  [[nodiscard]] TfRecordIndex::Place place(std::int64_t record) const {
+    return index_.place(static_cast<std::uint64_t>(record));
   }
   [[nodiscard]] std::size_t find_run(std::span<const Request> requests) const;
   Status read_run(std::span<const Request> requests, Sink& sink) const;
@@ -77,7 +85,7 @@ class TfRecordFile final : public RecordReader {
   [[nodiscard]] Status explain(const Status& status,
                                const Request& request) const;
 
-  const File file_;
+  const File::Ptr file_;
   const TfRecordIndex index_;
   const std::string sidecar_;
   const Verify verify_;

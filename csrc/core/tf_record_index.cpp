@@ -12,11 +12,15 @@ namespace gristmill {
 namespace {
 
 // Bytes to read at once: of small records many, of large ones only the head.
-constexpr std::uint64_t kWindow = std::uint64_t{256} << 10;
+// Large is what takes longer to read than to ask for the next head.
+struct Steps {
+  std::uint64_t window = std::uint64_t{256} << 10;
+  std::uint64_t large_record = std::uint64_t{16} << 10;
+};
 constexpr std::uint64_t kGlance = 64;
 
-// Reading this much costs about what a system call does.
-constexpr std::uint64_t kLargeRecord = std::uint64_t{16} << 10;
+// Each read of a file that is far away waits for as long as megabytes take.
+constexpr Steps kFarSteps = {std::uint64_t{8} << 20, std::uint64_t{4} << 20};
 
 std::string placed(std::uint64_t record, std::uint64_t offset,
                    const std::string& message) {
@@ -28,7 +32,9 @@ std::string placed(std::uint64_t record, std::uint64_t offset,
 class HeadReader {
  public:
   HeadReader(const File& file, ScanProgress& progress)
-      : file_(file), progress_(progress) {}
+      : file_(file),
+        steps_(file.hints().parallel > 1 ? kFarSteps : Steps()),
+        progress_(progress) {}
 
   // Sets `head` to the one at `at`, valid until the next call.  `records` is
   // how many end there.
@@ -49,9 +55,9 @@ class HeadReader {
     if (progress_.cancelled.load(std::memory_order_relaxed)) {
       return Status(Code::kInvalidArgument, "indexing was cancelled");
     }
-    const bool large = records > 0 && at / records > kLargeRecord;
+    const bool large = records > 0 && at / records > steps_.large_record;
     const std::uint64_t size =
-        std::min(large ? kGlance : kWindow, file_.size() - at);
+        std::min(large ? kGlance : steps_.window, file_.size() - at);
     if (!window_.reset(size)) {
       return Status(Code::kNoMemory, "no memory to read");
     }
@@ -60,6 +66,7 @@ class HeadReader {
   }
 
   const File& file_;
+  const Steps steps_;
   ScanProgress& progress_;
   ByteBuffer window_;
   std::uint64_t begin_ = 0;

@@ -14,6 +14,7 @@
 
 #include "core/byte_buffer.hpp"
 #include "core/crc32c.hpp"
+#include "core/local_file.hpp"
 #include "core/varint.hpp"
 
 namespace gristmill {
@@ -67,7 +68,7 @@ std::vector<std::byte> pack_sidecar(const TfRecordIndex& index,
   std::memcpy(bytes.data(), kMagic.data(), kMagic.size());
   store_le(bytes.data() + kVersionAt, kVersion);
   store_le(bytes.data() + kStampAt, stamp.size);
-  store_le(bytes.data() + kStampAt + 8, stamp.modified_ns);
+  store_le(bytes.data() + kStampAt + 8, stamp.version);
   store_le(bytes.data() + kRecordsAt, index.size());
   std::byte* to = bytes.data() + kHeaderBytes;
   for (std::uint64_t i = 0; i < index.size(); ++i) {
@@ -99,7 +100,7 @@ Result<TfRecordIndex> parse_sidecar(std::span<const std::byte> contents,
     return invalid("the index is damaged");
   }
   const FileStamp found{load_le<std::uint64_t>(header + kStampAt),
-                        load_le<std::int64_t>(header + kStampAt + 8)};
+                        load_le<std::uint64_t>(header + kStampAt + 8)};
   if (found != stamp) return invalid("the index is of another file");
   const auto records = load_le<std::uint64_t>(header + kRecordsAt);
   ByteCursor cursor(contents.subspan(kHeaderBytes));
@@ -122,13 +123,14 @@ Result<TfRecordIndex> parse_sidecar(std::span<const std::byte> contents,
 
 Result<TfRecordIndex> load_sidecar(const std::string& path,
                                    const FileStamp& stamp) {
-  auto file = File::open(path, File::Access::kPread);
-  if (!file.ok()) return file.status();
+  auto opened = LocalFile::open(path, LocalFile::Access::kPread);
+  if (!opened.ok()) return opened.status();
+  const File& file = *opened.value();
   ByteBuffer contents;
-  if (!contents.reset(file.value().size())) {
+  if (!contents.reset(file.size())) {
     return Status(Code::kNoMemory, path + ": no memory to read the index");
   }
-  Status status = file.value().read(0, contents.all());
+  Status status = file.read(0, contents.all());
   if (!status.ok()) return status;
   return parse_sidecar(contents.all(), stamp);
 }

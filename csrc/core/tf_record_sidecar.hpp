@@ -8,7 +8,8 @@
 //        8      4  version of this format, 1
 //       12      4  CRC-32C of everything that follows
 //       16      8  size of the TFRecord file, in bytes
-//       24      8  when that was last written to, ns since 1970
+//       24      8  its version: when it was last written to, in ns since 1970,
+//                  or a hash of what a remote storage tells
 //       32      8  how many records it has
 //       40      -  the size of each record's data, as a varint
 //
@@ -35,10 +36,10 @@ namespace gristmill {
 // What tells one version of a data file from the next.
 struct FileStamp {
   std::uint64_t size = 0;
-  std::int64_t modified_ns = 0;
+  std::uint64_t version = 0;
 
   static FileStamp of(const File& file) {
-    return {file.size(), file.modified_ns()};
+    return {file.size(), file.version()};
   }
   bool operator==(const FileStamp&) const = default;
 };

@@ -3,23 +3,22 @@
 from __future__ import annotations
 
 import dataclasses
-import glob
 import hashlib
 import os
-import re
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from gristmill import _core, _log
+from gristmill._file_names import expand
+from gristmill._record_files import find_file, is_local, local_path
 from gristmill._record_source import RecordSource, name_of
+from gristmill._remote import RemoteOptions
 
 __all__ = ["TFRecordDataSource"]
 
 SIDECAR_SUFFIX = ".gristmill-index"
-SHARDED = re.compile(r"(.+)@(\d+|\*)", re.DOTALL)
-GLOB_CHARACTERS = re.compile(r"[*?[]")
 
 # Indexing more than this takes long enough to do it in a thread, interruptibly.
 QUICK_BYTES = 64 << 20
@@ -38,10 +37,12 @@ class TFRecordDataSource(RecordSource):
     result is kept as ``.NAME.gristmill-index`` beside the file, or, where that folder
     cannot be written to, in the folder of the environment variable
     ``GRISTMILL_CACHE_DIR`` (by default ``~/.cache/gristmill``).  It is made anew when
-    the file's size or time of change is another.
+    the file's size or time of change is another.  Indices of files behind URLs go to
+    that folder, too; making one reads the whole file.
 
     Args:
-        paths: A path or a list of paths, at least one.  One that names no file may be a
+        paths: A path or a list of paths, at least one.  A path may be a URL that fsspec
+            knows, such as ``gs://bucket/path``.  One that names no file may be a
             pattern (``"train-*.tfrecord"``, in the order of names) or stand for shards
             (``"train.tfrecord@4"`` is ``train.tfrecord-00000-of-00004`` and so on,
             ``"train.tfrecord@*"`` any number of them).
@@ -52,6 +53,8 @@ class TFRecordDataSource(RecordSource):
             while it is read.
         index_dir: The folder for the indices, made if it is missing.  None for the
             places named above.
+        storage_options: Arguments of the file system of URLs, such as credentials.
+        remote_options: How files behind URLs are read.  None for the defaults.
 
     Record ``i`` is ``bytes``.
 
@@ -76,12 +79,16 @@ class TFRecordDataSource(RecordSource):
         verify: str = "all",
         access: str = "pread",
         index_dir: Path | None = None,
+        storage_options: Mapping[str, Any] | None = None,
+        remote_options: RemoteOptions | None = None,
     ) -> None:
-        self._paths = _expand(paths)
+        self._paths = expand(paths, storage_options)
         folder = None if index_dir is None else os.fspath(index_dir)
         if folder is not None:
             os.makedirs(folder, exist_ok=True)
-        opener = Opener(tuple(self._paths), verify, access, folder)
+        opener = Opener(
+            tuple(self._paths), verify, access, folder, storage_options, remote_options
+        )
         files = _open_all(opener)
         ranges = [(0, len(file)) for file in files]
         super().__init__(name_of(self._paths), ranges, opener)
@@ -107,19 +114,22 @@ class Opener:
     verify: str
     access: str
     index_dir: str | None
+    storage_options: Mapping[str, Any] | None
+    remote_options: RemoteOptions | None
 
     def __call__(
         self, part: int, progress: _core.ScanProgress | None = None
     ) -> _core.TfRecordFile:
         path = self.paths[part]
         sidecars = sidecar_paths(path, self.index_dir)
-        file = _core.TfRecordFile(
-            path,
-            self.verify,
-            self.access,
-            sidecars,
-            progress or _core.ScanProgress(),
-        )
+        progress = progress or _core.ScanProgress()
+        found = find_file(path, self.access, self.storage_options, self.remote_options)
+        if isinstance(found, str):
+            file = _core.TfRecordFile(
+                found, self.verify, self.access, sidecars, progress
+            )
+        else:
+            file = _core.TfRecordFile(found, self.verify, sidecars, progress)
         if not file.sidecar:
             _save_index(file, sidecars)
         return file
@@ -132,15 +142,19 @@ def sidecar_paths(path: str, index_dir: str | None = None) -> list[str]:
         path: The TFRecord file.
         index_dir: The only folder to consider, or None.
     """
-    folder, name = os.path.split(os.path.abspath(path))
+    here = is_local(path)
+    whole = os.path.abspath(local_path(path)) if here else path
+    folder, name = os.path.split(whole)
     # Files of one name from several folders may share a folder of indices.
     digest = hashlib.sha1(folder.encode(), usedforsecurity=False).hexdigest()[:16]
     elsewhere = f"{name}-{digest}{SIDECAR_SUFFIX}"
     if index_dir is not None:
         return [os.path.join(index_dir, elsewhere)]
+    cached = os.path.join(cache_dir(), "tf_record", elsewhere)
+    if not here:
+        return [cached]
     # Hidden, so that patterns for the data files do not match it.
-    beside = os.path.join(folder, f".{name}{SIDECAR_SUFFIX}")
-    return [beside, os.path.join(cache_dir(), "tf_record", elsewhere)]
+    return [os.path.join(folder, f".{name}{SIDECAR_SUFFIX}"), cached]
 
 
 def cache_dir() -> str:
@@ -173,8 +187,11 @@ def _save_index(file: _core.TfRecordFile, sidecars: Sequence[str]) -> None:
 
 def _open_all(opener: Opener) -> list[_core.TfRecordFile]:
     parts = range(len(opener.paths))
-    sizes = [os.path.getsize(path) for path in opener.paths]
-    if len(parts) == 1 and sizes[0] < QUICK_BYTES:
+    sizes = [
+        os.path.getsize(local_path(path)) if is_local(path) else None
+        for path in opener.paths
+    ]
+    if len(parts) == 1 and sizes[0] is not None and sizes[0] < QUICK_BYTES:
         return [opener(0)]
     from concurrent import futures  # Slow to import.
 
@@ -200,9 +217,10 @@ def _are_pending(waited: Any) -> bool:
 class _Report:
     """Says how far indexing is: on a terminal in place, elsewhere in the log."""
 
-    def __init__(self, sizes: Sequence[int]) -> None:
+    def __init__(self, sizes: Sequence[int | None]) -> None:
         self.progress = [_core.ScanProgress() for _ in sizes]
-        self._total = sum(sizes)
+        known = [size for size in sizes if size is not None]
+        self._total = sum(known) if len(known) == len(sizes) else None
         self._start = time.monotonic()
         self._next = self._start
         self._terminal = sys.stderr is not None and sys.stderr.isatty()
@@ -210,9 +228,10 @@ class _Report:
 
     def update(self) -> None:
         done = sum(progress.done_bytes for progress in self.progress)
+        of = "" if self._total is None else f" of {self._total / 1e9:.1f}"
         text = (
             f"Indexing {len(self.progress)} TFRecord files, once:"
-            f" {done / 1e9:.1f} of {self._total / 1e9:.1f} GB"
+            f" {done / 1e9:.1f}{of} GB"
         )
         if self._terminal:
             sys.stderr.write(f"\r{text}")
@@ -228,55 +247,6 @@ class _Report:
         if self._terminal:
             sys.stderr.write("\n")
         _log.info("Indexed in %.1f s.", time.monotonic() - self._start)
-
-
-def _expand(paths: Any) -> list[str]:
-    if isinstance(paths, (str, os.PathLike)):
-        paths = [paths]
-    if not isinstance(paths, Sequence):
-        raise TypeError(
-            f"paths is a {type(paths).__name__}, but must be a path or a list of paths."
-        )
-    found: list[str] = []
-    for path in paths:
-        if not isinstance(path, (str, os.PathLike)):
-            raise TypeError(
-                f"paths has a {type(path).__name__}, but must have only paths."
-            )
-        found.extend(_files_of(os.fspath(path)))
-    if not found:
-        raise ValueError("paths is an empty list. Pass at least one path.")
-    return found
-
-
-def _files_of(path: str) -> list[str]:
-    if os.path.exists(path):
-        return [path]
-    if sharded := SHARDED.fullmatch(path):
-        return _shards(*sharded.groups())
-    if not GLOB_CHARACTERS.search(path):
-        return [path]  # Opening it says what is wrong.
-    found = sorted(glob.glob(path))
-    if not found:
-        raise FileNotFoundError(f"No file matches the pattern {path}.")
-    return found
-
-
-def _shards(base: str, count: str) -> list[str]:
-    if count != "*":
-        total = int(count)
-        return [f"{base}-{i:05d}-of-{total:05d}" for i in range(total)]
-    found = sorted(glob.glob(f"{glob.escape(base)}-?????-of-?????"))
-    if not found:
-        raise FileNotFoundError(f"No file is a shard of {base}: {base}-00000-of-*.")
-    if (wanted := _shards(base, found[0][-5:])) != found:
-        missing = sorted(set(wanted) - set(found))
-        raise FileNotFoundError(
-            f"The shards of {base} are not complete, or of two sets: {len(found)} files"
-            f" were found, {len(wanted)} expected, missing"
-            f" {missing[0] if missing else 'none'}."
-        )
-    return found
 
 
 # Pickles name the public place, which imports this module when it is asked.

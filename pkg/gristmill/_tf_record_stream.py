@@ -5,11 +5,13 @@ from __future__ import annotations
 import io
 import os
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from types import TracebackType
 from typing import IO, Any, Literal, NamedTuple, Self
 
 from gristmill import _core
+from gristmill._record_files import find_file
+from gristmill._remote import RemoteFile, RemoteOptions
 from gristmill.errors import CorruptRecord
 
 __all__ = ["TFRecordPosition", "TFRecordStream", "read_tf_records"]
@@ -18,6 +20,7 @@ Compression = Literal["auto", "GZIP", "ZLIB", ""] | None
 
 HEAD_BYTES = 12  # The length of a record and its checksum.
 INPUT_BYTES = 64 << 10
+REMOTE_BYTES = 8 << 20
 # The formats by zlib's window bits.
 WINDOW_BITS = {"GZIP": 31, "ZLIB": 15}
 
@@ -44,6 +47,8 @@ def read_tf_records(
     *,
     verify: str = "all",
     position: TFRecordPosition = START,
+    storage_options: Mapping[str, Any] | None = None,
+    remote_options: RemoteOptions | None = None,
 ) -> TFRecordStream:
     """Read a TFRecord file from its start to its end.
 
@@ -51,12 +56,14 @@ def read_tf_records(
     needed once: no index is made.  Memory is that of the longest record.
 
     Args:
-        path: The file.
+        path: The file, or a URL that fsspec knows, such as ``gs://bucket/path``.
         compression: "GZIP", "ZLIB", or None or "" for none.  "auto" finds out.
         verify: Which checksums are compared: "all", or only those of lengths by
             "headers" or "none": a wrong length leaves nothing to go on with.
         position: Where to begin: the `position` of an earlier stream over the file.
             A compressed file is decompressed up to there.
+        storage_options: Arguments of the file system of a URL, such as credentials.
+        remote_options: How a file behind a URL is read.  None for the defaults.
 
     Returns:
         An iterator of ``bytes``, a context manager.  Its ``position`` is that of the
@@ -83,8 +90,13 @@ def read_tf_records(
             " None."
         )
     name = os.fspath(path)
-    # Not buffered: the parser reads large pieces.
-    return TFRecordStream(io.FileIO(name), name, compression, verify, position)
+    found = find_file(name, "pread", storage_options, remote_options)
+    file: IO[bytes]
+    if isinstance(found, str):
+        file = io.FileIO(found)  # Not buffered: the parser reads large pieces.
+    else:
+        file = io.BufferedReader(_Ranges(found), REMOTE_BYTES)
+    return TFRecordStream(file, name, compression, verify, position)
 
 
 class TFRecordStream(Iterator[bytes]):
@@ -116,7 +128,7 @@ class TFRecordStream(Iterator[bytes]):
             found = compression or ""
         source: Any = self._file
         if found:
-            source = _Inflated(self._file, self._path, found)
+            source = Inflated(self._file, self._path, found)
             source.skip(offset)
         else:
             self._seek(offset)
@@ -168,7 +180,32 @@ class TFRecordStream(Iterator[bytes]):
         return f"<TFRecordStream {self._path!r} at {self.position}>"
 
 
-class _Inflated:
+class _Ranges(io.RawIOBase):
+    """A file behind a URL, to be read from its start to its end."""
+
+    def __init__(self, file: RemoteFile) -> None:
+        self._remote = file
+        self._at = 0
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
+        start = {io.SEEK_SET: 0, io.SEEK_CUR: self._at, io.SEEK_END: self._remote.size}
+        self._at = start[whence] + offset
+        return self._at
+
+    def readinto(self, room: Any) -> int:
+        size = max(0, min(len(room), self._remote.size - self._at))
+        room[:size] = self._remote.read_range(self._at, size)
+        self._at += size
+        return size
+
+
+class Inflated:
     """What a compressed file holds, read by `readinto` in bounded memory."""
 
     def __init__(self, file: IO[bytes], path: str, compression: str) -> None:

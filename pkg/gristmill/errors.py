@@ -8,6 +8,7 @@ code written for Grain catches it unchanged::
     ├── WorkerDied (RuntimeError)      a worker process ended and was not replaced
     ├── ArenaFull (MemoryError)        shared memory would pass its limit
     ├── CorruptRecord (ValueError)     a record or its file is damaged
+    ├── RemoteError (OSError)          a file behind a URL could not be read
     └── StateMismatch (ValueError)     a saved state belongs to another pipeline
 """
 
@@ -17,6 +18,7 @@ __all__ = [
     "ArenaFull",
     "CorruptRecord",
     "GristmillError",
+    "RemoteError",
     "ShapeMismatch",
     "StateMismatch",
     "WorkerDied",
@@ -41,6 +43,10 @@ class ArenaFull(GristmillError, MemoryError):
 
 class CorruptRecord(GristmillError, ValueError):
     """Say that a record, or the file it is in, is not as it should be."""
+
+
+class RemoteError(GristmillError, OSError):
+    """Say that a file behind a URL could not be read; the cause has the reason."""
 
 
 class StateMismatch(GristmillError, ValueError):

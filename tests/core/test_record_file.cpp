@@ -12,7 +12,7 @@
 namespace gristmill {
 namespace {
 
-using Access = File::Access;
+using Access = LocalFile::Access;
 using FilePtr = std::shared_ptr<const RecordFile>;
 
 // Keeps each record in memory of its own.

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstdio>
 #include <map>
+#include <ranges>
 #include <thread>
 
 #include "check.hpp"
@@ -13,7 +14,7 @@
 namespace gristmill {
 namespace {
 
-using Access = File::Access;
+using Access = LocalFile::Access;
 using FilePtr = std::shared_ptr<const TfRecordFile>;
 using Options = TfRecordFile::Options;
 
@@ -114,8 +115,9 @@ void every_byte_of_a_record_matters(Access access, std::size_t record) {
     Bytes bad = good;
     bad[at] ^= std::byte{0x10};
     disk.write(bad);
-    CHECK(save_sidecar(folder / "a", index->index(),
-                       FileStamp::of(File::open(disk.path(), access).value()))
+    CHECK(save_sidecar(
+              folder / "a", index->index(),
+              FileStamp::of(*LocalFile::open(disk.path(), access).value()))
               .ok());
     const bool in_head = at < place.begin + kFrameHead;
     for (const Verify verify :
@@ -155,9 +157,9 @@ void an_index_of_another_file_is_noticed() {
   const Folder folder;
   const TemporaryFile other(tf_file_of({noise(10), noise(30), noise(20)}));
   const TemporaryFile disk(tf_file_of({noise(20), noise(20), noise(20)}));
-  CHECK(save_sidecar(
-            folder / "a", open(other.path())->index(),
-            FileStamp::of(File::open(disk.path(), Access::kPread).value()))
+  CHECK(save_sidecar(folder / "a", open(other.path())->index(),
+                     FileStamp::of(
+                         *LocalFile::open(disk.path(), Access::kPread).value()))
             .ok());
   const FilePtr file =
       open(disk.path(), {Verify::kHeaders, Access::kPread, {folder / "a"}});
@@ -248,6 +250,61 @@ void a_lost_end_spares_what_comes_before() {
   for (std::size_t i = 0; i < 7; ++i) CHECK(kept.slots[i] == records[i]);
 }
 
+// A file that is far away: it counts how often it is read.
+class FarFile final : public File {
+ public:
+  FarFile(const Bytes& bytes, std::size_t& reads)
+      : File("far", bytes.size(), {100, 1000, 0, 4}),
+        bytes_(bytes),
+        reads_(reads) {}
+
+  Status read(std::uint64_t offset, std::span<std::byte> to) const override {
+    ++reads_;
+    std::ranges::copy(std::span(bytes_).subspan(offset, to.size()), to.begin());
+    return {};
+  }
+  Status read_parts(
+      std::uint64_t offset,
+      std::span<const std::span<std::byte>> parts) const override {
+    for (const auto part : parts) {
+      Status status = read(offset, part);
+      if (!status.ok()) return status;
+      offset += part.size();
+    }
+    return {};
+  }
+  [[nodiscard]] std::string change() const override { return ""; }
+
+ private:
+  const Bytes& bytes_;
+  std::size_t& reads_;
+};
+
+void far_files_are_read_in_their_own_steps() {
+  const std::vector<Bytes> records(100, noise(84));  // Frames of 100 bytes.
+  const Bytes bytes = tf_file_of(records);
+  std::size_t reads = 0;
+  ScanProgress progress;
+  const FilePtr file =
+      TfRecordFile::open(std::make_unique<FarFile>(bytes, reads), {}, progress)
+          .value();
+  CHECK_EQ(reads, 2u);  // The first head, and all heads.
+  CHECK_EQ(file->parallel(), 4u);
+  std::vector<std::int64_t> all(100);
+  std::ranges::copy(std::views::iota(0, 100), all.begin());
+  reads = 0;
+  Kept kept;
+  CHECK(read(*file, all, kept).ok());
+  CHECK_EQ(reads, 10u);  // Of 1000 bytes each.
+  for (const auto& [slot, found] : kept.slots) {
+    CHECK(found == records[slot]);
+  }
+  // Threads that share the work out leave together what is one read.
+  CHECK_EQ(file->cut(file->plan(all).value(), 100).size(), 10u);
+  CHECK(file->shares_work(10, 11));
+  CHECK(!file->shares_work(10, 13));
+}
+
 void threads_share_a_file(Access access) {
   const auto records = tf_records();
   const TemporaryFile disk(tf_file_of(records));
@@ -289,4 +346,5 @@ int main() {
   the_first_index_that_fits_is_loaded();
   errors_name_the_file();
   a_lost_end_spares_what_comes_before();
+  far_files_are_read_in_their_own_steps();
 }

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "check.hpp"
+#include "core/local_file.hpp"
 #include "core/tf_record_index.hpp"
 #include "core/tf_record_sidecar.hpp"
 #include "tf_record_writer.hpp"
@@ -13,15 +14,16 @@
 namespace gristmill {
 namespace {
 
-File open(const std::string& path) {
-  auto file = File::open(path, File::Access::kPread);
+File::Ptr open(const std::string& path) {
+  auto file = LocalFile::open(path, LocalFile::Access::kPread);
   CHECK(file.ok());
   return std::move(file).value();
 }
 
 TfRecordIndex scan(const std::string& path) {
   ScanProgress progress;
-  const File file = open(path);
+  const File::Ptr opened = open(path);
+  const File& file = *opened;
   auto index = TfRecordIndex::scan(file, progress);
   if (!index.ok()) std::cerr << index.status().message() << std::endl;
   CHECK(index.ok());
@@ -32,7 +34,7 @@ TfRecordIndex scan(const std::string& path) {
 std::string scan_error(const Bytes& contents) {
   const TemporaryFile disk(contents);
   ScanProgress progress;
-  const auto index = TfRecordIndex::scan(open(disk.path()), progress);
+  const auto index = TfRecordIndex::scan(*open(disk.path()), progress);
   CHECK(!index.ok());
   CHECK(index.status().code() == Code::kInvalidArgument);
   return index.status().message();
@@ -132,7 +134,7 @@ void a_scan_can_be_cancelled() {
   const TemporaryFile disk(tf_file_of(tf_records()));
   ScanProgress progress;
   progress.cancelled = true;
-  const auto index = TfRecordIndex::scan(open(disk.path()), progress);
+  const auto index = TfRecordIndex::scan(*open(disk.path()), progress);
   CHECK(!index.ok() && contains(index.status().message(), "cancelled"));
 }
 
@@ -141,21 +143,21 @@ void sidecars_are_read_back() {
   for (const auto& records : {tf_records(), std::vector<Bytes>{}}) {
     const TemporaryFile disk(tf_file_of(records));
     const auto index = scan(disk.path());
-    const FileStamp stamp = FileStamp::of(open(disk.path()));
+    const FileStamp stamp = FileStamp::of(*open(disk.path()));
     const auto contents = pack_sidecar(index, stamp);
     CHECK(contents.size() <= 40 + 8 * records.size());
     auto parsed = parse_sidecar(contents, stamp);
     CHECK(parsed.ok());
     is_of(parsed.value(), records);
     CHECK(!parse_sidecar(contents, none).ok());
-    CHECK(!parse_sidecar(contents, {stamp.size, stamp.modified_ns + 1}).ok());
-    CHECK(!parse_sidecar(contents, {stamp.size + 1, stamp.modified_ns}).ok());
+    CHECK(!parse_sidecar(contents, {stamp.size, stamp.version + 1}).ok());
+    CHECK(!parse_sidecar(contents, {stamp.size + 1, stamp.version}).ok());
   }
 }
 
 void damaged_sidecars_are_refused() {
   const TemporaryFile disk(tf_file_of({noise(10), noise(300), Bytes()}));
-  const FileStamp stamp = FileStamp::of(open(disk.path()));
+  const FileStamp stamp = FileStamp::of(*open(disk.path()));
   const auto good = pack_sidecar(scan(disk.path()), stamp);
   for (std::size_t at = 0; at < good.size(); ++at) {
     Bytes bad = good;
@@ -175,7 +177,7 @@ void sidecars_are_saved_whole() {
   const std::string path = std::string(folder) + "/index";
   const TemporaryFile disk(tf_file_of(tf_records()));
   const auto index = scan(disk.path());
-  const FileStamp stamp = FileStamp::of(open(disk.path()));
+  const FileStamp stamp = FileStamp::of(*open(disk.path()));
   CHECK(!load_sidecar(path, stamp).ok());
   CHECK(save_sidecar(path, index, stamp).ok());
   std::vector<std::thread> threads;

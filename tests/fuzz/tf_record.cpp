@@ -54,7 +54,7 @@ void fix_heads(Bytes& file) {
 
 void fix_sidecar(Bytes& sidecar, const FileStamp& stamp) {
   store(sidecar, 16, stamp.size);
-  store(sidecar, 24, stamp.modified_ns);
+  store(sidecar, 24, stamp.version);
   if (sidecar.size() < 16) return;
   store(sidecar, 12, crc32c(std::span(sidecar).subspan(16)));
 }
@@ -67,7 +67,7 @@ class MemoryFile {
         path_("/proc/self/fd/" + std::to_string(fd_)) {}
 
   void write(std::span<const std::byte> bytes) const {
-    const struct timespec time = {kStamp.modified_ns / 1'000'000'000, 0};
+    const struct timespec time = {1, 0};  // As kStamp says.
     const struct timespec times[2] = {time, time};
     if (ftruncate(fd_, 0) != 0 ||
         pwrite(fd_, bytes.data(), bytes.size(), 0) !=
@@ -161,7 +161,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data,
       load_le<std::uint16_t>(input.data() + 1), body.size());
   Bytes sidecar(body.begin(), body.begin() + static_cast<long>(length));
   Bytes file(body.begin() + static_cast<long>(length), body.end());
-  const FileStamp stamp{file.size(), kStamp.modified_ns};
+  const FileStamp stamp{file.size(), kStamp.version};
   if ((flags & 8) != 0) fix_heads(file);
   if ((flags & 16) != 0) fix_sidecar(sidecar, stamp);
   data_file.write(file);
@@ -171,7 +171,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data,
                                            : Verify::kNone;
   const TfRecordFile::Options options{
       verify,
-      (flags & 1) != 0 ? File::Access::kMmap : File::Access::kPread,
+      (flags & 1) != 0 ? LocalFile::Access::kMmap : LocalFile::Access::kPread,
       {index_file.path()}};
   ScanProgress progress;
   auto opened = TfRecordFile::open(data_file.path(), options, progress);
