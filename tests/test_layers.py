@@ -21,18 +21,29 @@ ROWS = (
     {"_file_names"},
     {
         "_array_record",
+        "_features",
         "_launcher",
         "_shared_list",
         "_tf_record",
         "_tf_record_stream",
+        "bad_records",
         "config",
         "options",
         "records",
     },
     {"sharding", "transforms"},
-    {"batching", "checkpoint", "multiprocessing", "samplers", "sources"},
-    {"drop_in", "experimental", "operations"},
+    {
+        "_decoding",
+        "_example",
+        "batching",
+        "checkpoint",
+        "multiprocessing",
+        "samplers",
+        "sources",
+    },
+    {"_image", "_npy", "drop_in", "experimental", "operations"},
     {"_engine"},
+    {"_arguments"},
     {"loader"},
     {"jax", "python", "torch"},
 )
@@ -49,7 +60,7 @@ def imported_modules(path: pathlib.Path) -> Iterator[tuple[int, str]]:
     if path.suffix in (".pyx", ".pxd"):
         yield from _cython_imports(path)
         return
-    for node in ast.walk(ast.parse(path.read_text())):
+    for node in _nodes_that_run(ast.parse(path.read_text())):
         if isinstance(node, ast.ImportFrom):
             assert node.level == 0, f"{path.name}:{node.lineno}: import absolutely"
             names = [alias.name for alias in node.names]
@@ -57,6 +68,14 @@ def imported_modules(path: pathlib.Path) -> Iterator[tuple[int, str]]:
         elif isinstance(node, ast.Import):
             for alias in node.names:
                 yield from _targets(node.lineno, alias.name, [])
+
+
+def _nodes_that_run(tree: ast.AST) -> Iterator[ast.AST]:
+    """Walk a module, less what only type checkers read: it imports nothing."""
+    yield tree
+    for node in ast.iter_child_nodes(tree):
+        if not (isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"):
+            yield from _nodes_that_run(node)
 
 
 def _cython_imports(path: pathlib.Path) -> Iterator[tuple[int, str]]:

@@ -9,6 +9,7 @@ code written for Grain catches it unchanged::
     ├── ArenaFull (MemoryError)        shared memory would pass its limit
     ├── CorruptRecord (ValueError)     a record or its file is damaged
     ├── RemoteError (OSError)          a file behind a URL could not be read
+    ├── TooManyErrors (RuntimeError)   more records failed than max_errors allows
     └── StateMismatch (ValueError)     a saved state belongs to another pipeline
 """
 
@@ -21,6 +22,7 @@ __all__ = [
     "RemoteError",
     "ShapeMismatch",
     "StateMismatch",
+    "TooManyErrors",
     "WorkerDied",
 ]
 
@@ -42,7 +44,17 @@ class ArenaFull(GristmillError, MemoryError):
 
 
 class CorruptRecord(GristmillError, ValueError):
-    """Say that a record, or the file it is in, is not as it should be."""
+    """Say that a record, or the file it is in, is not as it should be.
+
+    Attributes:
+        position: Which of a block of records it is, where a block was read.
+    """
+
+    position: int | None = None
+
+
+class TooManyErrors(GristmillError, RuntimeError):
+    """Say that more records failed than may be skipped or substituted."""
 
 
 class RemoteError(GristmillError, OSError):

@@ -1,4 +1,4 @@
-"""Writes the seeds of the fuzz targets, by the array-record wheel and by hand.
+"""Writes the seeds of the fuzz targets, record files by the array-record wheel.
 
 PYTHONPATH=tests python tests/fuzz/make_corpus.py
 """
@@ -11,10 +11,18 @@ import crc32c
 import numpy as np
 from array_record.python import array_record_module
 
+from example_samples import (
+    bytes_list,
+    entry,
+    example,
+    field,
+    float_list,
+    int_list,
+    varint,
+)
 from protobuf_samples import message
 
 CORPUS = pathlib.Path(__file__).parent / "corpus"
-FOLDER = CORPUS / "record_file"
 BLOCK = 65536
 
 
@@ -44,16 +52,8 @@ def framed(data):
     return head + data + struct.pack("<I", checksum(data))
 
 
-def varint(value):
-    out = b""
-    while value >= 0x80:
-        out += bytes([value & 0x7F | 0x80])
-        value >>= 7
-    return out + bytes([value])
-
-
-def tf_record(flags, records, sidecar=True):
-    """Put a sidecar and a file together, as tf_record.cpp says."""
+def with_sidecar(flags, records, sidecar):
+    """Put a sidecar and a TFRecord file together, as tf_record.cpp says."""
     file = b"".join(framed(record) for record in records)
     index = b""
     if sidecar:
@@ -63,29 +63,36 @@ def tf_record(flags, records, sidecar=True):
     return struct.pack("<BH", flags, len(index)) + index + file
 
 
-def write_tf_records(rng):
-    raw = [rng.bytes(int(rng.integers(0, 60))) for _ in range(12)]
-    cases = {
-        "few": raw,
+def tf_records():
+    rng = np.random.default_rng(1)
+    contents = {
+        "few": [rng.bytes(int(rng.integers(0, 60))) for _ in range(12)],
         "many": [b"x" * (i % 5) for i in range(150)],
         "large": [b"", rng.bytes(3000), rng.bytes(200), bytes(20_000)],
         "empty": [b"", b"", b""],
         "none": [],
     }
-    folder = CORPUS / "tf_record"
+    kinds = {
+        "loaded": (0b10010, True),
+        "loaded_mapped": (0b10001, True),
+        "scanned": (0b01010, False),
+        "scanned_mapped": (0b01101, False),
+    }
+    return {
+        f"{name}_{kind}": with_sidecar(flags, records, sidecar)
+        for name, records in contents.items()
+        for kind, (flags, sidecar) in kinds.items()
+    }
+
+
+def write(target, seeds):
+    folder = CORPUS / target
     folder.mkdir(parents=True, exist_ok=True)
-    for name, records in cases.items():
-        for how, (flags, sidecar) in {
-            "loaded": (0b10010, True),
-            "loaded_mapped": (0b10001, True),
-            "scanned": (0b01010, False),
-            "scanned_mapped": (0b01101, False),
-        }.items():
-            seed = tf_record(flags, records, sidecar)
-            (folder / f"{name}_{how}").write_bytes(seed)
+    for name, seed in seeds.items():
+        (folder / name).write_bytes(seed)
 
 
-def main():
+def record_files():
     rng = np.random.default_rng(0)
     raw = [rng.bytes(int(rng.integers(0, 60))) for _ in range(12)]
     messages = [message(rng) for _ in range(24)]
@@ -103,10 +110,39 @@ def main():
         "transposed_zstd": ("group_size:12,zstd,transpose", messages),
         "none": ("group_size:1", []),
     }
-    FOLDER.mkdir(parents=True, exist_ok=True)
-    for flags, (name, (options, records)) in enumerate(cases.items()):
-        (FOLDER / name).write_bytes(packed(written(options, records), flags & 1))
-    write_tf_records(rng)
+    return {
+        name: packed(written(options, records), flags & 1)
+        for flags, (name, (options, records)) in enumerate(cases.items())
+    }
+
+
+def examples():
+    rng = np.random.default_rng(0)
+    label = ("label", int_list(-7))
+    x = ("x", float_list(1.5, -2.0, 65519.9))
+    tokens = ("tokens", int_list(*rng.integers(0, 2**40, 40)))
+    small = ("lengths", int_list(*rng.integers(0, 128, 20)))
+    name = ("name", bytes_list(b"a\0b"))
+    parts = ("parts", bytes_list(b"", b"xyz", rng.bytes(40)))
+    plain = b"".join(varint(1 << 3) + varint(value) for value in (1, 300, -1))
+    pieces = int_list(1, 2) + field(2, b"") + field(3, plain) + int_list(2**62)
+    twice = field(1, field(2, int_list(1)) + field(1, b"x") + field(2, int_list(2)))
+    unknown = varint(9 << 3 | 1) + bytes(8) + varint(7 << 3 | 5) + bytes(4)
+    return {
+        "empty": b"",
+        "whole": example(label, x, tokens, name, parts, small),
+        "block": 2 * example(("x", float_list(1, 2, 3)), label),
+        "in_pieces": example(("tokens", pieces), x) + example(label),
+        "twice": field(1, twice + entry("x", b"") + twice) + example(label, label),
+        "unknown": unknown + field(1, unknown + entry("x", unknown + int_list(3))),
+        "no_kind": example(("label", b""), ("", int_list()), ("x", float_list())),
+    }
+
+
+def main():
+    write("record_file", record_files())
+    write("example", examples())
+    write("tf_record", tf_records())
 
 
 if __name__ == "__main__":
