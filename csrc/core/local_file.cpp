@@ -56,6 +56,11 @@ Status LocalFile::map() {
   return {};
 }
 
+std::uint64_t LocalFile::version() const noexcept {
+  return static_cast<std::uint64_t>(modified_.tv_sec) * 1'000'000'000 +
+         static_cast<std::uint64_t>(modified_.tv_nsec);
+}
+
 Status LocalFile::read(std::uint64_t offset, std::span<std::byte> to) const {
   auto use = descriptor_.use();
   if (!use.ok()) return use.status();
