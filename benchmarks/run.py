@@ -44,6 +44,7 @@ QUESTIONS = (
     "record_groups",
     "record_open",
     "record_open_memory",
+    "parse_example",
 )
 RESULTS = "## Results\n"
 TABLE_BEGIN, TABLE_END = "<!-- table: begin -->\n", "<!-- table: end -->"

@@ -57,7 +57,7 @@ def test_decodes_formats(format):
         ("RGB", "PNG", "RGB"),
         ("RGBA", "PNG", "RGBA"),
         ("CMYK", "JPEG", "RGB"),
-        ("YCbCr", "TIFF", "RGB"),
+        ("CMYK", "TIFF", "RGB"),
     ],
 )
 @pytest.mark.parametrize("channels", [None, 1, 3, 4])
