@@ -1,8 +1,8 @@
 """What does parsing a tf.train.Example cost on one core?
 
-Prints ns of CPU time per record, all threads; lower is better.  An Example has an int64 label, float32[16],
-256 int64 tokens below 50,257 and a string, 828 bytes in all; 4,096 of them are held
-in memory.  Every contestant makes NumPy arrays of each record:
+Prints ns of CPU time per record, of all threads; lower is better.  An Example has an
+int64 label, float32[16], 256 int64 tokens below 50,257 and a string, 828 bytes in all;
+4,096 of them are held in memory.  Every contestant makes NumPy arrays of each record:
 
 "gristmill" is ``ParseExample.map`` called in a Python loop, and "gristmill loader" a
 DataLoader that reads a list in order, without batches.  "tensorflow" is
