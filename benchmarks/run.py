@@ -46,6 +46,7 @@ QUESTIONS = (
     "record_open_memory",
     "tf_record",
     "tf_index",
+    "parse_example",
 )
 RESULTS = "## Results\n"
 TABLE_BEGIN, TABLE_END = "<!-- table: begin -->\n", "<!-- table: end -->"
