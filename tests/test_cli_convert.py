@@ -38,7 +38,7 @@ from cli import (
 )
 from gristmill import _core
 from gristmill._cli import terminal
-from gristmill._convert import examples
+from gristmill._convert import conversion, examples
 
 
 def sample(count, seed=0, most=300):
@@ -542,6 +542,28 @@ def test_shards_that_are_lost_are_written_again(tmp_path):
     done = run(*arguments)
     assert "1 file there already, the others written" in done.out
     assert read_array_record(*shards(tmp_path, "x", 2)) == [b"1", b"2", b"3", b"4"]
+
+
+def test_goes_on_where_it_gave_names(tmp_path, inputs, monkeypatch):
+    paths, parts = inputs
+    arguments = ("convert", *paths, tmp_path / "x", "--shards", 4, "--processes", 1)
+    replace, calls = os.replace, []
+
+    def fail_at_the_third(source, target):
+        calls.append(target)
+        if len(calls) == 3:
+            raise OSError(5, "Input/output error", source)
+        replace(source, target)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(conversion.os, "replace", fail_at_the_third)
+        done = run(*arguments)
+    assert done.status == 1
+    assert "x-00002-of-00004.array_record.part: Input/output error." in done.err
+    assert len(left(tmp_path)) == 2
+    done = run(*arguments)
+    assert (done.status, "there already." in done.out) == (0, True)
+    assert flat(map(read_array_record, shards(tmp_path, "x", 4))) == flat(parts)
 
 
 @pytest.mark.parametrize(

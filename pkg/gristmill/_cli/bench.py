@@ -28,7 +28,8 @@ in order; shuffled, one for each record, or for each chunk of records.  The last
 column is the part of that which is reached, in records per second.
 
 The file is read once before, so that it is in memory if it fits there; every record's
-checksum is compared.
+checksum is compared.  The index of a TFRecord file is kept beside it, as a DataLoader
+that reads it does.
 """
 
 EPILOG = """\
@@ -71,7 +72,7 @@ def add_to(commands: Any) -> None:
         "--workers",
         type=_numbers,
         default=[0, 2],
-        metavar="N[,N...]",
+        metavar="N,N,...",
         help="numbers of worker processes of the DataLoader (default: 0,2)",
     )
     add(

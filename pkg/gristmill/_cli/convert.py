@@ -140,7 +140,7 @@ def run(arguments: argparse.Namespace) -> int:
             output,
             writer_options(arguments.group_size, arguments.compression),
             ranges="inputs" if by_input else "even",
-            processes=min(arguments.processes, output.count),
+            processes=arguments.processes,
             restart=arguments.restart,
             progress=progress,
         )

@@ -24,7 +24,8 @@ from gristmill._convert.shards import Written, write_file
 __all__ = ["Output", "Progress", "Result", "convert"]
 
 SUFFIXES = (".array_record", ".arrayrecord")
-# Tasks given to each process, so that all end at about one time.
+# Tasks given to each process, so that all end at about one time. It is one where a
+# task first reads what comes before its records.
 TASKS_PER_PROCESS = 4
 
 
@@ -254,13 +255,9 @@ def _difference(before: dict[str, Any], now: dict[str, Any]) -> str:
 
 
 def _brief(value: Any) -> str:
-    if isinstance(value, list):
-        return (
-            f"{value[0]}"
-            if len(value) == 1
-            else f"{value[0]} and {len(value) - 1} more"
-        )
-    return f"{value!r}"
+    if isinstance(value, list) and len(value) > 1:
+        return f"{value[0]} and {len(value) - 1} more"
+    return str(value[0]) if isinstance(value, list) else repr(value)
 
 
 def _is_finished(journal: Journal, output: Output, number: int) -> bool:
@@ -309,7 +306,9 @@ def _plan(
     else:
         limits = [shard * total // output.count for shard in range(output.count + 1)]
     all_ranges = list(itertools.pairwise(limits))
-    size = max(1, len(pending) // (processes * TASKS_PER_PROCESS))
+    if ranges == "inputs" or all(each.seeks() for each in inputs):
+        processes *= TASKS_PER_PROCESS
+    size = max(1, len(pending) // processes)
     runs = []
     for begin in range(0, len(pending), size):
         numbers = list(pending[begin : begin + size])

@@ -56,6 +56,9 @@ class Input(Protocol):
     def count(self) -> int:
         """Return the number of records."""
 
+    def seeks(self) -> bool:
+        """Return whether `records` finds the first one without reading others."""
+
     def records(self, first: int) -> Iterator[bytes]:
         """Yield the records from number `first` on."""
 
@@ -65,6 +68,9 @@ class FileInput:
     """What inputs of one file have in common."""
 
     path: str
+
+    def seeks(self) -> bool:
+        return True
 
     def identity(self) -> dict[str, Any]:
         with reading(self.path):
@@ -114,6 +120,9 @@ class TFRecordInput(FileInput):
         """One of "GZIP", "ZLIB" and None."""
         with reading(self.path), read_tf_records(self.path) as stream:
             return stream.compression
+
+    def seeks(self) -> bool:
+        return not self.compression
 
     def open(self) -> _core.TfRecordFile:
         """Open a file that is not compressed; its index is loaded if there is one."""
@@ -209,6 +218,9 @@ class JsonLinesInput(FileInput):
 
     encoding: rows.Encoding
 
+    def seeks(self) -> bool:
+        return False
+
     def count(self) -> int:
         return sum(1 for _ in self._lines())
 
@@ -255,6 +267,9 @@ class FolderInput:
 
     path: str
     with_names: bool
+
+    def seeks(self) -> bool:
+        return True
 
     def identity(self) -> dict[str, Any]:
         files_below.cache_clear()  # It may have changed since.
