@@ -8,15 +8,19 @@ a nested object become features ``outer/inner``.  As JSON: any value, in one lin
 from __future__ import annotations
 
 import base64
+import itertools
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, Literal, TypeAlias
 
 from gristmill._convert.examples import (
     bytes_feature,
+    bytes_features,
     example,
     float_feature,
+    float_features,
     int64_feature,
+    int64_features,
 )
 from gristmill._convert.optional import imported
 from gristmill._convert.problem import Problem
@@ -26,8 +30,6 @@ __all__ = ["Encoding", "example_of_object", "examples_of_table", "json_of_row"]
 Encoding: TypeAlias = Literal["example", "json"]
 
 HINT = "Convert with --encode json to keep it."
-# Encodes the values of one feature, given its name.
-Encoder: TypeAlias = Callable[[str, list[Any]], bytes]
 
 
 def json_of_row(row: Any) -> bytes:
@@ -114,44 +116,46 @@ def _columns(name: str, values: Any) -> Iterator[list[bytes]]:
         for field, inner in zip(values.type, values.flatten(), strict=True):
             yield from _columns(f"{name}/{field.name}", inner)
         return
-    listed = _is_list(values.type)
-    item = values.type.value_type if listed else values.type
-    encoder = _encoder(name, item)
-    if _is_text(item) and not _is_string(item):
-        # Text of times and decimals, which Python knows with fewer digits.
-        text = pa.list_(pa.string()) if listed else pa.string()
-        values = values.cast(text)
-    rows = values.to_pylist()
-    if not listed:
-        rows = [None if value is None else [value] for value in rows]
-    yield [_encoded(name, row, encoder) for row in rows]
-
-
-def _encoded(name: str, row: list[Any] | None, encoder: Encoder) -> bytes:
-    if row is None:
-        return b""
-    if None in row:
+    flat, counts = _flattened(values)
+    if flat.null_count:
         raise Problem(f"column {name!r} has a list with a null in it. {HINT}")
+    limits = [0, *itertools.accumulate(counts)]
     try:
-        return encoder(name, row)
-    except OverflowError as error:
+        features = _features_of_column(name, flat, limits)
+    except pa.ArrowInvalid as error:
         raise Problem(f"column {name!r}: {error}. {HINT}") from None
+    valid = values.is_valid().to_pylist()
+    yield [each if has else b"" for each, has in zip(features, valid, strict=True)]
 
 
-def _encoder(name: str, item: Any) -> Encoder:
+def _flattened(values: Any) -> tuple[Any, list[int]]:
+    """Return the values of all rows, and how many each row has."""
+    if not _is_list(values.type):
+        return values.drop_null(), values.is_valid().cast("int64").to_pylist()
+    counts = imported("pyarrow.compute").list_value_length(values)
+    return values.flatten(), counts.fill_null(0).to_pylist()
+
+
+def _features_of_column(name: str, flat: Any, limits: list[int]) -> list[bytes]:
     pa = imported("pyarrow")
-    if pa.types.is_integer(item) or pa.types.is_boolean(item) or pa.types.is_null(item):
-        return int64_feature
-    if pa.types.is_floating(item):
-        return float_feature
-    if _is_binary(item):
-        return bytes_feature
-    if _is_text(item):
-        return lambda name, values: bytes_feature(name, [v.encode() for v in values])
-    raise Problem(
-        f"column {name!r} is of type {item}, but a feature holds numbers, texts, byte"
-        f" strings or lists of these. {HINT}"
-    )
+    kind = flat.type
+    if pa.types.is_integer(kind) or pa.types.is_boolean(kind) or pa.types.is_null(kind):
+        numbers = flat.cast(pa.int64()).to_numpy(zero_copy_only=False)
+        return int64_features(name, numbers, limits)
+    if pa.types.is_floating(kind):
+        return float_features(name, flat.to_numpy(zero_copy_only=False), limits)
+    if _is_timely(kind):
+        flat = flat.cast(pa.string())
+    if pa.types.is_string(flat.type):
+        flat = flat.cast(pa.binary())
+    elif pa.types.is_large_string(flat.type):
+        flat = flat.cast(pa.large_binary())
+    if not _is_binary(flat.type):
+        raise Problem(
+            f"column {name!r} is of type {kind}, but a feature holds numbers, texts,"
+            f" byte strings or lists of these. {HINT}"
+        )
+    return bytes_features(name, flat.to_pylist(), limits)
 
 
 def _is_list(kind: Any) -> bool:
@@ -172,16 +176,11 @@ def _is_binary(kind: Any) -> bool:
     )
 
 
-def _is_string(kind: Any) -> bool:
-    pa = imported("pyarrow")
-    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind))
-
-
-def _is_text(kind: Any) -> bool:
+def _is_timely(kind: Any) -> bool:
+    """Return whether values become text that Python would write with fewer digits."""
     pa = imported("pyarrow")
     return bool(
-        _is_string(kind)
-        or pa.types.is_date(kind)
+        pa.types.is_date(kind)
         or pa.types.is_time(kind)
         or pa.types.is_timestamp(kind)
         or pa.types.is_decimal(kind)
