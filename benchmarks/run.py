@@ -44,6 +44,8 @@ QUESTIONS = (
     "record_groups",
     "record_open",
     "record_open_memory",
+    "tf_record",
+    "tf_index",
 )
 RESULTS = "## Results\n"
 TABLE_BEGIN, TABLE_END = "<!-- table: begin -->\n", "<!-- table: end -->"

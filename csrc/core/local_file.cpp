@@ -68,6 +68,11 @@ Status LocalFile::map() {
   return {};
 }
 
+std::uint64_t LocalFile::version() const noexcept {
+  return static_cast<std::uint64_t>(modified_.tv_sec) * 1'000'000'000 +
+         static_cast<std::uint64_t>(modified_.tv_nsec);
+}
+
 Status LocalFile::read(std::uint64_t offset, std::span<std::byte> to) const {
   std::size_t done = 0;
   while (done < to.size()) {

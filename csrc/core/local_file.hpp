@@ -29,6 +29,9 @@ class LocalFile final : public File {
 
   ~LocalFile() override;
 
+  // When it had last been written to, in nanoseconds since 1970.
+  [[nodiscard]] std::uint64_t version() const noexcept override;
+
   Status read(std::uint64_t offset, std::span<std::byte> to) const override;
   Status read_parts(std::uint64_t offset,
                     std::span<const std::span<std::byte>> parts) const override;
