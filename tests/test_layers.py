@@ -31,7 +31,7 @@ ROWS = (
         "options",
         "records",
     },
-    {"sharding", "transforms"},
+    {"_convert", "sharding", "transforms"},
     {
         "_decoding",
         "_example",
@@ -45,7 +45,8 @@ ROWS = (
     {"_engine"},
     {"_arguments"},
     {"loader"},
-    {"jax", "python", "torch"},
+    {"_cli", "beam", "jax", "python", "torch"},
+    {"__main__"},
 )
 ROW_OF = {module: row for row, modules in enumerate(ROWS) for module in modules}
 TWINS = {"_hot", "_slow"}
