@@ -16,8 +16,17 @@ CSRC = ROOT / "csrc"
 ROWS = (
     {"_checks", "_log", "_types", "constants", "errors"},
     {"_core", "_hot", "_slow"},
-    {"_array_record", "_launcher", "_shared_list", "config", "options", "records"},
+    {
+        "_array_record",
+        "_group_order",
+        "_launcher",
+        "_shared_list",
+        "config",
+        "options",
+        "records",
+    },
     {"sharding", "transforms"},
+    {"_sampler_checks"},
     {"batching", "checkpoint", "multiprocessing", "samplers", "sources"},
     {"drop_in", "experimental", "operations"},
     {"_engine"},
