@@ -9,7 +9,7 @@ from functools import partial
 import numpy as np
 import pytest
 
-from gristmill import _core
+from gristmill import _core, errors
 from protobuf_samples import message
 
 array_record_module = pytest.importorskip("array_record.python.array_record_module")
@@ -284,7 +284,7 @@ def test_refuses_wrong_arrays(file_of):
     ):
         with pytest.raises(ValueError, match="record 1: it has 2 bytes, but its ") as e:
             read(ints([0, 3, 4]))
-        assert e.type is ValueError  # Not RecordError: the file is as it should be.
+        assert e.type is ValueError  # Not CorruptRecord: the file is as it should be.
     with pytest.raises(ValueError, match="writeable and uint8"):
         file.read_into(both, out.astype(np.int16), ints([0, 3, 5]))
     file.read_into(both, out, ints([0, 3, 5]))
@@ -306,7 +306,7 @@ def test_refuses_after_close(file_of):
 
 
 def error_of(call):
-    with pytest.raises(_core.RecordError) as caught:
+    with pytest.raises(errors.CorruptRecord) as caught:
         call()
     return str(caught.value)
 
@@ -378,7 +378,7 @@ def test_a_flipped_bit_costs_its_chunk_only(file_of, codec, group):
             found = error_of(partial(file.read, i))
             assert found.startswith(f"{path}: record {i}: chunk at offset {begin}: ")
             assert ", expected 0x" in found
-        with pytest.raises(_core.RecordError, match=f"record {lost[0]}: "):
+        with pytest.raises(errors.CorruptRecord, match=f"record {lost[0]}: "):
             file.read_many(np.arange(len(records)))
         flip(path, offset)
         assert file.read(lost[0]) == records[lost[0]]
@@ -407,7 +407,7 @@ def test_a_flipped_bit_in_the_postscript_is_refused_at_open(file_of, offset):
 def readable(file, record):
     try:
         file.read(record)
-    except _core.RecordError:
+    except errors.CorruptRecord:
         return False
     return True
 

@@ -10,6 +10,7 @@ BUILT_IN = {
     "ShapeMismatch": ValueError,
     "WorkerDied": RuntimeError,
     "ArenaFull": MemoryError,
+    "CorruptRecord": ValueError,
     "StateMismatch": ValueError,
 }
 

@@ -74,24 +74,6 @@ Status RecordFile::explain(const Status& status, std::int64_t record) const {
                                       status.message()));
 }
 
-std::vector<std::span<const Request>> RecordFile::cut(
-    std::span<const Request> requests, std::size_t parts) const {
-  const auto chunk_of = [&](const Request& request) {
-    return static_cast<std::uint64_t>(request.record) / index_.group_size();
-  };
-  std::vector<std::span<const Request>> cuts;
-  for (; parts > 0 && !requests.empty(); --parts) {
-    std::size_t count = (requests.size() + parts - 1) / parts;
-    while (count < requests.size() &&
-           chunk_of(requests[count]) == chunk_of(requests[count - 1])) {
-      ++count;
-    }
-    cuts.push_back(requests.first(count));
-    requests = requests.subspan(count);
-  }
-  return cuts;
-}
-
 // Touching what is no longer there would end the process.
 Status RecordFile::check_mapped() const {
   if (file_.mapped().empty() || !file_.shrunk()) return {};

@@ -48,8 +48,11 @@ class RecordFile final : public RecordReader {
   }
   Status sizes(std::span<const std::int64_t> records,
                std::span<std::int64_t> sizes) const override;
-  [[nodiscard]] std::vector<std::span<const Request>> cut(
-      std::span<const Request> requests, std::size_t parts) const override;
+  [[nodiscard]] bool shares_work(std::int64_t left,
+                                 std::int64_t right) const override {
+    const auto group = static_cast<std::int64_t>(index_.group_size());
+    return left / group == right / group;
+  }
   Status read(std::span<const Request> requests, Sink& sink) const override;
 
   [[nodiscard]] const RecordIndex& index() const { return index_; }

@@ -27,4 +27,19 @@ Result<std::vector<RecordReader::Request>> RecordReader::plan(
   return requests;
 }
 
+std::vector<std::span<const RecordReader::Request>> RecordReader::cut(
+    std::span<const Request> requests, std::size_t parts) const {
+  std::vector<std::span<const Request>> cuts;
+  for (; parts > 0 && !requests.empty(); --parts) {
+    std::size_t count = (requests.size() + parts - 1) / parts;
+    while (count < requests.size() &&
+           shares_work(requests[count - 1].record, requests[count].record)) {
+      ++count;
+    }
+    cuts.push_back(requests.first(count));
+    requests = requests.subspan(count);
+  }
+  return cuts;
+}
+
 }  // namespace gristmill

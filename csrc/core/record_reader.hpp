@@ -51,10 +51,14 @@ class RecordReader {
   virtual Status sizes(std::span<const std::int64_t> records,
                        std::span<std::int64_t> sizes) const = 0;
 
-  // Cuts sorted requests in at most `parts` spans of about equal length that
-  // have no work in common: several threads may each read one.
-  [[nodiscard]] virtual std::vector<std::span<const Request>> cut(
-      std::span<const Request> requests, std::size_t parts) const = 0;
+  // True if reading either record does most of the work of reading both, so
+  // that two threads should not share them out.  Both are in [0, size()).
+  [[nodiscard]] virtual bool shares_work(std::int64_t left,
+                                         std::int64_t right) const {
+    static_cast<void>(left);
+    static_cast<void>(right);
+    return false;
+  }
 
   // Reads the records of `requests`, which are in order of `record`.  Stops at
   // the first error.
@@ -63,6 +67,11 @@ class RecordReader {
   // Checks that each of `records` is in [0, size()), and sorts them.
   Result<std::vector<Request>> plan(
       std::span<const std::int64_t> records) const;
+
+  // Cuts sorted requests in at most `parts` spans of about equal length that
+  // share no work: several threads may each read one.
+  [[nodiscard]] std::vector<std::span<const Request>> cut(
+      std::span<const Request> requests, std::size_t parts) const;
 };
 
 }  // namespace gristmill

@@ -33,6 +33,7 @@ from gristmill.constants import (
 )
 from gristmill.errors import (
     ArenaFull,
+    CorruptRecord,
     GristmillError,
     ShapeMismatch,
     StateMismatch,
@@ -87,6 +88,7 @@ __all__ = [
     "ArrayRecordDataSource",
     "Batch",
     "BatchOperation",
+    "CorruptRecord",
     "DATASET_INDEX",
     "DataLoader",
     "DataLoaderIterator",

@@ -1,7 +1,7 @@
 """The compiled core of gristmill; not a public interface."""
 
-from collections.abc import Sequence
-from typing import Any, SupportsIndex, final, overload
+from collections.abc import Callable, Sequence
+from typing import Any, Literal, SupportsIndex, final, overload
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -235,47 +235,35 @@ class EventCrew:
     def knock_fd(self) -> int: ...
     def dismiss(self) -> None: ...
 
-# core/record_file.hpp
+# core/record_reader.hpp
 
-class RecordError(ValueError):
-    """A record file is damaged, or changed while it was open."""
+class RecordReader:
+    """Records that are read by number; any threads may read at once."""
 
-class RecordFile:
-    """An ArrayRecord file, open for reading; any threads may read at once.
-
-    Args:
-        path: A regular file.
-        verify: Which hashes are compared: "all" of data and headers, "headers", or
-            "none".
-        access: "pread", or "mmap" for less work per record; a mapped file that
-            another process truncates may end this process.
-        cache_bytes: Memory for decoded chunks of more than one record; the one used
-            last stays in any case, unless this is 0.
-
-    Raises:
-        OSError: The file cannot be opened or read.
-        RecordError: It is no ArrayRecord file, or is damaged.
-        ValueError: ``verify`` or ``access`` is none of the above.
-    """
-
-    def __init__(
-        self,
-        path: str,
-        verify: str = "all",
-        access: str = "pread",
-        cache_bytes: int = 67108864,
-    ) -> None: ...
     def __len__(self) -> int: ...
     def read(self, record: int) -> bytes:
         """Return one record.
 
         Raises:
             IndexError: ``record`` is not in [0, len(self)).
-            RecordError: The record is damaged; others can still be read.
+            CorruptRecord: The record is damaged; others can still be read.
         """
 
-    def read_many(self, records: NDArray[np.int64]) -> list[bytes]:
-        """Return the records of the indices (n,), each chunk decoded once."""
+    @overload
+    def read_many(
+        self, records: NDArray[np.int64], *, packed: Literal[False] = False
+    ) -> list[bytes]: ...
+    @overload
+    def read_many(
+        self, records: NDArray[np.int64], *, packed: Literal[True]
+    ) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
+        """Return the records of the indices (n,), each chunk decoded once.
+
+        Args:
+            records: Shape (n,).
+            packed: Whether to return bytes (size,) and offsets (n + 1,): record k is
+                ``bytes[offsets[k]:offsets[k + 1]]``.
+        """
 
     def read_into(
         self,
@@ -295,10 +283,7 @@ class RecordFile:
         """
 
     def sizes(self, records: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Return the sizes in bytes; for ``group_size`` 1 nothing is read."""
-
-    def chunk(self, chunk: int) -> tuple[int, int, int, int]:
-        """Return (begin, end, size of the records in bytes, records) of a chunk."""
+        """Return the sizes in bytes; nothing is read if ``knows_sizes``."""
 
     def close(self) -> None:
         """Close the file when reads under way are done; may be called again."""
@@ -307,6 +292,79 @@ class RecordFile:
     def closed(self) -> bool: ...
     @property
     def path(self) -> str: ...
+    @property
+    def knows_sizes(self) -> bool: ...
+
+class PendingRead:
+    """A read by the threads of a Pool, begun when this is made.
+
+    Args:
+        pool: Whose threads read.
+        reader: What is read; it may be closed meanwhile.
+        records: Shape (n,).
+        packed: See ``RecordReader.read_many``.
+        parts: How many threads share the work; 0 for all of the pool.
+        out: See ``RecordReader.read_into``.
+        offsets: See there.
+    """
+
+    @overload
+    def __init__(
+        self,
+        pool: Pool,
+        reader: RecordReader,
+        records: NDArray[np.int64],
+        *,
+        packed: bool = False,
+        parts: int = 0,
+    ) -> None: ...
+    @overload
+    def __init__(
+        self,
+        pool: Pool,
+        reader: RecordReader,
+        records: NDArray[np.int64],
+        out: NDArray[np.uint8],
+        offsets: NDArray[np.int64],
+    ) -> None: ...
+    def wait(self) -> Any:
+        """Return when all is read: what ``read_many`` returns, or None.
+
+        Raises:
+            CorruptRecord: A record is damaged.
+            ValueError: The records were returned before.
+        """
+
+# core/record_file.hpp
+
+class RecordFile(RecordReader):
+    """An ArrayRecord file, open for reading.
+
+    Args:
+        path: A regular file.
+        verify: Which hashes are compared: "all" of data and headers, "headers", or
+            "none".
+        access: "pread", or "mmap" for less work per record; a mapped file that
+            another process truncates may end this process.
+        cache_bytes: Memory for decoded chunks of more than one record; the one used
+            last stays in any case, unless this is 0.
+
+    Raises:
+        OSError: The file cannot be opened or read.
+        CorruptRecord: It is no ArrayRecord file, or is damaged.
+        ValueError: ``verify`` or ``access`` is none of the above.
+    """
+
+    def __init__(
+        self,
+        path: str,
+        verify: str = "all",
+        access: str = "pread",
+        cache_bytes: int = 67108864,
+    ) -> None: ...
+    def chunk(self, chunk: int) -> tuple[int, int, int, int]:
+        """Return (begin, end, size of the records in bytes, records) of a chunk."""
+
     @property
     def options(self) -> str:
         """The options that the writer had; "" in files of before October 2022."""
@@ -325,28 +383,28 @@ class RecordFile:
     def cached_bytes(self) -> int:
         """Memory of the decoded chunks that are kept."""
 
-class PendingRead:
-    """A read_many() or read_into() by the threads of a Pool."""
+# core/record_set.hpp
 
-    @overload
-    def __init__(
-        self, pool: Pool, file: RecordFile, records: NDArray[np.int64]
-    ) -> None: ...
-    @overload
+class RecordSet(RecordReader):
+    """Ranges of several readers' records as one; `close` lets go of the readers.
+
+    Args:
+        name: What errors call it.
+        ranges: The first record and the number of records of each part.
+        open: Called with a part's number, returns its reader, when that is needed.
+    """
+
     def __init__(
         self,
-        pool: Pool,
-        file: RecordFile,
-        records: NDArray[np.int64],
-        out: NDArray[np.uint8],
-        offsets: NDArray[np.int64],
+        name: str,
+        ranges: Sequence[tuple[int, int]],
+        open: Callable[[int], RecordReader],
     ) -> None: ...
-    def wait(self) -> list[bytes] | None:
-        """Return when all is read: the records, or None if they went to ``out``.
+    def open_part(self, part: int, reader: RecordReader) -> None:
+        """Give a part its reader, unless it has one.
 
         Raises:
-            RecordError: A record is damaged.
-            ValueError: The records were returned before.
+            IndexError: There is no such part, or the reader lacks records of it.
         """
 
 # core/scheduler.hpp

@@ -7,6 +7,7 @@ code written for Grain catches it unchanged::
     ├── ShapeMismatch (ValueError)     elements of one batch cannot be stacked
     ├── WorkerDied (RuntimeError)      a worker process ended and was not replaced
     ├── ArenaFull (MemoryError)        shared memory would pass its limit
+    ├── CorruptRecord (ValueError)     a record or its file is damaged
     └── StateMismatch (ValueError)     a saved state belongs to another pipeline
 """
 
@@ -14,6 +15,7 @@ from __future__ import annotations
 
 __all__ = [
     "ArenaFull",
+    "CorruptRecord",
     "GristmillError",
     "ShapeMismatch",
     "StateMismatch",
@@ -35,6 +37,10 @@ class WorkerDied(GristmillError, RuntimeError):
 
 class ArenaFull(GristmillError, MemoryError):
     """Say that shared memory is at its limit; the text has need and have."""
+
+
+class CorruptRecord(GristmillError, ValueError):
+    """Say that a record, or the file it is in, is not as it should be."""
 
 
 class StateMismatch(GristmillError, ValueError):

@@ -1,0 +1,85 @@
+// Binds core/record_file.hpp.
+#include "bindings/record_reader.hpp"
+#include "core/record_file.hpp"
+
+namespace gristmill::bind {
+namespace {
+
+Verify verify_of(std::string_view name) {
+  if (name == "all") return Verify::kAll;
+  if (name == "headers") return Verify::kHeaders;
+  if (name == "none") return Verify::kNone;
+  throw py::value_error("verify is '" + std::string(name) +
+                        "', but must be 'all', 'headers' or 'none'");
+}
+
+File::Access access_of(std::string_view name) {
+  if (name == "pread") return File::Access::kPread;
+  if (name == "mmap") return File::Access::kMmap;
+  throw py::value_error("access is '" + std::string(name) +
+                        "', but must be 'pread' or 'mmap'");
+}
+
+class FileHandle final : public ReaderHandle {
+ public:
+  using ReaderHandle::ReaderHandle;
+
+  static std::unique_ptr<FileHandle> open(std::string path,
+                                          const std::string& verify,
+                                          const std::string& access,
+                                          std::size_t cache_bytes) {
+    const RecordFile::Options options{verify_of(verify), access_of(access),
+                                      cache_bytes};
+    return std::make_unique<FileHandle>(checked_file([&] {
+      const Unlocked unlocked;
+      return RecordFile::open(std::move(path), options);
+    }()));
+  }
+
+  [[nodiscard]] std::shared_ptr<const RecordFile> file() const {
+    return std::static_pointer_cast<const RecordFile>(reader());
+  }
+
+  // Returns where a chunk begins and ends, the size of its records together,
+  // and how many they are.
+  [[nodiscard]] py::tuple chunk(std::uint64_t chunk) const {
+    const auto file = this->file();
+    const RecordIndex& index = file->index();
+    if (chunk >= index.num_chunks()) {
+      throw py::index_error("chunk " + std::to_string(chunk) + " of " +
+                            std::to_string(index.num_chunks()));
+    }
+    const auto place = index.chunk(chunk);
+    return py::make_tuple(place.begin, place.end, place.decoded_size,
+                          index.records_in(chunk));
+  }
+};
+
+}  // namespace
+
+void record_file(py::module_& m) {
+  py::class_<FileHandle, ReaderHandle>(m, "RecordFile",
+                                       "An ArrayRecord file, open for reading.")
+      .def(py::init(&FileHandle::open), "path"_a, "verify"_a = "all",
+           "access"_a = "pread",
+           "cache_bytes"_a = RecordFile::Options().cache_bytes)
+      .def("chunk", &FileHandle::chunk, "chunk"_a)
+      .def_property_readonly("options",
+                             [](const FileHandle& h) {
+                               return py::str(h.file()->index().options());
+                             })
+      .def_property_readonly(
+          "group_size",
+          [](const FileHandle& h) { return h.file()->index().group_size(); })
+      .def_property_readonly(
+          "num_chunks",
+          [](const FileHandle& h) { return h.file()->index().num_chunks(); })
+      .def_property_readonly(
+          "index_bytes",
+          [](const FileHandle& h) { return h.file()->index().held_bytes(); })
+      .def_property_readonly("cached_bytes", [](const FileHandle& h) {
+        return h.file()->cache().held_bytes();
+      });
+}
+
+}  // namespace gristmill::bind
