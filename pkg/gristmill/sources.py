@@ -26,10 +26,12 @@ from gristmill._types import Alloc, Int64Array, Rules
 
 if TYPE_CHECKING:
     from gristmill._array_record import ArrayRecordDataSource
+    from gristmill._parquet import ParquetDataSource
     from gristmill._shared_list import SharedMemoryDataSource
 
 __all__ = [
     "ArrayRecordDataSource",
+    "ParquetDataSource",
     "RandomAccessDataSource",
     "RangeDataSource",
     "SharedMemoryDataSource",
@@ -342,6 +344,7 @@ def _kind_of(column: npt.NDArray[Any]) -> str:
 # Classes whose bases are slow to import or may be missing, with their modules.
 _LAZY = {
     "ArrayRecordDataSource": "gristmill._array_record",
+    "ParquetDataSource": "gristmill._parquet",
     "SharedMemoryDataSource": "gristmill._shared_list",
 }
 
