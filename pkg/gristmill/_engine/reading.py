@@ -4,8 +4,8 @@ A source that answers in a microsecond is read in the caller's own loop: handing
 such a read to a thread costs more than the read.  A source that waits (network,
 disk) is read by `ReadOptions.num_threads` threads, up to
 `ReadOptions.prefetch_buffer_size` records ahead of need.  A few reads of the caller
-tell which of the two it is, now and again.  The order of records never depends on
-it.
+tell which of the two it is, now and again: reads of single records, or of blocks where
+the source has ``__getitems__``.  The order of records never depends on it.
 """
 
 from __future__ import annotations
@@ -15,13 +15,15 @@ import time
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
+from gristmill._hot import run as hot_run
 from gristmill.options import ReadOptions
 
 if TYPE_CHECKING:
     from concurrent.futures import Future, ThreadPoolExecutor
 
 SLOW_READ_S = 100e-6
-PROBED_RECORDS = 5
+# Records, or blocks of them.
+PROBED_READS = 5
 BLOCKS_BETWEEN_PROBES = 256
 
 KeysOf = Callable[[int, int], Iterable[Any]]
@@ -68,6 +70,7 @@ class Reading:
         # Blocks that are still read by threads, or by the caller without a look.
         self._by_threads = 0
         self._by_caller = 0
+        self._in_blocks = hot_run.reads_together(type(source))
         self._took_s: list[float] = []
         self._pool: ThreadPoolExecutor | None = None
         self._pool_owner = 0
@@ -89,6 +92,8 @@ class Reading:
         if self._by_caller:
             self._by_caller -= 1
             return None
+        if self._in_blocks:
+            return self._probe_block(list(keys))
         return self._probe(position, keys)
 
     def start(self, position: int) -> None:
@@ -116,26 +121,46 @@ class Reading:
         """Read a few records, find out how slow that is, and read the rest so."""
         keys = list(keys)
         elements: list[Any] = []
-        while len(elements) < len(keys) and len(self._took_s) < PROBED_RECORDS:
+        while len(elements) < len(keys) and len(self._took_s) < PROBED_READS:
             began = time.perf_counter()
             try:
                 elements.append(self._source[keys[len(elements)]])
             except Exception as error:
                 return elements, error
             self._took_s.append(time.perf_counter() - began)
-        if len(self._took_s) < PROBED_RECORDS:
+        if len(self._took_s) < PROBED_READS:
             return elements, None
-        # The middle one: a first read may open a file, another wait its turn.
-        slow = sorted(self._took_s)[PROBED_RECORDS // 2] > SLOW_READ_S
-        self._took_s.clear()
         done = len(elements)
-        if slow:
-            self._by_threads = BLOCKS_BETWEEN_PROBES
+        self._decide()
+        if self._by_threads:
             rest, failure = self._read_by_threads(position + done, keys[done:])
         else:
-            self._by_caller = BLOCKS_BETWEEN_PROBES
             rest, failure = read_each(self._source, keys[done:])
         return elements + rest, failure
+
+    def _probe_block(self, keys: list[Any]) -> tuple[list[Any], None] | None:
+        """Read a block at once, or leave it to the caller where that fails."""
+        began = time.perf_counter()
+        try:
+            elements = list(self._source.__getitems__(keys))
+        except Exception:
+            return None
+        if len(elements) != len(keys):
+            return None
+        self._took_s.append((time.perf_counter() - began) / max(1, len(keys)))
+        if len(self._took_s) == PROBED_READS:
+            self._decide()
+        return elements, None
+
+    def _decide(self) -> None:
+        """Choose who reads the next blocks."""
+        # The middle one: a first read may open a file, another wait its turn.
+        slow = sorted(self._took_s)[PROBED_READS // 2] > SLOW_READ_S
+        self._took_s.clear()
+        if slow:
+            self._by_threads = BLOCKS_BETWEEN_PROBES
+        else:
+            self._by_caller = BLOCKS_BETWEEN_PROBES
 
     def _read_by_threads(
         self, position: int, keys: Iterable[Any]
