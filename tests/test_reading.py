@@ -170,6 +170,15 @@ def test_no_threads_where_they_are_not_wanted(slow, options):
     assert source.reads == []
 
 
+def test_no_threads_for_a_source_that_wants_none(slow):
+    source = Source()
+    source.by_threads = False
+    reader = made(source)
+    assert reader.read(0, range(RECORDS)) is None
+    reader.start(0)
+    assert source.reads == []
+
+
 def test_nothing_is_read_ahead_for_a_unit_that_others_share(slow):
     source = Source()
     reader = made(source, look_ahead=False)

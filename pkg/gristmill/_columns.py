@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from gristmill._types import Int64Array
 
-__all__ = ["Columns"]
+__all__ = ["Columns", "as_rows"]
 
 # Bytes of a Python object in a column, its content aside: a str or bytes has about 50,
 # an array or dict more.
@@ -63,8 +63,12 @@ class Columns:
             # A list of an array has NumPy's scalars, as array[i] has.
             column = list(array[indices])
             values.append([_own(value) for value in column] if mutable else column)
-        names = self._names
-        return [dict(zip(names, row, strict=True)) for row in zip(*values, strict=True)]
+        return as_rows(self._names, values)
+
+
+def as_rows(names: Sequence[str], columns: Sequence[list[Any]]) -> list[dict[str, Any]]:
+    """Return the rows of equally long lists of values."""
+    return [dict(zip(names, row, strict=True)) for row in zip(*columns, strict=True)]
 
 
 def _has_mutable(array: npt.NDArray[Any]) -> bool:

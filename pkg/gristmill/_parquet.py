@@ -66,6 +66,9 @@ class ParquetDataSource:
         >>> folder.cleanup()
     """
 
+    # Threads that read ahead would turn over a cache that holds one window.
+    by_threads = False
+
     def __init__(
         self,
         paths: str | os.PathLike[str] | Sequence[str | os.PathLike[str]],
@@ -135,9 +138,12 @@ class ParquetDataSource:
         groups = self._bounds.searchsorted(keys, "right") - 1
         by_group = np.argsort(groups, kind="stable")
         cuts = np.flatnonzero(np.diff(groups[by_group])) + 1
+        parts = np.split(by_group, cuts) if keys.size else []
+        # In the order of the keys: the groups that they end with stay in the cache.
+        parts.sort(key=operator.itemgetter(0))
         self._rows_read += len(keys)
         records: list[Any] = [None] * len(keys)
-        for places in np.split(by_group, cuts) if keys.size else ():
+        for places in parts:
             group = int(groups[places[0]])
             rows = self._cache.get(group).rows(keys[places] - self._bounds[group])
             for place, row in zip(places.tolist(), rows, strict=True):

@@ -6,6 +6,7 @@ import collections
 import contextlib
 import functools
 import glob
+import importlib
 import os
 import threading
 from collections.abc import Iterator, Mapping, Sequence
@@ -128,8 +129,7 @@ class ParquetFiles:
         columns: Names of the columns to read, in this order; None for all.
         read_kwargs: Further arguments of ``pyarrow.parquet.ParquetFile``.
 
-    Holds no open files, so it can be pickled, and a copy that was pickled does not
-    import pyarrow before it reads.  Thread-safe.
+    Holds no open files, so it can be pickled.  Thread-safe.
 
     Attributes:
         paths: The files, in order.
@@ -181,6 +181,8 @@ class ParquetFiles:
     def __setstate__(self, state: dict[str, Any]) -> None:
         vars(self).update(state)
         self._lock = threading.Lock()
+        # Where this is loaded for several workers they share the import.
+        importlib.import_module("pyarrow.parquet")
 
     def _look_at(self, path: str) -> tuple[tuple[Any, ...], Int64Array, dict[str, Any]]:
         """The version of a file, the rows of its row groups, and its columns' types."""

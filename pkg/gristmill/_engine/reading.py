@@ -5,7 +5,8 @@ such a read to a thread costs more than the read.  A source that waits (network,
 disk) is read by `ReadOptions.num_threads` threads, up to
 `ReadOptions.prefetch_buffer_size` records ahead of need.  A few reads of the caller
 tell which of the two it is, now and again: reads of single records, or of blocks where
-the source has ``__getitems__``.  The order of records never depends on it.
+the source has ``__getitems__``.  A source whose attribute `by_threads` is False is
+always read by the caller.  The order of records never depends on it.
 """
 
 from __future__ import annotations
@@ -66,7 +67,8 @@ class Reading:
         self._length = length
         self._threads = int(options.num_threads)
         self._ahead = int(options.prefetch_buffer_size) if look_ahead else 0
-        self._allowed = options.num_threads > 0 and options.prefetch_buffer_size > 0
+        wanted = options.num_threads > 0 and options.prefetch_buffer_size > 0
+        self._allowed = wanted and getattr(source, "by_threads", True)
         # Blocks that are still read by threads, or by the caller without a look.
         self._by_threads = 0
         self._by_caller = 0
