@@ -74,50 +74,6 @@ class TestSharedMemoryDataSource:
             sources.SharedMemoryDataSource()
 
 
-class TestArrayRecordDataSource:
-    @pytest.fixture
-    def path(self, tmp_path):
-        module = pytest.importorskip("array_record.python.array_record_module")
-        path = str(tmp_path / "data.array_record")
-        writer = module.ArrayRecordWriter(path, "group_size:1")
-        for i in range(5):
-            writer.write(bytes([i] * 3))
-        writer.close()
-        return path
-
-    def test_reads_as_grains(self, path):
-        ours = sources.ArrayRecordDataSource(path)
-        theirs = grain.sources.ArrayRecordDataSource(path)
-        assert [ours[i] for i in range(5)] == [theirs[i] for i in range(5)]
-        assert len(ours) == 5
-        assert ours.paths == theirs.paths
-        assert repr(ours) == repr(theirs)
-        assert ours.__getitems__([4, 0]) == [b"\4\4\4", b"\0\0\0"]
-        assert isinstance(ours, type(theirs).__mro__[1])
-
-    def test_pickles_by_its_public_name(self, path):
-        again = pickle.loads(pickle.dumps(sources.ArrayRecordDataSource(path)))
-        assert again[3] == b"\3\3\3"
-        assert type(again) is sources.ArrayRecordDataSource
-        assert type(again).__module__ == "gristmill.sources"
-
-    def test_refuses_no_paths(self):
-        pytest.importorskip("array_record")
-        with pytest.raises(ValueError):
-            sources.ArrayRecordDataSource([])
-
-    def test_names_what_to_install(self, monkeypatch):
-        import sys
-
-        monkeypatch.delitem(sources.__dict__, "ArrayRecordDataSource", raising=False)
-        monkeypatch.delitem(sys.modules, "gristmill._array_record", raising=False)
-        monkeypatch.setitem(sys.modules, "array_record.python", None)
-        with pytest.raises(
-            ImportError, match=r"pip install 'gristmill\[array-record\]'"
-        ):
-            sources.ArrayRecordDataSource  # noqa: B018
-
-
 def table_of(columns):
     return sources.TableSource(columns)
 

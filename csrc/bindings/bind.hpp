@@ -62,8 +62,8 @@ inline void check(const Status& status) {
     case Code::kSystem: {
       // OSError picks its subclass from the number when it is called.
       const py::object type = py::reinterpret_borrow<py::object>(PyExc_OSError);
-      py::set_error(type,
-                    py::make_tuple(status.error_number(), status.message()));
+      const py::object error = type(status.error_number(), status.message());
+      py::set_error(py::type::of(error), error);
       throw py::error_already_set();
     }
   }

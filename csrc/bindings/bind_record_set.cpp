@@ -1,7 +1,15 @@
 // Binds core/record_set.hpp.  Readers of parts are opened by Python, in the
 // thread that wants to read them.
-#include "bindings/record_reader.hpp"
 #include "core/record_set.hpp"
+
+#include <pybind11/stl.h>
+
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "bindings/record_reader.hpp"
 
 namespace gristmill::bind {
 namespace {

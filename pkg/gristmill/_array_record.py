@@ -1,50 +1,197 @@
-"""The class behind sources.ArrayRecordDataSource; needs the array-record package."""
+"""The class behind sources.ArrayRecordDataSource."""
 
 from __future__ import annotations
 
+import dataclasses
+import hashlib
 import os
-from collections.abc import Sequence
-from typing import Any, SupportsIndex
+import pathlib
+import re
+from collections.abc import Iterable, Sequence
+from typing import Any, Protocol, runtime_checkable
 
-from array_record.python import array_record_data_source
+from gristmill import _core, _log
+from gristmill._record_source import RecordSource
 
 __all__ = ["ArrayRecordDataSource"]
 
+COUNTING_THREADS = 64
+INSTRUCTION = re.compile(r"(.*)\[(\d+):(\d+)\]", re.DOTALL)
 
-class ArrayRecordDataSource(array_record_data_source.ArrayRecordDataSource):  # type: ignore[misc]
+# Options of the array_record package's reader.  They tune how that one reads; what is
+# read does not depend on them.
+READER_OPTIONS = (
+    "footer_prefetch_bytes",
+    "index_storage_option",
+    "max_parallelism",
+    "readahead_buffer_size",
+)
+
+
+@runtime_checkable
+class FileInstruction(Protocol):
+    """A part of a file: `take` records from number `skip` on, as TFDS has them."""
+
+    filename: str
+    skip: int
+    take: int
+    examples_in_shard: int
+
+
+Path = str | os.PathLike[str] | FileInstruction
+
+
+@dataclasses.dataclass(frozen=True)
+class Opener:
+    """Opens the files of a source, by their number."""
+
+    paths: tuple[str, ...]
+    verify: str
+    access: str
+    cache_bytes: int
+
+    def __call__(self, part: int) -> _core.RecordFile:
+        return _core.RecordFile(
+            self.paths[part], self.verify, self.access, self.cache_bytes
+        )
+
+
+class ArrayRecordDataSource(RecordSource):
     """Serve the records of ArrayRecord files, in the order of the files.
 
     Args:
         paths: A path, a FileInstruction (filename, skip, take,
             examples_in_shard), or a list of these, at least one.
-        reader_options: Options of the reader by name, such as
-            ``{"index_storage_option": "offloaded"}``. None for its defaults.
+            ``"path[start:end]"`` stands for a part of a file.  Files that are named
+            without a part are opened at once, to count their records.
+        reader_options: Options of the array_record package's reader by name, such as
+            ``{"index_storage_option": "offloaded"}``.  They are accepted for the sake
+            of existing code: they tune that reader and change no record, and this
+            reader has no use for them.
+        verify: Which hashes are compared: "all" of them, only those of "headers", or
+            "none".
+        access: How files are read: "pread", or "mmap", which is faster where they
+            are in the page cache, but ends the process when a file is truncated
+            while it is read.
+        cache_bytes: Memory for decoded chunks of files with several records in one
+            chunk, for each file.
 
     Record ``i`` is ``bytes``.
 
     Raises:
-        ValueError: The list of paths is empty.
+        ValueError: The list of paths is empty, a part is not of its file, or an
+            option is unknown.
+        OSError: A file cannot be opened.
+        CorruptRecord: A file is no ArrayRecord file, or it is damaged.
     """
 
     def __init__(
         self,
-        paths: str | os.PathLike[str] | Any | Sequence[Any],
+        paths: Path | Sequence[Path],
         reader_options: dict[str, str] | None = None,
+        *,
+        verify: str = "all",
+        access: str = "pread",
+        cache_bytes: int = 64 << 20,
     ) -> None:
-        super().__init__(paths, reader_options)
-
-    def __getitem__(self, record_key: SupportsIndex) -> bytes:
-        record: bytes = super().__getitem__(record_key)
-        return record
-
-    def __getitems__(self, record_keys: Sequence[int]) -> list[bytes]:
-        records: list[bytes] = super().__getitems__(record_keys)
-        return records
+        _check_options(reader_options)
+        wanted = [_instruction(path) for path in _as_list(paths)]
+        self._paths = [path for path, _ in wanted]
+        opener = Opener(tuple(self._paths), verify, access, cache_bytes)
+        whole = [i for i, (_, part) in enumerate(wanted) if part is None]
+        files = _open_all(opener, whole)
+        ranges = [
+            (0, len(files[i])) if part is None else part
+            for i, (_, part) in enumerate(wanted)
+        ]
+        super().__init__(_name(self._paths), ranges, opener)
+        for part, file in files.items():
+            self.reader.open_part(part, file)
+        _warn_of_groups(files.values())
 
     @property
-    def paths(self) -> Any:
-        """The paths or instructions as the reader holds them."""
+    def paths(self) -> list[str]:
+        """The paths of the files, without their parts."""
         return self._paths
+
+    def __repr__(self) -> str:
+        # Of paths alone, as Grain's: saved states are compared by it.
+        sha1 = hashlib.sha1(usedforsecurity=False)
+        for path in self._paths:
+            sha1.update(path.encode())
+        return f"ArrayRecordDataSource(hash_of_paths={sha1.hexdigest()})"
+
+
+def _as_list(paths: Any) -> Sequence[Path]:
+    kinds = (str, pathlib.Path, os.PathLike, FileInstruction)
+    if isinstance(paths, kinds):
+        return [paths]
+    if not isinstance(paths, Sequence):
+        raise ValueError(
+            "Unsupported path format was used. Path format must be a Sequence, String,"
+            f" pathlib.Path or FileInstruction, got {type(paths).__name__}."
+        )
+    if len(paths) == 0:
+        raise ValueError("Paths sequence can not be of 0 length")
+    for path in paths:
+        if not isinstance(path, kinds):
+            raise ValueError(
+                "All elements in a path sequence must be of type: String,"
+                f" pathlib.Path, or FileInstruction, got {type(path).__name__}."
+            )
+    return paths
+
+
+def _instruction(path: Path) -> tuple[str, tuple[int, int] | None]:
+    """The file, and the first record and number of records to read of it."""
+    if isinstance(path, FileInstruction):
+        return os.fspath(path.filename), (int(path.skip), int(path.take))
+    name = os.fspath(path)
+    if found := INSTRUCTION.fullmatch(name):
+        start, end = int(found[2]), int(found[3])
+        if end < start:
+            raise ValueError(
+                f"{name}: the part ends at {end}, before its start {start}"
+            )
+        return found[1], (start, end - start)
+    return name, None
+
+
+def _open_all(opener: Opener, parts: Sequence[int]) -> dict[int, _core.RecordFile]:
+    if len(parts) < 2:
+        return {part: opener(part) for part in parts}
+    from concurrent.futures import ThreadPoolExecutor  # Slow to import.
+
+    with ThreadPoolExecutor(min(len(parts), COUNTING_THREADS)) as pool:
+        return dict(zip(parts, pool.map(opener, parts), strict=True))
+
+
+def _warn_of_groups(files: Iterable[_core.RecordFile]) -> None:
+    for file in files:
+        if file.num_chunks > 1 < file.group_size:
+            _log.warning(
+                "%s has chunks of %s records, and all of a chunk are decoded to read"
+                " one. For random access write files with 'group_size:1', or shuffle"
+                " groups of records.",
+                file.path,
+                file.group_size,
+            )
+            return
+
+
+def _check_options(options: dict[str, str] | None) -> None:
+    for name in options or {}:
+        if name not in READER_OPTIONS:
+            raise ValueError(
+                f"reader_options has {name!r}, which is none of"
+                f" {', '.join(READER_OPTIONS)}."
+            )
+
+
+def _name(paths: Sequence[str]) -> str:
+    if len(paths) == 1:
+        return paths[0]
+    return f"{paths[0]} and {len(paths) - 1} more"
 
 
 # Pickles name the public place, which imports this module when it is asked.

@@ -361,7 +361,7 @@ def _kind_of(column: npt.NDArray[Any]) -> str:
     return f"{column.dtype}[{','.join(map(str, column.shape))}]"
 
 
-# Classes whose bases are slow to import or may be missing, with their modules.
+# Classes whose modules are not needed by most, with these.
 _LAZY = {
     "ArrayRecordDataSource": "gristmill._array_record",
     "ParquetDataSource": "gristmill._parquet",
@@ -372,14 +372,6 @@ _LAZY = {
 def __getattr__(name: str) -> Any:
     if name not in _LAZY:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    try:
-        module = importlib.import_module(_LAZY[name])
-    except ModuleNotFoundError as error:
-        if error.name is None or not error.name.startswith("array_record"):
-            raise
-        raise ImportError(
-            "sources.ArrayRecordDataSource needs the array-record package. Install it"
-            " with: pip install 'gristmill[array-record]'"
-        ) from error
+    module = importlib.import_module(_LAZY[name])
     globals()[name] = found = getattr(module, name)
     return found

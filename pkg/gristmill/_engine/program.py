@@ -176,13 +176,18 @@ class Program:
         """Records of one stream: it takes local elements stream, stream+S, ..."""
         return max(0, -(-(self.keys.length - stream) // self.streams))
 
+    def key_block(self, stream: int, first: int, count: int) -> Int64Array:
+        """As `source_keys`, int64 of shape (count,), where keys come in blocks."""
+        streams = self.streams
+        return self.keys.block(stream + first * streams, streams, count)[0]
+
     def source_keys(self, stream: int, first: int, count: int) -> list[Any]:
         """What the source is asked for at `count` places of a stream from `first`."""
+        if self.in_blocks:
+            block: list[Any] = self.key_block(stream, first, count).tolist()
+            return block
         keys, streams = self.keys, self.streams
         start = stream + first * streams
-        if self.in_blocks:
-            block: list[Any] = keys.block(start, streams, count)[0].tolist()
-            return block
         places = range(start, start + streams * count, streams)
         return [keys.source_key(keys.metadata(place).record_key) for place in places]
 

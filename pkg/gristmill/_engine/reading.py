@@ -16,7 +16,10 @@ import time
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from gristmill._hot import run as hot_run
+from gristmill._types import Int64Array
 from gristmill.options import ReadOptions
 
 if TYPE_CHECKING:
@@ -27,6 +30,7 @@ SLOW_READ_S = 100e-6
 PROBED_READS = 5
 BLOCKS_BETWEEN_PROBES = 256
 
+Keys = Int64Array | list[Any]
 KeysOf = Callable[[int, int], Iterable[Any]]
 
 
@@ -80,7 +84,7 @@ class Reading:
         self._reached = 0
 
     def read(
-        self, position: int, keys: Iterable[Any]
+        self, position: int, keys: Keys
     ) -> tuple[list[Any], Exception | None] | None:
         """Read the records at `position`, position + 1, ... or decline.
 
@@ -89,14 +93,15 @@ class Reading:
         """
         if not self._allowed:
             return None
-        if self._by_threads or self._waiting:
-            return self._read_by_threads(position, keys)
-        if self._by_caller:
+        if self._by_caller and not (self._by_threads or self._waiting):
             self._by_caller -= 1
             return None
+        listed = keys.tolist() if isinstance(keys, np.ndarray) else keys
+        if self._by_threads or self._waiting:
+            return self._read_by_threads(position, listed)
         if self._in_blocks:
-            return self._probe_block(list(keys))
-        return self._probe(position, keys)
+            return self._probe_block(listed)
+        return self._probe(position, listed)
 
     def start(self, position: int) -> None:
         """Begin to read ahead from `position`, however fast the source is."""
@@ -118,10 +123,9 @@ class Reading:
             self._pool = None
 
     def _probe(
-        self, position: int, keys: Iterable[Any]
+        self, position: int, keys: list[Any]
     ) -> tuple[list[Any], Exception | None]:
         """Read a few records, find out how slow that is, and read the rest so."""
-        keys = list(keys)
         elements: list[Any] = []
         while len(elements) < len(keys) and len(self._took_s) < PROBED_READS:
             began = time.perf_counter()
@@ -165,7 +169,7 @@ class Reading:
             self._by_caller = BLOCKS_BETWEEN_PROBES
 
     def _read_by_threads(
-        self, position: int, keys: Iterable[Any]
+        self, position: int, keys: list[Any]
     ) -> tuple[list[Any], Exception | None]:
         if self._pool_owner != os.getpid():
             # A fork has the futures of its parent's threads, which it has not.

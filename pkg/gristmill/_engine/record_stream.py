@@ -8,7 +8,6 @@ element travels with them.  Every other chain runs in `NativeStream`.
 from __future__ import annotations
 
 import ctypes
-import functools
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -16,6 +15,7 @@ import numpy as np
 
 from gristmill import _log, batching, transforms
 from gristmill import operations as legacy
+from gristmill._engine.block_reading import BlockReading, open_reading
 from gristmill._engine.program import Program, as_number, holds_back, is_legacy
 from gristmill._engine.reading import Reading
 from gristmill._types import Alloc, Int64Array, Rules
@@ -61,7 +61,7 @@ class ReadNode(Node):
     """Reads the records of one stream, and tells which one at address `at`."""
 
     def __init__(
-        self, program: Program, stream: int, at: int, reading: Reading
+        self, program: Program, stream: int, at: int, reading: Reading | BlockReading
     ) -> None:
         self._program = program
         self._stream = stream
@@ -359,13 +359,7 @@ class RecordStream:
         self._program = program
         self._stream = stream
         self._at = at
-        self._reading = Reading(
-            program.source,
-            program.read_options,
-            functools.partial(program.source_keys, stream),
-            program.stream_length(stream),
-            look_ahead,
-        )
+        self._reading = open_reading(program, stream, look_ahead)
         self._chain: Node | None = None
         self._given = 0
         self._made_at: Vector = ()

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable
 from typing import Any, Protocol
 
 import numpy as np
 
 from gristmill import batching
+from gristmill._engine.block_reading import open_reading
 from gristmill._engine.gathering import Gathering
 from gristmill._engine.program import Program, as_number
-from gristmill._engine.reading import Reading, read_each
+from gristmill._engine.reading import read_each
 from gristmill._engine.record_stream import RecordStream
 from gristmill._hot import run as hot_run
 from gristmill._hot.draw import Draws
@@ -117,13 +117,7 @@ class NativeStream:
             self._draws = None if program.seed is None else Draws(program.seed)
         self._gathering = self._native_gathering(look_ahead)
         self._gathers_all = self._gathering is not None and len(self._levels) == 1
-        self._reading = Reading(
-            program.source,
-            program.read_options,
-            functools.partial(program.source_keys, stream),
-            self._length,
-            look_ahead,
-        )
+        self._reading = open_reading(program, stream, look_ahead)
         self._read_natively = isinstance(program.source, TableSource)
         self._key_parts: list[Int64Array] = []
         self._cached_at = 0
@@ -244,8 +238,7 @@ class NativeStream:
         read = None
         names: Any = keys if self._odd_keys is None else self._odd_keys
         if not self._read_natively:
-            ints = _as_ints(keys) if self._odd_keys is None else self._odd_keys
-            read = self._reading.read(self._consumed, ints)
+            read = self._reading.read(self._consumed, names)
         if read is None and self._odd_keys is not None:
             read = read_each(program.source, self._odd_keys)
         if read is None:
@@ -346,8 +339,3 @@ class NativeStream:
         exact = all(type(n) is int and n == k for n, k in zip(names, keys, strict=True))
         self._odd_keys = None if exact else names
         return np.array(keys, np.int64), np.array(indices, np.int64)
-
-
-def _as_ints(keys: Int64Array) -> list[int]:
-    ints: list[int] = keys.tolist()
-    return ints

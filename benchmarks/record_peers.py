@@ -1,0 +1,90 @@
+"""Loaders over an ArrayRecord file: each over the data source of its own kind.
+
+Every function takes a ``Workload`` whose source is a path.
+"""
+
+import dataclasses
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+import peers
+from workloads import Workload
+
+
+def parse(record: bytes) -> np.ndarray:
+    """The user's Map: the record's int32."""
+    return np.frombuffer(record, np.int32)
+
+
+class Checked:
+    """The first records of a source, for a check of what is read."""
+
+    def __init__(self, source: Any, count: int) -> None:
+        self.source = source
+        self.count = min(count, len(source))
+
+    def __len__(self) -> int:
+        return self.count
+
+    def __getitem__(self, index: int) -> Any:
+        return self.source[index]
+
+
+def _of(work: Workload, source: Any) -> Workload:
+    return dataclasses.replace(work, source=source)
+
+
+def _wheel(path: str) -> Any:
+    from array_record.python.array_record_data_source import ArrayRecordDataSource
+
+    return ArrayRecordDataSource(path)
+
+
+def gristmill(work: Workload) -> Iterator[Any]:
+    source = peers.import_gristmill().ArrayRecordDataSource(work.source)
+    return peers.gristmill(_of(work, source))
+
+
+def grain_default(work: Workload) -> Iterator[Any]:
+    source = peers.import_grain().sources.ArrayRecordDataSource(work.source)
+    return peers.grain_default(_of(work, source))
+
+
+def grain_no_threads(work: Workload) -> Iterator[Any]:
+    source = peers.import_grain().sources.ArrayRecordDataSource(work.source)
+    return peers.grain_no_threads(_of(work, source))
+
+
+def torch_items(work: Workload) -> Iterator[Any]:
+    """PyTorch over the array_record package's source, item by item."""
+    return peers.torch(_of(work, _Items(_wheel(work.source))))
+
+
+class _Items:
+    def __init__(self, source: Any) -> None:
+        self.source = source
+
+    def __len__(self) -> int:
+        return len(self.source)
+
+    def __getitem__(self, index: int) -> Any:
+        return self.source[index]
+
+
+class _Batches(_Items):
+    """As `_Items`, but a batch is read at once."""
+
+    def __init__(self, source: Any, step: Any) -> None:
+        super().__init__(source)
+        self.step = step
+
+    def __getitems__(self, indices: list[int]) -> list[Any]:
+        return [self.step(record) for record in self.source.__getitems__(indices)]
+
+
+def torch_batches(work: Workload) -> Iterator[Any]:
+    """PyTorch over the array_record package's source, by ``__getitems__``."""
+    source = _Batches(_wheel(work.source), work.step)
+    return peers.torch(dataclasses.replace(work, source=source, step=None))

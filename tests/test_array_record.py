@@ -1,0 +1,299 @@
+"""ArrayRecordDataSource: what Grain's does, over the native reader."""
+
+import dataclasses
+import itertools
+import pathlib
+import pickle
+
+import numpy as np
+import pytest
+from absl import flags
+from array_record.python import array_record_data_source as wheel
+from array_record.python.array_record_module import ArrayRecordWriter
+
+import gristmill
+from gristmill import errors, sources
+
+flags.FLAGS.mark_as_parsed()
+
+
+def write(path, records, options="group_size:1"):
+    writer = ArrayRecordWriter(str(path), options)
+    for record in records:
+        writer.write(record)
+    writer.close()
+    return str(path)
+
+
+def records_of(shard, count):
+    return [bytes([shard]) * (i % 50) + b"%d" % i for i in range(count)]
+
+
+@pytest.fixture
+def paths(tmp_path):
+    counts = (5, 0, 300, 1)
+    return [
+        write(
+            tmp_path / f"data-{i:05d}-of-00004.array_record",
+            records_of(i, count),
+            "group_size:16" if i == 2 else "group_size:1",
+        )
+        for i, count in enumerate(counts)
+    ]
+
+
+@dataclasses.dataclass(frozen=True)
+class Instruction:
+    filename: str
+    skip: int
+    take: int
+    examples_in_shard: int
+
+
+def forms(paths):
+    """Every form in which paths can be given."""
+    first, _, large, _ = paths
+    return {
+        "one path": first,
+        "a pathlib path": pathlib.Path(large),
+        "a list": paths,
+        "a tuple": tuple(paths),
+        "part of a file": f"{large}[7:30]",
+        "an empty part": [f"{large}[7:7]", first],
+        "an instruction": Instruction(large, 100, 150, 300),
+        "a mix": [Instruction(large, 0, 2, 300), first, f"{large}[299:300]"],
+    }
+
+
+FORMS = (
+    "one path",
+    "a pathlib path",
+    "a list",
+    "a tuple",
+    "part of a file",
+    "an empty part",
+    "an instruction",
+    "a mix",
+)
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_is_the_list_that_grains_is(paths, form):
+    ours = sources.ArrayRecordDataSource(forms(paths)[form])
+    theirs = wheel.ArrayRecordDataSource(forms(paths)[form])
+    keys = list(range(len(theirs)))
+    expected = [theirs[i] for i in keys]
+    assert len(ours) == len(theirs)
+    assert [ours[i] for i in keys] == expected
+    assert list(ours) == expected
+    assert ours.__getitems__(keys[::-1]) == expected[::-1]
+    assert ours.sizes(keys).tolist() == [len(record) for record in expected]
+    assert repr(ours) == repr(theirs)
+    assert ours.paths == theirs._paths
+
+
+@pytest.mark.parametrize("key", [-1, 306, 2**70])
+def test_keys_outside_are_refused_as_grain_does(paths, key):
+    ours = sources.ArrayRecordDataSource(paths)
+    theirs = wheel.ArrayRecordDataSource(paths)
+    with pytest.raises(ValueError) as refusal:
+        theirs[key]
+    for read in (ours.__getitem__, lambda k: ours.__getitems__([0, k])):
+        with pytest.raises(ValueError, match=rf"got {key} for the 306 records") as e:
+            read(key)
+        assert str(refusal.value) in str(e.value)
+    assert ours[305] == theirs[305]
+
+
+def test_sizes_outside_are_refused(paths):
+    source = sources.ArrayRecordDataSource(paths)
+    with pytest.raises(ValueError, match="got 306 for the 306 records"):
+        source.sizes(np.array([3, 306]))
+
+
+def test_keys_are_whatever_is_an_index(paths):
+    source = sources.ArrayRecordDataSource(paths)
+    assert source[np.int32(3)] == source[3]
+    assert source.__getitems__(np.array([3, 4], np.uint8)) == [source[3], source[4]]
+    with pytest.raises(TypeError):
+        source[1.0]
+
+
+def test_pickles_by_its_public_name_and_reads_again(paths):
+    source = sources.ArrayRecordDataSource(paths, verify="headers", cache_bytes=0)
+    again = pickle.loads(pickle.dumps(source))
+    assert type(again).__module__ == "gristmill.sources"
+    assert list(again) == list(source)
+    assert repr(again) == repr(source)
+
+
+def test_a_closed_source_opens_its_files_again(paths):
+    with sources.ArrayRecordDataSource(paths) as source:
+        first = source[0]
+    assert source[0] == first
+
+
+def test_files_named_with_a_part_are_opened_when_they_are_read(paths, tmp_path):
+    missing = str(tmp_path / "missing")
+    source = sources.ArrayRecordDataSource([f"{paths[0]}[0:5]", f"{missing}[0:3]"])
+    assert len(source) == 8
+    assert source[4] == records_of(0, 5)[4]
+    with pytest.raises(FileNotFoundError, match="missing"):
+        source[5]
+    assert source[4] == records_of(0, 5)[4]
+
+
+def test_a_part_that_the_file_does_not_have_is_named(paths):
+    source = sources.ArrayRecordDataSource(f"{paths[0]}[2:9]")
+    with pytest.raises(IndexError, match=r"records 2 to 9 are asked .* there are 5$"):
+        source[0]
+
+
+@pytest.mark.parametrize(
+    ("given", "text"),
+    [
+        ([], "Paths sequence can not be of 0 length"),
+        ([3], "All elements in a path sequence must be of type"),
+        (3, "Unsupported path format was used"),
+        ("x[5:2]", "the part ends at 5, before its start 2".replace("5,", "2,")),
+    ],
+)
+def test_paths_of_other_kinds_are_refused(given, text):
+    with pytest.raises(ValueError) as refusal:
+        sources.ArrayRecordDataSource(given)
+    assert text.split(",")[0] in str(refusal.value)
+
+
+def test_missing_and_foreign_files_are_refused_at_once(tmp_path):
+    with pytest.raises(FileNotFoundError, match="nowhere"):
+        sources.ArrayRecordDataSource(str(tmp_path / "nowhere"))
+    foreign = tmp_path / "foreign"
+    foreign.write_bytes(b"x" * 70000)
+    with pytest.raises(errors.CorruptRecord, match="foreign: "):
+        sources.ArrayRecordDataSource(str(foreign))
+
+
+def test_options_of_the_other_reader_are_known_by_name(paths):
+    options = {"readahead_buffer_size": "16M", "index_storage_option": "in_memory"}
+    assert len(sources.ArrayRecordDataSource(paths, options)) == 306
+    with pytest.raises(ValueError, match="has 'buffer', which is none of"):
+        sources.ArrayRecordDataSource(paths, {"buffer": "1"})
+
+
+def test_files_with_groups_are_warned_about_once(paths, caplog):
+    sources.ArrayRecordDataSource([paths[2], paths[2]])
+    (warning,) = caplog.records
+    assert "chunks of 16 records" in warning.getMessage()
+
+
+class Parse(gristmill.transforms.Map):
+    def map(self, record):
+        return {"first": record[:1], "size": len(record)}
+
+
+class Draw(gristmill.transforms.RandomMap):
+    def random_map(self, record, rng):
+        return len(record) + rng.random()
+
+
+class Split(gristmill.transforms.FlatMap):
+    max_fan_out = 3
+
+    def flat_map(self, record):
+        return [record[:1], record[1:2], record[2:3]]
+
+
+CHAINS = {
+    "records": [],
+    "batches of sizes": [Parse(), gristmill.transforms.Batch(7)],
+    "draws": [Draw(), gristmill.transforms.Batch(7)],
+    "splits": [Split()],
+}
+
+
+def loader_over(source, chain, workers, shuffle=True, read_options=None):
+    return gristmill.DataLoader(
+        data_source=source,
+        sampler=gristmill.IndexSampler(
+            len(source),
+            gristmill.NoSharding(),
+            shuffle=shuffle,
+            num_epochs=2,
+            seed=3,
+        ),
+        operations=CHAINS[chain],
+        worker_count=workers,
+        read_options=read_options,
+    )
+
+
+def plain(elements):
+    return [pickle.dumps(element) for element in elements]
+
+
+@pytest.mark.multiprocess
+@pytest.mark.parametrize("chain", CHAINS)
+@pytest.mark.parametrize("workers", [0, 2])
+def test_a_loader_gives_what_it_gives_for_a_list(paths, chain, workers):
+    source = sources.ArrayRecordDataSource(paths)
+    expected = plain(loader_over(list(source), chain, workers=0))
+    if workers:
+        expected = plain(loader_over(list(source), chain, workers))
+    assert plain(loader_over(source, chain, workers)) == expected
+
+
+@pytest.mark.parametrize("options", [(0, 0), (1, 1), (4, 3), (16, 500), (2, 100_000)])
+def test_look_ahead_does_not_change_the_order(paths, options):
+    source = sources.ArrayRecordDataSource(paths)
+    read_options = gristmill.ReadOptions(*options)
+    for chain in CHAINS:
+        expected = plain(loader_over(list(source), chain, 0))
+        found = plain(loader_over(source, chain, 0, read_options=read_options))
+        assert found == expected
+
+
+@pytest.mark.parametrize("chain", CHAINS)
+def test_a_loader_resumes_at_every_position(paths, chain):
+    source = sources.ArrayRecordDataSource(paths[2])
+    expected = plain(loader_over(source, chain, 0))
+    iterator = iter(loader_over(source, chain, 0))
+    other = iter(loader_over(source, chain, 0))
+    for position in itertools.islice(itertools.count(), 0, len(expected), 13):
+        other.set_state(iterator.get_state())
+        assert plain(itertools.islice(other, 20)) == expected[position : position + 20]
+        list(itertools.islice(iterator, 13))
+
+
+def flip(path, offset):
+    with open(path, "r+b") as file:
+        file.seek(offset)
+        byte = file.read(1)[0]
+        file.seek(offset)
+        file.write(bytes([byte ^ 4]))
+
+
+@pytest.mark.multiprocess
+@pytest.mark.parametrize("workers", [0, 1])
+def test_a_damaged_record_fails_alone_and_in_its_turn(tmp_path, workers):
+    records = [b"%03d" % i * 100 for i in range(400)]
+    path = write(tmp_path / "data", records, "group_size:1,uncompressed")
+    with open(path, "rb") as file:
+        flip(path, file.read().index(records[333]))
+    source = sources.ArrayRecordDataSource(path)
+    iterator = iter(loader_over(source, "records", workers, shuffle=False))
+    assert list(itertools.islice(iterator, 333)) == records[:333]
+    with pytest.raises(errors.CorruptRecord, match="record 333") as failure:
+        next(iterator)
+    assert "while reading record 333 (index 333)" in failure.value.__notes__
+    assert list(itertools.islice(iterator, 60)) == records[334:394]
+
+
+class Upper(sources.ArrayRecordDataSource):
+    def __getitem__(self, record_key):
+        return super().__getitem__(record_key).upper()
+
+
+def test_a_subclass_with_its_own_records_is_read_by_them(tmp_path):
+    path = write(tmp_path / "data", [b"a", b"b", b"c"])
+    loader = loader_over(Upper(path), "records", 0, shuffle=False)
+    assert list(loader) == [b"A", b"B", b"C"] * 2
