@@ -95,8 +95,11 @@ class _Mapped:
         return self.step(self.source[index])
 
 
-def torch(work: Workload) -> Iterator[Any]:
-    """PyTorch's DataLoader with a RandomSampler and its default collation."""
+def torch(work: Workload, context: str | None = None) -> Iterator[Any]:
+    """PyTorch's DataLoader with a RandomSampler and its default collation.
+
+    ``context`` is how it starts workers; None leaves that to PyTorch.
+    """
     from torch.utils.data import DataLoader, RandomSampler
 
     source = work.source if work.step is None else _Mapped(work.source, work.step)
@@ -109,6 +112,7 @@ def torch(work: Workload) -> Iterator[Any]:
             batch_size=work.batch_size,
             sampler=sampler,
             num_workers=work.workers,
+            multiprocessing_context=context,
         )
     )
 

@@ -24,11 +24,18 @@ def tokens(count: int) -> Iterator[bytes]:
         yield ids.astype(np.int32).tobytes()
 
 
-def noise(count: int, size: int = 4 * TOKENS) -> Iterator[bytes]:
-    """Yields records of random bytes."""
+def noise(count: int) -> Iterator[bytes]:
+    """Yields records of 1 KiB of random bytes."""
     rng = np.random.default_rng(SEED)
     for _ in range(count):
-        yield rng.bytes(size)
+        yield rng.bytes(4 * TOKENS)
+
+
+def pictures(count: int) -> Iterator[bytes]:
+    """Yields records of 100,000 random bytes, as compressed pictures are."""
+    rng = np.random.default_rng(SEED)
+    for _ in range(count):
+        yield rng.bytes(100_000)
 
 
 def kept(name: str, write: Callable[[str], None]) -> str:

@@ -18,20 +18,6 @@ def parse(record: bytes) -> np.ndarray:
     return np.frombuffer(record, np.int32)
 
 
-class Checked:
-    """The first records of a source, for a check of what is read."""
-
-    def __init__(self, source: Any, count: int) -> None:
-        self.source = source
-        self.count = min(count, len(source))
-
-    def __len__(self) -> int:
-        return self.count
-
-    def __getitem__(self, index: int) -> Any:
-        return self.source[index]
-
-
 def _of(work: Workload, source: Any) -> Workload:
     return dataclasses.replace(work, source=source)
 
@@ -59,7 +45,7 @@ def grain_no_threads(work: Workload) -> Iterator[Any]:
 
 def torch_items(work: Workload) -> Iterator[Any]:
     """PyTorch over the array_record package's source, item by item."""
-    return peers.torch(_of(work, _Items(_wheel(work.source))))
+    return peers.torch(_of(work, _Items(_wheel(work.source))), _context(work))
 
 
 class _Items:
@@ -87,4 +73,11 @@ class _Batches(_Items):
 def torch_batches(work: Workload) -> Iterator[Any]:
     """PyTorch over the array_record package's source, by ``__getitems__``."""
     source = _Batches(_wheel(work.source), work.step)
-    return peers.torch(dataclasses.replace(work, source=source, step=None))
+    return peers.torch(
+        dataclasses.replace(work, source=source, step=None), _context(work)
+    )
+
+
+def _context(work: Workload) -> str | None:
+    """PyTorch's workers by fork, the default, crash in the package's reader."""
+    return "spawn" if work.workers else None

@@ -20,20 +20,24 @@ def _measure(
     in_order: bool,
     records: Callable[[int], Iterator[bytes]],
     count: int,
+    options: str,
+    batch: int,
     workers: int,
     settings: Settings,
 ) -> Measurement:
     def path(size: int) -> str:
-        return array_record(
-            f"{records.__name__}-{size}", "group_size:1", lambda: records(size)
-        )
+        name = f"{records.__name__}-{size}"
+        return array_record(name, options, lambda: records(size))
 
     work = Workload(
-        path(settings.records or count), step=record_peers.parse, workers=workers
+        path(settings.records or count),
+        batch_size=batch,
+        step=record_peers.parse,
+        workers=workers,
     )
-    checked = path(CHECKED_RECORDS)
+    checked = path(min(count, CHECKED_RECORDS))
     seconds, answers = throughput(load, work, checked, settings, in_order=in_order)
-    return Measurement(seconds / BATCH * 1e6, answers)
+    return Measurement(seconds / batch * 1e6, answers)
 
 
 def ask(
@@ -44,19 +48,19 @@ def ask(
     workers: int,
     targets: tuple[AtLeast | AtMost, ...],
     count: int = 200_000,
+    options: str = "group_size:1",
+    batch: int = BATCH,
 ) -> Question:
     """Returns the question for records that ``records(count)`` yields."""
     loaders: dict[str, tuple[Callable[[Workload], Iterator[Any]], bool]] = {
         "gristmill": (record_peers.gristmill, True),
         "grain default": (record_peers.grain_default, True),
         "grain (0, 0)": (record_peers.grain_no_threads, True),
+        "torch": (record_peers.torch_items, False),
+        "torch getitems": (record_peers.torch_batches, False),
     }
-    if workers == 0:
-        # The package's reader has threads, and ends torch's forked workers.
-        loaders["torch"] = (record_peers.torch_items, False)
-        loaders["torch getitems"] = (record_peers.torch_batches, False)
     contestants = {
-        name: functools.partial(_measure, *how, records, count, workers)
+        name: functools.partial(_measure, *how, records, count, options, batch, workers)
         for name, how in loaders.items()
     }
     return Question(

@@ -35,10 +35,19 @@ QUESTIONS = (
     "memory",
     "receive",
     "import",
+    "records_tokens",
+    "records_noise",
+    "records_tokens_workers",
+    "records_noise_workers",
+    "records_large",
+    "record_reader",
+    "record_groups",
+    "record_open",
+    "record_open_memory",
 )
 RESULTS = "## Results\n"
 TABLE_BEGIN, TABLE_END = "<!-- table: begin -->\n", "<!-- table: end -->"
-PACKAGES = ("gristmill", "grain", "torch", "spdl", "numpy", "jax")
+PACKAGES = ("gristmill", "grain", "torch", "spdl", "numpy", "array-record")
 
 
 def _version(package: str) -> str:

@@ -9,8 +9,9 @@ import numpy as np
 
 from gristmill import batching
 from gristmill._engine.block_reading import open_reading
+from gristmill._engine.decoding import open_decoding
 from gristmill._engine.gathering import Gathering
-from gristmill._engine.program import Program, as_number
+from gristmill._engine.program import BatchSpec, Program, as_number
 from gristmill._engine.reading import read_each
 from gristmill._engine.record_stream import RecordStream
 from gristmill._hot import run as hot_run
@@ -117,6 +118,7 @@ class NativeStream:
             self._draws = None if program.seed is None else Draws(program.seed)
         self._gathering = self._native_gathering(look_ahead)
         self._gathers_all = self._gathering is not None and len(self._levels) == 1
+        self._decoding = open_decoding(program, stream, look_ahead)
         self._reading = open_reading(program, stream, look_ahead)
         self._read_natively = isinstance(program.source, TableSource)
         self._key_parts: list[Int64Array] = []
@@ -130,8 +132,9 @@ class NativeStream:
         """Make the next output the one that follows ``vector[0]`` records."""
         if vector[0] != self._consumed:
             self._reading.forget()
-            if self._gathering is not None:
-                self._gathering.forget()
+            for ahead in (self._gathering, self._decoding):
+                if ahead is not None:
+                    ahead.forget()
         self._consumed = vector[0]
         self.vector = vector
 
@@ -155,7 +158,10 @@ class NativeStream:
 
     def start_prefetch(self) -> None:
         """Begin to read ahead."""
-        if not self._read_natively:
+        spec = self._levels[0].batch
+        if self._decoding is not None and spec is not None:
+            self._decoding.start(self._consumed, spec.size)
+        elif not self._read_natively:
             self._reading.start(self._consumed)
 
     def close(self) -> None:
@@ -163,6 +169,8 @@ class NativeStream:
         self._reading.close()
         if self._gathering is not None:
             self._gathering.forget()
+        if self._decoding is not None:
+            self._decoding.close()
 
     def _output(self, alloc: Alloc | None) -> Any:
         top = len(self._levels) - 1
@@ -178,6 +186,12 @@ class NativeStream:
         assert spec is not None
         if level == 0 and self._gathering is not None:
             return self._gathered(alloc)
+        if level == 0 and self._decoding is not None:
+            count = self._whole_batch(spec)
+            if (
+                found := self._decoding.batch(self._consumed, count, alloc)
+            ) is not None:
+                return self._made_at_once(*found)
         elements = self._elements(level, spec.size)
         if len(elements) < spec.size and (spec.drop_remainder or not elements):
             raise StopIteration
@@ -284,12 +298,19 @@ class NativeStream:
     def _gathered(self, alloc: Alloc | None) -> Any:
         spec, gathering = self._levels[0].batch, self._gathering
         assert spec is not None and gathering is not None
+        count = self._whole_batch(spec)
+        return self._made_at_once(*gathering.batch(self._consumed, count, alloc))
+
+    def _whole_batch(self, spec: BatchSpec) -> int:
+        """How many records the next batch has, where each gives one element."""
         count = min(spec.size, self._length - self._consumed)
         if count < spec.size and (spec.drop_remainder or count <= 0):
             self._consumed = self._length
             raise StopIteration
-        batch, keys = gathering.batch(self._consumed, count, alloc)
-        self._consumed += count
+        return count
+
+    def _made_at_once(self, batch: Any, keys: Int64Array) -> Any:
+        self._consumed += len(keys)
         self._key_parts.append(keys)
         return batch
 

@@ -1,0 +1,39 @@
+"""How long does it take to open a file of a million records?
+
+Prints ms, the fastest of ten; lower is better.  "wheel" is the array_record package.
+
+    python benchmarks/bench_record_open.py
+"""
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+import record_open
+from harness import AtMost, Measurement, Question, Settings, main
+
+TIMES = 10
+
+
+def _measure(
+    opener: Callable[[str], Any], path: str, settings: Settings
+) -> Measurement:
+    took = []
+    for _ in range(TIMES):
+        start = time.perf_counter()
+        reader = opener(path)
+        took.append(time.perf_counter() - start)
+        del reader
+    return Measurement(min(took) * 1e3)
+
+
+QUESTION = Question(
+    name="record_open",
+    text="opening a file of 1 M records: time",
+    unit="ms",
+    contestants=record_open.contestants(_measure),
+    targets=(AtMost(0.7, "wheel"),),
+)
+
+if __name__ == "__main__":
+    main(QUESTION)

@@ -1,0 +1,54 @@
+"""How much memory does an open file of a million records take?
+
+Prints MiB by which the process has grown after opening and reading one record; lower
+is better.  "wheel" is the array_record package.
+
+    python benchmarks/bench_record_open_memory.py
+"""
+
+import ctypes
+import gc
+from collections.abc import Callable
+from typing import Any
+
+import psutil
+
+import record_open
+from harness import AtMost, Measurement, Question, Settings, main
+
+
+def _held() -> float:
+    return float(psutil.Process().memory_full_info().uss) / 2**20
+
+
+def _measure(
+    opener: Callable[[str], Any], path: str, settings: Settings
+) -> Measurement:
+    small = record_open.path(Settings(records=1000))
+    first = opener(small)  # Threads and libraries are not the file's.
+    _read(first)
+    gc.collect()
+    ctypes.CDLL(None).malloc_trim(0)  # Freed memory would be filled unseen.
+    before = _held()
+    reader = opener(path)
+    _read(reader)
+    return Measurement(_held() - before)
+
+
+def _read(reader: Any) -> None:
+    if hasattr(reader, "read"):
+        reader.read([7])
+    else:
+        reader[7]
+
+
+QUESTION = Question(
+    name="record_open_memory",
+    text="opening a file of 1 M records: memory",
+    unit="MiB",
+    contestants=record_open.contestants(_measure),
+    targets=(AtMost(0.6, "wheel"),),
+)
+
+if __name__ == "__main__":
+    main(QUESTION)

@@ -1,0 +1,155 @@
+"""Batches that are decoded natively are those that the records give one by one."""
+
+import itertools
+import pickle
+
+import numpy as np
+import pytest
+from array_record.python.array_record_module import ArrayRecordWriter
+
+import gristmill
+from gristmill import sources
+
+SIZE = 20
+BAD = b"x" * SIZE
+
+
+class Halves(gristmill.transforms.Map):
+    """The bytes of a record, a block of them at once where none is bad."""
+
+    decodes_blocks = True
+
+    def __init__(self, blocks="yes"):
+        self.blocks = blocks
+        self.decoded = 0
+
+    def map(self, record):
+        if record == BAD:
+            raise ValueError("a bad record")
+        values = np.frombuffer(record, np.uint8)
+        return {"b": values[10:], "a": values[:10].copy()}
+
+    def decode_block(self, data, offsets, alloc, rules):
+        if self.blocks == "no":
+            return None
+        rows = data.reshape(len(offsets) - 1, SIZE)
+        if (rows == BAD[0]).all(axis=1).any():
+            raise ValueError("a bad record somewhere")
+        self.decoded += 1
+        names = ["a", "b"] if rules == "jax" else ["b", "a"]
+        batch = {}
+        for name in names:
+            part = rows[:, :10] if name == "a" else rows[:, 10:]
+            batch[name] = np.empty(part.shape, np.uint8)
+            if alloc is not None:
+                batch[name] = alloc(part.shape, np.dtype(np.uint8))
+            batch[name][:] = part
+        return batch
+
+
+@pytest.fixture(params=["group_size:1", "group_size:8"])
+def path(tmp_path, request):
+    path = str(tmp_path / "data")
+    writer = ArrayRecordWriter(path, request.param)
+    for i in range(100):
+        writer.write(BAD if i == 63 else bytes([i]) * SIZE)
+    writer.close()
+    return path
+
+
+def loader_over(source, operations, *, workers=0, take=60, options=None):
+    return gristmill.DataLoader(
+        data_source=source,
+        sampler=gristmill.IndexSampler(
+            take, gristmill.NoSharding(), shuffle=True, num_epochs=3, seed=1
+        ),
+        operations=operations,
+        worker_count=workers,
+        read_options=options,
+    )
+
+
+def plain(batches):
+    return [pickle.dumps(batch) for batch in batches]
+
+
+def chain(step, drop_remainder=False):
+    return [step, gristmill.Batch(7, drop_remainder=drop_remainder)]
+
+
+@pytest.mark.multiprocess
+@pytest.mark.parametrize("workers", [0, 2])
+@pytest.mark.parametrize("drop_remainder", [False, True])
+def test_batches_are_the_same(path, workers, drop_remainder):
+    source = sources.ArrayRecordDataSource(path)
+    expected = loader_over(
+        list(source), chain(Halves(), drop_remainder), workers=workers
+    )
+    found = loader_over(source, chain(Halves(), drop_remainder), workers=workers)
+    assert plain(found) == plain(expected)
+
+
+@pytest.mark.parametrize("options", [(0, 0), (1, 1), (2, 50)])
+def test_every_batch_is_decoded_at_once(path, options):
+    step = Halves()
+    source = sources.ArrayRecordDataSource(path)
+    options = gristmill.ReadOptions(*options)
+    assert len(list(loader_over(source, chain(step), options=options))) == 26
+    assert step.decoded == 26
+
+
+def test_steps_after_the_batch_follow(path):
+    source = sources.ArrayRecordDataSource(path)
+    operations = [*chain(Halves(), drop_remainder=True), gristmill.Batch(2)]
+    expected = plain(loader_over(list(source), operations))
+    assert plain(loader_over(source, operations)) == expected
+
+
+def test_records_that_are_not_for_blocks_are_decoded_one_by_one(path):
+    source = sources.ArrayRecordDataSource(path)
+    expected = plain(loader_over(list(source), chain(Halves())))
+    assert plain(loader_over(source, chain(Halves("no")))) == expected
+
+
+@pytest.mark.multiprocess
+@pytest.mark.parametrize("workers", [0, 1])
+def test_a_bad_record_fails_in_its_turn_and_is_named(path, workers):
+    source = sources.ArrayRecordDataSource(path)
+    iterators = [
+        iter(loader_over(records, chain(Halves()), workers=workers, take=100))
+        for records in (source, list(source))
+    ]
+    failures = 0
+    for _ in range(60):
+        outcomes = []
+        for iterator in iterators:
+            try:
+                outcomes.append(pickle.dumps(next(iterator, None)))
+            except ValueError as error:
+                outcomes.append((str(error), error.__notes__))
+                failures += 1
+        assert outcomes[0] == outcomes[1]
+    assert failures == 2 * 3
+
+
+def test_resumes_at_every_batch(path):
+    source = sources.ArrayRecordDataSource(path)
+    expected = plain(loader_over(source, chain(Halves())))
+    iterator = iter(loader_over(source, chain(Halves())))
+    other = iter(loader_over(source, chain(Halves())))
+    for position in range(len(expected)):
+        other.set_state(iterator.get_state())
+        other.start_prefetch()
+        assert plain(itertools.islice(other, 3)) == expected[position : position + 3]
+        next(iterator)
+
+
+def test_keys_are_told(path):
+    source = sources.ArrayRecordDataSource(path)
+    ours, theirs = (
+        iter(loader_over(records, chain(Halves())))
+        for records in (source, list(source))
+    )
+    for _ in range(26):
+        next(ours), next(theirs)
+        assert ours.ids().tolist() == theirs.ids().tolist()
