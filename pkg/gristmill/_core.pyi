@@ -235,6 +235,72 @@ class EventCrew:
     def knock_fd(self) -> int: ...
     def dismiss(self) -> None: ...
 
+# core/example.hpp
+
+@final
+class ExampleParser:
+    """Parses serialized tf.train.Examples.
+
+    Args:
+        outputs: What a record becomes: the key, the name of the feature, the dtype
+            (object for bytes), the shape of it or of its rows, whether it is that
+            shape, and a default of that dtype and shape or None. A feature that is
+            not of a fixed shape is any number of rows.
+        refuse_others: Whether records may not have other features.
+
+    Raises:
+        ValueError: Features cannot be read as one of the dtypes.
+    """
+
+    def __init__(
+        self,
+        outputs: list[
+            tuple[
+                Any,
+                str,
+                np.dtype[Any],
+                Sequence[int],
+                bool,
+                NDArray[Any] | None,
+            ]
+        ],
+        refuse_others: bool,
+    ) -> None: ...
+    def parse(self, record: object) -> dict[Any, Any]:
+        """Return what a record, bytes or a buffer of them, becomes.
+
+        Raises:
+            CorruptRecord: It has not what the outputs need; the text says where.
+            TypeError: It is no buffer.
+        """
+
+    def parse_block(
+        self,
+        data: NDArray[np.uint8],
+        offsets: NDArray[np.int64],
+        alloc: Callable[[tuple[int, ...], np.dtype[Any]], NDArray[Any]] | None = None,
+    ) -> dict[Any, NDArray[Any]]:
+        """Return what k records become, in arrays of shape ``(k, *S)``.
+
+        Args:
+            data: The bytes of the records, of shape ``(n,)``.
+            offsets: Where they begin and the last one ends, of shape ``(k + 1,)``.
+            alloc: Called with shape and dtype, makes an array.
+
+        Raises:
+            CorruptRecord: As `parse`; its ``position`` says of which record.
+            ValueError: An output is not fixed or not of numbers, or an array does
+                not have the shape or dtype that it must have.
+        """
+
+def parse_all_features(record: object) -> dict[str, NDArray[Any]]:
+    """Return all features of a tf.train.Example, as arrays of one dimension.
+
+    Raises:
+        CorruptRecord: It is none.
+        TypeError: It is no buffer.
+    """
+
 # core/record_reader.hpp
 
 class RecordReader:
