@@ -11,7 +11,10 @@ import pytest
 
 import gristmill
 
-HEAVY = ("absl", "array_record", "grain", "jax", "orbax", "pyarrow", "torch")
+HEAVY = """
+    absl array_record datasets fsspec grain jax orbax pyarrow tensorflow
+    tensorflow_datasets torch
+""".split()
 SUBMODULES = (
     "checkpoint",
     "constants",

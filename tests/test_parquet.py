@@ -266,8 +266,8 @@ def test_a_closed_source_reads_again(files):
 
 def test_the_cache_keeps_what_was_used_last(files, tmp_path):
     one = sources.ParquetDataSource(files)
-    bytes_of_a_group = one._files.read(0).nbytes
-    source = Counting(files, tmp_path / "log", cache_bytes=2 * bytes_of_a_group)
+    bytes_of_a_group = one._files.read(1).nbytes
+    source = Counting(files, tmp_path / "log", cache_bytes=5 * bytes_of_a_group // 2)
     for key in (0, 7, 0, 14, 0, 7):
         assert source[key] == row(key)
     assert source.decoded() == [0, 1, 2, 1]
@@ -278,6 +278,15 @@ def test_the_last_group_is_kept_whatever_its_size(files, tmp_path, cache_bytes):
     source = Counting(files, tmp_path / "log", cache_bytes=cache_bytes)
     assert [source[key]["key"] for key in (0, 1, 6, 7, 8, 0)] == [0, 1, 6, 7, 8, 0]
     assert source.decoded() == [0, 1, 0]
+
+
+def test_the_cache_counts_what_objects_hold(tmp_path):
+    path = tmp_path / "large.parquet"
+    pictures = [bytes([i]) * 500_000 for i in range(20)]
+    parquet.write_table(pa.table({"picture": pictures}), path, row_group_size=2)
+    source = Counting(path, tmp_path / "log", cache_bytes=2_500_000)
+    assert [source[key]["picture"][0] for key in (0, 2, 0, 4, 2)] == [0, 2, 0, 4, 2]
+    assert source.decoded() == [0, 1, 2, 1]
 
 
 def test_threads_that_want_a_group_decode_it_once(files, tmp_path):

@@ -1,5 +1,6 @@
 """Records are read by the caller, or by threads where reading is slow."""
 
+import abc
 import os
 import threading
 
@@ -31,7 +32,7 @@ class Source:
         return key * 10
 
 
-class Together(Source):
+class Together(Source, abc.ABC):
     """Reads blocks as well, and remembers how many records each had."""
 
     def __init__(self, bad=()):

@@ -25,13 +25,17 @@ class Columns:
 
     Args:
         arrays: By name; each of shape (N,), as pyarrow's ``to_numpy`` makes them.
+        content_bytes: Bytes of what is in the objects of arrays of objects.
 
     Row ``i`` is the dict of ``{name: array[i]}``.  Objects that a caller could change
     (dicts, lists and arrays that are not read-only) are copied, because the columns
     are kept and serve the same row again.
     """
 
-    def __init__(self, arrays: Mapping[str, npt.NDArray[Any]]) -> None:
+    def __init__(
+        self, arrays: Mapping[str, npt.NDArray[Any]], content_bytes: int
+    ) -> None:
+        self._content_bytes = content_bytes
         self._names = tuple(arrays)
         self._arrays = tuple(arrays.values())
         self._mutable = tuple(_has_mutable(array) for array in self._arrays)
@@ -40,8 +44,8 @@ class Columns:
 
     @property
     def nbytes(self) -> int:
-        """Bytes of the arrays, objects counted as if they were empty."""
-        return sum(
+        """Bytes of memory, about."""
+        return self._content_bytes + sum(
             array.nbytes + OBJECT_BYTES * array.size * array.dtype.hasobject
             for array in self._arrays
         )

@@ -171,7 +171,7 @@ class ParquetFiles:
             with self._open(path, self._footers.get(number)) as file:
                 self._remember(number, file.metadata)
                 table = file.read_row_group(inside, columns=list(self.columns))
-                return Columns({n: table.column(n).to_numpy() for n in self.columns})
+                return _as_columns(table, self.columns)
 
     def __getstate__(self) -> dict[str, Any]:
         kept = {**vars(self), "_footers": collections.OrderedDict()}
@@ -239,6 +239,12 @@ class ParquetFiles:
                         " same columns: choose others with columns=, or make one data"
                         " source of each kind."
                     )
+
+
+def _as_columns(table: Any, names: Sequence[str]) -> Columns:
+    arrays = {name: table.column(name).to_numpy() for name in names}
+    objects = [name for name in names if arrays[name].dtype.hasobject]
+    return Columns(arrays, sum(table.column(name).nbytes for name in objects))
 
 
 def _chosen(

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from gristmill._array_record import ArrayRecordDataSource
     from gristmill._parquet import ParquetDataSource
     from gristmill._shared_list import SharedMemoryDataSource
+    from gristmill._tfds import TFDSDataSource
 
 __all__ = [
     "ArrayRecordDataSource",
@@ -37,6 +38,7 @@ __all__ = [
     "RandomAccessDataSource",
     "RangeDataSource",
     "SharedMemoryDataSource",
+    "TFDSDataSource",
     "TableSource",
 ]
 
@@ -366,6 +368,7 @@ _LAZY = {
     "ArrayRecordDataSource": "gristmill._array_record",
     "ParquetDataSource": "gristmill._parquet",
     "SharedMemoryDataSource": "gristmill._shared_list",
+    "TFDSDataSource": "gristmill._tfds",
 }
 
 

@@ -65,7 +65,7 @@ cdef const int64_t* _int64s(object array, Py_ssize_t n) except? NULL:
     return <const int64_t*>cnp.PyArray_DATA(<cnp.ndarray>array)
 
 
-cpdef bint reads_together(type kind) except -1:
+cpdef bint reads_together(kind) except -1:
     """Whether ``__getitems__`` stands for ``__getitem__``.
 
     It does not where a subclass overrides ``__getitem__`` alone.  Only the class is
