@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import hashlib
 import os
 import pathlib
@@ -41,19 +40,21 @@ class FileInstruction(Protocol):
 Path = str | os.PathLike[str] | FileInstruction
 
 
-@dataclasses.dataclass(frozen=True)
 class Opener:
-    """Opens the files of a source, by their number."""
+    """Opens the files of a source, by their number; they share a cache."""
 
-    paths: tuple[str, ...]
-    verify: str
-    access: str
-    cache_bytes: int
+    def __init__(
+        self, paths: Sequence[str], verify: str, access: str, cache_bytes: int
+    ) -> None:
+        self._settings = tuple(paths), verify, access, cache_bytes
+        self._cache = _core.ChunkCache(cache_bytes)
 
     def __call__(self, part: int) -> _core.RecordFile:
-        return _core.RecordFile(
-            self.paths[part], self.verify, self.access, self.cache_bytes
-        )
+        paths, verify, access, _ = self._settings
+        return _core.RecordFile(paths[part], verify, access, cache=self._cache)
+
+    def __reduce__(self) -> Any:
+        return Opener, self._settings
 
 
 class ArrayRecordDataSource(RecordSource):
@@ -73,8 +74,8 @@ class ArrayRecordDataSource(RecordSource):
         access: How files are read: "pread", or "mmap", which is faster where they
             are in the page cache, but ends the process when a file is truncated
             while it is read.
-        cache_bytes: Memory for decoded chunks of files with several records in one
-            chunk, for each file.
+        cache_bytes: Memory for decoded chunks, where files have several records in
+            a chunk. Each process that reads has as much.
 
     Record ``i`` is ``bytes``.
 
@@ -97,7 +98,7 @@ class ArrayRecordDataSource(RecordSource):
         _check_options(reader_options)
         wanted = [_instruction(path) for path in _as_list(paths)]
         self._paths = [path for path, _ in wanted]
-        opener = Opener(tuple(self._paths), verify, access, cache_bytes)
+        opener = Opener(self._paths, verify, access, cache_bytes)
         whole = [i for i, (_, part) in enumerate(wanted) if part is None]
         files = _open_all(opener, whole)
         ranges = [

@@ -401,6 +401,15 @@ class PendingRead:
             ValueError: The records were returned before.
         """
 
+# core/chunk_cache.hpp
+
+class ChunkCache:
+    """Decoded chunks of at most ``max_bytes``, shared by the files made with it."""
+
+    def __init__(self, max_bytes: int) -> None: ...
+    @property
+    def held_bytes(self) -> int: ...
+
 # core/record_file.hpp
 
 class RecordFile(RecordReader):
@@ -414,6 +423,7 @@ class RecordFile(RecordReader):
             another process truncates may end this process.
         cache_bytes: Memory for decoded chunks of more than one record; the one used
             last stays in any case, unless this is 0.
+        cache: A cache that is shared with other files, instead of one's own.
 
     Raises:
         OSError: The file cannot be opened or read.
@@ -427,6 +437,7 @@ class RecordFile(RecordReader):
         verify: str = "all",
         access: str = "pread",
         cache_bytes: int = 67108864,
+        cache: ChunkCache | None = None,
     ) -> None: ...
     def chunk(self, chunk: int) -> tuple[int, int, int, int]:
         """Return (begin, end, size of the records in bytes, records) of a chunk."""

@@ -58,11 +58,9 @@ def _shape_of(shape: Any) -> tuple[int, ...]:
     return found
 
 
-def _nested(array: npt.NDArray[Any]) -> Any:
-    """The items of an array, nested in tuples: they compare and print whole."""
-    if array.ndim == 0:
-        return array.item()
-    return tuple(_nested(row) for row in array)
+def _nested(items: Any) -> Any:
+    """Lists as tuples, which compare and print whole."""
+    return tuple(map(_nested, items)) if isinstance(items, list) else items
 
 
 @dataclasses.dataclass(frozen=True, repr=False)
@@ -93,7 +91,7 @@ class FixedLen:
         object.__setattr__(self, "shape", _shape_of(shape))
         object.__setattr__(self, "dtype", _dtype_of(dtype))
         if default is not None:
-            default = _nested(_filled(default, self.shape, self.dtype))
+            default = _nested(_filled(default, self.shape, self.dtype).tolist())
         object.__setattr__(self, "default", default)
 
     @property
@@ -116,11 +114,21 @@ def _filled(
         raise ValueError(
             f"default has shape {given.shape}, but the feature has shape {shape}."
         )
-    if dtype == _OBJECT and not all(type(item) is bytes for item in given.flat):
-        raise TypeError("default of a feature of bytes must be bytes.")
+    if dtype == _OBJECT:
+        given = np.asarray(np.frompyfunc(_as_bytes, 1, 1)(given), dtype)
     if given.size == math.prod(shape):
         return given.reshape(shape).copy()
     return np.full(shape, given.item(), dtype)
+
+
+def _as_bytes(item: Any) -> bytes:
+    if isinstance(item, str):
+        return item.encode()
+    if not isinstance(item, bytes):
+        raise TypeError(
+            f"default is a {type(item).__name__}, but the feature is of bytes."
+        )
+    return bytes(item)
 
 
 @dataclasses.dataclass(frozen=True, repr=False)
@@ -176,13 +184,13 @@ class Ragged:
 
     Args:
         dtype: What the values become, as for `FixedLen`.
+        value_key: The feature that has the values. None is the name that this one
+            has in the dict of features.
         partitions: How the values are divided, the outermost division first:
             ``Ragged.RowLengths(key)``, ``RowSplits(key)``, ``RowStarts(key)`` and
             ``ValueRowIds(key)`` name the int64 feature that tells the rows;
             ``UniformRowLength(length)`` makes rows of one length. A feature that
             is not divided becomes an array.
-        value_key: The feature that has the values. None is the name that this one
-            has in the dict of features.
         row_splits_dtype: dtype of `RaggedArray.row_splits`, int64 or int32.
 
     It becomes a `RaggedArray`, or an array of shape ``(rows, length)`` where only a
@@ -193,8 +201,8 @@ class Ragged:
         ValueError: A uniform row length is less than 1.
 
     Example:
-        >>> Ragged(np.int64, [Ragged.RowLengths("lengths")], value_key="tokens")
-        Ragged('int64', [RowLengths(key='lengths')], value_key='tokens')
+        >>> Ragged(np.int64, "tokens", [Ragged.RowLengths("lengths")])
+        Ragged('int64', 'tokens', [RowLengths(key='lengths')])
     """
 
     class RowSplits(NamedTuple):
@@ -223,15 +231,15 @@ class Ragged:
         length: int
 
     dtype: np.dtype[Any]
-    partitions: tuple[Any, ...]
     value_key: str | None
+    partitions: tuple[Any, ...]
     row_splits_dtype: np.dtype[Any]
 
     def __init__(
         self,
         dtype: Any,
-        partitions: Sequence[Any] = (),
         value_key: str | None = None,
+        partitions: Sequence[Any] = (),
         row_splits_dtype: Any = np.int64,
     ) -> None:
         splits = _dtype_of(row_splits_dtype)
@@ -240,8 +248,8 @@ class Ragged:
                 f"row_splits_dtype is {splits}, but must be int64 or int32."
             )
         object.__setattr__(self, "dtype", _dtype_of(dtype))
-        object.__setattr__(self, "partitions", tuple(map(_partition, partitions)))
         object.__setattr__(self, "value_key", value_key)
+        object.__setattr__(self, "partitions", tuple(map(_partition, partitions)))
         object.__setattr__(self, "row_splits_dtype", splits)
 
     @property
@@ -250,9 +258,7 @@ class Ragged:
         return [part.key for part in self.partitions if hasattr(part, "key")]
 
     def __repr__(self) -> str:
-        parts = [_name_of(self.dtype), repr(list(self.partitions))]
-        if self.value_key is not None:
-            parts.append(f"value_key={self.value_key!r}")
+        parts = [_name_of(self.dtype), repr(self.value_key), repr([*self.partitions])]
         if self.row_splits_dtype != np.int64:
             parts.append(f"row_splits_dtype={_name_of(self.row_splits_dtype)}")
         return f"Ragged({', '.join(parts)})"
@@ -301,7 +307,7 @@ def as_feature(name: str, given: Any) -> Feature:
             return VarLen(given.dtype, given.shape)
         if "partitions" in fields and "row_splits_dtype" in fields:
             return Ragged(
-                given.dtype, given.partitions, given.value_key, given.row_splits_dtype
+                given.dtype, given.value_key, given.partitions, given.row_splits_dtype
             )
     except (TypeError, ValueError) as error:
         raise type(error)(f"features[{name!r}]: {error}") from error
