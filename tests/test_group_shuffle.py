@@ -313,14 +313,14 @@ def test_workers_give_what_this_process_gives(operations):
 @pytest.mark.parametrize("workers", [0, 1, 2, 3])
 def test_a_state_continues_with_any_worker_count(workers):
     whole = [batch for batch, _ in delivered(iter(loader(0, streams=2)))]
+    second = iter(loader(workers))
     for stop in (0, 1, 7, len(whole) - 1, len(whole)):
         first = iter(loader(0, streams=2))
         for _ in range(stop):
             next(first)
-        second = iter(loader(workers))
         second.set_state(first.get_state())
         assert [batch for batch, _ in delivered(second)] == whole[stop:]
-        second.close()
+    second.close()
 
 
 @pytest.mark.multiprocess

@@ -64,7 +64,8 @@ class Leaf:
         if len(self.lengths) > 1:
             rows = range(len(self.lengths) - 1)
             lengths = [Ragged.RowLengths(f"{key}/{LENGTHS}{i}") for i in rows]
-            return {key: Ragged(stored, lengths, value_key=f"{key}/{FLAT}")}
+            flat = f"{key}/{FLAT}"
+            return {key: Ragged(stored, value_key=flat, partitions=lengths)}
         if self.lengths or (self.encoding == "none" and None in self.shape):
             return {key: VarLen(stored)}
         return {key: FixedLen(self.shape if self.encoding == "none" else (), stored)}
