@@ -11,7 +11,9 @@ BUILT_IN = {
     "WorkerDied": RuntimeError,
     "ArenaFull": MemoryError,
     "CorruptRecord": ValueError,
+    "RemoteError": OSError,
     "StateMismatch": ValueError,
+    "TooManyErrors": RuntimeError,
 }
 
 

@@ -12,7 +12,7 @@ import pytest
 import gristmill
 
 HEAVY = """
-    absl array_record datasets fsspec grain jax orbax pyarrow tensorflow
+    absl aiohttp array_record datasets fsspec grain jax orbax pyarrow tensorflow
     tensorflow_datasets torch
 """.split()
 SUBMODULES = (

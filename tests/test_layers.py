@@ -14,14 +14,16 @@ CSRC = ROOT / "csrc"
 # A module imports from rows above it, never from its own, except that the files of
 # one folder, and the loops and their plain twins, may import each other.
 ROWS = (
-    {"_checks", "_log", "_types", "constants", "errors"},
+    {"_checks", "_log", "_retries", "_types", "constants", "errors"},
     {"_core", "_hot", "_slow"},
-    {"_columns", "_group_cache", "_group_order", "_record_source"},
+    {"_columns", "_group_cache", "_group_order", "_record_source", "_remote"},
+    {"_record_files"},
     {
         "_array_record",
         "_features",
         "_launcher",
         "_shared_list",
+        "bad_records",
         "config",
         "options",
         "records",
@@ -33,6 +35,7 @@ ROWS = (
     {"_tfds_features"},
     {"_tfds"},
     {"_engine"},
+    {"_arguments"},
     {"loader"},
     {"jax", "python", "torch"},
 )

@@ -39,6 +39,20 @@ class Unlocked {
   PyThreadState* const state_;
 };
 
+// Raises an exception again that came by way of the core, with a note of what
+// it kept from being done.  REQUIRES: the GIL is held; the status is kRaised.
+[[noreturn]] inline void raise_again(const Status& status) {
+  const auto error = py::reinterpret_borrow<py::object>(
+      static_cast<PyObject*>(const_cast<void*>(status.cause().get())));
+  const py::str note("while reading " + status.message());
+  const py::object notes = py::getattr(error, "__notes__", py::tuple());
+  if (!status.message().empty() && !notes.contains(note)) {
+    error.attr("add_note")(note);
+  }
+  PyErr_SetObject(py::type::handle_of(error).ptr(), error.ptr());
+  throw py::error_already_set();
+}
+
 // Raises the Python exception that a failed status stands for.
 // REQUIRES: the GIL is held.
 inline void check(const Status& status) {
@@ -66,6 +80,8 @@ inline void check(const Status& status) {
       py::set_error(py::type::of(error), error);
       throw py::error_already_set();
     }
+    case Code::kRaised:
+      raise_again(status);
   }
 }
 

@@ -1,4 +1,5 @@
 // Binds core/record_file.hpp.
+#include "bindings/python_file.hpp"
 #include "bindings/record_reader.hpp"
 #include "core/record_file.hpp"
 
@@ -13,9 +14,9 @@ Verify verify_of(std::string_view name) {
                         "', but must be 'all', 'headers' or 'none'");
 }
 
-File::Access access_of(std::string_view name) {
-  if (name == "pread") return File::Access::kPread;
-  if (name == "mmap") return File::Access::kMmap;
+LocalFile::Access access_of(std::string_view name) {
+  if (name == "pread") return LocalFile::Access::kPread;
+  if (name == "mmap") return LocalFile::Access::kMmap;
   throw py::value_error("access is '" + std::string(name) +
                         "', but must be 'pread' or 'mmap'");
 }
@@ -34,6 +35,23 @@ class FileHandle final : public ReaderHandle {
     return std::make_unique<FileHandle>(checked_file([&] {
       const Unlocked unlocked;
       return RecordFile::open(std::move(path), options);
+    }()));
+  }
+
+  static std::unique_ptr<FileHandle> open_object(
+      const py::object& object, const std::string& verify,
+      std::size_t cache_bytes, std::shared_ptr<ChunkCache> cache) {
+    const RecordFile::Options options{verify_of(verify),
+                                      LocalFile::Access::kPread, cache_bytes,
+                                      std::move(cache)};
+    if (!py::hasattr(object, "read_range")) {
+      throw py::type_error("file must be a path or have read_range(), got " +
+                           std::string(Py_TYPE(object.ptr())->tp_name));
+    }
+    File::Ptr file = PythonFile::open(object);
+    return std::make_unique<FileHandle>(checked_file([&] {
+      const Unlocked unlocked;
+      return RecordFile::open(std::move(file), options);
     }()));
   }
 
@@ -59,6 +77,7 @@ class FileHandle final : public ReaderHandle {
 }  // namespace
 
 void record_file(py::module_& m) {
+  leave_python_at_exit();
   py::class_<ChunkCache, std::shared_ptr<ChunkCache>>(
       m, "ChunkCache", "Decoded chunks that files share.")
       .def(py::init<std::size_t>(), "max_bytes"_a)
@@ -67,6 +86,9 @@ void record_file(py::module_& m) {
                                        "An ArrayRecord file, open for reading.")
       .def(py::init(&FileHandle::open), "path"_a, "verify"_a = "all",
            "access"_a = "pread",
+           "cache_bytes"_a = RecordFile::Options().cache_bytes,
+           "cache"_a = py::none())
+      .def(py::init(&FileHandle::open_object), "file"_a, "verify"_a = "all",
            "cache_bytes"_a = RecordFile::Options().cache_bytes,
            "cache"_a = py::none())
       .def("chunk", &FileHandle::chunk, "chunk"_a)

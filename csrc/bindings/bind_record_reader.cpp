@@ -4,10 +4,13 @@
 #include <atomic>
 #include <cstddef>
 #include <cstring>
+#include <optional>
 
+#include "bindings/python_file.hpp"
 #include "bindings/record_reader.hpp"
 #include "core/byte_buffer.hpp"
 #include "core/pool.hpp"
+#include "core/spread_read.hpp"
 
 namespace gristmill::bind {
 namespace {
@@ -238,9 +241,19 @@ std::unique_ptr<Target> new_target(const RecordReader& reader,
 
 void read_all(const RecordReader& reader, std::span<const Request> requests,
               Target& target) {
+  if (reader.parallel() == 1 || requests.size() == 1) {
+    target.check_read([&] {
+      const Unlocked unlocked;
+      return reader.read(requests, target);
+    }());
+    return;
+  }
+  Pool& pool = far_pool();
   target.check_read([&] {
     const Unlocked unlocked;
-    return reader.read(requests, target);
+    SpreadRead read(pool, reader.parallel(), reader, requests, target);
+    static_cast<void>(read.wait());
+    return read.status();
   }());
 }
 
@@ -279,64 +292,73 @@ Records sizes(ReaderHandle& handle, const Records& records) {
   return out;
 }
 
-// A read that the threads of a pool are at.
+// A read that threads are at.
 class PendingRead {
  public:
   PendingRead(Pool& pool, ReaderHandle& handle, const Records& records,
               bool packed, std::size_t parts)
       : PendingRead(handle, records) {
-    target_ = new_target(*reader_, span_of(records), packed);
+    work_->target = new_target(*work_->reader, span_of(records), packed);
     start(pool, parts);
   }
   PendingRead(Pool& pool, ReaderHandle& handle, const Records& records,
               py::array out, Records offsets)
       : PendingRead(handle, records) {
-    target_ = std::make_unique<Slots>(std::move(out), std::move(offsets),
-                                      requests_.size());
+    work_->target = std::make_unique<Slots>(std::move(out), std::move(offsets),
+                                            work_->requests.size());
     start(pool, 0);
   }
   ~PendingRead() {
+    if (is_python_ending()) {
+      // Threads may be at it for ever.
+      static_cast<void>(work_.release());
+      return;
+    }
     const Unlocked unlocked;
-    static_cast<void>(group_.wait());
+    if (work_->read) static_cast<void>(work_->read->wait());
   }
   PendingRead(const PendingRead&) = delete;
   PendingRead& operator=(const PendingRead&) = delete;
 
   py::object wait() {
-    if (!target_) throw py::value_error("the records were taken already");
+    std::unique_ptr<Target>& target = work_->target;
+    if (!target) throw py::value_error("the records were taken already");
     bool finished = false;
     {
       const Unlocked unlocked;
-      finished = group_.wait();
+      finished = work_->read->wait();
     }
     // In a forked child the threads are missing, and the target is a copy.
-    if (!finished) read_all(*reader_, requests_, *target_);
-    for (const Status& status : statuses_) target_->check_read(status);
-    const auto target = std::exchange(target_, nullptr);
-    return target->take();
+    if (!finished) read_all(*work_->reader, work_->requests, *target);
+    if (finished) target->check_read(work_->read->status());
+    return std::exchange(target, nullptr)->take();
   }
 
  private:
-  PendingRead(ReaderHandle& handle, const Records& records)
-      : reader_(handle.reader()),
-        requests_(handle.plan(*reader_, span_of(records))) {}
+  // What the threads use.
+  struct Work {
+    const ReaderPtr reader;
+    const std::vector<Request> requests;
+    std::unique_ptr<Target> target;
+    std::optional<SpreadRead> read;  // Last, so that it ends first.
+  };
 
-  void start(Pool& pool, std::size_t parts) {
-    if (parts == 0) parts = pool.threads();
-    const auto cuts = reader_->cut(requests_, parts);
-    statuses_.resize(cuts.size());
-    for (std::size_t i = 0; i < cuts.size(); ++i) {
-      pool.run(group_, [this, i, part = cuts[i]] {
-        statuses_[i] = reader_->read(part, *target_);
-      });
-    }
+  PendingRead(ReaderHandle& handle, const Records& records) {
+    ReaderPtr reader = handle.reader();
+    auto requests = handle.plan(*reader, span_of(records));
+    work_.reset(new Work{std::move(reader), std::move(requests), {}, {}});
   }
 
-  const ReaderPtr reader_;
-  const std::vector<Request> requests_;
-  std::unique_ptr<Target> target_;
-  std::vector<Status> statuses_;  // One for each task, written by it.
-  TaskGroup group_;  // Last, so that it ends first: its tasks use the others.
+  void start(Pool& pool, std::size_t parts) {
+    const RecordReader& reader = *work_->reader;
+    const bool far = reader.parallel() > 1;
+    if (parts == 0) parts = pool.threads();
+    work_->read.emplace(far ? far_pool() : pool,
+                        far ? reader.parallel() : parts, reader,
+                        work_->requests, *work_->target);
+  }
+
+  std::unique_ptr<Work> work_;
 };
 
 }  // namespace

@@ -198,9 +198,14 @@ bool BlockWalk::fill(std::span<std::byte> to) {
 }
 
 Status ChunkView::placed(Status status) const {
-  if (status.ok() || status.code() == Code::kSystem) return status;
-  return Status(status.code(), "chunk at offset " + std::to_string(raw_.begin) +
-                                   ": " + status.message());
+  if (status.ok() || status.is_external()) return status;
+  const bool is_damaged = status.code() == Code::kInvalidArgument;
+  return Status(
+      status.code(),
+      "chunk at offset " + std::to_string(raw_.begin) + ": " +
+          status.message() +
+          (is_damaged ? ": the file is damaged, copy it or write it again"
+                      : ""));
 }
 
 Status ChunkView::open(const RawBytes& raw, std::uint64_t limit,
@@ -210,7 +215,7 @@ Status ChunkView::open(const RawBytes& raw, std::uint64_t limit,
   BlockWalk walk(raw, verify);
   std::array<std::byte, kChunkHeaderBytes> bytes;
   if (!walk.fill(bytes)) {
-    if (!walk.status().ok()) return walk.status();
+    if (!walk.status().ok()) return placed(walk.status());
     return placed(damaged("its header of 40 bytes does not fit before offset " +
                           std::to_string(limit)));
   }

@@ -11,12 +11,6 @@ namespace {
 
 using Request = RecordFile::Request;
 
-// Reading this much in vain costs as much as a system call.
-constexpr std::uint64_t kCoalesceGap = 4096;
-
-// A run of neighbours stays in the second-level cache while it is decoded.
-constexpr std::uint64_t kMaxRunBytes = std::uint64_t{128} << 10;
-
 // A thread keeps at most this much memory of each kind between reads.
 constexpr std::size_t kMaxSpareBytes = std::size_t{4} << 20;
 
@@ -55,29 +49,52 @@ RecordFile::Scratch& RecordFile::scratch() {
 
 Result<std::shared_ptr<const RecordFile>> RecordFile::open(std::string path,
                                                            Options options) {
-  auto file = File::open(std::move(path), options.access);
+  auto file = LocalFile::open(std::move(path), options.access);
   if (!file.ok()) return file.status();
-  auto index = RecordIndex::read(file.value(), options.verify);
+  return open(std::move(file).value(), options);
+}
+
+Result<std::shared_ptr<const RecordFile>> RecordFile::open(File::Ptr file,
+                                                           Options options) {
+  auto index = RecordIndex::read(*file, options.verify);
   if (!index.ok()) {
     const Status& status = index.status();
-    if (status.code() == Code::kSystem) return status;
-    return Status(status.code(), name_error(file.value(), status.message()));
+    if (status.is_external()) return status;
+    return Status(status.code(), name_error(*file, status.message()));
   }
-  return std::shared_ptr<const RecordFile>(new RecordFile(
-      std::move(file).value(), std::move(index).value(), options));
+  return std::shared_ptr<const RecordFile>(
+      new RecordFile(std::move(file), std::move(index).value(), options));
 }
 
 Status RecordFile::explain(const Status& status, std::int64_t record) const {
-  if (status.ok() || status.code() == Code::kSystem) return status;
+  const std::string which = "record " + std::to_string(record);
+  if (status.code() == Code::kRaised) {
+    return Status::raised(status.cause(), path() + ": " + which);
+  }
+  if (status.ok() || status.is_external()) return status;
   return Status(status.code(),
-                name_error(file_, "record " + std::to_string(record) + ": " +
-                                      status.message()));
+                name_error(*file_, which + ": " + status.message()));
+}
+
+// Far away, what lies near together is had by one read; that goes on for as
+// long as one read may be, so that several make the best of many neighbours.
+bool RecordFile::shares_work(std::int64_t left, std::int64_t right) const {
+  const std::uint64_t group = index_.group_size();
+  const std::uint64_t first = static_cast<std::uint64_t>(left) / group;
+  const std::uint64_t second = static_cast<std::uint64_t>(right) / group;
+  if (first == second) return true;
+  const File::Hints& hints = file_->hints();
+  if (hints.parallel == 1 || !knows_sizes()) return false;
+  const auto here = index_.chunk(first);
+  const auto there = index_.chunk(second);
+  return here.begin / hints.run_bytes == there.begin / hints.run_bytes &&
+         there.begin <= likely_end(here) + hints.gap_bytes;
 }
 
 // Touching what is no longer there would end the process.
 Status RecordFile::check_mapped() const {
-  if (file_.mapped().empty() || !file_.shrunk()) return {};
-  return Status(Code::kInvalidArgument, path() + ": " + file_.change());
+  if (file_->mapped().empty() || !file_->shrunk()) return {};
+  return Status(Code::kInvalidArgument, path() + ": " + file_->change());
 }
 
 Status RecordFile::read(std::span<const Request> requests, Sink& sink) const {
@@ -103,14 +120,15 @@ std::size_t RecordFile::find_run(std::span<const Request> requests,
   const auto chunk_at = [&](std::size_t k) {
     return index_.chunk(static_cast<std::uint64_t>(requests[k].record));
   };
+  const File::Hints& hints = file_->hints();
   const auto first = chunk_at(0);
   end = likely_end(first);
   std::size_t count = 1;
   for (; count < requests.size(); ++count) {
     const auto next = chunk_at(count);
     const std::uint64_t next_end = likely_end(next);
-    if (next.begin > end + kCoalesceGap ||
-        next_end > first.begin + kMaxRunBytes) {
+    if (next.begin > end + hints.gap_bytes ||
+        next_end > first.begin + hints.run_bytes) {
       break;
     }
     end = std::max(end, next_end);
@@ -123,10 +141,10 @@ Status RecordFile::read_large(const Request& request, Sink& sink,
                               bool& done) const {
   const auto place = index_.chunk(static_cast<std::uint64_t>(request.record));
   done = false;
-  if (!file_.mapped().empty() || !suits_direct_read(place)) return {};
+  if (!file_->mapped().empty() || !suits_direct_read(place)) return {};
   auto to = sink.place(request.slot, place.decoded_size);
   if (!to.ok()) return to.status();
-  return read_direct(file_, place, verify_, to.value(), scratch().spare, done);
+  return read_direct(*file_, place, verify_, to.value(), scratch().spare, done);
 }
 
 Status RecordFile::read_singles(std::span<const Request> requests,
@@ -147,7 +165,7 @@ Status RecordFile::read_singles(std::span<const Request> requests,
     const auto first =
         index_.chunk(static_cast<std::uint64_t>(requests[0].record));
     auto run = fetch(first.begin, end, spare.raw);
-    if (!run.ok() && count == 1) {
+    if (!run.ok() && (count == 1 || run.status().code() == Code::kRaised)) {
       return explain(run.status(), requests[0].record);
     }
     for (const Request& request : requests.first(count)) {
@@ -254,9 +272,9 @@ Status RecordFile::decode(std::uint64_t chunk, DecodedChunk& to) const {
 Result<RawBytes> RecordFile::fetch(std::uint64_t begin, std::uint64_t end,
                                    ByteBuffer& buffer) const {
   const std::uint64_t size = end - begin;
-  const auto mapped = file_.mapped();
+  const auto mapped = file_->mapped();
   if (!mapped.empty()) {
-    if (size > kWillNeedBytes) file_.will_need(begin, size);
+    if (size > kWillNeedBytes) file_->will_need(begin, size);
     return RawBytes{begin, mapped.subspan(to_size(begin), to_size(size))};
   }
   if (!buffer.reset(size)) {
@@ -264,7 +282,7 @@ Result<RawBytes> RecordFile::fetch(std::uint64_t begin, std::uint64_t end,
                                        " bytes at offset " +
                                        std::to_string(begin));
   }
-  Status status = file_.read(begin, buffer.all());
+  Status status = file_->read(begin, buffer.all());
   if (!status.ok()) return status;
   return RawBytes{begin, buffer.all()};
 }

@@ -18,6 +18,7 @@
 
 #include "core/chunk_cache.hpp"
 #include "core/file.hpp"
+#include "core/local_file.hpp"
 #include "core/record_index.hpp"
 #include "core/record_reader.hpp"
 #include "core/status.hpp"
@@ -28,7 +29,7 @@ class RecordFile final : public RecordReader {
  public:
   struct Options {
     Verify verify = Verify::kAll;
-    File::Access access = File::Access::kPread;
+    LocalFile::Access access = LocalFile::Access::kPread;  // Of a path.
     std::size_t cache_bytes = std::size_t{64} << 20;
     // Keeps decoded chunks; null for a cache of the file's own, of
     // `cache_bytes`.
@@ -41,9 +42,11 @@ class RecordFile final : public RecordReader {
   // in it something is not as expected.
   static Result<std::shared_ptr<const RecordFile>> open(std::string path,
                                                         Options options);
+  static Result<std::shared_ptr<const RecordFile>> open(File::Ptr file,
+                                                        Options options);
 
   [[nodiscard]] const std::string& path() const override {
-    return file_.path();
+    return file_->path();
   }
   [[nodiscard]] std::uint64_t size() const override {
     return index_.num_records();
@@ -54,9 +57,9 @@ class RecordFile final : public RecordReader {
   Status sizes(std::span<const std::int64_t> records,
                std::span<std::int64_t> sizes) const override;
   [[nodiscard]] bool shares_work(std::int64_t left,
-                                 std::int64_t right) const override {
-    const auto group = static_cast<std::int64_t>(index_.group_size());
-    return left / group == right / group;
+                                 std::int64_t right) const override;
+  [[nodiscard]] std::size_t parallel() const override {
+    return file_->hints().parallel;
   }
   Status read(std::span<const Request> requests, Sink& sink) const override;
 
@@ -64,7 +67,7 @@ class RecordFile final : public RecordReader {
   [[nodiscard]] const ChunkCache& cache() const { return *cache_; }
 
  private:
-  RecordFile(File file, RecordIndex index, const Options& options)
+  RecordFile(File::Ptr file, RecordIndex index, const Options& options)
       : file_(std::move(file)),
         index_(std::move(index)),
         verify_(options.verify),
@@ -95,7 +98,7 @@ class RecordFile final : public RecordReader {
       const PackedChunks::Chunk& chunk) const;
   [[nodiscard]] Status explain(const Status& status, std::int64_t record) const;
 
-  const File file_;
+  const File::Ptr file_;
   const RecordIndex index_;
   const Verify verify_;
   const std::shared_ptr<ChunkCache> cache_;

@@ -1,7 +1,6 @@
 #include "core/record_index.hpp"
 
 #include <algorithm>
-#include <array>
 #include <string>
 #include <utility>
 #include <vector>
@@ -19,29 +18,75 @@ constexpr std::uint8_t kSimple = 'r';
 // Of the postscript; it takes about 150.
 constexpr std::size_t kPostscriptBytes = 1024;
 
-// How much of a footer is read at once.
+constexpr std::uint64_t kMostHeader = kChunkHeaderBytes + 2 * kBlockHeaderBytes;
+
+// How much of a footer is taken at once.
 constexpr std::size_t kReadBytes = 4 * kBlockBytes;
+
+// How much of a footer is read at once where each read takes long.
+constexpr std::uint64_t kMostAhead = std::uint64_t{64} << 20;
 
 Status damaged(std::string what) {
   return Status(Code::kInvalidArgument, std::move(what));
 }
 
 Status within(const char* part, const Status& status) {
-  if (status.ok() || status.code() == Code::kSystem) return status;
+  if (status.ok() || status.is_external()) return status;
   return Status(status.code(), std::string(part) + status.message());
 }
 
-// Gets bytes of a file: where they are mapped, or into `buffer`.
-Result<RawBytes> fetch(const File& file, std::uint64_t offset,
-                       std::size_t count, std::span<std::byte> buffer) {
-  const auto mapped = file.mapped();
-  if (!mapped.empty()) {
-    return RawBytes{offset, mapped.subspan(offset, count)};
+// The end of a file, of which parts are wanted again and again: mapped, or read
+// as far ahead as the file likes.
+class Tail {
+ public:
+  explicit Tail(const File& file) : file_(file) {}
+
+  // Returns the bytes [offset, offset + count), valid until the next call.
+  // REQUIRES: they lie in the file.
+  Result<RawBytes> fetch(std::uint64_t offset, std::uint64_t count) {
+    const auto mapped = file_.mapped();
+    if (!mapped.empty()) return RawBytes{offset, mapped.subspan(offset, count)};
+    if (offset < begin_ || offset + count > end_) {
+      Status status = read(offset, count);
+      if (!status.ok()) return status;
+    }
+    return RawBytes{offset, std::span<const std::byte>(bytes_).subspan(
+                                offset - begin_, count)};
   }
-  Status status = file.read(offset, buffer.first(count));
-  if (!status.ok()) return status;
-  return RawBytes{offset, buffer.first(count)};
-}
+
+ private:
+  // Makes [begin_, end_) a range that has `offset` and what follows.  What was
+  // read of the end stays if the range before it is not too long.
+  Status read(std::uint64_t offset, std::uint64_t count) {
+    const std::uint64_t ahead = file_.hints().tail_bytes;
+    std::uint64_t begin = offset;
+    std::uint64_t end = offset + count;
+    std::vector<std::byte> kept;
+    if (ahead > 0 && bytes_.empty()) {
+      begin = std::min(offset, file_.size() - std::min(ahead, file_.size()));
+      end = file_.size();
+    } else if (ahead > 0) {
+      end = std::min(std::max(end, offset + kMostAhead), file_.size());
+      if (offset < begin_ && end >= begin_) {
+        end = begin_;
+        kept = std::move(bytes_);
+      }
+    }
+    bytes_.resize(end - begin);
+    begin_ = begin;
+    end_ = end;
+    Status status = file_.read(begin, bytes_);
+    if (!status.ok()) return status;
+    bytes_.insert(bytes_.end(), kept.begin(), kept.end());
+    end_ += kept.size();
+    return {};
+  }
+
+  const File& file_;
+  std::vector<std::byte> bytes_;  // [begin_, end_) of the file.
+  std::uint64_t begin_ = 0;
+  std::uint64_t end_ = 0;
+};
 
 Status check_size(std::uint64_t size) {
   if (size >= kMinFileBytes && size % kBlockBytes == 0) return {};
@@ -52,10 +97,9 @@ Status check_size(std::uint64_t size) {
 }
 
 // Returns where the footer is.
-Result<std::uint64_t> read_postscript(const File& file, Verify verify) {
-  const std::uint64_t offset = file.size() - kBlockBytes;
-  std::array<std::byte, kPostscriptBytes> buffer;
-  auto raw = fetch(file, offset, buffer.size(), buffer);
+Result<std::uint64_t> read_postscript(Tail& tail, std::uint64_t offset,
+                                      Verify verify) {
+  auto raw = tail.fetch(offset, kPostscriptBytes);
   if (!raw.ok()) return raw.status();
   ChunkView chunk;
   Status status = chunk.open(raw.value(), raw.value().end(), verify);
@@ -90,14 +134,13 @@ Result<std::uint64_t> read_postscript(const File& file, Verify verify) {
 }
 
 // Reads the data of the footer piece by piece.
-Status read_data(const File& file, const ChunkView& chunk, Verify verify,
+Status read_data(Tail& tail, const ChunkView& chunk, Verify verify,
                  FooterParser& parser) {
-  std::vector<std::byte> buffer(file.mapped().empty() ? kReadBytes : 0);
   HighwayHash hash(kRiegeliKey);
   for (std::uint64_t at = chunk.data_begin(); at < chunk.data_end();) {
     const std::uint64_t end =
         std::min(chunk.data_end(), (at / kReadBytes + 1) * kReadBytes);
-    auto raw = fetch(file, at, end - at, buffer);
+    auto raw = tail.fetch(at, end - at);
     if (!raw.ok()) return raw.status();
     BlockWalk walk(raw.value(), verify);
     for (;;) {
@@ -122,14 +165,12 @@ Status read_data(const File& file, const ChunkView& chunk, Verify verify,
 Result<RecordIndex> RecordIndex::read(const File& file, Verify verify) {
   Status status = check_size(file.size());
   if (!status.ok()) return status;
-  auto found = read_postscript(file, verify);
+  const std::uint64_t limit = file.size() - kBlockBytes;
+  Tail tail(file);
+  auto found = read_postscript(tail, limit, verify);
   if (!found.ok()) return within("postscript: ", found.status());
   const std::uint64_t offset = found.value();
-  const std::uint64_t limit = file.size() - kBlockBytes;
-  std::array<std::byte, kChunkHeaderBytes + 2 * kBlockHeaderBytes> buffer;
-  auto raw =
-      fetch(file, offset,
-            std::min<std::uint64_t>(buffer.size(), limit - offset), buffer);
+  auto raw = tail.fetch(offset, std::min(kMostHeader, limit - offset));
   if (!raw.ok()) return raw.status();
   ChunkView chunk;
   status = chunk.open(raw.value(), limit, verify);
@@ -141,7 +182,7 @@ Result<RecordIndex> RecordIndex::read(const File& file, Verify verify) {
   }
   RecordIndex index;
   FooterParser parser(chunk.header(), offset, index);
-  status = read_data(file, chunk, verify, parser);
+  status = read_data(tail, chunk, verify, parser);
   if (!status.ok()) return within("footer: ", chunk.placed(status));
   return index;
 }

@@ -60,6 +60,10 @@ class RecordReader {
     return false;
   }
 
+  // How many threads should share out a read, whoever reads, because each of
+  // them waits for something far away.
+  [[nodiscard]] virtual std::size_t parallel() const { return 1; }
+
   // Reads the records of `requests`, which are in order of `record`.  Stops at
   // the first error.
   virtual Status read(std::span<const Request> requests, Sink& sink) const = 0;

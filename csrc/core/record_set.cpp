@@ -95,6 +95,15 @@ bool RecordSet::shares_work(std::int64_t left, std::int64_t right) const {
   return here && here->shares_work(first.record, second.record);
 }
 
+std::size_t RecordSet::parallel() const {
+  const std::scoped_lock lock(mutex_);
+  std::size_t most = 1;
+  for (const ReaderPtr& reader : readers_) {
+    if (reader) most = std::max(most, reader->parallel());
+  }
+  return most;
+}
+
 Status RecordSet::sizes(std::span<const std::int64_t> records,
                         std::span<std::int64_t> sizes) const {
   for (std::size_t k = 0; k < records.size(); ++k) {

@@ -58,6 +58,9 @@ class RecordSet final : public RecordReader {
                std::span<std::int64_t> sizes) const override;
   [[nodiscard]] bool shares_work(std::int64_t left,
                                  std::int64_t right) const override;
+
+  // As many as the open reader that wants most.
+  [[nodiscard]] std::size_t parallel() const override;
   Status read(std::span<const Request> requests, Sink& sink) const override;
 
  private:

@@ -8,6 +8,7 @@
 #pragma once
 
 #include <cassert>
+#include <memory>
 #include <optional>
 #include <string>
 #include <utility>
@@ -22,6 +23,7 @@ enum class Code {
   kDivideByZero,     // ZeroDivisionError
   kNoMemory,         // MemoryError
   kSystem,           // OSError, with error_number()
+  kRaised,           // What a callback raised, which is cause()
 };
 
 class [[nodiscard]] Status {
@@ -29,10 +31,10 @@ class [[nodiscard]] Status {
   // The call succeeded.
   Status() = default;
 
-  // REQUIRES: code is neither kOk nor kSystem.
+  // REQUIRES: code is neither kOk, kSystem nor kRaised.
   Status(Code code, std::string message)
       : code_(code), message_(std::move(message)) {
-    assert(code != Code::kOk && code != Code::kSystem);
+    assert(code != Code::kOk && code != Code::kSystem && code != Code::kRaised);
   }
 
   // A system call failed with `error_number`, an errno value; `message` says
@@ -45,8 +47,25 @@ class [[nodiscard]] Status {
     return status;
   }
 
+  // A callback raised `cause`, of which the core knows no more than that it
+  // passes it on; `message` says what for it was called, or is empty.
+  static Status raised(std::shared_ptr<const void> cause, std::string message) {
+    assert(cause);
+    Status status;
+    status.code_ = Code::kRaised;
+    status.cause_ = std::move(cause);
+    status.message_ = std::move(message);
+    return status;
+  }
+
   [[nodiscard]] bool ok() const noexcept { return code_ == Code::kOk; }
   [[nodiscard]] Code code() const noexcept { return code_; }
+
+  // True if the system or a callback failed, which says why itself: there were
+  // no data that could be found wrong.
+  [[nodiscard]] bool is_external() const noexcept {
+    return code_ == Code::kSystem || code_ == Code::kRaised;
+  }
 
   // Empty when ok().
   [[nodiscard]] const std::string& message() const noexcept { return message_; }
@@ -54,10 +73,16 @@ class [[nodiscard]] Status {
   // The errno value of a kSystem status, 0 for any other.
   [[nodiscard]] int error_number() const noexcept { return error_number_; }
 
+  // What a kRaised status passes on, null for any other.
+  [[nodiscard]] const std::shared_ptr<const void>& cause() const noexcept {
+    return cause_;
+  }
+
  private:
   Code code_ = Code::kOk;
   int error_number_ = 0;
   std::string message_;
+  std::shared_ptr<const void> cause_;
 };
 
 // Either a T or the Status that says why there is none.

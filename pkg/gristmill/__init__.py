@@ -35,8 +35,10 @@ from gristmill.errors import (
     ArenaFull,
     CorruptRecord,
     GristmillError,
+    RemoteError,
     ShapeMismatch,
     StateMismatch,
+    TooManyErrors,
     WorkerDied,
 )
 from gristmill.loader import DataLoader, DataLoaderIterator, load
@@ -124,6 +126,7 @@ __all__ = [
     "ReadOptions",
     "Record",
     "RecordMetadata",
+    "RemoteError",
     "SEED",
     "Sampler",
     "SequentialSampler",
@@ -133,6 +136,7 @@ __all__ = [
     "ShardOptions",
     "SharedMemoryArray",
     "StateMismatch",
+    "TooManyErrors",
     "Transformation",
     "Transformations",
     "WorkerDied",

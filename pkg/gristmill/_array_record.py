@@ -6,11 +6,13 @@ import hashlib
 import os
 import pathlib
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Protocol, runtime_checkable
 
 from gristmill import _core, _log
+from gristmill._record_files import CACHE_BYTES, open_file
 from gristmill._record_source import RecordSource
+from gristmill._remote import RemoteOptions
 
 __all__ = ["ArrayRecordDataSource"]
 
@@ -44,25 +46,26 @@ class Opener:
     """Opens the files of a source, by their number; they share a cache."""
 
     def __init__(
-        self, paths: Sequence[str], verify: str, access: str, cache_bytes: int
+        self, paths: Sequence[str], cache_bytes: int, settings: dict[str, Any]
     ) -> None:
-        self._settings = tuple(paths), verify, access, cache_bytes
+        self._arguments = tuple(paths), cache_bytes, settings
         self._cache = _core.ChunkCache(cache_bytes)
 
     def __call__(self, part: int) -> _core.RecordFile:
-        paths, verify, access, _ = self._settings
-        return _core.RecordFile(paths[part], verify, access, cache=self._cache)
+        paths, _, settings = self._arguments
+        return open_file(paths[part], cache=self._cache, **settings)
 
     def __reduce__(self) -> Any:
-        return Opener, self._settings
+        return Opener, self._arguments
 
 
 class ArrayRecordDataSource(RecordSource):
     """Serve the records of ArrayRecord files, in the order of the files.
 
     Args:
-        paths: A path, a FileInstruction (filename, skip, take,
-            examples_in_shard), or a list of these, at least one.
+        paths: A path, a URL that fsspec knows, such as ``gs://bucket/path``, a
+            FileInstruction (filename, skip, take, examples_in_shard), or a list of
+            these, at least one.
             ``"path[start:end]"`` stands for a part of a file.  Files that are named
             without a part are opened at once, to count their records.
         reader_options: Options of the array_record package's reader by name, such as
@@ -76,6 +79,8 @@ class ArrayRecordDataSource(RecordSource):
             while it is read.
         cache_bytes: Memory for decoded chunks, where files have several records in
             a chunk. Each process that reads has as much.
+        storage_options: Arguments of the file system of URLs, such as credentials.
+        remote_options: How files behind URLs are read. None for the defaults.
 
     Record ``i`` is ``bytes``.
 
@@ -83,6 +88,7 @@ class ArrayRecordDataSource(RecordSource):
         ValueError: The list of paths is empty, a part is not of its file, or an
             option is unknown.
         OSError: A file cannot be opened.
+        ImportError: fsspec, or what it needs for a URL, is not installed.
         CorruptRecord: A file is no ArrayRecord file, or it is damaged.
     """
 
@@ -93,12 +99,20 @@ class ArrayRecordDataSource(RecordSource):
         *,
         verify: str = "all",
         access: str = "pread",
-        cache_bytes: int = 64 << 20,
+        cache_bytes: int = CACHE_BYTES,
+        storage_options: Mapping[str, Any] | None = None,
+        remote_options: RemoteOptions | None = None,
     ) -> None:
         _check_options(reader_options)
         wanted = [_instruction(path) for path in _as_list(paths)]
         self._paths = [path for path, _ in wanted]
-        opener = Opener(self._paths, verify, access, cache_bytes)
+        settings = {
+            "verify": verify,
+            "access": access,
+            "storage_options": storage_options,
+            "remote_options": remote_options,
+        }
+        opener = Opener(self._paths, cache_bytes, settings)
         whole = [i for i, (_, part) in enumerate(wanted) if part is None]
         files = _open_all(opener, whole)
         ranges = [

@@ -1,7 +1,15 @@
 """The compiled core of gristmill; not a public interface."""
 
 from collections.abc import Callable, Sequence
-from typing import Any, Literal, SupportsIndex, final, overload
+from typing import (
+    Any,
+    Literal,
+    Protocol,
+    SupportsIndex,
+    final,
+    overload,
+    type_check_only,
+)
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -365,7 +373,8 @@ class PendingRead:
     """A read by the threads of a Pool, begun when this is made.
 
     Args:
-        pool: Whose threads read.
+        pool: Whose threads read. A reader that is far away has its own, and is read
+            by as many of them as it likes best.
         reader: What is read; it may be closed meanwhile.
         records: Shape (n,).
         packed: See ``RecordReader.read_many``.
@@ -412,11 +421,47 @@ class ChunkCache:
 
 # core/record_file.hpp
 
+@type_check_only
+class RangeReader(Protocol):
+    """What a file may be read by instead of the system: see python_file.hpp.
+
+    Several threads call it at once. What it raises comes to the caller as it is.
+    """
+
+    @property
+    def path(self) -> str: ...
+    @property
+    def size(self) -> int:
+        """Bytes of the file."""
+
+    @property
+    def gap_bytes(self) -> int:
+        """Reading this much in vain costs as much as another read."""
+
+    @property
+    def run_bytes(self) -> int:
+        """A read of several records has at most this many bytes."""
+
+    @property
+    def tail_bytes(self) -> int:
+        """What is read of the end of the file when it is opened."""
+
+    @property
+    def parallel(self) -> int:
+        """How many reads should be under way at once."""
+
+    def read_range(self, offset: int, size: int, /) -> bytes:
+        """Return ``size`` bytes from ``offset`` on."""
+
+    def change(self) -> str:
+        """Say how the file changed since it was opened; empty if it did not."""
+
 class RecordFile(RecordReader):
     """An ArrayRecord file, open for reading.
 
     Args:
         path: A regular file.
+        file: Reads the file instead of the system.
         verify: Which hashes are compared: "all" of data and headers, "headers", or
             "none".
         access: "pread", or "mmap" for less work per record; a mapped file that
@@ -431,11 +476,20 @@ class RecordFile(RecordReader):
         ValueError: ``verify`` or ``access`` is none of the above.
     """
 
+    @overload
     def __init__(
         self,
         path: str,
         verify: str = "all",
         access: str = "pread",
+        cache_bytes: int = 67108864,
+        cache: ChunkCache | None = None,
+    ) -> None: ...
+    @overload
+    def __init__(
+        self,
+        file: RangeReader,
+        verify: str = "all",
         cache_bytes: int = 67108864,
         cache: ChunkCache | None = None,
     ) -> None: ...

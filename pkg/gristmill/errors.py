@@ -8,6 +8,8 @@ code written for Grain catches it unchanged::
     ├── WorkerDied (RuntimeError)      a worker process ended and was not replaced
     ├── ArenaFull (MemoryError)        shared memory would pass its limit
     ├── CorruptRecord (ValueError)     a record or its file is damaged
+    ├── RemoteError (OSError)          a file behind a URL could not be read
+    ├── TooManyErrors (RuntimeError)   more records failed than max_errors allows
     └── StateMismatch (ValueError)     a saved state belongs to another pipeline
 """
 
@@ -17,8 +19,10 @@ __all__ = [
     "ArenaFull",
     "CorruptRecord",
     "GristmillError",
+    "RemoteError",
     "ShapeMismatch",
     "StateMismatch",
+    "TooManyErrors",
     "WorkerDied",
 ]
 
@@ -47,6 +51,14 @@ class CorruptRecord(GristmillError, ValueError):
     """
 
     position: int | None = None
+
+
+class TooManyErrors(GristmillError, RuntimeError):
+    """Say that more records failed than may be skipped or substituted."""
+
+
+class RemoteError(GristmillError, OSError):
+    """Say that a file behind a URL could not be read; the cause has the reason."""
 
 
 class StateMismatch(GristmillError, ValueError):

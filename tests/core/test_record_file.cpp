@@ -12,7 +12,7 @@
 namespace gristmill {
 namespace {
 
-using Access = File::Access;
+using Access = LocalFile::Access;
 using FilePtr = std::shared_ptr<const RecordFile>;
 
 // Keeps each record in memory of its own.
@@ -312,6 +312,98 @@ void parts_share_no_chunk() {
   }
 }
 
+// A file that counts how it is read.
+class FarFile final : public File {
+ public:
+  FarFile(Bytes bytes, const Hints& hints)
+      : File("far", bytes.size(), hints), bytes_(std::move(bytes)) {}
+
+  Status read(std::uint64_t offset, std::span<std::byte> to) const override {
+    reads.push_back({offset, to.size()});
+    if (offset >= fails_from) {
+      return Status::raised(std::make_shared<int>(17), "");
+    }
+    std::ranges::copy(std::span(bytes_).subspan(offset, to.size()), to.begin());
+    return {};
+  }
+  Status read_parts(
+      std::uint64_t offset,
+      std::span<const std::span<std::byte>> parts) const override {
+    for (const auto part : parts) {
+      Status status = read(offset, part);
+      if (!status.ok()) return status;
+      offset += part.size();
+    }
+    return {};
+  }
+  [[nodiscard]] std::string change() const override { return ""; }
+
+  mutable std::vector<std::pair<std::uint64_t, std::size_t>> reads;
+  std::uint64_t fails_from = ~std::uint64_t{0};
+
+ private:
+  const Bytes bytes_;
+};
+
+std::vector<Bytes> even_records(std::size_t count) {
+  std::vector<Bytes> records(count);
+  for (std::size_t i = 0; i < count; ++i) {
+    records[i].assign(10'000, static_cast<std::byte>(i));
+  }
+  return records;
+}
+
+void far_files_are_read_in_few_requests(std::size_t tail_bytes,
+                                        std::size_t opening) {
+  const auto records = even_records(20'000 / 100);
+  const Bytes bytes = file_of(records, 1);
+  auto* far = new FarFile(bytes, {50'000, 400'000, tail_bytes, 4});
+  const FilePtr file = RecordFile::open(File::Ptr(far), {}).value();
+  CHECK_EQ(far->reads.size(), opening);
+  CHECK_EQ(file->parallel(), 4u);
+  far->reads.clear();
+  Kept kept;
+  // Four records of 10 kB lie between 1 and 6, five between 6 and 12.
+  CHECK(read(*file, std::vector<std::int64_t>{1, 6, 12, 13, 100}, kept).ok());
+  CHECK_EQ(far->reads.size(), 3u);
+  CHECK(kept.slots[1] == records[6] && kept.slots[4] == records[100]);
+  far->reads.clear();
+  std::vector<std::int64_t> all(records.size());
+  for (std::size_t i = 0; i < all.size(); ++i) {
+    all[i] = static_cast<std::int64_t>(i);
+  }
+  const auto requests = file->plan(all).value();
+  const auto cuts = file->cut(requests, requests.size());
+  CHECK_EQ(cuts.size(), 5u);  // 2 MB, cut each 400 kB.
+  for (const auto cut : cuts) CHECK(file->read(cut, kept).ok());
+  CHECK(far->reads.size() <= 2 * cuts.size());
+  for (const auto& [offset, size] : far->reads) CHECK(size <= 400'000);
+  for (std::size_t i = 0; i < all.size(); ++i) {
+    CHECK(kept.slots[i] == records[i]);
+  }
+}
+
+void what_a_callback_raised_is_passed_on() {
+  const Bytes bytes = file_of(even_records(200), 1);
+  auto* far = new FarFile(bytes, {0, 400'000, 0, 4});
+  const FilePtr file = RecordFile::open(File::Ptr(far), {}).value();
+  far->fails_from = 100'000;
+  far->reads.clear();
+  Kept kept;
+  CHECK(read(*file, std::vector<std::int64_t>{2}, kept).ok());
+  const Status status =
+      read(*file, std::vector<std::int64_t>{2, 50, 51, 52}, kept);
+  CHECK(status.code() == Code::kRaised);
+  CHECK_EQ(status.message(), "far: record 50");
+  CHECK_EQ(*static_cast<const int*>(status.cause().get()), 17);
+  CHECK_EQ(far->reads.size(), 3u);  // Not again for each of the three.
+  auto* broken = new FarFile(bytes, {0, 400'000, 0, 4});
+  broken->fails_from = 0;
+  const auto failed = RecordFile::open(File::Ptr(broken), {});
+  CHECK(failed.status().code() == Code::kRaised);
+  CHECK_EQ(failed.status().message(), "");
+}
+
 }  // namespace
 }  // namespace gristmill
 
@@ -342,4 +434,7 @@ int main() {
   a_file_that_changes_is_noticed(Access::kMmap, 3);
   a_file_that_is_replaced_is_read_on();
   parts_share_no_chunk();
+  far_files_are_read_in_few_requests(1 << 20, 1);
+  far_files_are_read_in_few_requests(kBlockBytes, 2);
+  what_a_callback_raised_is_passed_on();
 }

@@ -87,7 +87,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data,
   const auto flags = std::to_integer<unsigned>(input[0]);
   const RecordFile::Options options{
       (flags & 2) != 0 ? Verify::kAll : Verify::kNone,
-      (flags & 1) != 0 ? File::Access::kMmap : File::Access::kPread,
+      (flags & 1) != 0 ? LocalFile::Access::kMmap : LocalFile::Access::kPread,
       std::size_t{1} << 20};
   auto opened = RecordFile::open(path, options);
   if (opened.ok()) read_some(*opened.value());

@@ -1,4 +1,4 @@
-#include "core/file.hpp"
+#include "core/local_file.hpp"
 
 #include <fcntl.h>
 #include <sys/mman.h>
@@ -24,7 +24,7 @@ struct Descriptor {
 
 }  // namespace
 
-Result<File> File::open(std::string path, Access access) {
+Result<File::Ptr> LocalFile::open(std::string path, Access access) {
   // Not blocking: opening a pipe would wait for somebody to write to it.
   Descriptor descriptor{
       ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK)};
@@ -40,42 +40,35 @@ Result<File> File::open(std::string path, Access access) {
   if (!S_ISREG(status.st_mode)) {
     return Status::system(EINVAL, path + ": not a regular file");
   }
-  File file(std::move(path), descriptor.release(), status);
-  if (access == Access::kMmap && file.size_ > 0) {
-    Status mapped = file.map();
+  std::unique_ptr<LocalFile> file(
+      new LocalFile(std::move(path), descriptor.release(), status));
+  if (access == Access::kMmap && file->size() > 0) {
+    Status mapped = file->map();
     if (!mapped.ok()) return mapped;
   }
-  return file;
+  return File::Ptr(std::move(file));
 }
 
-File::File(std::string path, int fd, const struct stat& status)
-    : path_(std::move(path)),
+LocalFile::LocalFile(std::string path, int fd, const struct stat& status)
+    : File(std::move(path), static_cast<std::uint64_t>(status.st_size), {}),
       fd_(fd),
-      size_(static_cast<std::uint64_t>(status.st_size)),
       modified_(status.st_mtim) {}
 
-File::File(File&& other) noexcept
-    : path_(other.path_),
-      fd_(std::exchange(other.fd_, -1)),
-      size_(other.size_),
-      modified_(other.modified_),
-      map_(std::exchange(other.map_, nullptr)) {}
-
-File::~File() {
-  if (map_ != nullptr) munmap(const_cast<std::byte*>(map_), size_);
-  if (fd_ >= 0) ::close(fd_);
+LocalFile::~LocalFile() {
+  if (map_ != nullptr) munmap(const_cast<std::byte*>(map_), size());
+  ::close(fd_);
 }
 
 // Records are read in any order: the kernel would read ahead in vain.
-Status File::map() {
-  void* const at = mmap(nullptr, size_, PROT_READ, MAP_SHARED, fd_, 0);
-  if (at == MAP_FAILED) return Status::system(errno, path_ + ": mmap failed");
+Status LocalFile::map() {
+  void* const at = mmap(nullptr, size(), PROT_READ, MAP_SHARED, fd_, 0);
+  if (at == MAP_FAILED) return Status::system(errno, path() + ": mmap failed");
   map_ = static_cast<const std::byte*>(at);
-  madvise(at, size_, MADV_RANDOM);
+  madvise(at, size(), MADV_RANDOM);
   return {};
 }
 
-Status File::read(std::uint64_t offset, std::span<std::byte> to) const {
+Status LocalFile::read(std::uint64_t offset, std::span<std::byte> to) const {
   std::size_t done = 0;
   while (done < to.size()) {
     const std::uint64_t at = offset + done;
@@ -93,7 +86,7 @@ Status File::read(std::uint64_t offset, std::span<std::byte> to) const {
     } else if (errno != EINTR) {
       const int error = errno;
       return Status::system(
-          error, path_ + ": reading " + std::to_string(to.size() - done) +
+          error, path() + ": reading " + std::to_string(to.size() - done) +
                      " bytes at offset " + std::to_string(at) + " failed");
     }
   }
@@ -101,8 +94,8 @@ Status File::read(std::uint64_t offset, std::span<std::byte> to) const {
 }
 
 // What one system call does not fill, as when the file ends, is left to read().
-Status File::read_parts(std::uint64_t offset,
-                        std::span<const std::span<std::byte>> parts) const {
+Status LocalFile::read_parts(
+    std::uint64_t offset, std::span<const std::span<std::byte>> parts) const {
   std::array<struct iovec, 64> vectors;
   while (!parts.empty()) {
     const auto now = parts.first(std::min(parts.size(), vectors.size()));
@@ -128,7 +121,8 @@ Status File::read_parts(std::uint64_t offset,
   return {};
 }
 
-void File::will_need(std::uint64_t offset, std::uint64_t size) const noexcept {
+void LocalFile::will_need(std::uint64_t offset,
+                          std::uint64_t size) const noexcept {
   if (map_ == nullptr) return;
   const auto page = static_cast<std::uint64_t>(sysconf(_SC_PAGESIZE));
   const std::uint64_t first = offset / page * page;
@@ -136,20 +130,20 @@ void File::will_need(std::uint64_t offset, std::uint64_t size) const noexcept {
           MADV_WILLNEED);
 }
 
-bool File::shrunk() const noexcept {
+bool LocalFile::shrunk() const noexcept {
   struct stat now;
   return fstat(fd_, &now) == 0 &&
-         static_cast<std::uint64_t>(now.st_size) < size_;
+         static_cast<std::uint64_t>(now.st_size) < size();
 }
 
-std::string File::change() const {
+std::string LocalFile::change() const {
   struct stat now;
   if (fstat(fd_, &now) != 0) return "";
   const auto size = static_cast<std::uint64_t>(now.st_size);
-  if (size != size_) {
+  if (size != this->size()) {
     return "the file changed while it was open: it has " +
-           std::to_string(size) + " bytes now, " + std::to_string(size_) +
-           " when it was opened";
+           std::to_string(size) + " bytes now, " +
+           std::to_string(this->size()) + " when it was opened";
   }
   if (now.st_mtim.tv_sec != modified_.tv_sec ||
       now.st_mtim.tv_nsec != modified_.tv_nsec) {

@@ -1,0 +1,57 @@
+// A PythonFile is a File whose bytes a Python object reads: whatever has
+//
+//   path: str, size: int          see File
+//   gap_bytes, run_bytes, tail_bytes, parallel: int   see File::Hints
+//   read_range(offset, size)      returns so many bytes, or raises
+//   change()                      see File::change()
+//
+// What the object raises comes to the caller as it is.  It is called by several
+// threads at once, with the GIL, and never again once the interpreter ends:
+// then threads that are at it stay where they are.
+//
+// Thread safety: const methods may overlap, with the GIL or without.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+
+#include "bindings/bind.hpp"
+#include "core/file.hpp"
+#include "core/pool.hpp"
+
+namespace gristmill::bind {
+
+class PythonFile final : public File {
+ public:
+  // REQUIRES: the GIL is held.
+  static Ptr open(const py::object& object);
+
+  Status read(std::uint64_t offset, std::span<std::byte> to) const override;
+  Status read_parts(std::uint64_t offset,
+                    std::span<const std::span<std::byte>> parts) const override;
+
+  // Empty, too, if the object cannot tell.
+  [[nodiscard]] std::string change() const override;
+
+ private:
+  PythonFile(const py::object& object, const Hints& hints);
+
+  const std::shared_ptr<const void> object_;
+};
+
+// The threads that wait for PythonFiles, whoever reads.  They are never joined:
+// when the interpreter ends, some may be where they cannot get out.
+// REQUIRES: the GIL is held.
+Pool& far_pool();
+
+// Arranges that PythonFiles notice when the interpreter ends.  To be called
+// once. REQUIRES: the GIL is held.
+void leave_python_at_exit();
+
+// Whether the interpreter is about to end: reads of PythonFiles that are under
+// way may never be done.
+[[nodiscard]] bool is_python_ending();
+
+}  // namespace gristmill::bind

@@ -1,0 +1,106 @@
+"""A web server on this machine that serves ranges, and fails as it is told."""
+
+import collections
+import contextlib
+import http.server
+import threading
+
+
+class RangeServer:
+    """Serves `files` by name.
+
+    Each GET takes the next of `faults`, while there are any: a status, such as 503,
+    that it answers with; "reset", for a connection that ends; "cut", for a body that
+    ends too early; or None, for no fault. `headers` go with statuses.
+    """
+
+    def __init__(self):
+        self.files = {}
+        self.tags = collections.defaultdict(lambda: '"one"')
+        self.faults = collections.deque()
+        self.headers = {}
+        self.serves_ranges = True
+        self.serves_sizes = True
+        self.barrier = None  # Where GETs meet, if it is a threading.Barrier.
+        self.gets = []  # (name, first byte, last byte) of each GET, None for all.
+        self.heads = []
+        self.authorizations = []  # Of GETs, None where they had none.
+        self._http = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self._http.daemon_threads = True
+        self._http.owner = self
+
+    def url(self, name):
+        return f"http://127.0.0.1:{self._http.server_address[1]}/{name}"
+
+    def serve_forever(self):
+        self._http.serve_forever(poll_interval=0.01)
+
+    def shutdown(self):
+        self._http.shutdown()
+        self._http.server_close()
+
+
+@contextlib.contextmanager
+def running():
+    server = RangeServer()
+    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    thread.start()
+    yield server
+    server.shutdown()
+    thread.join()
+
+
+class Handler(http.server.BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+
+    def log_message(self, *_):
+        pass
+
+    def do_HEAD(self):
+        server = self.server.owner
+        name = self.path[1:]
+        server.heads.append(name)
+        if name not in server.files:
+            return self._send(404)
+        size = len(server.files[name]) if server.serves_sizes else None
+        self._send(200, size=size)
+
+    def do_GET(self):
+        server = self.server.owner
+        name = self.path[1:]
+        content = server.files.get(name)
+        asked = self.headers["Range"] if server.serves_ranges else None
+        first, last = None, None
+        if asked:
+            first, last = map(int, asked.removeprefix("bytes=").split("-"))
+        server.gets.append((name, first, last))
+        server.authorizations.append(self.headers["Authorization"])
+        if server.barrier:
+            server.barrier.wait()
+        fault = server.faults.popleft() if server.faults else None
+        if fault == "reset":
+            self.close_connection = True
+        elif isinstance(fault, int):
+            self._send(fault, headers=server.headers)
+        elif content is None:
+            self._send(404)
+        elif asked and first >= len(content):
+            self._send(416)
+        else:
+            body = content[first : last + 1] if asked else content
+            self._send(206 if asked else 200, body, cut=fault == "cut")
+
+    def _send(self, status, body=b"", *, size=None, headers=None, cut=False):
+        self.send_response(status)
+        for key, value in (headers or {}).items():
+            self.send_header(key, value)
+        self.send_header("ETag", self.server.owner.tags[self.path[1:]])
+        if self.server.owner.serves_sizes:
+            self.send_header("Content-Length", len(body) if size is None else size)
+        else:
+            self.close_connection = True
+            self.send_header("Connection", "close")
+        self.end_headers()
+        self.wfile.write(body[: len(body) // 2] if cut else body)
+        if cut:
+            self.close_connection = True
