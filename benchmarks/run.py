@@ -43,6 +43,7 @@ QUESTIONS = (
     "record_reader",
     "record_groups",
     "record_open",
+    "parquet",
     "record_open_memory",
     "tf_record",
     "tf_index",

@@ -184,7 +184,7 @@ class DataLoader(Generic[T]):
     def _describe(self) -> states.Pipeline:
         source = self._data_source
         in_memory = isinstance(source, (list, tuple, np.ndarray))
-        if isinstance(source, dict):
+        if not in_memory:
             source = self._program.source
         return states.Pipeline(
             sampler=repr(self._sampler),
