@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/uio.h>
 #include <unistd.h>
 
@@ -22,12 +23,27 @@ struct Descriptor {
   int release() { return std::exchange(fd, -1); }
 };
 
+// Not blocking: opening a pipe would wait for somebody to write to it.
+int open_to_read(const char* path) {
+  return ::open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+}
+
+// Lets this process open as many files as it may at all.
+void raise_file_limit() {
+  struct rlimit limit;
+  if (getrlimit(RLIMIT_NOFILE, &limit) != 0) return;
+  limit.rlim_cur = limit.rlim_max;
+  setrlimit(RLIMIT_NOFILE, &limit);
+}
+
 }  // namespace
 
 Result<File::Ptr> LocalFile::open(std::string path, Access access) {
-  // Not blocking: opening a pipe would wait for somebody to write to it.
-  Descriptor descriptor{
-      ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK)};
+  Descriptor descriptor{open_to_read(path.c_str())};
+  if (descriptor.fd < 0 && errno == EMFILE) {
+    raise_file_limit();
+    descriptor.fd = open_to_read(path.c_str());
+  }
   if (descriptor.fd < 0) return Status::system(errno, path + ": open failed");
   struct stat status;
   if (fstat(descriptor.fd, &status) != 0) {

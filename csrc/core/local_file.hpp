@@ -24,7 +24,9 @@ class LocalFile final : public File {
   // How bytes are had: copied by pread(), or mapped into memory.
   enum class Access { kPread, kMmap };
 
-  // Opens a regular file for reading.
+  // Opens a regular file for reading.  Datasets have more files than the 1024
+  // that most systems let a process open unless it asks for more: where it is
+  // needed, the process's limit is raised as far as it may be.
   static Result<File::Ptr> open(std::string path, Access access);
 
   ~LocalFile() override;
