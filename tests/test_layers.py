@@ -16,7 +16,7 @@ CSRC = ROOT / "csrc"
 ROWS = (
     {"_checks", "_log", "_retries", "_types", "constants", "errors"},
     {"_core", "_hot", "_slow"},
-    {"_record_source", "_remote"},
+    {"_columns", "_group_cache", "_group_order", "_record_source", "_remote"},
     {"_record_files"},
     {"_file_names"},
     {
@@ -31,21 +31,17 @@ ROWS = (
         "options",
         "records",
     },
-    {"sharding", "transforms"},
-    {
-        "_decoding",
-        "_example",
-        "batching",
-        "checkpoint",
-        "multiprocessing",
-        "samplers",
-        "sources",
-    },
+    {"_arrow", "_convert", "_parquet_files", "sharding", "transforms"},
+    {"_decoding", "_example", "_parquet", "_sampler_checks"},
+    {"batching", "checkpoint", "multiprocessing", "samplers", "sources"},
     {"_image", "_npy", "drop_in", "experimental", "operations"},
+    {"_tfds_features"},
+    {"_tfds"},
     {"_engine"},
     {"_arguments"},
     {"loader"},
-    {"jax", "python", "torch"},
+    {"_cli", "beam", "jax", "python", "torch"},
+    {"__main__"},
 )
 ROW_OF = {module: row for row, modules in enumerate(ROWS) for module in modules}
 TWINS = {"_hot", "_slow"}

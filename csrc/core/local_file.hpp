@@ -14,6 +14,7 @@
 #include <span>
 #include <string>
 
+#include "core/descriptor.hpp"
 #include "core/file.hpp"
 #include "core/status.hpp"
 
@@ -24,9 +25,7 @@ class LocalFile final : public File {
   // How bytes are had: copied by pread(), or mapped into memory.
   enum class Access { kPread, kMmap };
 
-  // Opens a regular file for reading.  Datasets have more files than the 1024
-  // that most systems let a process open unless it asks for more: where it is
-  // needed, the process's limit is raised as far as it may be.
+  // Opens a regular file for reading.
   static Result<File::Ptr> open(std::string path, Access access);
 
   ~LocalFile() override;
@@ -51,7 +50,7 @@ class LocalFile final : public File {
   LocalFile(std::string path, int fd, const struct stat& status);
   Status map();
 
-  const int fd_;
+  const Descriptor descriptor_;
   const struct timespec modified_;
   const std::byte* map_ = nullptr;
 };
