@@ -388,8 +388,11 @@ class TestIndex:
         done = subprocess.run(command, capture_output=True, text=True, check=True)
         assert done.stdout == "100\n"
 
-    def test_progress_is_logged(self, caplog):
+    def test_progress_is_logged(self, file, caplog):
         report = _tf_record._Report([3 * 10**9, 10**9])
+        report.update()
+        assert caplog.records == []  # No file was read through.
+        _core.TfRecordFile(str(file), "all", "pread", [], report.progress[1])
         report.update()
         report.update()  # Too soon to say it again.
         report.finish()
@@ -397,9 +400,10 @@ class TestIndex:
         assert said == "Indexing 2 TFRecord files, once: 0.0 of 4.0 GB"
         assert ended.startswith("Indexed in ")
 
-    def test_progress_is_shown_on_a_terminal(self, monkeypatch, capsys):
+    def test_progress_is_shown_on_a_terminal(self, file, monkeypatch, capsys):
         monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
         report = _tf_record._Report([10**9])
+        _core.TfRecordFile(str(file), "all", "pread", [], report.progress[0])
         report.update()
         report.finish()
         shown = capsys.readouterr().err
