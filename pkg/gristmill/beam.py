@@ -31,14 +31,13 @@ import uuid
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from gristmill import _core
 from gristmill._convert.shards import (
     Digest,
     check_file,
     open_writer,
     writer_options,
 )
-from gristmill._tf_record_stream import HEAD_BYTES, Inflated
+from gristmill._tf_record_stream import START, TFRecordStream
 
 try:
     import apache_beam as beam
@@ -288,10 +287,7 @@ def _records_of(path: str) -> Iterator[bytes]:
     """Yield the records of a TFRecord file on any of Beam's file systems."""
     uncompressed = CompressionTypes.UNCOMPRESSED  # Beam goes by the name, we do not.
     with FileSystems.open(path, compression_type=uncompressed) as file:
-        compression = _core.tf_record_compression(file.read(HEAD_BYTES))
-        file.seek(0)
-        source = Inflated(file, path, compression) if compression else file
-        yield from _core.TfRecordStream(source, path, "all", 0, 0)
+        yield from TFRecordStream(file, path, "auto", "all", START)
 
 
 def convert_tf_to_arrayrecord_disk(
