@@ -537,41 +537,85 @@ def test_readers_are_let_go(content):
 # Other processes
 
 
-class Source:
-    """Records of a URL, for workers to open."""
+def source_of(server, tmp_path, **options):
+    """Two files on the server as one source, and their records."""
+    records = [b"%d" % i * 700 for i in range(24)]
+    server.files["other"] = written(tmp_path, records, "group_size:3,zstd")
+    urls = [server.url("file"), server.url("other")]
+    return gm.sources.ArrayRecordDataSource(urls, **options), RECORDS + records
 
-    def __init__(self, url):
-        self.file = RemoteFile(url)
-        self.opened = None
 
-    def __len__(self):
-        return 40
+def test_sources_read_urls(server, tmp_path):
+    options = {"headers": {"Authorization": "Bearer token"}}
+    source, records = source_of(
+        server, tmp_path, storage_options=options, remote_options=SMALL_TAIL
+    )
+    order = np.random.default_rng(0).permutation(64)
+    for copy in source, pickle.loads(pickle.dumps(source)):
+        assert copy.__getitems__(order) == [records[i] for i in order]
+        assert copy.sizes(order).tolist() == [len(records[i]) for i in order]
+        copy.close()
+        assert copy[63] == records[63]
+    assert list(source) == records
+    part = gm.sources.ArrayRecordDataSource(server.url("file") + "[3:9]")
+    assert list(part) == records[3:9]
+    assert set(server.authorizations) == {"Bearer token", None}
 
-    def __getitem__(self, key):
-        if self.opened is None:
-            self.opened = _core.RecordFile(self.file)
-        return np.frombuffer(self.opened.read(key), np.uint8)[:9]
 
-    def __repr__(self):
-        return "Source"
-
-    def __getstate__(self):
-        return {"file": self.file, "opened": None}
+def test_files_are_opened_at_the_same_time(server, content):
+    for i in range(6):
+        server.files[f"{i}"] = content
+    urls = [server.url(f"{i}") + "[0:40]" for i in range(6)]
+    source = gm.sources.ArrayRecordDataSource(urls)
+    assert server.gets == []
+    server.barrier = threading.Barrier(6, timeout=60)  # For indices, then records.
+    keys = np.arange(6) * 40 + 5
+    assert source.__getitems__(keys) == [RECORDS[5]] * 6
+    assert not server.barrier.broken
 
 
 @pytest.mark.multiprocess
-def test_workers_read_urls(server):
-    source = Source(server.url("file"))
-    sampler = gm.SequentialSampler(40)
+@pytest.mark.parametrize("workers", [0, 2])
+def test_loaders_read_urls(server, tmp_path, workers):
+    source, records = source_of(server, tmp_path)
+    order = np.random.default_rng(1).permutation(64)
     loader = gm.DataLoader(
         data_source=source,
-        sampler=sampler,
-        operations=[gm.Batch(8)],
-        worker_count=2,
+        sampler=Order(order),
+        shard_options=gm.NoSharding(),
+        worker_count=workers,
     )
-    expected = {record[:9] for record in RECORDS}
-    found = {row.tobytes() for batch in loader for row in batch}
-    assert found == expected
+    assert list(loader) == [records[i] for i in order]
+
+
+class Order:
+    """Samples the keys that it is given."""
+
+    def __init__(self, keys):
+        self.keys = keys
+
+    def __len__(self):
+        return len(self.keys)
+
+    def __getitem__(self, index):
+        return gm.RecordMetadata(index, int(self.keys[index]))
+
+    def __repr__(self):
+        return "Order"
+
+
+@pytest.mark.multiprocess
+def test_workers_send_errors_of_urls(server, tmp_path):
+    source, _ = source_of(server, tmp_path)
+    server.files["file"] = server.files["file"][: 2 * BLOCK]
+    loader = gm.DataLoader(
+        data_source=source, sampler=gm.SequentialSampler(64), worker_count=1
+    )
+    with pytest.raises(CorruptRecord, match="postscript: "):
+        list(loader)
+    del server.files["file"]
+    with pytest.raises(FileNotFoundError, match="file: reading its size failed at the"):
+        list(loader)
 
 
 def test_pickles_know_what_the_file_looked_like(server, remote, content):

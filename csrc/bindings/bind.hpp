@@ -103,6 +103,7 @@ void permute(py::module_& m);
 void plan(py::module_& m);
 void pool(py::module_& m);
 void collate(py::module_& m);
+void example(py::module_& m);
 void record_reader(py::module_& m);
 void record_file(py::module_& m);
 void record_set(py::module_& m);

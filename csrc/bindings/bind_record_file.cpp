@@ -28,20 +28,22 @@ class FileHandle final : public ReaderHandle {
   static std::unique_ptr<FileHandle> open(std::string path,
                                           const std::string& verify,
                                           const std::string& access,
-                                          std::size_t cache_bytes) {
+                                          std::size_t cache_bytes,
+                                          std::shared_ptr<ChunkCache> cache) {
     const RecordFile::Options options{verify_of(verify), access_of(access),
-                                      cache_bytes};
+                                      cache_bytes, std::move(cache)};
     return std::make_unique<FileHandle>(checked_file([&] {
       const Unlocked unlocked;
       return RecordFile::open(std::move(path), options);
     }()));
   }
 
-  static std::unique_ptr<FileHandle> open_object(const py::object& object,
-                                                 const std::string& verify,
-                                                 std::size_t cache_bytes) {
+  static std::unique_ptr<FileHandle> open_object(
+      const py::object& object, const std::string& verify,
+      std::size_t cache_bytes, std::shared_ptr<ChunkCache> cache) {
     const RecordFile::Options options{verify_of(verify),
-                                      LocalFile::Access::kPread, cache_bytes};
+                                      LocalFile::Access::kPread, cache_bytes,
+                                      std::move(cache)};
     if (!py::hasattr(object, "read_range")) {
       throw py::type_error("file must be a path or have read_range(), got " +
                            std::string(Py_TYPE(object.ptr())->tp_name));
@@ -76,13 +78,19 @@ class FileHandle final : public ReaderHandle {
 
 void record_file(py::module_& m) {
   leave_python_at_exit();
+  py::class_<ChunkCache, std::shared_ptr<ChunkCache>>(
+      m, "ChunkCache", "Decoded chunks that files share.")
+      .def(py::init<std::size_t>(), "max_bytes"_a)
+      .def_property_readonly("held_bytes", &ChunkCache::held_bytes);
   py::class_<FileHandle, ReaderHandle>(m, "RecordFile",
                                        "An ArrayRecord file, open for reading.")
       .def(py::init(&FileHandle::open), "path"_a, "verify"_a = "all",
            "access"_a = "pread",
-           "cache_bytes"_a = RecordFile::Options().cache_bytes)
+           "cache_bytes"_a = RecordFile::Options().cache_bytes,
+           "cache"_a = py::none())
       .def(py::init(&FileHandle::open_object), "file"_a, "verify"_a = "all",
-           "cache_bytes"_a = RecordFile::Options().cache_bytes)
+           "cache_bytes"_a = RecordFile::Options().cache_bytes,
+           "cache"_a = py::none())
       .def("chunk", &FileHandle::chunk, "chunk"_a)
       .def_property_readonly("options",
                              [](const FileHandle& h) {

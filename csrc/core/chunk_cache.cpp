@@ -35,6 +35,23 @@ Result<ChunkCache::Chunk> ChunkCache::get(std::uint64_t id,
   return made;
 }
 
+void ChunkCache::forget(std::uint64_t first, std::uint64_t count) {
+  // A child has no share in the cache, and perhaps a lock that stays shut.
+  if (getpid() != owner_) return;
+  const std::lock_guard lock(mutex_);
+  for (auto at = recent_.begin(); at != recent_.end();) {
+    const std::uint64_t id = *at;
+    if (id - first >= count) {
+      ++at;
+      continue;
+    }
+    const auto found = entries_.find(id);
+    held_bytes_ -= found->second->bytes;
+    entries_.erase(found);
+    at = recent_.erase(at);
+  }
+}
+
 std::size_t ChunkCache::held_bytes() const {
   const std::lock_guard lock(mutex_);
   return held_bytes_;

@@ -1,4 +1,5 @@
-// A ChunkCache keeps decoded chunks, the most recently used ones.
+// A ChunkCache keeps decoded chunks, the most recently used ones.  Several
+// files may share it.
 //
 // A chunk that several threads want at once is decoded by one of them while
 // the others wait.
@@ -11,6 +12,7 @@
 
 #include <sys/types.h>
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -33,6 +35,14 @@ class ChunkCache {
   // for it may hold many records that are about to be read; 0 keeps none.
   explicit ChunkCache(std::size_t max_bytes);
 
+  // Returns the first of `count` ids that nobody else has.
+  std::uint64_t reserve(std::uint64_t count) {
+    return next_id_.fetch_add(count, std::memory_order_relaxed);
+  }
+
+  // Lets go of the chunks of `count` ids from `first` on.
+  void forget(std::uint64_t first, std::uint64_t count);
+
   // Returns the chunk `id`, by `decode` if it is not there.
   Result<Chunk> get(std::uint64_t id, const Decode& decode);
 
@@ -54,6 +64,7 @@ class ChunkCache {
 
   const std::size_t max_bytes_;
   const pid_t owner_;
+  std::atomic<std::uint64_t> next_id_{0};
   mutable std::mutex mutex_;
   // Guarded by mutex_.
   std::unordered_map<std::uint64_t, std::shared_ptr<Entry>> entries_;

@@ -252,7 +252,8 @@ Status RecordFile::sizes(std::span<const std::int64_t> records,
 }
 
 Result<ChunkCache::Chunk> RecordFile::chunk(std::uint64_t chunk) const {
-  return cache_.get(chunk, [&](DecodedChunk& to) { return decode(chunk, to); });
+  return cache_->get(first_id_ + chunk,
+                     [&](DecodedChunk& to) { return decode(chunk, to); });
 }
 
 Status RecordFile::decode(std::uint64_t chunk, DecodedChunk& to) const {

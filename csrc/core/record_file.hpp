@@ -31,7 +31,12 @@ class RecordFile final : public RecordReader {
     Verify verify = Verify::kAll;
     LocalFile::Access access = LocalFile::Access::kPread;  // Of a path.
     std::size_t cache_bytes = std::size_t{64} << 20;
+    // Keeps decoded chunks; null for a cache of the file's own, of
+    // `cache_bytes`.
+    std::shared_ptr<ChunkCache> cache = nullptr;
   };
+
+  ~RecordFile() override { cache_->forget(first_id_, index_.num_chunks()); }
 
   // Opens the file and reads its index.  Every error names the file, and where
   // in it something is not as expected.
@@ -59,14 +64,17 @@ class RecordFile final : public RecordReader {
   Status read(std::span<const Request> requests, Sink& sink) const override;
 
   [[nodiscard]] const RecordIndex& index() const { return index_; }
-  [[nodiscard]] const ChunkCache& cache() const { return cache_; }
+  [[nodiscard]] const ChunkCache& cache() const { return *cache_; }
 
  private:
   RecordFile(File::Ptr file, RecordIndex index, const Options& options)
       : file_(std::move(file)),
         index_(std::move(index)),
         verify_(options.verify),
-        cache_(options.cache_bytes) {}
+        cache_(options.cache
+                   ? options.cache
+                   : std::make_shared<ChunkCache>(options.cache_bytes)),
+        first_id_(cache_->reserve(index_.num_chunks())) {}
 
   struct Scratch;
   static Scratch& scratch();
@@ -93,7 +101,8 @@ class RecordFile final : public RecordReader {
   const File::Ptr file_;
   const RecordIndex index_;
   const Verify verify_;
-  mutable ChunkCache cache_;
+  const std::shared_ptr<ChunkCache> cache_;
+  const std::uint64_t first_id_;  // Of its chunks, in the cache.
 };
 
 }  // namespace gristmill

@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-import dataclasses
 import hashlib
 import os
 import pathlib
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Protocol, runtime_checkable
 
 from gristmill import _core, _log
-from gristmill._record_source import RecordSource
+from gristmill._record_files import CACHE_BYTES, open_file
+from gristmill._record_source import RecordSource, open_parts
+from gristmill._remote import RemoteOptions
 
 __all__ = ["ArrayRecordDataSource"]
 
-COUNTING_THREADS = 64
 INSTRUCTION = re.compile(r"(.*)\[(\d+):(\d+)\]", re.DOTALL)
 
 # Options of the array_record package's reader.  They tune how that one reads; what is
@@ -41,19 +41,37 @@ class FileInstruction(Protocol):
 Path = str | os.PathLike[str] | FileInstruction
 
 
-@dataclasses.dataclass(frozen=True)
 class Opener:
-    """Opens the files of a source, by their number."""
+    """Opens the files of a source, by their number; they share a cache."""
 
-    paths: tuple[str, ...]
-    verify: str
-    access: str
-    cache_bytes: int
+    def __init__(
+        self,
+        paths: Sequence[str],
+        verify: str,
+        access: str,
+        cache_bytes: int,
+        storage_options: Mapping[str, Any] | None,
+        remote_options: RemoteOptions | None,
+    ) -> None:
+        self._paths = tuple(paths)
+        self._cache_bytes = cache_bytes
+        self._cache = _core.ChunkCache(cache_bytes)
+        self._options = verify, access, storage_options, remote_options
 
     def __call__(self, part: int) -> _core.RecordFile:
-        return _core.RecordFile(
-            self.paths[part], self.verify, self.access, self.cache_bytes
+        verify, access, storage_options, remote_options = self._options
+        return open_file(
+            self._paths[part],
+            verify=verify,
+            access=access,
+            cache=self._cache,
+            storage_options=storage_options,
+            remote_options=remote_options,
         )
+
+    def __reduce__(self) -> Any:
+        verify, access, *others = self._options
+        return Opener, (self._paths, verify, access, self._cache_bytes, *others)
 
 
 class ArrayRecordDataSource(RecordSource):
@@ -73,15 +91,22 @@ class ArrayRecordDataSource(RecordSource):
         access: How files are read: "pread", or "mmap", which is faster where they
             are in the page cache, but ends the process when a file is truncated
             while it is read.
-        cache_bytes: Memory for decoded chunks of files with several records in one
-            chunk, for each file.
+        cache_bytes: Memory for decoded chunks, where files have several records in
+            a chunk. Each process that reads has as much.
+        storage_options: Arguments of the file system of URLs, such as credentials.
+            All paths must be URLs then.
+        remote_options: How files behind URLs are read. None for the defaults.
+
+    A path may be a URL that fsspec knows, such as ``gs://bucket/path``, with the
+    packages that it needs for it.
 
     Record ``i`` is ``bytes``.
 
     Raises:
         ValueError: The list of paths is empty, a part is not of its file, or an
             option is unknown.
-        OSError: A file cannot be opened.
+        OSError: A file cannot be opened; a RemoteError, if it is behind a URL.
+        ImportError: fsspec, or what it needs for a URL, is not installed.
         CorruptRecord: A file is no ArrayRecord file, or it is damaged.
     """
 
@@ -92,14 +117,18 @@ class ArrayRecordDataSource(RecordSource):
         *,
         verify: str = "all",
         access: str = "pread",
-        cache_bytes: int = 64 << 20,
+        cache_bytes: int = CACHE_BYTES,
+        storage_options: Mapping[str, Any] | None = None,
+        remote_options: RemoteOptions | None = None,
     ) -> None:
         _check_options(reader_options)
         wanted = [_instruction(path) for path in _as_list(paths)]
         self._paths = [path for path, _ in wanted]
-        opener = Opener(tuple(self._paths), verify, access, cache_bytes)
+        opener = Opener(
+            self._paths, verify, access, cache_bytes, storage_options, remote_options
+        )
         whole = [i for i, (_, part) in enumerate(wanted) if part is None]
-        files = _open_all(opener, whole)
+        files = dict(zip(whole, open_parts(opener, whole), strict=True))
         ranges = [
             (0, len(files[i])) if part is None else part
             for i, (_, part) in enumerate(wanted)
@@ -155,15 +184,6 @@ def _instruction(path: Path) -> tuple[str, tuple[int, int] | None]:
             )
         return found[1], (start, end - start)
     return name, None
-
-
-def _open_all(opener: Opener, parts: Sequence[int]) -> dict[int, _core.RecordFile]:
-    if len(parts) < 2:
-        return {part: opener(part) for part in parts}
-    from concurrent.futures import ThreadPoolExecutor  # Slow to import.
-
-    with ThreadPoolExecutor(min(len(parts), COUNTING_THREADS)) as pool:
-        return dict(zip(parts, pool.map(opener, parts), strict=True))
 
 
 def _warn_of_groups(files: Iterable[_core.RecordFile]) -> None:

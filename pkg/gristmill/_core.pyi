@@ -243,6 +243,72 @@ class EventCrew:
     def knock_fd(self) -> int: ...
     def dismiss(self) -> None: ...
 
+# core/example.hpp
+
+@final
+class ExampleParser:
+    """Parses serialized tf.train.Examples.
+
+    Args:
+        outputs: What a record becomes: the key, the name of the feature, the dtype
+            (object for bytes), the shape of it or of its rows, whether it is that
+            shape, and a default of that dtype and shape or None. A feature that is
+            not of a fixed shape is any number of rows.
+        refuse_others: Whether records may not have other features.
+
+    Raises:
+        ValueError: Features cannot be read as one of the dtypes.
+    """
+
+    def __init__(
+        self,
+        outputs: list[
+            tuple[
+                Any,
+                str,
+                np.dtype[Any],
+                Sequence[int],
+                bool,
+                NDArray[Any] | None,
+            ]
+        ],
+        refuse_others: bool,
+    ) -> None: ...
+    def parse(self, record: object) -> dict[Any, Any]:
+        """Return what a record, bytes or a buffer of them, becomes.
+
+        Raises:
+            CorruptRecord: It has not what the outputs need; the text says where.
+            TypeError: It is no buffer.
+        """
+
+    def parse_block(
+        self,
+        data: NDArray[np.uint8],
+        offsets: NDArray[np.int64],
+        alloc: Callable[[tuple[int, ...], np.dtype[Any]], NDArray[Any]] | None = None,
+    ) -> dict[Any, NDArray[Any]]:
+        """Return what k records become, in arrays of shape ``(k, *S)``.
+
+        Args:
+            data: The bytes of the records, of shape ``(n,)``.
+            offsets: Where they begin and the last one ends, of shape ``(k + 1,)``.
+            alloc: Called with shape and dtype, makes an array.
+
+        Raises:
+            CorruptRecord: As `parse`; its ``position`` says of which record.
+            ValueError: An output is not fixed or not of numbers, or an array does
+                not have the shape or dtype that it must have.
+        """
+
+def parse_all_features(record: object) -> dict[str, NDArray[Any]]:
+    """Return all features of a tf.train.Example, as arrays of one dimension.
+
+    Raises:
+        CorruptRecord: It is none.
+        TypeError: It is no buffer.
+    """
+
 # core/record_reader.hpp
 
 class RecordReader:
@@ -344,6 +410,15 @@ class PendingRead:
             ValueError: The records were returned before.
         """
 
+# core/chunk_cache.hpp
+
+class ChunkCache:
+    """Decoded chunks of at most ``max_bytes``, shared by the files made with it."""
+
+    def __init__(self, max_bytes: int) -> None: ...
+    @property
+    def held_bytes(self) -> int: ...
+
 # core/record_file.hpp
 
 @type_check_only
@@ -393,6 +468,7 @@ class RecordFile(RecordReader):
             another process truncates may end this process.
         cache_bytes: Memory for decoded chunks of more than one record; the one used
             last stays in any case, unless this is 0.
+        cache: A cache that is shared with other files, instead of one's own.
 
     Raises:
         OSError: The file cannot be opened or read.
@@ -407,10 +483,15 @@ class RecordFile(RecordReader):
         verify: str = "all",
         access: str = "pread",
         cache_bytes: int = 67108864,
+        cache: ChunkCache | None = None,
     ) -> None: ...
     @overload
     def __init__(
-        self, file: RangeReader, verify: str = "all", cache_bytes: int = 67108864
+        self,
+        file: RangeReader,
+        verify: str = "all",
+        cache_bytes: int = 67108864,
+        cache: ChunkCache | None = None,
     ) -> None: ...
     def chunk(self, chunk: int) -> tuple[int, int, int, int]:
         """Return (begin, end, size of the records in bytes, records) of a chunk."""
@@ -441,14 +522,15 @@ class RecordSet(RecordReader):
     Args:
         name: What errors call it.
         ranges: The first record and the number of records of each part.
-        open: Called with a part's number, returns its reader, when that is needed.
+        open: Called with the numbers of parts, returns their readers, when these are
+            needed.
     """
 
     def __init__(
         self,
         name: str,
         ranges: Sequence[tuple[int, int]],
-        open: Callable[[int], RecordReader],
+        open: Callable[[list[int]], Sequence[RecordReader]],
     ) -> None: ...
     def open_part(self, part: int, reader: RecordReader) -> None:
         """Give a part its reader, unless it has one.

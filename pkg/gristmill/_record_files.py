@@ -23,6 +23,7 @@ def open_file(
     verify: str = "all",
     access: str = "pread",
     cache_bytes: int = CACHE_BYTES,
+    cache: _core.ChunkCache | None = None,
     storage_options: Mapping[str, Any] | None = None,
     remote_options: RemoteOptions | None = None,
 ) -> _core.RecordFile:
@@ -37,6 +38,7 @@ def open_file(
             per record; a mapped file that another process truncates may end this
             process. Files behind URLs know "pread" only.
         cache_bytes: Memory for decoded chunks of more than one record.
+        cache: A cache that is shared with other files, instead of one's own.
         storage_options: Arguments of the URL's file system, such as credentials.
         remote_options: How files behind URLs are read. None for the defaults.
 
@@ -59,13 +61,13 @@ def open_file(
             raise ValueError(
                 f"{name} is on this machine and has no use for storage_options."
             )
-        return _core.RecordFile(_local(name), verify, access, cache_bytes)
+        return _core.RecordFile(_local(name), verify, access, cache_bytes, cache)
     if access != "pread":
         raise ValueError(
             f"access is {access!r}, but {name} is far away: only 'pread' reads it."
         )
     file = RemoteFile(name, storage_options, remote_options)
-    return _core.RecordFile(file, verify, cache_bytes)
+    return _core.RecordFile(file, verify, cache_bytes, cache)
 
 
 def _local(name: str) -> str:

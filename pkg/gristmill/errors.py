@@ -42,7 +42,13 @@ class ArenaFull(GristmillError, MemoryError):
 
 
 class CorruptRecord(GristmillError, ValueError):
-    """Say that a record, or the file it is in, is not as it should be."""
+    """Say that a record, or the file it is in, is not as it should be.
+
+    Attributes:
+        position: Which of a block of records it is, where a block was read.
+    """
+
+    position: int | None = None
 
 
 class RemoteError(GristmillError, OSError):

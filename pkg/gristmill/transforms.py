@@ -8,22 +8,37 @@ from __future__ import annotations
 
 import abc
 import dataclasses
+import importlib
 from collections.abc import Callable, Sequence
-from typing import Any, TypeAlias, Union
+from typing import TYPE_CHECKING, Any, TypeAlias, Union
 
 import numpy as np
+
+from gristmill._features import FixedLen, Ragged, RaggedArray, VarLen
+
+if TYPE_CHECKING:
+    from gristmill._example import ParseExample
+    from gristmill._image import DecodeImage
+    from gristmill._npy import DecodeNpy
 
 __all__ = [
     "Batch",
     "DatasetSelectionMap",
+    "DecodeImage",
+    "DecodeNpy",
     "Filter",
+    "FixedLen",
     "FlatMap",
     "Map",
     "MapWithIndex",
+    "ParseExample",
+    "Ragged",
+    "RaggedArray",
     "RandomMap",
     "TfRandomMap",
     "Transformation",
     "Transformations",
+    "VarLen",
 ]
 
 
@@ -176,3 +191,18 @@ class DatasetSelectionMap(abc.ABC):
 
         Indices past the length belong to further epochs and are valid.
         """
+
+
+# Transforms that are made of the classes above, with their modules.
+_LAZY = {
+    "DecodeImage": "gristmill._image",
+    "DecodeNpy": "gristmill._npy",
+    "ParseExample": "gristmill._example",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _LAZY:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    globals()[name] = found = getattr(importlib.import_module(_LAZY[name]), name)
+    return found

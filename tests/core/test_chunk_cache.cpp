@@ -97,10 +97,29 @@ void a_forked_child_needs_no_lock() {
   CHECK(WIFEXITED(status) && WEXITSTATUS(status) == 0);
 }
 
+void files_share_a_cache_and_take_their_chunks_along() {
+  ChunkCache cache(1000);
+  const std::uint64_t first = cache.reserve(3);
+  const std::uint64_t second = cache.reserve(2);
+  CHECK_EQ(second, first + 3);
+  std::atomic<int> decoded = 0;
+  for (std::uint64_t id = first; id < second + 2; ++id) {
+    CHECK(cache.get(id, counting(decoded, 92)).ok());
+  }
+  CHECK_EQ(cache.held_bytes(), 500u);
+  cache.forget(first, 3);
+  CHECK_EQ(cache.held_bytes(), 200u);
+  CHECK(cache.get(second, counting(decoded, 92)).ok());
+  CHECK_EQ(decoded.load(), 5);
+  CHECK(cache.get(first + 2, counting(decoded, 92)).ok());
+  CHECK_EQ(decoded.load(), 6);
+}
+
 }  // namespace
 }  // namespace gristmill
 
 int main() {
+  gristmill::files_share_a_cache_and_take_their_chunks_along();
   gristmill::keeps_the_recent_ones();
   gristmill::keeps_one_that_is_too_large();
   gristmill::without_memory_it_keeps_nothing();

@@ -1,4 +1,4 @@
-"""Writes the seeds of the fuzz targets, by the array-record wheel.
+"""Writes the seeds of the fuzz targets, record files by the array-record wheel.
 
 PYTHONPATH=tests python tests/fuzz/make_corpus.py
 """
@@ -10,9 +10,18 @@ import tempfile
 import numpy as np
 from array_record.python import array_record_module
 
+from example_samples import (
+    bytes_list,
+    entry,
+    example,
+    field,
+    float_list,
+    int_list,
+    varint,
+)
 from protobuf_samples import message
 
-FOLDER = pathlib.Path(__file__).parent / "corpus" / "record_file"
+CORPUS = pathlib.Path(__file__).parent / "corpus"
 BLOCK = 65536
 
 
@@ -31,7 +40,14 @@ def written(options, records):
         return pathlib.Path(file.name).read_bytes()
 
 
-def main():
+def write(target, seeds):
+    folder = CORPUS / target
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, seed in seeds.items():
+        (folder / name).write_bytes(seed)
+
+
+def record_files():
     rng = np.random.default_rng(0)
     raw = [rng.bytes(int(rng.integers(0, 60))) for _ in range(12)]
     messages = [message(rng) for _ in range(24)]
@@ -49,9 +65,38 @@ def main():
         "transposed_zstd": ("group_size:12,zstd,transpose", messages),
         "none": ("group_size:1", []),
     }
-    FOLDER.mkdir(parents=True, exist_ok=True)
-    for flags, (name, (options, records)) in enumerate(cases.items()):
-        (FOLDER / name).write_bytes(packed(written(options, records), flags & 1))
+    return {
+        name: packed(written(options, records), flags & 1)
+        for flags, (name, (options, records)) in enumerate(cases.items())
+    }
+
+
+def examples():
+    rng = np.random.default_rng(0)
+    label = ("label", int_list(-7))
+    x = ("x", float_list(1.5, -2.0, 65519.9))
+    tokens = ("tokens", int_list(*rng.integers(0, 2**40, 40)))
+    small = ("lengths", int_list(*rng.integers(0, 128, 20)))
+    name = ("name", bytes_list(b"a\0b"))
+    parts = ("parts", bytes_list(b"", b"xyz", rng.bytes(40)))
+    plain = b"".join(varint(1 << 3) + varint(value) for value in (1, 300, -1))
+    pieces = int_list(1, 2) + field(2, b"") + field(3, plain) + int_list(2**62)
+    twice = field(1, field(2, int_list(1)) + field(1, b"x") + field(2, int_list(2)))
+    unknown = varint(9 << 3 | 1) + bytes(8) + varint(7 << 3 | 5) + bytes(4)
+    return {
+        "empty": b"",
+        "whole": example(label, x, tokens, name, parts, small),
+        "block": 2 * example(("x", float_list(1, 2, 3)), label),
+        "in_pieces": example(("tokens", pieces), x) + example(label),
+        "twice": field(1, twice + entry("x", b"") + twice) + example(label, label),
+        "unknown": unknown + field(1, unknown + entry("x", unknown + int_list(3))),
+        "no_kind": example(("label", b""), ("", int_list()), ("x", float_list())),
+    }
+
+
+def main():
+    write("record_file", record_files())
+    write("example", examples())
 
 
 if __name__ == "__main__":

@@ -1,0 +1,320 @@
+"""Says what a feature of a ``tf.train.Example`` becomes.
+
+TensorFlow's own ``tf.io.FixedLenFeature`` and its kin mean the same; they are known
+by their fields, so that TensorFlow is not needed to read them.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Iterable, Sequence
+from typing import Any, NamedTuple, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+__all__ = ["Feature", "FixedLen", "Ragged", "RaggedArray", "VarLen", "as_feature"]
+
+_STRINGS = (bytes, np.bytes_, object, np.object_, "bytes", "object", "string")
+_OBJECT = np.dtype(object)
+
+
+def _dtype_of(dtype: Any) -> np.dtype[Any]:
+    """The NumPy dtype that a specification means; object is that of bytes.
+
+    Raises:
+        TypeError: Features cannot be read as that.
+    """
+    dtype = getattr(dtype, "as_numpy_dtype", dtype)  # TensorFlow's dtypes have one.
+    if dtype is None:
+        raise TypeError("dtype is None, which says nothing. Name the type of values.")
+    if any(dtype is string or dtype == string for string in _STRINGS):
+        return _OBJECT
+    found: np.dtype[Any] = np.dtype(dtype)
+    if found == _OBJECT:
+        return _OBJECT
+    wanted = found.kind in "iub" or (found.kind == "f" and found.itemsize <= 8)
+    if not wanted or not found.isnative:
+        raise TypeError(
+            f"features cannot be read as {dtype!r}. Use bytes, bool, or an integer or"
+            " float type of NumPy's of at most 64 bits."
+        )
+    return found
+
+
+def _name_of(dtype: np.dtype[Any]) -> str:
+    return "bytes" if dtype == _OBJECT else repr(dtype.name)
+
+
+def _shape_of(shape: Any) -> tuple[int, ...]:
+    extents = shape if isinstance(shape, Iterable) else (shape,)
+    found = tuple(-1 if extent is None else int(extent) for extent in extents)
+    if any(extent < 0 for extent in found):
+        raise ValueError(
+            f"shape is {tuple(extents)}, but must be known. For any number of rows use"
+            " VarLen(dtype, shape_of_a_row)."
+        )
+    return found
+
+
+def _nested(items: Any) -> Any:
+    """Lists as tuples, which compare and print whole."""
+    return tuple(map(_nested, items)) if isinstance(items, list) else items
+
+
+@dataclasses.dataclass(frozen=True, repr=False)
+class FixedLen:
+    """A feature that has the same shape in each record.
+
+    Args:
+        shape: Shape ``S`` of the array; ``()`` gives a scalar.
+        dtype: What the values become: int64 values any integer type or bool,
+            floats any float type, all of at most 64 bits; or `bytes`.
+        default: What records get that lack the feature: an array of shape ``S``, or
+            a scalar that fills it. None makes it an error to lack it.
+
+    Raises:
+        TypeError: Features cannot be read as `dtype`.
+        ValueError: `default` does not have the shape.
+
+    Example:
+        >>> FixedLen((), np.int64, default=-1)
+        FixedLen((), 'int64', default=-1)
+    """
+
+    shape: tuple[int, ...]
+    dtype: np.dtype[Any]
+    default: Any = None
+
+    def __init__(self, shape: Any, dtype: Any, default: Any = None) -> None:
+        object.__setattr__(self, "shape", _shape_of(shape))
+        object.__setattr__(self, "dtype", _dtype_of(dtype))
+        if default is not None:
+            default = _nested(_filled(default, self.shape, self.dtype).tolist())
+        object.__setattr__(self, "default", default)
+
+    @property
+    def default_array(self) -> npt.NDArray[Any] | None:
+        """The default as a new array of the feature's shape and dtype."""
+        if self.default is None:
+            return None
+        return _filled(self.default, self.shape, self.dtype)
+
+    def __repr__(self) -> str:
+        default = "" if self.default is None else f", default={self.default!r}"
+        return f"FixedLen({self.shape}, {_name_of(self.dtype)}{default})"
+
+
+def _filled(
+    default: Any, shape: tuple[int, ...], dtype: np.dtype[Any]
+) -> npt.NDArray[Any]:
+    given = np.asarray(default, dtype)
+    if given.size != 1 and given.size != math.prod(shape):
+        raise ValueError(
+            f"default has shape {given.shape}, but the feature has shape {shape}."
+        )
+    if dtype == _OBJECT:
+        given = np.asarray(np.frompyfunc(_as_bytes, 1, 1)(given), dtype)
+    if given.size == math.prod(shape):
+        return given.reshape(shape).copy()
+    return np.full(shape, given.item(), dtype)
+
+
+def _as_bytes(item: Any) -> bytes:
+    if isinstance(item, str):
+        return item.encode()
+    if not isinstance(item, bytes):
+        raise TypeError(
+            f"default is a {type(item).__name__}, but the feature is of bytes."
+        )
+    return bytes(item)
+
+
+@dataclasses.dataclass(frozen=True, repr=False)
+class VarLen:
+    """A feature with any number of values, or of rows.
+
+    Args:
+        dtype: As for `FixedLen`.
+        shape: Shape ``S`` of a row; ``()`` for single values.
+
+    It becomes an array of shape ``(n, *S)``, with ``n`` 0 in a record that lacks it.
+
+    Raises:
+        TypeError: Features cannot be read as `dtype`.
+
+    Example:
+        >>> VarLen(np.float32, shape=4)
+        VarLen('float32', shape=(4,))
+    """
+
+    dtype: np.dtype[Any]
+    shape: tuple[int, ...] = ()
+
+    def __init__(self, dtype: Any, shape: Any = ()) -> None:
+        object.__setattr__(self, "dtype", _dtype_of(dtype))
+        object.__setattr__(self, "shape", _shape_of(shape))
+        if 0 in self.shape:
+            raise ValueError(f"shape is {self.shape}, of which rows have no values.")
+
+    def __repr__(self) -> str:
+        shape = f", shape={self.shape}" if self.shape else ""
+        return f"VarLen({_name_of(self.dtype)}{shape})"
+
+
+class RaggedArray(NamedTuple):
+    """Rows of different lengths.
+
+    Row ``i`` is ``values[row_splits[i]:row_splits[i + 1]]``.
+
+    Attributes:
+        values: All rows, one after the other: an array of shape ``(n, ...)``, or
+            a `RaggedArray` of ``n`` rows where rows are made of rows.
+        row_splits: Where the rows begin and end, of shape ``(rows + 1,)``.
+    """
+
+    values: Any
+    row_splits: npt.NDArray[Any]
+
+
+@dataclasses.dataclass(frozen=True, repr=False)
+class Ragged:
+    """A feature of rows of different lengths, which other features tell.
+
+    Args:
+        dtype: What the values become, as for `FixedLen`.
+        value_key: The feature that has the values. None is the name that this one
+            has in the dict of features.
+        partitions: How the values are divided, the outermost division first:
+            ``Ragged.RowLengths(key)``, ``RowSplits(key)``, ``RowStarts(key)`` and
+            ``ValueRowIds(key)`` name the int64 feature that tells the rows;
+            ``UniformRowLength(length)`` makes rows of one length. A feature that
+            is not divided becomes an array.
+        row_splits_dtype: dtype of `RaggedArray.row_splits`, int64 or int32.
+
+    It becomes a `RaggedArray`, or an array of shape ``(rows, length)`` where only a
+    uniform length divides it. Divisions are always checked.
+
+    Raises:
+        TypeError: Features cannot be read as `dtype`, or a partition is none.
+        ValueError: A uniform row length is less than 1.
+
+    Example:
+        >>> Ragged(np.int64, "tokens", [Ragged.RowLengths("lengths")])
+        Ragged('int64', 'tokens', [RowLengths(key='lengths')])
+    """
+
+    class RowSplits(NamedTuple):
+        """Row ``i`` begins at value ``splits[i]`` and ends before ``splits[i + 1]``."""
+
+        key: str
+
+    class RowLengths(NamedTuple):
+        """Row ``i`` has ``lengths[i]`` values."""
+
+        key: str
+
+    class RowStarts(NamedTuple):
+        """Row ``i`` begins at value ``starts[i]`` and ends where the next begins."""
+
+        key: str
+
+    class ValueRowIds(NamedTuple):
+        """Value ``j`` is of row ``ids[j]``; ids ascend."""
+
+        key: str
+
+    class UniformRowLength(NamedTuple):
+        """Each row has `length` values."""
+
+        length: int
+
+    dtype: np.dtype[Any]
+    value_key: str | None
+    partitions: tuple[Any, ...]
+    row_splits_dtype: np.dtype[Any]
+
+    def __init__(
+        self,
+        dtype: Any,
+        value_key: str | None = None,
+        partitions: Sequence[Any] = (),
+        row_splits_dtype: Any = np.int64,
+    ) -> None:
+        splits = _dtype_of(row_splits_dtype)
+        if splits not in (np.dtype(np.int64), np.dtype(np.int32)):
+            raise TypeError(
+                f"row_splits_dtype is {splits}, but must be int64 or int32."
+            )
+        object.__setattr__(self, "dtype", _dtype_of(dtype))
+        object.__setattr__(self, "value_key", value_key)
+        object.__setattr__(self, "partitions", tuple(map(_partition, partitions)))
+        object.__setattr__(self, "row_splits_dtype", splits)
+
+    @property
+    def row_keys(self) -> list[str]:
+        """The features that tell the rows."""
+        return [part.key for part in self.partitions if hasattr(part, "key")]
+
+    def __repr__(self) -> str:
+        parts = [_name_of(self.dtype), repr(self.value_key), repr([*self.partitions])]
+        if self.row_splits_dtype != np.int64:
+            parts.append(f"row_splits_dtype={_name_of(self.row_splits_dtype)}")
+        return f"Ragged({', '.join(parts)})"
+
+
+Feature: TypeAlias = FixedLen | VarLen | Ragged
+
+
+def _partition(given: Any) -> Any:
+    """The same partition as one of ours; TensorFlow's have the same names."""
+    kind = getattr(Ragged, type(given).__name__, None)
+    if kind is None or not isinstance(given, tuple):
+        raise TypeError(
+            f"a partition is a {type(given).__name__}, but must be a Ragged.RowLengths,"
+            " RowSplits, RowStarts, ValueRowIds or UniformRowLength."
+        )
+    if kind is Ragged.UniformRowLength:
+        length = int(given[0])
+        if length < 1:
+            raise ValueError(
+                f"a uniform row length is {length}, but must be 1 or more."
+            )
+        return kind(length)
+    return kind(str(given[0]))
+
+
+def as_feature(name: str, given: Any) -> Feature:
+    """Return what `given` says, which may be a ``tf.io.*Feature``.
+
+    Raises:
+        TypeError: It is nothing that says what a feature becomes.
+        ValueError: It is, but an argument of it is out of range.
+    """
+    if isinstance(given, FixedLen | VarLen | Ragged):
+        return given
+    fields = getattr(given, "_fields", ())
+    try:
+        if fields == ("shape", "dtype", "default_value"):
+            return FixedLen(given.shape, given.dtype, given.default_value)
+        if fields == ("dtype",):
+            return VarLen(given.dtype)
+        if fields == ("shape", "dtype", "allow_missing", "default_value"):
+            # The default only fills up batches, which single records do not make.
+            if not given.allow_missing:
+                raise ValueError("allow_missing is False, but must be True.")
+            return VarLen(given.dtype, given.shape)
+        if "partitions" in fields and "row_splits_dtype" in fields:
+            return Ragged(
+                given.dtype, given.value_key, given.partitions, given.row_splits_dtype
+            )
+    except (TypeError, ValueError) as error:
+        raise type(error)(f"features[{name!r}]: {error}") from error
+    hint = ""
+    if "index_key" in fields:
+        hint = " Read its indices and values as two VarLen features."
+    raise TypeError(
+        f"features[{name!r}] is a {type(given).__name__}, but must be a FixedLen,"
+        f" VarLen or Ragged, or TensorFlow's feature of that kind.{hint}"
+    )

@@ -1,0 +1,101 @@
+// Parses what may be a tf.train.Example, in every way there is: by a list of
+// names, with and without others, as blocks, and with names that are unknown.
+#include "core/example.hpp"
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <cstdlib>
+#include <span>
+#include <string>
+#include <vector>
+
+namespace gristmill {
+namespace {
+
+constexpr std::array kNumbers{
+    Number::kBool,   Number::kInt8,    Number::kInt16,   Number::kInt32,
+    Number::kInt64,  Number::kUint8,   Number::kUint16,  Number::kUint32,
+    Number::kUint64, Number::kFloat16, Number::kFloat32, Number::kFloat64,
+};
+
+// The names in the corpus, and one that is in no record.
+const std::vector<std::string>& names() {
+  static const std::vector<std::string> names{
+      "label", "x", "tokens", "name", "parts", "lengths", "no such feature"};
+  return names;
+}
+
+// Counts the values, and reads them as everything that they may become, to
+// memory of exactly their size.
+void read_values(const ExampleParser::Found& found) {
+  if (found.kind == ListKind::kNone) return;
+  const auto count = count_values(found.kind, found.list);
+  if (found.kind == ListKind::kBytes) {
+    std::vector<std::span<const std::byte>> values;
+    const bool read = read_strings(found.list, values).ok();
+    if (read != count.has_value() || (read && values.size() != *count)) abort();
+    std::size_t total = 0;
+    for (const auto value : values) total += value.size();
+    if (total > found.list.size()) abort();
+    return;
+  }
+  if (!count) return;
+  if (*count > found.list.size()) abort();
+  for (const Number number : kNumbers) {
+    if (list_of(number) != found.kind) continue;
+    std::vector<std::byte> to(*count * bytes_of(number));
+    static_cast<void>(read_numbers(number, found.list, to).ok());
+    if (to.empty()) continue;
+    to.resize(to.size() - bytes_of(number));
+    if (read_numbers(number, found.list, to).ok()) abort();
+  }
+}
+
+void find_features(ExampleParser::Bytes record) {
+  static const ExampleParser lenient(names(), false);
+  static const ExampleParser strict(names(), true);
+  ExampleParser::Finds finds;
+  static_cast<void>(strict.find(record, finds).ok());
+  if (lenient.find(record, finds).ok()) {
+    for (const auto& found : finds.features) read_values(found);
+  }
+  std::vector<ExampleParser::Named> named;
+  if (ExampleParser::find_all(record, named, finds).ok()) {
+    for (const auto& [name, found] : named) read_values(found);
+  }
+}
+
+// Reads the input as a block of two records.
+void read_block(ExampleParser::Bytes data) {
+  static const ExampleParser parser(names(), false);
+  const auto size = static_cast<std::int64_t>(data.size());
+  const std::array<std::int64_t, 3> offsets{0, size / 2, size};
+  std::vector<std::int64_t> labels(2);
+  std::vector<float> xs(2 * 3);
+  const std::array<float, 3> fallback{};
+  const std::array columns{
+      ExampleParser::Column{0, Number::kInt64,
+                            std::as_writable_bytes(std::span(labels)), nullptr},
+      ExampleParser::Column{1, Number::kFloat32,
+                            std::as_writable_bytes(std::span(xs)),
+                            std::as_bytes(std::span(fallback)).data()}};
+  std::size_t position = 0;
+  if (!parser.read_block(data, offsets, columns, position).ok() &&
+      position > 1) {
+    abort();
+  }
+}
+
+}  // namespace
+}  // namespace gristmill
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data,
+                                      std::size_t size) {
+  // A copy of exactly that size, so that reading past the end is seen.
+  const auto* const bytes = reinterpret_cast<const std::byte*>(data);
+  const std::vector<std::byte> record(bytes, bytes + size);
+  gristmill::find_features(record);
+  gristmill::read_block(record);
+  return 0;
+}
