@@ -153,3 +153,14 @@ def test_keys_are_told(path):
     for _ in range(26):
         next(ours), next(theirs)
         assert ours.ids().tolist() == theirs.ids().tolist()
+
+
+class Doubled(Halves):
+    def map(self, record):
+        return {name: half * 2 for name, half in super().map(record).items()}
+
+
+def test_a_subclass_that_maps_otherwise_is_heeded(path):
+    source = sources.ArrayRecordDataSource(path)
+    expected = plain(loader_over(list(source), chain(Doubled())))
+    assert plain(loader_over(source, chain(Doubled()))) == expected

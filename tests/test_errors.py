@@ -13,6 +13,7 @@ BUILT_IN = {
     "CorruptRecord": ValueError,
     "RemoteError": OSError,
     "StateMismatch": ValueError,
+    "TooManyErrors": RuntimeError,
 }
 
 

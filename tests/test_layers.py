@@ -23,6 +23,7 @@ ROWS = (
         "_features",
         "_launcher",
         "_shared_list",
+        "bad_records",
         "config",
         "options",
         "records",
@@ -39,6 +40,7 @@ ROWS = (
     },
     {"_image", "_npy", "drop_in", "experimental", "operations"},
     {"_engine"},
+    {"_arguments"},
     {"loader"},
     {"jax", "python", "torch"},
 )

@@ -38,6 +38,7 @@ from gristmill.errors import (
     RemoteError,
     ShapeMismatch,
     StateMismatch,
+    TooManyErrors,
     WorkerDied,
 )
 from gristmill.loader import DataLoader, DataLoaderIterator, load
@@ -135,6 +136,7 @@ __all__ = [
     "ShardOptions",
     "SharedMemoryArray",
     "StateMismatch",
+    "TooManyErrors",
     "Transformation",
     "Transformations",
     "WorkerDied",

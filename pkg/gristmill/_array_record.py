@@ -45,41 +45,26 @@ class Opener:
     """Opens the files of a source, by their number; they share a cache."""
 
     def __init__(
-        self,
-        paths: Sequence[str],
-        verify: str,
-        access: str,
-        cache_bytes: int,
-        storage_options: Mapping[str, Any] | None,
-        remote_options: RemoteOptions | None,
+        self, paths: Sequence[str], cache_bytes: int, settings: dict[str, Any]
     ) -> None:
-        self._paths = tuple(paths)
-        self._cache_bytes = cache_bytes
+        self._arguments = tuple(paths), cache_bytes, settings
         self._cache = _core.ChunkCache(cache_bytes)
-        self._options = verify, access, storage_options, remote_options
 
     def __call__(self, part: int) -> _core.RecordFile:
-        verify, access, storage_options, remote_options = self._options
-        return open_file(
-            self._paths[part],
-            verify=verify,
-            access=access,
-            cache=self._cache,
-            storage_options=storage_options,
-            remote_options=remote_options,
-        )
+        paths, _, settings = self._arguments
+        return open_file(paths[part], cache=self._cache, **settings)
 
     def __reduce__(self) -> Any:
-        verify, access, *others = self._options
-        return Opener, (self._paths, verify, access, self._cache_bytes, *others)
+        return Opener, self._arguments
 
 
 class ArrayRecordDataSource(RecordSource):
     """Serve the records of ArrayRecord files, in the order of the files.
 
     Args:
-        paths: A path, a FileInstruction (filename, skip, take,
-            examples_in_shard), or a list of these, at least one.
+        paths: A path, a URL that fsspec knows, such as ``gs://bucket/path``, a
+            FileInstruction (filename, skip, take, examples_in_shard), or a list of
+            these, at least one.
             ``"path[start:end]"`` stands for a part of a file.  Files that are named
             without a part are opened at once, to count their records.
         reader_options: Options of the array_record package's reader by name, such as
@@ -97,8 +82,7 @@ class ArrayRecordDataSource(RecordSource):
             All paths must be URLs then.
         remote_options: How files behind URLs are read. None for the defaults.
 
-    A path may be a URL that fsspec knows, such as ``gs://bucket/path``, with the
-    packages that it needs for it.
+    A path may be a URL that fsspec knows, such as ``gs://bucket/path``.
 
     Record ``i`` is ``bytes``.
 
@@ -124,9 +108,13 @@ class ArrayRecordDataSource(RecordSource):
         _check_options(reader_options)
         wanted = [_instruction(path) for path in _as_list(paths)]
         self._paths = [path for path, _ in wanted]
-        opener = Opener(
-            self._paths, verify, access, cache_bytes, storage_options, remote_options
-        )
+        settings = {
+            "verify": verify,
+            "access": access,
+            "storage_options": storage_options,
+            "remote_options": remote_options,
+        }
+        opener = Opener(self._paths, cache_bytes, settings)
         whole = [i for i, (_, part) in enumerate(wanted) if part is None]
         files = dict(zip(whole, open_parts(opener, whole), strict=True))
         ranges = [

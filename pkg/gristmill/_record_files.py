@@ -38,7 +38,7 @@ def open_file(
             per record; a mapped file that another process truncates may end this
             process. Files behind URLs know "pread" only.
         cache_bytes: Memory for decoded chunks of more than one record.
-        cache: A cache that is shared with other files, instead of one's own.
+        cache: A cache that is shared with other files, instead of one of `cache_bytes`.
         storage_options: Arguments of the URL's file system, such as credentials.
         remote_options: How files behind URLs are read. None for the defaults.
 

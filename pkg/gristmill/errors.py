@@ -9,6 +9,7 @@ code written for Grain catches it unchanged::
     ├── ArenaFull (MemoryError)        shared memory would pass its limit
     ├── CorruptRecord (ValueError)     a record or its file is damaged
     ├── RemoteError (OSError)          a file behind a URL could not be read
+    ├── TooManyErrors (RuntimeError)   more records failed than max_errors allows
     └── StateMismatch (ValueError)     a saved state belongs to another pipeline
 """
 
@@ -21,6 +22,7 @@ __all__ = [
     "RemoteError",
     "ShapeMismatch",
     "StateMismatch",
+    "TooManyErrors",
     "WorkerDied",
 ]
 
@@ -49,6 +51,10 @@ class CorruptRecord(GristmillError, ValueError):
     """
 
     position: int | None = None
+
+
+class TooManyErrors(GristmillError, RuntimeError):
+    """Say that more records failed than may be skipped or substituted."""
 
 
 class RemoteError(GristmillError, OSError):

@@ -12,18 +12,18 @@ from typing import Any, Generic, Self, TypeVar
 import numpy as np
 import numpy.typing as npt
 
+from gristmill import _arguments as arguments
 from gristmill import _log, checkpoint, samplers, sharding, transforms
-from gristmill import operations as legacy
-from gristmill._checks import check_integer
 from gristmill._engine import program as engine
 from gristmill._engine import state as states
 from gristmill._engine.local import LocalRun
 from gristmill._engine.remote import RemoteOptions, RemoteRun
+from gristmill._engine.tally import Account, Replayed, Tally
+from gristmill.bad_records import BadRecords, ErrorPolicy, OnError
 from gristmill.errors import StateMismatch
 from gristmill.options import MultiprocessingOptions, ReadOptions
 
 T = TypeVar("T")
-STALL_ACTIONS = ("warn", "restart")
 _NO_SHARDING = sharding.NoSharding()
 
 
@@ -60,6 +60,14 @@ class DataLoader(Generic[T]):
         stall_action: "warn", or "restart" to kill the worker then and start another.
         memory_limit: Bytes of shared memory that outputs may take, kept ones
             included; by default 80 % of the memory there is.
+        on_error: What becomes of a record that cannot be read, or for which a step
+            before the first batch raises.  "raise" raises the exception; "skip"
+            leaves the record out, as a filter would; "substitute" puts another
+            record of its stream in its place, with its index and random numbers,
+            so that there are as many elements as without errors.
+        max_errors: Bad records that an iterator passes over, None for any number.
+        quarantine: Path of a log, to which a line of JSON is added for each bad
+            record when the output that it would have been in is delivered.
 
     Raises:
         ValueError: An argument is out of range.
@@ -92,13 +100,17 @@ class DataLoader(Generic[T]):
         stall_timeout: float | None = 60.0,
         stall_action: str = "warn",
         memory_limit: int | None = None,
+        on_error: OnError = "raise",
+        max_errors: int | None = None,
+        quarantine: str | os.PathLike[str] | None = None,
     ) -> None:
-        workers = _worker_count(worker_count)
-        _check_counts(worker_buffer_size, streams, max_restarts)
+        workers = arguments.worker_count(worker_count)
+        arguments.check_counts(worker_buffer_size, streams, max_restarts)
+        self._error_policy = ErrorPolicy(on_error, max_errors, quarantine)
         self._explicit_streams = streams
         self._data_source = data_source
         self._sampler = sampler
-        self._operations = _operations(operations)
+        self._operations = arguments.checked_operations(operations)
         self._read_options = read_options or ReadOptions()
         self._multiprocessing_options = MultiprocessingOptions(
             num_workers=workers,
@@ -109,12 +121,12 @@ class DataLoader(Generic[T]):
             workers=workers,
             buffer=int(worker_buffer_size),
             max_restarts=int(max_restarts),
-            memory_limit=_memory_limit(memory_limit),
-            stall_timeout=_stall_timeout(stall_timeout),
-            stall_action=_stall_action(stall_action),
+            memory_limit=arguments.memory_limit(memory_limit),
+            stall_timeout=arguments.stall_timeout(stall_timeout),
+            stall_action=arguments.stall_action(stall_action),
         )
-        self._shard_options = _shard_options(shard_options, sampler)
-        _check_readers(sampler, read_options)
+        self._shard_options = arguments.checked_shard_options(shard_options, sampler)
+        arguments.check_readers(sampler, read_options)
         self._program = self._compile(int(streams or max(workers, 1)))
         self._pipeline = self._describe()
 
@@ -148,7 +160,7 @@ class DataLoader(Generic[T]):
             StopIteration: Nothing follows this state.
         """
         position = self._restore(state)
-        run = LocalRun(self._program_for(position), position)
+        run = LocalRun(self._program_for(position), position, Replayed())
         try:
             output: T = run.next()
         finally:
@@ -163,6 +175,7 @@ class DataLoader(Generic[T]):
             operations=self._operations,
             streams=streams,
             read_options=self._read_options,
+            on_error=self._error_policy.on_error,
         )
 
     def _describe(self) -> states.Pipeline:
@@ -201,11 +214,14 @@ class DataLoader(Generic[T]):
             return self._program
         return self._compile(position.streams)
 
-    def _run(self, position: states.Position) -> LocalRun | RemoteRun:
+    def _run(self, position: states.Position, account: Account) -> LocalRun | RemoteRun:
         program = self._program_for(position)
         if self._remote.workers == 0:
-            return LocalRun(program, position)
-        return RemoteRun(program, position, self._remote)
+            return LocalRun(program, position, account)
+        return RemoteRun(program, position, self._remote, account)
+
+    def _tally(self) -> Tally:
+        return Tally(self._error_policy, self._pipeline.data_source)
 
 
 class DataLoaderIterator(checkpoint.Checkpointable, collections.abc.Iterator[T]):
@@ -232,7 +248,8 @@ class DataLoaderIterator(checkpoint.Checkpointable, collections.abc.Iterator[T])
     ) -> None:
         self._data_loader = data_loader
         self._validate_state = validate_state
-        self._run: LocalRun | RemoteRun = data_loader._run(data_loader._start())
+        self._tally = data_loader._tally()
+        self._run = data_loader._run(data_loader._start(), self._tally)
         self._waited_s = 0.0
         self._outputs = 0
         self._profiles = data_loader.multiprocessing_options.enable_profiling
@@ -263,11 +280,12 @@ class DataLoaderIterator(checkpoint.Checkpointable, collections.abc.Iterator[T])
             IndexError: The state points past the end of the data.
         """
         position = self._data_loader._restore(state, self._validate_state)
+        self._tally.restart(position.errors)
         if position.streams == self._run.position.streams:
             self._run.restart(position)
             return
         self._run.close()
-        self._run = self._data_loader._run(position)
+        self._run = self._data_loader._run(position, self._tally)
 
     def start_prefetch(self) -> None:
         """Start computing in the background, before the first ``next``."""
@@ -276,6 +294,11 @@ class DataLoaderIterator(checkpoint.Checkpointable, collections.abc.Iterator[T])
     def ids(self) -> npt.NDArray[np.int64]:
         """Record keys that the last output was made of, int64, shape (k,)."""
         return self._run.keys.copy()
+
+    @property
+    def errors(self) -> BadRecords:
+        """Records that were skipped or substituted: how many, and the last ones."""
+        return self._tally.bad_records
 
     def close(self) -> None:
         """End the workers now rather than when the iterator is collected.
@@ -347,139 +370,3 @@ def load(  # noqa: PLR0913 (Grain's arguments)
         worker_count=worker_count,
         read_options=read_options,
     )
-
-
-def _worker_count(worker_count: int | None) -> int:
-    if worker_count is None:
-        return os.cpu_count() or 1
-    _check_number("worker_count", worker_count)
-    if worker_count < 0:
-        raise ValueError(
-            "Worker count should be greater than or equal zero."
-            f"Current worker_count is {worker_count}. Pass 0 to compute in this "
-            "process, or None for one worker per CPU core."
-        )
-    return int(worker_count)
-
-
-def _check_counts(buffer: int, streams: int | None, max_restarts: int) -> None:
-    check_integer("worker_buffer_size", buffer)
-    if buffer < 0:
-        raise ValueError(
-            "Worker buffer size must be greater than or equal zero."
-            f"Current worker_buffer_size is {buffer}."
-        )
-    if streams is not None:
-        check_integer("streams", streams)
-        if streams < 1:
-            raise ValueError(
-                f"streams must be at least 1, got {streams}. Leave it out for "
-                "max(worker_count, 1)."
-            )
-    check_integer("max_restarts", max_restarts)
-    if max_restarts < 0:
-        raise ValueError(
-            f"max_restarts must be at least 0, got {max_restarts}. 0 gives up when a "
-            "worker dies."
-        )
-
-
-def _check_number(name: str, value: Any) -> None:
-    if not isinstance(value, (int, float, np.integer, np.floating)):
-        raise TypeError(f"{name} must be a number or None, got {_kind(value)}.")
-
-
-def _check_readers(sampler: Any, read_options: Any) -> None:
-    if not hasattr(sampler, "__getitem__"):
-        raise TypeError(
-            "The sampler must have __getitem__(index) that returns a RecordMetadata, "
-            f"got {_kind(sampler)}. Pass an IndexSampler, a SequentialSampler or one "
-            "of your own."
-        )
-    if read_options is not None and not isinstance(read_options, ReadOptions):
-        raise TypeError(
-            f"read_options must be a ReadOptions or None, got {_kind(read_options)}."
-        )
-
-
-def _kind(value: Any) -> str:
-    """The type of an argument; its value would be the user's data."""
-    return type(value).__name__
-
-
-def _stall_timeout(seconds: float | None) -> float:
-    if seconds is None:
-        return -1.0
-    _check_number("stall_timeout", seconds)
-    # Written so that NaN fails, too.
-    if not seconds > 0:
-        raise ValueError(
-            f"stall_timeout must be more than 0 seconds, or None, got {seconds}."
-        )
-    return float(seconds)
-
-
-def _stall_action(action: str) -> str:
-    if action not in STALL_ACTIONS:
-        raise ValueError(
-            f"stall_action must be one of {STALL_ACTIONS}, got {action!r}."
-        )
-    return action
-
-
-def _memory_limit(limit: int | None) -> int:
-    if limit is None:
-        return 0
-    check_integer("memory_limit", limit)
-    if limit <= 0:
-        raise ValueError(
-            f"memory_limit must be more than 0 bytes, got {limit}. Leave it out for "
-            "80 % of the memory there is."
-        )
-    return limit
-
-
-def _shard_options(
-    given: sharding.ShardOptions | None, sampler: Any
-) -> sharding.ShardOptions:
-    if given is not None and not isinstance(given, sharding.ShardOptions):
-        raise TypeError(
-            f"shard_options must be a ShardOptions, got {_kind(given)}. Pass "
-            "NoSharding() or ShardOptions(shard_index, shard_count)."
-        )
-    found = given if given is not None else getattr(sampler, "_shard_options", None)
-    if not isinstance(found, sharding.ShardOptions):
-        raise ValueError(
-            "No shard options were provided to the DataLoader. Please pass "
-            "shard_options=NoSharding() or another ShardOptions: the sampler "
-            f"{type(sampler).__name__} has none either."
-        )
-    return found
-
-
-def _operations(operations: Sequence[Any]) -> list[Any]:
-    if not isinstance(operations, collections.abc.Iterable):
-        raise TypeError(
-            f"operations must be a sequence, got {_kind(operations)}. Put a single "
-            "operation in a list."
-        )
-    checked = []
-    for number, op in enumerate(operations):
-        if type(op) is legacy.BatchOperation:
-            op = transforms.Batch(op.batch_size, op.drop_remainder, op.batch_fn)
-        if isinstance(op, transforms.Batch):
-            check_integer(f"batch_size of operations[{number}]", op.batch_size)
-            if op.batch_size <= 0:
-                raise ValueError(
-                    f"batch_size must be positive, got {op.batch_size} in "
-                    f"operations[{number}]."
-                )
-        if engine.is_legacy(op) and (isinstance(op, type) or not callable(op)):
-            name = op.__name__ if isinstance(op, type) else type(op).__name__
-            raise TypeError(
-                f"operations[{number}] is {name!r}, which is neither a transformation "
-                "(an instance of Map, RandomMap, MapWithIndex, Filter, FlatMap or "
-                "Batch) nor callable."
-            )
-        checked.append(op)
-    return checked

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, ClassVar, Generic, Protocol, TypeVar
 
 import numpy as np
 
@@ -34,8 +34,34 @@ class Operation(Protocol):
         """Return the records that come out, given those that go in."""
 
 
+class OneByOne:
+    """An operation that makes at most one record of one.
+
+    Attributes:
+        replacement: The transform that does the same.
+    """
+
+    replacement: ClassVar[str]
+
+    def __call__(self, input_iterator: Iterator[Record[Any]]) -> Iterator[Record[Any]]:
+        """Return the records that come out, given those that go in."""
+        self.warn()
+        for record in input_iterator:
+            made = self.made_of(record)
+            if made is not None:
+                yield made
+
+    def warn(self) -> None:
+        """Log what to use instead."""
+        _warn_of(type(self).__name__, self.replacement)
+
+    def made_of(self, record: Record[Any]) -> Record[Any] | None:
+        """What becomes of one record, None where it is dropped."""
+        raise NotImplementedError
+
+
 @dataclasses.dataclass
-class MapOperation(Generic[_IN, _OUT]):
+class MapOperation(OneByOne, Generic[_IN, _OUT]):
     """Turn each element into one other by a function.
 
     Args:
@@ -46,20 +72,19 @@ class MapOperation(Generic[_IN, _OUT]):
     """
 
     map_function: Callable[[_IN], _OUT]
+    replacement: ClassVar[str] = "MapTransform"
 
-    def __call__(self, input_iterator: Iterator[Record[_IN]]) -> Iterator[Record[_OUT]]:
-        """Return the records that come out, given those that go in."""
-        _warn_of("MapOperation", "MapTransform")
-        for record in input_iterator:
-            try:
-                data = self.map_function(record.data)
-            except Exception as error:
-                raise _failed("map function") from error
-            yield Record(record.metadata.remove_record_key(), data)
+    def made_of(self, record: Record[_IN]) -> Record[_OUT]:
+        """What becomes of one record."""
+        try:
+            data = self.map_function(record.data)
+        except Exception as error:
+            raise _failed("map function") from error
+        return Record(record.metadata.remove_record_key(), data)
 
 
 @dataclasses.dataclass
-class RandomMapOperation(Generic[_IN, _OUT]):
+class RandomMapOperation(OneByOne, Generic[_IN, _OUT]):
     """Turn each element into one other by a function that draws random numbers.
 
     Args:
@@ -70,22 +95,21 @@ class RandomMapOperation(Generic[_IN, _OUT]):
     """
 
     random_map_function: Callable[[_IN, np.random.Generator], _OUT]
+    replacement: ClassVar[str] = "RandomMapTransform"
 
-    def __call__(self, input_iterator: Iterator[Record[_IN]]) -> Iterator[Record[_OUT]]:
-        """Return the records that come out, given those that go in."""
-        _warn_of("RandomMapOperation", "RandomMapTransform")
-        for record in input_iterator:
-            # Without a seed the function gets None, as in Grain.
-            rng: Any = record.metadata.rng
-            try:
-                data = self.random_map_function(record.data, rng)
-            except Exception as error:
-                raise _failed("random map function") from error
-            yield Record(record.metadata.remove_record_key(), data)
+    def made_of(self, record: Record[_IN]) -> Record[_OUT]:
+        """What becomes of one record."""
+        # Without a seed the function gets None, as in Grain.
+        rng: Any = record.metadata.rng
+        try:
+            data = self.random_map_function(record.data, rng)
+        except Exception as error:
+            raise _failed("random map function") from error
+        return Record(record.metadata.remove_record_key(), data)
 
 
 @dataclasses.dataclass
-class FilterOperation(Generic[_IN]):
+class FilterOperation(OneByOne, Generic[_IN]):
     """Keep the elements for which a function returns true.
 
     Args:
@@ -96,17 +120,17 @@ class FilterOperation(Generic[_IN]):
     """
 
     condition_function: Callable[[_IN], bool]
+    replacement: ClassVar[str] = "FilterTransform"
 
-    def __call__(self, input_iterator: Iterator[Record[_IN]]) -> Iterator[Record[_IN]]:
-        """Return the records that come out, given those that go in."""
-        _warn_of("FilterOperation", "FilterTransform")
-        for record in input_iterator:
-            try:
-                keep = self.condition_function(record.data)
-            except Exception as error:
-                raise _failed("condition function") from error
-            if keep:
-                yield Record(record.metadata.remove_record_key(), record.data)
+    def made_of(self, record: Record[_IN]) -> Record[_IN] | None:
+        """The record, or None where it is dropped."""
+        try:
+            keep = self.condition_function(record.data)
+        except Exception as error:
+            raise _failed("condition function") from error
+        if not keep:
+            return None
+        return Record(record.metadata.remove_record_key(), record.data)
 
 
 @dataclasses.dataclass

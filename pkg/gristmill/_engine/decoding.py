@@ -106,7 +106,7 @@ def open_decoding(program: Program, stream: int, look_ahead: bool) -> Decoding |
     if level.batch is None or level.batch.make is not None or len(level.steps) != 1:
         return None
     decoder: Any = getattr(level.steps[0][1], "__self__", None)
-    if not getattr(decoder, "decodes_blocks", False):
+    if not _decodes_blocks(decoder):
         return None
     if not (program.in_blocks and reads_natively(source)):
         return None
@@ -120,3 +120,13 @@ def open_decoding(program: Program, stream: int, look_ahead: bool) -> Decoding |
         packed=True,
     )
     return Decoding(decoder, queue, keys_of, program.rules)
+
+
+def _decodes_blocks(decoder: Any) -> bool:
+    """Whether `decode_block` means what `map` does: no subclass has changed that."""
+    for kind in type(decoder).__mro__:
+        if "decode_block" in vars(kind):
+            return bool(decoder.decodes_blocks)
+        if "map" in vars(kind):
+            break
+    return False

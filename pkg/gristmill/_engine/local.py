@@ -4,24 +4,35 @@ from __future__ import annotations
 
 from typing import Any
 
+from gristmill._engine.opening import open_stream
 from gristmill._engine.program import Program
 from gristmill._engine.state import Position
-from gristmill._engine.stream import NO_KEYS, Stream, open_stream
+from gristmill._engine.stream import NO_KEYS, Stream
+from gristmill._engine.tally import Account
+from gristmill._engine.tolerance import NOTHING
 from gristmill._types import Int64Array
 
 
 class LocalRun:
     """Delivers outputs of all streams in turn.
 
+    Args:
+        program: The compiled pipeline.
+        position: Where to start.
+        account: Told of bad records.
+
     Attributes:
         position: Kept up to date; what a checkpoint says.
         keys: Record keys of the last output, shape (k,).
     """
 
-    def __init__(self, program: Program, position: Position) -> None:
+    def __init__(self, program: Program, position: Position, account: Account) -> None:
         self.position = position
         self.keys: Int64Array = NO_KEYS
         self._program = program
+        self._account = account
+        # The output due, in a tuple, where it was held back for its bad records.
+        self._held: tuple[Any] | None = None
         self._streams: list[Stream] = []
         # Grain's single stream without workers reports where its reading ended;
         # with several, a stream that has ended keeps its last output's position.
@@ -32,8 +43,9 @@ class LocalRun:
 
         Raises:
             StopIteration: All streams have ended.
+            TooManyErrors: More records failed than may; the output is due again.
         """
-        position = self.position
+        position, held = self.position, self._held
         streams = self._streams or self._open()
         while True:
             turn = position.turn
@@ -44,18 +56,32 @@ class LocalRun:
                 continue
             stream = streams[turn]
             try:
-                output = stream.next()
+                output = stream.next() if held is None else held[0]
             except StopIteration:
-                position.ended[turn] = True
-                if self._reports_end:
-                    position.vectors[turn] = stream.vector
-                position.turn = (turn + 1) % len(streams)
-                continue
+                if not stream.mishaps.records:
+                    position.ended[turn] = True
+                    if self._reports_end:
+                        position.vectors[turn] = stream.vector
+                    position.turn = (turn + 1) % len(streams)
+                    continue
+                output = NOTHING
             except Exception:
                 # The failed output has had its turn, so that the others keep theirs.
                 position.vectors[turn] = stream.vector
                 position.turn = (turn + 1) % len(streams)
+                if stream.mishaps.records:
+                    self._account.settle(stream.mishaps.passed)
+                    position.errors = self._account.count
                 raise
+            if stream.mishaps.records:
+                self._held = (output,)
+                self._account.admit(stream.mishaps.passed)
+                self._held = held = None
+                position.errors = self._account.count
+            if output is NOTHING:
+                position.vectors[turn] = stream.vector
+                position.turn = (turn + 1) % len(streams)
+                continue
             self.keys = stream.keys
             position.vectors[turn] = stream.vector
             position.turn = (turn + 1) % len(streams)
@@ -69,6 +95,7 @@ class LocalRun:
     def restart(self, position: Position) -> None:
         """Go on from another position with as many streams."""
         self.keys = NO_KEYS
+        self._held = None
         self.position = position
         for stream, vector in zip(self._streams, position.vectors, strict=False):
             stream.seek(vector)
@@ -79,6 +106,7 @@ class LocalRun:
         for stream in self._streams:
             stream.close()
         self._streams = []
+        self._held = None
 
     def _open(self) -> list[Stream]:
         for number, vector in enumerate(self.position.vectors):

@@ -19,6 +19,7 @@ from gristmill import operations as legacy
 from gristmill import samplers, sources, transforms
 from gristmill._hot import run as hot_run
 from gristmill._types import Int64Array, Rules
+from gristmill.bad_records import OnError
 from gristmill.batching import tree_rules
 from gristmill.options import ReadOptions
 from gristmill.records import RecordMetadata
@@ -120,6 +121,7 @@ class Program:
         rules: How batches are taken apart: "jax" or "plain".
         streams: Interleaved logical streams that define the order.
         read_options: Threads that read ahead where reading is slow.
+        on_error: What becomes of bad records: "raise", "skip" or "substitute".
     """
 
     source: Any
@@ -131,6 +133,7 @@ class Program:
     rules: Rules
     streams: int
     read_options: ReadOptions
+    on_error: OnError = "raise"
 
     @property
     def over_records(self) -> bool:
@@ -156,7 +159,14 @@ class Program:
     @property
     def one_to_one(self) -> bool:
         """Whether positions of outputs follow from arithmetic alone."""
-        return not self.over_records and not any(lv.filters for lv in self.levels)
+        if self.over_records or self.on_error == "skip":
+            return False
+        return not any(level.filters for level in self.levels)
+
+    @property
+    def tolerant(self) -> bool:
+        """Whether bad records are passed over."""
+        return self.on_error != "raise"
 
     @property
     def records_per_output(self) -> int:
@@ -221,6 +231,7 @@ def compile_program(
     operations: Sequence[Any],
     streams: int,
     read_options: ReadOptions,
+    on_error: OnError = "raise",
 ) -> Program:
     """Compile checked arguments of a loader."""
     readable = sources.as_source(source)
@@ -241,6 +252,7 @@ def compile_program(
         rules=tree_rules(),
         streams=streams,
         read_options=read_options,
+        on_error=on_error,
     )
 
 

@@ -8,7 +8,7 @@ element travels with them.  Every other chain runs in `NativeStream`.
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -18,6 +18,8 @@ from gristmill import operations as legacy
 from gristmill._engine.block_reading import BlockReading, open_reading
 from gristmill._engine.program import Program, as_number, holds_back, is_legacy
 from gristmill._engine.reading import Reading
+from gristmill._engine.tolerance import Mishaps
+from gristmill._hot.place import Place
 from gristmill._types import Alloc, Int64Array, Rules
 from gristmill.records import Record, RecordMetadata
 
@@ -58,7 +60,13 @@ class Node:
 
 
 class ReadNode(Node):
-    """Reads the records of one stream, and tells which one at address `at`."""
+    """Reads the records of one stream, and tells which one at address `at`.
+
+    Attributes:
+        key: What the source was asked for last.
+    """
+
+    key: Any = None
 
     def __init__(
         self, program: Program, stream: int, at: int, reading: Reading | BlockReading
@@ -78,12 +86,12 @@ class ReadNode(Node):
         local = self._stream + self._read * self._program.streams
         self._read += 1
         metadata = keys.metadata(local)
-        key = keys.source_key(metadata.record_key)
+        self.key = key = keys.source_key(metadata.record_key)
         self._told.value = as_number(key)
         try:
             data = self._data(key)
         except Exception as error:
-            error.add_note(f"while reading record {key} (index {metadata.index})")
+            error.add_note(Place(None, key, metadata.index))
             raise
         self._keys = [as_number(key)]
         return Record(metadata=metadata, data=data)
@@ -120,7 +128,7 @@ class StepNode(Node):
 
     def __next__(self) -> Record[Any]:
         record = next(self._parent)
-        with _Noting(self._transform, record.metadata, self.keys):
+        with Noting(self._transform, record.metadata, self.keys):
             return Record(record.metadata, self._apply(record))
 
     def _apply(self, record: Record[Any]) -> Any:
@@ -146,7 +154,7 @@ class FilterNode(Node):
     def __next__(self) -> Record[Any]:
         while True:
             record = next(self._parent)
-            with _Noting(self._transform, record.metadata, self.keys):
+            with Noting(self._transform, record.metadata, self.keys):
                 if self._transform.filter(record.data):
                     return record
 
@@ -188,7 +196,7 @@ class BatchNode(Node):
         if self._of_splits and metadata.rng is not None:
             own = metadata.rng.bit_generator.jumped(metadata.index + 1)  # type: ignore[attr-defined]
             metadata = RecordMetadata(metadata.index, rng=np.random.Generator(own))
-        with _Noting(self._batch, metadata, self._keys):
+        with Noting(self._batch, metadata, self._keys):
             return Record(metadata, self._make([record.data for record in records]))
 
     @property
@@ -232,7 +240,7 @@ class FlatMapNode(Node):
 
     def _split(self, record: Record[Any]) -> list[Record[Any]]:
         offset = record.metadata.index * self._transform.max_fan_out
-        with _Noting(self._transform, record.metadata, self.keys):
+        with Noting(self._transform, record.metadata, self.keys):
             splits = list(self._transform.flat_map(record.data))
         rng = record.metadata.rng
         return [
@@ -351,11 +359,14 @@ class RecordStream:
     such an operation holds back is made again from there.
     """
 
+    _legacy_node: Callable[[Node, Any], Node] = LegacyNode
+
     def __init__(
         self, program: Program, stream: int, at: int, look_ahead: bool
     ) -> None:
         self.keys: Int64Array = np.empty(0, np.int64)
         self.vector: Vector = (0,) * program.vector_length
+        self.mishaps = Mishaps(stream)
         self._program = program
         self._stream = stream
         self._at = at
@@ -419,11 +430,20 @@ class RecordStream:
         return chain
 
     def _build(self) -> Node:
-        chain: Node = ReadNode(self._program, self._stream, self._at, self._reading)
-        # Flat-maps whose single splits arrive here.
-        flat_maps = 0
+        return self._extend(self._reader(), 0, len(self._program.operations))
+
+    def _reader(self) -> ReadNode:
+        return ReadNode(self._program, self._stream, self._at, self._reading)
+
+    def _extend(self, chain: Node, begin: int, end: int) -> Node:
+        """The chain with operations [begin, end) on top.
+
+        REQUIRES: those before are flat-maps, one-to-one steps and filters.
+        """
         operations = self._program.operations
-        for number, op in enumerate(operations):
+        # Flat-maps whose single splits arrive here.
+        flat_maps = sum(isinstance(op, transforms.FlatMap) for op in operations[:begin])
+        for number, op in enumerate(operations[begin:end], begin):
             if isinstance(op, transforms.FlatMap):
                 chain = FlatMapNode(chain, op)
                 flat_maps += 1
@@ -435,7 +455,7 @@ class RecordStream:
             elif isinstance(op, transforms.Filter):
                 chain = FilterNode(chain, op)
             elif is_legacy(op):
-                chain = LegacyNode(chain, op)
+                chain = self._legacy_node(chain, op)
             else:
                 chain = StepNode(chain, op)
             if holds_back(op):
@@ -445,7 +465,7 @@ class RecordStream:
         return chain
 
 
-class _Noting:
+class Noting:
     """Adds the operation and record to an exception that passes through."""
 
     def __init__(
@@ -462,7 +482,7 @@ class _Noting:
         if isinstance(error, Exception) and not isinstance(error, StopIteration):
             name = type(self._operation).__name__
             key = self._keys[-1] if self._keys else None
-            error.add_note(f"while {name} processed record {key} (index {self._index})")
+            error.add_note(Place(name, key, self._index))
 
 
 _warned: set[str] = set()

@@ -13,9 +13,11 @@ import signal
 from typing import Any
 
 from gristmill import _core, _log
+from gristmill._engine import tolerance
 from gristmill._engine.program import Program
 from gristmill._engine.state import Position
 from gristmill._engine.stream import NO_KEYS
+from gristmill._engine.tally import Account
 from gristmill._hot import transport, views
 from gristmill._types import Int64Array
 from gristmill.errors import ArenaFull, WorkerDied
@@ -55,10 +57,15 @@ class RemoteRun:
         program: The compiled pipeline.
         position: Where to start.
         options: How workers are run.
+        account: Told of bad records.
     """
 
     def __init__(
-        self, program: Program, position: Position, options: RemoteOptions
+        self,
+        program: Program,
+        position: Position,
+        options: RemoteOptions,
+        account: Account,
     ) -> None:
         if program.vector_length > MOST_INTEGERS:
             raise ValueError(
@@ -70,6 +77,8 @@ class RemoteRun:
         self._program = program
         self._start_position = position
         self._options = options
+        self._account = account
+        self._tolerant = program.tolerant
         self._scheduler: _core.Scheduler | None = None
         self._owner = os.getpid()
 
@@ -84,6 +93,7 @@ class RemoteRun:
             turn,
             [tuple(vector) for vector in vectors],
             ended,
+            self._account.count,
         )
 
     def next(self) -> Any:
@@ -93,12 +103,16 @@ class RemoteRun:
             StopIteration: All streams have ended.
             WorkerDied: A worker died too often, or none could start.
             ArenaFull: The outputs that the caller keeps leave no room.
+            TooManyErrors: More records failed than may; the output is due again.
         """
         scheduler = self._scheduler or self._begin()
         while True:
             due = scheduler.next(self._options.stall_timeout)
             if due.kind == "output":
-                return self._deliver(scheduler, due)
+                output = self._deliver(scheduler, due)
+                if output is tolerance.NOTHING:
+                    continue
+                return output
             if due.kind == "end":
                 raise StopIteration
             if due.kind == "timeout":
@@ -169,13 +183,32 @@ class RemoteRun:
             COPIED_LEAF_BYTES,
         )
         if due.error:
-            from gristmill._engine import failures
-
-            scheduler.advance()
-            raise failures.unpack_failure(element)
+            return self._end_or_raise(scheduler, element)
+        if self._tolerant:
+            element, passed = tolerance.received_output(element)
+            if passed is not None:
+                self._account.admit(passed)
         self.keys = keys
         scheduler.advance()
         return element
+
+    def _end_or_raise(self, scheduler: _core.Scheduler, sent: bytes) -> Any:
+        """What comes of a turn without an output."""
+        from gristmill._engine import failures
+
+        if not self._tolerant:
+            scheduler.advance()
+            raise failures.unpack_failure(sent)
+        error, passed = tolerance.received_failure(sent)
+        if error is None:
+            assert passed is not None
+            self._account.admit(passed)
+            scheduler.advance()
+            return tolerance.NOTHING
+        if passed is not None:
+            self._account.settle(passed)
+        scheduler.advance()
+        raise error
 
     def _stalled(self, scheduler: _core.Scheduler, due: _core.Due) -> None:
         from gristmill._engine import stall

@@ -28,12 +28,14 @@ class Position:
         turn: Stream that gives the next output.
         vectors: Position of each stream after its last delivered output.
         ended: Streams that gave all they have.
+        errors: Bad records that were skipped or substituted on the way here.
     """
 
     worker_count: int
     turn: int
     vectors: list[Vector]
     ended: list[bool]
+    errors: int = 0
 
     @property
     def streams(self) -> int:
@@ -127,6 +129,7 @@ def decode(pipeline: Pipeline, text: bytes, validate: bool = True) -> Position:
             "with other operations; restore it with those."
         ) from error
     _check(pipeline, position, more)
+    position.errors = _errors(more)
     return position
 
 
@@ -228,7 +231,19 @@ def _more(pipeline: Pipeline, position: Position) -> dict[str, Any]:
         more["replay"] = [list(vector[integers:]) for vector in position.vectors]
     if pipeline.widened:
         more["permutation"] = "complete"
+    if position.errors:
+        more["errors"] = position.errors
     return more
+
+
+def _errors(more: dict[str, Any]) -> int:
+    errors = more.get("errors", 0)
+    if type(errors) is not int or errors < 0:
+        raise StateMismatch(
+            f"Checkpoint says that {errors!r} records failed, expected a number of at "
+            "least 0. The file may belong to something else."
+        )
+    return errors
 
 
 def _check(pipeline: Pipeline, position: Position, more: dict[str, Any]) -> None:

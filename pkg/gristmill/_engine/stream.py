@@ -13,9 +13,10 @@ from gristmill._engine.decoding import open_decoding
 from gristmill._engine.gathering import Gathering
 from gristmill._engine.program import BatchSpec, Program, as_number
 from gristmill._engine.reading import read_each
-from gristmill._engine.record_stream import RecordStream
+from gristmill._engine.tolerance import Mishaps
 from gristmill._hot import run as hot_run
 from gristmill._hot.draw import Draws
+from gristmill._hot.place import Place
 from gristmill._types import Alloc, Int64Array
 from gristmill.sources import TableSource
 
@@ -30,10 +31,12 @@ class Stream(Protocol):
     Attributes:
         vector: Position after the last output; what a checkpoint stores.
         keys: Record keys that the last output was made of, shape (k,).
+        mishaps: Bad records passed over since the output before the last.
     """
 
     vector: Vector
     keys: Int64Array
+    mishaps: Mishaps
 
     def seek(self, vector: Vector) -> None:
         """Make the next output the one that follows position `vector`."""
@@ -52,22 +55,6 @@ class Stream(Protocol):
 
     def close(self) -> None:
         """Stop reading ahead."""
-
-
-def open_stream(
-    program: Program, stream: int, at: int = 0, look_ahead: bool = True
-) -> Stream:
-    """The stream number `stream` of a program, at its beginning.
-
-    Args:
-        program: The compiled pipeline.
-        stream: From 0 to ``program.streams - 1``.
-        at: Address of an int64 that is told the record in work; 0 for none.
-        look_ahead: Whether records beyond the output in work may be read.
-    """
-    if program.over_records:
-        return RecordStream(program, stream, at, look_ahead)
-    return NativeStream(program, stream, at, look_ahead)
 
 
 class SamplerDraws:
@@ -105,6 +92,7 @@ class NativeStream:
     ) -> None:
         self.vector: Vector = (0,)
         self.keys = NO_KEYS
+        self.mishaps = Mishaps(stream)
         self._program = program
         self._stream = stream
         self._at = at
@@ -245,19 +233,24 @@ class NativeStream:
             elements = elements + done if elements else done
         return elements
 
+    def _read(self, keys: Int64Array) -> tuple[list[Any], Exception | None] | None:
+        """Read a block as `Reading.read` does, None where the loop is to read it."""
+        read = None
+        if not self._read_natively:
+            names = keys if self._odd_keys is None else self._odd_keys
+            read = self._reading.read(self._consumed, names)
+        if read is None and self._odd_keys is not None:
+            read = read_each(self._program.source, self._odd_keys)
+        return read
+
     def _run(
         self, keys: Int64Array, indices: Int64Array
     ) -> tuple[list[Any], list[int] | None, int, Exception | None]:
-        program = self._program
-        read = None
-        names: Any = keys if self._odd_keys is None else self._odd_keys
-        if not self._read_natively:
-            read = self._reading.read(self._consumed, names)
-        if read is None and self._odd_keys is not None:
-            read = read_each(program.source, self._odd_keys)
+        read = self._read(keys)
         if read is None:
+            source = self._program.source
             return hot_run.run_block(
-                program.source, keys, indices, self._steps, self._draws, self._at
+                source, keys, indices, self._steps, self._draws, self._at
             )
         elements, failure = read
         count = len(elements)
@@ -272,10 +265,13 @@ class NativeStream:
         )
         if failure is None or result[3] is not None:
             return result
-        failure.add_note(
-            f"while reading record {names[count]} (index {indices[count]})"
-        )
+        failure.add_note(self._place(keys, indices, count))
         return result[0], result[1], count + 1, failure
+
+    def _place(self, keys: Int64Array, indices: Int64Array, place: int) -> Place:
+        """What is said of a record of the block in work that cannot be read."""
+        names: Any = keys if self._odd_keys is None else self._odd_keys
+        return Place(None, names[place], int(indices[place]))
 
     def _native_gathering(self, look_ahead: bool) -> Gathering | None:
         """How whole batches are made without Python, where they can be."""

@@ -14,9 +14,10 @@ import numpy.random  # Here, since workers would import it on first use, each an
 import numpy.typing as npt
 
 from gristmill import _core, drop_in
-from gristmill._engine import failures, packing, stall
+from gristmill._engine import failures, packing, stall, tolerance
+from gristmill._engine.opening import open_stream
 from gristmill._engine.program import Program
-from gristmill._engine.stream import Stream, Vector, open_stream
+from gristmill._engine.stream import Stream, Vector
 from gristmill._hot import transport
 from gristmill._types import Int64Array
 
@@ -101,13 +102,16 @@ class _Server:
             try:
                 element = stream.next(slot.empty)
             except StopIteration:
+                if stream.mishaps.records:
+                    result.failure = self._pack(None, stream)
+                    result.vector = stream.vector
                 break
             except Exception as error:
-                result.failure = self._pack(error)
+                result.failure = self._pack(error, stream)
                 result.vector = stream.vector
                 break
             result.vector = stream.vector
-            result.outputs.append((element, stream.keys, stream.vector))
+            result.outputs.append(self._output(element, stream))
         return result
 
     def _next_output(self, unit: _core.Work, slot: _Slot) -> _Result:
@@ -119,10 +123,12 @@ class _Server:
         try:
             element = stream.next(slot.empty)
         except StopIteration:
+            if stream.mishaps.records:
+                return _Result([], stream.vector, self._pack(None, stream))
             return _Result([], before, ended=True)
         except Exception as error:
-            return _Result([], stream.vector, self._pack(error))
-        return _Result([(element, stream.keys, stream.vector)], stream.vector)
+            return _Result([], stream.vector, self._pack(error, stream))
+        return _Result([self._output(element, stream)], stream.vector)
 
     def _stream(self, number: int) -> Stream:
         stream = self._streams.get(number)
@@ -133,8 +139,19 @@ class _Server:
             self._streams[number] = stream
         return stream
 
-    def _pack(self, error: Exception) -> bytes:
-        return failures.pack_failure(error, self._worker)
+    def _output(self, element: Any, stream: Stream) -> Output:
+        if self._program.tolerant:
+            element = tolerance.send_output(element, stream.mishaps, self._worker)
+        return element, stream.keys, stream.vector
+
+    def _pack(self, error: Exception | None, stream: Stream) -> bytes:
+        """What the parent gets for an exception, or for an end with bad records."""
+        failure = None
+        if error is not None:
+            failure = failures.pack_failure(error, self._worker)
+            if not self._program.tolerant:
+                return failure
+        return tolerance.send_failure(failure, stream.mishaps.packed(self._worker))
 
     def _write(self, writer: transport.SlotWriter, result: _Result) -> int | None:
         """Write a result to the slot, or to a larger one; returns the bytes used.
@@ -175,9 +192,12 @@ class _Server:
         """Cut a result before its first output that cannot be sent."""
         error.add_note("while sending an output from a worker to the loader's process")
         bad = next(i for i, output in enumerate(result.outputs) if not _sends(output))
-        result.vector = result.outputs[bad][2]
+        element, _, result.vector = result.outputs[bad]
         result.outputs = result.outputs[:bad]
-        result.failure = self._pack(error)
+        result.failure = failures.pack_failure(error, self._worker)
+        if self._program.tolerant:
+            _, passed = tolerance.received_output(element)
+            result.failure = tolerance.send_failure(result.failure, passed)
 
 
 def _sends(output: Output) -> bool:

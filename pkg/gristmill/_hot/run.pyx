@@ -13,6 +13,8 @@ from libc.stdint cimport int64_t, uintptr_t
 
 from gristmill._hot.draw cimport Draws
 
+from gristmill._hot.place import Place
+
 cnp.import_array()
 
 cdef extern from "Python.h":
@@ -28,6 +30,7 @@ cdef enum:
     _MAP_WITH_INDEX = 2
     _FILTER = 3
     _MAX_STEPS = 1024
+    _ALL = -2  # In place of a step: reading all records together.
 
 MAP = _MAP
 RANDOM_MAP = _RANDOM_MAP
@@ -128,12 +131,13 @@ cdef int _load_steps(tuple steps, Step* out) except -1:
     return 0
 
 
-cdef str _note(
+cdef object _place(
     tuple steps, Py_ssize_t step, const int64_t* keys, const int64_t* indices,
     Py_ssize_t i
 ):
-    doing = "reading" if step < 0 else f"{steps[step][2]} processed"
-    return f"while {doing} record {keys[i]} (index {indices[i]})"
+    place = Place(None if step < 0 else steps[step][2], keys[i], indices[i])
+    # Where all were read together, no record is to blame: what remains is the text.
+    return str(place) if step == _ALL else place
 
 
 def run_block(
@@ -158,7 +162,7 @@ def run_block(
     n = cnp.PyArray_DIM(<cnp.ndarray>keys, 0)
     cdef const int64_t* index_of = _int64s(indices, n)
     cdef Py_ssize_t n_steps = PyTuple_GET_SIZE(steps)
-    cdef Py_ssize_t i = 0, k = -1
+    cdef Py_ssize_t i = 0, k = _ALL
     cdef int64_t* told = <int64_t*>at
     cdef bint kept_all = True, keep, as_sequence = _takes_integers(source)
     cdef Draws own = draws if type(draws) is Draws else None
@@ -212,5 +216,5 @@ def run_block(
         i = n - 1
     except Exception as raised:
         error = raised
-        error.add_note(_note(steps, k, key_of, index_of, i))
+        error.add_note(_place(steps, k, key_of, index_of, i))
     return out, None if kept_all else kept, i + 1, error

@@ -9,6 +9,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from gristmill._hot.place import Place
+
 MAP, RANDOM_MAP, MAP_WITH_INDEX, FILTER = range(4)
 Steps = tuple[tuple[int, Callable[..., Any], str], ...]
 DROPPED = object()
@@ -45,16 +47,17 @@ def run_block(
         try:
             records = _read_all(source, keys.tolist())
         except ValueError as error:
-            error.add_note(f"while reading record {keys[0]} (index {indices[0]})")
+            # No record is to blame: what remains of the place is the text.
+            error.add_note(str(Place(None, keys[0], indices[0])))
             return out, None, 1, error
     for i, (key, index) in enumerate(zip(keys.tolist(), indices.tolist(), strict=True)):
         told.value = key
-        doing = ["reading"]
+        doing: list[str | None] = [None]
         try:
             element = source[key] if records is None else records[i]
             element = _apply(element, index, steps, draws, doing)
         except Exception as error:
-            error.add_note(f"while {doing[0]} record {key} (index {index})")
+            error.add_note(Place(doing[0], key, index))
             return out, None if len(kept) == i else kept, i + 1, error
         if element is not DROPPED:
             out.append(element)
@@ -62,10 +65,12 @@ def run_block(
     return out, None if len(kept) == n else kept, n, None
 
 
-def _apply(element: Any, index: int, steps: Steps, draws: Any, doing: list[str]) -> Any:
+def _apply(
+    element: Any, index: int, steps: Steps, draws: Any, doing: list[str | None]
+) -> Any:
     generator = None
     for opcode, call, name in steps:
-        doing[0] = f"{name} processed"
+        doing[0] = name
         if opcode == MAP:
             element = call(element)
         elif opcode == FILTER:

@@ -1,0 +1,154 @@
+"""Checks a loader's arguments, and makes of them what the engine takes."""
+
+from __future__ import annotations
+
+import collections.abc
+import os
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from gristmill import operations as legacy
+from gristmill import sharding, transforms
+from gristmill._checks import check_integer
+from gristmill._engine.program import is_legacy
+from gristmill.options import ReadOptions
+
+STALL_ACTIONS = ("warn", "restart")
+
+
+def worker_count(worker_count: int | None) -> int:
+    if worker_count is None:
+        return os.cpu_count() or 1
+    check_number("worker_count", worker_count)
+    if worker_count < 0:
+        raise ValueError(
+            "Worker count should be greater than or equal zero."
+            f"Current worker_count is {worker_count}. Pass 0 to compute in this "
+            "process, or None for one worker per CPU core."
+        )
+    return int(worker_count)
+
+
+def check_counts(buffer: int, streams: int | None, max_restarts: int) -> None:
+    check_integer("worker_buffer_size", buffer)
+    if buffer < 0:
+        raise ValueError(
+            "Worker buffer size must be greater than or equal zero."
+            f"Current worker_buffer_size is {buffer}."
+        )
+    if streams is not None:
+        check_integer("streams", streams)
+        if streams < 1:
+            raise ValueError(
+                f"streams must be at least 1, got {streams}. Leave it out for "
+                "max(worker_count, 1)."
+            )
+    check_integer("max_restarts", max_restarts)
+    if max_restarts < 0:
+        raise ValueError(
+            f"max_restarts must be at least 0, got {max_restarts}. 0 gives up when a "
+            "worker dies."
+        )
+
+
+def check_number(name: str, value: Any) -> None:
+    if not isinstance(value, (int, float, np.integer, np.floating)):
+        raise TypeError(f"{name} must be a number or None, got {_kind(value)}.")
+
+
+def check_readers(sampler: Any, read_options: Any) -> None:
+    if not hasattr(sampler, "__getitem__"):
+        raise TypeError(
+            "The sampler must have __getitem__(index) that returns a RecordMetadata, "
+            f"got {_kind(sampler)}. Pass an IndexSampler, a SequentialSampler or one "
+            "of your own."
+        )
+    if read_options is not None and not isinstance(read_options, ReadOptions):
+        raise TypeError(
+            f"read_options must be a ReadOptions or None, got {_kind(read_options)}."
+        )
+
+
+def _kind(value: Any) -> str:
+    """The type of an argument; its value would be the user's data."""
+    return type(value).__name__
+
+
+def stall_timeout(seconds: float | None) -> float:
+    if seconds is None:
+        return -1.0
+    check_number("stall_timeout", seconds)
+    # Written so that NaN fails, too.
+    if not seconds > 0:
+        raise ValueError(
+            f"stall_timeout must be more than 0 seconds, or None, got {seconds}."
+        )
+    return float(seconds)
+
+
+def stall_action(action: str) -> str:
+    if action not in STALL_ACTIONS:
+        raise ValueError(
+            f"stall_action must be one of {STALL_ACTIONS}, got {action!r}."
+        )
+    return action
+
+
+def memory_limit(limit: int | None) -> int:
+    if limit is None:
+        return 0
+    check_integer("memory_limit", limit)
+    if limit <= 0:
+        raise ValueError(
+            f"memory_limit must be more than 0 bytes, got {limit}. Leave it out for "
+            "80 % of the memory there is."
+        )
+    return limit
+
+
+def checked_shard_options(
+    given: sharding.ShardOptions | None, sampler: Any
+) -> sharding.ShardOptions:
+    if given is not None and not isinstance(given, sharding.ShardOptions):
+        raise TypeError(
+            f"shard_options must be a ShardOptions, got {_kind(given)}. Pass "
+            "NoSharding() or ShardOptions(shard_index, shard_count)."
+        )
+    found = given if given is not None else getattr(sampler, "_shard_options", None)
+    if not isinstance(found, sharding.ShardOptions):
+        raise ValueError(
+            "No shard options were provided to the DataLoader. Please pass "
+            "shard_options=NoSharding() or another ShardOptions: the sampler "
+            f"{type(sampler).__name__} has none either."
+        )
+    return found
+
+
+def checked_operations(operations: Sequence[Any]) -> list[Any]:
+    if not isinstance(operations, collections.abc.Iterable):
+        raise TypeError(
+            f"operations must be a sequence, got {_kind(operations)}. Put a single "
+            "operation in a list."
+        )
+    checked = []
+    for number, op in enumerate(operations):
+        if type(op) is legacy.BatchOperation:
+            op = transforms.Batch(op.batch_size, op.drop_remainder, op.batch_fn)
+        if isinstance(op, transforms.Batch):
+            check_integer(f"batch_size of operations[{number}]", op.batch_size)
+            if op.batch_size <= 0:
+                raise ValueError(
+                    f"batch_size must be positive, got {op.batch_size} in "
+                    f"operations[{number}]."
+                )
+        if is_legacy(op) and (isinstance(op, type) or not callable(op)):
+            name = op.__name__ if isinstance(op, type) else type(op).__name__
+            raise TypeError(
+                f"operations[{number}] is {name!r}, which is neither a transformation "
+                "(an instance of Map, RandomMap, MapWithIndex, Filter, FlatMap or "
+                "Batch) nor callable."
+            )
+        checked.append(op)
+    return checked

@@ -1,0 +1,145 @@
+"""The account of bad records that an iterator keeps, in the user's process."""
+
+from __future__ import annotations
+
+import collections
+import dataclasses
+import datetime
+import json
+from typing import Protocol
+
+from gristmill import _log
+from gristmill._engine.tolerance import Passed
+from gristmill.bad_records import BadRecord, BadRecords, ErrorPolicy
+from gristmill.errors import TooManyErrors
+
+LAST_KEPT = 10
+
+
+class Account(Protocol):
+    """Told of bad records in the order in which outputs are delivered.
+
+    Attributes:
+        count: Bad records passed over, those before a restored state included.
+    """
+
+    count: int
+
+    def admit(self, passed: Passed) -> None:
+        """Take those of an output that is about to be delivered.
+
+        Raises:
+            TooManyErrors: Their number passes the limit.  The output is due again,
+                and taken then.
+        """
+
+    def settle(self, passed: Passed) -> None:
+        """Take those before an error that is about to be raised."""
+
+
+class Replayed:
+    """Keeps no account: what is computed again for a look is not delivered."""
+
+    count = 0
+
+    def admit(self, passed: Passed) -> None:
+        """Do nothing."""
+
+    def settle(self, passed: Passed) -> None:
+        """Do nothing."""
+
+
+class Tally:
+    """Counts bad records, logs them, and says when there are too many.
+
+    Args:
+        policy: Limit and log file.
+        data_source: What the log calls the source.
+    """
+
+    def __init__(self, policy: ErrorPolicy, data_source: str) -> None:
+        self.count = 0
+        self._policy = policy
+        self._data_source = data_source
+        self._met = 0
+        self._last: collections.deque[BadRecord] = collections.deque(maxlen=LAST_KEPT)
+        # Whether the output due was held back, and its bad records logged.
+        self._held_back = False
+
+    @property
+    def bad_records(self) -> BadRecords:
+        """The count and the last few."""
+        return BadRecords(self.count, tuple(self._last))
+
+    def restart(self, count: int) -> None:
+        """Go on from the count of a restored state."""
+        self.count = count
+        self._held_back = False
+
+    def admit(self, passed: Passed) -> None:
+        """See `Account.admit`."""
+        records, last = passed
+        if not self._held_back:
+            self._tell(records)
+        limit, total = self._policy.max_errors, self.count + len(records)
+        if limit is not None and total > limit and not self._held_back:
+            self._held_back = True
+            raise self._too_many(total) from _as_exception(last)
+        self._held_back = False
+        self.count = total
+
+    def settle(self, passed: Passed) -> None:
+        """See `Account.settle`."""
+        self._tell(passed[0])
+        self.count += len(passed[0])
+
+    def _tell(self, records: collections.abc.Sequence[BadRecord]) -> None:
+        self._write(records)
+        self._last.extend(records)
+        before, self._met = self._met, self._met + len(records)
+        # The first, the 10th, the 100th...
+        if len(str(self._met)) > len(str(before)) or not before:
+            last = records[-1]
+            _log.warning(
+                "Bad records so far: %d, on_error=%r. Record %s failed in %s: %s: %s",
+                self._met,
+                self._policy.on_error,
+                last.key,
+                last.operation,
+                last.error,
+                last.message,
+            )
+
+    def _write(self, records: collections.abc.Sequence[BadRecord]) -> None:
+        path = self._policy.quarantine
+        if path is None:
+            return
+        now = datetime.datetime.now(datetime.UTC).isoformat(timespec="milliseconds")
+        lines = []
+        for record in records:
+            entry = dataclasses.asdict(record)
+            entry |= {"data_source": self._data_source, "time": now}
+            lines.append(json.dumps(entry) + "\n")
+        with open(path, "a", encoding="utf-8") as log:
+            log.write("".join(lines))
+
+    def _too_many(self, total: int) -> TooManyErrors:
+        log = self._policy.quarantine
+        where = f" They are listed in {log}." if log is not None else ""
+        last = "; ".join(
+            f"record {bad.key} in {bad.operation} ({bad.error}: {bad.message})"
+            for bad in self._last
+        )
+        return TooManyErrors(
+            f"{total} records failed, and max_errors={self._policy.max_errors}. The "
+            f"last were: {last}.{where} Repair the data, or pass a larger max_errors "
+            "and go on from the last get_state(), after which nothing is lost."
+        )
+
+
+def _as_exception(error: BaseException | bytes) -> BaseException:
+    if isinstance(error, BaseException):
+        return error
+    from gristmill._engine import failures
+
+    return failures.unpack_failure(error)

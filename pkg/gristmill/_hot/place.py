@@ -1,0 +1,41 @@
+"""Where an exception of the user's code came from."""
+
+from __future__ import annotations
+
+from typing import Any, Self
+
+
+class Place(str):
+    """A note on an exception that says which record it is about.
+
+    It reads as text, and has what the text says as attributes.  In another process
+    it is the text alone.
+
+    Args:
+        operation: Name of the step that raised, or None where reading did.
+        key: Key of the record.
+        index: Number of the record in the sampler's order.
+    """
+
+    __slots__ = ("key", "operation", "record_index")
+
+    operation: str | None
+    key: Any
+    record_index: int
+
+    def __new__(cls, operation: str | None, key: Any, index: int) -> Self:
+        doing = "reading" if operation is None else f"{operation} processed"
+        self = super().__new__(cls, f"while {doing} record {key} (index {index})")
+        self.operation = operation
+        self.key = key
+        self.record_index = index
+        return self
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return str, (str(self),)
+
+
+def place_of(error: BaseException) -> Place | None:
+    """The last place that was noted on an exception, or None."""
+    notes = getattr(error, "__notes__", ())
+    return next((n for n in reversed(notes) if isinstance(n, Place)), None)
