@@ -1,5 +1,6 @@
 """Record files behind URLs, against the same records in memory."""
 
+import _thread
 import errno
 import itertools
 import os
@@ -8,6 +9,7 @@ import subprocess
 import sys
 import threading
 import types
+import weakref
 
 import fsspec
 import numpy as np
@@ -272,6 +274,15 @@ def test_tries_again_when_connections_end(server, remote, sleeps):
     assert 1 <= len(sleeps) <= 4
 
 
+def test_attempts_that_take_too_long_have_failed(server, remote, sleeps):
+    file = remote(RemoteOptions(timeout_s=0.05, attempts=2))
+    server.gate = threading.Event()
+    with pytest.raises(RemoteError, match="failed at 2 attempts: "):
+        file.read_range(0, 10)
+    assert len(sleeps) == 1
+    server.gate.set()
+
+
 def test_gives_up_after_so_many_attempts(server, remote, sleeps):
     options = RemoteOptions(attempts=4, first_delay_s=3, most_delay_s=7)
     file = _core.RecordFile(remote(options))
@@ -522,16 +533,86 @@ def test_what_is_no_reader_is_refused():
         _core.RecordFile(reader)
 
 
-def test_readers_are_let_go(content):
+@pytest.mark.parametrize("waits", [True, False])
+def test_readers_are_let_go(content, waits):
     reader = MemoryReader(content)
-    before = sys.getrefcount(reader)
+    gone = threading.Event()
+    weakref.finalize(reader, gone.set)
     file = _core.RecordFile(reader)
     read = _core.PendingRead(_core.Pool(1), file, np.arange(40))
     file.close()
     del file
-    assert read.wait() == RECORDS
+    if waits:
+        assert read.wait() == RECORDS
+    del read, reader
+    assert gone.wait(60)
+
+
+class Stuck(MemoryReader):
+    """Reads once a gate opens, if it has one."""
+
+    gate = None
+
+    def __init__(self, content):
+        super().__init__(content)
+        self.at_gate = threading.Semaphore(0)
+
+    def read_range(self, offset, size):
+        if self.gate:
+            self.at_gate.release()
+            assert self.gate.wait(60)
+        return super().read_range(offset, size)
+
+
+@pytest.fixture
+def stuck(content):
+    reader = Stuck(content)
+    file = _core.RecordFile(reader)
+    reader.gate = threading.Event()
+    yield reader, file
+    reader.gate.set()
+
+
+@pytest.mark.parametrize("way", ["read_many", "wait"])
+def test_the_user_may_interrupt_a_read(stuck, way):
+    reader, file = stuck
+    keys = np.arange(0, 40, 4)
+
+    def interrupt():
+        reader.at_gate.acquire(timeout=60)  # Threads come here while the read waits.
+        _thread.interrupt_main()
+
+    thread = threading.Thread(target=interrupt)
+    thread.start()
+    with pytest.raises(KeyboardInterrupt):
+        if way == "read_many":
+            file.read_many(keys)
+        else:
+            _core.PendingRead(_core.Pool(1), file, keys).wait()
+    thread.join()
+    reader.gate.set()
+    assert file.read_many(keys) == [RECORDS[i] for i in keys]
+
+
+def test_nobody_waits_for_a_read_that_is_not_wanted(stuck):
+    reader, file = stuck
+    read = _core.PendingRead(_core.Pool(1), file, np.arange(0, 40, 2))
+    reader.at_gate.acquire(timeout=60)
     del read
-    assert sys.getrefcount(reader) == before
+    assert not reader.gate.is_set()
+
+
+def test_memory_of_others_is_written_to_before_the_read_ends(stuck):
+    reader, file = stuck
+    keys = ints([3, 9, 27])
+    offsets = np.concatenate([[0], np.cumsum(file.sizes(keys))])
+    out = np.zeros(offsets[-1], np.uint8)
+    read = _core.PendingRead(_core.Pool(1), file, keys, out, offsets)
+    for _ in keys:
+        reader.at_gate.acquire(timeout=60)
+    reader.gate.set()
+    del read
+    assert out.tobytes() == b"".join(RECORDS[i] for i in keys)
 
 
 # Other processes
@@ -717,6 +798,8 @@ def test_refuses_wrong_arguments(memory, tmp_path):
             ValueError, match=f"{name} is {value}, but must be at least"
         ):
             RemoteOptions(**{name: value})
+    with pytest.raises(ValueError, match="timeout_s is 0, but must be above 0"):
+        RemoteOptions(timeout_s=0)
     with pytest.raises(TypeError, match="attempts must be an int, got float"):
         RemoteOptions(attempts=2.5)
     with pytest.raises(ValueError, match="most_delay_s is nan, but must be at least 0"):

@@ -1,6 +1,7 @@
 // Binds core/record_file.hpp.
 #include "bindings/python_file.hpp"
 #include "bindings/record_reader.hpp"
+#include "bindings/with_python.hpp"
 #include "core/record_file.hpp"
 
 namespace gristmill::bind {
