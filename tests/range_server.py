@@ -22,11 +22,11 @@ class RangeServer:
         self.serves_ranges = True
         self.serves_sizes = True
         self.barrier = None  # Where GETs meet, if it is a threading.Barrier.
+        self.gate = None  # For what GETs wait, if it is a threading.Event.
         self.gets = []  # (name, first byte, last byte) of each GET, None for all.
         self.heads = []
         self.authorizations = []  # Of GETs, None where they had none.
-        self._http = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self._http.daemon_threads = True
+        self._http = Server(("127.0.0.1", 0), Handler)
         self._http.owner = self
 
     def url(self, name):
@@ -38,6 +38,14 @@ class RangeServer:
     def shutdown(self):
         self._http.shutdown()
         self._http.server_close()
+
+
+class Server(http.server.ThreadingHTTPServer):
+    daemon_threads = True
+    owner = None
+
+    def handle_error(self, request, client_address):
+        """Say nothing of clients that go away."""
 
 
 @contextlib.contextmanager
@@ -77,6 +85,8 @@ class Handler(http.server.BaseHTTPRequestHandler):
         server.authorizations.append(self.headers["Authorization"])
         if server.barrier:
             server.barrier.wait()
+        if server.gate:
+            server.gate.wait(60)
         fault = server.faults.popleft() if server.faults else None
         if fault == "reset":
             self.close_connection = True

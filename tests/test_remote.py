@@ -1,5 +1,6 @@
 """Record files behind URLs, against the same records in memory."""
 
+import _thread
 import errno
 import itertools
 import os
@@ -8,6 +9,7 @@ import subprocess
 import sys
 import threading
 import types
+import weakref
 
 import fsspec
 import numpy as np
@@ -272,6 +274,15 @@ def test_tries_again_when_connections_end(server, remote, sleeps):
     assert 1 <= len(sleeps) <= 4
 
 
+def test_attempts_that_take_too_long_have_failed(server, remote, sleeps):
+    file = remote(RemoteOptions(timeout_s=0.05, attempts=2))
+    server.gate = threading.Event()
+    with pytest.raises(RemoteError, match="failed at 2 attempts: "):
+        file.read_range(0, 10)
+    assert len(sleeps) == 1
+    server.gate.set()
+
+
 def test_gives_up_after_so_many_attempts(server, remote, sleeps):
     options = RemoteOptions(attempts=4, first_delay_s=3, most_delay_s=7)
     file = _core.RecordFile(remote(options))
@@ -522,56 +533,170 @@ def test_what_is_no_reader_is_refused():
         _core.RecordFile(reader)
 
 
-def test_readers_are_let_go(content):
+@pytest.mark.parametrize("waits", [True, False])
+def test_readers_are_let_go(content, waits):
     reader = MemoryReader(content)
-    before = sys.getrefcount(reader)
+    gone = threading.Event()
+    weakref.finalize(reader, gone.set)
     file = _core.RecordFile(reader)
     read = _core.PendingRead(_core.Pool(1), file, np.arange(40))
     file.close()
     del file
-    assert read.wait() == RECORDS
+    if waits:
+        assert read.wait() == RECORDS
+    del read, reader
+    assert gone.wait(60)
+
+
+class Stuck(MemoryReader):
+    """Reads once a gate opens, if it has one."""
+
+    gate = None
+
+    def __init__(self, content):
+        super().__init__(content)
+        self.at_gate = threading.Semaphore(0)
+
+    def read_range(self, offset, size):
+        if self.gate:
+            self.at_gate.release()
+            assert self.gate.wait(60)
+        return super().read_range(offset, size)
+
+
+@pytest.fixture
+def stuck(content):
+    reader = Stuck(content)
+    file = _core.RecordFile(reader)
+    reader.gate = threading.Event()
+    yield reader, file
+    reader.gate.set()
+
+
+@pytest.mark.parametrize("way", ["read_many", "wait"])
+def test_the_user_may_interrupt_a_read(stuck, way):
+    reader, file = stuck
+    keys = np.arange(0, 40, 4)
+
+    def interrupt():
+        reader.at_gate.acquire(timeout=60)  # Threads come here while the read waits.
+        _thread.interrupt_main()
+
+    thread = threading.Thread(target=interrupt)
+    thread.start()
+    with pytest.raises(KeyboardInterrupt):
+        if way == "read_many":
+            file.read_many(keys)
+        else:
+            _core.PendingRead(_core.Pool(1), file, keys).wait()
+    thread.join()
+    reader.gate.set()
+    assert file.read_many(keys) == [RECORDS[i] for i in keys]
+
+
+def test_nobody_waits_for_a_read_that_is_not_wanted(stuck):
+    reader, file = stuck
+    read = _core.PendingRead(_core.Pool(1), file, np.arange(0, 40, 2))
+    reader.at_gate.acquire(timeout=60)
     del read
-    assert sys.getrefcount(reader) == before
+    assert not reader.gate.is_set()
+
+
+def test_memory_of_others_is_written_to_before_the_read_ends(stuck):
+    reader, file = stuck
+    keys = ints([3, 9, 27])
+    offsets = np.concatenate([[0], np.cumsum(file.sizes(keys))])
+    out = np.zeros(offsets[-1], np.uint8)
+    read = _core.PendingRead(_core.Pool(1), file, keys, out, offsets)
+    for _ in keys:
+        reader.at_gate.acquire(timeout=60)
+    reader.gate.set()
+    del read
+    assert out.tobytes() == b"".join(RECORDS[i] for i in keys)
 
 
 # Other processes
 
 
-class Source:
-    """Records of a URL, for workers to open."""
+def source_of(server, tmp_path, **options):
+    """Two files on the server as one source, and their records."""
+    records = [b"%d" % i * 700 for i in range(24)]
+    server.files["other"] = written(tmp_path, records, "group_size:3,zstd")
+    urls = [server.url("file"), server.url("other")]
+    return gm.sources.ArrayRecordDataSource(urls, **options), RECORDS + records
 
-    def __init__(self, url):
-        self.file = RemoteFile(url)
-        self.opened = None
 
-    def __len__(self):
-        return 40
+def test_sources_read_urls(server, tmp_path):
+    options = {"headers": {"Authorization": "Bearer token"}}
+    source, records = source_of(
+        server, tmp_path, storage_options=options, remote_options=SMALL_TAIL
+    )
+    order = np.random.default_rng(0).permutation(64)
+    for copy in source, pickle.loads(pickle.dumps(source)):
+        assert copy.__getitems__(order) == [records[i] for i in order]
+        assert copy.sizes(order).tolist() == [len(records[i]) for i in order]
+        copy.close()
+        assert copy[63] == records[63]
+    assert list(source) == records
+    part = gm.sources.ArrayRecordDataSource(server.url("file") + "[3:9]")
+    assert list(part) == records[3:9]
+    assert set(server.authorizations) == {"Bearer token", None}
 
-    def __getitem__(self, key):
-        if self.opened is None:
-            self.opened = _core.RecordFile(self.file)
-        return np.frombuffer(self.opened.read(key), np.uint8)[:9]
 
-    def __repr__(self):
-        return "Source"
-
-    def __getstate__(self):
-        return {"file": self.file, "opened": None}
+def test_files_are_opened_at_the_same_time(server, content):
+    for i in range(6):
+        server.files[f"{i}"] = content
+    urls = [server.url(f"{i}") + "[0:40]" for i in range(6)]
+    source = gm.sources.ArrayRecordDataSource(urls)
+    assert server.gets == []
+    server.barrier = threading.Barrier(6, timeout=60)  # For indices, then records.
+    keys = np.arange(6) * 40 + 5
+    assert source.__getitems__(keys) == [RECORDS[5]] * 6
+    assert not server.barrier.broken
 
 
 @pytest.mark.multiprocess
-def test_workers_read_urls(server):
-    source = Source(server.url("file"))
-    sampler = gm.SequentialSampler(40)
+@pytest.mark.parametrize("workers", [0, 2])
+def test_loaders_read_urls(server, tmp_path, workers):
+    source, records = source_of(server, tmp_path)
+    order = np.random.default_rng(1).permutation(64)
     loader = gm.DataLoader(
         data_source=source,
-        sampler=sampler,
-        operations=[gm.Batch(8)],
-        worker_count=2,
+        sampler=Order(order),
+        shard_options=gm.NoSharding(),
+        worker_count=workers,
     )
-    expected = {record[:9] for record in RECORDS}
-    found = {row.tobytes() for batch in loader for row in batch}
-    assert found == expected
+    assert list(loader) == [records[i] for i in order]
+
+
+class Order:
+    """Samples the keys that it is given."""
+
+    def __init__(self, keys):
+        self.keys = keys
+
+    def __len__(self):
+        return len(self.keys)
+
+    def __getitem__(self, index):
+        return gm.RecordMetadata(index, int(self.keys[index]))
+
+    def __repr__(self):
+        return "Order"
+
+
+@pytest.mark.multiprocess
+def test_workers_send_errors_of_urls(server, tmp_path):
+    source, _ = source_of(server, tmp_path)
+    server.files["file"] = server.files["file"][: 2 * BLOCK]
+    loader = gm.DataLoader(
+        data_source=source, sampler=gm.SequentialSampler(64), worker_count=1
+    )
+    with pytest.raises(CorruptRecord, match="postscript: "):
+        list(loader)
+    del server.files["file"]
+    with pytest.raises(FileNotFoundError, match="file: reading its size failed at the"):
+        list(loader)
 
 
 def test_pickles_know_what_the_file_looked_like(server, remote, content):
@@ -673,6 +798,8 @@ def test_refuses_wrong_arguments(memory, tmp_path):
             ValueError, match=f"{name} is {value}, but must be at least"
         ):
             RemoteOptions(**{name: value})
+    with pytest.raises(ValueError, match="timeout_s is 0, but must be above 0"):
+        RemoteOptions(timeout_s=0)
     with pytest.raises(TypeError, match="attempts must be an int, got float"):
         RemoteOptions(attempts=2.5)
     with pytest.raises(ValueError, match="most_delay_s is nan, but must be at least 0"):

@@ -2,6 +2,7 @@
 #include "bindings/python_file.hpp"
 #include "bindings/reader_options.hpp"
 #include "bindings/record_reader.hpp"
+#include "bindings/with_python.hpp"
 #include "core/record_file.hpp"
 
 namespace gristmill::bind {

@@ -2,12 +2,14 @@
 // reads.
 #include <algorithm>
 #include <atomic>
+#include <chrono>
 #include <cstddef>
 #include <cstring>
 #include <optional>
 
 #include "bindings/python_file.hpp"
 #include "bindings/record_reader.hpp"
+#include "bindings/with_python.hpp"
 #include "core/byte_buffer.hpp"
 #include "core/pool.hpp"
 #include "core/spread_read.hpp"
@@ -16,6 +18,9 @@ namespace gristmill::bind {
 namespace {
 
 using Request = RecordReader::Request;
+
+// How often a thread that waits for something far away looks for signals.
+constexpr std::chrono::milliseconds kSignalPeriod{100};
 
 // Raised for a file that is not as it should be; set when the module starts
 // and alive as long as the process.
@@ -60,6 +65,9 @@ std::vector<std::int64_t> sizes_of(const RecordReader& reader,
 struct Target : RecordReader::Sink {
   // Returns what the caller gets.  REQUIRES: the GIL is held; all was read.
   virtual py::object take() = 0;
+
+  // True if what is written to belongs to the target alone.
+  [[nodiscard]] virtual bool owns_memory() const { return true; }
 
   // True if a record did not fit: then it is not the file that is wrong.
   [[nodiscard]] virtual bool refused() const { return false; }
@@ -157,6 +165,7 @@ class Slots final : public Target {
     return bytes_.subspan(begin, room);
   }
   py::object take() override { return py::none(); }
+  [[nodiscard]] bool owns_memory() const override { return false; }
   [[nodiscard]] bool refused() const override {
     return refused_.load(std::memory_order_relaxed);
   }
@@ -239,31 +248,102 @@ std::unique_ptr<Target> new_target(const RecordReader& reader,
   return std::make_unique<LateBytes>(records.size());
 }
 
-void read_all(const RecordReader& reader, std::span<const Request> requests,
-              Target& target) {
-  if (reader.parallel() == 1 || requests.size() == 1) {
-    target.check_read([&] {
-      const Unlocked unlocked;
-      return reader.read(requests, target);
-    }());
-    return;
-  }
-  Pool& pool = far_pool();
+// Reads in this thread.
+void read_here(const RecordReader& reader, std::span<const Request> requests,
+               Target& target) {
   target.check_read([&] {
     const Unlocked unlocked;
-    SpreadRead read(pool, reader.parallel(), reader, requests, target);
-    static_cast<void>(read.wait());
-    return read.status();
+    return reader.read(requests, target);
   }());
+}
+
+// What threads use that are at a read.
+struct Work {
+  const ReaderPtr reader;
+  const std::vector<Request> requests;
+  std::unique_ptr<Target> target;
+  std::optional<SpreadRead> read;  // Last, so that it ends first.
+
+  [[nodiscard]] bool is_far() const { return reader->parallel() > 1; }
+};
+
+// Whoever is the last to use it frees it, with the GIL.
+using WorkPtr = std::shared_ptr<Work>;
+
+WorkPtr begin_work(ReaderPtr reader, std::vector<Request> requests,
+                   std::unique_ptr<Target> target, Pool& pool,
+                   std::size_t threads) {
+  auto* const made = new Work{std::move(reader), std::move(requests),
+                              std::move(target), std::nullopt};
+  const WorkPtr work(made, [](Work* old) {
+    static_cast<void>(with_python([old] { delete old; }));
+  });
+  // Nobody waits for what is far away and not wanted any more.
+  work->read.emplace(work->is_far() ? far_pool() : pool,
+                     work->is_far() ? work->reader->parallel() : threads,
+                     *work->reader, work->requests, *work->target,
+                     work->is_far() ? work : nullptr);
+  return work;
+}
+
+// Leaves a read to itself, unless it writes to memory of others.
+void leave_work(const WorkPtr& work) {
+  if (work->is_far()) {
+    work->read->stop();
+    if (work->target->owns_memory() || is_python_ending()) return;
+  }
+  const Unlocked unlocked;
+  static_cast<void>(work->read->wait());
+}
+
+// Returns true when all was read; false in a forked child, where the threads
+// are missing.  The user may interrupt a read of something far away.
+bool finish_work(const WorkPtr& work) {
+  for (;;) {
+    std::optional<bool> finished;
+    {
+      const Unlocked unlocked;
+      finished = work->is_far() ? work->read->wait_for(kSignalPeriod)
+                                : work->read->wait();
+    }
+    if (finished) return *finished;
+    if (PyErr_CheckSignals() != 0) throw py::error_already_set();
+  }
+}
+
+// Waits for a read and returns its records.
+py::object take_work(const WorkPtr& work) {
+  // In a forked child the target is a copy.
+  if (finish_work(work)) {
+    work->target->check_read(work->read->status());
+  } else {
+    read_here(*work->reader, work->requests, *work->target);
+  }
+  return work->target->take();
+}
+
+py::object read_all(ReaderPtr reader, std::vector<Request> requests,
+                    std::unique_ptr<Target> target) {
+  if (reader->parallel() == 1 || requests.size() == 1) {
+    read_here(*reader, requests, *target);
+    return target->take();
+  }
+  const WorkPtr work = begin_work(std::move(reader), std::move(requests),
+                                  std::move(target), far_pool(), 1);
+  try {
+    return take_work(work);
+  } catch (const py::error_already_set&) {
+    leave_work(work);
+    throw;
+  }
 }
 
 py::object read_many(ReaderHandle& handle, const Records& records,
                      bool packed) {
-  const ReaderPtr reader = handle.reader();
-  const auto requests = handle.plan(*reader, span_of(records));
-  const auto target = new_target(*reader, span_of(records), packed);
-  read_all(*reader, requests, *target);
-  return target->take();
+  ReaderPtr reader = handle.reader();
+  auto requests = handle.plan(*reader, span_of(records));
+  auto target = new_target(*reader, span_of(records), packed);
+  return read_all(std::move(reader), std::move(requests), std::move(target));
 }
 
 py::bytes read_one(ReaderHandle& handle, std::int64_t record) {
@@ -271,16 +351,17 @@ py::bytes read_one(ReaderHandle& handle, std::int64_t record) {
   const std::span records(&record, 1);
   const auto requests = handle.plan(*reader, records);
   const auto target = new_target(*reader, records, false);
-  read_all(*reader, requests, *target);
+  read_here(*reader, requests, *target);
   return py::cast<py::list>(target->take())[0];
 }
 
 void read_into(ReaderHandle& handle, const Records& records, py::array out,
                Records offsets) {
-  const ReaderPtr reader = handle.reader();
-  const auto requests = handle.plan(*reader, span_of(records));
-  Slots slots(std::move(out), std::move(offsets), requests.size());
-  read_all(*reader, requests, slots);
+  ReaderPtr reader = handle.reader();
+  auto requests = handle.plan(*reader, span_of(records));
+  auto slots = std::make_unique<Slots>(std::move(out), std::move(offsets),
+                                       requests.size());
+  read_all(std::move(reader), std::move(requests), std::move(slots));
 }
 
 Records sizes(ReaderHandle& handle, const Records& records) {
@@ -296,69 +377,38 @@ Records sizes(ReaderHandle& handle, const Records& records) {
 class PendingRead {
  public:
   PendingRead(Pool& pool, ReaderHandle& handle, const Records& records,
-              bool packed, std::size_t parts)
-      : PendingRead(handle, records) {
-    work_->target = new_target(*work_->reader, span_of(records), packed);
-    start(pool, parts);
+              bool packed, std::size_t parts) {
+    ReaderPtr reader = handle.reader();
+    auto requests = handle.plan(*reader, span_of(records));
+    auto target = new_target(*reader, span_of(records), packed);
+    work_ =
+        begin_work(std::move(reader), std::move(requests), std::move(target),
+                   pool, parts == 0 ? pool.threads() : parts);
   }
   PendingRead(Pool& pool, ReaderHandle& handle, const Records& records,
-              py::array out, Records offsets)
-      : PendingRead(handle, records) {
-    work_->target = std::make_unique<Slots>(std::move(out), std::move(offsets),
-                                            work_->requests.size());
-    start(pool, 0);
+              py::array out, Records offsets) {
+    ReaderPtr reader = handle.reader();
+    auto requests = handle.plan(*reader, span_of(records));
+    auto slots = std::make_unique<Slots>(std::move(out), std::move(offsets),
+                                         requests.size());
+    work_ = begin_work(std::move(reader), std::move(requests), std::move(slots),
+                       pool, pool.threads());
   }
   ~PendingRead() {
-    if (is_python_ending()) {
-      // Threads may be at it for ever.
-      static_cast<void>(work_.release());
-      return;
-    }
-    const Unlocked unlocked;
-    if (work_->read) static_cast<void>(work_->read->wait());
+    if (work_) leave_work(work_);
   }
   PendingRead(const PendingRead&) = delete;
   PendingRead& operator=(const PendingRead&) = delete;
 
   py::object wait() {
-    std::unique_ptr<Target>& target = work_->target;
-    if (!target) throw py::value_error("the records were taken already");
-    bool finished = false;
-    {
-      const Unlocked unlocked;
-      finished = work_->read->wait();
-    }
-    // In a forked child the threads are missing, and the target is a copy.
-    if (!finished) read_all(*work_->reader, work_->requests, *target);
-    if (finished) target->check_read(work_->read->status());
-    return std::exchange(target, nullptr)->take();
+    if (!work_) throw py::value_error("the records were taken already");
+    const py::object records = take_work(work_);
+    work_ = nullptr;
+    return records;
   }
 
  private:
-  // What the threads use.
-  struct Work {
-    const ReaderPtr reader;
-    const std::vector<Request> requests;
-    std::unique_ptr<Target> target;
-    std::optional<SpreadRead> read;  // Last, so that it ends first.
-  };
-
-  PendingRead(ReaderHandle& handle, const Records& records) {
-    ReaderPtr reader = handle.reader();
-    auto requests = handle.plan(*reader, span_of(records));
-    work_.reset(new Work{std::move(reader), std::move(requests), {}, {}});
-  }
-
-  void start(Pool& pool, std::size_t parts) {
-    const RecordReader& reader = *work_->reader;
-    const bool far = reader.parallel() > 1;
-    if (parts == 0) parts = pool.threads();
-    work_->read.emplace(far ? far_pool() : pool,
-                        far ? reader.parallel() : parts, reader,
-                        work_->requests, *work_->target);
-  }
-
-  std::unique_ptr<Work> work_;
+  WorkPtr work_;
 };
 
 }  // namespace

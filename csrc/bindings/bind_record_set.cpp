@@ -49,9 +49,16 @@ class SetHandle final : public ReaderHandle {
   }
 
   void prepare(std::span<const RecordReader::Request> requests) override {
-    for (const std::size_t part : set()->closed_parts(requests)) {
-      const py::object opened = open_(part);
-      open_part(part, opened.cast<const ReaderHandle&>());
+    const std::vector<std::size_t> parts = set()->closed_parts(requests);
+    if (parts.empty()) return;
+    const auto opened = open_(parts).cast<py::list>();
+    if (opened.size() != parts.size()) {
+      throw py::value_error("open returned " + std::to_string(opened.size()) +
+                            " readers for " + std::to_string(parts.size()) +
+                            " parts");
+    }
+    for (std::size_t k = 0; k < parts.size(); ++k) {
+      open_part(parts[k], opened[k].cast<const ReaderHandle&>());
     }
   }
 

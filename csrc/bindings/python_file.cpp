@@ -1,11 +1,10 @@
 #include "bindings/python_file.hpp"
 
-#include <pthread.h>
-
-#include <algorithm>
-#include <atomic>
+#include <cerrno>
 #include <cstddef>
 #include <cstring>
+
+#include "bindings/with_python.hpp"
 
 namespace gristmill::bind {
 namespace {
@@ -15,40 +14,6 @@ constexpr std::size_t kFarThreads = 64;
 
 // Fewer bytes are copied faster than the GIL changes hands.
 constexpr std::size_t kCopyUnlocked = std::size_t{64} << 10;
-
-// Threads that are about to take the GIL, and whether they still may.
-std::atomic<int> entering{0};
-std::atomic<bool> ending{false};
-
-void leave_entrance() {
-  entering.fetch_sub(1);
-  entering.notify_all();
-}
-
-// Runs `call` with the GIL; false if the interpreter ends, and nothing was
-// done.
-//
-// Until Python 3.13 a thread that wants the GIL while the interpreter ends has
-// its stack unwound, which nobody here would survive; it stops here instead.
-// `call` must leave nothing to the destructors of its variables that needs the
-// GIL.
-template <class Call>
-bool with_python(Call call) {
-  entering.fetch_add(1);
-  if (ending.load()) {
-    leave_entrance();
-    return false;
-  }
-  try {
-    const PyGILState_STATE state = PyGILState_Ensure();
-    leave_entrance();
-    call();
-    PyGILState_Release(state);
-  } catch (const abi::__forced_unwind&) {
-    for (;;) pause();
-  }
-  return true;
-}
 
 // Shares an object between threads that may have the GIL or not; one that is
 // left when the interpreter ends is never freed.
@@ -187,21 +152,6 @@ Pool& far_pool() {
     owner = getpid();
   }
   return *pool;
-}
-
-bool is_python_ending() { return ending.load(); }
-
-void leave_python_at_exit() {
-  // In a child that is forked, threads that were entering do not exist.
-  pthread_atfork(nullptr, nullptr, [] { entering.store(0); });
-  const auto end = [] {
-    ending.store(true);
-    const Unlocked unlocked;
-    for (int left = entering.load(); left > 0; left = entering.load()) {
-      entering.wait(left);
-    }
-  };
-  py::module_::import("atexit").attr("register")(py::cpp_function(end));
 }
 
 }  // namespace gristmill::bind

@@ -51,12 +51,4 @@ class PythonFile final : public File {
 // REQUIRES: the GIL is held.
 Pool& far_pool();
 
-// Arranges that PythonFiles notice when the interpreter ends.  To be called
-// once. REQUIRES: the GIL is held.
-void leave_python_at_exit();
-
-// Whether the interpreter is about to end: reads of PythonFiles that are under
-// way may never be done.
-[[nodiscard]] bool is_python_ending();
-
 }  // namespace gristmill::bind

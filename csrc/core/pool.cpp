@@ -35,6 +35,13 @@ bool TaskGroup::wait() {
   return true;
 }
 
+std::optional<bool> TaskGroup::wait_for(std::chrono::milliseconds most) {
+  if (owner_ != getpid()) return open_ == 0;
+  std::unique_lock lock(mutex_);
+  if (empty_.wait_for(lock, most, [this] { return open_ == 0; })) return true;
+  return std::nullopt;
+}
+
 struct Pool::Shared {
   const pid_t owner = getpid();
   std::mutex mutex;
@@ -105,11 +112,14 @@ void Pool::work(Shared& shared) {
         lock, [&] { return shared.stopping || !shared.tasks.empty(); });
     --shared.idle;
     if (shared.tasks.empty()) return;
-    const auto [group, task] = std::move(shared.tasks.front());
-    shared.tasks.pop_front();
-    lock.unlock();
-    task();
-    group->done();
+    {
+      const auto [group, task] = std::move(shared.tasks.front());
+      shared.tasks.pop_front();
+      lock.unlock();
+      task();
+      group->done();
+      // The task ends without the lock: what it owns may take its time.
+    }
     lock.lock();
   }
 }

@@ -13,11 +13,13 @@
 
 #include <sys/types.h>
 
+#include <chrono>
 #include <condition_variable>
 #include <cstddef>
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <optional>
 
 namespace gristmill {
 
@@ -38,6 +40,9 @@ class TaskGroup {
   // Returns true when every task expected so far is done; false in a forked
   // child if some were open at the fork, because they never will be.
   [[nodiscard]] bool wait();
+
+  // As wait(), but for at most so long; empty if tasks are open still.
+  [[nodiscard]] std::optional<bool> wait_for(std::chrono::milliseconds most);
 
  private:
   const pid_t owner_;

@@ -16,14 +16,15 @@ std::size_t parts_of(const RecordReader& reader, std::size_t threads,
 SpreadRead::SpreadRead(Pool& pool, std::size_t threads,
                        const RecordReader& reader,
                        std::span<const Request> requests,
-                       RecordReader::Sink& sink)
+                       RecordReader::Sink& sink,
+                       const std::shared_ptr<const void>& owner)
     : reader_(reader),
       sink_(sink),
       cuts_(reader.cut(requests, parts_of(reader, threads, requests.size()))),
       end_(cuts_.size()),
       statuses_(cuts_.size()) {
   for (std::size_t i = 0; i < std::min(threads, cuts_.size()); ++i) {
-    pool.run(group_, [this] { work(); });
+    pool.run(group_, [this, owner] { work(); });
   }
 }
 

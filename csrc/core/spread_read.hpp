@@ -6,7 +6,10 @@
 #pragma once
 
 #include <atomic>
+#include <chrono>
 #include <cstddef>
+#include <memory>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -22,9 +25,11 @@ class SpreadRead {
 
   // Begins to read by `threads` threads of `pool`, or by fewer if there is less
   // to do.  `requests` are in order of `record`; they, the reader and the sink
-  // outlive this.
+  // outlive this.  Each thread has a share of `owner` as long as it is at it:
+  // where that is what all of them belong to, nobody has to wait.
   SpreadRead(Pool& pool, std::size_t threads, const RecordReader& reader,
-             std::span<const Request> requests, RecordReader::Sink& sink);
+             std::span<const Request> requests, RecordReader::Sink& sink,
+             const std::shared_ptr<const void>& owner = nullptr);
   SpreadRead(const SpreadRead&) = delete;
   SpreadRead& operator=(const SpreadRead&) = delete;
 
@@ -32,8 +37,16 @@ class SpreadRead {
   // where the threads are missing.
   [[nodiscard]] bool wait() { return group_.wait(); }
 
+  // As wait(), but for at most so long; empty if threads are still at it.
+  [[nodiscard]] std::optional<bool> wait_for(std::chrono::milliseconds most) {
+    return group_.wait_for(most);
+  }
+
+  // Begins nothing any more: what is not under way will not be read.
+  void stop() { end_.store(0, std::memory_order_relaxed); }
+
   // How the first record that could not be read failed.
-  // REQUIRES: wait() returned true.
+  // REQUIRES: wait() returned true; stop() was not called.
   [[nodiscard]] Status status() const;
 
  private:

@@ -11,12 +11,11 @@ from typing import Any, Protocol, runtime_checkable
 
 from gristmill import _core, _log
 from gristmill._record_files import CACHE_BYTES, open_file
-from gristmill._record_source import RecordSource, name_of
+from gristmill._record_source import RecordSource, name_of, open_parts
 from gristmill._remote import RemoteOptions
 
 __all__ = ["ArrayRecordDataSource"]
 
-COUNTING_THREADS = 64
 INSTRUCTION = re.compile(r"(.*)\[(\d+):(\d+)\]", re.DOTALL)
 
 # Options of the array_record package's reader.  They tune how that one reads; what is
@@ -80,14 +79,17 @@ class ArrayRecordDataSource(RecordSource):
         cache_bytes: Memory for decoded chunks, where files have several records in
             a chunk. Each process that reads has as much.
         storage_options: Arguments of the file system of URLs, such as credentials.
+            All paths must be URLs then.
         remote_options: How files behind URLs are read. None for the defaults.
+
+    A path may be a URL that fsspec knows, such as ``gs://bucket/path``.
 
     Record ``i`` is ``bytes``.
 
     Raises:
         ValueError: The list of paths is empty, a part is not of its file, or an
             option is unknown.
-        OSError: A file cannot be opened.
+        OSError: A file cannot be opened; a RemoteError, if it is behind a URL.
         ImportError: fsspec, or what it needs for a URL, is not installed.
         CorruptRecord: A file is no ArrayRecord file, or it is damaged.
     """
@@ -114,7 +116,7 @@ class ArrayRecordDataSource(RecordSource):
         }
         opener = Opener(self._paths, cache_bytes, settings)
         whole = [i for i, (_, part) in enumerate(wanted) if part is None]
-        files = _open_all(opener, whole)
+        files = dict(zip(whole, open_parts(opener, whole), strict=True))
         ranges = [
             (0, len(files[i])) if part is None else part
             for i, (_, part) in enumerate(wanted)
@@ -170,15 +172,6 @@ def _instruction(path: Path) -> tuple[str, tuple[int, int] | None]:
             )
         return found[1], (start, end - start)
     return name, None
-
-
-def _open_all(opener: Opener, parts: Sequence[int]) -> dict[int, _core.RecordFile]:
-    if len(parts) < 2:
-        return {part: opener(part) for part in parts}
-    from concurrent.futures import ThreadPoolExecutor  # Slow to import.
-
-    with ThreadPoolExecutor(min(len(parts), COUNTING_THREADS)) as pool:
-        return dict(zip(parts, pool.map(opener, parts), strict=True))
 
 
 def _warn_of_groups(files: Iterable[_core.RecordFile]) -> None:

@@ -523,14 +523,15 @@ class RecordSet(RecordReader):
     Args:
         name: What errors call it.
         ranges: The first record and the number of records of each part.
-        open: Called with a part's number, returns its reader, when that is needed.
+        open: Called with the numbers of parts, returns their readers, when these are
+            needed.
     """
 
     def __init__(
         self,
         name: str,
         ranges: Sequence[tuple[int, int]],
-        open: Callable[[int], RecordReader],
+        open: Callable[[list[int]], Sequence[RecordReader]],
     ) -> None: ...
     def open_part(self, part: int, reader: RecordReader) -> None:
         """Give a part its reader, unless it has one.

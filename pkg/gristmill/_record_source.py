@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import functools
 import operator
 from collections.abc import Callable, Iterator, Sequence
 from types import TracebackType
-from typing import Any, Self, SupportsIndex
+from typing import Any, Self, SupportsIndex, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -13,7 +14,22 @@ import numpy.typing as npt
 from gristmill import _core
 from gristmill._types import Int64Array
 
+ReaderT = TypeVar("ReaderT", bound=_core.RecordReader)
+
 ITER_BLOCK = 256
+OPENING_THREADS = 64
+
+
+def open_parts(
+    open_part: Callable[[int], ReaderT], parts: Sequence[int]
+) -> list[ReaderT]:
+    """Return the readers of several parts, opened at the same time."""
+    if len(parts) < 2:
+        return [open_part(part) for part in parts]
+    from concurrent.futures import ThreadPoolExecutor  # Slow to import.
+
+    with ThreadPoolExecutor(min(len(parts), OPENING_THREADS)) as pool:
+        return list(pool.map(open_part, parts))
 
 
 class RecordSource:
@@ -35,7 +51,7 @@ class RecordSource:
         self._name = name
         self._ranges = tuple(ranges)
         self._open_part = open_part
-        self._reader = _core.RecordSet(name, self._ranges, open_part)
+        self._reader = self._new_reader()
         self._length = len(self._reader)
 
     @property
@@ -100,7 +116,12 @@ class RecordSource:
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
-        self._reader = _core.RecordSet(self._name, self._ranges, self._open_part)
+        self._reader = self._new_reader()
+
+    def _new_reader(self) -> _core.RecordSet:
+        # Without a reference to the source, which has one to the reader.
+        opener = functools.partial(open_parts, self._open_part)
+        return _core.RecordSet(self._name, self._ranges, opener)
 
     def _checked(self, record_keys: Any) -> Int64Array:
         if isinstance(record_keys, np.ndarray) and record_keys.dtype == np.int64:

@@ -65,6 +65,9 @@ class RemoteOptions:
         first_delay_s: The longest wait after the first attempt, in seconds. It
             doubles with each one; how much of it is waited is random.
         most_delay_s: The longest wait of all, in seconds.
+        timeout_s: How long an attempt may take, in seconds; then it counts as failed.
+            File systems of fsspec that are not asynchronous, such as ``hf://``, have
+            limits of their own instead.
         gap_bytes: Records that lie at most this far apart are read together.
         run_bytes: Bytes of one request for several records, at most.
         tail_bytes: What is read of the end of a file to find its index. An index
@@ -84,6 +87,7 @@ class RemoteOptions:
     attempts: int = 6
     first_delay_s: float = 0.1
     most_delay_s: float = 10.0
+    timeout_s: float = 60.0
     gap_bytes: int = 128 << 10
     run_bytes: int = 2 << 20
     tail_bytes: int = 512 << 10
@@ -96,6 +100,8 @@ class RemoteOptions:
                 check_integer(name, value)
             if not value >= least:
                 raise ValueError(f"{name} is {value}, but must be at least {least}.")
+        if not self.timeout_s > 0:
+            raise ValueError(f"timeout_s is {self.timeout_s}, but must be above 0.")
 
 
 _LEAST = {
@@ -240,12 +246,17 @@ class RemoteFile:
             self._opened = (os.getpid(), *made)
         return self._opened[1:]
 
+    def _limit(self, filesystem: Any) -> dict[str, Any]:
+        """Return what bounds the time of a call, where the file system knows it."""
+        is_async = getattr(filesystem, "async_impl", False)
+        return {"timeout": self._options.timeout_s} if is_async else {}
+
     def _look(self) -> tuple[int, dict[str, Any]]:
         """Ask for the size, and for what tells the content from another."""
         filesystem, path = self._filesystem()
         # Listings are kept, and would not tell of a change.
         filesystem.invalidate_cache(path)
-        info = filesystem.info(path)
+        info = filesystem.info(path, **self._limit(filesystem))
         if info.get("type") == "directory":
             raise IsADirectoryError("found a directory, expected a file")
         if info.get("size") is None:
@@ -254,9 +265,8 @@ class RemoteFile:
 
     def _fetch(self, offset: int, size: int) -> bytes:
         filesystem, path = self._filesystem()
-        # File systems without ranges of their own would read ahead in vain.
-        buffered = not getattr(filesystem, "async_impl", False)
-        extra = {"cache_type": "none"} if buffered else {}
+        # File systems that open files for this would read ahead in vain.
+        extra = self._limit(filesystem) or {"cache_type": "none"}
         data = filesystem.cat_file(path, start=offset, end=offset + size, **extra)
         if len(data) > size:
             raise RemoteError(

@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <atomic>
+#include <chrono>
 #include <memory>
 #include <vector>
 
@@ -23,6 +24,48 @@ void every_task_runs_before_wait_returns() {
   }
   CHECK(group.wait());
   for (const int count : done) CHECK_EQ(count, 1);
+}
+
+void a_wait_may_be_short() {
+  Pool pool(1);
+  TaskGroup gate;
+  TaskGroup held;
+  gate.expect(1);
+  pool.run(held, [&gate] { CHECK(gate.wait()); });
+  CHECK(!held.wait_for(std::chrono::milliseconds(1)).has_value());
+  gate.done();
+  while (!held.wait_for(std::chrono::milliseconds(100))) {
+  }
+  CHECK(held.wait_for(std::chrono::milliseconds(0)) == true);
+}
+
+// Gives a task when it ends.
+class Giver {
+ public:
+  Giver(Pool& pool, TaskGroup& group) : pool_(pool), group_(group) {
+    group_.expect(1);
+  }
+  ~Giver() {
+    pool_.run(group_, [] {});
+    group_.done();
+  }
+  Giver(const Giver&) = delete;
+  Giver& operator=(const Giver&) = delete;
+
+ private:
+  Pool& pool_;
+  TaskGroup& group_;
+};
+
+void what_a_task_owns_may_give_tasks_when_it_ends() {
+  Pool pool(1);
+  TaskGroup tasks;
+  TaskGroup given;
+  auto giver = std::make_shared<Giver>(pool, given);
+  pool.run(tasks, [giver] {});
+  giver.reset();
+  CHECK(tasks.wait());
+  CHECK(given.wait());
 }
 
 void one_thread_runs_tasks_in_order() {
@@ -153,6 +196,8 @@ void the_group_waits_for_its_tasks_before_it_ends() {
 
 int main() {
   gristmill::every_task_runs_before_wait_returns();
+  gristmill::a_wait_may_be_short();
+  gristmill::what_a_task_owns_may_give_tasks_when_it_ends();
   gristmill::one_thread_runs_tasks_in_order();
   gristmill::the_destructor_finishes_what_was_given();
   gristmill::a_group_waits_for_its_own_tasks_only();

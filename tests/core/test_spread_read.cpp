@@ -2,9 +2,11 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cstring>
+#include <memory>
 #include <mutex>
-#include <numeric>
+#include <optional>
 #include <set>
 #include <string>
 #include <vector>
@@ -137,6 +139,35 @@ void what_follows_a_failure_is_not_begun() {
   CHECK_EQ(numbers.cuts.size(), 4u);
 }
 
+void threads_keep_what_they_use() {
+  struct Work {
+    Work(Pool& pool, TaskGroup& gate)
+        : numbers(2), requests(numbers.plan(every(1, 3)).value()), kept(3) {
+      pool.run(held, [&gate] { CHECK(gate.wait()); });
+    }
+    Numbers numbers;
+    std::vector<Request> requests;
+    Kept kept;
+    TaskGroup held;
+    std::optional<SpreadRead> read;
+  };
+  Pool pool(1);
+  TaskGroup gate;
+  gate.expect(1);
+  auto work = std::make_shared<Work>(pool, gate);
+  const std::weak_ptr<Work> watched = work;
+  work->read.emplace(pool, 1, work->numbers, work->requests, work->kept, work);
+  CHECK(!work->read->wait_for(std::chrono::milliseconds(1)).has_value());
+  work->read->stop();
+  work.reset();
+  CHECK(!watched.expired());
+  gate.done();
+  TaskGroup later;
+  pool.run(later, [] {});
+  CHECK(later.wait());
+  CHECK(watched.expired());
+}
+
 void a_forked_child_is_told_that_the_threads_are_missing() {
   Pool pool(1);
   TaskGroup gate;
@@ -168,6 +199,7 @@ int main() {
     every_record_is_read(threads, threads + 1);
     the_first_failure_is_told(threads);
   }
+  threads_keep_what_they_use();
   near_readers_are_cut_once_for_each_thread();
   far_readers_are_cut_where_no_work_is_shared();
   what_follows_a_failure_is_not_begun();

@@ -1,0 +1,43 @@
+#include "bindings/with_python.hpp"
+
+#include <pthread.h>
+
+#include <atomic>
+
+namespace gristmill::bind {
+namespace {
+
+// Threads that are about to take the GIL, and whether they still may.
+std::atomic<int> entering{0};
+std::atomic<bool> ending{false};
+
+}  // namespace
+
+bool begin_entering() {
+  entering.fetch_add(1);
+  if (!ending.load()) return true;
+  end_entering();
+  return false;
+}
+
+void end_entering() {
+  entering.fetch_sub(1);
+  entering.notify_all();
+}
+
+bool is_python_ending() { return ending.load(); }
+
+void leave_python_at_exit() {
+  // In a child that is forked, threads that were entering do not exist.
+  pthread_atfork(nullptr, nullptr, [] { entering.store(0); });
+  const auto end = [] {
+    ending.store(true);
+    const Unlocked unlocked;
+    for (int left = entering.load(); left > 0; left = entering.load()) {
+      entering.wait(left);
+    }
+  };
+  py::module_::import("atexit").attr("register")(py::cpp_function(end));
+}
+
+}  // namespace gristmill::bind
