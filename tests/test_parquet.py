@@ -217,12 +217,25 @@ def test_a_file_that_changes_is_noticed(files):
     source = sources.ParquetDataSource(files)
     assert source[35] == row(35)
     parquet.write_table(table(500, 50), files[1], row_group_size=7)
-    with pytest.raises(gristmill.CorruptRecord, match=r"part-1\.parquet has changed"):
+    with pytest.raises(
+        gristmill.CorruptRecord, match=r"part-1\.parquet: the file has"
+    ):
         source[45]
     os.remove(files[2])
     with pytest.raises(FileNotFoundError, match=r"part-2\.parquet does not exist"):
         source[99]
     assert source[2] == row(2)
+
+
+def test_a_file_behind_a_url_that_changes_is_noticed(files):
+    memory = fsspec.filesystem("memory")
+    memory.put(files[0], "/gristmill-changing/x.parquet")
+    url = "memory://gristmill-changing/x.parquet"
+    source = pickle.loads(pickle.dumps(sources.ParquetDataSource(url)))
+    assert source[20] == row(20)
+    memory.put(files[1], "/gristmill-changing/x.parquet")
+    with pytest.raises(gristmill.CorruptRecord, match=r"x\.parquet: the file "):
+        source[1]
 
 
 def test_its_repr_says_what_it_reads(files):

@@ -6,7 +6,7 @@ import hashlib
 import importlib.util
 import operator
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Self, SupportsIndex
 
 import numpy as np
@@ -16,6 +16,7 @@ from gristmill._checks import check_integer
 from gristmill._columns import Columns
 from gristmill._group_cache import GroupCache
 from gristmill._parquet_files import ParquetFiles, find_files
+from gristmill._remote import RemoteOptions
 from gristmill._types import Int64Array
 
 __all__ = ["ParquetDataSource"]
@@ -36,6 +37,8 @@ class ParquetDataSource:
             reads all.
         cache_bytes: Bytes of decoded row groups that are kept, those used last, in
             each process. At least the last one is kept.
+        storage_options: Arguments of the file system of URLs, such as credentials.
+        remote_options: How files behind URLs are read. None for the defaults.
         **read_kwargs: Further arguments of ``pyarrow.parquet.ParquetFile``.
 
     Record ``i`` is the dict of ``{column: value}`` that Grain's ParquetIterDataset
@@ -52,7 +55,8 @@ class ParquetDataSource:
         CorruptRecord: A file is no Parquet file, damaged, or changed while in use.
             Raised by the constructor, or by the read that meets it.
         ValueError: There are no paths, a column is missing or differs between files.
-        ImportError: pyarrow is not installed.
+        RemoteError: A file behind a URL cannot be read.
+        ImportError: pyarrow, or fsspec for a URL, is not installed.
 
     Example:
         >>> import os, pyarrow, pyarrow.parquet, tempfile
@@ -75,6 +79,8 @@ class ParquetDataSource:
         columns: Sequence[str] | None = None,
         *,
         cache_bytes: int = 1 << 30,
+        storage_options: Mapping[str, Any] | None = None,
+        remote_options: RemoteOptions | None = None,
         **read_kwargs: Any,
     ) -> None:
         if importlib.util.find_spec("pyarrow") is None:
@@ -87,7 +93,14 @@ class ParquetDataSource:
             raise ValueError(f"cache_bytes must be at least 0, got {cache_bytes}.")
         self._cache_bytes = operator.index(cache_bytes)
         self._read_kwargs = read_kwargs
-        self._files = ParquetFiles(find_files(paths), columns, read_kwargs)
+        options = storage_options or {}
+        self._files = ParquetFiles(
+            find_files(paths, options),
+            columns,
+            storage_options=options,
+            remote_options=remote_options,
+            read_kwargs=read_kwargs,
+        )
         self._begin()
 
     def _begin(self) -> None:

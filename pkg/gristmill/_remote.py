@@ -14,7 +14,7 @@ from gristmill._checks import check_integer
 from gristmill._retries import delay_s, is_transient, status_of
 from gristmill.errors import RemoteError
 
-__all__ = ["RemoteFile", "RemoteOptions", "is_url"]
+__all__ = ["RemoteFile", "RemoteOptions", "file_system_of", "is_url"]
 
 T = TypeVar("T")
 
@@ -106,6 +106,24 @@ _LEAST = {
     "tail_bytes": 0,
     "parallel": 2,
 }
+
+
+def file_system_of(url: str, storage_options: Mapping[str, Any]) -> tuple[Any, str]:
+    """Return fsspec's file system of a URL, and the path in it.
+
+    Raises:
+        ImportError: fsspec, or what it needs for such URLs, is not installed.
+        ValueError: fsspec knows no such URLs.
+    """
+    try:
+        core = importlib.import_module("fsspec.core")
+    except ImportError as error:
+        raise ImportError(
+            f"Reading {url} needs the fsspec package. Install it with:"
+            " pip install 'gristmill[remote]'"
+        ) from error
+    system, path = core.url_to_fs(url, **storage_options)
+    return system, path
 
 
 class RemoteFile:
@@ -223,15 +241,8 @@ class RemoteFile:
     def _filesystem(self) -> tuple[Any, str]:
         """Return this process's file system and what it calls the file."""
         if self._opened is None or self._opened[0] != os.getpid():
-            try:
-                core = importlib.import_module("fsspec.core")
-            except ImportError as error:
-                raise ImportError(
-                    f"Reading {self._url} needs the fsspec package. Install it with:"
-                    " pip install 'gristmill[remote]'"
-                ) from error
             # Threads that come here together make the same, or as good a one.
-            made = core.url_to_fs(self._url, **self._storage_options)
+            made = file_system_of(self._url, self._storage_options)
             self._opened = (os.getpid(), *made)
         return self._opened[1:]
 
