@@ -18,6 +18,7 @@ from gristmill._group_cache import GroupCache
 from gristmill._parquet_files import ParquetFiles, find_files
 from gristmill._remote import RemoteOptions
 from gristmill._types import Int64Array
+from gristmill.errors import CorruptRecord
 
 __all__ = ["ParquetDataSource"]
 
@@ -113,6 +114,7 @@ class ParquetDataSource:
         self._decoded_before = np.zeros(len(self.groups), np.bool_)
         self._repeated_groups = self._repeated_rows = self._rows_read = 0
         self._warned = False
+        self._damaged: dict[int, str] = {}
 
     @property
     def paths(self) -> tuple[str, ...]:
@@ -166,6 +168,7 @@ class ParquetDataSource:
     def close(self) -> None:
         """Drop the decoded row groups; reading decodes them again."""
         self._cache.clear()
+        self._damaged.clear()
 
     def __enter__(self) -> Self:
         return self
@@ -190,7 +193,14 @@ class ParquetDataSource:
         self._begin()
 
     def _decode(self, group: int) -> Columns:
-        columns = self._files.read(group)
+        if group in self._damaged:
+            raise CorruptRecord(self._damaged[group])
+        try:
+            columns = self._files.read(group)
+        except CorruptRecord as error:
+            # Each of its rows may be asked for: it fails at once the next time.
+            self._damaged[group] = str(error)
+            raise
         if self._decoded_before[group]:
             self._repeated_groups += 1
             self._repeated_rows += int(self.groups[group])
