@@ -65,3 +65,21 @@ def array_record(
         writer.close()
 
     return kept(f"{name}.array_record", write)
+
+
+def tf_record(name: str, records: Callable[[], Iterator[bytes]]) -> str:
+    """Returns the path of an uncompressed TFRecord file."""
+    import crc32c
+
+    def checksum(data: bytes) -> bytes:
+        crc = crc32c.crc32c(data)
+        masked = ((crc >> 15 | crc << 17) + 0xA282EAD8) & 0xFFFFFFFF
+        return masked.to_bytes(4, "little")
+
+    def write(path: str) -> None:
+        with open(path, "wb") as file:
+            for record in records():
+                length = len(record).to_bytes(8, "little")
+                file.write(length + checksum(length) + record + checksum(record))
+
+    return kept(f"{name}.tfrecord", write)

@@ -18,17 +18,20 @@ ROWS = (
     {"_core", "_hot", "_slow"},
     {"_columns", "_group_cache", "_group_order", "_record_source", "_remote"},
     {"_record_files"},
+    {"_file_names"},
     {
         "_array_record",
         "_features",
         "_launcher",
         "_shared_list",
+        "_tf_record",
+        "_tf_record_stream",
         "bad_records",
         "config",
         "options",
         "records",
     },
-    {"_arrow", "_parquet_files", "sharding", "transforms"},
+    {"_arrow", "_convert", "_parquet_files", "sharding", "transforms"},
     {"_decoding", "_example", "_parquet", "_sampler_checks"},
     {"batching", "checkpoint", "multiprocessing", "samplers", "sources"},
     {"_image", "_npy", "drop_in", "experimental", "operations"},
@@ -37,7 +40,8 @@ ROWS = (
     {"_engine"},
     {"_arguments"},
     {"loader"},
-    {"jax", "python", "torch"},
+    {"_cli", "beam", "jax", "python", "torch"},
+    {"__main__"},
 )
 ROW_OF = {module: row for row, modules in enumerate(ROWS) for module in modules}
 TWINS = {"_hot", "_slow"}

@@ -1,25 +1,11 @@
 // Binds core/record_file.hpp.
 #include "bindings/python_file.hpp"
+#include "bindings/reader_options.hpp"
 #include "bindings/record_reader.hpp"
 #include "core/record_file.hpp"
 
 namespace gristmill::bind {
 namespace {
-
-Verify verify_of(std::string_view name) {
-  if (name == "all") return Verify::kAll;
-  if (name == "headers") return Verify::kHeaders;
-  if (name == "none") return Verify::kNone;
-  throw py::value_error("verify is '" + std::string(name) +
-                        "', but must be 'all', 'headers' or 'none'");
-}
-
-LocalFile::Access access_of(std::string_view name) {
-  if (name == "pread") return LocalFile::Access::kPread;
-  if (name == "mmap") return LocalFile::Access::kMmap;
-  throw py::value_error("access is '" + std::string(name) +
-                        "', but must be 'pread' or 'mmap'");
-}
 
 class FileHandle final : public ReaderHandle {
  public:

@@ -135,7 +135,9 @@ File::Ptr PythonFile::open(const py::object& object) {
 PythonFile::PythonFile(const py::object& object, const Hints& hints)
     : File(object.attr("path").cast<std::string>(),
            object.attr("size").cast<std::uint64_t>(), hints),
-      object_(share(py::object(object).release().ptr())) {}
+      object_(share(py::object(object).release().ptr())),
+      version_(
+          py::getattr(object, "version", py::int_(0)).cast<std::uint64_t>()) {}
 
 Status PythonFile::read(std::uint64_t offset, std::span<std::byte> to) const {
   return read_parts(offset, std::span(&to, 1));

@@ -2,6 +2,7 @@
 //
 //   path: str, size: int          see File
 //   gap_bytes, run_bytes, tail_bytes, parallel: int   see File::Hints
+//   version: int                  see File::version(); it may be missing
 //   read_range(offset, size)      returns so many bytes, or raises
 //   change()                      see File::change()
 //
@@ -28,6 +29,9 @@ class PythonFile final : public File {
   // REQUIRES: the GIL is held.
   static Ptr open(const py::object& object);
 
+  [[nodiscard]] std::uint64_t version() const noexcept override {
+    return version_;
+  }
   Status read(std::uint64_t offset, std::span<std::byte> to) const override;
   Status read_parts(std::uint64_t offset,
                     std::span<const std::span<std::byte>> parts) const override;
@@ -39,6 +43,7 @@ class PythonFile final : public File {
   PythonFile(const py::object& object, const Hints& hints);
 
   const std::shared_ptr<const void> object_;
+  const std::uint64_t version_;
 };
 
 // The threads that wait for PythonFiles, whoever reads.  They are never joined:

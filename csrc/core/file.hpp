@@ -49,6 +49,10 @@ class File {
 
   [[nodiscard]] const Hints& hints() const noexcept { return hints_; }
 
+  // A number that is another once the file was written to, as far as can be
+  // told; 0 if nothing can.
+  [[nodiscard]] virtual std::uint64_t version() const noexcept { return 0; }
+
   // Fills `to` with the bytes from `offset` on.
   virtual Status read(std::uint64_t offset, std::span<std::byte> to) const = 0;
 

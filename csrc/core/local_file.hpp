@@ -14,6 +14,7 @@
 #include <span>
 #include <string>
 
+#include "core/descriptor.hpp"
 #include "core/file.hpp"
 #include "core/status.hpp"
 
@@ -28,6 +29,9 @@ class LocalFile final : public File {
   static Result<File::Ptr> open(std::string path, Access access);
 
   ~LocalFile() override;
+
+  // When it had last been written to, in nanoseconds since 1970.
+  [[nodiscard]] std::uint64_t version() const noexcept override;
 
   Status read(std::uint64_t offset, std::span<std::byte> to) const override;
   Status read_parts(std::uint64_t offset,
@@ -46,7 +50,7 @@ class LocalFile final : public File {
   LocalFile(std::string path, int fd, const struct stat& status);
   Status map();
 
-  const int fd_;
+  const Descriptor descriptor_;
   const struct timespec modified_;
   const std::byte* map_ = nullptr;
 };

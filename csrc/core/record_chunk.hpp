@@ -17,6 +17,7 @@
 #include "core/decoded_chunk.hpp"
 #include "core/highway_hash.hpp"
 #include "core/status.hpp"
+#include "core/verify.hpp"
 
 namespace gristmill {
 
@@ -31,9 +32,6 @@ inline constexpr std::uint64_t kMaxDecodedBytes = std::uint64_t{1} << 48;
 inline constexpr HighwayHash::Key kRiegeliKey = {
     0x2f696c6567656952, 0x0a7364726f636572, 0x2f696c6567656952,
     0x0a7364726f636572};
-
-// Which hashes are compared: those of data and headers, of headers, or none.
-enum class Verify { kAll, kHeaders, kNone };
 
 // The file position `count` bytes of chunk after `begin`, headers of blocks
 // included.  REQUIRES: both are below 2^60.

@@ -11,7 +11,7 @@ from typing import Any, Protocol, runtime_checkable
 
 from gristmill import _core, _log
 from gristmill._record_files import CACHE_BYTES, open_file
-from gristmill._record_source import RecordSource
+from gristmill._record_source import RecordSource, name_of
 from gristmill._remote import RemoteOptions
 
 __all__ = ["ArrayRecordDataSource"]
@@ -119,7 +119,7 @@ class ArrayRecordDataSource(RecordSource):
             (0, len(files[i])) if part is None else part
             for i, (_, part) in enumerate(wanted)
         ]
-        super().__init__(_name(self._paths), ranges, opener)
+        super().__init__(name_of(self._paths), ranges, opener)
         for part, file in files.items():
             self.reader.open_part(part, file)
         _warn_of_groups(files.values())
@@ -201,12 +201,6 @@ def _check_options(options: dict[str, str] | None) -> None:
                 f"reader_options has {name!r}, which is none of"
                 f" {', '.join(READER_OPTIONS)}."
             )
-
-
-def _name(paths: Sequence[str]) -> str:
-    if len(paths) == 1:
-        return paths[0]
-    return f"{paths[0]} and {len(paths) - 1} more"
 
 
 # Pickles name the public place, which imports this module when it is asked.

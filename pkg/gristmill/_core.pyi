@@ -5,6 +5,7 @@ from typing import (
     Any,
     Literal,
     Protocol,
+    Self,
     SupportsIndex,
     final,
     overload,
@@ -537,6 +538,107 @@ class RecordSet(RecordReader):
         Raises:
             IndexError: There is no such part, or the reader lacks records of it.
         """
+
+# core/tf_record_file.hpp
+
+@final
+class ScanProgress:
+    """How far a pass over a file is; any thread may look, or cancel it."""
+
+    def __init__(self) -> None: ...
+    @property
+    def done_bytes(self) -> int: ...
+    def cancel(self) -> None:
+        """Make the pass end soon, by a CorruptRecord."""
+
+class TfRecordFile(RecordReader):
+    """A TFRecord file, open for reading.
+
+    Args:
+        path: A regular file.
+        file: Reads the file instead of the system.
+        verify: Which checksums are compared: "all", those of the "headers", which are
+            the lengths, or "none".
+        access: As of RecordFile.
+        sidecars: Files that may hold the index; the first that fits is loaded.
+        progress: How far indexing is, where no sidecar fits.
+
+    Raises:
+        OSError: The file cannot be opened or read.
+        CorruptRecord: It is no TFRecord file, or is compressed, truncated or damaged.
+        ValueError: ``verify`` or ``access`` is none of the above.
+    """
+
+    @overload
+    def __init__(
+        self,
+        path: str,
+        verify: str,
+        access: str,
+        sidecars: list[str],
+        progress: ScanProgress,
+    ) -> None: ...
+    @overload
+    def __init__(
+        self,
+        file: RangeReader,
+        verify: str,
+        sidecars: list[str],
+        progress: ScanProgress,
+    ) -> None: ...
+    def save_index(self, sidecar: str) -> None:
+        """Save the index as a sidecar, under a temporary name and then renamed.
+
+        Raises:
+            OSError: The sidecar cannot be written.
+        """
+
+    @property
+    def sidecar(self) -> str:
+        """The sidecar that the index was loaded from; "" if there was none."""
+
+    @property
+    def index_bytes(self) -> int:
+        """Memory of the index."""
+
+# core/tf_record_parser.hpp
+
+@final
+class TfRecordStream:
+    """The records in a stream of bytes, in order.
+
+    Args:
+        source: Has ``readinto(room)``, which fills the front of a memoryview and
+            returns how many bytes that were; 0 are the end.
+        name: What errors call the stream.
+        verify: As of TfRecordFile.
+        record: The number of the first record.
+        offset: Where it begins, of which ``source`` knows nothing.
+    """
+
+    def __init__(
+        self, source: Any, name: str, verify: str, record: int, offset: int
+    ) -> None: ...
+    def __iter__(self) -> Self: ...
+    def __next__(self) -> bytes:
+        """Return the next record.
+
+        Raises:
+            CorruptRecord: It is damaged.  If only its data are, the one after it comes
+                next.
+            ValueError: Another thread is reading.
+        """
+
+    @property
+    def record(self) -> int:
+        """The number of the record that comes next."""
+
+    @property
+    def offset(self) -> int:
+        """Where that begins."""
+
+def tf_record_compression(begin: bytes) -> str:
+    """Return "GZIP", "ZLIB" or "" for the first 12 bytes of a TFRecord file."""
 
 # core/scheduler.hpp
 

@@ -5,6 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 
+def info(text: str, *args: Any) -> None:
+    """Log what is good to know; `text` takes `args` by %."""
+    _logger().info(text, *args, stacklevel=2)
+
+
 def warning(text: str, *args: Any) -> None:
     """Log a warning; `text` takes `args` by %."""
     _logger().warning(text, *args, stacklevel=2)

@@ -55,22 +55,42 @@ def open_file(
             ...
         ValueError: /none/such is on this machine and has no use for storage_options.
     """
-    name = os.fspath(path)
-    if not is_url(name) or name.startswith(_LOCAL_SCHEMES):
+    file = find_file(os.fspath(path), access, storage_options, remote_options)
+    if isinstance(file, str):
+        return _core.RecordFile(file, verify, access, cache_bytes, cache)
+    return _core.RecordFile(file, verify, cache_bytes, cache)
+
+
+def find_file(
+    name: str,
+    access: str,
+    storage_options: Mapping[str, Any] | None,
+    remote_options: RemoteOptions | None,
+) -> str | RemoteFile:
+    """Return the path of a file of this machine, or what reads one behind a URL.
+
+    The arguments are those of `open_file`, and so are the errors.
+    """
+    if is_local(name):
         if storage_options:
             raise ValueError(
                 f"{name} is on this machine and has no use for storage_options."
             )
-        return _core.RecordFile(_local(name), verify, access, cache_bytes, cache)
+        return local_path(name)
     if access != "pread":
         raise ValueError(
             f"access is {access!r}, but {name} is far away: only 'pread' reads it."
         )
-    file = RemoteFile(name, storage_options, remote_options)
-    return _core.RecordFile(file, verify, cache_bytes, cache)
+    return RemoteFile(name, storage_options, remote_options)
 
 
-def _local(name: str) -> str:
+def is_local(name: str) -> bool:
+    """Whether `name` is a path of this machine, if perhaps as a URL."""
+    return not is_url(name) or name.startswith(_LOCAL_SCHEMES)
+
+
+def local_path(name: str) -> str:
+    """Return the path that a ``file://`` URL is; any other name as it is."""
     for scheme in _LOCAL_SCHEMES:
         name = name.removeprefix(scheme)
     return name

@@ -123,6 +123,13 @@ class RecordSource:
         )
 
 
+def name_of(paths: Sequence[str]) -> str:
+    """What errors call a source of these files."""
+    if len(paths) == 1:
+        return paths[0]
+    return f"{paths[0]} and {len(paths) - 1} more"
+
+
 def reads_natively(source: Any) -> bool:
     """Whether ``source.reader`` gives just what ``source[key]`` does."""
     return (

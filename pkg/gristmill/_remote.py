@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import hashlib
 import importlib
 import os
 import re
@@ -14,7 +15,7 @@ from gristmill._checks import check_integer
 from gristmill._retries import delay_s, is_transient, status_of
 from gristmill.errors import RemoteError
 
-__all__ = ["RemoteFile", "RemoteOptions", "file_system_of", "is_url"]
+__all__ = ["RemoteFile", "RemoteOptions", "file_system_of", "glob_url", "is_url"]
 
 T = TypeVar("T")
 
@@ -174,6 +175,17 @@ class RemoteFile:
         return self._size
 
     @property
+    def version(self) -> int:
+        """A number that is another once the file was written to.
+
+        It is made of what the storage tells of that; 0 if it tells nothing.
+        """
+        if not self._stamp:
+            return 0
+        told = repr(sorted(self._stamp.items())).encode()
+        return int.from_bytes(hashlib.sha1(told, usedforsecurity=False).digest()[:8])
+
+    @property
     def gap_bytes(self) -> int:
         """See `RemoteOptions`."""
         return self._options.gap_bytes
@@ -300,6 +312,30 @@ class RemoteFile:
                 )
             self._sleep(delay)
             attempt += 1
+
+
+def glob_url(
+    pattern: str, storage_options: Mapping[str, Any] | None = None
+) -> list[str]:
+    """Return the URLs that match a pattern, in the order of their names.
+
+    Raises:
+        ImportError: fsspec, or what it needs for such URLs, is not installed.
+        ValueError: fsspec knows no such URLs, or the pattern is in a chain of them.
+    """
+    if "::" in pattern:
+        raise ValueError(
+            f"{pattern} is a pattern in a chain of URLs, which cannot be looked up."
+            " Pass a list of URLs."
+        )
+    filesystem, path = file_system_of(pattern, storage_options or {})
+    # What comes before the path in the pattern comes before the paths found.
+    bare = path.lstrip("/") if not pattern.endswith(path) else path
+    start = pattern.removesuffix(bare)
+    return sorted(
+        start + (found if bare == path else found.lstrip("/"))
+        for found in filesystem.glob(path)
+    )
 
 
 def _describe(error: Exception) -> str:

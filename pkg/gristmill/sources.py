@@ -30,6 +30,12 @@ if TYPE_CHECKING:
     from gristmill._array_record import ArrayRecordDataSource
     from gristmill._parquet import ParquetDataSource
     from gristmill._shared_list import SharedMemoryDataSource
+    from gristmill._tf_record import TFRecordDataSource
+    from gristmill._tf_record_stream import (
+        TFRecordPosition,
+        TFRecordStream,
+        read_tf_records,
+    )
     from gristmill._tfds import TFDSDataSource
 
 __all__ = [
@@ -39,7 +45,11 @@ __all__ = [
     "RangeDataSource",
     "SharedMemoryDataSource",
     "TFDSDataSource",
+    "TFRecordDataSource",
+    "TFRecordPosition",
+    "TFRecordStream",
     "TableSource",
+    "read_tf_records",
 ]
 
 T_co = TypeVar("T_co", covariant=True)
@@ -363,11 +373,15 @@ def _kind_of(column: npt.NDArray[Any]) -> str:
     return f"{column.dtype}[{','.join(map(str, column.shape))}]"
 
 
-# Classes whose modules are not needed by most, with these.
+# Names whose modules are not needed by most, with these.
 _LAZY = {
     "ArrayRecordDataSource": "gristmill._array_record",
     "ParquetDataSource": "gristmill._parquet",
     "SharedMemoryDataSource": "gristmill._shared_list",
+    "TFRecordDataSource": "gristmill._tf_record",
+    "TFRecordPosition": "gristmill._tf_record_stream",
+    "TFRecordStream": "gristmill._tf_record_stream",
+    "read_tf_records": "gristmill._tf_record_stream",
     "TFDSDataSource": "gristmill._tfds",
 }
 

@@ -7,6 +7,7 @@ import pathlib
 import struct
 import tempfile
 
+import crc32c
 import numpy as np
 from array_record.python import array_record_module
 
@@ -38,6 +39,50 @@ def written(options, records):
             writer.write(record)
         writer.close()
         return pathlib.Path(file.name).read_bytes()
+
+
+def checksum(data):
+    crc = crc32c.crc32c(data)
+    return ((crc >> 15 | crc << 17) + 0xA282EAD8) & 0xFFFFFFFF
+
+
+def framed(data):
+    length = struct.pack("<Q", len(data))
+    head = length + struct.pack("<I", checksum(length))
+    return head + data + struct.pack("<I", checksum(data))
+
+
+def with_sidecar(flags, records, sidecar):
+    """Put a sidecar and a TFRecord file together, as tf_record.cpp says."""
+    file = b"".join(framed(record) for record in records)
+    index = b""
+    if sidecar:
+        sizes = b"".join(varint(len(record)) for record in records)
+        body = struct.pack("<QqQ", len(file), 1_000_000_000, len(records)) + sizes
+        index = struct.pack("<8sII", b"GRISTMTF", 1, crc32c.crc32c(body)) + body
+    return struct.pack("<BH", flags, len(index)) + index + file
+
+
+def tf_records():
+    rng = np.random.default_rng(1)
+    contents = {
+        "few": [rng.bytes(int(rng.integers(0, 60))) for _ in range(12)],
+        "many": [b"x" * (i % 5) for i in range(150)],
+        "large": [b"", rng.bytes(3000), rng.bytes(200), bytes(20_000)],
+        "empty": [b"", b"", b""],
+        "none": [],
+    }
+    kinds = {
+        "loaded": (0b10010, True),
+        "loaded_mapped": (0b10001, True),
+        "scanned": (0b01010, False),
+        "scanned_mapped": (0b01101, False),
+    }
+    return {
+        f"{name}_{kind}": with_sidecar(flags, records, sidecar)
+        for name, records in contents.items()
+        for kind, (flags, sidecar) in kinds.items()
+    }
 
 
 def write(target, seeds):
@@ -97,6 +142,7 @@ def examples():
 def main():
     write("record_file", record_files())
     write("example", examples())
+    write("tf_record", tf_records())
 
 
 if __name__ == "__main__":

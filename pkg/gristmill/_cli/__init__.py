@@ -1,0 +1,80 @@
+"""The command line: ``gristmill COMMAND ...`` or ``python -m gristmill COMMAND ...``.
+
+Commands end with 0 if all is well, 1 if they found a problem, 2 if they were called
+in a wrong way, and 130 if they were interrupted.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Sequence
+
+import gristmill
+from gristmill._cli import bench, convert, inspect
+from gristmill._convert.problem import Misuse, Problem
+
+__all__ = ["main"]
+
+COMMANDS = (convert, inspect, bench)
+OK, PROBLEM, USAGE, INTERRUPTED = 0, 1, 2, 130
+
+EPILOG = """\
+examples:
+  gristmill convert 'data/*.tfrecord' out/train --shards 16
+  gristmill convert photos/ photos.array_record --with-names
+  gristmill inspect out/train-* --verify
+  gristmill bench photos.array_record
+
+"gristmill COMMAND --help" says more about a command.
+"""
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run a command, and return the status to exit with.
+
+    Args:
+        argv: The arguments. None takes those of the process.
+    """
+    parser = _parser()
+    try:
+        arguments = parser.parse_args(argv)
+        if arguments.command is None:
+            parser.print_help(sys.stderr)
+            return USAGE
+        status: int = arguments.run(arguments)
+        sys.stdout.flush()
+    except Problem as problem:
+        print(f"gristmill: {problem}", file=sys.stderr)
+        return USAGE if isinstance(problem, Misuse) else PROBLEM
+    except BrokenPipeError:
+        # Who read the output has seen enough. What is left in the buffer would
+        # fail again at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return OK
+    except KeyboardInterrupt as end:
+        print(f"gristmill: {str(end) or 'interrupted.'}", file=sys.stderr)
+        return INTERRUPTED
+    except SystemExit as end:  # argparse ends the process after --help and misuse.
+        return int(end.code or OK)
+    return status
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="gristmill",
+        description="Convert, inspect and measure files of records.",
+        epilog=EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    parser.add_argument(
+        "--version", action="version", version=f"gristmill {gristmill.__version__}"
+    )
+    commands = parser.add_subparsers(
+        title="commands", metavar="COMMAND", dest="command"
+    )
+    for command in COMMANDS:
+        command.add_to(commands)
+    return parser

@@ -1,0 +1,306 @@
+"""``gristmill bench``: measures how fast the records of a file are read."""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import json
+import os
+import time
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from gristmill import _core, loader, samplers, sources, transforms
+from gristmill._cli.terminal import amount, count, rate, table
+from gristmill._convert import finding
+from gristmill._convert.inputs import TFRecordInput, reading, steps_of
+from gristmill._convert.problem import Problem
+from gristmill._types import Int64Array
+
+__all__ = ["add_to"]
+
+DESCRIPTION = """\
+Measure how fast the records of an ArrayRecord or an uncompressed TFRecord file are
+read: in order, shuffled, and shuffled through a DataLoader.  What the system can do
+at most is measured beside it, by reading the same bytes with bare preads: 1 MiB each
+in order; shuffled, one for each record, or for each chunk of records.  The last
+column is the part of that which is reached, in records per second.
+
+The file is read once before, so that it is in memory if it fits there; every record's
+checksum is compared.  The index of a TFRecord file is kept beside it, as a DataLoader
+that reads it does.
+"""
+
+EPILOG = """\
+examples:
+  gristmill bench train.array_record
+  gristmill bench train.array_record --workers 0,4,8 --seconds 5
+"""
+BLOCK_BYTES = 1 << 20
+SEED = 0
+# More than this is not read in the time; of larger files it is a part.
+MOST_RECORDS, MOST_STEPS = 5_000_000, 10_000
+
+
+class Rate(NamedTuple):
+    """What was read in a time."""
+
+    name: str
+    records: float
+    record_bytes: int
+    seconds: float
+    # Records per second of the system itself; 0 for its own row.
+    limit: float = 0.0
+
+    @property
+    def records_per_s(self) -> float:
+        return self.records / self.seconds
+
+
+def add_to(commands: Any) -> None:
+    """Add the command to the parser of `gristmill`."""
+    parser = commands.add_parser(
+        "bench",
+        help="measure how fast a file is read, and what the system allows",
+        description=DESCRIPTION,
+        epilog=EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    add = parser.add_argument
+    add("file", metavar="FILE", help="an ArrayRecord or TFRecord file")
+    add(
+        "--workers",
+        type=_numbers,
+        default=[0, 2],
+        metavar="N,N,...",
+        help="numbers of worker processes of the DataLoader (default: 0,2)",
+    )
+    add(
+        "--batch-size",
+        type=_positive,
+        default=256,
+        metavar="N",
+        help="records that are asked for together (default: %(default)s)",
+    )
+    add(
+        "--seconds",
+        type=_seconds,
+        default=1.0,
+        metavar="S",
+        help="how long each row is measured (default: %(default)s)",
+    )
+    add("--json", action="store_true", help="print a JSON object")
+    parser.set_defaults(run=run)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Measure a file, and print a table."""
+    (path,) = finding.expand([arguments.file])
+    with reading(path):
+        source, reader, places = _open(path)
+        if not len(reader):
+            raise Problem(f"{path}: it has no records, so there is nothing to measure.")
+        _warm(path)
+        rates = list(
+            _measure(
+                source,
+                reader,
+                places,
+                arguments.batch_size,
+                arguments.seconds,
+                arguments.workers,
+            )
+        )
+    print(_as_json(path, rates) if arguments.json else _as_table(path, reader, rates))
+    return 0
+
+
+# Where the bytes of some records lie: two arrays, where they begin and end.
+Places = Callable[[Int64Array], tuple[Int64Array, Int64Array]]
+
+
+def _open(path: str) -> tuple[Any, _core.RecordReader, Places]:
+    """Return the file as a source, as a reader, and the places of its records."""
+    form = finding.format_of(path)
+    if form == "array_record":
+        file = _core.RecordFile(path)
+
+        def chunks(records: Int64Array) -> tuple[Int64Array, Int64Array]:
+            found = [
+                file.chunk(record // file.group_size) for record in records.tolist()
+            ]
+            limits = np.array([chunk[:2] for chunk in found], dtype=np.int64)
+            return limits[:, 0], limits[:, 1]
+
+        return sources.ArrayRecordDataSource(path), file, chunks
+    if form == "tfrecord" and not TFRecordInput(path).compression:
+        reader = TFRecordInput(path).open()
+        # Each record has 12 bytes before and 4 behind it.
+        ends = np.cumsum(reader.sizes(np.arange(len(reader))) + 16)
+        begins = np.concatenate([[0], ends[:-1]])
+        source = sources.TFRecordDataSource(path)
+        return source, reader, lambda records: (begins[records], ends[records])
+    raise Problem(
+        f"{path}: only ArrayRecord and uncompressed TFRecord files can be read in any"
+        f" order. Convert it with: gristmill convert {path} OUT"
+    )
+
+
+def _warm(path: str) -> None:
+    with open(path, "rb", buffering=0) as file:
+        while file.read(BLOCK_BYTES):
+            pass
+
+
+def _measure(
+    source: Any,
+    reader: _core.RecordReader,
+    places: Places,
+    batch_size: int,
+    seconds: float,
+    workers: list[int],
+) -> Iterator[Rate]:
+    order = np.empty(min(len(reader), MOST_RECORDS), np.int64)
+    _core.KeyPlan.range(len(reader)).shuffle(SEED).fill(0, 1, order)
+    batches = [order[i : i + batch_size] for i in range(0, len(order), batch_size)]
+    in_order = _pread_in_order(reader, seconds)
+    yield in_order
+    steps = list(itertools.islice(steps_of(reader), MOST_STEPS))
+    yield _read("read in order", reader, steps, seconds, in_order.records_per_s)
+    shuffled = _pread_shuffled(reader, places, batches, seconds)
+    yield shuffled
+    limit = shuffled.records_per_s
+    yield _read("read shuffled", reader, batches, seconds, limit)
+    for number in workers:
+        yield _load(source, number, batch_size, seconds, limit)
+
+
+def _pread_in_order(reader: _core.RecordReader, seconds: float) -> Rate:
+    size = os.path.getsize(reader.path)
+    buffer = bytearray(BLOCK_BYTES)
+    done = 0
+    with open(reader.path, "rb", buffering=0) as file:
+        number = file.fileno()
+        start = time.perf_counter()
+        while (elapsed := time.perf_counter() - start) < seconds or done == 0:
+            done += os.preadv(number, [buffer], done % size)
+    return Rate("pread in order", done / size * len(reader), done, elapsed)
+
+
+def _pread_shuffled(
+    reader: _core.RecordReader,
+    places: Places,
+    batches: list[Int64Array],
+    seconds: float,
+) -> Rate:
+    records = done = 0
+    elapsed = 0.0
+    with open(reader.path, "rb", buffering=0) as file:
+        number = file.fileno()
+        while elapsed < seconds:
+            for batch in batches:
+                # Records of one chunk are read by one pread.
+                begins, ends = np.unique(places(batch), axis=1)
+                buffer = memoryview(bytearray(int((ends - begins).max())))
+                wanted = list(
+                    zip(begins.tolist(), (ends - begins).tolist(), strict=True)
+                )
+                start = time.perf_counter()
+                for offset, size in wanted:
+                    done += os.preadv(number, [buffer[:size]], offset)
+                elapsed += time.perf_counter() - start
+                records += len(batch)
+                if elapsed >= seconds:
+                    break
+    return Rate("pread shuffled", records, done, elapsed)
+
+
+def _read(
+    name: str,
+    reader: _core.RecordReader,
+    batches: list[Int64Array],
+    seconds: float,
+    limit: float,
+) -> Rate:
+    records = done = 0
+    start = time.perf_counter()
+    while True:
+        for batch in batches:
+            contents, _ = reader.read_many(batch, packed=True)
+            records += len(batch)
+            done += len(contents)
+            if (elapsed := time.perf_counter() - start) >= seconds:
+                return Rate(name, records, done, elapsed, limit)
+
+
+def _load(
+    source: Any, workers: int, batch_size: int, seconds: float, limit: float
+) -> Rate:
+    """Measure a DataLoader after its first batch, when its workers are there."""
+    batches: Any = iter(
+        loader.DataLoader(
+            data_source=source,
+            sampler=samplers.IndexSampler(len(source), shuffle=True, seed=SEED),
+            operations=[transforms.Batch(batch_size, batch_fn=list)],
+            worker_count=workers,
+        )
+    )
+    next(batches)
+    records = done = 0
+    start = time.perf_counter()
+    for batch in batches:
+        records += len(batch)
+        done += sum(map(len, batch))
+        if (elapsed := time.perf_counter() - start) >= seconds:
+            break
+    name = f"DataLoader, {count(workers, 'worker')}"
+    return Rate(name, records, done, elapsed, limit)
+
+
+def _as_table(path: str, reader: _core.RecordReader, rates: list[Rate]) -> str:
+    rows = [("", "records/s", "MB/s", "of pread")]
+    for each in rates:
+        share = f"{each.records_per_s / each.limit:.2f}" if each.limit else ""
+        megabytes = each.record_bytes / each.seconds / 1e6
+        rows.append((each.name, rate(each.records_per_s), rate(megabytes), share))
+    size = amount(os.path.getsize(path))
+    return f"{path}: {count(len(reader), 'record')}, {size}\n\n{table(rows)}"
+
+
+def _as_json(path: str, rates: list[Rate]) -> str:
+    rows = [
+        {
+            "name": each.name,
+            "records_per_s": each.records_per_s,
+            "bytes_per_s": each.record_bytes / each.seconds,
+            "of_pread": each.records_per_s / each.limit if each.limit else None,
+        }
+        for each in rates
+    ]
+    return json.dumps({"path": path, "rates": rows})
+
+
+def _positive(text: str) -> int:
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number from 1 on")
+    return int(text)
+
+
+def _numbers(text: str) -> list[int]:
+    parts = text.split(",")
+    if not all(part.isdecimal() for part in parts):
+        raise argparse.ArgumentTypeError(f"{text!r} is not a list such as 0,2,4")
+    return [int(part) for part in parts]
+
+
+def _seconds(text: str) -> float:
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = 0.0
+    if not 0.0 < seconds < 3600.0:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number of seconds")
+    return seconds

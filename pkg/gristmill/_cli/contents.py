@@ -1,0 +1,297 @@
+"""Finds out what a file of records holds."""
+
+from __future__ import annotations
+
+import array
+import dataclasses
+import itertools
+import os
+from collections.abc import Callable, Iterator
+
+import numpy as np
+
+from gristmill import _core, errors
+from gristmill._convert.conversion import Progress
+from gristmill._convert.finding import Format
+from gristmill._convert.inputs import (
+    JsonLinesInput,
+    ParquetInput,
+    TFRecordInput,
+    reading,
+    steps_of,
+)
+from gristmill._convert.problem import Problem
+from gristmill._types import Int64Array
+
+__all__ = ["FORMATS", "Contents", "Damage", "Sizes", "examine"]
+
+FORMATS: tuple[Format, ...] = ("tfrecord", "array_record", "parquet", "jsonl")
+# Records whose sizes are looked at where that means to read them.
+SAMPLE_RECORDS = 20_000
+
+
+@dataclasses.dataclass(frozen=True)
+class Sizes:
+    """How large records are, in bytes.
+
+    Attributes:
+        counted: How many records were looked at.
+        exact: Whether these are all.
+        total: Bytes of all that were looked at.
+        histogram: Pairs of a limit, a power of two, and how many records are below
+            it and not below the limit before.
+    """
+
+    counted: int
+    exact: bool
+    total: int
+    least: int
+    median: int
+    mean: float
+    most: int
+    histogram: list[tuple[int, int]]
+
+
+@dataclasses.dataclass(frozen=True)
+class Damage:
+    """A record or a chunk of records that cannot be read.
+
+    Attributes:
+        first: The number of the first of them.
+        records: How many they are.
+        text: Where and how they are damaged.
+    """
+
+    first: int
+    records: int
+    text: str
+
+
+@dataclasses.dataclass(frozen=True)
+class Contents:
+    """What a file holds."""
+
+    path: str
+    format: str
+    file_bytes: int
+    records: int
+    chunks: int | None = None
+    group_size: int | None = None
+    details: dict[str, str] = dataclasses.field(default_factory=dict)
+    sizes: Sizes | None = None
+    verified: bool = False
+    damaged: list[Damage] = dataclasses.field(default_factory=list)
+    head: list[bytes] = dataclasses.field(default_factory=list)
+
+
+def examine(
+    path: str, form: Format, head: int, verify: bool, progress: Progress
+) -> Contents:
+    """Find out what a file holds.
+
+    Args:
+        path: The file.
+        form: Its format.
+        head: How many of the first records to return.
+        verify: Whether to read all records.
+        progress: Is told how many are read.
+
+    Raises:
+        Problem: The file cannot be opened or is damaged as a whole.
+    """
+    examiners: dict[Format, Callable[[str, int, bool, Progress], Contents]] = {
+        "array_record": _array_record,
+        "tfrecord": _tf_record,
+        "jsonl": _json_lines,
+        "parquet": _parquet,
+    }
+    if form not in examiners:
+        raise Problem(f"{path}: a folder of files has nothing to inspect.")
+    with reading(path):
+        return examiners[form](path, head, verify, progress)
+
+
+def _array_record(path: str, head: int, verify: bool, progress: Progress) -> Contents:
+    file = _core.RecordFile(path)
+    options = file.options
+    return Contents(
+        path,
+        "ArrayRecord",
+        os.path.getsize(path),
+        len(file),
+        file.num_chunks,
+        file.group_size,
+        {"codec": _codec(options), "options": options or "not recorded"},
+        _sizes_of_file(file),
+        verify,
+        _damage(file, progress) if verify else [],
+        _head(file, head, verify),
+    )
+
+
+def _codec(options: str) -> str:
+    for option in options.split(","):
+        if option.partition(":")[0] in ("uncompressed", "zstd", "brotli", "snappy"):
+            return "none" if option == "uncompressed" else option
+    return "not recorded"
+
+
+def _sizes_of_file(file: _core.RecordReader) -> Sizes | None:
+    total = len(file)
+    if file.knows_sizes or total <= SAMPLE_RECORDS:
+        wanted = np.arange(total)
+    else:
+        # Neighbours share a chunk, which is decoded once for all of them.
+        runs, length = 20, SAMPLE_RECORDS // 20
+        starts = np.linspace(0, total - length, runs).astype(np.int64)
+        wanted = (starts[:, None] + np.arange(length)).reshape(-1)
+    try:
+        return _sizes(file.sizes(wanted), total)
+    except errors.CorruptRecord:
+        return None  # What can be read is told nevertheless.
+
+
+def _sizes(sizes: Int64Array, total: int) -> Sizes | None:
+    if not len(sizes):
+        return None
+    exponents = np.ceil(np.log2(sizes + 1)).astype(np.int64)
+    least, most = int(exponents.min()), int(exponents.max())
+    counts = np.bincount(exponents, minlength=most + 1)
+    return Sizes(
+        counted=len(sizes),
+        exact=len(sizes) == total,
+        total=int(sizes.sum()),
+        least=int(sizes.min()),
+        median=int(np.median(sizes)),
+        mean=float(sizes.mean()),
+        most=int(sizes.max()),
+        histogram=[(2**e, int(counts[e])) for e in range(least, most + 1)],
+    )
+
+
+def _head(file: _core.RecordReader, head: int, verify: bool) -> list[bytes]:
+    """Return the first records; damaged ones are left out if they are listed."""
+    found = []
+    for number in range(min(head, len(file))):
+        try:
+            found.append(file.read(number))
+        except errors.CorruptRecord:
+            if not verify:
+                raise
+    return found
+
+
+def _damage(file: _core.RecordReader, progress: Progress) -> list[Damage]:
+    """Read every record, and return what cannot be read."""
+    found: list[Damage] = []
+    progress.begin("records verified", len(file))
+    for step in steps_of(file):
+        known = found[-1].first + found[-1].records if found else 0
+        try:
+            file.read_many(step[step >= known], packed=True)
+        except errors.CorruptRecord:
+            found += _damage_in(file, max(known, int(step[0])), int(step[-1]) + 1)
+        progress.advance(len(step))
+    return found
+
+
+def _damage_in(file: _core.RecordReader, number: int, end: int) -> Iterator[Damage]:
+    while number < end:
+        lost = 1
+        try:
+            file.read(number)
+        except errors.CorruptRecord as error:
+            if isinstance(file, _core.RecordFile):
+                # The hash that does not fit is that of a whole chunk.
+                begin_of_next = (number // file.group_size + 1) * file.group_size
+                lost = min(len(file), begin_of_next) - number
+            yield Damage(number, lost, str(error))
+        number += lost
+
+
+def _tf_record(path: str, head: int, verify: bool, progress: Progress) -> Contents:
+    tf_record = TFRecordInput(path)
+    if compression := tf_record.compression:
+        found = _stream(tf_record.records(0), path, "TFRecord", head, verify)
+        return dataclasses.replace(found, details={"codec": compression.lower()})
+    file = tf_record.open()
+    return Contents(
+        path,
+        "TFRecord",
+        os.path.getsize(path),
+        len(file),
+        details={"codec": "none"},
+        sizes=_sizes_of_file(file),
+        verified=verify,
+        damaged=_damage(file, progress) if verify else [],
+        head=_head(file, head, verify),
+    )
+
+
+def _json_lines(path: str, head: int, verify: bool, progress: Progress) -> Contents:
+    records = JsonLinesInput(path, "json").records(0)
+    return _stream(records, path, "JSON lines", head, verify)
+
+
+def _stream(
+    records: Iterator[bytes], path: str, name: str, head: int, verify: bool
+) -> Contents:
+    """Find out what a file holds that can only be read from its start."""
+    sizes = array.array("q")
+    first: list[bytes] = []
+    damaged = []
+    try:
+        for record in records:
+            if len(first) < head:
+                first.append(record)
+            sizes.append(len(record))
+    except Problem as problem:
+        if not verify:
+            raise
+        damaged.append(Damage(len(sizes), 1, f"{problem} Nothing after it was read."))
+    return Contents(
+        path,
+        name,
+        os.path.getsize(path),
+        len(sizes),
+        sizes=_sizes(np.array(sizes, dtype=np.int64), len(sizes)),
+        verified=verify,
+        damaged=damaged,
+        head=first,
+    )
+
+
+def _parquet(path: str, head: int, verify: bool, progress: Progress) -> Contents:
+    rows = ParquetInput(path, "json")
+    with rows.open() as file:
+        meta = file.metadata
+        groups = [meta.row_group(group) for group in range(meta.num_row_groups)]
+        codecs = {g.column(c).compression for g in groups for c in range(g.num_columns)}
+        schema = file.schema_arrow
+    columns = ", ".join(f"{field.name}: {field.type}" for field in schema)
+    details = {"codec": ", ".join(sorted(codecs)).lower(), "columns": columns}
+    records = rows.records(0)
+    damaged = []
+    first = []
+    try:
+        first = list(itertools.islice(records, head))
+        if verify:
+            progress.begin("rows verified", meta.num_rows)
+            for _ in records:
+                progress.advance(1)
+    except Problem as problem:
+        if not verify:
+            raise
+        damaged.append(Damage(0, meta.num_rows, str(problem)))
+    return Contents(
+        path,
+        "Parquet",
+        os.path.getsize(path),
+        meta.num_rows,
+        len(groups),
+        max((group.num_rows for group in groups), default=None),
+        details,
+        verified=verify,
+        damaged=damaged,
+        head=first,
+    )

@@ -1,0 +1,217 @@
+"""``gristmill convert``: makes ArrayRecord files from other files of records."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+import time
+from collections.abc import Sequence
+from typing import Any
+
+from gristmill._cli.terminal import Bar, Silence, amount, count
+from gristmill._convert import finding
+from gristmill._convert.conversion import Output, Result, convert
+from gristmill._convert.inputs import FolderInput, Input
+from gristmill._convert.problem import Problem
+from gristmill._convert.shards import writer_options
+
+__all__ = ["add_to"]
+
+DESCRIPTION = """\
+Convert TFRecord files (plain, gzip or zlib), Parquet files, JSON lines (plain or
+gzip), folders of files, or ArrayRecord files to ArrayRecord.
+
+The records of all inputs, in the order given, are cut into contiguous ranges of equal
+length, one for each shard: the result is the same for any number of processes.  Each
+shard is written to a hidden file beside OUT, read back and compared by count and
+SHA-256; when all are finished, they get their names.  An interrupted conversion goes
+on where it was when the same command is given again; what is finished is written down
+in .OUT.convert.jsonl, which you may delete when you no longer need it.
+"""
+
+EPILOG = """\
+records:
+  TFRecord, ArrayRecord   the same bytes
+  JSON lines              the line; with --encode example, a tf.train.Example
+  Parquet                 a tf.train.Example of the row; with --encode json, a line
+  folder of files         the content of the file; with --with-names, a
+                          tf.train.Example of name, label (by folder) and bytes
+
+examples:
+  gristmill convert 'data/*.tfrecord.gz' out/train --shards 16 --processes 4
+  gristmill convert part-*.parquet table.array_record --compression zstd:9
+  gristmill convert old.array_record new.array_record --group-size 1
+"""
+
+
+def add_to(commands: Any) -> None:
+    """Add the command to the parser of `gristmill`."""
+    parser = commands.add_parser(
+        "convert",
+        help="make ArrayRecord files of TFRecord, Parquet, JSON lines or a folder",
+        description=DESCRIPTION,
+        epilog=EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    add = parser.add_argument
+    add("inputs", nargs="+", metavar="IN", help="a file, a folder, or a 'pattern*'")
+    add("output", metavar="OUT", help="the file, or the start of the shards' names")
+    add(
+        "--shards",
+        type=_shards,
+        metavar="N|inputs",
+        help="files to make, OUT-00000-of-0000N.array_record and so on; 'inputs'"
+        " makes one of each input (default: one file, named OUT)",
+    )
+    add(
+        "--group-size",
+        type=_positive,
+        default=1,
+        metavar="N",
+        help="records that are compressed together and read together (default: 1,"
+        " the best for random access)",
+    )
+    add(
+        "--compression",
+        type=_compression,
+        default="zstd:3",
+        metavar="CODEC",
+        help="none, zstd[:LEVEL], brotli[:LEVEL] or snappy (default: zstd:3)",
+    )
+    add(
+        "--processes",
+        type=_positive,
+        default=len(os.sched_getaffinity(0)),
+        metavar="N",
+        help="shards that are written at once (default: the cores there are,"
+        " %(default)s)",
+    )
+    add(
+        "--from",
+        dest="form",
+        choices=finding.FORMATS,
+        metavar="FORMAT",
+        help="what the inputs are: " + ", ".join(finding.FORMATS) + " (default: told"
+        " by name or content)",
+    )
+    add(
+        "--encode",
+        choices=("example", "json"),
+        help="make records of rows or lines in this way (default: example for"
+        " Parquet; JSON lines stay as they are)",
+    )
+    add(
+        "--with-names",
+        action="store_true",
+        help="record the files of a folder with their names and labels",
+    )
+    add(
+        "--restart",
+        action="store_true",
+        help="remove what an earlier conversion made, and begin anew",
+    )
+    add("--quiet", action="store_true", help="print nothing if all is well")
+    parser.set_defaults(run=run, parser=parser)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Convert, and say what was made."""
+    if arguments.output.endswith("/") or os.path.isdir(arguments.output):
+        arguments.parser.error(
+            f"OUT is the folder {arguments.output}. Name a file in it, such as"
+            f" {os.path.join(arguments.output, 'train')}"
+        )
+    finding.check_local(arguments.output)
+    paths = finding.expand(arguments.inputs)
+    inputs = finding.inputs_of(
+        paths, arguments.form, arguments.encode, arguments.with_names
+    )
+    by_input = arguments.shards == "inputs"
+    output = Output(arguments.output, len(inputs) if by_input else arguments.shards)
+    _check_apart(inputs, output)
+    shown = sys.stderr.isatty() and not arguments.quiet
+    progress = Bar() if shown else Silence()
+    start = time.monotonic()
+    try:
+        result = convert(
+            inputs,
+            output,
+            writer_options(arguments.group_size, arguments.compression),
+            ranges="inputs" if by_input else "even",
+            processes=arguments.processes,
+            restart=arguments.restart,
+            progress=progress,
+        )
+    except KeyboardInterrupt:
+        progress.end()
+        raise KeyboardInterrupt(
+            "interrupted. The same command goes on from here."
+        ) from None
+    except BaseException:
+        progress.end()
+        raise
+    progress.end()
+    if not arguments.quiet:
+        print(_summary(result, output, len(inputs), time.monotonic() - start))
+    return 0
+
+
+def _check_apart(inputs: Sequence[Input], output: Output) -> None:
+    """Refuse to write what is read."""
+    outputs = {os.path.realpath(output.final(shard)) for shard in range(output.count)}
+    folder = os.path.dirname(os.path.realpath(output.final(0)))
+    for each in inputs:
+        path = os.path.realpath(each.path)
+        if path in outputs:
+            raise Problem(
+                f"{each.path} is both an input and an output. Choose another OUT."
+            )
+        if isinstance(each, FolderInput) and f"{folder}/".startswith(f"{path}/"):
+            raise Problem(
+                f"OUT would be in {each.path}, whose files are the input. Choose an"
+                " OUT elsewhere."
+            )
+
+
+def _summary(result: Result, output: Output, inputs: int, seconds: float) -> str:
+    name = output.final(0)
+    if output.count > 1:
+        name += f" ... {os.path.basename(output.final(output.count - 1))}"
+    sizes = f"{amount(result.record_bytes)} in {amount(result.file_bytes)}"
+    how = f"written and verified in {seconds:.1f} s"
+    if not result.written:
+        how = "there already"
+    elif result.written < output.count:
+        kept = output.count - result.written
+        how = f"{count(kept, 'file')} there already, the others {how}"
+    return (
+        f"{name}: {count(result.records, 'record')} of {count(inputs, 'input')}"
+        f" ({sizes}), {how}."
+    )
+
+
+def _positive(text: str) -> int:
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number from 1 on")
+    return int(text)
+
+
+def _shards(text: str) -> int | str:
+    if text == "inputs":
+        return text
+    number = _positive(text)
+    if number > 99_999:
+        raise argparse.ArgumentTypeError(
+            f"{number} shards, but at most 99999 have names"
+        )
+    return number
+
+
+def _compression(text: str) -> str:
+    try:
+        writer_options(1, text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
+    return text

@@ -1,0 +1,195 @@
+"""``gristmill inspect``: tells what files hold, and whether they are whole."""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import json
+import os
+import shutil
+import sys
+from typing import Any
+
+from gristmill._cli import contents
+from gristmill._cli.records import show
+from gristmill._cli.terminal import Bar, Silence, amount, bar, count, table
+from gristmill._convert import finding
+from gristmill._convert.inputs import files_below
+from gristmill._convert.problem import Problem
+
+__all__ = ["add_to"]
+
+DESCRIPTION = """\
+Tell what files hold: how many records in how many chunks, how they were written, how
+large they are, and the first ones.  Works for ArrayRecord, TFRecord (plain, gzip or
+zlib), Parquet and JSON lines.
+
+With --verify every record is read and its checksum compared: all damaged records are
+listed with their places, and the command ends with 1 if there are any.
+"""
+
+EPILOG = """\
+examples:
+  gristmill inspect train.array_record
+  gristmill inspect out/train-* --verify --head 0
+  gristmill inspect 'data/*.tfrecord' --json | jq .records
+"""
+BAR_COLUMNS = 40
+
+
+def add_to(commands: Any) -> None:
+    """Add the command to the parser of `gristmill`."""
+    parser = commands.add_parser(
+        "inspect",
+        help="tell what files hold, and whether every record is whole",
+        description=DESCRIPTION,
+        epilog=EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    add = parser.add_argument
+    add("files", nargs="+", metavar="FILE", help="a file, a folder, or a 'pattern*'")
+    add(
+        "--verify",
+        action="store_true",
+        help="read every record, and list those that are damaged",
+    )
+    add(
+        "--head",
+        type=_count,
+        default=3,
+        metavar="N",
+        help="records to show, from the first on (default: %(default)s)",
+    )
+    add(
+        "--from",
+        dest="form",
+        choices=contents.FORMATS,
+        metavar="FORMAT",
+        help="what the files are: " + ", ".join(contents.FORMATS) + " (default: told"
+        " by name or content)",
+    )
+    add(
+        "--json",
+        action="store_true",
+        help="print a JSON object in one line for each file",
+    )
+    parser.set_defaults(run=run)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Print what each file holds; return 1 if one is not as it should be."""
+    wrong = False
+    for number, path in enumerate(_files(arguments.files)):
+        if number and not arguments.json:
+            print()
+        progress = Bar() if sys.stderr.isatty() else Silence()
+        try:
+            form = arguments.form or finding.format_of(path)
+            found = contents.examine(
+                path, form, arguments.head, arguments.verify, progress
+            )
+        except Problem as problem:
+            wrong = True
+            sys.stdout.flush()
+            if arguments.json:
+                print(json.dumps({"path": path, "error": str(problem)}))
+            else:
+                print(f"gristmill: {problem}", file=sys.stderr)
+            continue
+        finally:
+            progress.end()
+        wrong |= bool(found.damaged)
+        print(_as_json(found) if arguments.json else _as_text(found))
+    return 1 if wrong else 0
+
+
+def _files(names: list[str]) -> list[str]:
+    found = []
+    for path in finding.expand(names):
+        if os.path.isdir(path):
+            below = files_below(path)
+            if not below:
+                raise Problem(f"{path}: this folder holds no files.")
+            found += [os.path.join(path, name) for name in below]
+        else:
+            found.append(path)
+    return found
+
+
+def _as_json(found: contents.Contents) -> str:
+    fields = dataclasses.asdict(found)
+    fields["head"] = [
+        {"bytes": len(record), **show(record)._asdict()} for record in found.head
+    ]
+    return json.dumps(fields)
+
+
+def _as_text(found: contents.Contents) -> str:
+    rows = [("format", found.format), ("size", amount(found.file_bytes))]
+    rows.append(("records", f"{found.records:,}"))
+    if found.chunks is not None:
+        rows.append(("chunks", _chunks(found)))
+    rows += [(name, value) for name, value in found.details.items() if value]
+    if found.verified:
+        rows.append(("verified", _verdict(found)))
+    width = max(len(name) for name, _ in rows)
+    lines = [found.path, *(f"  {name:<{width}}  {value}" for name, value in rows)]
+    if found.sizes:
+        lines += ["", *_histogram(found.sizes)]
+    if found.head:
+        lines += ["", f"  first {count(len(found.head), 'record')}"]
+        lines += [_shown(number, record) for number, record in enumerate(found.head)]
+    if found.damaged:
+        lines += ["", f"  damaged: {count(len(found.damaged), 'place')}"]
+        lines += [f"    {each.text}" for each in found.damaged]
+    return "\n".join(lines)
+
+
+def _chunks(found: contents.Contents) -> str:
+    text = f"{found.chunks:,}"
+    if found.group_size and found.chunks:
+        text += f" of {count(found.group_size, 'record')}"
+        text += " (the last may have fewer)" if found.group_size > 1 else ""
+    return text
+
+
+def _verdict(found: contents.Contents) -> str:
+    if found.damaged:
+        lost = sum(each.records for each in found.damaged)
+        return f"{lost:,} of {count(found.records, 'record')} damaged, listed below"
+    return "every record is whole"
+
+
+def _histogram(sizes: contents.Sizes) -> list[str]:
+    """Return the lines that show how large the records are."""
+    of = "" if sizes.exact else f", of {sizes.counted:,} looked at"
+    lines = [
+        f"  record sizes{of}: least {amount(sizes.least)}, median"
+        f" {amount(sizes.median)}, mean {amount(sizes.mean)}, most {amount(sizes.most)}"
+    ]
+    most = max(number for _, number in sizes.histogram)
+    rows = [
+        (f"    < {amount(limit)}", f"{number:,}") for limit, number in sizes.histogram
+    ]
+    bars = [bar(number / most, BAR_COLUMNS) for _, number in sizes.histogram]
+    aligned = table(rows).splitlines()
+    lines += [
+        f"{row}  {line}".rstrip() for row, line in zip(aligned, bars, strict=True)
+    ]
+    return lines
+
+
+def _shown(number: int, record: bytes) -> str:
+    shown = show(record)
+    line = f"    {number}  {shown.kind:<7}  {shown.text}"
+    if not sys.stdout.isatty():
+        return line
+    columns = shutil.get_terminal_size().columns
+    return line if len(line) <= columns else line[: columns - 3] + "..."
+
+
+def _count(text: str) -> int:
+    if not text.isdecimal():
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number from 0 on")
+    return int(text)

@@ -1,0 +1,140 @@
+"""What commands print: tables, bars, sizes, and how far they are."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+import time
+from collections.abc import Sequence
+from typing import TextIO
+
+__all__ = ["Bar", "Silence", "amount", "bar", "count", "rate", "table"]
+
+REDRAW_S = 0.1
+
+
+def amount(size: float) -> str:
+    """Return a number of bytes in its unit.
+
+    Example:
+        >>> amount(999), amount(1536), amount(5 << 30)
+        ('999 B', '1.5 KiB', '5.0 GiB')
+    """
+    for unit in ("B", "KiB", "MiB", "GiB"):
+        if size < (1000 if unit == "B" else 1024):
+            return f"{size:.0f} B" if unit == "B" else f"{size:.1f} {unit}"
+        size /= 1024
+    return f"{size:.1f} TiB"
+
+
+def count(number: int, noun: str) -> str:
+    """Return a number of things.
+
+    Example:
+        >>> count(1, "record"), count(1200, "file")
+        ('1 record', '1,200 files')
+    """
+    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
+
+
+def rate(number: float) -> str:
+    """Return a number per second, short.
+
+    Example:
+        >>> rate(12.34), rate(1234567.0)
+        ('12.3', '1,234,567')
+    """
+    return f"{number:,.0f}" if number >= 100 else f"{number:.3g}"
+
+
+def bar(share: float, width: int) -> str:
+    """Return a bar as long as a share of `width` columns.
+
+    Example:
+        >>> bar(0.5, 10)
+        '#####'
+    """
+    columns = round(min(1.0, share) * width)
+    return "#" * max(columns, 1 if share > 0 else 0)
+
+
+def table(rows: Sequence[Sequence[str]]) -> str:
+    """Return lines of aligned columns: the first to the left, others to the right.
+
+    Example:
+        >>> print(table([("", "records/s"), ("in order", "1,000")]))
+                  records/s
+        in order      1,000
+    """
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    lines = []
+    for row in rows:
+        cells = [row[0].ljust(widths[0])]
+        cells += [
+            cell.rjust(width) for cell, width in zip(row[1:], widths[1:], strict=True)
+        ]
+        lines.append("  ".join(cells).rstrip())
+    return "\n".join(lines)
+
+
+class Silence:
+    """A progress that is not shown."""
+
+    def begin(self, what: str, total: int, done: int = 0) -> None:
+        """Say what is counted from now on."""
+
+    def advance(self, count: int) -> None:
+        """Say that so many more are done."""
+
+    def end(self) -> None:
+        """Remove what is shown."""
+
+
+class Bar(Silence):
+    """A line of a terminal that shows how far something is.
+
+    Args:
+        out: The terminal.
+    """
+
+    def __init__(self, out: TextIO | None = None) -> None:
+        self._out = out or sys.stderr
+        self._what = ""
+        self._total = self._done = self._before = 0
+        self._start = self._drawn = 0.0
+
+    def begin(self, what: str, total: int, done: int = 0) -> None:
+        self._what, self._total = what, total
+        self._done = self._before = done
+        self._start, self._drawn = time.monotonic(), 0.0
+        self._draw()
+
+    def advance(self, count: int) -> None:
+        self._done += count
+        if time.monotonic() - self._drawn >= REDRAW_S or self._done >= self._total:
+            self._draw()
+
+    def end(self) -> None:
+        self._out.write("\r\x1b[K")
+        self._out.flush()
+
+    def _draw(self) -> None:
+        self._drawn = time.monotonic()
+        share = self._done / self._total if self._total else 1.0
+        elapsed = self._drawn - self._start
+        speed = (self._done - self._before) / elapsed if elapsed > 0.5 else 0.0
+        text = f"{share:4.0%} {self._done:,}/{self._total:,} {self._what}"
+        if speed > 0:
+            left = (self._total - self._done) / speed
+            text += f", {rate(speed)}/s, {_clock(left)} left"
+        columns = shutil.get_terminal_size().columns - 1
+        width = max(0, min(30, columns - len(text) - 3))
+        drawn = f"[{bar(share, width):<{width}}] {text}" if width > 5 else text
+        self._out.write(f"\r\x1b[K{drawn[:columns]}")
+        self._out.flush()
+
+
+def _clock(seconds: float) -> str:
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02d}:{rest:02d}" if hours else f"{minutes}:{rest:02d}"

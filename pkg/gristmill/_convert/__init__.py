@@ -1,0 +1,1 @@
+"""Converts files of records to ArrayRecord; private to the command line and beam."""

@@ -1,0 +1,115 @@
+"""Writes tf.train.Example messages, without TensorFlow or protobuf.
+
+A feature is encoded from its values, and an example from its encoded features, so
+that a table can be encoded column by column: the values of all rows follow one
+another, and row k has those from ``limits[k]`` to ``limits[k + 1]``.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable, Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+from gristmill._types import Int64Array
+
+__all__ = [
+    "bytes_feature",
+    "bytes_features",
+    "example",
+    "float_feature",
+    "float_features",
+    "int64_feature",
+    "int64_features",
+]
+
+# The numbers of a Feature's fields.
+BYTES, FLOAT, INT64 = 1, 2, 3
+
+
+def bytes_feature(name: str, values: Sequence[bytes]) -> bytes:
+    """Return a feature of byte strings."""
+    return bytes_features(name, values, [0, len(values)])[0]
+
+
+def bytes_features(
+    name: str, values: Sequence[bytes], limits: Sequence[int]
+) -> list[bytes]:
+    """Return a feature of byte strings for each row."""
+    items = [_field(1, value) for value in values]
+    lists = [b"".join(items[begin:end]) for begin, end in itertools.pairwise(limits)]
+    return _entries(name, BYTES, lists)
+
+
+def float_feature(name: str, values: Sequence[float]) -> bytes:
+    """Return a feature of floats, rounded to 32 bits as the format has no others."""
+    return float_features(name, np.asarray(values, np.float64), [0, len(values)])[0]
+
+
+def float_features(
+    name: str, values: npt.NDArray[np.floating], limits: Sequence[int]
+) -> list[bytes]:
+    """Return a feature of floats, rounded to 32 bits, for each row."""
+    with np.errstate(over="ignore"):  # Too large a number becomes inf, as in a cast.
+        packed = values.astype("<f4").tobytes()
+    return _entries(name, FLOAT, _packed(packed, [4 * limit for limit in limits]))
+
+
+def int64_feature(name: str, values: Sequence[int]) -> bytes:
+    """Return a feature of integers.
+
+    Raises:
+        OverflowError: A value does not fit 64 bits with a sign.
+    """
+    return int64_features(name, np.array(values, np.int64), [0, len(values)])[0]
+
+
+def int64_features(name: str, values: Int64Array, limits: Sequence[int]) -> list[bytes]:
+    """Return a feature of integers for each row."""
+    packed, ends = _varints(values)
+    byte_limits = np.concatenate([[0], ends])[np.asarray(limits)].tolist()
+    return _entries(name, INT64, _packed(packed, byte_limits))
+
+
+def example(features: Iterable[bytes]) -> bytes:
+    """Return the message that has these encoded features."""
+    return _field(1, b"".join(features))
+
+
+def _packed(values: bytes, limits: Sequence[int]) -> list[bytes]:
+    """Return the packed field of each row."""
+    return [_field(1, values[begin:end]) for begin, end in itertools.pairwise(limits)]
+
+
+def _entries(name: str, kind: int, lists: Iterable[bytes]) -> list[bytes]:
+    """Return a map's entry of `name` and a feature, for each list of values."""
+    key = _field(1, name.encode())
+    return [_field(1, key + _field(2, _field(kind, values))) for values in lists]
+
+
+def _field(number: int, content: bytes) -> bytes:
+    size = len(content)
+    if size < 0x80:
+        return bytes((number << 3 | 2, size)) + content
+    head = bytearray((number << 3 | 2,))
+    while size >= 0x80:
+        head.append(size & 0x7F | 0x80)
+        size >>= 7
+    head.append(size)
+    return bytes(head) + content
+
+
+def _varints(values: Int64Array) -> tuple[bytes, Int64Array]:
+    """Return the varints of integers, and where each one ends."""
+    left = values.view(np.uint64)
+    places = max(1, -(-int(left.max(initial=0)).bit_length() // 7))
+    septets = np.empty((len(values), places), np.uint8)
+    used = np.empty((len(values), places), np.bool_)
+    for place in range(places):
+        used[:, place] = (left != 0) if place else True
+        septets[:, place] = left & np.uint64(0x7F)
+        left = left >> np.uint64(7)
+    septets[:, :-1] |= used[:, 1:].astype(np.uint8) << np.uint8(7)
+    return septets[used].tobytes(), np.cumsum(used.sum(axis=1))

@@ -1,0 +1,176 @@
+"""Finds the inputs that a command names, and tells their format."""
+
+from __future__ import annotations
+
+import glob
+import os
+from collections.abc import Iterable, Sequence
+from typing import Literal, TypeAlias, get_args
+
+from gristmill._convert.inputs import (
+    ArrayRecordInput,
+    FolderInput,
+    Input,
+    JsonLinesInput,
+    ParquetInput,
+    TFRecordInput,
+    files_below,
+    reading,
+)
+from gristmill._convert.problem import Misuse, Problem
+from gristmill._convert.rows import Encoding
+
+__all__ = ["FORMATS", "Format", "check_local", "expand", "format_of", "inputs_of"]
+
+Format: TypeAlias = Literal["tfrecord", "parquet", "jsonl", "array_record", "files"]
+FORMATS: tuple[Format, ...] = get_args(Format)
+
+# What names of files contain in the part after their folder, in the order of asking.
+NAMES: tuple[tuple[str, Format], ...] = (
+    ("tfrec", "tfrecord"),
+    (".array_record", "array_record"),
+    (".arrayrecord", "array_record"),
+    (".parquet", "parquet"),
+    (".jsonl", "jsonl"),
+    (".ndjson", "jsonl"),
+)
+# The first bytes of every ArrayRecord file.
+ARRAY_RECORD = bytes.fromhex("83af70d10d884a3f 0000000000000000 4000000000000000")
+
+
+def expand(names: Iterable[str]) -> list[str]:
+    """Return the paths that a user's arguments name; patterns are sorted.
+
+    Raises:
+        Problem: There is no such path, or a pattern matches none.
+    """
+    files_below.cache_clear()
+    paths = []
+    for name in names:
+        check_local(name)
+        if os.path.exists(name):
+            paths.append(name)
+        elif glob.has_magic(name):
+            found = sorted(glob.glob(name, recursive=True))
+            if not found:
+                raise Problem(f"{name}: no file matches this pattern.")
+            paths += found
+        else:
+            raise Problem(f"{name}: there is no such file or folder.")
+    return paths
+
+
+def check_local(path: str) -> None:
+    """Refuse URLs, which the commands do not open.
+
+    Raises:
+        Problem: It is one.
+    """
+    if "://" in path:
+        raise Problem(
+            f"{path}: this is a URL, but files on a disk are needed. Copy it, or mount"
+            " it; gristmill.beam converts files on cloud storage."
+        )
+
+
+def inputs_of(
+    paths: Sequence[str],
+    form: Format | None = None,
+    encoding: Encoding | None = None,
+    with_names: bool = False,
+) -> list[Input]:
+    """Return the inputs at some paths.
+
+    Args:
+        paths: Files, and folders. A folder that holds only files of one format
+            stands for these, any other for one record in each file.
+        form: The format. None guesses each.
+        encoding: Records of Parquet rows and JSON lines. None is "example" for
+            rows, and leaves lines as they are.
+        with_names: Whether files of folders are recorded with their names.
+
+    Raises:
+        Problem: A format cannot be guessed.
+        Misuse: An option is for other formats.
+    """
+    inputs: list[Input] = []
+    for path in paths:
+        if os.path.isdir(path) and form != "files":
+            listed = [os.path.join(path, name) for name in files_below(path)]
+            found = {name_format_of(file) for file in listed}
+            if form is None and found == {None}:
+                inputs.append(FolderInput(path, with_names))
+                continue
+            if form is None and len(found) > 1:
+                raise Problem(
+                    f"{path}: this folder holds files of several formats. Pass --from"
+                    " files to make each file a record, or name the files."
+                )
+            inputs += [_input_of(file, form, encoding, with_names) for file in listed]
+        else:
+            inputs.append(_input_of(path, form, encoding, with_names))
+    if not inputs:
+        raise Problem(f"{paths[0]}: this folder holds no files.")
+    _check_options(inputs, encoding, with_names)
+    return inputs
+
+
+def _check_options(
+    inputs: Sequence[Input], encoding: Encoding | None, with_names: bool
+) -> None:
+    """Refuse options that none of the inputs heeds."""
+    if encoding and not any(
+        isinstance(i, ParquetInput | JsonLinesInput) for i in inputs
+    ):
+        raise Misuse("--encode is for Parquet and JSON lines; there are none here.")
+    if with_names and not any(isinstance(i, FolderInput) for i in inputs):
+        raise Misuse("--with-names is for folders of files; there is none here.")
+
+
+def _input_of(
+    path: str, form: Format | None, encoding: Encoding | None, with_names: bool
+) -> Input:
+    form = form or format_of(path)
+    if form == "files":
+        if not os.path.isdir(path):
+            raise Problem(f"{path}: --from files needs a folder, found a file.")
+        return FolderInput(path, with_names)
+    if form == "parquet":
+        return ParquetInput(path, encoding or "example")
+    if form == "jsonl":
+        return JsonLinesInput(path, encoding or "json")
+    return ArrayRecordInput(path) if form == "array_record" else TFRecordInput(path)
+
+
+def name_format_of(path: str) -> Format | None:
+    """Return the format that a file's name tells."""
+    name = os.path.basename(path)
+    for part, form in NAMES:
+        if part in name:
+            return form
+    return None
+
+
+def format_of(path: str) -> Format:
+    """Return the format of a file, by its name or else its first bytes.
+
+    Raises:
+        Problem: Neither tells.
+    """
+    form = name_format_of(path)
+    if form:
+        return form
+    with reading(path), open(path, "rb") as file:
+        start = file.read(64)
+    if start.startswith(b"PAR1"):
+        return "parquet"
+    if start.startswith(ARRAY_RECORD):
+        return "array_record"
+    if start.lstrip().startswith(b"{"):
+        return "jsonl"
+    if TFRecordInput(path).looks_right():
+        return "tfrecord"
+    raise Problem(
+        f"{path}: neither the name nor the first bytes tell the format. Pass --from"
+        f" {'|'.join(FORMATS)}."
+    )

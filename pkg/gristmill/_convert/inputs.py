@@ -1,0 +1,344 @@
+"""Reads the files that are converted: each kind of input counts and yields records.
+
+An input is named by a path, and can be sent to worker processes.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import functools
+import gzip
+import hashlib
+import itertools
+import json
+import os
+import zlib
+from collections.abc import Iterator
+from typing import Any, BinaryIO, Protocol, cast
+
+import numpy as np
+
+from gristmill import _core, errors
+from gristmill._convert import rows
+from gristmill._convert.examples import bytes_feature, example, int64_feature
+from gristmill._convert.optional import imported
+from gristmill._convert.problem import Problem, of_os_error
+from gristmill._tf_record import sidecar_paths
+from gristmill._tf_record_stream import read_tf_records
+from gristmill._types import Int64Array
+
+__all__ = [
+    "ArrayRecordInput",
+    "FolderInput",
+    "Input",
+    "JsonLinesInput",
+    "ParquetInput",
+    "TFRecordInput",
+]
+
+# Records of an ArrayRecord file are read in steps of about so many bytes.
+STEP_BYTES = 4 << 20
+# Rows of a Parquet file are decoded and encoded in steps of so many.
+STEP_ROWS = 1024
+
+
+class Input(Protocol):
+    """A sequence of records in one file or folder."""
+
+    @property
+    def path(self) -> str:
+        """The file or folder."""
+
+    def identity(self) -> dict[str, Any]:
+        """Return what changes when the content does, as JSON values."""
+
+    def count(self) -> int:
+        """Return the number of records."""
+
+    def seeks(self) -> bool:
+        """Return whether `records` finds the first one without reading others."""
+
+    def records(self, first: int) -> Iterator[bytes]:
+        """Yield the records from number `first` on."""
+
+
+@dataclasses.dataclass(frozen=True)
+class FileInput:
+    """What inputs of one file have in common."""
+
+    path: str
+
+    def seeks(self) -> bool:
+        return True
+
+    def identity(self) -> dict[str, Any]:
+        with reading(self.path):
+            found = os.stat(self.path)
+        return {
+            "path": os.path.abspath(self.path),
+            "bytes": found.st_size,
+            "mtime_ns": found.st_mtime_ns,
+        }
+
+
+@dataclasses.dataclass(frozen=True)
+class ArrayRecordInput(FileInput):
+    """An ArrayRecord file, of any codec and group size."""
+
+    def count(self) -> int:
+        with reading(self.path):
+            return len(_core.RecordFile(self.path))
+
+    def records(self, first: int) -> Iterator[bytes]:
+        with reading(self.path):
+            file = _core.RecordFile(self.path)
+            yield from records_of_file(file, first)
+
+
+def records_of_file(file: _core.RecordReader, first: int = 0) -> Iterator[bytes]:
+    """Yield the records of an open file from number `first` on."""
+    for step in steps_of(file, first):
+        yield from file.read_many(step)
+
+
+def steps_of(file: _core.RecordReader, first: int = 0) -> Iterator[Int64Array]:
+    """Yield the numbers of the records from `first` on, about 4 MiB at a time."""
+    count = len(file)
+    average = os.path.getsize(file.path) // max(1, count)
+    step = max(1, STEP_BYTES // max(1, average))
+    for begin in range(first, count, step):
+        yield np.arange(begin, min(begin + step, count))
+
+
+@dataclasses.dataclass(frozen=True)
+class TFRecordInput(FileInput):
+    """A TFRecord file, compressed by gzip or zlib or not."""
+
+    @property
+    def compression(self) -> str | None:
+        """One of "GZIP", "ZLIB" and None."""
+        with reading(self.path), read_tf_records(self.path) as stream:
+            return stream.compression
+
+    def seeks(self) -> bool:
+        return not self.compression
+
+    def open(self) -> _core.TfRecordFile:
+        """Open a file that is not compressed; its index is loaded if there is one."""
+        found = os.stat(self.path)
+        return _open_tf_record(self.path, found.st_size, found.st_mtime_ns)
+
+    def count(self) -> int:
+        if self.compression:
+            return sum(1 for _ in self.records(0))
+        with reading(self.path):
+            return len(self.open())
+
+    def records(self, first: int) -> Iterator[bytes]:
+        compression = self.compression
+        with reading(self.path):
+            if compression:
+                with read_tf_records(self.path, verify="all") as stream:
+                    yield from itertools.islice(stream, first, None)
+            else:
+                yield from records_of_file(self.open(), first)
+
+    def looks_right(self) -> bool:
+        """Return whether the file begins with a whole record."""
+        with reading(self.path), read_tf_records(self.path) as stream:
+            try:
+                return next(stream, None) is not None
+            except errors.CorruptRecord:
+                return False
+
+
+@functools.lru_cache(maxsize=1)  # A process reads several shards of one file.
+def _open_tf_record(path: str, size: int, mtime_ns: int) -> _core.TfRecordFile:
+    del size, mtime_ns  # They make a file that was changed another one.
+    progress = _core.ScanProgress()
+    return _core.TfRecordFile(path, "all", "pread", sidecar_paths(path), progress)
+
+
+@dataclasses.dataclass(frozen=True)
+class ParquetInput(FileInput):
+    """A Parquet file; each row becomes a record."""
+
+    encoding: rows.Encoding
+
+    def count(self) -> int:
+        with self.open() as file:
+            return int(file.metadata.num_rows)
+
+    def records(self, first: int) -> Iterator[bytes]:
+        with self.open() as file:
+            groups, skipped = self._groups_from(file.metadata, first)
+            steps = file.iter_batches(STEP_ROWS, row_groups=groups, use_threads=False)
+            for batch in steps:
+                if skipped >= batch.num_rows:
+                    skipped -= batch.num_rows
+                    continue
+                yield from self._encode(batch.slice(skipped))
+                skipped = 0
+
+    @contextlib.contextmanager
+    def open(self) -> Iterator[Any]:
+        """Open the file as a pyarrow ParquetFile."""
+        pyarrow = imported("pyarrow")
+        parquet = imported("pyarrow.parquet")
+        try:
+            with reading(self.path), parquet.ParquetFile(self.path) as file:
+                yield file
+        except pyarrow.ArrowException as error:
+            raise Problem(f"{self.path}: {error}") from error
+
+    @staticmethod
+    def _groups_from(metadata: Any, first: int) -> tuple[list[int], int]:
+        """Return the row groups to read, and how many rows of them to skip."""
+        for group in range(metadata.num_row_groups):
+            count = metadata.row_group(group).num_rows
+            if first < count:
+                return list(range(group, metadata.num_row_groups)), first
+            first -= count
+        return [], 0
+
+    def _encode(self, batch: Any) -> Iterator[bytes]:
+        if self.encoding == "json":
+            yield from map(rows.json_of_row, batch.to_pylist())
+            return
+        try:
+            yield from rows.examples_of_table(batch)
+        except Problem as problem:
+            raise Problem(f"{self.path}: {problem}") from None
+
+
+@dataclasses.dataclass(frozen=True)
+class JsonLinesInput(FileInput):
+    """A file with a JSON value in each line, gzip-compressed or not."""
+
+    encoding: rows.Encoding
+
+    def seeks(self) -> bool:
+        return False
+
+    def count(self) -> int:
+        return sum(1 for _ in self._lines())
+
+    def records(self, first: int) -> Iterator[bytes]:
+        for position, (number, line) in enumerate(self._lines()):
+            if position >= first:
+                yield self._record(number, line)
+
+    def _lines(self) -> Iterator[tuple[int, bytes]]:
+        with reading(self.path), self._open() as file:
+            for number, line in enumerate(file, start=1):
+                if not line.isspace():
+                    yield number, line
+
+    def _open(self) -> BinaryIO:
+        with open(self.path, "rb") as file:
+            compressed = file.read(2) == b"\x1f\x8b"
+        if compressed:
+            return cast(BinaryIO, gzip.open(self.path, "rb"))
+        return open(self.path, "rb")
+
+    def _record(self, number: int, line: bytes) -> bytes:
+        try:
+            value = json.loads(line)
+            if self.encoding == "json":
+                return line.strip()
+            return rows.example_of_object(value)
+        except (json.JSONDecodeError, UnicodeDecodeError) as error:
+            raise Problem(
+                f"{self.path}: line {number} is not JSON: {error}. Mend or remove it."
+            ) from None
+        except Problem as problem:
+            raise Problem(f"{self.path}: line {number}: {problem}") from None
+
+
+@dataclasses.dataclass(frozen=True)
+class FolderInput:
+    """The files below a folder, sorted by their paths; each is a record.
+
+    With names, a record is a tf.train.Example of ``name`` (the path in the folder),
+    ``label`` (the number of its first folder among all such, sorted; -1 for files at
+    the top) and ``bytes`` (the content).
+    """
+
+    path: str
+    with_names: bool
+
+    def seeks(self) -> bool:
+        return True
+
+    def identity(self) -> dict[str, Any]:
+        files_below.cache_clear()  # It may have changed since.
+        files = files_below(self.path)
+        digest = hashlib.sha256()
+        for name in files:
+            with reading(self.path):
+                found = os.stat(os.path.join(self.path, name))
+            line = f"{name}\0{found.st_size}\0{found.st_mtime_ns}\n"
+            digest.update(os.fsencode(line))
+        return {
+            "path": os.path.abspath(self.path),
+            "files": len(files),
+            "sha256": digest.hexdigest(),
+        }
+
+    def count(self) -> int:
+        return len(files_below(self.path))
+
+    def records(self, first: int) -> Iterator[bytes]:
+        files = files_below(self.path)
+        labels = {
+            label: number
+            for number, label in enumerate(sorted({*map(top_folder, files)} - {""}))
+        }
+        for name in files[first:]:
+            path = os.path.join(self.path, name)
+            with reading(path), open(path, "rb") as file:
+                content = file.read()
+            if not self.with_names:
+                yield content
+                continue
+            features = (
+                bytes_feature("name", [os.fsencode(name)]),
+                int64_feature("label", [labels.get(top_folder(name), -1)]),
+                bytes_feature("bytes", [content]),
+            )
+            yield example(features)
+
+
+def top_folder(name: str) -> str:
+    """Return the first folder of a path below the input, "" if there is none."""
+    return name.partition("/")[0] if "/" in name else ""
+
+
+@functools.lru_cache(maxsize=8)  # A process asks for one folder again and again.
+def files_below(folder: str) -> tuple[str, ...]:
+    """Return the paths in a folder of all files below it, less hidden ones, sorted."""
+
+    def refuse(error: OSError) -> None:
+        raise of_os_error(error, folder)
+
+    found = []
+    for parent, folders, names in os.walk(folder, onerror=refuse, followlinks=True):
+        folders[:] = [name for name in folders if not name.startswith(".")]
+        inside = os.path.relpath(parent, folder)
+        prefix = "" if inside == "." else inside + "/"
+        found += [prefix + name for name in names if not name.startswith(".")]
+    return tuple(sorted(found))
+
+
+@contextlib.contextmanager
+def reading(path: str) -> Iterator[None]:
+    """Turn what goes wrong in reading a file into problems that name it."""
+    try:
+        yield
+    except errors.CorruptRecord as error:
+        raise Problem(f"{error}") from error
+    except (EOFError, gzip.BadGzipFile, zlib.error) as error:
+        raise Problem(f"{path}: damaged compressed data: {error}.") from error
+    except OSError as error:
+        raise of_os_error(error, path) from error

@@ -1,0 +1,151 @@
+"""Remembers which shards of a conversion are finished, in a file beside the output.
+
+The journal has one JSON object a line: first what is converted into what, then the
+counts of records, then each finished shard.  A line that a crash cut short is
+dropped.  While a conversion runs, it holds a lock on its journal.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import fcntl
+import json
+import os
+import time
+from typing import Any
+
+from gristmill._convert.problem import Problem, of_os_error
+
+__all__ = ["Journal", "Shard"]
+
+# How long to wait for the processes of a killed run to be gone.
+LOCK_PATIENCE_S = 2.0
+# How a journal begins.
+BEGIN = b'{"conversion": '
+
+
+@dataclasses.dataclass(frozen=True)
+class Shard:
+    """A finished shard: what was written, and read back equal."""
+
+    shard: int
+    records: int
+    record_bytes: int
+    file_bytes: int
+    sha256: str
+
+
+class Journal:
+    """The journal of one conversion, open and locked.
+
+    Args:
+        path: The journal's file, which is made if there is none.
+
+    Attributes:
+        header: What is converted into what, as JSON values; None if it is new.
+        counts: Records in each input; None while they are not counted.
+        shards: The finished shards by number.
+
+    Raises:
+        Problem: Another process converts to the same output, the file cannot be
+            written, or it is no journal.
+    """
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+        try:
+            # Not buffered: what could not be written is not tried again by close().
+            self._file = open(path, "a+b", buffering=0)  # noqa: SIM115
+        except OSError as error:
+            raise of_os_error(error, path) from error
+        self._lock()
+        self.header: dict[str, Any] | None = None
+        self.counts: list[int] | None = None
+        self.shards: dict[int, Shard] = {}
+        self._load()
+
+    def _lock(self) -> None:
+        deadline = time.monotonic() + LOCK_PATIENCE_S
+        while True:
+            try:
+                fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                return
+            except BlockingIOError:
+                if time.monotonic() > deadline:
+                    self._file.close()
+                    raise Problem(
+                        f"{self.path}: another gristmill convert is writing this"
+                        " output. Wait for it, or choose another OUT."
+                    ) from None
+                time.sleep(0.02)
+
+    def _load(self) -> None:
+        self._file.seek(0)
+        content = self._file.read()
+        kept = 0
+        for line in content.splitlines(keepends=True):
+            if not line.endswith(b"\n") or not self._take(line):
+                break
+            kept += len(line)
+        if not kept and not BEGIN.startswith(content[: len(BEGIN)]):
+            self.close()
+            raise Problem(
+                f"{self.path}: expected the journal of a conversion, found another"
+                " file. Move it, or choose another OUT."
+            )
+        self._file.truncate(kept)
+
+    def _take(self, line: bytes) -> bool:
+        """Return whether a line is one of a journal, which is then remembered."""
+        try:
+            entry = json.loads(line)
+            if self.header is None:
+                self.header = entry["conversion"]
+            elif "counts" in entry:
+                self.counts = entry["counts"]
+            else:
+                shard = Shard(**entry)
+                self.shards[shard.shard] = shard
+        except (ValueError, KeyError, TypeError):
+            return False
+        return True
+
+    def clear(self) -> None:
+        """Forget everything."""
+        self._file.truncate(0)
+        self.header, self.counts, self.shards = None, None, {}
+
+    def begin(self, header: dict[str, Any]) -> None:
+        """Forget everything, and start with a header."""
+        self.clear()
+        self.header = header
+        self._append({"conversion": header})
+
+    def set_counts(self, counts: list[int]) -> None:
+        """Remember the number of records in each input."""
+        self.counts = counts
+        self._append({"counts": counts})
+
+    def add(self, shard: Shard) -> None:
+        """Remember a finished shard."""
+        self.shards[shard.shard] = shard
+        self._append(dataclasses.asdict(shard))
+
+    def _append(self, entry: dict[str, Any]) -> None:
+        left = json.dumps(entry).encode() + b"\n"
+        try:
+            while left:
+                left = left[self._file.write(left) :]
+            os.fsync(self._file.fileno())
+        except OSError as error:
+            raise of_os_error(error, self.path) from error
+
+    def remove(self) -> None:
+        """Delete the file."""
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(self.path)
+
+    def close(self) -> None:
+        """Close the file and give up the lock."""
+        self._file.close()

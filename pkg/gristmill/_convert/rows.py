@@ -1,0 +1,187 @@
+"""Turns the rows of tables and JSON objects into records.
+
+As tf.train.Example: numbers, texts and byte strings, and lists of one kind of these,
+become features of their name; what is missing or null has no feature; the fields of
+a nested object become features ``outer/inner``.  As JSON: any value, in one line.
+"""
+
+from __future__ import annotations
+
+import base64
+import itertools
+import json
+from collections.abc import Iterator, Mapping
+from typing import Any, Literal, TypeAlias
+
+from gristmill._convert.examples import (
+    bytes_feature,
+    bytes_features,
+    example,
+    float_feature,
+    float_features,
+    int64_feature,
+    int64_features,
+)
+from gristmill._convert.optional import imported
+from gristmill._convert.problem import Problem
+
+__all__ = ["Encoding", "example_of_object", "examples_of_table", "json_of_row"]
+
+Encoding: TypeAlias = Literal["example", "json"]
+
+HINT = "Convert with --encode json to keep it."
+
+
+def json_of_row(row: Any) -> bytes:
+    """Return a row as a line of JSON; byte strings become base64, times text."""
+    return json.dumps(
+        row, ensure_ascii=False, separators=(",", ":"), default=_plain
+    ).encode()
+
+
+def _plain(value: Any) -> str:
+    if isinstance(value, bytes):
+        return base64.b64encode(value).decode()
+    return str(value)
+
+
+def example_of_object(value: Any) -> bytes:
+    """Return a JSON object as tf.train.Example.
+
+    Raises:
+        Problem: It is no object, or has a value that no feature can hold.
+    """
+    if not isinstance(value, dict):
+        raise Problem(f"expected a JSON object, got a {_kind_of(value)}. {HINT}")
+    return example(_features(value, ""))
+
+
+def _features(fields: Mapping[str, Any], outer: str) -> Iterator[bytes]:
+    for key, value in fields.items():
+        name = outer + key
+        if value is None or value == []:  # Nothing tells what kind of list it is.
+            continue
+        if isinstance(value, dict):
+            yield from _features(value, name + "/")
+            continue
+        values = value if isinstance(value, list) else [value]
+        yield _feature_of_values(name, values)
+
+
+def _feature_of_values(name: str, values: list[Any]) -> bytes:
+    kinds = {type(value) for value in values}
+    try:
+        if kinds <= {int, bool}:
+            return int64_feature(name, values)
+        if kinds <= {int, bool, float}:
+            return float_feature(name, values)
+    except OverflowError as error:
+        raise Problem(f"{name!r}: {error}. {HINT}") from None
+    if kinds == {str}:
+        return bytes_feature(name, [value.encode() for value in values])
+    found = " and ".join(sorted({_kind_of(value) for value in values}))
+    raise Problem(
+        f"{name!r} is a list of {found}, but a feature holds numbers or texts. {HINT}"
+    )
+
+
+def _kind_of(value: Any) -> str:
+    names = {dict: "object", list: "list", str: "text", type(None): "null"}
+    return names.get(type(value), "number")
+
+
+def examples_of_table(batch: Any) -> Iterator[bytes]:
+    """Yield the rows of a pyarrow RecordBatch as tf.train.Example.
+
+    Raises:
+        Problem: A column is of a type that no feature can hold.
+    """
+    columns = [
+        column
+        for name, values in zip(batch.schema.names, batch.columns, strict=True)
+        for column in _columns(name, values)
+    ]
+    if not columns:
+        yield from (example(()) for _ in range(batch.num_rows))
+    for features in zip(*columns, strict=True):
+        yield example(features)
+
+
+def _columns(name: str, values: Any) -> Iterator[list[bytes]]:
+    """Yield, for each feature of a column, what it is in each row; b"" if missing."""
+    pa = imported("pyarrow")
+    if pa.types.is_dictionary(values.type):
+        values = values.dictionary_decode()
+    if pa.types.is_struct(values.type):
+        for field, inner in zip(values.type, values.flatten(), strict=True):
+            yield from _columns(f"{name}/{field.name}", inner)
+        return
+    flat, counts = _flattened(values)
+    if flat.null_count:
+        raise Problem(f"column {name!r} has a list with a null in it. {HINT}")
+    limits = [0, *itertools.accumulate(counts)]
+    try:
+        features = _features_of_column(name, flat, limits)
+    except pa.ArrowInvalid as error:
+        raise Problem(f"column {name!r}: {error}. {HINT}") from None
+    valid = values.is_valid().to_pylist()
+    yield [each if has else b"" for each, has in zip(features, valid, strict=True)]
+
+
+def _flattened(values: Any) -> tuple[Any, list[int]]:
+    """Return the values of all rows, and how many each row has."""
+    if not _is_list(values.type):
+        return values.drop_null(), values.is_valid().cast("int64").to_pylist()
+    counts = imported("pyarrow.compute").list_value_length(values)
+    return values.flatten(), counts.fill_null(0).to_pylist()
+
+
+def _features_of_column(name: str, flat: Any, limits: list[int]) -> list[bytes]:
+    pa = imported("pyarrow")
+    kind = flat.type
+    if pa.types.is_integer(kind) or pa.types.is_boolean(kind) or pa.types.is_null(kind):
+        numbers = flat.cast(pa.int64()).to_numpy(zero_copy_only=False)
+        return int64_features(name, numbers, limits)
+    if pa.types.is_floating(kind):
+        return float_features(name, flat.to_numpy(zero_copy_only=False), limits)
+    if _is_timely(kind):
+        flat = flat.cast(pa.string())
+    if pa.types.is_string(flat.type):
+        flat = flat.cast(pa.binary())
+    elif pa.types.is_large_string(flat.type):
+        flat = flat.cast(pa.large_binary())
+    if not _is_binary(flat.type):
+        raise Problem(
+            f"column {name!r} is of type {kind}, but a feature holds numbers, texts,"
+            f" byte strings or lists of these. {HINT}"
+        )
+    return bytes_features(name, flat.to_pylist(), limits)
+
+
+def _is_list(kind: Any) -> bool:
+    pa = imported("pyarrow")
+    return bool(
+        pa.types.is_list(kind)
+        or pa.types.is_large_list(kind)
+        or pa.types.is_fixed_size_list(kind)
+    )
+
+
+def _is_binary(kind: Any) -> bool:
+    pa = imported("pyarrow")
+    return bool(
+        pa.types.is_binary(kind)
+        or pa.types.is_large_binary(kind)
+        or pa.types.is_fixed_size_binary(kind)
+    )
+
+
+def _is_timely(kind: Any) -> bool:
+    """Return whether values become text that Python would write with fewer digits."""
+    pa = imported("pyarrow")
+    return bool(
+        pa.types.is_date(kind)
+        or pa.types.is_time(kind)
+        or pa.types.is_timestamp(kind)
+        or pa.types.is_decimal(kind)
+    )

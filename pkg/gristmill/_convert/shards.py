@@ -1,0 +1,206 @@
+"""Writes one ArrayRecord file at a time, and reads it back before it counts."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import hashlib
+import os
+import re
+import struct
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from gristmill import _core, errors
+from gristmill._convert.inputs import steps_of
+from gristmill._convert.optional import imported
+from gristmill._convert.problem import Problem, of_os_error
+from gristmill._types import Int64Array
+
+__all__ = [
+    "Digest",
+    "Written",
+    "check_file",
+    "open_writer",
+    "write_file",
+    "writer_options",
+]
+
+CODECS = re.compile(r"none|snappy|zstd(:-?\d+)?|brotli(:\d+)?")
+LEVELS = {"zstd": (-131072, 22), "brotli": (0, 11)}
+# A shard reports its progress after about so many bytes of records.
+REPORT_BYTES = 1 << 20
+
+
+class Digest:
+    """A checksum over records in order.
+
+    It is the SHA-256 of two: that of all records, one after the other, and that of
+    their sizes, each 8 bytes little-endian.
+    """
+
+    def __init__(self) -> None:
+        self.records = 0
+        self.record_bytes = 0
+        self._contents = hashlib.sha256()
+        self._sizes = hashlib.sha256()
+
+    def add(self, record: bytes) -> None:
+        """Take in the next record."""
+        self.records += 1
+        self.record_bytes += len(record)
+        self._contents.update(record)
+        self._sizes.update(struct.pack("<Q", len(record)))
+
+    def add_many(self, contents: npt.NDArray[np.uint8], sizes: Int64Array) -> None:
+        """Take in the next records, which follow one another."""
+        self.records += len(sizes)
+        self.record_bytes += len(contents)
+        self._contents.update(contents.data)
+        self._sizes.update(sizes.astype("<i8").data)
+
+    def hexdigest(self) -> str:
+        """Return the checksum as hexadecimal digits."""
+        both = self._contents.digest() + self._sizes.digest()
+        return hashlib.sha256(both).hexdigest()
+
+
+@dataclasses.dataclass(frozen=True)
+class Written:
+    """What a finished file holds, as written and as read back."""
+
+    records: int
+    record_bytes: int
+    file_bytes: int
+    sha256: str
+
+
+def writer_options(group_size: int, compression: str) -> str:
+    """Return the options of the array-record package's writer.
+
+    Args:
+        group_size: Records compressed together, at least 1.
+        compression: "none", "zstd", "brotli" or "snappy", the first two of which
+            may have a level, as in "zstd:9".
+
+    Raises:
+        ValueError: An argument is none of these.
+    """
+    if group_size < 1:
+        raise ValueError(f"group_size is {group_size}, but must be at least 1.")
+    if not CODECS.fullmatch(compression):
+        raise ValueError(
+            f"compression is {compression!r}, but must be none, zstd[:LEVEL],"
+            " brotli[:LEVEL] or snappy."
+        )
+    codec, _, level = compression.partition(":")
+    if level:
+        lowest, highest = LEVELS[codec]
+        if not lowest <= int(level) <= highest:
+            raise ValueError(
+                f"{codec} has levels from {lowest} to {highest}, but the compression"
+                f" is {compression!r}."
+            )
+    return (
+        f"group_size:{group_size},{'uncompressed' if codec == 'none' else compression}"
+    )
+
+
+def open_writer(path: str, options: str) -> Any:
+    """Return a writer of the array-record package for a new file.
+
+    Raises:
+        Problem: The package is not installed, or the options are wrong.
+    """
+    module = imported("array_record.python.array_record_module")
+    with contextlib.suppress(FileNotFoundError):
+        os.unlink(path)  # What holds it open keeps the old file, and harms nothing.
+    try:
+        return module.ArrayRecordWriter(path, options)
+    except ValueError as error:
+        raise Problem(f"wrong writer options {options!r}: {error}.") from error
+
+
+def write_file(
+    records: Iterable[bytes], path: str, options: str
+) -> Iterator[int | Written]:
+    """Write records to a file, read it back, and put it on the disk.
+
+    Yields:
+        Numbers of records written since the last, and in the end what was written.
+
+    Raises:
+        Problem: The disk is full, or the file does not hold what was written.
+    """
+    digest = Digest()
+    try:
+        yield from _write(records, path, options, digest)
+        check_file(path, digest)
+        size = _put_on_disk(path)
+    except BaseException:
+        with contextlib.suppress(OSError):
+            os.unlink(path)
+        raise
+    yield Written(digest.records, digest.record_bytes, size, digest.hexdigest())
+
+
+def _write(
+    records: Iterable[bytes], path: str, options: str, digest: Digest
+) -> Iterator[int]:
+    """Write records, and yield how many more it was now and then."""
+    writer = open_writer(path, options)
+    reported_records = reported_bytes = 0
+    try:
+        for record in records:
+            writer.write(record)
+            digest.add(record)
+            if digest.record_bytes - reported_bytes > REPORT_BYTES:
+                yield digest.records - reported_records
+                reported_records = digest.records
+                reported_bytes = digest.record_bytes
+    except BaseException:
+        with contextlib.suppress(RuntimeError):
+            writer.close()
+        raise
+    try:
+        writer.close()
+    except RuntimeError as error:
+        raise Problem(f"{path}: {error}.") from error
+    yield digest.records - reported_records
+
+
+def check_file(path: str, expected: Digest) -> None:
+    """Read a file and compare count and checksum of its records.
+
+    Raises:
+        Problem: It cannot be read, or holds other records.
+    """
+    found = Digest()
+    try:
+        file = _core.RecordFile(path)
+        for step in steps_of(file):
+            contents, offsets = file.read_many(step, packed=True)
+            found.add_many(contents, np.diff(offsets))
+    except errors.CorruptRecord as error:
+        raise Problem(f"{error}. It was written just now: check the disk.") from error
+    except OSError as error:
+        raise of_os_error(error, path) from error
+    if (found.records, found.hexdigest()) != (expected.records, expected.hexdigest()):
+        raise Problem(
+            f"{path}: read back {found.records} records with checksum"
+            f" {found.hexdigest()}, but wrote {expected.records} with"
+            f" {expected.hexdigest()}. Check the disk and the memory."
+        )
+
+
+def _put_on_disk(path: str) -> int:
+    """Wait until a file is on the disk, and return its size in bytes."""
+    try:
+        with open(path, "rb") as file:
+            os.fsync(file.fileno())
+            return os.fstat(file.fileno()).st_size
+    except OSError as error:
+        raise of_os_error(error, path) from error

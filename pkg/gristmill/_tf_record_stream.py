@@ -1,0 +1,267 @@
+"""The function behind sources.read_tf_records: TFRecord files from start to end."""
+
+from __future__ import annotations
+
+import io
+import os
+import zlib
+from collections.abc import Iterator, Mapping
+from types import TracebackType
+from typing import IO, Any, Literal, NamedTuple, Self
+
+from gristmill import _core
+from gristmill._record_files import find_file
+from gristmill._remote import RemoteFile, RemoteOptions
+from gristmill.errors import CorruptRecord
+
+__all__ = ["TFRecordPosition", "TFRecordStream", "read_tf_records"]
+
+Compression = Literal["auto", "GZIP", "ZLIB", ""] | None
+
+HEAD_BYTES = 12  # The length of a record and its checksum.
+INPUT_BYTES = 64 << 10
+REMOTE_BYTES = 8 << 20
+# The formats by zlib's window bits.
+WINDOW_BITS = {"GZIP": 31, "ZLIB": 15}
+
+
+class TFRecordPosition(NamedTuple):
+    """A place in a TFRecord file: between two records.
+
+    Attributes:
+        record: The number of the next record.
+        offset: Where it begins, in bytes of the file, or of what the file holds if
+            that is compressed.
+    """
+
+    record: int
+    offset: int
+
+
+START = TFRecordPosition(0, 0)
+
+
+def read_tf_records(
+    path: str | os.PathLike[str],
+    compression: Compression = "auto",
+    *,
+    verify: str = "all",
+    position: TFRecordPosition = START,
+    storage_options: Mapping[str, Any] | None = None,
+    remote_options: RemoteOptions | None = None,
+) -> TFRecordStream:
+    """Read a TFRecord file from its start to its end.
+
+    Use it for compressed files, which have no random access, and where every record is
+    needed once: no index is made.  Memory is that of the longest record.
+
+    Args:
+        path: The file, or a URL that fsspec knows, such as ``gs://bucket/path``.
+        compression: "GZIP", "ZLIB", or None or "" for none.  "auto" finds out.
+        verify: Which checksums are compared: "all", or only those of lengths by
+            "headers" or "none": a wrong length leaves nothing to go on with.
+        position: Where to begin: the `position` of an earlier stream over the file.
+            A compressed file is decompressed up to there.
+        storage_options: Arguments of the file system of a URL, such as credentials.
+        remote_options: How a file behind a URL is read.  None for the defaults.
+
+    Returns:
+        An iterator of ``bytes``, a context manager.  Its ``position`` is that of the
+        record that comes next.
+
+    Raises:
+        ValueError: `compression` or `verify` is unknown.
+        OSError: The file cannot be opened.
+        CorruptRecord: Raised by the iterator: the file is no TFRecord file, is
+            truncated, or a record is damaged.  Where only a record's data are, the
+            iterator can go on with the record after it.
+
+    Example:
+        >>> import tempfile, pathlib
+        >>> file = pathlib.Path(tempfile.mkdtemp(), "empty.tfrecord")
+        >>> _ = file.write_bytes(b"")
+        >>> with read_tf_records(file) as records:
+        ...     list(records)
+        []
+    """
+    if compression not in ("auto", "GZIP", "ZLIB", "", None):
+        raise ValueError(
+            f"compression is {compression!r}, but must be 'auto', 'GZIP', 'ZLIB' or"
+            " None."
+        )
+    name = os.fspath(path)
+    found = find_file(name, "pread", storage_options, remote_options)
+    file: IO[bytes]
+    if isinstance(found, str):
+        file = io.FileIO(found)  # Not buffered: the parser reads large pieces.
+    else:
+        file = io.BufferedReader(_Ranges(found), REMOTE_BYTES)
+    return TFRecordStream(file, name, compression, verify, position)
+
+
+class TFRecordStream(Iterator[bytes]):
+    """The records of a TFRecord file in order, made by `read_tf_records`.
+
+    It closes its file when it is closed or collected.
+    """
+
+    def __init__(
+        self,
+        file: IO[bytes],
+        path: str,
+        compression: Compression,
+        verify: str,
+        position: TFRecordPosition,
+    ) -> None:
+        self._file = file
+        self._path = path
+        self._records = self._start(compression, verify, position)
+
+    def _start(
+        self, compression: Compression, verify: str, position: TFRecordPosition
+    ) -> _core.TfRecordStream:
+        record, offset = position
+        if compression == "auto":
+            found = _core.tf_record_compression(self._file.read(HEAD_BYTES))
+            self._file.seek(0)
+        else:
+            found = compression or ""
+        source: Any = self._file
+        if found:
+            source = Inflated(self._file, self._path, found)
+            source.skip(offset)
+        else:
+            self._seek(offset)
+        self._compression = found or None
+        return _core.TfRecordStream(source, self._path, verify, record, offset)
+
+    def _seek(self, offset: int) -> None:
+        if offset > (size := self._file.seek(0, io.SEEK_END)):
+            raise CorruptRecord(
+                f"{self._path}: the file has {size} bytes, but the position to go on"
+                f" from is {offset}: it is another file, or was not copied whole"
+            )
+        self._file.seek(offset)
+
+    @property
+    def compression(self) -> str | None:
+        """How the file is compressed: "GZIP", "ZLIB" or None."""
+        return self._compression
+
+    @property
+    def position(self) -> TFRecordPosition:
+        """The place of the record that comes next; give it to `read_tf_records`."""
+        return TFRecordPosition(self._records.record, self._records.offset)
+
+    def __next__(self) -> bytes:
+        if self._file.closed:
+            raise ValueError(f"{self._path}: the stream is closed")
+        return self._records.__next__()
+
+    def __del__(self) -> None:
+        self._file.close()
+
+    def close(self) -> None:
+        """Close the file; nothing can be read from then on."""
+        self._file.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        return f"<TFRecordStream {self._path!r} at {self.position}>"
+
+
+class _Ranges(io.RawIOBase):
+    """A file behind a URL, to be read from its start to its end."""
+
+    def __init__(self, file: RemoteFile) -> None:
+        self._remote = file
+        self._at = 0
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
+        start = {io.SEEK_SET: 0, io.SEEK_CUR: self._at, io.SEEK_END: self._remote.size}
+        self._at = start[whence] + offset
+        return self._at
+
+    def readinto(self, room: Any) -> int:
+        size = max(0, min(len(room), self._remote.size - self._at))
+        room[:size] = self._remote.read_range(self._at, size)
+        self._at += size
+        return size
+
+
+class Inflated:
+    """What a compressed file holds, read by `readinto` in bounded memory."""
+
+    def __init__(self, file: IO[bytes], path: str, compression: str) -> None:
+        self._file = file
+        self._path = path
+        self._compression = compression
+        self._bits = WINDOW_BITS[compression]
+        self._inflater = zlib.decompressobj(self._bits)
+        self._input = b""
+        self._offset = 0
+
+    def readinto(self, room: memoryview) -> int:
+        """Fill the front of `room`; 0 bytes are the end."""
+        try:
+            data = self._read(len(room))
+        except zlib.error as error:
+            raise self._corrupt(f"cannot be decompressed: {error}") from error
+        room[: len(data)] = data
+        self._offset += len(data)
+        return len(data)
+
+    def skip(self, count: int) -> None:
+        """Read `count` bytes in vain."""
+        spare = memoryview(bytearray(min(count, io.DEFAULT_BUFFER_SIZE)))
+        while count:
+            done = self.readinto(spare[: min(count, len(spare))])
+            if not done:
+                raise self._corrupt("ends")
+            count -= done
+
+    def _read(self, most: int) -> bytes:
+        while True:
+            if self._inflater.eof:
+                # A file may have several streams, one after another.
+                self._input = self._inflater.unused_data or self._file.read(INPUT_BYTES)
+                if not self._input:
+                    return b""
+                self._inflater = zlib.decompressobj(self._bits)
+            data = self._inflater.decompress(self._input, most)
+            self._input = self._inflater.unconsumed_tail
+            if data:
+                return data
+            if not self._input and not self._inflater.eof:
+                self._input = self._file.read(INPUT_BYTES)
+                if not self._input:
+                    raise self._corrupt("is cut off")
+
+    def _corrupt(self, what: str) -> CorruptRecord:
+        return CorruptRecord(
+            f"{self._path}: the {self._compression} data {what} behind"
+            f" {self._offset} decompressed bytes: the file is damaged, or was not"
+            " copied whole"
+        )
+
+
+# Pickles and tracebacks name the public place.
+TFRecordPosition.__module__ = "gristmill.sources"
+TFRecordStream.__module__ = "gristmill.sources"
+read_tf_records.__module__ = "gristmill.sources"

@@ -1,0 +1,440 @@
+"""Conversion to ArrayRecord as an Apache Beam pipeline, on any of Beam's runners.
+
+Needs Apache Beam and the writer of ArrayRecord::
+
+    pip install 'gristmill[beam]'
+
+Transforms for a pipeline of your own::
+
+    with beam.Pipeline(options=options) as pipeline:
+        (
+            pipeline
+            | gristmill.beam.ReadTFRecords("gs://bucket/data/*.tfrecord")
+            | gristmill.beam.WriteArrayRecord("gs://bucket/out/train", num_shards=64)
+        )
+
+And whole pipelines, with the names and arguments of ``array_record.beam.pipelines``.
+Paths are those of Beam's file systems; files elsewhere than on a disk are written to a
+temporary file first.  Files are read back and compared before they get their names, and
+a bundle that is tried again, or twice at once, leaves one file.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import functools
+import os
+import shutil
+import tempfile
+import uuid
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+from gristmill import _core
+from gristmill._convert.shards import (
+    Digest,
+    check_file,
+    open_writer,
+    writer_options,
+)
+from gristmill._tf_record_stream import HEAD_BYTES, Inflated
+
+try:
+    import apache_beam as beam
+except ModuleNotFoundError as error:
+    raise ImportError(
+        "gristmill.beam needs the apache-beam package. Install it with: pip install"
+        " 'gristmill[beam]'"
+    ) from error
+from apache_beam.io import filebasedsink, fileio
+from apache_beam.io.filesystem import CompressionTypes
+from apache_beam.io.filesystems import FileSystems
+from apache_beam.options.pipeline_options import PipelineOptions
+
+__all__ = [
+    "ReadTFRecords",
+    "WriteArrayRecord",
+    "convert_tf_to_arrayrecord_disk",
+    "convert_tf_to_arrayrecord_disk_match_shards",
+    "convert_tf_to_arrayrecord_gcs",
+]
+
+SUFFIX = ".arrayrecord"
+COPY_BYTES = 1 << 20
+
+
+class ReadTFRecords(beam.PTransform):  # type: ignore[misc]
+    """Read the records of TFRecord files; applied to a pipeline.
+
+    Args:
+        file_pattern: A path or a pattern of files, plain or compressed by gzip or
+            zlib, which is told by their first bytes.
+
+    Gives a PCollection of ``bytes``, in no order.  Every record's checksum is
+    compared.
+
+    Raises:
+        BeamIOError: No file matches. Raised when the pipeline runs.
+        CorruptRecord: A record is damaged. Raised when the pipeline runs.
+    """
+
+    def __init__(self, file_pattern: str) -> None:
+        super().__init__()
+        self._file_pattern = file_pattern
+
+    def expand(self, pipeline: Any) -> Any:
+        """Return the records, of a pipeline's root."""
+        return (
+            pipeline
+            | "Match" >> _Match(self._file_pattern)
+            | "Spread" >> beam.Reshuffle()
+            | "Read" >> beam.FlatMap(_records_of).with_output_types(bytes)
+        )
+
+
+class WriteArrayRecord(beam.PTransform):  # type: ignore[misc]
+    """Write ``bytes`` to ArrayRecord files; applied to a PCollection.
+
+    Args:
+        file_path_prefix: How the files' names begin, with their folder.
+        file_name_suffix: How they end.
+        num_shards: How many files; 0 leaves it to the runner, which is faster.
+        shard_name_template: What is between, with runs of S for the number of the
+            file and runs of N for how many there are. None is "-SSSSS-of-NNNNN".
+        group_size: Records compressed together; 1 is best for random access.
+        compression: "none", "zstd[:LEVEL]", "brotli[:LEVEL]" or "snappy".
+
+    Gives a PCollection of the paths of the files.
+
+    Raises:
+        ValueError: An argument is none of the above.
+    """
+
+    def __init__(
+        self,
+        file_path_prefix: str,
+        file_name_suffix: str = ".array_record",
+        num_shards: int = 0,
+        shard_name_template: str | None = None,
+        *,
+        group_size: int = 1,
+        compression: str = "zstd:3",
+    ) -> None:
+        super().__init__()
+        if num_shards < 0:
+            raise ValueError(f"num_shards is {num_shards}, but must be at least 0.")
+        self._sink = _Sink(
+            file_path_prefix,
+            file_name_suffix=file_name_suffix,
+            num_shards=num_shards,
+            shard_name_template=shard_name_template,
+            coder=beam.coders.BytesCoder(),
+            compression_type=CompressionTypes.UNCOMPRESSED,
+        )
+        self._sink.writer_options = writer_options(group_size, compression)
+
+    def expand(self, records: Any) -> Any:
+        """Return the paths of the files that hold a PCollection's records."""
+        return records | beam.io.Write(self._sink)
+
+
+class _Sink(filebasedsink.FileBasedSink):  # type: ignore[misc]
+    """Beam's sink, which names, renames and forgets files, with our writer."""
+
+    writer_options = ""
+
+    def open(self, temp_path: str) -> _Writer:
+        return _Writer(temp_path, self.writer_options)
+
+    def write_record(self, file_handle: _Writer, value: bytes) -> None:
+        file_handle.write(value)
+
+    def close(self, file_handle: _Writer) -> None:
+        file_handle.close()
+
+
+class _Writer:
+    """Writes a file on one of Beam's file systems, and reads it back."""
+
+    def __init__(self, path: str, options: str) -> None:
+        self._path = path
+        self._local = path
+        if FileSystems.get_scheme(path) is not None:
+            self._folder = tempfile.mkdtemp(prefix="gristmill-")
+            self._local = os.path.join(self._folder, "records")
+        self._digest = Digest()
+        self._writer = open_writer(self._local, options)
+
+    def write(self, record: bytes) -> None:
+        self._writer.write(record)
+        self._digest.add(record)
+
+    def close(self) -> None:
+        """Finish the file.
+
+        Raises:
+            OSError: It cannot be written, or does not hold what was written.
+        """
+        try:
+            try:
+                self._writer.close()
+            except RuntimeError as error:
+                raise OSError(f"{self._local}: {error}.") from error
+            check_file(self._local, self._digest)
+            if self._local != self._path:
+                self._copy()
+        finally:
+            self._forget()
+
+    def _copy(self) -> None:
+        to = FileSystems.create(
+            self._path, compression_type=CompressionTypes.UNCOMPRESSED
+        )
+        with open(self._local, "rb") as file, to:
+            shutil.copyfileobj(file, to, COPY_BYTES)
+
+    def discard(self) -> None:
+        """End without a file; after a failed close(), too."""
+        with contextlib.suppress(RuntimeError):
+            self._writer.close()
+        self._forget()
+
+    def _forget(self) -> None:
+        if self._local != self._path:
+            shutil.rmtree(self._folder, ignore_errors=True)
+
+
+class _Match(beam.PTransform):  # type: ignore[misc]
+    """The paths of the files that match a pattern, at least one."""
+
+    def __init__(self, file_pattern: str) -> None:
+        super().__init__()
+        self._file_pattern = file_pattern
+
+    def expand(self, pipeline: Any) -> Any:
+        found = pipeline | fileio.MatchFiles(
+            self._file_pattern, fileio.EmptyMatchTreatment.DISALLOW
+        )
+        return found | beam.Map(lambda each: each.path).with_output_types(str)
+
+
+class _ConvertFiles(beam.PTransform):  # type: ignore[misc]
+    """Convert each TFRecord file to an ArrayRecord file, in the order of its records.
+
+    Args:
+        file_pattern: The TFRecord files.
+        name: Returns the path of a file, given the TFRecord file's, its number in
+            the sorted list of all, and how many these are.
+        options: Options of the writer.
+    """
+
+    def __init__(self, file_pattern: str, name: Any, options: str) -> None:
+        super().__init__()
+        self._file_pattern = file_pattern
+        self._name = name
+        self._options = options
+
+    def expand(self, pipeline: Any) -> Any:
+        options = self._options
+        return (
+            pipeline
+            | "Match" >> _Match(self._file_pattern)
+            | "List" >> beam.combiners.ToList()
+            | "Name" >> beam.FlatMap(_pairs, self._name)
+            | "Spread" >> beam.Reshuffle()
+            | "Convert" >> beam.MapTuple(lambda a, b: _convert_file(a, b, options))
+        )
+
+
+def _pairs(paths: Iterable[str], name: Any) -> list[tuple[str, str]]:
+    """Return which file becomes which."""
+    found = sorted(paths)
+    pairs = [(path, name(path, i, len(found))) for i, path in enumerate(found)]
+    sources = {final: path for path, final in reversed(pairs)}
+    for path, final in pairs:
+        if sources[final] != path:
+            raise ValueError(
+                f"{sources[final]} and {path} would both become {final}. Convert"
+                " their folders one by one."
+            )
+    return pairs
+
+
+def _convert_file(path: str, final: str, options: str) -> str:
+    """Convert one file, and return the path of the other."""
+    folder, name = FileSystems.split(final)
+    with contextlib.suppress(
+        OSError
+    ):  # It exists, or writing will say why it does not.
+        FileSystems.mkdirs(folder)
+    # Two workers may do this at once, and each may be killed at any time.
+    part = FileSystems.join(folder, f".{name}.{uuid.uuid4().hex}.part")
+    writer = _Writer(part, options)
+    try:
+        for record in _records_of(path):
+            writer.write(record)
+        writer.close()
+        FileSystems.rename([part], [final])
+    except BaseException:
+        writer.discard()
+        if FileSystems.exists(part):
+            FileSystems.delete([part])
+        raise
+    return final
+
+
+def _records_of(path: str) -> Iterator[bytes]:
+    """Yield the records of a TFRecord file on any of Beam's file systems."""
+    uncompressed = CompressionTypes.UNCOMPRESSED  # Beam goes by the name, we do not.
+    with FileSystems.open(path, compression_type=uncompressed) as file:
+        compression = _core.tf_record_compression(file.read(HEAD_BYTES))
+        file.seek(0)
+        source = Inflated(file, path, compression) if compression else file
+        yield from _core.TfRecordStream(source, path, "all", 0, 0)
+
+
+def convert_tf_to_arrayrecord_disk(
+    num_shards: int = 1,
+    args: Mapping[str, Any] | None = None,
+    pipeline_options: Any = None,
+    *,
+    group_size: int = 1,
+    compression: str = "zstd:3",
+) -> Any:
+    """Return a pipeline that converts TFRecord files to any number of files.
+
+    Args:
+        num_shards: How many files; 0 leaves it to the runner.
+        args: ``{"input": pattern, "output": prefix}``. None takes ``--input`` and
+            ``--output`` of the command line.
+        pipeline_options: Beam's PipelineOptions, or a dict of these. None takes the
+            rest of the command line.
+        group_size: See `WriteArrayRecord`.
+        compression: See `WriteArrayRecord`.
+
+    Returns:
+        A Pipeline, to be run by its ``run()``. It writes
+        ``{output}-00000-of-0000N.arrayrecord``, with the records in no order.
+
+    Raises:
+        ValueError: An argument is missing or wrong.
+    """
+    args, pipeline_options = _arguments(args, pipeline_options)
+    pipeline = beam.Pipeline(options=pipeline_options)
+    write = WriteArrayRecord(
+        args["output"],
+        SUFFIX,
+        num_shards,
+        group_size=group_size,
+        compression=compression,
+    )
+    pipeline | "Read TFRecord" >> ReadTFRecords(args["input"]) | "Write" >> write
+    return pipeline
+
+
+def convert_tf_to_arrayrecord_disk_match_shards(
+    args: Mapping[str, Any] | None = None,
+    pipeline_options: Any = None,
+    *,
+    group_size: int = 1,
+    compression: str = "zstd:3",
+) -> Any:
+    """Return a pipeline that converts each TFRecord file to one file.
+
+    File k, in the order of their paths, becomes shard k with its records in the same
+    order: nothing is shuffled between workers, and each run gives the same files.
+
+    Args:
+        args: See `convert_tf_to_arrayrecord_disk`.
+        pipeline_options: See there.
+        group_size: See `WriteArrayRecord`.
+        compression: See `WriteArrayRecord`.
+
+    Returns:
+        A Pipeline, to be run by its ``run()``. It writes
+        ``{output}-00000-of-0000N.arrayrecord``, one of each of N inputs.
+
+    Raises:
+        ValueError: An argument is missing or wrong.
+    """
+    args, pipeline_options = _arguments(args, pipeline_options)
+    name = functools.partial(_numbered, args["output"])
+    options = writer_options(group_size, compression)
+    pipeline = beam.Pipeline(options=pipeline_options)
+    pipeline | "Convert" >> _ConvertFiles(args["input"], name, options)
+    return pipeline
+
+
+def convert_tf_to_arrayrecord_gcs(
+    overwrite_extension: bool = False,
+    file_path_suffix: str = SUFFIX,
+    args: Mapping[str, Any] | None = None,
+    pipeline_options: Any = None,
+    *,
+    group_size: int = 1,
+    compression: str = "zstd:3",
+) -> Any:
+    """Return a pipeline that converts each TFRecord file to one of nearly its name.
+
+    The output is a folder on any of Beam's file systems, such as ``gs://bucket/out``.
+
+    Args:
+        overwrite_extension: Whether the suffix replaces that of the name, or is put
+            behind it.
+        file_path_suffix: How the files' names end.
+        args: ``{"input": pattern, "output": folder}``. None takes ``--input`` and
+            ``--output`` of the command line.
+        pipeline_options: See `convert_tf_to_arrayrecord_disk`.
+        group_size: See `WriteArrayRecord`.
+        compression: See `WriteArrayRecord`.
+
+    Returns:
+        A Pipeline, to be run by its ``run()``.
+
+    Raises:
+        ValueError: An argument is missing or wrong. Two files of one name in
+            different folders are refused when the pipeline runs.
+    """
+    args, pipeline_options = _arguments(args, pipeline_options)
+    name = functools.partial(
+        _renamed, args["output"], file_path_suffix, overwrite_extension
+    )
+    options = writer_options(group_size, compression)
+    pipeline = beam.Pipeline(options=pipeline_options)
+    pipeline | "Convert" >> _ConvertFiles(args["input"], name, options)
+    return pipeline
+
+
+def _arguments(
+    args: Mapping[str, Any] | None, options: Any
+) -> tuple[Mapping[str, Any], Any]:
+    """Return input and output, and Beam's options, of arguments or command line."""
+    if args is None or options is None:
+        parser = argparse.ArgumentParser(allow_abbrev=False)
+        parser.add_argument("--input", help="pattern of the TFRecord files")
+        parser.add_argument("--output", help="how the ArrayRecord files' names begin")
+        known, rest = parser.parse_known_args()
+        args = vars(known) if args is None else args
+        options = PipelineOptions(rest) if options is None else options
+    if isinstance(options, Mapping):
+        options = PipelineOptions.from_dictionary(dict(options))
+    for name in ("input", "output"):
+        if not args.get(name):
+            raise ValueError(
+                f"args has no {name!r}. Pass args={{'input': ..., 'output': ...}}, or"
+                " --input and --output on the command line."
+            )
+    return args, options
+
+
+def _numbered(prefix: str, path: str, number: int, count: int) -> str:
+    return f"{prefix}-{number:05d}-of-{count:05d}{SUFFIX}"
+
+
+def _renamed(
+    folder: str, suffix: str, overwrite: bool, path: str, number: int, count: int
+) -> str:
+    _, name = FileSystems.split(path)
+    stem = os.path.splitext(name)[0] if overwrite else name
+    return str(FileSystems.join(folder, stem + suffix))

@@ -1,0 +1,186 @@
+// Opens and reads what may be a TFRecord file and its sidecar, and parses the
+// file as a stream.
+//
+// The input is a byte of options, two of a length, that many bytes of a
+// sidecar, and the file.  Options may ask to make the checksums and the stamp
+// right, so that mutations meet the checks behind them.
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <cstdlib>
+#include <cstring>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "core/crc32c.hpp"
+#include "core/tf_record_file.hpp"
+#include "core/tf_record_frame.hpp"
+#include "core/tf_record_parser.hpp"
+#include "core/tf_record_sidecar.hpp"
+#include "core/varint.hpp"
+
+namespace gristmill {
+namespace {
+
+using Bytes = std::vector<std::byte>;
+
+constexpr std::size_t kHead = 3;
+constexpr FileStamp kStamp{0, 1'000'000'000};
+constexpr std::uint64_t kMaxRecord = std::uint64_t{1} << 20;
+
+template <class T>
+void store(Bytes& to, std::size_t at, T value) {
+  if (at + sizeof value > to.size()) return;
+  std::memcpy(to.data() + at, &value, sizeof value);
+}
+
+// Makes the checksums of lengths right, as far as the lengths lead.
+void fix_heads(Bytes& file) {
+  std::size_t at = 0;
+  while (file.size() - at >= kFrameHead) {
+    const auto length = std::span(file).subspan(at, sizeof(std::uint64_t));
+    store(file, at + length.size(), frame_checksum(length));
+    const auto size = load_le<std::uint64_t>(length.data());
+    if (size > file.size() - at || file.size() - at - size < kFrameBytes) break;
+    at += kFrameBytes + static_cast<std::size_t>(size);
+  }
+}
+
+void fix_sidecar(Bytes& sidecar, const FileStamp& stamp) {
+  store(sidecar, 16, stamp.size);
+  store(sidecar, 24, stamp.version);
+  if (sidecar.size() < 16) return;
+  store(sidecar, 12, crc32c(std::span(sidecar).subspan(16)));
+}
+
+// A file in memory that is written over again and again.
+class MemoryFile {
+ public:
+  MemoryFile()
+      : fd_(memfd_create("fuzz", 0)),
+        path_("/proc/self/fd/" + std::to_string(fd_)) {}
+
+  void write(std::span<const std::byte> bytes) const {
+    const struct timespec time = {1, 0};  // As kStamp says.
+    const struct timespec times[2] = {time, time};
+    if (ftruncate(fd_, 0) != 0 ||
+        pwrite(fd_, bytes.data(), bytes.size(), 0) !=
+            static_cast<ssize_t>(bytes.size()) ||
+        futimens(fd_, times) != 0) {
+      abort();
+    }
+  }
+  [[nodiscard]] const std::string& path() const { return path_; }
+
+ private:
+  int fd_;
+  std::string path_;
+};
+
+// Gives memory to records of up to kMaxRecord bytes.
+struct Bounded final : RecordReader::Sink {
+  Result<std::span<std::byte>> place(std::size_t, std::uint64_t size) override {
+    if (size > kMaxRecord) return Status(Code::kNoMemory, "too large");
+    bytes.resize(size);
+    return std::span(bytes);
+  }
+  Bytes bytes;
+};
+
+void read_some(const TfRecordFile& file) {
+  Bounded sink;
+  const auto last = static_cast<std::int64_t>(file.size()) - 1;
+  std::vector<std::int64_t> records;
+  for (std::int64_t i = 0; i <= std::min<std::int64_t>(last, 15); ++i) {
+    records.push_back(i);
+  }
+  if (last > 15) records.push_back(last);
+  auto planned = file.plan(records);
+  if (!planned.ok()) abort();
+  const auto requests = std::move(planned).value();
+  for (const auto& request : requests) {
+    static_cast<void>(file.read(std::span(&request, 1), sink).ok());
+  }
+  static_cast<void>(file.read(requests, sink).ok());
+  std::vector<std::int64_t> sizes(records.size());
+  if (!file.sizes(records, sizes).ok()) abort();
+}
+
+// What was accepted is packed and found again.
+void keep_index(const TfRecordIndex& index, const FileStamp& stamp) {
+  auto again = parse_sidecar(pack_sidecar(index, stamp), stamp);
+  if (!again.ok() || again.value().size() != index.size()) abort();
+  for (std::uint64_t i = 0; i < index.size(); ++i) {
+    const auto place = index.place(i);
+    if (place.end > stamp.size || again.value().place(i).end != place.end) {
+      abort();
+    }
+  }
+}
+
+std::uint64_t parse(std::span<const std::byte> bytes, Verify verify) {
+  TfRecordParser parser(verify, 0, 0);
+  for (;;) {
+    auto ready = parser.ready();
+    if (!ready.ok()) break;
+    if (ready.value()) {
+      static_cast<void>(parser.take().ok());
+      continue;
+    }
+    if (bytes.empty()) break;
+    const auto room = parser.room().value();
+    const std::size_t count =
+        std::min({room.size(), bytes.size(), std::size_t{777}});
+    std::ranges::copy(bytes.first(count), room.begin());
+    parser.received(count);
+    bytes = bytes.subspan(count);
+  }
+  static_cast<void>(parser.finish().ok());
+  return parser.record();
+}
+
+}  // namespace
+}  // namespace gristmill
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data,
+                                      std::size_t size) {
+  using namespace gristmill;
+  if (size < kHead) return 0;
+  static const MemoryFile data_file;
+  static const MemoryFile index_file;
+  const std::span input(reinterpret_cast<const std::byte*>(data), size);
+  const auto flags = std::to_integer<unsigned>(input[0]);
+  const auto body = input.subspan(kHead);
+  const auto length = std::min<std::size_t>(
+      load_le<std::uint16_t>(input.data() + 1), body.size());
+  Bytes sidecar(body.begin(), body.begin() + static_cast<long>(length));
+  Bytes file(body.begin() + static_cast<long>(length), body.end());
+  const FileStamp stamp{file.size(), kStamp.version};
+  if ((flags & 8) != 0) fix_heads(file);
+  if ((flags & 16) != 0) fix_sidecar(sidecar, stamp);
+  data_file.write(file);
+  index_file.write(sidecar);
+  const Verify verify = (flags & 2) != 0   ? Verify::kAll
+                        : (flags & 4) != 0 ? Verify::kHeaders
+                                           : Verify::kNone;
+  const TfRecordFile::Options options{
+      verify,
+      (flags & 1) != 0 ? LocalFile::Access::kMmap : LocalFile::Access::kPread,
+      {index_file.path()}};
+  ScanProgress progress;
+  auto opened = TfRecordFile::open(data_file.path(), options, progress);
+  const std::uint64_t parsed = parse(file, verify);
+  if (opened.ok()) {
+    const TfRecordFile& found = *opened.value();
+    read_some(found);
+    keep_index(found.index(), stamp);
+    if (found.sidecar().empty() && found.size() != parsed) abort();
+  }
+  return 0;
+}
