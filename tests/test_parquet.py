@@ -194,7 +194,9 @@ def test_columns_of_one_name_are_refused(tmp_path):
         sources.ParquetDataSource(path)
 
 
-def test_a_damaged_group_is_named_and_the_others_are_read(tmp_path):
+@pytest.fixture
+def damaged(tmp_path):
+    """A file of 300 rows whose second group of three is damaged."""
     path = tmp_path / "flipped.parquet"
     parquet.write_table(
         table(0, 300), path, row_group_size=100, write_page_checksum=True
@@ -203,7 +205,11 @@ def test_a_damaged_group_is_named_and_the_others_are_read(tmp_path):
     damaged = bytearray(path.read_bytes())
     damaged[group.data_page_offset + group.total_compressed_size // 2] ^= 0x10
     path.write_bytes(damaged)
-    source = sources.ParquetDataSource(path)
+    return path
+
+
+def test_a_damaged_group_is_named_and_the_others_are_read(damaged):
+    source = sources.ParquetDataSource(damaged)
     assert source[99] == row(99)
     for _ in range(2):
         with pytest.raises(
@@ -213,16 +219,48 @@ def test_a_damaged_group_is_named_and_the_others_are_read(tmp_path):
     assert source[200] == row(200)
 
 
+def test_rows_of_a_damaged_group_are_passed_over(damaged, monkeypatch):
+    source = sources.ParquetDataSource(damaged)
+    read, asked = source._files.read, []
+
+    def counting(group):
+        asked.append(group)
+        return read(group)
+
+    monkeypatch.setattr(source._files, "read", counting)
+    loader = DataLoader(
+        data_source=source,
+        sampler=GroupShuffleSampler(source.groups, num_epochs=1, seed=1),
+        operations=[transforms.Batch(50)],
+        on_error="skip",
+    )
+    keys = [key for batch in loader for key in batch["key"].tolist()]
+    assert sorted(keys) == [*range(100), *range(200, 300)]
+    # Not once for each of its rows.
+    assert sorted(asked) == [0, 1, 2]
+
+
 def test_a_file_that_changes_is_noticed(files):
     source = sources.ParquetDataSource(files)
     assert source[35] == row(35)
     parquet.write_table(table(500, 50), files[1], row_group_size=7)
-    with pytest.raises(gristmill.CorruptRecord, match=r"part-1\.parquet has changed"):
+    with pytest.raises(gristmill.CorruptRecord, match=r"part-1\.parquet: the file has"):
         source[45]
     os.remove(files[2])
     with pytest.raises(FileNotFoundError, match=r"part-2\.parquet does not exist"):
         source[99]
     assert source[2] == row(2)
+
+
+def test_a_file_behind_a_url_that_changes_is_noticed(files):
+    memory = fsspec.filesystem("memory")
+    memory.put(files[0], "/gristmill-changing/x.parquet")
+    url = "memory://gristmill-changing/x.parquet"
+    source = pickle.loads(pickle.dumps(sources.ParquetDataSource(url)))
+    assert source[20] == row(20)
+    memory.put(files[1], "/gristmill-changing/x.parquet")
+    with pytest.raises(gristmill.CorruptRecord, match=r"x\.parquet: the file "):
+        source[1]
 
 
 def test_its_repr_says_what_it_reads(files):

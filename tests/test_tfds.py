@@ -7,6 +7,7 @@ import shutil
 import subprocess
 import sys
 
+import fsspec
 import numpy as np
 import pytest
 
@@ -63,6 +64,14 @@ def test_elements_are_those_of_tfds(everything, elements, split):
     some = source.__getitems__([1, 0, 1])
     theirs = elements[split]
     assert all(map(same, some, [theirs[1], theirs[0], theirs[1]]))
+
+
+def test_a_folder_may_be_far_away(everything, elements):
+    memory = fsspec.filesystem("memory")
+    for file in everything.iterdir():
+        memory.put(str(file), f"/tfds/everything/{file.name}")
+    source = sources.TFDSDataSource("memory://tfds/everything", "train[2:7]")
+    assert all(map(same, source, elements["train[2:7]"]))
 
 
 def test_features_are_chosen(everything, elements):

@@ -6,7 +6,7 @@ import hashlib
 import importlib.util
 import operator
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Self, SupportsIndex
 
 import numpy as np
@@ -16,7 +16,9 @@ from gristmill._checks import check_integer
 from gristmill._columns import Columns
 from gristmill._group_cache import GroupCache
 from gristmill._parquet_files import ParquetFiles, find_files
+from gristmill._remote import RemoteOptions
 from gristmill._types import Int64Array
+from gristmill.errors import CorruptRecord
 
 __all__ = ["ParquetDataSource"]
 
@@ -36,6 +38,8 @@ class ParquetDataSource:
             reads all.
         cache_bytes: Bytes of decoded row groups that are kept, those used last, in
             each process. At least the last one is kept.
+        storage_options: Arguments of the file system of URLs, such as credentials.
+        remote_options: How files behind URLs are read. None for the defaults.
         **read_kwargs: Further arguments of ``pyarrow.parquet.ParquetFile``.
 
     Record ``i`` is the dict of ``{column: value}`` that Grain's ParquetIterDataset
@@ -52,7 +56,8 @@ class ParquetDataSource:
         CorruptRecord: A file is no Parquet file, damaged, or changed while in use.
             Raised by the constructor, or by the read that meets it.
         ValueError: There are no paths, a column is missing or differs between files.
-        ImportError: pyarrow is not installed.
+        RemoteError: A file behind a URL cannot be read.
+        ImportError: pyarrow, or fsspec for a URL, is not installed.
 
     Example:
         >>> import os, pyarrow, pyarrow.parquet, tempfile
@@ -75,6 +80,8 @@ class ParquetDataSource:
         columns: Sequence[str] | None = None,
         *,
         cache_bytes: int = 1 << 30,
+        storage_options: Mapping[str, Any] | None = None,
+        remote_options: RemoteOptions | None = None,
         **read_kwargs: Any,
     ) -> None:
         if importlib.util.find_spec("pyarrow") is None:
@@ -87,7 +94,14 @@ class ParquetDataSource:
             raise ValueError(f"cache_bytes must be at least 0, got {cache_bytes}.")
         self._cache_bytes = operator.index(cache_bytes)
         self._read_kwargs = read_kwargs
-        self._files = ParquetFiles(find_files(paths), columns, read_kwargs)
+        options = storage_options or {}
+        self._files = ParquetFiles(
+            find_files(paths, options),
+            columns,
+            storage_options=options,
+            remote_options=remote_options,
+            read_kwargs=read_kwargs,
+        )
         self._begin()
 
     def _begin(self) -> None:
@@ -100,6 +114,7 @@ class ParquetDataSource:
         self._decoded_before = np.zeros(len(self.groups), np.bool_)
         self._repeated_groups = self._repeated_rows = self._rows_read = 0
         self._warned = False
+        self._damaged: dict[int, str] = {}
 
     @property
     def paths(self) -> tuple[str, ...]:
@@ -153,6 +168,7 @@ class ParquetDataSource:
     def close(self) -> None:
         """Drop the decoded row groups; reading decodes them again."""
         self._cache.clear()
+        self._damaged.clear()
 
     def __enter__(self) -> Self:
         return self
@@ -177,7 +193,14 @@ class ParquetDataSource:
         self._begin()
 
     def _decode(self, group: int) -> Columns:
-        columns = self._files.read(group)
+        if group in self._damaged:
+            raise CorruptRecord(self._damaged[group])
+        try:
+            columns = self._files.read(group)
+        except CorruptRecord as error:
+            # Each of its rows may be asked for: it fails at once the next time.
+            self._damaged[group] = str(error)
+            raise
         if self._decoded_before[group]:
             self._repeated_groups += 1
             self._repeated_rows += int(self.groups[group])

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import collections
 import contextlib
+import dataclasses
 import functools
 import glob
 import importlib
+import io
 import os
+import re
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -16,10 +19,14 @@ from typing import Any
 import numpy as np
 
 from gristmill._columns import Columns
+from gristmill._remote import RemoteFile, RemoteOptions, file_system_of, is_url
 from gristmill._types import Int64Array
-from gristmill.errors import CorruptRecord
+from gristmill.errors import CorruptRecord, RemoteError
 
 __all__ = ["ParquetFiles", "find_files"]
+
+# Servers that list no folders, whose URLs may have question marks; chains of URLs.
+FILES_ONLY = re.compile(r"https?://|[^/]*::")
 
 FOOTER_THREADS = 16
 KEPT_FOOTERS = 16
@@ -27,7 +34,9 @@ KEPT_FOOTERS = 16
 Path = str | os.PathLike[str]
 
 
-def find_files(paths: Path | Sequence[Path]) -> tuple[str, ...]:
+def find_files(
+    paths: Path | Sequence[Path], storage_options: Mapping[str, Any]
+) -> tuple[str, ...]:
     """Return the files that paths, folders, patterns and URLs stand for, in order.
 
     Raises:
@@ -38,7 +47,8 @@ def find_files(paths: Path | Sequence[Path]) -> tuple[str, ...]:
     given = [paths] if isinstance(paths, (str, os.PathLike)) else list(paths)
     if not given:
         raise ValueError("paths is empty. Pass at least one Parquet file.")
-    return tuple(file for path in given for file in _expand(_as_text(path)))
+    names = [_as_text(path) for path in given]
+    return tuple(file for name in names for file in _expand(name, storage_options))
 
 
 def _as_text(path: Any) -> str:
@@ -50,9 +60,11 @@ def _as_text(path: Any) -> str:
     return os.fsdecode(path)
 
 
-def _expand(path: str) -> list[str]:
-    if _is_url(path):
-        system, inside = _file_system(path)
+def _expand(path: str, storage_options: Mapping[str, Any]) -> list[str]:
+    if FILES_ONLY.match(path):
+        return [path]
+    if is_url(path):
+        system, inside = file_system_of(path, storage_options)
         is_folder, find = system.isdir, system.glob
         prefix = path.partition("://")[0] + "://"
     else:
@@ -72,32 +84,6 @@ def _expand(path: str) -> list[str]:
     return [name if "://" in name else prefix + name for name in sorted(found)]
 
 
-def _is_url(path: str) -> bool:
-    return "://" in path
-
-
-def _file_system(url: str) -> tuple[Any, str]:
-    """The fsspec file system of a URL, and the path in it."""
-    try:
-        from fsspec.core import url_to_fs
-    except ModuleNotFoundError as error:
-        raise ImportError(
-            f"Reading {url} needs the fsspec package. Install it with:"
-            " pip install 'gristmill[remote]'"
-        ) from error
-    system, path = url_to_fs(url)
-    return system, path
-
-
-def _version(path: str) -> tuple[Any, ...]:
-    """What changes when a file does."""
-    if _is_url(path):
-        system, inside = _file_system(path)
-        return system.size(inside), system.ukey(inside)
-    status = os.stat(path)
-    return status.st_size, status.st_mtime_ns
-
-
 @contextlib.contextmanager
 def _explained(path: str, doing: str) -> Iterator[None]:
     """Turn what pyarrow raises into errors that name the file."""
@@ -105,6 +91,8 @@ def _explained(path: str, doing: str) -> Iterator[None]:
 
     try:
         yield
+    except RemoteError:
+        raise
     except FileNotFoundError as error:
         raise FileNotFoundError(
             f"{path} does not exist. Check paths, and that it stays in place while it"
@@ -121,12 +109,68 @@ def _explained(path: str, doing: str) -> Iterator[None]:
         ) from error
 
 
+@dataclasses.dataclass(frozen=True)
+class _LocalFile:
+    """A file of this machine, as it was when it was opened."""
+
+    path: str
+    bytes: int
+    mtime_ns: int
+
+    @classmethod
+    def open(cls, path: str) -> _LocalFile:
+        """The file as it is now."""
+        status = os.stat(path)
+        return cls(path, status.st_size, status.st_mtime_ns)
+
+    def change(self) -> str:
+        """Say how the file changed since it was opened; empty if it did not."""
+        now = _LocalFile.open(self.path)
+        if now == self:
+            return ""
+        return (
+            f"the file has changed since it was opened: it had {self.bytes} bytes and"
+            f" has {now.bytes}"
+        )
+
+
+class _Ranges(io.RawIOBase):
+    """What pyarrow reads of a file behind a URL."""
+
+    def __init__(self, file: RemoteFile) -> None:
+        self._file = file
+        self._at = 0
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def tell(self) -> int:
+        return self._at
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
+        base = (0, self._at, self._file.size)[whence]
+        self._at = base + offset
+        return self._at
+
+    def read(self, size: int = -1) -> bytes:
+        left = max(0, self._file.size - self._at)
+        count = left if size < 0 else min(size, left)
+        data = self._file.read_range(self._at, count)
+        self._at += count
+        return data
+
+
 class ParquetFiles:
     """The row groups of one or many files, numbered through.
 
     Args:
         paths: Local files and URLs, at least one.
         columns: Names of the columns to read, in this order; None for all.
+        storage_options: Arguments of the URLs' file system.
+        remote_options: How files behind URLs are read.
         read_kwargs: Further arguments of ``pyarrow.parquet.ParquetFile``.
 
     Holds no open files, so it can be pickled.  Thread-safe.
@@ -141,16 +185,21 @@ class ParquetFiles:
         self,
         paths: Sequence[str],
         columns: Sequence[str] | None,
+        *,
+        storage_options: Mapping[str, Any],
+        remote_options: RemoteOptions | None,
         read_kwargs: Mapping[str, Any],
     ) -> None:
         self.paths = tuple(paths)
+        self._storage_options = dict(storage_options)
+        self._remote_options = remote_options
         self._read_kwargs = dict(read_kwargs)
         self._footers: collections.OrderedDict[int, Any] = collections.OrderedDict()
         self._lock = threading.Lock()
         with ThreadPoolExecutor(min(FOOTER_THREADS, len(self.paths))) as pool:
             # Each footer is dropped once its counts are known: many are large.
             opened = list(pool.map(self._look_at, self.paths))
-        self._versions = [version for version, _, _ in opened]
+        self._files = [file for file, _, _ in opened]
         self._first_group = np.cumsum([0, *(len(rows) for _, rows, _ in opened)])
         self.rows: Int64Array = np.concatenate([rows for _, rows, _ in opened])
         schemas = [schema for _, _, schema in opened]
@@ -167,8 +216,12 @@ class ParquetFiles:
         number = int(self._first_group.searchsorted(group, "right")) - 1
         path, inside = self.paths[number], group - int(self._first_group[number])
         with _explained(path, f"decoding row group {inside}"):
-            self._check_version(number)
-            with self._open(path, self._footers.get(number)) as file:
+            if change := self._files[number].change():
+                raise CorruptRecord(
+                    f"{path}: {change}. Leave a file in place while it is read; make a"
+                    " new ParquetDataSource of the new one."
+                )
+            with self._parse(self._files[number], self._footers.get(number)) as file:
                 self._remember(number, file.metadata)
                 table = file.read_row_group(inside, columns=list(self.columns))
                 return _as_columns(table, self.columns)
@@ -184,12 +237,19 @@ class ParquetFiles:
         # Where this is loaded for several workers they share the import.
         importlib.import_module("pyarrow.parquet")
 
-    def _look_at(self, path: str) -> tuple[tuple[Any, ...], Int64Array, dict[str, Any]]:
-        """The version of a file, the rows of its row groups, and its columns' types."""
+    def _look_at(
+        self, path: str
+    ) -> tuple[_LocalFile | RemoteFile, Int64Array, dict[str, Any]]:
+        """Open a file; returns the rows of its row groups and its columns' types."""
+        file: _LocalFile | RemoteFile
         with _explained(path, "reading the footer"):
-            version = _version(path)
-            with self._open(path, None) as file:
-                footer, schema = file.metadata, file.schema_arrow
+            if is_url(path):
+                options = self._storage_options, self._remote_options
+                file = RemoteFile(path, *options)
+            else:
+                file = _LocalFile.open(path)
+            with self._parse(file, None) as parsed:
+                footer, schema = parsed.metadata, parsed.schema_arrow
         counts = [footer.row_group(i).num_rows for i in range(footer.num_row_groups)]
         if len(set(schema.names)) != len(schema.names):
             raise ValueError(
@@ -197,17 +257,14 @@ class ParquetFiles:
                 " which hold one of each: rename them."
             )
         types = {name: str(schema.field(name).type) for name in schema.names}
-        return version, np.array(counts, np.int64), types
+        return file, np.array(counts, np.int64), types
 
-    def _open(self, path: str, footer: Any) -> Any:
-        from pyarrow import fs, parquet
+    def _parse(self, file: _LocalFile | RemoteFile, footer: Any) -> Any:
+        from pyarrow import parquet
 
         kwargs = {"page_checksum_verification": True, **self._read_kwargs}
-        if not _is_url(path):
-            return parquet.ParquetFile(path, metadata=footer, **kwargs)
-        system, inside = _file_system(path)
-        handle = fs.PyFileSystem(fs.FSSpecHandler(system)).open_input_file(inside)
-        return parquet.ParquetFile(handle, metadata=footer, **kwargs)
+        readable = file.path if isinstance(file, _LocalFile) else _Ranges(file)
+        return parquet.ParquetFile(readable, metadata=footer, **kwargs)
 
     def _remember(self, number: int, footer: Any) -> None:
         """Keep the footers of the files used last: some take long to parse."""
@@ -216,16 +273,6 @@ class ParquetFiles:
             self._footers.move_to_end(number)
             while len(self._footers) > KEPT_FOOTERS:
                 self._footers.popitem(last=False)
-
-    def _check_version(self, number: int) -> None:
-        path, was, now = self.paths[number], self._versions[number], None
-        now = _version(path)
-        if now != was:
-            raise CorruptRecord(
-                f"{path} has changed since it was opened: it had {was[0]} bytes and has"
-                f" {now[0]}. Leave a file in place while it is read; make a new"
-                " ParquetDataSource of the new one."
-            )
 
     def _check_schemas(self, schemas: Sequence[Mapping[str, Any]]) -> None:
         first = schemas[0]

@@ -15,7 +15,7 @@ from gristmill._checks import check_integer
 from gristmill._retries import delay_s, is_transient, status_of
 from gristmill.errors import RemoteError
 
-__all__ = ["RemoteFile", "RemoteOptions", "glob_url", "is_url"]
+__all__ = ["RemoteFile", "RemoteOptions", "file_system_of", "glob_url", "is_url"]
 
 T = TypeVar("T")
 
@@ -113,6 +113,24 @@ _LEAST = {
     "tail_bytes": 0,
     "parallel": 2,
 }
+
+
+def file_system_of(url: str, storage_options: Mapping[str, Any]) -> tuple[Any, str]:
+    """Return fsspec's file system of a URL, and the path in it.
+
+    Raises:
+        ImportError: fsspec, or what it needs for such URLs, is not installed.
+        ValueError: fsspec knows no such URLs.
+    """
+    try:
+        core = importlib.import_module("fsspec.core")
+    except ImportError as error:
+        raise ImportError(
+            f"Reading {url} needs the fsspec package. Install it with:"
+            " pip install 'gristmill[remote]'"
+        ) from error
+    system, path = core.url_to_fs(url, **storage_options)
+    return system, path
 
 
 class RemoteFile:
@@ -242,7 +260,7 @@ class RemoteFile:
         """Return this process's file system and what it calls the file."""
         if self._opened is None or self._opened[0] != os.getpid():
             # Threads that come here together make the same, or as good a one.
-            made = _fsspec(self._url).url_to_fs(self._url, **self._storage_options)
+            made = file_system_of(self._url, self._storage_options)
             self._opened = (os.getpid(), *made)
         return self._opened[1:]
 
@@ -320,7 +338,7 @@ def glob_url(
             f"{pattern} is a pattern in a chain of URLs, which cannot be looked up."
             " Pass a list of URLs."
         )
-    filesystem, path = _fsspec(pattern).url_to_fs(pattern, **(storage_options or {}))
+    filesystem, path = file_system_of(pattern, storage_options or {})
     # What comes before the path in the pattern comes before the paths found.
     bare = path.lstrip("/") if not pattern.endswith(path) else path
     start = pattern.removesuffix(bare)
@@ -328,16 +346,6 @@ def glob_url(
         start + (found if bare == path else found.lstrip("/"))
         for found in filesystem.glob(path)
     )
-
-
-def _fsspec(url: str) -> Any:
-    try:
-        return importlib.import_module("fsspec.core")
-    except ImportError as error:
-        raise ImportError(
-            f"Reading {url} needs the fsspec package. Install it with:"
-            " pip install 'gristmill[remote]'"
-        ) from error
 
 
 def _describe(error: Exception) -> str:

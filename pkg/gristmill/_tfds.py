@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Self, SupportsIndex
 
 from gristmill._array_record import ArrayRecordDataSource
+from gristmill._remote import RemoteFile, is_url
 from gristmill._tfds_features import DecodeTFDS, leaves_of
 from gristmill.transforms import Map
 
@@ -35,7 +36,8 @@ class TFDSDataSource:
 
     Args:
         directory: Where the dataset's version is prepared as ``array_record``: the
-            folder of ``dataset_info.json`` and ``features.json``.
+            folder of ``dataset_info.json`` and ``features.json``, or a URL of one that
+            fsspec knows.
         split: Name of a split, or a part of one: ``"train[100:200]"``,
             ``"train[:80%]"``.
         features: Names of the features to read, of the outermost ones; None reads
@@ -129,8 +131,11 @@ class TFDSDataSource:
 def _read(directory: str, name: str) -> Any:
     path = f"{directory}/{name}"
     try:
-        with open(path, encoding="utf-8") as file:
-            return json.load(file)
+        if is_url(path):
+            file = RemoteFile(path)
+            return json.loads(file.read_range(0, file.size))
+        with open(path, encoding="utf-8") as text:
+            return json.load(text)
     except FileNotFoundError:
         raise FileNotFoundError(
             f"{directory} has no {name}. Pass the folder of a prepared version, such as"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import math
 import operator
 import sys
@@ -427,6 +426,8 @@ class GroupShuffleSampler:
         return sys.maxsize if self._max_index is None else self._max_index
 
     def __repr__(self) -> str:
+        import hashlib  # Slow to import.
+
         sizes = hashlib.sha256(self._groups.tobytes()).hexdigest()[:16]
         return (
             f"GroupShuffleSampler(num_records={self._num_records}, "
