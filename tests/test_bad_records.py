@@ -11,6 +11,7 @@ import pytest
 
 import gristmill as g
 from gristmill import _core
+from gristmill._engine.tolerance import stand_ins
 from gristmill.bad_records import BadRecord, ErrorPolicy
 from gristmill.errors import ShapeMismatch, StateMismatch, TooManyErrors
 from on_error_model import Case, Double, Draw, Number, Parts, Rows, loader, plain
@@ -188,6 +189,14 @@ def test_all_bad_data_has_no_substitute(workers, flat):
 def test_the_only_record_of_a_stream_has_no_substitute():
     with pytest.raises(TooManyErrors, match="there is no other in its stream"):
         next(iter(of([Fails({0})], records=1, on_error="substitute")))
+
+
+def test_neighbours_are_tried_first_and_then_ever_farther_records():
+    assert list(stand_ins(3, 100)) == [4, 5, 6, 7, 8, 9, 10, 11, 19, 35, 67]
+    assert list(stand_ins(98, 100))[:3] == [99, 0, 1]
+    assert list(stand_ins(2, 4)) == [3, 0, 1]
+    assert list(stand_ins(0, 1)) == []
+    assert len(list(stand_ins(0, 2**62))) == 8 + 24
 
 
 def test_a_long_bad_stretch_is_not_filled_with_one_record():
