@@ -94,6 +94,28 @@ def test_is_the_list_that_grains_is(paths, form):
     assert ours.paths == theirs._paths
 
 
+def test_groups_are_the_chunks(paths):
+    groups = sources.ArrayRecordDataSource(paths).groups
+    assert groups.tolist() == [1] * 5 + [0] + [16] * 18 + [12] + [1]
+    part = sources.ArrayRecordDataSource([f"{paths[2]}[30:50]", f"{paths[2]}[16:32]"])
+    assert part.groups.tolist() == [2, 16, 2, 16]
+
+
+@pytest.mark.multiprocess
+@pytest.mark.parametrize("workers", [0, 2])
+def test_chunks_are_shuffled_as_groups(paths, workers):
+    source = sources.ArrayRecordDataSource(paths)
+    sampler = gristmill.samplers.GroupShuffleSampler(
+        source.groups, window=4, num_epochs=1, seed=2
+    )
+    loader = gristmill.DataLoader(
+        data_source=source, sampler=sampler, worker_count=workers
+    )
+    found = list(loader)
+    assert found != list(source)
+    assert sorted(found) == sorted(source)
+
+
 @pytest.mark.parametrize("key", [-1, 306, 2**70])
 def test_keys_outside_are_refused_as_grain_does(paths, key):
     ours = sources.ArrayRecordDataSource(paths)

@@ -7,12 +7,15 @@ import os
 import pathlib
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, Protocol, cast, runtime_checkable
+
+import numpy as np
 
 from gristmill import _core, _log
 from gristmill._record_files import CACHE_BYTES, open_file
 from gristmill._record_source import RecordSource, name_of, open_parts
 from gristmill._remote import RemoteOptions
+from gristmill._types import Int64Array
 
 __all__ = ["ArrayRecordDataSource"]
 
@@ -125,11 +128,35 @@ class ArrayRecordDataSource(RecordSource):
         for part, file in files.items():
             self.reader.open_part(part, file)
         _warn_of_groups(files.values())
+        self._group_sizes = {part: file.group_size for part, file in files.items()}
 
     @property
     def paths(self) -> list[str]:
         """The paths of the files, without their parts."""
         return self._paths
+
+    @property
+    def groups(self) -> Int64Array:
+        """Records in each chunk, in order, int64 of shape (G,).
+
+        A chunk is decoded whole, so `samplers.GroupShuffleSampler` is the one to
+        shuffle records of which there are several in a chunk.
+
+        Raises:
+            OSError: A file that was named with a part of it cannot be opened.
+            CorruptRecord: It is no ArrayRecord file, or it is damaged.
+        """
+        counts = []
+        for part, (first, count) in enumerate(self._ranges):
+            if part not in self._group_sizes:
+                file = cast(_core.RecordFile, self._open_part(part))
+                self.reader.open_part(part, file)
+                self._group_sizes[part] = file.group_size
+            size = self._group_sizes[part]
+            begins = np.arange(first // size * size + size, first + count, size)
+            edges = np.concatenate([[first], begins, [first + count]])
+            counts.append(np.diff(edges.astype(np.int64)))
+        return np.concatenate(counts)
 
     def __repr__(self) -> str:
         # Of paths alone, as Grain's: saved states are compared by it.
