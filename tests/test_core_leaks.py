@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from example_samples import bytes_list, example, float_list
 from gristmill import _core
 from gristmill._hot import draw, run, transport, tree, views
 from gristmill._slow.views import CoreSlot
@@ -83,6 +84,26 @@ def blocks() -> None:
     run.run_block(range(9), KEYS, KEYS[1:], steps, draws, 0)
 
 
+def examples() -> None:
+    record = example(("x", float_list(1, 2, 3)), ("s", bytes_list(b"a" * 99, b"b")))
+    text, default = np.dtype(object), KEYS.astype(np.float32)
+    outputs = [
+        ("x", "x", default.dtype, (3,), True, None),
+        ("d", "d", default.dtype, (5,), True, default),
+    ]
+    fixed = _core.ExampleParser(outputs, False)
+    parser = _core.ExampleParser([*outputs, ("s", "s", text, (), False, None)], True)
+    assert list(parser.parse(record)) == ["x", "d", "s"]
+    assert list(_core.parse_all_features(record)) == ["s", "x"]
+    data, offsets = np.frombuffer(record, np.uint8), np.array([0, len(record)])
+    assert fixed.parse_block(data, offsets, np.empty)["d"].shape == (1, 5)
+    with contextlib.suppress(ValueError):
+        fixed.parse_block(data, offsets // 2)
+    with contextlib.suppress(TypeError):
+        parser.parse("x")
+    parser.parse(record[:-1])
+
+
 class Source:
     """Reads many at once."""
 
@@ -117,7 +138,9 @@ POOL = _core.Pool(1)
 
 
 @pytest.mark.parametrize(
-    "call", [gather, collate, plan, elements, blocks, slots], ids=lambda f: f.__name__
+    "call",
+    [gather, collate, plan, elements, blocks, slots, examples],
+    ids=lambda f: f.__name__,
 )
 def test_leaves_no_reference(call: Callable[[], None]) -> None:
     watched = [None, True, DTYPE, KEYS, TABLE, OUT, ELEMENTS, Pair, 1, "x", MEMORY]

@@ -7,6 +7,7 @@ import struct
 
 import numpy as np
 import pytest
+from array_record.python import array_record_module
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -685,3 +686,34 @@ def test_errors_in_a_loader_name_the_record(workers):
     with pytest.raises(CorruptRecord, match=r"not a tf\.train\.Example") as caught:
         list(loader(records, {"y": FixedLen((), np.int32)}, workers))
     assert any("ParseExample" in n and "record 5" in n for n in caught.value.__notes__)
+
+
+def written(tmp_path, records):
+    path = str(tmp_path / "examples.array_record")
+    writer = array_record_module.ArrayRecordWriter(path, "group_size:1")
+    for record in records:
+        writer.write(record)
+    writer.close()
+    return gristmill.ArrayRecordDataSource(path)
+
+
+@pytest.mark.parametrize(
+    "workers", [0, pytest.param(2, marks=pytest.mark.multiprocess)]
+)
+def test_files_are_parsed_as_lists_are(tmp_path, workers):
+    features = {"y": FixedLen((), np.int32), "x": FixedLen(2, np.float32)}
+    records = [example(("x", float_list(i, -i)), ("y", int_list(i))) for i in range(50)]
+    source = written(tmp_path, records)
+    found = list(loader(source, features, workers))
+    expected = list(loader(records, features, workers))
+    assert_same(dict(enumerate(found)), dict(enumerate(expected)))
+
+
+def test_errors_in_a_file_name_the_record(tmp_path):
+    records = [example(("y", int_list(i))) for i in range(12)]
+    records[6] = example(("y", int_list(2**40)))
+    batches = iter(loader(written(tmp_path, records), {"y": FixedLen((), "i4")}, 0))
+    assert next(batches)["y"].tolist() == [0, 1, 2, 3]
+    with pytest.raises(CorruptRecord, match=r"feature 'y'.*out of range") as caught:
+        next(batches)
+    assert any("ParseExample" in n and "record 6" in n for n in caught.value.__notes__)

@@ -69,7 +69,7 @@ def test_decodes_what_numpy_saves(array, version):
     ),
     st.booleans(),
 )
-@settings(max_examples=100)
+@settings(max_examples=50)
 def test_decodes_any_array(array, fortran):
     # Names of fields may need version 3.0.
     file = saved(np.asfortranarray(array) if fortran else array, (3, 0))
@@ -130,7 +130,7 @@ def test_files_that_are_none(file, text):
 
 
 @given(st.data())
-@settings(max_examples=150)
+@settings(max_examples=100)
 def test_damaged_files_are_refused_or_read_as_numpy_does(data):
     damaged = bytearray(FILE)
     at = data.draw(st.integers(0, 130))
