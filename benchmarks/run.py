@@ -43,9 +43,11 @@ QUESTIONS = (
     "record_reader",
     "record_groups",
     "record_open",
+    "parquet",
     "record_open_memory",
     "tf_record",
     "tf_index",
+    "parse_example",
 )
 RESULTS = "## Results\n"
 TABLE_BEGIN, TABLE_END = "<!-- table: begin -->\n", "<!-- table: end -->"

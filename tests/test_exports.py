@@ -11,17 +11,10 @@ import pytest
 
 import gristmill
 
-HEAVY = (
-    "absl",
-    "aiohttp",
-    "array_record",
-    "fsspec",
-    "grain",
-    "jax",
-    "orbax",
-    "pyarrow",
-    "torch",
-)
+HEAVY = """
+    absl aiohttp array_record datasets fsspec grain jax orbax pyarrow tensorflow
+    tensorflow_datasets torch
+""".split()
 SUBMODULES = (
     "checkpoint",
     "constants",

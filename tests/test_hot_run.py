@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import pickle
 from typing import Any
 
 import numpy as np
@@ -10,6 +11,7 @@ import pytest
 
 from gristmill._hot import run as hot
 from gristmill._hot.draw import Draws
+from gristmill._hot.place import place_of
 from gristmill._slow import run as slow
 
 NO_STEPS: Any = ()
@@ -148,6 +150,10 @@ def test_error_ends_the_block_and_names_step_and_record(run: Any) -> None:
     assert (done, kept, consumed) == ([1], [1], 3)
     assert isinstance(error, ZeroDivisionError)
     assert error.__notes__ == ["while invert processed record 2 (index 52)"]
+    place = place_of(error)
+    assert place is not None
+    assert (place.operation, place.key, place.record_index) == ("invert", 2, 52)
+    assert type(pickle.loads(pickle.dumps(place))) is str
 
 
 def test_error_of_the_source_names_the_record(run: Any) -> None:
@@ -157,6 +163,9 @@ def test_error_of_the_source_names_the_record(run: Any) -> None:
     assert (done, kept, consumed) == ([4], None, 2)
     assert isinstance(error, LookupError)
     assert error.__notes__ == ["while reading record 13 (index 1)"]
+    place = place_of(error)
+    assert place is not None
+    assert (place.operation, place.key, place.record_index) == (None, 13, 1)
 
 
 def test_reads_the_block_with_one_call(run: Any) -> None:
@@ -182,6 +191,7 @@ def test_a_read_of_many_must_return_as_many(run: Any) -> None:
     result = run.run_block(Short(), int64s(3, 4), int64s(0, 1), NO_STEPS, None, 0)
     assert result[:3] == ([], None, 1)
     assert str(result[3]) == "Short.__getitems__ returned 1 records for 2 keys"
+    assert place_of(result[3]) is None
 
 
 def test_the_source_may_change_the_list_it_gave(run: Any) -> None:

@@ -36,6 +36,8 @@ def load(blob):
     if program == "blas":
         import numpy
         numpy.ones((300, 300)) @ numpy.ones((300, 300))
+    if program == "jemalloc":
+        import pyarrow
     if program == "stuck":
         time.sleep(1000)
     return program, os.getpid()
@@ -283,6 +285,12 @@ def test_threads_make_every_worker_load_for_itself(output, enlist):
 
 def test_threads_of_blas_are_no_threads(enlist):
     crew = enlist("blas")
+    hire(crew, 2)
+    assert not any(line["loaded_here"] for line in crew.findings(2))
+
+
+def test_the_thread_of_jemalloc_is_no_thread(enlist):
+    crew = enlist("jemalloc")
     hire(crew, 2)
     assert not any(line["loaded_here"] for line in crew.findings(2))
 

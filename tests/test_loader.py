@@ -615,7 +615,7 @@ def test_slow_sources_are_read_by_threads(monkeypatch):
     here = threading.current_thread().name
     readers = [source.threads[key] for key in range(64)]
     # The first reads are the caller's own: they show that the source is slow.
-    probed = reading.PROBED_RECORDS
+    probed = reading.PROBED_READS
     assert readers[:probed] == [here] * probed
     assert all(name.startswith("gristmill-read") for name in readers[probed:])
 

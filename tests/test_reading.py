@@ -1,5 +1,6 @@
 """Records are read by the caller, or by threads where reading is slow."""
 
+import abc
 import os
 import threading
 
@@ -29,6 +30,22 @@ class Source:
         if key in self.bad:
             raise OSError(f"record {key} is gone")
         return key * 10
+
+
+class Together(Source, abc.ABC):
+    """Reads blocks as well, and remembers how many records each had."""
+
+    def __init__(self, bad=()):
+        super().__init__(bad)
+        self.blocks = []
+
+    def __getitem__(self, key):
+        return super().__getitem__(key)
+
+    def __getitems__(self, keys):
+        records = [super(Together, self).__getitem__(key) for key in keys]
+        self.blocks.append(len(records))
+        return records
 
 
 class Twice(g.FlatMapTransform):
@@ -81,7 +98,7 @@ def test_a_slow_source_is_read_by_threads_ahead_of_need(slow):
     reader = made(source)
     assert read(reader, source, 0, 10) == ([10 * i for i in range(10)], None)
     reader.close()
-    assert source.reads[: reading.PROBED_RECORDS] == [*range(reading.PROBED_RECORDS)]
+    assert source.reads[: reading.PROBED_READS] == [*range(reading.PROBED_READS)]
     assert set(source.reads) >= set(range(10))
     assert threading.get_ident() in source.threads
     assert len(source.threads) > 1
@@ -118,10 +135,46 @@ def test_a_source_that_has_become_fast_is_read_by_the_caller_again(monkeypatch, 
     assert sorted(source.reads) == list(range(position))
 
 
+def test_a_source_that_reads_blocks_is_asked_for_them(fast):
+    source = Together()
+    loader = g.DataLoader(
+        data_source=source,
+        sampler=g.SequentialSampler(RECORDS),
+        operations=[g.Batch(6)],
+    )
+    assert [x for batch in loader for x in batch.tolist()] == [*range(0, 600, 10)]
+    assert source.blocks == [6] * 10
+
+
+def test_a_source_whose_blocks_are_slow_is_read_by_threads(slow):
+    source = Together()
+    reader = made(source)
+    for position in range(0, RECORDS, 6):
+        found = read(reader, source, position, 6)
+        assert found == ([10 * (position + i) for i in range(6)], None)
+    assert source.blocks == [6] * reading.PROBED_READS
+    assert len(source.threads) > 1
+    assert sorted(source.reads) == list(range(RECORDS))
+
+
+def test_a_block_that_fails_is_left_to_the_caller(slow):
+    source = Together(bad={2})
+    assert made(source).read(0, range(6)) is None
+
+
 @pytest.mark.parametrize("options", [(0, 8), (4, 0)])
 def test_no_threads_where_they_are_not_wanted(slow, options):
     source = Source()
     reader = made(source, *options)
+    assert reader.read(0, range(RECORDS)) is None
+    reader.start(0)
+    assert source.reads == []
+
+
+def test_no_threads_for_a_source_that_wants_none(slow):
+    source = Source()
+    source.by_threads = False
+    reader = made(source)
     assert reader.read(0, range(RECORDS)) is None
     reader.start(0)
     assert source.reads == []

@@ -16,7 +16,7 @@ import pytest
 
 import gristmill as g
 import tf_record_files
-from gristmill import _core, _remote, _tf_record, errors, sources
+from gristmill import _core, _remote, _tf_record, errors, sources, transforms
 from tf_record_files import framed, write
 
 tfrecord = pytest.importorskip("tfrecord")
@@ -138,6 +138,49 @@ class TestReading:
                 source[key]
             with pytest.raises(ValueError, match=f"got {key} for the 500 records"):
                 source.__getitems__([0, key])
+
+    @pytest.mark.parametrize("workers", [0, 2])
+    @pytest.mark.multiprocess
+    def test_examples_become_batches(self, tmp_path, workers):
+        path = tmp_path / "examples"
+        writer = tfrecord.TFRecordWriter(str(path))
+        for i in range(64):
+            writer.write({"id": ([i], "int"), "x": ([i / 2, i / 4], "float")})
+        writer.close()
+        features = {
+            "id": transforms.FixedLen((), np.int64),
+            "x": transforms.FixedLen((2,), np.float32),
+        }
+        source = sources.TFRecordDataSource(path)
+        loader = g.DataLoader(
+            data_source=source,
+            sampler=g.IndexSampler(
+                64, g.NoSharding(), shuffle=True, num_epochs=1, seed=5
+            ),
+            operations=[transforms.ParseExample(features), g.Batch(8)],
+            worker_count=workers,
+        )
+        batches = list(loader)
+        ids = np.concatenate([batch["id"] for batch in batches])
+        assert sorted(ids.tolist()) == list(range(64))
+        assert ids.tolist() != list(range(64))
+        x = np.concatenate([batch["x"] for batch in batches])
+        assert (x == np.stack([ids / 2, ids / 4], axis=1)).all()
+
+    def test_loaders_can_skip_a_bad_record(self, file):
+        whole = bytearray(file.read_bytes())
+        whole[sum(len(framed(record)) for record in RECORDS[:7]) + 12] ^= 1
+        file.write_bytes(whole)
+        loader = g.DataLoader(
+            data_source=sources.TFRecordDataSource(file),
+            sampler=g.IndexSampler(
+                len(RECORDS), g.NoSharding(), shuffle=False, num_epochs=1, seed=0
+            ),
+            operations=[First(), g.Batch(8)],
+            on_error="skip",
+        )
+        found = np.concatenate(list(loader)).tolist()
+        assert found == [i for i in range(len(RECORDS)) if i != 7]
 
 
 class First(g.MapTransform):
@@ -331,8 +374,25 @@ class TestIndex:
         with pytest.raises(errors.CorruptRecord, match=r"17\.tfrecord: not a TFRecord"):
             sources.TFRecordDataSource(paths)
 
-    def test_progress_is_logged(self, caplog):
+    @pytest.mark.multiprocess
+    def test_more_files_than_a_process_may_open_at_first(self, tmp_path):
+        for i in range(100):
+            write(tmp_path / f"{i}.tfrecord", RECORDS[i : i + 1])
+        script = (
+            "import resource, sys; from gristmill import sources;"
+            " _, most = resource.getrlimit(resource.RLIMIT_NOFILE);"
+            " resource.setrlimit(resource.RLIMIT_NOFILE, (50, most));"
+            " print(len(list(sources.TFRecordDataSource(sys.argv[1]))))"
+        )
+        command = [sys.executable, "-c", script, f"{tmp_path}/*.tfrecord"]
+        done = subprocess.run(command, capture_output=True, text=True, check=True)
+        assert done.stdout == "100\n"
+
+    def test_progress_is_logged(self, file, caplog):
         report = _tf_record._Report([3 * 10**9, 10**9])
+        report.update()
+        assert caplog.records == []  # No file was read through.
+        _core.TfRecordFile(str(file), "all", "pread", [], report.progress[1])
         report.update()
         report.update()  # Too soon to say it again.
         report.finish()
@@ -340,9 +400,10 @@ class TestIndex:
         assert said == "Indexing 2 TFRecord files, once: 0.0 of 4.0 GB"
         assert ended.startswith("Indexed in ")
 
-    def test_progress_is_shown_on_a_terminal(self, monkeypatch, capsys):
+    def test_progress_is_shown_on_a_terminal(self, file, monkeypatch, capsys):
         monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
         report = _tf_record._Report([10**9])
+        _core.TfRecordFile(str(file), "all", "pread", [], report.progress[0])
         report.update()
         report.finish()
         shown = capsys.readouterr().err

@@ -1,7 +1,5 @@
 // Binds core/record_set.hpp.  Readers of parts are opened by Python, in the
 // thread that wants to read them.
-#include "core/record_set.hpp"
-
 #include <pybind11/stl.h>
 
 #include <memory>
@@ -10,6 +8,7 @@
 #include <vector>
 
 #include "bindings/record_reader.hpp"
+#include "core/record_set.hpp"
 
 namespace gristmill::bind {
 namespace {

@@ -1,6 +1,5 @@
 #include "core/local_file.hpp"
 
-#include <fcntl.h>
 #include <sys/mman.h>
 #include <sys/uio.h>
 #include <unistd.h>
@@ -8,40 +7,27 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
-#include <utility>
 
 namespace gristmill {
-namespace {
-
-// Closes the descriptor of an open() that came to nothing.
-struct Descriptor {
-  int fd;
-  ~Descriptor() {
-    if (fd >= 0) ::close(fd);
-  }
-  int release() { return std::exchange(fd, -1); }
-};
-
-}  // namespace
-
 Result<File::Ptr> LocalFile::open(std::string path, Access access) {
-  // Not blocking: opening a pipe would wait for somebody to write to it.
-  Descriptor descriptor{
-      ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK)};
-  if (descriptor.fd < 0) return Status::system(errno, path + ": open failed");
+  auto opened = Descriptor::open(path);
+  if (!opened.ok()) return opened.status();
+  const int fd = opened.value();
   struct stat status;
-  if (fstat(descriptor.fd, &status) != 0) {
-    return Status::system(errno, path + ": fstat failed");
+  Status wrong;
+  if (fstat(fd, &status) != 0) {
+    wrong = Status::system(errno, path + ": fstat failed");
+  } else if (S_ISDIR(status.st_mode)) {
+    wrong =
+        Status::system(EISDIR, path + ": found a directory, expected a file");
+  } else if (!S_ISREG(status.st_mode)) {
+    wrong = Status::system(EINVAL, path + ": not a regular file");
   }
-  if (S_ISDIR(status.st_mode)) {
-    return Status::system(EISDIR,
-                          path + ": found a directory, expected a file");
+  if (!wrong.ok()) {
+    ::close(fd);
+    return wrong;
   }
-  if (!S_ISREG(status.st_mode)) {
-    return Status::system(EINVAL, path + ": not a regular file");
-  }
-  std::unique_ptr<LocalFile> file(
-      new LocalFile(std::move(path), descriptor.release(), status));
+  std::unique_ptr<LocalFile> file(new LocalFile(std::move(path), fd, status));
   if (access == Access::kMmap && file->size() > 0) {
     Status mapped = file->map();
     if (!mapped.ok()) return mapped;
@@ -50,18 +36,20 @@ Result<File::Ptr> LocalFile::open(std::string path, Access access) {
 }
 
 LocalFile::LocalFile(std::string path, int fd, const struct stat& status)
-    : File(std::move(path), static_cast<std::uint64_t>(status.st_size), {}),
-      fd_(fd),
+    : File(path, static_cast<std::uint64_t>(status.st_size), {}),
+      descriptor_(std::move(path), fd, status),
       modified_(status.st_mtim) {}
 
 LocalFile::~LocalFile() {
   if (map_ != nullptr) munmap(const_cast<std::byte*>(map_), size());
-  ::close(fd_);
 }
 
 // Records are read in any order: the kernel would read ahead in vain.
 Status LocalFile::map() {
-  void* const at = mmap(nullptr, size(), PROT_READ, MAP_SHARED, fd_, 0);
+  auto use = descriptor_.use();
+  if (!use.ok()) return use.status();
+  void* const at =
+      mmap(nullptr, size(), PROT_READ, MAP_SHARED, use.value().fd(), 0);
   if (at == MAP_FAILED) return Status::system(errno, path() + ": mmap failed");
   map_ = static_cast<const std::byte*>(at);
   madvise(at, size(), MADV_RANDOM);
@@ -74,11 +62,14 @@ std::uint64_t LocalFile::version() const noexcept {
 }
 
 Status LocalFile::read(std::uint64_t offset, std::span<std::byte> to) const {
+  auto use = descriptor_.use();
+  if (!use.ok()) return use.status();
+  const int fd = use.value().fd();
   std::size_t done = 0;
   while (done < to.size()) {
     const std::uint64_t at = offset + done;
     const ssize_t got =
-        pread(fd_, to.data() + done, to.size() - done, static_cast<off_t>(at));
+        pread(fd, to.data() + done, to.size() - done, static_cast<off_t>(at));
     if (got > 0) {
       done += static_cast<std::size_t>(got);
     } else if (got == 0) {
@@ -101,6 +92,8 @@ Status LocalFile::read(std::uint64_t offset, std::span<std::byte> to) const {
 // What one system call does not fill, as when the file ends, is left to read().
 Status LocalFile::read_parts(
     std::uint64_t offset, std::span<const std::span<std::byte>> parts) const {
+  auto use = descriptor_.use();
+  if (!use.ok()) return use.status();
   std::array<struct iovec, 64> vectors;
   while (!parts.empty()) {
     const auto now = parts.first(std::min(parts.size(), vectors.size()));
@@ -110,7 +103,7 @@ Status LocalFile::read_parts(
       size += now[i].size();
     }
     const ssize_t got =
-        preadv(fd_, vectors.data(), static_cast<int>(now.size()),
+        preadv(use.value().fd(), vectors.data(), static_cast<int>(now.size()),
                static_cast<off_t>(offset));
     if (got < 0 || static_cast<std::uint64_t>(got) < size) {
       std::uint64_t at = offset;
@@ -137,13 +130,15 @@ void LocalFile::will_need(std::uint64_t offset,
 
 bool LocalFile::shrunk() const noexcept {
   struct stat now;
-  return fstat(fd_, &now) == 0 &&
+  auto use = descriptor_.use();
+  return use.ok() && fstat(use.value().fd(), &now) == 0 &&
          static_cast<std::uint64_t>(now.st_size) < size();
 }
 
 std::string LocalFile::change() const {
   struct stat now;
-  if (fstat(fd_, &now) != 0) return "";
+  auto use = descriptor_.use();
+  if (!use.ok() || fstat(use.value().fd(), &now) != 0) return "";
   const auto size = static_cast<std::uint64_t>(now.st_size);
   if (size != this->size()) {
     return "the file changed while it was open: it has " +

@@ -14,6 +14,7 @@
 #include <span>
 #include <string>
 
+#include "core/descriptor.hpp"
 #include "core/file.hpp"
 #include "core/status.hpp"
 
@@ -49,7 +50,7 @@ class LocalFile final : public File {
   LocalFile(std::string path, int fd, const struct stat& status);
   Status map();
 
-  const int fd_;
+  const Descriptor descriptor_;
   const struct timespec modified_;
   const std::byte* map_ = nullptr;
 };

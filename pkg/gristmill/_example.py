@@ -146,10 +146,17 @@ class ParseExample(Map):
 
     @property
     def decodes_blocks(self) -> bool:
-        """Whether `decode_block` can be called: all features are fixed numbers."""
-        return self._features is not None and all(
-            isinstance(feature, FixedLen) and not feature.dtype.hasobject
-            for feature in self._features.values()
+        """Whether `decode_block` can be called: all features are fixed numbers.
+
+        False for a subclass that has a `map` of its own.
+        """
+        return (
+            type(self).map is ParseExample.map
+            and self._features is not None
+            and all(
+                isinstance(feature, FixedLen) and not feature.dtype.hasobject
+                for feature in self._features.values()
+            )
         )
 
     def decode_block(

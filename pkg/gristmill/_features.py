@@ -118,7 +118,9 @@ def _filled(
         given = np.asarray(np.frompyfunc(_as_bytes, 1, 1)(given), dtype)
     if given.size == math.prod(shape):
         return given.reshape(shape).copy()
-    return np.full(shape, given.item(), dtype)
+    filled = np.empty(shape, dtype)
+    filled.fill(given.item())
+    return filled
 
 
 def _as_bytes(item: Any) -> bytes:

@@ -199,10 +199,12 @@ def _pillow() -> ModuleType:
             "transforms.DecodeImage needs the pillow package. Install it with:"
             " pip install 'gristmill[image]'"
         ) from error
-    return PIL.Image
+    images: ModuleType = PIL.Image
+    return images
 
 
 def _image_ops() -> ModuleType:
     import PIL.ImageOps
 
-    return PIL.ImageOps
+    operations: ModuleType = PIL.ImageOps
+    return operations

@@ -256,7 +256,9 @@ def _lasting_threads() -> int:
     """Count the threads, besides this one, that a fork would lose.
 
     Those of OpenBLAS do not count: it ends them before a fork and starts new ones
-    on both sides. So a fork that does nothing shows which are left.
+    on both sides. So a fork that does nothing shows which are left. Nor does that of
+    jemalloc, which pyarrow brings: a fork takes its locks, and the child frees memory
+    without it.
     """
     if _other_threads():
         pid = _quiet_fork()
@@ -271,7 +273,14 @@ def _lasting_threads() -> int:
 
 
 def _other_threads() -> int:
-    return len(os.listdir("/proc/self/task")) - 1
+    count = -1
+    for thread in os.listdir("/proc/self/task"):
+        try:
+            with open(f"/proc/self/task/{thread}/comm") as name:
+                count += name.read() != "jemalloc_bg_thd\n"
+        except OSError:
+            continue  # It has ended.
+    return count
 
 
 def _warn_of_threads(count: int) -> None:

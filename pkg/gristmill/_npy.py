@@ -104,8 +104,12 @@ class DecodeNpy(Decoder):
 
     @property
     def decodes_blocks(self) -> bool:
-        """Whether `decode_block` can be called: records are decoded themselves."""
-        return self._key is None
+        """Whether `decode_block` can be called: records are decoded themselves.
+
+        False for a subclass that decodes in a way of its own.
+        """
+        own = type(self).map, type(self).decode
+        return self._key is None and own == (DecodeNpy.map, DecodeNpy.decode)
 
     def decode_block(
         self,

@@ -199,19 +199,19 @@ def _open_all(opener: Opener) -> list[_core.TfRecordFile]:
     with futures.ThreadPoolExecutor() as pool:
         opening = [pool.submit(opener, part, report.progress[part]) for part in parts]
         try:
-            while _are_pending(futures.wait(opening, QUIET_S, "FIRST_EXCEPTION")):
+            while True:
+                waited = futures.wait(opening, QUIET_S, "FIRST_EXCEPTION")
+                for future in waited.done:
+                    future.result()  # Raises what went wrong.
+                if not waited.not_done:
+                    return [future.result() for future in opening]
                 report.update()
-            return [future.result() for future in opening]
         finally:
             # After an error or an interrupt nobody needs the others.
             pool.shutdown(wait=False, cancel_futures=True)
             for progress in report.progress:
                 progress.cancel()
             report.finish()
-
-
-def _are_pending(waited: Any) -> bool:
-    return bool(waited.not_done) and not any(f.exception() for f in waited.done)
 
 
 class _Report:
@@ -228,6 +228,8 @@ class _Report:
 
     def update(self) -> None:
         done = sum(progress.done_bytes for progress in self.progress)
+        if done == 0:
+            return  # Files are opened, but none is read through.
         of = "" if self._total is None else f" of {self._total / 1e9:.1f}"
         text = (
             f"Indexing {len(self.progress)} TFRecord files, once:"

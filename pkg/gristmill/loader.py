@@ -62,12 +62,15 @@ class DataLoader(Generic[T]):
             included; by default 80 % of the memory there is.
         on_error: What becomes of a record that cannot be read, or for which a step
             before the first batch raises.  "raise" raises the exception; "skip"
-            leaves the record out, as a filter would; "substitute" puts another
-            record of its stream in its place, with its index and random numbers,
-            so that there are as many elements as without errors.
+            leaves the record out, as a filter would, and like with one each stream
+            is computed by one worker; "substitute" puts another record of its stream
+            in its place, with its index and random numbers, so that there are as
+            many elements as without errors.  States count both.
         max_errors: Bad records that an iterator passes over, None for any number.
+            Those of the output that is one too many raise TooManyErrors before it.
         quarantine: Path of a log, to which a line of JSON is added for each bad
-            record when the output that it would have been in is delivered.
+            record when the output that it would have been in is delivered: again
+            after going back to an older state.
 
     Raises:
         ValueError: An argument is out of range.
@@ -181,7 +184,7 @@ class DataLoader(Generic[T]):
     def _describe(self) -> states.Pipeline:
         source = self._data_source
         in_memory = isinstance(source, (list, tuple, np.ndarray))
-        if isinstance(source, dict):
+        if not in_memory:
             source = self._program.source
         return states.Pipeline(
             sampler=repr(self._sampler),

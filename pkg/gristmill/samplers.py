@@ -2,20 +2,32 @@
 
 from __future__ import annotations
 
+import hashlib
 import math
 import operator
 import sys
+from collections.abc import Sequence
 from typing import Any, Protocol
 
 import numpy as np
 
 from gristmill._checks import check_integer
 from gristmill._core import KeyPlan
+from gristmill._group_order import GroupOrder
+from gristmill._sampler_checks import (
+    check_block,
+    check_seed,
+    check_shard_options,
+    checked_groups,
+    checked_num_epochs,
+    checked_num_records,
+    out_of_bounds,
+)
 from gristmill._types import Int64Array
 from gristmill.records import RecordMetadata, seeded_metadata
 from gristmill.sharding import NoSharding, ShardOptions, even_split
 
-__all__ = ["IndexSampler", "Sampler", "SequentialSampler"]
+__all__ = ["GroupShuffleSampler", "IndexSampler", "Sampler", "SequentialSampler"]
 
 _NO_SHARDING = NoSharding()
 
@@ -29,7 +41,9 @@ class Sampler(Protocol):
 
     A sampler may also have ``record_keys(first, step, count)``, which returns the
     record keys of the global indices first, first + step, ... as int64 of shape
-    (count,), as `IndexSampler` does.
+    (count,), as `IndexSampler` does; and ``interleaved(lanes)``, which returns the
+    sampler whose order suits readers that take turns, as `GroupShuffleSampler` does.
+    Each stream of a loader is then computed by one worker.
     """
 
     def __getitem__(self, index: int) -> RecordMetadata:
@@ -75,8 +89,8 @@ class SequentialSampler:
         shard_options: ShardOptions = _NO_SHARDING,
         seed: int | None = None,
     ) -> None:
-        num_records = _checked_num_records(num_records)
-        _check_shard_options(shard_options)
+        num_records = checked_num_records(num_records)
+        check_shard_options(shard_options)
         if seed is not None:
             check_integer("seed", seed)
             seed = operator.index(seed)
@@ -119,7 +133,7 @@ class SequentialSampler:
         Raises:
             IndexError: An index is out of range.
         """
-        _check_block(first, step, count, self._max_index)
+        check_block(first, step, count, self._max_index)
         return np.arange(first, first + step * count, step, dtype=np.int64)
 
     def __len__(self) -> int:
@@ -133,7 +147,7 @@ class SequentialSampler:
 
     def __getitem__(self, index: int) -> RecordMetadata:
         if not 0 <= index < self._max_index:
-            raise _out_of_bounds(index, self._max_index)
+            raise out_of_bounds(index, self._max_index)
         if self._seed is None:
             return RecordMetadata(index, index)
         return seeded_metadata(index, index, self._seed + index)
@@ -171,18 +185,10 @@ class IndexSampler:
         num_epochs: int | None = None,
         seed: int | None = None,
     ) -> None:
-        num_records = _checked_num_records(num_records)
-        _check_shard_options(shard_options)
-        if num_epochs is not None:
-            check_integer("num_epochs", num_epochs)
-            num_epochs = operator.index(num_epochs)
-        if num_epochs is not None and num_epochs <= 0:
-            raise ValueError(
-                "Invalid number of epochs in Index Sampler."
-                f"Got {num_epochs} epochs, but number of epochs "
-                "must be greater than 0."
-            )
-        _check_seed(seed, shuffle)
+        num_records = checked_num_records(num_records)
+        check_shard_options(shard_options)
+        num_epochs = checked_num_epochs(num_epochs)
+        check_seed(seed, shuffle)
         self._num_records = num_records
         self._shard_options = shard_options
         self._shard_count = int(shard_options.shard_count)
@@ -242,7 +248,7 @@ class IndexSampler:
         Raises:
             IndexError: An index is out of range.
         """
-        _check_block(first, step, count, self._max_index)
+        check_block(first, step, count, self._max_index)
         if count and not len(self._record_keys):
             raise self._owns_nothing()
         keys = np.empty(count, np.int64)
@@ -274,7 +280,7 @@ class IndexSampler:
 
     def __getitem__(self, index: int) -> RecordMetadata:
         if index < 0 or (self._max_index is not None and index >= self._max_index):
-            raise _out_of_bounds(index, self._max_index)
+            raise out_of_bounds(index, self._max_index)
         position = index // self._shard_count
         try:
             key = self._record_keys.key(position)
@@ -300,55 +306,151 @@ class IndexSampler:
         )
 
 
-def _check_shard_options(shard_options: Any) -> None:
-    if not isinstance(shard_options, ShardOptions):
-        raise TypeError(
-            f"shard_options must be a ShardOptions, got {type(shard_options).__name__}."
-            " Pass NoSharding() or ShardOptions(shard_index, shard_count)."
+class GroupShuffleSampler:
+    """Shuffle records that are stored in groups, and decode each group about once.
+
+    For sources that decode many records together: row groups of Parquet files,
+    chunks of ArrayRecord files written with a group size above 1.  A global shuffle
+    would decode a group for each of its records.  This one shuffles all groups in
+    every epoch and mixes the records of `window` groups at a time, so a reader needs
+    memory for `window` decoded groups.
+
+    Readers that take turns (shards, and the streams of a loader, one for each worker)
+    get equal parts of each epoch's shuffled groups, so that no two of them decode the
+    same group, but for one at each border between two parts: ``1 + (R - 1) / G`` times
+    the data is decoded by R readers of G groups.  A loader adapts the sampler to its
+    streams itself, and computes each stream in one worker: use no fewer ``streams``
+    than workers.
+
+    Args:
+        groups: Records in each group, in order, such as ``source.groups``; integers of
+            at least 0, with a sum of at least 1.
+        window: Groups whose records are mixed, at least 1. More mix better and need
+            more memory.
+        shard_options: Which part of each epoch this process reads. With
+            drop_remainder the last records of an epoch's order are left out.
+        num_epochs: Times to go through the records, at least 1, or None for ever.
+        seed: Seed in [0, 2**32) of the order and of the records' random numbers.
+        reshuffle: Whether every epoch has its own order.
+
+    Any place of the order is computed from its index, so resuming takes no time; an
+    epoch's first use sorts out its groups and takes time and memory in proportion to
+    their number.
+
+    Raises:
+        ValueError: A number is out of range, or there are no records.
+        TypeError: An argument has the wrong type.
+
+    Example:
+        >>> sampler = GroupShuffleSampler([3, 3, 2], window=1, num_epochs=1, seed=7)
+        >>> sampler.record_keys(0, 1, 8).tolist()
+        [7, 6, 2, 1, 0, 4, 3, 5]
+    """
+
+    def __init__(
+        self,
+        groups: Sequence[int] | Int64Array,
+        *,
+        window: int = 8,
+        shard_options: ShardOptions = _NO_SHARDING,
+        num_epochs: int | None = None,
+        seed: int,
+        reshuffle: bool = True,
+    ) -> None:
+        self._groups = checked_groups(groups)
+        check_integer("window", window)
+        if window < 1:
+            raise ValueError(f"window must be at least 1 group, got {window}.")
+        check_shard_options(shard_options)
+        num_epochs = checked_num_epochs(num_epochs)
+        check_seed(seed, shuffle=True)
+        self._num_records = checked_num_records(int(self._groups.sum()))
+        self._window = operator.index(window)
+        self._shard_options = shard_options
+        self._num_epochs = num_epochs
+        self._seed = seed
+        self._reshuffle = reshuffle
+        length = self._num_records
+        if shard_options.drop_remainder:
+            length -= length % int(shard_options.shard_count)
+        if not length:
+            raise ValueError(
+                f"{shard_options!r} leaves none of the {self._num_records} records. Use"
+                f" at most {self._num_records} shards."
+            )
+        self._epoch_length = length
+        self._max_index = None if num_epochs is None else num_epochs * length
+        self._order = self._order_of(int(shard_options.shard_count))
+
+    @property
+    def num_records(self) -> int:
+        """Records of the source."""
+        return self._num_records
+
+    @property
+    def seed(self) -> int:
+        """Seed of the order and of the records' random numbers."""
+        return self._seed
+
+    def interleaved(self, lanes: int) -> GroupShuffleSampler:
+        """Return this sampler for `lanes` readers that take turns.
+
+        Reader r reads the indices that are r modulo `lanes`.  Every epoch has the
+        same groups in the same order, dealt out to more or fewer readers.
+
+        Args:
+            lanes: Readers, at least 1.
+        """
+        other = object.__new__(type(self))
+        vars(other).update(vars(self))
+        other._order = other._order_of(lanes)
+        return other
+
+    def record_keys(self, first: int, step: int, count: int) -> Int64Array:
+        """Return the record keys of the indices first, first + step, ...
+
+        Args:
+            first: The first global index.
+            step: Distance between indices, at least 1.
+            count: How many, at least 0.
+
+        Returns:
+            int64 of shape (count,).
+
+        Raises:
+            IndexError: An index is out of range.
+        """
+        check_block(first, step, count, self._max_index)
+        return self._order.keys(first, step, count)
+
+    def __len__(self) -> int:
+        return sys.maxsize if self._max_index is None else self._max_index
+
+    def __repr__(self) -> str:
+        sizes = hashlib.sha256(self._groups.tobytes()).hexdigest()[:16]
+        return (
+            f"GroupShuffleSampler(num_records={self._num_records}, "
+            f"groups={len(self._groups)}, "
+            f"hash_of_groups={sizes}, "
+            f"window={self._window}, "
+            f"shard_options={self._shard_options!r}, "
+            f"num_epochs={self._num_epochs}, "
+            f"seed={self._seed}, "
+            f"reshuffle={self._reshuffle})"
         )
 
+    def __getitem__(self, index: int) -> RecordMetadata:
+        if index < 0 or (self._max_index is not None and index >= self._max_index):
+            raise out_of_bounds(index, self._max_index)
+        key = int(self._order.keys(index, 1, 1)[0])
+        return seeded_metadata(index, key, self._seed + index)
 
-def _checked_num_records(num_records: int) -> int:
-    """The number as Python's own int: NumPy's would overflow further on."""
-    check_integer("num_records", num_records)
-    num_records = operator.index(num_records)
-    if num_records >= 2**63:
-        raise OverflowError(f"num_records must be less than 2**63, got {num_records}.")
-    if num_records <= 0:
-        raise ValueError(
-            "Invalid number of records in Sampler. "
-            f"Got {num_records} records, but number of records "
-            "must be greater than 0."
+    def _order_of(self, lanes: int) -> GroupOrder:
+        return GroupOrder(
+            self._groups,
+            window=self._window,
+            seed=self._seed,
+            lanes=lanes,
+            length=self._epoch_length,
+            reshuffle=self._reshuffle,
         )
-    return num_records
-
-
-def _check_seed(seed: Any, shuffle: bool) -> None:
-    if seed is None:
-        if shuffle:
-            raise ValueError("Shuffling requires specifying a seed.")
-        return
-    if not isinstance(seed, int):
-        raise TypeError(f"Expected seed of int type. Got seed with type {type(seed)}")
-    if seed < 0 or seed.bit_length() > 32:
-        raise ValueError("Seed should be positive 32-bit integer.")
-
-
-def _check_block(first: int, step: int, count: int, max_index: int | None) -> None:
-    if step <= 0 or count < 0:
-        raise ValueError(
-            "record_keys needs a positive step and a count of at least 0, got"
-            f" step={step} and count={count}."
-        )
-    if first < 0:
-        raise _out_of_bounds(first, max_index)
-    last = first + step * (count - 1)
-    if count and max_index is not None and last >= max_index:
-        raise _out_of_bounds(last, max_index)
-
-
-def _out_of_bounds(index: int, max_index: int | None) -> IndexError:
-    return IndexError(
-        f"RecordMetadata object index is out of bounds; Got index {index},"
-        f" allowed indices should be in [0, {max_index}]"
-    )

@@ -1,13 +1,15 @@
 """Where records come from: anything with ``__len__`` and ``__getitem__``.
 
 Lists, tuples and your own classes are read one record at a time.  A NumPy array,
-or a dict of equally long ones, is read natively, a block of rows at once.
+or a dict of equally long ones, is read natively, a block of rows at once, and so is a
+pyarrow Table whose columns are numbers.
 """
 
 from __future__ import annotations
 
 import collections.abc
 import importlib
+import sys
 from collections.abc import Callable, Mapping
 from typing import (
     TYPE_CHECKING,
@@ -26,6 +28,7 @@ from gristmill._types import Alloc, Int64Array, Rules
 
 if TYPE_CHECKING:
     from gristmill._array_record import ArrayRecordDataSource
+    from gristmill._parquet import ParquetDataSource
     from gristmill._shared_list import SharedMemoryDataSource
     from gristmill._tf_record import TFRecordDataSource
     from gristmill._tf_record_stream import (
@@ -33,12 +36,15 @@ if TYPE_CHECKING:
         TFRecordStream,
         read_tf_records,
     )
+    from gristmill._tfds import TFDSDataSource
 
 __all__ = [
     "ArrayRecordDataSource",
+    "ParquetDataSource",
     "RandomAccessDataSource",
     "RangeDataSource",
     "SharedMemoryDataSource",
+    "TFDSDataSource",
     "TFRecordDataSource",
     "TFRecordPosition",
     "TFRecordStream",
@@ -238,8 +244,9 @@ class TableSource:
 def as_source(data_source: Any) -> Any:
     """Return what a loader reads for its argument `data_source`.
 
-    Arrays and dicts of arrays become a `TableSource`; anything else is returned
-    as it is, once it is known to be readable.
+    Arrays and dicts of arrays become a `TableSource`, tables of pyarrow one as well or
+    a source of their rows, without a copy; anything else is returned as it is, once it
+    is known to be readable.
 
     Raises:
         TypeError: It cannot be read by number.
@@ -248,6 +255,8 @@ def as_source(data_source: Any) -> Any:
     source = data_source
     if _is_table(source):
         source = TableSource(source)
+    elif _is_arrow(source):
+        source = _arrow_source(source)
     kind = source.__name__ if isinstance(source, type) else type(source).__name__
     if isinstance(source, type):
         raise TypeError(
@@ -295,6 +304,21 @@ def _is_table(source: Any) -> bool:
     return type(source) is dict and any(
         isinstance(column, np.ndarray) for column in source.values()
     )
+
+
+def _is_arrow(source: Any) -> bool:
+    """Whether this is a table of pyarrow, which is not imported to find out."""
+    pyarrow = sys.modules.get("pyarrow")
+    return pyarrow is not None and isinstance(
+        source, (pyarrow.Table, pyarrow.RecordBatch)
+    )
+
+
+def _arrow_source(table: Any) -> Any:
+    from gristmill import _arrow  # It imports pyarrow.
+
+    arrays = _arrow.as_arrays(table)
+    return _arrow.ArrowSource(table) if arrays is None else TableSource(arrays)
 
 
 def _common_length(columns: dict[str, npt.NDArray[Any]], single: bool) -> int:
@@ -352,11 +376,13 @@ def _kind_of(column: npt.NDArray[Any]) -> str:
 # Names whose modules are not needed by most, with these.
 _LAZY = {
     "ArrayRecordDataSource": "gristmill._array_record",
+    "ParquetDataSource": "gristmill._parquet",
     "SharedMemoryDataSource": "gristmill._shared_list",
     "TFRecordDataSource": "gristmill._tf_record",
     "TFRecordPosition": "gristmill._tf_record_stream",
     "TFRecordStream": "gristmill._tf_record_stream",
     "read_tf_records": "gristmill._tf_record_stream",
+    "TFDSDataSource": "gristmill._tfds",
 }
 
 

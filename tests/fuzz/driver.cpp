@@ -116,7 +116,7 @@ class Witness {
   Witness& operator=(const Witness&) = delete;
 
   void keep(const Input& input) {
-    std::memcpy(at_, input.data(), std::min(input.size(), size_));
+    std::copy_n(input.begin(), std::min(input.size(), size_), at_);
   }
 
  private:

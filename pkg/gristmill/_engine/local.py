@@ -31,6 +31,7 @@ class LocalRun:
         self.keys: Int64Array = NO_KEYS
         self._program = program
         self._account = account
+        self._tolerant = program.tolerant
         # The output due, in a tuple, where it was held back for its bad records.
         self._held: tuple[Any] | None = None
         self._streams: list[Stream] = []
@@ -73,7 +74,7 @@ class LocalRun:
                     self._account.settle(stream.mishaps.passed)
                     position.errors = self._account.count
                 raise
-            if stream.mishaps.records:
+            if self._tolerant and stream.mishaps.records:
                 self._held = (output,)
                 self._account.admit(stream.mishaps.passed)
                 self._held = held = None

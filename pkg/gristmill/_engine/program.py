@@ -169,6 +169,11 @@ class Program:
         return self.on_error != "raise"
 
     @property
+    def owned(self) -> bool:
+        """Whether each stream is computed by one worker, from the beginning on."""
+        return not self.one_to_one or keeps_streams_apart(self.keys.sampler)
+
+    @property
     def records_per_output(self) -> int:
         """Records that make one full output of a one-to-one chain."""
         product = 1
@@ -235,6 +240,8 @@ def compile_program(
 ) -> Program:
     """Compile checked arguments of a loader."""
     readable = sources.as_source(source)
+    if keeps_streams_apart(sampler):
+        sampler = sampler.interleaved(streams * int(shard.shard_count))
     # NumPy's integers, which options may hold, would overflow.
     shard = ShardOptions(
         int(shard.shard_index), int(shard.shard_count), shard.drop_remainder
@@ -256,7 +263,16 @@ def compile_program(
     )
 
 
-SAMPLERS = (samplers.IndexSampler, samplers.SequentialSampler)
+SAMPLERS = (
+    samplers.GroupShuffleSampler,
+    samplers.IndexSampler,
+    samplers.SequentialSampler,
+)
+
+
+def keeps_streams_apart(sampler: Any) -> bool:
+    """Whether each stream has records of its own that are cheaper to read together."""
+    return hasattr(sampler, "interleaved")
 
 
 def _in_blocks(sampler: Any, operations: Sequence[Any]) -> bool:

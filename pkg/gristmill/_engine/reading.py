@@ -4,8 +4,9 @@ A source that answers in a microsecond is read in the caller's own loop: handing
 such a read to a thread costs more than the read.  A source that waits (network,
 disk) is read by `ReadOptions.num_threads` threads, up to
 `ReadOptions.prefetch_buffer_size` records ahead of need.  A few reads of the caller
-tell which of the two it is, now and again.  The order of records never depends on
-it.
+tell which of the two it is, now and again: reads of single records, or of blocks where
+the source has ``__getitems__``.  A source whose attribute `by_threads` is False is
+always read by the caller.  The order of records never depends on it.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from gristmill._hot import run as hot_run
 from gristmill._types import Int64Array
 from gristmill.options import ReadOptions
 
@@ -24,7 +26,8 @@ if TYPE_CHECKING:
     from concurrent.futures import Future, ThreadPoolExecutor
 
 SLOW_READ_S = 100e-6
-PROBED_RECORDS = 5
+# Records, or blocks of them.
+PROBED_READS = 5
 BLOCKS_BETWEEN_PROBES = 256
 
 Keys = Int64Array | list[Any]
@@ -68,10 +71,12 @@ class Reading:
         self._length = length
         self._threads = int(options.num_threads)
         self._ahead = int(options.prefetch_buffer_size) if look_ahead else 0
-        self._allowed = options.num_threads > 0 and options.prefetch_buffer_size > 0
+        wanted = options.num_threads > 0 and options.prefetch_buffer_size > 0
+        self._allowed = wanted and getattr(source, "by_threads", True)
         # Blocks that are still read by threads, or by the caller without a look.
         self._by_threads = 0
         self._by_caller = 0
+        self._in_blocks = hot_run.reads_together(type(source))
         self._took_s: list[float] = []
         self._pool: ThreadPoolExecutor | None = None
         self._pool_owner = 0
@@ -94,6 +99,8 @@ class Reading:
         listed = keys.tolist() if isinstance(keys, np.ndarray) else keys
         if self._by_threads or self._waiting:
             return self._read_by_threads(position, listed)
+        if self._in_blocks:
+            return self._probe_block(listed)
         return self._probe(position, listed)
 
     def start(self, position: int) -> None:
@@ -120,26 +127,46 @@ class Reading:
     ) -> tuple[list[Any], Exception | None]:
         """Read a few records, find out how slow that is, and read the rest so."""
         elements: list[Any] = []
-        while len(elements) < len(keys) and len(self._took_s) < PROBED_RECORDS:
+        while len(elements) < len(keys) and len(self._took_s) < PROBED_READS:
             began = time.perf_counter()
             try:
                 elements.append(self._source[keys[len(elements)]])
             except Exception as error:
                 return elements, error
             self._took_s.append(time.perf_counter() - began)
-        if len(self._took_s) < PROBED_RECORDS:
+        if len(self._took_s) < PROBED_READS:
             return elements, None
-        # The middle one: a first read may open a file, another wait its turn.
-        slow = sorted(self._took_s)[PROBED_RECORDS // 2] > SLOW_READ_S
-        self._took_s.clear()
         done = len(elements)
-        if slow:
-            self._by_threads = BLOCKS_BETWEEN_PROBES
+        self._decide()
+        if self._by_threads:
             rest, failure = self._read_by_threads(position + done, keys[done:])
         else:
-            self._by_caller = BLOCKS_BETWEEN_PROBES
             rest, failure = read_each(self._source, keys[done:])
         return elements + rest, failure
+
+    def _probe_block(self, keys: list[Any]) -> tuple[list[Any], None] | None:
+        """Read a block at once, or leave it to the caller where that fails."""
+        began = time.perf_counter()
+        try:
+            elements = list(self._source.__getitems__(keys))
+        except Exception:
+            return None
+        if len(elements) != len(keys):
+            return None
+        self._took_s.append((time.perf_counter() - began) / max(1, len(keys)))
+        if len(self._took_s) == PROBED_READS:
+            self._decide()
+        return elements, None
+
+    def _decide(self) -> None:
+        """Choose who reads the next blocks."""
+        # The middle one: a first read may open a file, another wait its turn.
+        slow = sorted(self._took_s)[PROBED_READS // 2] > SLOW_READ_S
+        self._took_s.clear()
+        if slow:
+            self._by_threads = BLOCKS_BETWEEN_PROBES
+        else:
+            self._by_caller = BLOCKS_BETWEEN_PROBES
 
     def _read_by_threads(
         self, position: int, keys: list[Any]

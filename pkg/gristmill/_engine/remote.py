@@ -145,12 +145,11 @@ class RemoteRun:
         from gristmill._engine import packing
 
         program, position, options = self._program, self._start_position, self._options
-        one_to_one = program.one_to_one
         batch = program.records_per_output
         scheduler = _core.Scheduler(
             workers=self._useful_workers(),
             buffer=options.buffer,
-            kind="A" if one_to_one else "C",
+            kind="C" if program.owned else "A",
             unit_records=batch if batch > 1 else RUN_RECORDS,
             max_restarts=options.max_restarts,
             memory_limit=options.memory_limit,
@@ -170,7 +169,7 @@ class RemoteRun:
 
     def _useful_workers(self) -> int:
         """An owned stream is one worker's: more workers than streams would idle."""
-        if self._program.one_to_one:
+        if not self._program.owned:
             return self._options.workers
         return min(self._options.workers, self._program.streams)
 

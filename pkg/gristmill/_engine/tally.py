@@ -63,7 +63,8 @@ class Tally:
         self._data_source = data_source
         self._met = 0
         self._last: collections.deque[BadRecord] = collections.deque(maxlen=LAST_KEPT)
-        # Whether the output due was held back, and its bad records logged.
+        # Whether the bad records of the output due are logged, and it was held back.
+        self._told = False
         self._held_back = False
 
     @property
@@ -74,18 +75,20 @@ class Tally:
     def restart(self, count: int) -> None:
         """Go on from the count of a restored state."""
         self.count = count
-        self._held_back = False
+        self._told = self._held_back = False
 
     def admit(self, passed: Passed) -> None:
         """See `Account.admit`."""
         records, last = passed
-        if not self._held_back:
+        # Not again after an interrupt, or after the limit was told.
+        if not self._told:
             self._tell(records)
+            self._told = True
         limit, total = self._policy.max_errors, self.count + len(records)
         if limit is not None and total > limit and not self._held_back:
             self._held_back = True
             raise self._too_many(total) from _as_exception(last)
-        self._held_back = False
+        self._told = self._held_back = False
         self.count = total
 
     def settle(self, passed: Passed) -> None:

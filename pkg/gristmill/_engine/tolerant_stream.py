@@ -46,26 +46,33 @@ class TolerantStream(NativeStream):
         elements, failure = (None, None) if read is None else read
         source = self._program.source if elements is None else None
         end = len(keys) if elements is None else len(elements)
+        some_keys, some_indices = keys, indices
+        if failure is not None:
+            some_keys, some_indices = keys[:end], indices[:end]
         made: list[Any] = []
         at = 0
         while at < end:
-            rest = elements[at:] if elements and at else elements
             done, kept, consumed, error = hot_run.run_block(
                 source,
-                keys[at:end],
-                indices[at:end],
+                some_keys,
+                some_indices,
                 self._steps,
                 self._draws,
                 self._at,
-                rest,
+                elements,
             )
-            here = keys[at : at + consumed]
-            self._key_parts.append(here[: len(done)] if kept is None else here[kept])
             made += done
             at += consumed
             self._consumed += consumed
-            if error is not None:
-                made += self._pass_over(error, names[at - 1], indices[at - 1 : at])
+            if error is None:
+                self._key_parts.append(some_keys if kept is None else some_keys[kept])
+                continue
+            self._key_parts.append(
+                some_keys[slice(len(done)) if kept is None else kept]
+            )
+            made += self._pass_over(error, names[at - 1], indices[at - 1 : at])
+            some_keys, some_indices = keys[at:end], indices[at:end]
+            elements = elements and elements[consumed:]
         if failure is not None:
             failure.add_note(self._place(keys, indices, end))
             self._consumed += 1

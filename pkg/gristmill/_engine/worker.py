@@ -133,9 +133,8 @@ class _Server:
     def _stream(self, number: int) -> Stream:
         stream = self._streams.get(number)
         if stream is None:
-            owned = not self._program.one_to_one
             at = self._end.at_address
-            stream = open_stream(self._program, number, at, look_ahead=owned)
+            stream = open_stream(self._program, number, at, self._program.owned)
             self._streams[number] = stream
         return stream
 

@@ -12,6 +12,7 @@ FILTER: int
 class _Draws(Protocol):
     def at(self, index: int, /) -> np.random.Generator | None: ...
 
+def reads_together(kind: type) -> bool: ...
 def run_block(
     source: Any,
     keys: npt.NDArray[np.int64],

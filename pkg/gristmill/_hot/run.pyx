@@ -68,7 +68,7 @@ cdef const int64_t* _int64s(object array, Py_ssize_t n) except? NULL:
     return <const int64_t*>cnp.PyArray_DATA(<cnp.ndarray>array)
 
 
-cdef bint _reads_together(type kind) except -1:
+cpdef bint reads_together(kind) except -1:
     """Whether ``__getitems__`` stands for ``__getitem__``.
 
     It does not where a subclass overrides ``__getitem__`` alone.  Only the class is
@@ -91,7 +91,7 @@ cdef object _read_all(object source, const int64_t* keys, Py_ssize_t n):
     one are kept and the error names it.
     """
     cdef Py_ssize_t i
-    if n == 0 or not _reads_together(type(source)):
+    if n == 0 or not reads_together(type(source)):
         return None
     try:
         # A copy: the source may go on using its own list.

@@ -85,7 +85,7 @@ def _apply(
     return element
 
 
-def _reads_together(kind: type) -> bool:
+def reads_together(kind: type) -> bool:
     """Whether ``__getitems__`` stands for ``__getitem__``."""
     for cls in kind.__mro__:
         if "__getitems__" in vars(cls):
@@ -97,7 +97,7 @@ def _reads_together(kind: type) -> bool:
 
 def _read_all(source: Any, keys: list[int]) -> list[Any] | None:
     """All records at once, or None if the source cannot or one of them fails."""
-    if not keys or not _reads_together(type(source)):
+    if not keys or not reads_together(type(source)):
         return None
     try:
         records = list(source.__getitems__(keys))

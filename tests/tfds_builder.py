@@ -1,0 +1,160 @@
+"""Builds a small TFDS dataset of most kinds of features, with TFDS's own builder.
+
+Run as a script with a folder, it prepares the dataset there and writes what
+``tfds.data_source`` gives, so that a test need not import TensorFlow.
+"""
+
+import os
+import pickle
+import sys
+
+os.environ["TF_CPP_MIN_LOG_LEVEL"] = "3"
+os.environ["TFDS_DISABLE_PROGRESS_BAR"] = "1"
+
+import numpy as np
+import tensorflow_datasets as tfds
+
+F = tfds.features
+COUNT = 11
+
+
+class Everything(tfds.core.GeneratorBasedBuilder):
+    """Has a feature of each kind that Gristmill decodes."""
+
+    VERSION = tfds.core.Version("1.0.0")
+
+    def _info(self):
+        features = {
+            "int": F.Scalar(np.int32),
+            "float": np.float32,
+            "double": np.float64,
+            "bool": np.bool_,
+            "uint8": np.uint8,
+            "text": F.Text(),
+            "label": F.ClassLabel(names=["cat", "dog"]),
+            "box": F.BBoxFeature(),
+            "image": F.Image(shape=(None, None, 3)),
+            "gray": F.Image(shape=(4, 4, 1), encoding_format="png"),
+            "jpeg": F.Image(shape=(8, 8, 3), encoding_format="jpeg"),
+            "tensor": F.Tensor(shape=(2, 3), dtype=np.float32),
+            "rows": F.Tensor(shape=(None, 2), dtype=np.float32),
+            "columns": F.Tensor(shape=(2, None), dtype=np.int16),
+            "strings": F.Tensor(shape=(2,), dtype=np.str_),
+            "as bytes": F.Tensor(shape=(3,), dtype=np.int16, encoding="bytes"),
+            "zipped": F.Tensor(shape=(None, 3), dtype=np.bool_, encoding="zlib"),
+            "shaped": F.Tensor(shape=(None, None), dtype=np.int32, encoding="zlib"),
+            "nested": {"a": np.int64, "deep": {"text": F.Text()}},
+            "languages": F.Translation(["de", "en"]),
+            "sequence": F.Sequence(np.int64),
+            "bools": F.Sequence(np.bool_),
+            "texts": F.Sequence(F.Text()),
+            "pairs": F.Sequence(F.Tensor(shape=(2,), dtype=np.float32)),
+            "two": F.Sequence(F.ClassLabel(num_classes=3), length=2),
+            "images": F.Sequence(F.Image(shape=(2, 2, 3))),
+            "arrays": F.Sequence(F.Tensor(shape=(2,), dtype=np.int32, encoding="zlib")),
+            "dicts": F.Sequence({"x": np.int32, "more": F.Sequence(F.Text())}),
+            "lists": F.Sequence(F.Sequence(np.int32)),
+            "deep lists": F.Sequence(F.Sequence(F.Sequence(np.float32))),
+        }
+        return tfds.core.DatasetInfo(builder=self, features=F.FeaturesDict(features))
+
+    def _split_generators(self, dl_manager):
+        return {
+            "train": self._generate_examples(COUNT),
+            "test": self._generate_examples(3),
+        }
+
+    def _generate_examples(self, count):
+        for i in range(count):
+            yield i, element(i)
+
+
+def element(i):
+    """Return what the builder is given for element i."""
+    rng = np.random.default_rng(i)
+    few = i % 3
+    return {
+        "int": i - 3,
+        "float": i / 3,
+        "double": i / 7,
+        "bool": i % 2 == 0,
+        "uint8": 255 - i,
+        "text": f"text {i}",
+        "label": i % 2,
+        "box": F.BBox(0.1, 0.2, 0.3, 0.4 + i / 50),
+        "image": rng.integers(0, 256, (3 + few, 5, 3), np.uint8),
+        "gray": rng.integers(0, 256, (4, 4, 1), np.uint8),
+        "jpeg": rng.integers(0, 256, (8, 8, 3), np.uint8),
+        "tensor": rng.random((2, 3), np.float32),
+        "rows": rng.random((few, 2), np.float32),
+        "columns": rng.integers(-9, 9, (2, i)).astype(np.int16),
+        "strings": np.array([f"a{i}", ""], object),
+        "as bytes": np.array([i, -1, 300], np.int16),
+        "zipped": rng.random((few, 3)) > 0.5,
+        "shaped": rng.integers(0, 9, (few, 2)).astype(np.int32),
+        "nested": {"a": 2**40 + i, "deep": {"text": f"deep {i}"}},
+        "languages": {"de": f"Zahl {i}", "en": f"number {i}"},
+        "sequence": list(range(i % 4)),
+        "bools": [i % 2 == 0] * few,
+        "texts": [f"text {j}" for j in range(few)],
+        "pairs": rng.random((few, 2), np.float32),
+        "two": [few, 1],
+        "images": [*rng.integers(0, 256, (few, 2, 2, 3), np.uint8)],
+        "arrays": [np.array([i, j], np.int32) for j in range(few)],
+        "dicts": [{"x": j, "more": ["m"] * j} for j in range(few)],
+        "lists": [[j] * j for j in range(i % 4)],
+        "deep lists": [[[0.5] * j, []] for j in range(few)],
+    }
+
+
+class Refused(tfds.core.GeneratorBasedBuilder):
+    """Has features that Gristmill does not decode, beside one that it does."""
+
+    VERSION = tfds.core.Version("1.0.0")
+
+    def _info(self):
+        features = {
+            "good": np.int64,
+            "video": F.Video(shape=(None, 2, 2, 3)),
+            "wide": F.Image(shape=(2, 2, 1), dtype=np.uint16),
+            "image lists": F.Sequence(F.Sequence(F.Image(shape=(1, 1, 3)))),
+        }
+        return tfds.core.DatasetInfo(builder=self, features=F.FeaturesDict(features))
+
+    def _split_generators(self, dl_manager):
+        return {"train": self._generate_examples()}
+
+    def _generate_examples(self):
+        for i in range(2):
+            yield (
+                i,
+                {
+                    "good": i,
+                    "video": np.zeros((1, 2, 2, 3), np.uint8),
+                    "wide": np.zeros((2, 2, 1), np.uint16),
+                    "image lists": [],
+                },
+            )
+
+
+def prepare(folder):
+    """Prepare both datasets in a folder, with the first one's elements beside it."""
+    for builder in (Everything, Refused):
+        made = builder(data_dir=folder, file_format="array_record")
+        made.download_and_prepare()
+        if builder is Everything:
+            splits = (
+                "train",
+                "test",
+                "train[2:7]",
+                "train[25%:]",
+                "train[-30%:]",
+                "train[-3:-1]",
+            )
+            elements = {split: [*made.as_data_source(split=split)] for split in splits}
+    with open(os.path.join(folder, "elements.pickle"), "wb") as file:
+        pickle.dump(elements, file)
+
+
+if __name__ == "__main__":
+    prepare(sys.argv[1])
