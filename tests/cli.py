@@ -4,19 +4,18 @@ import contextlib
 import gzip
 import io
 import os
-import struct
 import subprocess
 import sys
 import zlib
 from typing import NamedTuple
 
-import tfrecord
 from array_record.python.array_record_module import (
     ArrayRecordReader,
     ArrayRecordWriter,
 )
 
 from gristmill._cli import main
+from tf_record_files import framed
 
 COMMAND = [sys.executable, "-m", "gristmill"]
 
@@ -44,13 +43,6 @@ def start(*arguments, **options):
         text=True,
         **options,
     )
-
-
-def framed(record):
-    """Return a record as TFRecord files have it, by the tfrecord package."""
-    crc = tfrecord.TFRecordWriter.masked_crc
-    length = struct.pack("<Q", len(record))
-    return length + crc(length) + record + crc(record)
 
 
 def write_tf_record(path, records, compression=""):

@@ -27,7 +27,6 @@ from hypothesis import strategies as st
 from tfrecord import example_pb2
 
 from cli import (
-    framed,
     names,
     read_array_record,
     run,
@@ -39,6 +38,7 @@ from cli import (
 from gristmill import _core
 from gristmill._cli import terminal
 from gristmill._convert import conversion, examples
+from tf_record_files import framed
 
 
 def sample(count, seed=0, most=300):

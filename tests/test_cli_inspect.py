@@ -11,9 +11,10 @@ import pyarrow.parquet as pq
 import pytest
 from tfrecord import example_pb2
 
-from cli import COMMAND, flip, framed, run, start, write_array_record, write_tf_record
+from cli import COMMAND, flip, run, start, write_array_record, write_tf_record
 from gristmill import _core
 from gristmill._cli.records import show
+from tf_record_files import framed
 
 
 def inspected(*arguments):
