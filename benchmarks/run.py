@@ -51,7 +51,15 @@ QUESTIONS = (
 )
 RESULTS = "## Results\n"
 TABLE_BEGIN, TABLE_END = "<!-- table: begin -->\n", "<!-- table: end -->"
-PACKAGES = ("gristmill", "grain", "torch", "spdl", "numpy", "array-record")
+PACKAGES = (
+    "gristmill",
+    "grain",
+    "torch",
+    "spdl",
+    "numpy",
+    "array-record",
+    "tensorflow-cpu",
+)
 
 
 def _version(package: str) -> str:
