@@ -12,6 +12,7 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 TEXTS = {
     "readme": ["README.md"],
     "docs": ["docs/quickstart.md", "docs/troubleshooting.md"],
+    "record files": ["docs/record-files.md"],
 }
 BLOCK = re.compile(r"^```python\n(.*?)^```", re.DOTALL | re.MULTILINE)
 

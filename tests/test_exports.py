@@ -12,10 +12,12 @@ import pytest
 import gristmill
 
 HEAVY = """
-    absl aiohttp array_record datasets fsspec grain jax orbax pyarrow tensorflow
-    tensorflow_datasets torch
+    PIL absl aiohttp apache_beam array_record datasets fsspec grain jax orbax pyarrow
+    tensorflow tensorflow_datasets torch
 """.split()
 SUBMODULES = (
+    "bad_records",
+    "beam",
     "checkpoint",
     "constants",
     "errors",

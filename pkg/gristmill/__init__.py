@@ -172,6 +172,6 @@ def __getattr__(name: str) -> Any:
     if name in _LAZY:
         globals()[name] = found = getattr(python, name)
         return found
-    if name in ("drop_in", "errors", "jax", "torch"):
+    if name in ("bad_records", "beam", "drop_in", "errors", "jax", "torch"):
         return importlib.import_module(f"gristmill.{name}")
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

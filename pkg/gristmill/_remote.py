@@ -371,3 +371,7 @@ def _raise(error: Exception, text: str) -> NoReturn:
             error.add_note(text)
             raise error
     raise RemoteError(text) from error
+
+
+# Pickles name the public place, which imports this module when it is asked.
+RemoteOptions.__module__ = "gristmill.sources"

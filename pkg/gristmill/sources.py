@@ -29,6 +29,7 @@ from gristmill._types import Alloc, Int64Array, Rules
 if TYPE_CHECKING:
     from gristmill._array_record import ArrayRecordDataSource
     from gristmill._parquet import ParquetDataSource
+    from gristmill._remote import RemoteOptions
     from gristmill._shared_list import SharedMemoryDataSource
     from gristmill._tf_record import TFRecordDataSource
     from gristmill._tf_record_stream import (
@@ -43,6 +44,7 @@ __all__ = [
     "ParquetDataSource",
     "RandomAccessDataSource",
     "RangeDataSource",
+    "RemoteOptions",
     "SharedMemoryDataSource",
     "TFDSDataSource",
     "TFRecordDataSource",
@@ -377,6 +379,7 @@ def _kind_of(column: npt.NDArray[Any]) -> str:
 _LAZY = {
     "ArrayRecordDataSource": "gristmill._array_record",
     "ParquetDataSource": "gristmill._parquet",
+    "RemoteOptions": "gristmill._remote",
     "SharedMemoryDataSource": "gristmill._shared_list",
     "TFRecordDataSource": "gristmill._tf_record",
     "TFRecordPosition": "gristmill._tf_record_stream",
