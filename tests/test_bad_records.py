@@ -1,6 +1,7 @@
 """Bad records at the edges: limits, the log, what is never passed over, replay."""
 
 import dataclasses
+import io
 import json
 import logging
 import math
@@ -287,12 +288,18 @@ class Parse(g.MapTransform):
         return np.frombuffer(record, np.int64)
 
 
-def damaged(tmp_path, group, chunks):
+def npy(array):
+    file = io.BytesIO()
+    np.save(file, array)
+    return file.getvalue()
+
+
+def damaged(tmp_path, group, chunks, pack=np.ndarray.tobytes):
     """A file of 64 records, each its number 100 times, with a bit flipped in some."""
     path = tmp_path / f"{group}.array_record"
     writer = array_record_module.ArrayRecordWriter(str(path), f"group_size:{group}")
     for i in range(64):
-        writer.write(np.full(100, i).tobytes())
+        writer.write(pack(np.full(100, i)))
     writer.close()
     file = _core.RecordFile(str(path))
     ends = [file.chunk(chunk)[1] for chunk in chunks]
@@ -337,6 +344,30 @@ def test_damaged_chunks_of_a_file_are_passed_over(
                 "gristmill.errors.CorruptRecord",
             )
             assert f"{path}: record {line['key']}: " in line["message"]
+
+
+@pytest.mark.parametrize("workers", LOCAL_AND_WORKERS)
+@pytest.mark.parametrize("on_error", TOLERANT)
+def test_batches_that_are_decoded_at_once_pass_over_bad_records_too(
+    on_error, workers, tmp_path
+):
+    path = damaged(tmp_path, 1, [5], lambda a: b"" if a[0] == 20 else npy(a))
+    made = of(
+        [g.transforms.DecodeNpy(), g.Batch(8)],
+        source=g.ArrayRecordDataSource(str(path)),
+        records=64,
+        on_error=on_error,
+        streams=1,
+        worker_count=workers,
+        quarantine=tmp_path / "log",
+    )
+    firsts = np.concatenate(list(made))[:, 0].tolist()
+    if on_error == "skip":
+        assert firsts == [i for i in range(64) if i not in (5, 20)]
+    else:
+        assert firsts == [{5: 6, 20: 21}.get(i, i) for i in range(64)]
+    lines = [(line["key"], line["operation"]) for line in lines_of(tmp_path / "log")]
+    assert lines == [(5, "read"), (20, "DecodeNpy")]
 
 
 # What is not.
