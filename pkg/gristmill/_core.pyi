@@ -127,6 +127,11 @@ class KeyPlan:
     def __eq__(self, other: object) -> bool: ...
     def __hash__(self) -> int: ...
 
+# core/heap.hpp
+
+def keep_freed_memory() -> None:
+    """Keep memory that was freed for what this process allocates next."""
+
 # core/collate.hpp
 
 class Pool:

@@ -35,6 +35,7 @@ def serve(
     program: Program, arena_fd: int, knock_fd: int, worker: int, generation: int
 ) -> None:
     """Compute units until told to stop."""
+    _core.keep_freed_memory()
     end = _core.WorkerEnd(arena_fd, knock_fd, worker, generation)
     try:
         stall.answer_to_signal(os.fstat(arena_fd).st_ino, worker)
