@@ -176,9 +176,8 @@ class NativeStream:
             return self._gathered(alloc)
         if level == 0 and self._decoding is not None:
             count = self._whole_batch(spec)
-            if (
-                found := self._decoding.batch(self._consumed, count, alloc)
-            ) is not None:
+            found = self._decoding.batch(self._consumed, count, alloc)
+            if found is not None:
                 return self._made_at_once(*found)
         elements = self._elements(level, spec.size)
         if len(elements) < spec.size and (spec.drop_remainder or not elements):
