@@ -24,7 +24,7 @@ import pyarrow.parquet as pq
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tfrecord import example_pb2
+from tensorflow.core.example import example_pb2
 
 from cli import (
     names,

@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from tfrecord import example_pb2
+from tensorflow.core.example import example_pb2
 
 from cli import COMMAND, flip, run, start, write_array_record, write_tf_record
 from gristmill import _core
