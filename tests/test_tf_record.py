@@ -16,10 +16,9 @@ import pytest
 
 import gristmill as g
 import tf_record_files
+from example_samples import example, float_list, int_list
 from gristmill import _core, _remote, _tf_record, errors, sources, transforms
 from tf_record_files import framed, write
-
-tfrecord = pytest.importorskip("tfrecord")
 
 NAMES = ["mixed", "tiny", "empty", "one", "none"]
 RECORDS = [struct.pack("<q", i) * (1 + i % 9) for i in range(500)]
@@ -74,18 +73,6 @@ class TestReading:
         assert source.sizes(keys).tolist() == [len(records[k]) for k in keys]
         source.close()
         assert source.__getitems__(list(everything)[-3:]) == records[-3:]
-
-    def test_gives_what_the_tfrecord_package_wrote(self, tmp_path):
-        examples = [
-            {"id": ([i, i + 1], "int"), "text": (b"x" * i, "byte")} for i in range(50)
-        ]
-        path = tmp_path / "examples"
-        writer = tfrecord.TFRecordWriter(str(path))
-        for example in examples:
-            writer.write(example)
-        writer.close()
-        expected = [writer.serialize_tf_example(example) for example in examples]
-        assert list(sources.TFRecordDataSource(path)) == expected
 
     def test_eight_threads_share_a_source(self, oracle):
         records = oracle.contents["mixed"]
@@ -143,10 +130,11 @@ class TestReading:
     @pytest.mark.multiprocess
     def test_examples_become_batches(self, tmp_path, workers):
         path = tmp_path / "examples"
-        writer = tfrecord.TFRecordWriter(str(path))
-        for i in range(64):
-            writer.write({"id": ([i], "int"), "x": ([i / 2, i / 4], "float")})
-        writer.close()
+        examples = [
+            example(("id", int_list(i)), ("x", float_list(i / 2, i / 4)))
+            for i in range(64)
+        ]
+        write(path, examples)
         features = {
             "id": transforms.FixedLen((), np.int64),
             "x": transforms.FixedLen((2,), np.float32),
@@ -414,7 +402,7 @@ class TestIndex:
         _core.TfRecordFile(str(file), "all", "pread", [], progress)
         assert progress.done_bytes == file.stat().st_size
         progress.cancel()
-        with pytest.raises(errors.CorruptRecord, match="indexing was cancelled"):
+        with pytest.raises(OSError, match="indexing was cancelled"):
             _core.TfRecordFile(str(file), "all", "pread", [], progress)
 
 

@@ -369,7 +369,14 @@ std::unique_ptr<Parser> new_parser(const py::list& specs, bool refuse_others) {
     const auto feature = static_cast<std::size_t>(known - names.begin());
     if (known == names.end()) names.push_back(name);
     std::size_t row = 1;
-    for (const auto extent : shape) row *= static_cast<std::size_t>(extent);
+    for (const auto extent : shape) {
+      if (__builtin_mul_overflow(row, static_cast<std::size_t>(extent), &row)) {
+        throw py::value_error(name + ": its shape has too many items");
+      }
+    }
+    if (row == 0 && !fixed) {
+      throw py::value_error(name + ": an extent of its shape is 0");
+    }
     const auto number = number_of(dtype);
     outputs.push_back({std::move(key), feature, std::move(dtype), number, fixed,
                        std::move(shape), row, std::move(fallback)});

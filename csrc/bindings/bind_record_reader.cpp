@@ -33,6 +33,12 @@ std::span<const std::int64_t> span_of(const Records& records) {
   return {records.data(), static_cast<std::size_t>(records.size())};
 }
 
+// Other threads may write to the array as soon as the GIL is given up.
+std::vector<std::int64_t> copy_of(const Records& records) {
+  const auto keys = span_of(records);
+  return {keys.begin(), keys.end()};
+}
+
 py::ssize_t to_ssize(std::size_t value) {
   return static_cast<py::ssize_t>(value);
 }
@@ -78,6 +84,14 @@ struct Target : RecordReader::Sink {
   }
 };
 
+// Says that a record is not as long as its file said before.
+Status other_size(std::uint64_t found, std::uint64_t expected) {
+  return Status(Code::kInvalidArgument,
+                "it has " + std::to_string(found) + " bytes, but " +
+                    std::to_string(expected) +
+                    " when its size was asked for: the file changed");
+}
+
 // New bytes objects of sizes that are known.
 class KnownBytes final : public Target {
  public:
@@ -89,8 +103,11 @@ class KnownBytes final : public Target {
     }
   }
 
-  Result<std::span<std::byte>> place(std::size_t slot, std::uint64_t) override {
-    return contents(PyList_GET_ITEM(list_.ptr(), to_ssize(slot)));
+  Result<std::span<std::byte>> place(std::size_t slot,
+                                     std::uint64_t size) override {
+    const auto room = contents(PyList_GET_ITEM(list_.ptr(), to_ssize(slot)));
+    if (size != room.size()) return other_size(size, room.size());
+    return room;
   }
   py::object take() override { return std::move(list_); }
 
@@ -141,7 +158,8 @@ class Slots final : public Target {
                             " items, but must have " +
                             std::to_string(count + 1));
     }
-    at_ = {offsets_.data(), count + 1};
+    // A copy: other threads may write to the array meanwhile.
+    at_.assign(offsets_.data(), offsets_.data() + count + 1);
     if (at_.front() < 0 || at_.back() > out_.nbytes() ||
         !std::ranges::is_sorted(at_)) {
       throw py::value_error("offsets must ascend from 0 to the " +
@@ -173,7 +191,7 @@ class Slots final : public Target {
  private:
   py::array out_;
   Records offsets_;
-  std::span<const std::int64_t> at_;
+  std::vector<std::int64_t> at_;
   std::span<std::byte> bytes_;
   std::atomic<bool> refused_{false};  // Read when all threads are done.
 };
@@ -183,7 +201,7 @@ class Packed final : public Target {
  public:
   Packed(const RecordReader& reader, std::span<const std::int64_t> records)
       : offsets_(to_ssize(records.size() + 1)) {
-    if (!reader.knows_sizes()) {
+    if (!reader.knows_sizes() && !records.empty()) {
       buffers_.resize(records.size());
       return;
     }
@@ -193,7 +211,11 @@ class Packed final : public Target {
 
   Result<std::span<std::byte>> place(std::size_t slot,
                                      std::uint64_t size) override {
-    if (buffers_.empty()) return bytes_.subspan(at_[slot], size);
+    if (buffers_.empty()) {
+      const auto room = static_cast<std::uint64_t>(at_[slot + 1] - at_[slot]);
+      if (size != room) return other_size(size, room);
+      return bytes_.subspan(static_cast<std::size_t>(at_[slot]), room);
+    }
     if (!buffers_[slot].reset(size)) {
       return Status(Code::kNoMemory,
                     "no memory for " + std::to_string(size) + " bytes");
@@ -341,8 +363,9 @@ py::object read_all(ReaderPtr reader, std::vector<Request> requests,
 py::object read_many(ReaderHandle& handle, const Records& records,
                      bool packed) {
   ReaderPtr reader = handle.reader();
-  auto requests = handle.plan(*reader, span_of(records));
-  auto target = new_target(*reader, span_of(records), packed);
+  const auto keys = copy_of(records);
+  auto requests = handle.plan(*reader, keys);
+  auto target = new_target(*reader, keys, packed);
   return read_all(std::move(reader), std::move(requests), std::move(target));
 }
 
@@ -366,9 +389,10 @@ void read_into(ReaderHandle& handle, const Records& records, py::array out,
 
 Records sizes(ReaderHandle& handle, const Records& records) {
   const ReaderPtr reader = handle.reader();
-  handle.plan(*reader, span_of(records));
+  const auto keys = copy_of(records);
+  handle.plan(*reader, keys);
   Records out(records.size());
-  const auto found = sizes_of(*reader, span_of(records));
+  const auto found = sizes_of(*reader, keys);
   std::ranges::copy(found, out.mutable_data());
   return out;
 }
@@ -379,8 +403,9 @@ class PendingRead {
   PendingRead(Pool& pool, ReaderHandle& handle, const Records& records,
               bool packed, std::size_t parts) {
     ReaderPtr reader = handle.reader();
-    auto requests = handle.plan(*reader, span_of(records));
-    auto target = new_target(*reader, span_of(records), packed);
+    const auto keys = copy_of(records);
+    auto requests = handle.plan(*reader, keys);
+    auto target = new_target(*reader, keys, packed);
     work_ =
         begin_work(std::move(reader), std::move(requests), std::move(target),
                    pool, parts == 0 ? pool.threads() : parts);
@@ -402,9 +427,14 @@ class PendingRead {
 
   py::object wait() {
     if (!work_) throw py::value_error("the records were taken already");
-    const py::object records = take_work(work_);
-    work_ = nullptr;
-    return records;
+    // Taken before the GIL is given up: another thread may wait, too.
+    const WorkPtr work = std::exchange(work_, nullptr);
+    try {
+      return take_work(work);
+    } catch (const py::error_already_set&) {
+      leave_work(work);
+      throw;
+    }
   }
 
  private:

@@ -16,19 +16,31 @@ Result<ChunkCache::Chunk> make(const ChunkCache::Decode& decode) {
 
 }  // namespace
 
-ChunkCache::ChunkCache(std::size_t max_bytes)
-    : max_bytes_(max_bytes), owner_(getpid()) {}
+ChunkCache::ChunkCache(std::size_t max_bytes) : max_bytes_(max_bytes) {}
+
+// The first process to use the cache has it: what was made before a fork may
+// be for the child.
+bool ChunkCache::is_ours() const {
+  const pid_t here = getpid();
+  pid_t owner = 0;
+  return owner_.compare_exchange_strong(owner, here) || owner == here;
+}
 
 Result<ChunkCache::Chunk> ChunkCache::get(std::uint64_t id,
                                           const Decode& decode) {
-  if (max_bytes_ == 0 || getpid() != owner_) return make(decode);
+  if (max_bytes_ == 0 || !is_ours()) return make(decode);
   const std::shared_ptr<Entry> entry = find_or_add(id);
   const std::lock_guard lock(entry->mutex);
   if (entry->chunk) return entry->chunk;
+  if (!entry->damage.ok()) return entry->damage;
   auto made = make(decode);
   if (made.ok()) {
     entry->chunk = made.value();
     keep(id, entry, entry->chunk->held_bytes());
+  } else if (made.status().code() == Code::kInvalidArgument) {
+    // Each of its records would be decoded in vain again.
+    entry->damage = made.status();
+    keep(id, entry, sizeof(Entry) + entry->damage.message().size());
   } else {
     drop(id, entry);
   }
@@ -37,7 +49,7 @@ Result<ChunkCache::Chunk> ChunkCache::get(std::uint64_t id,
 
 void ChunkCache::forget(std::uint64_t first, std::uint64_t count) {
   // A child has no share in the cache, and perhaps a lock that stays shut.
-  if (getpid() != owner_) return;
+  if (owner_ != getpid()) return;
   const std::lock_guard lock(mutex_);
   for (auto at = recent_.begin(); at != recent_.end();) {
     const std::uint64_t id = *at;
@@ -53,6 +65,7 @@ void ChunkCache::forget(std::uint64_t first, std::uint64_t count) {
 }
 
 std::size_t ChunkCache::held_bytes() const {
+  if (owner_ != getpid()) return 0;
   const std::lock_guard lock(mutex_);
   return held_bytes_;
 }

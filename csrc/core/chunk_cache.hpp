@@ -6,8 +6,8 @@
 //
 // Thread safety: any thread may call get().
 //
-// Fork: a child may inherit locks that nobody will open; there get() decodes
-// without the cache.
+// Fork: a child of a process that used the cache may inherit locks that nobody
+// will open; there get() decodes without it.
 #pragma once
 
 #include <sys/types.h>
@@ -43,7 +43,8 @@ class ChunkCache {
   // Lets go of the chunks of `count` ids from `first` on.
   void forget(std::uint64_t first, std::uint64_t count);
 
-  // Returns the chunk `id`, by `decode` if it is not there.
+  // Returns the chunk `id`, by `decode` if it is not there.  That a chunk is
+  // damaged is kept as well.
   Result<Chunk> get(std::uint64_t id, const Decode& decode);
 
   // Memory of the chunks that are kept.
@@ -53,17 +54,19 @@ class ChunkCache {
   struct Entry {
     std::mutex mutex;
     Chunk chunk;            // Guarded by the mutex above; set once.
+    Status damage;          // The same; why there will be no chunk.
     std::size_t bytes = 0;  // Guarded by the cache's; 0 while decoding.
     std::list<std::uint64_t>::iterator place;  // Guarded by the cache's.
   };
 
+  [[nodiscard]] bool is_ours() const;
   std::shared_ptr<Entry> find_or_add(std::uint64_t id);
   void keep(std::uint64_t id, const std::shared_ptr<Entry>& entry,
             std::size_t bytes);
   void drop(std::uint64_t id, const std::shared_ptr<Entry>& entry);
 
   const std::size_t max_bytes_;
-  const pid_t owner_;
+  mutable std::atomic<pid_t> owner_{0};
   std::atomic<std::uint64_t> next_id_{0};
   mutable std::mutex mutex_;
   // Guarded by mutex_.

@@ -6,7 +6,10 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cstring>
 #include <mutex>
+
+#include "core/fork_mutex.hpp"
 
 namespace gristmill {
 
@@ -19,12 +22,8 @@ class Lender {
     return *lender;
   }
 
-  // In a forked child the mutex may be locked by a thread that is not there.
-  [[nodiscard]] bool here() const { return getpid() == owner_; }
-
   void add(const Descriptor& file) {
-    if (!here()) return;
-    const std::scoped_lock lock(mutex_);
+    const std::scoped_lock lock(mutex());
     if (file.listed_) return;
     file.place_ = open_.insert(open_.end(), &file);
     file.listed_ = true;
@@ -32,32 +31,32 @@ class Lender {
   }
 
   void remove(const Descriptor& file) {
-    if (!here()) return;
-    const std::scoped_lock lock(mutex_);
+    const std::scoped_lock lock(mutex());
     if (file.listed_) open_.erase(file.place_);
     file.listed_ = false;
   }
 
   // Takes back about half of the numbers.
   void make_room() {
-    if (!here()) return;
-    const std::scoped_lock lock(mutex_);
+    const std::scoped_lock lock(mutex());
     keep(open_.size() / 2);
   }
 
   std::size_t count() {
-    const std::scoped_lock lock(mutex_);
+    const std::scoped_lock lock(mutex());
     return open_.size();
   }
 
   void set_limit(std::size_t limit) {
-    const std::scoped_lock lock(mutex_);
+    const std::scoped_lock lock(mutex());
     limit_ = limit;
     keep(limit_);
   }
 
  private:
-  Lender() : owner_(getpid()) {
+  static std::mutex& mutex() { return fork_mutex<Lender>(); }
+
+  Lender() {
     struct rlimit limit;
     if (getrlimit(RLIMIT_NOFILE, &limit) == 0 &&
         limit.rlim_cur != RLIM_INFINITY) {
@@ -83,8 +82,6 @@ class Lender {
 
   static constexpr std::size_t kMost = 4096;
 
-  const pid_t owner_;
-  std::mutex mutex_;
   std::list<const Descriptor*> open_;  // Guarded by the mutex.
   std::size_t limit_ = kMost;          // The same.
 };
@@ -99,7 +96,13 @@ Result<int> Descriptor::open(const std::string& path) {
     Lender::get().make_room();
     fd = attempt();
   }
-  if (fd < 0) return Status::system(errno, path + ": open failed");
+  if (fd < 0) {
+    const int error = errno;
+    const char* const advice =
+        error == EMFILE ? "; allow more by ulimit -n" : "";
+    return Status::system(
+        error, path + ": open failed: " + std::strerror(error) + advice);
+  }
   return fd;
 }
 
@@ -107,6 +110,8 @@ Descriptor::Descriptor(std::string path, int fd, const struct stat& status)
     : path_(std::move(path)),
       device_(status.st_dev),
       inode_(status.st_ino),
+      size_(status.st_size),
+      modified_(status.st_mtim),
       state_(static_cast<State>(fd) + 1) {
   Lender::get().add(*this);
 }
@@ -115,6 +120,13 @@ Descriptor::~Descriptor() {
   Lender::get().remove(*this);
   const State number = state_.load(std::memory_order_acquire) & kNumber;
   if (number != 0) ::close(static_cast<int>(number - 1));
+}
+
+// The system gives the inodes of removed files to new ones.
+bool Descriptor::is_same(const struct stat& now) const {
+  return now.st_dev == device_ && now.st_ino == inode_ &&
+         now.st_size == size_ && now.st_mtim.tv_sec == modified_.tv_sec &&
+         now.st_mtim.tv_nsec == modified_.tv_nsec;
 }
 
 // Closes the file unless somebody uses it.
@@ -143,7 +155,7 @@ Result<Descriptor::Use> Descriptor::use() const {
     if (!opened.ok()) return opened.status();
     const int fd = opened.value();
     struct stat now;
-    if (fstat(fd, &now) != 0 || now.st_dev != device_ || now.st_ino != inode_) {
+    if (fstat(fd, &now) != 0 || !is_same(now)) {
       ::close(fd);
       return Status(Code::kInvalidArgument,
                     "another file is at its path than was opened");

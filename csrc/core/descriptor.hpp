@@ -8,7 +8,7 @@
 //
 // Thread safety: const methods may overlap.
 //
-// Fork: a child may go on reading; it lends no numbers.
+// Fork: a child may go on, too.
 #pragma once
 
 #include <sys/stat.h>
@@ -73,11 +73,14 @@ class Descriptor {
   static constexpr State kNumber = kUser - 1;
 
   void release() const { state_.fetch_sub(kUser, std::memory_order_release); }
+  [[nodiscard]] bool is_same(const struct stat& now) const;
   bool give_up() const;
 
   const std::string path_;
   const dev_t device_;
   const ino_t inode_;
+  const off_t size_;
+  const struct timespec modified_;
   mutable std::atomic<State> state_;
   mutable std::atomic<bool> used_{true};  // Since the lender looked last.
   mutable bool listed_ = false;           // Guarded by the lender's mutex.

@@ -263,6 +263,11 @@ Status ChunkView::check_data(const HighwayHash& hash) const {
                  found_hash(hash.value(), header_.data_hash));
 }
 
+// Says why a walk ended before the data did.
+Status ChunkView::cut_short(const BlockWalk& walk) {
+  return walk.status().ok() ? damaged("its data end too early") : walk.status();
+}
+
 // Returns the data in one piece: as they lie, or copied to `spare`.
 Status ChunkView::find_data(ByteBuffer& spare,
                             std::span<const std::byte>& data) const {
@@ -274,7 +279,7 @@ Status ChunkView::find_data(ByteBuffer& spare,
     }
     const std::size_t first = data.size();
     if (first > 0) std::memcpy(spare.all().data(), data.data(), first);
-    if (!walk.fill(spare.all().subspan(first))) return walk.status();
+    if (!walk.fill(spare.all().subspan(first))) return cut_short(walk);
     data = spare.all();
   }
   HighwayHash hash(kRiegeliKey);
@@ -288,7 +293,7 @@ Status ChunkView::copy_plain_record(std::span<std::byte> to) const {
   const auto peeked = std::span(start).first(
       std::min<std::size_t>(start.size(), header_.data_size));
   BlockWalk walk = walk_data();
-  if (!walk.fill(peeked)) return walk.status();
+  if (!walk.fill(peeked)) return cut_short(walk);
   ByteCursor cursor(peeked.subspan(1));
   std::uint64_t sizes_bytes = 0;
   std::uint64_t size = 0;
@@ -306,7 +311,7 @@ Status ChunkView::copy_plain_record(std::span<std::byte> to) const {
   walk = walk_data();
   for (std::uint64_t left = header_.data_size; left > 0;) {
     auto piece = walk.next(std::min<std::uint64_t>(left, kPieceBytes));
-    if (piece.empty()) return walk.status();
+    if (piece.empty()) return cut_short(walk);
     left -= piece.size();
     if (verify_ == Verify::kAll) hash.append(piece);
     const auto skipped = std::min<std::uint64_t>(prefix, piece.size());
@@ -325,7 +330,7 @@ Status ChunkView::try_only_record(std::span<std::byte> to,
     std::array<std::byte, 1> codec;
     BlockWalk walk = walk_data();
     if (header_.data_size == 0) return damaged("it has no data");
-    if (!walk.fill(codec)) return walk.status();
+    if (!walk.fill(codec)) return cut_short(walk);
     if (codec[0] == std::byte{0}) return copy_plain_record(to);
     std::span<const std::byte> data;
     Status status = find_data(spare, data);

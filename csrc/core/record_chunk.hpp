@@ -120,6 +120,7 @@ class ChunkView {
 
  private:
   [[nodiscard]] BlockWalk walk_data() const;
+  [[nodiscard]] static Status cut_short(const BlockWalk& walk);
   Status copy_plain_record(std::span<std::byte> to) const;
   Status find_data(ByteBuffer& spare, std::span<const std::byte>& data) const;
   Status try_only_record(std::span<std::byte> to, ByteBuffer& spare) const;

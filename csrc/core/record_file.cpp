@@ -299,6 +299,21 @@ Status RecordFile::open_chunk(std::uint64_t chunk, RawBytes raw,
     if (!all.ok()) return all.status();
     raw = all.value();
   }
+  Status status = open_as_listed(chunk, raw, view);
+  if (!status.ok() || view.whole()) return status;
+  auto all = fetch(place.begin, view.data_end(), buffer);
+  if (!all.ok()) return all.status();
+  // It may be another chunk by now: the file can change between two reads.
+  status = open_as_listed(chunk, all.value(), view);
+  if (!status.ok() || view.whole()) return status;
+  return view.placed(
+      Status(Code::kInvalidArgument, "it became longer while it was read"));
+}
+
+// Opens a view of a chunk, which must be as the footer says.
+Status RecordFile::open_as_listed(std::uint64_t chunk, const RawBytes& raw,
+                                  ChunkView& view) const {
+  const auto place = index_.chunk(chunk);
   Status status = view.open(raw, place.end, verify_);
   if (!status.ok()) return status;
   const ChunkSizes& found = view.header().sizes;
@@ -312,10 +327,7 @@ Status RecordFile::open_chunk(std::uint64_t chunk, RawBytes raw,
                                   std::to_string(index_.records_in(chunk)) +
                                   " of " + std::to_string(place.decoded_size)));
   }
-  if (view.whole()) return {};
-  auto all = fetch(place.begin, view.data_end(), buffer);
-  if (!all.ok()) return all.status();
-  return view.open(all.value(), place.end, verify_);
+  return {};
 }
 
 }  // namespace gristmill

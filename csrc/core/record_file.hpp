@@ -94,6 +94,8 @@ class RecordFile final : public RecordReader {
                          ByteBuffer& buffer) const;
   Status open_chunk(std::uint64_t chunk, RawBytes raw, ByteBuffer& buffer,
                     ChunkView& view) const;
+  Status open_as_listed(std::uint64_t chunk, const RawBytes& raw,
+                        ChunkView& view) const;
   [[nodiscard]] std::uint64_t likely_end(
       const PackedChunks::Chunk& chunk) const;
   [[nodiscard]] Status explain(const Status& status, std::int64_t record) const;

@@ -1,11 +1,23 @@
 #include "core/record_set.hpp"
 
 #include <algorithm>
+#include <cerrno>
+#include <iterator>
+#include <mutex>
 #include <utility>
+
+#include "core/fork_mutex.hpp"
 
 namespace gristmill {
 
 using ReaderPtr = std::shared_ptr<const RecordReader>;
+
+namespace {
+
+// Guards the readers of all sets.
+std::mutex& readers_mutex() { return fork_mutex<RecordSet>(); }
+
+}  // namespace
 
 RecordSet::RecordSet(std::string name, std::span<const Range> ranges)
     : name_(std::move(name)),
@@ -27,21 +39,20 @@ RecordSet::Place RecordSet::find(std::int64_t record) const {
 }
 
 ReaderPtr RecordSet::reader(std::size_t part) const {
-  const std::scoped_lock lock(mutex_);
+  const std::scoped_lock lock(readers_mutex());
   return readers_[part];
 }
 
 Result<ReaderPtr> RecordSet::open_reader(std::size_t part) const {
   ReaderPtr found = reader(part);
   if (found) return found;
-  return Status(Code::kInvalidArgument,
-                name_ + ": it was closed while it was read");
+  return Status::system(EBADF, name_ + ": it was closed while it was read");
 }
 
 std::vector<std::size_t> RecordSet::closed_parts(
     std::span<const Request> requests) const {
   std::vector<std::size_t> closed;
-  const std::scoped_lock lock(mutex_);
+  const std::scoped_lock lock(readers_mutex());
   std::uint64_t end = 0;  // Of the part that was looked at last.
   for (const Request& request : requests) {
     if (static_cast<std::uint64_t>(request.record) < end) continue;
@@ -61,18 +72,20 @@ Status RecordSet::open_part(std::size_t part, ReaderPtr reader) {
                       " are asked for, but there are " +
                       std::to_string(reader->size()));
   }
-  const std::scoped_lock lock(mutex_);
+  const std::scoped_lock lock(readers_mutex());
   if (!readers_[part]) readers_[part] = std::move(reader);
   return {};
 }
 
 void RecordSet::close_parts() {
-  const std::scoped_lock lock(mutex_);
-  std::ranges::fill(readers_, nullptr);
+  // They end after the lock does: a reader may be Python's.
+  std::vector<ReaderPtr> closed(readers_.size());
+  const std::scoped_lock lock(readers_mutex());
+  readers_.swap(closed);
 }
 
 std::vector<ReaderPtr> RecordSet::open_readers() const {
-  const std::scoped_lock lock(mutex_);
+  const std::scoped_lock lock(readers_mutex());
   std::vector<ReaderPtr> open;
   std::ranges::copy_if(
       readers_, std::back_inserter(open),
@@ -81,7 +94,7 @@ std::vector<ReaderPtr> RecordSet::open_readers() const {
 }
 
 bool RecordSet::knows_sizes() const {
-  const std::scoped_lock lock(mutex_);
+  const std::scoped_lock lock(readers_mutex());
   return std::ranges::all_of(readers_, [](const ReaderPtr& reader) {
     return reader == nullptr || reader->knows_sizes();
   });
@@ -96,7 +109,7 @@ bool RecordSet::shares_work(std::int64_t left, std::int64_t right) const {
 }
 
 std::size_t RecordSet::parallel() const {
-  const std::scoped_lock lock(mutex_);
+  const std::scoped_lock lock(readers_mutex());
   std::size_t most = 1;
   for (const ReaderPtr& reader : readers_) {
     if (reader) most = std::max(most, reader->parallel());

@@ -4,12 +4,13 @@
 // start, but a part needs its reader only when it is read: see closed_parts().
 //
 // Thread safety: any thread may call any method.
+//
+// Fork: a child may go on reading, whatever other threads were at.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
 #include <memory>
-#include <mutex>
 #include <span>
 #include <string>
 #include <vector>
@@ -78,8 +79,8 @@ class RecordSet final : public RecordReader {
   const std::string name_;
   const std::vector<Range> ranges_;
   std::vector<std::uint64_t> begins_;  // Of each part, and the end of all.
-  mutable std::mutex mutex_;
-  std::vector<std::shared_ptr<const RecordReader>> readers_;  // Guarded.
+  std::vector<std::shared_ptr<const RecordReader>>
+      readers_;  // Guarded by a mutex.
 };
 
 }  // namespace gristmill

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cerrno>
 #include <span>
 #include <string>
 #include <utility>
@@ -53,7 +54,7 @@ class HeadReader {
   Status move(std::uint64_t at, std::uint64_t records) {
     progress_.done_bytes.store(at, std::memory_order_relaxed);
     if (progress_.cancelled.load(std::memory_order_relaxed)) {
-      return Status(Code::kInvalidArgument, "indexing was cancelled");
+      return Status::system(ECANCELED, "indexing was cancelled");
     }
     const bool large = records > 0 && at / records > steps_.large_record;
     const std::uint64_t size =

@@ -2,6 +2,7 @@
 #include <unistd.h>
 
 #include <atomic>
+#include <cerrno>
 #include <thread>
 #include <vector>
 
@@ -56,15 +57,26 @@ void without_memory_it_keeps_nothing() {
   CHECK_EQ(cache.held_bytes(), 0u);
 }
 
-void an_error_is_not_kept() {
+void a_failure_of_the_system_is_not_kept() {
   ChunkCache cache(1000);
-  const auto fail = [](DecodedChunk&) {
-    return Status(Code::kInvalidArgument, "bad");
-  };
+  const auto fail = [](DecodedChunk&) { return Status::system(EIO, "bad"); };
   CHECK_EQ(cache.get(1, fail).status().message(), "bad");
   std::atomic<int> decoded{0};
   CHECK(cache.get(1, counting(decoded, 10)).ok());
   CHECK_EQ(decoded.load(), 1);
+}
+
+void damage_is_found_once() {
+  ChunkCache cache(1000);
+  int found = 0;
+  const auto fail = [&](DecodedChunk&) {
+    ++found;
+    return Status(Code::kInvalidArgument, "damaged");
+  };
+  for (int i = 0; i < 3; ++i) {
+    CHECK_EQ(cache.get(1, fail).status().message(), "damaged");
+  }
+  CHECK_EQ(found, 1);
 }
 
 void a_chunk_is_decoded_once_for_all_threads() {
@@ -97,6 +109,19 @@ void a_forked_child_needs_no_lock() {
   CHECK(WIFEXITED(status) && WEXITSTATUS(status) == 0);
 }
 
+void a_child_has_a_cache_that_its_parent_never_used() {
+  ChunkCache cache(1000);
+  std::atomic<int> decoded{0};
+  const pid_t child = fork();
+  if (child == 0) {
+    for (int i = 0; i < 3; ++i) CHECK(cache.get(1, counting(decoded, 10)).ok());
+    _exit(decoded.load() == 1 && cache.held_bytes() > 0 ? 0 : 1);
+  }
+  int status = 0;
+  CHECK_EQ(waitpid(child, &status, 0), child);
+  CHECK(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+}
+
 void files_share_a_cache_and_take_their_chunks_along() {
   ChunkCache cache(1000);
   const std::uint64_t first = cache.reserve(3);
@@ -123,7 +148,9 @@ int main() {
   gristmill::keeps_the_recent_ones();
   gristmill::keeps_one_that_is_too_large();
   gristmill::without_memory_it_keeps_nothing();
-  gristmill::an_error_is_not_kept();
+  gristmill::a_failure_of_the_system_is_not_kept();
+  gristmill::damage_is_found_once();
   gristmill::a_chunk_is_decoded_once_for_all_threads();
   gristmill::a_forked_child_needs_no_lock();
+  gristmill::a_child_has_a_cache_that_its_parent_never_used();
 }

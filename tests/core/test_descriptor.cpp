@@ -144,6 +144,34 @@ void threads_share_few_numbers() {
   for (auto& thread : threads) thread.join();
 }
 
+void a_file_written_anew_in_its_place_is_noticed() {
+  Folder folder;
+  Descriptor::set_limit(1);
+  const std::string path = folder.file(0);
+  const auto first = open(path);
+  const auto other = open(folder.file(1));
+  read(*other);
+  // Until the clock of the file system has moved on.
+  const auto before = fs::last_write_time(path);
+  while (fs::last_write_time(path) == before) std::ofstream(path) << 'b';
+  CHECK(!first->use().ok());
+}
+
+void a_child_lends_as_its_parent_does() {
+  Folder folder;
+  Descriptor::set_limit(10);
+  const auto files = open_many(folder, 10);
+  const pid_t child = fork();
+  if (child == 0) {
+    const auto more = open_many(folder, 20);
+    for (const auto& file : more) read(*file);
+    _exit(Descriptor::open_count() <= 10 ? 0 : 1);
+  }
+  int status = 0;
+  CHECK_EQ(waitpid(child, &status, 0), child);
+  CHECK(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+}
+
 void a_child_reads_on() {
   Folder folder;
   Descriptor::set_limit(2);
@@ -168,5 +196,7 @@ int main() {
   gristmill::numbers_are_taken_back_when_the_process_has_no_more();
   gristmill::closed_files_leave_no_numbers();
   gristmill::threads_share_few_numbers();
+  gristmill::a_file_written_anew_in_its_place_is_noticed();
+  gristmill::a_child_lends_as_its_parent_does();
   gristmill::a_child_reads_on();
 }

@@ -1,5 +1,9 @@
 // A RecordSet is the records of its parts, one part after another.
+#include <sys/wait.h>
+#include <unistd.h>
+
 #include <algorithm>
+#include <atomic>
 #include <cstring>
 #include <memory>
 #include <string>
@@ -152,6 +156,31 @@ void cuts_share_no_work() {
   CHECK(lengths == (std::vector<std::size_t>{4, 4, 8}));
 }
 
+// A thread that closes holds no lock that a child would need.
+void a_child_reads_whatever_threads_are_at() {
+  RecordSet set("set", kRanges);
+  open_all(set);
+  std::atomic<bool> stop{false};
+  std::vector<std::thread> threads;
+  for (int t = 0; t < 2; ++t) {
+    threads.emplace_back([&] {
+      while (!stop) CHECK_EQ(read(set, {0, 4})[0], "aa");
+    });
+  }
+  for (int i = 0; i < 100; ++i) {
+    const pid_t child = fork();
+    if (child == 0) {
+      alarm(20);
+      _exit(read(set, {5})[0] == "ddddd" ? 0 : 1);
+    }
+    int status = 0;
+    CHECK_EQ(waitpid(child, &status, 0), child);
+    CHECK(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+  }
+  stop = true;
+  for (auto& thread : threads) thread.join();
+}
+
 void threads_may_open_read_and_close() {
   RecordSet set("set", kRanges);
   std::vector<std::thread> threads;
@@ -180,4 +209,5 @@ int main() {
   a_failure_is_of_the_part();
   cuts_share_no_work();
   threads_may_open_read_and_close();
+  a_child_reads_whatever_threads_are_at();
 }
