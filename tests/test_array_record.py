@@ -6,6 +6,7 @@ import pathlib
 import pickle
 import subprocess
 import sys
+import threading
 
 import numpy as np
 import pytest
@@ -92,6 +93,52 @@ def test_is_the_list_that_grains_is(paths, form):
     assert ours.sizes(keys).tolist() == [len(record) for record in expected]
     assert repr(ours) == repr(theirs)
     assert ours.paths == theirs._paths
+
+
+@pytest.mark.parametrize("name", ["data@4", "data@*", "data-*", "data-0000?-of-00004"])
+def test_names_may_stand_for_shards(tmp_path, name):
+    for i in range(4):
+        write(tmp_path / f"data-{i:05d}-of-00004", records_of(i, i))
+    source = sources.ArrayRecordDataSource(str(tmp_path / name))
+    assert list(source) == [r for i in range(4) for r in records_of(i, i)]
+    assert len(source.paths) == 4
+
+
+def test_options_are_checked_where_no_file_is_opened(paths):
+    part = f"{paths[0]}[0:4]"
+    with pytest.raises(ValueError, match="verify is 'nope'"):
+        sources.ArrayRecordDataSource(part, verify="nope")
+    with pytest.raises(ValueError, match="access is 'nope'"):
+        sources.ArrayRecordDataSource(part, access="nope")
+    with pytest.raises(ValueError, match="has no use for storage_options"):
+        sources.ArrayRecordDataSource(part, storage_options={"anon": True})
+
+
+def test_keys_may_change_while_they_are_read(paths):
+    source = sources.ArrayRecordDataSource(paths)
+    expected = [source[0], source[305]]
+    keys = np.zeros(2, np.int64)
+    stop = threading.Event()
+
+    def change():
+        while not stop.is_set():
+            keys[:] = 0, 305
+            keys[:] = 305, 0
+
+    thread = threading.Thread(target=change)
+    thread.start()
+    try:
+        for _ in range(2000):
+            assert all(record in expected for record in source.__getitems__(keys))
+    finally:
+        stop.set()
+        thread.join()
+
+
+def test_no_records_are_packed_as_none(paths):
+    reader = sources.ArrayRecordDataSource(paths[2]).reader
+    data, offsets = reader.read_many(np.empty(0, np.int64), packed=True)
+    assert data.size == 0 and offsets.tolist() == [0]
 
 
 def test_groups_are_the_chunks(paths):

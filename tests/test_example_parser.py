@@ -717,3 +717,9 @@ def test_errors_in_a_file_name_the_record(tmp_path):
     with pytest.raises(CorruptRecord, match=r"feature 'y'.*out of range") as caught:
         next(batches)
     assert any("ParseExample" in n and "record 6" in n for n in caught.value.__notes__)
+
+
+@pytest.mark.parametrize("shape", [(2**32, 2**32), (0,), (3, 0)])
+def test_rows_must_have_a_size(shape):
+    with pytest.raises(ValueError, match="shape"):
+        ParseExample({"x": VarLen(np.int64, shape)})

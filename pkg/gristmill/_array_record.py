@@ -12,7 +12,8 @@ from typing import Any, Protocol, cast, runtime_checkable
 import numpy as np
 
 from gristmill import _core, _log
-from gristmill._record_files import CACHE_BYTES, open_file
+from gristmill._file_names import expand
+from gristmill._record_files import CACHE_BYTES, check_name, open_file
 from gristmill._record_source import RecordSource, name_of, open_parts
 from gristmill._remote import RemoteOptions
 from gristmill._types import Int64Array
@@ -69,7 +70,10 @@ class ArrayRecordDataSource(RecordSource):
             FileInstruction (filename, skip, take, examples_in_shard), or a list of
             these, at least one.
             ``"path[start:end]"`` stands for a part of a file.  Files that are named
-            without a part are opened at once, to count their records.
+            without a part are opened at once, to count their records; a name of no
+            file may be a pattern (``"train-*.array_record"``, in the order of names)
+            or stand for shards (``"train.array_record@4"`` is
+            ``train.array_record-00000-of-00004`` and so on, ``"@*"`` any number).
         reader_options: Options of the array_record package's reader by name, such as
             ``{"index_storage_option": "offloaded"}``.  They are accepted for the sake
             of existing code: they tune that reader and change no record, and this
@@ -109,8 +113,18 @@ class ArrayRecordDataSource(RecordSource):
         remote_options: RemoteOptions | None = None,
     ) -> None:
         _check_options(reader_options)
-        wanted = [_instruction(path) for path in _as_list(paths)]
+        if verify not in ("all", "headers", "none"):
+            raise ValueError(
+                f"verify is {verify!r}, but must be 'all', 'headers' or 'none'"
+            )
+        wanted = [
+            (name, part)
+            for path, part in map(_instruction, _as_list(paths))
+            for name in (expand(path, storage_options) if part is None else [path])
+        ]
         self._paths = [path for path, _ in wanted]
+        for path in self._paths:
+            check_name(path, access, storage_options)
         settings = {
             "verify": verify,
             "access": access,

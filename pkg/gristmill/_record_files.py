@@ -71,17 +71,31 @@ def find_file(
 
     The arguments are those of `open_file`, and so are the errors.
     """
+    check_name(name, access, storage_options)
     if is_local(name):
-        if storage_options:
-            raise ValueError(
-                f"{name} is on this machine and has no use for storage_options."
-            )
         return local_path(name)
-    if access != "pread":
-        raise ValueError(
-            f"access is {access!r}, but {name} is far away: only 'pread' reads it."
-        )
     return RemoteFile(name, storage_options, remote_options)
+
+
+def check_name(
+    name: str, access: str, storage_options: Mapping[str, Any] | None
+) -> None:
+    """Refuse options that do not suit a name, without looking at the file.
+
+    Raises:
+        ValueError: They do not.
+    """
+    if access not in ("pread", "mmap"):
+        raise ValueError(f"access is {access!r}, but must be 'pread' or 'mmap'")
+    if not is_local(name):
+        if access != "pread":
+            raise ValueError(
+                f"access is {access!r}, but {name} is far away: only 'pread' reads it."
+            )
+    elif storage_options:
+        raise ValueError(
+            f"{name} is on this machine and has no use for storage_options."
+        )
 
 
 def is_local(name: str) -> bool:
