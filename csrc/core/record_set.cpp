@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <iterator>
 #include <mutex>
 #include <utility>
 
@@ -82,15 +81,6 @@ void RecordSet::close_parts() {
   std::vector<ReaderPtr> closed(readers_.size());
   const std::scoped_lock lock(readers_mutex());
   readers_.swap(closed);
-}
-
-std::vector<ReaderPtr> RecordSet::open_readers() const {
-  const std::scoped_lock lock(readers_mutex());
-  std::vector<ReaderPtr> open;
-  std::ranges::copy_if(
-      readers_, std::back_inserter(open),
-      [](const ReaderPtr& reader) { return reader != nullptr; });
-  return open;
 }
 
 bool RecordSet::knows_sizes() const {

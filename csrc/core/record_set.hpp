@@ -42,10 +42,6 @@ class RecordSet final : public RecordReader {
   // Lets go of all readers; reads under way keep theirs.
   void close_parts();
 
-  // Returns the readers that are open.
-  [[nodiscard]] std::vector<std::shared_ptr<const RecordReader>> open_readers()
-      const;
-
   [[nodiscard]] std::size_t num_parts() const { return ranges_.size(); }
 
   [[nodiscard]] const std::string& path() const override { return name_; }
