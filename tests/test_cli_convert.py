@@ -792,6 +792,43 @@ def test_the_output_is_never_in_the_folder_that_is_read(tmp_path, photos):
     assert names(photos) == [".hidden", ".x", "cat", "dog", "readme"]
 
 
+def test_the_output_is_in_no_folder_that_stands_for_its_files(tmp_path):
+    folder = tmp_path / "in"
+    folder.mkdir()
+    write_tf_record(folder / "a.tfrecord", [b"1"])
+    (tmp_path / "link").symlink_to(folder)
+    for source, out in [
+        (folder, folder / "out"),
+        (folder, folder / "deep" / "out"),
+        (tmp_path / "link", folder / "out"),
+        (folder, tmp_path / "link" / "out"),
+    ]:
+        # As often as it is tried.
+        for _ in range(2):
+            done = run("convert", source, out)
+            assert done.status == 1
+            assert f"OUT would be in {source}, whose files are the input" in done.err
+            assert names(folder) == ["a.tfrecord"]
+    # A folder of a longer name is another one, and so is one that is not read.
+    for out in (tmp_path / "in2" / "out", folder / "out"):
+        for _ in range(2):
+            assert run("convert", folder / "a.tfrecord", out).status == 0
+
+
+def test_links_are_followed_until_they_lead_back(tmp_path):
+    folder = tmp_path / "in"
+    (folder / "a" / "b").mkdir(parents=True)
+    (folder / "a" / "b" / "x").write_bytes(b"x")
+    (folder / "a" / "b" / "top").symlink_to(folder)
+    (folder / "a" / "self").symlink_to(folder / "a")
+    # No loop: these files are there twice.
+    (folder / "twin").symlink_to(folder / "a" / "b")
+    done = run("convert", folder, tmp_path / "out", "--with-names")
+    assert (done.status, done.err) == (0, "")
+    found = map(features_of, read_array_record(tmp_path / "out.array_record"))
+    assert [f["name"][1][0] for f in found] == [b"a/b/x", b"twin/x"]
+
+
 def test_an_input_is_never_the_output(tmp_path):
     path = write_array_record(tmp_path / "x.array_record", [b"kept"])
     done = run("convert", path, tmp_path / "x", "--restart")

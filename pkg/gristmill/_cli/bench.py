@@ -124,7 +124,7 @@ Places = Callable[[Int64Array], tuple[Int64Array, Int64Array]]
 
 def _open(path: str) -> tuple[Any, _core.RecordReader, Places]:
     """Return the file as a source, as a reader, and the places of its records."""
-    form = finding.format_of(path)
+    form = finding.format_of(path, choices=())
     if form == "array_record":
         file = _core.RecordFile(path)
 

@@ -317,18 +317,35 @@ def top_folder(name: str) -> str:
 
 @functools.lru_cache(maxsize=8)  # A process asks for one folder again and again.
 def files_below(folder: str) -> tuple[str, ...]:
-    """Return the paths in a folder of all files below it, less hidden ones, sorted."""
+    """Return the paths in a folder of all files below it, less hidden ones, sorted.
+
+    Links to folders are followed, but to those that they are in.
+    """
 
     def refuse(error: OSError) -> None:
         raise of_os_error(error, folder)
 
     found = []
+    # The folders that each one to be visited is in, and itself.
+    within = {folder: frozenset([_folder_id(folder)])}
     for parent, folders, names in os.walk(folder, onerror=refuse, followlinks=True):
-        folders[:] = [name for name in folders if not name.startswith(".")]
+        outer = within.pop(parent)
+        visible = [name for name in folders if not name.startswith(".")]
+        ids = {name: _folder_id(os.path.join(parent, name)) for name in visible}
+        folders[:] = [name for name in visible if ids[name] not in outer]
+        for name in folders:
+            within[os.path.join(parent, name)] = outer | {ids[name]}
         inside = os.path.relpath(parent, folder)
         prefix = "" if inside == "." else inside + "/"
         found += [prefix + name for name in names if not name.startswith(".")]
     return tuple(sorted(found))
+
+
+def _folder_id(path: str) -> tuple[int, int]:
+    """What a folder has in common with all links to it."""
+    with reading(path):
+        found = os.stat(path)
+    return found.st_dev, found.st_ino
 
 
 @contextlib.contextmanager
