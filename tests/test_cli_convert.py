@@ -15,6 +15,7 @@ import signal
 import struct
 import subprocess
 import sys
+import tempfile
 import time
 from functools import partial
 
@@ -38,6 +39,7 @@ from cli import (
 from gristmill import _core
 from gristmill._cli import terminal
 from gristmill._convert import conversion, examples
+from gristmill._convert import inputs as inputs_module
 from tf_record_files import framed
 
 
@@ -368,6 +370,36 @@ def test_the_result_is_the_same_for_any_number_of_processes(tmp_path, inputs):
         assert done.status == 0, done.err
     one, three = ([p.read_bytes() for p in shards(tmp_path / n, "x", 10)] for n in "13")
     assert one == three
+
+
+def test_a_tf_record_file_is_indexed_once(tmp_path, monkeypatch):
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "scratch"))
+    (tmp_path / "scratch").mkdir()
+    paths = [
+        write_tf_record(tmp_path / name, sample(50, seed))
+        for seed, name in enumerate(["a.tfrecord", "b.tfrecord"])
+    ]
+    loaded = []
+    opened = inputs_module._open_tf_record
+
+    def note(*arguments):
+        opened.cache_clear()  # As in another process.
+        file = opened(*arguments)
+        loaded.append((os.path.basename(file.path), bool(file.sidecar)))
+        return file
+
+    monkeypatch.setattr(inputs_module, "_open_tf_record", note)
+    arguments = ("--shards", 4, "--processes", 1)
+    assert run("convert", *paths, tmp_path / "out", *arguments).status == 0
+    # Counting indexes them; whatever opens them then, finds that.
+    assert loaded[:2] == [("a.tfrecord", False), ("b.tfrecord", False)]
+    assert {name for name, _ in loaded[2:]} == {"a.tfrecord", "b.tfrecord"}
+    assert all(found for _, found in loaded[2:])
+    found = read_array_record(*shards(tmp_path, "out", 4))
+    assert found == [*sample(50, 0), *sample(50, 1)]
+    # Nothing of that stays.
+    assert names(tmp_path / "scratch") == []
+    assert [name for name in names(tmp_path) if "index" in name] == []
 
 
 def test_shards_can_be_those_of_the_inputs(tmp_path, inputs):
