@@ -17,6 +17,7 @@ from gristmill import (
     IndexSampler,
     SequentialSampler,
     StateMismatch,
+    _arrow,
 )
 from gristmill._arrow import ArrowSource
 from gristmill.samplers import GroupShuffleSampler
@@ -79,6 +80,31 @@ def test_a_row_has_the_values_of_its_column(name):
     assert alike(source.__getitems__([4, 0, 0]), [rows[4], rows[0], rows[0]])
     for i in range(5):
         assert same(source.__getitems__([i])[0], rows[i])
+
+
+VIEW, BYTES_VIEW = pa.string_view(), pa.binary_view()
+VIEWS = {
+    "str": pa.array(["a", None, "a long string that is not in the view"], VIEW),
+    "bytes": pa.array([b"a", b"\0\xff", b""], BYTES_VIEW),
+    "list": pa.array([["a", None], [], None], pa.list_(VIEW)),
+    "large list": pa.array([["a"], [], None], pa.large_list(VIEW)),
+    "fixed list": pa.array([["a", "b"], ["c", None], None], pa.list_(VIEW, 2)),
+    "struct": pa.array([{"x": "a", "y": 1}, None, {"x": None}]).cast(
+        pa.struct({"x": VIEW, "y": pa.int64()})
+    ),
+    "map": pa.array([[("a", b"b")], None, []], pa.map_(VIEW, BYTES_VIEW)),
+}
+
+
+@pytest.mark.parametrize("name", VIEWS)
+def test_columns_of_views_have_the_values_of_plain_ones(name):
+    column = pa.chunked_array([VIEWS[name], VIEWS[name].slice(1)])
+    source = as_source(pa.table({"number": range(5), name: column}))
+    plain = pa.array(column.to_pylist(), _arrow._plain_type(column.type))
+    assert "view" not in str(plain.type)
+    theirs = as_source(pa.table({"number": range(5), name: plain}))
+    assert alike(source.__getitems__([4, 0, 0]), theirs.__getitems__([4, 0, 0]))
+    assert alike([source[i] for i in range(5)], [theirs[i] for i in range(5)])
 
 
 def test_a_slice_of_a_table_is_read_where_it_begins():

@@ -50,8 +50,10 @@ def test_prints_a_table(path):
     lines = done.out.splitlines()
     assert lines[0].startswith(f"{path}: 1,000 records, ")
     assert lines[2].split() == ["records/s", "MB/s", "of", "pread"]
-    assert [line[:21].rstrip() for line in lines[3:]] == ROWS[:5]
-    assert len({len(line.rstrip()) for line in lines[2:]}) == 2  # Columns are aligned.
+    assert [line[:21].rstrip() for line in lines[3:8]] == ROWS[:5]
+    assert len({len(line.rstrip()) for line in lines[2:8]}) == 2  # Columns are aligned.
+    assert lines[8] == ""
+    assert lines[9].startswith("pread shuffled is a Python loop")
 
 
 def test_files_without_random_access_are_refused(tmp_path):

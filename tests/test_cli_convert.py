@@ -15,6 +15,7 @@ import signal
 import struct
 import subprocess
 import sys
+import tempfile
 import time
 from functools import partial
 
@@ -38,6 +39,7 @@ from cli import (
 from gristmill import _core
 from gristmill._cli import terminal
 from gristmill._convert import conversion, examples
+from gristmill._convert import inputs as inputs_module
 from tf_record_files import framed
 
 
@@ -368,6 +370,36 @@ def test_the_result_is_the_same_for_any_number_of_processes(tmp_path, inputs):
         assert done.status == 0, done.err
     one, three = ([p.read_bytes() for p in shards(tmp_path / n, "x", 10)] for n in "13")
     assert one == three
+
+
+def test_a_tf_record_file_is_indexed_once(tmp_path, monkeypatch):
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "scratch"))
+    (tmp_path / "scratch").mkdir()
+    paths = [
+        write_tf_record(tmp_path / name, sample(50, seed))
+        for seed, name in enumerate(["a.tfrecord", "b.tfrecord"])
+    ]
+    loaded = []
+    opened = inputs_module._open_tf_record
+
+    def note(*arguments):
+        opened.cache_clear()  # As in another process.
+        file = opened(*arguments)
+        loaded.append((os.path.basename(file.path), bool(file.sidecar)))
+        return file
+
+    monkeypatch.setattr(inputs_module, "_open_tf_record", note)
+    arguments = ("--shards", 4, "--processes", 1)
+    assert run("convert", *paths, tmp_path / "out", *arguments).status == 0
+    # Counting indexes them; whatever opens them then, finds that.
+    assert loaded[:2] == [("a.tfrecord", False), ("b.tfrecord", False)]
+    assert {name for name, _ in loaded[2:]} == {"a.tfrecord", "b.tfrecord"}
+    assert all(found for _, found in loaded[2:])
+    found = read_array_record(*shards(tmp_path, "out", 4))
+    assert found == [*sample(50, 0), *sample(50, 1)]
+    # Nothing of that stays.
+    assert names(tmp_path / "scratch") == []
+    assert [name for name in names(tmp_path) if "index" in name] == []
 
 
 def test_shards_can_be_those_of_the_inputs(tmp_path, inputs):
@@ -790,6 +822,43 @@ def test_the_output_is_never_in_the_folder_that_is_read(tmp_path, photos):
     assert done.status == 1
     assert f"OUT would be in {photos}, whose files are the input" in done.err
     assert names(photos) == [".hidden", ".x", "cat", "dog", "readme"]
+
+
+def test_the_output_is_in_no_folder_that_stands_for_its_files(tmp_path):
+    folder = tmp_path / "in"
+    folder.mkdir()
+    write_tf_record(folder / "a.tfrecord", [b"1"])
+    (tmp_path / "link").symlink_to(folder)
+    for source, out in [
+        (folder, folder / "out"),
+        (folder, folder / "deep" / "out"),
+        (tmp_path / "link", folder / "out"),
+        (folder, tmp_path / "link" / "out"),
+    ]:
+        # As often as it is tried.
+        for _ in range(2):
+            done = run("convert", source, out)
+            assert done.status == 1
+            assert f"OUT would be in {source}, whose files are the input" in done.err
+            assert names(folder) == ["a.tfrecord"]
+    # A folder of a longer name is another one, and so is one that is not read.
+    for out in (tmp_path / "in2" / "out", folder / "out"):
+        for _ in range(2):
+            assert run("convert", folder / "a.tfrecord", out).status == 0
+
+
+def test_links_are_followed_until_they_lead_back(tmp_path):
+    folder = tmp_path / "in"
+    (folder / "a" / "b").mkdir(parents=True)
+    (folder / "a" / "b" / "x").write_bytes(b"x")
+    (folder / "a" / "b" / "top").symlink_to(folder)
+    (folder / "a" / "self").symlink_to(folder / "a")
+    # No loop: these files are there twice.
+    (folder / "twin").symlink_to(folder / "a" / "b")
+    done = run("convert", folder, tmp_path / "out", "--with-names")
+    assert (done.status, done.err) == (0, "")
+    found = map(features_of, read_array_record(tmp_path / "out.array_record"))
+    assert [f["name"][1][0] for f in found] == [b"a/b/x", b"twin/x"]
 
 
 def test_an_input_is_never_the_output(tmp_path):

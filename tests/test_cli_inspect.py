@@ -319,3 +319,18 @@ def test_the_module_and_the_console_script_are_one():
             [*command, "--version"], capture_output=True, text=True, check=True
         )
         assert done.stdout.startswith("gristmill 0.")
+
+
+@pytest.mark.parametrize(
+    ("command", "advice"),
+    [
+        ("inspect", "Pass --from tfrecord|array_record|parquet|jsonl."),
+        ("bench", "Give it a name that does, such as x.tfrecord or x.array_record."),
+    ],
+)
+def test_a_format_that_cannot_be_told_can_be_named(tmp_path, command, advice):
+    path = tmp_path / "unknown"
+    path.write_text("what is this")
+    done = run(command, path)
+    assert done.status == 1
+    assert done.err.endswith(f"tell the format. {advice}\n")

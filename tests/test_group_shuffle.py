@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gristmill import DataLoader, samplers, sharding, transforms
+from gristmill import DataLoader, _group_order, samplers, sharding, transforms
 from gristmill.samplers import GroupShuffleSampler
 
 GROUPS = st.lists(st.integers(0, 12), min_size=1, max_size=12).filter(any)
@@ -151,57 +151,60 @@ def test_without_reshuffle_epochs_are_alike():
 def test_the_order_is_kept_by_releases():
     sampler = GroupShuffleSampler([4, 0, 3, 5], window=2, num_epochs=2, seed=42)
     assert all_keys(sampler) == [
-        3,
-        5,
-        2,
-        4,
-        1,
-        0,
-        6,
-        7,
-        10,
-        9,
-        11,
-        8,
-        7,
-        0,
-        10,
-        11,
-        9,
-        1,
-        2,
-        8,
-        3,
-        5,
-        6,
-        4,
+        *(3, 6, 1, 5, 4, 0, 2, 7, 8, 10, 11, 9),
+        *(9, 10, 11, 8, 3, 2, 0, 1, 7, 5, 6, 4),
     ]
     assert all_keys(sampler.interleaved(2)) == [
-        3,
-        8,
-        5,
-        6,
-        2,
-        7,
-        4,
-        10,
-        1,
-        11,
-        0,
-        9,
-        7,
-        1,
-        0,
-        2,
-        10,
-        3,
-        11,
-        5,
-        9,
-        6,
-        8,
-        4,
+        *(3, 7, 1, 6, 5, 8, 4, 10, 0, 11, 2, 9),
+        *(9, 5, 10, 3, 11, 6, 8, 2, 0, 1, 7, 4),
     ]
+
+
+# Windows that are sorted many at once, one at once, and too large to be sorted.
+@pytest.mark.parametrize(
+    ("groups", "window"),
+    [
+        ([1] * 20_000, 8),
+        ([3000] * 9, 1),
+        ([9000] * 5, 2),
+        ([1] * 2000 + [40_000] + [0] * 300, 4),
+    ],
+)
+@pytest.mark.parametrize("lanes", [1, 3])
+def test_windows_of_any_size_are_mixed_one_after_another(groups, window, lanes):
+    sampler = GroupShuffleSampler(groups, window=window, num_epochs=1, seed=6)
+    sampler = sampler.interleaved(lanes)
+    keys = np.array(all_keys(sampler))
+    assert sorted(keys.tolist()) == list(range(sum(groups)))
+    for lane in range(lanes):
+        mine = keys[lane::lanes]
+        found = groups_of(groups, mine)
+        met, begins = np.unique(found, return_index=True)
+        # Groups are numbered as the lane meets them.
+        numbers = np.empty(len(groups), np.int64)
+        numbers[met] = begins.argsort().argsort()
+        # The window before must be done when the next begins.
+        windows = numbers[found] // window
+        assert (np.diff(windows) >= 0).all()
+        assert (np.diff(mine) != 1).mean() > 0.5
+        block = sampler.record_keys(lane + 7 * lanes, lanes, 5000)
+        assert block.tolist() == mine[7:5007].tolist()
+
+
+def test_small_windows_are_mixed_many_at_once(monkeypatch):
+    calls = []
+    draws = _group_order._draws
+
+    def counted(seed, low, high):
+        calls.append(high - low)
+        return draws(seed, low, high)
+
+    monkeypatch.setattr(_group_order, "_draws", counted)
+    sampler = GroupShuffleSampler([1] * 100_000, window=8, num_epochs=1, seed=6)
+    for first in range(0, 100_000, 100):
+        sampler.record_keys(first, 1, 100)
+    assert len(calls) == 25
+    assert sum(calls) == 100_000
 
 
 def test_a_far_index_costs_what_the_first_does():

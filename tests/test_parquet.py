@@ -123,6 +123,16 @@ def test_paths_are_files_folders_patterns_and_urls(files, tmp_path):
         assert [source[i] for i in range(100)] == wanted, paths
 
 
+def test_storage_options_are_for_urls(tmp_path):
+    path = tmp_path / "x.parquet"
+    parquet.write_table(table(0, 3), path)
+    options = {"storage_options": {"anon": True}}
+    with pytest.raises(ValueError, match="is on this machine and has no use for"):
+        sources.ParquetDataSource(path, **options)
+    with pytest.raises(ValueError, match=r"\*.parquet is on this machine"):
+        sources.ParquetDataSource(f"{tmp_path}/*.parquet", **options)
+
+
 def test_a_name_that_looks_like_a_pattern_is_a_file(tmp_path):
     path = tmp_path / "a[0].parquet"
     parquet.write_table(table(0, 3), path)

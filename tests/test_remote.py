@@ -14,6 +14,7 @@ import weakref
 import fsspec
 import numpy as np
 import pytest
+from fsspec.registry import known_implementations
 
 import gristmill as gm
 import range_server
@@ -818,6 +819,19 @@ def test_names_the_extra_that_is_missing(monkeypatch, memory):
     monkeypatch.setitem(sys.modules, "fsspec.core", None)
     with pytest.raises(ImportError, match=r"pip install 'gristmill\[remote\]'"):
         open_file(memory)
+
+
+def test_names_the_url_whose_package_is_missing(monkeypatch):
+    # As fsspec knows gs:// and its gcsfs, but here nobody can have the package.
+    entry = {"class": "no_such_package.Files", "err": "Install no_such_package"}
+    monkeypatch.setitem(known_implementations, "needy", entry)
+    with pytest.raises(ImportError) as raised:
+        open_file("needy://bucket/file")
+    assert str(raised.value) == (
+        "Reading needy://bucket/file needs a package that is not installed: Install"
+        " no_such_package. Install it, or what http:// and https:// need with: pip"
+        " install 'gristmill[remote]'"
+    )
 
 
 def library_error(package, name, base=Exception, **attributes):

@@ -6,8 +6,10 @@ import pickle
 import shutil
 import subprocess
 import sys
+from typing import ClassVar
 
 import fsspec
+import fsspec.implementations.memory
 import numpy as np
 import pytest
 
@@ -72,6 +74,49 @@ def test_a_folder_may_be_far_away(everything, elements):
         memory.put(str(file), f"/tfds/everything/{file.name}")
     source = sources.TFDSDataSource("memory://tfds/everything", "train[2:7]")
     assert all(map(same, source, elements["train[2:7]"]))
+
+
+class Guarded(fsspec.implementations.memory.MemoryFileSystem):
+    """Files that are shown to those who know the word."""
+
+    protocol = "guarded"
+    store: ClassVar = {}
+    pseudo_dirs: ClassVar = [""]
+
+    @classmethod
+    def _strip_protocol(cls, path):
+        return super()._strip_protocol(path.replace("guarded://", "memory://"))
+
+    def __init__(self, word=None, **options):
+        super().__init__(**options)
+        self.word = word
+
+    def info(self, path, **options):
+        if self.word != "sesame":
+            raise PermissionError(path)
+        return super().info(path, **options)
+
+
+def test_a_folder_far_away_may_need_credentials(everything, elements):
+    fsspec.register_implementation("guarded", Guarded, clobber=True)
+    files = Guarded(word="sesame")
+    for file in everything.iterdir():
+        files.put(str(file), f"/everything/{file.name}")
+    url = "guarded://everything"
+    with pytest.raises(PermissionError, match="dataset_info"):
+        sources.TFDSDataSource(url)
+    source = sources.TFDSDataSource(
+        url,
+        "train[2:7]",
+        storage_options={"word": "sesame"},
+        remote_options=sources.RemoteOptions(attempts=1),
+    )
+    assert all(map(same, source, elements["train[2:7]"]))
+
+
+def test_a_local_folder_has_no_use_for_credentials(everything):
+    with pytest.raises(ValueError, match="has no use for storage_options"):
+        sources.TFDSDataSource(everything, storage_options={"word": "sesame"})
 
 
 def test_features_are_chosen(everything, elements):
@@ -233,6 +278,15 @@ def test_a_folder_that_is_no_dataset_is_explained(data, everything, tmp_path):
     )
     with pytest.raises(ValueError, match="'tfrecord', but only 'array_record'"):
         sources.TFDSDataSource(tmp_path)
+
+
+def test_a_split_without_records_is_explained(everything, tmp_path):
+    shutil.copy(everything / "features.json", tmp_path)
+    info = json.loads((everything / "dataset_info.json").read_text())
+    info["splits"].append({"name": "none", "numBytes": "0"})
+    (tmp_path / "dataset_info.json").write_text(json.dumps(info))
+    with pytest.raises(ValueError, match="'none' has no records: 'none' has 0"):
+        sources.TFDSDataSource(tmp_path, "none")
 
 
 def test_records_of_other_features_are_noticed(everything, tmp_path):

@@ -58,6 +58,8 @@ class ArrowSource:
     Record ``i`` is the dict of ``{name: table.column(name).to_numpy()[i]}``, as in
     `ParquetDataSource`.  What is nested (lists, structs, maps) is converted for each
     row on its own: whole numbers in it stay whole where another row lacks one.
+    Columns of ``string_view`` and ``binary_view`` are copied once, into
+    ``large_string`` and ``large_binary``.
 
     Raises:
         ValueError: Two columns have one name.
@@ -71,14 +73,14 @@ class ArrowSource:
     def __init__(self, table: pa.Table | pa.RecordBatch) -> None:
         if isinstance(table, pa.RecordBatch):
             table = pa.Table.from_batches([table])
-        self._table = table
         self._names = tuple(table.column_names)
         if len(set(self._names)) != len(self._names):
             raise ValueError(
                 f"data_source has two columns of one name: {list(self._names)}. Rows"
                 " are dicts, which hold one of each: rename them."
             )
-        self._dtypes = [_dtype_of(column) for column in table.columns]
+        self._table = _without_views(table)
+        self._dtypes = [_dtype_of(column) for column in self._table.columns]
 
     def __len__(self) -> int:
         return int(self._table.num_rows)
@@ -102,6 +104,40 @@ class ArrowSource:
             for column, dtype in zip(table.columns, self._dtypes, strict=True)
         ]
         return as_rows(self._names, values)
+
+
+def _without_views(table: pa.Table) -> pa.Table:
+    """Return a table of equal values, without the types that cannot be taken from."""
+    for i, field in enumerate(table.schema):
+        plain = _plain_type(field.type)
+        if plain != field.type:
+            column = table.column(i).cast(plain)
+            table = table.set_column(i, field.with_type(plain), column)
+    return table
+
+
+def _plain_type(kind: pa.DataType) -> pa.DataType:
+    """Return a type with strings and bytes in place of views of them."""
+    # By name: the oldest pyarrow has no functions that ask for views.
+    if str(kind) in ("string_view", "binary_view"):
+        return pa.large_string() if str(kind) == "string_view" else pa.large_binary()
+    if pa.types.is_map(kind):
+        fields = [_plain_field(kind.key_field), _plain_field(kind.item_field)]
+        return pa.map_(*fields, keys_sorted=kind.keys_sorted)
+    if pa.types.is_struct(kind):
+        fields = [kind.field(i) for i in range(kind.num_fields)]
+        return pa.struct([_plain_field(field) for field in fields])
+    if pa.types.is_list(kind):
+        return pa.list_(_plain_field(kind.value_field))
+    if pa.types.is_large_list(kind):
+        return pa.large_list(_plain_field(kind.value_field))
+    if pa.types.is_fixed_size_list(kind):
+        return pa.list_(_plain_field(kind.value_field), kind.list_size)
+    return kind
+
+
+def _plain_field(field: pa.Field) -> pa.Field:
+    return field.with_type(_plain_type(field.type))
 
 
 def _dtype_of(column: pa.ChunkedArray) -> np.dtype[Any] | None:

@@ -6,6 +6,9 @@ every epoch shuffles the groups, lays their records end to end, gives each lane 
 equal piece of that line, and shuffles the records of a few neighbouring groups, a
 window, among themselves.
 
+Small windows are sorted by random numbers, many at once, and the order is kept while a
+lane goes through it; large ones are permuted by arithmetic, which needs no memory.
+
 Lane r of L takes the indices that are r modulo L.  A cut between two lanes may fall
 inside a group, which both then decode: that is all that is decoded twice, L - 1 groups
 an epoch at most.
@@ -17,13 +20,19 @@ import dataclasses
 import math
 
 import numpy as np
+import numpy.typing as npt
 
 from gristmill._core import KeyPlan
 from gristmill._types import Int64Array
 
 __all__ = ["GroupOrder"]
 
+# About so many records are sorted at once, and up to so many at all.
+_SORTED, _MOST_SORTED = 1 << 12, 1 << 14
+
+# Of the generator splitmix64.
 _MASK = 2**64 - 1
+_STEP, _FIRST, _SECOND = 0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB
 
 
 @dataclasses.dataclass(frozen=True)
@@ -48,6 +57,21 @@ class _Line:
         places += self.shifts[groups]
 
 
+@dataclasses.dataclass(frozen=True)
+class _Mixed:
+    """Neighbouring windows of one lane in their order, as it goes through them.
+
+    Attributes:
+        epoch: The epoch.
+        low: The first place on the line.
+        order: The places less `low`, uint16 of shape (places,).
+    """
+
+    epoch: int
+    low: int
+    order: npt.NDArray[np.uint16]
+
+
 class GroupOrder:
     """Record keys by global index, over all epochs.
 
@@ -60,7 +84,8 @@ class GroupOrder:
         reshuffle: Whether each epoch has its own order.
 
     Memory is 16 bytes a group for each of the last two epochs asked for, whose set-up
-    takes time in proportion to the groups; everything else is independent of them.
+    takes time in proportion to the groups, and at most 32 KiB a lane; everything else
+    is independent of them.
     """
 
     def __init__(
@@ -76,11 +101,15 @@ class GroupOrder:
         self._starts = starts[groups > 0]
         self._sizes = groups[groups > 0]
         self._window = window
+        # Whole windows, of about as many records as are sorted at once.
+        windows = _SORTED * len(self._sizes) // (int(self._sizes.sum()) * window)
+        self._span = window * max(1, windows)
         self._seed = seed
         self._lanes = lanes
         self._length = length
         self._reshuffle = reshuffle
         self._lines: dict[int, _Line] = {}
+        self._mixed: dict[int, _Mixed] = {}
 
     def keys(self, first: int, step: int, count: int) -> Int64Array:
         """The record keys of the indices first, first + step, ..., count of them."""
@@ -110,22 +139,58 @@ class GroupOrder:
         line = self._line(epoch)
         turn, rank = divmod(offset, self._lanes)
         begin, end = self._piece(rank), self._piece(rank + 1)
-        first_group = line.group_at(begin)
         stride = step // self._lanes
         place = begin + turn
         done = 0
         while done < len(out):
-            passed = (line.group_at(place) - first_group) // self._window
-            window = first_group + passed * self._window
-            after = min(window + self._window, len(self._sizes))
-            low = max(begin, int(line.bounds[window]))
-            high = min(end, int(line.bounds[after]))
+            low, high, groups = self._around(line, place, begin, end, self._span)
+            mixed = None
+            if high - low <= _MOST_SORTED:
+                mixed = self._mix(rank, epoch, line, low, high, groups)
+            else:
+                low, high, _ = self._around(line, place, begin, end, self._window)
             count = min(len(out) - done, -(-(high - place) // stride))
-            plan = KeyPlan.range(high - low, low).shuffle(_mix(self._seed, epoch, low))
-            plan.fill(place - low, stride, out[done : done + count])
+            part = out[done : done + count]
+            if mixed is not None:
+                part[:] = mixed.order[place - low :: stride][:count]
+                part += low
+            else:
+                seed = _hash(self._seed, epoch, low) >> 32
+                plan = KeyPlan.range(high - low, low).shuffle(seed)
+                plan.fill(place - low, stride, part)
             done += count
             place += count * stride
         line.to_keys(out)
+
+    def _around(
+        self, line: _Line, place: int, begin: int, end: int, span: int
+    ) -> tuple[int, int, range]:
+        """What a lane's piece has of the `span` groups around a place.
+
+        Returns:
+            Its first place, the place behind its last, and the groups.
+        """
+        first = line.group_at(begin)
+        first += (line.group_at(place) - first) // span * span
+        after = min(first + span, len(self._sizes))
+        low = max(begin, int(line.bounds[first]))
+        return low, min(end, int(line.bounds[after])), range(first, after)
+
+    def _mix(
+        self, rank: int, epoch: int, line: _Line, low: int, high: int, groups: range
+    ) -> _Mixed:
+        """The places [low, high) in the order in which a lane takes them."""
+        mixed = self._mixed.get(rank)
+        if mixed is None or (mixed.epoch, mixed.low) != (epoch, low):
+            draws = _draws(_hash(self._seed, epoch), low, high)
+            bounds = line.bounds[groups.start : groups.stop : self._window]
+            windows = bounds[1:].searchsorted(np.arange(low, high), "right")
+            # Windows stay in their order; a tie of draws keeps the order of places.
+            draws >>= np.uint64(16)
+            draws |= windows.astype(np.uint64) << np.uint64(48)
+            order = draws.argsort(kind="stable").astype(np.uint16)
+            mixed = self._mixed[rank] = _Mixed(epoch, low, order)
+        return mixed
 
     def _piece(self, rank: int) -> int:
         """Where the piece of a lane begins; the first lanes have one record more.
@@ -150,12 +215,24 @@ class GroupOrder:
         return line
 
 
-def _mix(*words: int) -> int:
-    """A seed in [0, 2**32) from integers, by the finalizer of splitmix64."""
+def _hash(*words: int) -> int:
+    """A number in [0, 2**64) from integers, by the finalizer of splitmix64."""
     state = 0
     for word in words:
-        state = (state ^ word) + 0x9E3779B97F4A7C15 & _MASK
-        state = (state ^ state >> 30) * 0xBF58476D1CE4E5B9 & _MASK
-        state = (state ^ state >> 27) * 0x94D049BB133111EB & _MASK
+        state = (state ^ word) + _STEP & _MASK
+        state = (state ^ state >> 30) * _FIRST & _MASK
+        state = (state ^ state >> 27) * _SECOND & _MASK
         state ^= state >> 31
-    return state >> 32
+    return state
+
+
+def _draws(seed: int, low: int, high: int) -> npt.NDArray[np.uint64]:
+    """Random numbers of the places [low, high): each its own, by splitmix64."""
+    state = np.arange(low, high, dtype=np.uint64)
+    state *= np.uint64(_STEP)
+    state += np.uint64(seed)
+    for shift, factor in ((30, _FIRST), (27, _SECOND)):
+        state ^= state >> np.uint64(shift)
+        state *= np.uint64(factor)
+    state ^= state >> np.uint64(31)
+    return state

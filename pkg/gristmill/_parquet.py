@@ -39,6 +39,7 @@ class ParquetDataSource:
         cache_bytes: Bytes of decoded row groups that are kept, those used last, in
             each process. At least the last one is kept.
         storage_options: Arguments of the file system of URLs, such as credentials.
+            All paths must be URLs then.
         remote_options: How files behind URLs are read. None for the defaults.
         **read_kwargs: Further arguments of ``pyarrow.parquet.ParquetFile``.
 
@@ -55,7 +56,8 @@ class ParquetDataSource:
         FileNotFoundError: A file is missing, or a folder or pattern has none.
         CorruptRecord: A file is no Parquet file, damaged, or changed while in use.
             Raised by the constructor, or by the read that meets it.
-        ValueError: There are no paths, a column is missing or differs between files.
+        ValueError: There are no paths, a column is missing or differs between files,
+            or there are storage_options for a path that is no URL.
         RemoteError: A file behind a URL cannot be read.
         ImportError: pyarrow, or fsspec for a URL, is not installed.
 

@@ -41,13 +41,18 @@ def find_files(
 
     Raises:
         FileNotFoundError: A folder or pattern has no Parquet files.
-        ValueError: The list of paths is empty.
+        ValueError: The list of paths is empty, or options are for no URL.
         TypeError: A path is no path.
     """
     given = [paths] if isinstance(paths, (str, os.PathLike)) else list(paths)
     if not given:
         raise ValueError("paths is empty. Pass at least one Parquet file.")
     names = [_as_text(path) for path in given]
+    for name in names:
+        if storage_options and not is_url(name):
+            raise ValueError(
+                f"{name} is on this machine and has no use for storage_options."
+            )
     return tuple(file for name in names for file in _expand(name, storage_options))
 
 

@@ -129,7 +129,14 @@ def file_system_of(url: str, storage_options: Mapping[str, Any]) -> tuple[Any, s
             f"Reading {url} needs the fsspec package. Install it with:"
             " pip install 'gristmill[remote]'"
         ) from error
-    system, path = core.url_to_fs(url, **storage_options)
+    try:
+        system, path = core.url_to_fs(url, **storage_options)
+    except ImportError as error:
+        raise ImportError(
+            f"Reading {url} needs a package that is not installed: {error}. Install"
+            " it, or what http:// and https:// need with: pip install"
+            " 'gristmill[remote]'"
+        ) from error
     return system, path
 
 

@@ -10,7 +10,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Self, SupportsIndex
 
 from gristmill._array_record import ArrayRecordDataSource
-from gristmill._remote import RemoteFile, is_url
+from gristmill._record_files import find_file
+from gristmill._remote import RemoteFile, RemoteOptions
 from gristmill._tfds_features import DecodeTFDS, leaves_of
 from gristmill.transforms import Map
 
@@ -42,6 +43,8 @@ class TFDSDataSource:
             ``"train[:80%]"``.
         features: Names of the features to read, of the outermost ones; None reads
             all.
+        storage_options: Arguments of the URL's file system, such as credentials.
+        remote_options: How files behind a URL are read. None for the defaults.
 
     Element ``i`` is the dict that ``tfds.data_source`` gives: Python's numbers and
     ``bytes`` for scalars, arrays for tensors and images, lists for sequences.  Decoded
@@ -51,8 +54,11 @@ class TFDSDataSource:
 
     Raises:
         FileNotFoundError: The directory holds no prepared dataset.
-        ValueError: It is of another format, the split or a feature is not in it, or a
-            feature is of a kind that cannot be decoded.
+        ValueError: It is of another format, the split or a feature is not in it, the
+            split has no records, a feature is of a kind that cannot be decoded, or
+            there are storage_options and no URL.
+        RemoteError: A file behind a URL cannot be read.
+        ImportError: fsspec, or what it needs for a URL, is not installed.
         CorruptRecord: A record is damaged. Raised when it is read.
 
     Example:
@@ -66,9 +72,13 @@ class TFDSDataSource:
         directory: str | os.PathLike[str],
         split: str = "train",
         features: Sequence[str] | None = None,
+        *,
+        storage_options: Mapping[str, Any] | None = None,
+        remote_options: RemoteOptions | None = None,
     ) -> None:
         self._directory = os.fspath(directory).rstrip("/")
-        info = _read(self._directory, "dataset_info.json")
+        remote = storage_options, remote_options
+        info = _read(self._directory, "dataset_info.json", *remote)
         written = info.get("fileFormat", "tfrecord")
         if written != "array_record":
             raise ValueError(
@@ -76,13 +86,17 @@ class TFDSDataSource:
                 " 'array_record' has random access. Prepare the dataset with"
                 " file_format='array_record'."
             )
-        outermost = _read(self._directory, "features.json")
+        outermost = _read(self._directory, "features.json", *remote)
         self._name = f"{info['name']}:{info['version']}"
         self._split = split
         chosen = _chosen(outermost, features, self._directory)
         self._features = list(chosen["featuresDict"]["features"])
         self._decode = DecodeTFDS(list(leaves_of(chosen)))
-        self._records = ArrayRecordDataSource(_parts(self._directory, info, split))
+        self._records = ArrayRecordDataSource(
+            _parts(self._directory, info, split),
+            storage_options=storage_options,
+            remote_options=remote_options,
+        )
 
     @property
     def records(self) -> ArrayRecordDataSource:
@@ -128,13 +142,18 @@ class TFDSDataSource:
         )
 
 
-def _read(directory: str, name: str) -> Any:
+def _read(
+    directory: str,
+    name: str,
+    storage_options: Mapping[str, Any] | None,
+    remote_options: RemoteOptions | None,
+) -> Any:
     path = f"{directory}/{name}"
     try:
-        if is_url(path):
-            file = RemoteFile(path)
+        file = find_file(path, "pread", storage_options, remote_options)
+        if isinstance(file, RemoteFile):
             return json.loads(file.read_range(0, file.size))
-        with open(path, encoding="utf-8") as text:
+        with open(file, encoding="utf-8") as text:
             return json.load(text)
     except FileNotFoundError:
         raise FileNotFoundError(
@@ -177,7 +196,8 @@ def _parts(directory: str, info: Mapping[str, Any], split: str) -> list[_Part]:
             " of these such as 'train[10:20]' or 'train[:50%]'."
         )
     name = found["name"]
-    lengths = [int(length) for length in splits[name]["shardLengths"]]
+    # A split without records is written without its lengths.
+    lengths = [int(length) for length in splits[name].get("shardLengths", ())]
     total = sum(lengths)
     first = _bound(split, found["first"], total, default=0)
     last = _bound(split, found["last"], total, default=total)

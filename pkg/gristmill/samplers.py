@@ -343,7 +343,7 @@ class GroupShuffleSampler:
     Example:
         >>> sampler = GroupShuffleSampler([3, 3, 2], window=1, num_epochs=1, seed=7)
         >>> sampler.record_keys(0, 1, 8).tolist()
-        [7, 6, 2, 1, 0, 4, 3, 5]
+        [7, 6, 2, 0, 1, 5, 3, 4]
     """
 
     def __init__(

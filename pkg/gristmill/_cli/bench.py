@@ -23,10 +23,11 @@ __all__ = ["add_to"]
 
 DESCRIPTION = """\
 Measure how fast the records of an ArrayRecord or an uncompressed TFRecord file are
-read: in order, shuffled, and shuffled through a DataLoader.  What the system can do
-at most is measured beside it, by reading the same bytes with bare preads: 1 MiB each
-in order; shuffled, one for each record, or for each chunk of records.  The last
-column is the part of that which is reached, in records per second.
+read: in order, shuffled, and shuffled through a DataLoader.  The same bytes are read
+beside it with bare preads: 1 MiB each in order; shuffled, one for each record, or for
+each chunk of records.  The last column is the speed in parts of that, in records per
+second.  The preads are a loop in Python: in order it is as fast as the system; small
+records shuffled are read by it more slowly than by Gristmill's native code.
 
 The file is read once before, so that it is in memory if it fits there; every record's
 checksum is compared.  The index of a TFRecord file is kept beside it, as a DataLoader
@@ -37,6 +38,10 @@ EPILOG = """\
 examples:
   gristmill bench train.array_record
   gristmill bench train.array_record --workers 0,4,8 --seconds 5
+"""
+NOTE = """\
+pread shuffled is a Python loop of one os.preadv a record or chunk: where these are
+small, it shows the cost of Python, and more than 1.00 of it can be reached.
 """
 BLOCK_BYTES = 1 << 20
 SEED = 0
@@ -51,7 +56,7 @@ class Rate(NamedTuple):
     records: float
     record_bytes: int
     seconds: float
-    # Records per second of the system itself; 0 for its own row.
+    # Records per second of bare preads; 0 for their own rows.
     limit: float = 0.0
 
     @property
@@ -63,7 +68,7 @@ def add_to(commands: Any) -> None:
     """Add the command to the parser of `gristmill`."""
     parser = commands.add_parser(
         "bench",
-        help="measure how fast a file is read, and what the system allows",
+        help="measure how fast a file is read, beside bare preads",
         description=DESCRIPTION,
         epilog=EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
@@ -124,7 +129,7 @@ Places = Callable[[Int64Array], tuple[Int64Array, Int64Array]]
 
 def _open(path: str) -> tuple[Any, _core.RecordReader, Places]:
     """Return the file as a source, as a reader, and the places of its records."""
-    form = finding.format_of(path)
+    form = finding.format_of(path, choices=())
     if form == "array_record":
         file = _core.RecordFile(path)
 
@@ -267,7 +272,8 @@ def _as_table(path: str, reader: _core.RecordReader, rates: list[Rate]) -> str:
         megabytes = each.record_bytes / each.seconds / 1e6
         rows.append((each.name, rate(each.records_per_s), rate(megabytes), share))
     size = amount(os.path.getsize(path))
-    return f"{path}: {count(len(reader), 'record')}, {size}\n\n{table(rows)}"
+    title = f"{path}: {count(len(reader), 'record')}, {size}"
+    return f"{title}\n\n{table(rows)}\n\n{NOTE.rstrip()}"
 
 
 def _as_json(path: str, rates: list[Rate]) -> str:

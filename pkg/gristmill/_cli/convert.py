@@ -12,7 +12,7 @@ from typing import Any
 from gristmill._cli.terminal import Bar, Silence, amount, count
 from gristmill._convert import finding
 from gristmill._convert.conversion import Output, Result, convert
-from gristmill._convert.inputs import FolderInput, Input
+from gristmill._convert.inputs import Input
 from gristmill._convert.problem import Problem
 from gristmill._convert.shards import writer_options
 
@@ -125,6 +125,8 @@ def run(arguments: argparse.Namespace) -> int:
         )
     finding.check_local(arguments.output)
     paths = finding.expand(arguments.inputs)
+    # Before the inputs are looked at, among which an earlier output may be.
+    _check_outside(paths, arguments.output)
     inputs = finding.inputs_of(
         paths, arguments.form, arguments.encode, arguments.with_names
     )
@@ -158,20 +160,25 @@ def run(arguments: argparse.Namespace) -> int:
     return 0
 
 
+def _check_outside(paths: Sequence[str], output: str) -> None:
+    """Refuse to write into a folder that is read, where it would be read itself."""
+    folder = os.path.dirname(os.path.realpath(output))
+    for path in paths:
+        inside = os.path.join(os.path.realpath(path), "")
+        if os.path.isdir(path) and os.path.join(folder, "").startswith(inside):
+            raise Problem(
+                f"OUT would be in {path}, whose files are the input. Choose an OUT"
+                " elsewhere."
+            )
+
+
 def _check_apart(inputs: Sequence[Input], output: Output) -> None:
     """Refuse to write what is read."""
     outputs = {os.path.realpath(output.final(shard)) for shard in range(output.count)}
-    folder = os.path.dirname(os.path.realpath(output.final(0)))
     for each in inputs:
-        path = os.path.realpath(each.path)
-        if path in outputs:
+        if os.path.realpath(each.path) in outputs:
             raise Problem(
                 f"{each.path} is both an input and an output. Choose another OUT."
-            )
-        if isinstance(each, FolderInput) and f"{folder}/".startswith(f"{path}/"):
-            raise Problem(
-                f"OUT would be in {each.path}, whose files are the input. Choose an"
-                " OUT elsewhere."
             )
 
 

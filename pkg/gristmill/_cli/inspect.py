@@ -85,7 +85,7 @@ def run(arguments: argparse.Namespace) -> int:
             print()
         progress = Bar() if sys.stderr.isatty() else Silence()
         try:
-            form = arguments.form or finding.format_of(path)
+            form = arguments.form or finding.format_of(path, contents.FORMATS)
             found = contents.examine(
                 path, form, arguments.head, arguments.verify, progress
             )

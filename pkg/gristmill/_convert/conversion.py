@@ -12,11 +12,12 @@ import contextlib
 import dataclasses
 import itertools
 import os
+import tempfile
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Literal, Protocol
 
 from gristmill._convert import crew
-from gristmill._convert.inputs import Input
+from gristmill._convert.inputs import Input, TFRecordInput
 from gristmill._convert.journal import Journal, Shard
 from gristmill._convert.problem import Problem, of_os_error
 from gristmill._convert.shards import Written, write_file
@@ -161,11 +162,12 @@ def convert(
             s for s in range(output.count) if not _is_finished(journal, output, s)
         ]
         if pending:
-            counts = _count(journal, inputs, processes, progress)
-            runs = _plan(
-                inputs, counts, pending, output, writer_options, ranges, processes
-            )
-            _write(journal, runs, processes, progress, sum(counts))
+            with _indexed(inputs) as indexed:
+                counts = _count(journal, indexed, processes, progress)
+                runs = _plan(
+                    indexed, counts, pending, output, writer_options, ranges, processes
+                )
+                _write(journal, runs, processes, progress, sum(counts))
         _check_unchanged(inputs, header)
         _rename(output)
         shards = journal.shards.values()
@@ -178,8 +180,23 @@ def convert(
 
 
 def _described(each: Input) -> dict[str, Any]:
-    fields = dataclasses.asdict(each)  # type: ignore[call-overload]
-    return {"kind": type(each).__name__, **fields, **each.identity()}
+    fields = dataclasses.fields(each)  # type: ignore[arg-type]
+    options = {
+        field.name: getattr(each, field.name) for field in fields if field.compare
+    }
+    return {"kind": type(each).__name__, **options, **each.identity()}
+
+
+@contextlib.contextmanager
+def _indexed(inputs: Sequence[Input]) -> Iterator[list[Input]]:
+    """Let all processes use the index of a TFRecord file that one of them made."""
+    with tempfile.TemporaryDirectory(prefix="gristmill-convert-") as folder:
+        yield [
+            dataclasses.replace(each, index_dir=folder)
+            if isinstance(each, TFRecordInput)
+            else each
+            for each in inputs
+        ]
 
 
 def _make_folder(path: str) -> None:

@@ -151,8 +151,12 @@ def name_format_of(path: str) -> Format | None:
     return None
 
 
-def format_of(path: str) -> Format:
+def format_of(path: str, choices: Sequence[Format] = FORMATS) -> Format:
     """Return the format of a file, by its name or else its first bytes.
+
+    Args:
+        path: The file.
+        choices: What the command's --from takes; empty if it has no such option.
 
     Raises:
         Problem: Neither tells.
@@ -170,7 +174,11 @@ def format_of(path: str) -> Format:
         return "jsonl"
     if TFRecordInput(path).looks_right():
         return "tfrecord"
+    advice = (
+        f"Pass --from {'|'.join(choices)}."
+        if choices
+        else "Give it a name that does, such as x.tfrecord or x.array_record."
+    )
     raise Problem(
-        f"{path}: neither the name nor the first bytes tell the format. Pass --from"
-        f" {'|'.join(FORMATS)}."
+        f"{path}: neither the name nor the first bytes tell the format. {advice}"
     )

@@ -113,7 +113,15 @@ def steps_of(file: _core.RecordReader, first: int = 0) -> Iterator[Int64Array]:
 
 @dataclasses.dataclass(frozen=True)
 class TFRecordInput(FileInput):
-    """A TFRecord file, compressed by gzip or zlib or not."""
+    """A TFRecord file, compressed by gzip or zlib or not.
+
+    Args:
+        path: The file.
+        index_dir: A folder where the processes that read the file keep its index for
+            one another. None looks where data sources keep it, and keeps none.
+    """
+
+    index_dir: str | None = dataclasses.field(default=None, compare=False)
 
     @property
     def compression(self) -> str | None:
@@ -127,7 +135,8 @@ class TFRecordInput(FileInput):
     def open(self) -> _core.TfRecordFile:
         """Open a file that is not compressed; its index is loaded if there is one."""
         found = os.stat(self.path)
-        return _open_tf_record(self.path, found.st_size, found.st_mtime_ns)
+        here = self.path, self.index_dir
+        return _open_tf_record(*here, found.st_size, found.st_mtime_ns)
 
     def count(self) -> int:
         if self.compression:
@@ -154,10 +163,19 @@ class TFRecordInput(FileInput):
 
 
 @functools.lru_cache(maxsize=1)  # A process reads several shards of one file.
-def _open_tf_record(path: str, size: int, mtime_ns: int) -> _core.TfRecordFile:
+def _open_tf_record(
+    path: str, index_dir: str | None, size: int, mtime_ns: int
+) -> _core.TfRecordFile:
     del size, mtime_ns  # They make a file that was changed another one.
+    sidecars = sidecar_paths(path)
+    kept = [] if index_dir is None else sidecar_paths(path, index_dir)
     progress = _core.ScanProgress()
-    return _core.TfRecordFile(path, "all", "pread", sidecar_paths(path), progress)
+    file = _core.TfRecordFile(path, "all", "pread", [*sidecars, *kept], progress)
+    if kept and not file.sidecar:
+        # Without room for it the others read the file through, too.
+        with contextlib.suppress(OSError):
+            file.save_index(kept[0])
+    return file
 
 
 @dataclasses.dataclass(frozen=True)
@@ -317,18 +335,35 @@ def top_folder(name: str) -> str:
 
 @functools.lru_cache(maxsize=8)  # A process asks for one folder again and again.
 def files_below(folder: str) -> tuple[str, ...]:
-    """Return the paths in a folder of all files below it, less hidden ones, sorted."""
+    """Return the paths in a folder of all files below it, less hidden ones, sorted.
+
+    Links to folders are followed, but to those that they are in.
+    """
 
     def refuse(error: OSError) -> None:
         raise of_os_error(error, folder)
 
     found = []
+    # The folders that each one to be visited is in, and itself.
+    within = {folder: frozenset([_folder_id(folder)])}
     for parent, folders, names in os.walk(folder, onerror=refuse, followlinks=True):
-        folders[:] = [name for name in folders if not name.startswith(".")]
+        outer = within.pop(parent)
+        visible = [name for name in folders if not name.startswith(".")]
+        ids = {name: _folder_id(os.path.join(parent, name)) for name in visible}
+        folders[:] = [name for name in visible if ids[name] not in outer]
+        for name in folders:
+            within[os.path.join(parent, name)] = outer | {ids[name]}
         inside = os.path.relpath(parent, folder)
         prefix = "" if inside == "." else inside + "/"
         found += [prefix + name for name in names if not name.startswith(".")]
     return tuple(sorted(found))
+
+
+def _folder_id(path: str) -> tuple[int, int]:
+    """What a folder has in common with all links to it."""
+    with reading(path):
+        found = os.stat(path)
+    return found.st_dev, found.st_ino
 
 
 @contextlib.contextmanager
