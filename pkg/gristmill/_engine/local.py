@@ -9,7 +9,7 @@ from gristmill._engine.program import Program
 from gristmill._engine.state import Position
 from gristmill._engine.stream import NO_KEYS, Stream
 from gristmill._engine.tally import Account
-from gristmill._engine.tolerance import NOTHING
+from gristmill._engine.tolerance import NOTHING, Overrun
 from gristmill._types import Int64Array
 
 
@@ -66,6 +66,10 @@ class LocalRun:
                     position.turn = (turn + 1) % len(streams)
                     continue
                 output = NOTHING
+            except Overrun:
+                self._account.refuse(stream.mishaps.passed)
+                position.turn = (turn + 1) % len(streams)
+                continue
             except Exception:
                 # The failed output has had its turn, so that the others keep theirs.
                 position.vectors[turn] = stream.vector

@@ -6,10 +6,11 @@ from typing import Any
 
 import numpy as np
 
-from gristmill._engine.program import as_number
+from gristmill._engine.program import Program, as_number
 from gristmill._engine.reading import read_each
 from gristmill._engine.stream import NativeStream
 from gristmill._engine.tolerance import (
+    Mishaps,
     blamed,
     forgivable,
     none_stands_in,
@@ -27,9 +28,21 @@ class TolerantStream(NativeStream):
     position of the bad record, with that one's index and generator.
     """
 
+    def __init__(
+        self, program: Program, stream: int, at: int, look_ahead: bool
+    ) -> None:
+        super().__init__(program, stream, at, look_ahead)
+        self.mishaps = Mishaps(stream, program.patience)
+
     def next(self, alloc: Alloc | None = None) -> Any:
-        """The next output, see `Stream.next`."""
-        self.mishaps.clear()
+        """The next output, see `Stream.next`.
+
+        Raises:
+            StopIteration: The stream has ended, or met many bad records and nothing
+                else: then there are mishaps, and it goes on behind them.
+            Overrun: More bad records than may be.
+        """
+        self.mishaps.begin()
         return super().next(alloc)
 
     def _records(self, want: int) -> list[Any]:
@@ -37,7 +50,12 @@ class TolerantStream(NativeStream):
         while len(elements) < want and self._consumed < self._length:
             count = min(want - len(elements), self._length - self._consumed)
             keys, indices = self._block(self._consumed, count)
-            elements += self._pass_through(keys, indices)
+            made = self._pass_through(keys, indices)
+            if made:
+                self.mishaps.alone = False
+                elements += made
+            elif self.mishaps.many:
+                break
         return elements
 
     def _pass_through(self, keys: Int64Array, indices: Int64Array) -> list[Any]:
