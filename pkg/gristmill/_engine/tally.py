@@ -157,7 +157,8 @@ class Tally:
         return TooManyErrors(
             f"{self.count + len(records)} records failed, and "
             f"max_errors={self._policy.max_errors}. The last were: {last}.{where} "
-            "Repair the data, or pass a larger max_errors and go on from the last get_state(), after which nothing is lost."
+            "Repair the data, or pass a larger max_errors and go on from the last "
+            "get_state(), after which nothing is lost."
         )
 
 
