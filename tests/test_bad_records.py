@@ -193,11 +193,48 @@ def test_the_only_record_of_a_stream_has_no_substitute():
 
 
 def test_neighbours_are_tried_first_and_then_ever_farther_records():
-    assert list(stand_ins(3, 100)) == [4, 5, 6, 7, 8, 9, 10, 11, 19, 35, 67]
+    assert list(stand_ins(3, 100))[:11] == [4, 5, 6, 7, 8, 9, 10, 11, 19, 35, 67]
     assert list(stand_ins(98, 100))[:3] == [99, 0, 1]
     assert list(stand_ins(2, 4)) == [3, 0, 1]
     assert list(stand_ins(0, 1)) == []
-    assert len(list(stand_ins(0, 2**62))) == 8 + 24
+    assert list(stand_ins(5, 2**62))[8:] != list(stand_ins(6, 2**62))[8:]
+
+
+@pytest.mark.parametrize("length", [1, 2, 9, 16, 100, 1024, 1025, 1026, 2**62])
+def test_records_of_the_whole_stream_are_tried_once_each(length):
+    position = length // 3
+    tried = list(stand_ins(position, length))
+    assert len(set(tried)) == len(tried) == min(length - 1, 1024)
+    assert position not in tried
+    assert all(0 <= other < length for other in tried)
+
+
+@pytest.mark.parametrize("workers", LOCAL_AND_WORKERS)
+def test_any_good_record_of_a_small_stream_is_a_substitute(workers):
+    made = of(
+        [Fails(range(12))],
+        records=16,
+        on_error="substitute",
+        worker_count=workers,
+        streams=1,
+    )
+    outputs = list(made)
+    assert len(outputs) == 16
+    assert set(outputs) == {12, 13, 14, 15}
+
+
+def test_few_good_records_share_the_places_of_many_bad_ones():
+    good = range(990, 1000)
+    outputs = list(of([Fails(range(990))], records=1000, on_error="substitute"))
+    repeats = [outputs.count(value) for value in good]
+    assert sum(repeats) == 1000
+    assert 60 < min(repeats) < max(repeats) < 150, repeats
+
+
+def test_an_error_names_some_of_the_records_tried():
+    with pytest.raises(TooManyErrors, match=r"\[1, 2, 3, .*\] and 983 more") as caught:
+        next(iter(of([Fails(range(1000))], records=1000, on_error="substitute")))
+    assert len(str(caught.value)) < 400
 
 
 def test_a_long_bad_stretch_is_not_filled_with_one_record():

@@ -66,8 +66,10 @@ class DataLoader(Generic[T]):
             leaves the record out, as a filter would, and like with one each stream
             is computed by one worker; "substitute" puts another record of its stream
             in its place, with its index and random numbers, so that there are as
-            many elements as without errors.  States count both.  A stream that skips
-            1000 and finds nothing else passes its turn.
+            many elements as without errors: the next good one of the 8 behind it,
+            else one 16, 32, 64, ... behind, else any, up to 1024 in all; where they
+            fail as well it raises TooManyErrors.  States count both.  A stream that
+            skips 1000 and finds nothing else passes its turn.
         max_errors: Bad records that an iterator passes over, None for any number.
             Those of the output that is one too many raise TooManyErrors before it,
             and an output is given up that meets more of them on its own.  Asked

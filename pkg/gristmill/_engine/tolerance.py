@@ -7,6 +7,7 @@ or with the error or the end that came instead, and count once it is delivered.
 from __future__ import annotations
 
 import pickle
+import random
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -23,11 +24,14 @@ NEVER_FORGIVEN = (
     TooManyErrors,
     WorkerDied,
 )
-# Records tried in the place of a bad one: its neighbours, and then ever farther
-# ones, so that a bad stretch of a file neither ends a stream nor makes it repeat
-# the one good record behind it.
+# Records tried in the place of a bad one: its neighbours, then ever farther ones,
+# so that a bad stretch of a file neither ends a stream nor makes it repeat the one
+# good record behind it, and then others from all over the stream.
 NEIGHBOURS = 8
 LAST_DOUBLING = 28
+MOST_TRIED = 1024
+# Of the keys of those, so many are named.
+MOST_NAMED = 16
 
 # Bad records without an element after which a stream passes its turn.
 MANY = 1000
@@ -155,19 +159,39 @@ def blamed(error: Exception) -> Place | None:
 
 
 def stand_ins(position: int, length: int) -> Iterator[int]:
-    """Positions of a stream to try in place of one, best first."""
+    """Positions of a stream to try in place of one, best first.
+
+    Its neighbours, those at doubling distances, and then any: up to `MOST_TRIED` in
+    all, which is every other one of a stream of no more.
+    """
     doublings = (1 << power for power in range(4, LAST_DOUBLING))
-    for offset in (*range(1, NEIGHBOURS + 1), *doublings):
-        if offset >= length:
-            return
+    near = [n for n in (*range(1, NEIGHBOURS + 1), *doublings) if n < length]
+    for offset in near:
         yield (position + offset) % length
+    # In an order of its own for each: bad records side by side find different ones.
+    order = random.Random(position)
+    known, left = {0, *near}, MOST_TRIED - len(near)
+    if length <= MOST_TRIED:
+        rest = [offset for offset in range(length) if offset not in known]
+        rest.sort(key=lambda _: order.random())
+        yield from ((position + offset) % length for offset in rest)
+        return
+    while left > 0:
+        offset = int(order.random() * length)
+        if offset not in known:
+            known.add(offset)
+            left -= 1
+            yield (position + offset) % length
 
 
 def none_stands_in(key: Any, tried: list[Any]) -> TooManyErrors:
     """What to raise where all of `stand_ins`, with these keys, failed as well."""
     others = "there is no other in its stream"
     if tried:
-        others = f"so did those tried in its place, {tried}"
+        named = ", ".join(map(repr, tried[:MOST_NAMED]))
+        more = len(tried) - MOST_NAMED
+        rest = f" and {more} more" if more > 0 else ""
+        others = f"so did those tried in its place, [{named}]{rest}"
     return TooManyErrors(
         f"Record {key} failed, and {others}. Repair the data, or pass "
         'on_error="skip" to leave bad records out.'
