@@ -211,3 +211,31 @@ def test_warns_where_a_batch_waits_for_its_rest(caplog):
     list(made)
     assert "Stream 0 has met 10000 bad records and waits for the rest" in caplog.text
     assert "OSError: row 10004" in caplog.text
+
+
+@pytest.mark.multiprocess
+@pytest.mark.parametrize("limit", [None, 0, 20, 1500])
+@pytest.mark.parametrize("chain", ["alone", "batch", "flat"])
+def test_workers_give_up_and_go_on_as_without(chain, limit):
+    bad = [key for key in range(4000) if key % 3 == 1 or 100 < key < 3400]
+
+    def run(workers):
+        made = rows(
+            CHAINS[chain],
+            bad,
+            records=4000,
+            streams=3,
+            worker_count=workers,
+            max_errors=limit,
+        )
+        iterator, outputs = iter(made), []
+        for _ in range(2000):
+            try:
+                outputs.append(plain(next(iterator)))
+            except StopIteration:
+                return outputs, iterator.errors
+            except TooManyErrors as error:
+                outputs.append(str(error))
+        raise AssertionError("it does not end")
+
+    assert run(2) == run(0)

@@ -38,6 +38,8 @@ MANY = 1000
 
 # Stands for the output of a stream that met bad records alone: its turn passes.
 NOTHING = object()
+# Stands for one that was given up after too many: as well, and the output is due again.
+GIVEN_UP = object()
 
 # Bad records, and the exception of the last one, packed where it came from a worker.
 Passed = tuple[Sequence[BadRecord], BaseException | bytes]
