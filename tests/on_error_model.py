@@ -7,6 +7,7 @@ out of it, record by record, without anything of the engine.
 import copy
 import dataclasses
 import itertools
+import random
 from collections.abc import Iterator
 from typing import Any
 
@@ -230,8 +231,12 @@ def _elements(case: Case, stream: int) -> Iterator[Any]:
 
 
 def others(position: int, length: int) -> list[int]:
-    offsets = [1, 2, 3, 4, 5, 6, 7, 8, 16, 32, 64, 128, 256, 512, 1024]
-    return [(position + n) % length for n in offsets if n < length]
+    assert length <= 1024
+    near = [1, 2, 3, 4, 5, 6, 7, 8, 16, 32, 64, 128, 256, 512]
+    order = random.Random(position)
+    rest = [n for n in range(1, length) if n not in near]
+    shuffled = sorted(rest, key=lambda _: order.random())
+    return [(position + n) % length for n in near + shuffled if n < length]
 
 
 def _made_of(case: Case, place: int, read_at: int) -> Iterator[Any]:

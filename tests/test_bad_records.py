@@ -193,11 +193,48 @@ def test_the_only_record_of_a_stream_has_no_substitute():
 
 
 def test_neighbours_are_tried_first_and_then_ever_farther_records():
-    assert list(stand_ins(3, 100)) == [4, 5, 6, 7, 8, 9, 10, 11, 19, 35, 67]
+    assert list(stand_ins(3, 100))[:11] == [4, 5, 6, 7, 8, 9, 10, 11, 19, 35, 67]
     assert list(stand_ins(98, 100))[:3] == [99, 0, 1]
     assert list(stand_ins(2, 4)) == [3, 0, 1]
     assert list(stand_ins(0, 1)) == []
-    assert len(list(stand_ins(0, 2**62))) == 8 + 24
+    assert list(stand_ins(5, 2**62))[8:] != list(stand_ins(6, 2**62))[8:]
+
+
+@pytest.mark.parametrize("length", [1, 2, 9, 16, 100, 1024, 1025, 1026, 2**62])
+def test_records_of_the_whole_stream_are_tried_once_each(length):
+    position = length // 3
+    tried = list(stand_ins(position, length))
+    assert len(set(tried)) == len(tried) == min(length - 1, 1024)
+    assert position not in tried
+    assert all(0 <= other < length for other in tried)
+
+
+@pytest.mark.parametrize("workers", LOCAL_AND_WORKERS)
+def test_any_good_record_of_a_small_stream_is_a_substitute(workers):
+    made = of(
+        [Fails(range(12))],
+        records=16,
+        on_error="substitute",
+        worker_count=workers,
+        streams=1,
+    )
+    outputs = list(made)
+    assert len(outputs) == 16
+    assert set(outputs) == {12, 13, 14, 15}
+
+
+def test_few_good_records_share_the_places_of_many_bad_ones():
+    good = range(990, 1000)
+    outputs = list(of([Fails(range(990))], records=1000, on_error="substitute"))
+    repeats = [outputs.count(value) for value in good]
+    assert sum(repeats) == 1000
+    assert 60 < min(repeats) < max(repeats) < 150, repeats
+
+
+def test_an_error_names_some_of_the_records_tried():
+    with pytest.raises(TooManyErrors, match=r"\[1, 2, 3, .*\] and 983 more") as caught:
+        next(iter(of([Fails(range(1000))], records=1000, on_error="substitute")))
+    assert len(str(caught.value)) < 400
 
 
 def test_a_long_bad_stretch_is_not_filled_with_one_record():
@@ -578,6 +615,20 @@ def test_too_many_errors_lose_nothing(on_error, workers, tmp_path):
 
 
 @pytest.mark.parametrize("workers", LOCAL_AND_WORKERS)
+def test_going_on_with_a_larger_limit_logs_nothing_twice(workers, tmp_path):
+    options = {"worker_count": workers, "streams": 1, "quarantine": tmp_path / "log"}
+    steps = [Fails({1, 2, 7}), g.Batch(4)]
+    iterator = iter(of(steps, **options, max_errors=1))
+    with pytest.raises(TooManyErrors, match="record 2 in Fails"):
+        next(iterator)
+    assert lines_of(tmp_path / "log") == []
+    patient = iter(of(steps, **options, max_errors=10))
+    patient.set_state(iterator.get_state())
+    assert listed(patient) == [[0, 3, 4, 5], [6, 8, 9, 10], [11]]
+    assert [line["key"] for line in lines_of(tmp_path / "log")] == [1, 2, 7]
+
+
+@pytest.mark.parametrize("workers", LOCAL_AND_WORKERS)
 def test_a_restored_count_goes_on_to_the_limit(workers):
     made = of([Fails({1, 4, 7})], worker_count=workers, streams=1, max_errors=2)
     iterator = iter(made)
@@ -776,9 +827,9 @@ def test_replay_gives_the_output_and_tells_nobody(on_error, tmp_path):
     with pytest.raises(TooManyErrors):
         next(iterator)
     state = iterator.get_state()
-    told = log.read_text()
-    assert made.replay(state).tolist() == next(iterator).tolist()
-    assert log.read_text() == told
+    replayed = made.replay(state)
+    assert log.read_text() == ""
+    assert replayed.tolist() == next(iterator).tolist()
     everything_after = json.loads(state)
     everything_after["last_seen_indices"]["0"] = 11
     with pytest.raises(StopIteration):

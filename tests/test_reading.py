@@ -113,6 +113,55 @@ def test_every_record_is_read_once(slow):
     assert sorted(source.reads) == list(range(RECORDS))
 
 
+def test_what_was_read_behind_a_failure_is_not_read_again(slow):
+    bad = range(0, RECORDS, 7)
+    source = Source(bad)
+    loader = g.DataLoader(
+        data_source=source,
+        sampler=g.SequentialSampler(RECORDS),
+        operations=[g.Batch(20)],
+        on_error="skip",
+    )
+    elements = np.concatenate(list(loader))
+    assert elements.tolist() == [10 * i for i in range(RECORDS) if i not in bad]
+    assert sorted(source.reads) == list(range(RECORDS))
+
+
+@pytest.mark.parametrize("threads", [0, 4])
+def test_a_block_that_cannot_be_read_together_is_read_once_singly(fast, threads):
+    bad = (1, 5, 22)
+    source = Together(bad)
+    loader = g.DataLoader(
+        data_source=source,
+        sampler=g.SequentialSampler(RECORDS),
+        operations=[g.Batch(20)],
+        on_error="skip",
+        read_options=g.ReadOptions(threads, 8),
+    )
+    elements = np.concatenate(list(loader))
+    assert elements.tolist() == [10 * i for i in range(RECORDS) if i not in bad]
+    assert max(map(source.reads.count, range(RECORDS))) == 2
+    assert len(source.blocks) >= 2
+
+
+def test_a_step_that_fails_has_no_block_read_again(fast):
+    class Fails(g.MapTransform):
+        def map(self, element):
+            if element % 70 == 0:
+                raise ValueError(element)
+            return element
+
+    source = Together()
+    loader = g.DataLoader(
+        data_source=source,
+        sampler=g.SequentialSampler(RECORDS),
+        operations=[Fails(), g.Batch(20)],
+        on_error="skip",
+    )
+    assert sum(map(len, loader)) == RECORDS - 9
+    assert source.reads == list(range(RECORDS))
+
+
 def test_one_slow_read_among_fast_ones_calls_no_threads(monkeypatch):
     clock = iter([0, 1, 1, 1, 1, 1, 1, 1, 1, 1])
     monkeypatch.setattr(reading.time, "perf_counter", lambda: next(clock))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import collections.abc
+import dataclasses
 import json
 import os
 import time
@@ -65,9 +66,14 @@ class DataLoader(Generic[T]):
             leaves the record out, as a filter would, and like with one each stream
             is computed by one worker; "substitute" puts another record of its stream
             in its place, with its index and random numbers, so that there are as
-            many elements as without errors.  States count both.
+            many elements as without errors: the next good one of the 8 behind it,
+            else one 16, 32, 64, ... behind, else any, up to 1024 in all; where they
+            fail as well it raises TooManyErrors.  States count both.  A stream that
+            skips 1000 and finds nothing else passes its turn.
         max_errors: Bad records that an iterator passes over, None for any number.
-            Those of the output that is one too many raise TooManyErrors before it.
+            Those of the output that is one too many raise TooManyErrors before it,
+            and an output is given up that meets more of them on its own.  Asked
+            again, the iterator goes on all the same.
         quarantine: Path of a log, to which a line of JSON is added for each bad
             record when the output that it would have been in is delivered: again
             after going back to an older state.
@@ -163,7 +169,9 @@ class DataLoader(Generic[T]):
             StopIteration: Nothing follows this state.
         """
         position = self._restore(state)
-        run = LocalRun(self._program_for(position), position, Replayed())
+        # No limit: it was the iterator's to tell.
+        program = dataclasses.replace(self._program_for(position), max_errors=None)
+        run = LocalRun(program, position, Replayed())
         try:
             output: T = run.next()
         finally:
@@ -179,6 +187,7 @@ class DataLoader(Generic[T]):
             streams=streams,
             read_options=self._read_options,
             on_error=self._error_policy.on_error,
+            max_errors=self._error_policy.max_errors,
         )
 
     def _describe(self) -> states.Pipeline:

@@ -7,10 +7,11 @@ from typing import Any
 
 import numpy as np
 
-from gristmill._engine.block_queue import BlockQueue
+from gristmill._engine.block_queue import BlockQueue, KeysOf
 from gristmill._engine.program import Program
-from gristmill._engine.reading import Reading, read_each
+from gristmill._engine.reading import Reading
 from gristmill._record_source import RecordSource, reads_natively
+from gristmill._types import Int64Array
 
 MIN_BLOCK = 64
 
@@ -21,14 +22,19 @@ class BlockReading:
     Args:
         source: Read one by one where a block cannot be read.
         queue: Reads its blocks.
+        keys_of: Called with (position, count), returns the keys there.
     """
 
-    def __init__(self, source: RecordSource, queue: BlockQueue) -> None:
+    def __init__(
+        self, source: RecordSource, queue: BlockQueue, keys_of: KeysOf
+    ) -> None:
         self._source = source
         self._queue = queue
-        # Records that were read and not yet asked for, from this position on.
+        self._keys_of = keys_of
+        # The block read last, from this position on; failed reads are None in it.
         self._ready: list[Any] = []
         self._ready_at = 0
+        self._failures: dict[int, Exception] = {}
 
     def read(self, position: int, keys: Any) -> tuple[list[Any], Exception | None]:
         """Read the records at `position`, position + 1, ...
@@ -36,14 +42,20 @@ class BlockReading:
         Returns the elements up to the first failed read, and its exception.
         """
         count = len(keys)
-        elements = self._take_ready(position, count)
+        elements: list[Any] = []
         while len(elements) < count:
             at, wanted = position + len(elements), count - len(elements)
-            found, failure = self._block(at, np.asarray(keys)[-wanted:])
-            self._ready, self._ready_at = found[wanted:], at + wanted
-            elements += found[:wanted]
-            if failure is not None and len(elements) < count:
+            if not 0 <= at - self._ready_at < len(self._ready):
+                self._load(at, np.asarray(keys)[-wanted:])
+            failure = self._failures.pop(at, None)
+            if failure is not None:
+                # Read anew if it is asked for again: an exception is raised once.
+                self._drop_until(at + 1)
                 return elements, failure
+            elements += self._good(at, wanted)
+            end = position + len(elements)
+            if end == self._ready_at + len(self._ready):
+                self._drop_until(end)
         behind = self._ready_at + len(self._ready)
         self._queue.look_ahead(max(position + count, behind), max(count, MIN_BLOCK))
         return elements, None
@@ -55,25 +67,49 @@ class BlockReading:
     def forget(self) -> None:
         """Drop what was read ahead: the stream goes on from somewhere else."""
         self._queue.forget()
-        self._ready = []
+        self._drop()
 
     def close(self) -> None:
         """Drop what was read ahead, and end the threads."""
         self._queue.close()
+        self._drop()
+
+    def _drop(self) -> None:
         self._ready = []
+        self._failures.clear()
 
-    def _take_ready(self, position: int, count: int) -> list[Any]:
-        offset = position - self._ready_at
-        if not 0 <= offset < len(self._ready):
-            return []
-        return self._ready[offset : offset + count]
+    def _drop_until(self, position: int) -> None:
+        self._ready = self._ready[position - self._ready_at :]
+        self._ready_at = position
 
-    def _block(self, position: int, keys: Any) -> tuple[list[Any], Exception | None]:
+    def _good(self, position: int, count: int) -> list[Any]:
+        """Up to `count` elements from `position` on, all before a failed read."""
+        failed = (at for at in self._failures if at > position)
+        end = min([position + count, *failed])
+        first = position - self._ready_at
+        return self._ready[first : end - self._ready_at]
+
+    def _load(self, position: int, keys: Int64Array) -> None:
+        """Make the block that waits at `position` ready, else those of `keys`."""
+        self._drop()
+        waits = self._queue.next_count(position)
         try:
-            return self._queue.take(position, keys), None
+            self._ready = self._queue.take(position, keys)
         except Exception:
-            # One by one: those before the record that failed are good.
-            return read_each(self._source, keys.tolist())
+            if waits:
+                keys = self._keys_of(position, waits)
+            self._read_singly(position, keys)
+        self._ready_at = position
+
+    def _read_singly(self, position: int, keys: Int64Array) -> None:
+        """Read all of a block in which some record is bad."""
+        for number, key in enumerate(keys.tolist(), position):
+            element = None
+            try:
+                element = self._source[key]
+            except Exception as error:
+                self._failures[number] = error
+            self._ready.append(element)
 
 
 def open_reading(
@@ -83,13 +119,14 @@ def open_reading(
     source, length = program.source, program.stream_length(stream)
     options = program.read_options
     if program.in_blocks and reads_natively(source):
+        block_keys = functools.partial(program.key_block, stream)
         queue = BlockQueue(
             source,
             options=options,
-            keys_of=functools.partial(program.key_block, stream),
+            keys_of=block_keys,
             length=length,
             look_ahead=look_ahead,
         )
-        return BlockReading(source, queue)
+        return BlockReading(source, queue, block_keys)
     keys_of = functools.partial(program.source_keys, stream)
     return Reading(source, options, keys_of, length, look_ahead)

@@ -9,7 +9,7 @@ from gristmill._engine.program import Program
 from gristmill._engine.state import Position
 from gristmill._engine.stream import NO_KEYS, Stream
 from gristmill._engine.tally import Account
-from gristmill._engine.tolerance import NOTHING
+from gristmill._engine.tolerance import GIVEN_UP, NOTHING, Overrun
 from gristmill._types import Int64Array
 
 
@@ -66,6 +66,8 @@ class LocalRun:
                     position.turn = (turn + 1) % len(streams)
                     continue
                 output = NOTHING
+            except Overrun:
+                output = GIVEN_UP
             except Exception:
                 # The failed output has had its turn, so that the others keep theirs.
                 position.vectors[turn] = stream.vector
@@ -76,10 +78,12 @@ class LocalRun:
                 raise
             if self._tolerant and stream.mishaps.records:
                 self._held = (output,)
-                self._account.admit(stream.mishaps.passed)
+                account = self._account
+                tell = account.refuse if output is GIVEN_UP else account.admit
+                tell(stream.mishaps.passed)
                 self._held = held = None
                 position.errors = self._account.count
-            if output is NOTHING:
+            if output is NOTHING or output is GIVEN_UP:
                 position.vectors[turn] = stream.vector
                 position.turn = (turn + 1) % len(streams)
                 continue

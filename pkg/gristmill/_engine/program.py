@@ -122,6 +122,7 @@ class Program:
         streams: Interleaved logical streams that define the order.
         read_options: Threads that read ahead where reading is slow.
         on_error: What becomes of bad records: "raise", "skip" or "substitute".
+        max_errors: Bad records that an iterator passes over; None for any number.
     """
 
     source: Any
@@ -134,6 +135,7 @@ class Program:
     streams: int
     read_options: ReadOptions
     on_error: OnError = "raise"
+    max_errors: int | None = None
 
     @property
     def over_records(self) -> bool:
@@ -172,6 +174,14 @@ class Program:
     def owned(self) -> bool:
         """Whether each stream is computed by one worker, from the beginning on."""
         return not self.one_to_one or keeps_streams_apart(self.keys.sampler)
+
+    @property
+    def patience(self) -> int | None:
+        """Bad records of one output after which it is given up; None for never.
+
+        An output of a fixed number of records comes to an end by itself.
+        """
+        return self.max_errors if self.owned else None
 
     @property
     def records_per_output(self) -> int:
@@ -237,6 +247,7 @@ def compile_program(
     streams: int,
     read_options: ReadOptions,
     on_error: OnError = "raise",
+    max_errors: int | None = None,
 ) -> Program:
     """Compile checked arguments of a loader."""
     readable = sources.as_source(source)
@@ -260,6 +271,7 @@ def compile_program(
         streams=streams,
         read_options=read_options,
         on_error=on_error,
+        max_errors=max_errors,
     )
 
 

@@ -55,6 +55,10 @@ class Reading:
         length: Positions of the stream; nothing past it is read.
         look_ahead: Whether records after those asked for may be read, too.
 
+    Attributes:
+        block_failed: Whether the last read was declined because reading its records
+            together failed.
+
     Not thread-safe: one thread calls, though `source` is read from many.
     """
 
@@ -78,6 +82,7 @@ class Reading:
         self._by_caller = 0
         self._in_blocks = hot_run.reads_together(type(source))
         self._took_s: list[float] = []
+        self.block_failed = False
         self._pool: ThreadPoolExecutor | None = None
         self._pool_owner = 0
         self._waiting: dict[int, Future[Any]] = {}
@@ -91,6 +96,7 @@ class Reading:
         Returns None where the caller should read for itself: the source is fast.
         Otherwise the elements up to the first failed read, and its exception.
         """
+        self.block_failed = False
         if not self._allowed:
             return None
         if self._by_caller and not (self._by_threads or self._waiting):
@@ -150,6 +156,7 @@ class Reading:
         try:
             elements = list(self._source.__getitems__(keys))
         except Exception:
+            self.block_failed = True
             return None
         if len(elements) != len(keys):
             return None
@@ -187,6 +194,8 @@ class Reading:
             for future in futures:
                 elements.append(future.result())
         except Exception as error:
+            behind = len(elements) + 1
+            self._waiting.update(enumerate(futures[behind:], position + behind))
             return elements, error
         return elements, None
 

@@ -204,6 +204,11 @@ class RemoteRun:
             self._account.admit(passed)
             scheduler.advance()
             return tolerance.NOTHING
+        if isinstance(error, tolerance.Overrun):
+            assert passed is not None
+            self._account.refuse(passed)
+            scheduler.advance()
+            return tolerance.NOTHING
         if passed is not None:
             self._account.settle(passed)
         scheduler.advance()

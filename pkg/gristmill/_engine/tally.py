@@ -33,6 +33,13 @@ class Account(Protocol):
                 and taken then.
         """
 
+    def refuse(self, passed: Passed) -> None:
+        """Tell that those of an output that was given up are too many.
+
+        Raises:
+            TooManyErrors: So it is, and it was not raised for as many before.
+        """
+
     def settle(self, passed: Passed) -> None:
         """Take those before an error that is about to be raised."""
 
@@ -43,6 +50,9 @@ class Replayed:
     count = 0
 
     def admit(self, passed: Passed) -> None:
+        """Do nothing."""
+
+    def refuse(self, passed: Passed) -> None:
         """Do nothing."""
 
     def settle(self, passed: Passed) -> None:
@@ -63,9 +73,10 @@ class Tally:
         self._data_source = data_source
         self._met = 0
         self._last: collections.deque[BadRecord] = collections.deque(maxlen=LAST_KEPT)
-        # Whether the bad records of the output due are logged, and it was held back.
+        # Whether the bad records of the output due are logged already.
         self._told = False
-        self._held_back = False
+        # Bad records in all, where the output due was held back for them.
+        self._held_back = 0
 
     @property
     def bad_records(self) -> BadRecords:
@@ -75,21 +86,29 @@ class Tally:
     def restart(self, count: int) -> None:
         """Go on from the count of a restored state."""
         self.count = count
-        self._told = self._held_back = False
+        self._told, self._held_back = False, 0
 
     def admit(self, passed: Passed) -> None:
         """See `Account.admit`."""
         records, last = passed
-        # Not again after an interrupt, or after the limit was told.
+        limit, total = self._policy.max_errors, self.count + len(records)
+        if limit is not None and total > limit and not self._held_back:
+            self._held_back = total
+            raise self._too_many(records) from _as_exception(last)
+        # Not again after an interrupt.
         if not self._told:
             self._tell(records)
             self._told = True
-        limit, total = self._policy.max_errors, self.count + len(records)
-        if limit is not None and total > limit and not self._held_back:
-            self._held_back = True
-            raise self._too_many(total) from _as_exception(last)
-        self._told = self._held_back = False
+        self._told, self._held_back = False, 0
         self.count = total
+
+    def refuse(self, passed: Passed) -> None:
+        """See `Account.refuse`."""
+        records, last = passed
+        total = self.count + len(records)
+        if total > self._held_back:
+            self._held_back = total
+            raise self._too_many(records) from _as_exception(last)
 
     def settle(self, passed: Passed) -> None:
         """See `Account.settle`."""
@@ -126,17 +145,20 @@ class Tally:
         with open(path, "a", encoding="utf-8") as log:
             log.write("".join(lines))
 
-    def _too_many(self, total: int) -> TooManyErrors:
+    def _too_many(self, records: collections.abc.Sequence[BadRecord]) -> TooManyErrors:
         log = self._policy.quarantine
-        where = f" They are listed in {log}." if log is not None else ""
+        where = ""
+        if log is not None:
+            where = f" Those of the outputs that were delivered are listed in {log}."
         last = "; ".join(
             f"record {bad.key} in {bad.operation} ({bad.error}: {bad.message})"
-            for bad in self._last
+            for bad in [*self._last, *records][-LAST_KEPT:]
         )
         return TooManyErrors(
-            f"{total} records failed, and max_errors={self._policy.max_errors}. The "
-            f"last were: {last}.{where} Repair the data, or pass a larger max_errors "
-            "and go on from the last get_state(), after which nothing is lost."
+            f"{self.count + len(records)} records failed, and "
+            f"max_errors={self._policy.max_errors}. The last were: {last}.{where} "
+            "Repair the data, or pass a larger max_errors and go on from the last "
+            "get_state(), after which nothing is lost."
         )
 
 

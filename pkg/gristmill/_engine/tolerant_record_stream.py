@@ -61,22 +61,30 @@ class SkipNode(Node):
         parent: Steps over the records of `reader`.
         reader: Knows the record in work.
         mishaps: Told of the bad records.
+        passes: Whether to stop for a while where they are many and nothing else.
     """
 
-    def __init__(self, parent: Node, reader: ReadNode, mishaps: Mishaps) -> None:
+    def __init__(
+        self, parent: Node, reader: ReadNode, mishaps: Mishaps, passes: bool
+    ) -> None:
         super().__init__(parent)
         self._reader = reader
         self._mishaps = mishaps
+        self._passes = passes
 
     def __next__(self) -> Record[Any]:
-        while True:
+        while not (self._passes and self._mishaps.many):
             try:
-                return next(self._parent)
+                record = next(self._parent)
             except Exception as error:
                 place = blamed(error)
                 if place is None:
                     raise
                 self._mishaps.add(error, place, self._reader.key)
+            else:
+                self._mishaps.alone = False
+                return record
+        raise StopIteration
 
 
 class OneNode(Node):
@@ -125,6 +133,7 @@ class SubstituteNode(Node):
         stream: Number of the stream.
         extend: Puts the steps on top of a node.
         mishaps: Told of the bad records.
+        passes: Whether to stop for a while where they are many and nothing else.
     """
 
     def __init__(
@@ -134,6 +143,7 @@ class SubstituteNode(Node):
         stream: int,
         extend: Callable[[Node], Node],
         mishaps: Mishaps,
+        passes: bool,
     ) -> None:
         super().__init__(reader)
         self._reader = reader
@@ -141,6 +151,7 @@ class SubstituteNode(Node):
         self._stream = stream
         self._length = program.stream_length(stream)
         self._mishaps = mishaps
+        self._passes = passes
         self._one = OneNode()
         self._steps = extend(self._one)
         self._made: collections.deque[Made] = collections.deque()
@@ -153,6 +164,8 @@ class SubstituteNode(Node):
     def __next__(self) -> Record[Any]:
         while not self._made:
             try:
+                if self._passes and self._mishaps.many:
+                    raise StopIteration
                 self._made = self._next_made()
             except Exception:
                 [position] = self._parent.state()
@@ -160,6 +173,7 @@ class SubstituteNode(Node):
                 ended = position == self._length
                 self._state = (position, *(self._given if ended else self._none_given))
                 raise
+        self._mishaps.alone = False
         record, self._state, self._keys = self._made.popleft()
         return record
 
@@ -237,22 +251,30 @@ class TolerantRecordStream(RecordStream):
 
     _legacy_node = staticmethod(_legacy_node)
 
+    def __init__(
+        self, program: Program, stream: int, at: int, look_ahead: bool
+    ) -> None:
+        super().__init__(program, stream, at, look_ahead)
+        self.mishaps = Mishaps(stream, program.patience)
+
     def next(self, alloc: Alloc | None = None) -> Any:
-        """The next output, see `Stream.next`."""
+        """The next output, see `TolerantStream.next`."""
         if self._chain is None:
+            # What is passed over on the way here counts to outputs before this one.
+            self.mishaps.pause()
             self._resume()
-        # What was passed over on the way here counts to outputs before this one.
-        self.mishaps.clear()
+        self.mishaps.begin()
         return super().next(alloc)
 
     def _build(self) -> Node:
         operations = self._program.operations
         alone = _alone(operations)
+        passes = not any(map(_ends_with_its_parent, operations[alone:]))
         reader = self._reader()
         chain: Node
         if self._program.on_error == "skip":
             steps = self._extend(reader, 0, alone)
-            chain = SkipNode(steps, reader, self.mishaps)
+            chain = SkipNode(steps, reader, self.mishaps, passes)
         else:
             chain = SubstituteNode(
                 reader,
@@ -260,6 +282,7 @@ class TolerantRecordStream(RecordStream):
                 self._stream,
                 lambda node: self._extend(node, 0, alone),
                 self.mishaps,
+                passes,
             )
         return self._extend(chain, alone, len(operations))
 
@@ -270,3 +293,8 @@ def _alone(operations: tuple[Any, ...]) -> int:
         if isinstance(op, transforms.Batch) or holds_back(op):
             return number
     return len(operations)
+
+
+def _ends_with_its_parent(operation: Any) -> bool:
+    """Whether a step could not go on, or say where, after its parent has stopped."""
+    return holds_back(operation) or isinstance(operation, transforms.FlatMap)

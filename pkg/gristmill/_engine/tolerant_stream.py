@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import ctypes
 from typing import Any
 
 import numpy as np
 
-from gristmill._engine.program import as_number
-from gristmill._engine.reading import read_each
+from gristmill._engine.program import Program, as_number
+from gristmill._engine.reading import Reading, read_each
 from gristmill._engine.stream import NativeStream
 from gristmill._engine.tolerance import (
+    Mishaps,
     blamed,
     forgivable,
     none_stands_in,
@@ -20,6 +22,16 @@ from gristmill._hot.place import Place
 from gristmill._types import Alloc, Int64Array
 
 
+class _Singly:
+    """A source without reads of many records at once."""
+
+    def __init__(self, source: Any) -> None:
+        self._source = source
+
+    def __getitem__(self, key: int) -> Any:
+        return self._source[key]
+
+
 class TolerantStream(NativeStream):
     """A `NativeStream` that skips or substitutes bad records.
 
@@ -27,9 +39,23 @@ class TolerantStream(NativeStream):
     position of the bad record, with that one's index and generator.
     """
 
+    def __init__(
+        self, program: Program, stream: int, at: int, look_ahead: bool
+    ) -> None:
+        super().__init__(program, stream, at, look_ahead)
+        self.mishaps = Mishaps(stream, program.patience)
+        self._together = hot_run.reads_together(type(program.source))
+        self._told = ctypes.c_int64.from_address(at) if at else ctypes.c_int64()
+
     def next(self, alloc: Alloc | None = None) -> Any:
-        """The next output, see `Stream.next`."""
-        self.mishaps.clear()
+        """The next output, see `Stream.next`.
+
+        Raises:
+            StopIteration: The stream has ended, or met many bad records and nothing
+                else: then there are mishaps, and it goes on behind them.
+            Overrun: More bad records than may be.
+        """
+        self.mishaps.begin()
         return super().next(alloc)
 
     def _records(self, want: int) -> list[Any]:
@@ -37,14 +63,38 @@ class TolerantStream(NativeStream):
         while len(elements) < want and self._consumed < self._length:
             count = min(want - len(elements), self._length - self._consumed)
             keys, indices = self._block(self._consumed, count)
-            elements += self._pass_through(keys, indices)
+            made = self._pass_through(keys, indices)
+            if made:
+                self.mishaps.alone = False
+                elements += made
+            elif self.mishaps.many:
+                break
         return elements
+
+    def _read_together(self, keys: Int64Array) -> tuple[Any, list[Any] | None]:
+        """What to read a block from, or its elements if that can be done at once.
+
+        Those behind a bad record are not read again for each bad one.
+        """
+        source = self._program.source
+        if isinstance(self._reading, Reading) and self._reading.block_failed:
+            return _Singly(source), None
+        self._told.value = int(keys[0])
+        try:
+            elements = list(source.__getitems__(keys.tolist()))
+        except Exception:
+            return _Singly(source), None
+        if len(elements) != len(keys):
+            return source, None
+        return None, elements
 
     def _pass_through(self, keys: Int64Array, indices: Int64Array) -> list[Any]:
         """What becomes of a block, up to and with the first failed read of it."""
         read, names = self._read(keys), self._odd_keys or keys
         elements, failure = (None, None) if read is None else read
         source = self._program.source if elements is None else None
+        if self._together and elements is None:
+            source, elements = self._read_together(keys)
         end = len(keys) if elements is None else len(elements)
         some_keys, some_indices = keys, indices
         if failure is not None:

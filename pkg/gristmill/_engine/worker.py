@@ -127,6 +127,10 @@ class _Server:
             if stream.mishaps.records:
                 return _Result([], stream.vector, self._pack(None, stream))
             return _Result([], before, ended=True)
+        except tolerance.Overrun:
+            passed = stream.mishaps.packed(self._worker)
+            overrun = tolerance.send_failure(None, passed, overrun=True)
+            return _Result([], before, overrun)
         except Exception as error:
             return _Result([], stream.vector, self._pack(error, stream))
         return _Result([self._output(element, stream)], stream.vector)

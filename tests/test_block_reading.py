@@ -1,0 +1,116 @@
+"""Records of files are read in blocks; a bad one costs its own block once."""
+
+import numpy as np
+import pytest
+
+import gristmill as g
+from gristmill import _core
+from gristmill._engine import block_reading
+from gristmill._engine.block_queue import BlockQueue
+
+array_record_module = pytest.importorskip("array_record.python.array_record_module")
+
+RECORDS = 512
+BAD = (3, 100, 101, 130, 511)
+
+
+@pytest.fixture
+def source(tmp_path):
+    """Record i is the number i as eight bytes; those in BAD are damaged."""
+    path = tmp_path / "records.array_record"
+    writer = array_record_module.ArrayRecordWriter(str(path), "group_size:1")
+    for i in range(RECORDS):
+        writer.write(np.int64(i).tobytes())
+    writer.close()
+    file = _core.RecordFile(str(path))
+    ends = [file.chunk(chunk)[1] for chunk in BAD]
+    file.close()
+    data = bytearray(path.read_bytes())
+    for end in ends:
+        data[end - 1] ^= 1
+    path.write_bytes(data)
+    return g.ArrayRecordDataSource(str(path))
+
+
+@pytest.fixture
+def failed(monkeypatch):
+    """Positions of the blocks that could not be read."""
+    positions = []
+    take = BlockQueue.take
+
+    def noting(queue, position, keys):
+        try:
+            return take(queue, position, keys)
+        except Exception:
+            positions.append(position)
+            raise
+
+    monkeypatch.setattr(BlockQueue, "take", noting)
+    return positions
+
+
+def made(source, ahead=500):
+    def keys_of(first, count):
+        return np.arange(first, first + count)
+
+    queue = BlockQueue(
+        source,
+        options=g.ReadOptions(2, ahead),
+        keys_of=keys_of,
+        length=RECORDS,
+        look_ahead=True,
+    )
+    return block_reading.BlockReading(source, queue, keys_of)
+
+
+@pytest.mark.parametrize("count", [1, 7, 64, 100])
+@pytest.mark.parametrize("ahead", [0, 10, 500])
+def test_each_bad_record_is_raised_at_its_position(source, count, ahead):
+    reading = made(source, ahead)
+    position, good, bad = 0, [], []
+    while position < RECORDS:
+        keys = np.arange(position, min(position + count, RECORDS))
+        elements, failure = reading.read(position, keys)
+        good += [int(np.frombuffer(element, np.int64)[0]) for element in elements]
+        position += len(elements)
+        if failure is not None:
+            assert f"record {position}: " in str(failure)
+            bad.append(position)
+            position += 1
+        else:
+            assert len(elements) == len(keys)
+    assert tuple(bad) == BAD
+    assert good == [i for i in range(RECORDS) if i not in BAD]
+
+
+@pytest.mark.parametrize("batch", [0, 100])
+def test_a_block_with_bad_records_fails_once(source, failed, batch):
+    loader = g.DataLoader(
+        data_source=source,
+        sampler=g.SequentialSampler(RECORDS),
+        operations=[g.Batch(batch, batch_fn=len)] if batch else [],
+        on_error="skip",
+    )
+    assert len(list(loader)) == (6 if batch else RECORDS - len(BAD))
+    # Blocks of records that stand together hold the bad ones.
+    assert len(failed) <= len(BAD)
+    assert len(failed) == len(set(failed))
+
+
+def test_a_bad_record_can_be_asked_for_again(source):
+    reading = made(source)
+    for _ in range(2):
+        elements, failure = reading.read(0, np.arange(5))
+        assert len(elements) == 3
+        assert "record 3: " in str(failure)
+        assert not hasattr(failure, "__notes__")
+        failure.add_note("seen")
+
+
+def test_a_bad_record_may_be_passed_over_unread(source):
+    reading = made(source)
+    for position in range(3):
+        assert reading.read(position, [position])[1] is None
+    elements, failure = reading.read(4, np.arange(4, 8))
+    assert failure is None
+    assert [int(np.frombuffer(e, np.int64)[0]) for e in elements] == [4, 5, 6, 7]
