@@ -113,7 +113,7 @@ def test_paths_are_files_folders_patterns_and_urls(files, tmp_path):
         folder,
         tmp_path,
         f"{folder}/part-*.parquet",
-        f"{tmp_path.parent}/**/part-?.parquet",
+        f"{folder}/**/part-?.parquet",
         [files[0], f"{folder}/part-[12].parquet"],
         "memory://gristmill",
         "memory://gristmill/*.parquet",
