@@ -145,19 +145,24 @@ class BlockQueue:
         nbytes = records[0].nbytes if self._packed else sum(map(len, records))
         self._record_bytes = max(1.0, nbytes / max(1, len(keys)))
         slow_s = len(keys) * SLOW_RECORD_S + nbytes * SLOW_BYTE_S
-        self._slow = self._allowed and taken > slow_s
+        slow = self._allowed and taken > slow_s
+        if slow != self._slow:
+            self._slow, self._pool = slow, None
         self._until_probe = BLOCKS_BETWEEN_PROBES
         return records
 
     def _begin(self, position: int, keys: Int64Array) -> None:
+        # More threads than cores would drive each other's decoders from the caches;
+        # more parts than threads even out what they take.
+        threads = self._threads if self._slow else self._cores
         if self._pool is None:
-            self._pool = _core.Pool(self._threads)
+            self._pool = _core.Pool(threads)
         pending = _core.PendingRead(
             self._pool,
             self._source.reader,
             keys,
             packed=self._packed,
-            parts=self._threads if self._slow else self._cores,
+            parts=threads if self._slow else 2 * threads,
         )
         self._waiting.append((position, keys, pending))
         self._until_probe -= 1
