@@ -19,11 +19,12 @@
 #include <utility>
 #include <vector>
 
+#include "read_some.hpp"
+
 namespace gristmill {
 namespace {
 
 constexpr std::size_t kHead = 6;
-constexpr std::uint64_t kMaxRecord = std::uint64_t{1} << 20;
 
 std::vector<std::byte> expand(std::span<const std::byte> input) {
   std::uint32_t length = 0;
@@ -38,35 +39,6 @@ std::vector<std::byte> expand(std::span<const std::byte> input) {
   std::ranges::copy(last,
                     file.end() - static_cast<std::ptrdiff_t>(kBlockBytes));
   return file;
-}
-
-// Gives memory to records of up to kMaxRecord bytes.
-struct Bounded final : RecordFile::Sink {
-  Result<std::span<std::byte>> place(std::size_t, std::uint64_t size) override {
-    if (size > kMaxRecord) return Status(Code::kNoMemory, "too large");
-    bytes.resize(size);
-    return std::span(bytes);
-  }
-  std::vector<std::byte> bytes;
-};
-
-void read_some(const RecordFile& file) {
-  Bounded sink;
-  const auto last = static_cast<std::int64_t>(file.size()) - 1;
-  std::vector<std::int64_t> records;
-  for (std::int64_t i = 0; i <= std::min<std::int64_t>(last, 15); ++i) {
-    records.push_back(i);
-  }
-  if (last > 15) records.push_back(last);
-  auto planned = file.plan(records);
-  if (!planned.ok()) abort();
-  const auto requests = std::move(planned).value();
-  for (const auto& request : requests) {
-    static_cast<void>(file.read(std::span(&request, 1), sink).ok());
-  }
-  static_cast<void>(file.read(requests, sink).ok());
-  std::vector<std::int64_t> sizes(records.size());
-  static_cast<void>(file.sizes(records, sizes).ok());
 }
 
 }  // namespace
@@ -90,6 +62,6 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data,
       (flags & 1) != 0 ? LocalFile::Access::kMmap : LocalFile::Access::kPread,
       std::size_t{1} << 20};
   auto opened = RecordFile::open(path, options);
-  if (opened.ok()) read_some(*opened.value());
+  if (opened.ok()) static_cast<void>(read_some(*opened.value()).ok());
   return 0;
 }

@@ -24,6 +24,7 @@
 #include "core/tf_record_parser.hpp"
 #include "core/tf_record_sidecar.hpp"
 #include "core/varint.hpp"
+#include "read_some.hpp"
 
 namespace gristmill {
 namespace {
@@ -32,7 +33,6 @@ using Bytes = std::vector<std::byte>;
 
 constexpr std::size_t kHead = 3;
 constexpr FileStamp kStamp{0, 1'000'000'000};
-constexpr std::uint64_t kMaxRecord = std::uint64_t{1} << 20;
 
 template <class T>
 void store(Bytes& to, std::size_t at, T value) {
@@ -82,35 +82,6 @@ class MemoryFile {
   int fd_;
   std::string path_;
 };
-
-// Gives memory to records of up to kMaxRecord bytes.
-struct Bounded final : RecordReader::Sink {
-  Result<std::span<std::byte>> place(std::size_t, std::uint64_t size) override {
-    if (size > kMaxRecord) return Status(Code::kNoMemory, "too large");
-    bytes.resize(size);
-    return std::span(bytes);
-  }
-  Bytes bytes;
-};
-
-void read_some(const TfRecordFile& file) {
-  Bounded sink;
-  const auto last = static_cast<std::int64_t>(file.size()) - 1;
-  std::vector<std::int64_t> records;
-  for (std::int64_t i = 0; i <= std::min<std::int64_t>(last, 15); ++i) {
-    records.push_back(i);
-  }
-  if (last > 15) records.push_back(last);
-  auto planned = file.plan(records);
-  if (!planned.ok()) abort();
-  const auto requests = std::move(planned).value();
-  for (const auto& request : requests) {
-    static_cast<void>(file.read(std::span(&request, 1), sink).ok());
-  }
-  static_cast<void>(file.read(requests, sink).ok());
-  std::vector<std::int64_t> sizes(records.size());
-  if (!file.sizes(records, sizes).ok()) abort();
-}
 
 // What was accepted is packed and found again.
 void keep_index(const TfRecordIndex& index, const FileStamp& stamp) {
@@ -178,7 +149,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data,
   const std::uint64_t parsed = parse(file, verify);
   if (opened.ok()) {
     const TfRecordFile& found = *opened.value();
-    read_some(found);
+    if (!read_some(found).ok()) abort();
     keep_index(found.index(), stamp);
     if (found.sidecar().empty() && found.size() != parsed) abort();
   }
