@@ -7,14 +7,13 @@ import threading
 import fsspec
 import numpy as np
 import pytest
+from array_record.python import array_record_module
 
 import gristmill as gm
 from gristmill import _core
 from gristmill._record_files import open_file
 from gristmill._remote import RemoteOptions
 from gristmill.errors import CorruptRecord, RemoteError
-
-array_record_module = pytest.importorskip("array_record.python.array_record_module")
 
 BLOCK = 65536
 COUNT = 30

@@ -8,11 +8,10 @@ from functools import partial
 
 import numpy as np
 import pytest
+from array_record.python import array_record_module
 
 from gristmill import _core, errors
 from protobuf_samples import message
-
-array_record_module = pytest.importorskip("array_record.python.array_record_module")
 
 CODECS = ["uncompressed", "zstd", "brotli:1", "snappy"]
 GROUPS = [1, 7, 64, 1000, 65536]

@@ -9,6 +9,7 @@ import os
 
 import numpy as np
 import pytest
+from array_record.python import array_record_module
 
 import gristmill as g
 from gristmill import _core
@@ -16,8 +17,6 @@ from gristmill._engine.tolerance import stand_ins
 from gristmill.bad_records import BadRecord, ErrorPolicy
 from gristmill.errors import ShapeMismatch, StateMismatch, TooManyErrors
 from on_error_model import Case, Double, Draw, Number, Parts, Rows, loader, plain
-
-array_record_module = pytest.importorskip("array_record.python.array_record_module")
 
 LOCAL_AND_WORKERS = [0, pytest.param(2, marks=pytest.mark.multiprocess)]
 TOLERANT = ("skip", "substitute")

@@ -2,13 +2,12 @@
 
 import numpy as np
 import pytest
+from array_record.python import array_record_module
 
 import gristmill as g
 from gristmill import _core
 from gristmill._engine import block_reading
 from gristmill._engine.block_queue import BlockQueue
-
-array_record_module = pytest.importorskip("array_record.python.array_record_module")
 
 RECORDS = 512
 BAD = (3, 100, 101, 130, 511)

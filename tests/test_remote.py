@@ -14,6 +14,7 @@ import weakref
 import fsspec
 import numpy as np
 import pytest
+from array_record.python import array_record_module
 from fsspec.registry import known_implementations
 
 import gristmill as gm
@@ -23,8 +24,6 @@ from gristmill._record_files import open_file
 from gristmill._remote import RemoteFile, RemoteOptions, is_url
 from gristmill._retries import delay_s, is_transient, status_of
 from gristmill.errors import CorruptRecord, RemoteError
-
-array_record_module = pytest.importorskip("array_record.python.array_record_module")
 
 BLOCK = 65536
 # 40 records of 20 kB: some 13 blocks, of which no tail has many.

@@ -11,6 +11,7 @@ import subprocess
 import sys
 import threading
 
+import fsspec
 import numpy as np
 import pytest
 
@@ -411,7 +412,6 @@ class TestUrls:
 
     @pytest.fixture
     def urls(self):
-        fsspec = pytest.importorskip("fsspec")
         filesystem = fsspec.filesystem("memory")
         urls = []
         for i in range(3):
@@ -439,12 +439,10 @@ class TestUrls:
         file = _core.TfRecordFile(remote, "all", sidecars, progress)
         assert file.sidecar == sidecars[0]
         assert progress.done_bytes == 0
-        fsspec = pytest.importorskip("fsspec")
         fsspec.filesystem("memory").pipe(urls[0], framed(b"another"))
         assert sources.TFRecordDataSource(urls[0])[0] == b"another"
 
     def test_are_read_from_start_to_end(self, urls):
-        fsspec = pytest.importorskip("fsspec")
         assert list(sources.read_tf_records(urls[0])) == RECORDS[:100]
         stream = sources.read_tf_records(urls[0])
         next(stream)
