@@ -14,7 +14,7 @@ CSRC = ROOT / "csrc"
 # A module imports from rows above it, never from its own, except that the files of
 # one folder, and the loops and their plain twins, may import each other.
 ROWS = (
-    {"_checks", "_log", "_retries", "_types", "constants", "errors"},
+    {"_checks", "_closing", "_log", "_retries", "_types", "constants", "errors"},
     {"_core", "_hot", "_slow"},
     {"_columns", "_group_cache", "_group_order", "_record_source", "_remote"},
     {"_record_files"},

@@ -7,12 +7,13 @@ import importlib.util
 import operator
 import os
 from collections.abc import Mapping, Sequence
-from typing import Any, Self, SupportsIndex
+from typing import Any, SupportsIndex
 
 import numpy as np
 
 from gristmill import _log
 from gristmill._checks import check_integer
+from gristmill._closing import Closing
 from gristmill._columns import Columns
 from gristmill._group_cache import GroupCache
 from gristmill._parquet_files import ParquetFiles, find_files
@@ -28,7 +29,7 @@ REPEATED_GROUPS = 16
 REPEATED_ROWS = 4
 
 
-class ParquetDataSource:
+class ParquetDataSource(Closing):
     """Serve the rows of Parquet files, in the order of the files.
 
     Args:
@@ -171,12 +172,6 @@ class ParquetDataSource:
         """Drop the decoded row groups; reading decodes them again."""
         self._cache.clear()
         self._damaged.clear()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *raised: object) -> None:
-        self.close()
 
     def __repr__(self) -> str:
         names = "\n".join(self.paths).encode()

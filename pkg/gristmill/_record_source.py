@@ -5,13 +5,13 @@ from __future__ import annotations
 import functools
 import operator
 from collections.abc import Callable, Iterator, Sequence
-from types import TracebackType
-from typing import Any, Self, SupportsIndex, TypeVar
+from typing import Any, SupportsIndex, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
 from gristmill import _core
+from gristmill._closing import Closing
 from gristmill._types import Int64Array
 
 ReaderT = TypeVar("ReaderT", bound=_core.RecordReader)
@@ -32,7 +32,7 @@ def open_parts(
         return list(pool.map(open_part, parts))
 
 
-class RecordSource:
+class RecordSource(Closing):
     """Serve the records of several files as one list; see the classes made of it.
 
     Args:
@@ -96,17 +96,6 @@ class RecordSource:
     def close(self) -> None:
         """Close the files.  They are opened again when they are read again."""
         self._reader.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        self.close()
 
     def __getstate__(self) -> dict[str, Any]:
         state = self.__dict__.copy()

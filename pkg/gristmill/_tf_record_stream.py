@@ -6,10 +6,10 @@ import io
 import os
 import zlib
 from collections.abc import Iterator, Mapping
-from types import TracebackType
-from typing import IO, Any, Literal, NamedTuple, Self
+from typing import IO, Any, Literal, NamedTuple
 
 from gristmill import _core
+from gristmill._closing import Closing
 from gristmill._record_files import find_file
 from gristmill._remote import RemoteFile, RemoteOptions
 from gristmill.errors import CorruptRecord
@@ -99,7 +99,7 @@ def read_tf_records(
     return TFRecordStream(file, name, compression, verify, position)
 
 
-class TFRecordStream(Iterator[bytes]):
+class TFRecordStream(Closing, Iterator[bytes]):
     """The records of a TFRecord file in order, made by `read_tf_records`.
 
     It closes its file when it is closed or collected.
@@ -164,17 +164,6 @@ class TFRecordStream(Iterator[bytes]):
     def close(self) -> None:
         """Close the file; nothing can be read from then on."""
         self._file.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        self.close()
 
     def __repr__(self) -> str:
         return f"<TFRecordStream {self._path!r} at {self.position}>"

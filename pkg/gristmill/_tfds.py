@@ -7,9 +7,10 @@ import json
 import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Self, SupportsIndex
+from typing import Any, SupportsIndex
 
 from gristmill._array_record import ArrayRecordDataSource
+from gristmill._closing import Closing
 from gristmill._record_files import find_file
 from gristmill._remote import RemoteFile, RemoteOptions
 from gristmill._tfds_features import DecodeTFDS, leaves_of
@@ -32,7 +33,7 @@ class _Part:
     examples_in_shard: int
 
 
-class TFDSDataSource:
+class TFDSDataSource(Closing):
     """Serve the elements of a TFDS dataset, without TFDS or TensorFlow.
 
     Args:
@@ -128,12 +129,6 @@ class TFDSDataSource:
     def close(self) -> None:
         """Close the files.  They are opened again when they are read again."""
         self._records.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *raised: object) -> None:
-        self.close()
 
     def __repr__(self) -> str:
         return (

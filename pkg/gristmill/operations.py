@@ -6,6 +6,7 @@ exist for pipelines written before them.
 
 from __future__ import annotations
 
+import abc
 import dataclasses
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, ClassVar, Generic, Protocol, TypeVar
@@ -34,7 +35,7 @@ class Operation(Protocol):
         """Return the records that come out, given those that go in."""
 
 
-class OneByOne:
+class OneByOne(abc.ABC):
     """An operation that makes at most one record of one.
 
     Attributes:
@@ -55,9 +56,9 @@ class OneByOne:
         """Log what to use instead."""
         _warn_of(type(self).__name__, self.replacement)
 
+    @abc.abstractmethod
     def made_of(self, record: Record[Any]) -> Record[Any] | None:
         """What becomes of one record, None where it is dropped."""
-        raise NotImplementedError
 
 
 @dataclasses.dataclass
