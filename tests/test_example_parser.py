@@ -6,11 +6,12 @@ import pickle
 import struct
 
 import google.protobuf.message
+import google.protobuf.unknown_fields
 import numpy as np
 import pytest
 from array_record.python import array_record_module
+from hypothesis import assume, given, settings
 from hypothesis import example as example_of
-from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import gristmill
@@ -56,7 +57,11 @@ def assert_same(found, expected):
 
 def by_protobuf(record):
     """What protobuf reads, as ParseExample() without features gives it."""
-    features = tf.train.Example.FromString(record).features.feature
+    message = tf.train.Example.FromString(record).features
+    # Protobuf's Python, unlike that of C++, drops entries that have unknown fields.
+    dropped = google.protobuf.unknown_fields.UnknownFieldSet(message)
+    assume(all(part.field_number != 1 for part in dropped))
+    features = message.feature
     out = {}
     for name in sorted(features):
         kind = features[name].WhichOneof("kind")
@@ -69,6 +74,16 @@ def by_protobuf(record):
             out[name] = np.empty(len(values), object)
             out[name][:] = list(values)
     return out
+
+
+def quieted(features):
+    """The same, with NaNs as Python's floats have them, which protobuf makes."""
+    return {
+        name: values.astype(np.float64).astype(np.float32)
+        if values.dtype == np.float32
+        else values
+        for name, values in features.items()
+    }
 
 
 # Lists as any writer may write them: packed, not packed, in pieces, with fields that
@@ -104,7 +119,7 @@ FEATURES = in_pieces(
     | INT_PIECES.map(lambda p: field(INT64, p))
 )
 NAMES = st.sampled_from(["", "a", "b", "label", "image/encoded", "ü" * 9])
-# Protobuf's Python drops entries of a map that have unknown fields.
+# Without unknown fields, see by_protobuf.
 ENTRIES = st.lists(
     NAMES.map(lambda n: field(1, n.encode())) | FEATURES.map(lambda f: field(2, f)),
     max_size=4,
@@ -136,7 +151,7 @@ class TestAgainstProtobuf:
             found = ParseExample().map(bytes(damaged))
         except CorruptRecord:
             return
-        assert_same(found, by_protobuf(bytes(damaged)))
+        assert_same(quieted(found), by_protobuf(bytes(damaged)))
 
     @pytest.mark.parametrize(
         "entries",
@@ -163,7 +178,7 @@ class TestAgainstProtobuf:
             found = ParseExample().map(noise)
         except CorruptRecord:
             return
-        assert_same(found, by_protobuf(noise))
+        assert_same(quieted(found), by_protobuf(noise))
 
     @pytest.mark.parametrize("values", [1, 7, 8, 9, 100, 1000])
     @pytest.mark.parametrize("bits", [1, 7, 8, 14, 30, 49, 56, 57, 63, 64])
