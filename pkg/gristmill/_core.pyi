@@ -51,6 +51,20 @@ class KeyPlan:
     def range(count: int, start: int = 0, step: int = 1) -> KeyPlan:
         """Return the keys start, start + step, ..., ``count`` of them."""
 
+    @staticmethod
+    def positions(count: int) -> KeyPlan:
+        """Return the plan whose keys are the positions, in epochs of ``count``.
+
+        On top of it stand plans for a dataset of ``count`` elements that is not a
+        plan itself: their keys are its indices, ``k + epoch * count`` for its element
+        ``k``.
+
+        Example:
+            >>> plan = KeyPlan.positions(4).slice(1, 3).repeat(2)
+            >>> [plan.key(i) for i in range(4)]
+            [1, 2, 5, 6]
+        """
+
     def shard(self, first: int, last: int) -> KeyPlan:
         """Restrict each epoch to its offsets [first, last).
 
@@ -101,7 +115,25 @@ class KeyPlan:
 
         Raises:
             ZeroDivisionError: The plan is empty.
-            OverflowError: An epoch exceeds 128 bits, deep in nested endless plans.
+            OverflowError: The key of a plan over ``positions`` exceeds 64 bits, or an
+                epoch 128 bits, deep in nested endless plans.
+        """
+
+    def keys(self, positions: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Return ``key(position)`` for each position.
+
+        Neighbours that lie in one epoch are resolved together, as by ``fill``.
+
+        Args:
+            positions: Shape (n,), dtype int64, any layout, any int64s in any order.
+
+        Returns:
+            The keys, shape (n,), dtype int64.
+
+        Raises:
+            ValueError: ``positions`` is not of one dimension.
+            TypeError: ``positions`` has another dtype.
+            ZeroDivisionError, OverflowError: As of ``key``.
         """
 
     def fill(self, first: int, step: int, out: NDArray[np.int64]) -> None:
