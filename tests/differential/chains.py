@@ -182,7 +182,7 @@ def describe(choices: Choices, depth: int = 8) -> Chain:
     """A chain that is iterated over."""
     above = choices.integer(0, depth // 2)
     chain: Chain
-    if choices.integer(0, 7) == 0:
+    if depth > 1 and choices.integer(0, 7) == 7:
         parts = [describe(choices, depth // 2) for _ in range(choices.integer(1, 3))]
         chain = {"op": "mix_iter", "parents": parts, "weights": None}
         if choices.integer(0, 1):
@@ -268,7 +268,7 @@ def _mix_iter(lib: Any, chain: Chain) -> Any:
 
 
 def _flat_map(lib: Any, chain: Chain) -> Any:
-    class Split(lib.transforms.FlatMap):
+    class Split(lib.experimental.FlatMapTransform):
         max_fan_out = chain["fan_out"]
 
         def flat_map(self, element):
