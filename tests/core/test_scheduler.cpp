@@ -418,7 +418,8 @@ void survives_deaths(UnitKind kind, std::function<Plant(std::uint64_t)> draw,
   SchedulerConfig made =
       config(kind, 3, 4, kind == UnitKind::kOwned ? -1 : 90, 3);
   made.max_restarts = 1;
-  if (longest != 0) made.vector_capacity = longest + 2;
+  if (longest != 0)
+    made.vector_capacity = static_cast<std::uint32_t>(longest) + 2;
   const auto scheduler = make(std::move(made));
   Job job;
   job.stream_end = 120;
