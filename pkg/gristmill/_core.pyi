@@ -51,6 +51,20 @@ class KeyPlan:
     def range(count: int, start: int = 0, step: int = 1) -> KeyPlan:
         """Return the keys start, start + step, ..., ``count`` of them."""
 
+    @staticmethod
+    def positions(count: int) -> KeyPlan:
+        """Return the plan whose keys are the positions, in epochs of ``count``.
+
+        On top of it stand plans for a dataset of ``count`` elements that is not a
+        plan itself: their keys are its indices, ``k + epoch * count`` for its element
+        ``k``.
+
+        Example:
+            >>> plan = KeyPlan.positions(4).slice(1, 3).repeat(2)
+            >>> [plan.key(i) for i in range(4)]
+            [1, 2, 5, 6]
+        """
+
     def shard(self, first: int, last: int) -> KeyPlan:
         """Restrict each epoch to its offsets [first, last).
 
@@ -101,7 +115,25 @@ class KeyPlan:
 
         Raises:
             ZeroDivisionError: The plan is empty.
-            OverflowError: An epoch exceeds 128 bits, deep in nested endless plans.
+            OverflowError: The key of a plan over ``positions`` exceeds 64 bits, or an
+                epoch 128 bits, deep in nested endless plans.
+        """
+
+    def keys(self, positions: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Return ``key(position)`` for each position.
+
+        Neighbours that lie in one epoch are resolved together, as by ``fill``.
+
+        Args:
+            positions: Shape (n,), dtype int64, any layout, any int64s in any order.
+
+        Returns:
+            The keys, shape (n,), dtype int64.
+
+        Raises:
+            ValueError: ``positions`` is not of one dimension.
+            TypeError: ``positions`` has another dtype.
+            ZeroDivisionError, OverflowError: As of ``key``.
         """
 
     def fill(self, first: int, step: int, out: NDArray[np.int64]) -> None:
@@ -124,6 +156,53 @@ class KeyPlan:
         """The operations as tuples (name of the method, *arguments)."""
 
     def __len__(self) -> int: ...
+    def __eq__(self, other: object) -> bool: ...
+    def __hash__(self) -> int: ...
+
+# core/mixture.hpp
+
+@final
+class Mixture:
+    """An immutable rule that mixes datasets by whole proportions.
+
+    Of any number of first positions each component has its share, to within one, in
+    the order of Grain's ``mix``. Every int64 is a position. Mixtures compare by their
+    proportions and can be hashed and pickled.
+
+    Args:
+        proportions: One for each component, each positive, their sum below 2**63.
+
+    Raises:
+        ValueError: There is none, or one is not positive.
+        OverflowError: The sum exceeds 64 bits.
+
+    Example:
+        >>> components, positions = Mixture([1, 2]).take(np.arange(6))
+        >>> components.tolist(), positions.tolist()
+        ([0, 1, 1, 0, 1, 1], [0, 0, 1, 1, 2, 3])
+    """
+
+    def __init__(self, proportions: Sequence[int]) -> None: ...
+    @property
+    def proportions(self) -> tuple[int, ...]:
+        """One for each component, as given."""
+
+    def take(
+        self, positions: NDArray[np.int64]
+    ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Return what stands at each position.
+
+        Args:
+            positions: Shape (n,), dtype int64, any layout, any int64s in any order.
+
+        Returns:
+            The components and the positions in them, both of shape (n,), dtype int64.
+
+        Raises:
+            ValueError: ``positions`` is not of one dimension.
+            TypeError: ``positions`` has another dtype.
+        """
+
     def __eq__(self, other: object) -> bool: ...
     def __hash__(self) -> int: ...
 

@@ -30,6 +30,8 @@ from gristmill.operations import (
 from gristmill.options import MultiprocessingOptions, ReadOptions
 from gristmill.records import Record, RecordMetadata
 from gristmill.samplers import IndexSampler, Sampler, SequentialSampler
+from gristmill._dataset.base import IterDataset, MapDataset
+from gristmill._dataset.iterator import DatasetIterator
 from gristmill.sharding import NoSharding, ShardByJaxProcess, ShardOptions
 from gristmill.sources import RandomAccessDataSource, RangeDataSource
 from gristmill.transforms import (
@@ -59,11 +61,14 @@ __all__ = [
     "Batch",
     "BatchOperation",
     "DataLoader",
+    "DatasetIterator",
     "DatasetSelectionMap",
     "FilterOperation",
     "FilterTransform",
     "InMemoryDataSource",
     "IndexSampler",
+    "IterDataset",
+    "MapDataset",
     "MapOperation",
     "MapTransform",
     "MapWithIndexTransform",
