@@ -52,7 +52,9 @@ def same(ours: Any, theirs: Any) -> bool:
     if type(ours) is not type(theirs):
         return False
     if isinstance(theirs, dict):
-        return list(ours) == list(theirs) and all(same(ours[k], theirs[k]) for k in theirs)
+        return list(ours) == list(theirs) and all(
+            same(ours[k], theirs[k]) for k in theirs
+        )
     if isinstance(theirs, (tuple, list)):
         return len(ours) == len(theirs) and all(map(same, ours, theirs))
     return bool(ours == theirs)
@@ -98,7 +100,9 @@ def test_indexed_chains_are_grains(chain, data):
             outcome(ours.__getitem__, index), outcome(theirs.__getitem__, index), index
         )
     ends = st.none() | st.integers(-length - 1, length + 1)
-    piece = slice(data.draw(ends), data.draw(ends), data.draw(st.sampled_from([None, 3, -1])))
+    piece = slice(
+        data.draw(ends), data.draw(ends), data.draw(st.sampled_from([None, 3, -1]))
+    )
     assert len(ours[piece]) == len(theirs[piece])
     for index in range(min(len(theirs[piece]), 5)):
         assert_same_outcome(
