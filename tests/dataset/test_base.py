@@ -111,7 +111,7 @@ class TestUserNodes:
             def _getitems(self, indices):
                 return [1]
 
-        with pytest.raises(ValueError, match="Short._getitems returned 1 elements for"):
+        with pytest.raises(ValueError, match=r"Short\._getitems returned 1 elements for"):
             Short(MapDataset.range(8)).batch(4)[0]
 
     def test_a_subclass_of_a_built_in_node_is_asked_by_its_own_method(self):
@@ -205,7 +205,7 @@ class TestErrors:
 
     def test_what_batch_cannot_follow_is_refused_at_once(self):
         sparse = MapDataset.range(4).filter(lambda x: x > 1).map(lambda x: x)
-        with pytest.raises(ValueError, match="can not follow `MapDataset.filter`"):
+        with pytest.raises(ValueError, match=r"can not follow `MapDataset\.filter`"):
             sparse.batch(2)
 
     @pytest.mark.parametrize(
@@ -304,6 +304,13 @@ class TestOptions:
             DatasetOptions(min_shm_size=2, filter_warn_threshold_ratio=0.5)
         )
         assert merged == DatasetOptions(min_shm_size=1, filter_warn_threshold_ratio=0.5)
+
+    def test_may_be_set_before_there_is_an_iterator(self):
+        ds = MapDataset.range(3).set_options(DatasetOptions(min_shm_size=5)).shuffle(1)
+        iterator = iter(ds.to_iter_dataset().with_options(DatasetOptions()).batch(2))
+        assert iterator._ctx.dataset_options.min_shm_size == 5
+        last = ds.to_iter_dataset().set_options(DatasetOptions(min_shm_size=6))
+        assert iter(last)._ctx.dataset_options.min_shm_size == 6
 
     def test_what_was_given_is_part_of_equality(self):
         assert DatasetOptions(min_shm_size=0) != DatasetOptions()
