@@ -111,7 +111,7 @@ class TestUserNodes:
             def _getitems(self, indices):
                 return [1]
 
-        with pytest.raises(ValueError, match=r"Short\._getitems returned 1 elements for"):
+        with pytest.raises(ValueError, match=r"Short\._getitems returned 1 element"):
             Short(MapDataset.range(8)).batch(4)[0]
 
     def test_a_subclass_of_a_built_in_node_is_asked_by_its_own_method(self):
