@@ -34,13 +34,15 @@ PLAN_STEPS = st.one_of(
 
 @settings(deadline=None)
 @given(
-    start=st.tuples(INTS, INTS, INTS),
+    start=st.tuples(INTS, INTS, INTS) | st.tuples(INTS),
     steps=st.lists(PLAN_STEPS, max_size=6),
     data=st.data(),
 )
 def test_a_plan_has_keys_or_says_why_not(start: Any, steps: Any, data: Any) -> None:
     with contextlib.suppress(*ERRORS):
-        plan = _core.KeyPlan.range(*start)
+        folds = len(start) == 3
+        make = _core.KeyPlan.range if folds else _core.KeyPlan.positions
+        plan = make(*start)
         for name, *arguments in steps:
             with contextlib.suppress(*ERRORS):
                 plan = getattr(plan, name)(*arguments)
@@ -48,9 +50,33 @@ def test_a_plan_has_keys_or_says_why_not(start: Any, steps: Any, data: Any) -> N
         out = np.zeros(data.draw(st.sampled_from([0, 1, 3, 70])), np.int64)
         first, step = data.draw(INTS), data.draw(INTS)
         plan.fill(first, step, out)
-        keys = {start[1] + k * start[2] for k in range(min(start[0], 1000))}
-        assert start[0] > 1000 or keys.issuperset(out.tolist())
         assert out.size == 0 or plan.key(first) == out[0]
+        assert plan.keys(first + step * np.arange(out.size)).tolist() == out.tolist()
+        if folds and start[0] <= 1000:
+            keys = {start[1] + k * start[2] for k in range(start[0])}
+            assert keys.issuperset(out.tolist())
+
+
+@settings(deadline=None)
+@given(
+    proportions=st.lists(INTS, max_size=5),
+    positions=st.lists(st.integers(-MOST - 1, MOST), max_size=20),
+    window_size=INTS,
+    seed=INTS,
+    length=INTS,
+)
+def test_positions_are_mixed_and_shuffled_or_refused(
+    proportions: Any, positions: Any, window_size: Any, seed: Any, length: Any
+) -> None:
+    asked = np.array(positions, np.int64)
+    with contextlib.suppress(*ERRORS):
+        components, taken = _core.Mixture(proportions).take(asked)
+        assert set(components.tolist()) <= set(range(len(proportions)))
+        assert (np.abs(taken.astype(float)) <= np.abs(asked.astype(float)) + 1).all()
+    with contextlib.suppress(*ERRORS):
+        shuffled = _core.window_shuffle(asked, window_size, seed, length)
+        epochs = [position // length for position in positions]
+        assert [position // length for position in shuffled.tolist()] == epochs
 
 
 ARRAYS = st.sampled_from(
@@ -144,6 +170,14 @@ def make_scheduler(**changes: Any) -> _core.Scheduler:
         {"starts": [[]]},
         {"starts": [[0] * 9]},
         {"starts": [[-1]]},
+        {"starts": [np.zeros(1)]},
+        {"starts": [np.zeros((1, 1), np.int64)]},
+        {"starts": [["0"]]},
+        {"starts": 0},
+        {"starts": [[0] * 9], "vector_capacity": 8},
+        {"vector_capacity": 0},
+        {"vector_capacity": -1},
+        {"vector_capacity": 65537},
         {"turn": 1},
         {"ended": []},
         {"ended": None},
@@ -164,10 +198,24 @@ def test_a_scheduler_that_is_not_started_answers() -> None:
         scheduler.kill(worker)
     with pytest.raises(ValueError, match="one entry per stream"):
         scheduler.reset([], 0, [])
-    assert scheduler.position() == ([[0]], 0, [False])
+    vectors, turn, ended = scheduler.position()
+    assert ([vector.tolist() for vector in vectors], turn, ended) == ([[0]], 0, [False])
     threading.Timer(0.2, scheduler.close).start()
     assert scheduler.next(float("inf")).kind == "closed"
     assert scheduler.next(float("nan")).kind == "closed"
+
+
+def test_a_position_is_a_sequence_or_an_array_of_any_length_that_fits() -> None:
+    scheduler = make_scheduler(kind="C", starts=[range(9)], vector_capacity=9000)
+    assert scheduler.position()[0][0].tolist() == list(range(9))
+    for position in ([7], np.arange(9000)[::-1], (-(2**63), 2**63 - 1)):
+        scheduler.reset([position], 0, [False])
+        assert scheduler.position()[0][0].tolist() == list(position)
+    with pytest.raises(ValueError, match="9001 integers; expected 1 to vector_cap"):
+        scheduler.reset([np.zeros(9001, np.int64)], 0, [False])
+    with pytest.raises(TypeError, match="must have dtype int64"):
+        scheduler.reset([np.zeros(1, np.int32)], 0, [False])
+    scheduler.close()
 
 
 @pytest.fixture

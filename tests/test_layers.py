@@ -16,7 +16,14 @@ CSRC = ROOT / "csrc"
 ROWS = (
     {"_checks", "_closing", "_log", "_retries", "_types", "constants", "errors"},
     {"_core", "_hot", "_slow"},
-    {"_columns", "_group_cache", "_group_order", "_record_source", "_remote"},
+    {
+        "_columns",
+        "_group_cache",
+        "_group_order",
+        "_record_source",
+        "_remote",
+        "_rng_pool",
+    },
     {"_record_files"},
     {"_file_names"},
     {
@@ -34,12 +41,12 @@ ROWS = (
     {"_arrow", "_convert", "_parquet_files", "sharding", "transforms"},
     {"_decoding", "_example", "_parquet", "_sampler_checks"},
     {"batching", "checkpoint", "multiprocessing", "samplers", "sources"},
-    {"_image", "_npy", "drop_in", "experimental", "operations"},
+    {"_image", "_npy", "drop_in", "operations"},
     {"_tfds_features"},
     {"_tfds"},
     {"_engine"},
-    {"_arguments"},
-    {"loader"},
+    {"_arguments", "_dataset"},
+    {"experimental", "loader"},
     {"_cli", "beam", "jax", "python", "torch"},
     {"__main__"},
 )

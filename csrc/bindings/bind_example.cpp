@@ -407,13 +407,7 @@ py::dict parse_all(py::handle record) {
   check_record(ExampleParser::find_all(bytes.all(), named, finds));
   py::dict out;
   for (const auto& [name, found] : named) {
-    PyObject* const key = PyUnicode_DecodeUTF8(
-        name.data(), static_cast<py::ssize_t>(name.size()), nullptr);
-    if (key == nullptr) {
-      PyErr_Clear();
-      raise_about(name, found, "its name is not UTF-8");
-    }
-    set_item(out, py::reinterpret_steal<py::object>(key), all_of(name, found));
+    set_item(out, py::str(name.data(), name.size()), all_of(name, found));
   }
   return out;
 }

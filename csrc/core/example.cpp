@@ -3,7 +3,10 @@
 #include <algorithm>
 #include <bit>
 #include <cstring>
+#include <optional>
 #include <utility>
+
+#include "core/utf8.hpp"
 
 namespace gristmill {
 namespace {
@@ -42,22 +45,35 @@ Status damaged_at(Bytes record, const std::byte* at) {
                     std::to_string(record.size()) + " cannot be read");
 }
 
+// Returns whether a message ends where one of its fields does.
+bool is_whole(Bytes message) noexcept {
+  ByteCursor cursor(message);
+  std::uint32_t tag = 0;
+  while (cursor.left() > 0) {
+    if (!cursor.varint32(tag) || !skip_field(cursor, tag)) return false;
+  }
+  return true;
+}
+
 // A message that may be written in pieces: protobuf merges them, which is what
 // reading them one after the other does.
 class Pieces {
  public:
   explicit Pieces(Finds& finds) noexcept : finds_(finds) {}
 
-  void add(Bytes piece) {
+  // False if one of several pieces is cut off: the next must not complete it.
+  [[nodiscard]] bool add(Bytes piece) {
     if (all_.empty()) {
       all_ = piece;
-      return;
+      return true;
     }
     if (joined_ == nullptr) {
+      if (!is_whole(all_)) return false;
       joined_ = &finds_.joined.emplace_back(all_.begin(), all_.end());
     }
     joined_->insert(joined_->end(), piece.begin(), piece.end());
     all_ = *joined_;
+    return is_whole(piece);
   }
   void clear() noexcept {
     all_ = {};
@@ -93,42 +109,58 @@ const std::byte* walk(Bytes message, std::uint32_t last, Each&& each) {
   return nullptr;
 }
 
+// Returns whether a list that another replaces could have been read.
+bool can_be_read(const Found& found) {
+  if (found.kind == ListKind::kNone) return true;
+  const auto count = count_values(found.kind, found.list);
+  if (!count || found.kind != ListKind::kInt64) return count.has_value();
+  std::vector<std::int64_t> values(*count);
+  return read_numbers(Number::kInt64, found.list,
+                      std::as_writable_bytes(std::span(values)))
+      .ok();
+}
+
 // Sets the kind and the list of a feature from its message.
 bool open_feature(Bytes feature, Finds& finds, Found& found) {
   Pieces list(finds);
+  if (!can_be_read(found)) return false;
   found.kind = ListKind::kNone;
   const std::byte* const bad =
       walk(feature, 3, [&](std::uint32_t field, Bytes bytes) {
         const auto kind = static_cast<ListKind>(field);
-        if (kind != found.kind) list.clear();  // The last kind is meant.
+        if (kind != found.kind) {  // The last kind is meant.
+          found.list = list.all();
+          if (!can_be_read(found)) return false;
+          list.clear();
+        }
         found.kind = kind;
-        list.add(bytes);
-        return true;
+        return list.add(bytes);
       });
   found.list = list.all();
   return bad == nullptr;
 }
 
 // Calls `place(name)` for each feature of a record, which returns where to
-// write what was found, or null.
-template <class Place>
-Status walk_features(Bytes record, Finds& finds, Place&& place) {
+// write what was found, or null.  Before that, `accept(name, at)` is called for
+// each name that is written for a feature at that byte, of which the last
+// counts, and returns whether to go on.
+template <class Accept, class Place>
+Status walk_features(Bytes record, Finds& finds, Accept&& accept,
+                     Place&& place) {
   const auto entry = [&](Bytes message) {
+    const auto at = static_cast<std::size_t>(message.data() - record.data());
     Bytes name;
     Pieces value(finds);
     const std::byte* const bad =
         walk(message, 2, [&](std::uint32_t field, Bytes bytes) {
-          if (field == 1) {
-            name = bytes;
-          } else {
-            value.add(bytes);
-          }
-          return true;
+          if (field != 1) return value.add(bytes);
+          name = bytes;
+          return accept(text_of(name), at);
         });
     if (bad != nullptr) return false;
     Found* const found = place(text_of(name));
     if (found == nullptr) return true;
-    found->at = static_cast<std::size_t>(message.data() - record.data());
+    found->at = at;
     return open_feature(value.all(), finds, *found);
   };
   const std::byte* deeper = nullptr;
@@ -169,13 +201,14 @@ Status ExampleParser::find(Bytes record, Finds& finds) const {
   finds.features.assign(names_.size(), Found());
   finds.joined.clear();
   std::string_view other;
-  Status status =
-      walk_features(record, finds, [&](std::string_view name) -> Found* {
-        const std::size_t index = index_of(name);
-        if (index < names_.size()) return &finds.features[index];
-        if (other.data() == nullptr) other = name;
-        return nullptr;
-      });
+  const auto accept = [](std::string_view, std::size_t) { return true; };
+  const auto place = [&](std::string_view name) -> Found* {
+    const std::size_t index = index_of(name);
+    if (index < names_.size()) return &finds.features[index];
+    if (other.data() == nullptr) other = name;
+    return nullptr;
+  };
+  Status status = walk_features(record, finds, accept, place);
   if (!status.ok() || !refuse_others_ || other.data() == nullptr) {
     return status;
   }
@@ -188,14 +221,27 @@ Status ExampleParser::find_all(Bytes record, std::vector<Named>& named,
                                Finds& finds) {
   named.clear();
   finds.joined.clear();
-  Status status =
-      walk_features(record, finds, [&](std::string_view name) -> Found* {
-        return &named.emplace_back(Named{name, Found()}).found;
-      });
+  std::optional<Status> misnamed;
+  const auto accept = [&](std::string_view name, std::size_t at) {
+    if (is_utf8(name)) return true;
+    misnamed = about(name, Found{.at = at},
+                     Status(Code::kInvalidArgument, "its name is not UTF-8"));
+    return false;
+  };
+  const auto place = [&](std::string_view name) {
+    return &named.emplace_back(Named{name, Found()}).found;
+  };
+  Status status = walk_features(record, finds, accept, place);
+  if (misnamed) return *misnamed;
   if (!status.ok()) return status;
   // The last of a name, which then comes first, is the one that counts.
   std::ranges::reverse(named);
   std::ranges::stable_sort(named, {}, &Named::name);
+  for (std::size_t i = 1; i < named.size(); ++i) {
+    const auto& [name, found] = named[i];
+    if (name != named[i - 1].name || can_be_read(found)) continue;
+    return damaged_at(record, record.data() + found.at);
+  }
   const auto repeated = std::ranges::unique(named, {}, &Named::name);
   named.erase(repeated.begin(), repeated.end());
   std::erase_if(named, [](const Named& feature) {

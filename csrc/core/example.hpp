@@ -66,7 +66,8 @@ class ExampleParser {
   Status find(Bytes record, Finds& finds) const;
 
   // Finds all features of a record, whatever they are called, sorted by name.
-  // Those without a list are left out.
+  // Those without a list are left out, but fail as others do if their name is
+  // not UTF-8.
   static Status find_all(Bytes record, std::vector<Named>& named, Finds& finds);
 
   // Writes the numbers of a feature to all of `to`, as read_numbers() does.

@@ -21,6 +21,8 @@ from gristmill import (
     sources,
     transforms,
 )
+from gristmill._dataset.base import IterDataset, MapDataset
+from gristmill._dataset.iterator import DatasetIterator
 from gristmill.config import config
 from gristmill.constants import (
     DATASET_INDEX,
@@ -94,6 +96,7 @@ __all__ = [
     "DATASET_INDEX",
     "DataLoader",
     "DataLoaderIterator",
+    "DatasetIterator",
     "DatasetSelectionMap",
     "EPOCH",
     "Filter",
@@ -105,8 +108,10 @@ __all__ = [
     "INDEX",
     "InMemoryDataSource",
     "IndexSampler",
+    "IterDataset",
     "META_FEATURES",
     "Map",
+    "MapDataset",
     "MapOperation",
     "MapTransform",
     "MapWithIndex",

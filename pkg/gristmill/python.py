@@ -6,6 +6,8 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 from gristmill import checkpoint, experimental, sources
+from gristmill._dataset.base import IterDataset, MapDataset
+from gristmill._dataset.iterator import DatasetIterator
 from gristmill.checkpoint import CheckpointHandler as PyGrainCheckpointHandler
 from gristmill.config import config
 from gristmill.constants import (
@@ -59,11 +61,14 @@ __all__ = [
     "Batch",
     "BatchOperation",
     "DataLoader",
+    "DatasetIterator",
     "DatasetSelectionMap",
     "FilterOperation",
     "FilterTransform",
     "InMemoryDataSource",
     "IndexSampler",
+    "IterDataset",
+    "MapDataset",
     "MapOperation",
     "MapTransform",
     "MapWithIndexTransform",

@@ -107,6 +107,31 @@ void finds_all_in_order() {
   CHECK(ints(named[1].found) == Ints({3}));
 }
 
+// As protobuf refuses them, though nothing of them would be returned.
+void refuses_what_is_replaced() {
+  const std::string cut = field(3, std::string{"\x0a\x05\1", 3});
+  const std::string good = int_list("\1");
+  const std::string no_varint = int_list(std::string(11, '\xff') + "\1");
+  const std::array records{
+      field(1, entry("\xff", "")),
+      field(1, field(1, field(1, "\xff") + field(1, "a"))),
+      field(1, entry("a", cut + field(3, "\2\3\4\5"))),
+      field(1, entry("a", cut + field(1, ""))),
+      field(1, entry("a", no_varint + field(1, ""))),
+      field(1, entry("a", cut) + entry("a", good)),
+      field(1, entry("a", good) + entry("b", cut) + entry("b", "")),
+  };
+  std::vector<ExampleParser::Named> named;
+  Finds finds;
+  for (const std::string& record : records) {
+    CHECK(!ExampleParser::find_all(bytes(record), named, finds).ok());
+  }
+  CHECK_EQ(ExampleParser::find_all(bytes(records[1]), named, finds).message(),
+           "feature '\xff' (at byte 4): its name is not UTF-8");
+  const ExampleParser parser({"a"}, false);
+  CHECK(!parser.find(bytes(records[5]), finds).ok());
+}
+
 void blocks_name_the_bad_record() {
   const ExampleParser parser({"a"}, false);
   const std::string good = field(1, entry("a", int_list("\5")));
@@ -150,6 +175,7 @@ int main() {
   gristmill::finds_any_number_of_names();
   gristmill::merges_as_protobuf_does();
   gristmill::finds_all_in_order();
+  gristmill::refuses_what_is_replaced();
   gristmill::blocks_name_the_bad_record();
   gristmill::absent_features_have_a_fallback();
 }

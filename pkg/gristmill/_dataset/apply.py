@@ -1,0 +1,52 @@
+"""Applies transforms to a dataset of either kind."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from gristmill import transforms
+from gristmill._dataset import flat_map
+from gristmill._dataset.base import MapDataset
+
+
+def apply_transformations(dataset: Any, transformations: Any) -> Any:
+    """Apply transforms to a dataset, in this order.
+
+    Args:
+        dataset: A `MapDataset` or an `IterDataset`.
+        transformations: One transform, or a sequence of them.
+
+    Returns:
+        A dataset of the same kind.
+
+    Raises:
+        NotImplementedError: Something is no transform that datasets know.
+    """
+    if not isinstance(transformations, Sequence):
+        transformations = (transformations,)
+    for transform in transformations:
+        dataset = _applied(dataset, transform)
+    return dataset
+
+
+def _applied(dataset: Any, transform: Any) -> Any:
+    match transform:
+        case transforms.Batch(size, drop_remainder, batch_fn):
+            return dataset.batch(size, drop_remainder=drop_remainder, batch_fn=batch_fn)
+        case transforms.Map():
+            return dataset.map(transform)
+        case transforms.RandomMap():
+            return dataset.random_map(transform)
+        case transforms.MapWithIndex():
+            return dataset.map_with_index(transform)
+        case transforms.FlatMap():
+            if isinstance(dataset, MapDataset):
+                return flat_map.FlatMapMapDataset(dataset, transform)
+            return flat_map.FlatMapIterDataset(dataset, transform)
+        case transforms.Filter():
+            return dataset.filter(transform)
+    raise NotImplementedError(
+        f"Transformation type: {transform} is not supported. Pass a Batch, Map,"
+        " RandomMap, MapWithIndex, FlatMap or Filter; a function goes to ds.map()."
+    )

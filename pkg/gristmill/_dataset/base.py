@@ -1,0 +1,432 @@
+"""MapDataset and IterDataset: what all datasets have in common."""
+
+from __future__ import annotations
+
+import abc
+import builtins
+import copy
+import functools
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any, ClassVar, Generic, TypeVar, overload
+
+import numpy as np
+
+from gristmill import transforms
+from gristmill._dataset.iterator import DatasetIterator
+from gristmill._dataset.stats import Stats
+from gristmill.options import ReadOptions
+
+T = TypeVar("T")
+S = TypeVar("S")
+AnyMap = transforms.Map | Callable[[Any], Any]
+AnyFilter = transforms.Filter | Callable[[Any], bool]
+AnyRandomMap = transforms.RandomMap | Callable[[Any, np.random.Generator], Any]
+AnyMapWithIndex = transforms.MapWithIndex | Callable[[int, Any], Any]
+BatchFn = Callable[[Sequence[Any]], Any]
+
+
+class Dataset:
+    """A node in a tree of datasets; its parents are where its elements come from."""
+
+    _MUTATES_ELEMENT_SPEC: ClassVar[bool] = True
+    _seed_rng_seed: Any = None
+    _parents: Sequence[Any] = ()
+
+    @functools.cached_property
+    def _default_seed(self) -> Any:
+        """The seed of a random step that was given none; None without any above.
+
+        Mixes the seeds of the nearest ancestors that have one, each with how far away
+        it is, by `numpy.random.SeedSequence`.
+        """
+        found: list[int] = []
+        level: list[tuple[Any, int]] = [(self, 0)]
+        for node, depth in level:
+            seed = getattr(node, "_seed_rng_seed", None)
+            if seed is not None:
+                found += (seed, depth)
+            else:
+                level += [(parent, depth + 1) for parent in node._parents]
+        if not found:
+            return None
+        return np.random.SeedSequence(found).generate_state(1, dtype=np.uint32)[0]
+
+    @property
+    def _element_spec(self) -> Any:
+        raise NotImplementedError(
+            f"`element_spec` inference is not implemented for {type(self).__name__}"
+        )
+
+    @functools.cached_property
+    def _stats(self) -> Stats:
+        return Stats()
+
+    def _measure(self) -> None:
+        """Find what follows from the parents, such as lengths; see `with_parents`."""
+
+    def pipe(self, func: Callable[..., S], /, *args: Any, **kwargs: Any) -> S:
+        """Return ``func(self, *args, **kwargs)``.
+
+        Args:
+            func: Takes a dataset first, such as a dataset's class.
+            *args: Passed on.
+            **kwargs: Passed on.
+        """
+        return func(self, *args, **kwargs)
+
+    def __str__(self) -> str:
+        return type(self).__name__
+
+
+def with_parents(dataset: Any, parents: Sequence[Any]) -> Any:
+    """A copy of a dataset, made of other parents.
+
+    Seeds stay what they were; what a built-in dataset knows of its parents is found
+    again.
+    """
+    made = copy.copy(dataset)
+    made._parents = tuple(parents)
+    made.__dict__.pop("_plan", None)
+    if isinstance(made, Dataset):
+        made._measure()
+    return made
+
+
+class MapDatasetMeta(abc.ABCMeta):
+    """Holds what makes a `MapDataset` of something that is none."""
+
+    def source(cls, source: Any) -> MapDataset[Any]:
+        """A dataset of what a source has.
+
+        Args:
+            source: Anything with ``__len__`` and ``__getitem__(int)``: a list, an
+                array, an `ArrayRecordDataSource`...
+
+        Example:
+            >>> list(gristmill.MapDataset.source("abc"))
+            ['a', 'b', 'c']
+        """
+        return nodes.source.SourceMapDataset(source)
+
+    def range(
+        cls, start: int, stop: int | None = None, step: int = 1
+    ) -> MapDataset[int]:
+        """A dataset of integers, with the arguments of `range`."""
+        return nodes.source.RangeMapDataset(start, stop, step)
+
+    def mix(
+        cls,
+        datasets: Sequence[MapDataset[Any]],
+        weights: Sequence[float] | None = None,
+    ) -> MapDataset[Any]:
+        """A dataset that takes from several in turn, in proportion to weights.
+
+        It ends with the first part that would run out.  Shuffle and repeat the parts.
+
+        Args:
+            datasets: The parts, at least 1.
+            weights: One positive number for each; None for equal ones.
+
+        Example:
+            >>> MapDataset = gristmill.MapDataset
+            >>> parts = [MapDataset.range(5), MapDataset.range(10, 15)]
+            >>> list(MapDataset.mix(parts, [2, 1]))
+            [0, 1, 10, 2, 3, 11, 4]
+        """
+        return nodes.mix.MixedMapDataset(datasets, weights)
+
+    def select_from_datasets(
+        cls,
+        datasets: Sequence[MapDataset[Any]],
+        selection_map: transforms.DatasetSelectionMap,
+    ) -> MapDataset[Any]:
+        """A dataset that takes from several by a map of your own.
+
+        Args:
+            datasets: The parts.
+            selection_map: Gives (dataset, index in it) for each index.
+        """
+        return nodes.mix.SelectedMapDataset(datasets, selection_map)
+
+    def concatenate(cls, datasets: Sequence[MapDataset[Any]]) -> MapDataset[Any]:
+        """A dataset of all parts, one after another; epoch e has epoch e of each."""
+        return nodes.mix.ConcatenateMapDataset(datasets)
+
+
+class MapDataset(Dataset, Generic[T], metaclass=MapDatasetMeta):
+    """A dataset whose elements have indices.
+
+    ``len(ds)`` is one epoch; ``ds[i]`` works for every integer, and epoch ``i //
+    len(ds)`` has its own shuffles and random draws.  None stands for an element that
+    a filter dropped.  Datasets are immutable: a method returns a new one.
+
+    A subclass calls ``super().__init__(parents)`` and implements ``__len__`` and
+    ``__getitem__``, which also takes slices (``return self.slice(index)``).
+
+    Args:
+        parents: The datasets that this one is made of.
+
+    Example:
+        >>> ds = gristmill.MapDataset.range(10).shuffle(seed=1).map(lambda x: x * 10)
+        >>> ds[0], len(ds[::3])
+        (10, 4)
+    """
+
+    def __init__(
+        self, parents: MapDataset[Any] | Sequence[MapDataset[Any]] = ()
+    ) -> None:
+        super().__init__()
+        if isinstance(parents, MapDataset):
+            parents = (parents,)
+        self._parents: Sequence[Any] = tuple(parents)
+
+    @property
+    def parents(self) -> Sequence[Any]:
+        """The datasets that this one is made of."""
+        return self._parents
+
+    @property
+    def _parent(self) -> Any:
+        (parent,) = self._parents
+        return parent
+
+    @abc.abstractmethod
+    def __len__(self) -> int:
+        """How many indices one epoch has."""
+
+    @overload
+    def __getitem__(self, index: builtins.slice) -> MapDataset[T]: ...
+
+    @overload
+    def __getitem__(self, index: int) -> T | None: ...
+
+    @abc.abstractmethod
+    def __getitem__(self, index: Any) -> Any:
+        """The element at an index, None if it is absent; for a slice, a dataset."""
+
+    def _getitems(self, indices: Sequence[int]) -> Sequence[T | None]:
+        """The elements at some indices; a subclass may read them together."""
+        return [self[int(index)] for index in indices]
+
+    def __iter__(self) -> Iterator[T]:
+        return iter(self.to_iter_dataset())
+
+    def apply(
+        self, transformations: transforms.Transformation | transforms.Transformations
+    ) -> MapDataset[Any]:
+        """Apply transforms such as `transforms.Map`, in this order."""
+        applied: MapDataset[Any] = nodes.apply.apply_transformations(
+            self, transformations
+        )
+        return applied
+
+    def batch(
+        self,
+        batch_size: int,
+        *,
+        drop_remainder: bool = False,
+        batch_fn: BatchFn | None = None,
+    ) -> MapDataset[Any]:
+        """Group consecutive elements; a batch never crosses an epoch.
+
+        Args:
+            batch_size: Elements per batch, ``B``, at least 1.
+            drop_remainder: Whether a last, shorter batch is left out.
+            batch_fn: Makes a batch of a list of elements; None stacks their leaves,
+                so that those of shape ``S`` become one of shape ``(B, *S)``.
+
+        Raises:
+            ValueError: The size is not positive, or elements may be absent.
+        """
+        return nodes.batch.BatchMapDataset(self, batch_size, drop_remainder, batch_fn)
+
+    def filter(self, transform: AnyFilter) -> MapDataset[T]:
+        """Make the elements absent for which a predicate is false.
+
+        The length stays: ``ds[i]`` is None there, and iteration skips it.
+        """
+        return nodes.filter.FilterMapDataset(self, transform)
+
+    def map(self, transform: AnyMap) -> MapDataset[Any]:
+        """Replace each element by what a function makes of it."""
+        return nodes.map.MapMapDataset(self, transform)
+
+    def map_with_index(self, transform: AnyMapWithIndex) -> MapDataset[Any]:
+        """As `map`, with a function of the index (epoch included) and the element."""
+        return nodes.map.MapWithIndexMapDataset(self, transform)
+
+    def random_map(
+        self, transform: AnyRandomMap, *, seed: int | None = None
+    ) -> MapDataset[Any]:
+        """As `map`, with a function of the element and a random generator.
+
+        What is drawn depends on the seed and the index alone.  The generator is used
+        again afterwards, so the function must not keep it.
+
+        Args:
+            transform: The function, or a `transforms.RandomMap`.
+            seed: By default made of the nearest `seed` above.
+
+        Raises:
+            ValueError: There is no seed.
+        """
+        return nodes.map.RandomMapMapDataset(self, transform, seed)
+
+    def repeat(
+        self, num_epochs: int | None = None, *, reseed_each_epoch: bool = True
+    ) -> MapDataset[T]:
+        """Make one epoch of several.
+
+        Args:
+            num_epochs: How many; None for no end.
+            reseed_each_epoch: Whether shuffles and random steps differ between them.
+        """
+        return nodes.order.RepeatMapDataset(self, num_epochs, reseed_each_epoch)
+
+    def seed(self, seed: int) -> MapDataset[T]:
+        """Give random steps behind this one, up to the next seed, their seed."""
+        return nodes.seed.WithSeedMapDataset(self, seed=seed)
+
+    def shuffle(self, seed: int | None = None) -> MapDataset[T]:
+        """Permute each epoch, by formula: nothing is stored, nothing is read.
+
+        Args:
+            seed: In [0, 2**32); by default made of the nearest `seed` above.
+
+        Raises:
+            ValueError: There is no seed, or it is out of range.
+        """
+        return nodes.order.ShuffleMapDataset(self, seed)
+
+    def slice(self, sl: builtins.slice) -> MapDataset[T]:
+        """As ``ds[a:b:c]``: the indices of a slice, of each epoch."""
+        return nodes.order.SliceMapDataset(self, sl)
+
+    def to_iter_dataset(
+        self, read_options: ReadOptions | None = None, *, allow_nones: bool = False
+    ) -> IterDataset[T]:
+        """A dataset that is iterated over, in the order of indices, for one epoch.
+
+        Args:
+            read_options: Threads that compute ahead where elements are slow.
+            allow_nones: Whether absent elements are given out as None.
+        """
+        return nodes.to_iter.PrefetchIterDataset(
+            self, read_options=read_options, allow_nones=allow_nones
+        )
+
+
+class IterDatasetMeta(abc.ABCMeta):
+    """Holds what makes an `IterDataset` of several."""
+
+    def mix(
+        cls,
+        datasets: Sequence[IterDataset[Any]] | Mapping[str, IterDataset[Any]],
+        weights: Sequence[float] | Mapping[str, float] | None = None,
+    ) -> IterDataset[Any]:
+        """A dataset that takes from several in turn, in proportion to weights.
+
+        It ends when the one whose turn it is has ended.
+
+        Args:
+            datasets: The parts, or a mapping of names to them: a state by name can be
+                restored after parts or weights have changed.
+            weights: As many positive numbers, with the same names; None for equal ones.
+        """
+        return nodes.mix.MixedIterDataset(datasets, weights)
+
+
+class IterDataset(Dataset, Iterable[T], Generic[T], metaclass=IterDatasetMeta):
+    """A dataset that is iterated over; each ``iter(ds)`` begins anew.
+
+    A subclass calls ``super().__init__(parents)`` and implements ``__iter__``, which
+    returns a `DatasetIterator`.
+
+    Args:
+        parents: The datasets that this one is made of.
+
+    Example:
+        >>> ds = gristmill.MapDataset.range(5).to_iter_dataset()
+        >>> [batch.tolist() for batch in ds.filter(lambda x: x != 2).batch(2)]
+        [[0, 1], [3, 4]]
+    """
+
+    def __init__(self, parents: Dataset | Sequence[Dataset] = ()) -> None:
+        super().__init__()
+        if isinstance(parents, Dataset):
+            parents = (parents,)
+        self._parents: Sequence[Any] = tuple(parents)
+
+    @property
+    def parents(self) -> Sequence[Any]:
+        """The datasets that this one is made of."""
+        return self._parents
+
+    @property
+    def _parent(self) -> Any:
+        (parent,) = self._parents
+        return parent
+
+    @abc.abstractmethod
+    def __iter__(self) -> DatasetIterator[T]:
+        """An iterator at the beginning."""
+
+    def apply(
+        self, transformations: transforms.Transformation | transforms.Transformations
+    ) -> IterDataset[Any]:
+        """Apply transforms such as `transforms.Map`, in this order."""
+        applied: IterDataset[Any] = nodes.apply.apply_transformations(
+            self, transformations
+        )
+        return applied
+
+    def batch(
+        self,
+        batch_size: int,
+        *,
+        drop_remainder: bool = False,
+        batch_fn: BatchFn | None = None,
+    ) -> IterDataset[Any]:
+        """Group consecutive elements.
+
+        Args:
+            batch_size: Elements per batch, ``B``, at least 1.
+            drop_remainder: Whether a last, shorter batch is left out.
+            batch_fn: Makes a batch of a list of elements; None stacks their leaves,
+                so that those of shape ``S`` become one of shape ``(B, *S)``.
+        """
+        return nodes.batch.BatchIterDataset(self, batch_size, drop_remainder, batch_fn)
+
+    def filter(self, transform: AnyFilter) -> IterDataset[T]:
+        """Keep the elements for which a predicate is true."""
+        return nodes.filter.FilterIterDataset(self, transform)
+
+    def map(self, transform: AnyMap) -> IterDataset[Any]:
+        """Replace each element by what a function makes of it."""
+        return nodes.map.MapIterDataset(self, transform)
+
+    def map_with_index(self, transform: AnyMapWithIndex) -> IterDataset[Any]:
+        """As `map`, with a function of a count from 0 and the element."""
+        return nodes.map.MapWithIndexIterDataset(self, transform)
+
+    def random_map(
+        self, transform: AnyRandomMap, *, seed: int | None = None
+    ) -> IterDataset[Any]:
+        """As `map`, with a function of the element and a random generator.
+
+        Args:
+            transform: The function, or a `transforms.RandomMap`.
+            seed: By default made of the nearest `seed` above.
+
+        Raises:
+            ValueError: There is no seed.
+        """
+        return nodes.map.RandomMapIterDataset(self, transform, seed)
+
+    def seed(self, seed: int) -> IterDataset[T]:
+        """Give random steps behind this one, up to the next seed, their seed."""
+        return nodes.seed.WithSeedIterDataset(self, seed=seed)
+
+
+# At the end, because the nodes are made of the classes above.
+from gristmill._dataset import nodes  # noqa: E402

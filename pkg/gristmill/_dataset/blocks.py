@@ -1,0 +1,69 @@
+"""Reads elements of a MapDataset a block at a time."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Sequence
+from typing import Any, TypeVar
+
+import numpy as np
+
+from gristmill._dataset.base import MapDataset
+from gristmill._types import Int64Array
+
+T = TypeVar("T")
+
+
+class BlockMapDataset(MapDataset[T]):
+    """A dataset whose elements are made in blocks; one is a block of one.
+
+    A subclass implements `_block`.
+    """
+
+    def __getitem__(self, index: Any) -> Any:
+        if isinstance(index, slice):
+            return self.slice(index)
+        return self._block(np.array([index], np.int64))[0]
+
+    def _getitems(self, indices: Sequence[int]) -> Sequence[T | None]:
+        return self._block(np.ascontiguousarray(indices, np.int64))
+
+    def _block(self, indices: Int64Array) -> list[Any]:
+        """The elements at `indices`, of shape (n,)."""
+        raise NotImplementedError
+
+
+def block_of(dataset: MapDataset[Any], indices: Int64Array) -> list[Any]:
+    """The elements of any dataset at `indices`, of shape (n,); absent ones are None.
+
+    Raises:
+        Exception: What one of the elements raised.
+    """
+    how = _way_of(type(dataset))
+    if how == "_block":
+        assert isinstance(dataset, BlockMapDataset)
+        return dataset._block(indices)
+    if how == "_getitems":
+        elements = list(dataset._getitems(indices.tolist()))
+        if len(elements) != len(indices):
+            raise ValueError(
+                f"{type(dataset).__name__}._getitems returned {len(elements)} elements"
+                f" for {len(indices)} indices"
+            )
+        return elements
+    return [dataset[index] for index in indices.tolist()]
+
+
+def is_built_in(kind: type) -> bool:
+    """Whether a class of datasets is read by its `_block`, not by a user's method."""
+    return _way_of(kind) == "_block"
+
+
+@functools.cache
+def _way_of(kind: type) -> str:
+    """Which method of a class is the one to call: that of the most derived class."""
+    for cls in kind.__mro__:
+        for name in ("_block", "_getitems", "__getitem__"):
+            if name in cls.__dict__ and cls is not MapDataset:
+                return name
+    return "__getitem__"

@@ -1,0 +1,135 @@
+"""Datasets that drop the elements for which a predicate is false."""
+
+from __future__ import annotations
+
+import functools
+import time
+from typing import Any, TypeVar
+
+from gristmill import _log, transforms
+from gristmill._dataset.base import AnyFilter, IterDataset, MapDataset
+from gristmill._dataset.blocks import BlockMapDataset, block_of
+from gristmill._dataset.iterator import DatasetIterator
+from gristmill._dataset.names import transform_name
+from gristmill._dataset.options import DatasetOptions
+from gristmill._dataset.spec import get_element_spec
+from gristmill._hot import steps
+from gristmill._types import Int64Array
+
+T = TypeVar("T")
+WARN_EVERY_S = 60.0
+# When the last warning about a transformation was logged.
+_warned_at: dict[str, float] = {}
+
+
+class Filtering:
+    """What filter datasets of both kinds have in common."""
+
+    _transform: Any
+    _parent: Any
+
+    @functools.cached_property
+    def _filter_fn(self) -> Any:
+        transform = self._transform
+        return (
+            transform.filter if isinstance(transform, transforms.Filter) else transform
+        )
+
+    @functools.cached_property
+    def _transform_name(self) -> str:
+        if isinstance(self._transform, transforms.Filter):
+            return type(self._transform).__name__
+        return transform_name(self._transform)
+
+    @property
+    def _element_spec(self) -> Any:
+        return get_element_spec(self._parent)
+
+    def __str__(self) -> str:
+        return f"{type(self).__name__}(transform={self._transform_name})"
+
+
+class FilterMapDataset(Filtering, BlockMapDataset[T]):
+    """The parent's elements, None where the predicate is false."""
+
+    _MUTATES_ELEMENT_SPEC = False
+
+    def __init__(self, parent: MapDataset[T], transform: AnyFilter) -> None:
+        super().__init__(parent)
+        self._transform = transform
+
+    def __len__(self) -> int:
+        return len(self._parent)
+
+    def _block(self, indices: Int64Array) -> list[Any]:
+        return steps.filter_block(self._filter_fn, block_of(self._parent, indices))
+
+
+class FilterIterDataset(Filtering, IterDataset[T]):
+    """The parent's elements for which the predicate is true."""
+
+    def __init__(self, parent: IterDataset[T], transform: AnyFilter) -> None:
+        super().__init__(parent)
+        self._transform = transform
+
+    def __iter__(self) -> DatasetIterator[T]:
+        return FilterDatasetIterator(
+            iter(self._parent), self._filter_fn, self._transform_name
+        )
+
+
+class FilterDatasetIterator(steps.FilterStep, DatasetIterator[T]):
+    """Iterates over the elements for which a predicate is true."""
+
+    _MUTATES_ELEMENT_SPEC = False
+
+    def __init__(self, parent: DatasetIterator[T], call: Any, name: str) -> None:
+        DatasetIterator.__init__(self, parent)
+        steps.FilterStep.__init__(self, parent, call)
+        self._transform_name = name
+
+    __iter__ = DatasetIterator.__iter__
+
+    def get_state(self) -> Any:
+        """The parent's position."""
+        return self._parent.get_state()
+
+    def set_state(self, state: Any) -> None:
+        """Continue at a position."""
+        self._parent.set_state(state)
+
+    def __str__(self) -> str:
+        return f"FilterDatasetIterator(transform={self._transform_name})"
+
+    def _judge(self, skipped: int) -> None:
+        check_dropped(skipped, str(self), self._ctx.dataset_options)
+
+
+def check_dropped(skipped: int, name: str, options: DatasetOptions) -> None:
+    """Warn or raise where too many of 1000 elements were dropped.
+
+    Raises:
+        ValueError: At least ``filter_raise_threshold_ratio`` of them were.
+    """
+    ratio = skipped / steps.WINDOW
+    text = (
+        f"Transformation {name} skipped {ratio * 100:.2f} % of the last seen"
+        f" {steps.WINDOW} elements. Please check the filtering logic. If this is"
+        " intended, filter the data once and store what is left, or set"
+        " DatasetOptions.%s to None with WithOptionsIterDataset."
+    )
+    worst = options.filter_raise_threshold_ratio
+    if worst and ratio >= worst:
+        raise ValueError(text.replace("%s", "filter_raise_threshold_ratio"))
+    warn = options.filter_warn_threshold_ratio
+    if warn and ratio >= warn and _may_warn(name):
+        _log.warning("%s", text.replace("%s", "filter_warn_threshold_ratio"))
+
+
+def _may_warn(name: str) -> bool:
+    """Whether the last warning about a transformation was long enough ago."""
+    now = time.monotonic()
+    if now - _warned_at.get(name, -WARN_EVERY_S) < WARN_EVERY_S:
+        return False
+    _warned_at[name] = now
+    return True

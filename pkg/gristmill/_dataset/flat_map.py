@@ -1,0 +1,134 @@
+"""Datasets that make several elements of each."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from typing import Any, TypeVar
+
+import numpy as np
+
+from gristmill import transforms
+from gristmill._dataset.base import IterDataset, MapDataset
+from gristmill._dataset.blocks import BlockMapDataset, block_of
+from gristmill._dataset.iterator import DatasetIterator
+from gristmill._dataset.names import transform_name
+from gristmill._types import Int64Array
+
+T = TypeVar("T")
+
+
+class FlatMapMapDataset(BlockMapDataset[T]):
+    """``max_fan_out`` indices for each element; those it does not fill are None.
+
+    Args:
+        parent: Has the elements.
+        transform: Makes a sequence of each.
+    """
+
+    def __init__(self, parent: MapDataset[Any], transform: transforms.FlatMap) -> None:
+        super().__init__(parent)
+        self._transform = transform
+
+    def __len__(self) -> int:
+        fan_out = self._transform.max_fan_out
+        if len(self._parent) >= sys.maxsize / fan_out:
+            return sys.maxsize
+        return fan_out * len(self._parent)
+
+    def __str__(self) -> str:
+        return f"FlatMapMapDataset(transform={transform_name(self._transform)})"
+
+    def _block(self, indices: Int64Array) -> list[Any]:
+        fan_out = self._transform.max_fan_out
+        of, within = np.divmod(indices, fan_out)
+        needed, which = np.unique(of, return_inverse=True)
+        splits = [self._split(x) for x in block_of(self._parent, needed)]
+        pairs = zip(which.tolist(), within.tolist(), strict=True)
+        return [splits[w][k] if k < len(splits[w]) else None for w, k in pairs]
+
+    def _split(self, element: Any) -> Sequence[Any]:
+        if element is None:
+            return ()
+        splits: Any = self._transform.flat_map(element)
+        if not isinstance(splits, Sequence):
+            splits = list(splits)
+        if len(splits) > self._transform.max_fan_out:
+            raise ValueError(
+                "The user-provided FlatMapTransform has a split that exceeds specified"
+                f" max fan-out size: {transform_name(self._transform)} made"
+                f" {len(splits)} elements of one, but max_fan_out is"
+                f" {self._transform.max_fan_out}. Raise max_fan_out, or split less."
+            )
+        found: Sequence[Any] = splits
+        return found
+
+
+class FlatMapIterDataset(IterDataset[T]):
+    """All elements that are made of each.
+
+    Args:
+        parent: Gives the elements.
+        transform: Makes a sequence of each, of any length.
+    """
+
+    def __init__(self, parent: IterDataset[Any], transform: transforms.FlatMap) -> None:
+        super().__init__(parent)
+        self._transform = transform
+
+    def __iter__(self) -> DatasetIterator[T]:
+        return FlatMapDatasetIterator(iter(self._parent), self._transform)
+
+    def __str__(self) -> str:
+        return f"FlatMapIterDataset(transform={transform_name(self._transform)})"
+
+
+class FlatMapDatasetIterator(DatasetIterator[T]):
+    """Iterates over the elements made of each of the parent's.
+
+    The state is the position before the element in hand, and how many of its were
+    given out; restoring makes them again.
+    """
+
+    def __init__(
+        self, parent: DatasetIterator[Any], transform: transforms.FlatMap
+    ) -> None:
+        super().__init__(parent)
+        self._transform = transform
+        self._before = parent.get_state()
+        self._splits: Sequence[Any] = ()
+        self._given = 0
+
+    def __next__(self) -> T:
+        while self._given >= len(self._splits):
+            self._before = self._parent.get_state()
+            element = next(self._parent)
+            self._splits, self._given = (), 0
+            try:
+                self._splits = self._split(element)
+            except Exception:
+                self._before = self._parent.get_state()
+                raise
+        split: T = self._splits[self._given]
+        self._given += 1
+        return split
+
+    def get_state(self) -> Any:
+        """The position before the element in hand, and its elements given out."""
+        return {"parent": self._before, "next_index_in_buffer": self._given}
+
+    def set_state(self, state: Any) -> None:
+        """Continue at a position."""
+        self._before = state["parent"]
+        self._parent.set_state(self._before)
+        self._splits, self._given = (), state["next_index_in_buffer"]
+        if self._given:
+            element = next(self._parent, None)
+            self._splits = () if element is None else self._split(element)
+
+    def __str__(self) -> str:
+        return f"FlatMapDatasetIterator(transform={transform_name(self._transform)})"
+
+    def _split(self, element: Any) -> Sequence[Any]:
+        splits = self._transform.flat_map(element)
+        return splits if hasattr(splits, "__getitem__") else list(splits)

@@ -1,0 +1,319 @@
+"""Datasets that take from several: in proportion, by a map, or one after another."""
+
+from __future__ import annotations
+
+import itertools
+import sys
+from collections.abc import Mapping, Sequence
+from typing import Any, TypeVar
+
+import numpy as np
+
+from gristmill import _core, transforms
+from gristmill._dataset.base import IterDataset, MapDataset
+from gristmill._dataset.blocks import BlockMapDataset, block_of
+from gristmill._dataset.iterator import DatasetIterator
+from gristmill._dataset.spec import get_element_spec
+from gristmill._types import Int64Array
+from gristmill.batching import tree_rules
+
+T = TypeVar("T")
+
+
+class SelectingMapDataset(BlockMapDataset[T]):
+    """Each index is an index of one of the parents."""
+
+    def __str__(self) -> str:
+        return f"MixedMapDataset[{len(self._parents)} parents]"
+
+    @property
+    def _element_spec(self) -> Any:
+        return get_element_spec(self._parents[0])
+
+    def _select(self, indices: Int64Array) -> tuple[Int64Array, Int64Array]:
+        """Which parent, and which of its indices, at each of `indices`."""
+        raise NotImplementedError
+
+    def _block(self, indices: Int64Array) -> list[Any]:
+        chosen, keys = self._select(indices)
+        if len(chosen) == 1:
+            return self._part(int(chosen[0]), keys)
+        elements: list[Any] = [None] * len(chosen)
+        # Sorting brings the indices of one parent together, in their order.
+        order = np.argsort(chosen, kind="stable")
+        bounds = np.searchsorted(chosen[order], range(len(self._parents) + 1))
+        for number, (first, last) in enumerate(itertools.pairwise(bounds)):
+            if first == last:
+                continue
+            places = order[first:last]
+            part = self._part(number, keys[places])
+            for place, element in zip(places.tolist(), part, strict=True):
+                elements[place] = element
+        return elements
+
+    def _part(self, number: int, keys: Int64Array) -> list[Any]:
+        try:
+            return block_of(self._parents[number], np.ascontiguousarray(keys))
+        except Exception as error:
+            error.add_note(
+                f"Exception caught while processing dataset @ dataset_index={number},"
+            )
+            raise
+
+
+class MixedMapDataset(SelectingMapDataset[T]):
+    """Takes from each parent in proportion to its weight."""
+
+    def __init__(
+        self,
+        parents: Sequence[MapDataset[T]],
+        weights: Sequence[float] | None = None,
+    ) -> None:
+        super().__init__(parents)
+        if weights is None:
+            proportions = [1] * len(self._parents)
+        else:
+            proportions = integer_proportions(weights, len(self._parents))
+        self._proportions = tuple(proportions)
+        self._mixture = _core.Mixture(proportions)
+        self._measure()
+
+    def _measure(self) -> None:
+        self._length = self._shortest()
+
+    def __len__(self) -> int:
+        return self._length
+
+    def __repr__(self) -> str:
+        return (
+            f"MixedMapDataset(parent_lengths={[len(p) for p in self._parents]},"
+            f" selection_map=SelectionWithProportionsMap(proportions="
+            f"{self._proportions}, length={self._length}))"
+        )
+
+    def _select(self, indices: Int64Array) -> tuple[Int64Array, Int64Array]:
+        return self._mixture.take(indices)
+
+    def _shortest(self) -> int:
+        """The length at which the first parent ends, in Grain's arithmetic."""
+        whole = sum(self._proportions)
+        lengths = [
+            len(parent) / (proportion / whole)
+            for parent, proportion in zip(self._parents, self._proportions, strict=True)
+        ]
+        empty = [
+            f"index {i} ({self._parents[i]})"
+            for i, length in enumerate(lengths)
+            if length == 0
+        ]
+        if empty:
+            raise ValueError(
+                "All datasets must have positive length for mixing, but dataset(s) "
+                f"at {', '.join(empty)} have length 0."
+            )
+        return min(sys.maxsize, int(min(lengths)))
+
+
+class SelectedMapDataset(SelectingMapDataset[T]):
+    """Takes from the parents as the user's own map says."""
+
+    def __init__(
+        self,
+        parents: Sequence[MapDataset[T]],
+        selection_map: transforms.DatasetSelectionMap,
+    ) -> None:
+        super().__init__(parents)
+        self._selection_map = selection_map
+        self._length = len(selection_map)
+
+    def __len__(self) -> int:
+        return self._length
+
+    def __repr__(self) -> str:
+        return (
+            f"MixedMapDataset(parent_lengths={[len(p) for p in self._parents]},"
+            f" selection_map={self._selection_map!r})"
+        )
+
+    def _select(self, indices: Int64Array) -> tuple[Int64Array, Int64Array]:
+        selected = [self._selection_map[index] for index in indices.tolist()]
+        # A parent may be counted from the end, as in a list.
+        chosen = [range(len(self._parents))[number] for number, _ in selected]
+        keys = [key for _, key in selected]
+        return np.array(chosen, np.int64), np.array(keys, np.int64)
+
+
+class ConcatenateMapDataset(SelectingMapDataset[T]):
+    """All elements of an epoch of each parent, one parent after another."""
+
+    def __init__(self, parents: Sequence[MapDataset[T]]) -> None:
+        super().__init__(parents)
+        for parent in self._parents:
+            if len(parent) >= sys.maxsize:
+                raise ValueError(
+                    f"Cannot concatenate infinite datasets. {parent} is infinite."
+                )
+        self._measure()
+
+    def _measure(self) -> None:
+        self._lengths = np.array([len(p) for p in self._parents], np.int64)
+        self._begins = np.concatenate([[0], np.cumsum(self._lengths)])
+
+    def __len__(self) -> int:
+        return int(self._begins[-1])
+
+    def __str__(self) -> str:
+        return f"ConcatenateMapDataset[{len(self._parents)} parents]"
+
+    def _select(self, indices: Int64Array) -> tuple[Int64Array, Int64Array]:
+        if not len(self):
+            raise ZeroDivisionError(f"{self} has no elements, so there is no element i")
+        epochs, offsets = np.divmod(indices, len(self))
+        chosen = np.searchsorted(self._begins, offsets, side="right") - 1
+        keys = offsets - self._begins[chosen] + epochs * self._lengths[chosen]
+        return chosen, keys
+
+
+class MixedIterDataset(IterDataset[T]):
+    """Takes from each parent in proportion to its weight."""
+
+    def __init__(
+        self,
+        parents: Sequence[IterDataset[T]] | Mapping[str, IterDataset[T]],
+        weights: Sequence[float] | Mapping[str, float] | None = None,
+    ) -> None:
+        self._names = _ordered_names(parents)
+        super().__init__(_listed(parents, self._names))
+        if weights is None:
+            listed: Sequence[float] = [1] * len(self._parents)
+        else:
+            listed = _listed(weights, _ordered_names(weights))
+        self._proportions = integer_proportions(listed, len(self._parents))
+
+    def __iter__(self) -> DatasetIterator[T]:
+        return MixedDatasetIterator(
+            [iter(parent) for parent in self._parents], self._proportions, self._names
+        )
+
+    def __str__(self) -> str:
+        return (
+            f"MixedIterDataset([{len(self._parents)} parents],"
+            f" proportions={self._proportions})"
+        )
+
+    @property
+    def _element_spec(self) -> Any:
+        return get_element_spec(self._parents[0])
+
+
+class MixedDatasetIterator(DatasetIterator[T]):
+    """Iterates over a mixture.
+
+    Args:
+        parents: One iterator for each part.
+        proportions: One positive integer for each.
+        names: Of the parts, where the state says them; else None.
+    """
+
+    _MUTATES_ELEMENT_SPEC = False
+    _TURNS_AT_ONCE = 1024
+
+    def __init__(
+        self,
+        parents: Sequence[DatasetIterator[T]],
+        proportions: Sequence[int],
+        names: Sequence[str] | None,
+    ) -> None:
+        super().__init__(parents)
+        self._proportions = tuple(proportions)
+        self._mixture = _core.Mixture(list(proportions))
+        self._names = names
+        self._index = 0
+        self._stop = False
+        # Whose turn it is at indices `_turns_from`, `_turns_from` + 1, ...
+        self._turns: list[int] = []
+        self._turns_from = 0
+
+    def __next__(self) -> T:
+        if self._stop:
+            raise StopIteration
+        place = self._index - self._turns_from
+        if not 0 <= place < len(self._turns):
+            place = self._look_up_turns()
+        number = self._turns[place]
+        self._index += 1
+        try:
+            element: T = next(self._parents[number])
+        except StopIteration:
+            self._stop = True
+            raise
+        except Exception as error:
+            self._stop = True
+            error.add_note(
+                f"Exception caught while processing dataset @ input_index={number}"
+            )
+            raise
+        return element
+
+    def get_state(self) -> Any:
+        """The position; by name of the parts, where they have names."""
+        states = [parent.get_state() for parent in self._parents]
+        parents: Any = states
+        if self._names is not None:
+            parents = dict(zip(self._names, states, strict=True))
+        return {"parents": parents, "index": self._index, "stop": self._stop}
+
+    def set_state(self, state: Any) -> None:
+        """Continue at a position; parts that it does not name begin anew."""
+        parents = state["parents"]
+        if self._names is None:
+            for parent, parent_state in zip(self._parents, parents, strict=True):
+                parent.set_state(parent_state)
+        else:
+            for parent, name in zip(self._parents, self._names, strict=True):
+                if parents.get(name) is not None:
+                    parent.set_state(parents[name])
+        self._index = state["index"]
+        self._stop = state["stop"]
+
+    def __str__(self) -> str:
+        return (
+            f"MixedDatasetIterator([{len(self._parents)} parents],"
+            f" proportions={self._proportions})"
+        )
+
+    def _look_up_turns(self) -> int:
+        first = self._index
+        indices = np.arange(first, first + self._TURNS_AT_ONCE, dtype=np.int64)
+        self._turns = self._mixture.take(indices)[0].tolist()
+        self._turns_from = first
+        return 0
+
+
+def integer_proportions(weights: Sequence[float], parts: int) -> list[int]:
+    """Weights as integers, the smallest about 100: Grain's rounding.
+
+    Raises:
+        ValueError: There is not one positive weight for each part.
+    """
+    if len(weights) != parts:
+        raise ValueError(f"There are {parts} datasets but {len(weights)} weights.")
+    if not weights:
+        raise ValueError("There are no datasets to mix. Pass at least one.")
+    if 0 in weights:
+        raise ValueError("Must specify all non-zero proportions for mixing.")
+    if min(weights) < 0:
+        raise ValueError(f"Weights must be positive, got {list(weights)}.")
+    scale = 100 / min(weights)
+    return [int(weight * scale) for weight in weights]
+
+
+def _ordered_names(parts: Any) -> list[str] | None:
+    """The names of a mapping, in the order in which its parts take turns."""
+    if not isinstance(parts, Mapping):
+        return None
+    return sorted(parts) if tree_rules() == "jax" else list(parts)
+
+
+def _listed(parts: Any, names: list[str] | None) -> list[Any]:
+    return list(parts) if names is None else [parts[name] for name in names]

@@ -1,0 +1,11 @@
+"""The modules that hold the nodes that datasets' methods make."""
+
+from gristmill._dataset import apply as apply
+from gristmill._dataset import batch as batch
+from gristmill._dataset import filter as filter
+from gristmill._dataset import map as map
+from gristmill._dataset import mix as mix
+from gristmill._dataset import order as order
+from gristmill._dataset import seed as seed
+from gristmill._dataset import source as source
+from gristmill._dataset import to_iter as to_iter

@@ -1,0 +1,49 @@
+"""Nodes that hold a seed for the random steps behind them."""
+
+from __future__ import annotations
+
+from typing import Any, TypeVar
+
+from gristmill import _core
+from gristmill._dataset.base import IterDataset, MapDataset
+from gristmill._dataset.iterator import DatasetIterator
+from gristmill._dataset.order import IndexMapDataset
+from gristmill._dataset.spec import get_element_spec
+
+T = TypeVar("T")
+
+
+class WithSeedMapDataset(IndexMapDataset[T]):
+    """The parent's elements, and a seed."""
+
+    def __init__(self, parent: MapDataset[T], *, seed: int) -> None:
+        super().__init__(parent)
+        self._seed_rng_seed = seed
+
+    def __len__(self) -> int:
+        return len(self._parent)
+
+    def __str__(self) -> str:
+        return "WithOptionsMapDataset"
+
+    def _extend(self, plan: _core.KeyPlan) -> _core.KeyPlan:
+        return plan
+
+
+class WithSeedIterDataset(IterDataset[T]):
+    """The parent's elements, and a seed."""
+
+    def __init__(self, parent: IterDataset[T], *, seed: int) -> None:
+        super().__init__(parent)
+        self._seed_rng_seed = seed
+
+    def __iter__(self) -> DatasetIterator[T]:
+        iterator: DatasetIterator[T] = iter(self._parent)
+        return iterator
+
+    def __str__(self) -> str:
+        return "WithOptionsIterDataset"
+
+    @property
+    def _element_spec(self) -> Any:
+        return get_element_spec(self._parent)

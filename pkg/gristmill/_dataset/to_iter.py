@@ -1,0 +1,210 @@
+"""Iterates over a dataset of indices, in their order.
+
+Elements are made in blocks, as many at a time as take about a millisecond; slow ones
+are made by threads ahead of need, see `gristmill._engine.reading`.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import Any, TypeVar
+
+import numpy as np
+
+from gristmill._dataset.base import IterDataset, MapDataset
+from gristmill._dataset.blocks import block_of
+from gristmill._dataset.filter import check_dropped
+from gristmill._dataset.iterator import DatasetIterator
+from gristmill._dataset.spec import get_element_spec
+from gristmill._engine.reading import Reading
+from gristmill._hot import steps
+from gristmill.options import ReadOptions
+
+T = TypeVar("T")
+MOST_AT_ONCE = 512
+BLOCK_S = 1e-3
+
+
+class PrefetchIterDataset(IterDataset[T]):
+    """The elements of a `MapDataset`, for one epoch.
+
+    Args:
+        parent: The dataset of indices.
+        read_options: Threads that compute ahead where elements are slow; None for
+            Grain's 16.
+        allow_nones: Whether absent elements are given out as None.
+    """
+
+    def __init__(
+        self,
+        parent: MapDataset[T],
+        *,
+        read_options: ReadOptions | None = None,
+        allow_nones: bool = False,
+    ) -> None:
+        super().__init__(parent)
+        self._read_options = ReadOptions() if read_options is None else read_options
+        self._allow_nones = allow_nones
+
+    def __iter__(self) -> DatasetIterator[T]:
+        return PrefetchDatasetIterator(
+            self._parent, self._read_options, self._allow_nones
+        )
+
+    def __str__(self) -> str:
+        return (
+            f"PrefetchIterDataset(read_options={self._read_options},"
+            f" allow_nones={self._allow_nones})"
+        )
+
+    @property
+    def _element_spec(self) -> Any:
+        return get_element_spec(self._parent)
+
+
+class PrefetchDatasetIterator(steps.Feed, DatasetIterator[T]):
+    """Iterates over the elements of a `MapDataset`.
+
+    Args:
+        dataset: The dataset of indices.
+        read_options: Threads that compute ahead where elements are slow.
+        allow_nones: Whether absent elements are given out as None.
+
+    Attributes:
+        dataset: The dataset of indices.
+    """
+
+    _MUTATES_ELEMENT_SPEC = False
+
+    def __init__(
+        self, dataset: MapDataset[T], read_options: ReadOptions, allow_nones: bool
+    ) -> None:
+        DatasetIterator.__init__(self)
+        steps.Feed.__init__(self, allow_nones)
+        self.dataset = dataset
+        self._length = len(dataset)
+        self._read_options = read_options
+        self._allow_nones = allow_nones
+        self._at_once = 1
+        self._failure: tuple[int, Exception] | None = None
+        self._reading = Reading(
+            _Elements(dataset),
+            read_options,
+            lambda first, count: range(first, first + count),
+            self._length,
+            look_ahead=True,
+        )
+
+    __iter__ = DatasetIterator.__iter__
+
+    def get_state(self) -> Any:
+        """Indices that were given out, absent elements included."""
+        return {"next_index": self.given}
+
+    def set_state(self, state: Any) -> None:
+        """Continue at an index.
+
+        Raises:
+            IndexError: It is not an index of the dataset, nor its end.
+        """
+        index = state["next_index"]
+        if not 0 <= index <= self._length:
+            raise IndexError(
+                f"Checkpoint `next_index` {index} is out of range for dataset of length"
+                f" {self._length}."
+            )
+        self._reading.forget()
+        self._failure = None
+        self._at_once = 1
+        self.seek(index)
+
+    def start_prefetch(self) -> None:
+        """Begin to compute ahead."""
+        self._reading.start(self.given + self.ahead())
+
+    def close(self) -> None:
+        """End the threads."""
+        if not getattr(self, "_closed", True):
+            self._reading.close()
+            self.seek(self.given)
+        super().close()
+
+    def __str__(self) -> str:
+        return (
+            f"PrefetchDatasetIterator(read_options={self._read_options},"
+            f" allow_nones={self._allow_nones})"
+        )
+
+    def _get_next_index(self) -> int:
+        return self.given
+
+    def _set_next_index(self, index: int) -> None:
+        self.set_state({"next_index": index})
+
+    def pass_over(self, count: int) -> tuple[int, int]:
+        """Skip up to `count` indices; returns the first one and how many there were."""
+        self._assert_not_closed()
+        first = self.given
+        count = min(count, self._length - first)
+        self.seek(first + count)
+        return first, count
+
+    def _judge(self, skipped: int) -> None:
+        check_dropped(skipped, str(self), self._ctx.dataset_options)
+
+    def _refill(self, first: int) -> list[Any]:
+        """The elements from index `first` on, as many as are made at once."""
+        self._assert_not_closed()
+        if self._failure is not None:
+            index, error = self._failure
+            self._failure = None
+            if index == first:
+                raise error
+        count = min(self._at_once, self._length - first)
+        if count <= 0:
+            return []
+        began = time.perf_counter()
+        elements = self._made(first, count)
+        took = time.perf_counter() - began
+        if took < BLOCK_S / 2:
+            self._at_once = min(2 * self._at_once, MOST_AT_ONCE)
+        elif took > 2 * BLOCK_S:
+            self._at_once = max(self._at_once // 2, 1)
+        return elements
+
+    def _made(self, first: int, count: int) -> list[Any]:
+        read = self._reading.read(first, list(range(first, first + count)))
+        if read is None:
+            indices = np.arange(first, first + count, dtype=np.int64)
+            try:
+                return block_of(self.dataset, indices)
+            except Exception:
+                if count == 1:
+                    raise
+            read = self._one_by_one(first, count)
+        elements, failure = read
+        if failure is not None:
+            if not elements:
+                raise failure
+            self._failure = (first + len(elements), failure)
+        return elements
+
+    def _one_by_one(self, first: int, count: int) -> tuple[list[Any], Exception | None]:
+        """The elements up to the one that fails, and what it raises."""
+        elements: list[Any] = []
+        for index in range(first, first + count):
+            try:
+                elements += block_of(self.dataset, np.array([index], np.int64))
+            except Exception as error:
+                return elements, error
+        return elements, None
+
+
+class _Elements:
+    """A dataset as a source, whose elements threads may read one by one."""
+
+    def __init__(self, dataset: MapDataset[Any]) -> None:
+        self._dataset = dataset
+
+    def __getitem__(self, index: int) -> Any:
+        return self._dataset[index]

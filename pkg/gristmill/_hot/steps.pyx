@@ -1,0 +1,336 @@
+# cython: boundscheck=False, wraparound=False
+"""The steps of a dataset: one call of the user's code per element, and nothing else.
+
+The functions run a step over a block of elements, for datasets that are indexed; the
+classes run one over an iterator.  None stands for an element that is absent: no step
+sees it.  The plain-Python twin is gristmill._slow.steps.
+"""
+cimport numpy as cnp
+from cpython.list cimport PyList_GET_ITEM, PyList_GET_SIZE
+from cpython.object cimport PyObject, PyObject_IsTrue
+from libc.stdint cimport int64_t
+
+from gristmill._hot.draw cimport OpDraws
+
+cnp.import_array()
+
+WINDOW = 1000
+cdef Py_ssize_t _WINDOW = WINDOW
+
+cdef extern from "Python.h":
+    object PyObject_CallOneArg(object callable, object arg)
+    object PyObject_Vectorcall(
+        object callable, PyObject* const* args, size_t nargsf, PyObject* kwnames
+    )
+    size_t PY_VECTORCALL_ARGUMENTS_OFFSET
+    PyObject* PyIter_Next(object iterator) except? NULL
+    void Py_DECREF(PyObject* object)
+
+
+cdef inline object _call_two(object call, object first, object second):
+    cdef PyObject* args[3]
+    args[0] = NULL
+    args[1] = <PyObject*>first
+    args[2] = <PyObject*>second
+    return PyObject_Vectorcall(
+        call, args + 1, 2 | PY_VECTORCALL_ARGUMENTS_OFFSET, NULL
+    )
+
+
+cdef inline object _next(object iterator):
+    """The next item; StopIteration at the end."""
+    cdef PyObject* found = PyIter_Next(iterator)
+    if found is NULL:
+        raise StopIteration
+    item = <object>found
+    Py_DECREF(found)
+    return item
+
+
+cdef const int64_t* _indices_of(object indices, Py_ssize_t n) except? NULL:
+    """The elements of a contiguous int64 array of n elements."""
+    if (
+        not cnp.PyArray_CheckExact(indices)
+        or cnp.PyArray_TYPE(<cnp.ndarray>indices) != cnp.NPY_INT64
+        or not cnp.PyArray_ISCARRAY_RO(<cnp.ndarray>indices)
+        or cnp.PyArray_SIZE(<cnp.ndarray>indices) != n
+    ):
+        raise TypeError(
+            f"indices must be a contiguous int64 array of {n} elements, got {indices!r}"
+        )
+    return <const int64_t*>cnp.PyArray_DATA(<cnp.ndarray>indices)
+
+
+def map_block(call, list elements not None):
+    """Return ``[call(x) for x in elements]``; absent ones stay so."""
+    cdef Py_ssize_t i, n = PyList_GET_SIZE(elements)
+    cdef list out = []
+    cdef object element
+    for i in range(n):
+        element = <object>PyList_GET_ITEM(elements, i)
+        if element is not None:
+            element = PyObject_CallOneArg(call, element)
+        out.append(element)
+    return out
+
+
+def filter_block(call, list elements not None):
+    """Return the elements, absent where ``call(x)`` is false."""
+    cdef Py_ssize_t i, n = PyList_GET_SIZE(elements)
+    cdef list out = []
+    cdef object element
+    for i in range(n):
+        element = <object>PyList_GET_ITEM(elements, i)
+        if element is not None and not PyObject_IsTrue(
+            PyObject_CallOneArg(call, element)
+        ):
+            element = None
+        out.append(element)
+    return out
+
+
+def map_with_index_block(call, list elements not None, indices):
+    """Return ``call(i, x)`` for each element; ``indices`` is int64 of shape (n,)."""
+    cdef Py_ssize_t i, n = PyList_GET_SIZE(elements)
+    cdef const int64_t* index_of = _indices_of(indices, n)
+    cdef list out = []
+    cdef object element
+    for i in range(n):
+        element = <object>PyList_GET_ITEM(elements, i)
+        if element is not None:
+            element = _call_two(call, index_of[i], element)
+        out.append(element)
+    return out
+
+
+def random_map_block(call, list elements not None, indices, OpDraws draws not None):
+    """Return ``call(x, rng)`` for each element, with the generator of its index."""
+    cdef Py_ssize_t i, n = PyList_GET_SIZE(elements)
+    cdef const int64_t* index_of = _indices_of(indices, n)
+    cdef list out = []
+    cdef object element
+    for i in range(n):
+        element = <object>PyList_GET_ITEM(elements, i)
+        if element is not None:
+            element = _call_two(call, element, draws.draw(index_of[i]))
+        out.append(element)
+    return out
+
+
+cdef class MapStep:
+    """Iterates over ``call(x)`` for each x of an iterator.
+
+    Args:
+        elements: The iterator.
+        call: Takes and returns an element.
+    """
+
+    cdef object _elements, _call
+
+    def __init__(self, elements, call):
+        self._elements = elements
+        self._call = call
+
+    def __iter__(self):
+        return self
+
+    def __next__(self):
+        element = _next(self._elements)
+        if element is None:
+            return None
+        return PyObject_CallOneArg(self._call, element)
+
+
+cdef class Dropping:
+    """What iterators that drop elements have in common: they count them in windows.
+
+    A subclass has ``_judge(skipped)``, called after each `WINDOW` elements of which
+    some were skipped.
+    """
+
+    cdef Py_ssize_t _seen, _skipped
+
+    cdef int _count(self, bint passed) except -1:
+        cdef Py_ssize_t skipped
+        self._seen += 1
+        self._skipped += not passed
+        if self._seen == _WINDOW:
+            skipped = self._skipped
+            self._seen = self._skipped = 0
+            if skipped:
+                (<object>self)._judge(skipped)
+        return 0
+
+
+cdef class FilterStep(Dropping):
+    """Iterates over the elements of an iterator that a predicate is true of.
+
+    Args:
+        elements: The iterator.
+        call: Takes an element; its result's truth decides.  It is asked of None, too.
+    """
+
+    cdef object _elements, _call
+
+    def __init__(self, elements, call):
+        self._elements = elements
+        self._call = call
+
+    def __iter__(self):
+        return self
+
+    def __next__(self):
+        cdef bint passed
+        while True:
+            element = _next(self._elements)
+            passed = PyObject_IsTrue(PyObject_CallOneArg(self._call, element))
+            self._count(passed)
+            if passed:
+                return element
+
+
+cdef class MapWithIndexStep:
+    """Iterates over ``call(i, x)``, where i counts the elements of an iterator.
+
+    Attributes:
+        counter: Elements seen, absent ones included.
+    """
+
+    cdef object _elements, _call
+    cdef public int64_t counter
+
+    def __init__(self, elements, call):
+        self._elements = elements
+        self._call = call
+
+    def __iter__(self):
+        return self
+
+    def __next__(self):
+        cdef int64_t index = self.counter
+        element = _next(self._elements)
+        self.counter = index + 1
+        if element is None:
+            return None
+        return _call_two(self._call, index, element)
+
+
+cdef class RandomMapStep:
+    """Iterates over ``call(x, rng)``, where the generator depends on a count.
+
+    Of ``count`` processes that share the data, element n of process ``index`` draws
+    from generator ``index + n * count``.
+
+    Args:
+        elements: The iterator.
+        call: Takes an element and a generator, returns an element.
+        draws: Gives the generators.
+
+    A subclass has ``_processes()``, called at the first element, which returns
+    ``(index, count)``.
+
+    Attributes:
+        counter: Elements seen, absent ones included.
+    """
+
+    cdef object _elements, _call
+    cdef OpDraws _draws
+    cdef public int64_t counter
+    cdef int64_t _first, _stride
+
+    def __init__(self, elements, call, OpDraws draws not None):
+        self._elements = elements
+        self._call = call
+        self._draws = draws
+
+    def __iter__(self):
+        return self
+
+    def __next__(self):
+        cdef int64_t count = self.counter
+        element = _next(self._elements)
+        self.counter = count + 1
+        if element is None:
+            return None
+        if self._stride == 0:
+            self._first, self._stride = (<object>self)._processes()
+        return _call_two(
+            self._call, element, self._draws.draw(self._first + count * self._stride)
+        )
+
+
+cdef class Feed(Dropping):
+    """Iterates over elements that come in blocks.
+
+    A subclass has ``_refill(first)``: it returns a list of elements from number `first`
+    on, empty at the end.  It may raise what the first of them raises, which then counts
+    as given.
+
+    Args:
+        keep_absent: Whether None is an element like others; else it is skipped.
+
+    Attributes:
+        given: Elements given out, absent ones included.
+    """
+
+    cdef list _block
+    cdef Py_ssize_t _at
+    cdef bint _keep_absent
+    cdef public int64_t given
+
+    def __init__(self, bint keep_absent):
+        self._keep_absent = keep_absent
+        self._block = []
+
+    def __iter__(self):
+        return self
+
+    def __next__(self):
+        cdef object element
+        while True:
+            if self._at == PyList_GET_SIZE(self._block):
+                self._more()
+            element = <object>PyList_GET_ITEM(self._block, self._at)
+            self._at += 1
+            self.given += 1
+            if self._keep_absent:
+                return element
+            self._count(element is not None)
+            if element is not None:
+                return element
+
+    cdef int _more(self) except -1:
+        self._block = []
+        self._at = 0
+        try:
+            self._block = (<object>self)._refill(self.given)
+        except Exception:
+            self.given += 1
+            raise
+        if not self._block:
+            raise StopIteration
+        return 0
+
+    def ahead(self):
+        """Elements that were fetched and not yet given out."""
+        return PyList_GET_SIZE(self._block) - self._at
+
+    def seek(self, int64_t given):
+        """Go on after `given` elements."""
+        self._block = []
+        self._at = 0
+        self.given = given
+
+
+def take(elements, Py_ssize_t count):
+    """Return up to `count` elements of an iterator, fewer only at its end."""
+    cdef list out = []
+    cdef Py_ssize_t i
+    cdef PyObject* found
+    for i in range(count):
+        found = PyIter_Next(elements)
+        if found is NULL:
+            break
+        out.append(<object>found)
+        Py_DECREF(found)
+    return out

@@ -1,0 +1,210 @@
+"""The steps of a dataset.  The twin of ``gristmill._hot.steps``."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+
+from gristmill._slow.draw import OpDraws
+from gristmill._types import Int64Array
+
+WINDOW = 1000
+
+
+def map_block(call: Callable[[Any], Any], elements: list[Any]) -> list[Any]:
+    """Return ``[call(x) for x in elements]``; absent ones stay so."""
+    return [None if element is None else call(element) for element in elements]
+
+
+def filter_block(call: Callable[[Any], Any], elements: list[Any]) -> list[Any]:
+    """Return the elements, absent where ``call(x)`` is false."""
+    return [x if x is not None and call(x) else None for x in elements]
+
+
+def map_with_index_block(
+    call: Callable[[int, Any], Any], elements: list[Any], indices: Int64Array
+) -> list[Any]:
+    """Return ``call(i, x)`` for each element; `indices` is int64 of shape (n,)."""
+    pairs = zip(_checked(indices, len(elements)), elements, strict=True)
+    return [None if x is None else call(i, x) for i, x in pairs]
+
+
+def random_map_block(
+    call: Callable[[Any, np.random.Generator], Any],
+    elements: list[Any],
+    indices: Int64Array,
+    draws: OpDraws,
+) -> list[Any]:
+    """Return ``call(x, rng)`` for each element, with the generator of its index."""
+    pairs = zip(_checked(indices, len(elements)), elements, strict=True)
+    return [None if x is None else call(x, draws.at(i)) for i, x in pairs]
+
+
+def take(elements: Iterator[Any], count: int) -> list[Any]:
+    """Return up to `count` elements of an iterator, fewer only at its end."""
+    return list(itertools.islice(elements, count))
+
+
+def _checked(indices: Int64Array, n: int) -> list[int]:
+    wrong = type(indices) is not np.ndarray or indices.dtype != np.int64
+    if wrong or len(indices) != n:
+        raise TypeError(
+            f"indices must be a contiguous int64 array of {n} elements, got {indices!r}"
+        )
+    listed: list[int] = indices.tolist()
+    return listed
+
+
+class Dropping:
+    """What iterators that drop elements have in common: they count them in windows."""
+
+    _seen = 0
+    _skipped = 0
+
+    def _count(self, passed: bool) -> None:
+        self._seen += 1
+        self._skipped += not passed
+        if self._seen == WINDOW:
+            skipped = self._skipped
+            self._seen = self._skipped = 0
+            if skipped:
+                self._judge(skipped)
+
+    def _judge(self, skipped: int) -> None:
+        raise NotImplementedError
+
+
+class MapStep:
+    """Iterates over ``call(x)`` for each x of an iterator."""
+
+    def __init__(self, elements: Iterator[Any], call: Callable[[Any], Any]) -> None:
+        self._elements = elements
+        self._call = call
+
+    def __iter__(self) -> Iterator[Any]:
+        return self
+
+    def __next__(self) -> Any:
+        element = next(self._elements)
+        return None if element is None else self._call(element)
+
+
+class FilterStep(Dropping):
+    """Iterates over the elements of an iterator that a predicate is true of."""
+
+    def __init__(self, elements: Iterator[Any], call: Callable[[Any], Any]) -> None:
+        self._elements = elements
+        self._call = call
+
+    def __iter__(self) -> Iterator[Any]:
+        return self
+
+    def __next__(self) -> Any:
+        while True:
+            element = next(self._elements)
+            passed = bool(self._call(element))
+            self._count(passed)
+            if passed:
+                return element
+
+
+class MapWithIndexStep:
+    """Iterates over ``call(i, x)``, where i counts the elements of an iterator."""
+
+    def __init__(
+        self, elements: Iterator[Any], call: Callable[[int, Any], Any]
+    ) -> None:
+        self._elements = elements
+        self._call = call
+        self.counter = 0
+
+    def __iter__(self) -> Iterator[Any]:
+        return self
+
+    def __next__(self) -> Any:
+        index = self.counter
+        element = next(self._elements)
+        self.counter = index + 1
+        return None if element is None else self._call(index, element)
+
+
+class RandomMapStep:
+    """Iterates over ``call(x, rng)``, where the generator depends on a count."""
+
+    def __init__(
+        self,
+        elements: Iterator[Any],
+        call: Callable[[Any, np.random.Generator], Any],
+        draws: OpDraws,
+    ) -> None:
+        self._elements = elements
+        self._call = call
+        self._draws = draws
+        self.counter = 0
+
+    def __iter__(self) -> Iterator[Any]:
+        return self
+
+    def __next__(self) -> Any:
+        count = self.counter
+        element = next(self._elements)
+        self.counter = count + 1
+        if element is None:
+            return None
+        first, stride = self._processes()
+        return self._call(element, self._draws.at(first + count * stride))
+
+    def _processes(self) -> tuple[int, int]:
+        raise NotImplementedError
+
+
+class Feed(Dropping):
+    """Iterates over elements that come in blocks; see ``gristmill._hot.steps``."""
+
+    def __init__(self, keep_absent: bool) -> None:
+        self._keep_absent = keep_absent
+        self._block: list[Any] = []
+        self._at = 0
+        self.given = 0
+
+    def __iter__(self) -> Iterator[Any]:
+        return self
+
+    def __next__(self) -> Any:
+        while True:
+            if self._at == len(self._block):
+                self._more()
+            element = self._block[self._at]
+            self._at += 1
+            self.given += 1
+            if self._keep_absent:
+                return element
+            self._count(element is not None)
+            if element is not None:
+                return element
+
+    def _refill(self, first: int) -> list[Any]:
+        raise NotImplementedError
+
+    def _more(self) -> None:
+        self.seek(self.given)
+        try:
+            self._block = self._refill(self.given)
+        except Exception:
+            self.given += 1
+            raise
+        if not self._block:
+            raise StopIteration
+
+    def ahead(self) -> int:
+        """Elements that were fetched and not yet given out."""
+        return len(self._block) - self._at
+
+    def seek(self, given: int) -> None:
+        """Go on after `given` elements."""
+        self._block = []
+        self._at = 0
+        self.given = given
