@@ -12,8 +12,7 @@ RowFiller::RowFiller(std::vector<Feature> features)
       features_, [](const Feature& feature) { return feature.length > 0; }));
 }
 
-bool RowFiller::is_full_row(
-    std::span<const CellRange> element) const noexcept {
+bool RowFiller::is_full_row(std::span<const CellRange> element) const noexcept {
   bool full = false;
   for (std::size_t f = 0; f < features_.size(); ++f) {
     if (element[f].size() > features_[f].length) return false;

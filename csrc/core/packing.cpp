@@ -84,8 +84,8 @@ void RowPlacer::set_room(std::size_t row, std::size_t feature,
   rooms[row] = room;
   if (!was_most) return;
   const auto first = block * kBlock;
-  most = *std::max_element(rooms + first,
-                           rooms + std::min(rows_, first + kBlock));
+  most =
+      *std::max_element(rooms + first, rooms + std::min(rows_, first + kBlock));
 }
 
 void RowPlacer::place(std::size_t row,

@@ -70,7 +70,8 @@ class RowPlacer {
  private:
   static constexpr std::size_t kBlock = 64;
 
-  [[nodiscard]] bool fits(std::size_t row, std::span<const std::int64_t> lengths,
+  [[nodiscard]] bool fits(std::size_t row,
+                          std::span<const std::int64_t> lengths,
                           bool all_empty) const noexcept;
   [[nodiscard]] bool block_may_fit(
       std::size_t block, std::span<const std::int64_t> lengths) const noexcept;

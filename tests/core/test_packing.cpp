@@ -17,7 +17,8 @@ using Lengths = std::vector<std::int64_t>;
 // The same, without blocks and without sums.
 class PlainPlacer {
  public:
-  PlainPlacer(Fit fit, std::size_t rows, std::vector<RowPlacer::Feature> features,
+  PlainPlacer(Fit fit, std::size_t rows,
+              std::vector<RowPlacer::Feature> features,
               std::int64_t max_sequences)
       : fit_(fit),
         features_(std::move(features)),
@@ -78,7 +79,8 @@ void places_as_one_that_looks_at_every_row() {
   };
   for (int round = 0; round < 400; ++round) {
     const auto fit = round % 2 == 0 ? Fit::kFirst : Fit::kBest;
-    const auto rows = static_cast<std::size_t>(1 + draw(round % 5 == 0 ? 300 : 9));
+    const auto rows =
+        static_cast<std::size_t>(1 + draw(round % 5 == 0 ? 300 : 9));
     std::vector<RowPlacer::Feature> features;
     for (auto n = 1 + draw(3); n > 0; --n) {
       features.push_back({draw(20), round % 3 == 0 ? 1 + draw(5) : 1});

@@ -1,5 +1,4 @@
-"""Lays elements end to end and cuts rows.  The twin of ``gristmill._hot.concat_split``.
-"""
+"""Lays elements end to end and cuts rows.  Twin of ``gristmill._hot.concat_split``."""
 
 from __future__ import annotations
 
@@ -181,9 +180,7 @@ class Splitter:
                 for length, leaf in zip(layout.lengths, leaves, strict=True)
             ]
             self._numbers = np.zeros((2, len(leaves), max(layout.lengths)), np.int32)
-        for feature, (leaf, (begin, end)) in enumerate(
-            zip(leaves, taken, strict=True)
-        ):
+        for feature, (leaf, (begin, end)) in enumerate(zip(leaves, taken, strict=True)):
             used = self._used[feature]
             cells = self._values[feature][0, used : used + end - begin]
             try:
@@ -199,10 +196,10 @@ class Splitter:
         self._segment += 1
         for feature, (begin, end) in enumerate(taken):
             used = self._used[feature]
-            cells = slice(used, used + end - begin)
-            self._numbers[0, feature, cells] = self._segment
-            self._numbers[1, feature, cells] = np.arange(end - begin)
-            self._used[feature] = cells.stop
+            last = used + end - begin
+            self._numbers[0, feature, used:last] = self._segment
+            self._numbers[1, feature, used:last] = np.arange(end - begin)
+            self._used[feature] = last
 
     def _row(self) -> dict[Any, Any]:
         everything = [matrix[0] for matrix in self._values]
@@ -273,8 +270,8 @@ def range_of(key: Any, leaf: npt.NDArray[Any], left: Slice | None) -> Slice:
     begin, end = left
     if not 0 <= begin <= end <= size:
         raise ValueError(
-            f"the state has cells {begin} to {end} of feature {key!r} left over, but the"
-            f" element there has {size}. It was made by another pipeline, or the data"
-            " have changed."
+            f"The state has cells {begin} to {end} of feature {key!r} left over, but"
+            f" the element there has {size}. It was made by another pipeline, or the"
+            " data have changed."
         )
     return begin, end

@@ -194,7 +194,10 @@ class Packer:
                 raise
         self._sequences[row] += 1
         for feature, (begin, length) in enumerate(zip(begins, lengths, strict=True)):
-            segment_ids, positions = self._segment_ids[feature], self._positions[feature]
+            segment_ids, positions = (
+                self._segment_ids[feature],
+                self._positions[feature],
+            )
             if segment_ids is not None and positions is not None:
                 segment_ids[row, begin : begin + length] = self._sequences[row]
                 positions[row, begin : begin + length] = np.arange(length)
