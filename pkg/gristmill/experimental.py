@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from gristmill._core import index_shuffle
 from gristmill._dataset.apply import apply_transformations
+from gristmill._dataset.concat_split import BOSHandling, ConcatThenSplitIterDataset
 from gristmill._dataset.flat_map import FlatMapIterDataset, FlatMapMapDataset
 from gristmill._dataset.iterator import get_next_index, set_next_index
 from gristmill._dataset.options import DatasetOptions, ExecutionTrackingMode
+from gristmill._dataset.pack_and_batch import PackAndBatchOperation
+from gristmill._dataset.packing import BestFitPackIterDataset, FirstFitPackIterDataset
 from gristmill._dataset.spec import (
     ShapeDtypeStruct,
     ShapeDtypeStructProtocol,
@@ -18,12 +21,17 @@ from gristmill.transforms import FlatMap as FlatMapTransform
 from gristmill.transforms import MapWithIndex as MapWithIndexTransform
 
 __all__ = [
+    "BOSHandling",
+    "BestFitPackIterDataset",
+    "ConcatThenSplitIterDataset",
     "DatasetOptions",
     "ExecutionTrackingMode",
+    "FirstFitPackIterDataset",
     "FlatMapIterDataset",
     "FlatMapMapDataset",
     "FlatMapTransform",
     "MapWithIndexTransform",
+    "PackAndBatchOperation",
     "RngPool",
     "ShapeDtypeStruct",
     "ShapeDtypeStructProtocol",
