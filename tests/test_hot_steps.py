@@ -52,7 +52,9 @@ class TestBlocks:
     def test_random_map_draws_by_index(self, both):
         steps, draws = both
         found = steps.random_map_block(
-            lambda x, rng: (x, rng.integers(1000)), ["a", None, "b"], indices(5, 6, 5),
+            lambda x, rng: (x, rng.integers(1000)),
+            ["a", None, "b"],
+            indices(5, 6, 5),
             draws(42),
         )
         drawn = draws(42).at(5).integers(1000)

@@ -189,9 +189,7 @@ class PrefetchDatasetIterator(steps.Feed, DatasetIterator[T]):
             self._failure = (first + len(elements), failure)
         return elements
 
-    def _one_by_one(
-        self, first: int, count: int
-    ) -> tuple[list[Any], Exception | None]:
+    def _one_by_one(self, first: int, count: int) -> tuple[list[Any], Exception | None]:
         """The elements up to the one that fails, and what it raises."""
         elements: list[Any] = []
         for index in range(first, first + count):
