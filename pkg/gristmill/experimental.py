@@ -7,6 +7,7 @@ from gristmill._dataset.apply import apply_transformations
 from gristmill._dataset.concat_split import BOSHandling, ConcatThenSplitIterDataset
 from gristmill._dataset.flat_map import FlatMapIterDataset, FlatMapMapDataset
 from gristmill._dataset.iterator import get_next_index, set_next_index
+from gristmill._dataset.multithread_prefetch import multithread_prefetch
 from gristmill._dataset.options import DatasetOptions, ExecutionTrackingMode
 from gristmill._dataset.pack_and_batch import PackAndBatchOperation
 from gristmill._dataset.packing import BestFitPackIterDataset, FirstFitPackIterDataset
@@ -40,5 +41,6 @@ __all__ = [
     "get_element_spec",
     "get_next_index",
     "index_shuffle",
+    "multithread_prefetch",
     "set_next_index",
 ]
