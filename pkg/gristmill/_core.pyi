@@ -159,6 +159,53 @@ class KeyPlan:
     def __eq__(self, other: object) -> bool: ...
     def __hash__(self) -> int: ...
 
+# core/mixture.hpp
+
+@final
+class Mixture:
+    """An immutable rule that mixes datasets by whole proportions.
+
+    Of any number of first positions each component has its share, to within one, in
+    the order of Grain's ``mix``. Every int64 is a position. Mixtures compare by their
+    proportions and can be hashed and pickled.
+
+    Args:
+        proportions: One for each component, each positive, their sum below 2**63.
+
+    Raises:
+        ValueError: There is none, or one is not positive.
+        OverflowError: The sum exceeds 64 bits.
+
+    Example:
+        >>> components, positions = Mixture([1, 2]).take(np.arange(6))
+        >>> components.tolist(), positions.tolist()
+        ([0, 1, 1, 0, 1, 1], [0, 0, 1, 1, 2, 3])
+    """
+
+    def __init__(self, proportions: Sequence[int]) -> None: ...
+    @property
+    def proportions(self) -> tuple[int, ...]:
+        """One for each component, as given."""
+
+    def take(
+        self, positions: NDArray[np.int64]
+    ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Return what stands at each position.
+
+        Args:
+            positions: Shape (n,), dtype int64, any layout, any int64s in any order.
+
+        Returns:
+            The components and the positions in them, both of shape (n,), dtype int64.
+
+        Raises:
+            ValueError: ``positions`` is not of one dimension.
+            TypeError: ``positions`` has another dtype.
+        """
+
+    def __eq__(self, other: object) -> bool: ...
+    def __hash__(self) -> int: ...
+
 # core/heap.hpp
 
 def keep_freed_memory() -> None:
