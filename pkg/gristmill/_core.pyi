@@ -31,6 +31,53 @@ def index_shuffle(index: int, max_index: int, seed: int, rounds: int) -> int:
         TypeError: An argument does not fit its 64 or 32 bits.
     """
 
+def permutation(count: int, seed: int) -> NDArray[np.int64]:
+    """Return the positions of [0, ..., count - 1] in a permutation of them.
+
+    It is ``index_shuffle`` of 4 rounds over a whole range at once, but a permutation
+    for every ``count``: where Grain's width of the network is one bit short, at 2**16 +
+    1, 2**18 + 1, 2**20 + 1 and so on, it takes the next one.
+
+    Args:
+        count: How many, at least 0.
+        seed: Picks the permutation, in [0, 2**32).
+
+    Returns:
+        Shape (count,), dtype int64.
+
+    Raises:
+        ValueError: ``count`` is negative.
+        TypeError: An argument does not fit its 64 or 32 bits.
+    """
+
+# core/window_shuffle.hpp
+
+def window_shuffle(
+    positions: NDArray[np.int64], window_size: int, seed: int, length: int
+) -> NDArray[np.int64]:
+    """Return what comes at each position when windows are shuffled.
+
+    Each epoch of ``length`` positions is cut into windows of ``window_size``, its last
+    one ends with it. Window ``w``, counted on through all epochs, is permuted with the
+    seed ``seed + w``.
+
+    Args:
+        positions: Shape (n,), dtype int64, any layout, any int64s in any order.
+        window_size: At least 1.
+        seed: Of window 0. ``seed + w`` must be in [0, 2**32) for all windows asked for.
+        length: How many positions make an epoch.
+
+    Returns:
+        The positions that come in their place, shape (n,), dtype int64.
+
+    Raises:
+        ValueError: ``window_size`` is not positive, or ``positions`` are not of one
+            dimension.
+        TypeError: The seed of a window does not fit 32 bits, or an argument its type.
+        ZeroDivisionError: ``length`` is not positive and there are positions.
+        OverflowError: A position that comes in place of another exceeds 64 bits.
+    """
+
 # core/plan.hpp
 
 @final
