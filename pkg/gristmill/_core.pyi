@@ -834,9 +834,10 @@ class Scheduler:
         max_restarts: How often a unit that killed its worker is tried again.
         memory_limit: Bytes of shared memory, 0 for 80 % of what there is.
         lengths: Records of each stream, -1 where unknown or endless.
-        starts: Position of each stream, 1 to 8 integers.
+        starts: Position of each stream, 1 to `vector_capacity` integers.
         turn: The stream whose output is due.
         ended: Which streams have ended.
+        vector_capacity: Integers that a position may have, at most 65536.
 
     Raises:
         ValueError: An argument is out of range.
@@ -853,17 +854,21 @@ class Scheduler:
         max_restarts: int,
         memory_limit: int,
         lengths: Sequence[int],
-        starts: Sequence[Sequence[int]],
+        starts: Sequence[Sequence[int] | NDArray[np.int64]],
         turn: int,
         ended: Sequence[bool],
+        vector_capacity: int = 8,
     ) -> None: ...
     def start(self, blob_fd: int, setup: bytes) -> None: ...
     def next(self, timeout_s: float) -> Due: ...
     def advance(self) -> None: ...
     def hold(self) -> int: ...
-    def position(self) -> tuple[list[list[int]], int, list[bool]]: ...
+    def position(self) -> tuple[list[NDArray[np.int64]], int, list[bool]]: ...
     def reset(
-        self, positions: Sequence[Sequence[int]], turn: int, ended: Sequence[bool]
+        self,
+        positions: Sequence[Sequence[int] | NDArray[np.int64]],
+        turn: int,
+        ended: Sequence[bool],
     ) -> None: ...
     def kill(self, worker: int) -> None: ...
     def close(self) -> None: ...
@@ -890,7 +895,7 @@ class Work:
     @property
     def proceed(self) -> bool: ...
     @property
-    def vector_in(self) -> list[int]: ...
+    def vector_in(self) -> NDArray[np.int64]: ...
     @property
     def address(self) -> int: ...
     @property
@@ -925,7 +930,11 @@ class WorkerEnd:
         """
 
     def commit(
-        self, status: int, outputs: int, bytes: int, vector_out: Sequence[int]
+        self,
+        status: int,
+        outputs: int,
+        bytes: int,
+        vector_out: Sequence[int] | NDArray[np.int64],
     ) -> None:
         """Hand the unit to the parent, with the position after it.
 
@@ -935,5 +944,7 @@ class WorkerEnd:
         """
 
     def set_startup_error(self, text: str) -> None: ...
+    @property
+    def vector_capacity(self) -> int: ...
     @property
     def at_address(self) -> int: ...

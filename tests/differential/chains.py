@@ -99,7 +99,11 @@ def _source(choices: Choices) -> Chain:
 
 def _slice(choices: Choices) -> list[Any]:
     ends = [None, choices.integer(-8, 30), choices.integer(-8, 30)]
-    return [_pick(choices, ends), _pick(choices, ends), _pick(choices, [None, 1, 2, -1])]
+    return [
+        _pick(choices, ends),
+        _pick(choices, ends),
+        _pick(choices, [None, 1, 2, -1]),
+    ]
 
 
 def _seed(choices: Choices) -> int:
@@ -114,7 +118,9 @@ def _map_chain(choices: Choices, depth: int) -> tuple[Chain, bool]:
         if kind == "batch" and sparse:
             continue
         if kind == "parts":
-            parts = [_map_chain(choices, depth // 2) for _ in range(choices.integer(0, 2))]
+            parts = [
+                _map_chain(choices, depth // 2) for _ in range(choices.integer(0, 2))
+            ]
             sparse = sparse or any(part_sparse for _, part_sparse in parts)
             chain = _joined(choices, [chain, *(part for part, _ in parts)])
             continue
@@ -137,7 +143,15 @@ _MAP_OPS = [
     "flat_map",
     "parts",
 ]
-_ITER_OPS = ["map", "map_with_index", "random_map", "filter", "batch", "seed", "flat_map"]
+_ITER_OPS = [
+    "map",
+    "map_with_index",
+    "random_map",
+    "filter",
+    "batch",
+    "seed",
+    "flat_map",
+]
 
 
 def _joined(choices: Choices, parts: list[Chain]) -> Chain:
@@ -155,7 +169,10 @@ def _arguments(choices: Choices, kind: str) -> Chain:
     if kind == "map_with_index":
         return {"f": _pick(choices, MAPS_WITH_INDEX)}
     if kind == "random_map":
-        return {"f": _pick(choices, RANDOM_MAPS), "seed": _pick(choices, [None, 3, 2**40])}
+        return {
+            "f": _pick(choices, RANDOM_MAPS),
+            "seed": _pick(choices, [None, 3, 2**40]),
+        }
     if kind == "filter":
         return {"f": _pick(choices, FILTERS)}
     if kind == "slice":
@@ -182,7 +199,7 @@ def describe(choices: Choices, depth: int = 8) -> Chain:
     """A chain that is iterated over."""
     above = choices.integer(0, depth // 2)
     chain: Chain
-    if choices.integer(0, 7) == 0:
+    if depth > 1 and choices.integer(0, 7) == 7:
         parts = [describe(choices, depth // 2) for _ in range(choices.integer(1, 3))]
         chain = {"op": "mix_iter", "parents": parts, "weights": None}
         if choices.integer(0, 1):
@@ -268,7 +285,7 @@ def _mix_iter(lib: Any, chain: Chain) -> Any:
 
 
 def _flat_map(lib: Any, chain: Chain) -> Any:
-    class Split(lib.transforms.FlatMap):
+    class Split(lib.experimental.FlatMapTransform):
         max_fan_out = chain["fan_out"]
 
         def flat_map(self, element):

@@ -69,6 +69,9 @@ class PrefetchDatasetIterator(steps.Feed, DatasetIterator[T]):
         dataset: The dataset of indices.
         read_options: Threads that compute ahead where elements are slow.
         allow_nones: Whether absent elements are given out as None.
+
+    Attributes:
+        dataset: The dataset of indices.
     """
 
     _MUTATES_ELEMENT_SPEC = False
@@ -78,7 +81,7 @@ class PrefetchDatasetIterator(steps.Feed, DatasetIterator[T]):
     ) -> None:
         DatasetIterator.__init__(self)
         steps.Feed.__init__(self, allow_nones)
-        self._dataset = dataset
+        self.dataset = dataset
         self._length = len(dataset)
         self._read_options = read_options
         self._allow_nones = allow_nones
@@ -138,6 +141,14 @@ class PrefetchDatasetIterator(steps.Feed, DatasetIterator[T]):
     def _set_next_index(self, index: int) -> None:
         self.set_state({"next_index": index})
 
+    def pass_over(self, count: int) -> tuple[int, int]:
+        """Skip up to `count` indices; returns the first one and how many there were."""
+        self._assert_not_closed()
+        first = self.given
+        count = min(count, self._length - first)
+        self.seek(first + count)
+        return first, count
+
     def _judge(self, skipped: int) -> None:
         check_dropped(skipped, str(self), self._ctx.dataset_options)
 
@@ -166,7 +177,7 @@ class PrefetchDatasetIterator(steps.Feed, DatasetIterator[T]):
         if read is None:
             indices = np.arange(first, first + count, dtype=np.int64)
             try:
-                return block_of(self._dataset, indices)
+                return block_of(self.dataset, indices)
             except Exception:
                 if count == 1:
                     raise
@@ -178,14 +189,12 @@ class PrefetchDatasetIterator(steps.Feed, DatasetIterator[T]):
             self._failure = (first + len(elements), failure)
         return elements
 
-    def _one_by_one(
-        self, first: int, count: int
-    ) -> tuple[list[Any], Exception | None]:
+    def _one_by_one(self, first: int, count: int) -> tuple[list[Any], Exception | None]:
         """The elements up to the one that fails, and what it raises."""
         elements: list[Any] = []
         for index in range(first, first + count):
             try:
-                elements += block_of(self._dataset, np.array([index], np.int64))
+                elements += block_of(self.dataset, np.array([index], np.int64))
             except Exception as error:
                 return elements, error
         return elements, None
