@@ -59,6 +59,8 @@ class CacheDatasetIterator(DatasetIterator[T]):
         self._filled = False
         # Whether elements before the position are missing from the cache.
         self._incomplete = False
+        # The parent's position in a state of a full cache: nothing depends on it.
+        self._idle: Any = None
 
     def __next__(self) -> T:
         if self._filled:
@@ -83,17 +85,20 @@ class CacheDatasetIterator(DatasetIterator[T]):
 
     def get_state(self) -> Any:
         """The position, and whether all elements were read."""
+        idle = self._idle is not None
         return {
-            "parent": self._parent.get_state(),
+            "parent": self._idle if idle else self._parent.get_state(),
             "position": self._position,
-            "cache_filled": self._filled,
+            "cache_filled": self._filled or idle,
         }
 
     def set_state(self, state: Any) -> None:
         """Continue at a position; what is in the cache is not read again."""
         self._parent.set_state(state["parent"])
         self._position = state["position"]
+        self._idle = state["parent"] if state["cache_filled"] else None
         if not self._filled:
-            # With a full cache the parent's position says nothing.
+            # What was read is only known to be behind the parent's position where the
+            # cache was not full.
             self._incomplete |= state["cache_filled"]
             self._incomplete |= self._position > len(self._cache)
