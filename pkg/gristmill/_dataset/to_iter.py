@@ -223,10 +223,22 @@ class PrefetchDatasetIterator(steps.Feed, DatasetIterator[T]):
 
 
 class _Elements:
-    """A dataset as a source, whose elements threads may read one by one."""
+    """A dataset as a source, whose elements threads may read one by one.
+
+    Attributes:
+        by_threads: Whether they should: no source of the chain says otherwise.
+    """
 
     def __init__(self, dataset: MapDataset[Any]) -> None:
         self._dataset = dataset
+        self.by_threads = _by_threads(dataset)
 
     def __getitem__(self, index: int) -> Any:
         return self._dataset[index]
+
+
+def _by_threads(dataset: Any) -> bool:
+    source = getattr(dataset, "_source", None)
+    return getattr(source, "by_threads", True) and all(
+        _by_threads(parent) for parent in dataset._parents
+    )
