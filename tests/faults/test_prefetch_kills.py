@@ -26,7 +26,7 @@ class WordsIterator(g.DatasetIterator):
         if self.place == len(self.part):
             raise StopIteration
         self.place += 1
-        return {"x": self.part[self.place - 1], "row": np.zeros(9)}
+        return {"x": self.part[self.place - 1], "row": np.zeros(9999, np.uint8)}
     def get_state(self):
         return {"place": self.place, "filler": "x" * (self.place * 7919 % 60_000)}
     def set_state(self, state):
@@ -57,6 +57,8 @@ SCRIPT = (
     CHAINS
     + """
 import random
+from gristmill._dataset import process_prefetch
+process_prefetch.MAX_RESTARTS = 100
 chance = random.Random(7)
 iterator = iter(prefetched(2))
 alone = iter(prefetched(0))
@@ -109,7 +111,8 @@ else:
     raise AssertionError("nothing was raised")
 assert got == [[0, 2], [1, 3], [4, 6], [5, 7], [8, 10], [9, 11], [12, 14], [13, 15],
                [16, 18]], got
-assert open(marks).read() == "xx"
+# The first may have been looking ahead.
+assert open(marks).read() in ("xx", "xxx")
 state = iterator.get_state()
 iterator.close()
 # The same output without workers, where a debugger could follow.
