@@ -14,6 +14,7 @@ import numpy as np
 
 from gristmill import transforms
 from gristmill._dataset.iterator import DatasetIterator
+from gristmill._dataset.options import DatasetOptions
 from gristmill._dataset.stats import Stats
 from gristmill.options import MultiprocessingOptions, ReadOptions
 
@@ -288,6 +289,10 @@ class MapDataset(Dataset, Generic[T], metaclass=MapDatasetMeta):
         """Give random steps behind this one, up to the next seed, their seed."""
         return nodes.seed.WithSeedMapDataset(self, seed=seed)
 
+    def set_options(self, options: DatasetOptions) -> MapDataset[T]:
+        """Set options for all iterators that are made of this; see `DatasetOptions`."""
+        return nodes.with_options.WithOptionsMapDataset(self, options)
+
     def shuffle(self, seed: int | None = None) -> MapDataset[T]:
         """Permute each epoch, by formula: nothing is stored, nothing is read.
 
@@ -469,6 +474,14 @@ class IterDataset(Dataset, Iterable[T], Generic[T], metaclass=IterDatasetMeta):
             ValueError: There is no seed.
         """
         return nodes.map.RandomMapIterDataset(self, transform, seed)
+
+    def set_options(self, options: DatasetOptions) -> IterDataset[T]:
+        """Set options for the whole chain; see `DatasetOptions`."""
+        return nodes.with_options.WithOptionsIterDataset(self, options)
+
+    def with_options(self, options: DatasetOptions) -> IterDataset[T]:
+        """Another name of `set_options`."""
+        return self.set_options(options)
 
     def seed(self, seed: int) -> IterDataset[T]:
         """Give random steps behind this one, up to the next seed, their seed."""
