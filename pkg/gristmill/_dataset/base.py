@@ -14,6 +14,7 @@ import numpy as np
 from gristmill.options import ReadOptions
 from gristmill import transforms
 from gristmill._dataset.iterator import DatasetIterator
+from gristmill._dataset.opening import opening
 from gristmill._dataset.stats import Stats
 
 T = TypeVar("T")
@@ -348,6 +349,14 @@ class IterDataset(Dataset, Iterable[T], Generic[T], metaclass=IterDatasetMeta):
         >>> [batch.tolist() for batch in ds.filter(lambda x: x != 2).batch(2)]
         [[0, 1], [3, 4]]
     """
+
+    # Whether iterating over it is always part of iterating over another one.
+    _IS_INNER: ClassVar[bool] = False
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        if "__iter__" in cls.__dict__:
+            cls.__iter__ = opening(cls.__iter__)  # type: ignore[method-assign]
 
     def __init__(self, parents: Dataset | Sequence[Dataset] = ()) -> None:
         super().__init__()

@@ -29,6 +29,8 @@ class DatasetIterator(checkpoint.Checkpointable, Iterator[T], Generic[T]):
         (0, {'next_index': 1})
     """
 
+    # Times some of the calls; of the outermost iterator of a chain.
+    _watch: Any = None
     # Grain's name for whether elements may look different from the parent's.
     _MUTATES_ELEMENT_SPEC: ClassVar[bool] = True
 

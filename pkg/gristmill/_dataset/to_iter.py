@@ -69,6 +69,9 @@ class PrefetchDatasetIterator(steps.Feed, DatasetIterator[T]):
         dataset: The dataset of indices.
         read_options: Threads that compute ahead where elements are slow.
         allow_nones: Whether absent elements are given out as None.
+
+    Attributes:
+        dataset: The dataset of indices.
     """
 
     _MUTATES_ELEMENT_SPEC = False
@@ -78,14 +81,15 @@ class PrefetchDatasetIterator(steps.Feed, DatasetIterator[T]):
     ) -> None:
         DatasetIterator.__init__(self)
         steps.Feed.__init__(self, allow_nones)
-        self._dataset = dataset
+        self.dataset = dataset
         self._length = len(dataset)
         self._read_options = read_options
         self._allow_nones = allow_nones
         self._at_once = 1
         self._failure: tuple[int, Exception] | None = None
+        self._elements = _Elements(dataset)
         self._reading = Reading(
-            _Elements(dataset),
+            self._elements,
             read_options,
             lambda first, count: range(first, first + count),
             self._length,
@@ -132,6 +136,10 @@ class PrefetchDatasetIterator(steps.Feed, DatasetIterator[T]):
             f" allow_nones={self._allow_nones})"
         )
 
+    def read_from(self, dataset: MapDataset[T]) -> None:
+        """Read on from another dataset, which has the same elements."""
+        self.dataset = self._elements.dataset = dataset
+
     def _get_next_index(self) -> int:
         return self.given
 
@@ -166,7 +174,7 @@ class PrefetchDatasetIterator(steps.Feed, DatasetIterator[T]):
         if read is None:
             indices = np.arange(first, first + count, dtype=np.int64)
             try:
-                return block_of(self._dataset, indices)
+                return block_of(self.dataset, indices)
             except Exception:
                 if count == 1:
                     raise
@@ -185,7 +193,7 @@ class PrefetchDatasetIterator(steps.Feed, DatasetIterator[T]):
         elements: list[Any] = []
         for index in range(first, first + count):
             try:
-                elements += block_of(self._dataset, np.array([index], np.int64))
+                elements += block_of(self.dataset, np.array([index], np.int64))
             except Exception as error:
                 return elements, error
         return elements, None
@@ -195,7 +203,7 @@ class _Elements:
     """A dataset as a source, whose elements threads may read one by one."""
 
     def __init__(self, dataset: MapDataset[Any]) -> None:
-        self._dataset = dataset
+        self.dataset = dataset
 
     def __getitem__(self, index: int) -> Any:
-        return self._dataset[index]
+        return self.dataset[index]
