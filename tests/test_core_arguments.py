@@ -144,6 +144,14 @@ def make_scheduler(**changes: Any) -> _core.Scheduler:
         {"starts": [[]]},
         {"starts": [[0] * 9]},
         {"starts": [[-1]]},
+        {"starts": [np.zeros(1)]},
+        {"starts": [np.zeros((1, 1), np.int64)]},
+        {"starts": [["0"]]},
+        {"starts": 0},
+        {"starts": [[0] * 9], "vector_capacity": 8},
+        {"vector_capacity": 0},
+        {"vector_capacity": -1},
+        {"vector_capacity": 65537},
         {"turn": 1},
         {"ended": []},
         {"ended": None},
@@ -164,10 +172,24 @@ def test_a_scheduler_that_is_not_started_answers() -> None:
         scheduler.kill(worker)
     with pytest.raises(ValueError, match="one entry per stream"):
         scheduler.reset([], 0, [])
-    assert scheduler.position() == ([[0]], 0, [False])
+    vectors, turn, ended = scheduler.position()
+    assert ([vector.tolist() for vector in vectors], turn, ended) == ([[0]], 0, [False])
     threading.Timer(0.2, scheduler.close).start()
     assert scheduler.next(float("inf")).kind == "closed"
     assert scheduler.next(float("nan")).kind == "closed"
+
+
+def test_a_position_is_a_sequence_or_an_array_of_any_length_that_fits() -> None:
+    scheduler = make_scheduler(kind="C", starts=[range(9)], vector_capacity=9000)
+    assert scheduler.position()[0][0].tolist() == list(range(9))
+    for position in ([7], np.arange(9000)[::-1], (-(2**63), 2**63 - 1)):
+        scheduler.reset([position], 0, [False])
+        assert scheduler.position()[0][0].tolist() == list(position)
+    with pytest.raises(ValueError, match="9001 integers; expected 1 to vector_cap"):
+        scheduler.reset([np.zeros(9001, np.int64)], 0, [False])
+    with pytest.raises(TypeError, match="must have dtype int64"):
+        scheduler.reset([np.zeros(1, np.int32)], 0, [False])
+    scheduler.close()
 
 
 @pytest.fixture

@@ -9,9 +9,13 @@ from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from gristmill._hot import draw as hot
 from gristmill._slow import draw as slow
+
+experimental = pytest.importorskip("grain.experimental")
 
 
 @pytest.fixture(params=[hot, slow], ids=["hot", "slow"])
@@ -118,23 +122,23 @@ def half_a_word(rng: np.random.Generator) -> None:
     rng.bit_generator.advance(5)  # type: ignore[attr-defined]
 
 
-@pytest.mark.parametrize(
-    "use",
-    [
-        reseed,
-        use_another,
-        jump,
-        in_a_thread,
-        pickled,
-        legacy,
-        half_a_word,
-        copy.deepcopy,
-        lambda rng: rng.bit_generator,
-        lambda rng: rng.random,
-        lambda rng: rng.bit_generator.lock,
-        lambda rng: rng.bit_generator.ctypes,
-    ],
-)
+USES = [
+    reseed,
+    use_another,
+    jump,
+    in_a_thread,
+    pickled,
+    legacy,
+    half_a_word,
+    copy.deepcopy,
+    lambda rng: rng.bit_generator,
+    lambda rng: rng.random,
+    lambda rng: rng.bit_generator.lock,
+    lambda rng: rng.bit_generator.ctypes,
+]
+
+
+@pytest.mark.parametrize("use", USES)
 def test_whatever_a_step_does_with_one_draw_the_next_is_new(
     draw: Any, use: Any
 ) -> None:
@@ -163,3 +167,127 @@ def test_one_generator_is_used_again() -> None:
     draws = hot.Draws(0)
     first = id(draws.at(0))
     assert id(draws.at(1)) == first
+
+
+def restarted(seed: Any, index: int, op_seed: int = 0) -> np.random.Generator:
+    """Return the generator of Grain's rule, from NumPy's public interface."""
+    bits = np.random.Philox(seed)
+    state: Any = bits.state
+    state["state"]["counter"] = np.array([0, 0, op_seed, index], np.uint64)
+    bits.state = state
+    return np.random.Generator(bits)
+
+
+SEEDS = [0, 42, 2**32 - 1, 2**200 + 1, np.uint32(955475868), [3, 1], np.arange(4)]
+
+
+@pytest.mark.parametrize("seed", SEEDS, ids=repr)
+def test_an_operations_state_is_that_of_a_philox_counted_on(
+    draw: Any, seed: Any
+) -> None:
+    draws = draw.OpDraws(seed, 5)
+    for index in (0, 7, 2**40, 2**63 - 1, np.int64(3)):
+        draws.at(3).integers(0, 9, dtype=np.uint32)
+        generator = draws.at(index)
+        expected = restarted(seed, index, 5)
+        assert repr(generator.bit_generator.state) == repr(expected.bit_generator.state)
+        assert generator.normal(size=9).tolist() == expected.normal(size=9).tolist()
+
+
+@settings(deadline=None, max_examples=50)
+@given(
+    seed=st.integers(0, 2**70) | st.lists(st.integers(0, 2**32 - 1), min_size=1),
+    index=st.integers(0, 2**64 - 1),
+    op_seed=st.integers(0, 2**64 - 1),
+)
+def test_an_operations_draws_are_grains(seed: Any, index: int, op_seed: int) -> None:
+    pool = experimental.RngPool(seed)
+    expected = pool.acquire_rng(index, op_seed=op_seed).random(5).tolist()
+    for module in (hot, slow):
+        draws = module.OpDraws(seed, op_seed)
+        assert draws.at(index).random(5).tolist() == expected
+
+
+@pytest.mark.parametrize("use", USES)
+def test_whatever_an_operation_does_with_one_draw_the_next_is_new(
+    draw: Any, use: Any
+) -> None:
+    draws = draw.OpDraws(5)
+    kept = []
+    for index in range(4):
+        kept.append(use(draws.at(index)))
+        expected = restarted(5, index)
+        assert (
+            draws.at(index).normal(size=3).tolist() == expected.normal(size=3).tolist()
+        )
+
+
+def test_a_kept_generator_of_an_operation_is_not_touched(draw: Any) -> None:
+    draws = draw.OpDraws(1)
+    kept, kept_bits = draws.at(0), draws.at(1).bit_generator
+    draws.at(2).random()
+    assert kept.random() == restarted(1, 0).random()
+    assert repr(kept_bits.state) == repr(restarted(1, 1).bit_generator.state)
+
+
+def test_an_operations_generator_spawns(draw: Any) -> None:
+    (child,) = draw.OpDraws(5).at(3).spawn(1)
+    (expected,) = np.random.Generator(np.random.Philox(5)).spawn(1)
+    assert child.random() == expected.random()
+
+
+@pytest.mark.parametrize("index", [-1, -(2**63), 2**64])
+def test_an_index_outside_a_word_is_an_overflow(draw: Any, index: int) -> None:
+    with pytest.raises(OverflowError, match=rf"index .* but got {index}"):
+        draw.OpDraws(3).at(index)
+    with pytest.raises(OverflowError, match=rf"op_seed .* but got {index}"):
+        draw.OpDraws(3, index)
+    generator = restarted(3, 8)
+    with pytest.raises(OverflowError, match=rf"index .* but got {index}"):
+        draw.restart(generator, index)
+    with pytest.raises(OverflowError):
+        experimental.RngPool(3).acquire_rng(index)
+
+
+@pytest.mark.parametrize("index", [1.0, "1", None])
+def test_an_index_is_a_whole_number(draw: Any, index: Any) -> None:
+    with pytest.raises(TypeError):
+        draw.OpDraws(3).at(index)
+
+
+@pytest.mark.parametrize(
+    ("seed", "error"), [(-1, ValueError), ("3", TypeError), (0.5, TypeError)]
+)
+def test_no_seed_is_numpy_s_error(draw: Any, seed: Any, error: Any) -> None:
+    with pytest.raises(error) as expected:
+        np.random.Philox(seed)
+    with pytest.raises(error) as found:
+        draw.OpDraws(seed)
+    assert str(found.value) == str(expected.value)
+
+
+@pytest.mark.parametrize("seed", SEEDS, ids=repr)
+def test_an_operations_draws_pickle(draw: Any, seed: Any) -> None:
+    again = pickle.loads(pickle.dumps(draw.OpDraws(seed, 2)))
+    assert again.op_seed == 2
+    assert again.at(1).random() == restarted(seed, 1, 2).random()
+
+
+def test_an_operation_uses_one_generator_again() -> None:
+    draws = hot.OpDraws(0)
+    first = id(draws.at(0))
+    assert id(draws.at(1)) == first
+
+
+def test_restarting_keeps_the_key(draw: Any) -> None:
+    generator = np.random.Generator(np.random.Philox(8))
+    generator.integers(0, 9, dtype=np.uint32)
+    draw.restart(generator, 4, 3)
+    expected = restarted(8, 4, 3)
+    assert repr(generator.bit_generator.state) == repr(expected.bit_generator.state)
+    assert generator.random() == expected.random()
+
+
+def test_only_philox_restarts(draw: Any) -> None:
+    with pytest.raises(TypeError, match="Philox, but got one of PCG64"):
+        draw.restart(np.random.default_rng(0), 1)

@@ -75,7 +75,7 @@ def send(
     used = writing.encode(writer, [(element, KEYS, (3, -4))], None)
     got, keys, vector = reading.decode(memory.address, used, 0, memory.base, limit)
     assert keys.dtype == np.int64 and keys.tolist() == [5, 6]
-    assert vector == (3, -4)
+    assert vector.dtype == np.int64 and vector.tolist() == [3, -4]
     return got
 
 
@@ -254,11 +254,38 @@ def test_many_outputs_and_a_failure(writing: Any, reading: Any, memory: Memory) 
         got, keys, vector = reading.decode(memory.address, used, i, memory.base, LIMIT)
         assert_same(got, {"x": np.full(i, i)})
         assert keys.tolist() == list(range(i))
-        assert vector == (i, 10)
+        assert vector.tolist() == [i, 10]
     got, keys, vector = reading.decode(memory.address, used, 5, memory.base, LIMIT)
-    assert (got, keys.tolist(), vector) == (b"what happened", [], (9, 9))
+    assert (got, keys.tolist(), vector.tolist()) == (b"what happened", [], [9, 9])
     header = np.frombuffer(ctypes.string_at(memory.address, 16), np.uint32)
     assert header.tolist() == [int.from_bytes(b"GMS1", "little"), 6, 2, 1]
+
+
+def test_each_position_has_its_own_length(
+    writing: Any, reading: Any, memory: Memory
+) -> None:
+    writer = writing.SlotWriter(memory.address, memory.nbytes)
+    vectors = [(1,), np.arange(8193)[::-1], (), np.arange(5, 7), (2, -3, 2**63 - 1)]
+    outputs = [(i, KEYS, vector) for i, vector in enumerate(vectors)]
+    used = writing.encode(writer, outputs, (b"what happened", np.arange(9000)))
+    for i, vector in enumerate([*vectors, np.arange(9000)]):
+        _, _, got = reading.decode(memory.address, used, i, memory.base, LIMIT)
+        assert got.dtype == np.int64 and got.tolist() == list(vector)
+    rows = np.frombuffer(ctypes.string_at(memory.address, used), np.uint8)
+    table = int(rows[16:24].view(np.uint64)[0])
+    spare = rows[table + 48 + 8 : table + 48 + 8 * 9000]
+    assert not spare.any()
+
+
+def test_a_position_longer_than_its_row_is_not_read(
+    writing: Any, reading: Any, memory: Memory
+) -> None:
+    writer = writing.SlotWriter(memory.address, memory.nbytes)
+    used = writing.encode(writer, [(1, KEYS, (1, 2)), (2, KEYS, (3,))], None)
+    table = ctypes.c_uint64.from_address(memory.address + 16).value
+    ctypes.c_uint32.from_address(memory.address + table + 44).value = 3
+    with pytest.raises(ValueError, match="a position of 3 integers in a row with 2"):
+        reading.decode(memory.address, used, 0, memory.base, LIMIT)
 
 
 def test_no_outputs(writing: Any, memory: Memory) -> None:

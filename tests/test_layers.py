@@ -16,7 +16,14 @@ CSRC = ROOT / "csrc"
 ROWS = (
     {"_checks", "_closing", "_log", "_retries", "_types", "constants", "errors"},
     {"_core", "_hot", "_slow"},
-    {"_columns", "_group_cache", "_group_order", "_record_source", "_remote"},
+    {
+        "_columns",
+        "_group_cache",
+        "_group_order",
+        "_record_source",
+        "_remote",
+        "_rng_pool",
+    },
     {"_record_files"},
     {"_file_names"},
     {

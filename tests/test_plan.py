@@ -1,6 +1,8 @@
 """KeyPlan against grain.MapDataset and grain.samplers.IndexSampler."""
 
 import pickle
+import sys
+from contextlib import nullcontext
 
 import numpy as np
 import pytest
@@ -26,9 +28,24 @@ STEPS = st.one_of(
 )
 
 
-def both(count, steps):
+class Indices(grain.MapDataset):
+    """Its elements are the indices it is asked for, epochs included."""
+
+    def __init__(self, count):
+        super().__init__()
+        self._count = count
+
+    def __len__(self):
+        return self._count
+
+    def __getitem__(self, index):
+        return self.slice(index) if isinstance(index, slice) else index
+
+
+def both(count, steps, folds=True):
     """Return the chain as Grain's dataset and as a plan, without refused steps."""
-    theirs, ours = grain.MapDataset.range(count), KeyPlan.range(count)
+    theirs = grain.MapDataset.range(count) if folds else Indices(count)
+    ours = KeyPlan.range(count) if folds else KeyPlan.positions(count)
     for name, *arguments in steps:
         if name == "shuffle":
             theirs, ours = theirs.shuffle(*arguments), ours.shuffle(*arguments)
@@ -62,6 +79,43 @@ def test_chains_equal_grains(count, steps, first, step):
     positions = [first + k * step for k in range(8)]
     assert out.tolist() == [theirs[position] for position in positions]
     assert out.tolist() == [ours.key(position) for position in positions]
+
+
+@settings(deadline=None, max_examples=60)
+@given(
+    count=st.integers(1, 9) | st.integers(20_000, 65_000) | st.just(sys.maxsize),
+    steps=st.lists(STEPS, max_size=4),
+    positions=st.lists(st.integers(-40, 40) | st.integers(-(2**63), 2**63 - 1)),
+)
+@example(sys.maxsize, [], [2**63 - 1, -(2**63), -1])
+@example(7, [("repeat", 3, False), ("slice", 1, None, 2)], [-1, 0, 9, 10, 11])
+def test_positions_are_what_grain_asks_the_dataset_below(count, steps, positions):
+    theirs, ours = both(count, steps, folds=False)
+    assert len(ours) == len(theirs)
+    asked = np.array(positions, np.int64)
+    if len(theirs) == 0:
+        with pytest.raises(ZeroDivisionError) if positions else nullcontext():
+            ours.keys(asked)
+        return
+    expected = [theirs[position] for position in positions]
+    if all(-(2**63) <= key < 2**63 for key in expected):
+        assert ours.keys(asked).tolist() == expected
+    else:
+        with pytest.raises(OverflowError, match="exceed"):
+            ours.keys(asked)
+
+
+@settings(deadline=None, max_examples=60)
+@given(
+    count=st.integers(1, 9) | st.integers(20_000, 65_000),
+    steps=st.lists(STEPS, max_size=4),
+    positions=st.lists(st.integers(-40, 40) | st.integers(-(2**62), 2**62)),
+)
+def test_keys_at_any_positions_are_grains(count, steps, positions):
+    theirs, ours = both(count, steps)
+    if len(theirs) > 0:
+        asked = np.array(positions, np.int64)
+        assert ours.keys(asked).tolist() == [theirs[i] for i in positions]
 
 
 @settings(deadline=None, max_examples=40)
@@ -114,8 +168,36 @@ def test_block_fill_equals_grain_at_a_million():
     assert out.tolist() == [theirs[998_000 + k] for k in range(3000)]
 
 
+def test_keys_leave_the_positions_as_they_were():
+    positions = np.arange(-300, 300)
+    plan = KeyPlan.range(20_000).shuffle(4)
+    expected = [plan.key(i) for i in range(-300, 300)]
+    assert plan.keys(positions).tolist() == expected
+    assert plan.keys(positions[::-3]).tolist() == expected[::-3]
+    assert positions.tolist() == list(range(-300, 300))
+
+
+def test_keys_read_positions_that_are_not_aligned():
+    buffer = np.arange(33, dtype=np.uint8)
+    positions = buffer[1:].view(np.int64)
+    keys = KeyPlan.positions(sys.maxsize).keys(positions)
+    assert keys.tolist() == positions.tolist()
+
+
+def test_keys_refuse_what_are_not_positions():
+    plan = KeyPlan.range(5)
+    with pytest.raises(TypeError):
+        plan.keys(np.arange(4, dtype=np.int32))
+    with pytest.raises(TypeError):
+        plan.keys([1, 2])
+    with pytest.raises(ValueError, match="one dimension, but have 2"):
+        plan.keys(np.zeros((2, 2), np.int64))
+
+
 PLANS = [
     KeyPlan.range(9),
+    KeyPlan.positions(9),
+    KeyPlan.positions(9).slice(2, None).shuffle(3),
     KeyPlan.range(9, 5, -2).shard(2, 8).shuffle(7),
     KeyPlan.range(9).slice(None, None, -1).repeat(None, False),
     KeyPlan.range(9).repeat(2).slice(100, None).shuffle(0),
@@ -149,6 +231,7 @@ def test_repr_names_resolved_arguments():
     ("build", "error", "text"),
     [
         (lambda: KeyPlan.range(-1), ValueError, "non-negative"),
+        (lambda: KeyPlan.positions(-1), ValueError, "non-negative"),
         (lambda: KeyPlan.range(2, 2**62, 2**62), OverflowError, "64 bits"),
         (lambda: KeyPlan.range(5).shard(1, 6), ValueError, "epoch of 5"),
         (lambda: KeyPlan.range(5).take(0, 2, 4), ValueError, "epoch of 5"),

@@ -101,6 +101,7 @@ T checked(Result<T> result) {
 // One function for each bind_<concept>.cpp.
 void permute(py::module_& m);
 void plan(py::module_& m);
+void mixture(py::module_& m);
 void heap(py::module_& m);
 void pool(py::module_& m);
 void collate(py::module_& m);

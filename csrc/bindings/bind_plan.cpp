@@ -7,13 +7,13 @@
 #include <string>
 
 #include "bindings/bind.hpp"
+#include "bindings/positions.hpp"
 #include "core/plan.hpp"
 
 namespace gristmill::bind {
 namespace {
 
 using Kind = KeyPlan::Kind;
-using Keys = py::array_t<std::int64_t, py::array::c_style>;
 
 // For fewer keys than this the lock costs more to give back than the work.
 constexpr std::size_t kUnlockKeys = 64;
@@ -41,7 +41,7 @@ KeyPlan slice(const KeyPlan& plan, const py::object& start,
 }
 
 void fill(const KeyPlan& plan, std::int64_t first, std::int64_t step,
-          Keys& out) {
+          Indices& out) {
   if (out.ndim() != 1) throw py::value_error("out must have one dimension");
   if (!is_aligned(out)) throw py::value_error("out must be aligned");
   const std::span keys(out.mutable_data(),
@@ -53,11 +53,27 @@ void fill(const KeyPlan& plan, std::int64_t first, std::int64_t step,
   }());
 }
 
+Indices keys(const KeyPlan& plan, const Positions& positions) {
+  auto out = copied(positions);
+  const auto all = numbers(out);
+  if (all.size() < kUnlockKeys) {
+    check(plan.keys(all));
+    return out;
+  }
+  check([&] {
+    const Unlocked unlocked;
+    return plan.keys(all);
+  }());
+  return out;
+}
+
 // Names the method and its arguments that make the operation again.
 py::tuple describe(const KeyPlan::Op& op) {
   switch (op.kind) {
     case Kind::kRange:
       return py::make_tuple("range", op.length, op.first, op.step);
+    case Kind::kPositions:
+      return py::make_tuple("positions", op.length);
     case Kind::kShard:
       return py::make_tuple("shard", op.first, op.first + op.length);
     case Kind::kShuffle:
@@ -120,6 +136,10 @@ void plan(py::module_& m) {
           },
           "count"_a, "start"_a = 0, "step"_a = 1,
           "Keys start, start + step, ..., count of them.")
+      .def_static(
+          "positions",
+          [](std::int64_t count) { return checked(KeyPlan::positions(count)); },
+          "count"_a, "Keys that are the positions, in epochs of count of them.")
       .def(
           "shard",
           [](const KeyPlan& self, std::int64_t first, std::int64_t last) {
@@ -152,6 +172,8 @@ void plan(py::module_& m) {
           "position"_a, "Returns the key at any int64 position.")
       .def("fill", &fill, "first"_a, "step"_a, "out"_a.noconvert(),
            "Sets out[k], int64 of shape (n,), to key(first + k * step).")
+      .def("keys", &keys, "positions"_a.noconvert(),
+           "Returns the keys, int64 of shape (n,), at any int64 positions.")
       .def_property_readonly("ops", &describe_all,
                              "The operations as tuples (name, *arguments).")
       .def("__len__", &KeyPlan::length)

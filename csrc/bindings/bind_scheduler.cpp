@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "bindings/bind.hpp"
+#include "bindings/vector.hpp"
 #include "core/scheduler.hpp"
 #include "core/supervise.hpp"
 
@@ -85,7 +86,8 @@ std::unique_ptr<Crewed> make_scheduler(
     std::uint32_t workers, std::uint32_t buffer, char kind,
     std::int64_t unit_records, std::uint32_t max_restarts,
     std::uint64_t memory_limit, std::vector<std::int64_t> lengths,
-    std::vector<Vector> starts, std::uint32_t turn, std::vector<bool> ended) {
+    const py::sequence& starts, std::uint32_t turn, std::vector<bool> ended,
+    std::uint32_t vector_capacity) {
   SchedulerConfig config;
   config.workers = workers;
   config.buffer = buffer;
@@ -94,9 +96,10 @@ std::unique_ptr<Crewed> make_scheduler(
   config.max_restarts = max_restarts;
   config.memory_limit = memory_limit;
   config.lengths = std::move(lengths);
-  config.starts = std::move(starts);
+  config.starts = to_vectors(starts);
   config.turn = turn;
   config.ended = std::move(ended);
+  config.vector_capacity = vector_capacity;
   return std::make_unique<Crewed>(
       checked(Scheduler::create(std::move(config))));
 }
@@ -158,7 +161,8 @@ void scheduler(py::module_& m) {
                      "Publishes units of work and delivers outputs in order.")
       .def(py::init(&make_scheduler), py::kw_only(), "workers"_a, "buffer"_a,
            "kind"_a, "unit_records"_a, "max_restarts"_a, "memory_limit"_a,
-           "lengths"_a, "starts"_a, "turn"_a, "ended"_a)
+           "lengths"_a, "starts"_a, "turn"_a, "ended"_a,
+           "vector_capacity"_a = kSmallVector)
       .def(
           "start",
           [](Crewed& crewed, int blob_fd, const py::bytes& setup) {
@@ -184,15 +188,18 @@ void scheduler(py::module_& m) {
       .def(
           "position",
           [](Crewed& crewed) {
-            return py::make_tuple((*crewed).vectors(), (*crewed).turn(),
-                                  (*crewed).ended());
+            py::list vectors;
+            for (const Vector& vector : (*crewed).vectors()) {
+              vectors.append(from_vector(vector));
+            }
+            return py::make_tuple(vectors, (*crewed).turn(), (*crewed).ended());
           },
           "(vectors, turn, ended) after the last output delivered.")
       .def(
           "reset",
-          [](Crewed& crewed, const std::vector<Vector>& positions,
-             std::uint32_t turn, const std::vector<bool>& ended) {
-            check((*crewed).reset(positions, turn, ended));
+          [](Crewed& crewed, const py::sequence& positions, std::uint32_t turn,
+             const std::vector<bool>& ended) {
+            check((*crewed).reset(to_vectors(positions), turn, ended));
           },
           "positions"_a, "turn"_a, "ended"_a, "Go on from another position.")
       .def("kill", &Crewed::kill, "worker"_a, "Send a worker SIGKILL.")

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "bindings/bind.hpp"
+#include "bindings/vector.hpp"
 #include "core/worker_end.hpp"
 
 namespace gristmill::bind {
@@ -52,8 +53,9 @@ std::optional<std::uintptr_t> need(Desk& desk, std::uint64_t bytes) {
 }
 
 void commit(Desk& desk, int status, std::uint32_t outputs, std::uint64_t bytes,
-            const std::vector<std::int64_t>& vector) {
+            const py::object& vector_out) {
   check_held(desk);
+  const Vector vector = to_vector(vector_out);
   if (status < static_cast<int>(UnitStatus::kOk) ||
       status > static_cast<int>(UnitStatus::kError)) {
     throw py::value_error("status is none of STATUS_*");
@@ -61,8 +63,10 @@ void commit(Desk& desk, int status, std::uint32_t outputs, std::uint64_t bytes,
   if (bytes > desk.work.capacity) {
     throw py::value_error("the slot has fewer bytes");
   }
-  if (vector.size() != desk.end->vector_len()) {
-    throw py::value_error("the position has another length");
+  if (vector.empty() || vector.size() > desk.end->vector_capacity()) {
+    throw py::value_error("the position has " + std::to_string(vector.size()) +
+                          " integers, expected 1 to " +
+                          std::to_string(desk.end->vector_capacity()));
   }
   desk.end->commit(desk.work, static_cast<UnitStatus>(status), outputs, bytes,
                    vector);
@@ -82,7 +86,8 @@ void worker_end(py::module_& m) {
       .def_readonly("first", &Work::first)
       .def_readonly("count", &Work::count)
       .def_readonly("proceed", &Work::proceed)
-      .def_readonly("vector_in", &Work::vector_in)
+      .def_property_readonly(
+          "vector_in", [](const Work& w) { return from_vector(w.vector_in); })
       .def_property_readonly("address", &address_of)
       .def_readonly("capacity", &Work::capacity);
   py::class_<Desk>(m, "WorkerEnd", "A worker's end of the shared memory.")
@@ -100,6 +105,9 @@ void worker_end(py::module_& m) {
            "slot is gone.")
       .def("commit", &commit, "status"_a, "outputs"_a, "bytes"_a,
            "vector_out"_a, "Hand the unit to the parent.")
+      .def_property_readonly(
+          "vector_capacity",
+          [](Desk& desk) { return desk.end->vector_capacity(); })
       .def(
           "set_startup_error",
           [](Desk& desk, const std::string& text) {

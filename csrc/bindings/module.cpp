@@ -5,6 +5,7 @@ PYBIND11_MODULE(_core, m) {
   m.doc() = "The compiled core of gristmill; not a public interface.";
   gristmill::bind::permute(m);
   gristmill::bind::plan(m);
+  gristmill::bind::mixture(m);
   gristmill::bind::heap(m);
   gristmill::bind::pool(m);  // Before what takes one.
   gristmill::bind::collate(m);

@@ -1,5 +1,6 @@
 // The part of the shared memory that both ends read: bells, one Cell for each
-// worker, one Unit for each piece of work in flight.  Slots follow behind.
+// worker, one Unit for each piece of work in flight and two position vectors
+// for each Unit.  Slots follow behind.
 //
 // Every shared word has one writer at a time; the only contested store is the
 // claim of a unit, one compare-and-swap that also names the holder.  Plain
@@ -19,8 +20,11 @@ static_assert(std::endian::native == std::endian::little);
 static_assert(std::atomic<std::uint64_t>::is_always_lock_free);
 static_assert(std::atomic<std::int64_t>::is_always_lock_free);
 
-// Integers in a position vector, at most.
-inline constexpr std::uint32_t kMaxVector = 8;
+// Vectors of a run whose capacity is at most this have pages from the start;
+// those of others are given pages as far as they are used, see populate.hpp.
+inline constexpr std::uint32_t kSmallVector = 8;
+// Integers that a run's vectors may have room for.
+inline constexpr std::uint32_t kMaxVectorCapacity = 1U << 16;
 // Workers, at most: the unit's word has 12 bits for holder + 1.
 inline constexpr std::uint32_t kMaxWorkers = 4094;
 inline constexpr std::uint32_t kErrorBytes = 7936;
@@ -81,7 +85,7 @@ struct Control {
   std::uint32_t workers;
   std::uint32_t units;
   std::uint32_t streams;
-  std::uint32_t vector_len;
+  std::uint32_t vector_capacity;  // integers in a position, at most
 
   alignas(64) std::atomic<std::uint32_t> work_bell;
   alignas(64) std::atomic<std::uint32_t> done_bell;
@@ -108,18 +112,18 @@ struct alignas(64) Unit {
   UnitKind kind;
   std::int64_t first;
   std::int64_t count;
-  std::uint64_t prev;      // id of the stream's unit before this, 0 for none
-  std::uint64_t offset;    // of the slot, from the start of the mapping
-  std::uint64_t capacity;  // of the slot
-  std::int64_t vector_in[kMaxVector];
+  std::uint64_t prev;       // id of the stream's unit before this, 0 for none
+  std::uint64_t offset;     // of the slot, from the start of the mapping
+  std::uint64_t capacity;   // of the slot
+  std::uint32_t vector_in;  // integers in the position that it starts from
   // Written by the holder.
   alignas(64) UnitStatus status;
   std::uint32_t outputs;
-  std::uint64_t bytes;      // used, from the start of the slot
-  std::uint64_t needed;     // with kNeed: the capacity asked for
-  std::uint64_t populated;  // bytes of the slot that have pages; the parent
-                            // writes it first
-  std::int64_t vector_out[kMaxVector];  // position after the last output
+  std::uint64_t bytes;       // used, from the start of the slot
+  std::uint64_t needed;      // with kNeed: the capacity asked for
+  std::uint64_t populated;   // bytes of the slot that have pages; the parent
+                             // writes it first
+  std::uint32_t vector_out;  // integers in the position after it
 };
 
 // Where things lie in the mapping.
@@ -129,14 +133,21 @@ class Region {
   explicit Region(std::byte* base) : base_(base) {}
 
   // Bytes before the first slot.
-  [[nodiscard]] static std::uint64_t head_bytes(std::uint32_t workers,
-                                                std::uint32_t units) noexcept {
-    return sizeof(Control) + workers * sizeof(Cell) + units * sizeof(Unit);
+  [[nodiscard]] static std::uint64_t head_bytes(
+      std::uint32_t workers, std::uint32_t units,
+      std::uint32_t vector_capacity) noexcept {
+    return vectors_at(workers, units) +
+           2 * units * vector_bytes(vector_capacity);
   }
 
   [[nodiscard]] std::byte* base() const noexcept { return base_; }
   [[nodiscard]] Control& control() const noexcept {
     return *reinterpret_cast<Control*>(base_);
+  }
+  // Of a place in the mapping.
+  [[nodiscard]] std::uint64_t offset_of(const void* place) const noexcept {
+    return static_cast<std::uint64_t>(static_cast<const std::byte*>(place) -
+                                      base_);
   }
   // REQUIRES: worker < control().workers.
   [[nodiscard]] Cell& cell(std::uint32_t worker) const noexcept {
@@ -148,8 +159,35 @@ class Region {
                                      control().workers * sizeof(Cell)) +
              index);
   }
+  // Where the position lies that a unit starts from.
+  // REQUIRES: index < control().units.
+  [[nodiscard]] std::int64_t* vector_in(std::uint32_t index) const noexcept {
+    return vector(2 * std::uint64_t{index});
+  }
+  // Where the position lies after the unit's last output, or after what a unit
+  // without outputs has consumed.
+  // REQUIRES: index < control().units.
+  [[nodiscard]] std::int64_t* vector_out(std::uint32_t index) const noexcept {
+    return vector(2 * std::uint64_t{index} + 1);
+  }
 
  private:
+  [[nodiscard]] static std::uint64_t vectors_at(std::uint32_t workers,
+                                                std::uint32_t units) noexcept {
+    return sizeof(Control) + workers * sizeof(Cell) + units * sizeof(Unit);
+  }
+  // Whole cache lines: the two of a unit have different writers.
+  [[nodiscard]] static std::uint64_t vector_bytes(
+      std::uint32_t capacity) noexcept {
+    return (capacity * sizeof(std::int64_t) + 63) & ~std::uint64_t{63};
+  }
+  [[nodiscard]] std::int64_t* vector(std::uint64_t index) const noexcept {
+    const Control& c = control();
+    return reinterpret_cast<std::int64_t*>(
+        base_ + vectors_at(c.workers, c.units) +
+        index * vector_bytes(c.vector_capacity));
+  }
+
   std::byte* base_ = nullptr;
 };
 

@@ -4,18 +4,29 @@
 #include <cassert>
 
 #include "core/futex.hpp"
+#include "core/populate.hpp"
 
 namespace gristmill {
 
-LeaseTable::LeaseTable(Region region)
-    : region_(region), vector_len_(region.control().vector_len) {
+LeaseTable::LeaseTable(Region region, int arena_fd)
+    : region_(region),
+      arena_fd_(arena_fd),
+      vector_capacity_(region.control().vector_capacity) {
   for (std::uint32_t i = region.control().units; i-- > 0;) unused_.push_back(i);
 }
 
-void LeaseTable::set_vector_in(Unit& unit,
+bool LeaseTable::set_vector_in(std::uint32_t cell,
                                const Vector& vector) const noexcept {
-  assert(vector.size() == vector_len_);
-  std::copy(vector.begin(), vector.end(), unit.vector_in);
+  assert(!vector.empty() && vector.size() <= vector_capacity_);
+  std::int64_t* const to = region_.vector_in(cell);
+  if (vector_capacity_ > kSmallVector &&
+      !populate(region_.base(), arena_fd_, region_.offset_of(to),
+                vector.size() * sizeof(std::int64_t))) {
+    return false;
+  }
+  std::copy(vector.begin(), vector.end(), to);
+  region_.unit(cell).vector_in = static_cast<std::uint32_t>(vector.size());
+  return true;
 }
 
 void LeaseTable::set_slot(Unit& unit, const Slot& slot) const noexcept {
@@ -25,8 +36,9 @@ void LeaseTable::set_slot(Unit& unit, const Slot& slot) const noexcept {
 }
 
 std::uint64_t LeaseTable::publish(Lease lease, const Vector& vector_in) {
-  lease.id = next_id_++;
   lease.cell = unused_.back();
+  if (!set_vector_in(lease.cell, vector_in)) return 0;
+  lease.id = next_id_++;
   unused_.pop_back();
   Unit& unit = region_.unit(lease.cell);
   unit.stream = lease.stream;
@@ -35,7 +47,6 @@ std::uint64_t LeaseTable::publish(Lease lease, const Vector& vector_in) {
   unit.count = lease.count;
   unit.prev = lease.prev;
   set_slot(unit, *lease.slot);
-  set_vector_in(unit, vector_in);
   unit.word.store(
       UnitWord::make(lease.id, 0, UnitState::kFree, lease.owner).bits,
       std::memory_order_release);
@@ -54,7 +65,10 @@ Commit LeaseTable::commit_of(const Lease& lease) const {
   commit.status = unit.status;
   commit.outputs = unit.outputs;
   commit.bytes = unit.bytes;
-  commit.vector_out.assign(unit.vector_out, unit.vector_out + vector_len_);
+  if (unit.vector_out <= vector_capacity_) {
+    const std::int64_t* const from = region_.vector_out(lease.cell);
+    commit.vector_out.assign(from, from + unit.vector_out);
+  }
   return commit;
 }
 
@@ -164,15 +178,18 @@ void LeaseTable::grant(Lease& lease, Slot* slot) {
   futex_wake(&unit.word, kEverybody);
 }
 
-void LeaseTable::free_again(Lease& lease, const Vector* vector_in) {
+bool LeaseTable::free_again(Lease& lease, const Vector* vector_in) {
+  if (vector_in != nullptr && !set_vector_in(lease.cell, *vector_in)) {
+    return false;
+  }
   Unit& unit = region_.unit(lease.cell);
   lease.starved = false;
   set_slot(unit, *lease.slot);
-  if (vector_in != nullptr) set_vector_in(unit, *vector_in);
   unit.word.store(
       UnitWord::make(lease.id, lease.deaths, UnitState::kFree, lease.owner)
           .bits,
       std::memory_order_release);
+  return true;
 }
 
 void LeaseTable::doom(Lease& lease) {

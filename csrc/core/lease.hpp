@@ -40,17 +40,20 @@ struct Commit {
   UnitStatus status = UnitStatus::kOk;
   std::uint32_t outputs = 0;
   std::uint64_t bytes = 0;
-  Vector vector_out;
+  Vector vector_out;  // empty: the holder wrote nothing that can be one
 };
 
 class LeaseTable {
  public:
-  // The region's control block is set up already.
-  explicit LeaseTable(Region region);
+  // The region's control block is set up already.  `arena_fd` is the file that
+  // is mapped there, or -1; it stays the caller's.
+  LeaseTable(Region region, int arena_fd);
 
   // Makes a unit free to be claimed.  Fields of `lease` but id and cell are the
-  // caller's; returns the id, larger than any before.
-  // REQUIRES: has_room(), vector_in.size() == the region's vector_len.
+  // caller's; returns the id, larger than any before, or 0 if there is no
+  // memory for the vector.
+  // REQUIRES: has_room(), vector_in has 1 to the region's vector_capacity
+  // integers.
   std::uint64_t publish(Lease lease, const Vector& vector_in);
   [[nodiscard]] bool has_room() const noexcept { return !unused_.empty(); }
 
@@ -97,10 +100,11 @@ class LeaseTable {
   void grant(Lease& lease, Slot* slot);
 
   // Frees a unit again, one attempt later if its holder died in it, from
-  // another position if that is given.
+  // another position if that is given.  False, and nothing has changed, if
+  // there is no memory for that.
   // REQUIRES: it is refused; or its holder or, if it is free, its owner is
   // dead.
-  void free_again(Lease& lease, const Vector* vector_in);
+  [[nodiscard]] bool free_again(Lease& lease, const Vector* vector_in);
 
   // Nobody will claim it.  REQUIRES: its holder is dead.
   void doom(Lease& lease);
@@ -112,12 +116,14 @@ class LeaseTable {
   }
 
  private:
-  void set_vector_in(Unit& unit, const Vector& vector) const noexcept;
+  [[nodiscard]] bool set_vector_in(std::uint32_t cell,
+                                   const Vector& vector) const noexcept;
   void set_slot(Unit& unit, const Slot& slot) const noexcept;
   void forget(std::uint64_t id);
 
   const Region region_;
-  const std::uint32_t vector_len_;
+  const int arena_fd_;
+  const std::uint32_t vector_capacity_;
   std::uint64_t next_id_ = 1;
   std::uint32_t withdrawn_ = 0;
   std::vector<std::uint32_t> unused_;  // cells

@@ -5,6 +5,7 @@
 #include <string>
 #include <utility>
 
+#include "core/epoch_cursor.hpp"
 #include "core/permute.hpp"
 
 namespace gristmill {
@@ -22,10 +23,37 @@ Status already_endless() {
           "Repeating an already infinite plan does nothing."};
 }
 
+Status negative(std::int64_t count) {
+  return {Code::kInvalidArgument,
+          "count must be non-negative, but got " + std::to_string(count)};
+}
+
+Status empty() { return {Code::kDivideByZero, "the plan has no positions"}; }
+
 Status out_of_epoch(const char* what, std::int64_t length) {
   return {Code::kInvalidArgument, std::string(what) +
                                       " must lie in one epoch of " +
                                       std::to_string(length) + " positions"};
+}
+
+// Turns offsets in an epoch of `length` into flat positions, in place.
+Status add_epochs(std::int64_t length, Wide epoch,
+                  std::span<std::int64_t> offsets) {
+  Wide base = 0;
+  const auto lowest = std::numeric_limits<std::int64_t>::min();
+  if (!__builtin_mul_overflow(epoch, Wide{length}, &base) &&
+      base >= Wide{lowest} - kLast && base <= kLast) {
+    const auto [least, most] = std::ranges::minmax(offsets);
+    if (base + least >= lowest && base + most <= kLast) {
+      const auto shift = static_cast<std::uint64_t>(base);
+      for (auto& offset : offsets) {
+        offset = static_cast<std::int64_t>(shift +
+                                           static_cast<std::uint64_t>(offset));
+      }
+      return {};
+    }
+  }
+  return {Code::kOverflow, "a position of the dataset below exceeds 64 bits"};
 }
 
 // Returns whether first + step * (count - 1) fits, and stores it in `last`.
@@ -41,16 +69,17 @@ bool last_of(std::int64_t first, std::int64_t step, std::int64_t count,
 
 Result<KeyPlan> KeyPlan::range(std::int64_t count, std::int64_t first,
                                std::int64_t step) {
-  if (count < 0) {
-    return Status(
-        Code::kInvalidArgument,
-        "count must be non-negative, but got " + std::to_string(count));
-  }
+  if (count < 0) return negative(count);
   std::int64_t last = 0;
   if (count > 0 && !last_of(first, step, count, last)) {
     return Status(Code::kOverflow, "the last key of the range exceeds 64 bits");
   }
   return KeyPlan({Op{.length = count, .first = first, .step = step}});
+}
+
+Result<KeyPlan> KeyPlan::positions(std::int64_t count) {
+  if (count < 0) return negative(count);
+  return KeyPlan({Op{.kind = Kind::kPositions, .length = count}});
 }
 
 Result<KeyPlan> KeyPlan::shard(std::int64_t first, std::int64_t last) const {
@@ -128,21 +157,16 @@ Status KeyPlan::fill(std::int64_t first, std::int64_t step,
                      std::span<std::int64_t> keys) const {
   const auto total = length();
   if (keys.empty()) return {};
-  if (total == 0) {
-    return {Code::kDivideByZero, "the plan has no positions"};
-  }
+  if (total == 0) return empty();
   std::int64_t last = 0;
   if (!last_of(first, step, static_cast<std::int64_t>(keys.size()), last)) {
     return {Code::kOverflow, "the last position exceeds 64 bits"};
   }
   auto position = first;
+  EpochCursor cursor(total);
   while (!keys.empty()) {
-    auto epoch = position / total;
-    auto offset = position % total;
-    if (offset < 0) {
-      offset += total;
-      --epoch;
-    }
+    cursor.move_to(position);
+    const auto offset = cursor.offset(position);
     // How many more steps stay in this epoch.
     auto more = std::min(kBlock, static_cast<std::int64_t>(keys.size())) - 1;
     if (step > 0) {
@@ -155,11 +179,30 @@ Status KeyPlan::fill(std::int64_t first, std::int64_t step,
     for (std::size_t k = 0; k < block.size(); ++k) {
       block[k] = offset + static_cast<std::int64_t>(k) * step;
     }
-    auto status = resolve(ops_.size(), epoch, block);
+    auto status = resolve(ops_.size(), cursor.epoch(), block);
     if (!status.ok()) return status;
     keys = keys.subspan(block.size());
     // In 128 bits, because the way between two positions may need 65.
     position = static_cast<std::int64_t>(position + Wide{more + 1} * step);
+  }
+  return {};
+}
+
+Status KeyPlan::keys(std::span<std::int64_t> positions) const {
+  if (positions.empty()) return {};
+  if (length() == 0) return empty();
+  EpochCursor cursor(length());
+  for (std::size_t first = 0; first < positions.size();) {
+    cursor.move_to(positions[first]);
+    const auto limit = std::min(positions.size(), first + kBlock);
+    auto last = first;
+    for (; last < limit && cursor.holds(positions[last]); ++last) {
+      positions[last] = cursor.offset(positions[last]);
+    }
+    auto status = resolve(ops_.size(), cursor.epoch(),
+                          positions.subspan(first, last - first));
+    if (!status.ok()) return status;
+    first = last;
   }
   return {};
 }
@@ -182,6 +225,8 @@ Status KeyPlan::resolve(std::size_t ops, Epoch epoch,
                   static_cast<std::uint64_t>(op.step));
         }
         break;
+      case Kind::kPositions:
+        return add_epochs(op.length, epoch, offsets);
       case Kind::kShuffle: {
         const auto seed = op.seed + static_cast<std::uint32_t>(epoch);
         const Permutation permutation(op.length - 1, seed);

@@ -1,10 +1,12 @@
 // A KeyPlan says which record key stands at each position of a view.
 //
-// It is a chain of index operations over range(count): shard, shuffle, repeat
-// and slice, as Grain's MapDataset has them.  A plan's length is one epoch,
-// but every int64 is a position: position i lies in epoch floor(i / length),
-// negative positions in negative epochs, and the epoch of a view is the epoch
-// of the view below it.  A shuffle takes a new seed in each epoch.
+// It is a chain of index operations, shard, shuffle, repeat and slice as
+// Grain's MapDataset has them, over range(count) or over positions(count),
+// whose keys are again positions: those of a view that is not a plan.  A
+// plan's length is one epoch, but every int64 is a position: position i lies
+// in epoch floor(i / length), negative positions in negative epochs, and the
+// epoch of a view is the epoch of the view below it.  A shuffle takes a new
+// seed in each epoch.
 //
 // Inside, a position is a pair (epoch, offset in the epoch), which most
 // operations change only in its offset: nothing overflows, and the epochs
@@ -30,7 +32,14 @@ class KeyPlan {
   static constexpr std::int64_t kEndless =
       std::numeric_limits<std::int64_t>::max();
 
-  enum class Kind : std::uint8_t { kRange, kShard, kShuffle, kRepeat, kSlice };
+  enum class Kind : std::uint8_t {
+    kRange,
+    kPositions,
+    kShard,
+    kShuffle,
+    kRepeat,
+    kSlice
+  };
 
   // One operation.  The fields that a kind does not name are 0.
   struct Op {
@@ -50,6 +59,11 @@ class KeyPlan {
   // not fit.
   static Result<KeyPlan> range(std::int64_t count, std::int64_t first,
                                std::int64_t step);
+
+  // Keys that are the positions themselves, epochs of `count` of them: the key
+  // of offset k in epoch e is e * count + k.
+  // Fails with kInvalidArgument if count < 0.
+  static Result<KeyPlan> positions(std::int64_t count);
 
   // Restricts each epoch to the offsets [first, last).
   // Fails unless 0 <= first <= last <= length().
@@ -82,8 +96,9 @@ class KeyPlan {
   [[nodiscard]] std::span<const Op> ops() const noexcept { return ops_; }
 
   // Returns the key at `position`.  Fails with kDivideByZero if the plan is
-  // empty, and with kOverflow if an epoch leaves 128 bits, which takes
-  // several nested slices of endless repetitions.
+  // empty, and with kOverflow if a key of positions() does not fit, or if an
+  // epoch leaves 128 bits, which takes several nested slices of endless
+  // repetitions.
   [[nodiscard]] Result<std::int64_t> key(std::int64_t position) const;
 
   // Sets keys[k] to the key at position first + k * step.  Fails as key()
@@ -91,6 +106,10 @@ class KeyPlan {
   // anything.
   Status fill(std::int64_t first, std::int64_t step,
               std::span<std::int64_t> keys) const;
+
+  // Replaces each position, in any order, by its key.  Neighbours of one epoch
+  // are resolved together.  Fails as key() does; positions then holds anything.
+  Status keys(std::span<std::int64_t> positions) const;
 
   friend bool operator==(const KeyPlan&, const KeyPlan&) = default;
 
@@ -105,7 +124,7 @@ class KeyPlan {
   Status resolve_repeat(std::size_t ops, Epoch epoch,
                         std::span<std::int64_t> offsets) const;
 
-  std::vector<Op> ops_;  // Never empty; the first one, only, is kRange.
+  std::vector<Op> ops_;  // Never empty; the first, only, makes keys.
 };
 
 }  // namespace gristmill

@@ -8,6 +8,7 @@
 #include <cerrno>
 #include <chrono>
 #include <new>
+#include <string>
 
 #include "core/futex.hpp"
 #include "core/scheduler_state.hpp"
@@ -47,11 +48,16 @@ Region lay_out(const Arena& arena, const SchedulerConfig& config,
   control.workers = config.workers;
   control.units = units;
   control.streams = static_cast<std::uint32_t>(config.lengths.size());
-  control.vector_len = static_cast<std::uint32_t>(config.starts[0].size());
+  control.vector_capacity = config.vector_capacity;
   for (std::uint32_t w = 0; w < config.workers; ++w) {
     new (&region.cell(w)) Cell{};
   }
-  for (std::uint32_t i = 0; i < units; ++i) new (&region.unit(i)) Unit{};
+  for (std::uint32_t i = 0; i < units; ++i) {
+    new (&region.unit(i)) Unit{};
+    if (config.vector_capacity > kSmallVector) continue;
+    std::fill_n(region.vector_in(i), config.vector_capacity, 0);
+    std::fill_n(region.vector_out(i), config.vector_capacity, 0);
+  }
   return region;
 }
 
@@ -76,12 +82,17 @@ Status check_config(const SchedulerConfig& config) {
     return wrong("lengths, starts and ended must have one entry per stream");
   }
   if (config.turn >= streams) return wrong("turn must name a stream");
-  const std::size_t length = config.starts[0].size();
-  if (length < 1 || length > kMaxVector) {
-    return wrong("a position has 1 to 8 integers");
+  if (config.vector_capacity < 1 ||
+      config.vector_capacity > kMaxVectorCapacity) {
+    return wrong("vector_capacity must be between 1 and 65536");
   }
   for (const Vector& start : config.starts) {
-    if (start.size() != length) return wrong("positions differ in length");
+    if (start.empty() || start.size() > config.vector_capacity) {
+      return Status(Code::kInvalidArgument,
+                    "a position has " + std::to_string(start.size()) +
+                        " integers; expected 1 to vector_capacity, which is " +
+                        std::to_string(config.vector_capacity));
+    }
     if (config.kind == UnitKind::kArithmetic && start.front() < 0) {
       return wrong("a position must not be negative");
     }
@@ -141,9 +152,9 @@ class ForkGuard {
 
 Result<std::unique_ptr<Scheduler>> Scheduler::create(SchedulerConfig config) {
   if (Status status = check_config(config); !status.ok()) return status;
-  Result<std::unique_ptr<Arena>> arena =
-      Arena::create(Region::head_bytes(config.workers, cells_for(config)),
-                    config.memory_limit);
+  const std::uint64_t head_bytes = Region::head_bytes(
+      config.workers, cells_for(config), config.vector_capacity);
+  auto arena = Arena::create(head_bytes, config.memory_limit);
   if (!arena.ok()) return arena.status();
   return std::unique_ptr<Scheduler>(
       new Scheduler(std::move(config), std::move(arena).value()));
@@ -153,7 +164,7 @@ Scheduler::Scheduler(SchedulerConfig config, std::unique_ptr<Arena> arena)
     : config_(std::move(config)),
       arena_(std::move(arena)),
       region_(lay_out(*arena_, config_, cells_for(config_))),
-      leases_(region_),
+      leases_(region_, arena_->fd()),
       order_(config_.kind, config_.unit_records, config_.lengths,
              config_.starts, config_.turn, config_.ended),
       people_(config_.workers),
@@ -337,7 +348,7 @@ void Scheduler::retry_refused(const Stream& stream) {
   const Vector* begins = arithmetic() ? nullptr : &stream.tail;
   for (const std::uint64_t id : stream.pending) {
     Lease& lease = leases_.at(id);
-    if (leases_.refused(lease)) leases_.free_again(lease, begins);
+    if (leases_.refused(lease) && !leases_.free_again(lease, begins)) break;
     begins = nullptr;  // The others begin where the one before them ends.
   }
   ring_all();
@@ -361,10 +372,12 @@ bool Scheduler::open(std::uint32_t s) {
   auto unit = std::make_unique<Opened>();
   unit->id = lease.id;
   unit->bytes = commit.bytes;
-  if (commit.bytes > lease.slot->capacity) return false;
+  if (commit.bytes > lease.slot->capacity || commit.vector_out.empty()) {
+    return false;
+  }
   if (commit.outputs > 0) {
     const std::span slot(arena_->base() + lease.slot->offset, commit.bytes);
-    if (!read_outputs(slot, commit.outputs, config_.starts[0].size(),
+    if (!read_outputs(slot, commit.outputs, config_.vector_capacity,
                       unit->outputs)) {
       return false;
     }
@@ -444,9 +457,6 @@ Status Scheduler::reset(const std::vector<Vector>& positions,
   config.turn = turn;
   config.ended = ended;
   if (Status status = check_config(config); !status.ok()) return status;
-  if (positions[0].size() != config_.starts[0].size()) {
-    return Status(Code::kInvalidArgument, "positions differ in length");
-  }
   const std::lock_guard lock(mutex_);
   if (forked_ || closed_) return {};
   clear_units();

@@ -34,7 +34,8 @@ struct SchedulerConfig {
   std::uint32_t max_restarts = 1;     // of one unit
   std::uint64_t memory_limit = 0;     // bytes, 0: 80 % of the memory
   std::vector<std::int64_t> lengths;  // records of each stream, -1 unknown
-  std::vector<Vector> starts;         // position of each stream
+  std::uint32_t vector_capacity = kSmallVector;  // integers in a position
+  std::vector<Vector> starts;                    // position of each stream
   std::uint32_t turn = 0;
   std::vector<bool> ended;
 };
@@ -157,7 +158,7 @@ class Scheduler final : public Crew {
   void collect();
   Vector position_before(std::uint64_t prev, std::uint32_t stream);
   void free_units_of(int worker, std::uint32_t generation);
-  void relink_streams_of(int worker);
+  void relink_streams_of(int worker, std::uint32_t generation);
   bool judge_start(int worker, std::uint32_t generation);
   void ring_work(std::size_t units);
   void ring_all();

@@ -2,6 +2,7 @@
 // the units of the dead.
 #include <algorithm>
 #include <cassert>
+#include <utility>
 
 #include "core/futex.hpp"
 #include "core/scheduler.hpp"
@@ -53,7 +54,7 @@ void Scheduler::fill() {
   ring_work(count);
 }
 
-// Publishes the stream's next unit; false if there is no room for its slot.
+// Publishes the stream's next unit; false if there is no room for it.
 bool Scheduler::publish(std::uint32_t s) {
   if (!leases_.has_room()) return false;
   // Units differ a little; an eighth more spares most of them a second slot.
@@ -70,7 +71,12 @@ bool Scheduler::publish(std::uint32_t s) {
     lease.owner = s % config_.workers + 1;
     vector = position_before(lease.prev, s);
   }
-  order_.published(s, leases_.publish(lease, vector), lease.count);
+  const std::uint64_t id = leases_.publish(lease, vector);
+  if (id == 0) {
+    arena_->give_back(slot);
+    return false;
+  }
+  order_.published(s, id, lease.count);
   return true;
 }
 
@@ -83,7 +89,8 @@ Vector Scheduler::position_before(std::uint64_t prev, std::uint32_t s) {
     if (found != leases_.all().end() &&
         leases_.state(found->second) == UnitState::kCommitted &&
         !leases_.refused(found->second)) {
-      return leases_.commit_of(found->second).vector_out;
+      Vector after = leases_.commit_of(found->second).vector_out;
+      if (!after.empty()) return after;
     }
   }
   return stream.tail;
@@ -218,7 +225,7 @@ void Scheduler::died(int worker, std::uint32_t generation) {
     Cell& cell = region_.cell(static_cast<std::uint32_t>(worker));
     hire = judge_start(worker, generation) && !closed_;
     free_units_of(worker, generation);
-    if (!arithmetic()) relink_streams_of(worker);
+    if (!arithmetic()) relink_streams_of(worker, generation);
     cell.admitted.store(0, std::memory_order_relaxed);
     cell.asleep.store(0, std::memory_order_relaxed);
     cell.at.store(-1, std::memory_order_relaxed);
@@ -277,7 +284,7 @@ void Scheduler::free_units_of(int worker, std::uint32_t generation) {
       arena_->give_back(lease.slot);
       leases_.take(id);
     } else if (lease.deaths <= config_.max_restarts) {
-      leases_.free_again(lease, nullptr);
+      static_cast<void>(leases_.free_again(lease, nullptr));
     } else {
       leases_.doom(lease);
       doomed_.push_back({id, death_of(worker, generation, &lease)});
@@ -287,7 +294,7 @@ void Scheduler::free_units_of(int worker, std::uint32_t generation) {
 
 // Its successor has none of its live state: the first unit of each stream that
 // is not committed starts from the position after the one before.
-void Scheduler::relink_streams_of(int worker) {
+void Scheduler::relink_streams_of(int worker, std::uint32_t generation) {
   const auto streams = static_cast<std::uint32_t>(order_.streams().size());
   for (auto s = static_cast<std::uint32_t>(worker); s < streams;
        s += config_.workers) {
@@ -297,15 +304,23 @@ void Scheduler::relink_streams_of(int worker) {
       Lease& lease = leases_.at(stream.pending[i]);
       if (leases_.state(lease) == UnitState::kCommitted &&
           !leases_.refused(lease)) {
-        position = leases_.commit_of(lease).vector_out;
+        Vector after = leases_.commit_of(lease).vector_out;
+        if (!after.empty()) position = std::move(after);
         continue;
       }
+      if (!lease.doomed && !leases_.free_again(lease, &position)) {
+        leases_.doom(lease);
+        Death death = death_of(worker, generation, &lease);
+        death.text = "There is no memory for the position to start again from.";
+        doomed_.push_back({lease.id, std::move(death)});
+      }
       if (!lease.doomed) {
-        leases_.free_again(lease, &position);
         // The successor knows of no refusal, and computes these in order.
         while (++i < stream.pending.size()) {
           Lease& behind = leases_.at(stream.pending[i]);
-          if (leases_.refused(behind)) leases_.free_again(behind, nullptr);
+          if (leases_.refused(behind)) {
+            static_cast<void>(leases_.free_again(behind, nullptr));
+          }
         }
         break;
       }

@@ -18,12 +18,13 @@ inline constexpr std::uint32_t kOutputError = 1;
 struct SlotHeader {
   std::uint32_t magic;
   std::uint32_t outputs;
-  std::uint32_t vector_len;
+  std::uint32_t vector_room;  // integers behind each entry of the table
   std::uint32_t status;
   std::uint64_t table_offset;  // of `outputs` entries
 };
 
-// An entry of the table; vector_len integers of 8 bytes follow.
+// An entry of the table.  The header's vector_room integers of 8 bytes follow;
+// the first vector_len of them are the position after this output.
 struct SlotEntry {
   std::uint64_t layout_offset;
   std::uint32_t layout_len;
@@ -32,7 +33,7 @@ struct SlotEntry {
   std::uint64_t rest_len;
   std::uint64_t keys_offset;
   std::uint32_t keys;
-  std::uint32_t unused;
+  std::uint32_t vector_len;
 };
 
 static_assert(sizeof(SlotHeader) == 24 && sizeof(SlotEntry) == 48);
@@ -43,9 +44,11 @@ struct SlotOutput {
 };
 
 // Copies what the core needs out of a slot.  Returns true iff the slot holds
-// `outputs` entries of `vector_len` integers within its bytes.
+// `outputs` entries within its bytes, each with a position of 1 to
+// `vector_capacity` integers.
 [[nodiscard]] bool read_outputs(std::span<const std::byte> slot,
-                                std::uint32_t outputs, std::size_t vector_len,
+                                std::uint32_t outputs,
+                                std::uint32_t vector_capacity,
                                 std::vector<SlotOutput>& into);
 
 }  // namespace gristmill

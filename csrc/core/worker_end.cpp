@@ -11,16 +11,9 @@
 #include <cstring>
 
 #include "core/futex.hpp"
+#include "core/populate.hpp"
 
 namespace gristmill {
-namespace {
-
-constexpr std::uint64_t kPage = 4096;
-
-// The kernel's number; older headers do not have it.
-constexpr int kPopulateWrite = 23;
-
-}  // namespace
 
 Result<std::unique_ptr<WorkerEnd>> WorkerEnd::open(int arena_fd, int knock_fd,
                                                    std::uint32_t worker,
@@ -39,7 +32,8 @@ Result<std::unique_ptr<WorkerEnd>> WorkerEnd::open(int arena_fd, int knock_fd,
   const Region region(static_cast<std::byte*>(base));
   const Control& control = region.control();
   if (worker >= control.workers ||
-      bytes < Region::head_bytes(control.workers, control.units)) {
+      bytes < Region::head_bytes(control.workers, control.units,
+                                 control.vector_capacity)) {
     munmap(base, bytes);
     return Status(Code::kInvalidArgument, "the arena has no such worker");
   }
@@ -73,7 +67,7 @@ std::optional<Work> WorkerEnd::claim() {
     // Before it is admitted the parent could not learn of this worker's death.
     if (cell_->admitted.load(std::memory_order_acquire) == generation_) {
       if (auto work = try_claim()) {
-        if (!refused_.contains(unit_->prev) && populate(*work)) return work;
+        if (!refused_.contains(unit_->prev) && ready(*work)) return work;
         refuse(*work);
         continue;  // Others may be free, and nobody rings for them again.
       }
@@ -120,7 +114,8 @@ Work WorkerEnd::view(const Unit& unit, UnitWord word) {
   work.count = unit.count;
   work.attempt = word.attempt();
   work.proceed = unit.prev != 0 && done_[unit.stream] == unit.prev;
-  work.vector_in.assign(unit.vector_in, unit.vector_in + vector_len());
+  const std::int64_t* const vector = region_.vector_in(index_of(unit));
+  work.vector_in.assign(vector, vector + unit.vector_in);
   work.slot = region_.base() + unit.offset;
   work.capacity = unit.capacity;
   return work;
@@ -146,7 +141,7 @@ bool WorkerEnd::need(Work& work, std::uint64_t bytes) {
       word_ = granted;
       work.slot = region_.base() + unit_->offset;
       work.capacity = unit_->capacity;
-      if (populate(work)) return true;
+      if (ready(work)) return true;
       refuse(work);
       return false;
     }
@@ -157,25 +152,17 @@ bool WorkerEnd::need(Work& work, std::uint64_t bytes) {
 }
 
 // Gives the slot pages, or a write could raise SIGBUS.
-bool WorkerEnd::populate(const Work& work) {
+bool WorkerEnd::ready(const Work& work) {
   const std::uint64_t before = unit_->populated;
   if (before >= work.capacity) return true;
-  const std::uint64_t from = before & ~(kPage - 1);
   // Written first: if we die in the middle the parent counts these pages.
   unit_->populated = work.capacity;
-  while (madvise(work.slot + from, work.capacity - from, kPopulateWrite) != 0) {
-    if (errno == EINTR || errno == EAGAIN) continue;
-    // Before Linux 5.14 there is no such advice.
-    if (errno == EINVAL && arena_fd_ >= 0 &&
-        fallocate(arena_fd_, 0,
-                  work.slot - region_.base() + static_cast<off_t>(from),
-                  static_cast<off_t>(work.capacity - from)) == 0) {
-      return true;
-    }
-    unit_->populated = before;
-    return false;
+  if (populate(region_.base(), arena_fd_, region_.offset_of(work.slot) + before,
+               work.capacity - before)) {
+    return true;
   }
-  return true;
+  unit_->populated = before;
+  return false;
 }
 
 // Hands back a unit that was not computed, for want of memory.
@@ -189,16 +176,32 @@ void WorkerEnd::refuse(const Work& work) {
   hand_over(work);
 }
 
+bool WorkerEnd::set_vector_out(const std::vector<std::int64_t>& vector) {
+  assert(!vector.empty() && vector.size() <= vector_capacity());
+  std::int64_t* const to = region_.vector_out(index_of(*unit_));
+  if (vector_capacity() > kSmallVector &&
+      !populate(region_.base(), arena_fd_, region_.offset_of(to),
+                vector.size() * sizeof(std::int64_t))) {
+    return false;
+  }
+  std::copy(vector.begin(), vector.end(), to);
+  unit_->vector_out = static_cast<std::uint32_t>(vector.size());
+  return true;
+}
+
 void WorkerEnd::commit(const Work& work, UnitStatus status,
                        std::uint32_t outputs, std::uint64_t bytes,
                        const std::vector<std::int64_t>& vector_out) {
   assert(unit_ != nullptr && word_.id() == work.id);
-  assert(vector_out.size() <= kMaxVector && bytes <= work.capacity);
+  assert(bytes <= work.capacity);
+  if (!set_vector_out(vector_out)) {
+    refuse(work);
+    return;
+  }
   unit_->status = status;
   unit_->outputs = outputs;
   unit_->bytes = bytes;
   unit_->populated = std::max(unit_->populated, bytes);
-  std::copy(vector_out.begin(), vector_out.end(), unit_->vector_out);
   done_[work.stream] = work.id;
   refused_.erase(work.id);
   hand_over(work);

@@ -61,9 +61,10 @@ class WorkerEnd {
   // REQUIRES: `work` is claimed and not committed.
   [[nodiscard]] bool need(Work& work, std::uint64_t bytes);
 
-  // Hands the unit to the parent.  `vector_out` is the stream's position after
-  // the last output, or after what a unit without outputs has consumed.
-  // REQUIRES: bytes <= work.capacity, at most kMaxVector integers.
+  // Hands the unit to the parent; back, to be computed again, if there is no
+  // memory for `vector_out`.  That is the stream's position after the last
+  // output, or after what a unit without outputs has consumed.
+  // REQUIRES: bytes <= work.capacity, 1 to vector_capacity() integers.
   void commit(const Work& work, UnitStatus status, std::uint32_t outputs,
               std::uint64_t bytes, const std::vector<std::int64_t>& vector_out);
 
@@ -75,16 +76,20 @@ class WorkerEnd {
   [[nodiscard]] std::atomic<std::int64_t>* at_address() noexcept {
     return &cell_->at;
   }
-  [[nodiscard]] std::uint32_t vector_len() const noexcept {
-    return region_.control().vector_len;
+  [[nodiscard]] std::uint32_t vector_capacity() const noexcept {
+    return region_.control().vector_capacity;
   }
 
  private:
   [[nodiscard]] std::optional<Work> try_claim();
-  [[nodiscard]] bool populate(const Work& work);
+  [[nodiscard]] bool ready(const Work& work);
+  [[nodiscard]] bool set_vector_out(const std::vector<std::int64_t>& vector);
   void refuse(const Work& work);
   void hand_over(const Work& work) noexcept;
   [[nodiscard]] Work view(const Unit& unit, UnitWord word);
+  [[nodiscard]] std::uint32_t index_of(const Unit& unit) const noexcept {
+    return static_cast<std::uint32_t>(&unit - &region_.unit(0));
+  }
 
   const Region region_;
   const int knock_fd_;

@@ -51,6 +51,20 @@ class KeyPlan:
     def range(count: int, start: int = 0, step: int = 1) -> KeyPlan:
         """Return the keys start, start + step, ..., ``count`` of them."""
 
+    @staticmethod
+    def positions(count: int) -> KeyPlan:
+        """Return the plan whose keys are the positions, in epochs of ``count``.
+
+        On top of it stand plans for a dataset of ``count`` elements that is not a
+        plan itself: their keys are its indices, ``k + epoch * count`` for its element
+        ``k``.
+
+        Example:
+            >>> plan = KeyPlan.positions(4).slice(1, 3).repeat(2)
+            >>> [plan.key(i) for i in range(4)]
+            [1, 2, 5, 6]
+        """
+
     def shard(self, first: int, last: int) -> KeyPlan:
         """Restrict each epoch to its offsets [first, last).
 
@@ -101,7 +115,25 @@ class KeyPlan:
 
         Raises:
             ZeroDivisionError: The plan is empty.
-            OverflowError: An epoch exceeds 128 bits, deep in nested endless plans.
+            OverflowError: The key of a plan over ``positions`` exceeds 64 bits, or an
+                epoch 128 bits, deep in nested endless plans.
+        """
+
+    def keys(self, positions: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Return ``key(position)`` for each position.
+
+        Neighbours that lie in one epoch are resolved together, as by ``fill``.
+
+        Args:
+            positions: Shape (n,), dtype int64, any layout, any int64s in any order.
+
+        Returns:
+            The keys, shape (n,), dtype int64.
+
+        Raises:
+            ValueError: ``positions`` is not of one dimension.
+            TypeError: ``positions`` has another dtype.
+            ZeroDivisionError, OverflowError: As of ``key``.
         """
 
     def fill(self, first: int, step: int, out: NDArray[np.int64]) -> None:
@@ -124,6 +156,53 @@ class KeyPlan:
         """The operations as tuples (name of the method, *arguments)."""
 
     def __len__(self) -> int: ...
+    def __eq__(self, other: object) -> bool: ...
+    def __hash__(self) -> int: ...
+
+# core/mixture.hpp
+
+@final
+class Mixture:
+    """An immutable rule that mixes datasets by whole proportions.
+
+    Of any number of first positions each component has its share, to within one, in
+    the order of Grain's ``mix``. Every int64 is a position. Mixtures compare by their
+    proportions and can be hashed and pickled.
+
+    Args:
+        proportions: One for each component, each positive, their sum below 2**63.
+
+    Raises:
+        ValueError: There is none, or one is not positive.
+        OverflowError: The sum exceeds 64 bits.
+
+    Example:
+        >>> components, positions = Mixture([1, 2]).take(np.arange(6))
+        >>> components.tolist(), positions.tolist()
+        ([0, 1, 1, 0, 1, 1], [0, 0, 1, 1, 2, 3])
+    """
+
+    def __init__(self, proportions: Sequence[int]) -> None: ...
+    @property
+    def proportions(self) -> tuple[int, ...]:
+        """One for each component, as given."""
+
+    def take(
+        self, positions: NDArray[np.int64]
+    ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Return what stands at each position.
+
+        Args:
+            positions: Shape (n,), dtype int64, any layout, any int64s in any order.
+
+        Returns:
+            The components and the positions in them, both of shape (n,), dtype int64.
+
+        Raises:
+            ValueError: ``positions`` is not of one dimension.
+            TypeError: ``positions`` has another dtype.
+        """
+
     def __eq__(self, other: object) -> bool: ...
     def __hash__(self) -> int: ...
 
@@ -708,9 +787,10 @@ class Scheduler:
         max_restarts: How often a unit that killed its worker is tried again.
         memory_limit: Bytes of shared memory, 0 for 80 % of what there is.
         lengths: Records of each stream, -1 where unknown or endless.
-        starts: Position of each stream, 1 to 8 integers.
+        starts: Position of each stream, 1 to `vector_capacity` integers.
         turn: The stream whose output is due.
         ended: Which streams have ended.
+        vector_capacity: Integers that a position may have, at most 65536.
 
     Raises:
         ValueError: An argument is out of range.
@@ -727,17 +807,21 @@ class Scheduler:
         max_restarts: int,
         memory_limit: int,
         lengths: Sequence[int],
-        starts: Sequence[Sequence[int]],
+        starts: Sequence[Sequence[int] | NDArray[np.int64]],
         turn: int,
         ended: Sequence[bool],
+        vector_capacity: int = 8,
     ) -> None: ...
     def start(self, blob_fd: int, setup: bytes) -> None: ...
     def next(self, timeout_s: float) -> Due: ...
     def advance(self) -> None: ...
     def hold(self) -> int: ...
-    def position(self) -> tuple[list[list[int]], int, list[bool]]: ...
+    def position(self) -> tuple[list[NDArray[np.int64]], int, list[bool]]: ...
     def reset(
-        self, positions: Sequence[Sequence[int]], turn: int, ended: Sequence[bool]
+        self,
+        positions: Sequence[Sequence[int] | NDArray[np.int64]],
+        turn: int,
+        ended: Sequence[bool],
     ) -> None: ...
     def kill(self, worker: int) -> None: ...
     def close(self) -> None: ...
@@ -764,7 +848,7 @@ class Work:
     @property
     def proceed(self) -> bool: ...
     @property
-    def vector_in(self) -> list[int]: ...
+    def vector_in(self) -> NDArray[np.int64]: ...
     @property
     def address(self) -> int: ...
     @property
@@ -799,7 +883,11 @@ class WorkerEnd:
         """
 
     def commit(
-        self, status: int, outputs: int, bytes: int, vector_out: Sequence[int]
+        self,
+        status: int,
+        outputs: int,
+        bytes: int,
+        vector_out: Sequence[int] | NDArray[np.int64],
     ) -> None:
         """Hand the unit to the parent, with the position after it.
 
@@ -809,5 +897,7 @@ class WorkerEnd:
         """
 
     def set_startup_error(self, text: str) -> None: ...
+    @property
+    def vector_capacity(self) -> int: ...
     @property
     def at_address(self) -> int: ...

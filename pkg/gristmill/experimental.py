@@ -13,6 +13,7 @@ from gristmill._dataset.spec import (
     get_element_spec,
 )
 from gristmill._dataset.with_options import WithOptionsIterDataset
+from gristmill._rng_pool import RngPool
 from gristmill.transforms import FlatMap as FlatMapTransform
 from gristmill.transforms import MapWithIndex as MapWithIndexTransform
 
@@ -23,6 +24,7 @@ __all__ = [
     "FlatMapMapDataset",
     "FlatMapTransform",
     "MapWithIndexTransform",
+    "RngPool",
     "ShapeDtypeStruct",
     "ShapeDtypeStructProtocol",
     "WithOptionsIterDataset",

@@ -6,6 +6,8 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 from gristmill import checkpoint, experimental, sources
+from gristmill._dataset.base import IterDataset, MapDataset
+from gristmill._dataset.iterator import DatasetIterator
 from gristmill.checkpoint import CheckpointHandler as PyGrainCheckpointHandler
 from gristmill.config import config
 from gristmill.constants import (
@@ -30,8 +32,6 @@ from gristmill.operations import (
 from gristmill.options import MultiprocessingOptions, ReadOptions
 from gristmill.records import Record, RecordMetadata
 from gristmill.samplers import IndexSampler, Sampler, SequentialSampler
-from gristmill._dataset.base import IterDataset, MapDataset
-from gristmill._dataset.iterator import DatasetIterator
 from gristmill.sharding import NoSharding, ShardByJaxProcess, ShardOptions
 from gristmill.sources import RandomAccessDataSource, RangeDataSource
 from gristmill.transforms import (

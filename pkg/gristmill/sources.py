@@ -254,11 +254,7 @@ def as_source(data_source: Any) -> Any:
         TypeError: It cannot be read by number.
         ValueError: It has no records.
     """
-    source = data_source
-    if _is_table(source):
-        source = TableSource(source)
-    elif _is_arrow(source):
-        source = _arrow_source(source)
+    source = as_table(data_source)
     kind = source.__name__ if isinstance(source, type) else type(source).__name__
     if isinstance(source, type):
         raise TypeError(
@@ -286,6 +282,16 @@ def as_source(data_source: Any) -> Any:
             " greater than 0. Check the path or the filter it was made from."
         )
     return source
+
+
+def as_table(source: Any) -> Any:
+    """Return arrays, dicts of arrays and tables of pyarrow as a source of their rows.
+
+    Anything else is returned as it is.
+    """
+    if _is_table(source):
+        return TableSource(source)
+    return _arrow_source(source) if _is_arrow(source) else source
 
 
 def known_length(source: Any) -> int | None:

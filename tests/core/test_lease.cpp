@@ -2,6 +2,7 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <new>
 #include <thread>
 
@@ -17,21 +18,22 @@ constexpr std::uint32_t kUnits = 4;
 
 // A table over a small arena, with two workers admitted.
 struct Bench {
-  Bench()
-      : arena(
-            *Arena::create(Region::head_bytes(2, kUnits), 0).value().release()),
+  explicit Bench(std::uint32_t capacity = 2)
+      : arena(*Arena::create(Region::head_bytes(2, kUnits, capacity), 0)
+                   .value()
+                   .release()),
         region(arena.base()) {
     Control& control = *new (arena.base()) Control{};
     control.bytes = arena.bytes();
     control.workers = 2;
     control.units = kUnits;
     control.streams = 2;
-    control.vector_len = 2;
+    control.vector_capacity = capacity;
     for (std::uint32_t w = 0; w < 2; ++w) {
       (new (&region.cell(w)) Cell{})->admitted = 1;
     }
     for (std::uint32_t i = 0; i < kUnits; ++i) new (&region.unit(i)) Unit{};
-    table = std::make_unique<LeaseTable>(region);
+    table = std::make_unique<LeaseTable>(region, arena.fd());
   }
   ~Bench() { delete &arena; }
 
@@ -109,7 +111,7 @@ void owned_units_wait_for_their_owner_and_go_on() {
   ++lease.deaths;
   const Vector after_first =
       bench.table->commit_of(bench.table->at(first)).vector_out;
-  bench.table->free_again(lease, &after_first);
+  CHECK(bench.table->free_again(lease, &after_first));
   WorkerEnd heir(bench.region, -1, 1, 1);
   work = heir.claim();
   CHECK_EQ(work->id, second);
@@ -160,6 +162,29 @@ void a_withdrawn_unit_is_collected_after_its_commit() {
   CHECK(bench.table->all().empty());
 }
 
+void each_position_has_its_own_length() {
+  for (const std::uint32_t capacity : {8U, 9U, 3000U}) {
+    Bench bench(capacity);
+    Vector longest(capacity, 5);
+    Lease lease;
+    std::vector<Vector> sent = {{1}, longest, {2, 3}};
+    for (const Vector& vector : sent) {
+      lease.slot = bench.arena.take(5000);
+      CHECK(bench.table->publish(lease, vector) != 0);
+    }
+    WorkerEnd end(bench.region, -1, 0, 1);
+    for (Vector vector : sent) {
+      auto work = end.claim();
+      CHECK(work->vector_in == vector);
+      std::ranges::reverse(vector);
+      vector.resize(capacity + 1 - vector.size(), -1);
+      end.commit(*work, UnitStatus::kOk, 0, 0, vector);
+      CHECK(bench.table->commit_of(bench.table->at(work->id)).vector_out ==
+            vector);
+    }
+  }
+}
+
 void a_doomed_unit_is_never_claimed() {
   Bench bench;
   const auto id = bench.publish(0);
@@ -180,5 +205,6 @@ int main() {
   owned_units_wait_for_their_owner_and_go_on();
   a_need_is_granted_or_lost();
   a_withdrawn_unit_is_collected_after_its_commit();
+  each_position_has_its_own_length();
   a_doomed_unit_is_never_claimed();
 }

@@ -44,6 +44,9 @@ std::int64_t model(const KeyPlan& plan, Wide position) {
     }
   }
   const auto& range = ops[0];
+  if (range.kind == KeyPlan::Kind::kPositions) {
+    return static_cast<std::int64_t>(position);
+  }
   const auto epoch = floor_div(position, range.length);
   const auto offset = position - epoch * range.length;
   return static_cast<std::int64_t>(range.first + offset * range.step);
@@ -51,6 +54,10 @@ std::int64_t model(const KeyPlan& plan, Wide position) {
 
 KeyPlan range(std::int64_t count) {
   return KeyPlan::range(count, 0, 1).value();
+}
+
+KeyPlan positions(std::int64_t count) {
+  return KeyPlan::positions(count).value();
 }
 
 std::vector<KeyPlan> plans() {
@@ -76,13 +83,20 @@ std::vector<KeyPlan> plans() {
           .repeat_endless(true)
           .value(),
       range(65537).shuffle(1).value().slice(65536, 1, 1).value(),
+      positions(7),
+      positions(10).shuffle(2).value().repeat(3, true).value(),
+      positions(10).shuffle(2).value().repeat(3, false).value(),
+      positions(11).shard(2, 10).value().slice(6, -2, 3).value(),
   };
 }
 
 void fill_equals_the_model() {
-  const std::int64_t firsts[] = {0, -25, 12345, kFar, -kFar};
   const std::int64_t steps[] = {1, -7, 0, 4099};
   for (const auto& plan : plans()) {
+    // A slice stretches what lies below it.
+    const bool folds = plan.ops()[0].kind == KeyPlan::Kind::kRange;
+    const auto far = folds ? kFar : kFar / 16;
+    const std::int64_t firsts[] = {0, -25, 12345, far, -far};
     for (const auto first : firsts) {
       for (const auto step : steps) {
         // Once more than fill()'s own block; small shuffles are slow.
@@ -98,10 +112,60 @@ void fill_equals_the_model() {
   }
 }
 
+// Positions in runs of one epoch, apart from each other, and at random.
+void keys_at_any_positions_equal_the_model() {
+  for (const auto& plan : plans()) {
+    std::vector<std::int64_t> positions;
+    for (const std::int64_t base : {std::int64_t{0}, -kFar / 16, kFar / 16}) {
+      for (std::int64_t k = 0; k < 60; ++k) {
+        positions.push_back(base + k);
+        positions.push_back(base - k * k * 31);
+      }
+    }
+    for (std::int64_t k = 0; k < 1100; ++k) positions.push_back(7 + k % 3);
+    auto keys = positions;
+    CHECK(plan.keys(keys).ok());
+    for (std::size_t k = 0; k < keys.size(); k += k < 360 ? 1 : 97) {
+      CHECK_EQ(keys[k], model(plan, positions[k]));
+    }
+  }
+}
+
+void keys_tell_the_ends_of_int64_apart() {
+  const auto smallest = std::numeric_limits<std::int64_t>::min();
+  const auto largest = std::numeric_limits<std::int64_t>::max();
+  for (const auto length : {std::int64_t{5}, kFar, largest}) {
+    std::vector<std::int64_t> keys{largest, smallest, 0, -1, smallest, largest};
+    const auto positions = keys;
+    CHECK(range(length).keys(keys).ok());
+    for (std::size_t k = 0; k < keys.size(); ++k) {
+      CHECK_EQ(keys[k], model(range(length), positions[k]));
+    }
+    keys = positions;
+    CHECK(KeyPlan::positions(length).value().keys(keys).ok());
+    CHECK(keys == positions);
+  }
+}
+
+void a_position_below_must_fit() {
+  const auto largest = std::numeric_limits<std::int64_t>::max();
+  const auto reversed = positions(10).slice(9, -1, 10).value();
+  const auto begin = largest - largest % 10;  // Of the last epoch, cut at 8.
+  CHECK_EQ(reversed.key(begin + 2).value(), begin + 7);
+  CHECK(reversed.key(begin + 1).status().code() == Code::kOverflow);
+  std::vector<std::int64_t> keys{begin + 2, begin + 1, begin + 3};
+  CHECK(reversed.keys(keys).code() == Code::kOverflow);
+  const auto apart = positions(10).slice(0, 1, 1).value();
+  CHECK_EQ(apart.key(largest / 10).value(), begin);
+  CHECK(apart.key(kFar).status().code() == Code::kOverflow);
+  CHECK(apart.key(-kFar).status().code() == Code::kOverflow);
+}
+
 void reaches_both_ends_of_int64() {
   const auto smallest = std::numeric_limits<std::int64_t>::min();
   const auto largest = std::numeric_limits<std::int64_t>::max();
   for (const auto& plan : plans()) {
+    if (plan.ops()[0].kind == KeyPlan::Kind::kPositions) continue;
     for (const auto position : {smallest, largest}) {
       CHECK_EQ(plan.key(position).value(), model(plan, position));
     }
@@ -118,11 +182,15 @@ void an_empty_plan_has_no_keys() {
         Code::kDivideByZero);
   CHECK_EQ(range(0).repeat_endless(true).value().length(), 0);
   CHECK(range(0).fill(0, 1, {}).ok());
+  CHECK(range(0).keys({}).ok());
+  std::vector<std::int64_t> one{0};
+  CHECK(positions(0).keys(one).code() == Code::kDivideByZero);
 }
 
 void refuses_bad_arguments() {
   const auto bad = Code::kInvalidArgument;
   CHECK(KeyPlan::range(-1, 0, 1).status().code() == bad);
+  CHECK(KeyPlan::positions(-1).status().code() == bad);
   CHECK(KeyPlan::range(3, kFar, kFar).status().code() == Code::kOverflow);
   CHECK(range(5).shard(3, 6).status().code() == bad);
   CHECK(range(5).shard(4, 3).status().code() == bad);
@@ -159,6 +227,9 @@ void a_range_may_span_all_of_int64() {
 
 int main() {
   fill_equals_the_model();
+  keys_at_any_positions_equal_the_model();
+  keys_tell_the_ends_of_int64_apart();
+  a_position_below_must_fit();
   reaches_both_ends_of_int64();
   an_empty_plan_has_no_keys();
   refuses_bad_arguments();

@@ -48,7 +48,8 @@ std::int64_t value_of(std::uint32_t s, std::int64_t i, std::size_t k) {
 std::vector<std::byte> pack(std::uint32_t s, const Values& outputs,
                             const std::vector<Values>& vectors,
                             std::size_t repeat, bool last_is_error) {
-  const std::size_t v = vectors.empty() ? 1 : vectors[0].size();
+  std::size_t v = 1;
+  for (const Values& vector : vectors) v = std::max(v, vector.size());
   const std::size_t entry = sizeof(SlotEntry) + 8 * v;
   const std::size_t table = sizeof(SlotHeader);
   const std::size_t rest = table + entry * outputs.size();
@@ -62,9 +63,10 @@ std::vector<std::byte> pack(std::uint32_t s, const Values& outputs,
     made.flags = last_is_error && i + 1 == outputs.size() ? kOutputError : 0;
     made.rest_offset = rest + i * repeat * 8;
     made.rest_len = repeat * 8;
+    made.vector_len = static_cast<std::uint32_t>(vectors[i].size());
     std::memcpy(&bytes[table + i * entry], &made, sizeof(made));
     std::memcpy(&bytes[table + i * entry + sizeof(made)], vectors[i].data(),
-                8 * v);
+                8 * vectors[i].size());
     for (std::size_t k = 0; k < repeat; ++k) {
       const std::int64_t value = value_of(s, outputs[i], k);
       std::memcpy(&bytes[made.rest_offset + k * 8], &value, 8);
@@ -79,12 +81,31 @@ struct Job {
   std::int64_t per_unit = 1;     // kind C: outputs per unit
   std::size_t repeat = 8;        // integers in an output
   std::int64_t fails_at = -1;    // this record raises, in every stream
+  std::size_t longest = 0;       // kind C: positions are padded, see padded()
   std::function<Plant(int worker, std::uint64_t id, std::uint32_t attempt)>
       plant = [](int, std::uint64_t, std::uint32_t) { return Plant::kNone; };
 };
 
 // A record is dropped by kind C's filter iff it is a multiple of 3.
 bool dropped(std::int64_t record) { return record % 3 == 0; }
+
+// A position that is longer the more `longest` is, by a number that changes
+// from output to output; what follows its first two integers depends on them.
+Values padded(Values live, std::size_t longest) {
+  if (longest == 0 || live[0] == 0) return live;
+  const auto more = static_cast<std::size_t>(live[0] * 7919) % longest;
+  for (std::size_t i = 0; i < more; ++i) {
+    live.push_back(live[0] * 31 + static_cast<std::int64_t>(i));
+  }
+  return live;
+}
+
+Values unpadded(const Values& vector, std::size_t longest) {
+  CHECK(vector.size() >= 2);
+  Values live(vector.begin(), vector.begin() + 2);
+  CHECK(vector == padded(live, longest));
+  return live;
+}
 
 struct Filled {
   std::vector<std::byte> bytes;
@@ -152,7 +173,7 @@ class Worker {
     if (work.proceed) {
       CHECK_EQ(live.size(), std::size_t{2});
     } else {
-      live = work.vector_in;
+      live = unpadded(work.vector_in, job_.longest);
     }
     Filled filled;
     Values records;
@@ -169,13 +190,13 @@ class Worker {
         continue;
       }
       records.push_back(live[1]++);
-      vectors.push_back(live);
+      vectors.push_back(padded(live, job_.longest));
     }
     filled.bytes = records.empty() ? std::vector<std::byte>{}
                                    : pack(work.stream, records, vectors,
                                           job_.repeat, false);
     filled.outputs = static_cast<std::uint32_t>(records.size());
-    filled.vector = live;
+    filled.vector = padded(live, job_.longest);
     return filled;
   }
 
@@ -315,15 +336,14 @@ std::unique_ptr<Scheduler> make(SchedulerConfig made) {
 }
 
 // Reads the output and checks every byte of it.
-Seen read_output(const Output& output, std::size_t repeat,
-                 std::size_t vector_len) {
+Seen read_output(const Output& output, std::size_t repeat) {
   const auto* slot = reinterpret_cast<const std::byte*>(output.address);
   SlotHeader header;
   std::memcpy(&header, slot, sizeof(header));
   SlotEntry entry;
   std::memcpy(&entry,
               slot + header.table_offset +
-                  output.index * (sizeof(SlotEntry) + 8 * vector_len),
+                  output.index * (sizeof(SlotEntry) + 8 * header.vector_room),
               sizeof(entry));
   CHECK_EQ(entry.rest_len, repeat * 8);
   std::int64_t first = 0;
@@ -338,7 +358,7 @@ Seen read_output(const Output& output, std::size_t repeat,
 
 // Delivers until something else than an output comes.
 std::vector<Seen> drain(Scheduler& scheduler, std::size_t repeat,
-                        std::size_t vector_len, Next* last = nullptr) {
+                        Next* last = nullptr) {
   std::vector<Seen> seen;
   for (;;) {
     Next next = scheduler.next(60);
@@ -347,7 +367,7 @@ std::vector<Seen> drain(Scheduler& scheduler, std::size_t repeat,
       if (last != nullptr) *last = next;
       return seen;
     }
-    seen.push_back(read_output(next.output, repeat, vector_len));
+    seen.push_back(read_output(next.output, repeat));
     scheduler.advance();
   }
 }
@@ -374,7 +394,7 @@ void delivers_arithmetic_units_in_order(bool own_mapping) {
   Crewmaster crew(*scheduler, {}, own_mapping);
   scheduler->start(&crew);
   Next last;
-  CHECK(drain(*scheduler, 8, 1, &last) == expected_a(4, 50));
+  CHECK(drain(*scheduler, 8, &last) == expected_a(4, 50));
   CHECK(last.kind == NextKind::kEnd);
   for (const Vector& vector : scheduler->vectors()) CHECK_EQ(vector[0], 50);
 }
@@ -387,21 +407,24 @@ void delivers_owned_units_in_order(std::int64_t per_unit) {
   Crewmaster crew(*scheduler, job);
   scheduler->start(&crew);
   Next last;
-  CHECK(drain(*scheduler, 8, 2, &last) == expected_c(5, 60));
+  CHECK(drain(*scheduler, 8, &last) == expected_c(5, 60));
   CHECK(last.kind == NextKind::kEnd);
   CHECK(scheduler->ended() == std::vector<bool>(5, true));
 }
 
 // One death at each point, then deaths at random.
 void survives_deaths(UnitKind kind, std::function<Plant(std::uint64_t)> draw,
-                     int least_deaths) {
+                     int least_deaths, std::size_t longest) {
   SchedulerConfig made =
       config(kind, 3, 4, kind == UnitKind::kOwned ? -1 : 90, 3);
   made.max_restarts = 1;
+  if (longest != 0)
+    made.vector_capacity = static_cast<std::uint32_t>(longest) + 2;
   const auto scheduler = make(std::move(made));
   Job job;
   job.stream_end = 120;
   job.repeat = 200;
+  job.longest = longest;
   job.plant = [draw](int, std::uint64_t id, std::uint32_t attempt) {
     return attempt == 0 && id != 0 ? draw(id) : Plant::kNone;
   };
@@ -409,34 +432,36 @@ void survives_deaths(UnitKind kind, std::function<Plant(std::uint64_t)> draw,
   scheduler->start(&crew);
   Next last;
   const bool owned = kind == UnitKind::kOwned;
-  CHECK(drain(*scheduler, 200, owned ? 2 : 1, &last) ==
+  CHECK(drain(*scheduler, 200, &last) ==
         (owned ? expected_c(4, 120) : expected_a(4, 90)));
   CHECK(last.kind == NextKind::kEnd);
   CHECK(crew.deaths >= least_deaths);
+  if (!owned) return;
+  for (const Vector& vector : scheduler->vectors()) {
+    const Values live = unpadded(vector, longest);
+    CHECK(live[0] > 100 && live[1] > 70);
+  }
 }
 
-void survives_each_planted_death() {
-  for (const UnitKind kind : {UnitKind::kArithmetic, UnitKind::kOwned}) {
-    for (const Plant plant :
-         {Plant::kClaimed, Plant::kMidWrite, Plant::kWritten, Plant::kNeed,
-          Plant::kGranted, Plant::kRang}) {
-      survives_deaths(
-          kind,
-          [plant](std::uint64_t id) {
-            return id % 7 == 3 ? plant : Plant::kNone;
-          },
-          3);
-    }
-    for (unsigned seed = 0; seed < 5; ++seed) {
-      survives_deaths(
-          kind,
-          [seed](std::uint64_t id) {
-            std::mt19937 random(seed * 1000 + static_cast<unsigned>(id));
-            const auto pick = random() % 12;
-            return pick < 6 ? static_cast<Plant>(pick + 2) : Plant::kNone;
-          },
-          5);
-    }
+void survives_each_planted_death(UnitKind kind, std::size_t longest) {
+  for (const Plant plant : {Plant::kClaimed, Plant::kMidWrite, Plant::kWritten,
+                            Plant::kNeed, Plant::kGranted, Plant::kRang}) {
+    survives_deaths(
+        kind,
+        [plant](std::uint64_t id) {
+          return id % 7 == 3 ? plant : Plant::kNone;
+        },
+        3, longest);
+  }
+  for (unsigned seed = 0; seed < 5; ++seed) {
+    survives_deaths(
+        kind,
+        [seed](std::uint64_t id) {
+          std::mt19937 random(seed * 1000 + static_cast<unsigned>(id));
+          const auto pick = random() % 12;
+          return pick < 6 ? static_cast<Plant>(pick + 2) : Plant::kNone;
+        },
+        5, longest);
   }
 }
 
@@ -450,7 +475,7 @@ void gives_up_on_a_unit_that_kills_its_workers() {
   Crewmaster crew(*scheduler, job);
   scheduler->start(&crew);
   Next last;
-  const auto seen = drain(*scheduler, 8, 1, &last);
+  const auto seen = drain(*scheduler, 8, &last);
   // Unit 4 is the second of stream 1: records 2 and 3.
   const auto all = expected_a(2, 20);
   CHECK(seen == std::vector<Seen>(all.begin(), all.begin() + 5));
@@ -497,7 +522,7 @@ void goes_on_behind_an_error() {
   scheduler->start(&crew);
   auto expected = expected_a(2, 20);
   expected[10].error = expected[11].error = true;
-  CHECK(drain(*scheduler, 8, 1) == expected);
+  CHECK(drain(*scheduler, 8) == expected);
 }
 
 void starts_from_a_position() {
@@ -517,7 +542,7 @@ void starts_from_a_position() {
                              {2U, 9}}) {
     expected.push_back({s, value_of(s, i, 0), false});
   }
-  CHECK(drain(*scheduler, 8, 1) == expected);
+  CHECK(drain(*scheduler, 8) == expected);
 }
 
 void resets_while_workers_are_busy() {
@@ -539,7 +564,7 @@ void resets_while_workers_are_busy() {
                       0, std::vector<bool>(4, false))
               .ok());
     }
-    CHECK(drain(*scheduler, 8, owned ? 2 : 1) == expected_a(4, 40));
+    CHECK(drain(*scheduler, 8) == expected_a(4, 40));
   }
 }
 
@@ -558,7 +583,7 @@ void kept_outputs_stay_as_they_are() {
     scheduler->advance();
   }
   for (std::size_t k = 0; k < kept.size(); ++k) {
-    CHECK(read_output(kept[k].first, 1000, 1) == expected[3 * k]);
+    CHECK(read_output(kept[k].first, 1000) == expected[3 * k]);
     release_view(kept[k].second);
   }
 }
@@ -585,7 +610,7 @@ void says_that_memory_is_full_and_goes_on() {
       continue;
     }
     CHECK(next.kind == NextKind::kOutput);
-    CHECK_EQ(read_output(next.output, 100'000, 1).value,
+    CHECK_EQ(read_output(next.output, 100'000).value,
              value_of(0, delivered++, 0));
     kept.push_back(scheduler->hold());
     scheduler->advance();
@@ -635,7 +660,7 @@ void nothing_is_computed_behind_a_unit_without_memory() {
   std::vector<Seen> seen;
   for (int fulls = 0;;) {
     Next last;
-    const auto more = drain(*scheduler, 8, 2, &last);
+    const auto more = drain(*scheduler, 8, &last);
     seen.insert(seen.end(), more.begin(), more.end());
     if (last.kind == NextKind::kEnd) break;
     CHECK(last.kind == NextKind::kFull);
@@ -657,8 +682,7 @@ void units_outgrow_a_tight_arena() {
     Crewmaster crew(*scheduler, job);
     scheduler->start(&crew);
     Next last;
-    CHECK(drain(*scheduler, 360'000, owned ? 2 : 1, &last) ==
-          expected_a(4, 40));
+    CHECK(drain(*scheduler, 360'000, &last) == expected_a(4, 40));
     CHECK(last.kind == NextKind::kEnd);
   }
 }
@@ -756,14 +780,14 @@ void a_fork_is_told_and_leaves_the_parent_alone() {
   if (pid == 0) {
     const bool told = scheduler->next().kind == NextKind::kForked;
     scheduler->close();
-    _exit(told && read_output(first.output, 8, 1).value == 0 ? 0 : 1);
+    _exit(told && read_output(first.output, 8).value == 0 ? 0 : 1);
   }
   int status = 0;
   CHECK_EQ(waitpid(pid, &status, 0), pid);
   CHECK_EQ(status, 0);
   release_view(slot);
-  CHECK(drain(*scheduler, 8, 1) == expected_a(1, 40));
-  CHECK_EQ(read_output(first.output, 8, 1).value, value_of(0, 0, 0));
+  CHECK(drain(*scheduler, 8) == expected_a(1, 40));
+  CHECK_EQ(read_output(first.output, 8).value, value_of(0, 0, 0));
 }
 
 void a_corrupt_unit_is_an_error() {
@@ -776,6 +800,60 @@ void a_corrupt_unit_is_an_error() {
   CHECK(scheduler->next().kind == NextKind::kDied);
 }
 
+void positions_may_be_short_or_long() {
+  constexpr std::uint32_t kCapacity = 8193;  // 64 KiB and their length
+  for (const bool own_mapping : {false, true}) {
+    SchedulerConfig made = config(UnitKind::kOwned, 2, 3, -1, 1);
+    made.vector_capacity = kCapacity;
+    const auto scheduler = make(std::move(made));
+    Job job;
+    job.stream_end = 60;
+    job.longest = kCapacity - 2;
+    Crewmaster crew(*scheduler, job, own_mapping);
+    scheduler->start(&crew);
+    std::vector<Vector> half;
+    for (int i = 0; i < 60; ++i) {
+      CHECK(scheduler->next(60).kind == NextKind::kOutput);
+      scheduler->advance();
+    }
+    half = scheduler->vectors();
+    const auto rest = drain(*scheduler, 8);
+    CHECK(scheduler->reset(half, 0, std::vector<bool>(3, false)).ok());
+    CHECK(drain(*scheduler, 8) == rest);
+    for (const Vector& vector : half) unpadded(vector, job.longest);
+  }
+}
+
+void a_position_beyond_the_capacity_is_refused() {
+  SchedulerConfig made = config(UnitKind::kOwned, 1, 1, -1, 1);
+  made.starts = {Vector(9, 0)};
+  CHECK(!Scheduler::create(made).ok());
+  made.vector_capacity = 9;
+  const auto scheduler = make(made);
+  CHECK(!scheduler->reset({Vector(10, 0)}, 0, {false}).ok());
+  CHECK(!scheduler->reset({Vector()}, 0, {false}).ok());
+  for (const std::uint32_t capacity : {0U, kMaxVectorCapacity + 1}) {
+    made.vector_capacity = capacity;
+    CHECK(!Scheduler::create(made).ok());
+  }
+}
+
+// What a worker left that dies or goes mad is checked before it is used.
+void a_length_that_cannot_be_is_an_error() {
+  for (const std::uint32_t length : {0U, 3U, 1U << 31}) {
+    SchedulerConfig made = config(UnitKind::kOwned, 1, 1, -1, 1);
+    made.vector_capacity = 2;
+    const auto scheduler = make(std::move(made));
+    scheduler->start(nullptr);
+    scheduler->born(0, 1);
+    WorkerEnd end(scheduler->region(), -1, 0, 1);
+    const auto work = end.claim();
+    end.commit(*work, UnitStatus::kOk, 0, 0, {2, 1});
+    scheduler->region().unit(0).vector_out = length;
+    CHECK(scheduler->next().kind == NextKind::kDied);
+  }
+}
+
 void ten_thousand_units() {
   const auto scheduler = make(config(UnitKind::kArithmetic, 4, 5, 2000, 1));
   Job job;
@@ -785,7 +863,7 @@ void ten_thousand_units() {
   };
   Crewmaster crew(*scheduler, job);
   scheduler->start(&crew);
-  CHECK(drain(*scheduler, 64, 1) == expected_a(5, 2000));
+  CHECK(drain(*scheduler, 64) == expected_a(5, 2000));
 }
 
 }  // namespace
@@ -796,7 +874,12 @@ int main() {
   for (const std::int64_t per_unit : {1, 3}) {
     delivers_owned_units_in_order(per_unit);
   }
-  survives_each_planted_death();
+  survives_each_planted_death(UnitKind::kArithmetic, 0);
+  for (const std::size_t longest : {0, 6, 5000}) {
+    survives_each_planted_death(UnitKind::kOwned, longest);
+  }
+  positions_may_be_short_or_long();
+  a_position_beyond_the_capacity_is_refused();
   gives_up_on_a_unit_that_kills_its_workers();
   gives_up_when_nobody_can_start();
   says_why_a_worker_could_not_start();
@@ -816,5 +899,6 @@ int main() {
   a_worker_that_is_not_admitted_gets_nothing();
   a_fork_is_told_and_leaves_the_parent_alone();
   a_corrupt_unit_is_an_error();
+  a_length_that_cannot_be_is_an_error();
   ten_thousand_units();
 }

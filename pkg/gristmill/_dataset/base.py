@@ -11,11 +11,11 @@ from typing import Any, ClassVar, Generic, TypeVar, overload
 
 import numpy as np
 
-from gristmill.options import ReadOptions
 from gristmill import transforms
 from gristmill._dataset.iterator import DatasetIterator
 from gristmill._dataset.opening import opening
 from gristmill._dataset.stats import Stats
+from gristmill.options import ReadOptions
 
 T = TypeVar("T")
 S = TypeVar("S")
@@ -109,7 +109,9 @@ class MapDatasetMeta(abc.ABCMeta):
         """
         return nodes.source.SourceMapDataset(source)
 
-    def range(cls, start: int, stop: int | None = None, step: int = 1) -> MapDataset[int]:
+    def range(
+        cls, start: int, stop: int | None = None, step: int = 1
+    ) -> MapDataset[int]:
         """A dataset of integers, with the arguments of `range`."""
         return nodes.source.RangeMapDataset(start, stop, step)
 

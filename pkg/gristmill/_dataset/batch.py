@@ -17,7 +17,9 @@ from gristmill._dataset.iterator import (
     get_next_index,
     set_next_index,
 )
+from gristmill._dataset.rows import Rows
 from gristmill._dataset.spec import get_element_spec, spec_of_batch
+from gristmill._dataset.to_iter import PrefetchDatasetIterator
 from gristmill._hot import steps
 from gristmill._types import Alloc, Int64Array
 
@@ -73,6 +75,7 @@ class BatchMapDataset(Batching, BlockMapDataset[T]):
         else:
             # In floating point, as Grain has it: an endless parent is rounded.
             self._length = math.ceil(self._parent_length / self._batch_size)
+        self._rows = Rows.of(self._parent) if self._batch_fn is None else None
 
     def __len__(self) -> int:
         return self._length
@@ -84,6 +87,11 @@ class BatchMapDataset(Batching, BlockMapDataset[T]):
         firsts = batches * self._batch_size
         lasts = np.minimum(firsts + self._batch_size, self._parent_length)
         offsets = epochs * self._parent_length
+        if self._rows is not None:
+            sizes = (lasts - firsts).tolist()
+            begins = (firsts + offsets).tolist()
+            pairs = zip(begins, sizes, strict=True)
+            return [self._rows.range(begin, size) for begin, size in pairs]
         ranges = [
             np.arange(first, last, dtype=np.int64)
             for first, last in zip(firsts + offsets, lasts + offsets, strict=True)
@@ -156,14 +164,26 @@ class BatchDatasetIterator(Batching, DatasetIterator[T]):
         self._drop_remainder = drop_remainder
         self._batch_fn = batch_fn
         self._rules = batching.tree_rules()
+        self._rows: Rows | None = None
+        if batch_fn is None and type(parent) is PrefetchDatasetIterator:
+            self._rows = Rows.of(parent.dataset)
 
     def __next__(self) -> Any:
+        if self._rows is not None:
+            return self._gathered(self._rows)
         elements = steps.take(self._parent, self._batch_size)
         if not elements or (self._drop_remainder and len(elements) < self._batch_size):
             raise StopIteration
         if self._batch_fn is not None:
             return self._batch_fn(elements)
         return batching.make_batch(elements, rules=self._rules, alloc=self.alloc)
+
+    def _gathered(self, rows: Rows) -> Any:
+        feed: Any = self._parent
+        first, count = feed.pass_over(self._batch_size)
+        if not count or (self._drop_remainder and count < self._batch_size):
+            raise StopIteration
+        return rows.range(first, count, self.alloc)
 
     def get_state(self) -> Any:
         """The parent's position."""

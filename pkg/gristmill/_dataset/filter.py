@@ -31,7 +31,9 @@ class Filtering:
     @functools.cached_property
     def _filter_fn(self) -> Any:
         transform = self._transform
-        return transform.filter if isinstance(transform, transforms.Filter) else transform
+        return (
+            transform.filter if isinstance(transform, transforms.Filter) else transform
+        )
 
     @functools.cached_property
     def _transform_name(self) -> str:
@@ -111,8 +113,8 @@ def check_dropped(skipped: int, name: str, options: DatasetOptions) -> None:
     """
     ratio = skipped / steps.WINDOW
     text = (
-        f"Transformation {name} skipped {ratio * 100:.2f} % of the last seen {steps.WINDOW}"
-        " elements. Please check the filtering logic. If this is intended, filter the"
+        f"Transformation {name} skipped {ratio * 100:.2f} % of the last seen"
+        f" {steps.WINDOW} elements. Please check the filtering logic. If this is intended, filter the"
         " data once and store what is left, or set DatasetOptions.%s to None with"
         " WithOptionsIterDataset."
     )

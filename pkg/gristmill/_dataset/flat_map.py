@@ -50,7 +50,7 @@ class FlatMapMapDataset(BlockMapDataset[T]):
     def _split(self, element: Any) -> Sequence[Any]:
         if element is None:
             return ()
-        splits = self._transform.flat_map(element)
+        splits: Any = self._transform.flat_map(element)
         if not isinstance(splits, Sequence):
             splits = list(splits)
         if len(splits) > self._transform.max_fan_out:
@@ -60,7 +60,8 @@ class FlatMapMapDataset(BlockMapDataset[T]):
                 f" {len(splits)} elements of one, but max_fan_out is"
                 f" {self._transform.max_fan_out}. Raise max_fan_out, or split less."
             )
-        return splits
+        found: Sequence[Any] = splits
+        return found
 
 
 class FlatMapIterDataset(IterDataset[T]):

@@ -63,8 +63,7 @@ class MapMapDataset(StepMapDataset[T]):
     """``f(parent[i])``."""
 
     def __init__(self, parent: MapDataset[Any], transform: AnyMap) -> None:
-        is_map = isinstance(transform, transforms.Map)
-        super().__init__(parent, transform, transform.map if is_map else transform)
+        super().__init__(parent, transform, _call_of(transform, transforms.Map))
 
     def _block(self, indices: Int64Array) -> list[Any]:
         return steps.map_block(self._map_fn, block_of(self._parent, indices))
@@ -74,9 +73,9 @@ class MapWithIndexMapDataset(StepMapDataset[T]):
     """``f(i, parent[i])``."""
 
     def __init__(self, parent: MapDataset[Any], transform: AnyMapWithIndex) -> None:
-        is_map = isinstance(transform, transforms.MapWithIndex)
-        call = transform.map_with_index if is_map else transform
-        super().__init__(parent, transform, call)
+        super().__init__(
+            parent, transform, _call_of(transform, transforms.MapWithIndex)
+        )
 
     @functools.cached_property
     def _transform_name(self) -> str:
@@ -93,9 +92,7 @@ class RandomMapMapDataset(StepMapDataset[T]):
     def __init__(
         self, parent: MapDataset[Any], transform: AnyRandomMap, seed: int | None = None
     ) -> None:
-        is_map = isinstance(transform, transforms.RandomMap)
-        call = transform.random_map if is_map else transform
-        super().__init__(parent, transform, call)
+        super().__init__(parent, transform, _call_of(transform, transforms.RandomMap))
         self._seed = _given_or_default(self, seed)
         self._draws = _ThreadDraws(self._seed)
 
@@ -119,8 +116,7 @@ class MapIterDataset(StepIterDataset[T]):
     """``f(x)`` for each x of the parent."""
 
     def __init__(self, parent: IterDataset[Any], transform: AnyMap) -> None:
-        is_map = isinstance(transform, transforms.Map)
-        super().__init__(parent, transform, transform.map if is_map else transform)
+        super().__init__(parent, transform, _call_of(transform, transforms.Map))
 
     def __iter__(self) -> DatasetIterator[T]:
         return MapDatasetIterator(
@@ -132,9 +128,9 @@ class MapWithIndexIterDataset(StepIterDataset[T]):
     """``f(n, x)`` for each x of the parent, n counting them."""
 
     def __init__(self, parent: IterDataset[Any], transform: AnyMapWithIndex) -> None:
-        is_map = isinstance(transform, transforms.MapWithIndex)
-        call = transform.map_with_index if is_map else transform
-        super().__init__(parent, transform, call)
+        super().__init__(
+            parent, transform, _call_of(transform, transforms.MapWithIndex)
+        )
 
     def __iter__(self) -> DatasetIterator[T]:
         return MapWithIndexDatasetIterator(
@@ -148,9 +144,7 @@ class RandomMapIterDataset(StepIterDataset[T]):
     def __init__(
         self, parent: IterDataset[Any], transform: AnyRandomMap, seed: int | None = None
     ) -> None:
-        is_map = isinstance(transform, transforms.RandomMap)
-        call = transform.random_map if is_map else transform
-        super().__init__(parent, transform, call)
+        super().__init__(parent, transform, _call_of(transform, transforms.RandomMap))
         self._seed = _given_or_default(self, seed)
 
     def __iter__(self) -> DatasetIterator[T]:
@@ -267,6 +261,21 @@ class _ThreadDraws:
 
     def __reduce__(self) -> tuple[type, tuple[Any]]:
         return _ThreadDraws, (self._seed,)
+
+
+# The method of each kind of transform that is called.
+_METHODS: dict[type, str] = {
+    transforms.Map: "map",
+    transforms.MapWithIndex: "map_with_index",
+    transforms.RandomMap: "random_map",
+}
+
+
+def _call_of(transform: Any, kind: type) -> Any:
+    """What is called: a transform's method, or the function itself."""
+    return (
+        getattr(transform, _METHODS[kind]) if isinstance(transform, kind) else transform
+    )
 
 
 def _given_or_default(dataset: Any, seed: int | None) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import sys
 from collections.abc import Mapping, Sequence
 from typing import Any, TypeVar
@@ -41,7 +42,7 @@ class SelectingMapDataset(BlockMapDataset[T]):
         # Sorting brings the indices of one parent together, in their order.
         order = np.argsort(chosen, kind="stable")
         bounds = np.searchsorted(chosen[order], range(len(self._parents) + 1))
-        for number, (first, last) in enumerate(zip(bounds, bounds[1:], strict=False)):
+        for number, (first, last) in enumerate(itertools.pairwise(bounds)):
             if first == last:
                 continue
             places = order[first:last]

@@ -13,29 +13,35 @@ from gristmill._dataset.to_iter import PrefetchIterDataset
 from gristmill._hot import run as hot_run
 from gristmill._types import Int64Array
 from gristmill.options import ReadOptions
-from gristmill.sources import known_length
+from gristmill.sources import as_table, known_length
 
 
 class SourceMapDataset(BlockMapDataset[Any]):
-    """The elements of a source, ``source[i % len(source)]``."""
+    """The elements of a source, ``source[i % len(source)]``.
+
+    A dict of arrays and a table of pyarrow are sources of their rows.
+    """
 
     _MUTATES_ELEMENT_SPEC = False
 
     def __init__(self, source: Any) -> None:
         super().__init__()
         self._source = source
+        # An array of no rows is as good as any other source of no elements.
+        empty = isinstance(source, np.ndarray) and not len(source)
+        self._reader = source if empty else as_table(source)
 
     def __len__(self) -> int:
-        return len(self._source)
+        return len(self._reader)
 
     def __str__(self) -> str:
         return f"SourceMapDataset(source={type(self._source).__name__})"
 
     def _block(self, indices: Int64Array) -> list[Any]:
-        length = known_length(self._source)
+        length = known_length(self._reader)
         keys = indices if length is None else indices % length
         elements, _, _, error = hot_run.run_block(
-            self._source, keys, indices, (), None, 0
+            self._reader, keys, indices, (), None, 0
         )
         if error is not None:
             raise error

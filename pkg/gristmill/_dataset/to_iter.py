@@ -146,6 +146,14 @@ class PrefetchDatasetIterator(steps.Feed, DatasetIterator[T]):
     def _set_next_index(self, index: int) -> None:
         self.set_state({"next_index": index})
 
+    def pass_over(self, count: int) -> tuple[int, int]:
+        """Skip up to `count` indices; returns the first one and how many there were."""
+        self._assert_not_closed()
+        first = self.given
+        count = min(count, self._length - first)
+        self.seek(first + count)
+        return first, count
+
     def _judge(self, skipped: int) -> None:
         check_dropped(skipped, str(self), self._ctx.dataset_options)
 
@@ -186,9 +194,7 @@ class PrefetchDatasetIterator(steps.Feed, DatasetIterator[T]):
             self._failure = (first + len(elements), failure)
         return elements
 
-    def _one_by_one(
-        self, first: int, count: int
-    ) -> tuple[list[Any], Exception | None]:
+    def _one_by_one(self, first: int, count: int) -> tuple[list[Any], Exception | None]:
         """The elements up to the one that fails, and what it raises."""
         elements: list[Any] = []
         for index in range(first, first + count):

@@ -23,7 +23,6 @@ from gristmill._types import Int64Array
 from gristmill.errors import ArenaFull, WorkerDied
 
 RUN_RECORDS = 16
-MOST_INTEGERS = 8
 COPIED_LEAF_BYTES = 16 << 10
 
 
@@ -67,12 +66,6 @@ class RemoteRun:
         options: RemoteOptions,
         account: Account,
     ) -> None:
-        if program.vector_length > MOST_INTEGERS:
-            raise ValueError(
-                f"The pipeline's position takes {program.vector_length} integers, "
-                f"workers handle {MOST_INTEGERS}: use fewer flat-maps, or "
-                "worker_count=0."
-            )
         self.keys: Int64Array = NO_KEYS
         self._program = program
         self._start_position = position
@@ -91,7 +84,7 @@ class RemoteRun:
         return Position(
             self._start_position.worker_count,
             turn,
-            [tuple(vector) for vector in vectors],
+            [tuple(vector.tolist()) for vector in vectors],
             ended,
             self._account.count,
         )
@@ -157,6 +150,7 @@ class RemoteRun:
             starts=position.vectors,
             turn=position.turn,
             ended=position.ended,
+            vector_capacity=program.vector_length,
         )
         blob_fd = packing.pack(program)
         try:

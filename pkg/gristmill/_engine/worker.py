@@ -80,6 +80,8 @@ class _Server:
         self._end = end
         self._worker = worker
         self._streams: dict[int, Stream] = {}
+        # Where the last unit of each stream that was computed here ended.
+        self._reached: dict[int, Vector] = {}
 
     def compute(self, unit: _core.Work) -> None:
         """Compute one unit and commit it, whatever the user's code does."""
@@ -89,9 +91,10 @@ class _Server:
         else:
             result = self._next_output(unit, slot)
         used = self._write(slot.writer, result)
+        self._reached[unit.stream] = result.vector
         if used is not None:
             count = len(result.outputs) + (result.failure is not None)
-            self._end.commit(result.status, count, used, list(result.vector))
+            self._end.commit(result.status, count, used, result.vector)
 
     def _records(self, unit: _core.Work, slot: _Slot) -> _Result:
         """All outputs of the records [first, first + count)."""
@@ -119,10 +122,12 @@ class _Server:
         """What comes next in a stream that this worker owns."""
         stream = self._stream(unit.stream)
         if not unit.proceed:
-            stream.seek(tuple(unit.vector_in))
-        before = stream.vector
+            self._reached[unit.stream] = tuple(unit.vector_in.tolist())
+            stream.seek(self._reached[unit.stream])
+        before = self._reached[unit.stream]
         try:
             element = stream.next(slot.empty)
+            self._check_length(unit.stream, stream.vector)
         except StopIteration:
             if stream.mishaps.records:
                 return _Result([], stream.vector, self._pack(None, stream))
@@ -132,8 +137,19 @@ class _Server:
             overrun = tolerance.send_failure(None, passed, overrun=True)
             return _Result([], before, overrun)
         except Exception as error:
-            return _Result([], stream.vector, self._pack(error, stream))
+            fits = len(stream.vector) <= self._end.vector_capacity
+            vector = stream.vector if fits else before
+            return _Result([], vector, self._pack(error, stream))
         return _Result([self._output(element, stream)], stream.vector)
+
+    def _check_length(self, stream: int, vector: Vector) -> None:
+        most = self._end.vector_capacity
+        if len(vector) > most:
+            raise ValueError(
+                f"The position of stream {stream} takes {8 * len(vector)} bytes after "
+                f"this output; a worker can hand over {8 * most}. Keep less in the "
+                "state of the pipeline's iterators, or run it without workers."
+            )
 
     def _stream(self, number: int) -> Stream:
         stream = self._streams.get(number)

@@ -25,3 +25,20 @@ cdef class Draws:
     # A generator in its first state for the record with this global index.
     cdef object draw(self, int64_t index)
     cdef int _renew(self) except -1
+
+
+cdef class OpDraws:
+    cdef readonly object seed
+    cdef uint64_t _op_seed
+    cdef uint64_t _key_low
+    cdef uint64_t _key_high
+    cdef object _bits
+    cdef object _generator
+    cdef PhiloxState* _state  # Inside _bits; NULL: the layout is not as expected.
+    cdef Py_ssize_t _bits_refs  # References to _bits when only we have any.
+
+    # A generator in its first state for the element with this index; negative
+    # ones are an OverflowError.
+    cdef object draw(self, int64_t index)
+    cdef object _draw(self, uint64_t index)
+    cdef int _renew(self) except -1

@@ -1,6 +1,10 @@
-from typing import final
+from typing import Any, SupportsIndex, final
 
 import numpy as np
+
+def restart(
+    generator: np.random.Generator, index: SupportsIndex, op_seed: SupportsIndex = 0
+) -> None: ...
 
 @final
 class Draws:
@@ -8,3 +12,12 @@ class Draws:
     @property
     def seed(self) -> int: ...
     def at(self, index: int) -> np.random.Generator: ...
+
+@final
+class OpDraws:
+    def __init__(self, seed: Any, op_seed: SupportsIndex = 0) -> None: ...
+    @property
+    def seed(self) -> Any: ...
+    @property
+    def op_seed(self) -> int: ...
+    def at(self, index: SupportsIndex) -> np.random.Generator: ...

@@ -1,9 +1,13 @@
 # cython: boundscheck=False, wraparound=False
 """Gives each record its random generator without making one for each record.
 
+A sampler's record has a key of its own (Draws), an operation's element a counter
+(OpDraws).
+
 Its plain-Python twin is gristmill._slow.draw.
 """
 cimport cython
+from cpython.number cimport PyNumber_Index
 from cpython.object cimport PyObject
 from cpython.pycapsule cimport PyCapsule_GetPointer
 from libc.stdint cimport int64_t, uint64_t, uintptr_t
@@ -38,27 +42,47 @@ cdef bint _is_inside(object bits, void* where, Py_ssize_t nbytes):
     return begin <= at and at + nbytes <= begin + size
 
 
-cdef inline void _rekey(PhiloxState* state, uint64_t low, uint64_t high) noexcept:
+cdef inline void _recount(
+    PhiloxState* state, uint64_t op_seed, uint64_t index
+) noexcept:
     cdef int i
     for i in range(4):
-        state.counter[i] = 0
         state.buffer[i] = 0
-    state.key[0] = low
-    state.key[1] = high
+    state.counter[0] = 0
+    state.counter[1] = 0
+    state.counter[2] = op_seed
+    state.counter[3] = index
     state.buffer_pos = 4
     state.has_uint32 = 0
     state.uinteger = 0
 
 
+cdef inline void _rekey(PhiloxState* state, uint64_t low, uint64_t high) noexcept:
+    _recount(state, 0, 0)
+    state.key[0] = low
+    state.key[1] = high
+
+
+cdef int _learn_layout() except -1:
+    global _layout, _Generator, _Philox
+    if _layout < 0:
+        _Generator = np.random.Generator
+        _Philox = np.random.Philox
+        _layout = _layout_is_known()
+    return 0
+
+
 cdef bint _layout_is_known() except -1:
     """Re-keys a used Philox through the struct and compares it with a new one."""
-    bits = _Philox(key=(5 << 64) + 3, counter=7)
+    bits = _Philox(key=(5 << 64) + 3, counter=(9 << 192) + 7)
     cdef PhiloxState* state = _state_of(bits)
     if not _is_inside(bits, state, sizeof(PhiloxState)):
         return False
     if not _is_inside(bits, state.counter, 32) or not _is_inside(bits, state.key, 16):
         return False
-    if state.counter[0] != 7 or state.key[0] != 3 or state.key[1] != 5:
+    if state.counter[0] != 7 or state.counter[3] != 9:
+        return False
+    if state.key[0] != 3 or state.key[1] != 5:
         return False
     used = _Generator(bits)
     used.random(3)
@@ -88,12 +112,8 @@ cdef class Draws:
     """
 
     def __init__(self, seed):
-        global _layout, _Generator, _Philox
         self.seed = int(seed)
-        if _layout < 0:
-            _Generator = np.random.Generator
-            _Philox = np.random.Philox
-            _layout = _layout_is_known()
+        _learn_layout()
         # Two's complement, so that the sum below is right for any seed and index.
         self._seed_low = self.seed & 0xFFFFFFFFFFFFFFFF
         self._seed_high = (self.seed >> 64) & 0xFFFFFFFFFFFFFFFF
@@ -128,3 +148,107 @@ cdef class Draws:
     def at(self, int64_t index):
         """Return the generator of the record with this global index."""
         return self.draw(index)
+
+
+cdef uint64_t _word(object value, str name) except? 0:
+    """Returns a word of the counter."""
+    try:
+        return PyNumber_Index(value)
+    except OverflowError:
+        raise OverflowError(f"{name} must be in [0, 2**64), but got {value}") from None
+
+
+cdef int _recount_slowly(object bits, uint64_t op_seed, uint64_t index) except -1:
+    """Does through the public state what _recount does through the struct."""
+    state = bits.state
+    state["state"]["counter"] = np.array([0, 0, op_seed, index], np.uint64)
+    state["buffer"] = np.zeros(4, np.uint64)
+    state["buffer_pos"] = 4
+    state["has_uint32"] = 0
+    state["uinteger"] = 0
+    bits.state = state
+    return 0
+
+
+def restart(generator, index, op_seed=0):
+    """Set a Philox generator back to the first draw for one index.
+
+    Its key stays and its counter becomes [0, 0, op_seed, index].
+    """
+    cdef uint64_t third = _word(op_seed, "op_seed")
+    cdef uint64_t fourth = _word(index, "index")
+    _learn_layout()
+    bits = generator.bit_generator
+    if type(bits) is not _Philox:
+        raise TypeError(
+            f"expected a generator of Philox, but got one of {type(bits).__name__}"
+        )
+    if _layout:
+        _recount(_state_of(bits), third, fourth)
+    else:
+        _recount_slowly(bits, third, fourth)
+
+
+@cython.final
+cdef class OpDraws:
+    """Random generators of one operation's elements, one object set back in place.
+
+    Args:
+        seed: The operation's seed, whatever ``np.random.Philox`` takes. ``at(index)``
+            is ``np.random.Generator(np.random.Philox(seed))`` with the counter
+            [0, 0, op_seed, index].
+        op_seed: In [0, 2**64).
+
+    Raises:
+        OverflowError: ``op_seed`` or an index is out of range.
+
+    The generator of one element is valid until the next call of ``at``; one that
+    somebody still holds by then is theirs and is not touched again.
+    """
+
+    def __init__(self, seed, op_seed=0):
+        self._op_seed = _word(op_seed, "op_seed")
+        self.seed = seed
+        _learn_layout()
+        self._renew()
+        key = self._bits.state["state"]["key"]
+        self._key_low = key[0]
+        self._key_high = key[1]
+
+    def __reduce__(self):
+        return OpDraws, (self.seed, self._op_seed)
+
+    @property
+    def op_seed(self):
+        return self._op_seed
+
+    cdef int _renew(self) except -1:
+        self._bits = _Philox(self.seed)
+        self._generator = _Generator(self._bits)
+        self._state = _state_of(self._bits) if _layout else NULL
+        self._bits_refs = Py_REFCNT(<PyObject*>self._bits)
+        return 0
+
+    cdef object _draw(self, uint64_t index):
+        if (
+            Py_REFCNT(<PyObject*>self._generator) > 1
+            or Py_REFCNT(<PyObject*>self._bits) != self._bits_refs
+        ):
+            self._renew()
+        if self._state == NULL:
+            self._bits.state = _Philox(self.seed).state
+            _recount_slowly(self._bits, self._op_seed, index)
+            return self._generator
+        _recount(self._state, self._op_seed, index)
+        self._state.key[0] = self._key_low
+        self._state.key[1] = self._key_high
+        return self._generator
+
+    cdef object draw(self, int64_t index):
+        if index < 0:
+            _word(index, "index")
+        return self._draw(<uint64_t>index)
+
+    def at(self, index):
+        """Return the generator of the element with this index."""
+        return self._draw(_word(index, "index"))

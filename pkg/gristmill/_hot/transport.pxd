@@ -23,7 +23,7 @@ cdef enum Kind:
 cdef struct Header:
     uint32_t magic
     uint32_t outputs
-    uint32_t vector_len
+    uint32_t vector_room
     uint32_t status
     uint64_t table
 
@@ -35,7 +35,7 @@ cdef struct Row:
     uint64_t rest_bytes
     uint64_t keys_at
     uint32_t n_keys
-    uint32_t zero
+    uint32_t vector_len
 
 
 cdef class SlotWriter:

@@ -13,7 +13,7 @@ from cpython.buffer cimport PyBUF_READ
 from cpython.ref cimport Py_INCREF
 from cpython.tuple cimport PyTuple_GET_ITEM, PyTuple_GET_SIZE
 from libc.stdint cimport int64_t, uint32_t, uint64_t, uintptr_t
-from libc.string cimport memcpy
+from libc.string cimport memcpy, memset
 
 import operator
 import pickle
@@ -255,7 +255,6 @@ cdef int _encode_one(
     )
     row.rest_at = writer._take(rest_bytes, 8)
     row.rest_bytes = rest_bytes
-    row.zero = 0
     to = <uint64_t*>writer._at(row.rest_at, rest_bytes)
     if to is not NULL:
         for i in range(n_words):
@@ -265,46 +264,50 @@ cdef int _encode_one(
 
 
 cdef int _finish_row(
-    SlotWriter writer, Py_ssize_t offset, const Row* row, tuple vector, int width
+    SlotWriter writer, Py_ssize_t offset, Row* row, object vector, Py_ssize_t room
 ) except -1:
     """Stores a row and its position, if the slot reaches so far."""
-    cdef int i
-    cdef char* to = writer._at(offset, sizeof(Row) + 8 * width)
-    if len(vector) != width:
-        raise ValueError(f"expected a position of {width} integers, got {vector}")
-    if to is not NULL:
-        memcpy(to, row, sizeof(Row))
-        for i in range(width):
-            (<int64_t*>(to + sizeof(Row)))[i] = vector[i]
+    cdef Py_ssize_t i, n = len(vector)
+    cdef char* to = writer._at(offset, sizeof(Row) + 8 * room)
+    cdef int64_t* numbers = <int64_t*>(to + sizeof(Row))
+    if to is NULL:
+        return 0
+    row.vector_len = <uint32_t>n
+    memcpy(to, row, sizeof(Row))
+    if type(vector) is tuple:
+        for i in range(n):
+            numbers[i] = (<tuple>vector)[i]
+    else:
+        vector = np.ascontiguousarray(vector, np.int64)
+        memcpy(numbers, cnp.PyArray_DATA(<cnp.ndarray>vector), 8 * n)
+    memset(numbers + n, 0, 8 * (room - n))
     return 0
 
 
 cdef int _encode_all(SlotWriter writer, list outputs, tuple failure) except -1:
-    cdef Py_ssize_t n = len(outputs) + (failure is not None), at
-    cdef tuple vector = ()
+    cdef Py_ssize_t n = len(outputs) + (failure is not None), at, room = 0, width
     cdef dict layouts = {}
     cdef Row row
     cdef Header header
     cdef bytes error
     cdef char* to
-    if outputs:
-        vector = outputs[0][2]
-    elif failure is not None:
-        vector = failure[1]
+    for _, _, vector in outputs if failure is None else [*outputs, (0, *failure)]:
+        room = max(room, <Py_ssize_t>len(vector))
+    width = sizeof(Row) + 8 * room
     header.magic = MAGIC
     header.outputs = n
-    header.vector_len = len(vector)
+    header.vector_room = room
     header.status = 0 if failure is None else ERROR
-    header.table = at = writer._take(n * (sizeof(Row) + 8 * header.vector_len), 8)
+    header.table = at = writer._take(n * width, 8)
     for element, keys, vector in outputs:
         _encode_one(writer, element, keys, layouts, &row)
-        _finish_row(writer, at, &row, vector, header.vector_len)
-        at += sizeof(Row) + 8 * header.vector_len
+        _finish_row(writer, at, &row, vector, room)
+        at += width
     if failure is not None:
         error, vector = failure
         row = Row(0, 0, ERROR, 0, PyBytes_GET_SIZE(error), 0, 0, 0)
         row.rest_at = writer._put(PyBytes_AS_STRING(error), row.rest_bytes, 8)
-        _finish_row(writer, at, &row, vector, header.vector_len)
+        _finish_row(writer, at, &row, vector, room)
     to = writer._at(0, sizeof(Header))
     if to is not NULL:
         memcpy(to, &header, sizeof(Header))
@@ -463,13 +466,10 @@ def decode(
     cdef Reader reader = Reader.__new__(Reader)
     cdef const Header* header
     cdef const Row* row
-    cdef const int64_t* numbers
-    cdef cnp.npy_intp n_keys
+    cdef cnp.npy_intp n_keys, length, room
     cdef uint64_t width
-    cdef uint32_t i
     cdef object element
-    cdef cnp.ndarray keys
-    cdef list vector = []
+    cdef cnp.ndarray keys, vector
     reader.slot = <const char*>address
     reader.used = used
     reader.base_factory = base_factory
@@ -479,11 +479,13 @@ def decode(
     header = <const Header*>reader.at(0, sizeof(Header))
     if header.magic != MAGIC or index < 0 or index >= header.outputs:
         raise ValueError(f"output {index} is not in the slot")
-    width = sizeof(Row) + 8 * <uint64_t>header.vector_len
+    width = sizeof(Row) + 8 * <uint64_t>header.vector_room
     row = <const Row*>reader.at(header.table + index * width, width)
-    numbers = <const int64_t*>(<const char*>row + sizeof(Row))
-    for i in range(header.vector_len):
-        vector.append(numbers[i])
+    length, room = row.vector_len, header.vector_room
+    if length > room:
+        raise ValueError(f"a position of {length} integers in a row with {room}")
+    vector = cnp.PyArray_EMPTY(1, &length, cnp.NPY_INT64, 0)
+    memcpy(cnp.PyArray_DATA(vector), <const char*>row + sizeof(Row), 8 * length)
     n_keys = row.n_keys
     keys = cnp.PyArray_EMPTY(1, &n_keys, cnp.NPY_INT64, 0)
     memcpy(
@@ -495,4 +497,4 @@ def decode(
         )
     else:
         element = _element(reader, row)
-    return element, keys, tuple(vector)
+    return element, keys, vector

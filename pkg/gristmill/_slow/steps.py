@@ -11,7 +11,6 @@ import numpy as np
 from gristmill._slow.draw import OpDraws
 from gristmill._types import Int64Array
 
-
 WINDOW = 1000
 
 
@@ -50,11 +49,8 @@ def take(elements: Iterator[Any], count: int) -> list[Any]:
 
 
 def _checked(indices: Int64Array, n: int) -> list[int]:
-    if not isinstance(indices, np.ndarray) or indices.dtype != np.int64:
-        raise TypeError(
-            f"indices must be a contiguous int64 array of {n} elements, got {indices!r}"
-        )
-    if indices.size != n:
+    wrong = type(indices) is not np.ndarray or indices.dtype != np.int64
+    if wrong or len(indices) != n:
         raise TypeError(
             f"indices must be a contiguous int64 array of {n} elements, got {indices!r}"
         )

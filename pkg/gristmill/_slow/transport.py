@@ -6,8 +6,8 @@ A slot begins with a header: the letters ``GMS1``, then u32 outputs, u32 V, u32 
 (1 if the last output is an error) and the u64 offset of the table.  The table has a
 row for each output: u64 offset and u32 bytes of the layout, u32 flags (1 for an
 error), u64 offset and u64 bytes of the rest, u64 offset and u32 count of the record
-keys (int64), u32 zero, and V int64, the position after this output.  Offsets are from
-the start of the slot; everything is little-endian.
+keys (int64), u32 N, and V int64, the first N of which are the position after this
+output.  Offsets are from the start of the slot; everything is little-endian.
 
 A layout is a pickle of ``(words, spec)``.  It says which containers, dtypes
 and numbers of dimensions there are, so one layout serves all outputs of a pipeline.
@@ -44,8 +44,8 @@ IN_BAND_BYTES = 4096
 # All copies of an output together may take this many times the limit of one.
 COPIES = 4
 
-Vector = tuple[int, ...]
 Int64Array = npt.NDArray[np.int64]
+Vector = tuple[int, ...] | Int64Array
 
 
 class SlotWriter:
@@ -137,6 +137,8 @@ def encode(
         outputs: For each the element, its record keys and the position after it.
         failure: What ended the unit early, in bytes, and the position after it.
 
+    Positions are tuples of ints or int64 arrays of shape (n,), each of its own n.
+
     Raises:
         NeedSpace: The slot is too small; the writer is as it was before.
         Exception: Whatever pickling an element raised.
@@ -144,7 +146,7 @@ def encode(
     before = writer.used
     vectors = [vector for _, _, vector in outputs]
     vectors += [failure[1]] if failure else []
-    width = len(vectors[0]) if vectors else 0
+    width = max(map(len, vectors), default=0)
     table = writer.take(len(vectors) * (ROW.size + 8 * width), 8)
     layouts: dict[bytes, int] = {}
     rows = []
@@ -155,12 +157,12 @@ def encode(
         raise
     if failure:
         rest = writer.put(failure[0], 8)
-        rows.append(ROW.pack(0, 0, ERROR, rest, len(failure[0]), 0, 0, 0))
+        rows.append((0, 0, ERROR, rest, len(failure[0]), 0, 0))
     if writer.used > writer.capacity:
         needed, writer.used = writer.used, before
         raise NeedSpace(needed)
     data = b"".join(
-        row + struct.pack(f"<{width}q", *vector)
+        ROW.pack(*row, len(vector)) + _bytes_of(vector).ljust(8 * width, b"\0")
         for row, vector in zip(rows, vectors, strict=True)
     )
     writer.write(table, data)
@@ -175,7 +177,7 @@ def decode(
     index: int,
     base_factory: Callable[[], Any],
     copy_limit: int,
-) -> tuple[Any, Int64Array, Vector]:
+) -> tuple[Any, Int64Array, Int64Array]:
     """Read one output: ``(element, keys, vector)``.
 
     Args:
@@ -198,8 +200,10 @@ def decode(
         raise ValueError(f"output {index} is not in the slot")
     at = table + index * (ROW.size + 8 * width)
     row = reader.unpack(ROW, at)
-    layout_at, layout_bytes, flags, rest_at, rest_bytes, keys_at, n_keys, _ = row
-    vector = reader.unpack(struct.Struct(f"<{width}q"), at + ROW.size)
+    layout_at, layout_bytes, flags, rest_at, rest_bytes, keys_at, n_keys, length = row
+    if length > width:
+        raise ValueError(f"a position of {length} integers in a row with {width}")
+    vector = np.frombuffer(reader.bytes_at(at + ROW.size, 8 * length), np.int64)
     keys = np.frombuffer(reader.bytes_at(keys_at, 8 * n_keys), np.int64)
     rest = reader.bytes_at(rest_at, rest_bytes)
     if flags & ERROR:
@@ -309,7 +313,8 @@ def _encode_one(
     keys: Int64Array,
     _: Vector,
     layouts: dict[bytes, int],
-) -> bytes:
+) -> tuple[int, ...]:
+    """All of an output's row but the length of its position."""
     arrays: list[npt.NDArray[Any]] = []
     objects: list[Any] = []
     try:
@@ -330,9 +335,13 @@ def _encode_one(
     rest = struct.pack(f"<{len(words)}Q", *words) + pickled
     rest_at = writer.put(rest, 8)
     layout_at = layouts[layout]
-    return ROW.pack(
-        layout_at, len(layout), 0, rest_at, len(rest), keys_at, len(keys), 0
-    )
+    return layout_at, len(layout), 0, rest_at, len(rest), keys_at, len(keys)
+
+
+def _bytes_of(vector: Vector) -> bytes:
+    if isinstance(vector, tuple):
+        return struct.pack(f"<{len(vector)}q", *vector)
+    return np.ascontiguousarray(vector, np.int64).tobytes()
 
 
 def dump_layout(layout: tuple[int, Any]) -> bytes:

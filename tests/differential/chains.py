@@ -1,0 +1,316 @@
+"""Makes chains of datasets, and builds one chain in both libraries.
+
+A chain is a description: nested dicts of JSON's types.  ``describe`` draws one from a
+Choices object; ``build`` makes it of `grain` or of `gristmill`, which have the same
+names.  Functions are known by name so that a failing chain can be read and kept.
+"""
+
+from typing import Any
+
+import numpy as np
+
+from differential.descriptions import Choices, _pick
+
+Chain = dict[str, Any]
+MOST_ELEMENTS = 40
+
+
+def bump(x):
+    if isinstance(x, dict):
+        return {key: bump(value) for key, value in x.items()}
+    if isinstance(x, (tuple, list)):
+        return type(x)(bump(value) for value in x)
+    return x + 1
+
+
+def wrap(x):
+    return {"x": x, "y": np.float32(2.5)}
+
+
+def pair(x):
+    return (x, np.arange(3, dtype=np.int16))
+
+
+def total(x) -> int:
+    if isinstance(x, dict):
+        return sum(total(value) for value in x.values())
+    if isinstance(x, (tuple, list)):
+        return sum(total(value) for value in x)
+    return int(np.sum(x))
+
+
+def index_in(i, x):
+    return {"i": i, "x": x}
+
+
+def add_index(i, x):
+    return (x, 10 * i)
+
+
+def draw_integer(x, rng):
+    return {"x": x, "r": rng.integers(0, 1000)}
+
+
+def draw_normal(x, rng):
+    return (x, rng.normal(size=2).astype(np.float32), rng.integers(0, 7))
+
+
+def keep_most(x) -> bool:
+    return total(x) % 5 != 0
+
+
+def keep_some(x) -> bool:
+    return total(x) % 3 == 1
+
+
+def keep_few(x):
+    return np.bool_(total(x) % 7 == 2)
+
+
+FUNCTIONS = {
+    function.__name__: function
+    for function in (
+        bump,
+        wrap,
+        pair,
+        index_in,
+        add_index,
+        draw_integer,
+        draw_normal,
+        keep_most,
+        keep_some,
+        keep_few,
+    )
+}
+MAPS = ["bump", "wrap", "pair"]
+MAPS_WITH_INDEX = ["index_in", "add_index"]
+RANDOM_MAPS = ["draw_integer", "draw_normal"]
+FILTERS = ["keep_most", "keep_some", "keep_few"]
+
+
+def _source(choices: Choices) -> Chain:
+    kind = _pick(choices, ["range", "range", "list", "rows"])
+    if kind == "range":
+        start, step = choices.integer(-5, 5), _pick(choices, [1, 1, 2, 3, -1])
+        stop = start + step * choices.integer(1, MOST_ELEMENTS)
+        return {"op": "range", "args": [start, stop, step]}
+    return {"op": kind, "size": choices.integer(1, MOST_ELEMENTS)}
+
+
+def _slice(choices: Choices) -> list[Any]:
+    ends = [None, choices.integer(-8, 30), choices.integer(-8, 30)]
+    return [
+        _pick(choices, ends),
+        _pick(choices, ends),
+        _pick(choices, [None, 1, 2, -1]),
+    ]
+
+
+def _seed(choices: Choices) -> int:
+    return _pick(choices, [0, 1, 42, 2**32 - 1])
+
+
+def _map_chain(choices: Choices, depth: int) -> tuple[Chain, bool]:
+    """A chain of indexed datasets, and whether elements may be absent."""
+    chain, sparse = _source(choices), False
+    for _ in range(choices.integer(0, depth)):
+        kind = _pick(choices, _MAP_OPS)
+        if kind == "batch" and sparse:
+            continue
+        if kind == "parts":
+            parts = [
+                _map_chain(choices, depth // 2) for _ in range(choices.integer(0, 2))
+            ]
+            sparse = sparse or any(part_sparse for _, part_sparse in parts)
+            chain = _joined(choices, [chain, *(part for part, _ in parts)])
+            continue
+        sparse = sparse or kind in ("filter", "flat_map")
+        chain = {"op": kind, "parent": chain, **_arguments(choices, kind)}
+    return chain, sparse
+
+
+_MAP_OPS = [
+    "map",
+    "map_with_index",
+    "random_map",
+    "filter",
+    "shuffle",
+    "shuffle",
+    "slice",
+    "repeat",
+    "batch",
+    "seed",
+    "flat_map",
+    "parts",
+]
+_ITER_OPS = [
+    "map",
+    "map_with_index",
+    "random_map",
+    "filter",
+    "batch",
+    "seed",
+    "flat_map",
+]
+
+
+def _joined(choices: Choices, parts: list[Chain]) -> Chain:
+    kind = _pick(choices, ["mix", "concatenate", "select"])
+    chain: Chain = {"op": kind, "parents": parts}
+    if kind == "mix":
+        weights = [choices.integer(1, 9) / 2 for _ in parts]
+        chain["weights"] = _pick(choices, [None, weights])
+    return chain
+
+
+def _arguments(choices: Choices, kind: str) -> Chain:
+    if kind == "map":
+        return {"f": _pick(choices, MAPS)}
+    if kind == "map_with_index":
+        return {"f": _pick(choices, MAPS_WITH_INDEX)}
+    if kind == "random_map":
+        return {
+            "f": _pick(choices, RANDOM_MAPS),
+            "seed": _pick(choices, [None, 3, 2**40]),
+        }
+    if kind == "filter":
+        return {"f": _pick(choices, FILTERS)}
+    if kind == "slice":
+        return {"args": _slice(choices)}
+    if kind == "repeat":
+        return {"epochs": choices.integer(1, 3), "reseed": bool(choices.integer(0, 1))}
+    if kind == "batch":
+        return {"size": choices.integer(1, 5), "drop": bool(choices.integer(0, 1))}
+    if kind == "seed":
+        return {"seed": _seed(choices)}
+    if kind == "shuffle":
+        return {"seed": _pick(choices, [None, _seed(choices)])}
+    if kind == "flat_map":
+        return {"fan_out": choices.integer(1, 3)}
+    return {}
+
+
+def describe_map(choices: Choices, depth: int = 8) -> Chain:
+    """A chain of indexed datasets."""
+    return _map_chain(choices, depth)[0]
+
+
+def describe(choices: Choices, depth: int = 8) -> Chain:
+    """A chain that is iterated over."""
+    above = choices.integer(0, depth // 2)
+    chain: Chain
+    if depth > 1 and choices.integer(0, 7) == 7:
+        parts = [describe(choices, depth // 2) for _ in range(choices.integer(1, 3))]
+        chain = {"op": "mix_iter", "parents": parts, "weights": None}
+        if choices.integer(0, 1):
+            chain["weights"] = [choices.integer(1, 9) for _ in parts]
+            chain["names"] = bool(choices.integer(0, 1))
+    else:
+        chain = {
+            "op": "to_iter",
+            "parent": _map_chain(choices, depth - above)[0],
+            "threads": _pick(choices, [None, [0, 0], [2, 3], [1, 10]]),
+            "allow_nones": choices.integer(0, 5) == 0,
+        }
+    for _ in range(above):
+        kind = _pick(choices, _ITER_OPS)
+        if kind in ("filter", "batch", "flat_map") and gives_nones(chain):
+            continue
+        chain = {"op": kind, "parent": chain, **_arguments(choices, kind)}
+    return chain
+
+
+def gives_nones(chain: Chain) -> bool:
+    """Whether a chain that is iterated over may give None."""
+    if chain["op"] == "to_iter":
+        return chain["allow_nones"]
+    parents = chain.get("parents") or [chain["parent"]]
+    return any(gives_nones(parent) for parent in parents)
+
+
+def build(lib: Any, chain: Chain) -> Any:
+    """Make a chain of one library's datasets."""
+    make = _BUILDERS.get(chain["op"])
+    if make is not None:
+        return make(lib, chain)
+    parent = build(lib, chain["parent"])
+    kind = chain["op"]
+    if kind in ("map", "map_with_index", "filter"):
+        return getattr(parent, kind)(FUNCTIONS[chain["f"]])
+    if kind == "random_map":
+        return parent.random_map(FUNCTIONS[chain["f"]], seed=chain["seed"])
+    if kind == "slice":
+        return parent.slice(slice(*chain["args"]))
+    if kind == "repeat":
+        return parent.repeat(chain["epochs"], reseed_each_epoch=chain["reseed"])
+    if kind == "batch":
+        return parent.batch(chain["size"], drop_remainder=chain["drop"])
+    if kind == "seed":
+        return parent.seed(chain["seed"])
+    return parent.shuffle(chain["seed"])
+
+
+def _rows(size: int) -> np.ndarray:
+    return np.arange(size * 2, dtype=np.float32).reshape(size, 2)
+
+
+def _to_iter(lib: Any, chain: Chain) -> Any:
+    options = chain["threads"] and lib.ReadOptions(*chain["threads"])
+    parent = build(lib, chain["parent"])
+    return parent.to_iter_dataset(options, allow_nones=chain["allow_nones"])
+
+
+def _select(lib: Any, chain: Chain) -> Any:
+    parents = [build(lib, parent) for parent in chain["parents"]]
+
+    class Backwards(lib.transforms.DatasetSelectionMap):
+        def __len__(self):
+            return 2 * len(parents)
+
+        def __getitem__(self, i):
+            return (-i) % len(parents), i
+
+    return lib.MapDataset.select_from_datasets(parents, Backwards())
+
+
+def _mix_iter(lib: Any, chain: Chain) -> Any:
+    parents: Any = [build(lib, parent) for parent in chain["parents"]]
+    weights: Any = chain["weights"]
+    if chain.get("names"):
+        # Not in alphabetical order.
+        names = [f"part {9 - i}" for i in range(len(parents))]
+        parents = dict(zip(names, parents, strict=True))
+        weights = weights and dict(zip(names, weights, strict=True))
+    return lib.IterDataset.mix(parents, weights)
+
+
+def _flat_map(lib: Any, chain: Chain) -> Any:
+    class Split(lib.experimental.FlatMapTransform):
+        max_fan_out = chain["fan_out"]
+
+        def flat_map(self, element):
+            return [element] * (total(element) % (chain["fan_out"] + 1))
+
+    return build(lib, chain["parent"]).apply(Split())
+
+
+def _of_parents(name: str) -> Any:
+    def make(lib: Any, chain: Chain) -> Any:
+        parents = [build(lib, parent) for parent in chain["parents"]]
+        more = [chain["weights"]] if "weights" in chain else []
+        return getattr(lib.MapDataset, name)(parents, *more)
+
+    return make
+
+
+_BUILDERS = {
+    "range": lambda lib, chain: lib.MapDataset.range(*chain["args"]),
+    "list": lambda lib, chain: lib.MapDataset.source(list(range(chain["size"]))),
+    "rows": lambda lib, chain: lib.MapDataset.source(_rows(chain["size"])),
+    "mix": _of_parents("mix"),
+    "concatenate": _of_parents("concatenate"),
+    "select": _select,
+    "to_iter": _to_iter,
+    "mix_iter": _mix_iter,
+    "flat_map": _flat_map,
+}

@@ -1,0 +1,160 @@
+"""Random chains of datasets give in Gristmill what they give in Grain."""
+
+import itertools
+import json
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import gristmill
+from differential.chains import build, describe, describe_map
+from differential.descriptions import Drawn
+
+TAKEN = 60
+
+
+@pytest.fixture(scope="module", autouse=True)
+def grain_flags():
+    from absl import flags
+
+    flags.FLAGS.mark_as_parsed()
+
+
+def grain() -> Any:
+    import grain as real_grain
+
+    return real_grain
+
+
+@st.composite
+def chains(draw):
+    return describe(Drawn(draw))
+
+
+@st.composite
+def map_chains(draw):
+    return describe_map(Drawn(draw))
+
+
+def same(ours: Any, theirs: Any) -> bool:
+    """Whether two elements are equal in types, dtypes, shapes and values."""
+    if isinstance(theirs, (np.ndarray, np.generic)):
+        if type(ours) is not type(theirs) or ours.dtype != theirs.dtype:
+            return False
+        if theirs.dtype.hasobject:
+            return ours.shape == theirs.shape and same(
+                ours.ravel().tolist(), theirs.ravel().tolist()
+            )
+        return np.array_equal(ours, theirs)
+    if type(ours) is not type(theirs):
+        return False
+    if isinstance(theirs, dict):
+        return list(ours) == list(theirs) and all(
+            same(ours[k], theirs[k]) for k in theirs
+        )
+    if isinstance(theirs, (tuple, list)):
+        return len(ours) == len(theirs) and all(map(same, ours, theirs))
+    return bool(ours == theirs)
+
+
+# Errors of ours that are one of Grain's as well.
+WIDER = {"ShapeMismatch": "ValueError"}
+
+
+def outcome(function: Any, *args: Any) -> Any:
+    """What a call returns, or the kind of what it raises."""
+    try:
+        return "value", function(*args)
+    except Exception as error:
+        return "error", kind_of(error)
+
+
+def kind_of(error: Exception) -> str:
+    name = type(error).__name__
+    return WIDER.get(name, name)
+
+
+def assert_same_outcome(ours: Any, theirs: Any, where: Any) -> None:
+    assert ours[0] == theirs[0], (where, ours, theirs)
+    assert same(ours[1], theirs[1]), (where, ours, theirs)
+
+
+@given(map_chains(), st.data())
+@settings(max_examples=500)
+def test_indexed_chains_are_grains(chain, data):
+    theirs = outcome(build, grain(), chain)
+    ours = outcome(build, gristmill, chain)
+    assert ours[0] == theirs[0], (ours, theirs)
+    if theirs[0] == "error":
+        assert ours == theirs
+        return
+    ours, theirs = ours[1], theirs[1]
+    assert len(ours) == len(theirs)
+    length = min(len(theirs), TAKEN)
+    indices = data.draw(st.lists(st.integers(-length - 2, 3 * length + 2), max_size=12))
+    for index in [0, length - 1, *indices]:
+        assert_same_outcome(
+            outcome(ours.__getitem__, index), outcome(theirs.__getitem__, index), index
+        )
+    ends = st.none() | st.integers(-length - 1, length + 1)
+    piece = slice(
+        data.draw(ends), data.draw(ends), data.draw(st.sampled_from([None, 3, -1]))
+    )
+    assert len(ours[piece]) == len(theirs[piece])
+    for index in range(min(len(theirs[piece]), 5)):
+        assert_same_outcome(
+            outcome(ours[piece].__getitem__, index),
+            outcome(theirs[piece].__getitem__, index),
+            (piece, index),
+        )
+    mine = outcome(lambda: ours._getitems(indices))
+    if mine[0] == "value":
+        assert same(list(mine[1]), [theirs[index] for index in indices])
+
+
+def run(iterator: Any, count: int = TAKEN) -> tuple[list[Any], list[Any], Any]:
+    """Elements, the state before each and after the last, and how it ended."""
+    elements, states = [], [iterator.get_state()]
+    for _ in range(count):
+        try:
+            elements.append(next(iterator))
+        except StopIteration:
+            return elements, states, "end"
+        except Exception as error:
+            return elements, states, kind_of(error)
+        states.append(json.loads(json.dumps(iterator.get_state())))
+    return elements, states, "more"
+
+
+@given(chains(), st.data())
+@settings(max_examples=700)
+def test_iterated_chains_are_grains(chain, data):
+    theirs = outcome(build, grain(), chain)
+    ours = outcome(build, gristmill, chain)
+    assert ours[0] == theirs[0], (ours, theirs)
+    if theirs[0] == "error":
+        assert ours == theirs
+        return
+    ours, theirs = ours[1], theirs[1]
+    elements, states, end = run(iter(theirs))
+    my_elements, my_states, my_end = run(iter(ours))
+    assert my_end == end
+    for place, (mine, expected) in enumerate(
+        itertools.zip_longest(my_elements, elements)
+    ):
+        assert same(mine, expected), (place, mine, expected)
+    assert my_states == states
+    place = data.draw(st.integers(0, len(elements)))
+    for dataset in (ours, theirs):
+        resumed = iter(dataset)
+        resumed.set_state(states[place])
+        assert resumed.get_state() == states[place]
+        rest, rest_states, rest_end = run(resumed, len(elements) - place)
+        assert same(rest, elements[place:])
+        assert rest_states == states[place:]
+        assert rest_end == "more"
+        if end != "more":
+            assert run(resumed, 1)[2] == end

@@ -1,0 +1,184 @@
+"""Steps run by _hot and by _slow: each promise holds for both."""
+
+import numpy as np
+import pytest
+
+import gristmill._hot.draw
+import gristmill._hot.steps
+import gristmill._slow.draw
+import gristmill._slow.steps
+
+HOT = gristmill._hot.steps, gristmill._hot.draw.OpDraws
+SLOW = gristmill._slow.steps, gristmill._slow.draw.OpDraws
+
+
+@pytest.fixture(params=[HOT, SLOW], ids=["hot", "slow"])
+def steps(request):
+    return request.param[0]
+
+
+@pytest.fixture(params=[HOT, SLOW], ids=["hot", "slow"])
+def both(request):
+    return request.param
+
+
+def indices(*values):
+    return np.array(values, np.int64)
+
+
+def fail_on_three(x):
+    if x == 3:
+        raise KeyError(x)
+    return x
+
+
+class TestBlocks:
+    def test_map_leaves_absent_elements_absent(self, steps):
+        assert steps.map_block(lambda x: 10 * x, [1, None, 2]) == [10, None, 20]
+
+    def test_a_map_may_return_none(self, steps):
+        assert steps.map_block(lambda x: None, [1, 2]) == [None, None]
+
+    def test_filter_asks_for_the_truth_of_the_result(self, steps):
+        found = steps.filter_block(lambda x: np.bool_(x > 1), [1, None, 2])
+        assert found == [None, None, 2]
+
+    def test_map_with_index_gives_python_integers(self, steps):
+        found = steps.map_with_index_block(
+            lambda i, x: (type(i), i, x), ["a", None, "b"], indices(7, 8, -2)
+        )
+        assert found == [(int, 7, "a"), None, (int, -2, "b")]
+
+    def test_random_map_draws_by_index(self, both):
+        steps, draws = both
+        found = steps.random_map_block(
+            lambda x, rng: (x, rng.integers(1000)),
+            ["a", None, "b"],
+            indices(5, 6, 5),
+            draws(42),
+        )
+        drawn = draws(42).at(5).integers(1000)
+        assert found == [("a", drawn), None, ("b", drawn)]
+
+    @pytest.mark.parametrize(
+        "wrong", [np.arange(2), np.arange(3, dtype=np.int32), [0, 1, 2]]
+    )
+    def test_indices_must_fit_the_elements(self, steps, wrong):
+        with pytest.raises(TypeError, match="int64 array of 3 elements"):
+            steps.map_with_index_block(lambda i, x: x, [1, 2, 3], wrong)
+
+    def test_errors_pass_through(self, steps):
+        with pytest.raises(KeyError):
+            steps.map_block(fail_on_three, [1, 3])
+
+
+class TestIterators:
+    def test_a_failed_element_is_passed_over(self, steps):
+        step = steps.MapStep(iter([1, 3, 5]), fail_on_three)
+        assert next(step) == 1
+        with pytest.raises(KeyError):
+            next(step)
+        assert list(step) == [5]
+
+    def test_none_passes_maps_uncalled(self, steps):
+        assert list(steps.MapStep(iter([None, 1]), lambda x: x + 1)) == [None, 2]
+
+    def test_a_filter_sees_none(self, steps):
+        class Filter(steps.FilterStep):
+            def _judge(self, skipped):
+                raise AssertionError
+
+        assert list(Filter(iter([None, 1, 0]), lambda x: x is None)) == [None]
+
+    def test_counters_count_absent_elements(self, steps):
+        step = steps.MapWithIndexStep(iter("abc"), lambda i, x: (i, x))
+        step.counter = 4
+        assert list(step) == [(4, "a"), (5, "b"), (6, "c")]
+        assert step.counter == 7
+        step = steps.MapWithIndexStep(iter([None, "b"]), lambda i, x: (i, x))
+        assert list(step) == [None, (1, "b")]
+
+    def test_generators_are_numbered_over_all_processes(self, both):
+        steps, draws = both
+
+        class Step(steps.RandomMapStep):
+            def _processes(self):
+                return 2, 3
+
+        step = Step(iter("abc"), lambda x, rng: rng.integers(10**6), draws(1))
+        expected = [draws(1).at(index).integers(10**6) for index in (2, 5, 8)]
+        assert list(step) == expected
+        assert step.counter == 3
+
+    def test_take_stops_at_the_end(self, steps):
+        iterator = iter(range(5))
+        assert steps.take(iterator, 3) == [0, 1, 2]
+        assert steps.take(iterator, 3) == [3, 4]
+        assert steps.take(iterator, 3) == []
+
+    def test_take_passes_errors_on(self, steps):
+        with pytest.raises(KeyError):
+            steps.take(steps.MapStep(iter([1, 3]), fail_on_three), 5)
+
+
+def judged(steps, passed):
+    """How many were skipped in each window of a filter that passes as told."""
+    found = []
+
+    class Filter(steps.FilterStep):
+        def _judge(self, skipped):
+            found.append(skipped)
+
+    list(Filter(iter(passed), bool))
+    return found
+
+
+class TestDropping:
+    def test_windows_do_not_overlap(self, steps):
+        passed = [True] * 990 + [False] * 10 + [False] * 1000 + [False] * 999
+        assert judged(steps, passed) == [10, 1000]
+
+    def test_a_window_without_drops_is_not_judged(self, steps):
+        assert judged(steps, [True] * 2500) == []
+
+
+def feed(steps, blocks, keep_absent=False):
+    class Feed(steps.Feed):
+        def _refill(self, first):
+            self.asked = [*getattr(self, "asked", []), first]
+            found = blocks.get(first, [])
+            if isinstance(found, Exception):
+                raise found
+            return found
+
+        def _judge(self, skipped):
+            raise AssertionError
+
+    return Feed(keep_absent)
+
+
+class TestFeed:
+    def test_skips_absent_elements_and_counts_them(self, steps):
+        source = feed(steps, {0: [1, None], 2: [None, 4]})
+        assert list(source) == [1, 4]
+        assert source.given == 4
+        assert source.asked == [0, 2, 4]
+
+    def test_may_keep_absent_elements(self, steps):
+        assert list(feed(steps, {0: [1, None]}, keep_absent=True)) == [1, None]
+
+    def test_what_refilling_raises_counts_as_given(self, steps):
+        source = feed(steps, {0: [1], 1: KeyError("x"), 2: [3]})
+        assert next(source) == 1
+        with pytest.raises(KeyError):
+            next(source)
+        assert source.given == 2
+        assert list(source) == [3]
+
+    def test_seeking_forgets_what_is_ahead(self, steps):
+        source = feed(steps, {0: [1, 2, 3], 7: [8]})
+        assert next(source) == 1
+        assert source.ahead() == 2
+        source.seek(7)
+        assert source.ahead() == 0
+        assert list(source) == [8]
