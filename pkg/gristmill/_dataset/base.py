@@ -6,6 +6,7 @@ import abc
 import builtins
 import copy
 import functools
+import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, ClassVar, Generic, TypeVar, overload
 
@@ -15,7 +16,7 @@ from gristmill import transforms
 from gristmill._dataset.iterator import DatasetIterator
 from gristmill._dataset.opening import opening
 from gristmill._dataset.stats import Stats
-from gristmill.options import ReadOptions
+from gristmill.options import MultiprocessingOptions, ReadOptions
 
 T = TypeVar("T")
 S = TypeVar("S")
@@ -417,6 +418,52 @@ class IterDataset(Dataset, Iterable[T], Generic[T], metaclass=IterDatasetMeta):
     def map_with_index(self, transform: AnyMapWithIndex) -> IterDataset[Any]:
         """As `map`, with a function of a count from 0 and the element."""
         return nodes.map.MapWithIndexIterDataset(self, transform)
+
+    def mp_prefetch(
+        self,
+        options: MultiprocessingOptions | None = None,
+        worker_init_fn: Callable[[int, int], None] | None = None,
+        sequential_slice: bool = False,
+        *,
+        streams: int | None = None,
+    ) -> IterDataset[T]:
+        """Compute the chain up to here in worker processes.
+
+        It is cut into `streams`, whose elements are taken in turn: stream s has every
+        S-th element of each `MapDataset`, and runs all that follows it, batches
+        included.  A state can be restored with any number of workers.
+
+        Args:
+            options: How many workers, by default 10, and how many elements each may be
+                ahead.  With 0 workers this returns the dataset itself.
+            worker_init_fn: Called with (worker, workers) in each worker, before
+                anything is computed there.
+            sequential_slice: Whether streams are contiguous pieces of the sources.
+            streams: By default as many as workers.  Set it to get the same elements
+                with any number of workers, 0 included.
+
+        Raises:
+            ValueError: An option is out of range.
+
+        Example:
+            >>> ds = gristmill.MapDataset.range(6).to_iter_dataset().batch(2)
+            >>> ds = ds.mp_prefetch(gristmill.MultiprocessingOptions(num_workers=2))
+            >>> [batch.tolist() for batch in ds]
+            [[0, 2], [1, 3], [4], [5]]
+        """
+        prefetched: IterDataset[T] = nodes.process_prefetch.multiprocess_prefetch(
+            self, options, worker_init_fn, sequential_slice, streams
+        )
+        return prefetched
+
+    def prefetch(
+        self, multiprocessing_options: MultiprocessingOptions
+    ) -> IterDataset[T]:
+        """Compute the chain in workers; deprecated: use `mp_prefetch`."""
+        warnings.warn(
+            "Please use `mp_prefetch` instead.", DeprecationWarning, stacklevel=2
+        )
+        return self.mp_prefetch(multiprocessing_options)
 
     def random_map(
         self, transform: AnyRandomMap, *, seed: int | None = None

@@ -10,6 +10,7 @@ from typing import Any
 
 from gristmill import _log
 from gristmill._dataset import picture
+from gristmill._dataset.kinds import parents_of
 from gristmill._dataset.meter import Measurement, Meter
 from gristmill._dataset.spec import get_element_spec
 
@@ -51,7 +52,7 @@ def boxes(dataset: Any, meters: list[Meter], number: int) -> Box:
     meter = meters[number]
     parents = [
         boxes(parent, meters, at)
-        for parent, at in zip(dataset._parents, meter.inputs, strict=True)
+        for parent, at in zip(parents_of(dataset), meter.inputs, strict=False)
     ]
     if meter.kind == "none":
         return parents[0]

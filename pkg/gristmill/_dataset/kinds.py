@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
-from gristmill._dataset.base import IterDataset
+from gristmill._dataset.base import MapDataset
 from gristmill._dataset.batch import Batching
 from gristmill._dataset.mix import MixedIterDataset, SelectingMapDataset
 from gristmill._dataset.order import IndexMapDataset
+from gristmill._dataset.process_prefetch import ProcessPrefetchIterDataset
+from gristmill._dataset.rows import Rows
 from gristmill._dataset.to_iter import PrefetchIterDataset
 
 Kind = Literal["read", "order", "transform", "batch", "prefetch", "transport"]
@@ -17,11 +19,11 @@ _ORDERING = (IndexMapDataset, SelectingMapDataset, MixedIterDataset)
 def kind_of(dataset: Any) -> Kind:
     """What a node does.
 
-    "read" gets elements from outside, "order" says which one comes when, "transform" runs
-    somebody's function, "batch" groups, "prefetch" works ahead with threads, and
+    "read" gets elements from outside, "order" says which one comes when, "transform"
+    runs somebody's function, "batch" groups, "prefetch" works ahead with threads, and
     "transport" gets elements from worker processes.
     """
-    if runs_parents_in_workers(dataset):
+    if isinstance(dataset, ProcessPrefetchIterDataset):
         return "transport"
     if not dataset._parents:
         return "read"
@@ -34,7 +36,19 @@ def kind_of(dataset: Any) -> Kind:
     return "transform"
 
 
-def runs_parents_in_workers(dataset: Any) -> bool:
-    """Whether what a node is made of runs in worker processes."""
-    elsewhere = getattr(type(dataset), "_PARENTS_RUN_IN_WORKERS", False)
-    return bool(elsewhere) and isinstance(dataset, IterDataset)
+
+def parents_of(dataset: Any) -> tuple[Any, ...]:
+    """What a node is made of; of one that has workers, what these compute."""
+    if isinstance(dataset, ProcessPrefetchIterDataset):
+        return (dataset.in_workers,)
+    return tuple(dataset._parents)
+
+
+def gathers(dataset: Any) -> bool:
+    """Whether a node takes batches of an array's rows at once, without its parents."""
+    if not isinstance(dataset, Batching) or dataset._batch_fn is not None:
+        return False
+    parent = dataset._parent
+    if isinstance(parent, PrefetchIterDataset):
+        parent = parent._parent
+    return isinstance(parent, MapDataset) and Rows.of(parent) is not None

@@ -18,9 +18,10 @@ from gristmill._dataset.iterator import (
     get_next_index,
     set_next_index,
 )
-from gristmill._dataset.kinds import kind_of, runs_parents_in_workers
+from gristmill._dataset.kinds import gathers, kind_of, parents_of
 from gristmill._dataset.meter import Costs, Measurement, Meter
 from gristmill._dataset.order import IndexMapDataset
+from gristmill._dataset.process_prefetch import ProcessPrefetchIterDataset
 from gristmill._dataset.spec import get_element_spec
 from gristmill._types import Int64Array
 
@@ -55,7 +56,7 @@ def measured_copy(dataset: Any) -> tuple[Any, Measurement]:
 
 def _cheap_copy(dataset: Any, measurement: Measurement) -> Any:
     meter = measurement.new_meter(str(dataset), kind_of(dataset))
-    if not is_built_in(type(dataset)):
+    if not is_built_in(type(dataset)) or gathers(dataset):
         return MeasuredMapDataset(dataset, measurement, meter)
     run = [dataset]
     while isinstance(run[-1], IndexMapDataset) and len(run[-1]._parents) == 1:
@@ -77,16 +78,17 @@ def _cheap_copy(dataset: Any, measurement: Measurement) -> Any:
 def _copy(dataset: Any, measurement: Measurement) -> Any:
     meter = measurement.new_meter(str(dataset), kind_of(dataset))
     parents = []
-    for parent in dataset._parents:
+    for parent in () if gathers(dataset) else parents_of(dataset):
         meter.inputs.append(len(measurement.meters))
         parents.append(_copy(parent, measurement))
-    if runs_parents_in_workers(dataset):
-        parents = [SayingIterDataset(parent, measurement) for parent in parents]
-    node = with_parents(dataset, parents) if parents else dataset
+    node = dataset
+    if isinstance(dataset, ProcessPrefetchIterDataset):
+        node = dataset.with_in_workers(SayingIterDataset(parents[0], measurement))
+        node = HearingIterDataset(node, measurement)
+    elif parents:
+        node = with_parents(dataset, parents)
     if isinstance(dataset, MapDataset):
         return MeasuredMapDataset(node, measurement, meter)
-    if runs_parents_in_workers(dataset):
-        node = HearingIterDataset(node, measurement)
     return MeasuredIterDataset(node, measurement, meter)
 
 
@@ -174,6 +176,15 @@ class PassingIterator(DatasetIterator[T]):
     def set_state(self, state: Any) -> None:
         """Continue at a position."""
         self._parent.set_state(state)
+
+    @property
+    def alloc(self) -> Any:
+        """What makes the arrays of batches, where the other iterator lets it be said."""
+        return self._parent.alloc  # type: ignore[attr-defined]
+
+    @alloc.setter
+    def alloc(self, alloc: Any) -> None:
+        self._parent.alloc = alloc  # type: ignore[attr-defined]
 
     def __str__(self) -> str:
         return str(self._parent)
@@ -320,6 +331,8 @@ class SayingDatasetIterator(PassingIterator[Any]):
     def __next__(self) -> Any:
         measurement = self._measurement
         began = time.perf_counter_ns()
+        if not measurement.working_ns:
+            measurement.began_ns = began
         element = next(self._parent)
         now = time.perf_counter_ns()
         measurement.working_ns += now - began
