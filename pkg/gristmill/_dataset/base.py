@@ -8,7 +8,7 @@ import copy
 import functools
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any, ClassVar, Generic, TypeVar, overload
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar, overload
 
 import numpy as np
 
@@ -17,6 +17,9 @@ from gristmill._dataset.iterator import DatasetIterator
 from gristmill._dataset.opening import opening
 from gristmill._dataset.stats import Stats
 from gristmill.options import MultiprocessingOptions, ReadOptions
+
+if TYPE_CHECKING:
+    from gristmill._dataset.report import Report
 
 T = TypeVar("T")
 S = TypeVar("S")
@@ -478,6 +481,31 @@ class IterDataset(Dataset, Iterable[T], Generic[T], metaclass=IterDatasetMeta):
             ValueError: There is no seed.
         """
         return nodes.map.RandomMapIterDataset(self, transform, seed)
+
+    def report(
+        self, seconds: float = 3.0, consume: Callable[[T], Any] | None = None
+    ) -> Report:
+        """Iterate for a short time, and find out which node limits how fast.
+
+        The first element, with which workers start, does not count.
+
+        Args:
+            seconds: About how long, in s; at most until the data ends.
+            consume: Called with each element, as the loop that will use them; by
+                default they are dropped.
+
+        Raises:
+            ValueError: `seconds` is not positive.
+
+        Example:
+            >>> ds = gristmill.MapDataset.range(10**6).to_iter_dataset().batch(100)
+            >>> report = ds.report(seconds=0.2)
+            >>> report.outputs > 0
+            True
+        """
+        from gristmill._dataset import reporting  # It is made of nodes itself.
+
+        return reporting.report_of_run(self, seconds, consume)
 
     def seed(self, seed: int) -> IterDataset[T]:
         """Give random steps behind this one, up to the next seed, their seed."""

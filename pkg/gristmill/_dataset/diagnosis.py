@@ -19,17 +19,17 @@ from gristmill._dataset.report import (
 
 # A consumer that waits less than this part of the time is the one that limits.
 KEPT_UP = 0.1
-# Workers that compute less than this part of the time wait for something else.
-BUSY = 0.5
-# No stage limits where the first one has less than this part, and the second one at
-# least `CLOSE` as much as the first.
-ALONE = 0.45
-CLOSE = 0.5
+# No stage stands out where the second one has at least so much of what the first one
+# has; less is enough where the first one has not half of all.
+CLOSE = 0.65
+NEAR = 0.4
 WORTH = 1.1
 # To move an output from a worker: a call, and its bytes once.
 CALL_S = 50e-6
 BYTES_PER_S = 4e9
-MOST_THREADS = 64
+MANY_THREADS = 32
+MOSTLY = 0.5
+HARDLY = 0.2
 
 
 @dataclasses.dataclass(kw_only=True)
@@ -75,6 +75,24 @@ class Evidence:
             return 0.0
         return sum(worker.busy for worker in self.workers) / len(self.workers)
 
+    @property
+    def working_s(self) -> float:
+        """What computing an output takes of the workers' common time."""
+        return self.busy * self.seconds / self.outputs
+
+    @property
+    def moving_s(self) -> float:
+        """What moving an output takes of the workers' common time, and of ours."""
+        if not self.workers:
+            return 0.0
+        sending = sum(worker.sending_s for worker in self.workers)
+        receiving = sum(
+            stage.seconds * stage.cpu_share
+            for stage in self.stages
+            if stage.kind == "transport"
+        )
+        return sending / len(self.workers) ** 2 + receiving
+
 
 def diagnose(evidence: Evidence) -> Report:
     """What a run's measurements mean."""
@@ -114,14 +132,14 @@ def _limit(
     if evidence.waited < KEPT_UP:
         return "consumer", None
     transport = [stage for stage in stages if stage.kind == "transport"]
-    if transport and evidence.workers and evidence.busy < BUSY:
+    if transport and evidence.workers and evidence.moving_s > evidence.working_s:
         return "transport", transport[0]
     working = [stage for stage in stages if stage.kind != "transport"]
     if not working:
         return "unknown", None
     top = working[0]
     second = working[1].share if len(working) > 1 else 0.0
-    if top.share < ALONE and second >= CLOSE * top.share:
+    if second >= (CLOSE if top.share > MOSTLY else NEAR) * top.share:
         return "balanced", None
     kind: Limit = top.kind  # type: ignore[assignment]
     return kind, top
@@ -184,13 +202,17 @@ def _best_workers(work: float, now: float, evidence: Evidence) -> tuple[int, flo
 
 def _of_waiting(evidence: Evidence, stage: Stage | None) -> list[Advice]:
     """Threads for a stage that waits, rather than computes."""
-    if stage is None or stage.cpu_share > 0.5:
-        return []
     each = evidence.next_s / evidence.outputs
+    if stage is None or stage.cpu_share > MOSTLY:
+        return []
+    by_threads = any(s.kind == "prefetch" and s.share == 0 for s in evidence.stages)
+    # Threads that wait for each other compute, all together, most of the time.
+    computing = sum(s.seconds * s.cpu_share for s in evidence.stages)
+    if by_threads and computing > HARDLY * each:
+        return []
     consumer = evidence.consumer_s / evidence.outputs
     waiting = each * stage.share * (1 - stage.cpu_share)
-    by_threads = any(s.kind == "prefetch" and s.cpu_share < 0.5 for s in evidence.stages)
-    threads = 2 if by_threads else MOST_THREADS // 2
+    threads = 2 if by_threads else MANY_THREADS
     gain = (each + consumer) / (each - waiting * (1 - 1 / threads) + consumer)
     how = "twice as many threads" if by_threads else f"{threads} threads"
     text = (
@@ -223,7 +245,7 @@ def _of_transport(evidence: Evidence) -> list[Advice]:
     work = now * evidence.busy * have
     consumer = evidence.consumer_s / evidence.outputs
     here = now / (work + consumer) if work + consumer else 1.0
-    moving = max(now - work / have - consumer, 0.0)
+    moving = min(evidence.moving_s, now)
     smaller = now / (now - moving / 2)
     return [
         Advice(

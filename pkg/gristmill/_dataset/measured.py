@@ -128,7 +128,8 @@ class MeasuredMapDataset(BlockMapDataset[T]):
         finally:
             measurement.stop(meter, started, made)
         if meter.spec is None or meter.calls & _SIZED_MASK == 1:
-            _look_at(meter, next((x for x in elements if x is not None), None))
+            found = next((x for x in elements if x is not None), None)
+            _look_at(measurement, meter, found)
         return elements
 
 
@@ -149,6 +150,8 @@ class MeasuredIterDataset(IterDataset[T]):
         if isinstance(inner, MeasuredDatasetIterator):
             # A node that only sets something has its parent's iterator.
             self._meter.kind = "none"
+            if self._measurement.output == self._meter.number:
+                self._measurement.output = inner._meter.number
             return inner
         self._meter.name = str(inner)
         return MeasuredDatasetIterator(inner, self._measurement, self._meter)
@@ -249,7 +252,7 @@ class MeasuredDatasetIterator(PassingIterator[T]):
         if took < SHORT_NS:
             self._untimed = UNTIMED
         if meter.calls & _SIZED_MASK == 1:
-            _look_at(meter, element)
+            _look_at(measurement, meter, element)
         return element
 
 
@@ -290,13 +293,18 @@ class _Nothing(DatasetIterator[int]):
         pass
 
 
-def _look_at(meter: Meter, element: Any) -> None:
+def _look_at(measurement: Measurement, meter: Meter, element: Any) -> None:
     """Take the looks and the size of an element into account."""
     if element is None:
         return
+    began = time.perf_counter_ns()
     meter.take_size(element)
     if meter.spec is None:
         meter.spec = batching.spec_like(element, batching.tree_rules())
+    # To the node that asked for the element this is not its own time.
+    took = time.perf_counter_ns() - began
+    measurement.here.nested_ns += took
+    measurement.here.nested_cpu_ns += took
 
 
 class SayingIterDataset(IterDataset[T]):
@@ -327,19 +335,26 @@ class SayingDatasetIterator(PassingIterator[Any]):
         super().__init__(parent)
         self._measurement = measurement
         self._said_ns = 0
+        self._left_cpu_ns: int | None = None
 
     def __next__(self) -> Any:
         measurement = self._measurement
         began = time.perf_counter_ns()
-        if not measurement.working_ns:
+        if not measurement.given:
             measurement.began_ns = began
+        elif self._left_cpu_ns is not None:
+            measurement.sending_ns += time.thread_time_ns() - self._left_cpu_ns
+        self._left_cpu_ns = None
         element = next(self._parent)
         now = time.perf_counter_ns()
+        measurement.given += 1
         measurement.working_ns += now - began
-        if now - self._said_ns < SAY_EVERY_NS:
-            return element, b""
-        self._said_ns = now
-        return element, measurement.snapshot()
+        snapshot = b""
+        if now - self._said_ns > SAY_EVERY_NS:
+            self._said_ns = now
+            snapshot = measurement.snapshot()
+        self._left_cpu_ns = time.thread_time_ns()
+        return element, snapshot
 
 
 class HearingIterDataset(IterDataset[T]):

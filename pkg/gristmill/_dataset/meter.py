@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import os
 import pickle
+import resource
 import threading
 import time
 from collections.abc import Iterator
@@ -12,9 +13,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-# A call that took less is taken to have computed all the time, not waited: asking
-# the system for its processor time would take longer than the call.
+# A call that took less is taken to have computed all the time, not waited: asking the
+# system about it would take longer than the call.
 ASK_CPU_NS = 20_000
+MOST_SIZED = 64
 # The numbers of a meter that travel from a worker.
 FIELDS = (
     "elements",
@@ -153,14 +155,18 @@ class WorkerNumbers:
     Attributes:
         pid: The process.
         numbers: Of each meter, in the order of `FIELDS`.
-        working_ns: Time in which it computed elements.
+        elements: Elements that it gave out.
+        working_ns: Time in which it computed them.
+        sending_ns: Processor time that it took to send them.
         alive_ns: Time since it began.
         specs: What elements of each node look like.
     """
 
     pid: int
     numbers: list[list[int]]
+    elements: int
     working_ns: int
+    sending_ns: int
     alive_ns: int
     specs: list[Any]
 
@@ -188,15 +194,19 @@ class Measurement:
     Attributes:
         here: What this thread is at.
         meters: One for each node, in the order of their numbers.
+        output: The number of the node that the consumer asks.
         began_ns: When the measurement began, by `time.perf_counter_ns`.
         updated_ns: When an element was last given out.
         workers: What worker processes said last, by process.
-        working_ns: In a worker: time in which it computed elements.
+        given: In a worker: elements that it gave out.
+        working_ns: In a worker: time in which it computed them.
+        sending_ns: In a worker: processor time that it took to send them.
     """
 
     def __init__(self, costs: Costs) -> None:
         self.meters: list[Meter] = []
         self.costs = costs
+        self.output = 0
         self._begin()
 
     def new_meter(self, name: str, kind: str) -> Meter:
@@ -212,24 +222,28 @@ class Measurement:
         if here.root is None:
             here.root = meter
         here.nested_ns = here.nested_cpu_ns = 0
-        cpu = time.thread_time_ns() if meter.asks_cpu else -1
+        cpu = (time.thread_time_ns(), _sleeps()) if meter.asks_cpu else None
         return outer, cpu, time.perf_counter_ns()
 
     def stop(self, meter: Meter, started: tuple[Any, ...], elements: int) -> int:
         """End the call, which made so many elements; returns how long it took."""
         now = time.perf_counter_ns()
         outer, cpu, began = started
-        took = now - began
-        cpu_took = took if cpu < 0 else min(time.thread_time_ns() - cpu, took)
+        took = cpu_took = now - began
         meter.asks_cpu = took > ASK_CPU_NS
+        if cpu is not None:
+            cpu_took = min(time.thread_time_ns() - cpu[0], took)
+            if _sleeps() == cpu[1]:
+                # It never waited: the rest of the time other programs were at work.
+                took = cpu_took
         here = self.here
         root = here.root
         assert root is not None
         own = took - here.nested_ns - self.costs.call
         own_cpu = cpu_took - here.nested_cpu_ns - self.costs.call
-        meter.add(own, own_cpu, elements, root.number == 0)
+        meter.add(own, own_cpu, elements, root.number == self.output)
         if outer[0] is None:
-            meter.begun += meter.number != 0
+            meter.begun += meter.number != self.output
             self.updated_ns = now
         here.root = outer[0]
         here.nested_ns = outer[1] + took + self.costs.of_parent
@@ -241,7 +255,9 @@ class Measurement:
         said = WorkerNumbers(
             os.getpid(),
             [meter.numbers() for meter in self.meters],
+            self.given,
             self.working_ns,
+            self.sending_ns,
             time.perf_counter_ns() - self.began_ns,
             [meter.spec for meter in self.meters],
         )
@@ -278,7 +294,7 @@ class Measurement:
             yield from self.above(parent)
 
     def __getstate__(self) -> dict[str, Any]:
-        return {"meters": self.meters, "costs": self.costs}
+        return {"meters": self.meters, "costs": self.costs, "output": self.output}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
@@ -286,7 +302,7 @@ class Measurement:
 
     def _begin(self) -> None:
         self.workers: dict[int, WorkerNumbers] = {}
-        self.working_ns = 0
+        self.given = self.working_ns = self.sending_ns = 0
         self.here = _Here()
         self.began_ns = self.updated_ns = time.perf_counter_ns()
 
@@ -305,14 +321,24 @@ def _merge(total: Meter, numbers: list[int]) -> None:
         setattr(total, name, getattr(total, name) + sent[name])
 
 
+def _sleeps() -> int:
+    """How often this thread has waited for something."""
+    return resource.getrusage(resource.RUSAGE_THREAD).ru_nvcsw
+
+
 def size_of(element: Any) -> int:
-    """About how many bytes an element has: its arrays, texts and numbers."""
+    """About how many bytes an element has: its arrays, texts and numbers.
+
+    Of a long list the first items stand for all.
+    """
     if isinstance(element, (np.ndarray, np.generic)):
         return element.nbytes
     if isinstance(element, (bytes, bytearray, memoryview, str)):
         return len(element)
     if isinstance(element, dict):
-        return sum(map(size_of, element.values()))
+        element = list(element.values())
     if isinstance(element, (list, tuple)):
-        return sum(map(size_of, element))
+        some = element[:MOST_SIZED]
+        whole = sum(map(size_of, some))
+        return whole * len(element) // max(len(some), 1)
     return 8 if isinstance(element, (bool, int, float)) else 0

@@ -13,6 +13,7 @@ from gristmill._dataset.iterator import DatasetIterator
 from gristmill._dataset.measured import PassingIterator
 from gristmill._dataset.meter import Measurement
 from gristmill._dataset.summary import execution_summary, summarize
+from gristmill._dataset.watch import Watch
 
 T = TypeVar("T")
 LOG_EVERY_S = 60.0
@@ -47,6 +48,7 @@ class ObservedDatasetIterator(PassingIterator[T]):
         self._logs = logs
         self._ended = threading.Event()
         weakref.finalize(self, self._ended.set)
+        self._watch = Watch(self, always=True)
 
     def __next__(self) -> T:
         if self._logs:

@@ -65,11 +65,13 @@ class WorkerLoad:
     Attributes:
         pid: Its number.
         busy: The part of its time in which it computed elements, from 0 to 1.
+        sending_s: Processor time that sending one took, in s.
         elements: Elements that it made.
     """
 
     pid: int
     busy: float
+    sending_s: float
     elements: int
 
 

@@ -32,6 +32,8 @@ class SampledMapDataset(BlockMapDataset[T]):
 
     Attributes:
         measurement: What is known of the blocks that were measured.
+        measured: How many elements they had.
+        took_ns: How long they took, other programs' time included.
     """
 
     def __init__(self, parent: MapDataset[T], wake: Callable[[], None]) -> None:
@@ -42,6 +44,7 @@ class SampledMapDataset(BlockMapDataset[T]):
         self._read = functools.partial(block_of, parent)
         if isinstance(parent, BlockMapDataset) and is_built_in(type(parent)):
             self._read = parent._block
+        self.measured = self.took_ns = 0
         # Blocks before the next one that is measured.
         self._left = 0
 
@@ -63,5 +66,7 @@ class SampledMapDataset(BlockMapDataset[T]):
         began = time.perf_counter_ns()
         elements = block_of(self._copy, indices)
         took = time.perf_counter_ns() - began
+        self.measured += len(indices)
+        self.took_ns += took
         self._left = REST_NS // max(took, 1)
         return elements

@@ -140,6 +140,16 @@ class PrefetchDatasetIterator(steps.Feed, DatasetIterator[T]):
         """Read on from another dataset, which has the same elements."""
         self.dataset = self._elements.dataset = dataset
 
+    @property
+    def capacity(self) -> int:
+        """How many elements may be ready ahead of need; 0 where none are computed so."""
+        return self._reading.capacity
+
+    def ready(self) -> int:
+        """How many elements could be given out at once."""
+        ahead = self.ahead()
+        return ahead + self._reading.ready(self.given + ahead)
+
     def _get_next_index(self) -> int:
         return self.given
 

@@ -35,6 +35,11 @@ KEPT_DURATIONS = 8192
 class Watch:
     """What is known of the calls of one iterator.
 
+    Args:
+        iterator: The iterator.
+        always: Whether to time all calls, and to leave it to others to measure what
+            is read by index.
+
     Attributes:
         calls: Calls that were timed and gave an element.
         next_ns: How long they took.
@@ -47,16 +52,20 @@ class Watch:
         indices: Indices that each feed gave out for the calls that were timed.
     """
 
-    def __init__(self, iterator: DatasetIterator[Any]) -> None:
+    def __init__(self, iterator: DatasetIterator[Any], always: bool = False) -> None:
+        self._always = always
         self.calls = self.next_ns = self.gaps = self.gap_ns = 0
         self.sized = self.bytes = 0
         self.complete = True
         self._durations: collections.deque[int] = collections.deque(
             maxlen=KEPT_DURATIONS
         )
-        self._readers = list(_readers(iterator))
-        self.feeds = [self._sampled(reader, iterator) for reader in self._readers]
+        self._iterator = weakref.ref(iterator)
+        self._readers = [] if always else list(_readers(iterator))
+        self.feeds = [self._sampled(reader) for reader in self._readers]
         self.indices = [0] * len(self.feeds)
+        self._ready = [0] * len(self._readers)
+        self._looks = 0
         # Beginnings and ends of calls that are not yet taken into account.
         self.times: list[int] = []
         self._kind: type | None = None
@@ -74,9 +83,25 @@ class Watch:
         if self._kind is None and time.perf_counter_ns() >= self._rests_until_ns:
             self._begin(iterator)
 
+    def look(self) -> None:
+        """Take all that was timed into account, and time some calls again."""
+        self.count()
+        iterator = self._iterator()
+        if self._kind is None and iterator is not None:
+            self._begin(iterator)
+
+    def readiness(self) -> list[tuple[str, int, int, int]]:
+        """Of each buffer: name, elements ready in all, times looked, capacity."""
+        return [
+            (str(reader), self._ready[number], self._looks, reader.capacity)
+            for number, reader in enumerate(self._readers)
+            if reader.capacity
+        ]
+
     def take(self, iterator: DatasetIterator[Any], element: Any) -> None:
         """Take calls into account: there are enough of them."""
         self.count()
+        self._look_at_buffers()
         if element is not None:
             self.sized += 1
             self.bytes += size_of(element)
@@ -85,7 +110,7 @@ class Watch:
             return
         mean = self._stretch_ns / self._stretch_calls
         self._stretch_calls = self._stretch_ns = 0
-        if mean > LONG_NS or monitoring.is_on():
+        if self._always or mean > LONG_NS or monitoring.is_on():
             return
         if tracing():
             iterator.__class__ = timed_class(self._kind, annotates=True)
@@ -122,6 +147,14 @@ class Watch:
             self.indices[number] += max(given - self._given[number], 0)
             self._given[number] = given
 
+    def _look_at_buffers(self) -> None:
+        self._looks += 1
+        for number, reader in enumerate(self._readers):
+            ready = reader.ready()
+            self._ready[number] += ready
+            if monitoring.is_on():
+                monitoring.record_ready(ready)
+
     def _begin(self, iterator: DatasetIterator[Any]) -> None:
         kind = type(iterator)
         try:
@@ -133,11 +166,9 @@ class Watch:
         self._last_ns = self._stretch_calls = self._stretch_ns = 0
         self._given = [reader.given for reader in self._readers]
 
-    def _sampled(
-        self, reader: PrefetchDatasetIterator[Any], iterator: DatasetIterator[Any]
-    ) -> SampledMapDataset[Any]:
+    def _sampled(self, reader: PrefetchDatasetIterator[Any]) -> SampledMapDataset[Any]:
         # Weak, since the dataset is the iterator's, and a circle would outlive it.
-        watched = weakref.ref(iterator)
+        watched = self._iterator
 
         def wake() -> None:
             found = watched()
