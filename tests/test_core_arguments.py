@@ -34,13 +34,15 @@ PLAN_STEPS = st.one_of(
 
 @settings(deadline=None)
 @given(
-    start=st.tuples(INTS, INTS, INTS),
+    start=st.tuples(INTS, INTS, INTS) | st.tuples(INTS),
     steps=st.lists(PLAN_STEPS, max_size=6),
     data=st.data(),
 )
 def test_a_plan_has_keys_or_says_why_not(start: Any, steps: Any, data: Any) -> None:
     with contextlib.suppress(*ERRORS):
-        plan = _core.KeyPlan.range(*start)
+        folds = len(start) == 3
+        make = _core.KeyPlan.range if folds else _core.KeyPlan.positions
+        plan = make(*start)
         for name, *arguments in steps:
             with contextlib.suppress(*ERRORS):
                 plan = getattr(plan, name)(*arguments)
@@ -48,9 +50,33 @@ def test_a_plan_has_keys_or_says_why_not(start: Any, steps: Any, data: Any) -> N
         out = np.zeros(data.draw(st.sampled_from([0, 1, 3, 70])), np.int64)
         first, step = data.draw(INTS), data.draw(INTS)
         plan.fill(first, step, out)
-        keys = {start[1] + k * start[2] for k in range(min(start[0], 1000))}
-        assert start[0] > 1000 or keys.issuperset(out.tolist())
         assert out.size == 0 or plan.key(first) == out[0]
+        assert plan.keys(first + step * np.arange(out.size)).tolist() == out.tolist()
+        if folds and start[0] <= 1000:
+            keys = {start[1] + k * start[2] for k in range(start[0])}
+            assert keys.issuperset(out.tolist())
+
+
+@settings(deadline=None)
+@given(
+    proportions=st.lists(INTS, max_size=5),
+    positions=st.lists(st.integers(-MOST - 1, MOST), max_size=20),
+    window_size=INTS,
+    seed=INTS,
+    length=INTS,
+)
+def test_positions_are_mixed_and_shuffled_or_refused(
+    proportions: Any, positions: Any, window_size: Any, seed: Any, length: Any
+) -> None:
+    asked = np.array(positions, np.int64)
+    with contextlib.suppress(*ERRORS):
+        components, taken = _core.Mixture(proportions).take(asked)
+        assert set(components.tolist()) <= set(range(len(proportions)))
+        assert (np.abs(taken.astype(float)) <= np.abs(asked.astype(float)) + 1).all()
+    with contextlib.suppress(*ERRORS):
+        shuffled = _core.window_shuffle(asked, window_size, seed, length)
+        epochs = [position // length for position in positions]
+        assert [position // length for position in shuffled.tolist()] == epochs
 
 
 ARRAYS = st.sampled_from(

@@ -56,6 +56,23 @@ def plan() -> None:
     made.slice(0, 1, 0)
 
 
+def positions() -> None:
+    asked = np.arange(99)
+    made = _core.KeyPlan.positions(50).slice(1, None)
+    assert len(made.keys(asked[::3])) == 33
+    mixture = _core.Mixture([3, 1])
+    assert pickle.loads(pickle.dumps(mixture)) == mixture
+    assert repr(mixture) and hash(mixture) and mixture.proportions
+    mixture.take(asked)
+    _core.permutation(9, 1)
+    _core.window_shuffle(asked, 30_000, 1, 40_000)
+    with contextlib.suppress(TypeError):
+        _core.window_shuffle(asked, 5, -1, 40)
+    with contextlib.suppress(TypeError):
+        made.keys(KEYS.astype(np.int32))
+    made.keys(np.zeros((2, 2), np.int64))
+
+
 def elements() -> None:
     for rules in ("jax", "plain"):
         columns, treedef = tree.batch_leaves(ELEMENTS, rules)
@@ -139,7 +156,7 @@ POOL = _core.Pool(1)
 
 @pytest.mark.parametrize(
     "call",
-    [gather, collate, plan, elements, blocks, slots, examples],
+    [gather, collate, plan, positions, elements, blocks, slots, examples],
     ids=lambda f: f.__name__,
 )
 def test_leaves_no_reference(call: Callable[[], None]) -> None:

@@ -102,6 +102,7 @@ T checked(Result<T> result) {
 void permute(py::module_& m);
 void plan(py::module_& m);
 void mixture(py::module_& m);
+void window_shuffle(py::module_& m);
 void heap(py::module_& m);
 void pool(py::module_& m);
 void collate(py::module_& m);

@@ -6,6 +6,7 @@ PYBIND11_MODULE(_core, m) {
   gristmill::bind::permute(m);
   gristmill::bind::plan(m);
   gristmill::bind::mixture(m);
+  gristmill::bind::window_shuffle(m);
   gristmill::bind::heap(m);
   gristmill::bind::pool(m);  // Before what takes one.
   gristmill::bind::collate(m);

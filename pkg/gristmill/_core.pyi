@@ -31,6 +31,53 @@ def index_shuffle(index: int, max_index: int, seed: int, rounds: int) -> int:
         TypeError: An argument does not fit its 64 or 32 bits.
     """
 
+def permutation(count: int, seed: int) -> NDArray[np.int64]:
+    """Return the positions of [0, ..., count - 1] in a permutation of them.
+
+    It is ``index_shuffle`` of 4 rounds over a whole range at once, but a permutation
+    for every ``count``: where Grain's width of the network is one bit short, at 2**16 +
+    1, 2**18 + 1, 2**20 + 1 and so on, it takes the next one.
+
+    Args:
+        count: How many, at least 0.
+        seed: Picks the permutation, in [0, 2**32).
+
+    Returns:
+        Shape (count,), dtype int64.
+
+    Raises:
+        ValueError: ``count`` is negative.
+        TypeError: An argument does not fit its 64 or 32 bits.
+    """
+
+# core/window_shuffle.hpp
+
+def window_shuffle(
+    positions: NDArray[np.int64], window_size: int, seed: int, length: int
+) -> NDArray[np.int64]:
+    """Return what comes at each position when windows are shuffled.
+
+    Each epoch of ``length`` positions is cut into windows of ``window_size``, its last
+    one ends with it. Window ``w``, counted on through all epochs, is permuted with the
+    seed ``seed + w``.
+
+    Args:
+        positions: Shape (n,), dtype int64, any layout, any int64s in any order.
+        window_size: At least 1.
+        seed: Of window 0. ``seed + w`` must be in [0, 2**32) for all windows asked for.
+        length: How many positions make an epoch.
+
+    Returns:
+        The positions that come in their place, shape (n,), dtype int64.
+
+    Raises:
+        ValueError: ``window_size`` is not positive, or ``positions`` are not of one
+            dimension.
+        TypeError: The seed of a window does not fit 32 bits, or an argument its type.
+        ZeroDivisionError: ``length`` is not positive and there are positions.
+        OverflowError: A position that comes in place of another exceeds 64 bits.
+    """
+
 # core/plan.hpp
 
 @final
@@ -263,19 +310,29 @@ def gather(table: NDArray[Any], rows: NDArray[np.int64], out: NDArray[Any]) -> N
         TypeError: The dtype holds references, or ``rows`` is not int64.
     """
 
-def stack(elements: list[Any], out: NDArray[Any]) -> int:
+def stack(
+    elements: list[Any],
+    out: NDArray[Any],
+    first: int | None = None,
+    streaming: bool = False,
+) -> int:
     """Write B arrays of shape S to ``out``, as ``np.stack`` does.
 
     Args:
         elements: B exact ndarrays, C-contiguous, of one shape and dtype.
         out: Shape (B, *S), the elements' dtype, C-contiguous, apart from them.
+        first: With this, `out` has shape (N, *S), N at least ``first + B``, and the
+            rows from this one on are written.
+        streaming: Whether long rows are written past the caches, which is faster
+            where they are not read soon.
 
     Returns:
         -1, or the position of the first element that does not fit; nothing was
         written then.
 
     Raises:
-        ValueError: ``out`` is read-only, not C-contiguous, or not of B rows.
+        ValueError: ``out`` is read-only, not C-contiguous, or not of B rows, or
+            lacks the rows from `first` on.
         TypeError: The dtype of ``out`` holds references.
     """
 

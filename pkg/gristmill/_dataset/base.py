@@ -8,18 +8,16 @@ import copy
 import functools
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar, overload
+from typing import Any, ClassVar, Generic, TypeVar, overload
 
 import numpy as np
 
 from gristmill import transforms
 from gristmill._dataset.iterator import DatasetIterator
-from gristmill._dataset.opening import opening
+from gristmill._dataset.opening import Opening
+from gristmill._dataset.options import DatasetOptions
 from gristmill._dataset.stats import Stats
 from gristmill.options import MultiprocessingOptions, ReadOptions
-
-if TYPE_CHECKING:
-    from gristmill._dataset.report import Report
 
 T = TypeVar("T")
 S = TypeVar("S")
@@ -292,6 +290,10 @@ class MapDataset(Dataset, Generic[T], metaclass=MapDatasetMeta):
         """Give random steps behind this one, up to the next seed, their seed."""
         return nodes.seed.WithSeedMapDataset(self, seed=seed)
 
+    def set_options(self, options: DatasetOptions) -> MapDataset[T]:
+        """Set options for all iterators that are made of this; see `DatasetOptions`."""
+        return nodes.with_options.WithOptionsMapDataset(self, options)
+
     def shuffle(self, seed: int | None = None) -> MapDataset[T]:
         """Permute each epoch, by formula: nothing is stored, nothing is read.
 
@@ -341,7 +343,7 @@ class IterDatasetMeta(abc.ABCMeta):
         return nodes.mix.MixedIterDataset(datasets, weights)
 
 
-class IterDataset(Dataset, Iterable[T], Generic[T], metaclass=IterDatasetMeta):
+class IterDataset(Opening[T], Dataset, Iterable[T], Generic[T], metaclass=IterDatasetMeta):
     """A dataset that is iterated over; each ``iter(ds)`` begins anew.
 
     A subclass calls ``super().__init__(parents)`` and implements ``__iter__``, which
@@ -355,14 +357,6 @@ class IterDataset(Dataset, Iterable[T], Generic[T], metaclass=IterDatasetMeta):
         >>> [batch.tolist() for batch in ds.filter(lambda x: x != 2).batch(2)]
         [[0, 1], [3, 4]]
     """
-
-    # Whether iterating over it is always part of iterating over another one.
-    _IS_INNER: ClassVar[bool] = False
-
-    def __init_subclass__(cls, **kwargs: Any) -> None:
-        super().__init_subclass__(**kwargs)
-        if "__iter__" in cls.__dict__:
-            cls.__iter__ = opening(cls.__iter__)  # type: ignore[method-assign]
 
     def __init__(self, parents: Dataset | Sequence[Dataset] = ()) -> None:
         super().__init__()
@@ -482,30 +476,13 @@ class IterDataset(Dataset, Iterable[T], Generic[T], metaclass=IterDatasetMeta):
         """
         return nodes.map.RandomMapIterDataset(self, transform, seed)
 
-    def report(
-        self, seconds: float = 3.0, consume: Callable[[T], Any] | None = None
-    ) -> Report:
-        """Iterate for a short time, and find out which node limits how fast.
+    def set_options(self, options: DatasetOptions) -> IterDataset[T]:
+        """Set options for the whole chain; see `DatasetOptions`."""
+        return nodes.with_options.WithOptionsIterDataset(self, options)
 
-        The first element, with which workers start, does not count.
-
-        Args:
-            seconds: About how long, in s; at most until the data ends.
-            consume: Called with each element, as the loop that will use them; by
-                default they are dropped.
-
-        Raises:
-            ValueError: `seconds` is not positive.
-
-        Example:
-            >>> ds = gristmill.MapDataset.range(10**6).to_iter_dataset().batch(100)
-            >>> report = ds.report(seconds=0.2)
-            >>> report.outputs > 0
-            True
-        """
-        from gristmill._dataset import reporting  # It is made of nodes itself.
-
-        return reporting.report_of_run(self, seconds, consume)
+    def with_options(self, options: DatasetOptions) -> IterDataset[T]:
+        """Another name of `set_options`."""
+        return self.set_options(options)
 
     def seed(self, seed: int) -> IterDataset[T]:
         """Give random steps behind this one, up to the next seed, their seed."""

@@ -114,9 +114,9 @@ def check_dropped(skipped: int, name: str, options: DatasetOptions) -> None:
     ratio = skipped / steps.WINDOW
     text = (
         f"Transformation {name} skipped {ratio * 100:.2f} % of the last seen"
-        f" {steps.WINDOW} elements. Please check the filtering logic. If this is intended, filter the"
-        " data once and store what is left, or set DatasetOptions.%s to None with"
-        " WithOptionsIterDataset."
+        f" {steps.WINDOW} elements. Please check the filtering logic. If this is"
+        " intended, filter the data once and store what is left, or set"
+        " DatasetOptions.%s to None with WithOptionsIterDataset."
     )
     worst = options.filter_raise_threshold_ratio
     if worst and ratio >= worst:

@@ -12,7 +12,12 @@ import contextlib
 import functools
 import threading
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
+
+if TYPE_CHECKING:
+    from gristmill._dataset.report import Report
+
+T = TypeVar("T")
 
 
 class _Here(threading.local):
@@ -24,7 +29,44 @@ class _Here(threading.local):
 _here = _Here()
 
 
-def opening(make: Callable[[Any], Any]) -> Callable[[Any], Any]:
+class Opening(Generic[T]):
+    """What is looked at while somebody iterates over it."""
+
+    # Whether iterating over it is always part of iterating over another one.
+    _IS_INNER: ClassVar[bool] = False
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        if "__iter__" in cls.__dict__:
+            cls.__iter__ = _opening(cls.__dict__["__iter__"])  # type: ignore[attr-defined]
+
+    def report(
+        self, seconds: float = 3.0, consume: Callable[[T], Any] | None = None
+    ) -> Report:
+        """Iterate for a short time, and find out which node limits how fast.
+
+        The first element, with which workers start, does not count.
+
+        Args:
+            seconds: About how long, in s; at most until the data ends.
+            consume: Called with each element, as the loop that will use them; by
+                default they are dropped.
+
+        Raises:
+            ValueError: `seconds` is not positive.
+
+        Example:
+            >>> ds = gristmill.MapDataset.range(10**6).to_iter_dataset().batch(100)
+            >>> report = ds.report(seconds=0.2)
+            >>> report.outputs > 0
+            True
+        """
+        from gristmill._dataset import reporting  # It is made of nodes itself.
+
+        return reporting.report_of_run(self, seconds, consume)
+
+
+def _opening(make: Callable[[Any], Any]) -> Callable[[Any], Any]:
     """Wrap an ``__iter__``, so that the outermost one of a chain is looked at."""
 
     @functools.wraps(make)

@@ -16,12 +16,13 @@ from gristmill._dataset.blocks import block_of
 from gristmill._dataset.filter import check_dropped
 from gristmill._dataset.iterator import DatasetIterator
 from gristmill._dataset.spec import get_element_spec
+from gristmill._dataset.with_options import options_of
 from gristmill._engine.reading import Reading
 from gristmill._hot import steps
 from gristmill.options import ReadOptions
 
 T = TypeVar("T")
-MOST_AT_ONCE = 512
+MOST_AT_ONCE = 2048
 BLOCK_S = 1e-3
 
 
@@ -80,6 +81,7 @@ class PrefetchDatasetIterator(steps.Feed, DatasetIterator[T]):
         self, dataset: MapDataset[T], read_options: ReadOptions, allow_nones: bool
     ) -> None:
         DatasetIterator.__init__(self)
+        self._ctx.dataset_options = options_of(dataset)
         steps.Feed.__init__(self, allow_nones)
         self.dataset = dataset
         self._length = len(dataset)
