@@ -10,7 +10,6 @@ from typing import Any
 
 from gristmill import _log
 from gristmill._dataset import picture
-from gristmill._dataset.kinds import parents_of
 from gristmill._dataset.meter import Measurement, Meter
 from gristmill._dataset.spec import get_element_spec
 
@@ -34,29 +33,27 @@ class Box:
     parents: tuple[Box, ...]
 
 
-def draw(dataset: Any, measurement: Measurement, folder: str | None) -> None:
+def draw(measurement: Measurement, folder: str | None) -> None:
     """Log the drawing of a chain; write it to a folder, where there is one.
 
     Raises:
         OSError: The folder cannot be written to.
     """
-    box = boxes(dataset, measurement.meters, 0)
+    box = boxes(measurement, 0)
     text = f"Grain Dataset graph:\n\n{as_text(box)}"
     if folder:
         text += f"\nWritten to {_write(box, folder)}"
     _log.show(text)
 
 
-def boxes(dataset: Any, meters: list[Meter], number: int) -> Box:
+def boxes(measurement: Measurement, number: int) -> Box:
     """The drawing of a node and all that it is made of."""
-    meter = meters[number]
-    parents = [
-        boxes(parent, meters, at)
-        for parent, at in zip(parents_of(dataset), meter.inputs, strict=False)
-    ]
+    meter = measurement.meters[number]
+    parents = tuple(boxes(measurement, parent) for parent in meter.inputs)
     if meter.kind == "none":
         return parents[0]
-    return Box(meter.name, meter.kind, _spec_text(dataset, meter), tuple(parents))
+    spec = _spec_text(measurement.datasets[number], meter)
+    return Box(meter.name, meter.kind, spec, parents)
 
 
 def _spec_text(dataset: Any, meter: Meter) -> str:

@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 from gristmill import batching
 from gristmill._dataset.base import IterDataset, MapDataset, with_parents
 from gristmill._dataset.blocks import BlockMapDataset, block_of, is_built_in
+from gristmill._dataset.interleave import InterleaveIterDataset
 from gristmill._dataset.iterator import (
     DatasetIterator,
     get_next_index,
@@ -55,7 +56,7 @@ def measured_copy(dataset: Any) -> tuple[Any, Measurement]:
 
 
 def _cheap_copy(dataset: Any, measurement: Measurement) -> Any:
-    meter = measurement.new_meter(str(dataset), kind_of(dataset))
+    meter = measurement.new_meter(dataset, kind_of(dataset))
     if not is_built_in(type(dataset)) or gathers(dataset):
         return MeasuredMapDataset(dataset, measurement, meter)
     run = [dataset]
@@ -76,7 +77,10 @@ def _cheap_copy(dataset: Any, measurement: Measurement) -> Any:
 
 
 def _copy(dataset: Any, measurement: Measurement) -> Any:
-    meter = measurement.new_meter(str(dataset), kind_of(dataset))
+    meter = measurement.new_meter(dataset, kind_of(dataset))
+    if isinstance(dataset, InterleaveIterDataset):
+        node = _copy_of_interleave(dataset, measurement, meter)
+        return MeasuredIterDataset(node, measurement, meter)
     parents = []
     for parent in () if gathers(dataset) else parents_of(dataset):
         meter.inputs.append(len(measurement.meters))
@@ -90,6 +94,46 @@ def _copy(dataset: Any, measurement: Measurement) -> Any:
     if isinstance(dataset, MapDataset):
         return MeasuredMapDataset(node, measurement, meter)
     return MeasuredIterDataset(node, measurement, meter)
+
+
+def _copy_of_interleave(
+    dataset: InterleaveIterDataset[Any], measurement: Measurement, meter: Meter
+) -> Any:
+    """A copy whose datasets are measured; those of one shape have common meters."""
+    if isinstance(dataset.datasets, MapDataset):
+        return dataset  # They are made when they are needed.
+    firsts: dict[Any, int] = {}
+    copies = []
+    for part in dataset.datasets:
+        shape = _shape(part)
+        begin = firsts.setdefault(shape, len(measurement.meters))
+        if begin == len(measurement.meters):
+            meter.inputs.append(begin)
+            copies.append(_copy(part, measurement))
+            continue
+        # Copied with meters of its own, which are then taken from it.
+        end = len(measurement.meters)
+        copied = _copy(part, measurement)
+        _share_meters(copied, measurement, begin - end)
+        del measurement.meters[end:], measurement.datasets[end:]
+        copies.append(copied)
+    return dataset.with_datasets(copies)
+
+
+def _shape(dataset: Any) -> Any:
+    """What two datasets have in common that are made of the same nodes."""
+    parents = parents_of(dataset)
+    if isinstance(dataset, InterleaveIterDataset):
+        return (type(dataset), id(dataset))
+    return (type(dataset), gathers(dataset), *map(_shape, parents))
+
+
+def _share_meters(copied: Any, measurement: Measurement, distance: int) -> None:
+    """Make all measuring nodes of a copy use meters `distance` further on."""
+    if isinstance(copied, (MeasuredMapDataset, MeasuredIterDataset)):
+        copied._meter = measurement.meters[copied._meter.number + distance]
+    for parent in parents_of(copied):
+        _share_meters(parent, measurement, distance)
 
 
 class MeasuredMapDataset(BlockMapDataset[T]):
@@ -260,7 +304,7 @@ class MeasuredDatasetIterator(PassingIterator[T]):
 def _costs() -> Costs:
     """What measuring adds.  Takes a few milliseconds to find out."""
     measurement = Measurement(Costs())
-    node, parent = (measurement.new_meter("", "transform") for _ in range(2))
+    node, parent = (measurement.new_meter(None, "transform") for _ in range(2))
     inner: Any = MeasuredDatasetIterator(_Nothing(), measurement, parent)
     outer: Any = MeasuredDatasetIterator(inner, measurement, node)
 

@@ -194,6 +194,7 @@ class Measurement:
     Attributes:
         here: What this thread is at.
         meters: One for each node, in the order of their numbers.
+        datasets: The nodes; none in a worker.
         output: The number of the node that the consumer asks.
         began_ns: When the measurement began, by `time.perf_counter_ns`.
         updated_ns: When an element was last given out.
@@ -205,14 +206,16 @@ class Measurement:
 
     def __init__(self, costs: Costs) -> None:
         self.meters: list[Meter] = []
+        self.datasets: list[Any] = []
         self.costs = costs
         self.output = 0
         self._begin()
 
-    def new_meter(self, name: str, kind: str) -> Meter:
-        """A meter with the next number."""
-        meter = Meter(len(self.meters), name, kind)
+    def new_meter(self, dataset: Any, kind: str) -> Meter:
+        """A meter with the next number, for a node."""
+        meter = Meter(len(self.meters), str(dataset), kind)
         self.meters.append(meter)
+        self.datasets.append(dataset)
         return meter
 
     def start(self, meter: Meter) -> tuple[Any, ...]:
@@ -222,7 +225,7 @@ class Measurement:
         if here.root is None:
             here.root = meter
         here.nested_ns = here.nested_cpu_ns = 0
-        cpu = (time.thread_time_ns(), _sleeps()) if meter.asks_cpu else None
+        cpu = (time.thread_time_ns(), sleeps()) if meter.asks_cpu else None
         return outer, cpu, time.perf_counter_ns()
 
     def stop(self, meter: Meter, started: tuple[Any, ...], elements: int) -> int:
@@ -233,7 +236,7 @@ class Measurement:
         meter.asks_cpu = took > ASK_CPU_NS
         if cpu is not None:
             cpu_took = min(time.thread_time_ns() - cpu[0], took)
-            if _sleeps() == cpu[1]:
+            if sleeps() == cpu[1]:
                 # It never waited: the rest of the time other programs were at work.
                 took = cpu_took
         here = self.here
@@ -321,7 +324,7 @@ def _merge(total: Meter, numbers: list[int]) -> None:
         setattr(total, name, getattr(total, name) + sent[name])
 
 
-def _sleeps() -> int:
+def sleeps() -> int:
     """How often this thread has waited for something."""
     return resource.getrusage(resource.RUSAGE_THREAD).ru_nvcsw
 

@@ -26,7 +26,6 @@ class ObservedDatasetIterator(PassingIterator[T]):
     Args:
         inner: The iterator of its last node.
         measurement: What is known of the chain.
-        dataset: The chain.
         logs: Whether to log the table of nodes every minute.
         folder: Where a drawing goes: a folder, "" for the log alone, None for nowhere.
     """
@@ -35,14 +34,12 @@ class ObservedDatasetIterator(PassingIterator[T]):
         self,
         inner: DatasetIterator[T],
         measurement: Measurement,
-        dataset: Any,
         logs: bool,
         folder: str | None,
     ) -> None:
         super().__init__(inner)
         self.measurement = measurement
         self._inner = inner
-        self._dataset = dataset
         self._folder = folder
         self._draws = folder is not None
         self._logs = logs
@@ -57,7 +54,7 @@ class ObservedDatasetIterator(PassingIterator[T]):
         element = next(self._inner)
         if self._draws:
             self._draws = False
-            drawing.draw(self._dataset, self.measurement, self._folder)
+            drawing.draw(self.measurement, self._folder)
         return element
 
     def close(self) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 
 from gristmill._dataset.diagnosis import Evidence, diagnose
 from gristmill._dataset.iterator import DatasetIterator
-from gristmill._dataset.meter import Measurement
+from gristmill._dataset.meter import Measurement, size_of, sleeps
 from gristmill._dataset.observed import ObservedDatasetIterator
 from gristmill._dataset.opening import as_inner
 from gristmill._dataset.report import Buffer, Report, Stage, WorkerLoad
@@ -86,29 +86,26 @@ def _run(
     iterator: Any, seconds: float, consume: Callable[[Any], Any] | None
 ) -> Evidence:
     """Take outputs for about so long; the first one, and what begins then, aside."""
-    from gristmill._dataset.meter import size_of
-
     waits: list[float] = []
     away = 0.0
-    size = 0.0
+    size = 0
+    end = object()
     try:
-        output = next(iterator, iterator)
+        output = next(iterator, end)
         until = time.perf_counter() + seconds
-        while output is not iterator:
-            began = time.perf_counter()
+        while output is not end and time.perf_counter() < until:
+            consumed = Stopwatch()
             if consume is not None:
                 consume(output)
-            left = time.perf_counter()
-            output = next(iterator, iterator)
-            now = time.perf_counter()
-            if output is iterator:
+            consumed_s = consumed.read()
+            waited = Stopwatch()
+            output = next(iterator, end)
+            if output is end:
                 break
-            away += left - began
-            waits.append(now - left)
+            waits.append(waited.read())
+            away += consumed_s
             if len(waits) & (len(waits) - 1) == 0:
-                size = float(size_of(output))
-            if now > until:
-                break
+                size = size_of(output)
     finally:
         iterator.close()
     return Evidence(
@@ -118,6 +115,21 @@ def _run(
         durations_s=waits,
         bytes_each=size,
     )
+
+
+class Stopwatch:
+    """Takes the time, less that of other programs, where the thread did not wait."""
+
+    def __init__(self) -> None:
+        self._sleeps = sleeps()
+        self._cpu = time.thread_time()
+        self._began = time.perf_counter()
+
+    def read(self) -> float:
+        """The time since it was made, in s."""
+        took = time.perf_counter() - self._began
+        cpu = time.thread_time() - self._cpu
+        return took if sleeps() != self._sleeps else min(took, cpu)
 
 
 def _add_nodes(evidence: Evidence, measurement: Measurement) -> None:

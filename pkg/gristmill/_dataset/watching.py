@@ -10,7 +10,7 @@ from gristmill._dataset.measured import measured
 from gristmill._dataset.observed import ObservedDatasetIterator
 from gristmill._dataset.options import ExecutionTrackingMode
 from gristmill._dataset.watch import Watch
-from gristmill._dataset.with_options import WithOptionsIterDataset
+from gristmill._dataset.with_options import options_of
 from gristmill.config import config
 
 
@@ -42,17 +42,10 @@ def observed(
         folder: Where a drawing goes; see `config`.
     """
     chain, measurement = measured(dataset)
-    return ObservedDatasetIterator(iter(chain), measurement, dataset, logs, folder)
+    return ObservedDatasetIterator(iter(chain), measurement, logs, folder)
 
 
 def _asks_for_times(dataset: Any) -> bool:
-    """Whether options of a chain say to measure every node; the last ones count."""
-    level = [dataset]
-    for node in level:
-        if isinstance(node, WithOptionsIterDataset):
-            options = node.options
-            if "execution_tracking_mode" in options._user_set_fields:
-                mode = options.execution_tracking_mode
-                return mode is ExecutionTrackingMode.STAGE_TIMING
-        level += getattr(node, "_parents", ())
-    return False
+    """Whether options of a chain say to measure every node."""
+    mode = options_of(dataset).execution_tracking_mode
+    return mode is ExecutionTrackingMode.STAGE_TIMING
