@@ -21,8 +21,6 @@ from __future__ import annotations
 import atexit
 import errno
 import os
-import shutil
-import tempfile
 from collections.abc import Iterable
 from typing import Any
 
@@ -135,6 +133,8 @@ def setup_telemetry() -> None:
         start()
         return
     if _FOLDER not in os.environ:
+        import tempfile
+
         folder = tempfile.mkdtemp(prefix="prometheus_multiproc_")
         os.environ[_FOLDER] = folder
         atexit.register(_remove, folder, os.getpid())
@@ -204,4 +204,6 @@ def _powers(base: int, end: int) -> list[float]:
 def _remove(folder: str, owner: int) -> None:
     # A fork has the same list of what to do at exit.
     if os.getpid() == owner:
+        import shutil
+
         shutil.rmtree(folder, ignore_errors=True)

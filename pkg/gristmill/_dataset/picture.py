@@ -86,13 +86,13 @@ def as_html(node: Node, svg: str) -> str:
         for kind, color in COLORS.items()
     )
     rows = "".join(
-        f"<tr><td>{html.escape(box.kind)}</td><td><pre>{html.escape(box.name)}</pre>"
-        f"</td><td><pre>{html.escape(box.spec)}</pre></td></tr>\n"
+        f"<tr><td>{_escaped(box.kind)}</td><td><pre>{_escaped(box.name)}</pre>"
+        f"</td><td><pre>{_escaped(box.spec)}</pre></td></tr>\n"
         for box in _in_order(node)
     )
     return (
         '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
-        f"<title>{html.escape(node.name)}</title>\n"
+        f"<title>{_escaped(node.name)}</title>\n"
         "<style>body{font-family:sans-serif;margin:24px}td{vertical-align:top;"
         "border-top:1px solid #ccc;padding:2px 12px}pre{margin:2px;white-space:"
         "pre-wrap}</style></head>\n"
@@ -158,11 +158,11 @@ def _box(  # noqa: PLR0913 (a place and a size)
     color = COLORS.get(node.kind, "#ffffff")
     text = "".join(
         f'<text x="{center:.1f}" y="{y + PADDING + 6 + i * LINE:.1f}"'
-        f' text-anchor="middle">{html.escape(line)}</text>\n'
+        f' text-anchor="middle">{_escaped(line)}</text>\n'
         for i, line in enumerate(lines)
     )
     return (
-        f"<g><title>{html.escape(node.name)}</title>\n"
+        f"<g><title>{_escaped(node.name)}</title>\n"
         f'<rect x="{center - width / 2:.1f}" y="{y:.1f}" width="{width:.1f}"'
         f' height="{height:.1f}" rx="6" fill="{color}" stroke="#666666"/>\n{text}</g>\n'
     )
@@ -177,7 +177,7 @@ def _edge_text(node: Node, center: float, y: float) -> tuple[str, float, float]:
     end = y + height
     text = "".join(
         f'<text x="{center + 8:.1f}" y="{y + ARROW / 2 + (i + 0.8) * LINE:.1f}"'
-        f' fill="#333333" xml:space="preserve">{html.escape(line)}</text>\n'
+        f' fill="#333333" xml:space="preserve">{_escaped(line)}</text>\n'
         for i, line in enumerate(lines)
     )
     arrow = (
@@ -192,8 +192,13 @@ def _edge_text(node: Node, center: float, y: float) -> tuple[str, float, float]:
 
 def _wrapped(text: str, width: int) -> list[str]:
     """Lines of at most `width` characters; at least one."""
-    printable = "".join(c if c.isprintable() else " " for c in text)
-    wrapped = textwrap.wrap(
-        printable, width, break_long_words=True, drop_whitespace=False
-    )
-    return wrapped or [""]
+    return textwrap.wrap(_printable(text), width, drop_whitespace=False) or [""]
+
+
+def _printable(text: str) -> str:
+    """A text without the characters that XML does not allow."""
+    return "".join(c if c.isprintable() or c == "\n" else " " for c in text)
+
+
+def _escaped(text: str) -> str:
+    return html.escape(_printable(text))

@@ -12,9 +12,11 @@ import time
 from collections.abc import Callable
 from typing import Any, TypeVar
 
+from gristmill import monitoring
 from gristmill._dataset.base import MapDataset
 from gristmill._dataset.blocks import BlockMapDataset, block_of, is_built_in
 from gristmill._dataset.measured import measured_copy
+from gristmill._dataset.source import SourceMapDataset
 from gristmill._dataset.spec import get_element_spec
 from gristmill._types import Int64Array
 
@@ -45,6 +47,8 @@ class SampledMapDataset(BlockMapDataset[T]):
         if isinstance(parent, BlockMapDataset) and is_built_in(type(parent)):
             self._read = parent._block
         self.measured = self.took_ns = 0
+        # Elements of each source that metrics know of, and how long they took.
+        self._told: list[tuple[int, float]] = []
         # Blocks before the next one that is measured.
         self._left = 0
 
@@ -68,5 +72,23 @@ class SampledMapDataset(BlockMapDataset[T]):
         took = time.perf_counter_ns() - began
         self.measured += len(indices)
         self.took_ns += took
-        self._left = REST_NS // max(took, 1)
+        if monitoring.is_on():
+            self._tell()
+        else:
+            self._left = REST_NS // max(took, 1)
         return elements
+
+    def _tell(self) -> None:
+        """Count what sources gave among the metrics; every block is measured then."""
+        told, self._told = self._told, []
+        meters = zip(self.measurement.meters, self.measurement.datasets, strict=True)
+        sources = [m for m in meters if isinstance(m[1], SourceMapDataset)]
+        for number, (meter, dataset) in enumerate(sources):
+            before = told[number] if told else (0, 0.0)
+            now = (meter.elements, meter.direct + meter.background)
+            self._told.append(now)
+            made = now[0] - before[0]
+            if made > 0:
+                name = type(dataset._source).__name__
+                size = made * meter.bytes_each
+                monitoring.record_read(name, made, size, max(now[1] - before[1], 0.0))

@@ -68,6 +68,8 @@ class Watch:
         self._looks = 0
         # Beginnings and ends of calls that are not yet taken into account.
         self.times: list[int] = []
+        # So many make it worth while.
+        self.at_once = 2 if monitoring.is_on() else 2 * AT_ONCE
         self._kind: type | None = None
         self._rests_until_ns = 0
         self._last_ns = 0
@@ -105,7 +107,7 @@ class Watch:
         if element is not None:
             self.sized += 1
             self.bytes += size_of(element)
-            self._last_ns = 0
+            self._last_ns = time.perf_counter_ns()
         if self._kind is None or self._stretch_calls < STRETCH_CALLS:
             return
         mean = self._stretch_ns / self._stretch_calls
@@ -210,14 +212,18 @@ def timed_class(kind: type, annotates: bool) -> type:
     clock = time.perf_counter_ns
 
     def __next__(self: Any) -> Any:
-        began = clock()
-        element = advance(self)
-        ended = clock()
         watch = self._watch
+        began = clock()
+        try:
+            element = advance(self)
+        except BaseException:
+            watch.count()
+            raise
+        ended = clock()
         times = watch.times
         times.append(began)
         times.append(ended)
-        if len(times) >= 2 * AT_ONCE:
+        if len(times) >= watch.at_once:
             watch.take(self, element)
         return element
 
