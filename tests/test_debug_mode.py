@@ -234,7 +234,12 @@ def test_times_read_as_grains(ns, text):
 
 @pytest.mark.parametrize(
     ("count", "text"),
-    [(1023, "1023 bytes"), (1536, "1.50 KiB"), (3 << 20, "3.00 MiB"), (2**40, "1.00 TiB")],
+    [
+        (1023, "1023 bytes"),
+        (1536, "1.50 KiB"),
+        (3 << 20, "3.00 MiB"),
+        (2**40, "1.00 TiB"),
+    ],
 )
 def test_sizes_read_as_grains(count, text):
     assert summary.bytes_text(count) == text

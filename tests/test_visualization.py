@@ -43,19 +43,19 @@ SourceMapDataset(source=list)
   ││
   ││  \n\
   ││
-  ╲╱
+  \u2572\u2571
 {'a': 'list<int>[3]', 'b': 'float64[2, 3]'}
 
   ││
   ││  ShuffleMapDataset
   ││
-  ╲╱
+  \u2572\u2571
 {'a': 'list<int>[3]', 'b': 'float64[2, 3]'}
 
   ││
   ││  BatchMapDataset(batch_size=2, drop_remainder=False)
   ││
-  ╲╱
+  \u2572\u2571
 {'a': 'list<ndarray>[3, 2]', 'b': 'float64[2, 2, 3]'}
 """
 
@@ -214,4 +214,6 @@ def test_text_that_nobody_reads_in_the_log_goes_to_standard_error(capsys, monkey
 
 def test_a_drawing_is_text_without_a_parent():
     box = drawing.Box("source", "read", "'int[]'", ())
-    assert drawing.as_text(box) == "source\n  ││\n  ││  \n  ││\n  ╲╱\n'int[]'\n"
+    assert (
+        drawing.as_text(box) == "source\n  ││\n  ││  \n  ││\n  \u2572\u2571\n'int[]'\n"
+    )

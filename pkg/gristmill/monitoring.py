@@ -105,7 +105,8 @@ def serve(port: int | None = None) -> int | None:
         from prometheus_client import multiprocess
 
         registry = client.CollectorRegistry()
-        multiprocess.MultiProcessCollector(registry)
+        collector: Any = multiprocess.MultiProcessCollector
+        collector(registry)
     try:
         client.start_http_server(port, registry=registry)
     except OSError as error:

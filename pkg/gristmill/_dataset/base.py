@@ -343,7 +343,9 @@ class IterDatasetMeta(abc.ABCMeta):
         return nodes.mix.MixedIterDataset(datasets, weights)
 
 
-class IterDataset(Opening[T], Dataset, Iterable[T], Generic[T], metaclass=IterDatasetMeta):
+class IterDataset(
+    Opening[T], Dataset, Iterable[T], Generic[T], metaclass=IterDatasetMeta
+):
     """A dataset that is iterated over; each ``iter(ds)`` begins anew.
 
     A subclass calls ``super().__init__(parents)`` and implements ``__iter__``, which

@@ -123,9 +123,7 @@ def diagnose(evidence: Evidence) -> Report:
     )
 
 
-def _limit(
-    evidence: Evidence, stages: Sequence[Stage]
-) -> tuple[Limit, Stage | None]:
+def _limit(evidence: Evidence, stages: Sequence[Stage]) -> tuple[Limit, Stage | None]:
     """What limits, and the stage that does."""
     if not evidence.outputs:
         return "unknown", None

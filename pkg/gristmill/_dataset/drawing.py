@@ -14,6 +14,8 @@ from gristmill._dataset.meter import Measurement, Meter
 from gristmill._dataset.spec import get_element_spec
 
 UNSEEN = "(no element yet)"
+# Two box-drawing lines that look like slashes: the head of an arrow.
+HEAD = "\u2572\u2571"
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -84,7 +86,7 @@ def as_text(box: Box) -> str:
 
 
 def _edge(above: str, name: str, below: str) -> str:
-    return f"{above}\n  ││\n  ││  {name}\n  ││\n  ╲╱\n{below}\n"
+    return f"{above}\n  ││\n  ││  {name}\n  ││\n  {HEAD}\n{below}\n"
 
 
 def _write(box: Box, folder: str) -> str:

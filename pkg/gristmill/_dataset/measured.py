@@ -48,8 +48,10 @@ def measured(dataset: Any) -> tuple[Any, Measurement]:
 
 
 def measured_copy(dataset: Any) -> tuple[Any, Measurement]:
-    """As `measured`, at less cost: a run of nodes that only order is one, and users'
-    own nodes are not copied, so that what these read counts as their own.
+    """As `measured`, at less cost and for a `MapDataset`.
+
+    A run of nodes that only order is one, and users' own nodes are not copied, so that
+    what these read counts as their own.
     """
     measurement = Measurement(_costs())
     return _cheap_copy(dataset, measurement), measurement
@@ -226,7 +228,7 @@ class PassingIterator(DatasetIterator[T]):
 
     @property
     def alloc(self) -> Any:
-        """What makes the arrays of batches, where the other iterator lets it be said."""
+        """What makes the arrays of batches, where the other iterator has such."""
         return self._parent.alloc  # type: ignore[attr-defined]
 
     @alloc.setter

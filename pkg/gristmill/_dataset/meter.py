@@ -326,7 +326,8 @@ def _merge(total: Meter, numbers: list[int]) -> None:
 
 def sleeps() -> int:
     """How often this thread has waited for something."""
-    return resource.getrusage(resource.RUSAGE_THREAD).ru_nvcsw
+    count: int = resource.getrusage(resource.RUSAGE_THREAD).ru_nvcsw
+    return count
 
 
 def size_of(element: Any) -> int:

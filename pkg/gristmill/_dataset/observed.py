@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import time
 import weakref
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from gristmill import _log
 from gristmill._dataset import drawing

@@ -152,7 +152,7 @@ def _slanted(start: float, end: float, top: float) -> str:
     )
 
 
-def _box(  # noqa: PLR0913 (a place and a size)
+def _box(
     node: Node, lines: list[str], center: float, y: float, width: float, height: float
 ) -> str:
     color = COLORS.get(node.kind, "#ffffff")

@@ -131,7 +131,9 @@ class Report:
     notes: tuple[str, ...] = ()
 
     def __str__(self) -> str:
-        p50, p95, p99 = (time_text(s * 1e9) for s in (self.p50_s, self.p95_s, self.p99_s))
+        p50, p95, p99 = (
+            time_text(s * 1e9) for s in (self.p50_s, self.p95_s, self.p99_s)
+        )
         lines = [
             f"Limit: {self.limit}{f', {self.stage}' if self.stage else ''}",
             f"{self.outputs} outputs in {self.seconds:.2f} s:"

@@ -28,7 +28,8 @@ class NodeSummary:
     Attributes:
         id: Its number: 0 for the node that gives the elements out, its parents follow.
         name: The node as text.
-        kind: What it does: "read", "order", "transform", "batch", "prefetch", "transport".
+        kind: What it does: "read", "order", "transform", "batch", "prefetch" or
+            "transport".
         inputs: The ids of its parents.
         wait_ratio: Its part of the time that the consumer waited, from 0 to 1; None
             for a node that waits for others, whose part is given to those.
@@ -152,7 +153,8 @@ def table(nodes: Sequence[NodeSummary]) -> str:
     rows = [list(_COLUMNS)]
     for node in sorted(nodes, key=lambda node: -(node.wait_ratio or 0)):
         rows.append([column(node) for column in _COLUMNS.values()])
-    widths = [min(max(map(len, column)), COLUMN_WIDTH) for column in zip(*rows)]
+    columns = zip(*rows, strict=True)
+    widths = [min(max(map(len, column)), COLUMN_WIDTH) for column in columns]
     dashes = sum(width + 2 for width in widths) + len(widths) - 1
     border = f"|{'-' * dashes}|\n"
     return border + border.join([*(_row(row, widths) for row in rows), ""])

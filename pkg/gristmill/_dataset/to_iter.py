@@ -144,7 +144,7 @@ class PrefetchDatasetIterator(steps.Feed, DatasetIterator[T]):
 
     @property
     def capacity(self) -> int:
-        """How many elements may be ready ahead of need; 0 where none are computed so."""
+        """How many elements may be ready ahead of need; 0 without threads."""
         return self._reading.capacity
 
     def ready(self) -> int:

@@ -73,7 +73,8 @@ class Watch:
         self._kind: type | None = None
         self._rests_until_ns = 0
         self._last_ns = 0
-        self._stretch_calls = 0
+        self._stretch_calls = self._stretch_ns = 0
+        self._given: list[int] = []
         self._begin(iterator)
 
     def durations_ns(self) -> list[int]:
