@@ -890,6 +890,7 @@ class Scheduler:
 STATUS_OK: int
 STATUS_END: int
 STATUS_ERROR: int
+STATUS_MOVED: int
 
 class Work:
     """A claimed unit."""

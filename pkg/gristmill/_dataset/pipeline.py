@@ -75,6 +75,20 @@ class Pipeline:
         if self.worker_init_fn is not None:
             self.worker_init_fn(worker, self.workers)
 
+    def state_of(self, stream: int, vector: Vector) -> Any:
+        """The state of the iterator of a stream at a position."""
+        if vector != FRESH:
+            return unpacked(vector)
+        iterator = self.iterator(stream)
+        try:
+            return iterator.get_state()
+        finally:
+            iterator.close()
+
+    def vector_of(self, stream: int, state: Any) -> Vector:
+        """The position of a stream at a state of its iterator; None is its start."""
+        return packed(state) if state else FRESH
+
     def unpicklable_note(self) -> str:
         """See `Runnable`."""
         named = [(f"Dataset: {node}", node) for node in _sources_first(self.dataset)]

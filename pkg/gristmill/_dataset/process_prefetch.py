@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 from gristmill._checks import check_integer
+from gristmill._dataset.arithmetic import ArithmeticPipeline, is_arithmetic
 from gristmill._dataset.base import IterDataset
 from gristmill._dataset.in_turn import RunInTurn
 from gristmill._dataset.interleaved import InterleavedDatasetIterator, Run
@@ -79,7 +80,9 @@ class ProcessPrefetchIterDataset(IterDataset[T]):
         self._options = options
         self._fixed = streams is not None
         parts = options.num_workers if streams is None else streams
-        self._pipeline = Pipeline(
+        by_anybody = options.num_workers > 0 and is_arithmetic(dataset)
+        kind = ArithmeticPipeline if by_anybody else Pipeline
+        self._pipeline = kind(
             dataset=dataset,
             numbers=range(parts),
             parts=parts,
@@ -127,8 +130,10 @@ class ProcessPrefetchDatasetIterator(InterleavedDatasetIterator[T]):
     def _open(self, pipeline: Pipeline, position: Position) -> Run:
         if pipeline.workers == 0:
             return RunInTurn(pipeline, position)
-        # Each stream is one worker's: more workers than streams would idle.
-        workers = min(pipeline.workers, pipeline.streams)
+        workers = pipeline.workers
+        if pipeline.owned:
+            # Each stream is one worker's: more workers than streams would idle.
+            workers = min(workers, pipeline.streams)
         options = RemoteOptions(
             workers=workers,
             buffer=self._buffer,

@@ -58,12 +58,16 @@ class _Result:
     vector: Vector
     failure: bytes | None = None
     ended: bool = False
+    # Whether more records were taken than the unit has: the next ones begin later.
+    moved: bool = False
 
     @property
     def status(self) -> int:
         """What the parent is told."""
         if self.failure is not None:
             return _core.STATUS_ERROR
+        if self.moved:
+            return _core.STATUS_MOVED
         return _core.STATUS_END if self.ended else _core.STATUS_OK
 
     def encode(self, writer: transport.SlotWriter) -> int:
@@ -126,6 +130,7 @@ class _Server:
                 break
             result.vector = stream.vector
             result.outputs.append(self._output(element, stream))
+        result.moved = result.vector[0] > last
         return result
 
     def _next_output(self, unit: _core.Work, slot: _Slot) -> _Result:
