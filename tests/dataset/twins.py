@@ -1,0 +1,123 @@
+"""Runs one dataset in Gristmill and in Grain, and compares all that can be seen."""
+
+import functools
+import json
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+import gristmill
+
+MOST = 200
+
+
+@functools.cache
+def grain() -> Any:
+    """Grain, whose options are absl flags that must count as parsed."""
+    from absl import flags
+
+    flags.FLAGS.mark_as_parsed()
+    import grain as real_grain
+
+    return real_grain
+
+
+def same(ours: Any, theirs: Any) -> bool:
+    """Whether two elements are equal in types, dtypes, shapes and values."""
+    if isinstance(theirs, (np.ndarray, np.generic)):
+        return (
+            type(ours) is type(theirs)
+            and ours.dtype == theirs.dtype
+            and ours.shape == theirs.shape
+            and np.array_equal(ours, theirs)
+        )
+    if type(ours) is not type(theirs):
+        return False
+    if isinstance(theirs, dict):
+        return list(ours) == list(theirs) and all(
+            same(ours[key], theirs[key]) for key in theirs
+        )
+    if isinstance(theirs, (tuple, list)):
+        return len(ours) == len(theirs) and all(map(same, ours, theirs))
+    return bool(ours == theirs)
+
+
+def by_json(state: Any) -> Any:
+    return json.loads(json.dumps(state))
+
+
+def run(iterator: Any, most: int = MOST) -> tuple[list[Any], list[Any], Any]:
+    """Elements, the state before each and at the end, and what ended them."""
+    elements: list[Any] = []
+    states = [by_json(iterator.get_state())]
+    while len(elements) < most:
+        try:
+            element = next(iterator)
+        except StopIteration:
+            return elements, [*states, by_json(iterator.get_state())], "end"
+        except Exception as error:
+            return elements, states, (type(error).__name__, str(error))
+        elements.append(element)
+        states.append(by_json(iterator.get_state()))
+    return elements, states, "more"
+
+
+def assert_twins(
+    make: Callable[[Any], Any], *, most: int = MOST, states: bool = True
+) -> list[Any]:
+    """Check that two datasets agree, also restored at each state of the other's.
+
+    Args:
+        make: Makes the dataset of a library that it is given.
+        most: How many elements are looked at.
+        states: Whether states must be equal.  Otherwise each library must only
+            restore its own.
+
+    Returns:
+        The elements.
+    """
+    ours, theirs = make(gristmill), make(grain())
+    elements, their_states, their_end = run(iter(theirs), most)
+    mine, my_states, my_end = run(iter(ours), most)
+    assert same(mine, elements), (mine, elements)
+    assert kind_of(my_end) == kind_of(their_end)
+    if states:
+        assert my_states == their_states
+        assert same_spec(ours, theirs)
+    for place in range(len(elements) + 1):
+        assert_resumes(ours, my_states[place], elements[place:], most)
+        if states:
+            assert_resumes(theirs, my_states[place], elements[place:], most)
+    return elements
+
+
+def assert_resumes(dataset: Any, state: Any, rest: list[Any], most: int) -> None:
+    iterator = iter(dataset)
+    iterator.set_state(state)
+    assert by_json(iterator.get_state()) == state
+    found = []
+    for _ in range(min(most, len(rest) + 1)):
+        try:
+            found.append(next(iterator))
+        except (StopIteration, ValueError):
+            break
+    assert same(found[: len(rest)], rest), (state, found, rest)
+
+
+def kind_of(end: Any) -> Any:
+    """An end without the words of an error, which may say more here."""
+    return end if isinstance(end, str) else end[0]
+
+
+def same_spec(ours: Any, theirs: Any) -> bool:
+    """Whether both know, or neither knows, what elements look like."""
+    found = [spec_of(lib, ds) for lib, ds in ((gristmill, ours), (grain(), theirs))]
+    return str(found[0]) == str(found[1])
+
+
+def spec_of(lib: Any, dataset: Any) -> Any:
+    try:
+        return lib.experimental.get_element_spec(dataset)
+    except (NotImplementedError, ValueError) as error:
+        return type(error).__name__
