@@ -50,6 +50,9 @@ QUESTIONS = (
     "tf_record",
     "tf_index",
     "parse_example",
+    "pack_first_fit",
+    "pack_best_fit",
+    "pack_concat_split",
 )
 RESULTS = "## Results\n"
 TABLE_BEGIN, TABLE_END = "<!-- table: begin -->\n", "<!-- table: end -->"

@@ -1,5 +1,6 @@
 """What readers of ArrayRecord files make of damage: an error, and no wrong data."""
 
+import itertools
 import os
 import pickle
 import threading
@@ -255,6 +256,47 @@ def test_one_bit_of_a_block_header_is_named(medium, written):
             assert f"{medium.name}: record {bad[0]}: " in text
             assert f"block header at offset {BLOCK}: its hash is 0x" in text
         assert read_all(medium.open("none")) == RECORDS
+
+
+# Too large to be read together.
+LARGE = [np.random.default_rng(i).bytes(70_000 + 7 * i) for i in range(5)]
+
+
+@pytest.mark.parametrize(
+    "bad", [bad for n in range(1, 6) for bad in itertools.combinations(range(5), n)]
+)
+@pytest.mark.parametrize("verify", ["all", "none"])
+def test_the_first_bad_one_of_large_records_is_named(medium, written, bad, verify):
+    content = written(records=LARGE)
+    for record in bad:
+        middle = content.index(LARGE[record][10_000:10_100]) + 50
+        content = flipped(content, middle)
+    medium.write(content)
+    file = medium.open(verify)
+    if verify == "none":
+        found = file.read_many(np.arange(5))
+        differ = [i for i in range(5) if found[i] != LARGE[i]]
+        assert differ == list(bad)
+        return
+    message = error_of(lambda: file.read_many(np.arange(5)[::-1].copy()))
+    assert f": record {bad[0]}: chunk at offset " in message
+    assert "the hash of its data is " in message
+    good = [i for i in range(5) if i not in bad]
+    assert file.read_many(np.array(good, np.int64)) == [LARGE[i] for i in good]
+
+
+def test_a_bad_hash_is_told_before_what_comes_later(medium, written):
+    content = written(records=LARGE)
+    medium.write(content)
+    begins = [medium.open("headers").chunk(i)[0] for i in range(5)]
+    for damaged in (0, 1, 2):
+        middle = content.index(LARGE[damaged][10_000:10_100]) + 50
+        broken = flipped(flipped(content, middle), begins[3] + 3)
+        medium.write(broken)
+        file = medium.open()
+        message = error_of(lambda file=file: file.read_many(np.arange(5)))
+        assert f": record {damaged}: " in message
+        assert file.read_many(np.array([4])) == LARGE[4:]
 
 
 def test_many_records_fail_as_one_and_the_reader_reads_on(medium, written):

@@ -48,6 +48,24 @@ def test_stack_of_much_memory_equals_numpy():
     assert np.array_equal(out, np.stack(arrays))
 
 
+@pytest.mark.parametrize("shape", [(2,), (64, 64), (33_333,)])
+@pytest.mark.parametrize("streaming", [False, True])
+def test_stack_in_parts_equals_numpy(shape, streaming):
+    arrays = [filled(shape, "f8", seed) for seed in range(64)]
+    out = np.full((66, *shape), -1.0)
+    for first in range(0, 64, 10):
+        assert _core.stack(arrays[first : first + 10], out, first + 1, streaming) == -1
+    assert np.array_equal(out[1:65], np.stack(arrays))
+    assert (out[[0, 65]] == -1).all()
+
+
+@pytest.mark.parametrize(("first", "count"), [(4, 1), (2, 3), (5, 0), (0, 5)])
+def test_stack_stays_inside_of_the_batch(first, count):
+    message = rf"shape \(4, 2\), but must have {count} rows from row {first} on"
+    with pytest.raises(ValueError, match=message):
+        _core.stack([np.zeros(2)] * count, np.empty((4, 2)), first)
+
+
 class Subclass(np.ndarray):
     pass
 

@@ -9,6 +9,7 @@ from array_record.python.array_record_module import ArrayRecordWriter
 
 import gristmill
 from gristmill import sources
+from gristmill._engine.block_queue import BlockQueue
 
 SIZE = 20
 BAD = b"x" * SIZE
@@ -109,6 +110,42 @@ def test_records_that_are_not_for_blocks_are_decoded_one_by_one(path):
     source = sources.ArrayRecordDataSource(path)
     expected = plain(loader_over(list(source), chain(Halves())))
     assert plain(loader_over(source, chain(Halves("no")))) == expected
+
+
+@pytest.fixture
+def reads(monkeypatch):
+    """The keys of every block that was begun to be read."""
+    keys = []
+    for name, at in (("_read", 0), ("_begin", 1)):
+        original = getattr(BlockQueue, name)
+
+        def noting(queue, *arguments, original=original, at=at):
+            keys.extend(arguments[at].tolist())
+            return original(queue, *arguments)
+
+        monkeypatch.setattr(BlockQueue, name, noting)
+    return keys
+
+
+@pytest.mark.parametrize("options", [None, gristmill.ReadOptions(0, 0)])
+@pytest.mark.parametrize("blocks", ["yes", "no"])
+def test_records_are_read_once_decoded_at_once_or_not(path, reads, blocks, options):
+    source = sources.ArrayRecordDataSource(path)
+    loader = loader_over(source, chain(Halves(blocks)), options=options)
+    assert sum(len(batch["a"]) for batch in loader) == 180
+    assert sorted(reads) == sorted([*range(60)] * 3)
+
+
+def test_a_block_with_a_bad_record_is_read_once(path, reads):
+    source = sources.ArrayRecordDataSource(path)
+    options = gristmill.ReadOptions(0, 0)
+    loader = loader_over(source, chain(Halves()), take=100, options=options)
+    done = 0
+    with pytest.raises(ValueError, match="a bad record"):
+        for _ in loader:
+            done += 1
+    assert len(reads) == 7 * (done + 1)
+    assert 63 in reads[-7:]
 
 
 @pytest.mark.multiprocess

@@ -67,6 +67,16 @@ class TestBlocks:
         with pytest.raises(TypeError, match="int64 array of 3 elements"):
             steps.map_with_index_block(lambda i, x: x, [1, 2, 3], wrong)
 
+    def test_scatter_puts_each_element_in_its_place(self, steps):
+        out = [None] * 4
+        steps.scatter(["a", "b"], indices(3, 0), out)
+        assert out == ["b", None, None, "a"]
+
+    @pytest.mark.parametrize("place", [-1, 4])
+    def test_scatter_refuses_places_outside(self, steps, place):
+        with pytest.raises(IndexError, match=f"place {place} is not in a list of 4"):
+            steps.scatter(["a"], indices(place), [None] * 4)
+
     def test_errors_pass_through(self, steps):
         with pytest.raises(KeyError):
             steps.map_block(fail_on_three, [1, 3])

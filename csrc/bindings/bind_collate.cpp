@@ -1,4 +1,6 @@
 // Binds core/collate.hpp: checks the arrays, drops the GIL, passes bytes.
+#include <pybind11/stl.h>
+
 #include <algorithm>
 #include <array>
 #include <atomic>
@@ -7,6 +9,7 @@
 #include <cstring>
 #include <functional>
 #include <limits>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -62,14 +65,32 @@ void check_plain(const py::array& array, const char* name) {
   }
 }
 
-// Checks that `out` can be written as a batch of `count` rows.
-void check_batch(const py::array& out, std::size_t count) {
+// Checks that `out` has rows that can be written.  Returns how many.
+std::size_t rows_of(const py::array& out) {
   check_plain(out, "out");
   if (!out.writeable()) throw py::value_error("out must be writeable");
-  if (out.ndim() == 0 || out.shape(0) != static_cast<py::ssize_t>(count)) {
-    throw py::value_error("out has shape " +
-                          py::str(out.attr("shape")).cast<std::string>() +
-                          ", but must have " + std::to_string(count) + " rows");
+  return out.ndim() == 0 ? 0 : static_cast<std::size_t>(out.shape(0));
+}
+
+[[noreturn]] void raise_rows(const py::array& out, const std::string& rows) {
+  throw py::value_error("out has shape " +
+                        py::str(out.attr("shape")).cast<std::string>() +
+                        ", but must have " + rows);
+}
+
+// Checks that `out` can be written as a batch of `count` rows.
+void check_batch(const py::array& out, std::size_t count) {
+  if (rows_of(out) != count || out.ndim() == 0) {
+    raise_rows(out, std::to_string(count) + " rows");
+  }
+}
+
+// Checks that `count` rows of `out` can be written, from `first` on.
+void check_part(const py::array& out, std::size_t first, std::size_t count) {
+  const std::size_t rows = rows_of(out);
+  if (out.ndim() == 0 || first > rows || count > rows - first) {
+    raise_rows(out, std::to_string(count) + " rows from row " +
+                        std::to_string(first) + " on");
   }
 }
 
@@ -250,20 +271,26 @@ py::ssize_t find_parts(const py::list& elements, const py::array& out,
   return -1;
 }
 
-py::ssize_t stack_arrays(const py::list& elements, py::array& out) {
-  check_batch(out, elements.size());
+py::ssize_t stack_arrays(const py::list& elements, py::array& out,
+                         std::optional<std::size_t> first, bool streaming) {
+  if (first) {
+    check_part(out, *first, elements.size());
+  } else {
+    check_batch(out, elements.size());
+  }
   Parts parts(elements.size());
   const auto misfit = find_parts(elements, out, parts.all());
   if (misfit >= 0) return misfit;
   const auto row_bytes = row_bytes_of(out);
-  auto* const to = static_cast<std::byte*>(out.mutable_data());
-  if (static_cast<std::size_t>(out.nbytes()) < kUnlockBytes) {
-    gristmill::stack(parts.all(), row_bytes, to);
+  auto* const to = static_cast<std::byte*>(out.mutable_data()) +
+                   first.value_or(0) * row_bytes;
+  if (elements.size() * row_bytes < kUnlockBytes) {
+    gristmill::stack(parts.all(), row_bytes, to, streaming);
   } else {
     // Another thread may change the list meanwhile.
     const py::tuple alive(elements);
     const Unlocked unlocked;
-    gristmill::stack(parts.all(), row_bytes, to);
+    gristmill::stack(parts.all(), row_bytes, to, streaming);
   }
   return -1;
 }
@@ -373,8 +400,11 @@ void collate(py::module_& m) {
       .def("wait", &PendingGather::wait,
            "Returns when `out` is filled.  Raises IndexError as gather does.");
   m.def("stack", &stack_arrays, "elements"_a, "out"_a.noconvert(),
-        "Writes B arrays of shape S to out, (B, *S). Returns -1, or the "
-        "position of the first element that does not fit.");
+        "first"_a = py::none(), "streaming"_a = false,
+        "Writes B arrays of shape S to out, (B, *S), or to B rows of it from "
+        "`first` on, past the caches if `streaming`. Returns -1, or the "
+        "position of the first element that "
+        "does not fit.");
   m.def("stack_scalars", &stack_scalars, "elements"_a, "out"_a.noconvert(),
         "Writes B scalars of one exact type to out, (B,). Returns -1, or the "
         "position of the first element that does not fit.");

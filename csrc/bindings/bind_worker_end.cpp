@@ -57,7 +57,7 @@ void commit(Desk& desk, int status, std::uint32_t outputs, std::uint64_t bytes,
   check_held(desk);
   const Vector vector = to_vector(vector_out);
   if (status < static_cast<int>(UnitStatus::kOk) ||
-      status > static_cast<int>(UnitStatus::kError)) {
+      status > static_cast<int>(UnitStatus::kMoved)) {
     throw py::value_error("status is none of STATUS_*");
   }
   if (bytes > desk.work.capacity) {
@@ -79,6 +79,7 @@ void worker_end(py::module_& m) {
   m.attr("STATUS_OK") = static_cast<int>(UnitStatus::kOk);
   m.attr("STATUS_END") = static_cast<int>(UnitStatus::kEnd);
   m.attr("STATUS_ERROR") = static_cast<int>(UnitStatus::kError);
+  m.attr("STATUS_MOVED") = static_cast<int>(UnitStatus::kMoved);
   py::class_<Work>(m, "Work", "A claimed unit.")
       .def_readonly("stream", &Work::stream)
       .def_property_readonly(

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cstring>
 
+#include "core/stream_copy.hpp"
+
 namespace gristmill {
 namespace {
 
@@ -13,6 +15,9 @@ constexpr std::size_t kPrefetchRows = 24;
 // The processor itself follows a row beyond its first lines.
 constexpr std::size_t kPrefetchRowBytes = 256;
 constexpr std::size_t kCacheLine = 64;
+
+// Shorter rows have too many lines that they fill only in part.
+constexpr std::size_t kStreamRowBytes = std::size_t{4} << 10;
 
 // Calls `rows` with a function that copies one row.  The usual sizes become
 // constants, which turns memcpy into a few moves.
@@ -110,8 +115,15 @@ std::ptrdiff_t gather(std::span<const std::byte> table, std::int64_t table_rows,
 }
 
 void stack(std::span<const std::byte* const> parts, std::size_t row_bytes,
-           std::byte* out) noexcept {
+           std::byte* out, bool streaming) noexcept {
   if (row_bytes == 0) return;
+  if (streaming && row_bytes >= kStreamRowBytes) {
+    for (const auto* part : parts) {
+      stream_copy(out, part, row_bytes);
+      out += row_bytes;
+    }
+    return;
+  }
   with_row_copy(row_bytes, [&](const auto& copy) {
     for (const auto* part : parts) {
       copy(out, part);

@@ -24,10 +24,11 @@ namespace gristmill {
                                     std::size_t row_bytes,
                                     std::span<std::byte> out) noexcept;
 
-// Copies row_bytes bytes from parts[k] to row k of `out`.
+// Copies row_bytes bytes from parts[k] to row k of `out`: long rows past the
+// caches, if `streaming` says that nobody reads them soon.
 // REQUIRES: out.size() == parts.size() * row_bytes.
 void stack(std::span<const std::byte* const> parts, std::size_t row_bytes,
-           std::byte* out) noexcept;
+           std::byte* out, bool streaming) noexcept;
 
 // Copies the array `from` into the corner at the origin of the array `to`
 // and sets the rest of `to` to `value`.  Both are C-contiguous and have items

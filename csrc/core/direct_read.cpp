@@ -4,9 +4,9 @@
 #include <array>
 #include <cstring>
 #include <string>
+#include <utility>
 #include <vector>
 
-#include "core/highway_hash.hpp"
 #include "core/varint.hpp"
 
 namespace gristmill {
@@ -84,8 +84,8 @@ bool suits_direct_read(const PackedChunks::Chunk& chunk) {
 
 Status read_direct(const File& file, const PackedChunks::Chunk& chunk,
                    Verify verify, std::span<std::byte> to, ByteBuffer& spare,
-                   bool& done) {
-  done = false;
+                   std::optional<DirectRecord>& read) {
+  read.reset();
   const Prefix prefix(chunk.decoded_size);
   // The prefix may end where a block does; the next header is not part of it.
   const std::uint64_t middle =
@@ -115,16 +115,41 @@ Status read_direct(const File& file, const PackedChunks::Chunk& chunk,
                           prefix.all())) {
     return {};  // Another form; or damage, which the general way explains.
   }
-  done = true;
   if (verify != Verify::kNone) {
     status = check_blocks(middle, std::span(parts).subspan(1));
     if (!status.ok()) return view.placed(status);
   }
-  if (verify != Verify::kAll) return {};
   HighwayHash hash(kRiegeliKey);
   hash.append(prefix.all());
-  hash.append(to);
-  return view.placed(view.check_data(hash));
+  read.emplace(DirectRecord{view, hash, to});
+  return {};
+}
+
+Status DirectChecks::add(const DirectRecord& record, std::int64_t number) {
+  if (verify_ != Verify::kAll) return {};
+  if (!waiting_) {
+    waiting_.emplace(Waiting{record, number});
+    return {};
+  }
+  Waiting first = *std::exchange(waiting_, std::nullopt);
+  Waiting second{record, number};
+  HighwayHash::append_both(first.record.hash, first.record.bytes,
+                           second.record.hash, second.record.bytes);
+  Status status = check(first);
+  return status.ok() ? check(second) : status;
+}
+
+Status DirectChecks::finish() {
+  if (!waiting_) return {};
+  Waiting last = *std::exchange(waiting_, std::nullopt);
+  last.record.hash.append(last.record.bytes);
+  return check(last);
+}
+
+Status DirectChecks::check(const Waiting& read) {
+  bad_ = read.number;
+  const ChunkView& view = read.record.view;
+  return view.placed(view.check_data(read.record.hash));
 }
 
 }  // namespace gristmill

@@ -66,6 +66,13 @@ void update_portable(State& state, const std::byte* packets,
   }
 }
 
+void update_both_portable(State& left, const std::byte* to_left, State& right,
+                          const std::byte* to_right,
+                          std::size_t count) noexcept {
+  update_portable(left, to_left, count);
+  update_portable(right, to_right, count);
+}
+
 // Swaps the halves of a lane.
 std::uint64_t swapped(std::uint64_t lane) noexcept {
   return std::rotl(lane, 32);
@@ -131,6 +138,21 @@ GRISTMILL_AVX2 void update_avx2(State& state, const std::byte* packets,
   store(state, wide);
 }
 
+GRISTMILL_AVX2 void update_both_avx2(State& left, const std::byte* to_left,
+                                     State& right, const std::byte* to_right,
+                                     std::size_t count) noexcept {
+  Wide wide_left = load(left);
+  Wide wide_right = load(right);
+  for (; count > 0; --count) {
+    update(wide_left, load(to_left));
+    update(wide_right, load(to_right));
+    to_left += HighwayHash::kPacket;
+    to_right += HighwayHash::kPacket;
+  }
+  store(left, wide_left);
+  store(right, wide_right);
+}
+
 GRISTMILL_AVX2 void finish_avx2(State& state) noexcept {
   Wide wide = load(state);
   for (int round = 0; round < kFinalRounds; ++round) {
@@ -159,11 +181,13 @@ std::uint64_t rotated_halves(std::uint64_t lane, int count) noexcept {
 
 HighwayHash::Code HighwayHash::pick_code(Speed speed) noexcept {
 #if defined(__x86_64__)
-  if (speed == Speed::kFastest && has_avx2()) return {update_avx2, finish_avx2};
+  if (speed == Speed::kFastest && has_avx2()) {
+    return {update_avx2, update_both_avx2, finish_avx2};
+  }
 #else
   static_cast<void>(speed);
 #endif
-  return {update_portable, finish_portable};
+  return {update_portable, update_both_portable, finish_portable};
 }
 
 HighwayHash::HighwayHash(const Key& key, Speed speed) noexcept
@@ -176,22 +200,43 @@ HighwayHash::HighwayHash(const Key& key, Speed speed) noexcept
   }
 }
 
-void HighwayHash::append(std::span<const std::byte> bytes) noexcept {
-  if (bytes.empty()) return;
-  if (rest_bytes_ > 0) {
-    const std::size_t taken = std::min(kPacket - rest_bytes_, bytes.size());
-    std::memcpy(rest_.data() + rest_bytes_, bytes.data(), taken);
-    rest_bytes_ += taken;
-    bytes = bytes.subspan(taken);
-    if (rest_bytes_ < kPacket) return;
+std::span<const std::byte> HighwayHash::complete(
+    std::span<const std::byte> bytes) noexcept {
+  if (rest_bytes_ == 0 || bytes.empty()) return bytes;
+  const std::size_t taken = std::min(kPacket - rest_bytes_, bytes.size());
+  std::memcpy(rest_.data() + rest_bytes_, bytes.data(), taken);
+  rest_bytes_ += taken;
+  if (rest_bytes_ == kPacket) {
     code_.update(state_, rest_.data(), 1);
     rest_bytes_ = 0;
   }
+  return bytes.subspan(taken);
+}
+
+void HighwayHash::append(std::span<const std::byte> bytes) noexcept {
+  bytes = complete(bytes);
+  if (bytes.empty()) return;
   const std::size_t packets = bytes.size() / kPacket;
   if (packets > 0) code_.update(state_, bytes.data(), packets);
   bytes = bytes.subspan(packets * kPacket);
   if (!bytes.empty()) std::memcpy(rest_.data(), bytes.data(), bytes.size());
   rest_bytes_ = bytes.size();
+}
+
+void HighwayHash::append_both(HighwayHash& left,
+                              std::span<const std::byte> to_left,
+                              HighwayHash& right,
+                              std::span<const std::byte> to_right) noexcept {
+  to_left = left.complete(to_left);
+  to_right = right.complete(to_right);
+  const std::size_t packets =
+      std::min(to_left.size(), to_right.size()) / kPacket;
+  if (packets > 0) {
+    left.code_.update_both(left.state_, to_left.data(), right.state_,
+                           to_right.data(), packets);
+  }
+  left.append(to_left.subspan(packets * kPacket));
+  right.append(to_right.subspan(packets * kPacket));
 }
 
 std::uint64_t HighwayHash::value() const noexcept {

@@ -25,6 +25,12 @@ class HighwayHash {
   // Adds bytes behind those of earlier calls.
   void append(std::span<const std::byte> bytes) noexcept;
 
+  // Adds bytes to two hashes, in about half the time that each takes alone
+  // where they are as many: one waits for its multiplications, two do not.
+  static void append_both(HighwayHash& left, std::span<const std::byte> to_left,
+                          HighwayHash& right,
+                          std::span<const std::byte> to_right) noexcept;
+
   // Returns the hash of everything appended so far.
   [[nodiscard]] std::uint64_t value() const noexcept;
 
@@ -46,9 +52,15 @@ class HighwayHash {
  private:
   struct Code {
     void (*update)(State&, const std::byte* packets, std::size_t count);
+    void (*update_both)(State& left, const std::byte* to_left, State& right,
+                        const std::byte* to_right, std::size_t count);
     void (*finish)(State&);
   };
   static Code pick_code(Speed speed) noexcept;
+
+  // Completes the packet that was begun, if `bytes` do; returns those left.
+  std::span<const std::byte> complete(
+      std::span<const std::byte> bytes) noexcept;
 
   const Code code_;
   State state_;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <optional>
 #include <utility>
 
 #include "core/direct_read.hpp"
@@ -138,25 +139,41 @@ std::size_t RecordFile::find_run(std::span<const Request> requests,
 
 // Reads a large record that follows no other, the shortest way.
 Status RecordFile::read_large(const Request& request, Sink& sink,
-                              bool& done) const {
+                              DirectChecks& checks, bool& done) const {
   const auto place = index_.chunk(static_cast<std::uint64_t>(request.record));
   done = false;
   if (!file_->mapped().empty() || !suits_direct_read(place)) return {};
   auto to = sink.place(request.slot, place.decoded_size);
-  if (!to.ok()) return to.status();
-  return read_direct(*file_, place, verify_, to.value(), scratch().spare, done);
+  if (!to.ok()) return explain(to.status(), request.record);
+  std::optional<DirectRecord> read;
+  Status status =
+      read_direct(*file_, place, verify_, to.value(), scratch().spare, read);
+  if (!status.ok()) return explain(status, request.record);
+  if (!read) return {};
+  done = true;
+  status = checks.add(*read, request.record);
+  return status.ok() ? status : explain(status, checks.bad());
 }
 
 Status RecordFile::read_singles(std::span<const Request> requests,
                                 Sink& sink) const {
+  DirectChecks checks(verify_);
+  const Status status = read_singles(requests, sink, checks);
+  // A record that waits to be checked comes before one that cannot be read.
+  const Status earlier = checks.finish();
+  return earlier.ok() ? status : explain(earlier, checks.bad());
+}
+
+Status RecordFile::read_singles(std::span<const Request> requests, Sink& sink,
+                                DirectChecks& checks) const {
   Scratch& spare = scratch();
   while (!requests.empty()) {
     std::uint64_t end = 0;
     const std::size_t count = find_run(requests, end);
     if (count == 1) {
       bool done = false;
-      Status status = read_large(requests[0], sink, done);
-      if (!status.ok()) return explain(status, requests[0].record);
+      Status status = read_large(requests[0], sink, checks, done);
+      if (!status.ok()) return status;
       if (done) {
         requests = requests.subspan(1);
         continue;

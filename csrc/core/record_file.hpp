@@ -25,6 +25,8 @@
 
 namespace gristmill {
 
+class DirectChecks;
+
 class RecordFile final : public RecordReader {
  public:
   struct Options {
@@ -81,7 +83,10 @@ class RecordFile final : public RecordReader {
 
   Status check_mapped() const;
   Status read_singles(std::span<const Request> requests, Sink& sink) const;
-  Status read_large(const Request& request, Sink& sink, bool& done) const;
+  Status read_singles(std::span<const Request> requests, Sink& sink,
+                      DirectChecks& checks) const;
+  Status read_large(const Request& request, Sink& sink, DirectChecks& checks,
+                    bool& done) const;
   std::size_t find_run(std::span<const Request> requests,
                        std::uint64_t& end) const;
   Status read_single(const Request& request, const RawBytes& run,

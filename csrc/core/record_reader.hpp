@@ -27,8 +27,8 @@ class RecordReader {
    public:
     virtual ~Sink() = default;
 
-    // Returns memory for a record of `size` bytes, which is written before the
-    // call that reads returns.
+    // Returns memory for a record of `size` bytes, which is written, and read
+    // again, before the call that reads returns.
     virtual Result<std::span<std::byte>> place(std::size_t slot,
                                                std::uint64_t size) = 0;
   };

@@ -310,19 +310,29 @@ def gather(table: NDArray[Any], rows: NDArray[np.int64], out: NDArray[Any]) -> N
         TypeError: The dtype holds references, or ``rows`` is not int64.
     """
 
-def stack(elements: list[Any], out: NDArray[Any]) -> int:
+def stack(
+    elements: list[Any],
+    out: NDArray[Any],
+    first: int | None = None,
+    streaming: bool = False,
+) -> int:
     """Write B arrays of shape S to ``out``, as ``np.stack`` does.
 
     Args:
         elements: B exact ndarrays, C-contiguous, of one shape and dtype.
         out: Shape (B, *S), the elements' dtype, C-contiguous, apart from them.
+        first: With this, `out` has shape (N, *S), N at least ``first + B``, and the
+            rows from this one on are written.
+        streaming: Whether long rows are written past the caches, which is faster
+            where they are not read soon.
 
     Returns:
         -1, or the position of the first element that does not fit; nothing was
         written then.
 
     Raises:
-        ValueError: ``out`` is read-only, not C-contiguous, or not of B rows.
+        ValueError: ``out`` is read-only, not C-contiguous, or not of B rows, or
+            lacks the rows from `first` on.
         TypeError: The dtype of ``out`` holds references.
     """
 
@@ -880,6 +890,7 @@ class Scheduler:
 STATUS_OK: int
 STATUS_END: int
 STATUS_ERROR: int
+STATUS_MOVED: int
 
 class Work:
     """A claimed unit."""

@@ -62,3 +62,7 @@ class RngPool:
             rng: What ``acquire_rng`` of this pool returned.
         """
         self._free.append(rng)
+
+
+# Pickles name the public place.
+RngPool.__module__ = "gristmill.experimental"

@@ -32,6 +32,11 @@ _ADVICE = (
 # Python's own numbers, with the dtype that NumPy gives them.
 _SCALARS: dict[type, npt.DTypeLike] = {bool: np.bool_, int: np.int64, float: np.float64}
 
+# Larger batches have left the caches when they are read: those of `alloc` wait, one
+# beside the other, for another process.
+_OWN_CACHED_BYTES = 16 << 20
+_ALLOC_CACHED_BYTES = 4 << 20
+
 # Kinds of dtype whose items need nothing but their dtype to be understood.
 _NUMBERS = "biufc"
 
@@ -97,7 +102,7 @@ def stack_leaves(column: list[Any], alloc: Alloc | None = None) -> npt.NDArray[A
     kind = type(first)
     if kind is np.ndarray and is_plain(first.dtype):
         out = (alloc or np.empty)((len(column), *first.shape), first.dtype)
-        if _core.stack(column, out) < 0:
+        if _core.stack(column, out, streaming=is_streamed(out, alloc)) < 0:
             return out
     elif _is_number(first):
         out = (alloc or np.empty)((len(column),), np.dtype(_dtype_of(first)))
@@ -122,6 +127,11 @@ def is_plain(dtype: np.dtype[Any]) -> bool:
     are references.
     """
     return dtype.isnative and not dtype.hasobject and dtype.names is None
+
+
+def is_streamed(out: npt.NDArray[Any], alloc: Alloc | None) -> bool:
+    """Whether a batch in `out`, made by `alloc` if given, is not read soon."""
+    return out.nbytes > (_OWN_CACHED_BYTES if alloc is None else _ALLOC_CACHED_BYTES)
 
 
 def structures_differ(first: Any, second: Any) -> bool:

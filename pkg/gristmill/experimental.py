@@ -6,6 +6,7 @@ from gristmill._core import index_shuffle
 from gristmill._dataset.apply import apply_transformations
 from gristmill._dataset.cache import CacheIterDataset
 from gristmill._dataset.checkpoint_check import assert_equal_output_after_checkpoint
+from gristmill._dataset.concat_split import BOSHandling, ConcatThenSplitIterDataset
 from gristmill._dataset.device_put import device_put
 from gristmill._dataset.elastic import ElasticIterator
 from gristmill._dataset.flat_map import FlatMapIterDataset, FlatMapMapDataset
@@ -14,6 +15,8 @@ from gristmill._dataset.iterator import get_next_index, set_next_index
 from gristmill._dataset.limit import LimitIterDataset
 from gristmill._dataset.multithread import multithread_prefetch
 from gristmill._dataset.options import DatasetOptions, ExecutionTrackingMode
+from gristmill._dataset.pack_and_batch import PackAndBatchOperation
+from gristmill._dataset.packing import BestFitPackIterDataset, FirstFitPackIterDataset
 from gristmill._dataset.padding import batch_and_pad
 from gristmill._dataset.parquet import ParquetIterDataset
 from gristmill._dataset.performance import PerformanceConfig, pick_performance_config
@@ -40,16 +43,21 @@ from gristmill.transforms import FlatMap as FlatMapTransform
 from gristmill.transforms import MapWithIndex as MapWithIndexTransform
 
 __all__ = [
+    "BOSHandling",
+    "BestFitPackIterDataset",
     "CacheIterDataset",
+    "ConcatThenSplitIterDataset",
     "DatasetOptions",
     "ElasticIterator",
     "ExecutionTrackingMode",
+    "FirstFitPackIterDataset",
     "FlatMapIterDataset",
     "FlatMapMapDataset",
     "FlatMapTransform",
     "InterleaveIterDataset",
     "LimitIterDataset",
     "MapWithIndexTransform",
+    "PackAndBatchOperation",
     "ParquetIterDataset",
     "PerformanceConfig",
     "RebatchIterDataset",

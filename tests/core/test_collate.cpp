@@ -50,12 +50,29 @@ void stack_lays_parts_end_to_end() {
     const std::vector<const std::byte*> parts{
         all.data() + 2 * row_bytes, all.data(), all.data() + row_bytes};
     Bytes out(all.size());
-    gristmill::stack(parts, row_bytes, out.data());
+    gristmill::stack(parts, row_bytes, out.data(), false);
     Bytes expected(all.begin() + static_cast<std::ptrdiff_t>(2 * row_bytes),
                    all.end());
     expected.insert(expected.end(), all.begin(),
                     all.end() - static_cast<std::ptrdiff_t>(row_bytes));
     CHECK(out == expected);
+  }
+}
+
+// The rows of large batches are copied another way; they begin and end
+// anywhere.
+void stack_streams_nothing_beside_its_rows() {
+  for (const std::size_t row_bytes : {4096, 4097, 5000, 100'000}) {
+    const auto row = some_bytes(row_bytes + 64);
+    for (std::size_t shift = 0; shift < 64; shift += 7) {
+      const std::vector<const std::byte*> parts{row.data() + shift, row.data()};
+      Bytes expected(shift + 2 * row_bytes + 64, std::byte{7});
+      Bytes out = expected;
+      std::copy_n(parts[0], row_bytes, expected.data() + shift);
+      std::copy_n(parts[1], row_bytes, expected.data() + shift + row_bytes);
+      gristmill::stack(parts, row_bytes, out.data() + shift, true);
+      CHECK(out == expected);
+    }
   }
 }
 
@@ -85,5 +102,6 @@ int main() {
   gather_copies_rows_of_every_size();
   gather_names_the_first_bad_row();
   stack_lays_parts_end_to_end();
+  stack_streams_nothing_beside_its_rows();
   pad_fills_around_the_corner();
 }

@@ -64,6 +64,24 @@ void pieces_do_not_matter(Speed speed) {
   }
 }
 
+void two_at_once_are_as_one_by_one(Speed speed) {
+  const auto bytes = counted(200);
+  const auto all = std::span(bytes);
+  for (std::size_t n = 0; n <= 100; n += 3) {
+    for (std::size_t m = 0; m <= 100; m += 7) {
+      for (std::size_t begun = 0; begun < 40; begun += 13) {
+        HighwayHash left(kKey, speed);
+        HighwayHash right(kKey, speed);
+        left.append(all.first(begun));
+        HighwayHash::append_both(left, all.subspan(begun, n), right,
+                                 all.subspan(50, m));
+        CHECK_EQ(left.value(), hash_of(all.first(begun + n), speed));
+        CHECK_EQ(right.value(), hash_of(all.subspan(50, m), speed));
+      }
+    }
+  }
+}
+
 void value_may_be_asked_on_the_way() {
   const auto bytes = counted(100);
   HighwayHash hash(kKey);
@@ -81,6 +99,7 @@ int main() {
                            gristmill::HighwayHash::Speed::kPortable}) {
     gristmill::gives_the_published_hashes(speed);
     gristmill::pieces_do_not_matter(speed);
+    gristmill::two_at_once_are_as_one_by_one(speed);
   }
   gristmill::value_may_be_asked_on_the_way();
 }

@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>
+#include <map>
 #include <span>
 #include <utility>
 #include <vector>
@@ -17,12 +18,13 @@ namespace gristmill {
 struct Bounded final : RecordReader::Sink {
   static constexpr std::uint64_t kMaxRecord = std::uint64_t{1} << 20;
 
-  Result<std::span<std::byte>> place(std::size_t, std::uint64_t size) override {
+  Result<std::span<std::byte>> place(std::size_t slot,
+                                     std::uint64_t size) override {
     if (size > kMaxRecord) return Status(Code::kNoMemory, "too large");
-    bytes.resize(size);
-    return std::span(bytes);
+    slots[slot].resize(size);
+    return std::span(slots[slot]);
   }
-  std::vector<std::byte> bytes;
+  std::map<std::size_t, std::vector<std::byte>> slots;
 };
 
 // Reads some records, one by one and together.  Returns what sizes() did.

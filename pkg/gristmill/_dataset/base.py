@@ -6,6 +6,7 @@ import abc
 import builtins
 import copy
 import functools
+import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, ClassVar, Generic, TypeVar, overload
 
@@ -13,8 +14,9 @@ import numpy as np
 
 from gristmill import transforms
 from gristmill._dataset.iterator import DatasetIterator
+from gristmill._dataset.options import DatasetOptions
 from gristmill._dataset.stats import Stats
-from gristmill.options import ReadOptions
+from gristmill.options import MultiprocessingOptions, ReadOptions
 
 T = TypeVar("T")
 S = TypeVar("S")
@@ -287,6 +289,10 @@ class MapDataset(Dataset, Generic[T], metaclass=MapDatasetMeta):
         """Give random steps behind this one, up to the next seed, their seed."""
         return nodes.seed.WithSeedMapDataset(self, seed=seed)
 
+    def set_options(self, options: DatasetOptions) -> MapDataset[T]:
+        """Set options for all iterators that are made of this; see `DatasetOptions`."""
+        return nodes.with_options.WithOptionsMapDataset(self, options)
+
     def shuffle(self, seed: int | None = None) -> MapDataset[T]:
         """Permute each epoch, by formula: nothing is stored, nothing is read.
 
@@ -409,6 +415,52 @@ class IterDataset(Dataset, Iterable[T], Generic[T], metaclass=IterDatasetMeta):
         """As `map`, with a function of a count from 0 and the element."""
         return nodes.map.MapWithIndexIterDataset(self, transform)
 
+    def mp_prefetch(
+        self,
+        options: MultiprocessingOptions | None = None,
+        worker_init_fn: Callable[[int, int], None] | None = None,
+        sequential_slice: bool = False,
+        *,
+        streams: int | None = None,
+    ) -> IterDataset[T]:
+        """Compute the chain up to here in worker processes.
+
+        It is cut into `streams`, whose elements are taken in turn: stream s has every
+        S-th element of each `MapDataset`, and runs all that follows it, batches
+        included.  A state can be restored with any number of workers.
+
+        Args:
+            options: How many workers, by default 10, and how many elements each may be
+                ahead.  With 0 workers this returns the dataset itself.
+            worker_init_fn: Called with (worker, workers) in each worker, before
+                anything is computed there.
+            sequential_slice: Whether streams are contiguous pieces of the sources.
+            streams: By default as many as workers.  Set it to get the same elements
+                with any number of workers, 0 included.
+
+        Raises:
+            ValueError: An option is out of range.
+
+        Example:
+            >>> ds = gristmill.MapDataset.range(6).to_iter_dataset().batch(2)
+            >>> ds = ds.mp_prefetch(gristmill.MultiprocessingOptions(num_workers=2))
+            >>> [batch.tolist() for batch in ds]
+            [[0, 2], [1, 3], [4], [5]]
+        """
+        prefetched: IterDataset[T] = nodes.process_prefetch.multiprocess_prefetch(
+            self, options, worker_init_fn, sequential_slice, streams
+        )
+        return prefetched
+
+    def prefetch(
+        self, multiprocessing_options: MultiprocessingOptions
+    ) -> IterDataset[T]:
+        """Compute the chain in workers; deprecated: use `mp_prefetch`."""
+        warnings.warn(
+            "Please use `mp_prefetch` instead.", DeprecationWarning, stacklevel=2
+        )
+        return self.mp_prefetch(multiprocessing_options)
+
     def random_map(
         self, transform: AnyRandomMap, *, seed: int | None = None
     ) -> IterDataset[Any]:
@@ -422,6 +474,14 @@ class IterDataset(Dataset, Iterable[T], Generic[T], metaclass=IterDatasetMeta):
             ValueError: There is no seed.
         """
         return nodes.map.RandomMapIterDataset(self, transform, seed)
+
+    def set_options(self, options: DatasetOptions) -> IterDataset[T]:
+        """Set options for the whole chain; see `DatasetOptions`."""
+        return nodes.with_options.WithOptionsIterDataset(self, options)
+
+    def with_options(self, options: DatasetOptions) -> IterDataset[T]:
+        """Another name of `set_options`."""
+        return self.set_options(options)
 
     def seed(self, seed: int) -> IterDataset[T]:
         """Give random steps behind this one, up to the next seed, their seed."""

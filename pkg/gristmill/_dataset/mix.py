@@ -14,6 +14,7 @@ from gristmill._dataset.base import IterDataset, MapDataset
 from gristmill._dataset.blocks import BlockMapDataset, block_of
 from gristmill._dataset.iterator import DatasetIterator
 from gristmill._dataset.spec import get_element_spec
+from gristmill._hot import steps
 from gristmill._types import Int64Array
 from gristmill.batching import tree_rules
 
@@ -46,14 +47,12 @@ class SelectingMapDataset(BlockMapDataset[T]):
             if first == last:
                 continue
             places = order[first:last]
-            part = self._part(number, keys[places])
-            for place, element in zip(places.tolist(), part, strict=True):
-                elements[place] = element
+            steps.scatter(self._part(number, keys[places]), places, elements)
         return elements
 
     def _part(self, number: int, keys: Int64Array) -> list[Any]:
         try:
-            return block_of(self._parents[number], np.ascontiguousarray(keys))
+            return block_of(self._parents[number], keys)
         except Exception as error:
             error.add_note(
                 f"Exception caught while processing dataset @ dataset_index={number},"

@@ -8,17 +8,20 @@ from typing import Any, TypeVar
 from gristmill._dataset.base import IterDataset
 from gristmill._dataset.interleave import InterleaveIterDataset
 from gristmill._dataset.iterator import DatasetIterator
-from gristmill._dataset.options import DatasetOptions, MultiprocessingContext
+from gristmill._dataset.options import MultiprocessingContext
 from gristmill._dataset.slicing import sliced
 from gristmill._dataset.source import SourceMapDataset
 from gristmill._dataset.spec import get_element_spec
-from gristmill._dataset.with_options import WithOptionsIterDataset
+from gristmill._dataset.with_options import WithOptionsIterDataset, options_of
 
 T = TypeVar("T")
 
 
 def multithread_prefetch(
-    ds: IterDataset[T], num_threads: int, buffer_size: int, sequential_slice: bool = False
+    ds: IterDataset[T],
+    num_threads: int,
+    buffer_size: int,
+    sequential_slice: bool = False,
 ) -> IterDataset[T]:
     """Compute a dataset in several threads, for Python without a GIL.
 
@@ -47,9 +50,7 @@ def multithread_prefetch(
         part = sliced(ds, thread, num_threads, sequential_slice)
         if num_threads > 1:
             part = copy.deepcopy(part, _shared(part))
-        place = MultiprocessingContext(
-            process_index=thread, process_count=num_threads
-        )
+        place = MultiprocessingContext(process_index=thread, process_count=num_threads)
         parts.append(PlacedIterDataset(part, place))
     joined = InterleaveIterDataset[T](
         parts, cycle_length=num_threads, iter_buffer_size=buffer_size
@@ -80,24 +81,13 @@ class PlacedIterDataset(IterDataset[T]):
         return get_element_spec(self._parent)
 
 
-def options_of(dataset: Any) -> DatasetOptions:
-    """The options that a chain sets, merged."""
-    options = DatasetOptions()
-    nodes = [dataset]
-    while nodes:
-        node = nodes.pop()
-        if isinstance(node, WithOptionsIterDataset):
-            options = options.merge(node.options)
-        nodes.extend(node._parents)
-    return options
-
-
 def _shared(dataset: Any) -> dict[int, Any]:
     """What copies of a chain have in common: its sources, which may be large."""
     found: dict[int, Any] = {}
     nodes = [dataset]
     for node in nodes:
         if isinstance(node, SourceMapDataset):
-            found[id(node._source)] = node._source
+            for source in (node._source, node._reader):
+                found[id(source)] = source
         nodes.extend(node._parents)
     return found

@@ -6,6 +6,8 @@ from gristmill._dataset import filter as filter
 from gristmill._dataset import map as map
 from gristmill._dataset import mix as mix
 from gristmill._dataset import order as order
+from gristmill._dataset import process_prefetch as process_prefetch
 from gristmill._dataset import seed as seed
 from gristmill._dataset import source as source
 from gristmill._dataset import to_iter as to_iter
+from gristmill._dataset import with_options as with_options

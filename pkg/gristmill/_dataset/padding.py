@@ -11,9 +11,7 @@ from gristmill import batching
 from gristmill._hot import tree
 
 
-def batch_and_pad(
-    values: Sequence[Any], *, batch_size: int, pad_value: Any = 0
-) -> Any:
+def batch_and_pad(values: Sequence[Any], *, batch_size: int, pad_value: Any = 0) -> Any:
     """Stack elements, and fill the batch up to its size.
 
     Pass it, with the size, as ``batch_fn`` to `batch`, so that the last elements are

@@ -58,7 +58,9 @@ class ParquetIterDataset(IterDataset[dict[str, Any]]):
 
     def __iter__(self) -> DatasetIterator[dict[str, Any]]:
         if len(self._paths) == 1:
-            return ParquetDatasetIterator(os.fsdecode(self._paths[0]), self._read_kwargs)
+            return ParquetDatasetIterator(
+                os.fsdecode(self._paths[0]), self._read_kwargs
+            )
         files = [ParquetIterDataset(path, **self._read_kwargs) for path in self._paths]
         return iter(
             InterleaveIterDataset[dict[str, Any]](files, cycle_length=CYCLE_LENGTH)

@@ -77,9 +77,7 @@ class ThreadPrefetchIterDataset(IterDataset[T]):
         return iterator
 
     def __str__(self) -> str:
-        return (
-            f"ThreadPrefetchIterDataset(prefetch_buffer_size={self._prefetch_buffer_size})"
-        )
+        return f"ThreadPrefetchIterDataset(prefetch_buffer_size={self._prefetch_buffer_size})"
 
     @property
     def _element_spec(self) -> Any:

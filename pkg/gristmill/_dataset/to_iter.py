@@ -16,12 +16,13 @@ from gristmill._dataset.blocks import block_of
 from gristmill._dataset.filter import check_dropped
 from gristmill._dataset.iterator import DatasetIterator
 from gristmill._dataset.spec import get_element_spec
+from gristmill._dataset.with_options import options_of
 from gristmill._engine.reading import Reading
 from gristmill._hot import steps
 from gristmill.options import ReadOptions
 
 T = TypeVar("T")
-MOST_AT_ONCE = 512
+MOST_AT_ONCE = 2048
 BLOCK_S = 1e-3
 
 
@@ -80,6 +81,7 @@ class PrefetchDatasetIterator(steps.Feed, DatasetIterator[T]):
         self, dataset: MapDataset[T], read_options: ReadOptions, allow_nones: bool
     ) -> None:
         DatasetIterator.__init__(self)
+        self._ctx.dataset_options = options_of(dataset)
         steps.Feed.__init__(self, allow_nones)
         self.dataset = dataset
         self._length = len(dataset)
@@ -87,13 +89,9 @@ class PrefetchDatasetIterator(steps.Feed, DatasetIterator[T]):
         self._allow_nones = allow_nones
         self._at_once = 1
         self._failure: tuple[int, Exception] | None = None
-        self._reading = Reading(
-            _Elements(dataset),
-            read_options,
-            lambda first, count: range(first, first + count),
-            self._length,
-            look_ahead=True,
-        )
+        self._limit = self._length
+        self._look_ahead = True
+        self._reading = self._new_reading()
 
     __iter__ = DatasetIterator.__iter__
 
@@ -149,6 +147,29 @@ class PrefetchDatasetIterator(steps.Feed, DatasetIterator[T]):
         self.seek(first + count)
         return first, count
 
+    def confine(self, first: int, count: int) -> None:
+        """Go to index `first`, and make no elements behind `count` until they are due.
+
+        For a worker that has to compute these, and others the ones behind them.
+        """
+        if self._look_ahead:
+            self._look_ahead = False
+            self._reading.close()
+            self._reading = self._new_reading()
+        self._failure = None
+        self._limit = min(first + count, self._length)
+        self._at_once = min(count, MOST_AT_ONCE)
+        self.seek(first)
+
+    def _new_reading(self) -> Reading:
+        return Reading(
+            _Elements(self.dataset),
+            self._read_options,
+            lambda first, count: range(first, first + count),
+            self._length,
+            look_ahead=self._look_ahead,
+        )
+
     def _judge(self, skipped: int) -> None:
         check_dropped(skipped, str(self), self._ctx.dataset_options)
 
@@ -160,7 +181,8 @@ class PrefetchDatasetIterator(steps.Feed, DatasetIterator[T]):
             self._failure = None
             if index == first:
                 raise error
-        count = min(self._at_once, self._length - first)
+        last = self._limit if first < self._limit else self._length
+        count = min(self._at_once, last - first)
         if count <= 0:
             return []
         began = time.perf_counter()
@@ -201,10 +223,22 @@ class PrefetchDatasetIterator(steps.Feed, DatasetIterator[T]):
 
 
 class _Elements:
-    """A dataset as a source, whose elements threads may read one by one."""
+    """A dataset as a source, whose elements threads may read one by one.
+
+    Attributes:
+        by_threads: Whether they should: no source of the chain says otherwise.
+    """
 
     def __init__(self, dataset: MapDataset[Any]) -> None:
         self._dataset = dataset
+        self.by_threads = _by_threads(dataset)
 
     def __getitem__(self, index: int) -> Any:
         return self._dataset[index]
+
+
+def _by_threads(dataset: Any) -> bool:
+    source = getattr(dataset, "_source", None)
+    return getattr(source, "by_threads", True) and all(
+        _by_threads(parent) for parent in dataset._parents
+    )

@@ -45,9 +45,7 @@ class WindowShuffleMapDataset(BlockMapDataset[T]):
 
     _MUTATES_ELEMENT_SPEC = False
 
-    def __init__(
-        self, parent: MapDataset[Any], *, window_size: int, seed: int
-    ) -> None:
+    def __init__(self, parent: MapDataset[Any], *, window_size: int, seed: int) -> None:
         super().__init__(parent)
         _check_size(window_size)
         self._window_size = window_size
@@ -122,9 +120,7 @@ class WindowShuffleDatasetIterator(steps.Feed, DatasetIterator[T]):
 
     _MUTATES_ELEMENT_SPEC = False
 
-    def __init__(
-        self, parent: DatasetIterator[T], window_size: int, seed: int
-    ) -> None:
+    def __init__(self, parent: DatasetIterator[T], window_size: int, seed: int) -> None:
         DatasetIterator.__init__(self, parent)
         steps.Feed.__init__(self, keep_absent=True)
         self._window_size = window_size

@@ -1,15 +1,39 @@
-"""A node that sets options for the whole chain."""
+"""Nodes that set options for the whole chain."""
 
 from __future__ import annotations
 
 from typing import Any, TypeVar
 
-from gristmill._dataset.base import IterDataset
+from gristmill import _core
+from gristmill._dataset.base import IterDataset, MapDataset
 from gristmill._dataset.iterator import DatasetIterator
 from gristmill._dataset.options import DatasetOptions
+from gristmill._dataset.order import IndexMapDataset
 from gristmill._dataset.spec import get_element_spec
 
 T = TypeVar("T")
+
+
+class WithOptionsMapDataset(IndexMapDataset[T]):
+    """The parent's elements; options hold for all iterators that are made of it.
+
+    Args:
+        parent: The dataset.
+        options: What to set.
+    """
+
+    def __init__(self, parent: MapDataset[T], options: DatasetOptions) -> None:
+        super().__init__(parent)
+        self.options = options
+
+    def __len__(self) -> int:
+        return len(self._parent)
+
+    def __str__(self) -> str:
+        return f"WithOptionsMapDataset(options={self.options})"
+
+    def _extend(self, plan: _core.KeyPlan) -> _core.KeyPlan:
+        return plan
 
 
 class WithOptionsIterDataset(IterDataset[T]):
@@ -48,3 +72,14 @@ class WithOptionsIterDataset(IterDataset[T]):
     @property
     def _element_spec(self) -> Any:
         return get_element_spec(self._parent)
+
+
+def options_of(dataset: Any) -> DatasetOptions:
+    """The options that a dataset and its ancestors set, the last one of each."""
+    found = DatasetOptions()
+    level = [dataset]
+    for node in level:
+        if isinstance(node, (WithOptionsMapDataset, WithOptionsIterDataset)):
+            found = found.merge(node.options)
+        level += node._parents
+    return found

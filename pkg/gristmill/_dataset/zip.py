@@ -145,7 +145,7 @@ class ZipDatasetIterator(DatasetIterator[T]):
         for parent in self._parents[first:]:
             try:
                 next(parent, None)
-            except Exception:  # noqa: S112 - of a tuple that has failed already.
+            except Exception:
                 continue
 
     def _end(self, number: int) -> NoReturn:

@@ -60,6 +60,12 @@ class BlockReading:
         self._queue.look_ahead(max(position + count, behind), max(count, MIN_BLOCK))
         return elements, None
 
+    def offer(self, position: int, records: list[bytes]) -> None:
+        """Have the records from `position` on, which need not be read again."""
+        self._drop()
+        self._ready = [*records]
+        self._ready_at = position
+
     def start(self, position: int) -> None:
         """Begin to read ahead from `position`."""
         self._queue.start(position, MIN_BLOCK)

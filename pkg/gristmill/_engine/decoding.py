@@ -7,6 +7,7 @@ Python objects.
 from __future__ import annotations
 
 import functools
+import itertools
 from typing import Any, Protocol
 
 import numpy as np
@@ -70,22 +71,26 @@ class Decoding:
 
     def batch(
         self, position: int, count: int, alloc: Alloc | None
-    ) -> tuple[Any, Int64Array] | None:
+    ) -> tuple[Any, Int64Array] | list[bytes]:
         """The batch of the records at `position`, position + 1, ... and their keys.
 
-        None where they must be taken one by one: because of their form, or because
-        one of them cannot be read or decoded, which is then found out.
+        The records themselves where they must be taken one by one: because of their
+        form, or because one of them cannot be decoded, which is then found out.  None
+        of them where one cannot be read.
         """
         if self._queue.next_count(position) not in (0, count):
             self._queue.forget()
         keys = self._keys_of(position, count)
         try:
             data, offsets = self._queue.take(position, keys)
+        except Exception:
+            return []
+        try:
             self._queue.look_ahead(position + count, count)
             batch = self._decoder.decode_block(data, offsets, alloc, self._rules)
         except Exception:
-            return None
-        return None if batch is None else (batch, keys)
+            batch = None
+        return _split(data, offsets) if batch is None else (batch, keys)
 
     def start(self, position: int, count: int) -> None:
         """Begin to read ahead from `position`, in batches of `count`."""
@@ -120,6 +125,12 @@ def open_decoding(program: Program, stream: int, look_ahead: bool) -> Decoding |
         packed=True,
     )
     return Decoding(decoder, queue, keys_of, program.rules)
+
+
+def _split(data: npt.NDArray[np.uint8], offsets: Int64Array) -> list[bytes]:
+    """The records of a packed block."""
+    bounds = offsets.tolist()
+    return [data[begin:end].tobytes() for begin, end in itertools.pairwise(bounds)]
 
 
 def _decodes_blocks(decoder: Any) -> bool:

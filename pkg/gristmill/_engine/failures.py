@@ -14,7 +14,12 @@ from typing import Any
 import cloudpickle
 
 Frame = tuple[str, str, int]
-INTERNAL = ("gristmill/_engine/", "gristmill/_hot/", "gristmill/_launcher.py")
+INTERNAL = (
+    "gristmill/_dataset/",
+    "gristmill/_engine/",
+    "gristmill/_hot/",
+    "gristmill/_launcher.py",
+)
 # Causes of causes beyond this many are left out.
 MOST_LINKS = 16
 

@@ -30,6 +30,7 @@ import numpy.typing as npt
 
 from gristmill._engine.mapped import reduce_mapped
 from gristmill._engine.program import Program
+from gristmill._engine.runnable import Runnable
 
 OUT_OF_BAND_BYTES = 4096
 LONG_LIST = 4096
@@ -107,7 +108,7 @@ class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]
         return super().reducer_override(thing) if reduced is None else reduced
 
 
-def pack(program: Program) -> int:
+def pack(program: Runnable) -> int:
     """Write a program to a sealed file; returns its descriptor.
 
     Raises:
@@ -126,27 +127,26 @@ def pack(program: Program) -> int:
     return fd
 
 
-def unpack(fd: int) -> Program:
+def unpack(fd: int) -> Runnable:
     """The program of a sealed file.  Its arrays view a private mapping of it."""
     size = os.fstat(fd).st_size
     view = memoryview(mmap.mmap(fd, size, flags=mmap.MAP_PRIVATE))
     (table_at,) = struct.unpack("<Q", view[-8:])
     *buffers, (begin, length) = pickle.loads(view[table_at:-8])
     pickled = view[begin : begin + length]
-    program: Program = pickle.loads(
+    program: Runnable = pickle.loads(
         pickled, buffers=[view[at : at + count] for at, count in buffers]
     )
-    if isinstance(program.source, _SnapshotAt):
+    if isinstance(program, Program) and isinstance(program.source, _SnapshotAt):
         snapshot = _open_snapshot(view, program.source)
         return dataclasses.replace(program, source=snapshot)
     return program
 
 
-def _write(fd: int, program: Program) -> None:
+def _write(fd: int, program: Runnable) -> None:
     writer = _Writer(fd)
-    if type(program.source) in (list, tuple) and len(program.source) >= LONG_LIST:
-        placed = _place_snapshot(writer, program.source)
-        program = dataclasses.replace(program, source=placed)
+    if isinstance(program, Program):
+        program = _with_snapshot(writer, program)
     table: list[tuple[int, int]] = []
 
     def keep_in_band(buffer: pickle.PickleBuffer) -> bool:
@@ -161,13 +161,21 @@ def _write(fd: int, program: Program) -> None:
         pickled = io.BytesIO()
         _Pickler(pickled, 5, buffer_callback=keep_in_band).dump(program)
     except Exception as error:
-        error.add_note(_unpicklable_part(program))
+        error.add_note(program.unpicklable_note())
         raise
     table.append(writer.place(pickled.getbuffer()))
     at = writer.offset
     writer.write(pickle.dumps(table))
     writer.write(struct.pack("<Q", at))
     writer.flush()
+
+
+def _with_snapshot(writer: _Writer, program: Program) -> Program:
+    """The program without a long list, which is written apart from it."""
+    source = program.source
+    if type(source) not in (list, tuple) or len(source) < LONG_LIST:
+        return program
+    return dataclasses.replace(program, source=_place_snapshot(writer, source))
 
 
 def _place_snapshot(writer: _Writer, elements: list[Any] | tuple[Any, ...]) -> Any:
@@ -210,22 +218,3 @@ def _above_standard_streams(fd: int) -> int:
 def _write_all(fd: int, data: memoryview) -> None:
     while data:
         data = data[os.write(fd, data) :]
-
-
-def _unpicklable_part(program: Program) -> str:
-    parts = [("data_source", program.source), ("sampler", program.keys.sampler)]
-    parts += [(f"operation {type(op).__name__}", op) for op in program.operations]
-    for level in program.levels:
-        parts += [(f"operation {name}", call) for _, call, name in level.steps]
-        if level.batch is not None:
-            parts.append(("batch_fn", level.batch.make))
-    for name, part in parts:
-        try:
-            cloudpickle.dumps(part, 5)
-        except Exception:
-            return (
-                f"The {name} cannot be pickled, so it cannot be sent to workers. "
-                "Open files, locks and connections where they are first used, or "
-                "use worker_count=0."
-            )
-    return "The pipeline cannot be pickled, so it cannot be sent to workers."

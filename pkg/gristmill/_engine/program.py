@@ -17,6 +17,7 @@ import numpy as np
 
 from gristmill import operations as legacy
 from gristmill import samplers, sources, transforms
+from gristmill._engine.runnable import first_unpicklable
 from gristmill._hot import run as hot_run
 from gristmill._types import Int64Array, Rules
 from gristmill.bad_records import OnError
@@ -26,6 +27,8 @@ from gristmill.records import RecordMetadata
 from gristmill.sharding import ShardOptions
 
 Step = tuple[int, Callable[..., Any], str]
+# Small outputs that a worker computes at a time.
+RUN_RECORDS = 16
 
 
 class Sampler(Protocol):
@@ -159,6 +162,11 @@ class Program:
         return 2 * here + 1 if self.opaque else here
 
     @property
+    def vector_capacity(self) -> int:
+        """See `Runnable`."""
+        return self.vector_length
+
+    @property
     def one_to_one(self) -> bool:
         """Whether positions of outputs follow from arithmetic alone."""
         if self.over_records or self.on_error == "skip":
@@ -191,6 +199,42 @@ class Program:
             if level.batch is not None:
                 product *= level.batch.size
         return product
+
+    @property
+    def unit_records(self) -> int:
+        """See `Runnable`: one output, or a run of small ones."""
+        batch = self.records_per_output
+        return batch if batch > 1 else RUN_RECORDS
+
+    @property
+    def in_this_process(self) -> str:
+        """See `Runnable`."""
+        return "worker_count=0"
+
+    @property
+    def replay_hint(self) -> str:
+        """See `Runnable`."""
+        return "loader.replay(iterator.get_state())"
+
+    def greet(self, worker: int) -> None:
+        """See `Runnable`: there is nothing to do."""
+
+    def unpicklable_note(self) -> str:
+        """See `Runnable`."""
+        parts = [("data_source", self.source), ("sampler", self.keys.sampler)]
+        parts += [(f"operation {type(op).__name__}", op) for op in self.operations]
+        for level in self.levels:
+            parts += [(f"operation {name}", call) for _, call, name in level.steps]
+            if level.batch is not None:
+                parts.append(("batch_fn", level.batch.make))
+        name = first_unpicklable(parts)
+        if name is None:
+            return "The pipeline cannot be pickled, so it cannot be sent to workers."
+        return (
+            f"The {name} cannot be pickled, so it cannot be sent to workers. "
+            "Open files, locks and connections where they are first used, or "
+            "use worker_count=0."
+        )
 
     def stream_length(self, stream: int) -> int:
         """Records of one stream: it takes local elements stream, stream+S, ..."""

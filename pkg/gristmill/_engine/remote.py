@@ -14,7 +14,7 @@ from typing import Any
 
 from gristmill import _core, _log
 from gristmill._engine import tolerance
-from gristmill._engine.program import Program
+from gristmill._engine.runnable import Runnable
 from gristmill._engine.state import Position
 from gristmill._engine.stream import NO_KEYS
 from gristmill._engine.tally import Account
@@ -22,7 +22,6 @@ from gristmill._hot import transport, views
 from gristmill._types import Int64Array
 from gristmill.errors import ArenaFull, WorkerDied
 
-RUN_RECORDS = 16
 COPIED_LEAF_BYTES = 16 << 10
 
 
@@ -61,7 +60,7 @@ class RemoteRun:
 
     def __init__(
         self,
-        program: Program,
+        program: Runnable,
         position: Position,
         options: RemoteOptions,
         account: Account,
@@ -138,19 +137,18 @@ class RemoteRun:
         from gristmill._engine import packing
 
         program, position, options = self._program, self._start_position, self._options
-        batch = program.records_per_output
         scheduler = _core.Scheduler(
             workers=self._useful_workers(),
             buffer=options.buffer,
             kind="C" if program.owned else "A",
-            unit_records=batch if batch > 1 else RUN_RECORDS,
+            unit_records=program.unit_records,
             max_restarts=options.max_restarts,
             memory_limit=options.memory_limit,
             lengths=[program.stream_length(s) for s in range(position.streams)],
             starts=position.vectors,
             turn=position.turn,
             ended=position.ended,
-            vector_capacity=program.vector_length,
+            vector_capacity=program.vector_capacity,
         )
         blob_fd = packing.pack(program)
         try:
@@ -244,7 +242,7 @@ class RemoteRun:
                 "you keep. Keep fewer, copy what you keep, or raise memory_limit."
             )
         if due.kind == "died":
-            return WorkerDied(_death(due, self._options.max_restarts))
+            return WorkerDied(_death(due, self._options.max_restarts, self._program))
         if os.getpid() != self._owner:
             return RuntimeError(
                 "This iterator belongs to the process that made it, and this process "
@@ -260,13 +258,13 @@ def _occupation(due: _core.Due) -> str:
     return f"works on record {due.record}" if due.record >= 0 else "works on a unit"
 
 
-def _death(due: _core.Due, max_restarts: int) -> str:
+def _death(due: _core.Due, max_restarts: int, program: Runnable) -> str:
     if due.at_start:
         text = due.text.strip() or _cause(due.wait_status)
         return (
             "Worker processes cannot start. The last one said:\n"
             f"{text}\n"
-            "Run with worker_count=0 to see the error in this process."
+            f"Run with {program.in_this_process} to see the error in this process."
         )
     where = f" on record {due.record}" if due.record >= 0 else ""
     return (
@@ -274,8 +272,8 @@ def _death(due: _core.Due, max_restarts: int) -> str:
         f"{due.worker} {_cause(due.wait_status)}{where} of stream {due.stream}, "
         f"{due.attempts} times in a row (max_restarts={max_restarts}). If it was "
         "killed for memory, use fewer workers or smaller batches; else "
-        "loader.replay(iterator.get_state()) computes this output in your own "
-        f"process.{_said(due.text)}"
+        f"{program.replay_hint} computes this output in your own process."
+        f"{_said(due.text)}"
     )
 
 

@@ -8,7 +8,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from gristmill import batching
-from gristmill._engine.block_reading import open_reading
+from gristmill._engine.block_reading import BlockReading, open_reading
 from gristmill._engine.decoding import open_decoding
 from gristmill._engine.gathering import Gathering
 from gristmill._engine.program import BatchSpec, Program, as_number
@@ -107,7 +107,10 @@ class NativeStream:
         self._gathering = self._native_gathering(look_ahead)
         self._gathers_all = self._gathering is not None and len(self._levels) == 1
         self._decoding = open_decoding(program, stream, look_ahead)
-        self._reading = open_reading(program, stream, look_ahead)
+        # What cannot be decoded at once has been read, and was looked ahead for.
+        self._reading = open_reading(
+            program, stream, look_ahead and self._decoding is None
+        )
         self._read_natively = isinstance(program.source, TableSource)
         self._key_parts: list[Int64Array] = []
         self._cached_at = 0
@@ -177,8 +180,10 @@ class NativeStream:
         if level == 0 and self._decoding is not None:
             count = self._whole_batch(spec)
             found = self._decoding.batch(self._consumed, count, alloc)
-            if found is not None:
+            if isinstance(found, tuple):
                 return self._made_at_once(*found)
+            assert isinstance(self._reading, BlockReading)
+            self._reading.offer(self._consumed, found)
         elements = self._elements(level, spec.size)
         if len(elements) < spec.size and (spec.drop_remainder or not elements):
             raise StopIteration

@@ -16,7 +16,7 @@ import numpy.typing as npt
 from gristmill import _core, drop_in
 from gristmill._engine import failures, packing, stall, tolerance
 from gristmill._engine.opening import open_stream
-from gristmill._engine.program import Program
+from gristmill._engine.runnable import Runnable
 from gristmill._engine.stream import Stream, Vector
 from gristmill._hot import transport
 from gristmill._types import Int64Array
@@ -25,14 +25,14 @@ Output = tuple[Any, Int64Array, Vector]
 ALIGNMENT = 64
 
 
-def load(blob_fd: int) -> Program:
+def load(blob_fd: int) -> Runnable:
     """The program that the parent packed; called once, before workers are forked."""
     drop_in.install_if_asked()
     return packing.unpack(blob_fd)
 
 
 def serve(
-    program: Program, arena_fd: int, knock_fd: int, worker: int, generation: int
+    program: Runnable, arena_fd: int, knock_fd: int, worker: int, generation: int
 ) -> None:
     """Compute units until told to stop."""
     _core.keep_freed_memory()
@@ -58,12 +58,16 @@ class _Result:
     vector: Vector
     failure: bytes | None = None
     ended: bool = False
+    # Whether more records were taken than the unit has: the next ones begin later.
+    moved: bool = False
 
     @property
     def status(self) -> int:
         """What the parent is told."""
         if self.failure is not None:
             return _core.STATUS_ERROR
+        if self.moved:
+            return _core.STATUS_MOVED
         return _core.STATUS_END if self.ended else _core.STATUS_OK
 
     def encode(self, writer: transport.SlotWriter) -> int:
@@ -75,13 +79,21 @@ class _Result:
 class _Server:
     """Keeps the streams that this worker has opened."""
 
-    def __init__(self, program: Program, end: _core.WorkerEnd, worker: int) -> None:
+    def __init__(self, program: Runnable, end: _core.WorkerEnd, worker: int) -> None:
         self._program = program
         self._end = end
         self._worker = worker
         self._streams: dict[int, Stream] = {}
-        # Where the last unit of each stream that was computed here ended.
+        # Where the last unit of each stream that was computed here ended, and the
+        # streams that stand there.
         self._reached: dict[int, Vector] = {}
+        self._ready: set[int] = set()
+        # Raised in the place of every output.
+        self._refusal: Exception | None = None
+        try:
+            program.greet(worker)
+        except Exception as error:
+            self._refusal = error
 
     def compute(self, unit: _core.Work) -> None:
         """Compute one unit and commit it, whatever the user's code does."""
@@ -98,8 +110,10 @@ class _Server:
 
     def _records(self, unit: _core.Work, slot: _Slot) -> _Result:
         """All outputs of the records [first, first + count)."""
-        stream = self._stream(unit.stream)
-        stream.seek((unit.first,))
+        try:
+            stream = self._at(unit.stream, (unit.first,))
+        except Exception as error:
+            return self._nothing((unit.first,), error)
         result = _Result([], stream.vector)
         last = unit.first + unit.count
         while stream.vector[0] < last:
@@ -116,15 +130,19 @@ class _Server:
                 break
             result.vector = stream.vector
             result.outputs.append(self._output(element, stream))
+        result.moved = result.vector[0] > last
         return result
 
     def _next_output(self, unit: _core.Work, slot: _Slot) -> _Result:
         """What comes next in a stream that this worker owns."""
-        stream = self._stream(unit.stream)
         if not unit.proceed:
             self._reached[unit.stream] = tuple(unit.vector_in.tolist())
-            stream.seek(self._reached[unit.stream])
         before = self._reached[unit.stream]
+        try:
+            goes_on = unit.proceed and unit.stream in self._ready
+            stream = self._at(unit.stream, None if goes_on else before)
+        except Exception as error:
+            return self._nothing(before, error)
         try:
             element = stream.next(slot.empty)
             self._check_length(unit.stream, stream.vector)
@@ -151,13 +169,26 @@ class _Server:
                 "state of the pipeline's iterators, or run it without workers."
             )
 
-    def _stream(self, number: int) -> Stream:
+    def _at(self, number: int, vector: Vector | None) -> Stream:
+        """A stream; at a position, if one is given, else where it stands."""
+        if self._refusal is not None:
+            raise self._refusal
+        self._ready.discard(number)
         stream = self._streams.get(number)
         if stream is None:
             at = self._end.at_address
             stream = open_stream(self._program, number, at, self._program.owned)
             self._streams[number] = stream
+        if vector is not None:
+            stream.seek(vector)
+        self._ready.add(number)
         return stream
+
+    def _nothing(self, vector: Vector, error: Exception) -> _Result:
+        """The result where a stream cannot even begin; `vector` is where."""
+        if self._program.tolerant:
+            raise error
+        return _Result([], vector, failures.pack_failure(error, self._worker))
 
     def _output(self, element: Any, stream: Stream) -> Output:
         if self._program.tolerant:

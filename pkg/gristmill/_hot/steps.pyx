@@ -117,6 +117,20 @@ def random_map_block(call, list elements not None, indices, OpDraws draws not No
     return out
 
 
+def scatter(list part not None, places, list out not None):
+    """Set ``out[places[i]]`` to ``part[i]``; ``places`` is int64 of shape (len(part),).
+
+    Raises:
+        IndexError: A place is not in the list.
+    """
+    cdef Py_ssize_t i, n = PyList_GET_SIZE(part), size = PyList_GET_SIZE(out)
+    cdef const int64_t* place_of = _indices_of(places, n)
+    for i in range(n):
+        if not 0 <= place_of[i] < size:
+            raise IndexError(f"place {place_of[i]} is not in a list of {size} elements")
+        out[place_of[i]] = <object>PyList_GET_ITEM(part, i)
+
+
 cdef class MapStep:
     """Iterates over ``call(x)`` for each x of an iterator.
 

@@ -43,6 +43,14 @@ def random_map_block(
     return [None if x is None else call(x, draws.at(i)) for i, x in pairs]
 
 
+def scatter(part: list[Any], places: Int64Array, out: list[Any]) -> None:
+    """Set ``out[places[i]]`` to ``part[i]``; `places` is int64, one for each."""
+    for place, element in zip(_checked(places, len(part)), part, strict=True):
+        if not 0 <= place < len(out):
+            raise IndexError(f"place {place} is not in a list of {len(out)} elements")
+        out[place] = element
+
+
 def take(elements: Iterator[Any], count: int) -> list[Any]:
     """Return up to `count` elements of an iterator, fewer only at its end."""
     return list(itertools.islice(elements, count))

@@ -1,0 +1,409 @@
+# cython: boundscheck=False, wraparound=False
+"""Lays elements end to end and cuts rows.
+
+Its plain-Python twin is gristmill._slow.concat_split.
+"""
+cimport cython
+cimport numpy as cnp
+from cpython.dict cimport PyDict_CheckExact, PyDict_GetItemWithError, PyDict_Size
+from cpython.list cimport PyList_GET_ITEM
+from cpython.object cimport PyObject
+from cpython.sequence cimport PySequence_GetItem
+from libc.stdint cimport int32_t, int64_t
+from libcpp.memory cimport unique_ptr
+from libcpp.vector cimport vector
+
+from gristmill._hot.row_matrix cimport RowMatrix, byte, matrix_of, write
+
+import numpy as np
+
+from gristmill._slow import concat_split as _slow
+from gristmill._slow.row_matrix import add_note, blank, make_matrix
+
+cnp.import_array()
+
+cdef extern from "Python.h":
+    PyObject* PyIter_Next(object iterator) except? NULL
+    void Py_DECREF(PyObject* object)
+
+cdef extern from "numpy/arrayobject.h":
+    bint PyArray_EquivTypes(cnp.dtype one, cnp.dtype other) noexcept
+
+cdef extern from "core/concat_split.hpp" namespace "gristmill" nogil:
+    cdef cppclass CellRange:
+        int64_t begin
+        int64_t end
+        int64_t size()
+
+    cdef cppclass FillerFeature "gristmill::RowFiller::Feature":
+        int64_t length
+        bint whole
+
+    cdef enum Taken "gristmill::RowFiller::Taken":
+        kAll "gristmill::RowFiller::Taken::kAll"
+        kPart "gristmill::RowFiller::Taken::kPart"
+        kNothing "gristmill::RowFiller::Taken::kNothing"
+
+    cdef cppclass RowFiller:
+        RowFiller(vector[FillerFeature] features) except +
+        bint is_full_row(const vector[CellRange]& element)
+        Taken plan(const vector[CellRange]& element, vector[CellRange]& taken)
+        void commit(const vector[CellRange]& taken)
+        Py_ssize_t whole_misfit(const vector[CellRange]& element)
+        void clear()
+        int64_t used(size_t feature)
+
+cdef enum:
+    _BLOCK_BYTES = 1 << 16
+    _BLOCK_ROWS = 32
+
+
+@cython.final
+cdef class _Block:
+    """The arrays of several rows, which are given out one by one.
+
+    Args:
+        layout: What the rows are made of.
+        leaves: Features of an element of the first row.
+    """
+
+    cdef list values, everything
+    cdef list bos  # A cell that holds the token for each feature, or None.
+    cdef vector[RowMatrix] matrices
+    cdef Py_ssize_t rows, used
+
+    def __init__(self, layout, list leaves):
+        cdef Py_ssize_t nbytes = 0
+        cdef cnp.ndarray matrix
+        one = [
+            make_matrix((1, length), leaf, None)
+            for length, leaf in zip(layout.lengths, leaves)
+        ]
+        for matrix in one:
+            nbytes += cnp.PyArray_NBYTES(matrix) + 8 * cnp.PyArray_DIM(matrix, 1)
+        self.rows = max(1, min(_BLOCK_ROWS, _BLOCK_BYTES // max(nbytes, 1)))
+        self.values = [
+            np.zeros((self.rows, *array.shape[1:]), array.dtype) for array in one
+        ]
+        self.bos = [
+            np.full(array.shape[2:], layout.bos_token, array.dtype) if bos else None
+            for array, bos in zip(one, layout.bos)
+        ]
+        numbers = [
+            None if whole else np.zeros((2, self.rows, length), np.int32)
+            for length, whole in zip(layout.lengths, layout.whole)
+        ]
+        segment_ids = [None if both is None else both[0] for both in numbers]
+        positions = [None if both is None else both[1] for both in numbers]
+        for i in range(len(leaves)):
+            self.matrices.push_back(
+                matrix_of(self.values[i], segment_ids[i], positions[i])
+            )
+        everything = [*self.values, *segment_ids, *positions]
+        self.everything = [everything[column] for column in layout.columns]
+
+    cdef bint suits(self, list leaves):
+        """Whether there is another row, for cells like those of the leaves."""
+        cdef Py_ssize_t i
+        cdef int axis, dimensions
+        cdef cnp.ndarray leaf, values
+        if self.used == self.rows:
+            return False
+        for i in range(len(leaves)):
+            leaf = <cnp.ndarray>PyList_GET_ITEM(leaves, i)
+            values = <cnp.ndarray>PyList_GET_ITEM(self.values, i)
+            dimensions = cnp.PyArray_NDIM(leaf)
+            if max(dimensions, 1) != cnp.PyArray_NDIM(values) - 1:
+                return False
+            for axis in range(1, dimensions):
+                if cnp.PyArray_DIM(leaf, axis) != cnp.PyArray_DIM(values, axis + 1):
+                    return False
+            if leaf.descr is not values.descr and not PyArray_EquivTypes(
+                leaf.descr, values.descr
+            ):
+                return False
+        return True
+
+    cdef dict row(self, Py_ssize_t index, tuple keys):
+        cdef dict row = {}
+        cdef Py_ssize_t i = 0
+        for key in keys:
+            row[key] = PySequence_GetItem(
+                <object>PyList_GET_ITEM(self.everything, i), index
+            )
+            i += 1
+        return row
+
+
+cdef class Splitter:
+    """Lays elements end to end and cuts rows.
+
+    Args:
+        layout: What the rows are made of.
+
+    Attributes:
+        limited_by: The last feature that ended a row because it is never cut.
+    """
+
+    cdef object _layout
+    cdef tuple _keys, _column_keys
+    cdef bint _split_full_rows
+    cdef unique_ptr[RowFiller] _filler, _alone
+    cdef readonly object limited_by
+    # What opens the next row; no leaves where nothing does.
+    cdef list _rest
+    cdef object _rest_state
+    cdef bint _is_cut
+    cdef vector[CellRange] _ranges, _taken
+    # The row being filled, in a block; none before its first element.
+    cdef _Block _row
+    cdef Py_ssize_t _row_index
+    cdef int32_t _segment
+    cdef _Block _block  # Where the next row goes.
+    cdef list _full
+
+    def __init__(self, layout):
+        cdef vector[FillerFeature] features
+        cdef FillerFeature feature
+        self._layout = layout
+        self._keys = layout.keys
+        self._column_keys = layout.column_keys
+        self._split_full_rows = layout.split_full_rows
+        for length, whole in zip(layout.lengths, layout.whole):
+            feature.length = length
+            feature.whole = whole
+            features.push_back(feature)
+        self._filler.reset(new RowFiller(features))
+        self._alone.reset(new RowFiller(features))
+        self._ranges.resize(features.size())
+        self._taken.resize(features.size())
+        self.clear()
+
+    def clear(self):
+        """Forget all elements."""
+        self._rest = None
+        self._rest_state = None
+        self._is_cut = False
+        self._full = []
+        self._begin_row()
+
+    def rest(self):
+        """Return what opens the next row, None if nothing does.
+
+        Returns:
+            The state before that element, and the cells left of each feature, or None
+            for all.
+        """
+        cdef CellRange left
+        if self._rest is None:
+            return None
+        if not self._is_cut:
+            return self._rest_state, None
+        return self._rest_state, [(left.begin, left.end) for left in self._ranges]
+
+    def restore(self, element, state, list ranges not None):
+        """Let what is left of an element open the next row.
+
+        Args:
+            element: The whole of it.
+            state: The state before it.
+            ranges: The cells left of each feature; None for all.
+
+        Raises:
+            ValueError: The element is not as the layout says, or has fewer cells.
+        """
+        cdef Py_ssize_t i = 0
+        leaves = _slow.leaves_of(self._layout, element)
+        for key, leaf, left in zip(self._keys, leaves, ranges, strict=True):
+            self._ranges[i].begin, self._ranges[i].end = _slow.range_of(key, leaf, left)
+            i += 1
+        self._rest = leaves
+        self._rest_state = state
+        self._is_cut = True
+
+    def fill(self, parent):
+        """Take elements of an iterator until a row is complete or there are no more.
+
+        Returns:
+            The rows, and whether there are no more elements.
+
+        Raises:
+            Exception: What the iterator raises, or an element that is not as the
+                layout says; that element is dropped, and another call goes on with
+                the next.
+        """
+        cdef bint ended = False
+        cdef PyObject* found
+        cdef list rows
+        get_state = parent.get_state
+        while self._rest is None or self._pack_rest():
+            self._rest = None
+            state = get_state()
+            found = PyIter_Next(parent)
+            if found is NULL:
+                ended = True
+                break
+            element = <object>found
+            Py_DECREF(found)
+            self._pull(element, state)
+        rows = []
+        if self._segment:
+            rows.append(self._row.row(self._row_index, self._column_keys))
+        if self._full:
+            rows += self._full
+            self._full = []
+        self._begin_row()
+        return rows, ended
+
+    cdef int _begin_row(self) except -1:
+        self._filler.get().clear()
+        self._segment = 0
+        self._row = None
+        return 0
+
+    cdef int _take_row(self, list leaves) except -1:
+        """Let the next row be the one that is filled."""
+        if self._block is None or not self._block.suits(leaves):
+            self._block = _Block(self._layout, leaves)
+        self._row = self._block
+        self._row_index = self._block.used
+        self._block.used += 1
+        return 0
+
+    cdef int _pull(self, object element, object state) except -1:
+        cdef list leaves = self._leaves_of(element)
+        cdef Py_ssize_t i
+        cdef cnp.ndarray leaf
+        for i in range(len(leaves)):
+            leaf = <cnp.ndarray>PyList_GET_ITEM(leaves, i)
+            self._ranges[i].begin = 0
+            self._ranges[i].end = 1
+            if cnp.PyArray_NDIM(leaf) != 0:
+                self._ranges[i].end = cnp.PyArray_DIM(leaf, 0)
+        if not self._split_full_rows and self._filler.get().is_full_row(self._ranges):
+            return self._pack_alone(leaves)
+        self._rest = leaves
+        self._rest_state = state
+        self._is_cut = False
+        return 0
+
+    cdef int _pack_alone(self, list leaves) except -1:
+        """Make a row of one element, beside the one that is being filled."""
+        cdef _Block row = self._row
+        cdef Py_ssize_t row_index = self._row_index
+        cdef int32_t segment = self._segment
+        self._filler.swap(self._alone)
+        self._begin_row()
+        try:
+            self._write(leaves, self._ranges)
+            self._full.append(self._row.row(self._row_index, self._column_keys))
+        finally:
+            self._filler.swap(self._alone)
+            self._row = row
+            self._row_index = row_index
+            self._segment = segment
+        return 0
+
+    cdef bint _pack_rest(self) except -1:
+        """Put as much as fits into the row; return whether that is all."""
+        cdef Py_ssize_t i, n = len(self._keys)
+        cdef RowFiller* filler = self._filler.get()
+        cdef Taken taken
+        for i in range(n):
+            # A scalar is there again in each part of its element.
+            if cnp.PyArray_NDIM(<cnp.ndarray>PyList_GET_ITEM(self._rest, i)) == 0:
+                self._ranges[i].begin = 0
+                self._ranges[i].end = 1
+        taken = filler.plan(self._ranges, self._taken)
+        if taken == kNothing:
+            self._note_limit()
+            return False
+        try:
+            self._write(self._rest, self._taken)
+        except BaseException:
+            self._rest = None
+            raise
+        if taken == kAll:
+            return True
+        self._is_cut = True
+        for i in range(n):
+            if not self._layout.whole[i]:
+                self._ranges[i].begin = self._taken[i].end
+        return False
+
+    cdef int _note_limit(self) except -1:
+        """Say which feature, never cut, kept the rest out; forget it if no row has room.
+        """
+        cdef Py_ssize_t i = self._filler.get().whole_misfit(self._ranges)
+        if i < 0:
+            return 0
+        self.limited_by = self._keys[i]
+        if self._segment == 0:
+            self._rest = None
+            raise _slow.whole_error(
+                self._keys[i], self._ranges[i].size(), self._layout.lengths[i]
+            )
+        return 0
+
+    cdef list _leaves_of(self, object element):
+        cdef list leaves = []
+        cdef PyObject* item
+        if not PyDict_CheckExact(element) or PyDict_Size(element) != len(self._keys):
+            return _slow.leaves_of(self._layout, element)
+        for key in self._keys:
+            item = PyDict_GetItemWithError(element, key)
+            if item is NULL:
+                return _slow.leaves_of(self._layout, element)
+            if cnp.PyArray_CheckExact(<object>item):
+                leaves.append(<object>item)
+            else:
+                leaves.append(np.asarray(<object>item))
+        return leaves
+
+    cdef int _write(self, list leaves, const vector[CellRange]& taken) except -1:
+        """Append parts of features to the row, all of them or none."""
+        cdef Py_ssize_t i, n = len(leaves)
+        cdef RowFiller* filler = self._filler.get()
+        cdef int64_t used
+        if self._segment == 0:
+            self._take_row(leaves)
+        try:
+            for i in range(n):
+                self._write_one(i, leaves[i], taken[i])
+        except BaseException as error:
+            self._erase(i)
+            add_note(error, f"[{self._keys[i]!r}]", self._row.values[i])
+            raise
+        self._segment += 1
+        for i in range(n):
+            used = filler.used(i)
+            self._row.matrices[i].number(
+                self._row_index, used, taken[i].size(), self._segment
+            )
+        filler.commit(taken)
+        return 0
+
+    cdef int _write_one(self, Py_ssize_t i, object leaf, CellRange taken) except -1:
+        cdef cnp.ndarray values = <cnp.ndarray>PyList_GET_ITEM(self._row.values, i)
+        cdef RowMatrix* matrix = &self._row.matrices[i]
+        cdef int64_t used = self._filler.get().used(i)
+        if not write(
+            matrix, values, self._row_index, used, leaf, taken.begin, taken.size()
+        ):
+            values[self._row_index, used:used + taken.size()] = (
+                leaf[taken.begin:taken.end] if leaf.ndim else leaf
+            )
+        bos = self._row.bos[i]
+        if bos is not None and used < <int64_t>matrix.length:
+            # As in Grain, also where the segment has no cell.
+            values[self._row_index, used] = bos
+        return 0
+
+    cdef int _erase(self, Py_ssize_t last) except -1:
+        """Blank what a failed element left in features up to this one."""
+        cdef Py_ssize_t i
+        cdef int64_t used
+        for i in range(last + 1):
+            used = self._filler.get().used(i)
+            blank(self._row.values[i][self._row_index, used:], None)
+        return 0

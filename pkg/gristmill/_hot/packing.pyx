@@ -1,0 +1,280 @@
+# cython: boundscheck=False, wraparound=False
+"""Packs elements into the rows of one batch after another.
+
+Its plain-Python twin is gristmill._slow.packing.
+"""
+cimport numpy as cnp
+from cpython.dict cimport PyDict_CheckExact, PyDict_GetItemWithError
+from cpython.list cimport PyList_GET_ITEM
+from cpython.object cimport PyObject
+from cpython.sequence cimport PySequence_GetItem
+from libc.stdint cimport int32_t, int64_t
+from libcpp.memory cimport unique_ptr
+from libcpp.vector cimport vector
+
+from gristmill._hot.row_matrix cimport RowMatrix, length_of, matrix_of, write
+
+import numpy as np
+
+from gristmill._slow import packing as _slow
+from gristmill._slow.row_matrix import add_note, blank, make_matrix
+
+cnp.import_array()
+
+cdef extern from "Python.h":
+    PyObject* PyIter_Next(object iterator) except? NULL
+    void Py_DECREF(PyObject* object)
+
+cdef extern from "core/packing.hpp" namespace "gristmill" nogil:
+    cdef enum class Fit:
+        kFirst
+        kBest
+
+    cdef cppclass PlacerFeature "gristmill::RowPlacer::Feature":
+        int64_t length
+        int64_t alignment
+
+    cdef cppclass RowPlacer:
+        RowPlacer(
+            Fit fit, size_t rows, vector[PlacerFeature] features, int64_t max_sequences
+        ) except +
+        Py_ssize_t find(const vector[int64_t]& lengths)
+        void place(size_t row, const vector[int64_t]& lengths)
+        void clear()
+        int64_t next_cell(size_t row, size_t feature)
+        int64_t sequences(size_t row)
+        size_t rows_in_use()
+
+    int64_t kUnlimited "gristmill::RowPlacer::kUnlimited"
+
+
+cdef class PackedRows:
+    """The rows of one batch, complete.
+
+    Attributes:
+        values: For each feature an array of shape ``(rows, length, *S)``.
+        segment_ids: For each feature an int32 array of shape ``(rows, length)``, None
+            where it has none.
+        positions: The same.
+    """
+
+    cdef object _layout
+    cdef Py_ssize_t _in_use
+    cdef readonly list values, segment_ids, positions
+    cdef list _columns
+    cdef tuple _keys
+
+    def __init__(
+        self, layout, Py_ssize_t in_use, list values, list segment_ids, list positions,
+        list metas,
+    ):
+        cdef list everything = [*values, *segment_ids, *positions, *metas]
+        self._layout = layout
+        self._in_use = in_use
+        self.values = values
+        self.segment_ids = segment_ids
+        self.positions = positions
+        self._columns = [everything[column] for column in layout.columns]
+        self._keys = layout.column_keys
+
+    def __len__(self):
+        """How many rows hold an element; they are the first."""
+        return self._in_use
+
+    def row(self, Py_ssize_t index):
+        """Return one row, whose arrays are views."""
+        cdef Py_ssize_t i = 0
+        cdef dict row
+        if self._keys is None:
+            return self._layout.assemble(
+                [PySequence_GetItem(column, index) for column in self._columns]
+            )
+        row = {}
+        for key in self._keys:
+            row[key] = PySequence_GetItem(<object>PyList_GET_ITEM(self._columns, i), index)
+            i += 1
+        return row
+
+
+cdef class Packer:
+    """Packs elements into the rows of one batch after another.
+
+    Args:
+        layout: What the rows are made of.
+    """
+
+    cdef object _layout
+    cdef tuple _keys, _meta_keys, _names
+    cdef unique_ptr[RowPlacer] _placer
+    cdef vector[int64_t] _capacities, _lengths
+    cdef vector[RowMatrix] _matrices
+    cdef list _values, _segment_ids, _positions, _metas
+
+    def __init__(self, layout):
+        cdef vector[PlacerFeature] features
+        cdef PlacerFeature feature
+        cdef int64_t limit = layout.max_sequences or kUnlimited
+        self._layout = layout
+        self._keys = layout.keys
+        self._meta_keys = layout.meta_keys
+        self._names = layout.names
+        for length, alignment in zip(layout.lengths, layout.alignments):
+            feature.length = length
+            feature.alignment = alignment
+            features.push_back(feature)
+            self._capacities.push_back(feature.length)
+        self._lengths.resize(features.size())
+        self._placer.reset(
+            new RowPlacer(
+                Fit.kBest if layout.best_fit else Fit.kFirst, layout.rows, features, limit
+            )
+        )
+
+    def __len__(self):
+        """How many rows of the batch hold an element."""
+        return self._placer.get().rows_in_use()
+
+    def add(self, element):
+        """Pack an element; return False, without a change, where no row has room.
+
+        The first element of a batch gives it its dtypes and trailing shapes.
+
+        Raises:
+            KeyError: The element lacks a feature.
+            ValueError: A feature is longer than a row, or is no array or scalar.
+            Exception: What NumPy raises where items do not fit in the batch's arrays.
+                The batch is as it was.
+        """
+        return self._add(element)
+
+    cdef bint _add(self, object element) except -1:
+        cdef list leaves = self._leaves_of(element)
+        cdef list metas = None
+        cdef Py_ssize_t i, row
+        cdef bint too_long = False
+        if self._meta_keys:
+            metas = [_slow.item_of(element, key) for key in self._meta_keys]
+        for i in range(len(leaves)):
+            self._lengths[i] = length_of(
+                <object>PyList_GET_ITEM(leaves, i), self._names[i]
+            )
+            too_long |= self._lengths[i] > self._capacities[i]
+        if too_long:
+            raise _slow.too_long_error(self._layout, self._lengths)
+        row = self._placer.get().find(self._lengths)
+        if row < 0:
+            return False
+        if self._values is None:
+            self._allocate(leaves)
+        self._write(row, leaves)
+        if metas is not None:
+            for i in range(len(metas)):
+                self._metas[i][row].append(metas[i])
+        return True
+
+    def finish(self):
+        """Return the batch and begin another.
+
+        REQUIRES: an element was added.
+        """
+        packed = PackedRows(
+            self._layout, len(self), self._values, self._segment_ids, self._positions,
+            self._metas,
+        )
+        self._placer.get().clear()
+        self._values = None
+        return packed
+
+    def fill(self, parent):
+        """Pack elements of an iterator until one does not fit or there are no more.
+
+        Returns:
+            The state before that element, or the end, and the element in a tuple; None
+            for the end.
+
+        Raises:
+            Exception: What the iterator or `add` raises; that element is dropped, and
+                another call goes on with the next.
+        """
+        cdef PyObject* found
+        get_state = parent.get_state
+        while True:
+            state = get_state()
+            found = PyIter_Next(parent)
+            if found is NULL:
+                return state, None
+            element = <object>found
+            Py_DECREF(found)
+            if not self._add(element):
+                return state, (element,)
+
+    cdef list _leaves_of(self, object element):
+        cdef list leaves
+        cdef PyObject* item
+        if self._keys is None:
+            return self._layout.leaves_of(element)
+        leaves = []
+        for key in self._keys:
+            item = NULL
+            if PyDict_CheckExact(element):
+                item = PyDict_GetItemWithError(element, key)
+            if item is NULL:
+                leaves.append(_slow.item_of(element, key))
+            else:
+                leaves.append(<object>item)
+        return leaves
+
+    cdef int _allocate(self, list leaves) except -1:
+        cdef list values = []
+        cdef Py_ssize_t i
+        layout = self._layout
+        self._segment_ids = []
+        self._positions = []
+        self._matrices.clear()
+        for i in range(len(leaves)):
+            shape = (layout.rows, layout.lengths[i])
+            values.append(make_matrix(shape, leaves[i], layout.paddings[i]))
+            numbered = layout.numbered[i]
+            self._segment_ids.append(np.zeros(shape, np.int32) if numbered else None)
+            self._positions.append(np.zeros(shape, np.int32) if numbered else None)
+            self._matrices.push_back(
+                matrix_of(values[i], self._segment_ids[i], self._positions[i])
+            )
+        self._metas = [[[] for _ in range(layout.rows)] for _ in self._meta_keys]
+        self._values = values
+        return 0
+
+    cdef int _write(self, Py_ssize_t row, list leaves) except -1:
+        cdef RowPlacer* placer = self._placer.get()
+        cdef Py_ssize_t i, n = len(leaves)
+        cdef int64_t begin
+        cdef int32_t segment = <int32_t>placer.sequences(row) + 1
+        for i in range(n):
+            begin = placer.next_cell(row, i)
+            if not write(
+                &self._matrices[i], <cnp.ndarray>PyList_GET_ITEM(self._values, i), row,
+                begin, <object>PyList_GET_ITEM(leaves, i), 0, self._lengths[i],
+            ):
+                self._assign(row, i, leaves)
+        for i in range(n):
+            self._matrices[i].number(
+                row, placer.next_cell(row, i), self._lengths[i], segment
+            )
+        placer.place(row, self._lengths)
+        return 0
+
+    cdef int _assign(self, Py_ssize_t row, Py_ssize_t i, list leaves) except -1:
+        """Let NumPy write a feature; erase those before it where it cannot."""
+        cdef Py_ssize_t done
+        try:
+            self._cells(row, i)[...] = leaves[i]
+        except BaseException as error:
+            for done in range(i + 1):
+                blank(self._cells(row, done), self._layout.paddings[done])
+            add_note(error, self._names[i], self._values[i])
+            raise
+        return 0
+
+    cdef object _cells(self, Py_ssize_t row, Py_ssize_t i):
+        cdef int64_t begin = self._placer.get().next_cell(row, i)
+        return self._values[i][row, begin:begin + self._lengths[i]]

@@ -1,0 +1,30 @@
+cimport numpy as cnp
+from libc.stdint cimport int32_t, int64_t
+
+cdef extern from "<cstddef>" namespace "std" nogil:
+    cdef cppclass byte:
+        pass
+
+cdef extern from "core/row_matrix.hpp" namespace "gristmill" nogil:
+    cdef cppclass RowMatrix:
+        byte* values
+        int32_t* segment_ids
+        int32_t* positions
+        size_t length
+        size_t cell_bytes
+        void number(size_t row, size_t begin, size_t count, int32_t segment)
+        void copy(size_t row, size_t begin, size_t count, const byte* source)
+
+# Returns a view of arrays of shape (rows, length, *S) and twice (rows, length), which
+# must outlive it; the latter two, C-contiguous int32, may be None.
+cdef RowMatrix matrix_of(cnp.ndarray values, object segment_ids, object positions)
+
+# Returns how many cells a feature takes.  `name` says where it is, for the error.
+cdef int64_t length_of(object leaf, object name) except -1
+
+# Writes cells [first, first + count) of a feature to a row, from cell `begin` on.
+# Returns false, with nothing written, where that takes NumPy's conversions.
+cdef bint write(
+    const RowMatrix* matrix, cnp.ndarray values, size_t row, int64_t begin,
+    object leaf, int64_t first, int64_t count
+) except -1

@@ -1,0 +1,430 @@
+"""What holds for every dataset: user nodes, errors, states, seeds, closing."""
+
+import gc
+import json
+import sys
+import threading
+import weakref
+
+import numpy as np
+import pytest
+
+import gristmill
+from gristmill import IterDataset, MapDataset
+from gristmill.experimental import (
+    DatasetOptions,
+    ShapeDtypeStruct,
+    WithOptionsIterDataset,
+    get_element_spec,
+    get_next_index,
+    set_next_index,
+)
+
+ASK = gristmill.ReadOptions(0, 0)
+
+
+class Squares(MapDataset):
+    """A user's source that never calls ``super().__init__``."""
+
+    def __init__(self):
+        self.asked = []
+
+    def __len__(self):
+        return 6
+
+    def __getitem__(self, index):
+        if isinstance(index, slice):
+            return self.slice(index)
+        self.asked.append(index)
+        return (index % 6) ** 2
+
+
+class Doubled(MapDataset):
+    """A user's node that reads in blocks."""
+
+    def __init__(self, parent):
+        super().__init__(parent)
+        self.blocks = []
+
+    def __len__(self):
+        return len(self._parent)
+
+    def __getitem__(self, index):
+        raise AssertionError("read in blocks")
+
+    def _getitems(self, indices):
+        self.blocks.append(indices)
+        return [2 * x for x in self._parent._getitems(indices)]
+
+
+class EveryOther(IterDataset):
+    """A user's node over an iterator."""
+
+    def __iter__(self):
+        return EveryOtherIterator(iter(self._parent))
+
+
+class EveryOtherIterator(gristmill.DatasetIterator):
+    def __next__(self):
+        self._assert_not_closed()
+        next(self._parent)
+        with self._stats.record_self_time():
+            return self._stats.record_output_spec(next(self._parent))
+
+    def get_state(self):
+        return {"mine": self._parent.get_state()}
+
+    def set_state(self, state):
+        self._parent.set_state(state["mine"])
+
+
+def failing(*bad):
+    def function(x):
+        if x in bad:
+            raise KeyError(x)
+        return x
+
+    return function
+
+
+class TestUserNodes:
+    def test_a_source_that_never_calls_init_works_anywhere(self):
+        ds = Squares().map(lambda x: x + 1).shuffle(3)[::2].batch(2)
+        assert sorted(np.concatenate(list(ds)).tolist()) == sorted(
+            ds_x + 1 for ds_x in (Squares().shuffle(3)[::2][i] for i in range(3))
+        )
+
+    def test_it_is_asked_by_python_integers_once_each(self):
+        source = Squares()
+        assert list(source.to_iter_dataset(ASK)) == [0, 1, 4, 9, 16, 25]
+        assert source.asked == list(range(6))
+        assert {type(index) for index in source.asked} == {int}
+
+    def test_a_node_with_getitems_is_read_in_blocks(self):
+        ds = Doubled(MapDataset.range(8).shuffle(1))
+        assert len(list(ds.batch(4))) == 2
+        assert [len(block) for block in ds.blocks] == [4, 4]
+        assert {type(index) for block in ds.blocks for index in block} == {int}
+
+    def test_a_node_of_the_wrong_length_is_named(self):
+        class Short(Doubled):
+            def _getitems(self, indices):
+                return [1]
+
+        with pytest.raises(ValueError, match=r"Short\._getitems returned 1 element"):
+            Short(MapDataset.range(8)).batch(4)[0]
+
+    def test_a_subclass_of_a_built_in_node_is_asked_by_its_own_method(self):
+        from gristmill._dataset.map import MapMapDataset
+
+        class Negated(MapMapDataset):
+            def __getitem__(self, index):
+                return -super().__getitem__(index)
+
+        ds = Negated(MapDataset.range(3), lambda x: x + 1)
+        assert list(ds) == [-1, -2, -3]
+        assert ds.batch(3)[0].tolist() == [-1, -2, -3]
+
+    def test_an_iterator_of_ones_own_stands_anywhere(self):
+        ds = EveryOther(MapDataset.range(12).to_iter_dataset()).map(lambda x: 10 * x)
+        iterator = iter(ds.batch(2))
+        assert next(iterator).tolist() == [10, 30]
+        assert iterator.get_state() == {"mine": {"next_index": 4}}
+        again = iter(ds.batch(2))
+        again.set_state(iterator.get_state())
+        assert [batch.tolist() for batch in again] == [[50, 70], [90, 110]]
+
+    def test_context_and_options_reach_every_iterator(self):
+        options = DatasetOptions(min_shm_size=7)
+        ds = EveryOther(MapDataset.range(4).to_iter_dataset()).map(lambda x: x)
+        iterator = iter(WithOptionsIterDataset(ds, options))
+        assert iterator._ctx.dataset_options.min_shm_size == 7
+        assert iterator._parent._parent._ctx is iterator._ctx
+
+
+class TestErrors:
+    @pytest.mark.parametrize("read_options", [ASK, None, gristmill.ReadOptions(2, 4)])
+    def test_a_failed_element_counts_as_consumed(self, read_options):
+        ds = MapDataset.range(10).map(failing(0, 4, 5)).to_iter_dataset(read_options)
+        iterator = iter(ds)
+        found = []
+        while True:
+            try:
+                found.append(next(iterator))
+            except KeyError as error:
+                found.append(f"failed {error}")
+                assert iterator.get_state() == {"next_index": len(found)}
+            except StopIteration:
+                break
+        expected = list(range(10))
+        for bad in (0, 4, 5):
+            expected[bad] = f"failed {bad}"
+        assert found == expected
+
+    def test_an_error_inside_a_batch_shifts_the_batches(self):
+        ds = MapDataset.range(6).to_iter_dataset().map(failing(1)).batch(2)
+        iterator = iter(ds)
+        with pytest.raises(KeyError):
+            next(iterator)
+        assert [batch.tolist() for batch in iterator] == [[2, 3], [4, 5]]
+
+    def test_a_part_of_a_mixture_is_named(self):
+        ds = MapDataset.mix([MapDataset.range(3), MapDataset.range(3).map(failing(0))])
+        with pytest.raises(KeyError) as caught:
+            ds[1]
+        assert caught.value.__notes__ == [
+            "Exception caught while processing dataset @ dataset_index=1,"
+        ]
+
+    def test_a_batch_says_what_does_not_fit(self):
+        ds = MapDataset.range(2).map(lambda x: np.zeros(x)).batch(2)
+        with pytest.raises(gristmill.ShapeMismatch, match="same structure") as caught:
+            ds[0]
+        assert "first convert the dataset to" in caught.value.__notes__[0]
+
+    def test_a_closed_iterator_says_so(self):
+        iterator = iter(MapDataset.range(3).to_iter_dataset())
+        next(iterator)
+        iterator.close()
+        iterator.close()
+        with pytest.raises(
+            ValueError, match="Trying to advance a closed iterator: 'Pre"
+        ):
+            next(iterator)
+
+    @pytest.mark.parametrize("make", ["shuffle", "random_map"])
+    def test_random_steps_need_a_seed(self, make):
+        arguments = [lambda x, rng: x] if make == "random_map" else []
+        with pytest.raises(ValueError, match=f"`{make}` requires a seed"):
+            getattr(MapDataset.range(3), make)(*arguments)
+
+    @pytest.mark.parametrize("seed", [-1, 2**32])
+    def test_shuffle_seeds_have_32_bits(self, seed):
+        with pytest.raises(ValueError, match="between 0 and 2"):
+            MapDataset.range(3).shuffle(seed)
+
+    def test_what_batch_cannot_follow_is_refused_at_once(self):
+        sparse = MapDataset.range(4).filter(lambda x: x > 1).map(lambda x: x)
+        with pytest.raises(ValueError, match=r"can not follow `MapDataset\.filter`"):
+            sparse.batch(2)
+
+    @pytest.mark.parametrize(
+        ("weights", "text"),
+        [
+            ([1], "2 datasets but 1 weights"),
+            ([1, 0], "non-zero"),
+            ([1, -1], "positive"),
+        ],
+    )
+    def test_weights_are_checked(self, weights, text):
+        parts = [MapDataset.range(3), MapDataset.range(3)]
+        with pytest.raises(ValueError, match=text):
+            MapDataset.mix(parts, weights)
+        with pytest.raises(ValueError, match=text):
+            IterDataset.mix([part.to_iter_dataset() for part in parts], weights)
+
+    def test_empty_parts_of_a_mixture_are_named(self):
+        with pytest.raises(ValueError, match=r"dataset\(s\) at index 1 \(RangeMapD"):
+            MapDataset.mix([MapDataset.range(3), MapDataset.range(0)])
+
+    def test_an_empty_dataset_has_no_element(self):
+        for empty in (MapDataset.range(0), MapDataset.range(5)[3:3]):
+            assert list(empty) == []
+            with pytest.raises(ZeroDivisionError):
+                empty[0]
+
+    def test_bare_functions_are_no_transforms(self):
+        with pytest.raises(NotImplementedError, match="is not supported"):
+            MapDataset.range(3).apply([lambda x: x])
+
+
+class TestStates:
+    def test_a_state_past_the_end_is_refused(self):
+        iterator = iter(MapDataset.range(4).to_iter_dataset())
+        iterator.set_state({"next_index": 4})
+        with pytest.raises(
+            IndexError, match="`next_index` 5 is out of range for dataset"
+        ):
+            iterator.set_state({"next_index": 5})
+
+    def test_iterators_of_one_dataset_are_independent(self):
+        ds = MapDataset.range(4).to_iter_dataset().map_with_index(lambda i, x: (i, x))
+        one, other = iter(ds), iter(ds)
+        assert [next(one), next(one), next(other)] == [(0, 0), (1, 1), (0, 0)]
+
+    def test_next_index_counts_batches(self):
+        ds = MapDataset.range(20).to_iter_dataset().map(lambda x: x).batch(3)
+        iterator = iter(ds)
+        set_next_index(iterator, 4)
+        assert next(iterator).tolist() == [12, 13, 14]
+        assert get_next_index(iterator) == 5
+
+    def test_next_index_of_a_filter_is_not_known(self):
+        iterator = iter(MapDataset.range(20).to_iter_dataset().filter(bool))
+        with pytest.raises(NotImplementedError):
+            get_next_index(iterator)
+
+    def test_states_are_json(self):
+        ds = MapDataset.range(9).seed(1).random_map(lambda x, rng: x).to_iter_dataset()
+        iterator = iter(ds.random_map(lambda x, rng: x + rng.random()).batch(2))
+        next(iterator)
+        state = json.loads(json.dumps(iterator.get_state()))
+        assert state == {"parent": {"next_index": 2}, "index_for_rng": 2}
+
+
+class TestThresholds:
+    def drop(self, **options):
+        ds = MapDataset.range(5000).to_iter_dataset().filter(lambda x: x % 10 == 0)
+        return WithOptionsIterDataset(ds, DatasetOptions(**options))
+
+    def test_a_warning_names_the_filter(self, caplog):
+        list(self.drop())
+        (record,) = caplog.records
+        assert "FilterDatasetIterator(transform=<lambda> @" in record.getMessage()
+        assert "skipped 90.00 % of the last seen 1000" in record.getMessage()
+
+    def test_none_never_warns(self, caplog):
+        list(self.drop(filter_warn_threshold_ratio=None))
+        assert not caplog.records
+
+    def test_the_ratio_itself_raises(self):
+        with pytest.raises(ValueError, match=r"skipped 90.00 % of the last seen 1000"):
+            list(self.drop(filter_raise_threshold_ratio=0.9))
+
+    def test_what_an_indexed_filter_drops_counts_as_well(self):
+        ds = MapDataset.range(3000).filter(lambda x: x == 2).to_iter_dataset()
+        options = DatasetOptions(filter_raise_threshold_ratio=0.99)
+        with pytest.raises(ValueError, match="Transformation PrefetchDatasetIterator"):
+            list(WithOptionsIterDataset(ds, options))
+
+
+class TestOptions:
+    def test_the_first_ones_given_values_win(self):
+        merged = DatasetOptions(min_shm_size=1).merge(
+            DatasetOptions(min_shm_size=2, filter_warn_threshold_ratio=0.5)
+        )
+        assert merged == DatasetOptions(min_shm_size=1, filter_warn_threshold_ratio=0.5)
+
+    def test_may_be_set_before_there_is_an_iterator(self):
+        ds = MapDataset.range(3).set_options(DatasetOptions(min_shm_size=5)).shuffle(1)
+        iterator = iter(ds.to_iter_dataset().with_options(DatasetOptions()).batch(2))
+        assert iterator._ctx.dataset_options.min_shm_size == 5
+        last = ds.to_iter_dataset().set_options(DatasetOptions(min_shm_size=6))
+        assert iter(last)._ctx.dataset_options.min_shm_size == 6
+
+    def test_what_was_given_is_part_of_equality(self):
+        assert DatasetOptions(min_shm_size=0) != DatasetOptions()
+
+
+class TestSpecs:
+    def test_follow_the_chain_without_reading(self):
+        class Pair:
+            def map(self, x):
+                raise AssertionError("computes nothing")
+
+            def __call__(self, x):
+                raise AssertionError("computes nothing")
+
+            def output_spec(self, spec):
+                return {"a": spec, "b": ShapeDtypeStruct((3,), np.float32)}
+
+        ds = MapDataset.range(10).shuffle(1)[::2].repeat(2).map(Pair())
+        assert get_element_spec(ds.batch(4)) == {
+            "a": ShapeDtypeStruct((None,), np.int64),
+            "b": ShapeDtypeStruct((None, 3), np.float32),
+        }
+        iterated = ds.to_iter_dataset().filter(bool).batch(4, drop_remainder=True)
+        assert get_element_spec(iterated)["b"] == ShapeDtypeStruct((4, 3), np.float32)
+
+    def test_a_source_cannot_tell(self):
+        with pytest.raises(NotImplementedError, match="SourceMapDataset"):
+            get_element_spec(MapDataset.source([1]))
+
+    def test_a_function_cannot_tell(self):
+        with pytest.raises(ValueError, match="does not implement `output_spec`"):
+            get_element_spec(MapDataset.range(3).map(lambda x: x))
+
+
+class TestLifetime:
+    def test_an_iterator_that_is_dropped_ends_its_threads(self):
+        seen = threading.Event()
+
+        def slow(x):
+            seen.wait(0.001)
+            return x
+
+        iterator = iter(MapDataset.range(1000).map(slow).to_iter_dataset().map(slow))
+        for _ in range(40):
+            next(iterator)
+        mine = [t for t in threading.enumerate() if t.name.startswith("gristmill-read")]
+        assert mine
+        gc.disable()
+        try:
+            ref = weakref.ref(iterator)
+            del iterator
+            assert ref() is None
+        finally:
+            gc.enable()
+        for thread in mine:
+            thread.join(10)
+        assert not any(thread.is_alive() for thread in mine)
+
+    def test_elements_are_let_go(self):
+        class Element:
+            pass
+
+        refs = []
+
+        def make(x):
+            element = Element()
+            refs.append(weakref.ref(element))
+            return element
+
+        list(MapDataset.range(5).map(make).to_iter_dataset(ASK).batch(2, batch_fn=len))
+        gc.collect()
+        assert not [ref for ref in refs if ref() is not None]
+
+
+class TestArrays:
+    @pytest.mark.parametrize("dtype", [np.float32, np.uint8, np.int64, "<U3"])
+    def test_rows_of_an_array_make_the_batches_that_stacking_makes(self, dtype):
+        rows = np.arange(60).astype(dtype).reshape(20, 3)
+        for array in (rows, rows[:, 0], rows[::2]):
+            for chain in (lambda ds: ds, lambda ds: ds.shuffle(1).repeat(2)[1:]):
+                ds = chain(MapDataset.source(array))
+                whole = chain(MapDataset.source(list(array)))
+                for ours, expected in zip(
+                    [*ds.batch(4), *ds.to_iter_dataset().batch(4)],
+                    [*whole.batch(4), *whole.to_iter_dataset().batch(4)],
+                    strict=True,
+                ):
+                    np.testing.assert_array_equal(ours, expected, strict=True)
+
+    def test_a_resumed_batch_of_rows_is_the_same(self):
+        ds = MapDataset.source(np.arange(10)).shuffle(2).to_iter_dataset().batch(3)
+        iterator = iter(ds)
+        next(iterator)
+        state = iterator.get_state()
+        assert state == {"next_index": 3}
+        again = iter(ds)
+        again.set_state(state)
+        assert [b.tolist() for b in again] == [b.tolist() for b in iterator]
+
+    def test_a_dict_of_arrays_is_a_source_of_rows(self):
+        ds = MapDataset.source({"x": np.arange(4), "y": np.arange(8).reshape(4, 2)})
+        assert ds[5]["y"].tolist() == [2, 3]
+        assert ds.batch(3)[1]["x"].tolist() == [3]
+
+    def test_an_array_without_rows_is_empty(self):
+        assert list(MapDataset.source(np.zeros((0, 3)))) == []
+
+
+def test_endless_datasets_have_no_end():
+    ds = MapDataset.range(3).shuffle(1).repeat()
+    assert len(ds) == sys.maxsize
+    assert sorted(ds[i] for i in range(30000, 30003)) == [0, 1, 2]
+    assert len(ds.batch(2)) == 4611686018427387904
+    with pytest.raises(ValueError, match="already infinite"):
+        ds.repeat()
+    with pytest.raises(ValueError, match="Cannot concatenate infinite"):
+        MapDataset.concatenate([ds])
