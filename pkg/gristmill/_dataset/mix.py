@@ -229,6 +229,8 @@ class MixedDatasetIterator(DatasetIterator[T]):
         self._names = names
         self._index = 0
         self._stop = False
+        # Where parts stopped that are in the mixture no more.
+        self._absent: dict[str, Any] = {}
         # Whose turn it is at indices `_turns_from`, `_turns_from` + 1, ...
         self._turns: list[int] = []
         self._turns_from = 0
@@ -259,11 +261,15 @@ class MixedDatasetIterator(DatasetIterator[T]):
         states = [parent.get_state() for parent in self._parents]
         parents: Any = states
         if self._names is not None:
-            parents = dict(zip(self._names, states, strict=True))
+            parents = dict(zip(self._names, states, strict=True)) | self._absent
         return {"parents": parents, "index": self._index, "stop": self._stop}
 
     def set_state(self, state: Any) -> None:
-        """Continue at a position; parts that it does not name begin anew."""
+        """Continue at a position.
+
+        Parts that it does not name begin anew.  Of parts that only it has the positions
+        are kept, so that they can come back.
+        """
         parents = state["parents"]
         if self._names is None:
             for parent, parent_state in zip(self._parents, parents, strict=True):
@@ -272,6 +278,11 @@ class MixedDatasetIterator(DatasetIterator[T]):
             for parent, name in zip(self._parents, self._names, strict=True):
                 if parents.get(name) is not None:
                     parent.set_state(parents[name])
+            self._absent = {
+                name: position
+                for name, position in parents.items()
+                if name not in self._names
+            }
         self._index = state["index"]
         self._stop = state["stop"]
 
