@@ -49,7 +49,6 @@ def put_nothing(self, state):
     pass
 
 
-
 def get_constant(self):
     return {"at": 0}
 

@@ -46,7 +46,10 @@ def numbers(n=100):
 
 
 def mixed():
-    parts = [numbers().to_iter_dataset(), numbers(200).map(lambda x: -x).to_iter_dataset()]
+    parts = [
+        numbers().to_iter_dataset(),
+        numbers(200).map(lambda x: -x).to_iter_dataset(),
+    ]
     return gristmill.IterDataset.mix(parts, [2, 1])
 
 

@@ -63,14 +63,14 @@ def test_threads_share_sources_but_not_transforms():
 def test_options_of_the_parts_hold():
     ds = gristmill.MapDataset.range(4000).to_iter_dataset().filter(lambda x: False)
     ds = WithOptionsIterDataset(ds, DatasetOptions(filter_raise_threshold_ratio=0.5))
-    with pytest.raises(ValueError, match="skipped 100.00 %"):
+    with pytest.raises(ValueError, match=r"skipped 100.00 %"):
         list(multithread_prefetch(ds, 2, 1))
 
 
 @pytest.mark.parametrize("library", [lambda: gristmill, grain])
 def test_a_source_that_cannot_be_cut_is_refused(library, tmp_path):
     ds = library().experimental.TFRecordIterDataset(str(tmp_path / "none"))
-    with pytest.raises(ValueError, match="Cannot slice `IterDataset` source."):
+    with pytest.raises(ValueError, match=r"Cannot slice `IterDataset` source."):
         library().experimental.multithread_prefetch(ds, 2, 1)
 
 

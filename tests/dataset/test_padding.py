@@ -23,7 +23,9 @@ def rows(n):
 @pytest.mark.parametrize("value", [0, 7, 1.5])
 def test_batches_are_grains(size, value):
     ours = batch_and_pad(rows(2), batch_size=size, pad_value=value)
-    theirs = grain().experimental.batch_and_pad(rows(2), batch_size=size, pad_value=value)
+    theirs = grain().experimental.batch_and_pad(
+        rows(2), batch_size=size, pad_value=value
+    )
     assert same(ours, theirs)
 
 
@@ -43,15 +45,13 @@ def test_datasets_with_padding_are_grains():
 @LIBRARIES
 def test_a_batch_has_elements_and_not_too_many(library):
     pad = library().experimental.batch_and_pad
-    with pytest.raises(ValueError, match="Cannot batch 0 values."):
+    with pytest.raises(ValueError, match=r"Cannot batch 0 values."):
         pad([], batch_size=2)
-    with pytest.raises(ValueError, match="Cannot batch 3 values to 2."):
+    with pytest.raises(ValueError, match=r"Cannot batch 3 values to 2."):
         pad([1, 2, 3], batch_size=2)
 
 
 @LIBRARIES
 def test_elements_must_be_alike(library):
     with pytest.raises(ValueError, match="the same structure but got"):
-        library().experimental.batch_and_pad(
-            [np.zeros(2), np.zeros(3)], batch_size=4
-        )
+        library().experimental.batch_and_pad([np.zeros(2), np.zeros(3)], batch_size=4)

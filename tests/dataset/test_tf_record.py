@@ -66,7 +66,7 @@ def test_damaged_lengths_raise_and_damaged_data_do_not(file):
     assert len(list(TFRecordIterDataset(file))) == len(RECORDS)
     whole[0] ^= 1
     file.write_bytes(whole)
-    with pytest.raises(CorruptRecord, match="file.tfrecord"):
+    with pytest.raises(CorruptRecord, match=r"file.tfrecord"):
         list(TFRecordIterDataset(file))
 
 

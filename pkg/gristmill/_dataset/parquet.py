@@ -52,8 +52,9 @@ class ParquetIterDataset(IterDataset[dict[str, Any]]):
                 "experimental.ParquetIterDataset needs the pyarrow package. Install it"
                 " with: pip install 'gristmill[parquet]'"
             )
-        single = isinstance(path, (str, bytes, os.PathLike))
-        self._paths: list[Any] = [path] if single else list(path)
+        if isinstance(path, (str, bytes, os.PathLike)):
+            path = [path]
+        self._paths: list[Any] = list(path)
         self._read_kwargs = read_kwargs
 
     def __iter__(self) -> DatasetIterator[dict[str, Any]]:

@@ -123,11 +123,9 @@ class ThreadPrefetchDatasetIterator(DatasetIterator[T]):
         self._slow_looks = 0
 
     def __next__(self) -> T:
-        if self._fast and self._pulling is None:
-            element, state = self._pull()
-        else:
-            element, state = self._take()
-        self._state = state
+        pulled = self._fast and self._pulling is None
+        element: T
+        element, self._state = self._pull() if pulled else self._take()
         if self._index is not None:
             self._index += 1
         return element
