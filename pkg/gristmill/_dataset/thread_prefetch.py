@@ -77,7 +77,8 @@ class ThreadPrefetchIterDataset(IterDataset[T]):
         return iterator
 
     def __str__(self) -> str:
-        return f"ThreadPrefetchIterDataset(prefetch_buffer_size={self._prefetch_buffer_size})"
+        size = self._prefetch_buffer_size
+        return f"ThreadPrefetchIterDataset(prefetch_buffer_size={size})"
 
     @property
     def _element_spec(self) -> Any:
