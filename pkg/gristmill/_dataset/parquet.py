@@ -52,9 +52,9 @@ class ParquetIterDataset(IterDataset[dict[str, Any]]):
                 "experimental.ParquetIterDataset needs the pyarrow package. Install it"
                 " with: pip install 'gristmill[parquet]'"
             )
-        if isinstance(path, (str, bytes, os.PathLike)):
-            path = [path]
-        self._paths: list[Any] = list(path)
+        single = isinstance(path, (str, bytes, os.PathLike))
+        paths: Any = [path] if single else path
+        self._paths: list[Any] = list(paths)
         self._read_kwargs = read_kwargs
 
     def __iter__(self) -> DatasetIterator[dict[str, Any]]:

@@ -23,6 +23,8 @@ T = TypeVar("T")
 WorkerInitFn = Callable[[int, int], None]
 DEFAULT_WORKERS = 10
 STALL_TIMEOUT_S = 60.0
+# How often an element that killed its worker is tried again.
+MAX_RESTARTS = 1
 
 
 def multiprocess_prefetch(
@@ -137,7 +139,7 @@ class ProcessPrefetchDatasetIterator(InterleavedDatasetIterator[T]):
         options = RemoteOptions(
             workers=workers,
             buffer=self._buffer,
-            max_restarts=1,
+            max_restarts=MAX_RESTARTS,
             memory_limit=0,
             stall_timeout=STALL_TIMEOUT_S,
             stall_action="warn",

@@ -124,9 +124,9 @@ class ThreadPrefetchDatasetIterator(DatasetIterator[T]):
         self._slow_looks = 0
 
     def __next__(self) -> T:
-        pulled = self._fast and self._pulling is None
         element: T
-        element, self._state = self._pull() if pulled else self._take()
+        alone = self._fast and self._pulling is None
+        element, self._state = self._pull() if alone else self._take()
         if self._index is not None:
             self._index += 1
         return element

@@ -88,6 +88,7 @@ class PrefetchDatasetIterator(steps.Feed, DatasetIterator[T]):
         self._read_options = read_options
         self._allow_nones = allow_nones
         self._at_once = 1
+        self._most_at_once = MOST_AT_ONCE
         self._failure: tuple[int, Exception] | None = None
         self._limit = self._length
         self._look_ahead = True
@@ -147,6 +148,11 @@ class PrefetchDatasetIterator(steps.Feed, DatasetIterator[T]):
         self.seek(first + count)
         return first, count
 
+    def limit_blocks(self, count: int = MOST_AT_ONCE) -> None:
+        """Make at most `count` elements at once from now on."""
+        self._most_at_once = count
+        self._at_once = min(self._at_once, count)
+
     def confine(self, first: int, count: int) -> None:
         """Go to index `first`, and make no elements behind `count` until they are due.
 
@@ -158,7 +164,7 @@ class PrefetchDatasetIterator(steps.Feed, DatasetIterator[T]):
             self._reading = self._new_reading()
         self._failure = None
         self._limit = min(first + count, self._length)
-        self._at_once = min(count, MOST_AT_ONCE)
+        self._at_once = min(count, self._most_at_once)
         self.seek(first)
 
     def _new_reading(self) -> Reading:
@@ -189,7 +195,7 @@ class PrefetchDatasetIterator(steps.Feed, DatasetIterator[T]):
         elements = self._made(first, count)
         took = time.perf_counter() - began
         if took < BLOCK_S / 2:
-            self._at_once = min(2 * self._at_once, MOST_AT_ONCE)
+            self._at_once = min(2 * self._at_once, self._most_at_once)
         elif took > 2 * BLOCK_S:
             self._at_once = max(self._at_once // 2, 1)
         return elements
