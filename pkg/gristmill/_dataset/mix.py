@@ -229,6 +229,8 @@ class MixedDatasetIterator(steps.MixStep, DatasetIterator[T]):
         self._proportions = tuple(proportions)
         self._mixture = _core.Mixture(list(proportions))
         self._names = names
+        # Where parts stopped that are in the mixture no more.
+        self._absent: dict[str, Any] = {}
 
     __iter__ = DatasetIterator.__iter__
 
@@ -237,11 +239,14 @@ class MixedDatasetIterator(steps.MixStep, DatasetIterator[T]):
         states = [parent.get_state() for parent in self._parents]
         parents: Any = states
         if self._names is not None:
-            parents = dict(zip(self._names, states, strict=True))
+            parents = dict(zip(self._names, states, strict=True)) | self._absent
         return {"parents": parents, "index": self.index, "stop": self.stopped}
 
     def set_state(self, state: Any) -> None:
-        """Continue at a position; parts that it does not name begin anew.
+        """Continue at a position.
+
+        Parts that it does not name begin anew.  Of parts that only it has the positions
+        are kept, so that they can come back.
 
         Raises:
             StateMismatch: It is that of other parts, which have no names.
@@ -250,6 +255,8 @@ class MixedDatasetIterator(steps.MixStep, DatasetIterator[T]):
         if isinstance(found, Mapping) != (self._names is not None):
             raise StateMismatch(self._mismatch("names", found))
         if self._names is not None:
+            absent = found.keys() - set(self._names)
+            self._absent = {name: found[name] for name in found if name in absent}
             found = [found.get(name) for name in self._names]
         elif len(found) != len(self._parents):
             raise StateMismatch(self._mismatch("number", found))
