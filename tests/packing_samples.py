@@ -98,17 +98,24 @@ def same(ours: Any, theirs: Any) -> bool:
     return bool(ours == theirs)
 
 
-def iterate(grain: Any, elements: list[Any], name: str, options: Any) -> Any:
+def plain(grain: Any, elements: list[Any]) -> Any:
+    """Return a dataset of the elements as they are."""
+    source = grain.MapDataset.source(elements)
+    return source.to_iter_dataset(grain.ReadOptions(0, 0))
+
+
+def iterate(
+    grain: Any, elements: list[Any], name: str, options: Any, parent: Any = plain
+) -> Any:
     """Return an iterator over elements packed by the dataset class of that name.
 
     The name of a way to handle BOS stands for Grain's, or ours.
     """
-    source = grain.MapDataset.source(elements)
-    parent = source.to_iter_dataset(grain.ReadOptions(0, 0))
     if "bos_handling" in options:
         handling = grain.experimental.BOSHandling[options["bos_handling"]]
         options = {**options, "bos_handling": handling}
-    return iter(getattr(grain.experimental, name)(parent, **options))
+    dataset = getattr(grain.experimental, name)
+    return iter(dataset(parent(grain, elements), **options))
 
 
 def run(iterator: Any) -> tuple[list[Any], list[Any]]:
@@ -121,7 +128,12 @@ def run(iterator: Any) -> tuple[list[Any], list[Any]]:
 
 
 def assert_equal_to_grain(
-    grain: Any, elements: list[Any], name: str, options: Any, restored: Any
+    grain: Any,
+    elements: list[Any],
+    name: str,
+    options: Any,
+    restored: Any,
+    parent: Any = plain,
 ) -> None:
     """Compare rows and states, and restore each other's at some of them.
 
@@ -131,19 +143,20 @@ def assert_equal_to_grain(
         name: The dataset's class.
         options: Its arguments.
         restored: Takes how many states there are; returns which to restore.
+        parent: Makes a dataset of the elements.
     """
-    rows, states = run(iterate(gristmill, elements, name, options))
-    their_rows, their_states = run(iterate(grain, elements, name, options))
+    rows, states = run(iterate(gristmill, elements, name, options, parent))
+    their_rows, their_states = run(iterate(grain, elements, name, options, parent))
     assert same(rows, their_rows), (rows, their_rows)
     assert same(states, their_states), (states, their_states)
     for at in restored(len(states)):
         for state in (states[at], json.loads(json.dumps(states[at]))):
-            ours = iterate(gristmill, elements, name, options)
+            ours = iterate(gristmill, elements, name, options, parent)
             ours.set_state(state)
             assert same(ours.get_state(), states[at])
             again, states_again = run(ours)
             assert same(again, rows[at:])
             assert same(states_again, states[at:])
-        theirs = iterate(grain, elements, name, options)
+        theirs = iterate(grain, elements, name, options, parent)
         theirs.set_state(copy.deepcopy(states[at]))
         assert same(run(theirs)[0], rows[at:])

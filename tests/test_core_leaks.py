@@ -14,9 +14,10 @@ from typing import Any
 import numpy as np
 import pytest
 
+import gristmill
 from example_samples import bytes_list, example, float_list
 from gristmill import _core
-from gristmill._hot import draw, run, transport, tree, views
+from gristmill._hot import concat_split, draw, packing, run, transport, tree, views
 from gristmill._slow.views import CoreSlot
 
 ROUNDS = 100
@@ -151,12 +152,59 @@ def slot_with_a_view() -> int:
     return ctypes.addressof(SLOT)
 
 
+class Positions:
+    """An iterator with a state."""
+
+    def __init__(self, elements: list[Any]) -> None:
+        self.elements = iter(elements)
+
+    def __next__(self) -> Any:
+        return next(self.elements)
+
+    def get_state(self) -> dict[str, Any]:
+        return {"elements": ELEMENTS}
+
+
+NOTHING = gristmill.MapDataset.source([]).to_iter_dataset()
+FEATURES = {"length_struct": {"a": 9, "b": 9}}
+PACKED = gristmill.experimental.BestFitPackIterDataset(
+    NOTHING, num_packing_bins=3, meta_features=("x",), **FEATURES
+)
+SPLIT = gristmill.experimental.ConcatThenSplitIterDataset(
+    NOTHING, split_full_length_features=False, **FEATURES
+)
+
+
+def rows() -> None:
+    features = [{"a": TABLE[:n], "b": KEYS[: n // 2]} for n in (3, 5, 9, 1, 8)]
+    scalars = {"a": TABLE[:2].tolist(), "b": 5.0}
+    packer = packing.Packer(PACKED._layout)
+    parent = Positions([{**x, "x": ELEMENTS} for x in features])
+    while (rest := packer.fill(parent))[1] is not None:
+        batch = packer.finish()
+        made = [batch.row(row) for row in range(len(batch))]
+        assert made[0]["x"] == [ELEMENTS] * 2
+        assert packer.add(*rest[1])
+    splitter = concat_split.Splitter(SPLIT._layout)
+    parent = Positions([*features, {"a": TABLE, "b": np.float64(5)}])
+    while not splitter.fill(parent)[1]:
+        if splitter.rest() is not None:
+            splitter.restore(features[1], ELEMENTS, [(1, 3), None])
+    with contextlib.suppress(ValueError):
+        splitter.fill(Positions([features[0], scalars, {"a": 1}]))
+    with contextlib.suppress(ValueError):
+        splitter.fill(Positions([{"a": TABLE, "b": np.array(["x"])}, {"a": 1}]))
+    with contextlib.suppress(KeyError):
+        packer.add(features[0])
+    packer.add({"a": TABLE, "b": KEYS, "x": None})
+
+
 POOL = _core.Pool(1)
 
 
 @pytest.mark.parametrize(
     "call",
-    [gather, collate, plan, positions, elements, blocks, slots, examples],
+    [gather, collate, plan, positions, elements, blocks, slots, examples, rows],
     ids=lambda f: f.__name__,
 )
 def test_leaves_no_reference(call: Callable[[], None]) -> None:

@@ -57,7 +57,7 @@ void commit(Desk& desk, int status, std::uint32_t outputs, std::uint64_t bytes,
   check_held(desk);
   const Vector vector = to_vector(vector_out);
   if (status < static_cast<int>(UnitStatus::kOk) ||
-      status > static_cast<int>(UnitStatus::kError)) {
+      status > static_cast<int>(UnitStatus::kMoved)) {
     throw py::value_error("status is none of STATUS_*");
   }
   if (bytes > desk.work.capacity) {
@@ -79,12 +79,14 @@ void worker_end(py::module_& m) {
   m.attr("STATUS_OK") = static_cast<int>(UnitStatus::kOk);
   m.attr("STATUS_END") = static_cast<int>(UnitStatus::kEnd);
   m.attr("STATUS_ERROR") = static_cast<int>(UnitStatus::kError);
+  m.attr("STATUS_MOVED") = static_cast<int>(UnitStatus::kMoved);
   py::class_<Work>(m, "Work", "A claimed unit.")
       .def_readonly("stream", &Work::stream)
       .def_property_readonly(
           "kind", [](const Work& w) { return static_cast<char>(w.kind); })
       .def_readonly("first", &Work::first)
       .def_readonly("count", &Work::count)
+      .def_readonly("attempt", &Work::attempt)
       .def_readonly("proceed", &Work::proceed)
       .def_property_readonly(
           "vector_in", [](const Work& w) { return from_vector(w.vector_in); })

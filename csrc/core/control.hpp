@@ -43,6 +43,7 @@ enum class UnitStatus : std::uint32_t {
   kOk,
   kEnd,       // the stream has no outputs after these
   kError,     // the last output is an error; kind A goes on behind it
+  kMoved,     // kind A: the stream goes on elsewhere than where the unit ends
   kNoMemory,  // not computed: the slot could not be given pages
 };
 

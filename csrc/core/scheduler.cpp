@@ -399,7 +399,7 @@ bool Scheduler::open(std::uint32_t s) {
   if (commit.status == UnitStatus::kEnd) {
     stream.sealed = true;
     withdraw_stream(s);
-  } else if (commit.status == UnitStatus::kError && arithmetic()) {
+  } else if (commit.status != UnitStatus::kOk && arithmetic()) {
     withdraw_stream(s);
     order_.restart(s, commit.vector_out.front());
   }

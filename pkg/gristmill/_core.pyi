@@ -890,6 +890,7 @@ class Scheduler:
 STATUS_OK: int
 STATUS_END: int
 STATUS_ERROR: int
+STATUS_MOVED: int
 
 class Work:
     """A claimed unit."""
@@ -902,6 +903,8 @@ class Work:
     def first(self) -> int: ...
     @property
     def count(self) -> int: ...
+    @property
+    def attempt(self) -> int: ...
     @property
     def proceed(self) -> bool: ...
     @property

@@ -81,6 +81,7 @@ struct Job {
   std::int64_t per_unit = 1;     // kind C: outputs per unit
   std::size_t repeat = 8;        // integers in an output
   std::int64_t fails_at = -1;    // this record raises, in every stream
+  std::int64_t absent = -1;      // multiples give no output; one more is taken
   std::size_t longest = 0;       // kind C: positions are padded, see padded()
   std::function<Plant(int worker, std::uint64_t id, std::uint32_t attempt)>
       plant = [](int, std::uint64_t, std::uint32_t) { return Plant::kNone; };
@@ -151,8 +152,14 @@ class Worker {
     Values records;
     std::vector<Values> vectors;
     CHECK_EQ(work.vector_in[0], work.first);
-    for (auto r = work.first; r < work.first + work.count; ++r) {
+    std::int64_t last = work.first + work.count;
+    for (auto r = work.first; r < last; ++r) {
       end_.at_address()->store(r, std::memory_order_relaxed);
+      if (job_.absent > 0 && r % job_.absent == 0) {
+        ++last;
+        filled.status = UnitStatus::kMoved;
+        continue;
+      }
       records.push_back(r);
       vectors.push_back({r + 1});
       if (r == job_.fails_at) {
@@ -525,6 +532,30 @@ void goes_on_behind_an_error() {
   CHECK(drain(*scheduler, 8) == expected);
 }
 
+void a_unit_that_takes_more_records_moves_those_behind_it() {
+  const auto scheduler = make(config(UnitKind::kArithmetic, 3, 2, 1000, 4));
+  Job job;
+  job.absent = 7;
+  job.plant = [](int, std::uint64_t id, std::uint32_t attempt) {
+    return attempt == 0 && id % 11 == 3 ? Plant::kWritten : Plant::kNone;
+  };
+  Crewmaster crew(*scheduler, job);
+  scheduler->start(&crew);
+  std::vector<Seen> expected;
+  for (std::int64_t i = 0; i < 250; ++i) {
+    if (i % 7 == 0) continue;
+    for (const std::uint32_t s : {0U, 1U}) {
+      expected.push_back({s, value_of(s, i, 0), false});
+    }
+  }
+  for (const Seen& want : expected) {
+    const Next next = scheduler->next(60);
+    CHECK(next.kind == NextKind::kOutput);
+    CHECK(read_output(next.output, 8) == want);
+    scheduler->advance();
+  }
+}
+
 void starts_from_a_position() {
   SchedulerConfig made = config(UnitKind::kArithmetic, 2, 3, 10, 4);
   made.starts = {{10}, {7}, {6}};
@@ -884,6 +915,7 @@ int main() {
   gives_up_when_nobody_can_start();
   says_why_a_worker_could_not_start();
   goes_on_behind_an_error();
+  a_unit_that_takes_more_records_moves_those_behind_it();
   starts_from_a_position();
   resets_while_workers_are_busy();
   kept_outputs_stay_as_they_are();

@@ -5,6 +5,7 @@ Choices object; ``build`` makes it of `grain` or of `gristmill`, which have the 
 names.  Functions are known by name so that a failing chain can be read and kept.
 """
 
+import math
 from typing import Any
 
 import numpy as np
@@ -43,6 +44,15 @@ def index_in(i, x):
     return {"i": i, "x": x}
 
 
+def tokens(x):
+    """A dict of sequences of different lengths, as packing takes them."""
+    count = total(x)
+    return {
+        "t": np.arange(count % 7 + 1, dtype=np.int32) + 1,
+        "u": np.full(count % 3 + 1, 0.5, np.float32),
+    }
+
+
 def add_index(i, x):
     return (x, 10 * i)
 
@@ -73,6 +83,7 @@ FUNCTIONS = {
         bump,
         wrap,
         pair,
+        tokens,
         index_in,
         add_index,
         draw_integer,
@@ -141,6 +152,8 @@ _MAP_OPS = [
     "batch",
     "seed",
     "flat_map",
+    "zip",
+    "window_shuffle",
     "parts",
 ]
 _ITER_OPS = [
@@ -151,7 +164,19 @@ _ITER_OPS = [
     "batch",
     "seed",
     "flat_map",
+    "zip",
+    "window_shuffle",
+    "limit",
+    "rebatch",
+    "repeat_epochs",
+    "cache",
+    "thread_prefetch",
+    "first_fit",
+    "best_fit",
+    "concat_then_split",
 ]
+# Those that take None for an element like any other.
+_BLIND_OPS = ["map", "map_with_index", "random_map", "seed"]
 
 
 def _joined(choices: Choices, parts: list[Chain]) -> Chain:
@@ -187,6 +212,15 @@ def _arguments(choices: Choices, kind: str) -> Chain:
         return {"seed": _pick(choices, [None, _seed(choices)])}
     if kind == "flat_map":
         return {"fan_out": choices.integer(1, 3)}
+    if kind == "window_shuffle":
+        return {"window": choices.integer(1, 9), "seed": _seed(choices) // 2}
+    if kind in ("limit", "rebatch", "thread_prefetch"):
+        return {"count": choices.integer(1, 9)}
+    if kind == "repeat_epochs":
+        return {"epochs": choices.integer(1, 3)}
+    if kind in ("first_fit", "best_fit"):
+        shuffled = bool(choices.integer(0, 1))
+        return {"bins": choices.integer(1, 4), "shuffle": shuffled}
     return {}
 
 
@@ -205,6 +239,9 @@ def describe(choices: Choices, depth: int = 8) -> Chain:
         if choices.integer(0, 1):
             chain["weights"] = [choices.integer(1, 9) for _ in parts]
             chain["names"] = bool(choices.integer(0, 1))
+        elif choices.integer(0, 1):
+            chain = {"op": "interleave", "parents": parts}
+            chain["cycle"] = choices.integer(1, 4)
     else:
         chain = {
             "op": "to_iter",
@@ -213,11 +250,18 @@ def describe(choices: Choices, depth: int = 8) -> Chain:
             "allow_nones": choices.integer(0, 5) == 0,
         }
     for _ in range(above):
-        kind = _pick(choices, _ITER_OPS)
-        if kind in ("filter", "batch", "flat_map") and gives_nones(chain):
+        kind = _pick(choices, _BLIND_OPS if gives_nones(chain) else _ITER_OPS)
+        if kind == "repeat_epochs" and "interleave" in ops_of(chain):
+            # Grain's state says of every further epoch that it has ended.
             continue
         chain = {"op": kind, "parent": chain, **_arguments(choices, kind)}
     return chain
+
+
+def ops_of(chain: Chain) -> set[str]:
+    """The kinds of all nodes of a chain."""
+    parents = chain.get("parents") or [chain[k] for k in ("parent",) if k in chain]
+    return {chain["op"]}.union(*map(ops_of, parents))
 
 
 def gives_nones(chain: Chain) -> bool:
@@ -234,6 +278,8 @@ def build(lib: Any, chain: Chain) -> Any:
     if make is not None:
         return make(lib, chain)
     parent = build(lib, chain["parent"])
+    if chain["op"] in _EXPERIMENTAL:
+        return _EXPERIMENTAL[chain["op"]](lib.experimental, parent, chain)
     kind = chain["op"]
     if kind in ("map", "map_with_index", "filter"):
         return getattr(parent, kind)(FUNCTIONS[chain["f"]])
@@ -294,6 +340,62 @@ def _flat_map(lib: Any, chain: Chain) -> Any:
     return build(lib, chain["parent"]).apply(Split())
 
 
+def _interleave(lib: Any, chain: Chain) -> Any:
+    parents = [build(lib, parent) for parent in chain["parents"]]
+    return lib.experimental.InterleaveIterDataset(parents, cycle_length=chain["cycle"])
+
+
+def _zip(names: Any, parent: Any, chain: Chain) -> Any:
+    both = [parent, parent.map(bump)]
+    indexed = hasattr(parent, "to_iter_dataset")
+    return (names.ZipMapDataset if indexed else names.ZipIterDataset)(both)
+
+
+def _window_shuffle(names: Any, parent: Any, chain: Chain) -> Any:
+    if not hasattr(parent, "to_iter_dataset"):
+        return names.WindowShuffleIterDataset(
+            parent, window_size=chain["window"], seed=chain["seed"]
+        )
+    # Windows that do not divide the length are no permutation in Grain.
+    window = math.gcd(len(parent), chain["window"]) or 1
+    return names.WindowShuffleMapDataset(parent, window_size=window, seed=chain["seed"])
+
+
+def _pack(name: str) -> Any:
+    def make(names: Any, parent: Any, chain: Chain) -> Any:
+        return getattr(names, name)(
+            parent.map(tokens),
+            length_struct={"t": 8, "u": 6},
+            num_packing_bins=chain["bins"],
+            shuffle_bins=chain["shuffle"],
+            meta_features=(),
+        )
+
+    return make
+
+
+_EXPERIMENTAL = {
+    "zip": _zip,
+    "window_shuffle": _window_shuffle,
+    "limit": lambda names, parent, c: names.LimitIterDataset(parent, c["count"]),
+    "rebatch": lambda names, parent, c: names.RebatchIterDataset(
+        parent.batch(3), c["count"]
+    ),
+    "repeat_epochs": lambda names, parent, c: names.RepeatIterDataset(
+        parent, c["epochs"]
+    ),
+    "cache": lambda names, parent, c: names.CacheIterDataset(parent),
+    "thread_prefetch": lambda names, parent, c: names.ThreadPrefetchIterDataset(
+        parent, prefetch_buffer_size=c["count"]
+    ),
+    "first_fit": _pack("FirstFitPackIterDataset"),
+    "best_fit": _pack("BestFitPackIterDataset"),
+    "concat_then_split": lambda names, parent, c: names.ConcatThenSplitIterDataset(
+        parent.map(tokens), length_struct={"t": 8, "u": 6}
+    ),
+}
+
+
 def _of_parents(name: str) -> Any:
     def make(lib: Any, chain: Chain) -> Any:
         parents = [build(lib, parent) for parent in chain["parents"]]
@@ -313,4 +415,5 @@ _BUILDERS = {
     "to_iter": _to_iter,
     "mix_iter": _mix_iter,
     "flat_map": _flat_map,
+    "interleave": _interleave,
 }

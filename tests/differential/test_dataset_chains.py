@@ -1,5 +1,6 @@
 """Random chains of datasets give in Gristmill what they give in Grain."""
 
+import copy
 import itertools
 import json
 from typing import Any
@@ -94,6 +95,10 @@ def test_indexed_chains_are_grains(chain, data):
     ours, theirs = ours[1], theirs[1]
     assert len(ours) == len(theirs)
     length = min(len(theirs), TAKEN)
+    if not length:
+        # Which exception an element that is not there raises is left open.
+        assert outcome(ours.__getitem__, 0)[0] == "error"
+        return
     indices = data.draw(st.lists(st.integers(-length - 2, 3 * length + 2), max_size=12))
     for index in [0, length - 1, *indices]:
         assert_same_outcome(
@@ -117,7 +122,7 @@ def test_indexed_chains_are_grains(chain, data):
 
 def run(iterator: Any, count: int = TAKEN) -> tuple[list[Any], list[Any], Any]:
     """Elements, the state before each and after the last, and how it ended."""
-    elements, states = [], [iterator.get_state()]
+    elements, states = [], [copy.deepcopy(iterator.get_state())]
     for _ in range(count):
         try:
             elements.append(next(iterator))
@@ -125,8 +130,13 @@ def run(iterator: Any, count: int = TAKEN) -> tuple[list[Any], list[Any], Any]:
             return elements, states, "end"
         except Exception as error:
             return elements, states, kind_of(error)
-        states.append(json.loads(json.dumps(iterator.get_state())))
+        states.append(copy.deepcopy(iterator.get_state()))
     return elements, states, "more"
+
+
+def plain(state: Any) -> Any:
+    """A state as JSON gives it back."""
+    return json.loads(json.dumps(state))
 
 
 @given(chains(), st.data())
@@ -150,11 +160,13 @@ def test_iterated_chains_are_grains(chain, data):
     place = data.draw(st.integers(0, len(elements)))
     for dataset in (ours, theirs):
         resumed = iter(dataset)
-        resumed.set_state(states[place])
-        assert resumed.get_state() == states[place]
+        state = copy.deepcopy(states[place])
+        # Grain loses an element where a tuple comes back as a list.
+        resumed.set_state(plain(state) if dataset is ours else state)
+        assert plain(resumed.get_state()) == plain(states[place])
         rest, rest_states, rest_end = run(resumed, len(elements) - place)
         assert same(rest, elements[place:])
-        assert rest_states == states[place:]
+        assert plain(rest_states) == plain(states[place:])
         assert rest_end == "more"
         if end != "more":
             assert run(resumed, 1)[2] == end

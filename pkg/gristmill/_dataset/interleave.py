@@ -244,27 +244,20 @@ class InterleaveDatasetIterator(turns.Turns, DatasetIterator[T]):
         while self._next < len(self._datasets):
             number = self._next
             self._next += 1
+            options = self._ctx.dataset_options
             if self._started:
-                iterator = self._making.take(number)
+                iterator = self._making.take(number, options)
             else:
-                iterator = self._make(number, start=False)
+                iterator = self._make(number, options, start=False)
             if iterator is None:
                 continue
             if number in self._future_states:
                 iterator.set_state(self._future_states.pop(number))
-            self._adopt(place, iterator)
+            self.places[place] = iterator
             self._numbers[place] = number
             self._ended[place] = None
             return True
         return False
-
-    def _adopt(self, place: int, iterator: DatasetIterator[T]) -> None:
-        """Put an iterator in a place; options behind this node hold for it, too."""
-        context = iterator._ctx
-        context.dataset_options = self._ctx.dataset_options.merge(
-            context.dataset_options
-        )
-        self.places[place] = iterator
 
     def _restore(self, place: int, number: int, position: Any) -> None:
         """Put the iterator of a dataset in a place, at a position."""
@@ -274,14 +267,14 @@ class InterleaveDatasetIterator(turns.Turns, DatasetIterator[T]):
             if kept is not None and kept[0] == number:
                 iterator = kept[1]
             else:
-                iterator = self._make(number, start=False)
+                iterator = self._make(number, self._ctx.dataset_options, start=False)
         if iterator is None:
             raise StateMismatch(
                 f"{self}: dataset {number} of the state is absent. Restore it with the"
                 " datasets that it was saved with."
             )
         iterator.set_state(position)
-        self._adopt(place, iterator)
+        self.places[place] = iterator
 
     def _get_next_index(self) -> int:
         self._check_single()

@@ -15,7 +15,7 @@ from gristmill._dataset.iterator import (
     get_next_index,
     set_next_index,
 )
-from gristmill._dataset.pipeline import FRESH, Pipeline, packed, unpacked
+from gristmill._dataset.pipeline import FRESH, Pipeline
 from gristmill._engine.state import Position
 from gristmill.errors import StateMismatch
 
@@ -91,7 +91,7 @@ class InterleavedDatasetIterator(DatasetIterator[T]):
             "next_index_in_datasets": len(numbers),
             "iterators_in_use_indices": list(range(len(numbers))),
             "iterators_in_use_states": [
-                self._state_of(stream, vector)
+                self._pipeline.state_of(stream, vector)
                 for stream, vector in enumerate(position.vectors)
             ],
             "exhausted": [int(ended) for ended in position.ended],
@@ -105,11 +105,13 @@ class InterleavedDatasetIterator(DatasetIterator[T]):
 
         Raises:
             StateMismatch: The state is not one of such an iterator.
+            IndexError: A stream has no such position.
         """
-        position = _position_of(state)
-        if position.streams != self._pipeline.streams:
-            self._recut(position.streams)
-        self._go_on(position)
+        states, ended, turn = _parts_of(state)
+        if len(states) != self._pipeline.streams:
+            self._recut(len(states))
+        vectors = [self._pipeline.vector_of(*one) for one in enumerate(states)]
+        self._go_on(Position(0, turn, vectors, ended))
 
     def start_prefetch(self) -> None:
         """Begin to compute in the background.
@@ -173,23 +175,14 @@ class InterleavedDatasetIterator(DatasetIterator[T]):
             pipeline, numbers=range(streams), parts=streams
         )
 
-    def _state_of(self, stream: int, vector: tuple[int, ...]) -> Any:
-        if vector != FRESH:
-            return unpacked(vector)
-        iterator = self._pipeline.iterator(stream)
-        try:
-            return iterator.get_state()
-        finally:
-            iterator.close()
-
     def _get_next_index(self) -> int:
         return get_next_index(self._placed_alone())
 
     def _set_next_index(self, index: int) -> None:
         iterator = self._placed_alone()
         set_next_index(iterator, index)
-        state = packed(iterator.get_state())
-        self._go_on(Position(0, 0, [state], [False]))
+        vector = self._pipeline.vector_of(0, iterator.get_state())
+        self._go_on(Position(0, 0, [vector], [False]))
 
     def _placed_alone(self) -> DatasetIterator[Any]:
         """An iterator in this process that stands where the only stream does."""
@@ -200,8 +193,7 @@ class InterleavedDatasetIterator(DatasetIterator[T]):
             )
         iterator = self._pipeline.iterator(0)
         (vector,) = self._position.vectors
-        if vector != FRESH:
-            iterator.set_state(unpacked(vector))
+        iterator.set_state(self._pipeline.state_of(0, vector))
         return iterator
 
 
@@ -215,7 +207,8 @@ def _copy(position: Position) -> Position:
     )
 
 
-def _position_of(state: Any) -> Position:
+def _parts_of(state: Any) -> tuple[list[Any], list[bool], int]:
+    """Of a state: that of each stream, which have ended, and whose turn it is."""
     try:
         indices = list(state["iterators_in_use_indices"])
         states = list(state["iterators_in_use_states"])
@@ -225,8 +218,9 @@ def _position_of(state: Any) -> Position:
         raise StateMismatch(
             "Expected the state of a dataset with `mp_prefetch` or"
             " `multithread_prefetch`: a dict with `iterators_in_use_states`,"
-            f" `exhausted` and more; got {state!r:.200}. Restore it to the chain that it was taken"
-            " from; where that has no workers, pass `streams` to `mp_prefetch`."
+            f" `exhausted` and more; got {state!r:.200}. Restore it to the chain that"
+            " it was taken from; where that has no workers, pass `streams` to"
+            " `mp_prefetch`."
         ) from error
     streams = len(indices)
     whole = indices == list(range(streams)) and not state.get("future_states")
@@ -235,5 +229,4 @@ def _position_of(state: Any) -> Position:
             f"The state does not say where each of {streams} streams stands: indices"
             f" {indices}, {len(states)} states, exhausted {ended}, next {turn}."
         )
-    vectors = [packed(one) if one else FRESH for one in states]
-    return Position(0, turn, vectors, ended)
+    return states, ended, turn

@@ -11,7 +11,7 @@ import time
 from typing import Any, TypeVar
 
 from gristmill import batching
-from gristmill._dataset.base import IterDataset, MapDataset, with_parents
+from gristmill._dataset.base import IterDataset, MapDataset
 from gristmill._dataset.blocks import BlockMapDataset, block_of, is_built_in
 from gristmill._dataset.interleave import InterleaveIterDataset
 from gristmill._dataset.iterator import (
@@ -21,6 +21,7 @@ from gristmill._dataset.iterator import (
 )
 from gristmill._dataset.kinds import gathers, kind_of, parents_of
 from gristmill._dataset.meter import Costs, Measurement, Meter
+from gristmill._dataset.node import with_parents
 from gristmill._dataset.order import IndexMapDataset
 from gristmill._dataset.process_prefetch import ProcessPrefetchIterDataset
 from gristmill._dataset.spec import get_element_spec

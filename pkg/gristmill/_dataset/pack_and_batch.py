@@ -33,6 +33,15 @@ class PackAndBatchOperation:
         TypeError: A length is no int.
         ValueError: An argument is out of range; an element has another structure, or is
             longer than a row.
+
+    Example:
+        >>> loader = gristmill.DataLoader(
+        ...     data_source=[np.ones(n) for n in (3, 1, 4)],
+        ...     sampler=gristmill.samplers.SequentialSampler(3),
+        ...     operations=[gristmill.experimental.PackAndBatchOperation(5, 1)],
+        ... )
+        >>> [segment_ids.tolist() for _, segment_ids, _ in loader]
+        [[[1, 1, 1, 2, 0]], [[1, 1, 1, 1, 0]]]
     """
 
     length_struct: Any

@@ -53,7 +53,8 @@ class ParquetIterDataset(IterDataset[dict[str, Any]]):
                 " with: pip install 'gristmill[parquet]'"
             )
         single = isinstance(path, (str, bytes, os.PathLike))
-        self._paths: list[Any] = [path] if single else list(path)
+        paths: Any = [path] if single else path
+        self._paths: list[Any] = list(paths)
         self._read_kwargs = read_kwargs
 
     def __iter__(self) -> DatasetIterator[dict[str, Any]]:

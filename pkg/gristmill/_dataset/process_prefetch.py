@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import Any, Self, TypeVar
 
 from gristmill._checks import check_integer
+from gristmill._dataset.arithmetic import ArithmeticPipeline, is_arithmetic
 from gristmill._dataset.base import IterDataset
 from gristmill._dataset.in_turn import RunInTurn
 from gristmill._dataset.interleaved import InterleavedDatasetIterator, Run
@@ -23,6 +24,8 @@ T = TypeVar("T")
 WorkerInitFn = Callable[[int, int], None]
 DEFAULT_WORKERS = 10
 STALL_TIMEOUT_S = 60.0
+# How often an element that killed its worker is tried again.
+MAX_RESTARTS = 1
 
 
 def multiprocess_prefetch(
@@ -80,7 +83,9 @@ class ProcessPrefetchIterDataset(IterDataset[T]):
         self._options = options
         self._fixed = streams is not None
         parts = options.num_workers if streams is None else streams
-        self._pipeline = Pipeline(
+        by_anybody = options.num_workers > 0 and is_arithmetic(dataset)
+        kind = ArithmeticPipeline if by_anybody else Pipeline
+        self._pipeline = kind(
             dataset=dataset,
             numbers=range(parts),
             parts=parts,
@@ -139,12 +144,14 @@ class ProcessPrefetchDatasetIterator(InterleavedDatasetIterator[T]):
     def _open(self, pipeline: Pipeline, position: Position) -> Run:
         if pipeline.workers == 0:
             return RunInTurn(pipeline, position)
-        # Each stream is one worker's: more workers than streams would idle.
-        workers = min(pipeline.workers, pipeline.streams)
+        workers = pipeline.workers
+        if pipeline.owned:
+            # Each stream is one worker's: more workers than streams would idle.
+            workers = min(workers, pipeline.streams)
         options = RemoteOptions(
             workers=workers,
             buffer=self._buffer,
-            max_restarts=1,
+            max_restarts=MAX_RESTARTS,
             memory_limit=0,
             stall_timeout=STALL_TIMEOUT_S,
             stall_action="warn",

@@ -77,7 +77,8 @@ class ThreadPrefetchIterDataset(IterDataset[T]):
         return iterator
 
     def __str__(self) -> str:
-        return f"ThreadPrefetchIterDataset(prefetch_buffer_size={self._prefetch_buffer_size})"
+        size = self._prefetch_buffer_size
+        return f"ThreadPrefetchIterDataset(prefetch_buffer_size={size})"
 
     @property
     def _element_spec(self) -> Any:
@@ -122,11 +123,9 @@ class ThreadPrefetchDatasetIterator(DatasetIterator[T]):
         self._slow_looks = 0
 
     def __next__(self) -> T:
-        if self._fast and self._pulling is None:
-            element, state = self._pull()
-        else:
-            element, state = self._take()
-        self._state = state
+        element: T
+        alone = self._fast and self._pulling is None
+        element, self._state = self._pull() if alone else self._take()
         if self._index is not None:
             self._index += 1
         return element

@@ -88,15 +88,12 @@ class PrefetchDatasetIterator(steps.Feed, DatasetIterator[T]):
         self._read_options = read_options
         self._allow_nones = allow_nones
         self._at_once = 1
+        self._most_at_once = MOST_AT_ONCE
         self._failure: tuple[int, Exception] | None = None
+        self._limit = self._length
+        self._look_ahead = True
         self._elements = _Elements(dataset)
-        self._reading = Reading(
-            self._elements,
-            read_options,
-            lambda first, count: range(first, first + count),
-            self._length,
-            look_ahead=True,
-        )
+        self._reading = self._new_reading()
 
     __iter__ = DatasetIterator.__iter__
 
@@ -166,6 +163,34 @@ class PrefetchDatasetIterator(steps.Feed, DatasetIterator[T]):
         self.seek(first + count)
         return first, count
 
+    def limit_blocks(self, count: int = MOST_AT_ONCE) -> None:
+        """Make at most `count` elements at once from now on."""
+        self._most_at_once = count
+        self._at_once = min(self._at_once, count)
+
+    def confine(self, first: int, count: int) -> None:
+        """Go to index `first`, and make no elements behind `count` until they are due.
+
+        For a worker that has to compute these, and others the ones behind them.
+        """
+        if self._look_ahead:
+            self._look_ahead = False
+            self._reading.close()
+            self._reading = self._new_reading()
+        self._failure = None
+        self._limit = min(first + count, self._length)
+        self._at_once = min(count, self._most_at_once)
+        self.seek(first)
+
+    def _new_reading(self) -> Reading:
+        return Reading(
+            self._elements,
+            self._read_options,
+            lambda first, count: range(first, first + count),
+            self._length,
+            look_ahead=self._look_ahead,
+        )
+
     def _judge(self, skipped: int) -> None:
         check_dropped(skipped, str(self), self._ctx.dataset_options)
 
@@ -177,14 +202,15 @@ class PrefetchDatasetIterator(steps.Feed, DatasetIterator[T]):
             self._failure = None
             if index == first:
                 raise error
-        count = min(self._at_once, self._length - first)
+        last = self._limit if first < self._limit else self._length
+        count = min(self._at_once, last - first)
         if count <= 0:
             return []
         began = time.perf_counter()
         elements = self._made(first, count)
         took = time.perf_counter() - began
         if took < BLOCK_S / 2:
-            self._at_once = min(2 * self._at_once, MOST_AT_ONCE)
+            self._at_once = min(2 * self._at_once, self._most_at_once)
         elif took > 2 * BLOCK_S:
             self._at_once = max(self._at_once // 2, 1)
         return elements
@@ -218,10 +244,22 @@ class PrefetchDatasetIterator(steps.Feed, DatasetIterator[T]):
 
 
 class _Elements:
-    """A dataset as a source, whose elements threads may read one by one."""
+    """A dataset as a source, whose elements threads may read one by one.
+
+    Attributes:
+        by_threads: Whether they should: no source of the chain says otherwise.
+    """
 
     def __init__(self, dataset: MapDataset[Any]) -> None:
         self.dataset = dataset
+        self.by_threads = _by_threads(dataset)
 
     def __getitem__(self, index: int) -> Any:
         return self.dataset[index]
+
+
+def _by_threads(dataset: Any) -> bool:
+    source = getattr(dataset, "_source", None)
+    return getattr(source, "by_threads", True) and all(
+        _by_threads(parent) for parent in dataset._parents
+    )

@@ -17,7 +17,7 @@ from gristmill import _core, drop_in
 from gristmill._engine import failures, packing, stall, tolerance
 from gristmill._engine.opening import open_stream
 from gristmill._engine.runnable import Runnable
-from gristmill._engine.stream import Stream, Vector
+from gristmill._engine.stream import CarefulStream, Stream, Vector
 from gristmill._hot import transport
 from gristmill._types import Int64Array
 
@@ -58,12 +58,16 @@ class _Result:
     vector: Vector
     failure: bytes | None = None
     ended: bool = False
+    # Whether more records were taken than the unit has: the next ones begin later.
+    moved: bool = False
 
     @property
     def status(self) -> int:
         """What the parent is told."""
         if self.failure is not None:
             return _core.STATUS_ERROR
+        if self.moved:
+            return _core.STATUS_MOVED
         return _core.STATUS_END if self.ended else _core.STATUS_OK
 
     def encode(self, writer: transport.SlotWriter) -> int:
@@ -126,6 +130,7 @@ class _Server:
                 break
             result.vector = stream.vector
             result.outputs.append(self._output(element, stream))
+        result.moved = result.vector[0] > last
         return result
 
     def _next_output(self, unit: _core.Work, slot: _Slot) -> _Result:
@@ -138,6 +143,9 @@ class _Server:
             stream = self._at(unit.stream, None if goes_on else before)
         except Exception as error:
             return self._nothing(before, error)
+        if unit.attempt and isinstance(stream, CarefulStream):
+            # What killed the last worker may lie behind this output.
+            stream.be_careful()
         try:
             element = stream.next(slot.empty)
             self._check_length(unit.stream, stream.vector)
