@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from absl import flags
 from absl import logging as logging_of_grain
+from absl.testing import flagsaver
 
 import gristmill as grain
 from gristmill._dataset import drawing, picture
@@ -72,14 +73,12 @@ def test_the_log_has_grains_drawing_after_the_first_element(show, log):
 
 
 def test_grain_draws_the_same(show, log, monkeypatch):
-    flags.FLAGS.mark_as_parsed()
     said = []
     monkeypatch.setattr(logging_of_grain, "info", lambda text, *_: said.append(text))
-    real_grain.config.update("py_dataset_visualization_output_dir", "")
-    try:
+    with flagsaver.flagsaver():
+        flags.FLAGS.mark_as_parsed()
+        real_grain.config.update("py_dataset_visualization_output_dir", "")
         next(iter(chain_of(real_grain)))
-    finally:
-        real_grain.config.update("py_dataset_visualization_output_dir", None)
     show("")
     next(iter(chain_of(grain)))
     assert log.messages[-1] == said[-1]
