@@ -1,7 +1,7 @@
 """What does a window shuffle of an IterDataset cost?
 
-Prints ns per element; lower is better.  1 M integers, read in order, shuffled in windows
-of 1000, in batches of 256, with and without reading threads.
+Prints ns per element; lower is better.  1 M integers, read in order, shuffled in
+windows of 1000, in batches of 256, with and without reading threads.
 
     python benchmarks/bench_dataset_window_shuffle.py
 """
