@@ -68,11 +68,12 @@ class Pulling:
 
     def stop(self, timeout_s: float | None = None) -> None:
         """End the thread, and wait for it; elements that wait are lost."""
+        if self._stopping or self.pid != os.getpid():
+            return  # A fork has not its parent's threads.
         self._stopping = True
         self._room.release()
-        if self.pid != os.getpid() or self._thread is threading.current_thread():
-            return
-        if not sys.is_finalizing():
+        ending = self._thread is threading.current_thread() or sys.is_finalizing()
+        if not ending:
             self._thread.join(timeout_s)
 
     def _run(self) -> None:
