@@ -13,6 +13,7 @@ import numpy as np
 from gristmill import transforms
 from gristmill._dataset.iterator import DatasetIterator
 from gristmill._dataset.node import Dataset
+from gristmill._dataset.opening import Opening
 from gristmill._dataset.options import DatasetOptions
 from gristmill.options import MultiprocessingOptions, ReadOptions
 
@@ -106,7 +107,7 @@ class MapDataset(Dataset, Generic[T], metaclass=MapDatasetMeta):
     Example:
         >>> ds = gristmill.MapDataset.range(10).shuffle(seed=1).map(lambda x: x * 10)
         >>> ds[0], len(ds[::3])
-        (10, 4)
+        (50, 4)
     """
 
     def __init__(
@@ -289,7 +290,9 @@ class IterDatasetMeta(abc.ABCMeta):
         return nodes.zip.ZipIterDataset(datasets, strict=strict)
 
 
-class IterDataset(Dataset, Iterable[T], Generic[T], metaclass=IterDatasetMeta):
+class IterDataset(
+    Opening[T], Dataset, Iterable[T], Generic[T], metaclass=IterDatasetMeta
+):
     """A dataset that is iterated over; each ``iter(ds)`` begins anew.
 
     A subclass calls ``super().__init__(parents)`` and implements ``__iter__``, which

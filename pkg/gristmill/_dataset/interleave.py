@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import copy
 import functools
 from collections.abc import Sequence
-from typing import Any, TypeVar
+from typing import Any, Self, TypeVar
 
 from gristmill._dataset.base import IterDataset, MapDataset
 from gristmill._dataset.iterator import (
@@ -38,6 +39,9 @@ class InterleaveIterDataset(IterDataset[T]):
         iter_buffer_size: How many elements of each `IterDataset` a thread computes
             ahead, where they are slow.
 
+    Attributes:
+        datasets: The datasets.
+
     Raises:
         ValueError: The length of the cycle is not positive.
 
@@ -61,7 +65,7 @@ class InterleaveIterDataset(IterDataset[T]):
         super().__init__()
         if cycle_length < 1:
             raise ValueError(f"cycle_length must be positive. Got {cycle_length}.")
-        self._datasets = datasets
+        self.datasets = datasets
         self._cycle_length = cycle_length
         self._num_make_iter_threads = num_make_iter_threads
         self._make_iter_buffer_size = make_iter_buffer_size
@@ -69,7 +73,7 @@ class InterleaveIterDataset(IterDataset[T]):
 
     def __iter__(self) -> DatasetIterator[T]:
         return InterleaveDatasetIterator(
-            self._datasets,
+            self.datasets,
             self._cycle_length,
             self._num_make_iter_threads,
             self._make_iter_buffer_size,
@@ -78,13 +82,19 @@ class InterleaveIterDataset(IterDataset[T]):
 
     def __str__(self) -> str:
         return (
-            f"InterleaveIterDataset([{len(self._datasets)} datasets],"
+            f"InterleaveIterDataset([{len(self.datasets)} datasets],"
             f" cycle_length={self._cycle_length})"
         )
 
     @property
     def _element_spec(self) -> Any:
-        return get_element_spec(self._datasets[0])
+        return get_element_spec(self.datasets[0])
+
+    def with_datasets(self, datasets: Datasets[T]) -> Self:
+        """A copy of this dataset, of other ones."""
+        made = copy.copy(self)
+        made.datasets = datasets
+        return made
 
     def set_slice(self, sl: slice, sequential_slice: bool = False) -> None:
         """Leave this dataset some of the datasets, so that workers share them.
@@ -93,7 +103,7 @@ class InterleaveIterDataset(IterDataset[T]):
             sl: Which of them.
             sequential_slice: Makes no difference.
         """
-        self._datasets = self._datasets[sl]
+        self.datasets = self.datasets[sl]
 
 
 class InterleaveDatasetIterator(turns.Turns, DatasetIterator[T]):
