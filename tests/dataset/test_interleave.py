@@ -114,7 +114,9 @@ def test_an_error_costs_its_turn_and_no_other_element():
             raise RuntimeError(x)
         return x
 
-    datasets = [part.map(fail_at_eleven) for part in parts(gristmill, 3, 3, 3, iterated=True)]
+    datasets = [
+        part.map(fail_at_eleven) for part in parts(gristmill, 3, 3, 3, iterated=True)
+    ]
     iterator = iter(InterleaveIterDataset(datasets, cycle_length=3))
     found = []
     for _ in range(9):
@@ -161,14 +163,18 @@ def test_datasets_to_come_may_begin_elsewhere():
 
 
 def test_a_state_of_another_cycle_is_refused():
-    state = iter(InterleaveIterDataset(parts(gristmill, 2, 2), cycle_length=2)).get_state()
+    state = iter(
+        InterleaveIterDataset(parts(gristmill, 2, 2), cycle_length=2)
+    ).get_state()
     iterator = iter(InterleaveIterDataset(parts(gristmill, 2, 2), cycle_length=1))
     with pytest.raises(StateMismatch, match="2 datasets at a time"):
         iterator.set_state(state)
 
 
 def test_options_behind_hold_for_the_parts():
-    nothing = [gristmill.MapDataset.range(1000).to_iter_dataset().filter(lambda x: False)]
+    nothing = [
+        gristmill.MapDataset.range(1000).to_iter_dataset().filter(lambda x: False)
+    ]
     ds = InterleaveIterDataset(nothing, cycle_length=1)
     ds = WithOptionsIterDataset(ds, DatasetOptions(filter_raise_threshold_ratio=0.5))
     with pytest.raises(ValueError, match="skipped 100.00 %"):
@@ -192,7 +198,9 @@ def test_a_single_dataset_has_indices():
     set_next_index(iterator, 1)
     assert next(iterator) == 1
     with pytest.raises(NotImplementedError):
-        get_next_index(iter(InterleaveIterDataset(parts(gristmill, 5, 5), cycle_length=1)))
+        get_next_index(
+            iter(InterleaveIterDataset(parts(gristmill, 5, 5), cycle_length=1))
+        )
 
 
 def test_closing_ends_all_threads():
@@ -204,7 +212,9 @@ def test_closing_ends_all_threads():
 
     def make():
         datasets = [part.map(slow) for part in parts(gristmill, 9, 9, 9, iterated=True)]
-        iterator = iter(InterleaveIterDataset(datasets, cycle_length=3, iter_buffer_size=2))
+        iterator = iter(
+            InterleaveIterDataset(datasets, cycle_length=3, iter_buffer_size=2)
+        )
         next(iterator)
         assert set(threading.enumerate()) > before
         return iterator
@@ -226,7 +236,8 @@ def test_closing_ends_all_threads():
 def test_prefetch_starts_on_a_fresh_iterator():
     seen = threading.Event()
     datasets = [
-        part.map(lambda x: seen.set() or x) for part in parts(gristmill, 3, iterated=True)
+        part.map(lambda x: seen.set() or x)
+        for part in parts(gristmill, 3, iterated=True)
     ]
     iterator = iter(InterleaveIterDataset(datasets, cycle_length=1))
     iterator.start_prefetch()

@@ -64,7 +64,9 @@ def test_a_seed_beyond_32_bits_is_refused():
     with pytest.raises(TypeError):
         list(WindowShuffleMapDataset(numbers, window_size=2, seed=2**32 - 1))
     iterator = iter(
-        WindowShuffleIterDataset(numbers.to_iter_dataset(), window_size=2, seed=2**32 - 1)
+        WindowShuffleIterDataset(
+            numbers.to_iter_dataset(), window_size=2, seed=2**32 - 1
+        )
     )
     assert sorted([next(iterator), next(iterator)]) == [0, 1]
     with pytest.raises(TypeError):
