@@ -13,9 +13,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-# A call that took less is taken to have computed all the time, not waited: asking the
-# system about it would take longer than the call.
+# A call after one that took less is taken to compute all the time, not to wait: asking
+# the system about it would take longer than the call.
 ASK_CPU_NS = 20_000
+# What these do may take long all of a sudden.
+WAITING = ("read", "prefetch", "transport")
 MOST_SIZED = 64
 # The numbers of a meter that travel from a worker.
 FIELDS = (
@@ -234,7 +236,7 @@ class Measurement:
         outer, cpu, began = started
         took: int = now - began
         cpu_took = took
-        meter.asks_cpu = took > ASK_CPU_NS
+        meter.asks_cpu = took > ASK_CPU_NS or meter.kind in WAITING
         if cpu is not None:
             cpu_took = min(time.thread_time_ns() - cpu[0], took)
             if sleeps() == cpu[1]:
