@@ -177,7 +177,7 @@ def test_options_behind_hold_for_the_parts():
     ]
     ds = InterleaveIterDataset(nothing, cycle_length=1)
     ds = WithOptionsIterDataset(ds, DatasetOptions(filter_raise_threshold_ratio=0.5))
-    with pytest.raises(ValueError, match="skipped 100.00 %"):
+    with pytest.raises(ValueError, match=r"skipped 100.00 %"):
         next(iter(ds))
 
 

@@ -186,7 +186,7 @@ def test_a_closed_iterator_gives_nothing(library):
     next(iterator)
     iterator.close()
     iterator.close()
-    with pytest.raises(ValueError, match="Attempting to use a closed iterator."):
+    with pytest.raises(ValueError, match=r"Attempting to use a closed iterator."):
         next(iterator)
 
 

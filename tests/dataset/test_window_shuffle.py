@@ -75,9 +75,9 @@ def test_a_seed_beyond_32_bits_is_refused():
 
 def test_windows_have_elements():
     numbers = gristmill.MapDataset.range(4)
-    with pytest.raises(ValueError, match="window_size must be positive. Got 0"):
+    with pytest.raises(ValueError, match=r"window_size must be positive. Got 0"):
         WindowShuffleMapDataset(numbers, window_size=0, seed=1)
-    with pytest.raises(ValueError, match="window_size must be positive. Got -1"):
+    with pytest.raises(ValueError, match=r"window_size must be positive. Got -1"):
         WindowShuffleIterDataset(numbers.to_iter_dataset(), window_size=-1, seed=1)
 
 

@@ -30,7 +30,7 @@ def same(ours: Any, theirs: Any) -> bool:
             type(ours) is type(theirs)
             and ours.dtype == theirs.dtype
             and ours.shape == theirs.shape
-            and np.array_equal(ours, theirs)
+            and np.array_equal(ours, theirs, equal_nan=theirs.dtype.kind == "f")
         )
     if type(ours) is not type(theirs):
         return False

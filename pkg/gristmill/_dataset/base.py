@@ -107,7 +107,7 @@ class MapDataset(Dataset, Generic[T], metaclass=MapDatasetMeta):
     Example:
         >>> ds = gristmill.MapDataset.range(10).shuffle(seed=1).map(lambda x: x * 10)
         >>> ds[0], len(ds[::3])
-        (10, 4)
+        (50, 4)
     """
 
     def __init__(

@@ -120,7 +120,6 @@ class InterleaveDatasetIterator(turns.Turns, DatasetIterator[T]):
         make_iter_buffer_size: int = 1,
         iter_buffer_size: int = 1,
     ) -> None:
-        DatasetIterator.__init__(self)
         self._datasets = datasets
         self._cycle_length = min(cycle_length, len(datasets))
         turns.Turns.__init__(self, self._cycle_length)
@@ -141,6 +140,7 @@ class InterleaveDatasetIterator(turns.Turns, DatasetIterator[T]):
         self._kept: list[tuple[int, DatasetIterator[T]] | None] | None = None
         # Where datasets that are not open yet begin, by number; mostly empty.
         self._future_states: dict[int, Any] = {}
+        DatasetIterator.__init__(self)
 
     __iter__ = DatasetIterator.__iter__
 

@@ -104,6 +104,8 @@ class ThreadPrefetchDatasetIterator(DatasetIterator[T]):
     def __init__(
         self, parent: CheckpointableIterator[T], prefetch_buffer_size: int
     ) -> None:
+        # First, as it is asked for when an iterator is dropped that was not made.
+        self._pulling: Pulling | None = None
         super().__init__(parent if isinstance(parent, DatasetIterator) else ())
         if prefetch_buffer_size < 0:
             raise ValueError(
@@ -116,7 +118,6 @@ class ThreadPrefetchDatasetIterator(DatasetIterator[T]):
         self._state: Any = parent.get_state()
         # None where it has to be found from the state.
         self._index: int | None = 0
-        self._pulling: Pulling | None = None
         # Whether a thread was found to cost more than it saves.
         self._fast = prefetch_buffer_size == 0
         self._until_look = ELEMENTS_BETWEEN_LOOKS
