@@ -31,6 +31,8 @@ QUESTIONS = (
     "first_batch",
     "indices",
     "random_map",
+    "dataset_window_shuffle",
+    "dataset_interleave",
     "resume",
     "memory",
     "receive",

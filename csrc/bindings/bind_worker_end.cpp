@@ -86,6 +86,7 @@ void worker_end(py::module_& m) {
           "kind", [](const Work& w) { return static_cast<char>(w.kind); })
       .def_readonly("first", &Work::first)
       .def_readonly("count", &Work::count)
+      .def_readonly("attempt", &Work::attempt)
       .def_readonly("proceed", &Work::proceed)
       .def_property_readonly(
           "vector_in", [](const Work& w) { return from_vector(w.vector_in); })

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cassert>
+#include <numeric>
 #include <utility>
 
 namespace gristmill {
@@ -13,6 +14,9 @@ RowPlacer::RowPlacer(Fit fit, std::size_t rows, std::vector<Feature> features,
       blocks_((rows + kBlock - 1) / kBlock),
       features_(std::move(features)),
       max_sequences_(max_sequences),
+      capacity_(std::accumulate(
+          features_.begin(), features_.end(), std::int64_t{0},
+          [](auto sum, const Feature& f) { return sum + f.length; })),
       room_(features_.size() * rows_),
       block_room_(features_.size() * blocks_),
       used_(rows_),
@@ -58,18 +62,20 @@ bool RowPlacer::block_may_fit(
 std::ptrdiff_t RowPlacer::find(
     std::span<const std::int64_t> lengths) const noexcept {
   assert(lengths.size() == features_.size());
-  const bool all_empty =
-      std::ranges::all_of(lengths, [](auto length) { return length == 0; });
+  const auto cells =
+      std::accumulate(lengths.begin(), lengths.end(), std::int64_t{0});
+  // No row with room is fuller: with the element it has no cell left.
+  const auto most_used = fit_ == Fit::kFirst ? 0 : capacity_ - cells;
   std::ptrdiff_t best = -1;
   std::int64_t best_used = -1;
   for (std::size_t block = 0; block < blocks_; ++block) {
     if (!block_may_fit(block, lengths)) continue;
     const auto last = std::min(rows_, (block + 1) * kBlock);
     for (auto row = block * kBlock; row < last; ++row) {
-      if (used_[row] <= best_used || !fits(row, lengths, all_empty)) continue;
+      if (used_[row] <= best_used || !fits(row, lengths, cells == 0)) continue;
       best = static_cast<std::ptrdiff_t>(row);
-      if (fit_ == Fit::kFirst) return best;
       best_used = used_[row];
+      if (best_used >= most_used) return best;
     }
   }
   return best;

@@ -84,6 +84,7 @@ class RowPlacer {
   const std::size_t blocks_;
   const std::vector<Feature> features_;
   const std::int64_t max_sequences_;
+  const std::int64_t capacity_;  // Cells per row, summed over features.
 
   // By feature and then by row, and by feature and then by block of rows.
   std::vector<std::int64_t> room_;        // Cells left; negative for none.

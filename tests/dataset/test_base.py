@@ -272,6 +272,34 @@ class TestStates:
         assert state == {"parent": {"next_index": 2}, "index_for_rng": 2}
 
 
+class TestMixtureStates:
+    def parts(self):
+        return {
+            name: MapDataset.range(begin, begin + 50).to_iter_dataset()
+            for name, begin in {"a": 0, "b": 100, "c": 200}.items()
+        }
+
+    def test_parts_and_weights_may_change_without_loss_or_repeat(self):
+        parts = self.parts()
+        before = iter(IterDataset.mix({n: parts[n] for n in "ab"}, {"a": 1, "b": 3}))
+        taken = [next(before) for _ in range(20)]
+        after = iter(IterDataset.mix(parts, {"a": 2, "b": 1, "c": 1}))
+        after.set_state(json.loads(json.dumps(before.get_state())))
+        taken += [next(after) for _ in range(40)]
+        for begin in (0, 100, 200):
+            of_part = [x for x in taken if begin <= x < begin + 50]
+            assert of_part == list(range(begin, begin + len(of_part)))
+        assert sum(x >= 200 for x in taken[20:]) == 10
+
+    def test_parts_without_names_must_be_as_many(self):
+        parts = list(self.parts().values())
+        state = iter(IterDataset.mix(parts[:2])).get_state()
+        with pytest.raises(gristmill.StateMismatch, match="2 parts, expected 3 parts"):
+            iter(IterDataset.mix(parts)).set_state(state)
+        with pytest.raises(gristmill.StateMismatch, match="needs names"):
+            iter(IterDataset.mix(self.parts())).set_state(state)
+
+
 class TestThresholds:
     def drop(self, **options):
         ds = MapDataset.range(5000).to_iter_dataset().filter(lambda x: x % 10 == 0)

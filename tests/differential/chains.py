@@ -251,8 +251,17 @@ def describe(choices: Choices, depth: int = 8) -> Chain:
         }
     for _ in range(above):
         kind = _pick(choices, _BLIND_OPS if gives_nones(chain) else _ITER_OPS)
+        if kind == "repeat_epochs" and "interleave" in ops_of(chain):
+            # Grain's state says of every further epoch that it has ended.
+            continue
         chain = {"op": kind, "parent": chain, **_arguments(choices, kind)}
     return chain
+
+
+def ops_of(chain: Chain) -> set[str]:
+    """The kinds of all nodes of a chain."""
+    parents = chain.get("parents") or [chain[k] for k in ("parent",) if k in chain]
+    return {chain["op"]}.union(*map(ops_of, parents))
 
 
 def gives_nones(chain: Chain) -> bool:

@@ -21,16 +21,28 @@ from differential.pipelines import digest
 PATH = pathlib.Path(__file__).with_name("prefetch_goldens.json.gz")
 SEEDS = range(90)
 TAKEN = 40
+# Grain's datasets of these kinds remember the lengths that their parents had before
+# sources were cut into pieces: elements repeat, or "Cannot batch 0 values".
+MEASURED = {"batch", "slice", "repeat", "concatenate", "mix", "select", "flat_map"}
 
 
 def describe_seed(seed: int) -> dict[str, Any]:
     """The chain that a seed stands for, and how it is prefetched."""
     choices = Seeded(seed)
+    workers, sequential = choices.integer(1, 3), choices.integer(0, 1) == 1
+    chain = describe(choices)
     return {
-        "workers": choices.integer(1, 3),
-        "sequential": choices.integer(0, 4) == 4,
-        "chain": describe(choices),
+        "workers": workers,
+        "sequential": sequential and _operations(chain).isdisjoint(MEASURED),
+        "chain": chain,
     }
+
+
+def _operations(chain: Chain) -> set[str]:
+    parents = chain.get("parents") or [
+        chain[name] for name in ["parent"] if name in chain
+    ]
+    return {chain["op"]}.union(*map(_operations, parents))
 
 
 def prefetched(lib: Any, described: Chain, **more: Any) -> Any:
@@ -48,7 +60,7 @@ def run(iterator: Any, count: int = TAKEN) -> dict[str, Any]:
     end = "more"
     while len(elements) < count:
         try:
-            elements.append(digest(next(iterator)))
+            elements.append(digest(next(iterator), key_order=False))
         except StopIteration:
             end = "end"
             states.append(iterator.get_state())

@@ -74,7 +74,7 @@ class CacheDatasetIterator(DatasetIterator[T]):
             self._cache = replay(self._parent, self._position)
             self._incomplete = False
         try:
-            element = next(self._parent)
+            element = self._read()
         except StopIteration:
             self._filled = True
             raise
@@ -82,6 +82,16 @@ class CacheDatasetIterator(DatasetIterator[T]):
             self._cache.append(element)
         self._position += 1
         return element
+
+    def _read(self) -> T:
+        """The parent's next element."""
+        if self._idle is None:
+            element: T = next(self._parent)
+            return element
+        # It was read before, by the iterator that made the state.
+        for element in replay(self._parent, 1):
+            return element
+        raise StopIteration
 
     def get_state(self) -> Any:
         """The position, and whether all elements were read."""

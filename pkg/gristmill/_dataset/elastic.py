@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from gristmill import batching
-from gristmill._dataset.base import IterDataset, MapDataset, with_parents
+from gristmill._dataset.base import IterDataset, MapDataset
 from gristmill._dataset.filter import FilterMapDataset
 from gristmill._dataset.flat_map import FlatMapMapDataset
 from gristmill._dataset.iterator import DatasetIterator
@@ -24,6 +24,7 @@ from gristmill._dataset.map import (
     MapWithIndexIterDataset,
     RandomMapIterDataset,
 )
+from gristmill._dataset.node import with_parents
 from gristmill._dataset.states import copied
 from gristmill.errors import StateMismatch
 from gristmill.options import MultiprocessingOptions, ReadOptions

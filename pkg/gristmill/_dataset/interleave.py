@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import copy
 import functools
 from collections.abc import Sequence
-from typing import Any, TypeVar
+from typing import Any, Self, TypeVar
 
 from gristmill._dataset.base import IterDataset, MapDataset
 from gristmill._dataset.iterator import (
@@ -38,6 +39,9 @@ class InterleaveIterDataset(IterDataset[T]):
         iter_buffer_size: How many elements of each `IterDataset` a thread computes
             ahead, where they are slow.
 
+    Attributes:
+        datasets: The datasets.
+
     Example:
         >>> MapDataset = gristmill.MapDataset
         >>> parts = [MapDataset.range(10 * i, 10 * i + i) for i in (1, 2, 3)]
@@ -56,7 +60,7 @@ class InterleaveIterDataset(IterDataset[T]):
         iter_buffer_size: int = 1,
     ) -> None:
         super().__init__()
-        self._datasets = datasets
+        self.datasets = datasets
         self._cycle_length = cycle_length
         self._num_make_iter_threads = num_make_iter_threads
         self._make_iter_buffer_size = make_iter_buffer_size
@@ -64,7 +68,7 @@ class InterleaveIterDataset(IterDataset[T]):
 
     def __iter__(self) -> DatasetIterator[T]:
         return InterleaveDatasetIterator(
-            self._datasets,
+            self.datasets,
             self._cycle_length,
             self._num_make_iter_threads,
             self._make_iter_buffer_size,
@@ -73,13 +77,19 @@ class InterleaveIterDataset(IterDataset[T]):
 
     def __str__(self) -> str:
         return (
-            f"InterleaveIterDataset([{len(self._datasets)} datasets],"
+            f"InterleaveIterDataset([{len(self.datasets)} datasets],"
             f" cycle_length={self._cycle_length})"
         )
 
     @property
     def _element_spec(self) -> Any:
-        return get_element_spec(self._datasets[0])
+        return get_element_spec(self.datasets[0])
+
+    def with_datasets(self, datasets: Datasets[T]) -> Self:
+        """A copy of this dataset, of other ones."""
+        made = copy.copy(self)
+        made.datasets = datasets
+        return made
 
     def set_slice(self, sl: slice, sequential_slice: bool = False) -> None:
         """Leave this dataset some of the datasets, so that workers share them.
@@ -88,7 +98,7 @@ class InterleaveIterDataset(IterDataset[T]):
             sl: Which of them.
             sequential_slice: Makes no difference.
         """
-        self._datasets = self._datasets[sl]
+        self.datasets = self.datasets[sl]
 
 
 class InterleaveDatasetIterator(turns.Turns, DatasetIterator[T]):
@@ -110,7 +120,6 @@ class InterleaveDatasetIterator(turns.Turns, DatasetIterator[T]):
         make_iter_buffer_size: int = 1,
         iter_buffer_size: int = 1,
     ) -> None:
-        DatasetIterator.__init__(self)
         self._datasets = datasets
         self._cycle_length = min(cycle_length, len(datasets))
         turns.Turns.__init__(self, self._cycle_length)
@@ -131,6 +140,7 @@ class InterleaveDatasetIterator(turns.Turns, DatasetIterator[T]):
         self._kept: list[tuple[int, DatasetIterator[T]] | None] | None = None
         # Where datasets that are not open yet begin, by number; mostly empty.
         self._future_states: dict[int, Any] = {}
+        DatasetIterator.__init__(self)
 
     __iter__ = DatasetIterator.__iter__
 
@@ -234,27 +244,20 @@ class InterleaveDatasetIterator(turns.Turns, DatasetIterator[T]):
         while self._next < len(self._datasets):
             number = self._next
             self._next += 1
+            options = self._ctx.dataset_options
             if self._started:
-                iterator = self._making.take(number)
+                iterator = self._making.take(number, options)
             else:
-                iterator = self._make(number, start=False)
+                iterator = self._make(number, options, start=False)
             if iterator is None:
                 continue
             if number in self._future_states:
                 iterator.set_state(self._future_states.pop(number))
-            self._adopt(place, iterator)
+            self.places[place] = iterator
             self._numbers[place] = number
             self._ended[place] = None
             return True
         return False
-
-    def _adopt(self, place: int, iterator: DatasetIterator[T]) -> None:
-        """Put an iterator in a place; options behind this node hold for it, too."""
-        context = iterator._ctx
-        context.dataset_options = self._ctx.dataset_options.merge(
-            context.dataset_options
-        )
-        self.places[place] = iterator
 
     def _restore(self, place: int, number: int, position: Any) -> None:
         """Put the iterator of a dataset in a place, at a position."""
@@ -264,14 +267,14 @@ class InterleaveDatasetIterator(turns.Turns, DatasetIterator[T]):
             if kept is not None and kept[0] == number:
                 iterator = kept[1]
             else:
-                iterator = self._make(number, start=False)
+                iterator = self._make(number, self._ctx.dataset_options, start=False)
         if iterator is None:
             raise StateMismatch(
                 f"{self}: dataset {number} of the state is absent. Restore it with the"
                 " datasets that it was saved with."
             )
         iterator.set_state(position)
-        self._adopt(place, iterator)
+        self.places[place] = iterator
 
     def _get_next_index(self) -> int:
         self._check_single()

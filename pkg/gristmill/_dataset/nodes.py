@@ -11,3 +11,4 @@ from gristmill._dataset import seed as seed
 from gristmill._dataset import source as source
 from gristmill._dataset import to_iter as to_iter
 from gristmill._dataset import with_options as with_options
+from gristmill._dataset import zip as zip

@@ -16,8 +16,10 @@ import numpy as np
 
 from gristmill._dataset.base import IterDataset
 from gristmill._dataset.iterator import DatasetIterator
+from gristmill._dataset.opening import as_inner
 from gristmill._dataset.options import DatasetOptions, MultiprocessingContext
 from gristmill._dataset.slicing import sliced
+from gristmill._dataset.to_iter import PrefetchDatasetIterator
 from gristmill._engine.runnable import first_unpicklable
 from gristmill._engine.stream import NO_KEYS, Vector
 from gristmill._engine.tolerance import Mishaps
@@ -106,7 +108,8 @@ class Pipeline:
             ValueError: A source of the chain cannot be cut into parts.
         """
         number = self.numbers[stream]
-        iterator = iter(sliced(self.dataset, number, self.parts, self.sequential))
+        with as_inner():
+            iterator = iter(sliced(self.dataset, number, self.parts, self.sequential))
         context = getattr(iterator, "_ctx", None)
         if context is not None:
             context.dataset_options = self.options.merge(context.dataset_options)
@@ -137,6 +140,7 @@ class DatasetStream:
         self.mishaps = Mishaps(stream)
         self._pipeline = pipeline
         self._stream = stream
+        self._limited: list[PrefetchDatasetIterator[Any]] = []
         self._begun = False
         self._begin()
 
@@ -150,6 +154,12 @@ class DatasetStream:
         self._begun = self._begun or vector != FRESH
         self.vector = vector
 
+    def be_careful(self) -> None:
+        """Compute elements one by one until there is another output."""
+        self._limited = list(_feeds(self._iterator))
+        for feed in self._limited:
+            feed.limit_blocks(1)
+
     def next(self, alloc: Alloc | None = None) -> Any:
         """The next output, see `Stream.next`; a batch is made in `alloc`."""
         iterator: Any = self._iterator
@@ -158,6 +168,8 @@ class DatasetStream:
         self._begun = True
         try:
             element = next(iterator)
+            while self._limited:
+                self._limited.pop().limit_blocks()
         except StopIteration:
             raise
         except Exception:
@@ -203,6 +215,14 @@ def options_of(dataset: Any) -> DatasetOptions:
     for parent in dataset._parents:
         merged = merged.merge(options_of(parent))
     return merged
+
+
+def _feeds(iterator: Any) -> Iterator[PrefetchDatasetIterator[Any]]:
+    """The iterators of a chain that make elements of a `MapDataset`."""
+    if isinstance(iterator, PrefetchDatasetIterator):
+        yield iterator
+    for parent in getattr(iterator, "_parents", ()):
+        yield from _feeds(parent)
 
 
 def _sources_first(dataset: Any) -> Iterator[Any]:

@@ -5,15 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+MOST_FAILED = 1000
+
 
 def replay(elements: Iterator[Any], count: int) -> list[Any]:
     """The next `count` elements, fewer only at the end.
 
-    Elements that fail are passed over: whoever met them first was told.  An iterator
-    of which `count` in a row fail is given up.
+    Elements that fail are passed over: whoever met them first was told.
 
     Raises:
-        Exception: What the last of so many raised.
+        Exception: More than 1000 in a row failed: what the last of them raised.
     """
     found: list[Any] = []
     failed = 0
@@ -24,7 +25,7 @@ def replay(elements: Iterator[Any], count: int) -> list[Any]:
             break
         except Exception:
             failed += 1
-            if failed > count:
+            if failed > MOST_FAILED:
                 raise
         else:
             failed = 0

@@ -77,7 +77,8 @@ class ThreadPrefetchIterDataset(IterDataset[T]):
         return iterator
 
     def __str__(self) -> str:
-        return f"ThreadPrefetchIterDataset(prefetch_buffer_size={self._prefetch_buffer_size})"
+        size = self._prefetch_buffer_size
+        return f"ThreadPrefetchIterDataset(prefetch_buffer_size={size})"
 
     @property
     def _element_spec(self) -> Any:
@@ -103,6 +104,8 @@ class ThreadPrefetchDatasetIterator(DatasetIterator[T]):
     def __init__(
         self, parent: CheckpointableIterator[T], prefetch_buffer_size: int
     ) -> None:
+        # First, as it is asked for when an iterator is dropped that was not made.
+        self._pulling: Pulling | None = None
         super().__init__(parent if isinstance(parent, DatasetIterator) else ())
         if prefetch_buffer_size < 0:
             raise ValueError(
@@ -115,18 +118,15 @@ class ThreadPrefetchDatasetIterator(DatasetIterator[T]):
         self._state: Any = parent.get_state()
         # None where it has to be found from the state.
         self._index: int | None = 0
-        self._pulling: Pulling | None = None
         # Whether a thread was found to cost more than it saves.
         self._fast = prefetch_buffer_size == 0
         self._until_look = ELEMENTS_BETWEEN_LOOKS
         self._slow_looks = 0
 
     def __next__(self) -> T:
-        if self._fast and self._pulling is None:
-            element, state = self._pull()
-        else:
-            element, state = self._take()
-        self._state = state
+        element: T
+        alone = self._fast and self._pulling is None
+        element, self._state = self._pull() if alone else self._take()
         if self._index is not None:
             self._index += 1
         return element

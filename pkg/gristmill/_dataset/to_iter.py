@@ -88,9 +88,11 @@ class PrefetchDatasetIterator(steps.Feed, DatasetIterator[T]):
         self._read_options = read_options
         self._allow_nones = allow_nones
         self._at_once = 1
+        self._most_at_once = MOST_AT_ONCE
         self._failure: tuple[int, Exception] | None = None
         self._limit = self._length
         self._look_ahead = True
+        self._elements = _Elements(dataset)
         self._reading = self._new_reading()
 
     __iter__ = DatasetIterator.__iter__
@@ -133,6 +135,20 @@ class PrefetchDatasetIterator(steps.Feed, DatasetIterator[T]):
             f" allow_nones={self._allow_nones})"
         )
 
+    def read_from(self, dataset: MapDataset[T]) -> None:
+        """Read on from another dataset, which has the same elements."""
+        self.dataset = self._elements.dataset = dataset
+
+    @property
+    def capacity(self) -> int:
+        """How many elements may be ready ahead of need; 0 without threads."""
+        return self._reading.capacity
+
+    def ready(self) -> int:
+        """How many elements could be given out at once."""
+        ahead = self.ahead()
+        return ahead + self._reading.ready(self.given + ahead)
+
     def _get_next_index(self) -> int:
         return self.given
 
@@ -147,6 +163,11 @@ class PrefetchDatasetIterator(steps.Feed, DatasetIterator[T]):
         self.seek(first + count)
         return first, count
 
+    def limit_blocks(self, count: int = MOST_AT_ONCE) -> None:
+        """Make at most `count` elements at once from now on."""
+        self._most_at_once = count
+        self._at_once = min(self._at_once, count)
+
     def confine(self, first: int, count: int) -> None:
         """Go to index `first`, and make no elements behind `count` until they are due.
 
@@ -158,12 +179,12 @@ class PrefetchDatasetIterator(steps.Feed, DatasetIterator[T]):
             self._reading = self._new_reading()
         self._failure = None
         self._limit = min(first + count, self._length)
-        self._at_once = min(count, MOST_AT_ONCE)
+        self._at_once = min(count, self._most_at_once)
         self.seek(first)
 
     def _new_reading(self) -> Reading:
         return Reading(
-            _Elements(self.dataset),
+            self._elements,
             self._read_options,
             lambda first, count: range(first, first + count),
             self._length,
@@ -189,7 +210,7 @@ class PrefetchDatasetIterator(steps.Feed, DatasetIterator[T]):
         elements = self._made(first, count)
         took = time.perf_counter() - began
         if took < BLOCK_S / 2:
-            self._at_once = min(2 * self._at_once, MOST_AT_ONCE)
+            self._at_once = min(2 * self._at_once, self._most_at_once)
         elif took > 2 * BLOCK_S:
             self._at_once = max(self._at_once // 2, 1)
         return elements
@@ -223,10 +244,22 @@ class PrefetchDatasetIterator(steps.Feed, DatasetIterator[T]):
 
 
 class _Elements:
-    """A dataset as a source, whose elements threads may read one by one."""
+    """A dataset as a source, whose elements threads may read one by one.
+
+    Attributes:
+        by_threads: Whether they should: no source of the chain says otherwise.
+    """
 
     def __init__(self, dataset: MapDataset[Any]) -> None:
-        self._dataset = dataset
+        self.dataset = dataset
+        self.by_threads = _by_threads(dataset)
 
     def __getitem__(self, index: int) -> Any:
-        return self._dataset[index]
+        return self.dataset[index]
+
+
+def _by_threads(dataset: Any) -> bool:
+    source = getattr(dataset, "_source", None)
+    return getattr(source, "by_threads", True) and all(
+        _by_threads(parent) for parent in dataset._parents
+    )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 
@@ -55,6 +55,14 @@ class Stream(Protocol):
 
     def close(self) -> None:
         """Stop reading ahead."""
+
+
+@runtime_checkable
+class CarefulStream(Protocol):
+    """A stream that may compute more than its next output needs."""
+
+    def be_careful(self) -> None:
+        """Compute nothing that the next output does not need."""
 
 
 class SamplerDraws:

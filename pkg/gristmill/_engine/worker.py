@@ -17,7 +17,7 @@ from gristmill import _core, drop_in
 from gristmill._engine import failures, packing, stall, tolerance
 from gristmill._engine.opening import open_stream
 from gristmill._engine.runnable import Runnable
-from gristmill._engine.stream import Stream, Vector
+from gristmill._engine.stream import CarefulStream, Stream, Vector
 from gristmill._hot import transport
 from gristmill._types import Int64Array
 
@@ -143,6 +143,9 @@ class _Server:
             stream = self._at(unit.stream, None if goes_on else before)
         except Exception as error:
             return self._nothing(before, error)
+        if unit.attempt and isinstance(stream, CarefulStream):
+            # What killed the last worker may lie behind this output.
+            stream.be_careful()
         try:
             element = stream.next(slot.empty)
             self._check_length(unit.stream, stream.vector)

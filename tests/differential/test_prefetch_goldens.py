@@ -1,0 +1,39 @@
+"""mp_prefetch gives what it gives in Grain, element by element and state by state."""
+
+import gzip
+import json
+
+import pytest
+
+import gristmill
+from differential.generate_prefetch_goldens import PATH, describe_seed, prefetched, run
+
+GOLDENS = json.loads(gzip.decompress(PATH.read_bytes()))["chains"]
+OPTIONS = gristmill.MultiprocessingOptions
+
+
+@pytest.mark.parametrize("golden", GOLDENS, ids=lambda golden: golden["seed"])
+def test_elements_and_states_are_grains(golden):
+    described = describe_seed(golden["seed"])
+    assert described == {name: golden[name] for name in described}
+    iterator = iter(prefetched(gristmill, described))
+    assert run(iterator) == {
+        name: golden[name] for name in ("elements", "states", "end")
+    }
+    iterator.close()
+
+
+@pytest.mark.parametrize("golden", GOLDENS[::4], ids=lambda golden: golden["seed"])
+@pytest.mark.parametrize("workers", [0, 2])
+def test_grains_states_continue_with_any_number_of_workers(golden, workers):
+    described = describe_seed(golden["seed"])
+    streams = described["workers"]
+    iterator = iter(
+        prefetched(gristmill, {**described, "workers": workers}, streams=streams)
+    )
+    place = len(golden["elements"]) // 2
+    iterator.set_state(golden["states"][place])
+    rest = run(iterator, len(golden["elements"]) - place)
+    assert rest["elements"] == golden["elements"][place:]
+    assert rest["states"] == golden["states"][place : place + len(rest["states"])]
+    iterator.close()

@@ -1,0 +1,201 @@
+"""Chains of datasets computed by threads: experimental.multithread_prefetch."""
+
+import gc
+import json
+import threading
+import time
+
+import numpy as np
+import pytest
+
+import gristmill as g
+from gristmill import experimental
+
+prefetch = experimental.multithread_prefetch
+
+
+def numbers(count=30):
+    return g.MapDataset.range(count)
+
+
+def add_draw(x, rng):
+    return (x, int(rng.integers(1000)))
+
+
+def taken(iterator):
+    return [np.asarray(element).tolist() for element in iterator]
+
+
+CHAINS = {
+    "batches": lambda: numbers().shuffle(seed=1).to_iter_dataset().batch(4),
+    "filter": lambda: numbers().to_iter_dataset().filter(lambda x: x % 3 > 0).batch(3),
+    "random": lambda: numbers().seed(5).to_iter_dataset().random_map(add_draw),
+    "random before": lambda: numbers().seed(5).random_map(add_draw).to_iter_dataset(),
+    "few": lambda: numbers(1).to_iter_dataset(),
+}
+
+
+@pytest.mark.parametrize("chain", CHAINS)
+@pytest.mark.parametrize("threads", [1, 2, 3])
+@pytest.mark.parametrize("buffer", [1, 50])
+def test_order_and_states_are_those_of_as_many_streams(chain, threads, buffer):
+    dataset = CHAINS[chain]()
+    none = g.MultiprocessingOptions(num_workers=0)
+    alone = iter(dataset.mp_prefetch(none, streams=threads))
+    iterator = iter(prefetch(dataset, threads, buffer))
+    elements, states = [], [iterator.get_state()]
+    assert states[0] == alone.get_state()
+    for element in alone:
+        elements.append(np.asarray(element).tolist())
+        assert np.asarray(next(iterator)).tolist() == elements[-1]
+        states.append(iterator.get_state())
+        assert states[-1] == alone.get_state()
+    assert next(iterator, None) is next(iterator, None) is None
+    assert iterator.get_state() == alone.get_state()
+    for place in (len(elements), 0, len(elements) // 2):
+        iterator.set_state(json.loads(json.dumps(states[place])))
+        assert iterator.get_state() == states[place]
+        assert taken(iterator) == elements[place:]
+
+
+def test_sequential_slices_are_contiguous():
+    dataset = prefetch(numbers(7).to_iter_dataset(), 2, 1, sequential_slice=True)
+    assert taken(dataset) == [0, 4, 1, 5, 2, 6, 3]
+
+
+def test_no_threads_leave_the_dataset_as_it_is():
+    dataset = numbers().to_iter_dataset()
+    assert prefetch(dataset, 0, 1) is dataset
+
+
+@pytest.mark.parametrize("arguments", [(-1, 1), (2, 0), (2, -1), (1.5, 1), (2, "1")])
+def test_arguments_are_checked(arguments):
+    with pytest.raises((ValueError, TypeError), match=r"num_threads|buffer_size"):
+        prefetch(numbers().to_iter_dataset(), *arguments)
+
+
+def test_threads_wait_at_the_same_time():
+    together = threading.Barrier(3, timeout=20)
+
+    def wait(x):
+        together.wait()
+        return x
+
+    # A copy of the barrier in each thread would wait for itself.
+    class Waiting(g.transforms.Map):
+        def map(self, x):
+            return wait(x)
+
+    dataset = numbers(6).to_iter_dataset().map(Waiting())
+    assert taken(prefetch(dataset, 3, 1)) == list(range(6))
+
+
+def test_each_thread_has_steps_of_its_own_and_the_same_source():
+    class Counting(g.transforms.Map):
+        def __init__(self):
+            self.seen = 0
+
+        def map(self, x):
+            self.seen += 1
+            return [x, self.seen]
+
+    class Source:
+        def __len__(self):
+            return 6
+
+        def __getitem__(self, index):
+            return index
+
+        def __deepcopy__(self, memo):
+            raise AssertionError("the source was copied")
+
+    dataset = g.MapDataset.source(Source()).to_iter_dataset().map(Counting())
+    assert list(prefetch(dataset, 2, 1)) == [
+        [0, 1],
+        [1, 1],
+        [2, 2],
+        [3, 2],
+        [4, 3],
+        [5, 3],
+    ]
+
+
+def test_an_error_is_raised_in_its_place_and_counts_as_consumed():
+    def fails(x):
+        if x == 5:
+            raise LookupError("no 5")
+        return x
+
+    dataset = numbers(10).map(fails).to_iter_dataset().batch(2)
+    iterator = iter(prefetch(dataset, 2, 3))
+    assert [next(iterator).tolist() for _ in range(3)] == [[0, 2], [1, 3], [4, 6]]
+    with pytest.raises(LookupError, match="no 5"):
+        next(iterator)
+    state = iterator.get_state()
+    assert taken(iterator) == [[8], [7, 9]]
+    iterator.set_state(state)
+    assert taken(iterator) == [[8], [7, 9]]
+
+
+def test_what_cannot_begin_raises_again_and_again():
+    class Broken(g.IterDataset):
+        def __iter__(self):
+            raise OSError("not there")
+
+    iterator = iter(prefetch(Broken(), 1, 2))
+    for _ in range(5):
+        with pytest.raises(OSError, match="not there"):
+            next(iterator)
+    iterator.close()
+
+
+def running():
+    threads = threading.enumerate()
+    return [t for t in threads if t.name.startswith("gristmill-prefetch")]
+
+
+def test_threads_start_when_they_are_needed_and_leave_nothing_behind():
+    gc.collect()
+    assert running() == []
+    iterator = iter(prefetch(numbers().to_iter_dataset(), 2, 1))
+    iterator.get_state()
+    assert running() == []
+    iterator.start_prefetch()
+    assert len(running()) == 2
+    assert next(iterator) == 0
+    iterator.close()
+    assert running() == []
+    with pytest.raises(ValueError, match="Trying to advance a closed iterator"):
+        next(iterator)
+    with pytest.raises(ValueError, match="Attempting to use a closed iterator"):
+        iterator.start_prefetch()
+    other = iter(prefetch(numbers().to_iter_dataset(), 2, 1))
+    next(other)
+    del other
+    gc.collect()
+    assert running() == []
+
+
+def test_threads_are_ahead_by_the_buffer_and_no_more():
+    made = []
+
+    def note(x):
+        made.append(x)
+        return x
+
+    iterator = iter(prefetch(numbers().to_iter_dataset().map(note), 1, 4))
+    assert next(iterator) == 0
+    deadline = time.monotonic() + 20
+    # Four wait to be taken, one more waits to be put.
+    while len(made) < 6 and time.monotonic() < deadline:
+        threading.Event().wait(0.001)
+    assert next(iterator) == 1
+    assert len(made) in (6, 7)
+    iterator.close()
+
+
+def test_within_workers_each_has_a_share_of_the_streams():
+    inner = prefetch(numbers(12).to_iter_dataset(), 4, 1)
+    options = g.MultiprocessingOptions(num_workers=2)
+    # Worker 0 has streams 0 and 2 of four, worker 1 has 1 and 3.
+    assert taken(inner.mp_prefetch(options)) == [0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11]
