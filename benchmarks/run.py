@@ -53,6 +53,12 @@ QUESTIONS = (
     "pack_first_fit",
     "pack_best_fit",
     "pack_concat_split",
+    "dataset_map",
+    "dataset_default",
+    "dataset_mix",
+    "dataset_step",
+    "text_throughput",
+    "text_first_batch",
 )
 RESULTS = "## Results\n"
 TABLE_BEGIN, TABLE_END = "<!-- table: begin -->\n", "<!-- table: end -->"
