@@ -191,6 +191,7 @@ class TestErrors:
             ValueError, match="Trying to advance a closed iterator: 'Pre"
         ):
             next(iterator)
+        assert iterator.get_state() == {"next_index": 1}
 
     @pytest.mark.parametrize("make", ["shuffle", "random_map"])
     def test_random_steps_need_a_seed(self, make):
