@@ -31,8 +31,6 @@ QUESTIONS = (
     "first_batch",
     "indices",
     "random_map",
-    "dataset_window_shuffle",
-    "dataset_interleave",
     "resume",
     "memory",
     "receive",
@@ -50,9 +48,17 @@ QUESTIONS = (
     "tf_record",
     "tf_index",
     "parse_example",
+    "dataset_map",
+    "dataset_default",
+    "dataset_mix",
+    "dataset_step",
+    "dataset_window_shuffle",
+    "dataset_interleave",
     "pack_first_fit",
     "pack_best_fit",
     "pack_concat_split",
+    "text_throughput",
+    "text_first_batch",
 )
 RESULTS = "## Results\n"
 TABLE_BEGIN, TABLE_END = "<!-- table: begin -->\n", "<!-- table: end -->"

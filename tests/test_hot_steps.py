@@ -192,3 +192,35 @@ class TestFeed:
         source.seek(7)
         assert source.ahead() == 0
         assert list(source) == [8]
+
+
+class TestMixing:
+    def mix(self, steps, parts, turns):
+        class Mix(steps.MixStep):
+            def _look_up_turns(self, first):
+                return turns[first : first + 2]
+
+        return Mix(parts)
+
+    def test_ends_with_the_part_whose_turn_it_is(self, steps):
+        mix = self.mix(steps, [iter("abc"), iter("x")], [0, 1, 0, 1, 0])
+        assert list(mix) == ["a", "x", "b"]
+        assert mix.stopped
+        assert mix.index == 4
+        assert list(mix) == []
+
+    def test_a_failed_element_has_had_its_turn(self, steps):
+        failing = steps.MapStep(iter([3, 4]), fail_on_three)
+        mix = self.mix(steps, [iter("abc"), failing], [0, 1, 0, 1, 0])
+        assert next(mix) == "a"
+        with pytest.raises(KeyError) as caught:
+            next(mix)
+        assert caught.value.__notes__ == [
+            "Exception caught while processing dataset @ input_index=1"
+        ]
+        assert [next(mix), next(mix), next(mix)] == ["b", 4, "c"]
+
+    def test_goes_on_at_any_turn(self, steps):
+        mix = self.mix(steps, [iter("abc"), iter("xyz")], [0, 1, 0, 1, 1])
+        mix.index = 3
+        assert [next(mix), next(mix)] == ["x", "y"]

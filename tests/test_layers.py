@@ -35,6 +35,7 @@ ROWS = (
         "_tf_record_stream",
         "bad_records",
         "config",
+        "monitoring",
         "options",
         "records",
     },

@@ -14,6 +14,7 @@ from gristmill import (
     checkpoint,
     constants,
     experimental,
+    monitoring,
     multiprocessing,
     python,
     samplers,
@@ -152,6 +153,7 @@ __all__ = [
     "constants",
     "experimental",
     "load",
+    "monitoring",
     "multiprocessing",
     "python",
     "samplers",
@@ -180,3 +182,6 @@ def __getattr__(name: str) -> Any:
     if name in ("bad_records", "beam", "drop_in", "errors", "jax", "torch"):
         return importlib.import_module(f"gristmill.{name}")
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+monitoring.setup_telemetry()

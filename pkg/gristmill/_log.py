@@ -20,6 +20,24 @@ def error(text: str, *args: Any) -> None:
     _logger().error(text, *args, stacklevel=2)
 
 
+def show(text: str) -> None:
+    """Log what the user asked to see; on standard error where nobody reads the log.
+
+    In Colab, whose log is out of sight, it is printed as well.
+    """
+    import logging
+    import sys
+
+    logger = logging.getLogger("gristmill")
+    heard = logger.isEnabledFor(logging.INFO) and logger.hasHandlers()
+    if heard:
+        logger.info("%s", text, stacklevel=2)
+    if "google.colab" in sys.modules:
+        print(text)
+    elif not heard:
+        print(text, file=sys.stderr)
+
+
 def _logger() -> Any:
     import logging
 

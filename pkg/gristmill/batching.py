@@ -164,7 +164,7 @@ def _mismatch(values: list[Any], rules: Rules, reason: str) -> ShapeMismatch:
     """Return Grain's words and then which elements differ, where, and what to do."""
     return ShapeMismatch(
         "Expected all input elements to have the same structure but got:\n"
-        f"{pprint.pformat(_spec(values, rules))}\n{reason}. {_ADVICE}"
+        f"{pprint.pformat(spec_like(values, rules))}\n{reason}. {_ADVICE}"
     )
 
 
@@ -202,17 +202,17 @@ def _shape_difference(
     return None
 
 
-def _spec(value: Any, rules: Rules) -> Any:
+def spec_like(value: Any, rules: Rules) -> Any:
     """Return the element with each leaf replaced by Grain's words for it."""
     if isinstance(value, (list, tuple)):
         if all(isinstance(item, type(value[0])) for item in value):
             item = type(value[0]).__name__ if value else ""
             return f"{type(value).__name__}<{item}>{_shape_text(value)}"
-        items = [_spec(item, rules) for item in value]
+        items = [spec_like(item, rules) for item in value]
         return type(value)(*items) if hasattr(value, "_fields") else type(value)(items)
     mapping = dict if rules == "jax" else collections.abc.Mapping
     if isinstance(value, mapping):
-        return {key: _spec(value[key], rules) for key in value}
+        return {key: spec_like(value[key], rules) for key in value}
     if value is None and rules == "jax":
         return None
     if isinstance(value, np.ndarray):

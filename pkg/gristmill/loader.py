@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from gristmill import _arguments as arguments
-from gristmill import _log, checkpoint, samplers, sharding, transforms
+from gristmill import _log, checkpoint, monitoring, samplers, sharding, transforms
 from gristmill._engine import program as engine
 from gristmill._engine import state as states
 from gristmill._engine.local import LocalRun
@@ -265,6 +265,7 @@ class DataLoaderIterator(checkpoint.Checkpointable, collections.abc.Iterator[T])
         self._waited_s = 0.0
         self._outputs = 0
         self._profiles = data_loader.multiprocessing_options.enable_profiling
+        self._timed = self._profiles or monitoring.is_on()
         if state is not None:
             self.set_state(json.dumps(state, indent=4).encode())
 
@@ -272,8 +273,8 @@ class DataLoaderIterator(checkpoint.Checkpointable, collections.abc.Iterator[T])
         return self
 
     def __next__(self) -> T:
-        if self._profiles:
-            return self._profiled_next()
+        if self._timed:
+            return self._timed_next()
         output: T = self._run.next()
         return output
 
@@ -322,19 +323,23 @@ class DataLoaderIterator(checkpoint.Checkpointable, collections.abc.Iterator[T])
     def __str__(self) -> str:
         return f"PyGrainDatasetIterator(state={self.get_state().decode()})"
 
-    def _profiled_next(self) -> T:
+    def _timed_next(self) -> T:
         began = time.perf_counter()
         try:
             output: T = self._run.next()
         except StopIteration:
-            _log.warning(
-                "%d outputs, waited %.3f s for them in all",
-                self._outputs,
-                self._waited_s,
-            )
+            if self._profiles:
+                _log.warning(
+                    "%d outputs, waited %.3f s for them in all",
+                    self._outputs,
+                    self._waited_s,
+                )
             raise
-        self._waited_s += time.perf_counter() - began
+        took_s = time.perf_counter() - began
+        self._waited_s += took_s
         self._outputs += 1
+        if monitoring.is_on():
+            monitoring.record_get_next(int(took_s * 1e9))
         return output
 
 

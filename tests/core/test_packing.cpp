@@ -123,7 +123,7 @@ void says_where_a_sequence_begins() {
 
 void best_fit_takes_the_fullest_row_and_of_those_the_first() {
   RowPlacer placer(Fit::kBest, 4, {{10, 1}});
-  for (const std::size_t row : {0, 1, 2}) placer.place(row, Lengths{6});
+  for (std::size_t row = 0; row < 3; ++row) placer.place(row, Lengths{6});
   CHECK_EQ(placer.find(Lengths{5}), 3);
   CHECK_EQ(placer.find(Lengths{4}), 0);
   placer.place(2, Lengths{1});

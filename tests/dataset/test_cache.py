@@ -22,7 +22,9 @@ def test_caches_are_grains():
 def test_caches_under_a_repeat_are_grains():
     assert_twins(
         lambda lib: lib.experimental.RepeatIterDataset(
-            lib.experimental.CacheIterDataset(lib.MapDataset.range(4).to_iter_dataset()),
+            lib.experimental.CacheIterDataset(
+                lib.MapDataset.range(4).to_iter_dataset()
+            ),
             3,
         )
     )
@@ -55,7 +57,9 @@ def test_elements_that_failed_are_passed_over_when_read_again():
             raise RuntimeError(x)
         return x
 
-    ds = CacheIterDataset(gristmill.MapDataset.range(5).to_iter_dataset().map(fail_at_two))
+    ds = CacheIterDataset(
+        gristmill.MapDataset.range(5).to_iter_dataset().map(fail_at_two)
+    )
     iterator = iter(RepeatIterDataset(ds, 2))
     found = []
     for _ in range(7):

@@ -114,7 +114,9 @@ def test_an_error_costs_its_turn_and_no_other_element():
             raise RuntimeError(x)
         return x
 
-    datasets = [part.map(fail_at_eleven) for part in parts(gristmill, 3, 3, 3, iterated=True)]
+    datasets = [
+        part.map(fail_at_eleven) for part in parts(gristmill, 3, 3, 3, iterated=True)
+    ]
     iterator = iter(InterleaveIterDataset(datasets, cycle_length=3))
     found = []
     for _ in range(9):
@@ -123,6 +125,20 @@ def test_an_error_costs_its_turn_and_no_other_element():
         except RuntimeError as error:
             found.append(str(error))
     assert found == [0, 10, 20, 1, "11", 21, 2, 12, 22]
+
+
+def test_a_dataset_that_cannot_be_opened_costs_no_other():
+    def open_part(i):
+        if i == 1:
+            raise RuntimeError(i)
+        return gristmill.MapDataset.range(10 * i, 10 * i + 2)
+
+    datasets = gristmill.MapDataset.range(4).map(open_part)
+    iterator = iter(InterleaveIterDataset(datasets, cycle_length=2))
+    assert next(iterator) == 0
+    with pytest.raises(RuntimeError):
+        next(iterator)
+    assert list(iterator) == [20, 1, 21, 30, 31]
 
 
 def test_states_of_grain_fit_after_json():
@@ -161,17 +177,26 @@ def test_datasets_to_come_may_begin_elsewhere():
 
 
 def test_a_state_of_another_cycle_is_refused():
-    state = iter(InterleaveIterDataset(parts(gristmill, 2, 2), cycle_length=2)).get_state()
+    state = iter(
+        InterleaveIterDataset(parts(gristmill, 2, 2), cycle_length=2)
+    ).get_state()
     iterator = iter(InterleaveIterDataset(parts(gristmill, 2, 2), cycle_length=1))
     with pytest.raises(StateMismatch, match="2 datasets at a time"):
         iterator.set_state(state)
 
 
+def test_a_cycle_has_places():
+    with pytest.raises(ValueError, match=r"cycle_length must be positive\. Got 0"):
+        InterleaveIterDataset(parts(gristmill, 2), cycle_length=0)
+
+
 def test_options_behind_hold_for_the_parts():
-    nothing = [gristmill.MapDataset.range(1000).to_iter_dataset().filter(lambda x: False)]
+    nothing = [
+        gristmill.MapDataset.range(1000).to_iter_dataset().filter(lambda x: False)
+    ]
     ds = InterleaveIterDataset(nothing, cycle_length=1)
     ds = WithOptionsIterDataset(ds, DatasetOptions(filter_raise_threshold_ratio=0.5))
-    with pytest.raises(ValueError, match="skipped 100.00 %"):
+    with pytest.raises(ValueError, match=r"skipped 100.00 %"):
         next(iter(ds))
 
 
@@ -192,7 +217,9 @@ def test_a_single_dataset_has_indices():
     set_next_index(iterator, 1)
     assert next(iterator) == 1
     with pytest.raises(NotImplementedError):
-        get_next_index(iter(InterleaveIterDataset(parts(gristmill, 5, 5), cycle_length=1)))
+        get_next_index(
+            iter(InterleaveIterDataset(parts(gristmill, 5, 5), cycle_length=1))
+        )
 
 
 def test_closing_ends_all_threads():
@@ -204,7 +231,9 @@ def test_closing_ends_all_threads():
 
     def make():
         datasets = [part.map(slow) for part in parts(gristmill, 9, 9, 9, iterated=True)]
-        iterator = iter(InterleaveIterDataset(datasets, cycle_length=3, iter_buffer_size=2))
+        iterator = iter(
+            InterleaveIterDataset(datasets, cycle_length=3, iter_buffer_size=2)
+        )
         next(iterator)
         assert set(threading.enumerate()) > before
         return iterator
@@ -226,7 +255,8 @@ def test_closing_ends_all_threads():
 def test_prefetch_starts_on_a_fresh_iterator():
     seen = threading.Event()
     datasets = [
-        part.map(lambda x: seen.set() or x) for part in parts(gristmill, 3, iterated=True)
+        part.map(lambda x: seen.set() or x)
+        for part in parts(gristmill, 3, iterated=True)
     ]
     iterator = iter(InterleaveIterDataset(datasets, cycle_length=1))
     iterator.start_prefetch()

@@ -20,7 +20,9 @@ def test_rebatches_are_grains(size, new, drop):
         return lib.experimental.RebatchIterDataset(batches(lib, 12, size), new, drop)
 
     elements = assert_twins(make)
-    assert sum(len(batch["x"]) for batch in elements) == (12 // new * new if drop else 12)
+    assert sum(len(batch["x"]) for batch in elements) == (
+        12 // new * new if drop else 12
+    )
 
 
 def test_no_empty_batch_comes_behind_the_last():
@@ -53,8 +55,13 @@ def test_the_size_is_positive(library):
 
 
 def test_leaves_must_be_equally_long():
-    odd = [{"x": np.arange(3), "y": np.arange(2)}, {"x": np.arange(3), "y": np.arange(3)}]
-    iterator = iter(RebatchIterDataset(gristmill.MapDataset.source(odd).to_iter_dataset(), 3))
+    odd = [
+        {"x": np.arange(3), "y": np.arange(2)},
+        {"x": np.arange(3), "y": np.arange(3)},
+    ]
+    iterator = iter(
+        RebatchIterDataset(gristmill.MapDataset.source(odd).to_iter_dataset(), 3)
+    )
     with pytest.raises(ValueError, match=r"have \[2, 3\] rows"):
         next(iterator)
     assert next(iterator)["y"].tolist() == [0, 1, 2]

@@ -17,7 +17,9 @@ def numbers(lib, n):
 def test_repeats_are_grains(epochs):
     def make(lib):
         ds = numbers(lib, 5).random_map(lambda x, rng: (x, rng.integers(9)), seed=2)
-        return lib.experimental.RepeatIterDataset(ds.filter(lambda x: x[0] != 2), epochs)
+        return lib.experimental.RepeatIterDataset(
+            ds.filter(lambda x: x[0] != 2), epochs
+        )
 
     elements = assert_twins(make, most=17)
     assert elements[:4] == elements[4:8] or epochs == 1
@@ -47,7 +49,9 @@ def test_a_restored_end_of_an_epoch_is_not_taken_for_nothing():
 
 def test_every_epoch_of_an_interleave_can_be_resumed():
     """Grain loses elements from the second epoch on."""
-    parts = [gristmill.MapDataset.range(10 * i, 10 * i + n) for i, n in enumerate([2, 3])]
+    parts = [
+        gristmill.MapDataset.range(10 * i, 10 * i + n) for i, n in enumerate([2, 3])
+    ]
     ds = RepeatIterDataset(InterleaveIterDataset(parts, cycle_length=2), 3)
     elements, states, _ = run(iter(ds))
     assert elements == 3 * [0, 10, 1, 11, 12]

@@ -116,7 +116,9 @@ def test_no_more_than_the_buffer_is_computed_ahead():
             all_there.set()
         return x
 
-    iterator = iter(ThreadPrefetchIterDataset(numbers(99, note), prefetch_buffer_size=3))
+    iterator = iter(
+        ThreadPrefetchIterDataset(numbers(99, note), prefetch_buffer_size=3)
+    )
     assert next(iterator) == 0
     assert all_there.wait(10)
     iterator.close()
@@ -184,7 +186,7 @@ def test_a_closed_iterator_gives_nothing(library):
     next(iterator)
     iterator.close()
     iterator.close()
-    with pytest.raises(ValueError, match="Attempting to use a closed iterator."):
+    with pytest.raises(ValueError, match=r"Attempting to use a closed iterator."):
         next(iterator)
 
 
@@ -192,7 +194,9 @@ def test_a_dropped_iterator_ends_its_thread_at_once():
     before = threading.active_count()
     gc.disable()
     try:
-        iterator = iter(ThreadPrefetchIterDataset(numbers(9, slowly), prefetch_buffer_size=2))
+        iterator = iter(
+            ThreadPrefetchIterDataset(numbers(9, slowly), prefetch_buffer_size=2)
+        )
         next(iterator)
         assert threading.active_count() == before + 1
         del iterator
@@ -203,14 +207,20 @@ def test_a_dropped_iterator_ends_its_thread_at_once():
 
 def test_the_thread_ends_with_the_elements():
     before = threading.active_count()
-    iterator = iter(ThreadPrefetchIterDataset(numbers(5, slowly), prefetch_buffer_size=2))
+    iterator = iter(
+        ThreadPrefetchIterDataset(numbers(5, slowly), prefetch_buffer_size=2)
+    )
     assert list(iterator) == [0, 1, 2, 3, 4]
     assert threading.active_count() == before
 
 
-@pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
+@pytest.mark.filterwarnings(
+    "ignore:This process .* is multi-threaded:DeprecationWarning"
+)
 def test_a_fork_goes_on_where_its_parent_was():
-    iterator = iter(ThreadPrefetchIterDataset(numbers(9, slowly), prefetch_buffer_size=2))
+    iterator = iter(
+        ThreadPrefetchIterDataset(numbers(9, slowly), prefetch_buffer_size=2)
+    )
     assert next(iterator) == 0
     child = os.fork()
     if child == 0:

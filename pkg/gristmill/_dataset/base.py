@@ -4,18 +4,17 @@ from __future__ import annotations
 
 import abc
 import builtins
-import copy
-import functools
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any, ClassVar, Generic, TypeVar, overload
+from typing import Any, Generic, TypeVar, overload
 
 import numpy as np
 
 from gristmill import transforms
 from gristmill._dataset.iterator import DatasetIterator
+from gristmill._dataset.node import Dataset
+from gristmill._dataset.opening import Opening
 from gristmill._dataset.options import DatasetOptions
-from gristmill._dataset.stats import Stats
 from gristmill.options import MultiprocessingOptions, ReadOptions
 
 T = TypeVar("T")
@@ -25,73 +24,6 @@ AnyFilter = transforms.Filter | Callable[[Any], bool]
 AnyRandomMap = transforms.RandomMap | Callable[[Any, np.random.Generator], Any]
 AnyMapWithIndex = transforms.MapWithIndex | Callable[[int, Any], Any]
 BatchFn = Callable[[Sequence[Any]], Any]
-
-
-class Dataset:
-    """A node in a tree of datasets; its parents are where its elements come from."""
-
-    _MUTATES_ELEMENT_SPEC: ClassVar[bool] = True
-    _seed_rng_seed: Any = None
-    _parents: Sequence[Any] = ()
-
-    @functools.cached_property
-    def _default_seed(self) -> Any:
-        """The seed of a random step that was given none; None without any above.
-
-        Mixes the seeds of the nearest ancestors that have one, each with how far away
-        it is, by `numpy.random.SeedSequence`.
-        """
-        found: list[int] = []
-        level: list[tuple[Any, int]] = [(self, 0)]
-        for node, depth in level:
-            seed = getattr(node, "_seed_rng_seed", None)
-            if seed is not None:
-                found += (seed, depth)
-            else:
-                level += [(parent, depth + 1) for parent in node._parents]
-        if not found:
-            return None
-        return np.random.SeedSequence(found).generate_state(1, dtype=np.uint32)[0]
-
-    @property
-    def _element_spec(self) -> Any:
-        raise NotImplementedError(
-            f"`element_spec` inference is not implemented for {type(self).__name__}"
-        )
-
-    @functools.cached_property
-    def _stats(self) -> Stats:
-        return Stats()
-
-    def _measure(self) -> None:
-        """Find what follows from the parents, such as lengths; see `with_parents`."""
-
-    def pipe(self, func: Callable[..., S], /, *args: Any, **kwargs: Any) -> S:
-        """Return ``func(self, *args, **kwargs)``.
-
-        Args:
-            func: Takes a dataset first, such as a dataset's class.
-            *args: Passed on.
-            **kwargs: Passed on.
-        """
-        return func(self, *args, **kwargs)
-
-    def __str__(self) -> str:
-        return type(self).__name__
-
-
-def with_parents(dataset: Any, parents: Sequence[Any]) -> Any:
-    """A copy of a dataset, made of other parents.
-
-    Seeds stay what they were; what a built-in dataset knows of its parents is found
-    again.
-    """
-    made = copy.copy(dataset)
-    made._parents = tuple(parents)
-    made.__dict__.pop("_plan", None)
-    if isinstance(made, Dataset):
-        made._measure()
-    return made
 
 
 class MapDatasetMeta(abc.ABCMeta):
@@ -150,6 +82,10 @@ class MapDatasetMeta(abc.ABCMeta):
         """
         return nodes.mix.SelectedMapDataset(datasets, selection_map)
 
+    def zip(cls, datasets: Sequence[MapDataset[Any]]) -> MapDataset[Any]:
+        """A dataset of tuples, of one element of each part; equal lengths."""
+        return nodes.zip.ZipMapDataset(datasets)
+
     def concatenate(cls, datasets: Sequence[MapDataset[Any]]) -> MapDataset[Any]:
         """A dataset of all parts, one after another; epoch e has epoch e of each."""
         return nodes.mix.ConcatenateMapDataset(datasets)
@@ -171,7 +107,7 @@ class MapDataset(Dataset, Generic[T], metaclass=MapDatasetMeta):
     Example:
         >>> ds = gristmill.MapDataset.range(10).shuffle(seed=1).map(lambda x: x * 10)
         >>> ds[0], len(ds[::3])
-        (10, 4)
+        (50, 4)
     """
 
     def __init__(
@@ -341,8 +277,22 @@ class IterDatasetMeta(abc.ABCMeta):
         """
         return nodes.mix.MixedIterDataset(datasets, weights)
 
+    def zip(
+        cls, datasets: Sequence[IterDataset[Any]], *, strict: bool = True
+    ) -> IterDataset[Any]:
+        """A dataset of tuples, of one element of each part.
 
-class IterDataset(Dataset, Iterable[T], Generic[T], metaclass=IterDatasetMeta):
+        Args:
+            datasets: The parts, at least 1.
+            strict: Whether parts that do not end together are a ValueError; else it
+                ends with the shortest.
+        """
+        return nodes.zip.ZipIterDataset(datasets, strict=strict)
+
+
+class IterDataset(
+    Opening[T], Dataset, Iterable[T], Generic[T], metaclass=IterDatasetMeta
+):
     """A dataset that is iterated over; each ``iter(ds)`` begins anew.
 
     A subclass calls ``super().__init__(parents)`` and implements ``__iter__``, which

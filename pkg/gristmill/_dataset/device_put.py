@@ -43,8 +43,8 @@ def device_put(
         import jax
     except ImportError as error:
         raise ImportError(
-            "experimental.device_put needs the jax package. Install it with: pip install"
-            " jax"
+            "experimental.device_put needs the jax package. Install it with: pip"
+            " install 'gristmill[jax]'"
         ) from error
     ahead = ThreadPrefetchIterDataset(ds, prefetch_buffer_size=cpu_buffer_size)
     moved = ahead.map(lambda element: jax.device_put(element, device))

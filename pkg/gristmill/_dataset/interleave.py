@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import copy
 import functools
 from collections.abc import Sequence
-from typing import Any, TypeVar
+from typing import Any, Self, TypeVar
 
 from gristmill._dataset.base import IterDataset, MapDataset
 from gristmill._dataset.iterator import (
@@ -38,6 +39,12 @@ class InterleaveIterDataset(IterDataset[T]):
         iter_buffer_size: How many elements of each `IterDataset` a thread computes
             ahead, where they are slow.
 
+    Attributes:
+        datasets: The datasets.
+
+    Raises:
+        ValueError: The length of the cycle is not positive.
+
     Example:
         >>> MapDataset = gristmill.MapDataset
         >>> parts = [MapDataset.range(10 * i, 10 * i + i) for i in (1, 2, 3)]
@@ -56,7 +63,9 @@ class InterleaveIterDataset(IterDataset[T]):
         iter_buffer_size: int = 1,
     ) -> None:
         super().__init__()
-        self._datasets = datasets
+        if cycle_length < 1:
+            raise ValueError(f"cycle_length must be positive. Got {cycle_length}.")
+        self.datasets = datasets
         self._cycle_length = cycle_length
         self._num_make_iter_threads = num_make_iter_threads
         self._make_iter_buffer_size = make_iter_buffer_size
@@ -64,7 +73,7 @@ class InterleaveIterDataset(IterDataset[T]):
 
     def __iter__(self) -> DatasetIterator[T]:
         return InterleaveDatasetIterator(
-            self._datasets,
+            self.datasets,
             self._cycle_length,
             self._num_make_iter_threads,
             self._make_iter_buffer_size,
@@ -73,13 +82,19 @@ class InterleaveIterDataset(IterDataset[T]):
 
     def __str__(self) -> str:
         return (
-            f"InterleaveIterDataset([{len(self._datasets)} datasets],"
+            f"InterleaveIterDataset([{len(self.datasets)} datasets],"
             f" cycle_length={self._cycle_length})"
         )
 
     @property
     def _element_spec(self) -> Any:
-        return get_element_spec(self._datasets[0])
+        return get_element_spec(self.datasets[0])
+
+    def with_datasets(self, datasets: Datasets[T]) -> Self:
+        """A copy of this dataset, of other ones."""
+        made = copy.copy(self)
+        made.datasets = datasets
+        return made
 
     def set_slice(self, sl: slice, sequential_slice: bool = False) -> None:
         """Leave this dataset some of the datasets, so that workers share them.
@@ -88,7 +103,7 @@ class InterleaveIterDataset(IterDataset[T]):
             sl: Which of them.
             sequential_slice: Makes no difference.
         """
-        self._datasets = self._datasets[sl]
+        self.datasets = self.datasets[sl]
 
 
 class InterleaveDatasetIterator(turns.Turns, DatasetIterator[T]):
@@ -110,7 +125,6 @@ class InterleaveDatasetIterator(turns.Turns, DatasetIterator[T]):
         make_iter_buffer_size: int = 1,
         iter_buffer_size: int = 1,
     ) -> None:
-        DatasetIterator.__init__(self)
         self._datasets = datasets
         self._cycle_length = min(cycle_length, len(datasets))
         turns.Turns.__init__(self, self._cycle_length)
@@ -131,6 +145,7 @@ class InterleaveDatasetIterator(turns.Turns, DatasetIterator[T]):
         self._kept: list[tuple[int, DatasetIterator[T]] | None] | None = None
         # Where datasets that are not open yet begin, by number; mostly empty.
         self._future_states: dict[int, Any] = {}
+        DatasetIterator.__init__(self)
 
     __iter__ = DatasetIterator.__iter__
 

@@ -5,11 +5,14 @@ from __future__ import annotations
 import abc
 import functools
 from collections.abc import Iterator, Sequence
-from typing import Any, ClassVar, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
 from gristmill import checkpoint
 from gristmill._dataset.options import IteratorContext
 from gristmill._dataset.stats import Stats
+
+if TYPE_CHECKING:
+    from gristmill._dataset.report import Report
 
 T = TypeVar("T")
 
@@ -29,6 +32,8 @@ class DatasetIterator(checkpoint.Checkpointable, Iterator[T], Generic[T]):
         (0, {'next_index': 1})
     """
 
+    # Times some of the calls; of the outermost iterator of a chain.
+    _watch: Any = None
     # Grain's name for whether elements may look different from the parent's.
     _MUTATES_ELEMENT_SPEC: ClassVar[bool] = True
 
@@ -70,6 +75,27 @@ class DatasetIterator(checkpoint.Checkpointable, Iterator[T], Generic[T]):
         """Begin to work in the background, where a part of the chain can."""
         for parent in self._parents:
             parent.start_prefetch()
+
+    def report(self) -> Report:
+        """What limits how fast elements come, how long they were waited for, and more.
+
+        Some calls of ``next`` are always timed, and some blocks of what is read by
+        index; with `experimental.DatasetOptions(execution_tracking_mode=...)` all
+        are, and every node.
+
+        Raises:
+            ValueError: This is part of a chain that another iterator iterates over.
+
+        Example:
+            >>> iterator = iter(gristmill.MapDataset.range(100).batch(10))
+            >>> for batch in iterator:
+            ...     pass
+            >>> iterator.report().outputs
+            10
+        """
+        from gristmill._dataset import reporting  # It is made of iterators itself.
+
+        return reporting.report_of(self)
 
     def close(self) -> None:
         """End threads and workers.  May be called again."""

@@ -40,9 +40,7 @@ class Making:
         self._pool: ThreadPoolExecutor | None = None
         self._waiting: dict[int, Future[DatasetIterator[Any] | None]] = {}
 
-    def take(
-        self, number: int, options: DatasetOptions
-    ) -> DatasetIterator[Any] | None:
+    def take(self, number: int, options: DatasetOptions) -> DatasetIterator[Any] | None:
         """The iterator of a dataset.
 
         Raises:

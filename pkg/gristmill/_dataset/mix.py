@@ -11,12 +11,17 @@ import numpy as np
 
 from gristmill import _core, transforms
 from gristmill._dataset.base import IterDataset, MapDataset
-from gristmill._dataset.blocks import BlockMapDataset, block_of
+from gristmill._dataset.blocks import (
+    BlockMapDataset,
+    block_of,
+    epochs_and_offsets,
+)
 from gristmill._dataset.iterator import DatasetIterator
 from gristmill._dataset.spec import get_element_spec
 from gristmill._hot import steps
 from gristmill._types import Int64Array
 from gristmill.batching import tree_rules
+from gristmill.errors import StateMismatch
 
 T = TypeVar("T")
 
@@ -161,13 +166,8 @@ class ConcatenateMapDataset(SelectingMapDataset[T]):
     def __len__(self) -> int:
         return int(self._begins[-1])
 
-    def __str__(self) -> str:
-        return f"ConcatenateMapDataset[{len(self._parents)} parents]"
-
     def _select(self, indices: Int64Array) -> tuple[Int64Array, Int64Array]:
-        if not len(self):
-            raise ZeroDivisionError(f"{self} has no elements, so there is no element i")
-        epochs, offsets = np.divmod(indices, len(self))
+        epochs, offsets = epochs_and_offsets(indices, len(self))
         chosen = np.searchsorted(self._begins, offsets, side="right") - 1
         keys = offsets - self._begins[chosen] + epochs * self._lengths[chosen]
         return chosen, keys
@@ -205,7 +205,7 @@ class MixedIterDataset(IterDataset[T]):
         return get_element_spec(self._parents[0])
 
 
-class MixedDatasetIterator(DatasetIterator[T]):
+class MixedDatasetIterator(steps.MixStep, DatasetIterator[T]):
     """Iterates over a mixture.
 
     Args:
@@ -223,57 +223,47 @@ class MixedDatasetIterator(DatasetIterator[T]):
         proportions: Sequence[int],
         names: Sequence[str] | None,
     ) -> None:
-        super().__init__(parents)
+        DatasetIterator.__init__(self, parents)
+        steps.MixStep.__init__(self, parents)
         self._proportions = tuple(proportions)
         self._mixture = _core.Mixture(list(proportions))
         self._names = names
-        self._index = 0
-        self._stop = False
-        # Whose turn it is at indices `_turns_from`, `_turns_from` + 1, ...
-        self._turns: list[int] = []
-        self._turns_from = 0
+        # Where parts stopped that are in the mixture no more.
+        self._absent: dict[str, Any] = {}
 
-    def __next__(self) -> T:
-        if self._stop:
-            raise StopIteration
-        place = self._index - self._turns_from
-        if not 0 <= place < len(self._turns):
-            place = self._look_up_turns()
-        number = self._turns[place]
-        self._index += 1
-        try:
-            element: T = next(self._parents[number])
-        except StopIteration:
-            self._stop = True
-            raise
-        except Exception as error:
-            self._stop = True
-            error.add_note(
-                f"Exception caught while processing dataset @ input_index={number}"
-            )
-            raise
-        return element
+    __iter__ = DatasetIterator.__iter__
 
     def get_state(self) -> Any:
         """The position; by name of the parts, where they have names."""
         states = [parent.get_state() for parent in self._parents]
         parents: Any = states
         if self._names is not None:
-            parents = dict(zip(self._names, states, strict=True))
-        return {"parents": parents, "index": self._index, "stop": self._stop}
+            parents = dict(zip(self._names, states, strict=True)) | self._absent
+        return {"parents": parents, "index": self.index, "stop": self.stopped}
 
     def set_state(self, state: Any) -> None:
-        """Continue at a position; parts that it does not name begin anew."""
-        parents = state["parents"]
-        if self._names is None:
-            for parent, parent_state in zip(self._parents, parents, strict=True):
-                parent.set_state(parent_state)
-        else:
-            for parent, name in zip(self._parents, self._names, strict=True):
-                if parents.get(name) is not None:
-                    parent.set_state(parents[name])
-        self._index = state["index"]
-        self._stop = state["stop"]
+        """Continue at a position.
+
+        Parts that it does not name begin anew.  Of parts that only it has the positions
+        are kept, so that they can come back.
+
+        Raises:
+            StateMismatch: It is that of other parts, which have no names.
+        """
+        found = state["parents"]
+        if isinstance(found, Mapping) != (self._names is not None):
+            raise StateMismatch(self._mismatch("names", found))
+        if self._names is not None:
+            absent = found.keys() - set(self._names)
+            self._absent = {name: found[name] for name in found if name in absent}
+            found = [found.get(name) for name in self._names]
+        elif len(found) != len(self._parents):
+            raise StateMismatch(self._mismatch("number", found))
+        for parent, position in zip(self._parents, found, strict=True):
+            if position is not None:
+                parent.set_state(position)
+        self.index = state["index"]
+        self.stopped = state["stop"]
 
     def __str__(self) -> str:
         return (
@@ -281,12 +271,18 @@ class MixedDatasetIterator(DatasetIterator[T]):
             f" proportions={self._proportions})"
         )
 
-    def _look_up_turns(self) -> int:
-        first = self._index
+    def _mismatch(self, what: str, found: Any) -> str:
+        parts = list(found) if isinstance(found, Mapping) else f"{len(found)} parts"
+        mine = self._names or f"{len(self._parents)} parts"
+        return (
+            f"{self}: the state has other parts in {what}: {parts}, expected {mine}. A"
+            " mixture whose parts change needs names: IterDataset.mix({name: dataset})."
+        )
+
+    def _look_up_turns(self, first: int) -> list[int]:
         indices = np.arange(first, first + self._TURNS_AT_ONCE, dtype=np.int64)
-        self._turns = self._mixture.take(indices)[0].tolist()
-        self._turns_from = first
-        return 0
+        turns: list[int] = self._mixture.take(indices)[0].tolist()
+        return turns
 
 
 def integer_proportions(weights: Sequence[float], parts: int) -> list[int]:

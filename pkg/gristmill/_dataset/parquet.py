@@ -53,7 +53,8 @@ class ParquetIterDataset(IterDataset[dict[str, Any]]):
                 " with: pip install 'gristmill[parquet]'"
             )
         single = isinstance(path, (str, bytes, os.PathLike))
-        self._paths: list[Any] = [path] if single else list(path)
+        paths: Any = [path] if single else path
+        self._paths: list[Any] = list(paths)
         self._read_kwargs = read_kwargs
 
     def __iter__(self) -> DatasetIterator[dict[str, Any]]:
@@ -85,7 +86,6 @@ class ParquetDatasetIterator(steps.Feed, DatasetIterator[dict[str, Any]]):
     """
 
     def __init__(self, path: str, read_kwargs: dict[str, Any]) -> None:
-        DatasetIterator.__init__(self)
         steps.Feed.__init__(self, keep_absent=True)
         self._file = ParquetFiles(
             [path],
@@ -97,6 +97,7 @@ class ParquetDatasetIterator(steps.Feed, DatasetIterator[dict[str, Any]]):
         self._bounds = np.concatenate([[0], np.cumsum(self._file.rows)])
         self._group = -1
         self._columns: Columns | None = None
+        DatasetIterator.__init__(self)
 
     __iter__ = DatasetIterator.__iter__
 

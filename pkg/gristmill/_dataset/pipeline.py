@@ -16,6 +16,7 @@ import numpy as np
 
 from gristmill._dataset.base import IterDataset
 from gristmill._dataset.iterator import DatasetIterator
+from gristmill._dataset.opening import as_inner
 from gristmill._dataset.options import DatasetOptions, MultiprocessingContext
 from gristmill._dataset.slicing import sliced
 from gristmill._dataset.to_iter import PrefetchDatasetIterator
@@ -107,7 +108,8 @@ class Pipeline:
             ValueError: A source of the chain cannot be cut into parts.
         """
         number = self.numbers[stream]
-        iterator = iter(sliced(self.dataset, number, self.parts, self.sequential))
+        with as_inner():
+            iterator = iter(sliced(self.dataset, number, self.parts, self.sequential))
         context = getattr(iterator, "_ctx", None)
         if context is not None:
             context.dataset_options = self.options.merge(context.dataset_options)

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any, Self, TypeVar
 
 from gristmill._checks import check_integer
 from gristmill._dataset.arithmetic import ArithmeticPipeline, is_arithmetic
@@ -99,6 +100,17 @@ class ProcessPrefetchIterDataset(IterDataset[T]):
         return ProcessPrefetchDatasetIterator(
             self._pipeline, self._fixed, self._options.per_worker_buffer_size
         )
+
+    @property
+    def in_workers(self) -> IterDataset[T]:
+        """The last dataset of the chain that workers compute."""
+        return self._pipeline.dataset
+
+    def with_in_workers(self, dataset: IterDataset[Any]) -> Self:
+        """A copy of this dataset, whose workers compute another chain."""
+        made = copy.copy(self)
+        made._pipeline = dataclasses.replace(self._pipeline, dataset=dataset)
+        return made
 
     def set_slice(self, sl: slice, sequential_slice: bool = False) -> None:
         """Leave this dataset the streams of a slice of all."""

@@ -9,7 +9,8 @@ from __future__ import annotations
 import copy
 from typing import Any
 
-from gristmill._dataset.base import IterDataset, MapDataset, with_parents
+from gristmill._dataset.base import IterDataset, MapDataset
+from gristmill._dataset.node import with_parents
 from gristmill._dataset.source import RangeMapDataset, SourceMapDataset
 from gristmill._dataset.to_iter import PrefetchIterDataset
 from gristmill.sharding import ShardOptions, even_split

@@ -49,9 +49,9 @@ class TFRecordDatasetIterator(DatasetIterator[bytes]):
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
-        super().__init__()
         self._path = path
         self._records = read_tf_records(path, verify="none")
+        super().__init__()
 
     def __next__(self) -> bytes:
         self._assert_not_closed()

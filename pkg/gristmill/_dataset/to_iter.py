@@ -92,6 +92,7 @@ class PrefetchDatasetIterator(steps.Feed, DatasetIterator[T]):
         self._failure: tuple[int, Exception] | None = None
         self._limit = self._length
         self._look_ahead = True
+        self._elements = _Elements(dataset)
         self._reading = self._new_reading()
 
     __iter__ = DatasetIterator.__iter__
@@ -123,7 +124,8 @@ class PrefetchDatasetIterator(steps.Feed, DatasetIterator[T]):
 
     def close(self) -> None:
         """End the threads."""
-        if not getattr(self, "_closed", True):
+        # Where making it failed, there is nothing to end.
+        if not getattr(self, "_closed", True) and hasattr(self, "_reading"):
             self._reading.close()
             self.seek(self.given)
         super().close()
@@ -133,6 +135,20 @@ class PrefetchDatasetIterator(steps.Feed, DatasetIterator[T]):
             f"PrefetchDatasetIterator(read_options={self._read_options},"
             f" allow_nones={self._allow_nones})"
         )
+
+    def read_from(self, dataset: MapDataset[T]) -> None:
+        """Read on from another dataset, which has the same elements."""
+        self.dataset = self._elements.dataset = dataset
+
+    @property
+    def capacity(self) -> int:
+        """How many elements may be ready ahead of need; 0 without threads."""
+        return self._reading.capacity
+
+    def ready(self) -> int:
+        """How many elements could be given out at once."""
+        ahead = self.ahead()
+        return ahead + self._reading.ready(self.given + ahead)
 
     def _get_next_index(self) -> int:
         return self.given
@@ -169,7 +185,7 @@ class PrefetchDatasetIterator(steps.Feed, DatasetIterator[T]):
 
     def _new_reading(self) -> Reading:
         return Reading(
-            _Elements(self.dataset),
+            self._elements,
             self._read_options,
             lambda first, count: range(first, first + count),
             self._length,
@@ -236,15 +252,17 @@ class _Elements:
     """
 
     def __init__(self, dataset: MapDataset[Any]) -> None:
-        self._dataset = dataset
+        self.dataset = dataset
         self.by_threads = _by_threads(dataset)
 
     def __getitem__(self, index: int) -> Any:
-        return self._dataset[index]
+        return self.dataset[index]
 
 
 def _by_threads(dataset: Any) -> bool:
-    source = getattr(dataset, "_source", None)
-    return getattr(source, "by_threads", True) and all(
-        _by_threads(parent) for parent in dataset._parents
-    )
+    nodes = [dataset]
+    for node in nodes:
+        if not getattr(getattr(node, "_source", None), "by_threads", True):
+            return False
+        nodes += node._parents
+    return True

@@ -109,6 +109,20 @@ class Reading:
             return self._probe_block(listed)
         return self._probe(position, listed)
 
+    @property
+    def capacity(self) -> int:
+        """How many records may be read ahead; 0 while the caller reads for itself."""
+        return self._ahead if self._by_threads or self._waiting else 0
+
+    def ready(self, position: int) -> int:
+        """How many records were read ahead, from `position` on without a gap."""
+        count = 0
+        while True:
+            future = self._waiting.get(position + count)
+            if future is None or not future.done():
+                return count
+            count += 1
+
     def start(self, position: int) -> None:
         """Begin to read ahead from `position`, however fast the source is."""
         if self._allowed and self._ahead:

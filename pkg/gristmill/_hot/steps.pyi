@@ -1,4 +1,4 @@
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import numpy as np
@@ -50,6 +50,13 @@ class RandomMapStep:
         call: Callable[[Any, np.random.Generator], Any],
         draws: OpDraws,
     ) -> None: ...
+    def __iter__(self) -> Iterator[Any]: ...
+    def __next__(self) -> Any: ...
+
+class MixStep:
+    index: int
+    stopped: bool
+    def __init__(self, parts: Iterable[Iterator[Any]]) -> None: ...
     def __iter__(self) -> Iterator[Any]: ...
     def __next__(self) -> Any: ...
 

@@ -273,6 +273,59 @@ cdef class RandomMapStep:
         )
 
 
+cdef class MixStep:
+    """Takes from several iterators in turn; ends with the one whose turn it is.
+
+    A subclass has ``_look_up_turns(first)``: it returns a list of which iterator's turn
+    it is at `first`, `first` + 1, ...
+
+    Args:
+        parts: The iterators.
+
+    Attributes:
+        index: Turns taken.
+        stopped: Whether an iterator ended when it was its turn.
+    """
+
+    cdef list _parts, _turns
+    cdef int64_t _turns_from
+    cdef public int64_t index
+    cdef public bint stopped
+
+    def __init__(self, parts):
+        self._parts = list(parts)
+        self._turns = []
+
+    def __iter__(self):
+        return self
+
+    def __next__(self):
+        cdef int64_t place = self.index - self._turns_from
+        cdef Py_ssize_t number
+        cdef PyObject* found
+        if self.stopped:
+            raise StopIteration
+        if not 0 <= place < PyList_GET_SIZE(self._turns):
+            self._turns = (<object>self)._look_up_turns(self.index)
+            self._turns_from = self.index
+            place = 0
+        number = self._turns[place]
+        self.index += 1
+        try:
+            found = PyIter_Next(self._parts[number])
+        except Exception as error:
+            error.add_note(
+                f"Exception caught while processing dataset @ input_index={number}"
+            )
+            raise
+        if found is NULL:
+            self.stopped = True
+            raise StopIteration
+        element = <object>found
+        Py_DECREF(found)
+        return element
+
+
 cdef class Feed(Dropping):
     """Iterates over elements that come in blocks.
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import numpy as np
@@ -166,6 +166,44 @@ class RandomMapStep:
         return self._call(element, self._draws.at(first + count * stride))
 
     def _processes(self) -> tuple[int, int]:
+        raise NotImplementedError
+
+
+class MixStep:
+    """Takes from several iterators in turn; see ``gristmill._hot.steps``."""
+
+    def __init__(self, parts: Iterable[Iterator[Any]]) -> None:
+        self._parts = list(parts)
+        self._turns: list[int] = []
+        self._turns_from = 0
+        self.index = 0
+        self.stopped = False
+
+    def __iter__(self) -> Iterator[Any]:
+        return self
+
+    def __next__(self) -> Any:
+        if self.stopped:
+            raise StopIteration
+        place = self.index - self._turns_from
+        if not 0 <= place < len(self._turns):
+            self._turns = self._look_up_turns(self.index)
+            self._turns_from = self.index
+            place = 0
+        number = self._turns[place]
+        self.index += 1
+        try:
+            return next(self._parts[number])
+        except StopIteration:
+            self.stopped = True
+            raise
+        except Exception as error:
+            error.add_note(
+                f"Exception caught while processing dataset @ input_index={number}"
+            )
+            raise
+
+    def _look_up_turns(self, first: int) -> list[int]:
         raise NotImplementedError
 
 

@@ -1,0 +1,38 @@
+"""What does an element of a mixture cost?
+
+Prints ns per element; lower is better.  Eight sources of 125,000 float32[16] rows, each
+shuffled and repeated, mixed by weights, batch 256, without reading threads.
+
+    python benchmarks/bench_dataset_mix.py
+"""
+
+from typing import Any
+
+import numpy as np
+
+from chain_question import ask
+from harness import AtLeast, main
+from workloads import BATCH, rows
+
+SOURCES = 8
+WEIGHTS = [0.3, 0.2, 0.15, 0.1, 0.1, 0.05, 0.05, 0.05]
+
+
+def _mixture(library: Any) -> Any:
+    parts = [
+        library.MapDataset.source(part).shuffle(seed).repeat()
+        for seed, part in enumerate(np.split(rows(), SOURCES))
+    ]
+    mixed = library.MapDataset.mix(parts, WEIGHTS)
+    return mixed.batch(BATCH).to_iter_dataset(library.ReadOptions(0, 0))
+
+
+QUESTION = ask(
+    "dataset_mix",
+    "8 shuffled sources of rows mixed by weights, batch 256, no threads",
+    {"": _mixture},
+    (AtLeast(20, ("grain",)),),
+)
+
+if __name__ == "__main__":
+    main(QUESTION)

@@ -1,0 +1,67 @@
+"""A question about a chain of datasets that ends in batches, asked of both libraries.
+
+A ``bench_dataset_<question>.py`` says which chain; the same function builds it with
+either library.
+"""
+
+import functools
+import itertools
+import zlib
+from collections.abc import Callable
+from typing import Any
+
+import peers
+from harness import AtLeast, Measurement, Question, Settings, seconds_per_batch
+from workloads import BATCH, leaves
+
+CHECKED_BATCHES = 16
+# The two ways in which Grain is asked: its default threads, and none.
+READ_OPTIONS: dict[str, tuple[int, int] | None] = {"default": None, "(0, 0)": (0, 0)}
+Build = Callable[[Any], Any]
+
+
+def digest(batches: Any, count: int = CHECKED_BATCHES) -> str:
+    """Returns a number for the bytes, dtypes and shapes of the first batches."""
+    found = 0
+    for batch in itertools.islice(batches, count):
+        for array in leaves(batch):
+            found = zlib.crc32(f"{array.dtype.str} {array.shape}".encode(), found)
+            found = zlib.crc32(array.tobytes(), found)
+    return f"{found:x}"
+
+
+def _measure(
+    import_library: Callable[[], Any], build: Build, stream: str, settings: Settings
+) -> Measurement:
+    library = import_library()
+    checked = iter(build(library))
+    answers = {stream: digest(checked)}
+    checked.close()
+    batches = iter(build(library))
+    seconds = seconds_per_batch(batches, settings.seconds)
+    batches.close()
+    return Measurement(seconds / BATCH * 1e9, answers)
+
+
+def ask(
+    name: str, text: str, builds: dict[str, Build], targets: tuple[AtLeast, ...]
+) -> Question:
+    """Returns the question of how long an element takes, in batches of 256.
+
+    `builds` makes an IterDataset of batches from a library, by how it is asked to.
+    """
+    contestants = {
+        f"{library} {how}".rstrip(): functools.partial(_measure, load, build, how)
+        for library, load in (
+            ("gristmill", peers.import_gristmill),
+            ("grain", peers.import_grain),
+        )
+        for how, build in builds.items()
+    }
+    return Question(
+        name=name,
+        text=text,
+        unit="ns/element",
+        contestants=contestants,
+        targets=targets,
+    )

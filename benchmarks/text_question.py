@@ -1,0 +1,46 @@
+"""The text example as a benchmark: the same pipeline through Gristmill and Grain.
+
+Its documents and its tokenizer are made once and kept in the temporary folder.
+"""
+
+import os
+import pathlib
+import shutil
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import peers
+from chain_question import digest
+from record_files import FOLDER
+
+EXAMPLES = pathlib.Path(__file__).resolve().parent.parent / "examples"
+sys.path.insert(0, str(EXAMPLES))
+import text_pipeline  # noqa: E402
+
+DOCUMENTS = 20_000
+BATCH_SIZE = 512
+LIBRARIES: dict[str, Callable[[], Any]] = {
+    "gristmill": peers.import_gristmill,
+    "grain": peers.import_grain,
+}
+
+
+def text() -> text_pipeline.Text:
+    """Returns the example's data, written by the first process that asks."""
+    folder = FOLDER / f"text-{DOCUMENTS}"
+    if not folder.exists():
+        half = pathlib.Path(f"{folder}.{os.getpid()}")
+        text_pipeline.write_text(half, DOCUMENTS)
+        try:
+            os.replace(half, folder)
+        except OSError:  # Another process was faster.
+            shutil.rmtree(half)
+    return text_pipeline.Text(
+        str(folder / "train.array_record"), str(folder / "tokenizer.json")
+    )
+
+
+def answers(library: Any, made: text_pipeline.Text) -> dict[str, str]:
+    """Returns a digest of small batches, made without workers."""
+    return {"batches": digest(iter(text_pipeline.pipeline(library, made, 16, 0)), 4)}

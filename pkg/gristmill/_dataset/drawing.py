@@ -1,0 +1,113 @@
+"""Draws a chain with what its elements look like: as text, and as a picture."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import pprint
+import re
+from typing import Any
+
+from gristmill import _log
+from gristmill._dataset import picture
+from gristmill._dataset.meter import Measurement, Meter
+from gristmill._dataset.spec import get_element_spec
+
+UNSEEN = "(no element yet)"
+# Two box-drawing lines that look like slashes: the head of an arrow.
+HEAD = "\u2572\u2571"
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Box:
+    """A node of a drawing.
+
+    Attributes:
+        name: The node as text.
+        kind: What it does.
+        spec: What its elements look like, as text of one or more lines.
+        parents: The nodes that it is made of.
+    """
+
+    name: str
+    kind: str
+    spec: str
+    parents: tuple[Box, ...]
+
+
+def draw(measurement: Measurement, folder: str | None) -> None:
+    """Log the drawing of a chain; write it to a folder, where there is one.
+
+    Raises:
+        OSError: The folder cannot be written to.
+    """
+    box = boxes(measurement, 0)
+    text = f"Grain Dataset graph:\n\n{as_text(box)}"
+    if folder:
+        text += f"\nWritten to {_write(box, folder)}"
+    _log.show(text)
+
+
+def boxes(measurement: Measurement, number: int) -> Box:
+    """The drawing of a node and all that it is made of."""
+    meter = measurement.meters[number]
+    parents = tuple(boxes(measurement, parent) for parent in meter.inputs)
+    if meter.kind == "none":
+        return parents[0]
+    spec = _spec_text(measurement.datasets[number], meter)
+    return Box(meter.name, meter.kind, spec, parents)
+
+
+def _spec_text(dataset: Any, meter: Meter) -> str:
+    """What was seen, else what the node says of itself, else that nothing was."""
+    if meter.spec is not None:
+        return pprint.pformat(meter.spec)
+    try:
+        return f"{pprint.pformat(get_element_spec(dataset))} {UNSEEN}"
+    except Exception:  # A user's node may raise anything; the drawing goes on.
+        return UNSEEN
+
+
+def as_text(box: Box) -> str:
+    """The drawing as text, sources first, in Grain's form.
+
+    A node of several parents comes after all of them, each one indented by a bar.
+    """
+    if not box.parents:
+        return _edge(box.name, "", box.spec)
+    if len(box.parents) == 1:
+        return _edge(as_text(box.parents[0]), box.name, box.spec)
+    parts = []
+    for number, parent in enumerate(box.parents):
+        lines = as_text(parent).rstrip("\n").split("\n")
+        body = "\n".join(f"┃ {line}".rstrip() for line in lines)
+        parts.append(f"┏ parent {number} of {len(box.parents)}\n{body}\n┗\n")
+    return _edge("".join(parts), box.name, box.spec)
+
+
+def _edge(above: str, name: str, below: str) -> str:
+    return f"{above}\n  ││\n  ││  {name}\n  ││\n  {HEAD}\n{below}\n"
+
+
+def _write(box: Box, folder: str) -> str:
+    """Write the picture and a page with it; returns the paths."""
+    os.makedirs(folder, exist_ok=True)
+    stem = _free_stem(folder, re.split(r"\W", box.name)[0] or "dataset")
+    svg = picture.as_svg(box)
+    for suffix, text in ((".svg", svg), (".html", picture.as_html(box, svg))):
+        with open(stem + suffix, "w", encoding="utf-8") as file:
+            file.write(text)
+    return f"{stem}.svg and .html"
+
+
+def _free_stem(folder: str, name: str) -> str:
+    """A path without suffix that no drawing has: each chain gets its own."""
+    number = 0
+    while True:
+        stem = os.path.join(folder, f"{name}-{os.getpid()}-{number}")
+        try:
+            os.close(os.open(f"{stem}.svg", os.O_CREAT | os.O_EXCL | os.O_WRONLY))
+        except FileExistsError:
+            number += 1
+            continue
+        return stem

@@ -1,0 +1,82 @@
+"""What datasets of both kinds are: nodes in a tree."""
+
+from __future__ import annotations
+
+import copy
+import functools
+from collections.abc import Callable, Sequence
+from typing import Any, ClassVar, TypeVar
+
+import numpy as np
+
+from gristmill._dataset.stats import Stats
+
+S = TypeVar("S")
+
+
+class Dataset:
+    """A node in a tree of datasets; its parents are where its elements come from."""
+
+    _MUTATES_ELEMENT_SPEC: ClassVar[bool] = True
+    _seed_rng_seed: Any = None
+    _parents: Sequence[Any] = ()
+
+    @functools.cached_property
+    def _default_seed(self) -> Any:
+        """The seed of a random step that was given none; None without any above.
+
+        Mixes the seeds of the nearest ancestors that have one, each with how far away
+        it is, by `numpy.random.SeedSequence`.
+        """
+        found: list[int] = []
+        level: list[tuple[Any, int]] = [(self, 0)]
+        for node, depth in level:
+            seed = getattr(node, "_seed_rng_seed", None)
+            if seed is not None:
+                found += (seed, depth)
+            else:
+                level += [(parent, depth + 1) for parent in node._parents]
+        if not found:
+            return None
+        return np.random.SeedSequence(found).generate_state(1, dtype=np.uint32)[0]
+
+    @property
+    def _element_spec(self) -> Any:
+        raise NotImplementedError(
+            f"`element_spec` inference is not implemented for {type(self).__name__}"
+        )
+
+    @functools.cached_property
+    def _stats(self) -> Stats:
+        return Stats()
+
+    def _measure(self) -> None:
+        """Find what follows from the parents, such as lengths; see `with_parents`."""
+
+    def pipe(self, func: Callable[..., S], /, *args: Any, **kwargs: Any) -> S:
+        """Return ``func(self, *args, **kwargs)``.
+
+        Args:
+            func: Takes a dataset first, such as a dataset's class.
+            *args: Passed on.
+            **kwargs: Passed on.
+        """
+        return func(self, *args, **kwargs)
+
+    def __str__(self) -> str:
+        return type(self).__name__
+
+
+def with_parents(dataset: Any, parents: Sequence[Any]) -> Any:
+    """A copy of a dataset, made of other parents.
+
+    Seeds stay what they were; what a built-in dataset knows of its parents is found
+    again.
+    """
+    made = copy.copy(dataset)
+    made._parents = tuple(parents)
+    for known in ("_plan", "_run"):
+        made.__dict__.pop(known, None)
+    if isinstance(made, Dataset):
+        made._measure()
+    return made

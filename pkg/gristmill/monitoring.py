@@ -1,0 +1,210 @@
+"""Metrics for Prometheus, under Grain's names.
+
+====================================================  =========  ====================
+metric                                                kind       label
+====================================================  =========  ====================
+``grain_python_dataset_next_duration_ns``             histogram
+``grain_python_dataset_prefetch_buffer_ready_count``  histogram
+``grain_python_data_sources_bytes_read``              counter    ``source``, its class
+``grain_python_dataset_source_read_time_ns``          histogram  ``source``, its class
+``grain_python_data_loader_iterator_get_next``        histogram
+====================================================  =========  ====================
+
+They are recorded once `start` was called.  With
+``ENABLE_PYGRAIN_PROMETHEUS_TELEMETRY=true`` in the environment ``import gristmill``
+does that, and serves them on port 9431, or on that of ``PYGRAIN_PROMETHEUS_PORT``;
+those of worker processes are added up.  They need the package prometheus_client.
+"""
+
+from __future__ import annotations
+
+import atexit
+import errno
+import os
+from collections.abc import Iterable
+from typing import Any
+
+from gristmill import _log
+
+__all__ = ["DEFAULT_PORT", "is_on", "serve", "setup_telemetry", "start"]
+
+DEFAULT_PORT = 9431
+_ENABLE = "ENABLE_PYGRAIN_PROMETHEUS_TELEMETRY"
+_PORT = "PYGRAIN_PROMETHEUS_PORT"
+_FOLDER = "PROMETHEUS_MULTIPROC_DIR"
+# Set for the processes that this one starts: who serves their metrics.
+_SERVED_BY = "GRISTMILL_PROMETHEUS_SERVED_BY"
+_HOUR_NS = 3_600_000_000_000
+
+_metrics: dict[str, Any] = {}
+
+
+def is_on() -> bool:
+    """Whether metrics are recorded."""
+    return bool(_metrics)
+
+
+def start() -> None:
+    """Begin to record metrics, in prometheus_client's default registry.
+
+    Raises:
+        ImportError: prometheus_client is not installed.
+    """
+    if _metrics:
+        return
+    client = _client()
+    times = _powers(2, _HOUR_NS)
+    _metrics.update(
+        next_ns=client.Histogram(
+            "grain_python_dataset_next_duration_ns",
+            "Time of next() on the last iterator of a dataset, in nanoseconds.",
+            buckets=times,
+        ),
+        ready=client.Histogram(
+            "grain_python_dataset_prefetch_buffer_ready_count",
+            "Elements that were ready, without a gap, when one was asked for. Where"
+            " there are few, reading limits.",
+        ),
+        bytes_read=client.Counter(
+            "grain_python_data_sources_bytes_read",
+            "Bytes of the elements that a data source gave, about.",
+            labelnames=("source",),
+        ),
+        read_ns=client.Histogram(
+            "grain_python_dataset_source_read_time_ns",
+            "Time to read one element of a source, in nanoseconds.",
+            labelnames=("source",),
+            buckets=_powers(4, _HOUR_NS),
+        ),
+        get_next=client.Histogram(
+            "grain_python_data_loader_iterator_get_next",
+            "Time of next() on the iterator of a DataLoader, in nanoseconds.",
+            buckets=times,
+        ),
+    )
+
+
+def serve(port: int | None = None) -> int | None:
+    """Record metrics, and serve them over HTTP from a thread.
+
+    Args:
+        port: Where; None for that of ``PYGRAIN_PROMETHEUS_PORT``, else 9431.
+
+    Returns:
+        The port; None where another process serves there already, or it is taken.
+
+    Raises:
+        ImportError: prometheus_client is not installed.
+        ValueError: The environment's port is no number.
+    """
+    start()
+    client = _client()
+    port = _port() if port is None else port
+    registry = client.REGISTRY
+    if _FOLDER in os.environ:
+        from prometheus_client import multiprocess
+
+        registry = client.CollectorRegistry()
+        collector: Any = multiprocess.MultiProcessCollector
+        collector(registry)
+    try:
+        client.start_http_server(port, registry=registry)
+    except OSError as error:
+        if error.errno != errno.EADDRINUSE:
+            raise
+        _log.warning(
+            "Port %d is taken, so this process does not serve its metrics there. Set"
+            " %s to a free one, or leave it where another process serves for this one.",
+            port,
+            _PORT,
+        )
+        return None
+    return port
+
+
+def setup_telemetry() -> None:
+    """Serve metrics if the environment asks for it; ``import gristmill`` calls this.
+
+    A process that was started by one that serves only records: the folder that both
+    share has its metrics.
+    """
+    if os.environ.get(_ENABLE, "").lower() != "true":
+        return
+    if _SERVED_BY in os.environ:
+        start()
+        return
+    if _FOLDER not in os.environ:
+        import tempfile
+
+        folder = tempfile.mkdtemp(prefix="prometheus_multiproc_")
+        os.environ[_FOLDER] = folder
+        atexit.register(_remove, folder, os.getpid())
+    os.environ[_SERVED_BY] = str(os.getpid())
+    serve()
+
+
+def record_next(durations_ns: Iterable[int]) -> None:
+    """Take calls of ``next`` on a dataset's last iterator into account."""
+    for duration in durations_ns:
+        _metrics["next_ns"].observe(duration)
+
+
+def record_get_next(duration_ns: int) -> None:
+    """Take a call of ``next`` on the iterator of a `DataLoader` into account."""
+    _metrics["get_next"].observe(duration_ns)
+
+
+def record_ready(elements: int) -> None:
+    """Tell how many elements were ready when one was asked for."""
+    _metrics["ready"].observe(elements)
+
+
+def record_read(source: str, elements: int, size: float, took_ns: float) -> None:
+    """Take elements that a source gave into account.
+
+    Args:
+        source: The source's class.
+        elements: How many.
+        size: Bytes of all.
+        took_ns: How long all took.
+    """
+    _metrics["bytes_read"].labels(source).inc(size)
+    histogram = _metrics["read_ns"].labels(source)
+    for _ in range(elements):
+        histogram.observe(took_ns / elements)
+
+
+def _client() -> Any:
+    try:
+        import prometheus_client
+    except ImportError as error:
+        raise ImportError(
+            "Metrics need the prometheus_client package. Install it with: pip install"
+            " 'gristmill[prometheus]'"
+        ) from error
+    return prometheus_client
+
+
+def _port() -> int:
+    text = os.environ.get(_PORT)
+    if not text:
+        return DEFAULT_PORT
+    if not text.isdecimal() or not 0 < int(text) < 65536:
+        raise ValueError(f"{_PORT} must be a port, from 1 to 65535, got {text!r}.")
+    return int(text)
+
+
+def _powers(base: int, end: int) -> list[float]:
+    """The powers of `base` below `end`, from 1 on."""
+    powers = [1.0]
+    while powers[-1] * base < end:
+        powers.append(powers[-1] * base)
+    return powers
+
+
+def _remove(folder: str, owner: int) -> None:
+    # A fork has the same list of what to do at exit.
+    if os.getpid() == owner:
+        import shutil
+
+        shutil.rmtree(folder, ignore_errors=True)

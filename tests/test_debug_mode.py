@@ -1,0 +1,290 @@
+"""Debug mode: every node is measured, whoever runs it, and a table is logged."""
+
+import logging
+import threading
+import time
+
+import numpy as np
+import pytest
+
+import gristmill as grain
+from gristmill import experimental
+from gristmill._dataset import measured, observed, summary, watching
+
+COLUMNS = [
+    "id",
+    "name",
+    "inputs",
+    "percent wait time",
+    "total processing time",
+    "min processing time",
+    "max processing time",
+    "avg processing time",
+    "num produced elements",
+    "memory usage",
+]
+NO_THREADS = grain.ReadOptions(num_threads=0)
+
+
+def work(seconds):
+    """Compute for so long, whatever else the machine has to do."""
+    until = time.thread_time() + seconds
+    while time.thread_time() < until:
+        pass
+
+
+def slow(x):
+    work(2e-3)
+    return x
+
+
+def nodes_of(iterator):
+    return summary.summarize(iterator.measurement)
+
+
+def node_of(iterator, name):
+    (found,) = [node for node in nodes_of(iterator) if node.name.startswith(name)]
+    return found
+
+
+def observe(dataset):
+    return watching.observed(dataset, logs=False, folder=None)
+
+
+@pytest.fixture
+def debug_mode():
+    grain.config.update("py_debug_mode", True)
+    yield
+    grain.config.update("py_debug_mode", False)
+
+
+@pytest.fixture
+def log(caplog):
+    caplog.set_level(logging.INFO, "gristmill")
+    return caplog
+
+
+def debug_threads():
+    return [t for t in threading.enumerate() if t.name == "gristmill-debug"]
+
+
+def chain():
+    ds = grain.MapDataset.range(100).shuffle(3).map(slow).filter(lambda x: x % 2 == 0)
+    return ds.to_iter_dataset(NO_THREADS).map(lambda x: x + 1).batch(5)
+
+
+def test_elements_and_states_are_those_of_the_chain():
+    plain, seen = iter(chain()), observe(chain())
+    for _ in range(6):
+        np.testing.assert_array_equal(next(seen), next(plain))
+        assert seen.get_state() == plain.get_state()
+    state = plain.get_state()
+    expected = [batch.tolist() for batch in plain]
+    assert [batch.tolist() for batch in seen] == expected
+    seen.set_state(state)
+    assert [batch.tolist() for batch in seen] == expected
+
+
+def test_nodes_are_counted_and_linked():
+    iterator = observe(chain())
+    assert len(list(iterator)) == 10
+    nodes = nodes_of(iterator)
+    assert [node.name.split("(")[0] for node in nodes] == [
+        "BatchDatasetIterator",
+        "MapDatasetIterator",
+        "PrefetchDatasetIterator",
+        "FilterMapDataset",
+        "MapMapDataset",
+        "ShuffleMapDataset",
+        "RangeMapDataset",
+    ]
+    assert [node.inputs for node in nodes] == [(1,), (2,), (3,), (4,), (5,), (6,), ()]
+    counts = [node.num_produced_elements for node in nodes]
+    assert counts == [10, 50, 50, 100, 100, 100, 100]
+
+
+def test_time_is_the_nodes_own():
+    iterator = observe(chain())
+    list(iterator)
+    slow_node = node_of(iterator, "MapMapDataset")
+    assert slow_node.total_processing_time_ns >= 100 * 2e6
+    assert slow_node.min_processing_time_ns >= 1.9e6
+    assert slow_node.wait_ratio > 0.8
+    others = [node for node in nodes_of(iterator) if node != slow_node]
+    assert sum(node.wait_ratio or 0 for node in others) < 0.2
+
+
+def test_waiting_for_threads_is_given_to_the_nodes_that_they_run():
+    ds = grain.MapDataset.range(60).map(slow).to_iter_dataset().batch(5)
+    iterator = observe(ds)
+    list(iterator)
+    assert node_of(iterator, "PrefetchDatasetIterator").wait_ratio is None
+    assert node_of(iterator, "MapMapDataset").wait_ratio > 0.8
+    assert node_of(iterator, "MapMapDataset").num_produced_elements == 60
+
+
+def test_workers_tell_what_they_measured():
+    ds = grain.MapDataset.range(60).map(slow).to_iter_dataset(NO_THREADS).batch(2)
+    ds = ds.mp_prefetch(grain.MultiprocessingOptions(num_workers=2)).map(lambda x: x)
+    iterator = observe(ds)
+    assert sum(len(batch) for batch in iterator) == 60
+    node = node_of(iterator, "MapMapDataset")
+    # The last 50 ms of each worker are missing.
+    assert 0 < node.num_produced_elements <= 60
+    assert node.total_processing_time_ns >= node.num_produced_elements * 1.9e6
+    assert node.wait_ratio > 0.8
+    assert node_of(iterator, "ProcessPrefetchDatasetIterator").wait_ratio is None
+    assert len(iterator.measurement.workers) == 2
+
+
+def test_streams_without_workers_are_counted_once():
+    ds = grain.MapDataset.range(60).map(slow).to_iter_dataset(NO_THREADS)
+    ds = ds.mp_prefetch(grain.MultiprocessingOptions(num_workers=0), streams=2)
+    iterator = observe(ds)
+    assert len(list(iterator)) == 60
+    assert node_of(iterator, "MapMapDataset").num_produced_elements == 60
+
+
+def test_both_branches_of_a_mixture_are_measured():
+    parts = [grain.MapDataset.range(50), grain.MapDataset.range(50).map(slow)]
+    iterator = observe(grain.MapDataset.mix(parts).to_iter_dataset(NO_THREADS))
+    list(iterator)
+    nodes = nodes_of(iterator)
+    assert nodes[1].inputs == (2, 3)
+    assert [nodes[i].num_produced_elements for i in (2, 3, 4)] == [50, 50, 50]
+
+
+def test_short_calls_are_sampled_and_counted():
+    iterator = observe(grain.MapDataset.range(5000).to_iter_dataset().batch(50))
+    list(iterator)
+    feed = node_of(iterator, "PrefetchDatasetIterator")
+    assert 5000 - measured.UNTIMED <= feed.num_produced_elements <= 5000
+
+
+def test_nodes_of_a_users_own_are_measured():
+    class Doubled(grain.MapDataset):
+        def __len__(self):
+            return len(self._parent)
+
+        def __getitem__(self, index):
+            if isinstance(index, slice):
+                return self.slice(index)
+            return slow(2 * self._parent[index])
+
+    class Thirds(grain.IterDataset):
+        def __iter__(self):
+            return ThirdsIterator(iter(self._parent))
+
+    class ThirdsIterator(grain.DatasetIterator):
+        def __next__(self):
+            return [next(self._parent) for _ in range(3)]
+
+        def get_state(self):
+            return self._parent.get_state()
+
+        def set_state(self, state):
+            self._parent.set_state(state)
+
+    ds = Thirds(Doubled(grain.MapDataset.range(30)).to_iter_dataset(NO_THREADS))
+    iterator = observe(ds)
+    assert next(iterator) == [0, 2, 4]
+    list(iterator)
+    assert node_of(iterator, "Doubled").wait_ratio > 0.8
+    assert node_of(iterator, "RangeMapDataset").num_produced_elements == 30
+
+
+def test_seeds_and_options_are_no_nodes():
+    options = experimental.DatasetOptions(
+        execution_tracking_mode=experimental.ExecutionTrackingMode.STAGE_TIMING
+    )
+    ds = grain.MapDataset.range(30).to_iter_dataset(NO_THREADS).seed(4)
+    ds = ds.random_map(lambda x, rng: x + rng.integers(5))
+    iterator = iter(ds.pipe(experimental.WithOptionsIterDataset, options))
+    assert isinstance(iterator, observed.ObservedDatasetIterator)
+    taken = list(iterator)
+    assert taken == list(ds)
+    names = [node.name.split("(")[0] for node in nodes_of(iterator)]
+    assert names == [
+        "RandomMapDatasetIterator",
+        "PrefetchDatasetIterator",
+        "RangeMapDataset",
+    ]
+    assert sum(node.wait_ratio for node in nodes_of(iterator)) == pytest.approx(1)
+
+
+def test_the_table_has_grains_columns():
+    iterator = observe(chain())
+    list(iterator)
+    lines = summary.table(nodes_of(iterator)).split("\n")
+    assert [cell.strip() for cell in lines[1].strip("|").split("|")] == COLUMNS
+    assert set(lines[0]) == {"|", "-"}
+    assert len({len(line) for line in lines if line}) == 1
+    first = [cell.strip() for cell in lines[3].strip("|").split("|")]
+    assert (first[0], first[2], first[8]) == ("4", "[5]", "100")
+    assert first[3].endswith("%") and first[4].endswith("ms")
+
+
+@pytest.mark.parametrize(
+    ("ns", "text"),
+    [(999, "999ns"), (1500, "1.50us"), (2_000_000, "2.00ms"), (61e9, "61.00s")],
+)
+def test_times_read_as_grains(ns, text):
+    assert summary.time_text(ns) == text
+
+
+@pytest.mark.parametrize(
+    ("count", "text"),
+    [
+        (1023, "1023 bytes"),
+        (1536, "1.50 KiB"),
+        (3 << 20, "3.00 MiB"),
+        (2**40, "1.00 TiB"),
+    ],
+)
+def test_sizes_read_as_grains(count, text):
+    assert summary.bytes_text(count) == text
+
+
+def test_debug_mode_logs_the_table_while_elements_are_taken(
+    debug_mode, log, monkeypatch
+):
+    monkeypatch.setattr(observed, "LOG_EVERY_S", 0.02)
+    iterator = iter(chain())
+    list(iterator)
+    deadline = time.monotonic() + 10
+    while not log.messages and time.monotonic() < deadline:
+        work(1e-3)
+    assert log.messages[0].startswith("Grain Dataset Execution Summary:\n\nNOTE: ")
+    assert "percent wait time" in log.messages[0]
+    iterator.close()
+
+
+@pytest.mark.parametrize("how", ["close", "collect"])
+def test_the_thread_that_logs_ends_with_the_iterator(debug_mode, how):
+    before = set(debug_threads())
+    iterator = iter(chain())
+    assert set(debug_threads()) == before
+    next(iterator)
+    (thread,) = set(debug_threads()) - before
+    if how == "close":
+        iterator.close()
+    del iterator
+    thread.join(10)
+    assert not thread.is_alive()
+
+
+def test_the_thread_that_logs_ends_where_nothing_is_asked_for(debug_mode, monkeypatch):
+    monkeypatch.setattr(observed, "LOG_EVERY_S", 0.01)
+    monkeypatch.setattr(observed, "IDLE_S", 0.05)
+    iterator = iter(chain())
+    next(iterator)
+    for thread in debug_threads():
+        thread.join(10)
+        assert not thread.is_alive()
+    assert next(iterator) is not None
+
+
+def test_without_debug_mode_nothing_is_measured():
+    iterator = iter(chain())
+    assert type(iterator._parent).__name__ == "MapDatasetIterator"
+    assert not isinstance(iterator, observed.ObservedDatasetIterator)

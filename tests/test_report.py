@@ -1,0 +1,214 @@
+"""Reports name what limits: each test plants one bottleneck."""
+
+import threading
+import time
+
+import numpy as np
+import pytest
+
+import gristmill as grain
+from gristmill import experimental
+
+SECONDS = 1.0
+WORKERS = grain.MultiprocessingOptions(num_workers=2)
+NO_THREADS = grain.ReadOptions(num_threads=0)
+TIMED = experimental.DatasetOptions(
+    execution_tracking_mode=experimental.ExecutionTrackingMode.STAGE_TIMING
+)
+# Many Python objects: they are cheap to have, and dear to move between processes.
+OBJECTS = [{"name": f"object {i}", "size": i} for i in range(5000)]
+
+
+def work(seconds):
+    """Compute for so long, whatever else the machine has to do."""
+    until = time.thread_time() + seconds
+    while time.thread_time() < until:
+        pass
+
+
+class WaitingSource:
+    """Waits before each record, as a disk that is far away."""
+
+    def __init__(self, seconds):
+        self.seconds = seconds
+
+    def __len__(self):
+        return 100_000
+
+    def __getitem__(self, index):
+        threading.Event().wait(self.seconds)
+        return index
+
+
+class WorkingSource(WaitingSource):
+    """Computes each record."""
+
+    def __getitem__(self, index):
+        work(self.seconds)
+        return index
+
+
+def decode(x):
+    work(2e-3)
+    return np.full(100, x)
+
+
+def have_objects(x):
+    return OBJECTS
+
+
+def slow_batch(elements):
+    work(10e-3)
+    return np.array(elements)
+
+
+def stage_of(report):
+    (stage,) = [stage for stage in report.stages if stage.name == report.stage]
+    return stage
+
+
+def test_a_slow_read_limits():
+    source = grain.MapDataset.source(WaitingSource(5e-3))
+    ds = source.map(lambda x: x + 1).to_iter_dataset(NO_THREADS).batch(8)
+    report = ds.report(SECONDS)
+    assert report.limit == "read", str(report)
+    assert "WaitingSource" in report.stage
+    assert stage_of(report).cpu_share < 0.5
+    assert "num_threads" in report.advice[0].text
+    assert report.advice[0].gain > 4
+
+
+def test_a_slow_decode_limits():
+    ds = grain.MapDataset.range(100_000).map(decode).to_iter_dataset(NO_THREADS)
+    report = ds.batch(8).report(SECONDS)
+    assert report.limit == "transform", str(report)
+    assert "decode" in report.stage
+    assert stage_of(report).share > 0.8
+    assert report.waited > 0.9
+
+
+def test_a_slow_decode_in_threads_limits():
+    ds = grain.MapDataset.range(100_000).map(decode).to_iter_dataset().batch(8)
+    report = ds.report(SECONDS)
+    assert report.limit == "transform", str(report)
+    assert "decode" in report.stage
+    assert not [a for a in report.advice if "threads" in a.text], str(report)
+
+
+def test_a_slow_batch_limits():
+    ds = grain.MapDataset.range(100_000).map(lambda x: x + 1).to_iter_dataset()
+    report = ds.batch(8, batch_fn=slow_batch).report(SECONDS)
+    assert report.limit == "batch", str(report)
+    assert report.stage.startswith("BatchDatasetIterator")
+
+
+def test_slow_transport_limits():
+    ds = grain.MapDataset.range(100_000).map(have_objects).to_iter_dataset()
+    report = ds.mp_prefetch(WORKERS).report(SECONDS)
+    assert report.limit == "transport", str(report)
+    assert len(report.workers) == 2
+    assert any("num_workers=0" in advice.text for advice in report.advice)
+
+
+def test_a_slow_decode_in_workers_limits():
+    ds = grain.MapDataset.range(100_000).map(decode).to_iter_dataset(NO_THREADS)
+    report = ds.batch(8).mp_prefetch(WORKERS).report(SECONDS)
+    assert report.limit == "transform", str(report)
+    assert "decode" in report.stage
+    assert all(worker.elements > 0 for worker in report.workers)
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_a_slow_consumer_limits(workers):
+    ds = grain.MapDataset.range(100_000).map(lambda x: x + 1).to_iter_dataset()
+    ds = ds.batch(8).mp_prefetch(grain.MultiprocessingOptions(num_workers=workers))
+    report = ds.report(SECONDS, consume=lambda batch: work(20e-3))
+    assert report.limit == "consumer", str(report)
+    assert report.stage is None
+    assert report.waited < 0.1
+    assert report.advice[0].gain == 1
+
+
+def test_equal_stages_are_balanced():
+    source = grain.MapDataset.source(WorkingSource(2e-3)).map(decode)
+    ds = source.to_iter_dataset(NO_THREADS).batch(5, batch_fn=slow_batch)
+    report = ds.report(2 * SECONDS)
+    assert report.limit == "balanced", str(report)
+    assert report.stage is None
+
+
+def test_an_iterator_reports_without_being_asked_to_measure():
+    ds = grain.MapDataset.range(100_000).map(decode).to_iter_dataset(NO_THREADS)
+    iterator = iter(ds.batch(8))
+    for _ in zip(range(20), iterator, strict=False):
+        pass
+    report = iterator.report()
+    assert report.limit == "transform", str(report)
+    assert "decode" in report.stage
+    assert report.outputs == 20
+    assert report.p50_s <= report.p95_s <= report.p99_s
+    assert report.p50_s > 10e-3
+    assert any("not told apart" in note for note in report.notes)
+
+
+def test_an_iterator_tells_that_its_consumer_is_slow():
+    iterator = iter(grain.MapDataset.range(100_000).to_iter_dataset().batch(8))
+    for _ in zip(range(30), iterator, strict=False):
+        work(10e-3)
+    report = iterator.report()
+    assert report.limit == "consumer", str(report)
+    assert report.outputs_per_s < 100
+
+
+def test_a_measured_iterator_tells_steps_apart():
+    ds = grain.MapDataset.range(100_000).to_iter_dataset().map(decode)
+    ds = ds.batch(8).pipe(experimental.WithOptionsIterDataset, TIMED)
+    iterator = iter(ds)
+    for _ in zip(range(20), iterator, strict=False):
+        pass
+    report = iterator.report()
+    assert report.limit == "transform", str(report)
+    assert "decode" in report.stage
+    assert not report.notes
+
+
+def test_a_short_stretch_of_fast_calls_is_timed():
+    iterator = iter(grain.MapDataset.range(200_000).to_iter_dataset())
+    assert sum(1 for _ in iterator) == 200_000
+    report = iterator.report()
+    assert 0 < report.outputs < 100_000
+    assert any("not all of them" in note for note in report.notes)
+
+
+def test_an_iterator_keeps_its_class_and_elements_while_it_is_timed():
+    ds = grain.MapDataset.range(20).to_iter_dataset().batch(4)
+    iterator = iter(ds)
+    assert type(iterator).__name__ == "BatchDatasetIterator"
+    assert str(iterator) == "BatchDatasetIterator(batch_size=4, drop_remainder=False)"
+    taken = [batch.tolist() for batch in iterator]
+    assert taken == [list(range(i, i + 4)) for i in range(0, 20, 4)]
+
+
+def test_a_part_of_a_chain_has_no_report():
+    iterator = iter(grain.MapDataset.range(20).to_iter_dataset().batch(4))
+    with pytest.raises(ValueError, match="part of a chain"):
+        iterator._parent.report()
+
+
+def test_seconds_must_be_positive():
+    with pytest.raises(ValueError, match="must be positive, got 0"):
+        grain.MapDataset.range(5).to_iter_dataset().report(0)
+
+
+def test_too_little_data_is_said_to_be_unknown():
+    report = grain.MapDataset.range(1).to_iter_dataset().report(SECONDS)
+    assert (report.limit, report.outputs, report.stage) == ("unknown", 0, None)
+    assert str(report).startswith("Limit: unknown")
+
+
+def test_a_report_reads_well():
+    ds = grain.MapDataset.range(50).map(decode).to_iter_dataset(NO_THREADS).batch(8)
+    lines = str(ds.report(SECONDS)).split("\n")
+    assert lines[0].startswith("Limit: transform, MapMapDataset(transform=decode")
+    assert "The consumer waited" in lines[2]
+    assert any(line.startswith("Advice: ") for line in lines)

@@ -1,0 +1,218 @@
+"""Visualization mode: the graph of a chain as text, as SVG and as a page."""
+
+import dataclasses
+import html.parser
+import logging
+import xml.etree.ElementTree
+
+import grain as real_grain
+import numpy as np
+import pytest
+from absl import flags
+from absl import logging as logging_of_grain
+from absl.testing import flagsaver
+
+import gristmill as grain
+from gristmill._dataset import drawing, picture
+
+SVG = "{http://www.w3.org/2000/svg}"
+
+
+@pytest.fixture
+def show():
+    """Turns the mode on, for a folder or for the log."""
+    yield lambda folder: grain.config.update(
+        "py_dataset_visualization_output_dir", str(folder)
+    )
+    grain.config.update("py_dataset_visualization_output_dir", None)
+
+
+@pytest.fixture
+def log(caplog):
+    caplog.set_level(logging.INFO, "gristmill")
+    return caplog
+
+
+def records():
+    return [{"a": [1, 2, 3], "b": np.zeros((2, 3))}] * 10
+
+
+GRAPH = """\
+Grain Dataset graph:
+
+SourceMapDataset(source=list)
+  ││
+  ││  \n\
+  ││
+  \u2572\u2571
+{'a': 'list<int>[3]', 'b': 'float64[2, 3]'}
+
+  ││
+  ││  ShuffleMapDataset
+  ││
+  \u2572\u2571
+{'a': 'list<int>[3]', 'b': 'float64[2, 3]'}
+
+  ││
+  ││  BatchMapDataset(batch_size=2, drop_remainder=False)
+  ││
+  \u2572\u2571
+{'a': 'list<ndarray>[3, 2]', 'b': 'float64[2, 2, 3]'}
+"""
+
+
+def test_the_log_has_grains_drawing_after_the_first_element(show, log):
+    show("")
+    iterator = iter(grain.MapDataset.source(records()).shuffle(1).batch(2))
+    assert not log.messages
+    next(iterator)
+    next(iterator)
+    (message,) = log.messages
+    begin = message.partition("PrefetchDatasetIterator")[0]
+    assert begin.startswith(GRAPH)
+
+
+def test_grain_draws_the_same(show, log, monkeypatch):
+    said = []
+    monkeypatch.setattr(logging_of_grain, "info", lambda text, *_: said.append(text))
+    with flagsaver.flagsaver():
+        flags.FLAGS.mark_as_parsed()
+        real_grain.config.update("py_dataset_visualization_output_dir", "")
+        next(iter(chain_of(real_grain)))
+    show("")
+    next(iter(chain_of(grain)))
+    assert log.messages[-1] == said[-1]
+
+
+def double(x):
+    return x["b"] * 2, len(x["a"]), "text"
+
+
+def keep(x):
+    return True
+
+
+def chain_of(library):
+    ds = library.MapDataset.source(records()).shuffle(1).repeat(2).map(double)
+    return ds.to_iter_dataset().filter(keep).batch(3)
+
+
+def test_all_parents_are_drawn(show, log):
+    show("")
+    parts = [grain.MapDataset.range(5), grain.MapDataset.range(9).map(str)]
+    next(iter(grain.MapDataset.mix(parts, [3, 1]).map(lambda x: [x])))
+    (message,) = log.messages
+    assert "WARNING" not in message
+    assert "┏ parent 0 of 2\n┃ RangeMapDataset(start=0,stop=5,step=1)" in message
+    assert "┏ parent 1 of 2\n┃ RangeMapDataset(start=0,stop=9,step=1)" in message
+    # The second parent was not asked yet, so what it says of itself is drawn.
+    assert "(no element yet)" in message
+    assert message.rstrip().endswith("'list<int>[1]'")
+
+
+def test_workers_tell_what_elements_look_like(show, log):
+    show("")
+    ds = grain.MapDataset.source(records()).map(double).to_iter_dataset()
+    iterator = iter(ds.mp_prefetch(grain.MultiprocessingOptions(num_workers=1)))
+    next(iterator)
+    iterator.close()
+    assert "('float64[2, 3]', 'int[]', 'str[]')" in log.messages[0]
+    assert "no element yet" not in log.messages[0]
+
+
+def test_a_folder_gets_a_picture_and_a_page(show, log, tmp_path):
+    show(tmp_path / "graphs")
+    parts = [grain.MapDataset.range(5), grain.MapDataset.range(9).shuffle(1)]
+    ds = grain.MapDataset.mix(parts).map(lambda x: {"<x>": np.full(3, x)}).batch(2)
+    next(iter(ds))
+    written = sorted((tmp_path / "graphs").iterdir())
+    assert [path.suffix for path in written] == [".html", ".svg"]
+    assert str(written[1]) in log.messages[0]
+    root = xml.etree.ElementTree.fromstring(written[1].read_text())
+    texts = ["".join(node.itertext()) for node in root.iter(f"{SVG}text")]
+    assert any("MixedMapDataset[2 parents]" in text for text in texts)
+    assert sum("RangeMapDataset" in text for text in texts) == 2
+    assert any("{'<x>': 'int64[2, 3]'}" in text for text in texts)
+    # 7 nodes: two sources, a shuffle, the mixture, map, batch, to_iter_dataset.
+    assert len(list(root.iter(f"{SVG}title"))) == 7
+    page = written[0].read_text()
+    assert "&lt;x&gt;" in page and "<x>" not in page
+    html.parser.HTMLParser().feed(page)
+
+
+def test_each_chain_gets_files_of_its_own(show, log, tmp_path):
+    show(tmp_path)
+    for _ in range(3):
+        next(iter(grain.MapDataset.range(5).batch(2)))
+    assert len(list(tmp_path.iterdir())) == 6
+
+
+@dataclasses.dataclass
+class Node:
+    name: str
+    kind: str = "transform"
+    spec: str = "int[]"
+    parents: tuple = ()
+
+
+def extents(node):
+    root = xml.etree.ElementTree.fromstring(picture.as_svg(node))
+    left, top, width, height = map(float, root.get("viewBox").split())
+    return root, left, top, left + width, top + height
+
+
+@pytest.mark.parametrize("name", ['a < b & "c"', "x" * 500, "tab\tand\x00zero", ""])
+def test_any_name_makes_a_picture(name):
+    root, *_ = extents(Node(name, spec=name))
+    drawn = "".join("".join(text.itertext()) for text in root.iter(f"{SVG}text"))
+    letters = [c for c in name if c.isprintable() and c != " "]
+    assert [c for c in drawn if c != " "] == letters * 2
+
+
+def test_boxes_lie_in_the_picture_and_do_not_overlap():
+    leaves = tuple(Node(f"source {i} " * (i + 1), "read") for i in range(4))
+    deep = Node("deep", parents=(Node("deeper", parents=leaves[:1]),))
+    root, left, top, right, bottom = extents(
+        Node("mix", "order", parents=(deep, *leaves[1:]))
+    )
+    boxes = list(rectangles(root, 0.0, 0.0))
+    assert len(boxes) == 7
+    for x, y, width, height in boxes:
+        assert left <= x and x + width <= right
+        assert top <= y and y + height <= bottom
+    for i, a in enumerate(boxes):
+        for b in boxes[:i]:
+            apart_x = a[0] + a[2] <= b[0] or b[0] + b[2] <= a[0]
+            apart_y = a[1] + a[3] <= b[1] or b[1] + b[3] <= a[1]
+            assert apart_x or apart_y, (a, b)
+
+
+def rectangles(node, x, y):
+    """All boxes below a node: left, top, width, height."""
+    move = node.get("transform", "")
+    if move:
+        dx, dy = map(float, move.removeprefix("translate(").rstrip(")").split())
+        x, y = x + dx, y + dy
+    for child in node:
+        if child.tag == f"{SVG}rect" and child.get("rx"):
+            at = [float(child.get(name)) for name in ("x", "y", "width", "height")]
+            yield at[0] + x, at[1] + y, at[2], at[3]
+        yield from rectangles(child, x, y)
+
+
+def test_text_that_nobody_reads_in_the_log_goes_to_standard_error(capsys, monkeypatch):
+    logger = logging.getLogger("gristmill")
+    monkeypatch.setattr(logger, "level", logging.WARNING)
+    logger.manager._clear_cache()
+    from gristmill import _log
+
+    _log.show("seen")
+    assert capsys.readouterr().err == "seen\n"
+    logger.manager._clear_cache()
+
+
+def test_a_drawing_is_text_without_a_parent():
+    box = drawing.Box("source", "read", "'int[]'", ())
+    assert (
+        drawing.as_text(box) == "source\n  ││\n  ││  \n  ││\n  \u2572\u2571\n'int[]'\n"
+    )
