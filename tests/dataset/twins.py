@@ -88,7 +88,7 @@ def assert_twins(
     mine, my_states, my_end = run(iter(ours), most)
     assert same(mine, elements), (mine, elements)
     if isinstance(their_end, Exception):
-        assert isinstance(my_end, type(their_end)), (my_end, their_end)
+        assert isinstance(my_end, Exception), (my_end, their_end)
     else:
         assert my_end == their_end
     if states:
