@@ -57,6 +57,8 @@ QUESTIONS = (
     "pack_first_fit",
     "pack_best_fit",
     "pack_concat_split",
+    "text_throughput",
+    "text_first_batch",
 )
 RESULTS = "## Results\n"
 TABLE_BEGIN, TABLE_END = "<!-- table: begin -->\n", "<!-- table: end -->"

@@ -228,10 +228,27 @@ class TestErrors:
             MapDataset.mix([MapDataset.range(3), MapDataset.range(0)])
 
     def test_an_empty_dataset_has_no_element(self):
-        for empty in (MapDataset.range(0), MapDataset.range(5)[3:3]):
+        range_ = MapDataset.range(0)
+        for empty in (range_, MapDataset.range(5)[3:3], MapDataset.source([])):
             assert list(empty) == []
             with pytest.raises(ZeroDivisionError):
                 empty[0]
+
+    @pytest.mark.parametrize("index", [1.5, "1", [1, 2], None])
+    def test_indices_are_integers(self, index):
+        for ds in (MapDataset.range(5), MapDataset.source([1, 2]).map(str)):
+            with pytest.raises(TypeError, match="is an int or a slice, got"):
+                ds[index]
+            with pytest.raises(TypeError, match="is an int or a slice, got"):
+                ds._getitems([index])
+
+    def test_integers_of_numpy_are_indices(self):
+        assert MapDataset.range(5)[np.uint8(3)] == 3
+
+    @pytest.mark.parametrize("index", [2**62, -(2**62), 2**63])
+    def test_epochs_that_cannot_be_counted_are_refused(self, index):
+        with pytest.raises(OverflowError):
+            MapDataset.range(7).batch(2, drop_remainder=True)[index]
 
     def test_bare_functions_are_no_transforms(self):
         with pytest.raises(NotImplementedError, match="is not supported"):
@@ -445,6 +462,37 @@ class TestArrays:
 
     def test_an_array_without_rows_is_empty(self):
         assert list(MapDataset.source(np.zeros((0, 3)))) == []
+
+
+def test_values_beyond_64_bits_are_exact():
+    assert list(MapDataset.range(2**63 - 2, 2**63 + 2)) == [
+        2**63 - 2,
+        2**63 - 1,
+        2**63,
+        2**63 + 1,
+    ]
+
+
+@pytest.mark.parametrize("step", ["map", "shuffle", "filter"])
+def test_chains_may_be_long(step):
+    ds = MapDataset.range(3)
+    for _ in range(800):
+        ds = ds.shuffle(1) if step == "shuffle" else getattr(ds, step)(lambda x: x + 1)
+    assert len(list(ds)) == 3
+
+
+def test_a_dataset_without_a_length_fails_without_noise(capsys):
+    class Bad(MapDataset):
+        def __len__(self):
+            raise KeyError("length")
+
+        def __getitem__(self, index):
+            raise AssertionError
+
+    with pytest.raises(KeyError, match="length"):
+        iter(Bad())
+    gc.collect()
+    assert capsys.readouterr().err == ""
 
 
 def test_endless_datasets_have_no_end():
