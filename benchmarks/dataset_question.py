@@ -1,62 +1,67 @@
-"""A question about one node of a dataset: ns per element, in Gristmill and in Grain."""
+"""A question about a chain of datasets, asked of Gristmill and of Grain.
+
+A ``bench_dataset_<question>.py`` says which chain; the same function builds it with
+either library.
+"""
 
 import functools
 import itertools
-import time
-from collections.abc import Callable, Iterator
+import zlib
+from collections.abc import Callable
 from typing import Any
 
 import peers
-from harness import GRAIN, AtLeast, Measurement, Question, Settings
+from harness import AtLeast, Measurement, Question, Settings, seconds_per_batch
+from workloads import BATCH, leaves
 
-CHECKED = 5_000
-ELEMENTS_AT_ONCE = 1_000
+CHECKED_BATCHES = 16
+# The two ways in which Grain is asked: its default threads, and none.
+READ_OPTIONS: dict[str, tuple[int, int] | None] = {"default": None, "(0, 0)": (0, 0)}
+Build = Callable[[Any], Any]
 
-# Takes a library and the reading options of its sources, returns a dataset.
-Make = Callable[[Any, Any], Any]
+
+def digest(batches: Any, count: int = CHECKED_BATCHES) -> str:
+    """Returns a number for the bytes, dtypes and shapes of the first batches."""
+    found = 0
+    for batch in itertools.islice(batches, count):
+        for array in leaves(batch):
+            found = zlib.crc32(f"{array.dtype.str} {array.shape}".encode(), found)
+            found = zlib.crc32(array.tobytes(), found)
+    return f"{found:x}"
 
 
-def question(name: str, text: str, make: Make, times: float) -> Question:
-    """The question whether we are at least so many times as fast as Grain."""
+def _measure(
+    import_library: Callable[[], Any], build: Build, stream: str, settings: Settings
+) -> Measurement:
+    library = import_library()
+    checked = iter(build(library))
+    answers = {stream: digest(checked)}
+    checked.close()
+    batches = iter(build(library))
+    seconds = seconds_per_batch(batches, settings.seconds)
+    batches.close()
+    return Measurement(seconds / BATCH * 1e9, answers)
+
+
+def ask(
+    name: str, text: str, builds: dict[str, Build], targets: tuple[AtLeast, ...]
+) -> Question:
+    """Returns the question of how long an element takes, in batches of 256.
+
+    `builds` makes an IterDataset of batches from a library, by how it is asked to.
+    """
+    contestants = {
+        f"{library} {how}".rstrip(): functools.partial(_measure, load, build, how)
+        for library, load in (
+            ("gristmill", peers.import_gristmill),
+            ("grain", peers.import_grain),
+        )
+        for how, build in builds.items()
+    }
     return Question(
         name=name,
         text=text,
         unit="ns/element",
-        contestants={
-            "gristmill": functools.partial(
-                _measure, make, peers.import_gristmill, None
-            ),
-            "grain default": functools.partial(
-                _measure, make, peers.import_grain, None
-            ),
-            "grain (0, 0)": functools.partial(
-                _measure, make, peers.import_grain, (0, 0)
-            ),
-        },
-        targets=(AtLeast(times, GRAIN),),
+        contestants=contestants,
+        targets=targets,
     )
-
-
-def _measure(
-    make: Make,
-    import_library: Callable[[], Any],
-    options: tuple[int, int] | None,
-    settings: Settings,
-) -> Measurement:
-    library = import_library()
-    dataset = make(library, options and library.ReadOptions(*options))
-    elements = _endless(dataset)
-    first = [int(element) for element in itertools.islice(elements, CHECKED)]
-    count = 0
-    start = time.perf_counter()
-    while time.perf_counter() - start < settings.seconds:
-        for _ in itertools.islice(elements, ELEMENTS_AT_ONCE):
-            pass
-        count += ELEMENTS_AT_ONCE
-    nanoseconds = (time.perf_counter() - start) / count * 1e9
-    return Measurement(nanoseconds, {"elements": str(hash(tuple(first)))})
-
-
-def _endless(dataset: Any) -> Iterator[Any]:
-    while True:
-        yield from dataset

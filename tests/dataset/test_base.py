@@ -228,10 +228,27 @@ class TestErrors:
             MapDataset.mix([MapDataset.range(3), MapDataset.range(0)])
 
     def test_an_empty_dataset_has_no_element(self):
-        for empty in (MapDataset.range(0), MapDataset.range(5)[3:3]):
+        range_ = MapDataset.range(0)
+        for empty in (range_, MapDataset.range(5)[3:3], MapDataset.source([])):
             assert list(empty) == []
             with pytest.raises(ZeroDivisionError):
                 empty[0]
+
+    @pytest.mark.parametrize("index", [1.5, "1", [1, 2], None])
+    def test_indices_are_integers(self, index):
+        for ds in (MapDataset.range(5), MapDataset.source([1, 2]).map(str)):
+            with pytest.raises(TypeError, match="is an int or a slice, got"):
+                ds[index]
+            with pytest.raises(TypeError, match="is an int or a slice, got"):
+                ds._getitems([index])
+
+    def test_integers_of_numpy_are_indices(self):
+        assert MapDataset.range(5)[np.uint8(3)] == 3
+
+    @pytest.mark.parametrize("index", [2**62, -(2**62), 2**63])
+    def test_epochs_that_cannot_be_counted_are_refused(self, index):
+        with pytest.raises(OverflowError):
+            MapDataset.range(7).batch(2, drop_remainder=True)[index]
 
     def test_bare_functions_are_no_transforms(self):
         with pytest.raises(NotImplementedError, match="is not supported"):

@@ -11,7 +11,11 @@ from gristmill import batching
 from gristmill._dataset import filter as filtering
 from gristmill._dataset import flat_map
 from gristmill._dataset.base import BatchFn, IterDataset, MapDataset
-from gristmill._dataset.blocks import BlockMapDataset, block_of
+from gristmill._dataset.blocks import (
+    BlockMapDataset,
+    block_of,
+    epochs_and_offsets,
+)
 from gristmill._dataset.iterator import (
     DatasetIterator,
     get_next_index,
@@ -81,9 +85,8 @@ class BatchMapDataset(Batching, BlockMapDataset[T]):
         return self._length
 
     def _block(self, indices: Int64Array) -> list[Any]:
-        if not self._length:
-            raise ZeroDivisionError(f"{self} has no batches, so there is no batch i")
-        epochs, batches = np.divmod(indices, self._length)
+        epochs, batches = epochs_and_offsets(indices, self._length)
+        self._check(epochs)
         firsts = batches * self._batch_size
         lasts = np.minimum(firsts + self._batch_size, self._parent_length)
         offsets = epochs * self._parent_length
@@ -103,6 +106,16 @@ class BatchMapDataset(Batching, BlockMapDataset[T]):
             made.append(self._make(elements[first : first + len(range_)]))
             first += len(range_)
         return made
+
+    def _check(self, epochs: Int64Array) -> None:
+        """Raise where the parent's indices do not fit into 64 bits."""
+        for epoch in (int(epochs.min(initial=0)), int(epochs.max(initial=0))):
+            begin = epoch * self._parent_length
+            if not -(2**63) <= begin < 2**63 - self._parent_length:
+                raise OverflowError(
+                    f"{self}: epoch {epoch} begins at index {begin} of its parent,"
+                    " which does not fit into 64 bits"
+                )
 
     def _make(self, elements: list[Any]) -> Any:
         try:

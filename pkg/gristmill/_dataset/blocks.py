@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import operator
 from collections.abc import Sequence
 from typing import Any, TypeVar
 
@@ -23,14 +24,39 @@ class BlockMapDataset(MapDataset[T]):
     def __getitem__(self, index: Any) -> Any:
         if isinstance(index, slice):
             return self.slice(index)
-        return self._block(np.array([index], np.int64))[0]
+        return self._block(np.array([_integer(index)], np.int64))[0]
 
     def _getitems(self, indices: Sequence[int]) -> Sequence[T | None]:
-        return self._block(np.ascontiguousarray(indices, np.int64))
+        return self._block(np.array([_integer(index) for index in indices], np.int64))
 
     def _block(self, indices: Int64Array) -> list[Any]:
         """The elements at `indices`, of shape (n,)."""
         raise NotImplementedError
+
+
+def _integer(index: Any) -> int:
+    try:
+        number = operator.index(index)
+    except TypeError as error:
+        raise TypeError(
+            f"an index of a MapDataset is an int or a slice, got {index!r}"
+        ) from error
+    if not -(2**63) <= number < 2**63:
+        raise OverflowError(f"index {number} does not fit into 64 bits")
+    return number
+
+
+def epochs_and_offsets(
+    indices: Int64Array, length: int
+) -> tuple[Int64Array, Int64Array]:
+    """Which epoch of a dataset each index is in, and its place there.
+
+    Raises:
+        ZeroDivisionError: The length is 0.
+    """
+    if not length:
+        raise ZeroDivisionError("the dataset has no elements, so there is no element i")
+    return np.divmod(indices, length)
 
 
 def block_of(dataset: MapDataset[Any], indices: Int64Array) -> list[Any]:

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from gristmill._dataset.blocks import BlockMapDataset
+from gristmill._dataset.blocks import BlockMapDataset, epochs_and_offsets
 from gristmill._dataset.spec import ShapeDtypeStruct
 from gristmill._dataset.to_iter import PrefetchIterDataset
 from gristmill._hot import run as hot_run
@@ -39,7 +39,9 @@ class SourceMapDataset(BlockMapDataset[Any]):
 
     def _block(self, indices: Int64Array) -> list[Any]:
         length = known_length(self._reader)
-        keys = indices if length is None else indices % length
+        keys = indices
+        if length is not None:
+            _, keys = epochs_and_offsets(indices, length)
         elements, _, _, error = hot_run.run_block(
             self._reader, keys, indices, (), None, 0
         )
@@ -64,7 +66,9 @@ class RangeMapDataset(BlockMapDataset[int]):
         return len(self._range)
 
     def __str__(self) -> str:
-        return f"RangeMapDataset(start={self.start},stop={self.stop},step={self.step})"
+        return (
+            f"RangeMapDataset(start={self.start}, stop={self.stop}, step={self.step})"
+        )
 
     @property
     def _element_spec(self) -> Any:
@@ -81,8 +85,6 @@ class RangeMapDataset(BlockMapDataset[int]):
         )
 
     def _block(self, indices: Int64Array) -> list[Any]:
-        if not self._range:
-            raise ZeroDivisionError(f"{self} has no elements, so there is no element i")
-        offsets = indices % len(self._range)
+        _, offsets = epochs_and_offsets(indices, len(self._range))
         values: list[Any] = (self.start + offsets * self.step).tolist()
         return values
