@@ -54,7 +54,7 @@ def test_threads_share_sources_but_not_transforms():
     rows = np.arange(60)
     ds = gristmill.MapDataset.source(rows).to_iter_dataset().map(Slow())
     found = multithread_prefetch(ds, 3, 2)
-    parts = found._parent._datasets
+    parts = found._parent.datasets
     assert all(part._parent._parent._parent._parent._source is rows for part in parts)
     # Each copy is called by one thread only.
     assert list(found) == [(x, 1) for x in range(60)]

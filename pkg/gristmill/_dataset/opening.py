@@ -71,17 +71,25 @@ def _opening(make: Callable[[Any], Any]) -> Callable[[Any], Any]:
 
     @functools.wraps(make)
     def __iter__(self: Any) -> Any:
-        if _here.inside or self._IS_INNER:
-            return make(self)
-        from gristmill._dataset import watching  # It is made of nodes itself.
+        # It may be pickled with its class, so it uses nothing of this module itself.
+        from gristmill._dataset import opening
 
-        _here.inside = True
-        try:
-            return watching.open_chain(self, make)
-        finally:
-            _here.inside = False
+        return opening.opened(self, make)
 
     return __iter__
+
+
+def opened(dataset: Any, make: Callable[[Any], Any]) -> Any:
+    """An iterator over a chain, or over a part of one, which `make` makes."""
+    if _here.inside or dataset._IS_INNER:
+        return make(dataset)
+    from gristmill._dataset import watching  # It is made of nodes itself.
+
+    _here.inside = True
+    try:
+        return watching.open_chain(dataset, make)
+    finally:
+        _here.inside = False
 
 
 @contextlib.contextmanager
