@@ -54,9 +54,12 @@ QUESTIONS = (
     "dataset_step",
     "dataset_window_shuffle",
     "dataset_interleave",
+    "watching",
     "pack_first_fit",
     "pack_best_fit",
     "pack_concat_split",
+    "text_throughput",
+    "text_first_batch",
 )
 RESULTS = "## Results\n"
 TABLE_BEGIN, TABLE_END = "<!-- table: begin -->\n", "<!-- table: end -->"

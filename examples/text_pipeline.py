@@ -20,7 +20,7 @@ import pathlib
 import sysconfig
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import numpy as np
@@ -63,27 +63,40 @@ def documents(count: int) -> Iterator[dict[str, str]]:
                 made += 1
 
 
-def write_text(folder: pathlib.Path, count: int) -> Text:
-    """Writes the documents and trains a tokenizer on them."""
+def write_records(path: pathlib.Path, made: Iterable[dict[str, str]]) -> str:
+    """Writes documents to an ArrayRecord file and returns its path."""
     # Imported here, because worker processes import this file and write nothing.
     from array_record.python.array_record_module import ArrayRecordWriter
 
-    folder.mkdir(parents=True, exist_ok=True)
-    made = list(documents(count))
-    path = folder / "train.array_record"
     writer = ArrayRecordWriter(str(path), "group_size:1")
     for document in made:
         writer.write(json.dumps(document).encode())
     writer.close()
+    return str(path)
 
+
+def train_tokenizer(
+    path: pathlib.Path, made: Iterable[dict[str, str]], vocabulary: int
+) -> str:
+    """Trains a byte-pair encoding on descriptions; returns the path of its file."""
     tokenizer = Tokenizer(BPE(unk_token="[UNK]"))
     tokenizer.pre_tokenizer = ByteLevel()
     trainer = BpeTrainer(
-        vocab_size=VOCABULARY, special_tokens=["[UNK]", "[PAD]"], show_progress=False
+        vocab_size=vocabulary, special_tokens=["[PAD]", "[UNK]"], show_progress=False
     )
     tokenizer.train_from_iterator((d["description"] for d in made), trainer)
-    tokenizer.save(str(folder / "tokenizer.json"))
-    return Text(str(path), str(folder / "tokenizer.json"))
+    tokenizer.save(str(path))
+    return str(path)
+
+
+def write_text(folder: pathlib.Path, count: int) -> Text:
+    """Writes the documents and trains a tokenizer on them."""
+    folder.mkdir(parents=True, exist_ok=True)
+    made = list(documents(count))
+    return Text(
+        write_records(folder / "train.array_record", made),
+        train_tokenizer(folder / "tokenizer.json", made, VOCABULARY),
+    )
 
 
 # The pipeline.

@@ -1,10 +1,14 @@
 """The examples run, with settings small enough for a test."""
 
+import importlib
+import itertools
+import json
 import pathlib
 import re
 import subprocess
 import sys
 
+import numpy as np
 import pytest
 
 EXAMPLES = pathlib.Path(__file__).resolve().parent.parent / "examples"
@@ -47,22 +51,85 @@ def test_text_pipeline_says_how_fast_it_is_and_how_long_training_waits():
     assert all(0 <= float(share) <= 100 for share, _ in waits)
 
 
-def test_text_pipeline_gives_the_batches_that_grain_gives(tmp_path, monkeypatch):
+@pytest.fixture
+def example(monkeypatch):
+    """Imports an example as a module."""
     monkeypatch.syspath_prepend(EXAMPLES)
-    import itertools
+    return importlib.import_module
 
-    import numpy as np
-    import text_pipeline
 
-    text = text_pipeline.write_text(tmp_path, 400)
-    ours, theirs = (
-        itertools.islice(
-            text_pipeline.pipeline(text_pipeline.import_library(name), text, 4, 0), 20
-        )
-        for name in ("gristmill", "grain")
-    )
+def assert_same_batches(ours, theirs, count):
+    ours, theirs = (list(itertools.islice(it, count)) for it in (ours, theirs))
+    assert len(ours) == len(theirs) == count
     for our, their in zip(ours, theirs, strict=True):
         assert our.keys() == their.keys()
         for key in their:
             assert our[key].dtype == their[key].dtype
             np.testing.assert_array_equal(our[key], their[key])
+
+
+def test_text_pipeline_gives_the_batches_that_grain_gives(tmp_path, example):
+    module = example("text_pipeline")
+    text = module.write_text(tmp_path, 400)
+    ours, theirs = (
+        module.pipeline(module.import_library(name), text, 4, 0)
+        for name in ("gristmill", "grain")
+    )
+    assert_same_batches(ours, theirs, 20)
+
+
+@pytest.mark.multiprocess
+def test_maxtext_pipeline_goes_on_with_the_same_hosts_and_with_others():
+    printed = run("maxtext_pipeline.py", "--steps", 3).splitlines()
+    assert len(printed) == 3
+    for host, line in enumerate(printed[:2]):
+        assert line.startswith(f"host {host}: 3 steps of 6 rows, ")
+        assert line.endswith("after a restart the same rows follow")
+    assert printed[2].startswith(
+        "elastic: 3 steps of 2 hosts, then 3 of 3, gave the rows of 6 steps of 1"
+    )
+
+
+def test_maxtext_pipeline_gives_the_batches_that_grain_gives(tmp_path, example):
+    module = example("maxtext_pipeline")
+    paths, tokenize = module.write_corpora(tmp_path)
+    ours, theirs = (
+        module.batches_of_host(
+            example("text_pipeline").import_library(name), paths, tokenize, 1, 2
+        )
+        for name in ("gristmill", "grain")
+    )
+    assert_same_batches(ours, theirs, 8)
+
+
+def test_maxtext_pipeline_predicts_the_next_token_of_the_same_document(example):
+    shift = example("maxtext_pipeline").shift
+    tokens = np.array([5, 6, 7, 8, 9, 0])
+    segments = np.array([1, 1, 1, 2, 2, 0], np.int32)
+    places = np.array([0, 1, 2, 0, 1, 0], np.int32)
+    features = {"": tokens, "_segment_ids": segments, "_positions": places}
+    row = shift(
+        {
+            f"{side}{name}": values
+            for side in ("inputs", "targets")
+            for name, values in features.items()
+        }
+    )
+    assert row["inputs"].tolist() == [5, 6, 7, 8, 9, 0]
+    assert row["targets"].tolist() == [6, 7, 0, 9, 0, 0]
+    assert row["targets_segmentation"].tolist() == [1, 1, 0, 2, 0, 0]
+    assert row["inputs_segmentation"].tolist() == [1, 1, 1, 2, 2, 0]
+
+
+def test_maxtext_pipeline_checkpoints_as_json_without_orbax(
+    tmp_path, example, monkeypatch
+):
+    module = example("maxtext_pipeline")
+    monkeypatch.setattr(module.importlib.util, "find_spec", lambda name: None)
+    dataset = module.gristmill.MapDataset.range(5).to_iter_dataset()
+    iterator, restored = iter(dataset), iter(dataset)
+    next(iterator)
+    module.Checkpoints(tmp_path).save(1, iterator)
+    assert json.loads((tmp_path / "1.json").read_text()) == {"next_index": 1}
+    module.Checkpoints(tmp_path).restore(1, restored)
+    assert list(restored) == [1, 2, 3, 4]

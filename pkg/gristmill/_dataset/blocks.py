@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import operator
 from collections.abc import Sequence
 from typing import Any, TypeVar
 
@@ -23,14 +24,85 @@ class BlockMapDataset(MapDataset[T]):
     def __getitem__(self, index: Any) -> Any:
         if isinstance(index, slice):
             return self.slice(index)
-        return self._block(np.array([index], np.int64))[0]
+        return self._block(np.array([_integer(index)], np.int64))[0]
 
     def _getitems(self, indices: Sequence[int]) -> Sequence[T | None]:
-        return self._block(np.ascontiguousarray(indices, np.int64))
+        return self._block(np.array([_integer(index) for index in indices], np.int64))
 
     def _block(self, indices: Int64Array) -> list[Any]:
         """The elements at `indices`, of shape (n,)."""
         raise NotImplementedError
+
+
+class StepMapDataset(BlockMapDataset[T]):
+    """A dataset with the indices and the length of its parent.
+
+    A subclass implements `_step`.  A run of them asks the dataset above it once for a
+    block, and takes that through all of its steps.
+    """
+
+    def __len__(self) -> int:
+        return len(self._parent)
+
+    def _step(self, elements: list[Any], indices: Int64Array) -> list[Any]:
+        """What becomes of the parent's elements at `indices`."""
+        raise NotImplementedError
+
+    @functools.cached_property
+    def _run(self) -> tuple[MapDataset[Any], list[StepMapDataset[Any]]]:
+        """The dataset above the run, and the steps of the run in their order."""
+        run: list[StepMapDataset[Any]] = [self]
+        node = self._parent
+        while isinstance(node, StepMapDataset) and is_built_in(type(node)):
+            run.append(node)
+            node = node._parent
+        return node, run[::-1]
+
+    def _block(self, indices: Int64Array) -> list[Any]:
+        base, run = self._run
+        elements = block_of(base, indices)
+        for node in run:
+            elements = node._step(elements, indices)
+        return elements
+
+
+def _integer(index: Any) -> int:
+    try:
+        number = operator.index(index)
+    except TypeError as error:
+        raise TypeError(
+            f"an index of a MapDataset is an int or a slice, got {index!r}"
+        ) from error
+    if not -(2**63) <= number < 2**63:
+        raise OverflowError(f"index {number} does not fit into 64 bits")
+    return number
+
+
+def epochs_and_offsets(
+    indices: Int64Array, length: int
+) -> tuple[Int64Array, Int64Array]:
+    """Which epoch of a dataset each index is in, and its place there.
+
+    Raises:
+        ZeroDivisionError: The length is 0.
+    """
+    _refuse_empty(length)
+    return np.divmod(indices, length)
+
+
+def offsets_of(indices: Int64Array, length: int) -> Int64Array:
+    """The place of each index in its epoch.
+
+    Raises:
+        ZeroDivisionError: The length is 0.
+    """
+    _refuse_empty(length)
+    return indices % length
+
+
+def _refuse_empty(length: int) -> None:
+    if not length:
+        raise ZeroDivisionError("the dataset has no elements, so there is no element i")
 
 
 def block_of(dataset: MapDataset[Any], indices: Int64Array) -> list[Any]:

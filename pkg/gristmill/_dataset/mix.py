@@ -11,7 +11,11 @@ import numpy as np
 
 from gristmill import _core, transforms
 from gristmill._dataset.base import IterDataset, MapDataset
-from gristmill._dataset.blocks import BlockMapDataset, block_of
+from gristmill._dataset.blocks import (
+    BlockMapDataset,
+    block_of,
+    epochs_and_offsets,
+)
 from gristmill._dataset.iterator import DatasetIterator
 from gristmill._dataset.spec import get_element_spec
 from gristmill._hot import steps
@@ -162,13 +166,8 @@ class ConcatenateMapDataset(SelectingMapDataset[T]):
     def __len__(self) -> int:
         return int(self._begins[-1])
 
-    def __str__(self) -> str:
-        return f"ConcatenateMapDataset[{len(self._parents)} parents]"
-
     def _select(self, indices: Int64Array) -> tuple[Int64Array, Int64Array]:
-        if not len(self):
-            raise ZeroDivisionError(f"{self} has no elements, so there is no element i")
-        epochs, offsets = np.divmod(indices, len(self))
+        epochs, offsets = epochs_and_offsets(indices, len(self))
         chosen = np.searchsorted(self._begins, offsets, side="right") - 1
         keys = offsets - self._begins[chosen] + epochs * self._lengths[chosen]
         return chosen, keys
@@ -292,6 +291,7 @@ def integer_proportions(weights: Sequence[float], parts: int) -> list[int]:
     Raises:
         ValueError: There is not one positive weight for each part.
     """
+    weights = list(weights)
     if len(weights) != parts:
         raise ValueError(f"There are {parts} datasets but {len(weights)} weights.")
     if not weights:

@@ -71,16 +71,14 @@ def _opening(make: Callable[[Any], Any]) -> Callable[[Any], Any]:
 
     @functools.wraps(make)
     def __iter__(self: Any) -> Any:
-        # It may be pickled with its class, so it uses nothing of this module itself.
-        from gristmill._dataset import opening
-
-        return opening.opened(self, make)
+        # A user's class may be pickled with this function, and what that refers to.
+        return iterate(self, make)
 
     return __iter__
 
 
-def opened(dataset: Any, make: Callable[[Any], Any]) -> Any:
-    """An iterator over a chain, or over a part of one, which `make` makes."""
+def iterate(dataset: Any, make: Callable[[Any], Any]) -> Any:
+    """What `make` makes of a dataset; looked at, if that is the outermost."""
     if _here.inside or dataset._IS_INNER:
         return make(dataset)
     from gristmill._dataset import watching  # It is made of nodes itself.

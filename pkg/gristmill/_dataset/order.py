@@ -12,6 +12,7 @@ import sys
 from typing import Any, TypeVar
 
 from gristmill import _core
+from gristmill._checks import check_integer
 from gristmill._dataset.base import MapDataset
 from gristmill._dataset.blocks import BlockMapDataset, block_of, is_built_in
 from gristmill._dataset.spec import get_element_spec
@@ -36,12 +37,15 @@ class IndexMapDataset(BlockMapDataset[T]):
     @functools.cached_property
     def _plan(self) -> tuple[_core.KeyPlan, MapDataset[Any]]:
         """Indices here to indices of a dataset above, and that dataset."""
-        parent = self._parent
-        if isinstance(parent, IndexMapDataset) and is_built_in(type(parent)):
-            plan, base = parent._plan
-        else:
-            plan, base = _core.KeyPlan.positions(len(parent)), parent
-        return self._extend(plan), base
+        run: list[IndexMapDataset[Any]] = [self]
+        base = self._parent
+        while isinstance(base, IndexMapDataset) and is_built_in(type(base)):
+            run.append(base)
+            base = base._parent
+        plan = _core.KeyPlan.positions(len(base))
+        for node in reversed(run):
+            plan = node._extend(plan)
+        return plan, base
 
     def _block(self, indices: Int64Array) -> list[Any]:
         plan, base = self._plan
@@ -110,8 +114,10 @@ class RepeatMapDataset(IndexMapDataset[T]):
         reseed_each_epoch: bool = True,
     ) -> None:
         super().__init__(parent)
-        if num_epochs is not None and num_epochs <= 0:
-            raise ValueError(f"num_epochs must be positive, but got {num_epochs}.")
+        if num_epochs is not None:
+            check_integer("num_epochs", num_epochs)
+            if num_epochs <= 0:
+                raise ValueError(f"num_epochs must be positive, but got {num_epochs}.")
         if len(parent) >= sys.maxsize:
             raise ValueError(
                 f"Repeating already infinite dataset {parent} does nothing."

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import builtins
+import contextlib
 from typing import Any
 
 import numpy as np
 
-from gristmill._dataset.blocks import BlockMapDataset
+from gristmill import _core
+from gristmill._dataset.blocks import BlockMapDataset, offsets_of
 from gristmill._dataset.spec import ShapeDtypeStruct
 from gristmill._dataset.to_iter import PrefetchIterDataset
 from gristmill._hot import run as hot_run
@@ -39,7 +41,9 @@ class SourceMapDataset(BlockMapDataset[Any]):
 
     def _block(self, indices: Int64Array) -> list[Any]:
         length = known_length(self._reader)
-        keys = indices if length is None else indices % length
+        keys = indices
+        if length is not None:
+            keys = offsets_of(indices, length)
         elements, _, _, error = hot_run.run_block(
             self._reader, keys, indices, (), None, 0
         )
@@ -59,12 +63,18 @@ class RangeMapDataset(BlockMapDataset[int]):
         self.stop = start if stop is None else stop
         self.step = step
         self._range = builtins.range(self.start, self.stop, self.step)
+        self._keys: _core.KeyPlan | None = None
+        with contextlib.suppress(OverflowError):
+            # Else values are such as only Python's integers hold.
+            self._keys = _core.KeyPlan.range(len(self._range), self.start, self.step)
 
     def __len__(self) -> int:
         return len(self._range)
 
     def __str__(self) -> str:
-        return f"RangeMapDataset(start={self.start},stop={self.stop},step={self.step})"
+        return (
+            f"RangeMapDataset(start={self.start}, stop={self.stop}, step={self.step})"
+        )
 
     @property
     def _element_spec(self) -> Any:
@@ -81,8 +91,10 @@ class RangeMapDataset(BlockMapDataset[int]):
         )
 
     def _block(self, indices: Int64Array) -> list[Any]:
-        if not self._range:
-            raise ZeroDivisionError(f"{self} has no elements, so there is no element i")
-        offsets = indices % len(self._range)
-        values: list[Any] = (self.start + offsets * self.step).tolist()
+        values: list[Any]
+        if self._keys is None:
+            offsets = offsets_of(indices, len(self._range)).tolist()
+            values = [self._range[offset] for offset in offsets]
+        else:
+            values = self._keys.keys(indices).tolist()
         return values
