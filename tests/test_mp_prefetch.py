@@ -271,7 +271,7 @@ def test_what_cannot_be_pickled_is_named():
     dataset = numbers().to_iter_dataset().map(guarded).batch(2)
     with pytest.raises(TypeError, match="cannot pickle") as caught:
         next(iter(dataset.mp_prefetch(workers(2))))
-    (note,) = caught.value.__notes__
+    *_, note = caught.value.__notes__
     assert note.startswith("Dataset: MapIterDataset(transform=")
     assert "cannot be pickled!" in note
 

@@ -228,7 +228,7 @@ def test_a_feature_that_fails_leaves_nothing_of_the_others():
     iterator = iterate(gristmill, elements, FITS[0], options)
     with pytest.raises(ValueError, match="invalid literal") as caught:
         next(iterator)
-    (note,) = caught.value.__notes__
+    *_, note = caught.value.__notes__
     assert note.startswith("while packing ['b'] into cells of dtype int64 and shape ()")
     row = next(iterator)
     assert row["a"].tolist() == [1, 1, 3, 7, 7]

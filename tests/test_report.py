@@ -2,7 +2,9 @@
 
 import threading
 import time
+from typing import ClassVar
 
+import jax
 import numpy as np
 import pytest
 
@@ -239,3 +241,55 @@ def test_a_report_reads_well():
     assert lines[0].startswith("Limit: transform, MapMapDataset(transform=decode")
     assert "The consumer waited" in lines[2]
     assert any(line.startswith("Advice: ") for line in lines)
+
+
+class Annotation:
+    """Stands for the one of jax's profiler."""
+
+    named: ClassVar[list] = []
+
+    def __init__(self, name, **_):
+        self.named.append(name)
+
+    def __enter__(self):
+        pass
+
+    def __exit__(self, *_):
+        pass
+
+    @staticmethod
+    def is_enabled():
+        return True
+
+
+def test_calls_are_named_in_traces_of_jax(monkeypatch):
+    class Mine(grain.DatasetIterator):
+        def __next__(self):
+            return 1
+
+        def get_state(self):
+            return {}
+
+        def set_state(self, state):
+            pass
+
+    class Ones(grain.IterDataset):
+        def __iter__(self):
+            return Mine()
+
+    monkeypatch.setattr(jax.profiler, "TraceAnnotation", Annotation)
+    iterator = iter(Ones())
+    assert [next(iterator), next(iterator)] == [1, 1]
+    assert Annotation.named == ["Mine.__next__"] * 2
+
+
+def test_most_of_a_cheap_run_is_neither_timed_nor_measured():
+    iterator = iter(grain.MapDataset.range(300_000).map(float).to_iter_dataset())
+    began = time.perf_counter()
+    assert sum(1 for _ in iterator) == 300_000
+    seconds = time.perf_counter() - began
+    watch = iterator._watch
+    watch.count()
+    # A stretch of 1024 calls a second, and a block of at most 512 in 30 ms.
+    assert watch.calls <= 1200 * (seconds + 1)
+    assert watch.feeds[0].measured <= 512 * (seconds / 0.03 + 1)

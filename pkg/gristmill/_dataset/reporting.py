@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -23,6 +24,7 @@ NOT_TOLD_APART = (
     " see dataset.report()."
 )
 NOT_SEEN = "What a DataLoader does inside is not measured."
+END_OF_THREADS_S = 1.0
 SAMPLED = "Some calls of next() were timed, not all of them."
 
 
@@ -73,9 +75,12 @@ def report_of_run(
     )
     if not works_elsewhere:
         # Measuring takes time itself, so what is waited for is taken without it.
+        before = set(threading.enumerate())
         with as_inner():
             plain = _run(iter(dataset), seconds / 3, consume)
         seconds -= seconds / 3
+        for thread in set(threading.enumerate()) - before:
+            thread.join(END_OF_THREADS_S)  # What they still do would be measured.
     measured = _run(iterator, seconds, consume)
     _add_nodes(measured, iterator.measurement)
     if plain is not None and plain.outputs:

@@ -33,7 +33,7 @@ class SampledMapDataset(BlockMapDataset[T]):
 
     Args:
         parent: The dataset.
-        wake: Called now and then.
+        wake: Called now and then with False, and with True where an element fails.
 
     Attributes:
         measurement: What is known of the blocks that were measured; None before any.
@@ -41,7 +41,7 @@ class SampledMapDataset(BlockMapDataset[T]):
         took_ns: How long they took, other programs' time included.
     """
 
-    def __init__(self, parent: MapDataset[T], wake: Callable[[], None]) -> None:
+    def __init__(self, parent: MapDataset[T], wake: Callable[[bool], None]) -> None:
         super().__init__(parent)
         self._copy: Any = None
         self.measurement: Measurement | None = None
@@ -67,12 +67,20 @@ class SampledMapDataset(BlockMapDataset[T]):
         return get_element_spec(self._parent)
 
     def _block(self, indices: Int64Array) -> list[Any]:
-        if self._left > 0:
-            self._left -= 1
-            return self._read(indices)
+        try:
+            if self._left > 0:
+                self._left -= 1
+                return self._read(indices)
+            return self._measured(indices)
+        except Exception:
+            # Elements before the one that fails are given out first.
+            self._wake(True)
+            raise
+
+    def _measured(self, indices: Int64Array) -> list[Any]:
         if self._copy is None:
             self._copy, self.measurement = measured_copy(self._parent)
-        self._wake()
+        self._wake(False)
         began = time.perf_counter_ns()
         elements = block_of(self._copy, indices)
         took = time.perf_counter_ns() - began

@@ -3,7 +3,8 @@
 While a `Watch` is at work its iterator has another class, made for the purpose, whose
 ``__next__`` takes the time; else it has its own.  Calls that take long are all timed.
 Of short ones a stretch is timed, and then none for a second; the datasets that it reads
-by index say when that is over.
+by index say when that is over.  Where an element fails, frames of Gristmill's are cut
+from its traceback, too.
 """
 
 from __future__ import annotations
@@ -19,9 +20,11 @@ from typing import Any
 import numpy as np
 
 from gristmill import monitoring
+from gristmill._dataset.iterator import DatasetIterator
 from gristmill._dataset.meter import size_of
 from gristmill._dataset.sampling import SampledMapDataset
 from gristmill._dataset.to_iter import PrefetchDatasetIterator
+from gristmill._dataset.tracebacks import cut
 
 # Calls this long are all timed: that costs about a microsecond.
 LONG_NS = 200_000
@@ -49,6 +52,7 @@ class Watch:
         complete: Whether all calls were timed.
         feeds: The datasets that it reads by index.
         indices: Indices that each feed gave out for the calls that were timed.
+        fails_soon: Whether an element further on will fail, which ends the stretch.
     """
 
     def __init__(self, iterator: Any, always: bool = False) -> None:
@@ -65,6 +69,7 @@ class Watch:
         self.indices = [0] * len(self.feeds)
         self._ready = [0] * len(self._readers)
         self._looks = 0
+        self.fails_soon = False
         # Beginnings and ends of calls that are not yet taken into account.
         self.times: list[int] = []
         # So many make it worth while.
@@ -80,10 +85,12 @@ class Watch:
         """How long the last calls took."""
         return list(self._durations)
 
-    def wake(self, iterator: Any) -> None:
-        """Begin to time again, if it is time."""
-        if self._kind is None and time.perf_counter_ns() >= self._rests_until_ns:
+    def wake(self, iterator: Any, now: bool) -> None:
+        """Begin to time again, if it is time or has to be now."""
+        rested = now or time.perf_counter_ns() >= self._rests_until_ns
+        if self._kind is None and rested:
             self._begin(iterator)
+        self.fails_soon |= now
 
     def look(self) -> None:
         """Take all that was timed into account, and time some calls again."""
@@ -108,7 +115,8 @@ class Watch:
             self.sized += 1
             self.bytes += size_of(element)
             self._last_ns = time.perf_counter_ns()
-        if self._kind is None or self._stretch_calls < STRETCH_CALLS:
+        short = self._stretch_calls < STRETCH_CALLS
+        if self._kind is None or short or self.fails_soon:
             return
         mean = self._stretch_ns / self._stretch_calls
         self._stretch_calls = self._stretch_ns = 0
@@ -172,10 +180,10 @@ class Watch:
         # Weak, since the dataset is the iterator's, and a circle would outlive it.
         watched = self._iterator
 
-        def wake() -> None:
+        def wake(now: bool) -> None:
             found = watched()
             if found is not None:
-                self.wake(found)
+                self.wake(found, now)
 
         sampled: SampledMapDataset[Any] = SampledMapDataset(reader.dataset, wake)
         reader.read_from(sampled)
@@ -216,8 +224,11 @@ def timed_class(kind: type, annotates: bool) -> type:
         began = clock()
         try:
             element = advance(self)
-        except BaseException:
+        except BaseException as error:
             watch.count()
+            watch.fails_soon = False
+            if isinstance(self, DatasetIterator):
+                cut(error)
             raise
         ended = clock()
         times = watch.times

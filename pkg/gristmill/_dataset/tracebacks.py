@@ -1,0 +1,80 @@
+"""Cuts Gristmill's own frames from the traceback of an exception of the user's code."""
+
+from __future__ import annotations
+
+import pathlib
+import sys
+import traceback
+import types
+
+from gristmill.config import config
+
+NOTE = (
+    "Gristmill's own frames were cut from this traceback. To see them:"
+    " gristmill.config.update('py_traceback_filtering', 'off')."
+)
+PACKAGE = str(pathlib.Path(__file__).resolve().parent.parent) + "/"
+# Where Cython says that a compiled function is.
+COMPILED = ("gristmill/_hot/", "gristmill/_core/")
+
+
+class FullTraceback(Exception):
+    """Has the traceback that was cut, as the cause of the exception it is of."""
+
+
+def cut(error: BaseException) -> bool:
+    """Cut the traceback of an exception, as the setting `py_traceback_filtering` says.
+
+    The frame that raised it stays, whosever it is.
+
+    Args:
+        error: The exception, caught in a frame of Gristmill's.
+
+    Returns:
+        Whether there was something to cut.
+    """
+    mode = config.py_traceback_filtering
+    if mode == "auto":
+        # IPython leaves frames out by itself that ask for it.
+        mode = "tracebackhide" if "IPython" in sys.modules else "quiet_remove_frames"
+    if mode == "off" or isinstance(error, StopIteration):
+        return False
+    whole = error.__traceback__
+    frames = list(traceback.walk_tb(whole))
+    own = [place for place, (frame, _) in enumerate(frames[:-1]) if _is_own(frame)]
+    # The first one is where it was caught, which is there again when it goes on.
+    if not [place for place in own if place]:
+        return False
+    if mode == "tracebackhide":
+        for place in own:
+            frames[place][0].f_locals["__tracebackhide__"] = True
+        return False
+    error.__traceback__ = _without(whole, set(own))
+    if mode == "remove_frames":
+        error.__cause__ = FullTraceback("".join(traceback.format_tb(whole)))
+    elif NOTE not in getattr(error, "__notes__", ()):
+        # First, since the last note says most of what happened.
+        error.__notes__ = [NOTE, *getattr(error, "__notes__", ())]
+    return True
+
+
+def _is_own(frame: types.FrameType) -> bool:
+    name = frame.f_code.co_filename
+    return name.startswith((PACKAGE, *COMPILED))
+
+
+def _without(
+    whole: types.TracebackType | None, places: set[int]
+) -> types.TracebackType | None:
+    """A traceback less the entries at some places."""
+    entries: list[types.TracebackType] = []
+    while whole is not None:
+        entries.append(whole)
+        whole = whole.tb_next
+    left: types.TracebackType | None = None
+    for place, entry in reversed(list(enumerate(entries))):
+        if place not in places:
+            left = types.TracebackType(
+                left, entry.tb_frame, entry.tb_lasti, entry.tb_lineno
+            )
+    return left
