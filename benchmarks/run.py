@@ -57,10 +57,6 @@ QUESTIONS = (
     "pack_first_fit",
     "pack_best_fit",
     "pack_concat_split",
-    "dataset_map",
-    "dataset_default",
-    "dataset_mix",
-    "dataset_step",
     "text_throughput",
     "text_first_batch",
 )

@@ -102,6 +102,31 @@ CHAINS = {
     "mixed": lambda: g.IterDataset.mix(
         [numbers(9).to_iter_dataset(), numbers(20).to_iter_dataset().batch(1)]
     ),
+    "packing": lambda: (
+        numbers()
+        .map(lambda x: {"tokens": np.arange(x % 7 + 1)})
+        .to_iter_dataset()
+        .pipe(
+            experimental.FirstFitPackIterDataset,
+            length_struct={"tokens": 8},
+            num_packing_bins=3,
+        )
+        .batch(2)
+    ),
+    "interleave and window": lambda: (
+        experimental.InterleaveIterDataset(
+            [numbers(count) for count in (3, 9, 2, 4, 5)], cycle_length=2
+        )
+        .pipe(experimental.WindowShuffleIterDataset, window_size=4, seed=1)
+        .pipe(experimental.LimitIterDataset, 7)
+    ),
+    "thread and repeat": lambda: (
+        numbers(7)
+        .to_iter_dataset()
+        .filter(lambda x: x != 3)
+        .pipe(experimental.ThreadPrefetchIterDataset, prefetch_buffer_size=3)
+        .pipe(experimental.RepeatIterDataset, num_epochs=2)
+    ),
     "user's": lambda: Words(25).map(lambda x: -x).batch(2),
     "long states": lambda: Words(25, longest=60_000),
     "fewer than streams": lambda: numbers(2).to_iter_dataset().batch(1),
@@ -372,6 +397,19 @@ def test_workers_end_with_the_data_and_start_again_after_set_state():
     assert taken(iterator) == list(range(6))
     iterator.set_state(begin)
     assert taken(iterator) == list(range(6))
+    iterator.close()
+
+
+def test_workers_stay_from_one_epoch_to_the_next():
+    def where(x):
+        return x, os.getpid()
+
+    dataset = numbers(6).to_iter_dataset().map_with_index(lambda i, x: where(x))
+    dataset = dataset.mp_prefetch(workers(2))
+    iterator = iter(experimental.RepeatIterDataset(dataset, num_epochs=3))
+    elements = list(iterator)
+    assert [x for x, _ in elements] == 3 * list(range(6))
+    assert len({pid for _, pid in elements}) == 2
     iterator.close()
 
 

@@ -1,9 +1,6 @@
 """Chains of datasets computed by threads: experimental.multithread_prefetch."""
 
-import gc
 import json
-import threading
-import time
 
 import numpy as np
 import pytest
@@ -68,28 +65,6 @@ def test_no_threads_leave_the_dataset_as_it_is():
     assert prefetch(dataset, 0, 1) is dataset
 
 
-@pytest.mark.parametrize("arguments", [(-1, 1), (2, 0), (2, -1), (1.5, 1), (2, "1")])
-def test_arguments_are_checked(arguments):
-    with pytest.raises((ValueError, TypeError), match=r"num_threads|buffer_size"):
-        prefetch(numbers().to_iter_dataset(), *arguments)
-
-
-def test_threads_wait_at_the_same_time():
-    together = threading.Barrier(3, timeout=20)
-
-    def wait(x):
-        together.wait()
-        return x
-
-    # A copy of the barrier in each thread would wait for itself.
-    class Waiting(g.transforms.Map):
-        def map(self, x):
-            return wait(x)
-
-    dataset = numbers(6).to_iter_dataset().map(Waiting())
-    assert taken(prefetch(dataset, 3, 1)) == list(range(6))
-
-
 def test_each_thread_has_steps_of_its_own_and_the_same_source():
     class Counting(g.transforms.Map):
         def __init__(self):
@@ -135,63 +110,6 @@ def test_an_error_is_raised_in_its_place_and_counts_as_consumed():
     assert taken(iterator) == [[8], [7, 9]]
     iterator.set_state(state)
     assert taken(iterator) == [[8], [7, 9]]
-
-
-def test_what_cannot_begin_raises_again_and_again():
-    class Broken(g.IterDataset):
-        def __iter__(self):
-            raise OSError("not there")
-
-    iterator = iter(prefetch(Broken(), 1, 2))
-    for _ in range(5):
-        with pytest.raises(OSError, match="not there"):
-            next(iterator)
-    iterator.close()
-
-
-def running():
-    threads = threading.enumerate()
-    return [t for t in threads if t.name.startswith("gristmill-prefetch")]
-
-
-def test_threads_start_when_they_are_needed_and_leave_nothing_behind():
-    gc.collect()
-    assert running() == []
-    iterator = iter(prefetch(numbers().to_iter_dataset(), 2, 1))
-    iterator.get_state()
-    assert running() == []
-    iterator.start_prefetch()
-    assert len(running()) == 2
-    assert next(iterator) == 0
-    iterator.close()
-    assert running() == []
-    with pytest.raises(ValueError, match="Trying to advance a closed iterator"):
-        next(iterator)
-    with pytest.raises(ValueError, match="Attempting to use a closed iterator"):
-        iterator.start_prefetch()
-    other = iter(prefetch(numbers().to_iter_dataset(), 2, 1))
-    next(other)
-    del other
-    gc.collect()
-    assert running() == []
-
-
-def test_threads_are_ahead_by_the_buffer_and_no_more():
-    made = []
-
-    def note(x):
-        made.append(x)
-        return x
-
-    iterator = iter(prefetch(numbers().to_iter_dataset().map(note), 1, 4))
-    assert next(iterator) == 0
-    deadline = time.monotonic() + 20
-    # Four wait to be taken, one more waits to be put.
-    while len(made) < 6 and time.monotonic() < deadline:
-        threading.Event().wait(0.001)
-    assert next(iterator) == 1
-    assert len(made) in (6, 7)
-    iterator.close()
 
 
 def test_within_workers_each_has_a_share_of_the_streams():

@@ -1,46 +1,57 @@
-"""Names that Grain keeps in its experimental namespace."""
+"""Names that Grain keeps in its experimental namespace, imported when first used."""
 
 from __future__ import annotations
 
+import importlib
+from typing import TYPE_CHECKING, Any
+
 from gristmill._core import index_shuffle
-from gristmill._dataset.apply import apply_transformations
-from gristmill._dataset.cache import CacheIterDataset
-from gristmill._dataset.checkpoint_check import assert_equal_output_after_checkpoint
-from gristmill._dataset.concat_split import BOSHandling, ConcatThenSplitIterDataset
-from gristmill._dataset.device_put import device_put
-from gristmill._dataset.elastic import ElasticIterator
-from gristmill._dataset.flat_map import FlatMapIterDataset, FlatMapMapDataset
-from gristmill._dataset.interleave import InterleaveIterDataset
-from gristmill._dataset.iterator import get_next_index, set_next_index
-from gristmill._dataset.limit import LimitIterDataset
-from gristmill._dataset.multithread import multithread_prefetch
-from gristmill._dataset.options import DatasetOptions, ExecutionTrackingMode
-from gristmill._dataset.pack_and_batch import PackAndBatchOperation
-from gristmill._dataset.packing import BestFitPackIterDataset, FirstFitPackIterDataset
-from gristmill._dataset.padding import batch_and_pad
-from gristmill._dataset.parquet import ParquetIterDataset
-from gristmill._dataset.performance import PerformanceConfig, pick_performance_config
-from gristmill._dataset.rebatch import RebatchIterDataset
-from gristmill._dataset.repeat import RepeatIterDataset
-from gristmill._dataset.spec import (
-    ShapeDtypeStruct,
-    ShapeDtypeStructProtocol,
-    get_element_spec,
-)
-from gristmill._dataset.tf_record import TFRecordIterDataset
-from gristmill._dataset.thread_prefetch import (
-    ThreadPrefetchDatasetIterator,
-    ThreadPrefetchIterDataset,
-)
-from gristmill._dataset.window_shuffle import (
-    WindowShuffleIterDataset,
-    WindowShuffleMapDataset,
-)
-from gristmill._dataset.with_options import WithOptionsIterDataset
-from gristmill._dataset.zip import ZipIterDataset, ZipMapDataset
 from gristmill._rng_pool import RngPool
 from gristmill.transforms import FlatMap as FlatMapTransform
 from gristmill.transforms import MapWithIndex as MapWithIndexTransform
+
+if TYPE_CHECKING:
+    from gristmill._dataset.apply import apply_transformations
+    from gristmill._dataset.cache import CacheIterDataset
+    from gristmill._dataset.checkpoint_check import assert_equal_output_after_checkpoint
+    from gristmill._dataset.concat_split import BOSHandling, ConcatThenSplitIterDataset
+    from gristmill._dataset.device_put import device_put
+    from gristmill._dataset.elastic import ElasticIterator
+    from gristmill._dataset.flat_map import FlatMapIterDataset, FlatMapMapDataset
+    from gristmill._dataset.interleave import InterleaveIterDataset
+    from gristmill._dataset.iterator import get_next_index, set_next_index
+    from gristmill._dataset.limit import LimitIterDataset
+    from gristmill._dataset.multithread import multithread_prefetch
+    from gristmill._dataset.options import DatasetOptions, ExecutionTrackingMode
+    from gristmill._dataset.pack_and_batch import PackAndBatchOperation
+    from gristmill._dataset.packing import (
+        BestFitPackIterDataset,
+        FirstFitPackIterDataset,
+    )
+    from gristmill._dataset.padding import batch_and_pad
+    from gristmill._dataset.parquet import ParquetIterDataset
+    from gristmill._dataset.performance import (
+        PerformanceConfig,
+        pick_performance_config,
+    )
+    from gristmill._dataset.rebatch import RebatchIterDataset
+    from gristmill._dataset.repeat import RepeatIterDataset
+    from gristmill._dataset.spec import (
+        ShapeDtypeStruct,
+        ShapeDtypeStructProtocol,
+        get_element_spec,
+    )
+    from gristmill._dataset.tf_record import TFRecordIterDataset
+    from gristmill._dataset.thread_prefetch import (
+        ThreadPrefetchDatasetIterator,
+        ThreadPrefetchIterDataset,
+    )
+    from gristmill._dataset.window_shuffle import (
+        WindowShuffleIterDataset,
+        WindowShuffleMapDataset,
+    )
+    from gristmill._dataset.with_options import WithOptionsIterDataset
+    from gristmill._dataset.zip import ZipIterDataset, ZipMapDataset
 
 __all__ = [
     "BOSHandling",
@@ -84,3 +95,45 @@ __all__ = [
     "pick_performance_config",
     "set_next_index",
 ]
+
+# The modules in gristmill._dataset that have them.
+_HOMES = {
+    "apply": ("apply_transformations",),
+    "cache": ("CacheIterDataset",),
+    "checkpoint_check": ("assert_equal_output_after_checkpoint",),
+    "concat_split": ("BOSHandling", "ConcatThenSplitIterDataset"),
+    "device_put": ("device_put",),
+    "elastic": ("ElasticIterator",),
+    "flat_map": ("FlatMapIterDataset", "FlatMapMapDataset"),
+    "interleave": ("InterleaveIterDataset",),
+    "iterator": ("get_next_index", "set_next_index"),
+    "limit": ("LimitIterDataset",),
+    "multithread": ("multithread_prefetch",),
+    "options": ("DatasetOptions", "ExecutionTrackingMode"),
+    "pack_and_batch": ("PackAndBatchOperation",),
+    "packing": ("BestFitPackIterDataset", "FirstFitPackIterDataset"),
+    "padding": ("batch_and_pad",),
+    "parquet": ("ParquetIterDataset",),
+    "performance": ("PerformanceConfig", "pick_performance_config"),
+    "rebatch": ("RebatchIterDataset",),
+    "repeat": ("RepeatIterDataset",),
+    "spec": ("ShapeDtypeStruct", "ShapeDtypeStructProtocol", "get_element_spec"),
+    "tf_record": ("TFRecordIterDataset",),
+    "thread_prefetch": ("ThreadPrefetchDatasetIterator", "ThreadPrefetchIterDataset"),
+    "window_shuffle": ("WindowShuffleIterDataset", "WindowShuffleMapDataset"),
+    "with_options": ("WithOptionsIterDataset",),
+    "zip": ("ZipIterDataset", "ZipMapDataset"),
+}
+_HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOME_OF:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    module = importlib.import_module(f"gristmill._dataset.{_HOME_OF[name]}")
+    globals()[name] = found = getattr(module, name)
+    return found
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -464,6 +464,37 @@ class TestArrays:
         assert list(MapDataset.source(np.zeros((0, 3)))) == []
 
 
+def test_values_beyond_64_bits_are_exact():
+    assert list(MapDataset.range(2**63 - 2, 2**63 + 2)) == [
+        2**63 - 2,
+        2**63 - 1,
+        2**63,
+        2**63 + 1,
+    ]
+
+
+@pytest.mark.parametrize("step", ["map", "shuffle", "filter"])
+def test_chains_may_be_long(step):
+    ds = MapDataset.range(3)
+    for _ in range(800):
+        ds = ds.shuffle(1) if step == "shuffle" else getattr(ds, step)(lambda x: x + 1)
+    assert len(list(ds)) == 3
+
+
+def test_a_dataset_without_a_length_fails_without_noise(capsys):
+    class Bad(MapDataset):
+        def __len__(self):
+            raise KeyError("length")
+
+        def __getitem__(self, index):
+            raise AssertionError
+
+    with pytest.raises(KeyError, match="length"):
+        iter(Bad())
+    gc.collect()
+    assert capsys.readouterr().err == ""
+
+
 def test_endless_datasets_have_no_end():
     ds = MapDataset.range(3).shuffle(1).repeat()
     assert len(ds) == sys.maxsize

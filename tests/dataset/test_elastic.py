@@ -13,6 +13,7 @@ from dataset.twins import grain, same
 from gristmill.errors import StateMismatch
 from gristmill.experimental import (
     ElasticIterator,
+    FirstFitPackIterDataset,
     InterleaveIterDataset,
     WindowShuffleIterDataset,
     ZipIterDataset,
@@ -91,6 +92,50 @@ def test_any_hosts_go_on_where_others_stopped(chain):
             given += rows
     assert len(given) == 46
     assert given == expected[:46]
+
+
+def test_packed_rows_go_on_where_others_stopped():
+    sequences = gristmill.MapDataset.range(1, 120).shuffle(seed=2)
+    ds = sequences.map(lambda n: {"x": np.full(n % 13 + 1, n)}).to_iter_dataset()
+    ds = FirstFitPackIterDataset(
+        ds, length_struct={"x": 16}, num_packing_bins=5, seed=1
+    )
+    expected = [row["x"].tolist() for row in ds]
+    state, given = None, []
+    for size, hosts, steps in [(4, 2, 3), (6, 3, 2), (2, 1, 5), (4, 4, 2)]:
+        iterators = hosts_of(ds, size, hosts, state)
+        for _ in range(steps):
+            batches = [next(iterator)["x"].tolist() for iterator in iterators]
+            given += [row for rows in zip(*batches, strict=True) for row in rows]
+        state = iterators[0].get_state()
+    assert given == expected[: len(given)]
+    assert len(given) == 42
+    assert len(json.dumps(state)) < 500
+
+
+@pytest.mark.multiprocess
+@pytest.mark.parametrize("chain", ["indices", "filter"])
+def test_workers_change_no_element_of_indices_and_lose_none_of_streams(chain):
+    ds = CHAINS[chain]()
+    workers = gristmill.MultiprocessingOptions(num_workers=2)
+    iterator = ElasticIterator(
+        ds, 4, ShardOptions(0, 1), multiprocessing_options=workers
+    )
+    first = [x for _ in range(5) for x in next(iterator).tolist()]
+    state = json.loads(json.dumps(iterator.get_state()))
+    iterator.close()
+    resumed = ElasticIterator(
+        ds, 4, ShardOptions(0, 1), multiprocessing_options=workers
+    )
+    resumed.set_state(state)
+    found = first + [x for batch in resumed for x in batch.tolist()]
+    resumed.close()
+    expected = list(ds)
+    if chain == "indices":
+        # Batches go round: each worker has every second of them.
+        assert found == expected
+    else:
+        assert sorted(found) == sorted(expected)
 
 
 @given(st.data())

@@ -127,6 +127,20 @@ def test_an_error_costs_its_turn_and_no_other_element():
     assert found == [0, 10, 20, 1, "11", 21, 2, 12, 22]
 
 
+def test_a_dataset_that_cannot_be_opened_costs_no_other():
+    def open_part(i):
+        if i == 1:
+            raise RuntimeError(i)
+        return gristmill.MapDataset.range(10 * i, 10 * i + 2)
+
+    datasets = gristmill.MapDataset.range(4).map(open_part)
+    iterator = iter(InterleaveIterDataset(datasets, cycle_length=2))
+    assert next(iterator) == 0
+    with pytest.raises(RuntimeError):
+        next(iterator)
+    assert list(iterator) == [20, 1, 21, 30, 31]
+
+
 def test_states_of_grain_fit_after_json():
     def make(lib):
         return lib.experimental.InterleaveIterDataset(
@@ -169,6 +183,11 @@ def test_a_state_of_another_cycle_is_refused():
     iterator = iter(InterleaveIterDataset(parts(gristmill, 2, 2), cycle_length=1))
     with pytest.raises(StateMismatch, match="2 datasets at a time"):
         iterator.set_state(state)
+
+
+def test_a_cycle_has_places():
+    with pytest.raises(ValueError, match=r"cycle_length must be positive\. Got 0"):
+        InterleaveIterDataset(parts(gristmill, 2), cycle_length=0)
 
 
 def test_options_behind_hold_for_the_parts():

@@ -11,6 +11,7 @@ from gristmill.experimental import (
     DatasetOptions,
     TFRecordIterDataset,
     WithOptionsIterDataset,
+    ZipIterDataset,
     multithread_prefetch,
 )
 
@@ -28,6 +29,36 @@ def test_threads_are_grains(threads, sequential):
         return lib.experimental.multithread_prefetch(ds, threads, 2, sequential)
 
     assert_twins(make)
+
+
+@pytest.mark.parametrize(
+    "chain",
+    [
+        lambda lib, ds: lib.experimental.InterleaveIterDataset(
+            [ds(), lib.MapDataset.range(50, 53), ds().filter(lambda x: x % 2)],
+            cycle_length=2,
+        ),
+        lambda lib, ds: lib.experimental.WindowShuffleIterDataset(
+            ds(), window_size=3, seed=1
+        ),
+        lambda lib, ds: lib.experimental.ZipIterDataset([ds(), ds()], strict=True),
+        lambda lib, ds: lib.experimental.RebatchIterDataset(ds().batch(2), 3),
+        lambda lib, ds: lib.IterDataset.mix([ds(), ds()], [1, 2]),
+    ],
+)
+def test_nodes_above_threads_are_grains(chain):
+    def make(lib):
+        ds = chain(lib, lambda: lib.MapDataset.range(14).to_iter_dataset())
+        return lib.experimental.multithread_prefetch(ds, 2, 1)
+
+    assert_twins(make)
+
+
+def test_a_dataset_that_is_used_twice_is_cut_once():
+    """Grain cuts it twice, and loses three quarters of its elements."""
+    ds = gristmill.MapDataset.range(8).to_iter_dataset()
+    zipped = ZipIterDataset([ds, ds])
+    assert list(multithread_prefetch(zipped, 2, 1)) == [(i, i) for i in range(8)]
 
 
 def test_one_to_one_chains_do_not_depend_on_the_number_of_threads():
@@ -54,7 +85,7 @@ def test_threads_share_sources_but_not_transforms():
     rows = np.arange(60)
     ds = gristmill.MapDataset.source(rows).to_iter_dataset().map(Slow())
     found = multithread_prefetch(ds, 3, 2)
-    parts = found._parent._datasets
+    parts = found._parent.datasets
     assert all(part._parent._parent._parent._parent._source is rows for part in parts)
     # Each copy is called by one thread only.
     assert list(found) == [(x, 1) for x in range(60)]

@@ -69,6 +69,7 @@ def assert_twins(
     most: int = MOST,
     states: bool = True,
     theirs_resume: bool = True,
+    resumed: int = MOST,
 ) -> list[Any]:
     """Check that two datasets agree, also restored at each state of the other's.
 
@@ -77,6 +78,7 @@ def assert_twins(
         most: How many elements are looked at.
         states: Whether states must be equal.
         theirs_resume: Whether Grain must go on from our states.
+        resumed: At about how many of the states they are restored.
 
     Returns:
         The elements.
@@ -92,7 +94,7 @@ def assert_twins(
     if states:
         assert my_states == their_states
         assert same_spec(ours, theirs)
-    for place in range(len(elements) + 1):
+    for place in range(0, len(elements) + 1, len(elements) // resumed + 1):
         assert_resumes(ours, my_states[place], elements[place:], most)
         if theirs_resume:
             assert_resumes(theirs, my_states[place], elements[place:], most, False)

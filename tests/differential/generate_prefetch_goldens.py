@@ -21,6 +21,9 @@ from differential.pipelines import digest
 PATH = pathlib.Path(__file__).with_name("prefetch_goldens.json.gz")
 SEEDS = range(90)
 TAKEN = 40
+# Grain cuts a dataset twice that is twice in a chain, and fails where there are fewer
+# datasets to interleave than workers.
+LEFT_OUT = {"zip", "interleave"}
 # Grain's datasets of these kinds remember the lengths that their parents had before
 # sources were cut into pieces: elements repeat, or "Cannot batch 0 values".
 MEASURED = {"batch", "slice", "repeat", "concatenate", "mix", "select", "flat_map"}
@@ -66,7 +69,9 @@ def run(iterator: Any, count: int = TAKEN) -> dict[str, Any]:
             states.append(iterator.get_state())
             break
         except Exception as error:
-            end = type(error).__name__
+            end = (
+                "ValueError" if isinstance(error, ValueError) else type(error).__name__
+            )
             break
         states.append(iterator.get_state())
     states = [json.loads(json.dumps(state)) for state in states]
@@ -85,6 +90,8 @@ def main() -> None:
     entries = []
     for seed in SEEDS:
         described = describe_seed(seed)
+        if not _operations(described["chain"]).isdisjoint(LEFT_OUT):
+            continue
         try:
             dataset = prefetched(grain, described)
         except Exception as error:

@@ -6,7 +6,7 @@ import json
 import pytest
 
 import gristmill
-from differential.generate_prefetch_goldens import PATH, describe_seed, prefetched, run
+from differential.generate_prefetch_goldens import PATH, prefetched, run
 
 GOLDENS = json.loads(gzip.decompress(PATH.read_bytes()))["chains"]
 OPTIONS = gristmill.MultiprocessingOptions
@@ -14,9 +14,7 @@ OPTIONS = gristmill.MultiprocessingOptions
 
 @pytest.mark.parametrize("golden", GOLDENS, ids=lambda golden: golden["seed"])
 def test_elements_and_states_are_grains(golden):
-    described = describe_seed(golden["seed"])
-    assert described == {name: golden[name] for name in described}
-    iterator = iter(prefetched(gristmill, described))
+    iterator = iter(prefetched(gristmill, golden))
     assert run(iterator) == {
         name: golden[name] for name in ("elements", "states", "end")
     }
@@ -26,10 +24,9 @@ def test_elements_and_states_are_grains(golden):
 @pytest.mark.parametrize("golden", GOLDENS[::4], ids=lambda golden: golden["seed"])
 @pytest.mark.parametrize("workers", [0, 2])
 def test_grains_states_continue_with_any_number_of_workers(golden, workers):
-    described = describe_seed(golden["seed"])
-    streams = described["workers"]
+    streams = golden["workers"]
     iterator = iter(
-        prefetched(gristmill, {**described, "workers": workers}, streams=streams)
+        prefetched(gristmill, {**golden, "workers": workers}, streams=streams)
     )
     place = len(golden["elements"]) // 2
     iterator.set_state(golden["states"][place])

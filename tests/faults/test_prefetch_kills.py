@@ -40,6 +40,10 @@ CHAINS = {
     "counted": lambda: source.to_iter_dataset().filter(lambda x: x % 5 > 0)
         .random_map(resize).batch(4),
     "states": lambda: Words(400),
+    "packing": lambda: source.map(lambda x: {"t": np.full(x % 50 + 1, x)})
+        .to_iter_dataset().pipe(
+            g.experimental.BestFitPackIterDataset, length_struct={"t": 64},
+            num_packing_bins=5).filter(lambda row: row["t"][0] % 9 > 0).batch(2),
     "mixed": lambda: g.IterDataset.mix(
         [Words(500), source.random_map(resize).to_iter_dataset()]).batch(4),
 }
@@ -80,7 +84,9 @@ assert killed > 20, killed
 )
 
 
-@pytest.mark.parametrize("chain", ["batches", "absent", "counted", "states", "mixed"])
+@pytest.mark.parametrize(
+    "chain", ["batches", "absent", "counted", "states", "mixed", "packing"]
+)
 def test_output_and_states_are_identical_after_many_kills(chain):
     run(SCRIPT, chain)
 

@@ -220,17 +220,18 @@ def _check_size(batch_size: int) -> None:
 
 def _refuse_sparse(dataset: Any) -> None:
     """Raise where an element may be absent: a batch could not have it."""
-    if isinstance(dataset, filtering.FilterMapDataset):
-        raise ValueError(
-            "`MapDataset.batch` can not follow `MapDataset.filter` because `filter` can"
-            " discard elements. Convert `MapDataset` to `IterDataset` with"
-            " `to_iter_dataset()` before calling `batch`."
-        )
-    if isinstance(dataset, flat_map.FlatMapMapDataset):
-        raise ValueError(
-            "`MapDataset.batch` can not follow `FlatMapMapDataset` because"
-            " `FlatMapMapDataset` can discard elements. Convert `MapDataset` to"
-            " `IterDataset` with `to_iter_dataset()` before calling `batch`."
-        )
-    for parent in dataset._parents:
-        _refuse_sparse(parent)
+    nodes = [dataset]
+    for node in nodes:
+        if isinstance(node, filtering.FilterMapDataset):
+            raise ValueError(
+                "`MapDataset.batch` can not follow `MapDataset.filter` because `filter`"
+                " can discard elements. Convert `MapDataset` to `IterDataset` with"
+                " `to_iter_dataset()` before calling `batch`."
+            )
+        if isinstance(node, flat_map.FlatMapMapDataset):
+            raise ValueError(
+                "`MapDataset.batch` can not follow `FlatMapMapDataset` because"
+                " `FlatMapMapDataset` can discard elements. Convert `MapDataset` to"
+                " `IterDataset` with `to_iter_dataset()` before calling `batch`."
+            )
+        nodes += node._parents

@@ -34,6 +34,38 @@ class BlockMapDataset(MapDataset[T]):
         raise NotImplementedError
 
 
+class StepMapDataset(BlockMapDataset[T]):
+    """A dataset with the indices and the length of its parent.
+
+    A subclass implements `_step`.  A run of them asks the dataset above it once for a
+    block, and takes that through all of its steps.
+    """
+
+    def __len__(self) -> int:
+        return len(self._parent)
+
+    def _step(self, elements: list[Any], indices: Int64Array) -> list[Any]:
+        """What becomes of the parent's elements at `indices`."""
+        raise NotImplementedError
+
+    @functools.cached_property
+    def _run(self) -> tuple[MapDataset[Any], list[StepMapDataset[Any]]]:
+        """The dataset above the run, and the steps of the run in their order."""
+        run: list[StepMapDataset[Any]] = [self]
+        node = self._parent
+        while isinstance(node, StepMapDataset) and is_built_in(type(node)):
+            run.append(node)
+            node = node._parent
+        return node, run[::-1]
+
+    def _block(self, indices: Int64Array) -> list[Any]:
+        base, run = self._run
+        elements = block_of(base, indices)
+        for node in run:
+            elements = node._step(elements, indices)
+        return elements
+
+
 def _integer(index: Any) -> int:
     try:
         number = operator.index(index)

@@ -25,7 +25,7 @@ from gristmill._dataset.map import (
     RandomMapIterDataset,
 )
 from gristmill._dataset.node import with_parents
-from gristmill._dataset.states import copied
+from gristmill._dataset.states import snapshot
 from gristmill.errors import StateMismatch
 from gristmill.options import MultiprocessingOptions, ReadOptions
 from gristmill.sharding import ShardOptions
@@ -241,7 +241,7 @@ class ElasticStreamDatasetIterator(DatasetIterator[Any]):
     def __next__(self) -> Any:
         size = self._share.batch_size
         if not self._read:
-            self._before = copied(self._parent.get_state())
+            self._before = snapshot(self._parent)
         while self._read < self._share.global_batch_size:
             element = next(self._parent)
             if self._read % self._share.hosts == self._share.host:

@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 from gristmill import _log, transforms
 from gristmill._dataset.base import AnyFilter, IterDataset, MapDataset
-from gristmill._dataset.blocks import BlockMapDataset, block_of
+from gristmill._dataset.blocks import StepMapDataset
 from gristmill._dataset.iterator import DatasetIterator
 from gristmill._dataset.names import transform_name
 from gristmill._dataset.options import DatasetOptions
@@ -49,7 +49,7 @@ class Filtering:
         return f"{type(self).__name__}(transform={self._transform_name})"
 
 
-class FilterMapDataset(Filtering, BlockMapDataset[T]):
+class FilterMapDataset(Filtering, StepMapDataset[T]):
     """The parent's elements, None where the predicate is false."""
 
     _MUTATES_ELEMENT_SPEC = False
@@ -58,11 +58,8 @@ class FilterMapDataset(Filtering, BlockMapDataset[T]):
         super().__init__(parent)
         self._transform = transform
 
-    def __len__(self) -> int:
-        return len(self._parent)
-
-    def _block(self, indices: Int64Array) -> list[Any]:
-        return steps.filter_block(self._filter_fn, block_of(self._parent, indices))
+    def _step(self, elements: list[Any], indices: Int64Array) -> list[Any]:
+        return steps.filter_block(self._filter_fn, elements)
 
 
 class FilterIterDataset(Filtering, IterDataset[T]):

@@ -42,6 +42,9 @@ class InterleaveIterDataset(IterDataset[T]):
     Attributes:
         datasets: The datasets.
 
+    Raises:
+        ValueError: The length of the cycle is not positive.
+
     Example:
         >>> MapDataset = gristmill.MapDataset
         >>> parts = [MapDataset.range(10 * i, 10 * i + i) for i in (1, 2, 3)]
@@ -60,6 +63,8 @@ class InterleaveIterDataset(IterDataset[T]):
         iter_buffer_size: int = 1,
     ) -> None:
         super().__init__()
+        if cycle_length < 1:
+            raise ValueError(f"cycle_length must be positive. Got {cycle_length}.")
         self.datasets = datasets
         self._cycle_length = cycle_length
         self._num_make_iter_threads = num_make_iter_threads

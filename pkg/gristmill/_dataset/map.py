@@ -14,7 +14,7 @@ from gristmill._dataset.base import (
     IterDataset,
     MapDataset,
 )
-from gristmill._dataset.blocks import BlockMapDataset, block_of
+from gristmill._dataset.blocks import StepMapDataset
 from gristmill._dataset.iterator import (
     DatasetIterator,
     get_next_index,
@@ -47,7 +47,7 @@ class Mapping:
         return f"{type(self).__name__}(transform={self._transform_name})"
 
 
-class StepMapDataset(Mapping, BlockMapDataset[T]):
+class IndexedMapping(Mapping, StepMapDataset[T]):
     """A map dataset that is indexed."""
 
     def __init__(self, parent: MapDataset[Any], transform: Any, call: Any) -> None:
@@ -55,21 +55,18 @@ class StepMapDataset(Mapping, BlockMapDataset[T]):
         self._transform = transform
         self._map_fn = call
 
-    def __len__(self) -> int:
-        return len(self._parent)
 
-
-class MapMapDataset(StepMapDataset[T]):
+class MapMapDataset(IndexedMapping[T]):
     """``f(parent[i])``."""
 
     def __init__(self, parent: MapDataset[Any], transform: AnyMap) -> None:
         super().__init__(parent, transform, _call_of(transform, transforms.Map))
 
-    def _block(self, indices: Int64Array) -> list[Any]:
-        return steps.map_block(self._map_fn, block_of(self._parent, indices))
+    def _step(self, elements: list[Any], indices: Int64Array) -> list[Any]:
+        return steps.map_block(self._map_fn, elements)
 
 
-class MapWithIndexMapDataset(StepMapDataset[T]):
+class MapWithIndexMapDataset(IndexedMapping[T]):
     """``f(i, parent[i])``."""
 
     def __init__(self, parent: MapDataset[Any], transform: AnyMapWithIndex) -> None:
@@ -81,12 +78,11 @@ class MapWithIndexMapDataset(StepMapDataset[T]):
     def _transform_name(self) -> str:
         return transform_name(self._map_fn)
 
-    def _block(self, indices: Int64Array) -> list[Any]:
-        elements = block_of(self._parent, indices)
+    def _step(self, elements: list[Any], indices: Int64Array) -> list[Any]:
         return steps.map_with_index_block(self._map_fn, elements, indices)
 
 
-class RandomMapMapDataset(StepMapDataset[T]):
+class RandomMapMapDataset(IndexedMapping[T]):
     """``f(parent[i], rng)``, the generator being that of i."""
 
     def __init__(
@@ -96,8 +92,7 @@ class RandomMapMapDataset(StepMapDataset[T]):
         self._seed = _given_or_default(self, seed)
         self._draws = _ThreadDraws(self._seed)
 
-    def _block(self, indices: Int64Array) -> list[Any]:
-        elements = block_of(self._parent, indices)
+    def _step(self, elements: list[Any], indices: Int64Array) -> list[Any]:
         return steps.random_map_block(
             self._map_fn, elements, indices, self._draws.here()
         )

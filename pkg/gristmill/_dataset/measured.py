@@ -20,7 +20,7 @@ from gristmill._dataset.iterator import (
     set_next_index,
 )
 from gristmill._dataset.kinds import gathers, kind_of, parents_of
-from gristmill._dataset.meter import Costs, Measurement, Meter
+from gristmill._dataset.meter import Costs, Measurement, Meter, Stopwatch
 from gristmill._dataset.node import with_parents
 from gristmill._dataset.order import IndexMapDataset
 from gristmill._dataset.process_prefetch import ProcessPrefetchIterDataset
@@ -273,6 +273,8 @@ class MeasuredDatasetIterator(PassingIterator[T]):
         # Calls that come before the next one that is timed.
         self._untimed = 0
         self._timed = self._took_ns = self._mean_ns = 0
+        # Whether the next call starts workers, which is left out.
+        self._starts = meter.kind == "transport"
 
     def __next__(self) -> T:
         measurement, meter = self.measurement, self._meter
@@ -293,6 +295,9 @@ class MeasuredDatasetIterator(PassingIterator[T]):
             made = 1
         finally:
             took = measurement.stop(meter, started, made)
+        if self._starts:
+            self._starts = False
+            meter.clear()
         self._took_ns += took
         self._timed += 1
         self._mean_ns = self._took_ns // self._timed + measurement.costs.untimed
@@ -386,17 +391,17 @@ class SayingDatasetIterator(PassingIterator[Any]):
 
     def __next__(self) -> Any:
         measurement = self._measurement
-        began = time.perf_counter_ns()
         if not measurement.given:
-            measurement.began_ns = began
+            measurement.began_ns = time.perf_counter_ns()
         elif self._left_cpu_ns is not None:
             measurement.sending_ns += time.thread_time_ns() - self._left_cpu_ns
         self._left_cpu_ns = None
+        working = Stopwatch()
         element = next(self._parent)
-        now = time.perf_counter_ns()
+        measurement.working_ns += working.read_ns()
         measurement.given += 1
-        measurement.working_ns += now - began
         snapshot = b""
+        now = time.perf_counter_ns()
         if now - self._said_ns > SAY_EVERY_NS:
             self._said_ns = now
             snapshot = measurement.snapshot()

@@ -13,9 +13,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-# A call that took less is taken to have computed all the time, not waited: asking the
-# system about it would take longer than the call.
+# A call after one that took less is taken to compute all the time, not to wait: asking
+# the system about it would take longer than the call.
 ASK_CPU_NS = 20_000
+# What these do may take long all of a sudden.
+WAITING = ("read", "prefetch", "transport")
 MOST_SIZED = 64
 # The numbers of a meter that travel from a worker.
 FIELDS = (
@@ -232,8 +234,9 @@ class Measurement:
         """End the call, which made so many elements; returns how long it took."""
         now = time.perf_counter_ns()
         outer, cpu, began = started
-        took = cpu_took = now - began
-        meter.asks_cpu = took > ASK_CPU_NS
+        took: int = now - began
+        cpu_took = took
+        meter.asks_cpu = took > ASK_CPU_NS or meter.kind in WAITING
         if cpu is not None:
             cpu_took = min(time.thread_time_ns() - cpu[0], took)
             if sleeps() == cpu[1]:
@@ -328,6 +331,21 @@ def sleeps() -> int:
     """How often this thread has waited for something."""
     count: int = resource.getrusage(resource.RUSAGE_THREAD).ru_nvcsw
     return count
+
+
+class Stopwatch:
+    """Takes the time, less that of other programs, where the thread did not wait."""
+
+    def __init__(self) -> None:
+        self._sleeps = sleeps()
+        self._cpu_ns = time.thread_time_ns()
+        self._began_ns = time.perf_counter_ns()
+
+    def read_ns(self) -> int:
+        """The time since it was made."""
+        took = time.perf_counter_ns() - self._began_ns
+        cpu = time.thread_time_ns() - self._cpu_ns
+        return took if sleeps() != self._sleeps else min(took, cpu)
 
 
 def size_of(element: Any) -> int:

@@ -75,7 +75,8 @@ def with_parents(dataset: Any, parents: Sequence[Any]) -> Any:
     """
     made = copy.copy(dataset)
     made._parents = tuple(parents)
-    made.__dict__.pop("_plan", None)
+    for known in ("_plan", "_run"):
+        made.__dict__.pop(known, None)
     if isinstance(made, Dataset):
         made._measure()
     return made

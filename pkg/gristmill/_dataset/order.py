@@ -36,12 +36,15 @@ class IndexMapDataset(BlockMapDataset[T]):
     @functools.cached_property
     def _plan(self) -> tuple[_core.KeyPlan, MapDataset[Any]]:
         """Indices here to indices of a dataset above, and that dataset."""
-        parent = self._parent
-        if isinstance(parent, IndexMapDataset) and is_built_in(type(parent)):
-            plan, base = parent._plan
-        else:
-            plan, base = _core.KeyPlan.positions(len(parent)), parent
-        return self._extend(plan), base
+        run: list[IndexMapDataset[Any]] = [self]
+        base = self._parent
+        while isinstance(base, IndexMapDataset) and is_built_in(type(base)):
+            run.append(base)
+            base = base._parent
+        plan = _core.KeyPlan.positions(len(base))
+        for node in reversed(run):
+            plan = node._extend(plan)
+        return plan, base
 
     def _block(self, indices: Int64Array) -> list[Any]:
         plan, base = self._plan

@@ -208,15 +208,6 @@ def unpacked(vector: Vector) -> Any:
     return pickle.loads(np.array(words, np.int64).tobytes()[:length])
 
 
-def options_of(dataset: Any) -> DatasetOptions:
-    """The options that the nodes of a chain set; the last node's count."""
-    options = getattr(dataset, "options", None)
-    merged = options if isinstance(options, DatasetOptions) else DatasetOptions()
-    for parent in dataset._parents:
-        merged = merged.merge(options_of(parent))
-    return merged
-
-
 def _feeds(iterator: Any) -> Iterator[PrefetchDatasetIterator[Any]]:
     """The iterators of a chain that make elements of a `MapDataset`."""
     if isinstance(iterator, PrefetchDatasetIterator):

@@ -13,8 +13,9 @@ from gristmill._dataset.base import IterDataset
 from gristmill._dataset.in_turn import RunInTurn
 from gristmill._dataset.interleaved import InterleavedDatasetIterator, Run
 from gristmill._dataset.iterator import DatasetIterator
-from gristmill._dataset.pipeline import Pipeline, options_of
+from gristmill._dataset.pipeline import Pipeline
 from gristmill._dataset.spec import get_element_spec
+from gristmill._dataset.with_options import options_of
 from gristmill._engine.remote import RemoteOptions, RemoteRun
 from gristmill._engine.state import Position
 from gristmill._engine.tally import Replayed

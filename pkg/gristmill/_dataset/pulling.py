@@ -11,10 +11,10 @@ import time
 import weakref
 from typing import Any, TypeAlias
 
-from gristmill._dataset.states import copied
+from gristmill._dataset.states import snapshot
 
-# An element and the state behind it.
-Pulled: TypeAlias = tuple[Any, Any]
+# An element, the state behind it, and what was raised instead of it.
+Pulled: TypeAlias = tuple[Any, Any, BaseException | None]
 
 # Handing an element from one thread to another takes about this long.
 FAST_ELEMENT_S = 20e-6
@@ -33,6 +33,7 @@ class Pulling:
         source: Has ``__next__`` and ``get_state``.
         size: How many elements may wait, at least 1.
         name: Of the thread.
+        fresh: Whether states of the iterator need no copy; see `snapshot`.
         always: Whether the thread goes on where elements are computed faster than they
             are handed over.
 
@@ -40,9 +41,12 @@ class Pulling:
         pid: The process that has the thread.
     """
 
-    def __init__(self, source: Any, size: int, name: str, always: bool) -> None:
+    def __init__(
+        self, source: Any, size: int, name: str, *, fresh: bool, always: bool
+    ) -> None:
         self.pid = os.getpid()
         self._source = source
+        self._fresh = fresh
         self._always = always
         self._stopping = False
         self._room = threading.Semaphore(size)
@@ -53,7 +57,7 @@ class Pulling:
         _alive.add(self)
         self._thread.start()
 
-    def take(self) -> tuple[Any, Any, BaseException | None] | None:
+    def take(self) -> Pulled | None:
         """The next element, the state behind it, and what was raised instead of it.
 
         After an exception, or None, which says that elements are too fast for a
@@ -63,27 +67,29 @@ class Pulling:
         self._room.release()
         if item is None or item[2] is not None:
             self._thread.join()
-        taken: tuple[Any, Any, BaseException | None] | None = item
+        taken: Pulled | None = item
         return taken
 
     def stop(self, timeout_s: float | None = None) -> None:
         """End the thread, and wait for it; elements that wait are lost."""
+        if self._stopping or self.pid != os.getpid():
+            return  # A fork has not its parent's threads.
         self._stopping = True
         self._room.release()
-        if self.pid != os.getpid() or self._thread is threading.current_thread():
-            return
-        if not sys.is_finalizing():
+        ending = self._thread is threading.current_thread() or sys.is_finalizing()
+        if not ending:
             self._thread.join(timeout_s)
 
     def _run(self) -> None:
         source, took_s = self._source, []
+        fresh = self._fresh
         while True:
             self._room.acquire()
             if self._stopping:
                 return
             began = time.perf_counter()
             try:
-                self._ready.put((next(source), copied(source.get_state()), None))
+                self._ready.put((next(source), snapshot(source, fresh), None))
             except BaseException as error:
                 self._ready.put((None, _state_behind(source, error), error))
                 return
@@ -101,7 +107,7 @@ def _state_behind(source: Any, error: BaseException) -> Any:
     if isinstance(error, StopIteration):
         return None
     try:
-        return copied(source.get_state())
+        return snapshot(source)
     except Exception:
         return None
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from gristmill._dataset.diagnosis import Evidence, diagnose
 from gristmill._dataset.iterator import DatasetIterator
-from gristmill._dataset.meter import Measurement, size_of, sleeps
+from gristmill._dataset.meter import Measurement, Stopwatch, size_of
 from gristmill._dataset.observed import ObservedDatasetIterator
 from gristmill._dataset.opening import as_inner
 from gristmill._dataset.report import Buffer, Report, Stage, WorkerLoad
@@ -97,13 +97,13 @@ def _run(
             consumed = Stopwatch()
             if consume is not None:
                 consume(output)
-            consumed_s = consumed.read()
+            consumed_ns = consumed.read_ns()
             waited = Stopwatch()
             output = next(iterator, end)
             if output is end:
                 break
-            waits.append(waited.read())
-            away += consumed_s
+            waits.append(waited.read_ns() / 1e9)
+            away += consumed_ns / 1e9
             if len(waits) & (len(waits) - 1) == 0:
                 size = size_of(output)
     finally:
@@ -115,21 +115,6 @@ def _run(
         durations_s=waits,
         bytes_each=size,
     )
-
-
-class Stopwatch:
-    """Takes the time, less that of other programs, where the thread did not wait."""
-
-    def __init__(self) -> None:
-        self._sleeps = sleeps()
-        self._cpu = time.thread_time()
-        self._began = time.perf_counter()
-
-    def read(self) -> float:
-        """The time since it was made, in s."""
-        took = time.perf_counter() - self._began
-        cpu = time.thread_time() - self._cpu
-        return took if sleeps() != self._sleeps else min(took, cpu)
 
 
 def _add_nodes(evidence: Evidence, measurement: Measurement) -> None:
@@ -168,7 +153,7 @@ def _sampled_stages(watch: Watch, evidence: Evidence) -> Sequence[Stage]:
     found: list[Stage] = []
     rest = each
     for feed, indices in zip(watch.feeds, watch.indices, strict=True):
-        if not feed.measured or not indices:
+        if feed.measurement is None or not feed.measured or not indices:
             continue
         per_output = indices / evidence.outputs
         took = feed.took_ns / feed.measured * per_output / 1e9

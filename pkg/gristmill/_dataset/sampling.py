@@ -1,6 +1,6 @@
 """Measures some blocks of a dataset that is read by index, at hardly any cost.
 
-Every 15 ms one block is computed by a copy of the chain that `measured_copy` made; its
+Every 30 ms one block is computed by a copy of the chain that `measured_copy` made; its
 elements are the same.  A user's own node is not copied, and what it reads is
 counted as its own.
 """
@@ -16,13 +16,16 @@ from gristmill import monitoring
 from gristmill._dataset.base import MapDataset
 from gristmill._dataset.blocks import BlockMapDataset, block_of, is_built_in
 from gristmill._dataset.measured import measured_copy
+from gristmill._dataset.meter import Measurement
 from gristmill._dataset.source import SourceMapDataset
 from gristmill._dataset.spec import get_element_spec
 from gristmill._types import Int64Array
 
 T = TypeVar("T")
 # To measure a block takes up to 0.1 ms, so that this is spent once in a while.
-REST_NS = 15_000_000
+REST_NS = 30_000_000
+# A short run is not worth a copy.
+UNMEASURED_AT_FIRST = 8
 
 
 class SampledMapDataset(BlockMapDataset[T]):
@@ -33,14 +36,15 @@ class SampledMapDataset(BlockMapDataset[T]):
         wake: Called now and then.
 
     Attributes:
-        measurement: What is known of the blocks that were measured.
+        measurement: What is known of the blocks that were measured; None before any.
         measured: How many elements they had.
         took_ns: How long they took, other programs' time included.
     """
 
     def __init__(self, parent: MapDataset[T], wake: Callable[[], None]) -> None:
         super().__init__(parent)
-        self._copy, self.measurement = measured_copy(parent)
+        self._copy: Any = None
+        self.measurement: Measurement | None = None
         self._wake = wake
         self._read: Callable[[Int64Array], list[Any]]
         self._read = functools.partial(block_of, parent)
@@ -50,7 +54,7 @@ class SampledMapDataset(BlockMapDataset[T]):
         # Elements of each source that metrics know of, and how long they took.
         self._told: list[tuple[int, float]] = []
         # Blocks before the next one that is measured.
-        self._left = 0
+        self._left = 0 if monitoring.is_on() else UNMEASURED_AT_FIRST
 
     def __len__(self) -> int:
         return len(self._parent)
@@ -66,6 +70,8 @@ class SampledMapDataset(BlockMapDataset[T]):
         if self._left > 0:
             self._left -= 1
             return self._read(indices)
+        if self._copy is None:
+            self._copy, self.measurement = measured_copy(self._parent)
         self._wake()
         began = time.perf_counter_ns()
         elements = block_of(self._copy, indices)
@@ -80,6 +86,7 @@ class SampledMapDataset(BlockMapDataset[T]):
 
     def _tell(self) -> None:
         """Count what sources gave among the metrics; every block is measured then."""
+        assert self.measurement is not None
         told, self._told = self._told, []
         meters = zip(self.measurement.meters, self.measurement.datasets, strict=True)
         sources = [m for m in meters if isinstance(m[1], SourceMapDataset)]

@@ -86,5 +86,8 @@ class RangeMapDataset(BlockMapDataset[int]):
 
     def _block(self, indices: Int64Array) -> list[Any]:
         _, offsets = epochs_and_offsets(indices, len(self._range))
+        ends = (self._range[0], self._range[-1])
+        if min(ends) < -(2**63) or max(ends) >= 2**63:
+            return [self._range[offset] for offset in offsets.tolist()]
         values: list[Any] = (self.start + offsets * self.step).tolist()
         return values

@@ -1,4 +1,4 @@
-"""Copies of iterators' states."""
+"""Snapshots of iterators' states, which an iterator that goes on does not change."""
 
 from __future__ import annotations
 
@@ -6,6 +6,27 @@ import copy
 from typing import Any
 
 _FIXED = frozenset({int, str, float, bool, bytes, type(None)})
+
+
+def snapshot(iterator: Any, fresh: bool = False) -> Any:
+    """The state of an iterator, as it is now.
+
+    Args:
+        iterator: Has ``get_state``.
+        fresh: What `gives_fresh_states` said of it.
+    """
+    state = iterator.get_state()
+    return state if fresh else copied(state)
+
+
+def gives_fresh_states(iterator: Any) -> bool:
+    """Whether no state of an iterator changes once it is given out.
+
+    Those of built-in iterators do not, unless that of one of a user's is a part of it.
+    """
+    return type(iterator).__module__.startswith("gristmill.") and all(
+        map(gives_fresh_states, iterator._parents)
+    )
 
 
 def copied(state: Any) -> Any:

@@ -13,9 +13,9 @@ from gristmill._dataset.iterator import (
     get_next_index,
     set_next_index,
 )
-from gristmill._dataset.pulling import Pulled, Pulling
+from gristmill._dataset.pulling import Pulling
 from gristmill._dataset.spec import get_element_spec
-from gristmill._dataset.states import copied
+from gristmill._dataset.states import gives_fresh_states, snapshot
 
 T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
@@ -118,17 +118,24 @@ class ThreadPrefetchDatasetIterator(DatasetIterator[T]):
         self._state: Any = parent.get_state()
         # None where it has to be found from the state.
         self._index: int | None = 0
-        # Whether a thread was found to cost more than it saves.
-        self._fast = prefetch_buffer_size == 0
+        self._fresh = isinstance(parent, DatasetIterator) and gives_fresh_states(parent)
+        # Whether there is no thread, because it would cost more than it saves.
+        self._alone = False
         self._until_look = ELEMENTS_BETWEEN_LOOKS
         self._slow_looks = 0
 
     def __next__(self) -> T:
-        element: T
-        alone = self._fast and self._pulling is None
-        element, self._state = self._pull() if alone else self._take()
-        if self._index is not None:
-            self._index += 1
+        if not self._alone:
+            return self._take()
+        self._until_look -= 1
+        try:
+            element = next(self._source) if self._until_look else self._look()
+        except StopIteration:
+            raise
+        except BaseException:
+            self._count(snapshot(self._source, self._fresh))
+            raise
+        self._count(snapshot(self._source, self._fresh))
         return element
 
     def get_state(self) -> Any:
@@ -157,53 +164,45 @@ class ThreadPrefetchDatasetIterator(DatasetIterator[T]):
             self._pulling = None
             self._source.set_state(self._state)
         if self._pulling is None and self._size:
+            self._alone = False
             self._pulling = Pulling(
-                self._source, self._size, str(self), self._always_ahead
+                self._source,
+                self._size,
+                str(self),
+                fresh=self._fresh,
+                always=self._always_ahead,
             )
 
     def close(self) -> None:
         """End the thread, when the element that it computes is done."""
         if not getattr(self, "_closed", True):
             self._stop()
+            self._alone = False
         super().close()
 
     def __str__(self) -> str:
         return f"ThreadPrefetchDatasetIterator(prefetch_buffer_size={self._size})"
 
-    def _take(self) -> Pulled:
-        """The next element from the thread, and the state behind it."""
+    def _take(self) -> T:
+        """The next element, from the thread."""
         self.start_prefetch()
-        assert self._pulling is not None
-        pulled = self._pulling.take()
-        if pulled is None:
-            # The thread found that it is not needed.
+        if self._pulling is None or (pulled := self._pulling.take()) is None:
+            # There shall be no thread, or it found that it is not needed.
             self._pulling = None
-            self._fast = True
-            return self._pull()
+            self._alone = True
+            return next(self)
+        element: T
         element, state, error = pulled
         if error is None:
-            return element, state
+            self._count(state)
+            return element
         self._pulling = None
         if not isinstance(error, StopIteration):
-            self._pass_over(self._state if state is None else state)
+            self._count(self._state if state is None else state)
         raise error
 
-    def _pull(self) -> Pulled:
-        """The next element without a thread, and the state behind it."""
-        if self._closed:
-            raise ValueError("Attempting to use a closed iterator.")
-        self._until_look -= 1
-        try:
-            element = next(self._source) if self._until_look else self._look()
-        except StopIteration:
-            raise
-        except BaseException:
-            self._pass_over(copied(self._source.get_state()))
-            raise
-        return element, copied(self._source.get_state())
-
-    def _pass_over(self, state: Any) -> None:
-        """Count an element that failed, and go on from the state behind it."""
+    def _count(self, state: Any) -> None:
+        """Count an element, or one that failed, and note the state behind it."""
         self._state = state
         if self._index is not None:
             self._index += 1
@@ -216,8 +215,9 @@ class ThreadPrefetchDatasetIterator(DatasetIterator[T]):
         slow = time.perf_counter() - began > SLOW_ELEMENT_S
         # Once may be chance.
         self._slow_looks = self._slow_looks + 1 if slow else 0
-        if self._slow_looks > 1 and self._size:
-            self._fast = False
+        if self._slow_looks > 1:
+            # The next element is taken from a thread again.
+            self._alone = False
             self._slow_looks = 0
         return element
 

@@ -124,7 +124,8 @@ class PrefetchDatasetIterator(steps.Feed, DatasetIterator[T]):
 
     def close(self) -> None:
         """End the threads."""
-        if not getattr(self, "_closed", True):
+        # Where making it failed, there is nothing to end.
+        if not getattr(self, "_closed", True) and hasattr(self, "_reading"):
             self._reading.close()
             self.seek(self.given)
         super().close()
@@ -259,7 +260,9 @@ class _Elements:
 
 
 def _by_threads(dataset: Any) -> bool:
-    source = getattr(dataset, "_source", None)
-    return getattr(source, "by_threads", True) and all(
-        _by_threads(parent) for parent in dataset._parents
-    )
+    nodes = [dataset]
+    for node in nodes:
+        if not getattr(getattr(node, "_source", None), "by_threads", True):
+            return False
+        nodes += node._parents
+    return True

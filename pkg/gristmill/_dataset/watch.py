@@ -24,8 +24,8 @@ from gristmill._dataset.meter import size_of
 from gristmill._dataset.sampling import SampledMapDataset
 from gristmill._dataset.to_iter import PrefetchDatasetIterator
 
-# Calls this long are all timed: that costs half a microsecond.
-LONG_NS = 100_000
+# Calls this long are all timed: that costs about a microsecond.
+LONG_NS = 200_000
 STRETCH_CALLS = 1024
 AT_ONCE = 128
 REST_NS = 1_000_000_000

@@ -5,8 +5,6 @@ from __future__ import annotations
 import itertools
 from typing import Any, TypeVar
 
-import numpy as np
-
 from gristmill import _core
 from gristmill._dataset.base import IterDataset, MapDataset
 from gristmill._dataset.blocks import BlockMapDataset, block_of
@@ -189,11 +187,8 @@ class WindowShuffleDatasetIterator(steps.Feed, DatasetIterator[T]):
     def _shuffled(self, window: list[T]) -> list[T]:
         """A window in a random order, the last first."""
         if not window:
-            return []
-        count = len(window)
-        places = np.arange(count, dtype=np.int64)
-        seed = self._seed + self._window
-        order = _core.window_shuffle(places, count, seed, count)
+            return []  # Which needs no seed.
+        order = _core.permutation(len(window), self._seed + self._window)
         return [window[place] for place in order[::-1].tolist()]
 
 

@@ -1,0 +1,66 @@
+"""What does it cost that every iterator can report which stage limits?
+
+Prints % of processor time; lower is better.  ``range(10M).shuffle.map(x + 1)`` in
+batches of 256: iterated over as usual, against the same without the timing of some
+calls and blocks that `iterator.report()` is made of.  "single" is without batches.
+Both are taken in turns of a few milliseconds, so that what else the machine does falls
+on both.
+
+    python benchmarks/bench_watching.py
+"""
+
+import itertools
+import time
+
+from harness import AtMost, Measurement, Question, Settings, main
+
+TURN_S = 3e-3
+
+
+def _cost(batch: int | None, settings: Settings) -> Measurement:
+    import gristmill as grain
+    from gristmill._dataset.opening import as_inner
+
+    ds = grain.MapDataset.range(10_000_000).shuffle(1).repeat()
+    ds = ds.map(lambda x: x + 1).to_iter_dataset()
+    if batch is not None:
+        ds = ds.batch(batch)
+    watched = iter(ds)
+    with as_inner():
+        bare = iter(ds)
+    count = _outputs_of_a_turn(bare)
+    took = {watched: 0.0, bare: 0.0}
+    until = time.perf_counter() + 4 * settings.seconds
+    turns = itertools.cycle((watched, bare, bare, watched))
+    while time.perf_counter() < until:
+        for iterator in itertools.islice(turns, 4):
+            began = time.process_time()
+            for _ in itertools.islice(iterator, count):
+                pass
+            took[iterator] += time.process_time() - began
+    return Measurement((took[watched] / took[bare] - 1) * 100)
+
+
+def _outputs_of_a_turn(iterator) -> int:
+    """How many outputs take about `TURN_S`, once all is warm."""
+    count = 0
+    until = time.perf_counter() + 0.5
+    while time.perf_counter() < until:
+        next(iterator)
+        count += 1
+    return max(int(count * TURN_S / 0.5), 1)
+
+
+QUESTION = Question(
+    name="watching",
+    text="what timing some calls and blocks costs a cheap chain, batch 256",
+    unit="% of CPU time",
+    contestants={
+        "gristmill": lambda settings: _cost(256, settings),
+        "single": lambda settings: _cost(None, settings),
+    },
+    targets=(AtMost(1), AtMost(1, ours="single")),
+)
+
+if __name__ == "__main__":
+    main(QUESTION)
