@@ -10,7 +10,7 @@ Grain's default options are 16 threads that keep 500 elements ready.
 from typing import Any
 
 import bench_dataset_map
-from chain_question import ask
+from dataset_question import ask
 from harness import AtLeast, main
 from workloads import BATCH
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from chain_question import READ_OPTIONS, ask
+from dataset_question import READ_OPTIONS, ask
 from harness import GRAIN, AtLeast, main
 from workloads import BATCH, ROWS
 

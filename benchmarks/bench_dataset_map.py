@@ -8,7 +8,7 @@ one, in batches of 256, without reading threads.
 
 from typing import Any
 
-from chain_question import ask
+from dataset_question import ask
 from harness import AtLeast, main
 from workloads import BATCH
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from chain_question import ask
+from dataset_question import ask
 from harness import AtLeast, main
 from workloads import BATCH, rows
 

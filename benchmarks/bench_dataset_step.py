@@ -15,7 +15,7 @@ from collections.abc import Callable
 from typing import Any
 
 import peers
-from chain_question import digest
+from dataset_question import digest
 from harness import AtMost, Measurement, Question, Settings, main
 from workloads import BATCH
 

@@ -54,6 +54,7 @@ QUESTIONS = (
     "dataset_step",
     "dataset_window_shuffle",
     "dataset_interleave",
+    "watching",
     "pack_first_fit",
     "pack_best_fit",
     "pack_concat_split",

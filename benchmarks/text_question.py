@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Any
 
 import peers
-from chain_question import digest
+from dataset_question import digest
 from record_files import FOLDER
 
 EXAMPLES = pathlib.Path(__file__).resolve().parent.parent / "examples"

@@ -1,5 +1,7 @@
 """Steps run by _hot and by _slow: each promise holds for both."""
 
+import weakref
+
 import numpy as np
 import pytest
 
@@ -158,8 +160,9 @@ def feed(steps, blocks, keep_absent=False):
             self.asked = [*getattr(self, "asked", []), first]
             found = blocks.get(first, [])
             if isinstance(found, Exception):
+                self.given += 1
                 raise found
-            return found
+            return list(found)
 
         def _judge(self, skipped):
             raise AssertionError
@@ -177,13 +180,22 @@ class TestFeed:
     def test_may_keep_absent_elements(self, steps):
         assert list(feed(steps, {0: [1, None]}, keep_absent=True)) == [1, None]
 
-    def test_what_refilling_raises_counts_as_given(self, steps):
+    def test_goes_on_behind_what_refilling_raises(self, steps):
         source = feed(steps, {0: [1], 1: KeyError("x"), 2: [3]})
         assert next(source) == 1
         with pytest.raises(KeyError):
             next(source)
         assert source.given == 2
         assert list(source) == [3]
+
+    def test_keeps_no_element_that_was_given_out(self, steps):
+        class Element:
+            pass
+
+        source = feed(steps, {})
+        source.__class__._refill = lambda self, first: [Element(), Element()]
+        ref = weakref.ref(next(source))
+        assert ref() is None
 
     def test_seeking_forgets_what_is_ahead(self, steps):
         source = feed(steps, {0: [1, 2, 3], 7: [8]})

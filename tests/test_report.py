@@ -189,6 +189,33 @@ def test_an_iterator_keeps_its_class_and_elements_while_it_is_timed():
     assert taken == [list(range(i, i + 4)) for i in range(0, 20, 4)]
 
 
+@pytest.mark.parametrize("workers", [0, 1])
+def test_a_loader_tells_who_waits(workers):
+    loader = grain.load(list(range(1000)), batch_size=2, worker_count=workers)
+    iterator = iter(loader)
+    next(iterator)
+    for _ in zip(range(30), iterator, strict=False):
+        work(10e-3)
+    report = iterator.report()
+    assert report.outputs == 31
+    assert report.outputs_per_s < 100
+    assert (report.stage, report.stages) == (None, ())
+    assert report.notes == ("What a DataLoader does inside is not measured.",)
+
+
+def test_a_loader_that_is_slow_is_waited_for():
+    loader = grain.load(
+        WorkingSource(2e-3), batch_size=2, read_options=NO_THREADS, num_epochs=1
+    )
+    iterator = iter(loader)
+    for _ in zip(range(20), iterator, strict=False):
+        pass
+    report = iterator.report()
+    assert (report.limit, report.outputs) == ("unknown", 20)
+    assert report.waited > 0.9
+    assert report.p50_s > 3e-3
+
+
 def test_a_part_of_a_chain_has_no_report():
     iterator = iter(grain.MapDataset.range(20).to_iter_dataset().batch(4))
     with pytest.raises(ValueError, match="part of a chain"):

@@ -15,6 +15,9 @@ import numpy.typing as npt
 
 from gristmill import _arguments as arguments
 from gristmill import _log, checkpoint, monitoring, samplers, sharding, transforms
+from gristmill._dataset.report import Report
+from gristmill._dataset.reporting import report_of
+from gristmill._dataset.watch import Watch
 from gristmill._engine import program as engine
 from gristmill._engine import state as states
 from gristmill._engine.local import LocalRun
@@ -268,6 +271,7 @@ class DataLoaderIterator(checkpoint.Checkpointable, collections.abc.Iterator[T])
         self._timed = self._profiles or monitoring.is_on()
         if state is not None:
             self.set_state(json.dumps(state, indent=4).encode())
+        self._watch = Watch(self)
 
     def __iter__(self) -> Self:
         return self
@@ -312,6 +316,14 @@ class DataLoaderIterator(checkpoint.Checkpointable, collections.abc.Iterator[T])
     def errors(self) -> BadRecords:
         """Records that were skipped or substituted: how many, and the last ones."""
         return self._tally.bad_records
+
+    def report(self) -> Report:
+        """How long outputs were waited for, and whether their consumer is slower.
+
+        What a loader does inside is not measured: its `Report` names no stage.  The
+        same pipeline as a `MapDataset` tells more.
+        """
+        return report_of(self)
 
     def close(self) -> None:
         """End the workers now rather than when the iterator is collected.

@@ -191,6 +191,7 @@ class TestErrors:
             ValueError, match="Trying to advance a closed iterator: 'Pre"
         ):
             next(iterator)
+        assert iterator.get_state() == {"next_index": 1}
 
     @pytest.mark.parametrize("make", ["shuffle", "random_map"])
     def test_random_steps_need_a_seed(self, make):
@@ -222,6 +223,29 @@ class TestErrors:
             MapDataset.mix(parts, weights)
         with pytest.raises(ValueError, match=text):
             IterDataset.mix([part.to_iter_dataset() for part in parts], weights)
+
+    def test_weights_may_be_an_array(self):
+        parts = [MapDataset.range(3), MapDataset.range(10, 13)]
+        assert list(MapDataset.mix(parts, np.array([0.5, 0.5]))) == [
+            0,
+            10,
+            1,
+            11,
+            2,
+            12,
+        ]
+
+    @pytest.mark.parametrize(
+        "make",
+        [
+            lambda ds: ds.batch(1.5),
+            lambda ds: ds.to_iter_dataset().batch(2.0),
+            lambda ds: ds.repeat(1.5),
+        ],
+    )
+    def test_counts_are_integers(self, make):
+        with pytest.raises(TypeError, match="got float"):
+            make(MapDataset.range(9))
 
     def test_empty_parts_of_a_mixture_are_named(self):
         with pytest.raises(ValueError, match=r"dataset\(s\) at index 1 \(RangeMapD"):
@@ -287,6 +311,26 @@ class TestStates:
         next(iterator)
         state = json.loads(json.dumps(iterator.get_state()))
         assert state == {"parent": {"next_index": 2}, "index_for_rng": 2}
+
+
+class TestFlatMapStates:
+    @pytest.mark.parametrize("where", ["parent", "split"])
+    def test_behind_a_failed_element_can_be_restored(self, where):
+        class Twice(gristmill.FlatMapTransform):
+            max_fan_out = 2
+
+            def flat_map(self, x):
+                return [failing(2 if where == "split" else -1)(x)] * 2
+
+        ds = MapDataset.range(4).map(failing(2 if where == "parent" else -1))
+        ds = ds.to_iter_dataset().apply(Twice())
+        iterator = iter(ds)
+        assert [next(iterator) for _ in range(4)] == [0, 0, 1, 1]
+        with pytest.raises(KeyError):
+            next(iterator)
+        again = iter(ds)
+        again.set_state(iterator.get_state())
+        assert list(again) == list(iterator) == [3, 3]
 
 
 class TestMixtureStates:

@@ -5,6 +5,7 @@ import pytest
 
 import gristmill
 from dataset.twins import assert_twins, grain, run
+from gristmill.errors import ShapeMismatch
 from gristmill.experimental import RebatchIterDataset
 
 
@@ -65,6 +66,19 @@ def test_leaves_must_be_equally_long():
     with pytest.raises(ValueError, match=r"have \[2, 3\] rows"):
         next(iterator)
     assert next(iterator)["y"].tolist() == [0, 1, 2]
+
+
+def test_batches_must_have_one_structure():
+    odd = [{"x": np.arange(2)}, {"y": np.arange(2)}, {"x": np.arange(2)}]
+    iterator = iter(
+        RebatchIterDataset(gristmill.MapDataset.source(odd).to_iter_dataset(), 2)
+    )
+    assert next(iterator)["x"].tolist() == [0, 1]
+    with pytest.raises(
+        ShapeMismatch, match=r"is \{'y': 'leaf'\}, but the first was \{'x'"
+    ):
+        next(iterator)
+    assert next(iterator)["x"].tolist() == [0, 1]
 
 
 def test_names():

@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from gristmill import batching
+from gristmill._checks import check_integer
 from gristmill._dataset import filter as filtering
 from gristmill._dataset import flat_map
 from gristmill._dataset.base import BatchFn, IterDataset, MapDataset
@@ -214,6 +215,7 @@ class BatchDatasetIterator(Batching, DatasetIterator[T]):
 
 
 def _check_size(batch_size: int) -> None:
+    check_integer("batch_size", batch_size)
     if batch_size <= 0:
         raise ValueError(f"batch_size must be positive. Got {batch_size}.")
 

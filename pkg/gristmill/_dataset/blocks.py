@@ -86,9 +86,23 @@ def epochs_and_offsets(
     Raises:
         ZeroDivisionError: The length is 0.
     """
+    _refuse_empty(length)
+    return np.divmod(indices, length)
+
+
+def offsets_of(indices: Int64Array, length: int) -> Int64Array:
+    """The place of each index in its epoch.
+
+    Raises:
+        ZeroDivisionError: The length is 0.
+    """
+    _refuse_empty(length)
+    return indices % length
+
+
+def _refuse_empty(length: int) -> None:
     if not length:
         raise ZeroDivisionError("the dataset has no elements, so there is no element i")
-    return np.divmod(indices, length)
 
 
 def block_of(dataset: MapDataset[Any], indices: Int64Array) -> list[Any]:

@@ -29,7 +29,6 @@ CALL_S = 50e-6
 BYTES_PER_S = 4e9
 MANY_THREADS = 32
 MOSTLY = 0.5
-HARDLY = 0.2
 
 
 @dataclasses.dataclass(kw_only=True)
@@ -204,10 +203,6 @@ def _of_waiting(evidence: Evidence, stage: Stage | None) -> list[Advice]:
     if stage is None or stage.cpu_share > MOSTLY:
         return []
     by_threads = any(s.kind == "prefetch" and s.share == 0 for s in evidence.stages)
-    # Threads that wait for each other compute, all together, most of the time.
-    computing = sum(s.seconds * s.cpu_share for s in evidence.stages)
-    if by_threads and computing > HARDLY * each:
-        return []
     consumer = evidence.consumer_s / evidence.outputs
     waiting = each * stage.share * (1 - stage.cpu_share)
     threads = 2 if by_threads else MANY_THREADS

@@ -102,12 +102,16 @@ class FlatMapDatasetIterator(DatasetIterator[T]):
     def __next__(self) -> T:
         while self._given >= len(self._splits):
             self._before = self._parent.get_state()
-            element = next(self._parent)
-            self._splits, self._given = (), 0
             try:
+                element = next(self._parent)
+                self._splits, self._given = (), 0
                 self._splits = self._split(element)
+            except StopIteration:
+                # The position at the end keeps the last count, as Grain's does.
+                raise
             except Exception:
                 self._before = self._parent.get_state()
+                self._splits, self._given = (), 0
                 raise
         split: T = self._splits[self._given]
         self._given += 1

@@ -16,7 +16,9 @@ from gristmill._dataset.iterator import (
     set_next_index,
 )
 from gristmill._dataset.pipeline import FRESH, Pipeline
+from gristmill._dataset.states import copied
 from gristmill._engine.state import Position
+from gristmill._engine.stream import Vector
 from gristmill.errors import StateMismatch
 
 T = TypeVar("T")
@@ -62,6 +64,8 @@ class InterleavedDatasetIterator(DatasetIterator[T]):
         self._begins: Position | None = _start(pipeline.streams)
         self._ended = False
         self._kept_after_end = False
+        # Of streams that gave nothing yet, by number; it takes an iterator to know.
+        self._first_states: dict[int, Any] = {}
 
     @abc.abstractmethod
     def _open(self, pipeline: Pipeline, position: Position) -> Run:
@@ -91,7 +95,7 @@ class InterleavedDatasetIterator(DatasetIterator[T]):
             "next_index_in_datasets": len(numbers),
             "iterators_in_use_indices": list(range(len(numbers))),
             "iterators_in_use_states": [
-                self._pipeline.state_of(stream, vector)
+                self._state_of(stream, vector)
                 for stream, vector in enumerate(position.vectors)
             ],
             "exhausted": [int(ended) for ended in position.ended],
@@ -171,9 +175,17 @@ class InterleavedDatasetIterator(DatasetIterator[T]):
         if self._run is not None:
             self._run.close()
             self._run = None
+        self._first_states.clear()
         self._pipeline = dataclasses.replace(
             pipeline, numbers=range(streams), parts=streams
         )
+
+    def _state_of(self, stream: int, vector: Vector) -> Any:
+        if vector != FRESH:
+            return self._pipeline.state_of(stream, vector)
+        if stream not in self._first_states:
+            self._first_states[stream] = self._pipeline.state_of(stream, vector)
+        return copied(self._first_states[stream])
 
     def _get_next_index(self) -> int:
         return get_next_index(self._placed_alone())

@@ -27,6 +27,7 @@ FIELDS = (
     "direct_ns",
     "background_ns",
     "cpu_ns",
+    "direct_cpu_ns",
     "least_ns",
     "most_ns",
     "sized",
@@ -49,6 +50,7 @@ class Meter:
         direct_ns: Its own time, while the consumer of the chain waited.
         background_ns: Its own time in other threads and processes.
         cpu_ns: Its own processor time, in all threads.
+        direct_cpu_ns: As well, while the consumer of the chain waited.
         least_ns: Its own time for an element, at least.
         most_ns: Its own time for an element, at most.
         sized: Elements of which the size was taken.
@@ -69,7 +71,7 @@ class Meter:
         """Forget all numbers."""
         self._lock = threading.Lock()
         self.elements = self.timed = self.calls = 0
-        self.direct_ns = self.background_ns = self.cpu_ns = 0
+        self.direct_ns = self.background_ns = self.cpu_ns = self.direct_cpu_ns = 0
         self.least_ns = self.most_ns = 0
         self.sized = self.bytes = self.begun = 0
         self.asks_cpu = True
@@ -80,6 +82,7 @@ class Meter:
             self.calls += 1
             if direct:
                 self.direct_ns += own_ns
+                self.direct_cpu_ns += cpu_ns
             else:
                 self.background_ns += own_ns
             self.cpu_ns += cpu_ns
@@ -110,10 +113,16 @@ class Meter:
         return max(self.background_ns, 0) * self._scale
 
     @property
-    def cpu(self) -> float:
-        """Its own processor time, in ns, of all calls."""
-        cpu = max(self.cpu_ns, 0) * self._scale
-        return min(cpu, self.direct + self.background)
+    def computes(self) -> float:
+        """The part of its time in which it computed rather than waited.
+
+        In other threads it waits for their turn, too, so that what it did while the
+        consumer waited counts, if there is such.
+        """
+        whole, cpu = self.direct_ns, self.direct_cpu_ns
+        if whole <= 0:
+            whole, cpu = self.background_ns, self.cpu_ns
+        return min(max(cpu / whole, 0.0), 1.0) if whole > 0 else 1.0
 
     @property
     def _scale(self) -> float:

@@ -291,6 +291,7 @@ def integer_proportions(weights: Sequence[float], parts: int) -> list[int]:
     Raises:
         ValueError: There is not one positive weight for each part.
     """
+    weights = list(weights)
     if len(weights) != parts:
         raise ValueError(f"There are {parts} datasets but {len(weights)} weights.")
     if not weights:

@@ -71,17 +71,23 @@ def _opening(make: Callable[[Any], Any]) -> Callable[[Any], Any]:
 
     @functools.wraps(make)
     def __iter__(self: Any) -> Any:
-        if _here.inside or self._IS_INNER:
-            return make(self)
-        from gristmill._dataset import watching  # It is made of nodes itself.
-
-        _here.inside = True
-        try:
-            return watching.open_chain(self, make)
-        finally:
-            _here.inside = False
+        # A user's class may be pickled with this function, and what that refers to.
+        return iterate(self, make)
 
     return __iter__
+
+
+def iterate(dataset: Any, make: Callable[[Any], Any]) -> Any:
+    """What `make` makes of a dataset; looked at, if that is the outermost."""
+    if _here.inside or dataset._IS_INNER:
+        return make(dataset)
+    from gristmill._dataset import watching  # It is made of nodes itself.
+
+    _here.inside = True
+    try:
+        return watching.open_chain(dataset, make)
+    finally:
+        _here.inside = False
 
 
 @contextlib.contextmanager

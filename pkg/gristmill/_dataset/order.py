@@ -12,6 +12,7 @@ import sys
 from typing import Any, TypeVar
 
 from gristmill import _core
+from gristmill._checks import check_integer
 from gristmill._dataset.base import MapDataset
 from gristmill._dataset.blocks import BlockMapDataset, block_of, is_built_in
 from gristmill._dataset.spec import get_element_spec
@@ -113,8 +114,10 @@ class RepeatMapDataset(IndexMapDataset[T]):
         reseed_each_epoch: bool = True,
     ) -> None:
         super().__init__(parent)
-        if num_epochs is not None and num_epochs <= 0:
-            raise ValueError(f"num_epochs must be positive, but got {num_epochs}.")
+        if num_epochs is not None:
+            check_integer("num_epochs", num_epochs)
+            if num_epochs <= 0:
+                raise ValueError(f"num_epochs must be positive, but got {num_epochs}.")
         if len(parent) >= sys.maxsize:
             raise ValueError(
                 f"Repeating already infinite dataset {parent} does nothing."

@@ -157,5 +157,5 @@ class ProcessPrefetchDatasetIterator(InterleavedDatasetIterator[T]):
             stall_timeout=STALL_TIMEOUT_S,
             stall_action="warn",
         )
-        pipeline = dataclasses.replace(pipeline, workers=workers)
+        pipeline = dataclasses.replace(pipeline, workers=workers, turn=position.turn)
         return RemoteRun(pipeline, position, options, Replayed())

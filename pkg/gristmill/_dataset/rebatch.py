@@ -11,6 +11,7 @@ from gristmill._dataset.base import IterDataset
 from gristmill._dataset.iterator import DatasetIterator
 from gristmill._dataset.spec import get_element_spec
 from gristmill._hot import tree
+from gristmill.errors import ShapeMismatch
 
 
 class RebatchIterDataset(IterDataset[Any]):
@@ -26,6 +27,7 @@ class RebatchIterDataset(IterDataset[Any]):
     Raises:
         ValueError: The size is not positive; or, while iterating, a batch has no rows
             or leaves that differ in length.
+        ShapeMismatch: Two batches differ in structure; while iterating.
 
     Example:
         >>> ds = gristmill.MapDataset.range(5).batch(3).to_iter_dataset()
@@ -127,6 +129,8 @@ class RebatchDatasetIterator(DatasetIterator[Any]):
             try:
                 batch = next(self._parent)
                 leaves, treedef = tree.flatten(batch, self._rules)
+                self._treedef = self._treedef or treedef
+                _check_structure(treedef, self._treedef)
                 self._rows = _rows_of(leaves)
             except StopIteration:
                 return False
@@ -135,8 +139,19 @@ class RebatchDatasetIterator(DatasetIterator[Any]):
                 self._leaves = None
                 raise
             self._leaves, self._given = leaves, given
-            self._treedef = self._treedef or treedef
         return True
+
+
+def _check_structure(treedef: tree.TreeDef, expected: tree.TreeDef) -> None:
+    if treedef != expected:
+        found, first = (
+            tree.unflatten(each, ["leaf"] * each.num_leaves)
+            for each in (treedef, expected)
+        )
+        raise ShapeMismatch(
+            f"A batch to rebatch is {found}, but the first was {first}. Make them equal"
+            " in a map before this."
+        )
 
 
 def _rows_of(leaves: list[Any]) -> int:

@@ -22,10 +22,11 @@ NOT_TOLD_APART = (
     " DatasetOptions(execution_tracking_mode=ExecutionTrackingMode.STAGE_TIMING), or"
     " see dataset.report()."
 )
+NOT_SEEN = "What a DataLoader does inside is not measured."
 SAMPLED = "Some calls of next() were timed, not all of them."
 
 
-def report_of(iterator: DatasetIterator[Any]) -> Report:
+def report_of(iterator: Any) -> Report:
     """What is known of an iterator's run so far.
 
     Raises:
@@ -49,6 +50,8 @@ def report_of(iterator: DatasetIterator[Any]) -> Report:
     )
     if isinstance(iterator, ObservedDatasetIterator):
         _add_nodes(evidence, iterator.measurement)
+    elif not isinstance(iterator, DatasetIterator):
+        evidence.notes = [NOT_SEEN]
     else:
         evidence.stages = _sampled_stages(watch, evidence)
         evidence.notes = [NOT_TOLD_APART]
@@ -140,7 +143,7 @@ def _stage(node: NodeSummary, share: float, outputs: float) -> Stage:
         kind=node.kind,
         share=share,
         seconds=total / outputs / 1e9,
-        cpu_share=node.cpu_time_ns / total if total else 1.0,
+        cpu_share=node.computes,
         elements=node.num_produced_elements,
     )
 

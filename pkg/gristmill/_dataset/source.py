@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import builtins
+import contextlib
 from typing import Any
 
 import numpy as np
 
-from gristmill._dataset.blocks import BlockMapDataset, epochs_and_offsets
+from gristmill import _core
+from gristmill._dataset.blocks import BlockMapDataset, offsets_of
 from gristmill._dataset.spec import ShapeDtypeStruct
 from gristmill._dataset.to_iter import PrefetchIterDataset
 from gristmill._hot import run as hot_run
@@ -41,7 +43,7 @@ class SourceMapDataset(BlockMapDataset[Any]):
         length = known_length(self._reader)
         keys = indices
         if length is not None:
-            _, keys = epochs_and_offsets(indices, length)
+            keys = offsets_of(indices, length)
         elements, _, _, error = hot_run.run_block(
             self._reader, keys, indices, (), None, 0
         )
@@ -61,6 +63,10 @@ class RangeMapDataset(BlockMapDataset[int]):
         self.stop = start if stop is None else stop
         self.step = step
         self._range = builtins.range(self.start, self.stop, self.step)
+        self._keys: _core.KeyPlan | None = None
+        with contextlib.suppress(OverflowError):
+            # Else values are such as only Python's integers hold.
+            self._keys = _core.KeyPlan.range(len(self._range), self.start, self.step)
 
     def __len__(self) -> int:
         return len(self._range)
@@ -85,9 +91,10 @@ class RangeMapDataset(BlockMapDataset[int]):
         )
 
     def _block(self, indices: Int64Array) -> list[Any]:
-        _, offsets = epochs_and_offsets(indices, len(self._range))
-        ends = (self._range[0], self._range[-1])
-        if min(ends) < -(2**63) or max(ends) >= 2**63:
-            return [self._range[offset] for offset in offsets.tolist()]
-        values: list[Any] = (self.start + offsets * self.step).tolist()
+        values: list[Any]
+        if self._keys is None:
+            offsets = offsets_of(indices, len(self._range)).tolist()
+            values = [self._range[offset] for offset in offsets]
+        else:
+            values = self._keys.keys(indices).tolist()
         return values

@@ -38,7 +38,7 @@ class NodeSummary:
         min_processing_time_ns: Of one element.
         max_processing_time_ns: Of one element.
         num_produced_elements: How many it made.
-        cpu_time_ns: Its own processor time.
+        computes: The part of its time in which it computed rather than waited.
         bytes_per_element: About the size of an element.
         memory_usage: Bytes that it holds ready; 0 for a node that holds none.
     """
@@ -52,7 +52,7 @@ class NodeSummary:
     min_processing_time_ns: int
     max_processing_time_ns: int
     num_produced_elements: int
-    cpu_time_ns: int
+    computes: float
     bytes_per_element: float
     memory_usage: int
 
@@ -81,7 +81,7 @@ def summarize(measurement: Measurement) -> tuple[NodeSummary, ...]:
             min_processing_time_ns=meter.least_ns,
             max_processing_time_ns=meter.most_ns,
             num_produced_elements=meter.elements,
-            cpu_time_ns=int(meter.cpu),
+            computes=meter.computes,
             bytes_per_element=meter.bytes_each,
             memory_usage=_held(meters, meter),
         )

@@ -22,7 +22,7 @@ from gristmill._hot import steps
 from gristmill.options import ReadOptions
 
 T = TypeVar("T")
-MOST_AT_ONCE = 2048
+MOST_AT_ONCE = 512
 BLOCK_S = 1e-3
 
 
@@ -198,28 +198,33 @@ class PrefetchDatasetIterator(steps.Feed, DatasetIterator[T]):
     def _refill(self, first: int) -> list[Any]:
         """The elements from index `first` on, as many as are made at once."""
         self._assert_not_closed()
-        if self._failure is not None:
-            index, error = self._failure
-            self._failure = None
-            if index == first:
-                raise error
         last = self._limit if first < self._limit else self._length
         count = min(self._at_once, last - first)
         if count <= 0:
             return []
         began = time.perf_counter()
-        elements = self._made(first, count)
+        try:
+            elements = self._made(first, count)
+        except Exception:
+            self.given += 1
+            raise
         took = time.perf_counter() - began
         if took < BLOCK_S / 2:
             self._at_once = min(2 * self._at_once, self._most_at_once)
         elif took > 2 * BLOCK_S:
-            self._at_once = max(self._at_once // 2, 1)
+            self._at_once = max(int(count * BLOCK_S / took), 1)
+            self._reading.probe_soon()
         return elements
 
     def _made(self, first: int, count: int) -> list[Any]:
-        read = self._reading.read(first, list(range(first, first + count)))
+        if self._failure is not None:
+            index, error = self._failure
+            self._failure = None
+            if index == first:
+                raise error
+        indices = np.arange(first, first + count, dtype=np.int64)
+        read = self._reading.read(first, indices)
         if read is None:
-            indices = np.arange(first, first + count, dtype=np.int64)
             try:
                 return block_of(self.dataset, indices)
             except Exception:

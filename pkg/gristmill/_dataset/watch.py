@@ -19,7 +19,6 @@ from typing import Any
 import numpy as np
 
 from gristmill import monitoring
-from gristmill._dataset.iterator import DatasetIterator
 from gristmill._dataset.meter import size_of
 from gristmill._dataset.sampling import SampledMapDataset
 from gristmill._dataset.to_iter import PrefetchDatasetIterator
@@ -52,7 +51,7 @@ class Watch:
         indices: Indices that each feed gave out for the calls that were timed.
     """
 
-    def __init__(self, iterator: DatasetIterator[Any], always: bool = False) -> None:
+    def __init__(self, iterator: Any, always: bool = False) -> None:
         self._always = always
         self.calls = self.next_ns = self.gaps = self.gap_ns = 0
         self.sized = self.bytes = 0
@@ -81,7 +80,7 @@ class Watch:
         """How long the last calls took."""
         return list(self._durations)
 
-    def wake(self, iterator: DatasetIterator[Any]) -> None:
+    def wake(self, iterator: Any) -> None:
         """Begin to time again, if it is time."""
         if self._kind is None and time.perf_counter_ns() >= self._rests_until_ns:
             self._begin(iterator)
@@ -101,7 +100,7 @@ class Watch:
             if reader.capacity
         ]
 
-    def take(self, iterator: DatasetIterator[Any], element: Any) -> None:
+    def take(self, iterator: Any, element: Any) -> None:
         """Take calls into account: there are enough of them."""
         self.count()
         self._look_at_buffers()
@@ -158,8 +157,8 @@ class Watch:
             if monitoring.is_on():
                 monitoring.record_ready(ready)
 
-    def _begin(self, iterator: DatasetIterator[Any]) -> None:
-        kind = type(iterator)
+    def _begin(self, iterator: Any) -> None:
+        kind: Any = type(iterator)
         try:
             iterator.__class__ = timed_class(kind, annotates=tracing())
         except TypeError:  # Its class allows no other: it goes untimed.
@@ -184,7 +183,7 @@ class Watch:
 
 
 def _readers(
-    iterator: DatasetIterator[Any],
+    iterator: Any,
 ) -> Iterator[PrefetchDatasetIterator[Any]]:
     """The iterators of a chain that read a dataset by index."""
     if isinstance(iterator, PrefetchDatasetIterator):

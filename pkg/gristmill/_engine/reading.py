@@ -128,6 +128,10 @@ class Reading:
         if self._allowed and self._ahead:
             self._look_ahead(position)
 
+    def probe_soon(self) -> None:
+        """Look again at the next read how slow reading is: it has changed."""
+        self._by_caller = 0
+
     def forget(self) -> None:
         """Drop what was read ahead: the stream goes on from somewhere else."""
         for future in self._waiting.values():

@@ -268,7 +268,7 @@ def _death(due: _core.Due, max_restarts: int, program: Runnable) -> str:
         )
     where = f" on record {due.record}" if due.record >= 0 else ""
     return (
-        "Worker process was terminated unexpectedly: worker "
+        f"Worker process was terminated unexpectedly{_code(due.wait_status)}: worker "
         f"{due.worker} {_cause(due.wait_status)}{where} of stream {due.stream}, "
         f"{due.attempts} times in a row (max_restarts={max_restarts}). If it was "
         "killed for memory, use fewer workers or smaller batches; else "
@@ -279,6 +279,13 @@ def _death(due: _core.Due, max_restarts: int, program: Runnable) -> str:
 
 def _said(text: str) -> str:
     return f"\n{text.strip()}" if text.strip() else ""
+
+
+def _code(wait_status: int | None) -> str:
+    """The words of Grain's error that programs look for."""
+    if wait_status is None:
+        return ""
+    return f" with exit code {os.waitstatus_to_exitcode(wait_status)}"
 
 
 def _cause(wait_status: int | None) -> str:

@@ -330,8 +330,8 @@ cdef class Feed(Dropping):
     """Iterates over elements that come in blocks.
 
     A subclass has ``_refill(first)``: it returns a list of elements from number `first`
-    on, empty at the end.  It may raise what the first of them raises, which then counts
-    as given.
+    on, its own no more, empty at the end.  Where it raises what an element raises, it
+    counts that one as given.
 
     Args:
         keep_absent: Whether None is an element like others; else it is skipped.
@@ -357,7 +357,7 @@ cdef class Feed(Dropping):
         while True:
             if self._at == PyList_GET_SIZE(self._block):
                 self._more()
-            element = <object>PyList_GET_ITEM(self._block, self._at)
+            element = self._taken(self._at)
             self._at += 1
             self.given += 1
             if self._keep_absent:
@@ -366,14 +366,16 @@ cdef class Feed(Dropping):
             if element is not None:
                 return element
 
+    cdef object _taken(self, Py_ssize_t at):
+        """An element of the block, which keeps it no longer."""
+        element = <object>PyList_GET_ITEM(self._block, at)
+        self._block[at] = None
+        return element
+
     cdef int _more(self) except -1:
         self._block = []
         self._at = 0
-        try:
-            self._block = (<object>self)._refill(self.given)
-        except Exception:
-            self.given += 1
-            raise
+        self._block = (<object>self)._refill(self.given)
         if not self._block:
             raise StopIteration
         return 0

@@ -223,7 +223,7 @@ class Feed(Dropping):
         while True:
             if self._at == len(self._block):
                 self._more()
-            element = self._block[self._at]
+            element, self._block[self._at] = self._block[self._at], None
             self._at += 1
             self.given += 1
             if self._keep_absent:
@@ -237,11 +237,7 @@ class Feed(Dropping):
 
     def _more(self) -> None:
         self.seek(self.given)
-        try:
-            self._block = self._refill(self.given)
-        except Exception:
-            self.given += 1
-            raise
+        self._block = self._refill(self.given)
         if not self._block:
             raise StopIteration
 

@@ -1,4 +1,4 @@
-"""A question about a chain of datasets that ends in batches, asked of both libraries.
+"""A question about a chain of datasets, asked of Gristmill and of Grain.
 
 A ``bench_dataset_<question>.py`` says which chain; the same function builds it with
 either library.
