@@ -64,6 +64,8 @@ class Watch:
             maxlen=KEPT_DURATIONS
         )
         self._iterator = weakref.ref(iterator)
+        # A loader has a metric of its own.
+        self._of_dataset = isinstance(iterator, DatasetIterator)
         self._readers = [] if always else list(_readers(iterator))
         self.feeds = [self._sampled(reader) for reader in self._readers]
         self.indices = [0] * len(self.feeds)
@@ -150,7 +152,7 @@ class Watch:
         self._stretch_calls += len(took)
         self._stretch_ns += int(ended[-1] - began[0])
         self._durations.extend(took.tolist())
-        if monitoring.is_on():
+        if monitoring.is_on() and self._of_dataset:
             monitoring.record_next(took.tolist())
         for number, reader in enumerate(self._readers):
             given = reader.given
