@@ -78,6 +78,16 @@ def test_text_pipeline_gives_the_batches_that_grain_gives(tmp_path, example):
     assert_same_batches(ours, theirs, 20)
 
 
+def test_text_pipeline_runs_with_grain_too():
+    command = [sys.executable, str(EXAMPLES / "text_pipeline.py")]
+    command += ["--library", "grain", "--workers", "--documents", "300"]
+    command += ["--batch-size", "4", "--batches", "2", "--steps", "2"]
+    command += ["--step-seconds", "0.01"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=240)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith("300 documents through grain\n 0 workers: first")
+
+
 @pytest.mark.multiprocess
 def test_maxtext_pipeline_goes_on_with_the_same_hosts_and_with_others():
     printed = run("maxtext_pipeline.py", "--steps", 3).splitlines()

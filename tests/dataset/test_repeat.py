@@ -1,6 +1,7 @@
 """Repeating goes through a dataset several times, each time the same."""
 
 import itertools
+import os
 
 import pytest
 
@@ -70,6 +71,21 @@ def test_iterators_are_kept_between_epochs():
     ds = RepeatIterDataset(InterleaveIterDataset(parts, cycle_length=2), 3)
     assert list(ds) == 3 * [0, 0, 1, 1]
     assert sorted(made) == [0, 1]
+
+
+def process_of(x):
+    return (x, os.getpid())
+
+
+@pytest.mark.multiprocess
+def test_workers_are_kept_between_epochs():
+    workers = gristmill.MultiprocessingOptions(num_workers=2)
+    ds = numbers(gristmill, 6).map(process_of).mp_prefetch(workers)
+    found = list(RepeatIterDataset(ds, 3))
+    assert [x for x, _ in found] == 3 * [x for x, _ in found[:6]]
+    processes = {process for _, process in found}
+    assert len(processes) == 2
+    assert os.getpid() not in processes
 
 
 def test_states_are_small_json():

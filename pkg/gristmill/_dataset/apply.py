@@ -10,11 +10,11 @@ from gristmill._dataset import flat_map
 from gristmill._dataset.base import MapDataset
 
 
-def apply_transformations(dataset: Any, transformations: Any) -> Any:
+def apply_transformations(ds: Any, transformations: Any) -> Any:
     """Apply transforms to a dataset, in this order.
 
     Args:
-        dataset: A `MapDataset` or an `IterDataset`.
+        ds: A `MapDataset` or an `IterDataset`.
         transformations: One transform, or a sequence of them.
 
     Returns:
@@ -26,8 +26,8 @@ def apply_transformations(dataset: Any, transformations: Any) -> Any:
     if not isinstance(transformations, Sequence):
         transformations = (transformations,)
     for transform in transformations:
-        dataset = _applied(dataset, transform)
-    return dataset
+        ds = _applied(ds, transform)
+    return ds
 
 
 def _applied(dataset: Any, transform: Any) -> Any:

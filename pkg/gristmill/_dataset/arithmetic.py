@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import ctypes
 import dataclasses
-import functools
 from typing import Any
 
 from gristmill._dataset.base import IterDataset
@@ -43,6 +42,17 @@ def is_arithmetic(dataset: IterDataset[Any]) -> bool:
     return type(node) is PrefetchIterDataset and _is_dense(node._parent)
 
 
+def records_of_unit(dataset: IterDataset[Any]) -> int:
+    """Elements of one batch of an arithmetic chain, or of a run of small outputs."""
+    records = 1
+    node: Any = dataset
+    while type(node) in STEPS:
+        if isinstance(node, BatchIterDataset):
+            records *= node._batch_size
+        node = node._parent
+    return records if records > 1 else RUN_RECORDS
+
+
 def _is_dense(dataset: Any) -> bool:
     if not is_built_in(type(dataset)):
         return False
@@ -53,21 +63,17 @@ def _is_dense(dataset: Any) -> bool:
 
 @dataclasses.dataclass(frozen=True)
 class ArithmeticPipeline(Pipeline):
-    """A pipeline for which `is_arithmetic` holds.  See `Pipeline`."""
+    """A pipeline for which `is_arithmetic` holds.  See `Pipeline`.
+
+    Attributes:
+        unit_records: See `records_of_unit`; kept because nodes that measure may be put
+            into the chain.
+    """
+
+    unit_records: int = RUN_RECORDS
 
     owned = False
     vector_capacity = 1
-
-    @functools.cached_property
-    def unit_records(self) -> int:  # type: ignore[override]
-        """Elements of one batch, or a run of small outputs."""
-        records = 1
-        node: Any = self.dataset
-        while type(node) in STEPS:
-            if isinstance(node, BatchIterDataset):
-                records *= node._batch_size
-            node = node._parent
-        return records if records > 1 else RUN_RECORDS
 
     def stream_length(self, stream: int) -> int:
         """Indices of the `MapDataset` of one stream."""

@@ -138,19 +138,19 @@ def _common_context(parents: Sequence[DatasetIterator[Any]]) -> IteratorContext:
     return context
 
 
-def get_next_index(iterator: DatasetIterator[Any]) -> int:
+def get_next_index(ds_iter: DatasetIterator[Any]) -> int:
     """The index of the element that an iterator gives next.
 
     Raises:
         NotImplementedError: The chain is not one-to-one (it filters, packs, mixes...).
     """
-    return iterator._get_next_index()
+    return ds_iter._get_next_index()
 
 
-def set_next_index(iterator: DatasetIterator[Any], index: int) -> None:
+def set_next_index(ds_iter: DatasetIterator[Any], index: int) -> None:
     """Make element `index` the next one that an iterator gives.
 
     Raises:
         NotImplementedError: The chain is not one-to-one (it filters, packs, mixes...).
     """
-    iterator._set_next_index(index)
+    ds_iter._set_next_index(index)

@@ -8,7 +8,11 @@ from collections.abc import Callable
 from typing import Any, Self, TypeVar
 
 from gristmill._checks import check_integer
-from gristmill._dataset.arithmetic import ArithmeticPipeline, is_arithmetic
+from gristmill._dataset.arithmetic import (
+    ArithmeticPipeline,
+    is_arithmetic,
+    records_of_unit,
+)
 from gristmill._dataset.base import IterDataset
 from gristmill._dataset.in_turn import RunInTurn
 from gristmill._dataset.interleaved import InterleavedDatasetIterator, Run
@@ -84,9 +88,7 @@ class ProcessPrefetchIterDataset(IterDataset[T]):
         self._options = options
         self._fixed = streams is not None
         parts = options.num_workers if streams is None else streams
-        by_anybody = options.num_workers > 0 and is_arithmetic(dataset)
-        kind = ArithmeticPipeline if by_anybody else Pipeline
-        self._pipeline = kind(
+        pipeline = Pipeline(
             dataset=dataset,
             numbers=range(parts),
             parts=parts,
@@ -95,6 +97,11 @@ class ProcessPrefetchIterDataset(IterDataset[T]):
             workers=options.num_workers,
             worker_init_fn=worker_init_fn,
         )
+        if options.num_workers and is_arithmetic(dataset):
+            pipeline = ArithmeticPipeline(
+                **vars(pipeline), unit_records=records_of_unit(dataset)
+            )
+        self._pipeline = pipeline
 
     def __iter__(self) -> DatasetIterator[T]:
         return ProcessPrefetchDatasetIterator(

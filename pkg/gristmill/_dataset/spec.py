@@ -39,11 +39,11 @@ class ShapeDtypeStruct:
     dtype: Any = np.float64
 
 
-def get_element_spec(dataset: Any) -> Any:
+def get_element_spec(ds: Any) -> Any:
     """What the elements of a dataset look like; reads and computes none of them.
 
     Args:
-        dataset: A `MapDataset` or an `IterDataset`.
+        ds: A `MapDataset` or an `IterDataset`.
 
     Returns:
         An element with a `ShapeDtypeStruct` for each leaf.
@@ -52,7 +52,7 @@ def get_element_spec(dataset: Any) -> Any:
         NotImplementedError: A dataset of the chain cannot tell, such as a source.
         ValueError: A transform has no method ``output_spec``.
     """
-    return dataset._element_spec
+    return ds._element_spec
 
 
 def spec_of_step(dataset: Any, transform: Any, name: str) -> Any:

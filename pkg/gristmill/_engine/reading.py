@@ -232,4 +232,13 @@ class Reading:
 
             self._pool = ThreadPoolExecutor(self._threads, "gristmill-read")
             self._pool_owner = os.getpid()
-        return self._pool.submit(self._source.__getitem__, key)
+        return self._pool.submit(_read_if_wanted, self._source, key)
+
+
+def _read_if_wanted(source: Any, key: Any) -> Any:
+    """Read in a thread; not at exit, which waits for all that threads were given."""
+    from concurrent.futures import thread  # Imported by now, since a thread calls this.
+
+    if getattr(thread, "_shutdown", False):
+        raise RuntimeError("The interpreter is exiting.")
+    return source[key]
