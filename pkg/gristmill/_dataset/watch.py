@@ -120,7 +120,12 @@ class Watch:
         short = self._stretch_calls < STRETCH_CALLS
         if self._kind is None or short or self.fails_soon:
             return
-        mean = self._stretch_ns / self._stretch_calls
+        took = self._stretch_ns
+        if self.feeds:
+            # Other programs' time does not count; where nobody wakes, waiting does.
+            took = time.thread_time_ns() - self._stretch_cpu_ns
+            self._stretch_cpu_ns += took
+        mean = took / self._stretch_calls
         self._stretch_calls = self._stretch_ns = 0
         if self._always or mean > LONG_NS or monitoring.is_on():
             return
@@ -176,6 +181,7 @@ class Watch:
             return
         self._kind = kind
         self._last_ns = self._stretch_calls = self._stretch_ns = 0
+        self._stretch_cpu_ns = time.thread_time_ns()
         self._given = [reader.given for reader in self._readers]
 
     def _sampled(self, reader: PrefetchDatasetIterator[Any]) -> SampledMapDataset[Any]:
