@@ -134,6 +134,7 @@ def test_workers_tell_what_they_measured():
     assert node.total_processing_time_ns >= node.num_produced_elements * 1.9e6
     assert node.wait_ratio > 0.8
     assert node_of(iterator, "ProcessPrefetchDatasetIterator").wait_ratio is None
+    assert node_of(iterator, "ProcessPrefetch").num_produced_elements == 30
     assert len(iterator.measurement.workers) == 2
 
 

@@ -103,8 +103,8 @@ def test_all_parents_are_drawn(show, log):
     next(iter(grain.MapDataset.mix(parts, [3, 1]).map(lambda x: [x])))
     (message,) = log.messages
     assert "WARNING" not in message
-    assert "┏ parent 0 of 2\n┃ RangeMapDataset(start=0,stop=5,step=1)" in message
-    assert "┏ parent 1 of 2\n┃ RangeMapDataset(start=0,stop=9,step=1)" in message
+    assert "┏ parent 0 of 2\n┃ RangeMapDataset(start=0" in message
+    assert "┏ parent 1 of 2\n┃ RangeMapDataset(start=0" in message
     # The second parent was not asked yet, so what it says of itself is drawn.
     assert "(no element yet)" in message
     assert message.rstrip().endswith("'list<int>[1]'")

@@ -8,15 +8,13 @@ import json
 import os
 import time
 from collections.abc import Sequence
-from typing import Any, Generic, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
 from gristmill import _arguments as arguments
 from gristmill import _log, checkpoint, monitoring, samplers, sharding, transforms
-from gristmill._dataset.report import Report
-from gristmill._dataset.reporting import report_of
 from gristmill._dataset.watch import Watch
 from gristmill._engine import program as engine
 from gristmill._engine import state as states
@@ -26,6 +24,9 @@ from gristmill._engine.tally import Account, Replayed, Tally
 from gristmill.bad_records import BadRecords, ErrorPolicy, OnError
 from gristmill.errors import StateMismatch
 from gristmill.options import MultiprocessingOptions, ReadOptions
+
+if TYPE_CHECKING:
+    from gristmill._dataset.report import Report
 
 T = TypeVar("T")
 _NO_SHARDING = sharding.NoSharding()
@@ -323,6 +324,8 @@ class DataLoaderIterator(checkpoint.Checkpointable, collections.abc.Iterator[T])
         What a loader does inside is not measured: its `Report` names no stage.  The
         same pipeline as a `MapDataset` tells more.
         """
+        from gristmill._dataset.reporting import report_of
+
         return report_of(self)
 
     def close(self) -> None:

@@ -297,7 +297,7 @@ class MeasuredDatasetIterator(PassingIterator[T]):
             took = measurement.stop(meter, started, made)
         if self._starts:
             self._starts = False
-            meter.clear()
+            meter.forget_times()
         self._took_ns += took
         self._timed += 1
         self._mean_ns = self._took_ns // self._timed + measurement.costs.untimed

@@ -70,11 +70,16 @@ class Meter:
     def clear(self) -> None:
         """Forget all numbers."""
         self._lock = threading.Lock()
-        self.elements = self.timed = self.calls = 0
-        self.direct_ns = self.background_ns = self.cpu_ns = self.direct_cpu_ns = 0
-        self.least_ns = self.most_ns = 0
+        self.elements = self.calls = 0
+        self.forget_times()
         self.sized = self.bytes = self.begun = 0
         self.asks_cpu = True
+
+    def forget_times(self) -> None:
+        """Forget how long its calls took, and that they were timed."""
+        self.timed = 0
+        self.direct_ns = self.background_ns = self.cpu_ns = self.direct_cpu_ns = 0
+        self.least_ns = self.most_ns = 0
 
     def add(self, own_ns: int, cpu_ns: int, elements: int, direct: bool) -> None:
         """Take one call into account."""

@@ -1,6 +1,6 @@
 """Measures some blocks of a dataset that is read by index, at hardly any cost.
 
-Every 30 ms one block is computed by a copy of the chain that `measured_copy` made; its
+Every 0.1 s one block is computed by a copy of the chain that `measured_copy` made; its
 elements are the same.  A user's own node is not copied, and what it reads is
 counted as its own.
 """
@@ -15,7 +15,6 @@ from typing import Any, TypeVar
 from gristmill import monitoring
 from gristmill._dataset.base import MapDataset
 from gristmill._dataset.blocks import BlockMapDataset, block_of, is_built_in
-from gristmill._dataset.measured import measured_copy
 from gristmill._dataset.meter import Measurement
 from gristmill._dataset.source import SourceMapDataset
 from gristmill._dataset.spec import get_element_spec
@@ -23,7 +22,7 @@ from gristmill._types import Int64Array
 
 T = TypeVar("T")
 # To measure a block takes up to 0.1 ms, so that this is spent once in a while.
-REST_NS = 30_000_000
+REST_NS = 100_000_000
 # A short run is not worth a copy.
 UNMEASURED_AT_FIRST = 8
 
@@ -79,6 +78,8 @@ class SampledMapDataset(BlockMapDataset[T]):
 
     def _measured(self, indices: Int64Array) -> list[Any]:
         if self._copy is None:
+            from gristmill._dataset.measured import measured_copy  # Knows all nodes.
+
             self._copy, self.measurement = measured_copy(self._parent)
         self._wake(False)
         began = time.perf_counter_ns()

@@ -64,6 +64,8 @@ class Watch:
             maxlen=KEPT_DURATIONS
         )
         self._iterator = weakref.ref(iterator)
+        # A loader has a metric of its own.
+        self._of_dataset = isinstance(iterator, DatasetIterator)
         self._readers = [] if always else list(_readers(iterator))
         self.feeds = [self._sampled(reader) for reader in self._readers]
         self.indices = [0] * len(self.feeds)
@@ -118,7 +120,12 @@ class Watch:
         short = self._stretch_calls < STRETCH_CALLS
         if self._kind is None or short or self.fails_soon:
             return
-        mean = self._stretch_ns / self._stretch_calls
+        took = self._stretch_ns
+        if self.feeds:
+            # Other programs' time does not count; where nobody wakes, waiting does.
+            took = time.thread_time_ns() - self._stretch_cpu_ns
+            self._stretch_cpu_ns += took
+        mean = took / self._stretch_calls
         self._stretch_calls = self._stretch_ns = 0
         if self._always or mean > LONG_NS or monitoring.is_on():
             return
@@ -150,7 +157,7 @@ class Watch:
         self._stretch_calls += len(took)
         self._stretch_ns += int(ended[-1] - began[0])
         self._durations.extend(took.tolist())
-        if monitoring.is_on():
+        if monitoring.is_on() and self._of_dataset:
             monitoring.record_next(took.tolist())
         for number, reader in enumerate(self._readers):
             given = reader.given
@@ -174,6 +181,7 @@ class Watch:
             return
         self._kind = kind
         self._last_ns = self._stretch_calls = self._stretch_ns = 0
+        self._stretch_cpu_ns = time.thread_time_ns()
         self._given = [reader.given for reader in self._readers]
 
     def _sampled(self, reader: PrefetchDatasetIterator[Any]) -> SampledMapDataset[Any]:
