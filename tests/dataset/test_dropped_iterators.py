@@ -1,0 +1,122 @@
+"""Iterators that are dropped, closed or cannot be made leave nothing behind."""
+
+import gc
+import threading
+import time
+import weakref
+
+import numpy as np
+import pytest
+
+import gristmill
+from gristmill import experimental
+
+CHAINS = {
+    "map": lambda ds: ds,
+    "iter": lambda ds: ds.to_iter_dataset(),
+    "mapped": lambda ds: ds.to_iter_dataset().map(str),
+    "filtered": lambda ds: ds.filter(bool).to_iter_dataset(),
+    "batched": lambda ds: ds.to_iter_dataset().batch(2),
+    "mixed": lambda ds: gristmill.IterDataset.mix([ds.to_iter_dataset()] * 2),
+    "repeated": lambda ds: experimental.RepeatIterDataset(ds.to_iter_dataset()),
+}
+
+
+@pytest.mark.parametrize("chain", CHAINS)
+def test_a_dropped_iterator_is_freed_at_once(chain):
+    ds = gristmill.MapDataset.range(50).map(lambda x: x + 1)
+    gc.disable()
+    try:
+        iterator = iter(CHAINS[chain](ds))
+        next(iterator)
+        freed = weakref.ref(iterator)
+        del iterator
+        assert freed() is None
+    finally:
+        gc.enable()
+
+
+def test_threads_that_read_ahead_end_with_a_loop_that_was_left():
+    before = set(threading.enumerate())
+    go_on = threading.Event()
+
+    def slow(index):
+        go_on.wait(1e-3)
+        return index
+
+    gc.disable()
+    try:
+        for element in gristmill.MapDataset.range(5000).map(slow):
+            if element == 20:
+                break
+        started = set(threading.enumerate()) - before
+        go_on.set()
+        assert started
+        deadline = time.monotonic() + 5
+        for thread in started:
+            thread.join(max(deadline - time.monotonic(), 0))
+        assert not any(thread.is_alive() for thread in started)
+    finally:
+        gc.enable()
+
+
+def test_a_closed_interleave_stays_closed():
+    parts = [gristmill.MapDataset.range(5).to_iter_dataset()] * 2
+    iterator = iter(experimental.InterleaveIterDataset(parts, cycle_length=2))
+    next(iterator)
+    state = iterator.get_state()
+    iterator.close()
+    iterator.set_state(state)
+    with pytest.raises(ValueError, match="closed iterator"):
+        next(iterator)
+
+
+def test_elements_that_were_given_out_are_not_kept():
+    class Element:
+        pass
+
+    alive: weakref.WeakSet[Element] = weakref.WeakSet()
+    given = 0
+
+    def make(index):
+        return Element()
+
+    def load(element):
+        alive.add(element)
+        return element
+
+    ds = gristmill.MapDataset.range(5000).map(make).to_iter_dataset().map(load)
+    for _element in ds:
+        given += 1
+        assert len(alive) <= 2
+    assert given == 5000
+
+
+def test_a_dataset_without_a_length_is_an_error_and_no_noise(recwarn):
+    class Bad(gristmill.MapDataset):
+        def __len__(self):
+            raise ValueError("no length")
+
+        def __getitem__(self, index):
+            return index
+
+    with pytest.raises(ValueError, match="no length"):
+        iter(Bad())
+    gc.collect()
+    assert not recwarn.list
+
+
+def test_next_on_a_closed_iterator_leaves_its_state():
+    iterator = iter(gristmill.MapDataset.range(9).to_iter_dataset().map(str))
+    next(iterator)
+    iterator.close()
+    with pytest.raises(ValueError, match="closed iterator"):
+        next(iterator)
+    assert iterator.get_state() == {"next_index": 1}
+
+
+def test_weights_may_be_an_array():
+    parts = [gristmill.MapDataset.range(9)] * 2
+    weights = np.array([0.3, 0.7])
+    mixed = gristmill.MapDataset.mix(parts, weights)
+    assert list(mixed) == list(gristmill.MapDataset.mix(parts, [0.3, 0.7]))
