@@ -176,6 +176,7 @@ class InterleaveDatasetIterator(turns.Turns, DatasetIterator[T]):
         Raises:
             StateMismatch: It is of another number of datasets at a time.
         """
+        self._assert_not_closed()
         numbers = state["iterators_in_use_indices"]
         if len(numbers) != self._cycle_length:
             raise StateMismatch(

@@ -66,8 +66,10 @@ class Watch:
         self._iterator = weakref.ref(iterator)
         # A loader has a metric of its own.
         self._of_dataset = isinstance(iterator, DatasetIterator)
-        self._readers = [] if always else list(_readers(iterator))
-        self.feeds = [self._sampled(reader) for reader in self._readers]
+        readers = [] if always else list(_readers(iterator))
+        # Weak, since one of them may be the iterator itself.
+        self._readers = [weakref.ref(reader) for reader in readers]
+        self.feeds = [self._sampled(reader) for reader in readers]
         self.indices = [0] * len(self.feeds)
         self._ready = [0] * len(self._readers)
         self._looks = 0
@@ -105,7 +107,7 @@ class Watch:
         """Of each buffer: name, elements ready in all, times looked, capacity."""
         return [
             (str(reader), self._ready[number], self._looks, reader.capacity)
-            for number, reader in enumerate(self._readers)
+            for number, reader in self._open_readers()
             if reader.capacity
         ]
 
@@ -159,14 +161,14 @@ class Watch:
         self._durations.extend(took.tolist())
         if monitoring.is_on() and self._of_dataset:
             monitoring.record_next(took.tolist())
-        for number, reader in enumerate(self._readers):
+        for number, reader in self._open_readers():
             given = reader.given
             self.indices[number] += max(given - self._given[number], 0)
             self._given[number] = given
 
     def _look_at_buffers(self) -> None:
         self._looks += 1
-        for number, reader in enumerate(self._readers):
+        for number, reader in self._open_readers():
             ready = reader.ready()
             self._ready[number] += ready
             if monitoring.is_on():
@@ -182,7 +184,15 @@ class Watch:
         self._kind = kind
         self._last_ns = self._stretch_calls = self._stretch_ns = 0
         self._stretch_cpu_ns = time.thread_time_ns()
-        self._given = [reader.given for reader in self._readers]
+        self._given = [0] * len(self._readers)
+        for number, reader in self._open_readers():
+            self._given[number] = reader.given
+
+    def _open_readers(self) -> Iterator[tuple[int, PrefetchDatasetIterator[Any]]]:
+        for number, reference in enumerate(self._readers):
+            reader = reference()
+            if reader is not None:
+                yield number, reader
 
     def _sampled(self, reader: PrefetchDatasetIterator[Any]) -> SampledMapDataset[Any]:
         # Weak, since the dataset is the iterator's, and a circle would outlive it.
