@@ -66,7 +66,8 @@ def test_a_closed_interleave_stays_closed():
     next(iterator)
     state = iterator.get_state()
     iterator.close()
-    iterator.set_state(state)
+    with pytest.raises(ValueError, match="closed iterator"):
+        iterator.set_state(state)
     with pytest.raises(ValueError, match="closed iterator"):
         next(iterator)
 
