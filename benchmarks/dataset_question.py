@@ -7,7 +7,7 @@ either library.
 import functools
 import itertools
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from typing import Any
 
 import peers
@@ -30,6 +30,12 @@ def digest(batches: Any, count: int = CHECKED_BATCHES) -> str:
     return f"{found:x}"
 
 
+def _endless(build: Build, library: Any) -> Generator[Any, None, None]:
+    """Yields batches; a dataset that a fast library has read is read again."""
+    while True:
+        yield from iter(build(library))
+
+
 def _measure(
     import_library: Callable[[], Any], build: Build, stream: str, settings: Settings
 ) -> Measurement:
@@ -37,7 +43,7 @@ def _measure(
     checked = iter(build(library))
     answers = {stream: digest(checked)}
     checked.close()
-    batches = iter(build(library))
+    batches = _endless(build, library)
     seconds = seconds_per_batch(batches, settings.seconds)
     batches.close()
     return Measurement(seconds / BATCH * 1e9, answers)
