@@ -11,6 +11,7 @@ import numpy as np
 from hypothesis import strategies as st
 
 import gristmill
+from elements import same
 
 DTYPES = ("i4", "i8", "u2", "f4", "?", ">i2", "c8", "S3", "U2", "O")
 
@@ -76,26 +77,6 @@ def element(draw: Any, made: dict[str, Any], longest: Callable[[int], int]) -> A
         if length > 1 and not draw(st.integers(0, 9)):
             out[name] = np.repeat(out[name], 2, axis=0)[::2]
     return out
-
-
-def same(ours: Any, theirs: Any) -> bool:
-    """Whether two elements have equal types, dtypes, shapes, values, orders of keys."""
-    if isinstance(theirs, np.ndarray):
-        return (
-            type(ours) is type(theirs)
-            and ours.dtype == theirs.dtype
-            and ours.shape == theirs.shape
-            and ours.tolist() == theirs.tolist()
-        )
-    if type(ours) is not type(theirs):
-        return False
-    if isinstance(theirs, dict):
-        return list(ours) == list(theirs) and all(
-            same(ours[key], theirs[key]) for key in theirs
-        )
-    if isinstance(theirs, (list, tuple)):
-        return len(ours) == len(theirs) and all(map(same, ours, theirs))
-    return bool(ours == theirs)
 
 
 def plain(grain: Any, elements: list[Any]) -> Any:

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import gristmill
-from packing_samples import same
+from elements import same
 
 
 def batches(grain: Any, elements: list[Any], *args: Any) -> list[Any]:

@@ -9,7 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import gristmill
-from dataset.twins import grain, same
+from dataset.twins import grain
+from elements import same
 from gristmill.errors import StateMismatch
 from gristmill.experimental import (
     ElasticIterator,

@@ -6,9 +6,8 @@ import json
 from collections.abc import Callable
 from typing import Any
 
-import numpy as np
-
 import gristmill
+from elements import same
 
 MOST = 200
 
@@ -22,26 +21,6 @@ def grain() -> Any:
     import grain as real_grain
 
     return real_grain
-
-
-def same(ours: Any, theirs: Any) -> bool:
-    """Whether two elements are equal in types, dtypes, shapes and values."""
-    if isinstance(theirs, (np.ndarray, np.generic)):
-        return (
-            type(ours) is type(theirs)
-            and ours.dtype == theirs.dtype
-            and ours.shape == theirs.shape
-            and np.array_equal(ours, theirs, equal_nan=theirs.dtype.kind == "f")
-        )
-    if type(ours) is not type(theirs):
-        return False
-    if isinstance(theirs, dict):
-        return list(ours) == list(theirs) and all(
-            same(ours[key], theirs[key]) for key in theirs
-        )
-    if isinstance(theirs, (tuple, list)):
-        return len(ours) == len(theirs) and all(map(same, ours, theirs))
-    return bool(ours == theirs)
 
 
 def by_json(state: Any) -> Any:

@@ -5,7 +5,6 @@ import itertools
 import json
 from typing import Any
 
-import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -13,6 +12,7 @@ from hypothesis import strategies as st
 import gristmill
 from differential.chains import build, describe, describe_map
 from differential.descriptions import Drawn
+from elements import same
 
 TAKEN = 60
 
@@ -38,27 +38,6 @@ def chains(draw):
 @st.composite
 def map_chains(draw):
     return describe_map(Drawn(draw))
-
-
-def same(ours: Any, theirs: Any) -> bool:
-    """Whether two elements are equal in types, dtypes, shapes and values."""
-    if isinstance(theirs, (np.ndarray, np.generic)):
-        if type(ours) is not type(theirs) or ours.dtype != theirs.dtype:
-            return False
-        if theirs.dtype.hasobject:
-            return ours.shape == theirs.shape and same(
-                ours.ravel().tolist(), theirs.ravel().tolist()
-            )
-        return np.array_equal(ours, theirs)
-    if type(ours) is not type(theirs):
-        return False
-    if isinstance(theirs, dict):
-        return list(ours) == list(theirs) and all(
-            same(ours[k], theirs[k]) for k in theirs
-        )
-    if isinstance(theirs, (tuple, list)):
-        return len(ours) == len(theirs) and all(map(same, ours, theirs))
-    return bool(ours == theirs)
 
 
 # Errors of ours that are one of Grain's as well.
