@@ -224,7 +224,7 @@ Status ExampleParser::find_all(Bytes record, std::vector<Named>& named,
   std::optional<Status> misnamed;
   const auto accept = [&](std::string_view name, std::size_t at) {
     if (is_utf8(name)) return true;
-    misnamed = about(name, Found{.at = at},
+    misnamed = about(name, Found{ListKind::kNone, {}, at},
                      Status(Code::kInvalidArgument, "its name is not UTF-8"));
     return false;
   };
