@@ -4,6 +4,7 @@ import functools
 import gc
 import json
 import os
+import pathlib
 import threading
 import traceback
 
@@ -361,7 +362,19 @@ def test_an_error_of_worker_init_fn_is_raised():
 
 
 def living():
-    return [pid for pid in descendants(os.getpid()) if not has_ended(pid)]
+    """Processes of Gristmill's that this one has: others may have begun some, too."""
+    return [
+        pid
+        for pid in descendants(os.getpid())
+        if not has_ended(pid) and "gristmill" in command_of(pid)
+    ]
+
+
+def command_of(pid):
+    try:
+        return pathlib.Path(f"/proc/{pid}/cmdline").read_text()
+    except OSError:
+        return ""
 
 
 def test_workers_start_when_they_are_needed_and_leave_nothing_behind():

@@ -36,7 +36,7 @@ def cut(error: BaseException) -> bool:
     mode = config.py_traceback_filtering
     if mode == "auto":
         # IPython leaves frames out by itself that ask for it.
-        mode = "tracebackhide" if "IPython" in sys.modules else "quiet_remove_frames"
+        mode = "tracebackhide" if _in_ipython() else "quiet_remove_frames"
     if mode == "off" or isinstance(error, StopIteration):
         return False
     whole = error.__traceback__
@@ -56,6 +56,12 @@ def cut(error: BaseException) -> bool:
         # First, since the last note says most of what happened.
         error.__notes__ = [NOTE, *getattr(error, "__notes__", ())]
     return True
+
+
+def _in_ipython() -> bool:
+    """Whether this process is IPython's, or a notebook's: others may import it."""
+    found = sys.modules.get("IPython")
+    return found is not None and found.get_ipython() is not None
 
 
 def _is_own(frame: types.FrameType) -> bool:

@@ -86,7 +86,7 @@ cdef class _Block:
             np.zeros((self.rows, *array.shape[1:]), array.dtype) for array in one
         ]
         self.bos = [
-            np.full(array.shape[2:], layout.bos_token, array.dtype) if bos else None
+            np.full(array.shape[2:], layout.bos_token, array.dtype)[()] if bos else None
             for array, bos in zip(one, layout.bos)
         ]
         numbers = [
