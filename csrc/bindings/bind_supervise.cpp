@@ -24,7 +24,7 @@ class EventCrew final : public Crew {
 
   ~EventCrew() override { dismiss(); }
 
-  void born(int worker, uint32_t generation) override {
+  void born(int worker, uint32_t generation, int) override {
     add({"born", worker, generation, 0, ""});
   }
   void died(int worker, uint32_t generation) override {

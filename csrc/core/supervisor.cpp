@@ -207,7 +207,7 @@ void Supervisor::team_ready(Team& team) {
     const Key key{message.worker, message.generation};
     switch (message.kind) {
       case Message::kBorn:
-        worker_born(team, key, packet->fds);
+        worker_born(team, key, packet->message.value, packet->fds);
         break;
       case Message::kDied:
         worker_ended(team, key);  // Its pidfd may not have been seen yet.
@@ -252,7 +252,8 @@ void Supervisor::zygote_ended(Team& team) {
   open(team);
 }
 
-void Supervisor::worker_born(Team& team, Key key, std::vector<Fd>& fds) {
+void Supervisor::worker_born(Team& team, Key key, int pid,
+                             std::vector<Fd>& fds) {
   const auto hired = team.hires.find(key);
   if (hired == team.hires.end()) return;
   if (fds.empty()) {
@@ -266,7 +267,7 @@ void Supervisor::worker_born(Team& team, Key key, std::vector<Fd>& fds) {
   const Serial serial =
       watch_for(team, pidfd, [this, &team, key] { worker_ended(team, key); });
   team.workers.emplace(key, Live{std::move(fds[0]), serial});
-  team.crew->born(key.first, key.second);
+  team.crew->born(key.first, key.second, pid);
   if (doomed) kill_by(pidfd);
 }
 

@@ -102,7 +102,7 @@ class Supervisor {
   void team_ready(Team& team);
   void zygote_began(Team& team, Fd pidfd);
   void zygote_ended(Team& team);
-  void worker_born(Team& team, Key key, std::vector<Fd>& fds);
+  void worker_born(Team& team, Key key, int pid, std::vector<Fd>& fds);
   void worker_ended(Team& team, Key key);
   void end_zygote(Team& team);
   void fail(Team& team, std::string why);

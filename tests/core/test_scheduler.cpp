@@ -272,7 +272,7 @@ class Crewmaster final : public Hirer {
       if (event.kind == Event::kStop) return;
       if (event.kind == Event::kHire) {
         threads_.emplace_back([this, event] { work(event); });
-        scheduler_.born(event.worker, event.generation);
+        scheduler_.born(event.worker, event.generation, event.worker + 100);
       } else {
         ++deaths;
         scheduler_.died(event.worker, event.generation);
@@ -510,7 +510,7 @@ void gives_up_when_nobody_can_start() {
 void says_why_a_worker_could_not_start() {
   const auto scheduler = make(config(UnitKind::kArithmetic, 1, 1, 20, 2));
   scheduler->start(nullptr);
-  scheduler->born(0, 1);
+  scheduler->born(0, 1, 0);
   WorkerEnd end(scheduler->region(), -1, 0, 1);
   end.set_startup_error("no module named x");
   scheduler->died(0, 1);
@@ -655,7 +655,7 @@ void a_unit_without_memory_is_tried_again() {
     const std::size_t length = made.starts[0].size();
     const auto scheduler = make(std::move(made));
     scheduler->start(nullptr);
-    scheduler->born(0, 1);
+    scheduler->born(0, 1, 0);
     WorkerEnd end(scheduler->region(), -1, 0, 1);
     const auto work = end.claim();
     end.commit(*work, UnitStatus::kNoMemory, 0, 0, Vector(length, 99));
@@ -732,7 +732,7 @@ void close_ends_a_wait() {
 void a_timeout_names_who_is_waited_for() {
   const auto scheduler = make(config(UnitKind::kArithmetic, 1, 1, 20, 2));
   scheduler->start(nullptr);
-  scheduler->born(0, 1);
+  scheduler->born(0, 1, 0);
   WorkerEnd end(scheduler->region(), -1, 0, 1);
   CHECK(end.claim().has_value());
   end.at_address()->store(1);
@@ -749,7 +749,7 @@ void a_timeout_blames_nobody_for_a_unit_that_nobody_can_have_begun() {
   CHECK(next.kind == NextKind::kTimeout);
   CHECK_EQ(next.death.worker, -1);
   CHECK_EQ(next.death.stream, 0);
-  scheduler->born(0, 1);  // Still importing, perhaps.
+  scheduler->born(0, 1, 0);  // Still importing, perhaps.
   for (int i = 0; i < 3; ++i) {
     next = scheduler->next(0.01);
     CHECK_EQ(next.death.worker, -1);
@@ -764,7 +764,7 @@ void a_timeout_names_the_worker_that_keeps_others_from_their_turn() {
     const bool owned = kind == UnitKind::kOwned;
     const auto scheduler = make(config(kind, 1, 1, owned ? -1 : 20, 2));
     scheduler->start(nullptr);
-    scheduler->born(0, 1);
+    scheduler->born(0, 1, 0);
     WorkerEnd end(scheduler->region(), -1, 0, 1);
     CHECK(end.claim().has_value());
     end.at_address()->store(7);
@@ -782,7 +782,7 @@ void a_timeout_names_the_worker_that_keeps_others_from_their_turn() {
 void a_timeout_names_an_idle_worker() {
   const auto scheduler = make(config(UnitKind::kArithmetic, 1, 1, 20, 2));
   scheduler->start(nullptr);
-  scheduler->born(0, 1);
+  scheduler->born(0, 1, 0);
   // It has asked for work before and does not any more.
   scheduler->region().cell(0).started.store(1);
   const Next next = scheduler->next(0.01);
@@ -795,7 +795,7 @@ void a_worker_that_is_not_admitted_gets_nothing() {
   const auto scheduler = make(config(UnitKind::kArithmetic, 1, 1, 20, 2));
   scheduler->start(nullptr);
   WorkerEnd end(scheduler->region(), -1, 0, 2);
-  scheduler->born(0, 1);
+  scheduler->born(0, 1, 0);
   scheduler->close();
   CHECK(!end.claim().has_value());
 }
@@ -824,7 +824,7 @@ void a_fork_is_told_and_leaves_the_parent_alone() {
 void a_corrupt_unit_is_an_error() {
   const auto scheduler = make(config(UnitKind::kArithmetic, 1, 1, 20, 2));
   scheduler->start(nullptr);
-  scheduler->born(0, 1);
+  scheduler->born(0, 1, 0);
   WorkerEnd end(scheduler->region(), -1, 0, 1);
   const auto work = end.claim();
   end.commit(*work, UnitStatus::kOk, 2, 100, {2});
@@ -876,7 +876,7 @@ void a_length_that_cannot_be_is_an_error() {
     made.vector_capacity = 2;
     const auto scheduler = make(std::move(made));
     scheduler->start(nullptr);
-    scheduler->born(0, 1);
+    scheduler->born(0, 1, 0);
     WorkerEnd end(scheduler->region(), -1, 0, 1);
     const auto work = end.claim();
     end.commit(*work, UnitStatus::kOk, 0, 0, {2, 1});

@@ -6,7 +6,7 @@ import ctypes
 import dataclasses
 import os
 import traceback
-from typing import Any
+from typing import Any, cast
 
 import cloudpickle
 import numpy as np
@@ -17,12 +17,20 @@ from gristmill import _core, drop_in
 from gristmill._engine import failures, packing, stall, tolerance
 from gristmill._engine.opening import open_stream
 from gristmill._engine.runnable import Runnable
-from gristmill._engine.stream import CarefulStream, Stream, Vector
+from gristmill._engine.stream import (
+    NO_KEYS,
+    AnsweringStream,
+    CarefulStream,
+    Stream,
+    Vector,
+)
 from gristmill._hot import transport
 from gristmill._types import Int64Array
 
 Output = tuple[Any, Int64Array, Vector]
 ALIGNMENT = 64
+# The position of a stream that has none: what it gives depends on requests alone.
+ANYWHERE: Vector = (0,)
 
 
 def load(blob_fd: int) -> Runnable:
@@ -100,6 +108,8 @@ class _Server:
         slot = _Slot(unit.address, unit.capacity)
         if unit.kind == "A":
             result = self._records(unit, slot)
+        elif unit.kind == "R":
+            result = self._answer(unit, slot)
         else:
             result = self._next_output(unit, slot)
         used = self._write(slot.writer, result)
@@ -162,6 +172,15 @@ class _Server:
             vector = stream.vector if fits else before
             return _Result([], vector, self._pack(error, stream))
         return _Result([self._output(element, stream)], stream.vector)
+
+    def _answer(self, unit: _core.Work, slot: _Slot) -> _Result:
+        """What a request asks for; the position means nothing."""
+        try:
+            stream = cast(AnsweringStream, self._at(unit.stream, None))
+            element = stream.answer(unit.vector_in, slot.empty)
+        except Exception as error:
+            return self._nothing(ANYWHERE, error)
+        return _Result([(element, NO_KEYS, ANYWHERE)], ANYWHERE)
 
     def _check_length(self, stream: int, vector: Vector) -> None:
         most = self._end.vector_capacity
