@@ -1,1 +1,1 @@
-"""The parts of `gristmill.torch`.  Imports torch."""
+"""The parts of `gristmill.torch`, which has the public names."""
