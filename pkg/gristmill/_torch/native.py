@@ -37,7 +37,6 @@ _TORCH_COLLATION = {
     str: collate.collate_str_fn,
     bytes: collate.collate_str_fn,
 }
-_NUMPY_KINDS = "biuf"
 
 
 def native_fetch(dataset: Any, collate_fn: Any, fetch: Fetch) -> Fetch | None:
@@ -170,7 +169,9 @@ class _Concatenated:
         for number in np.unique(owners).tolist():
             table = self._tables[number]
             (places,) = np.nonzero(owners == number)
-            rows: Columns = table.gather(index[places] - (self._ends[number] - len(table)))
+            rows: Columns = table.gather(
+                index[places] - (self._ends[number] - len(table))
+            )
             if len(places) == len(index):
                 return rows
             batch = batch or [
@@ -221,8 +222,9 @@ def _is_plain(tensor: Any) -> bool:
 
 
 def _array(array: np.ndarray[Any, Any]) -> Table | None:
-    # Torch warns of arrays that cannot be written to.
-    if array.dtype.kind not in _NUMPY_KINDS or not array.flags.writeable:
+    # Torch warns of arrays that cannot be written to, and knows no such scalars.
+    scalars = array.ndim == 1
+    if not array.flags.writeable or (scalars and array.dtype == np.uint64):
         return None
     try:
         return _tensors((torch.from_numpy(array),), 0, np.ndarray)
