@@ -20,7 +20,7 @@ from gristmill._dataset.iterator import DatasetIterator
 from gristmill._dataset.opening import as_inner
 from gristmill._dataset.options import DatasetOptions, MultiprocessingContext
 from gristmill._dataset.slicing import sliced
-from gristmill._dataset.to_iter import PrefetchDatasetIterator
+from gristmill._dataset.to_iter import PrefetchDatasetIterator, feeds_of
 from gristmill._engine.runnable import first_unpicklable
 from gristmill._engine.stream import NO_KEYS, Vector
 from gristmill._engine.tolerance import Mishaps
@@ -166,7 +166,7 @@ class DatasetStream:
 
     def be_careful(self) -> None:
         """Compute elements one by one until there is another output."""
-        self._limited = list(_feeds(self._iterator))
+        self._limited = list(feeds_of(self._iterator))
         for feed in self._limited:
             feed.limit_blocks(1)
 
@@ -216,14 +216,6 @@ def unpacked(vector: Vector) -> Any:
     """The state that a position other than `FRESH` holds."""
     length, *words = vector
     return pickle.loads(np.array(words, np.int64).tobytes()[:length])
-
-
-def _feeds(iterator: Any) -> Iterator[PrefetchDatasetIterator[Any]]:
-    """The iterators of a chain that make elements of a `MapDataset`."""
-    if isinstance(iterator, PrefetchDatasetIterator):
-        yield iterator
-    for parent in getattr(iterator, "_parents", ()):
-        yield from _feeds(parent)
 
 
 def _sources_first(dataset: Any) -> Iterator[Any]:
