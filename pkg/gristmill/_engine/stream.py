@@ -63,6 +63,9 @@ class AnsweringStream(Stream, Protocol):
     def answer(self, request: Int64Array, alloc: Alloc) -> Any:
         """The output that a request asks for, see `_core.Scheduler.ask`."""
 
+    def leave_slot(self) -> None:
+        """Let go of the memory that `alloc` gave; the output is written."""
+
 
 @runtime_checkable
 class CarefulStream(Protocol):

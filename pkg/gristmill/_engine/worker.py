@@ -6,6 +6,7 @@ import ctypes
 import dataclasses
 import os
 import traceback
+from collections.abc import Callable
 from typing import Any, cast
 
 import cloudpickle
@@ -68,6 +69,8 @@ class _Result:
     ended: bool = False
     # Whether more records were taken than the unit has: the next ones begin later.
     moved: bool = False
+    # Called when all is written, before the slot is handed over.
+    leave: Callable[[], None] = lambda: None
 
     @property
     def status(self) -> int:
@@ -180,7 +183,8 @@ class _Server:
             element = stream.answer(unit.vector_in, slot.empty)
         except Exception as error:
             return self._nothing(ANYWHERE, error)
-        return _Result([(element, NO_KEYS, ANYWHERE)], ANYWHERE)
+        output = (element, NO_KEYS, ANYWHERE)
+        return _Result([output], ANYWHERE, leave=stream.leave_slot)
 
     def _check_length(self, stream: int, vector: Vector) -> None:
         most = self._end.vector_capacity
@@ -232,13 +236,15 @@ class _Server:
         None where the unit is no longer wanted, or there is no memory for it.
         """
         try:
-            return result.encode(writer)
+            used = result.encode(writer)
         except transport.NeedSpace as need:
             return self._write_elsewhere(need.bytes, result)
         except Exception as error:
             # The outputs before it may lie in the slot: the writer goes on there.
             self._refuse(result, error)
             return self._write(writer, result)
+        result.leave()
+        return used
 
     def _write_elsewhere(self, size: int, result: _Result) -> int | None:
         """Write to private memory and move that to a larger slot once it is had.
@@ -255,6 +261,7 @@ class _Server:
         except Exception as error:
             self._refuse(result, error)
             return self._write_elsewhere(size, result)
+        result.leave()
         address = self._end.need(used)
         if address is None:
             return None

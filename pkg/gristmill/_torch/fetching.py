@@ -42,6 +42,7 @@ class FetchProgram:
         base_seed: Worker i is seeded with ``base_seed + i``.
         workers: How many there are.
         worker_init_fn: Called with the worker's number before all else.
+        collate_rules: What ``default_collate`` does, from `collating.rules`.
         shared_seed: Seed of the first epoch, for datapipes.
         wrap_fetcher: Makes what fetches of torch's fetcher.
     """
@@ -54,6 +55,7 @@ class FetchProgram:
     base_seed: int
     workers: int
     worker_init_fn: Callable[[int], Any] | None = None
+    collate_rules: collating.Rules = dataclasses.field(default_factory=collating.rules)
     shared_seed: int | None = None
     wrap_fetcher: Callable[[Any, FetchProgram], Any] | None = None
 
@@ -118,7 +120,6 @@ class FetchStream:
         self._fetched = 0
         self._exhausted = False
         self._refusal: ExceptionWrapper | None = None
-        collating.use_slots()
         self._become_worker()
 
     def answer(self, request: Int64Array, alloc: Alloc) -> Any:
@@ -129,6 +130,10 @@ class FetchStream:
         with collating.into(alloc):
             data = self._fetch(requests.unpacked(request))
         return sending.to_send(data)
+
+    def leave_slot(self) -> None:
+        """See `AnsweringStream`."""
+        collating.move_kept()
 
     def seek(self, vector: Vector) -> None:
         """Nothing: requests say what is wanted."""
@@ -189,6 +194,7 @@ class FetchStream:
         program, worker = self._program, self._worker
         torch.multiprocessing._set_thread_name("pt_data_worker")
         torch.set_num_threads(1)
+        collating.install(program.collate_rules)
         seed = program.base_seed + worker
         random.seed(seed)
         torch.manual_seed(seed)

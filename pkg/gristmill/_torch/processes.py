@@ -13,6 +13,7 @@ import os
 import select
 import signal
 import threading
+import time
 from multiprocessing import connection, reduction
 from multiprocessing.context import BaseContext, get_spawning_popen
 from multiprocessing.process import BaseProcess
@@ -22,8 +23,8 @@ from gristmill import _core
 from gristmill._engine import worker as engine_worker
 from gristmill._torch.fetching import FetchProgram
 
-# How long a worker that was told to stop may go on with what it does.
-_LEAVE_S = 0.25
+# How long workers that were told to stop may go on with what they do.
+_LEAVE_S = 1.0
 
 
 class StartedProcesses:
@@ -131,8 +132,9 @@ class StartedProcesses:
     def _end_processes(self) -> None:
         """Let those that are idle leave, kill the others, and report all."""
         living, self._living = self._living, {}
+        deadline = time.monotonic() + _LEAVE_S
         for pidfd, (worker, generation, process) in living.items():
-            process.join(_LEAVE_S)
+            process.join(max(0.0, deadline - time.monotonic()))
             if process.is_alive():
                 process.kill()
                 process.join()
