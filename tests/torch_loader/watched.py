@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from torch.utils.data.dataloader import _MultiProcessingDataLoaderIter
 
 from torch_loader.datasets_zoo import COLLATIONS, DATASETS, SAMPLERS
 
@@ -62,6 +63,7 @@ def seen(loader_class: Any, case: Case) -> list[Any]:
                 _attempt(events, lambda: events.append(("length", len(loader))))
             for stop in case.stops:
                 _epoch(events, loader, stop, generator)
+            _end(loader._iterator)
     events += [("warning", w.category.__name__, str(w.message)) for w in warned]
     return events
 
@@ -94,8 +96,19 @@ def _built(loader_class: Any, case: Case, generator: Any) -> Any:
 
 def _epoch(events: list[Any], loader: Any, stop: int | None, generator: Any) -> None:
     batches = _attempt(events, lambda: iter(loader))
-    if batches is None:
-        return
+    if batches is not None:
+        _iterate(events, batches, stop, generator)
+        if not loader.persistent_workers:
+            _end(batches)
+
+
+def _end(batches: Any) -> None:
+    """End workers now: a worker of torch's that forgets others' waits for them."""
+    if isinstance(batches, _MultiProcessingDataLoaderIter):
+        batches._shutdown_workers()
+
+
+def _iterate(events: list[Any], batches: Any, stop: int | None, generator: Any) -> None:
     events.append(("draws", _draws(generator)))
     _attempt(events, lambda: events.append(("left", len(batches))))
     for _ in itertools.islice(itertools.count(), stop or MOST_BATCHES):
@@ -105,7 +118,7 @@ def _epoch(events: list[Any], loader: Any, stop: int | None, generator: Any) -> 
             events.append(("end", _draws(generator)))
             return
         except Exception as error:
-            events.append(("error", type(error).__name__, str(error)))
+            events.append(_told(error))
         events.append(("draws", _draws(generator)))
 
 
@@ -113,8 +126,17 @@ def _attempt(events: list[Any], action: Callable[[], Any]) -> Any:
     try:
         return action()
     except Exception as error:
-        events.append(("error", type(error).__name__, str(error)))
+        events.append(_told(error))
         return None
+
+
+def _told(error: Exception) -> tuple[str, ...]:
+    """An error without the lines of a worker's traceback, which name files."""
+    text = str(error)
+    if "\nOriginal Traceback" in text:
+        lines = text.splitlines()
+        text = f"{lines[0]} ... {lines[-1]}"
+    return ("error", type(error).__name__, text)
 
 
 def _draws(generator: Any) -> list[int]:
