@@ -289,6 +289,9 @@ SAMPLERS: dict[str, Callable[[Any, int, Any], Any]] = {
     "batched custom": _batched("custom"),
     "lists": lambda d, n, g: [[0, 1], [2], [1, 1, 1]],
     "tuples": lambda d, n, g: [(0, 1), (2,)],
+    "arrays": lambda d, n, g: [np.array([0, 1]), np.array([True, False])],
+    "ranges": lambda d, n, g: [range(0, n, 2), range(3)],
+    "tensors": lambda d, n, g: [torch.tensor([0, 1]), torch.tensor([0])],
     "empty lists": lambda d, n, g: [[0, 1], [], [2]],
     "mixed lists": lambda d, n, g: [[0, True], [-1, 0], [0, n + 9], [1]],
 }

@@ -148,8 +148,9 @@ class Crew:
 
         Args:
             worker: Its number.
-            request: A key or list of keys, of a map-style dataset; of another one what
-                torch's fetchers take, a list as long as a batch or None.
+            request: A key, list of keys or `requests.Keys`, of a map-style dataset; of
+                another one what torch's fetchers take, a list as long as a batch or
+                None.
         """
         if self._program.iterable:
             size = -1 if request is None else len(request)

@@ -32,7 +32,7 @@ _INTS = 4096
 def drawn(index_sampler: Any) -> Iterator[Any] | None:
     """What `index_sampler` gives, or None where only itself knows how to draw.
 
-    Batches of indices are blocks or lists; see `as_list`.
+    A batch of indices is a block or a list; `as_list` makes a list of either.
     """
     if type(index_sampler) is BatchSampler:
         return _batches(index_sampler)

@@ -11,6 +11,7 @@ import torch.utils.data
 from torch.utils.data import Dataset, Sampler
 
 from gristmill._checks import check_integer
+from gristmill._torch.several import MultiProcessIterator
 from gristmill._torch.single import SingleProcessIterator
 
 _T_co = TypeVar("_T_co", covariant=True)
@@ -125,7 +126,8 @@ class DataLoader(torch.utils.data.DataLoader[_T_co]):  # type: ignore[misc]
     def _get_iterator(self) -> Any:
         if self.num_workers == 0:
             return SingleProcessIterator(self)
-        return super()._get_iterator()
+        self.check_worker_number_rationality()
+        return MultiProcessIterator(self)
 
 
 DataLoader.__module__ = "gristmill.torch"

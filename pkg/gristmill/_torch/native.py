@@ -42,6 +42,8 @@ _TORCH_COLLATION = {
 def native_fetch(dataset: Any, collate_fn: Any, fetch: Fetch) -> Fetch | None:
     """A fetch of batches of `dataset` that reads no rows, None where there is none.
 
+    It takes lists of indices and the blocks of `gristmill._torch.drawing`.
+
     Args:
         dataset: A map-style dataset, read in batches.
         collate_fn: The loader's.
@@ -233,10 +235,12 @@ def _array(array: np.ndarray[Any, Any]) -> Table | None:
 
 
 def _selected(table: Table | None, indices: Any) -> Table | None:
-    if table is None:
+    if table is None or type(indices) not in (list, range):
         return None
     positions = _positions(indices)
-    return None if positions is None else _Selected(table, np.asarray(positions))
+    if positions is None:
+        return None
+    return _Selected(table, np.asarray(positions, np.int64))
 
 
 def _stacked(datasets: tuple[Any, ...] | dict[Any, Any]) -> Table | None:
@@ -290,12 +294,12 @@ class _TableFetch:
         return self._fetch(as_list(batch))
 
 
-def _positions(batch: Any) -> Block | None:
+def _positions(batch: list[Any] | Block) -> Block | None:
     """Indices as a block, None for what may not be row numbers."""
-    if type(batch) is np.ndarray or type(batch) is range:
+    if not isinstance(batch, list):
         return batch
     # Not bools, which would index otherwise.
-    if type(batch) is not list or set(map(type, batch)) != {int}:
+    if set(map(type, batch)) != {int}:
         return None
     try:
         return np.array(batch, np.int64)

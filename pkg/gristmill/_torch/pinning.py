@@ -2,87 +2,81 @@
 
 from __future__ import annotations
 
+import dataclasses
 import queue
 import threading
-from collections.abc import Callable
-from typing import Any
 
 import torch
 from torch._utils import ExceptionWrapper
 from torch.utils.data._utils.pin_memory import pin_memory
 
+from gristmill._torch.crew import Answer, Crew
+
 
 class PinThread:
-    """Takes values, pins them and keeps them until they are asked for.
+    """Takes a crew's answers, pins them and keeps them until they are due.
 
-    One thread may call `request` and `next`.  The values come in the order taken.
+    One thread may call the methods.
 
     Args:
-        take: Waits for the next value and returns it; called in the thread, once for
-            each request.  What it raises, `next` raises.
-        pinned: Returns a value with its batch pinned by the function that is given.
+        crew: Nobody else may ask it for answers.
         device: The type of accelerator, as torch names it.
     """
 
-    def __init__(
-        self,
-        take: Callable[[], Any],
-        pinned: Callable[[Any, Callable[[Any], Any]], Any],
-        device: str | None,
-    ) -> None:
-        self._take = take
-        self._pinned = pinned
+    def __init__(self, crew: Crew, device: str) -> None:
+        self._crew = crew
         self._device = device
+        self._device_index = torch.accelerator.current_device_index()
         self._requests: queue.SimpleQueue[bool] = queue.SimpleQueue()
-        self._values: queue.SimpleQueue[Any] = queue.SimpleQueue()
-        self._stopped = False
-        index = torch.accelerator.current_device_index()
+        self._answers: queue.SimpleQueue[Answer | BaseException | None] = (
+            queue.SimpleQueue()
+        )
         self._thread = threading.Thread(
-            target=self._run, args=(index,), name="pt_data_pin", daemon=True
+            target=self._run, name="pt_data_pin", daemon=True
         )
         self._thread.start()
 
     def request(self) -> None:
-        """Let the thread take one value more."""
+        """Say that the crew was asked for a batch."""
         self._requests.put(True)
 
-    def next(self, timeout_s: float) -> Any:
-        """The value due.
-
-        Args:
-            timeout_s: How long to wait for it; less than 0 waits for ever.
+    def next(self, timeout_s: float) -> Answer | None:
+        """The answer that is due, as `Crew.next` gives it but pinned.
 
         Raises:
-            queue.Empty: It did not come in time.
+            TimeoutError: It did not come in time.
+            RuntimeError: What `Crew.next` raised.
         """
-        value = self._values.get(timeout=timeout_s if timeout_s >= 0 else None)
-        if isinstance(value, BaseException):
-            raise value
-        return value
+        try:
+            answer = self._answers.get(timeout=timeout_s if timeout_s >= 0 else None)
+        except queue.Empty:
+            raise TimeoutError from None
+        if isinstance(answer, BaseException):
+            raise answer
+        return answer
 
     def stop(self) -> None:
-        """End the thread; what it waits for must fail or have come by then."""
-        self._stopped = True
+        """End the thread, after the crew was closed."""
         self._requests.put(False)
         self._thread.join()
 
-    def _run(self, device_index: int) -> None:
+    def _run(self) -> None:
         torch.set_num_threads(1)
-        torch.accelerator.set_device_index(device_index)
-        where = f"in pin memory thread for device {device_index}"
+        torch.accelerator.set_device_index(self._device_index)
+        while self._requests.get():
+            self._answers.put(self._taken())
 
-        def pin(batch: Any) -> Any:
-            if isinstance(batch, ExceptionWrapper):
-                return batch
-            try:
-                return pin_memory(batch, self._device)
-            except Exception:
-                return ExceptionWrapper(where=where)
+    def _taken(self) -> Answer | BaseException | None:
+        try:
+            answer = self._crew.next()
+        except BaseException as error:
+            return error
+        return answer and self._pinned(answer)
 
-        while self._requests.get() and not self._stopped:
-            try:
-                value = self._pinned(self._take(), pin)
-            except BaseException as error:
-                value = error
-            self._values.put(value)
-            del value  # The batch is the consumer's alone.
+    def _pinned(self, answer: Answer) -> Answer:
+        try:
+            value = pin_memory(answer.value, self._device)
+        except Exception:
+            where = f"in pin memory thread for device {self._device_index}"
+            return Answer(answer.worker, failure=ExceptionWrapper(where=where))
+        return dataclasses.replace(answer, value=value)

@@ -12,12 +12,18 @@ from typing import Any
 
 import cloudpickle
 import numpy as np
-import torch
 
 from gristmill._engine.words import as_words, from_words
 from gristmill._types import Int64Array
 
 _LIST, _ONE, _PICKLED, _NEXT = range(4)
+
+
+@dataclasses.dataclass(frozen=True)
+class Keys:
+    """A list of keys, as integers of shape (n,)."""
+
+    numbers: Int64Array
 
 
 @dataclasses.dataclass(frozen=True)
@@ -41,8 +47,8 @@ def packed(request: Any) -> Int64Array | list[int]:
     """A request as integers.
 
     Args:
-        request: `Next`, or what the dataset of a map-style loader is asked for: a key,
-            or a list of keys.  A tensor of int64, shape (n,), stands for a list.
+        request: `Next`, `Keys`, or what the dataset of a map-style loader is asked
+            for: a key, or a list of keys.
 
     Raises:
         Exception: Whatever pickling a key raised.
@@ -52,8 +58,8 @@ def packed(request: Any) -> Int64Array | list[int]:
             return np.array([_LIST, *request], np.int64)
         except OverflowError:
             return _pickled(request)
-    if type(request) is torch.Tensor:
-        return np.concatenate([[_LIST], request.numpy()])
+    if type(request) is Keys:
+        return np.concatenate([[_LIST], request.numbers])
     if type(request) is int and -(1 << 63) <= request < 1 << 63:
         return [_ONE, request]
     if type(request) is Next:
@@ -62,7 +68,7 @@ def packed(request: Any) -> Int64Array | list[int]:
 
 
 def unpacked(words: Int64Array) -> Any:
-    """The request that `packed` was given; a list in place of a tensor."""
+    """The request that `packed` was given; a list in place of `Keys`."""
     kind, rest = int(words[0]), words[1:]
     if kind == _LIST:
         return rest.tolist()

@@ -25,7 +25,12 @@ class SingleProcessIterator(Stepping, _SingleProcessDataLoaderIter):  # type: ig
         if self._dataset_kind != _DatasetKind.Map or not self._auto_collation:
             return fetch
         native = native_fetch(self._dataset, self._collate_fn, fetch)
-        return native or (lambda batch: fetch(as_list(batch)))
+        if self._drawn:
+            return native or (lambda batch: fetch(as_list(batch)))
+        if native is None:
+            return fetch
+        # A user's sampler may give anything.
+        return lambda batch: (native if type(batch) is list else fetch)(batch)
 
     def _next_data(self) -> Any:
         batch = self._fetch(next(self._sampler_iter))

@@ -26,7 +26,9 @@ class Stepping(_BaseDataLoaderIter):  # type: ignore[misc]
         self._draw_natively()
 
     def _draw_natively(self) -> None:
-        if batches := drawn(self._index_sampler):
+        batches = drawn(self._index_sampler)
+        self._drawn = batches is not None
+        if batches is not None:
             self._sampler_iter = batches
         # Torch warns of a dataset that gives more than its length.
         self._counted = (
