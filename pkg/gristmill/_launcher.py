@@ -1,7 +1,8 @@
 """The processes under the supervisor: launcher, zygotes and workers.
 
-The supervisor (``csrc/core/supervise.hpp``) starts one launcher per user process.
-It runs :func:`main`, holds nothing of the user's, and forks one zygote for each
+The supervisor (``csrc/core/supervise.hpp``) starts one launcher per user process, and
+another for loaders whose workers want modules that take long to import. A launcher
+runs :func:`main`, holds nothing of the user's, and forks one zygote for each
 pipeline. A zygote imports and unpickles the pipeline once, then forks its workers.
 Each ends with its parent, whatever ends that one.
 
@@ -29,8 +30,12 @@ from typing import Any, NamedTuple
 from gristmill import _core
 
 ENTRY = "gristmill._engine.worker"
+# What workers of the torch front end find imported.
+FOR_TORCH = ("torch", "gristmill._torch.fetching")
 
-_ENLIST, _FORGET, _ZYGOTE, _GONE, _HIRE, _BORN, _DIED, _THREADS, _FAILED = range(1, 10)
+_ENLIST, _FORGET, _ZYGOTE, _GONE, _HIRE, _BORN, _DIED, _THREADS, _FAILED, _READY = (
+    range(1, 11)
+)
 _MESSAGE = struct.Struct("<IIiIi")
 _MOST_FDS = 8
 
@@ -41,6 +46,10 @@ class _Message(NamedTuple):
     worker: int = 0
     generation: int = 0
     value: int = 0
+
+
+# Whether this is a launcher, or forked by one.
+_below_supervisor = False
 
 
 # In the user's process.
@@ -72,6 +81,33 @@ def configure() -> None:
     _core.configure_supervisor([sys.executable, *flags, "-c", bootstrap], environ)
     atexit.unregister(_core.shutdown_supervisor)
     atexit.register(_core.shutdown_supervisor)
+
+
+def start_early(modules: Sequence[str]) -> None:
+    """Start the launcher for crews that want `modules`, and do not wait for it.
+
+    To be called by what imports them itself, so that the launcher imports while the
+    program does other things, and the first zygote is a fork that has them. A module
+    that cannot be imported is left to the zygote, which says what is wrong. Costs
+    some milliseconds and starts no thread in this process.
+
+    Does nothing where ``GRISTMILL_EARLY_LAUNCHER`` is 0 (the launcher holds its own
+    copy of what it imports, about 250 MB for torch), nor in worker processes, the
+    engine's and those of `multiprocessing`.
+    """
+    if os.environ.get("GRISTMILL_EARLY_LAUNCHER") == "0" or _is_worker():
+        return
+    # Where it does not start, the first crew tries again and says why.
+    with contextlib.suppress(RuntimeError, OSError):
+        configure()
+        _core.start_launcher(modules)
+
+
+def _is_worker() -> bool:
+    started = sys.modules.get("multiprocessing.process")
+    return _below_supervisor or (
+        started is not None and started.parent_process() is not None
+    )
 
 
 def setup(entry: str = ENTRY) -> bytes:
@@ -108,12 +144,35 @@ def _search_path() -> list[str]:
 
 def main() -> None:
     """Run the launcher: fork a zygote for each crew until the supervisor is gone."""
-    fd, parent = (int(argument) for argument in sys.argv[1:3])
-    _core.die_with_parent(parent)
-    os.set_inheritable(fd, False)
+    global _below_supervisor
+    _below_supervisor = True
+    *modules, fd, parent = sys.argv[1:]
+    _core.die_with_parent(int(parent))
     _leave_signals_to_parent()
-    supervisor = socket.socket(fileno=fd)
     importlib.import_module(ENTRY)  # Once, and not again in every zygote.
+    _import_all(modules)
+    gc.collect()
+    gc.freeze()  # What is never looked at is never copied.
+    os.set_inheritable(int(fd), False)
+    supervisor = socket.socket(fileno=int(fd))
+    _send(supervisor, _Message(_READY))
+    _fork_zygotes(supervisor)
+
+
+def _import_all(modules: Sequence[str]) -> None:
+    """Import modules; begin anew without them if they start threads."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # The user's process has shown them.
+        for module in modules:
+            # The zygote that needs it tries again, and says why it cannot.
+            with contextlib.suppress(Exception):
+                importlib.import_module(module)
+    if modules and _lasting_threads():
+        command = sys.orig_argv
+        os.execv(sys.executable, [*command[: -2 - len(modules)], *command[-2:]])
+
+
+def _fork_zygotes(supervisor: socket.socket) -> None:
     zygotes: dict[int, tuple[int, int]] = {}  # pidfd: crew, pid
     poll = select.poll()
     poll.register(supervisor, select.POLLIN)
@@ -193,7 +252,7 @@ class _Zygote:
             _send(self._supervisor, _Message(_THREADS))
             return
         gc.collect()
-        gc.freeze()  # What is never looked at is never copied.
+        gc.freeze()  # As the launcher did.
         try:
             self._serve_supervisor()
         except OSError:

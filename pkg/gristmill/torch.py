@@ -9,7 +9,10 @@ from typing import Any
 import numpy as np
 import torch
 
+from gristmill import _launcher
 from gristmill.checkpoint import Checkpointable
+
+_launcher.start_early(_launcher.FOR_TORCH)
 
 
 class TensorIterator(Checkpointable, Iterator[Any]):
