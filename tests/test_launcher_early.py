@@ -110,8 +110,7 @@ def test_no_thread_is_started_and_exit_does_not_wait(script):
         before = os.listdir("/proc/self/task")
         _launcher.start_early(HEAVY)
         assert os.listdir("/proc/self/task") == before
-        (early,) = launchers()
-        print(early, flush=True)
+        print(the_launcher(), flush=True)
         sys.stdin.read()
         """
     with script(ENDLESS, began, start) as process:
@@ -124,8 +123,7 @@ def test_no_thread_is_started_and_exit_does_not_wait(script):
 
 def test_it_ends_with_a_process_that_is_killed_at_once(script):
     began = """
-        early = start_early()
-        print(early, flush=True)
+        print(start_early(), flush=True)
         os.kill(os.getpid(), signal.SIGKILL)
         """
     with script(ENDLESS, began, start) as process:
@@ -195,8 +193,9 @@ def test_it_outlives_the_thread_that_asked_for_it(script):
         thread = threading.Thread(target=_launcher.start_early, args=(HEAVY,))
         thread.start()
         thread.join()
+        early = the_launcher()
         line, launcher = first_worker()
-        assert launchers() == [launcher]
+        assert line["imported_in"] == launcher == early
         """,
     )
 

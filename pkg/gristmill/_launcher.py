@@ -24,7 +24,7 @@ import time
 import traceback
 import types
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 from gristmill import _core
@@ -38,6 +38,8 @@ _ENLIST, _FORGET, _ZYGOTE, _GONE, _HIRE, _BORN, _DIED, _THREADS, _FAILED, _READY
 )
 _MESSAGE = struct.Struct("<IIiIi")
 _MOST_FDS = 8
+# A launcher that heard nothing for so long has time for chores.
+_IDLE_MS = 200
 
 
 class _Message(NamedTuple):
@@ -156,7 +158,7 @@ def main() -> None:
     os.set_inheritable(int(fd), False)
     supervisor = socket.socket(fileno=int(fd))
     _send(supervisor, _Message(_READY))
-    _fork_zygotes(supervisor)
+    _fork_zygotes(supervisor, _gather_memory() if modules else iter(()))
 
 
 def _import_all(modules: Sequence[str]) -> None:
@@ -172,12 +174,38 @@ def _import_all(modules: Sequence[str]) -> None:
         os.execv(sys.executable, [*command[: -2 - len(modules)], *command[-2:]])
 
 
-def _fork_zygotes(supervisor: socket.socket) -> None:
+def _gather_memory() -> Iterator[None]:
+    """Move this process's memory into huge pages, a little with each step.
+
+    A fork copies the entries of the page table, which is most of what it costs where
+    torch is imported. Steps take milliseconds.
+    """
+    size = _core.HUGE_PAGE_BYTES
+    with open("/proc/self/maps") as file:
+        lines = file.readlines()
+    for line in lines:
+        addresses, access, _, _, inode, *name = line.split()
+        if access != "rw-p" or inode != "0" or name not in ([], ["[heap]"]):
+            continue
+        first, last = (int(address, 16) for address in addresses.split("-"))
+        for page in range(-(-first // size) * size, last - size + 1, size):
+            _core.to_huge_page(page)
+            yield
+
+
+def _fork_zygotes(supervisor: socket.socket, chores: Iterator[None]) -> None:
+    """Do what the supervisor says, and chores while it says nothing."""
+    idle_ms: int | None = _IDLE_MS
     zygotes: dict[int, tuple[int, int]] = {}  # pidfd: crew, pid
     poll = select.poll()
     poll.register(supervisor, select.POLLIN)
     while True:
-        for ready, _ in poll.poll():
+        events = poll.poll(idle_ms)
+        if not events:
+            idle_ms = 0 if next(chores, chores) is None else None
+        elif idle_ms is not None:
+            idle_ms = _IDLE_MS
+        for ready, _ in events:
             if ready in zygotes:
                 poll.unregister(ready)
                 crew, pid = zygotes.pop(ready)
