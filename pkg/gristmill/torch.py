@@ -1,7 +1,8 @@
-"""Gristmill in PyTorch: its `DataLoader`, and batches as tensors.  Imports torch."""
+"""PyTorch's DataLoader on Gristmill's engine, and batches as tensors.  Imports torch."""
 
 from __future__ import annotations
 
+from gristmill import _launcher
 from gristmill._torch.loader import DataLoader
 from gristmill._torch.tensors import TensorIterator, as_tensor_tree, as_tensors
 
@@ -11,3 +12,6 @@ __all__ = [
     "as_tensor_tree",
     "as_tensors",
 ]
+
+# Workers start at once where torch is imported before they are needed.
+_launcher.start_early(_launcher.FOR_TORCH)
