@@ -48,6 +48,7 @@ ROWS = (
     {"_engine"},
     {"_arguments", "_dataset"},
     {"experimental", "loader"},
+    {"_torch"},
     {"_cli", "beam", "jax", "python", "torch"},
     {"__main__"},
 )
