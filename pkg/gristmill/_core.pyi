@@ -919,6 +919,21 @@ class Scheduler:
     @property
     def arena_fd(self) -> int: ...
 
+# core/pinned_slot.hpp
+
+class PinnedSlot:
+    """Keeps a slot's pages where they are for as long as it lives.
+
+    The range is ``nbytes`` bytes from ``address`` on, in whole pages.
+    """
+
+    @property
+    def address(self) -> int: ...
+    @property
+    def nbytes(self) -> int: ...
+
+def pin_slot(address: int) -> PinnedSlot | None: ...
+
 # core/worker_end.hpp
 
 STATUS_OK: int

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from gristmill import _launcher
+from gristmill._torch.device import DeviceIterator, to_device
 from gristmill._torch.loader import DataLoader
 from gristmill._torch.tensors import TensorIterator, as_tensor_tree, as_tensors
 
 __all__ = [
     "DataLoader",
+    "DeviceIterator",
     "TensorIterator",
     "as_tensor_tree",
     "as_tensors",
+    "to_device",
 ]
 
 # Workers start at once where torch is imported before they are needed.
