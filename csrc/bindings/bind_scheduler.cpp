@@ -25,9 +25,9 @@ class Crewed {
   Crewed(const Crewed&) = delete;
   Crewed& operator=(const Crewed&) = delete;
 
-  void start(int blob_fd, const std::string& setup) {
-    enlistment_ =
-        enlist(scheduler_.get(), {scheduler_->arena_fd(), blob_fd, setup});
+  void start(int blob_fd, const std::string& setup, Modules modules) {
+    enlistment_ = enlist(scheduler_.get(), {scheduler_->arena_fd(), blob_fd,
+                                            setup, std::move(modules)});
     scheduler_->start(enlistment_.get());
   }
 
@@ -211,12 +211,14 @@ void scheduler(py::module_& m) {
         "deaths_final"_a = false)
       .def(
           "start",
-          [](Crewed& crewed, int blob_fd, const py::bytes& setup) {
+          [](Crewed& crewed, int blob_fd, const py::bytes& setup,
+             Modules modules) {
             const std::string text = setup;
             const Unlocked unlocked;
-            crewed.start(blob_fd, text);
+            crewed.start(blob_fd, text, std::move(modules));
           },
-          "blob_fd"_a, "setup"_a, "Ask for the workers.")
+          "blob_fd"_a, "setup"_a, "modules"_a = Modules(),
+          "Ask for the workers; modules are what they find imported.")
       .def(
           "ask",
           [](Crewed& crewed, std::uint32_t stream, const py::object& request) {

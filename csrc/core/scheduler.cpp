@@ -125,6 +125,16 @@ class ForkGuard {
     const std::lock_guard lock(mutex_);
     std::erase(all_, scheduler);
   }
+  Slot* slot_at(std::uintptr_t address) {
+    const std::lock_guard lock(mutex_);
+    for (Scheduler* scheduler : all_) {
+      const std::lock_guard one(scheduler->mutex_);
+      if (scheduler->forked_) continue;
+      Slot* const slot = scheduler->arena_->shown_at(address);
+      if (slot != nullptr) return slot;
+    }
+    return nullptr;
+  }
 
  private:
   void prepare() {
@@ -180,6 +190,10 @@ Scheduler::~Scheduler() {
     if (unit != nullptr && unit->slot != nullptr) release_view(unit->slot);
   }
   for (const auto& [id, lease] : leases_.all()) arena_->give_back(lease.slot);
+}
+
+Slot* Scheduler::slot_at(std::uintptr_t address) {
+  return ForkGuard::get().slot_at(address);
 }
 
 void Scheduler::start(Hirer* hirer) {

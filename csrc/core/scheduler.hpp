@@ -92,6 +92,10 @@ class Scheduler final : public Crew {
   [[nodiscard]] Region region() const noexcept { return region_; }
   [[nodiscard]] int arena_fd() const noexcept { return arena_->fd(); }
 
+  // The slot of any scheduler of this process that the address lies in, or
+  // nullptr.  REQUIRES: the caller keeps a view of what is there.
+  [[nodiscard]] static Slot* slot_at(std::uintptr_t address);
+
   void born(int worker, std::uint32_t generation, int pid) override;
   void died(int worker, std::uint32_t generation) override;
   void how(int worker, std::uint32_t generation, int wait_status) override;

@@ -1,13 +1,20 @@
-"""Gristmill in PyTorch: its `DataLoader`, and batches as tensors.  Imports torch."""
+"""PyTorch's DataLoader on Gristmill's engine, and batches as tensors.  Imports torch."""
 
 from __future__ import annotations
 
+from gristmill import _launcher
+from gristmill._torch.device import DeviceIterator, to_device
 from gristmill._torch.loader import DataLoader
 from gristmill._torch.tensors import TensorIterator, as_tensor_tree, as_tensors
 
 __all__ = [
     "DataLoader",
+    "DeviceIterator",
     "TensorIterator",
     "as_tensor_tree",
     "as_tensors",
+    "to_device",
 ]
+
+# Workers start at once where torch is imported before they are needed.
+_launcher.start_early(_launcher.FOR_TORCH)

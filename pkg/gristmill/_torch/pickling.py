@@ -11,7 +11,10 @@ from __future__ import annotations
 
 import collections
 import ctypes
+import functools
 import io
+import itertools
+import operator
 import pickle
 from collections.abc import Sequence
 from multiprocessing.reduction import ForkingPickler
@@ -24,66 +27,105 @@ import torch
 import torch.multiprocessing  # Registers torch's reducers with ForkingPickler.
 from torch.utils.hooks import warn_if_has_hooks
 
+Array = npt.NDArray[Any]
 Bytes = npt.NDArray[np.uint8]
 PROTOCOL = 5
 # Buffers as parts of blobs: int64 of shape (n, 3), each row (blob, offset, bytes).
 Places = npt.NDArray[np.int64]
+Pickled = tuple[memoryview, list[Bytes]]
 APART: Places = np.empty((0, 3), np.int64)
 
 
-class TensorReducing:
-    """What a pickler must do with tensors; mix it into a pickler class."""
+def array_of(tensor: torch.Tensor) -> Array | None:
+    """The array that views all of a plain tensor, in row-major order; else None."""
+    try:
+        array: Array = tensor.numpy()
+    except (RuntimeError, TypeError):
+        # It requires grad, or NumPy has no such thing: a device, a layout, a dtype.
+        return None
+    return array if tensor.stride() == _strides_of(tensor.shape) else None
 
-    def reducer_override(self, thing: Any) -> Any:
-        """How to pickle an object; NotImplemented for "as ever"."""
-        kind = type(thing)
-        if kind is torch.Tensor or kind is torch.nn.Parameter:
-            return self.reduce_tensor(thing)
-        if kind is torch.UntypedStorage and thing.device.type == "cpu":
-            return make_storage, (_buffer_of(thing, 0, thing.nbytes()),)
+
+@functools.lru_cache(maxsize=1024)
+def _strides_of(shape: torch.Size) -> tuple[int, ...] | None:
+    """The strides, in elements, that an array gets back; None for an empty one."""
+    if 0 in shape:
+        return None
+    steps = itertools.accumulate(reversed(shape), operator.mul, initial=1)
+    return tuple(steps)[-2::-1]
+
+
+def reduce(thing: Any) -> Any:
+    """How to pickle what has memory of tensors; NotImplemented for all else."""
+    kind = type(thing)
+    if kind is torch.Tensor:
+        array: Any = array_of(thing)
+        if array is None:
+            return _reduce_tensor(thing)
+        return make_plain, (pickle.PickleBuffer(array), array.dtype, array.shape)
+    if kind is torch.nn.Parameter:
+        return _reduce_tensor(thing)
+    if kind is torch.UntypedStorage and thing.device.type == "cpu":
+        return make_storage, (_buffer_of(thing, 0, thing.nbytes()),)
+    return NotImplemented
+
+
+def _reduce_tensor(tensor: torch.Tensor) -> Any:
+    if tensor.is_quantized:
+        # Torch's queue loses the quantizer.
+        return tensor.__reduce_ex__(PROTOCOL)
+    strided = tensor.layout is torch.strided and not tensor.is_nested
+    if not strided or tensor.device.type != "cpu":
         return NotImplemented
-
-    def reduce_tensor(self, tensor: torch.Tensor) -> Any:
-        """How to pickle a tensor."""
-        if tensor.device.type != "cpu" or tensor.is_nested or tensor.is_sparse:
-            return NotImplemented
-        if tensor.layout is not torch.strided:
-            return NotImplemented
-        if tensor.is_quantized:
-            # Torch's queue loses the quantizer.
-            return tensor.__reduce_ex__(PROTOCOL)
-        if tensor.requires_grad:
-            if not tensor.is_leaf:
-                return NotImplemented  # Torch refuses it, and says why.
-            warn_if_has_hooks(tensor)
-        size, stride = tuple(tensor.size()), tensor.stride()
-        buffer = None
-        if tensor.numel():
-            last = sum((n - 1) * step for n, step in zip(size, stride, strict=True))
-            begin = tensor.storage_offset() * tensor.itemsize
-            nbytes = (last + 1) * tensor.itemsize
-            buffer = _buffer_of(tensor.untyped_storage(), begin, nbytes)
-        bits = tensor.is_conj(), tensor.is_neg()
-        parameter = type(tensor) is torch.nn.Parameter
-        geometry = (tensor.dtype, size, stride)
-        return make_tensor, (buffer, geometry, bits, tensor.requires_grad, parameter)
+    if tensor.requires_grad:
+        if not tensor.is_leaf:
+            return NotImplemented  # Torch refuses it, and says why.
+        warn_if_has_hooks(tensor)
+    size, stride = tuple(tensor.size()), tensor.stride()
+    buffer = None
+    if tensor.numel():
+        last = sum((n - 1) * step for n, step in zip(size, stride, strict=True))
+        begin = tensor.storage_offset() * tensor.itemsize
+        nbytes = (last + 1) * tensor.itemsize
+        buffer = _buffer_of(tensor.untyped_storage(), begin, nbytes)
+    bits = tensor.is_conj(), tensor.is_neg()
+    parameter = type(tensor) is torch.nn.Parameter
+    geometry = (tensor.dtype, size, stride)
+    return make_tensor, (buffer, geometry, bits, tensor.requires_grad, parameter)
 
 
-class _Pickler(TensorReducing, ForkingPickler):
-    """Pickles by name what can be found by name."""
+class _Pickler(ForkingPickler):
+    """Pickles functions and classes by name."""
+
+    reducer_override = staticmethod(reduce)
 
 
-class _CloudPickler(TensorReducing, cloudpickle.Pickler):  # type: ignore[misc]
+class _Buffers:
+    """Puts the buffers of a pickle beside it."""
+
+    def __init__(self) -> None:
+        self.buffers: list[Bytes] = []
+
+    def __call__(self, buffer: pickle.PickleBuffer) -> bool:
+        self.buffers.append(np.frombuffer(buffer.raw(), np.uint8))
+        return False
+
+
+class CloudPickler(cloudpickle.Pickler):  # type: ignore[misc]
     """Pickles functions and classes by value, too, where nothing else will do."""
 
-    def __init__(self, file: Any, buffer_callback: Any) -> None:
+    def __init__(self, file: io.BytesIO, buffer_callback: _Buffers) -> None:
         super().__init__(file, PROTOCOL, buffer_callback)
         inherited = cloudpickle.Pickler.dispatch_table
         ours = ForkingPickler(io.BytesIO()).dispatch_table
         self.dispatch_table = collections.ChainMap(inherited, ours)
 
+    def reducer_override(self, thing: Any) -> Any:
+        reduced = reduce(thing)
+        return super().reducer_override(thing) if reduced is NotImplemented else reduced
 
-def dumps(thing: Any) -> tuple[memoryview, list[Bytes]]:
+
+def dumps(thing: Any) -> Pickled:
     """Pickle an object: ``(pickle, buffers)``.
 
     The buffers view the memory of its tensors and arrays; `loads` wants them all, in
@@ -92,20 +134,19 @@ def dumps(thing: Any) -> tuple[memoryview, list[Bytes]]:
     Raises:
         Exception: Whatever pickling raised.
     """
-    buffers: list[Bytes] = []
-
-    def put_beside(buffer: pickle.PickleBuffer) -> bool:
-        buffers.append(np.frombuffer(buffer.raw(), np.uint8))
-        return False
-
-    file = io.BytesIO()
     try:
-        _Pickler(file, PROTOCOL, True, put_beside).dump(thing)
+        file, keep = io.BytesIO(), _Buffers()
+        _Pickler(file, PROTOCOL, True, keep).dump(thing)
     except Exception:
-        buffers.clear()
-        file = io.BytesIO()
-        _CloudPickler(file, put_beside).dump(thing)
-    return file.getbuffer(), buffers
+        return dumps_by_value(thing)
+    return file.getbuffer(), keep.buffers
+
+
+def dumps_by_value(thing: Any, pickler: type[CloudPickler] = CloudPickler) -> Pickled:
+    """Like `dumps`, but functions and classes from ``__main__`` are in the pickle."""
+    file, keep = io.BytesIO(), _Buffers()
+    pickler(file, keep).dump(thing)
+    return file.getbuffer(), keep.buffers
 
 
 def loads(pickled: Any, buffers: Sequence[Any]) -> Any:
@@ -120,6 +161,8 @@ def merged(buffers: list[Bytes]) -> tuple[list[Bytes], Places]:
     out of the blobs.  Where there are none, the blobs are the buffers and the places
     `APART`.
     """
+    if len(buffers) < 2:
+        return buffers, APART
     spans = [(_address_of(buffer), buffer.nbytes) for buffer in buffers]
     order = sorted(range(len(buffers)), key=spans.__getitem__)
     groups: list[tuple[int, int, list[int]]] = []  # Begin, end and the buffers of each.
@@ -141,6 +184,20 @@ def merged(buffers: list[Bytes]) -> tuple[list[Bytes], Places]:
         for first, end, members in groups
     ]
     return blobs, places
+
+
+def parted(blobs: list[Bytes], places: Places) -> list[Bytes]:
+    """The buffers that `merged` made blobs of."""
+    if not len(places):
+        return blobs
+    return [blobs[blob][at : at + size] for blob, at, size in places.tolist()]
+
+
+def make_plain(
+    buffer: Any, dtype: np.dtype[Any], shape: tuple[int, ...]
+) -> torch.Tensor:
+    """A tensor that views a buffer in row-major order."""
+    return torch.from_numpy(np.ndarray(shape, dtype, buffer))
 
 
 def make_tensor(

@@ -18,9 +18,7 @@ places)``.
 
 from __future__ import annotations
 
-import functools
 import itertools
-import operator
 from typing import Any
 
 import numpy as np
@@ -51,7 +49,7 @@ def to_send(batch: Any) -> Any:
     spans: list[tuple[int, int]] = []
     try:
         tree = _arrays_of(batch, spans)
-    except (NotPlain, TypeError, RuntimeError):
+    except NotPlain:
         return _pickled(batch)
     if len(spans) > 1 and _overlap(spans):
         return _pickled(batch)
@@ -63,8 +61,7 @@ def received(element: Any) -> Any:
     if len(element) == 1:
         return _tensors_of(element[0])
     (*blobs, pickled), places = element
-    buffers = [blobs[blob][at : at + size] for blob, at, size in places.tolist()]
-    return pickling.loads(pickled, buffers or blobs)
+    return pickling.loads(pickled, pickling.parted(blobs, places))
 
 
 def _arrays_of(tree: Any, spans: list[tuple[int, int]]) -> Any:
@@ -73,12 +70,12 @@ def _arrays_of(tree: Any, spans: list[tuple[int, int]]) -> Any:
     Address and bytes of each are appended to `spans`.
 
     Raises:
-        NotPlain, TypeError, RuntimeError: An array cannot stand for some part.
+        NotPlain: An array cannot stand for some part.
     """
     kind = type(tree)
     if kind is torch.Tensor:
-        array = tree.numpy()
-        if tree.stride() != _strides_of(tree.shape):
+        array = pickling.array_of(tree)
+        if array is None:
             raise NotPlain
         spans.append((tree.data_ptr(), array.nbytes))
         return array
@@ -88,10 +85,10 @@ def _arrays_of(tree: Any, spans: list[tuple[int, int]]) -> Any:
         if not ATOMS.issuperset(map(type, tree)):
             raise NotPlain
         return {key: _arrays_of(value, spans) for key, value in tree.items()}
-    if kind is list:
-        return [_arrays_of(value, spans) for value in tree]
-    if kind is tuple:
-        return tuple([_arrays_of(value, spans) for value in tree])
+    if kind is list or kind is tuple:
+        if ATOMS.issuperset(map(type, tree)):
+            return tree
+        return kind([_arrays_of(value, spans) for value in tree])
     raise NotPlain
 
 
@@ -101,20 +98,11 @@ def _tensors_of(tree: Any) -> Any:
         return torch.from_numpy(tree)
     if kind is dict:
         return {key: _tensors_of(value) for key, value in tree.items()}
-    if kind is list:
-        return [_tensors_of(value) for value in tree]
-    if kind is tuple:
-        return tuple([_tensors_of(value) for value in tree])
+    if kind is list or kind is tuple:
+        if ATOMS.issuperset(map(type, tree)):
+            return tree
+        return kind([_tensors_of(value) for value in tree])
     return tree
-
-
-@functools.lru_cache(maxsize=1024)
-def _strides_of(shape: torch.Size) -> tuple[int, ...] | None:
-    """The strides, in elements, with which an array arrives; None for empty ones."""
-    if 0 in shape:
-        return None
-    steps = itertools.accumulate(reversed(shape), operator.mul, initial=1)
-    return tuple(steps)[-2::-1]
 
 
 def _overlap(spans: list[tuple[int, int]]) -> bool:
