@@ -40,7 +40,7 @@ def array_of(tensor: torch.Tensor) -> Array | None:
     """The array that views all of a plain tensor, in row-major order; else None."""
     try:
         array: Array = tensor.numpy()
-    except (RuntimeError, TypeError):
+    except (RuntimeError, TypeError, ValueError):
         # It requires grad, or NumPy has no such thing: a device, a layout, a dtype.
         return None
     return array if tensor.stride() == _strides_of(tensor.shape) else None
@@ -115,10 +115,11 @@ class CloudPickler(cloudpickle.Pickler):  # type: ignore[misc]
     """Pickles functions and classes by value, too, where nothing else will do."""
 
     def __init__(self, file: io.BytesIO, buffer_callback: _Buffers) -> None:
-        super().__init__(file, PROTOCOL, buffer_callback)
         inherited = cloudpickle.Pickler.dispatch_table
         ours = ForkingPickler(io.BytesIO()).dispatch_table
+        # Before the base class looks for it.
         self.dispatch_table = collections.ChainMap(inherited, ours)
+        super().__init__(file, PROTOCOL, buffer_callback)
 
     def reducer_override(self, thing: Any) -> Any:
         reduced = reduce(thing)
