@@ -29,7 +29,7 @@ from tests.torch_batches import (
 # Torch's own, each at the first use of something in a process.
 pytestmark = [
     pytest.mark.filterwarnings(f"ignore:{begin}")
-    for begin in ("Sparse invariant", "ComplexHalf", "The PyTorch API of nested")
+    for begin in ("Sparse", "ComplexHalf", "The PyTorch API", "TypedStorage")
 ]
 
 DTYPES = sorted(
