@@ -42,7 +42,7 @@ ROWS = (
     {"_arrow", "_convert", "_parquet_files", "sharding", "transforms"},
     {"_decoding", "_example", "_parquet", "_sampler_checks"},
     {"batching", "checkpoint", "multiprocessing", "samplers", "sources"},
-    {"_image", "_npy", "drop_in", "operations"},
+    {"_ahead", "_image", "_npy", "drop_in", "operations"},
     {"_tfds_features"},
     {"_tfds"},
     {"_engine"},

@@ -25,11 +25,13 @@ class Crewed {
   Crewed(const Crewed&) = delete;
   Crewed& operator=(const Crewed&) = delete;
 
-  void start(int blob_fd, const std::string& setup) {
-    enlistment_ =
-        enlist(scheduler_.get(), {scheduler_->arena_fd(), blob_fd, setup});
+  void start(int blob_fd, const std::string& setup, Modules modules) {
+    enlistment_ = enlist(scheduler_.get(), {scheduler_->arena_fd(), blob_fd,
+                                            setup, std::move(modules)});
     scheduler_->start(enlistment_.get());
   }
+
+  void start_alone() { scheduler_->start(nullptr); }
 
   void kill(int worker) {
     if (enlistment_ != nullptr) enlistment_->kill(worker);
@@ -87,7 +89,7 @@ std::unique_ptr<Crewed> make_scheduler(
     std::int64_t unit_records, std::uint32_t max_restarts,
     std::uint64_t memory_limit, std::vector<std::int64_t> lengths,
     const py::sequence& starts, std::uint32_t turn, std::vector<bool> ended,
-    std::uint32_t vector_capacity) {
+    std::uint32_t vector_capacity, bool in_order, bool deaths_final) {
   SchedulerConfig config;
   config.workers = workers;
   config.buffer = buffer;
@@ -100,8 +102,49 @@ std::unique_ptr<Crewed> make_scheduler(
   config.turn = turn;
   config.ended = std::move(ended);
   config.vector_capacity = vector_capacity;
+  config.in_order = in_order;
+  config.deaths_final = deaths_final;
   return std::make_unique<Crewed>(
       checked(Scheduler::create(std::move(config))));
+}
+
+py::list processes(Crewed& crewed) {
+  py::list all;
+  for (const Process& process : (*crewed).processes()) {
+    all.append(py::make_tuple(process.pid, process.alive, process.wait_status));
+  }
+  return all;
+}
+
+// For workers that somebody else starts and watches, who reports here.
+void reports(py::class_<Crewed>& c) {
+  c.def("start_alone", &Crewed::start_alone, py::call_guard<Unlocked>(),
+        "Publish units; the caller starts the workers and reports on them.")
+      .def(
+          "born",
+          [](Crewed& crewed, int worker, std::uint32_t generation, int pid) {
+            (*crewed).born(worker, generation, pid);
+          },
+          "worker"_a, "generation"_a, "pid"_a,
+          "Its death will be reported: it may be given work.")
+      .def(
+          "died",
+          [](Crewed& crewed, int worker, std::uint32_t generation,
+             int wait_status) {
+            (*crewed).died(worker, generation);
+            (*crewed).how(worker, generation, wait_status);
+          },
+          "worker"_a, "generation"_a, "wait_status"_a,
+          "None of its threads writes any more.")
+      .def(
+          "knocked", [](Crewed& crewed) { (*crewed).knocked(); },
+          "A worker wrote to the knock eventfd.")
+      .def(
+          "failed",
+          [](Crewed& crewed, std::string why) {
+            (*crewed).failed(std::move(why));
+          },
+          "why"_a, "No worker can be had any more.");
 }
 
 void due(py::module_& m) {
@@ -125,6 +168,7 @@ void due(py::module_& m) {
                              [](const Next& n) { return n.output.bytes; })
       .def_property_readonly("worker",
                              [](const Next& n) { return n.death.worker; })
+      .def_property_readonly("pid", [](const Next& n) { return n.death.pid; })
       .def_property_readonly("record",
                              [](const Next& n) { return n.death.record; })
       .def_property_readonly("attempts",
@@ -157,20 +201,31 @@ void due(py::module_& m) {
 
 void scheduler(py::module_& m) {
   due(m);
-  py::class_<Crewed>(m, "Scheduler",
-                     "Publishes units of work and delivers outputs in order.")
-      .def(py::init(&make_scheduler), py::kw_only(), "workers"_a, "buffer"_a,
-           "kind"_a, "unit_records"_a, "max_restarts"_a, "memory_limit"_a,
-           "lengths"_a, "starts"_a, "turn"_a, "ended"_a,
-           "vector_capacity"_a = kSmallVector)
+  py::class_<Crewed> c(
+      m, "Scheduler", "Publishes units of work and delivers outputs in order.");
+  reports(c);
+  c.def(py::init(&make_scheduler), py::kw_only(), "workers"_a, "buffer"_a,
+        "kind"_a, "unit_records"_a, "max_restarts"_a, "memory_limit"_a,
+        "lengths"_a, "starts"_a, "turn"_a, "ended"_a,
+        "vector_capacity"_a = kSmallVector, "in_order"_a = true,
+        "deaths_final"_a = false)
       .def(
           "start",
-          [](Crewed& crewed, int blob_fd, const py::bytes& setup) {
+          [](Crewed& crewed, int blob_fd, const py::bytes& setup,
+             Modules modules) {
             const std::string text = setup;
             const Unlocked unlocked;
-            crewed.start(blob_fd, text);
+            crewed.start(blob_fd, text, std::move(modules));
           },
-          "blob_fd"_a, "setup"_a, "Ask for the workers.")
+          "blob_fd"_a, "setup"_a, "modules"_a = Modules(),
+          "Ask for the workers; modules are what they find imported.")
+      .def(
+          "ask",
+          [](Crewed& crewed, std::uint32_t stream, const py::object& request) {
+            check((*crewed).ask(stream, to_vector(request)));
+          },
+          "stream"_a, "request"_a,
+          "What the stream's owner is to compute next; only of kind R.")
       .def("next", &wait_for_next, "timeout_s"_a,
            "Wait for the output due; a negative timeout waits for ever.")
       .def(
@@ -202,6 +257,8 @@ void scheduler(py::module_& m) {
             check((*crewed).reset(to_vectors(positions), turn, ended));
           },
           "positions"_a, "turn"_a, "ended"_a, "Go on from another position.")
+      .def("processes", &processes,
+           "(pid, whether it is alive, wait status or None) of each worker.")
       .def("kill", &Crewed::kill, "worker"_a, "Send a worker SIGKILL.")
       .def("close", &Crewed::close, py::call_guard<Unlocked>(),
            "End the workers; views stay valid.")

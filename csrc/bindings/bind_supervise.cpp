@@ -18,13 +18,14 @@ namespace {
 
 class EventCrew final : public Crew {
  public:
-  EventCrew(int arena_fd, int blob_fd, const py::bytes& setup)
+  EventCrew(int arena_fd, int blob_fd, const py::bytes& setup, Modules modules)
       : happened_(new_eventfd()),
-        enlistment_(enlist(this, {arena_fd, blob_fd, setup})) {}
+        enlistment_(
+            enlist(this, {arena_fd, blob_fd, setup, std::move(modules)})) {}
 
   ~EventCrew() override { dismiss(); }
 
-  void born(int worker, uint32_t generation) override {
+  void born(int worker, uint32_t generation, int) override {
     add({"born", worker, generation, 0, ""});
   }
   void died(int worker, uint32_t generation) override {
@@ -89,9 +90,11 @@ void event_crew(py::module_& m) {
       m, "EventCrew",
       "A crew of workers whose births and deaths can be read: a diagnostic\n"
       "tool, which computes nothing.")
-      .def(py::init<int, int, const py::bytes&>(), "arena_fd"_a, "blob_fd"_a,
-           "setup"_a,
-           "Enlist with the supervisor; setup comes from _launcher.setup().")
+      .def(py::init<int, int, const py::bytes&, Modules>(), "arena_fd"_a,
+           "blob_fd"_a, "setup"_a, "modules"_a = Modules(),
+           "Enlist with the supervisor; setup comes from _launcher.setup(), "
+           "and\n"
+           "modules are what the workers' zygote finds imported.")
       .def("fileno", &EventCrew::fileno,
            "A descriptor that is readable while events wait.")
       .def("events", &EventCrew::events,
@@ -137,6 +140,11 @@ void supervise(py::module_& m) {
       "argv"_a, "environ"_a,
       "Say how the launcher starts: its command, to which two arguments are\n"
       "added, and its environment as b'NAME=value'.");
+  m.def(
+      "start_launcher", &start_launcher, "modules"_a,
+      py::call_guard<Unlocked>(),
+      "Start the launcher that imports these modules, unless it runs, and do\n"
+      "not wait for it.");
   m.def("shutdown_supervisor", &shutdown_supervisor, py::call_guard<Unlocked>(),
         "Kill all workers, end the launcher and join the supervisor's thread.");
   m.def(

@@ -122,8 +122,7 @@ Arena::~Arena() {
   // Without this, one kept batch would keep the pages of all others.
   if (!forgotten_) {
     sweep(true);
-    std::vector<Slot*> idle = std::move(idle_);
-    for (Slot* slot : idle) drop(slot);
+    drop_idle(std::numeric_limits<std::uint64_t>::max());
   }
   if (fd_ >= 0) close(fd_);
   if (book_->holders.fetch_sub(1, std::memory_order_acq_rel) == 1) {
@@ -168,12 +167,22 @@ Slot* Arena::take(std::uint64_t bytes, bool beyond_limit) {
 bool Arena::make_room(std::uint64_t bytes) {
   if (charged_ + bytes <= limit_) return true;
   sweep(true);
-  while (charged_ + bytes > limit_ && !idle_.empty()) {
-    Slot* const oldest = idle_.front();
-    idle_.erase(idle_.begin());
-    drop(oldest);
-  }
+  drop_idle(charged_ + bytes > limit_ ? charged_ + bytes - limit_ : 0);
   return charged_ + bytes <= limit_;
+}
+
+// Drops idle slots that are not pinned, the oldest first, until so many bytes
+// less are charged or none is left.
+void Arena::drop_idle(std::uint64_t bytes) {
+  std::uint64_t freed = 0;
+  std::erase_if(idle_, [&](Slot* slot) {
+    if (freed >= bytes || slot->pinned.load(std::memory_order_acquire)) {
+      return false;
+    }
+    freed += slot->charge;
+    drop(slot);
+    return true;
+  });
 }
 
 // First fit; when no hole is large enough, idle slots become holes again.
@@ -186,9 +195,7 @@ Slot* Arena::cut(std::uint64_t capacity) {
   };
   hole = find();
   if (hole == holes_.end() && !idle_.empty()) {
-    std::vector<Slot*> idle = std::move(idle_);
-    idle_.clear();
-    for (Slot* slot : idle) drop(slot);
+    drop_idle(std::numeric_limits<std::uint64_t>::max());
     hole = find();
   }
   if (hole == holes_.end()) return nullptr;
@@ -235,6 +242,16 @@ void Arena::settle(Slot* slot, std::uint64_t populated) noexcept {
 }
 
 void Arena::give_back(Slot* slot) { idle_.push_back(slot); }
+
+Slot* Arena::shown_at(std::uintptr_t address) const noexcept {
+  const std::uintptr_t offset =
+      address - reinterpret_cast<std::uintptr_t>(book_->base);
+  const auto found = std::find_if(out_.begin(), out_.end(), [&](Slot* slot) {
+    return offset >= slot->offset && offset < slot->offset + slot->capacity &&
+           slot->views.load(std::memory_order_relaxed) != 0;
+  });
+  return found != out_.end() ? *found : nullptr;
+}
 
 void Arena::show(Slot* slot) {
   slot->returned.store(0, std::memory_order_relaxed);

@@ -4,7 +4,7 @@
 // Growing is handing out another range: nothing is remapped and no descriptor
 // is passed after the start.  Idle slots are reused last-in first-out.  A slot
 // is reused only after its last view died in this process, with no fork while
-// it was out.
+// it was out.  A pinned slot is reused, but its pages are never given back.
 //
 // Thread safety: external synchronization, but for retain_view and
 // release_view, which any thread may call at any time.
@@ -31,9 +31,10 @@ struct Slot {
   ArenaBook* book = nullptr;
   std::uint64_t offset = 0;
   std::uint64_t capacity = 0;
-  std::uint64_t populated = 0;  // bytes that may have pages
-  std::uint64_t charge = 0;     // bytes counted against the memory limit
-  bool retired = false;         // a fork saw it: never reused
+  std::uint64_t populated = 0;      // bytes that may have pages
+  std::uint64_t charge = 0;         // bytes counted against the memory limit
+  bool retired = false;             // a fork saw it: never reused
+  std::atomic<bool> pinned{false};  // a device reads its pages: they stay
 };
 
 // Outlives the Arena while views do.
@@ -94,6 +95,9 @@ class Arena {
   // Gives back a slot that was never shown.
   void give_back(Slot* slot);
 
+  // The slot with views that the address lies in, or nullptr.
+  [[nodiscard]] Slot* shown_at(std::uintptr_t address) const noexcept;
+
   // Counts one view of a taken slot, the caller's, to be ended by
   // release_view().
   void show(Slot* slot);
@@ -111,6 +115,7 @@ class Arena {
  private:
   Arena() = default;
   Slot* cut(std::uint64_t capacity);
+  void drop_idle(std::uint64_t bytes);
   void drop(Slot* slot);
   bool make_room(std::uint64_t bytes);
   void charge(Slot* slot, std::uint64_t bytes) noexcept;

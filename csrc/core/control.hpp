@@ -51,7 +51,11 @@ enum class UnitStatus : std::uint32_t {
 enum class UnitKind : std::uint32_t {
   kArithmetic = 'A',  // records [first, first + count), by anybody
   kOwned = 'C',       // what comes next in the stream, by its owner, in order
+  kRequested = 'R',   // what its vector_in asks for, by the stream's owner
 };
+
+// The Control's waiting_for of a consumer that takes whatever comes first.
+inline constexpr std::uint64_t kAnyUnit = ~std::uint64_t{0};
 
 // A unit's word: id 40 | attempt 8 | state 4 | holder 12.  The holder is
 // worker + 1; in a free unit it names who may claim it, 0 being anybody.
@@ -90,7 +94,8 @@ struct Control {
 
   alignas(64) std::atomic<std::uint32_t> work_bell;
   alignas(64) std::atomic<std::uint32_t> done_bell;
-  // The id of the unit that the consumer sleeps for; 0 while it is awake.
+  // The id of the unit that the consumer sleeps for, or kAnyUnit; 0 while it is
+  // awake.
   alignas(64) std::atomic<std::uint64_t> waiting_for;
 };
 

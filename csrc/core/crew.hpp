@@ -17,7 +17,7 @@ struct Crew {
   virtual ~Crew() = default;
 
   // The pidfd of this worker is held from now on: it may be given work.
-  virtual void born(int worker, std::uint32_t generation) = 0;
+  virtual void born(int worker, std::uint32_t generation, int pid) = 0;
 
   // The worker's pidfd is readable: none of its threads writes any more.  Also
   // the answer to a hire() that produced no process.

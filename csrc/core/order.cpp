@@ -28,11 +28,15 @@ Order::Order(UnitKind kind, std::int64_t unit_records,
 bool Order::has_more(std::uint32_t s) const noexcept {
   const Stream& stream = streams_[s];
   if (stream.sealed) return false;
+  if (kind_ == UnitKind::kRequested) {
+    return stream.requests.size() > stream.pending.size();
+  }
   return kind_ != UnitKind::kArithmetic || stream.length < 0 ||
          stream.next_first < stream.length;
 }
 
 int Order::due() {
+  if (kind_ == UnitKind::kRequested) return due_of_requests();
   for (;;) {
     Stream& stream = streams_[turn_];
     if (!stream.ended) {
@@ -45,6 +49,17 @@ int Order::due() {
     }
     step();
   }
+}
+
+int Order::due_of_requests() {
+  for (std::size_t n = 0; n < streams_.size(); ++n) {
+    const Stream& stream = streams_[turn_];
+    if (stream.open || !stream.requests.empty()) {
+      return static_cast<int>(turn_);
+    }
+    step();
+  }
+  return -1;
 }
 
 void Order::step() noexcept {
@@ -86,6 +101,11 @@ Lease Order::plan(std::uint32_t s) const {
   return lease;
 }
 
+const Vector& Order::request(std::uint32_t s) const {
+  const Stream& stream = streams_[s];
+  return stream.requests[stream.pending.size()];
+}
+
 void Order::published(std::uint32_t s, std::uint64_t id, std::int64_t count) {
   Stream& stream = streams_[s];
   stream.next_first += count;
@@ -96,6 +116,7 @@ void Order::published(std::uint32_t s, std::uint64_t id, std::int64_t count) {
 
 void Order::opened(std::uint32_t s) {
   streams_[s].pending.pop_front();
+  if (kind_ == UnitKind::kRequested) streams_[s].requests.pop_front();
   streams_[s].open = true;
   --pending_;
 }
@@ -113,6 +134,7 @@ void Order::restart(std::uint32_t s, std::int64_t first) {
   Stream& stream = streams_[s];
   pending_ -= stream.pending.size();
   stream.pending.clear();
+  stream.requests.clear();
   stream.next_first = first;
 }
 

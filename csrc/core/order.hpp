@@ -26,6 +26,8 @@ struct Stream {
   Vector tail;                  // after the last unit that was opened
   std::uint64_t last_id = 0;    // of the last unit published, 0 for none
   std::deque<std::uint64_t> pending;  // published, not opened
+  // Of kind kRequested: what was asked and not opened, the pending ones first.
+  std::deque<Vector> requests;
 };
 
 class Order {
@@ -38,13 +40,17 @@ class Order {
         const std::vector<Vector>& positions, std::uint32_t turn,
         const std::vector<bool>& ended);
 
-  // The stream whose output is due, or -1 when all have ended.  Passes over
+  // The stream whose output is due, or -1 when all have ended; of requests the
+  // next one of which something is asked, or -1.  Passes over
   // ended streams as Grain does, so that the turn in a checkpoint is Grain's:
   // one that has just ended is passed over even where no other is left.
   [[nodiscard]] int due();
 
   // The output of stream turn() was delivered: another stream's is due.
   void step() noexcept;
+
+  // It is another stream's turn after all.
+  void turn_to(std::uint32_t stream) noexcept { turn_ = stream; }
 
   // The stream whose unit is expected to be needed first among those not yet
   // published, or -1 when there is nothing to publish.
@@ -53,6 +59,10 @@ class Order {
 
   // Fills in first, count and prev of the stream's next unit.
   [[nodiscard]] Lease plan(std::uint32_t stream) const;
+
+  // What the stream's next unit asks for.
+  // REQUIRES: kind is kRequested, has_more(stream).
+  [[nodiscard]] const Vector& request(std::uint32_t stream) const;
 
   // The unit of plan() is published as `id`.
   void published(std::uint32_t stream, std::uint64_t id, std::int64_t count);
@@ -75,6 +85,8 @@ class Order {
   [[nodiscard]] std::size_t pending() const noexcept { return pending_; }
 
  private:
+  int due_of_requests();
+
   UnitKind kind_;
   std::int64_t unit_records_;
   std::uint32_t turn_;

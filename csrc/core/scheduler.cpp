@@ -68,8 +68,9 @@ Status check_config(const SchedulerConfig& config) {
   if (config.workers < 1 || config.workers > kMaxWorkers) {
     return wrong("workers must be between 1 and 4094");
   }
-  if (config.kind != UnitKind::kArithmetic && config.kind != UnitKind::kOwned) {
-    return wrong("kind must be 'A' or 'C'");
+  if (config.kind != UnitKind::kArithmetic && config.kind != UnitKind::kOwned &&
+      config.kind != UnitKind::kRequested) {
+    return wrong("kind must be 'A', 'C' or 'R'");
   }
   if (std::uint64_t{config.workers} * config.buffer > kMostAhead) {
     return wrong("workers times buffer must be at most 2^20");
@@ -123,6 +124,16 @@ class ForkGuard {
   void remove(Scheduler* scheduler) {
     const std::lock_guard lock(mutex_);
     std::erase(all_, scheduler);
+  }
+  Slot* slot_at(std::uintptr_t address) {
+    const std::lock_guard lock(mutex_);
+    for (Scheduler* scheduler : all_) {
+      const std::lock_guard one(scheduler->mutex_);
+      if (scheduler->forked_) continue;
+      Slot* const slot = scheduler->arena_->shown_at(address);
+      if (slot != nullptr) return slot;
+    }
+    return nullptr;
   }
 
  private:
@@ -181,6 +192,10 @@ Scheduler::~Scheduler() {
   for (const auto& [id, lease] : leases_.all()) arena_->give_back(lease.slot);
 }
 
+Slot* Scheduler::slot_at(std::uintptr_t address) {
+  return ForkGuard::get().slot_at(address);
+}
+
 void Scheduler::start(Hirer* hirer) {
   hirer_ = hirer;
   {
@@ -192,6 +207,24 @@ void Scheduler::start(Hirer* hirer) {
   for (std::uint32_t w = 0; w < config_.workers; ++w) {
     hirer->hire(static_cast<int>(w), 1);
   }
+}
+
+Status Scheduler::ask(std::uint32_t stream, Vector request) {
+  if (config_.kind != UnitKind::kRequested || stream >= opened_.size()) {
+    return Status(Code::kInvalidArgument,
+                  "nothing can be asked of this stream");
+  }
+  if (request.empty() || request.size() > config_.vector_capacity) {
+    return Status(Code::kInvalidArgument,
+                  "a request has " + std::to_string(request.size()) +
+                      " integers; expected 1 to vector_capacity, which is " +
+                      std::to_string(config_.vector_capacity));
+  }
+  const std::lock_guard lock(mutex_);
+  if (forked_ || closed_) return {};
+  order_.stream(stream).requests.push_back(std::move(request));
+  fill();
+  return {};
 }
 
 Next Scheduler::next(double timeout_s) {
@@ -217,7 +250,7 @@ Next Scheduler::next(double timeout_s) {
       wait_s = timeout_s - seconds_since(began);
       if (wait_s <= 0) {
         const Lease& due = leases_.at(awaited_);
-        if (leases_.state(due) == UnitState::kCommitted) continue;
+        if (is_done(due.stream)) continue;
         // A worker that is stopped may have taken the wake-up of another.
         ring_all();
         next.kind = NextKind::kTimeout;
@@ -225,7 +258,8 @@ Next Scheduler::next(double timeout_s) {
         return next;
       }
     }
-    control.waiting_for.store(awaited_, std::memory_order_seq_cst);
+    control.waiting_for.store(config_.in_order ? awaited_ : kAnyUnit,
+                              std::memory_order_seq_cst);
     lock.unlock();
     const int result = futex_wait(&control.done_bell, seen, wait_s);
     control.waiting_for.store(0, std::memory_order_seq_cst);
@@ -281,6 +315,37 @@ Death Scheduler::awaited_worker() {
   return death;
 }
 
+// The stream whose output is due, or -1: where order does not matter one that
+// has an output, if there is one, else one that will.
+int Scheduler::due() {
+  if (config_.in_order) return order_.due();
+  const auto count = static_cast<std::uint32_t>(opened_.size());
+  const auto turn_to_any = [&](auto&& wanted) {
+    for (std::uint32_t n = 0; n < count; ++n) {
+      const std::uint32_t s = (order_.turn() + n) % count;
+      if (!wanted(s)) continue;
+      order_.turn_to(s);
+      return true;
+    }
+    return false;
+  };
+  if (turn_to_any([&](auto s) { return is_done(s); }) ||
+      turn_to_any([&](auto s) { return !order_.stream(s).pending.empty(); }) ||
+      turn_to_any([&](auto s) { return order_.has_more(s); })) {
+    return static_cast<int>(order_.turn());
+  }
+  return order_.due();
+}
+
+// Whether there is an output of the stream, or nothing to wait for.
+bool Scheduler::is_done(std::uint32_t s) const {
+  if (opened_[s] != nullptr) return true;
+  const Stream& stream = order_.streams()[s];
+  if (stream.pending.empty()) return false;
+  const Lease& lease = leases_.all().at(stream.pending.front());
+  return lease.doomed || leases_.state(lease) == UnitState::kCommitted;
+}
+
 // Returns true if `next` is the answer, false if awaited_ is to be waited for.
 bool Scheduler::look(Next& next) {
   awaited_ = 0;
@@ -292,7 +357,7 @@ bool Scheduler::look(Next& next) {
   collect();
   for (;;) {
     if (dirty_) fill();
-    const int due = order_.due();
+    const int due = this->due();
     if (due < 0) {
       next.kind = NextKind::kEnd;
       return true;
@@ -345,7 +410,8 @@ bool Scheduler::look(Next& next) {
 // Frees the units of a stream that there was no memory for.
 // REQUIRES: the oldest one is among them.
 void Scheduler::retry_refused(const Stream& stream) {
-  const Vector* begins = arithmetic() ? nullptr : &stream.tail;
+  const bool linked = config_.kind == UnitKind::kOwned;
+  const Vector* begins = linked ? &stream.tail : nullptr;
   for (const std::uint64_t id : stream.pending) {
     Lease& lease = leases_.at(id);
     if (leases_.refused(lease) && !leases_.free_again(lease, begins)) break;
@@ -476,6 +542,19 @@ void Scheduler::close() {
   }
   clear_units();
   ring_all();
+}
+
+std::vector<Process> Scheduler::processes() {
+  const std::lock_guard lock(mutex_);
+  std::vector<Process> all;
+  for (const Person& person : people_) {
+    Process process{person.pid, person.alive, std::nullopt};
+    if (!person.alive && person.told_generation + 1 == person.generation) {
+      process.wait_status = person.told;
+    }
+    all.push_back(process);
+  }
+  return all;
 }
 
 std::vector<Vector> Scheduler::vectors() {

@@ -21,6 +21,7 @@
 #include "core/arena.hpp"
 #include "core/crew.hpp"
 #include "core/lease.hpp"
+#include "core/next.hpp"
 #include "core/order.hpp"
 #include "core/status.hpp"
 
@@ -38,57 +39,15 @@ struct SchedulerConfig {
   std::vector<Vector> starts;                    // position of each stream
   std::uint32_t turn = 0;
   std::vector<bool> ended;
+  bool in_order = true;       // else outputs come as they are done
+  bool deaths_final = false;  // no worker is hired in the place of a dead one
 };
 
-struct Output {
-  std::uint32_t stream = 0;
-  bool error = false;  // its content is an error to raise
-  std::uint64_t unit = 0;
-  std::uint32_t index = 0;    // in the unit
-  std::uint32_t count = 0;    // outputs in the unit
-  std::uint64_t address = 0;  // of the slot's header
-  std::uint64_t bytes = 0;    // of the slot that are used
-};
-
-// Why no worker will compute the output due; after a timeout, who is waited
-// for.
-struct Death {
-  int worker = -1;                 // -1: not one worker's fault
-  std::uint32_t generation = 0;    // of the worker
-  std::optional<int> wait_status;  // as waitpid(2), if it became known
-  int stream = -1;
-  std::int64_t record = -1;  // record in work, -1 for none
-  std::uint32_t attempts = 0;
-  bool at_start = false;  // it could not begin to work
-  bool idle = false;      // after a timeout: it has not begun the output due
-  std::string text;       // what the worker or the supervisor said about it
-};
-
-// What did not fit below the memory limit.
-struct Shortage {
-  std::uint64_t need = 0;   // bytes of the unit awaited
-  std::uint64_t limit = 0;  // bytes
-  std::uint64_t used = 0;   // bytes
-  std::uint64_t kept = 0;   // units whose arrays the user keeps
-  std::uint64_t kept_bytes = 0;
-};
-
-enum class NextKind {
-  kOutput,
-  kEnd,          // all streams have ended
-  kInterrupted,  // a signal came: run its handler, call again
-  kTimeout,      // `death` says who works on the output due, on what
-  kDied,
-  kFull,  // call again when some memory is free
-  kClosed,
-  kForked,  // this process is a fork of the one that made the scheduler
-};
-
-struct Next {
-  NextKind kind = NextKind::kEnd;
-  Output output;
-  Death death;
-  Shortage shortage;
+// A worker's process, as far as is known.
+struct Process {
+  int pid = 0;  // of the last one that was born, 0 before
+  bool alive = false;
+  std::optional<int> wait_status;  // of that one, as waitpid(2)
 };
 
 class Scheduler final : public Crew {
@@ -101,8 +60,14 @@ class Scheduler final : public Crew {
   // REQUIRES: the hirer outlives the scheduler or dismisses it first.
   void start(Hirer* hirer);
 
-  // The output due, once it is there.  Called again without advance() it
-  // returns the same output.  A negative timeout waits for ever.
+  // What the stream's owner is to compute next, after all that was asked of it
+  // before: 1 to vector_capacity integers, of which the core knows nothing.
+  // REQUIRES: kind is kRequested.
+  Status ask(std::uint32_t stream, Vector request);
+
+  // The output due, once it is there; of requests kEnd says that nothing is
+  // asked for.  Called again without advance() it returns the same output.  A
+  // negative timeout waits for ever.
   [[nodiscard]] Next next(double timeout_s = -1.0);
 
   // The output that next() returned last is delivered.
@@ -123,10 +88,15 @@ class Scheduler final : public Crew {
   [[nodiscard]] std::vector<Vector> vectors();
   [[nodiscard]] std::uint32_t turn();
   [[nodiscard]] std::vector<bool> ended();
+  [[nodiscard]] std::vector<Process> processes();
   [[nodiscard]] Region region() const noexcept { return region_; }
   [[nodiscard]] int arena_fd() const noexcept { return arena_->fd(); }
 
-  void born(int worker, std::uint32_t generation) override;
+  // The slot of any scheduler of this process that the address lies in, or
+  // nullptr.  REQUIRES: the caller keeps a view of what is there.
+  [[nodiscard]] static Slot* slot_at(std::uintptr_t address);
+
+  void born(int worker, std::uint32_t generation, int pid) override;
   void died(int worker, std::uint32_t generation) override;
   void how(int worker, std::uint32_t generation, int wait_status) override;
   void knocked() override;
@@ -144,6 +114,8 @@ class Scheduler final : public Crew {
   }
 
   // All below REQUIRE the mutex.
+  int due();
+  [[nodiscard]] bool is_done(std::uint32_t stream) const;
   bool look(Next& next);
   bool open(std::uint32_t stream);
   void describe(const Opened& unit, Output& output) const;

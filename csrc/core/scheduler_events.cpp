@@ -38,7 +38,7 @@ void Scheduler::fill() {
     ++count;
   }
   // The stream awaited has a unit beyond any budget, or nothing would move.
-  const int due = order_.due();
+  const int due = this->due();
   if (due >= 0) {
     const auto s = static_cast<std::uint32_t>(due);
     while (!order_.stream(s).open && order_.stream(s).pending.empty()) {
@@ -65,11 +65,17 @@ bool Scheduler::publish(std::uint32_t s) {
   Lease lease = order_.plan(s);
   lease.slot = slot;
   Vector vector = order_.stream(s).tail;
-  if (arithmetic()) {
-    vector.front() = lease.first;
-  } else {
-    lease.owner = s % config_.workers + 1;
-    vector = position_before(lease.prev, s);
+  if (!arithmetic()) lease.owner = s % config_.workers + 1;
+  switch (config_.kind) {
+    case UnitKind::kArithmetic:
+      vector.front() = lease.first;
+      break;
+    case UnitKind::kOwned:
+      vector = position_before(lease.prev, s);
+      break;
+    case UnitKind::kRequested:
+      vector = order_.request(s);
+      break;
   }
   const std::uint64_t id = leases_.publish(lease, vector);
   if (id == 0) {
@@ -203,11 +209,12 @@ void Scheduler::ring_all() {
   futex_wake(&control.done_bell, kEverybody);
 }
 
-void Scheduler::born(int worker, std::uint32_t generation) {
+void Scheduler::born(int worker, std::uint32_t generation, int pid) {
   const std::lock_guard lock(mutex_);
   Person& person = people_[static_cast<std::size_t>(worker)];
   if (forked_ || person.generation != generation) return;
   person.alive = true;
+  person.pid = pid;
   region_.cell(static_cast<std::uint32_t>(worker))
       .admitted.store(generation, std::memory_order_release);
   ring_all();
@@ -224,8 +231,12 @@ void Scheduler::died(int worker, std::uint32_t generation) {
     ++person.generation;
     Cell& cell = region_.cell(static_cast<std::uint32_t>(worker));
     hire = judge_start(worker, generation) && !closed_;
+    if (config_.deaths_final && !closed_) {
+      hire = false;
+      if (!fatal_) fatal_ = death_of(worker, generation, nullptr);
+    }
     free_units_of(worker, generation);
-    if (!arithmetic()) relink_streams_of(worker, generation);
+    if (config_.kind == UnitKind::kOwned) relink_streams_of(worker, generation);
     cell.admitted.store(0, std::memory_order_relaxed);
     cell.asleep.store(0, std::memory_order_relaxed);
     cell.at.store(-1, std::memory_order_relaxed);
@@ -264,6 +275,7 @@ Death Scheduler::death_of(int worker, std::uint32_t generation,
   death.worker = worker;
   death.generation = generation;
   const Person& person = people_[static_cast<std::size_t>(worker)];
+  death.pid = person.pid;
   if (person.told_generation == generation) death.wait_status = person.told;
   if (lease != nullptr) {
     death.stream = static_cast<int>(lease->stream);

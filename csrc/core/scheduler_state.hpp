@@ -25,6 +25,7 @@ struct Scheduler::Opened {
 struct Scheduler::Person {
   std::uint32_t generation = 0;
   bool alive = false;
+  int pid = 0;                        // of the last one that was born
   std::uint32_t false_starts = 0;     // in a row
   std::uint32_t overdue = 0;          // timeouts that passed during its start
   std::uint32_t told_generation = 0;  // the one that ended as `told` says

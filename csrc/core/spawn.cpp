@@ -291,6 +291,8 @@ int start_in_child(void* argument) {
   const uint64_t blocked = uint64_t{1} << (SIGINT - 1) | uint64_t{1}
                                                              << (SIGTERM - 1);
   syscall(SYS_rt_sigprocmask, SIG_SETMASK, &blocked, nullptr, sizeof blocked);
+  // Also where this process ends before the launcher has come to say so.
+  syscall(SYS_prctl, PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0);
   const auto null = syscall(SYS_openat, AT_FDCWD, "/dev/null", O_RDWR, 0);
   if (null != 0) syscall(SYS_dup3, null, 0, 0);
   // Where one was closed, what is opened next would be written to by whoever
@@ -351,6 +353,13 @@ Fd run(const Command& command, int socket) {
     fail(command.argv.front().c_str());
   }
   return child;
+}
+
+Launch launch(Command command, Modules modules) {
+  command.argv.insert(command.argv.end(), modules.begin(), modules.end());
+  auto [near, far] = new_socket_pair();
+  Fd pidfd = run(command, far.get());
+  return {std::move(modules), std::move(pidfd), Channel(std::move(near))};
 }
 
 }  // namespace gristmill

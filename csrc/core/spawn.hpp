@@ -16,6 +16,7 @@
 //   kDied     zygote → supervisor     wait status
 //   kThreads  zygote → supervisor
 //   kFailed   any → supervisor                     memfd of UTF-8 text
+//   kReady    launcher → supervisor
 //
 // `crew` is set in messages of the launcher and in kFailed, `worker` and
 // `generation` in kHire, kBorn and kDied; what is not set is 0.  Setup is a
@@ -102,6 +103,7 @@ struct Message {
     kDied,
     kThreads,
     kFailed,
+    kReady,
   };
   uint32_t kind = 0;
   uint32_t crew = 0;
@@ -151,8 +153,8 @@ class Channel {
   std::deque<Pending> pending_;
 };
 
-// How to start the launcher.  `argv` gets two more arguments: the number of the
-// launcher's socket and the pid of this process.
+// How to start the launcher.  `argv` gets more arguments: the modules that it
+// imports first, the number of its socket and the pid of this process.
 struct Command {
   std::vector<std::string> argv;
   std::vector<std::string> environ;  // "NAME=value"
@@ -166,5 +168,17 @@ struct Command {
 // signals are blocked in the calling thread, which outlives the child if the
 // child calls die_with_parent().
 [[nodiscard]] Fd run(const Command& command, int socket);
+
+using Modules = std::vector<std::string>;
+
+// A launcher that runs.  kReady comes once it has tried to import its modules.
+struct Launch {
+  Modules modules;
+  Fd pidfd;
+  Channel channel;
+};
+
+// As run().
+[[nodiscard]] Launch launch(Command command, Modules modules);
 
 }  // namespace gristmill

@@ -3,6 +3,8 @@
 #include <pthread.h>
 #include <signal.h>
 #include <sys/epoll.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 #include <cerrno>
 #include <future>
@@ -36,7 +38,7 @@ class SignalsBlocked {
 
 }  // namespace
 
-Supervisor::Supervisor(Command command)
+Supervisor::Supervisor(Command command, std::vector<Launch> launches)
     : epoll_(epoll_create1(EPOLL_CLOEXEC)),
       control_(new_eventfd()),
       command_(std::move(command)) {
@@ -44,6 +46,7 @@ Supervisor::Supervisor(Command command)
     throw std::system_error(errno, std::generic_category(), "epoll_create1");
   }
   watch(control_.get(), EPOLLIN, [this] { run_tasks(); });
+  for (auto& launch : launches) adopt(std::move(launch));
   const SignalsBlocked blocked;  // The thread inherits the mask.
   const int error = pthread_create(
       &thread_, nullptr,
@@ -99,6 +102,7 @@ std::unique_ptr<Enlistment> Supervisor::enlist(Crew* crew,
   auto team = std::make_shared<std::unique_ptr<Team>>(std::make_unique<Team>());
   Team& made = **team;
   made.crew = crew;
+  made.modules = spec.modules;
   made.setup = Channel::share(memfd_of(spec.setup));
   made.blob = Channel::share(copy_of(spec.blob_fd));
   made.arena = Channel::share(copy_of(spec.arena_fd));
@@ -147,6 +151,16 @@ void Supervisor::dismiss(uint32_t id) {
   call([this, id] { drop(id); });
 }
 
+void Supervisor::start_launcher(Modules modules) {
+  post([this, modules = std::move(modules)] {
+    try {
+      launcher_for(modules);
+    } catch (const std::system_error&) {
+      // The crew that needs it tries again, and says so.
+    }
+  });
+}
+
 void Supervisor::set_command(Command command) {
   const std::lock_guard held(mutex_);
   command_ = std::move(command);
@@ -164,6 +178,7 @@ namespace {
 struct Process {
   std::mutex mutex;
   Supervisor* supervisor = nullptr;
+  std::vector<Launch> launches;  // While there is no supervisor.
   std::vector<Supervisor*>
       past;  // For ever: Enlistments may still point there.
   std::optional<Command> command;
@@ -182,6 +197,7 @@ struct Process {
   }
 
   void enter_child() {
+    launches.clear();
     if (supervisor != nullptr) {
       supervisor->make_inert();
       past.push_back(std::exchange(supervisor, nullptr));
@@ -189,6 +205,23 @@ struct Process {
     mutex.unlock();
   }
 };
+
+// REQUIRES: the mutex is held.
+Supervisor& running_supervisor(Process& process) {
+  if (!process.command) {
+    throw std::logic_error("configure_supervisor() comes first");
+  }
+  if (process.supervisor != nullptr && !process.supervisor->post([] {})) {
+    process.past.push_back(std::exchange(process.supervisor, nullptr));
+  }
+  if (process.supervisor == nullptr) {
+    process.supervisor =
+        new Supervisor(*process.command, std::exchange(process.launches, {}));
+  }
+  return *process.supervisor;
+}
+
+bool on_main_thread() { return syscall(SYS_gettid) == getpid(); }
 
 }  // namespace
 
@@ -202,16 +235,24 @@ void configure_supervisor(Command command) {
 std::unique_ptr<Enlistment> enlist(Crew* crew, const CrewSpec& spec) {
   Process& process = Process::instance();
   const std::lock_guard held(process.mutex);
+  return running_supervisor(process).enlist(crew, spec);
+}
+
+void start_launcher(Modules modules) {
+  Process& process = Process::instance();
+  const std::lock_guard held(process.mutex);
+  // A launcher ends with the thread that started it.
+  if (process.supervisor != nullptr || !on_main_thread()) {
+    return running_supervisor(process).start_launcher(std::move(modules));
+  }
   if (!process.command) {
-    throw std::logic_error("configure_supervisor() comes before enlist()");
+    throw std::logic_error("configure_supervisor() comes first");
   }
-  if (process.supervisor != nullptr && !process.supervisor->post([] {})) {
-    process.past.push_back(std::exchange(process.supervisor, nullptr));
+  for (const Launch& launch : process.launches) {
+    if (launch.modules == modules) return;
   }
-  if (process.supervisor == nullptr) {
-    process.supervisor = new Supervisor(*process.command);
-  }
-  return process.supervisor->enlist(crew, spec);
+  const SignalsBlocked blocked;
+  process.launches.push_back(launch(*process.command, std::move(modules)));
 }
 
 void shutdown_supervisor() {
@@ -219,6 +260,11 @@ void shutdown_supervisor() {
   Supervisor* supervisor = nullptr;
   {
     const std::lock_guard held(process.mutex);
+    for (const Launch& launch : process.launches) {
+      kill_by(launch.pidfd.get());
+      reap(launch.pidfd.get());
+    }
+    process.launches.clear();
     supervisor = std::exchange(process.supervisor, nullptr);
     if (supervisor == nullptr) return;
     process.past.push_back(supervisor);

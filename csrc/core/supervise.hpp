@@ -2,9 +2,10 @@
 // each crew of births and deaths.
 //
 // Its thread is a child of nobody's code: all signals blocked, never in Python,
-// asleep in epoll_wait without time-outs.  It starts one launcher process,
-// which forks one zygote per crew, which forks the crew's workers (spawn.hpp
-// has the messages).  A death of any of them is a readable pidfd:
+// asleep in epoll_wait without time-outs.  It starts one launcher process for
+// each list of modules that crews want; a launcher imports them and forks one
+// zygote per crew, which forks the crew's workers (spawn.hpp has the messages).
+// A death of any of them is a readable pidfd:
 //
 //   worker     died() is called; the crew hires another if it wants one.
 //   zygote     its workers die with it, each reported by its own pidfd; another
@@ -17,6 +18,9 @@
 // is dead, one died(), in this order, until failed() or dismiss().  failed()
 // comes once: when the program cannot be loaded, or when three zygotes in a row
 // end before any worker was born.
+//
+// A launcher may be started before there is any crew, and without the
+// supervisor's thread: a program that never has a crew may fork as it likes.
 //
 // Fork: a child that the user's process forks has no supervisor thread.  Engine
 // descriptors are closed there, Enlistments do nothing, and the first enlist()
@@ -39,6 +43,9 @@ struct CrewSpec {
   int arena_fd = -1;
   int blob_fd = -1;
   std::string setup;  // A pickled dict; _launcher.py says of what.
+  // What the zygote should find imported.  A crew that wants nothing takes any
+  // launcher that is ready.
+  Modules modules = {};
 };
 
 // A crew's place with the supervisor.
@@ -79,8 +86,12 @@ class Enlistment final : public Hirer {
 };
 
 // How the next launcher of this process is started.  Cheap: nothing starts
-// before the first enlist().
+// before the first enlist() or start_launcher().
 void configure_supervisor(Command command);
+
+// Starts the launcher for crews that want these modules, if there is none, and
+// waits for nothing.  Throws as enlist().
+void start_launcher(Modules modules);
 
 // Starts the supervisor of this process and its launcher if there is none.
 // Throws std::system_error for want of descriptors or threads, and

@@ -36,10 +36,10 @@ void Supervisor::run() {
   }
   run_tasks();  // Whoever waits for one is released.
   while (!teams_.empty()) drop(teams_.begin()->first);
-  if (launcher_) {
-    kill_by(launcher_.get());
-    close_launcher();
+  for (const auto& [modules, launcher] : launchers_) {
+    kill_by(launcher.pidfd.get());
   }
+  while (!launchers_.empty()) close_launcher(launchers_.begin()->second);
 }
 
 // The user closed our descriptors.  Their numbers may be others' by now, so
@@ -97,25 +97,42 @@ void Supervisor::unwatch(Serial serial) {
   watches_.erase(at);
 }
 
-void Supervisor::ensure_launcher() {
-  if (launcher_) return;
+// The launcher that has these modules, or will; it is started if there is none.
+Supervisor::Launcher& Supervisor::launcher_for(const Modules& modules) {
+  const auto at = launchers_.find(modules);
+  if (at != launchers_.end()) return at->second;
+  if (modules.empty()) {
+    for (auto& [its_modules, launcher] : launchers_) {
+      if (launcher.ready) return launcher;
+    }
+  }
   Command command;
   {
     const std::lock_guard held(mutex_);
     command = command_;
   }
-  auto [near, far] = new_socket_pair();
-  launcher_ = gristmill::run(command, far.get());
-  launcher_channel_ = Channel(std::move(near));
-  launcher_watch_ =
-      watch(launcher_.get(), EPOLLIN, [this] { launcher_ended(); });
-  launcher_channel_watch_ =
-      watch(launcher_channel_.fd(), EPOLLIN | EPOLLOUT | EPOLLET,
-            [this] { launcher_ready(); });
+  return adopt(launch(std::move(command), modules));
 }
 
-void Supervisor::launcher_ready() {
-  while (auto packet = launcher_channel_.receive()) {
+Supervisor::Launcher& Supervisor::adopt(Launch launch) {
+  Launcher& launcher = launchers_[launch.modules];
+  launcher.modules = std::move(launch.modules);
+  launcher.pidfd = std::move(launch.pidfd);
+  launcher.channel = std::move(launch.channel);
+  launcher.watch = watch(launcher.pidfd.get(), EPOLLIN,
+                         [this, &launcher] { launcher_ended(launcher); });
+  launcher.channel_watch =
+      watch(launcher.channel.fd(), EPOLLIN | EPOLLOUT | EPOLLET,
+            [this, &launcher] { launcher_said(launcher); });
+  return launcher;
+}
+
+void Supervisor::launcher_said(Launcher& launcher) {
+  while (auto packet = launcher.channel.receive()) {
+    if (packet->message.kind == Message::kReady) {
+      launcher.ready = true;
+      continue;
+    }
     const auto at = teams_.find(packet->message.crew);
     if (at == teams_.end()) continue;
     Team& team = *at->second;
@@ -137,34 +154,36 @@ void Supervisor::launcher_ready() {
         break;
     }
   }
-  if (launcher_channel_.flush() != 0) kill_by(launcher_.get());
+  if (launcher.channel.flush() != 0) kill_by(launcher.pidfd.get());
 }
 
-void Supervisor::launcher_ended() {
-  launcher_ready();  // Zygotes that it told of.
-  close_launcher();
+void Supervisor::launcher_ended(Launcher& launcher) {
+  launcher_said(launcher);  // Zygotes that it told of.
   // The others have their deaths reported by their own pidfds.
   std::vector<Team*> unanswered;
   for (const auto& [id, team] : teams_) {
+    if (team->launcher != &launcher) continue;
+    team->launcher = nullptr;
     if (!team->zygote) unanswered.push_back(team.get());
   }
+  close_launcher(launcher);
   for (Team* const team : unanswered) {
     team->last_end = "the launcher ended first";
     zygote_ended(*team);
   }
 }
 
-void Supervisor::close_launcher() {
-  unwatch(launcher_watch_);
-  unwatch(launcher_channel_watch_);
-  reap(launcher_.get());
-  launcher_ = Fd();
-  launcher_channel_ = Channel();
+void Supervisor::close_launcher(Launcher& launcher) {
+  unwatch(launcher.watch);
+  unwatch(launcher.channel_watch);
+  reap(launcher.pidfd.get());
+  const Modules modules = launcher.modules;  // The key outlives its entry.
+  launchers_.erase(modules);
 }
 
 void Supervisor::open(Team& team) {
   try {
-    ensure_launcher();
+    team.launcher = &launcher_for(team.modules);
     auto [near, far] = new_socket_pair();
     team.channel = Channel(std::move(near));
     team.channel_watch = watch(team.channel.fd(), EPOLLIN | EPOLLOUT | EPOLLET,
@@ -173,9 +192,10 @@ void Supervisor::open(Team& team) {
     message.kind = Message::kEnlist;
     message.crew = team.id;
     message.value = team.late ? 1 : 0;
-    launcher_channel_.push(message, {Channel::share(std::move(far)), team.setup,
-                                     team.blob, team.arena, team.knock});
-    flush(team, launcher_channel_);
+    Channel& channel = team.launcher->channel;
+    channel.push(message, {Channel::share(std::move(far)), team.setup,
+                           team.blob, team.arena, team.knock});
+    flush(team, channel);
   } catch (const std::system_error& error) {
     fail(team, std::string("cannot start workers: ") + error.what());
   }
@@ -207,7 +227,7 @@ void Supervisor::team_ready(Team& team) {
     const Key key{message.worker, message.generation};
     switch (message.kind) {
       case Message::kBorn:
-        worker_born(team, key, packet->fds);
+        worker_born(team, key, packet->message.value, packet->fds);
         break;
       case Message::kDied:
         worker_ended(team, key);  // Its pidfd may not have been seen yet.
@@ -252,7 +272,8 @@ void Supervisor::zygote_ended(Team& team) {
   open(team);
 }
 
-void Supervisor::worker_born(Team& team, Key key, std::vector<Fd>& fds) {
+void Supervisor::worker_born(Team& team, Key key, int pid,
+                             std::vector<Fd>& fds) {
   const auto hired = team.hires.find(key);
   if (hired == team.hires.end()) return;
   if (fds.empty()) {
@@ -266,7 +287,7 @@ void Supervisor::worker_born(Team& team, Key key, std::vector<Fd>& fds) {
   const Serial serial =
       watch_for(team, pidfd, [this, &team, key] { worker_ended(team, key); });
   team.workers.emplace(key, Live{std::move(fds[0]), serial});
-  team.crew->born(key.first, key.second);
+  team.crew->born(key.first, key.second, pid);
   if (doomed) kill_by(pidfd);
 }
 
@@ -281,12 +302,13 @@ void Supervisor::worker_ended(Team& team, Key key) {
 void Supervisor::end_zygote(Team& team) {
   if (team.zygote) {
     kill_by(team.zygote.get());
-  } else if (launcher_) {
+  } else if (team.launcher != nullptr) {
     Message message;
     message.kind = Message::kForget;
     message.crew = team.id;
-    launcher_channel_.push(message);
-    if (launcher_channel_.flush() != 0) kill_by(launcher_.get());
+    Launcher& launcher = *team.launcher;
+    launcher.channel.push(message);
+    if (launcher.channel.flush() != 0) kill_by(launcher.pidfd.get());
   }
 }
 

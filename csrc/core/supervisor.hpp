@@ -25,12 +25,14 @@ namespace gristmill {
 
 class Supervisor {
  public:
-  explicit Supervisor(Command command);
+  // Takes over launchers that run already.
+  Supervisor(Command command, std::vector<Launch> launches);
 
   std::unique_ptr<Enlistment> enlist(Crew* crew, const CrewSpec& spec);
   void hire(uint32_t id, int worker, uint32_t generation);
   void kill(uint32_t id, int worker);
   void dismiss(uint32_t id);
+  void start_launcher(Modules modules);
   void set_command(Command command);
   void stop();
 
@@ -53,6 +55,14 @@ class Supervisor {
   // fetched before its descriptor left finds nothing.
   using Serial = uint64_t;
 
+  struct Launcher {
+    Modules modules;
+    Fd pidfd;
+    Channel channel;
+    Serial watch = 0;
+    Serial channel_watch = 0;
+    bool ready = false;  // Its modules are imported.
+  };
   struct Hire {
     bool sent = false;    // To the zygote there is now.
     bool doomed = false;  // To be killed once born.
@@ -64,6 +74,8 @@ class Supervisor {
   struct Team {
     uint32_t id = 0;
     Crew* crew = nullptr;
+    Modules modules;
+    Launcher* launcher = nullptr;  // That of the zygote, while it lives.
     Shared setup, blob, arena, knock;
     Serial knock_watch = 0;
     Channel channel;
@@ -91,10 +103,11 @@ class Supervisor {
   Serial watch_for(Team& team, int fd, Task ready);
   void unwatch(Serial serial);
 
-  void ensure_launcher();
-  void launcher_ready();
-  void launcher_ended();
-  void close_launcher();
+  Launcher& launcher_for(const Modules& modules);
+  Launcher& adopt(Launch launch);
+  void launcher_said(Launcher& launcher);
+  void launcher_ended(Launcher& launcher);
+  void close_launcher(Launcher& launcher);
 
   void open(Team& team);
   void flush(Team& team, Channel& channel);
@@ -102,7 +115,7 @@ class Supervisor {
   void team_ready(Team& team);
   void zygote_began(Team& team, Fd pidfd);
   void zygote_ended(Team& team);
-  void worker_born(Team& team, Key key, std::vector<Fd>& fds);
+  void worker_born(Team& team, Key key, int pid, std::vector<Fd>& fds);
   void worker_ended(Team& team, Key key);
   void end_zygote(Team& team);
   void fail(Team& team, std::string why);
@@ -127,10 +140,7 @@ class Supervisor {
   std::unordered_map<Serial, std::shared_ptr<const Watch>> watches_;
   Serial last_serial_ = 0;
   bool stopping_ = false;
-  Fd launcher_;  // Its pidfd.
-  Serial launcher_watch_ = 0;
-  Channel launcher_channel_;
-  Serial launcher_channel_watch_ = 0;
+  std::map<Modules, Launcher> launchers_;
   std::map<uint32_t, std::unique_ptr<Team>> teams_;
 };
 

@@ -213,7 +213,8 @@ void WorkerEnd::hand_over(const Work& work) noexcept {
                     std::memory_order_release);
   unit_ = nullptr;
   control.done_bell.fetch_add(1, std::memory_order_seq_cst);
-  if (control.waiting_for.load(std::memory_order_seq_cst) == work.id) {
+  const auto wanted = control.waiting_for.load(std::memory_order_seq_cst);
+  if (wanted == work.id || wanted == kAnyUnit) {
     futex_wake(&control.done_bell, kEverybody);
   }
 }

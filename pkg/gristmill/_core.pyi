@@ -258,6 +258,21 @@ class Mixture:
 def keep_freed_memory() -> None:
     """Keep memory that was freed for what this process allocates next."""
 
+HUGE_PAGE_BYTES: int
+
+def to_huge_page(address: int) -> bool:
+    """Move memory into one huge page, so that a fork copies less.
+
+    Args:
+        address: A multiple of HUGE_PAGE_BYTES; that many bytes are this process's.
+
+    Returns:
+        False where the system cannot: before Linux 6.1, or where nothing was written.
+
+    Raises:
+        ValueError: `address` is no such multiple.
+    """
+
 # core/collate.hpp
 
 class Pool:
@@ -373,11 +388,14 @@ def pad(elements: list[Any], out: NDArray[Any], value: ArrayLike) -> int:
     """
 
 def configure_supervisor(argv: list[str], environ: list[bytes]) -> None: ...
+def start_launcher(modules: Sequence[str]) -> None: ...
 def shutdown_supervisor() -> None: ...
 def die_with_parent(parent: int) -> None: ...
 
 class EventCrew:
-    def __init__(self, arena_fd: int, blob_fd: int, setup: bytes) -> None: ...
+    def __init__(
+        self, arena_fd: int, blob_fd: int, setup: bytes, modules: Sequence[str] = ()
+    ) -> None: ...
     def fileno(self) -> int: ...
     def events(self) -> list[tuple[str, int, int, int, str]]: ...
     def hire(self, worker: int, generation: int) -> None: ...
@@ -808,6 +826,8 @@ class Due:
     @property
     def worker(self) -> int: ...
     @property
+    def pid(self) -> int: ...
+    @property
     def record(self) -> int: ...
     @property
     def attempts(self) -> int: ...
@@ -838,8 +858,9 @@ class Scheduler:
     Args:
         workers: Processes, from 1 to 4094.
         buffer: Units that each may be ahead, beyond the two in hand.
-        kind: "A" (any worker computes records [first, first + count) of a stream) or
-            "C" (a stream's owner computes what comes next).
+        kind: "A" (any worker computes records [first, first + count) of a stream), "C"
+            (a stream's owner computes what comes next) or "R" (it computes what is
+            asked for).
         unit_records: Records in a unit of kind A.
         max_restarts: How often a unit that killed its worker is tried again.
         memory_limit: Bytes of shared memory, 0 for 80 % of what there is.
@@ -847,7 +868,9 @@ class Scheduler:
         starts: Position of each stream, 1 to `vector_capacity` integers.
         turn: The stream whose output is due.
         ended: Which streams have ended.
-        vector_capacity: Integers that a position may have, at most 65536.
+        vector_capacity: Integers that a position or request may have, at most 65536.
+        in_order: Whether outputs come in order; else as they are done.
+        deaths_final: Whether no worker takes the place of a dead one.
 
     Raises:
         ValueError: An argument is out of range.
@@ -868,8 +891,18 @@ class Scheduler:
         turn: int,
         ended: Sequence[bool],
         vector_capacity: int = 8,
+        in_order: bool = True,
+        deaths_final: bool = False,
     ) -> None: ...
-    def start(self, blob_fd: int, setup: bytes) -> None: ...
+    def start_alone(self) -> None: ...
+    def born(self, worker: int, generation: int, pid: int) -> None: ...
+    def died(self, worker: int, generation: int, wait_status: int) -> None: ...
+    def knocked(self) -> None: ...
+    def failed(self, why: str) -> None: ...
+    def ask(self, stream: int, request: Sequence[int] | NDArray[np.int64]) -> None: ...
+    def start(
+        self, blob_fd: int, setup: bytes, modules: Sequence[str] = ()
+    ) -> None: ...
     def next(self, timeout_s: float) -> Due: ...
     def advance(self) -> None: ...
     def hold(self) -> int: ...
@@ -880,10 +913,26 @@ class Scheduler:
         turn: int,
         ended: Sequence[bool],
     ) -> None: ...
+    def processes(self) -> list[tuple[int, bool, int | None]]: ...
     def kill(self, worker: int) -> None: ...
     def close(self) -> None: ...
     @property
     def arena_fd(self) -> int: ...
+
+# core/pinned_slot.hpp
+
+class PinnedSlot:
+    """Keeps a slot's pages where they are for as long as it lives.
+
+    The range is ``nbytes`` bytes from ``address`` on, in whole pages.
+    """
+
+    @property
+    def address(self) -> int: ...
+    @property
+    def nbytes(self) -> int: ...
+
+def pin_slot(address: int) -> PinnedSlot | None: ...
 
 # core/worker_end.hpp
 

@@ -1,7 +1,8 @@
 """The processes under the supervisor: launcher, zygotes and workers.
 
-The supervisor (``csrc/core/supervise.hpp``) starts one launcher per user process.
-It runs :func:`main`, holds nothing of the user's, and forks one zygote for each
+The supervisor (``csrc/core/supervise.hpp``) starts one launcher per user process, and
+another for loaders whose workers want modules that take long to import. A launcher
+runs :func:`main`, holds nothing of the user's, and forks one zygote for each
 pipeline. A zygote imports and unpickles the pipeline once, then forks its workers.
 Each ends with its parent, whatever ends that one.
 
@@ -23,16 +24,22 @@ import time
 import traceback
 import types
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 from gristmill import _core
 
 ENTRY = "gristmill._engine.worker"
+# What workers of the torch front end find imported.
+FOR_TORCH = ("torch", "gristmill._torch.fetching")
 
-_ENLIST, _FORGET, _ZYGOTE, _GONE, _HIRE, _BORN, _DIED, _THREADS, _FAILED = range(1, 10)
+_ENLIST, _FORGET, _ZYGOTE, _GONE, _HIRE, _BORN, _DIED, _THREADS, _FAILED, _READY = (
+    range(1, 11)
+)
 _MESSAGE = struct.Struct("<IIiIi")
 _MOST_FDS = 8
+# A launcher that heard nothing for so long has time for chores.
+_IDLE_MS = 200
 
 
 class _Message(NamedTuple):
@@ -41,6 +48,10 @@ class _Message(NamedTuple):
     worker: int = 0
     generation: int = 0
     value: int = 0
+
+
+# Whether this is a launcher, or forked by one.
+_below_supervisor = False
 
 
 # In the user's process.
@@ -72,6 +83,33 @@ def configure() -> None:
     _core.configure_supervisor([sys.executable, *flags, "-c", bootstrap], environ)
     atexit.unregister(_core.shutdown_supervisor)
     atexit.register(_core.shutdown_supervisor)
+
+
+def start_early(modules: Sequence[str]) -> None:
+    """Start the launcher for crews that want `modules`, and do not wait for it.
+
+    To be called by what imports them itself, so that the launcher imports while the
+    program does other things, and the first zygote is a fork that has them. A module
+    that cannot be imported is left to the zygote, which says what is wrong. Costs
+    some milliseconds and starts no thread in this process.
+
+    Does nothing where ``GRISTMILL_EARLY_LAUNCHER`` is 0 (the launcher holds its own
+    copy of what it imports, about 250 MB for torch), nor in worker processes, the
+    engine's and those of `multiprocessing`.
+    """
+    if os.environ.get("GRISTMILL_EARLY_LAUNCHER") == "0" or _is_worker():
+        return
+    # Where it does not start, the first crew tries again and says why.
+    with contextlib.suppress(RuntimeError, OSError):
+        configure()
+        _core.start_launcher(modules)
+
+
+def _is_worker() -> bool:
+    started = sys.modules.get("multiprocessing.process")
+    return _below_supervisor or (
+        started is not None and started.parent_process() is not None
+    )
 
 
 def setup(entry: str = ENTRY) -> bytes:
@@ -108,17 +146,66 @@ def _search_path() -> list[str]:
 
 def main() -> None:
     """Run the launcher: fork a zygote for each crew until the supervisor is gone."""
-    fd, parent = (int(argument) for argument in sys.argv[1:3])
-    _core.die_with_parent(parent)
-    os.set_inheritable(fd, False)
+    global _below_supervisor
+    _below_supervisor = True
+    *modules, fd, parent = sys.argv[1:]
+    _core.die_with_parent(int(parent))
     _leave_signals_to_parent()
-    supervisor = socket.socket(fileno=fd)
     importlib.import_module(ENTRY)  # Once, and not again in every zygote.
+    _import_all(modules)
+    gc.collect()
+    gc.freeze()  # What is never looked at is never copied.
+    os.set_inheritable(int(fd), False)
+    supervisor = socket.socket(fileno=int(fd))
+    _send(supervisor, _Message(_READY))
+    _fork_zygotes(supervisor, _gather_memory() if modules else iter(()))
+
+
+def _import_all(modules: Sequence[str]) -> None:
+    """Import modules; begin anew without them if they start threads."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # The user's process has shown them.
+        for module in modules:
+            # The zygote that needs it tries again, and says why it cannot.
+            with contextlib.suppress(Exception):
+                importlib.import_module(module)
+    if modules and _lasting_threads():
+        command = sys.orig_argv
+        os.execv(sys.executable, [*command[: -2 - len(modules)], *command[-2:]])
+
+
+def _gather_memory() -> Iterator[None]:
+    """Move this process's memory into huge pages, a little with each step.
+
+    A fork copies the entries of the page table, which is most of what it costs where
+    torch is imported. Steps take milliseconds.
+    """
+    size = _core.HUGE_PAGE_BYTES
+    with open("/proc/self/maps") as file:
+        lines = file.readlines()
+    for line in lines:
+        addresses, access, _, _, inode, *name = line.split()
+        if access != "rw-p" or inode != "0" or name not in ([], ["[heap]"]):
+            continue
+        first, last = (int(address, 16) for address in addresses.split("-"))
+        for page in range(-(-first // size) * size, last - size + 1, size):
+            _core.to_huge_page(page)
+            yield
+
+
+def _fork_zygotes(supervisor: socket.socket, chores: Iterator[None]) -> None:
+    """Do what the supervisor says, and chores while it says nothing."""
+    idle_ms: int | None = _IDLE_MS
     zygotes: dict[int, tuple[int, int]] = {}  # pidfd: crew, pid
     poll = select.poll()
     poll.register(supervisor, select.POLLIN)
     while True:
-        for ready, _ in poll.poll():
+        events = poll.poll(idle_ms)
+        if not events:
+            idle_ms = 0 if next(chores, chores) is None else None
+        elif idle_ms is not None:
+            idle_ms = _IDLE_MS
+        for ready, _ in events:
             if ready in zygotes:
                 poll.unregister(ready)
                 crew, pid = zygotes.pop(ready)
@@ -193,7 +280,7 @@ class _Zygote:
             _send(self._supervisor, _Message(_THREADS))
             return
         gc.collect()
-        gc.freeze()  # What is never looked at is never copied.
+        gc.freeze()  # As the launcher did.
         try:
             self._serve_supervisor()
         except OSError:

@@ -2,27 +2,16 @@
 
 from __future__ import annotations
 
-import collections
-import dataclasses
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import jax
 import numpy as np
 
-from gristmill.checkpoint import Checkpointable
+from gristmill._ahead import Ahead
 
 
-@dataclasses.dataclass(frozen=True)
-class _Placed:
-    """A batch on the device, or what was raised instead, and the state after it."""
-
-    batch: Any
-    state: Any
-    failure: Exception | None = None
-
-
-class DevicePrefetch(Checkpointable, Iterator[Any]):
+class DevicePrefetch(Ahead):
     """Puts batches on devices before they are asked for.
 
     `get_state` is the position after the last batch that was given out, not after
@@ -31,82 +20,29 @@ class DevicePrefetch(Checkpointable, Iterator[Any]):
 
     Args:
         iterator: Gives trees with array leaves.
-        sharding: A `jax.sharding.Sharding` or device for every leaf; None uses the
-            default device.
+        sharding: Where leaves go, as in `prefetch_to_device`.
         depth: Batches on the device at a time, the one given out included, at
             least 1.
     """
 
     def __init__(self, iterator: Iterator[Any], sharding: Any, depth: int) -> None:
-        if depth < 1:
-            raise ValueError(f"depth must be at least 1, got {depth}.")
-        self._iterator = iterator
-        self._sharding = sharding
-        self._depth = depth
-        self._queue: collections.deque[_Placed] = collections.deque()
-        self._has_state = hasattr(iterator, "get_state")
-        self._state = self._state_now()
+        super().__init__(iterator, depth)
+        self._sharding = jax.tree.map(_resolved, sharding, is_leaf=_is_place)
 
-    def __next__(self) -> Any:
-        # Nothing is read past a failure until the caller has had it.
-        while len(self._queue) < self._depth and not self._fails():
-            try:
-                placed = jax.tree_util.tree_map(self._place, next(self._iterator))
-            except StopIteration:
-                break
-            except Exception as error:
-                self._queue.append(_Placed(None, self._state_now(), error))
-                break
-            self._queue.append(_Placed(placed, self._state_now()))
-        if not self._queue:
-            raise StopIteration
-        due = self._queue.popleft()
-        self._state = due.state
-        if due.failure is not None:
-            raise due.failure
-        return due.batch
-
-    def get_state(self) -> Any:
-        """The iterator's state after the last batch that was given out."""
-        if not self._has_state:
-            raise TypeError(f"{type(self._iterator).__name__} has no get_state().")
-        return self._state
-
-    def set_state(self, state: Any) -> None:
-        """Continue after `state`; batches on the device are dropped."""
-        self._queue.clear()
-        self._iterator.set_state(state)  # type: ignore[attr-defined]
-        self._state = state
-
-    def start_prefetch(self) -> None:
-        """Let the iterator start computing in the background."""
-        self._iterator.start_prefetch()  # type: ignore[attr-defined]
-
-    def close(self) -> None:
-        """Drop the batches on the device, and close the iterator."""
-        if self._has_state:
-            self.set_state(self._state)
-        self._queue.clear()
-        self._iterator.close()  # type: ignore[attr-defined]
-
-    def _fails(self) -> bool:
-        return bool(self._queue) and self._queue[-1].failure is not None
-
-    def _state_now(self) -> Any:
-        return self._iterator.get_state() if self._has_state else None  # type: ignore[attr-defined]
-
-    def _place(self, leaf: Any) -> Any:
-        if self._sharding is not None:
-            if isinstance(self._sharding, jax.sharding.Sharding):
-                return jax.make_array_from_process_local_data(self._sharding, leaf)
-            return jax.device_put(leaf, self._sharding)
-        if _shareable(leaf):
-            return jax.dlpack.from_dlpack(leaf)
-        return jax.device_put(leaf)
+    def _place(self, batch: Any) -> Any:
+        if _is_place(self._sharding):
+            return jax.tree.map(lambda leaf: _put(leaf, self._sharding), batch)
+        # A place stands for everything below it in the batch.
+        return jax.tree.map(
+            lambda place, part: jax.tree.map(lambda leaf: _put(leaf, place), part),
+            self._sharding,
+            batch,
+            is_leaf=_is_place,
+        )
 
 
 def prefetch_to_device(
-    iterator: Any, sharding: Any = None, depth: int = 2
+    iterator: Iterable[Any], sharding: Any = None, depth: int = 2
 ) -> DevicePrefetch:
     """Iterate over batches as `jax.Array` leaves, placed before they are asked for.
 
@@ -115,14 +51,55 @@ def prefetch_to_device(
 
     Args:
         iterator: A `DataLoaderIterator` or any iterator or iterable of trees.
-        sharding: Where leaves go; with a `jax.sharding.Sharding` each process gives
-            its own part of the global batch.
-        depth: Batches on the device at a time, the one given out included.
+        sharding: Where leaves go.  With a `jax.sharding.Sharding` each process gives
+            its own part of the global batch, which
+            `jax.make_array_from_process_local_data` makes an array of; so it does
+            with a `PartitionSpec`, which is for the mesh set by `jax.set_mesh`. A
+            `jax.Device` takes leaves whole; None stands for the default device.
+            A tree of these, such as a dict with an entry for each key of a batch,
+            places each part in its own way; it may end above the leaves.
+        depth: Batches on the device at a time, the one given out included, at
+            least 1.
 
     Raises:
-        ValueError: `depth` is less than 1.
+        ValueError: `depth` is less than 1; a `PartitionSpec` is given but no mesh is
+            set; when a batch is asked for, the tree of `sharding` does not fit it.
+
+    Example:
+        >>> import numpy as np
+        >>> from gristmill.jax import prefetch_to_device
+        >>> for batch in prefetch_to_device([{"x": np.arange(3)}]):
+        ...     print(batch["x"] + 1)
+        [1 2 3]
     """
     return DevicePrefetch(iter(iterator), sharding, depth)
+
+
+def _is_place(part: Any) -> bool:
+    """Whether part of a tree of shardings says where leaves go."""
+    kinds = (jax.sharding.Sharding, jax.sharding.PartitionSpec, jax.Device)
+    return part is None or isinstance(part, kinds)
+
+
+def _resolved(place: Any) -> Any:
+    """The place, with a mesh where it had none."""
+    if not isinstance(place, jax.sharding.PartitionSpec):
+        return place
+    mesh = jax.sharding.get_mesh()
+    if mesh.empty:
+        raise ValueError(
+            f"{place} says how to split arrays over a mesh, but no mesh is set. Call"
+            " jax.set_mesh first, or pass a jax.sharding.NamedSharding."
+        )
+    return jax.sharding.NamedSharding(mesh, place)
+
+
+def _put(leaf: Any, place: Any) -> Any:
+    if isinstance(place, jax.sharding.Sharding):
+        return jax.make_array_from_process_local_data(place, leaf)
+    if place is not None or not _shareable(leaf):
+        return jax.device_put(leaf, place)
+    return jax.dlpack.from_dlpack(leaf)
 
 
 def _shareable(leaf: Any) -> bool:

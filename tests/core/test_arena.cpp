@@ -7,6 +7,7 @@
 
 #include "check.hpp"
 #include "core/arena.hpp"
+#include "core/pinned_slot.hpp"
 
 using namespace gristmill;
 
@@ -79,6 +80,57 @@ void views_outlive_the_arena() {
   release_view(slot);  // Unmaps.
 }
 
+std::uintptr_t address_of(const Arena& arena, const Slot* slot) {
+  return reinterpret_cast<std::uintptr_t>(arena.base() + slot->offset);
+}
+
+void a_slot_is_found_by_any_address_in_it_while_it_has_views() {
+  const auto arena = make();
+  Slot* const slot = arena->take(kMiB);
+  const std::uintptr_t begin = address_of(*arena, slot);
+  CHECK(arena->shown_at(begin) == nullptr);
+  arena->show(slot);
+  CHECK(arena->shown_at(begin) == slot);
+  CHECK(arena->shown_at(begin + kMiB - 1) == slot);
+  CHECK(arena->shown_at(begin - 1) == nullptr);
+  CHECK(arena->shown_at(begin + kMiB) == nullptr);
+  release_view(slot);
+  CHECK(arena->shown_at(begin) == nullptr);
+}
+
+void a_pinned_slot_keeps_its_pages_and_is_reused() {
+  const auto arena = make(4 * kMiB);
+  Slot* const slot = arena->take(kMiB);
+  std::byte* const bytes = arena->base() + slot->offset;
+  std::memset(bytes, 7, kMiB);
+  arena->show(slot);
+  auto pinned = PinnedSlot::pin(slot);
+  CHECK(PinnedSlot::pin(slot) == nullptr);
+  CHECK_EQ(pinned->address(), address_of(*arena, slot));
+  CHECK_EQ(pinned->bytes(), kMiB);
+  release_view(slot);
+  CHECK(arena->take(4 * kMiB) == nullptr);  // For want of its MiB.
+  CHECK(bytes[0] == std::byte{7});
+  CHECK(arena->take(kMiB) == slot);
+  arena->give_back(slot);
+  pinned.reset();
+  CHECK(arena->take(4 * kMiB) != nullptr);
+  CHECK(bytes[0] == std::byte{0});
+}
+
+void a_pinned_slot_outlives_arena_and_views() {
+  auto arena = make();
+  Slot* const slot = arena->take(kMiB);
+  std::byte* const bytes = arena->base() + slot->offset;
+  std::memset(bytes, 7, kMiB);
+  arena->show(slot);
+  auto pinned = PinnedSlot::pin(slot);
+  release_view(slot);
+  arena.reset();
+  CHECK(bytes[kMiB - 1] == std::byte{7});
+  pinned.reset();  // Unmaps.
+}
+
 void ranges_merge() {
   const auto arena = make(available_memory());
   // Each round needs a larger slot; without merging the mapping would be full.
@@ -120,6 +172,9 @@ int main() {
   a_slot_with_a_view_is_not_reused();
   the_limit_holds_and_idle_slots_make_room();
   views_outlive_the_arena();
+  a_slot_is_found_by_any_address_in_it_while_it_has_views();
+  a_pinned_slot_keeps_its_pages_and_is_reused();
+  a_pinned_slot_outlives_arena_and_views();
   ranges_merge();
   slots_seen_by_a_fork_are_retired();
   many_kept_slots_are_collected_in_time();

@@ -1,400 +1,21 @@
-// Scheduler and workers as threads of one process on one mapping, so that
-// ThreadSanitizer sees both ends.  A worker "dies" by returning at a planted
-// point; the test then reports the death as the supervisor would.
-#include <sys/eventfd.h>
+// The scheduler of arithmetic and of owned units, and what holds for all.
 #include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <algorithm>
-#include <condition_variable>
-#include <cstring>
-#include <deque>
 #include <functional>
-#include <map>
 #include <random>
 #include <thread>
 
 #include "check.hpp"
 #include "core/scheduler.hpp"
-#include "core/slot.hpp"
 #include "core/worker_end.hpp"
+#include "crewmaster.hpp"
 
 using namespace gristmill;
+using namespace gristmill::testing;
 
 namespace {
-
-// Where a worker dies, or that it does not.
-enum class Plant {
-  kNone,
-  kBorn,      // admitted, before any claim
-  kClaimed,   // nothing written
-  kMidWrite,  // half of the slot written
-  kWritten,   // all written, not committed
-  kNeed,      // asked for a larger slot, answer not awaited
-  kGranted,   // got it, wrote nothing
-  kRang,      // committed; death is reported late
-};
-
-using Values = std::vector<std::int64_t>;
-
-// The content of output `i` of stream `s`: some integers that depend on both.
-std::int64_t value_of(std::uint32_t s, std::int64_t i, std::size_t k) {
-  return static_cast<std::int64_t>(s) * 1'000'000'007 + i * 1013 +
-         static_cast<std::int64_t>(k);
-}
-
-// A slot with `firsts.size()` outputs; each is one integer repeated.
-std::vector<std::byte> pack(std::uint32_t s, const Values& outputs,
-                            const std::vector<Values>& vectors,
-                            std::size_t repeat, bool last_is_error) {
-  std::size_t v = 1;
-  for (const Values& vector : vectors) v = std::max(v, vector.size());
-  const std::size_t entry = sizeof(SlotEntry) + 8 * v;
-  const std::size_t table = sizeof(SlotHeader);
-  const std::size_t rest = table + entry * outputs.size();
-  std::vector<std::byte> bytes(rest + outputs.size() * repeat * 8);
-  const SlotHeader header{kSlotMagic,
-                          static_cast<std::uint32_t>(outputs.size()),
-                          static_cast<std::uint32_t>(v), 0, table};
-  std::memcpy(bytes.data(), &header, sizeof(header));
-  for (std::size_t i = 0; i < outputs.size(); ++i) {
-    SlotEntry made{};
-    made.flags = last_is_error && i + 1 == outputs.size() ? kOutputError : 0;
-    made.rest_offset = rest + i * repeat * 8;
-    made.rest_len = repeat * 8;
-    made.vector_len = static_cast<std::uint32_t>(vectors[i].size());
-    std::memcpy(&bytes[table + i * entry], &made, sizeof(made));
-    std::memcpy(&bytes[table + i * entry + sizeof(made)], vectors[i].data(),
-                8 * vectors[i].size());
-    for (std::size_t k = 0; k < repeat; ++k) {
-      const std::int64_t value = value_of(s, outputs[i], k);
-      std::memcpy(&bytes[made.rest_offset + k * 8], &value, 8);
-    }
-  }
-  return bytes;
-}
-
-// What the workers of a test compute.
-struct Job {
-  std::int64_t stream_end = -1;  // kind C: records in a stream
-  std::int64_t per_unit = 1;     // kind C: outputs per unit
-  std::size_t repeat = 8;        // integers in an output
-  std::int64_t fails_at = -1;    // this record raises, in every stream
-  std::int64_t absent = -1;      // multiples give no output; one more is taken
-  std::size_t longest = 0;       // kind C: positions are padded, see padded()
-  std::function<Plant(int worker, std::uint64_t id, std::uint32_t attempt)>
-      plant = [](int, std::uint64_t, std::uint32_t) { return Plant::kNone; };
-};
-
-// A record is dropped by kind C's filter iff it is a multiple of 3.
-bool dropped(std::int64_t record) { return record % 3 == 0; }
-
-// A position that is longer the more `longest` is, by a number that changes
-// from output to output; what follows its first two integers depends on them.
-Values padded(Values live, std::size_t longest) {
-  if (longest == 0 || live[0] == 0) return live;
-  const auto more = static_cast<std::size_t>(live[0] * 7919) % longest;
-  for (std::size_t i = 0; i < more; ++i) {
-    live.push_back(live[0] * 31 + static_cast<std::int64_t>(i));
-  }
-  return live;
-}
-
-Values unpadded(const Values& vector, std::size_t longest) {
-  CHECK(vector.size() >= 2);
-  Values live(vector.begin(), vector.begin() + 2);
-  CHECK(vector == padded(live, longest));
-  return live;
-}
-
-struct Filled {
-  std::vector<std::byte> bytes;
-  std::uint32_t outputs = 0;
-  UnitStatus status = UnitStatus::kOk;
-  Values vector;
-};
-
-class Worker {
- public:
-  Worker(WorkerEnd& end, const Job& job, int index)
-      : end_(end), job_(job), index_(index) {}
-
-  // Returns when told to stop or at its planted death.
-  void serve() {
-    if (job_.plant(index_, 0, 0) == Plant::kBorn) return;
-    while (auto work = end_.claim()) {
-      const Plant plant = job_.plant(index_, work->id, work->attempt);
-      if (plant == Plant::kClaimed) return;
-      Filled filled = work->kind == UnitKind::kArithmetic ? arithmetic(*work)
-                                                          : owned(*work);
-      const std::size_t size = filled.bytes.size();
-      if (size > work->capacity || plant == Plant::kNeed ||
-          plant == Plant::kGranted) {
-        const std::uint64_t ask = std::max<std::uint64_t>(size, 100'000);
-        if (!end_.need(*work, ask)) continue;
-        if (plant == Plant::kNeed || plant == Plant::kGranted) return;
-      }
-      if (size > 0) {
-        std::memcpy(work->slot, filled.bytes.data(), size / 2);
-        if (plant == Plant::kMidWrite) return;
-        std::memcpy(work->slot, filled.bytes.data(), size);
-      }
-      if (plant == Plant::kMidWrite || plant == Plant::kWritten) return;
-      end_.commit(*work, filled.status, filled.outputs, size, filled.vector);
-      if (plant == Plant::kRang) return;
-    }
-  }
-
- private:
-  Filled arithmetic(const Work& work) {
-    Filled filled;
-    Values records;
-    std::vector<Values> vectors;
-    CHECK_EQ(work.vector_in[0], work.first);
-    std::int64_t last = work.first + work.count;
-    for (auto r = work.first; r < last; ++r) {
-      end_.at_address()->store(r, std::memory_order_relaxed);
-      if (job_.absent > 0 && r % job_.absent == 0) {
-        ++last;
-        filled.status = UnitStatus::kMoved;
-        continue;
-      }
-      records.push_back(r);
-      vectors.push_back({r + 1});
-      if (r == job_.fails_at) {
-        filled.status = UnitStatus::kError;
-        break;
-      }
-    }
-    filled.bytes = pack(work.stream, records, vectors, job_.repeat,
-                        filled.status == UnitStatus::kError);
-    filled.outputs = static_cast<std::uint32_t>(records.size());
-    filled.vector = vectors.back();
-    return filled;
-  }
-
-  // Filters records, numbers the survivors: vector = (record, survivors).
-  Filled owned(const Work& work) {
-    Values& live = live_[work.stream];
-    if (work.proceed) {
-      CHECK_EQ(live.size(), std::size_t{2});
-    } else {
-      live = unpadded(work.vector_in, job_.longest);
-    }
-    Filled filled;
-    Values records;
-    std::vector<Values> vectors;
-    while (static_cast<std::int64_t>(records.size()) < job_.per_unit) {
-      if (live[0] >= job_.stream_end) {
-        filled.status = UnitStatus::kEnd;
-        break;
-      }
-      const std::int64_t record = live[0]++;
-      if (dropped(record)) {
-        // One that drops several in a row gives a unit without outputs.
-        if (record % 9 == 0) break;
-        continue;
-      }
-      records.push_back(live[1]++);
-      vectors.push_back(padded(live, job_.longest));
-    }
-    filled.bytes = records.empty() ? std::vector<std::byte>{}
-                                   : pack(work.stream, records, vectors,
-                                          job_.repeat, false);
-    filled.outputs = static_cast<std::uint32_t>(records.size());
-    filled.vector = padded(live, job_.longest);
-    return filled;
-  }
-
-  WorkerEnd& end_;
-  const Job& job_;
-  const int index_;
-  std::map<std::uint32_t, Values> live_;
-};
-
-// Runs workers as threads and reports what happens to them, on a thread of
-// its own as the supervisor does.
-class Crewmaster final : public Hirer {
- public:
-  Crewmaster(Scheduler& scheduler, Job job, bool own_mapping = false)
-      : scheduler_(scheduler),
-        job_(std::move(job)),
-        own_mapping_(own_mapping),
-        knock_fd_(eventfd(0, EFD_CLOEXEC)),
-        supervisor_([this] { supervise(); }),
-        knocks_([this] { listen(); }) {}
-
-  ~Crewmaster() override { dismiss(); }
-
-  void dismiss() {
-    scheduler_.close();
-    say({Event::kStop, 0, 0});
-    if (supervisor_.joinable()) supervisor_.join();
-    quit_ = true;
-    const std::uint64_t one = 1;
-    CHECK(write(knock_fd_, &one, 8) == 8);
-    if (knocks_.joinable()) knocks_.join();
-    for (auto& thread : threads_) {
-      if (thread.joinable()) thread.join();
-    }
-  }
-
-  void hire(int worker, std::uint32_t generation) override {
-    say({Event::kHire, worker, generation});
-  }
-  void kill(int) override {}
-
-  std::atomic<int> deaths{0};
-
- private:
-  struct Event {
-    enum Kind { kHire, kDeath, kStop } kind;
-    int worker;
-    std::uint32_t generation;
-  };
-
-  void say(Event event) {
-    const std::lock_guard lock(mutex_);
-    events_.push_back(event);
-    changed_.notify_one();
-  }
-
-  void supervise() {
-    for (;;) {
-      Event event{};
-      {
-        std::unique_lock lock(mutex_);
-        changed_.wait(lock, [&] { return !events_.empty(); });
-        event = events_.front();
-        events_.pop_front();
-      }
-      if (event.kind == Event::kStop) return;
-      if (event.kind == Event::kHire) {
-        threads_.emplace_back([this, event] { work(event); });
-        scheduler_.born(event.worker, event.generation);
-      } else {
-        ++deaths;
-        scheduler_.died(event.worker, event.generation);
-        scheduler_.how(event.worker, event.generation, 9);
-      }
-    }
-  }
-
-  void work(Event event) {
-    const auto index = static_cast<std::uint32_t>(event.worker);
-    std::unique_ptr<WorkerEnd> end;
-    if (own_mapping_) {
-      auto opened = WorkerEnd::open(scheduler_.arena_fd(), knock_fd_, index,
-                                    event.generation);
-      CHECK(opened.ok());
-      end = std::move(opened).value();
-    } else {
-      end = std::make_unique<WorkerEnd>(scheduler_.region(), knock_fd_, index,
-                                        event.generation);
-    }
-    Worker(*end, job_, event.worker).serve();
-    say({Event::kDeath, event.worker, event.generation});
-  }
-
-  void listen() {
-    std::uint64_t count = 0;
-    while (read(knock_fd_, &count, 8) == 8 && !quit_) scheduler_.knocked();
-  }
-
-  Scheduler& scheduler_;
-  const Job job_;
-  const bool own_mapping_;
-  const int knock_fd_;
-  std::mutex mutex_;
-  std::condition_variable changed_;
-  std::deque<Event> events_;
-  std::deque<std::thread> threads_;  // The supervisor's until it is joined.
-  std::atomic<bool> quit_{false};
-  std::thread supervisor_;
-  std::thread knocks_;
-};
-
-struct Seen {
-  std::uint32_t stream;
-  std::int64_t value;
-  bool error;
-  bool operator==(const Seen&) const = default;
-};
-
-SchedulerConfig config(UnitKind kind, std::uint32_t workers,
-                       std::size_t streams, std::int64_t length,
-                       std::int64_t unit_records) {
-  SchedulerConfig made;
-  made.kind = kind;
-  made.workers = workers;
-  made.unit_records = unit_records;
-  made.lengths.assign(streams, length);
-  made.starts.assign(streams,
-                     kind == UnitKind::kOwned ? Vector{0, 0} : Vector{0});
-  made.ended.assign(streams, false);
-  return made;
-}
-
-std::unique_ptr<Scheduler> make(SchedulerConfig made) {
-  auto result = Scheduler::create(std::move(made));
-  CHECK(result.ok());
-  return std::move(result).value();
-}
-
-// Reads the output and checks every byte of it.
-Seen read_output(const Output& output, std::size_t repeat) {
-  const auto* slot = reinterpret_cast<const std::byte*>(output.address);
-  SlotHeader header;
-  std::memcpy(&header, slot, sizeof(header));
-  SlotEntry entry;
-  std::memcpy(&entry,
-              slot + header.table_offset +
-                  output.index * (sizeof(SlotEntry) + 8 * header.vector_room),
-              sizeof(entry));
-  CHECK_EQ(entry.rest_len, repeat * 8);
-  std::int64_t first = 0;
-  for (std::size_t k = 0; k < repeat; ++k) {
-    std::int64_t value = 0;
-    std::memcpy(&value, slot + entry.rest_offset + 8 * k, 8);
-    if (k == 0) first = value;
-    CHECK_EQ(value, first + static_cast<std::int64_t>(k));
-  }
-  return {output.stream, first, output.error};
-}
-
-// Delivers until something else than an output comes.
-std::vector<Seen> drain(Scheduler& scheduler, std::size_t repeat,
-                        Next* last = nullptr) {
-  std::vector<Seen> seen;
-  for (;;) {
-    Next next = scheduler.next(60);
-    if (next.kind != NextKind::kOutput) {
-      CHECK(next.kind != NextKind::kTimeout);
-      if (last != nullptr) *last = next;
-      return seen;
-    }
-    seen.push_back(read_output(next.output, repeat));
-    scheduler.advance();
-  }
-}
-
-// What kind A delivers without an error.
-std::vector<Seen> expected_a(std::uint32_t streams, std::int64_t length) {
-  std::vector<Seen> all;
-  for (std::int64_t i = 0; i < length; ++i) {
-    for (std::uint32_t s = 0; s < streams; ++s) {
-      all.push_back({s, value_of(s, i, 0), false});
-    }
-  }
-  return all;
-}
-
-std::vector<Seen> expected_c(std::uint32_t streams, std::int64_t records) {
-  std::int64_t survivors = 0;
-  for (std::int64_t r = 0; r < records; ++r) survivors += dropped(r) ? 0 : 1;
-  return expected_a(streams, survivors);
-}
 
 void delivers_arithmetic_units_in_order(bool own_mapping) {
   const auto scheduler = make(config(UnitKind::kArithmetic, 3, 4, 50, 4));
@@ -510,7 +131,7 @@ void gives_up_when_nobody_can_start() {
 void says_why_a_worker_could_not_start() {
   const auto scheduler = make(config(UnitKind::kArithmetic, 1, 1, 20, 2));
   scheduler->start(nullptr);
-  scheduler->born(0, 1);
+  scheduler->born(0, 1, 0);
   WorkerEnd end(scheduler->region(), -1, 0, 1);
   end.set_startup_error("no module named x");
   scheduler->died(0, 1);
@@ -655,7 +276,7 @@ void a_unit_without_memory_is_tried_again() {
     const std::size_t length = made.starts[0].size();
     const auto scheduler = make(std::move(made));
     scheduler->start(nullptr);
-    scheduler->born(0, 1);
+    scheduler->born(0, 1, 0);
     WorkerEnd end(scheduler->region(), -1, 0, 1);
     const auto work = end.claim();
     end.commit(*work, UnitStatus::kNoMemory, 0, 0, Vector(length, 99));
@@ -732,7 +353,7 @@ void close_ends_a_wait() {
 void a_timeout_names_who_is_waited_for() {
   const auto scheduler = make(config(UnitKind::kArithmetic, 1, 1, 20, 2));
   scheduler->start(nullptr);
-  scheduler->born(0, 1);
+  scheduler->born(0, 1, 0);
   WorkerEnd end(scheduler->region(), -1, 0, 1);
   CHECK(end.claim().has_value());
   end.at_address()->store(1);
@@ -749,7 +370,7 @@ void a_timeout_blames_nobody_for_a_unit_that_nobody_can_have_begun() {
   CHECK(next.kind == NextKind::kTimeout);
   CHECK_EQ(next.death.worker, -1);
   CHECK_EQ(next.death.stream, 0);
-  scheduler->born(0, 1);  // Still importing, perhaps.
+  scheduler->born(0, 1, 0);  // Still importing, perhaps.
   for (int i = 0; i < 3; ++i) {
     next = scheduler->next(0.01);
     CHECK_EQ(next.death.worker, -1);
@@ -764,7 +385,7 @@ void a_timeout_names_the_worker_that_keeps_others_from_their_turn() {
     const bool owned = kind == UnitKind::kOwned;
     const auto scheduler = make(config(kind, 1, 1, owned ? -1 : 20, 2));
     scheduler->start(nullptr);
-    scheduler->born(0, 1);
+    scheduler->born(0, 1, 0);
     WorkerEnd end(scheduler->region(), -1, 0, 1);
     CHECK(end.claim().has_value());
     end.at_address()->store(7);
@@ -782,7 +403,7 @@ void a_timeout_names_the_worker_that_keeps_others_from_their_turn() {
 void a_timeout_names_an_idle_worker() {
   const auto scheduler = make(config(UnitKind::kArithmetic, 1, 1, 20, 2));
   scheduler->start(nullptr);
-  scheduler->born(0, 1);
+  scheduler->born(0, 1, 0);
   // It has asked for work before and does not any more.
   scheduler->region().cell(0).started.store(1);
   const Next next = scheduler->next(0.01);
@@ -795,7 +416,7 @@ void a_worker_that_is_not_admitted_gets_nothing() {
   const auto scheduler = make(config(UnitKind::kArithmetic, 1, 1, 20, 2));
   scheduler->start(nullptr);
   WorkerEnd end(scheduler->region(), -1, 0, 2);
-  scheduler->born(0, 1);
+  scheduler->born(0, 1, 0);
   scheduler->close();
   CHECK(!end.claim().has_value());
 }
@@ -824,7 +445,7 @@ void a_fork_is_told_and_leaves_the_parent_alone() {
 void a_corrupt_unit_is_an_error() {
   const auto scheduler = make(config(UnitKind::kArithmetic, 1, 1, 20, 2));
   scheduler->start(nullptr);
-  scheduler->born(0, 1);
+  scheduler->born(0, 1, 0);
   WorkerEnd end(scheduler->region(), -1, 0, 1);
   const auto work = end.claim();
   end.commit(*work, UnitStatus::kOk, 2, 100, {2});
@@ -876,7 +497,7 @@ void a_length_that_cannot_be_is_an_error() {
     made.vector_capacity = 2;
     const auto scheduler = make(std::move(made));
     scheduler->start(nullptr);
-    scheduler->born(0, 1);
+    scheduler->born(0, 1, 0);
     WorkerEnd end(scheduler->region(), -1, 0, 1);
     const auto work = end.claim();
     end.commit(*work, UnitStatus::kOk, 0, 0, {2, 1});

@@ -152,7 +152,7 @@ struct Log final : Crew {
   int last_status = -1;
   std::string failure;
 
-  void born(int, uint32_t) override {
+  void born(int, uint32_t, int) override {
     note([&] { ++births; });
   }
   void died(int, uint32_t) override {

@@ -22,11 +22,16 @@ import random
 from faults.scripts import start
 number, rounds, seed, text = int(sys.argv[1]), int(sys.argv[2]), *sys.argv[3:]
 chance = random.Random(seed)
+
+def await_line(script, wanted):
+    found = script.stdout.readline()
+    assert found == wanted, (found, script.poll(), script.stderr.read())
+
 for _ in range(rounds):
     with start(text) as script:
-        assert script.stdout.readline() == "begun\\n"
+        await_line(script, "begun\\n")
         if chance.random() < 0.6:
-            assert script.stdout.readline() == "in the middle\\n"
+            await_line(script, "in the middle\\n")
         threading.Event().wait(chance.random() * 0.3)
         ending = watched([script.pid, *descendants(script.pid)])
         script.send_signal(number)

@@ -19,7 +19,7 @@ from gristmill._dataset.map import MapIterDataset
 from gristmill._dataset.pipeline import Pipeline
 from gristmill._dataset.seed import WithSeedIterDataset
 from gristmill._dataset.slicing import sliced
-from gristmill._dataset.to_iter import PrefetchDatasetIterator, PrefetchIterDataset
+from gristmill._dataset.to_iter import PrefetchIterDataset, feeds_of
 from gristmill._dataset.with_options import WithOptionsIterDataset
 from gristmill._engine.program import RUN_RECORDS
 from gristmill._engine.stream import NO_KEYS, Vector
@@ -130,10 +130,7 @@ class ArithmeticStream:
         self._iterator: Any = pipeline.iterator(stream)
         self._allocates = hasattr(self._iterator, "alloc")
         self._at = ctypes.c_int64.from_address(at)
-        feed = self._iterator
-        while not isinstance(feed, PrefetchDatasetIterator):
-            feed = feed._parent
-        self._feed: PrefetchDatasetIterator[Any] = feed
+        (self._feed,) = feeds_of(self._iterator)
 
     def seek(self, vector: Vector) -> None:
         """Go to a position, to compute one unit from there."""

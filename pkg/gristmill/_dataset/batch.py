@@ -19,9 +19,11 @@ from gristmill._dataset.blocks import (
 )
 from gristmill._dataset.iterator import (
     DatasetIterator,
+    ParentStateIterator,
     get_next_index,
     set_next_index,
 )
+from gristmill._dataset.node import chain_of
 from gristmill._dataset.rows import Rows
 from gristmill._dataset.spec import get_element_spec, spec_of_batch
 from gristmill._dataset.to_iter import PrefetchDatasetIterator
@@ -152,7 +154,7 @@ class BatchIterDataset(Batching, IterDataset[T]):
         )
 
 
-class BatchDatasetIterator(Batching, DatasetIterator[T]):
+class BatchDatasetIterator(Batching, ParentStateIterator[T]):
     """Iterates over batches.
 
     Args:
@@ -199,14 +201,6 @@ class BatchDatasetIterator(Batching, DatasetIterator[T]):
             raise StopIteration
         return rows.range(first, count, self.alloc)
 
-    def get_state(self) -> Any:
-        """The parent's position."""
-        return self._parent.get_state()
-
-    def set_state(self, state: Any) -> None:
-        """Continue at a position."""
-        self._parent.set_state(state)
-
     def _get_next_index(self) -> int:
         return -(-get_next_index(self._parent) // self._batch_size)
 
@@ -222,8 +216,7 @@ def _check_size(batch_size: int) -> None:
 
 def _refuse_sparse(dataset: Any) -> None:
     """Raise where an element may be absent: a batch could not have it."""
-    nodes = [dataset]
-    for node in nodes:
+    for node in chain_of(dataset):
         if isinstance(node, filtering.FilterMapDataset):
             raise ValueError(
                 "`MapDataset.batch` can not follow `MapDataset.filter` because `filter`"
@@ -236,4 +229,3 @@ def _refuse_sparse(dataset: Any) -> None:
                 " `FlatMapMapDataset` can discard elements. Convert `MapDataset` to"
                 " `IterDataset` with `to_iter_dataset()` before calling `batch`."
             )
-        nodes += node._parents

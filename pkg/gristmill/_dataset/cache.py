@@ -7,12 +7,12 @@ from typing import Any, TypeVar
 from gristmill._dataset.base import IterDataset
 from gristmill._dataset.iterator import DatasetIterator
 from gristmill._dataset.replay import replay
-from gristmill._dataset.spec import get_element_spec
+from gristmill._dataset.spec import ParentSpec
 
 T = TypeVar("T")
 
 
-class CacheIterDataset(IterDataset[T]):
+class CacheIterDataset(ParentSpec, IterDataset[T]):
     """The parent's elements, kept in memory by each iterator.
 
     Put it under a `RepeatIterDataset`: epochs after the first come from memory.  Where
@@ -36,10 +36,6 @@ class CacheIterDataset(IterDataset[T]):
 
     def __str__(self) -> str:
         return f"CacheIterDataset(parent={self._parent})"
-
-    @property
-    def _element_spec(self) -> Any:
-        return get_element_spec(self._parent)
 
 
 class CacheDatasetIterator(DatasetIterator[T]):

@@ -10,7 +10,6 @@ element for each, at its end, for its own.
 from __future__ import annotations
 
 import functools
-from collections.abc import Sequence
 from typing import Any
 
 from gristmill import batching
@@ -24,7 +23,7 @@ from gristmill._dataset.map import (
     MapWithIndexIterDataset,
     RandomMapIterDataset,
 )
-from gristmill._dataset.node import with_parents
+from gristmill._dataset.node import chain_of, with_parents
 from gristmill._dataset.states import snapshot
 from gristmill.errors import StateMismatch
 from gristmill.options import MultiprocessingOptions, ReadOptions
@@ -331,10 +330,4 @@ class _GivenIterator(DatasetIterator[Any]):
 
 def _is_sparse(dataset: MapDataset[Any]) -> bool:
     """Whether elements may be absent."""
-    nodes: list[Any] = [dataset]
-    for node in nodes:
-        if isinstance(node, _SPARSE):
-            return True
-        parents: Sequence[Any] = node._parents
-        nodes.extend(parents)
-    return False
+    return any(isinstance(node, _SPARSE) for node in chain_of(dataset))

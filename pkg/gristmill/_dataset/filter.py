@@ -9,10 +9,10 @@ from typing import Any, TypeVar
 from gristmill import _log, transforms
 from gristmill._dataset.base import AnyFilter, IterDataset, MapDataset
 from gristmill._dataset.blocks import StepMapDataset
-from gristmill._dataset.iterator import DatasetIterator
+from gristmill._dataset.iterator import DatasetIterator, ParentStateIterator
 from gristmill._dataset.names import transform_name
 from gristmill._dataset.options import DatasetOptions
-from gristmill._dataset.spec import get_element_spec
+from gristmill._dataset.spec import ParentSpec
 from gristmill._hot import steps
 from gristmill._types import Int64Array
 
@@ -22,7 +22,7 @@ WARN_EVERY_S = 60.0
 _warned_at: dict[str, float] = {}
 
 
-class Filtering:
+class Filtering(ParentSpec):
     """What filter datasets of both kinds have in common."""
 
     _transform: Any
@@ -40,10 +40,6 @@ class Filtering:
         if isinstance(self._transform, transforms.Filter):
             return type(self._transform).__name__
         return transform_name(self._transform)
-
-    @property
-    def _element_spec(self) -> Any:
-        return get_element_spec(self._parent)
 
     def __str__(self) -> str:
         return f"{type(self).__name__}(transform={self._transform_name})"
@@ -75,7 +71,7 @@ class FilterIterDataset(Filtering, IterDataset[T]):
         )
 
 
-class FilterDatasetIterator(steps.FilterStep, DatasetIterator[T]):
+class FilterDatasetIterator(steps.FilterStep, ParentStateIterator[T]):
     """Iterates over the elements for which a predicate is true."""
 
     _MUTATES_ELEMENT_SPEC = False
@@ -86,14 +82,6 @@ class FilterDatasetIterator(steps.FilterStep, DatasetIterator[T]):
         self._transform_name = name
 
     __iter__ = DatasetIterator.__iter__
-
-    def get_state(self) -> Any:
-        """The parent's position."""
-        return self._parent.get_state()
-
-    def set_state(self, state: Any) -> None:
-        """Continue at a position."""
-        self._parent.set_state(state)
 
     def __str__(self) -> str:
         return f"FilterDatasetIterator(transform={self._transform_name})"

@@ -123,6 +123,18 @@ class DatasetIterator(checkpoint.Checkpointable, Iterator[T], Generic[T]):
         raise NotImplementedError(f"{self} cannot go to element {index}.")
 
 
+class ParentStateIterator(DatasetIterator[T]):
+    """An iterator that keeps nothing itself: its state is the parent's."""
+
+    def get_state(self) -> Any:
+        """The parent's position."""
+        return self._parent.get_state()
+
+    def set_state(self, state: Any) -> None:
+        """Continue at a position."""
+        self._parent.set_state(state)
+
+
 def _common_context(parents: Sequence[DatasetIterator[Any]]) -> IteratorContext:
     """The one context of all parents and their ancestors."""
     if not parents:

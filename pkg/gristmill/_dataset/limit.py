@@ -6,12 +6,12 @@ from typing import Any, TypeVar
 
 from gristmill._dataset.base import IterDataset
 from gristmill._dataset.iterator import DatasetIterator, set_next_index
-from gristmill._dataset.spec import get_element_spec
+from gristmill._dataset.spec import ParentSpec
 
 T = TypeVar("T")
 
 
-class LimitIterDataset(IterDataset[T]):
+class LimitIterDataset(ParentSpec, IterDataset[T]):
     """The first elements of a dataset.
 
     Args:
@@ -38,10 +38,6 @@ class LimitIterDataset(IterDataset[T]):
 
     def __str__(self) -> str:
         return f"LimitIterDataset(count={self._count})"
-
-    @property
-    def _element_spec(self) -> Any:
-        return get_element_spec(self._parent)
 
 
 class LimitDatasetIterator(DatasetIterator[T]):

@@ -17,6 +17,7 @@ from gristmill._dataset.base import (
 from gristmill._dataset.blocks import StepMapDataset
 from gristmill._dataset.iterator import (
     DatasetIterator,
+    ParentStateIterator,
     get_next_index,
     set_next_index,
 )
@@ -148,7 +149,7 @@ class RandomMapIterDataset(StepIterDataset[T]):
         )
 
 
-class MapDatasetIterator(steps.MapStep, DatasetIterator[T]):
+class MapDatasetIterator(steps.MapStep, ParentStateIterator[T]):
     """Iterates over what a function makes of each element."""
 
     def __init__(self, parent: DatasetIterator[Any], call: Any, name: str) -> None:
@@ -157,14 +158,6 @@ class MapDatasetIterator(steps.MapStep, DatasetIterator[T]):
         self._transform_name = name
 
     __iter__ = DatasetIterator.__iter__
-
-    def get_state(self) -> Any:
-        """The parent's position."""
-        return self._parent.get_state()
-
-    def set_state(self, state: Any) -> None:
-        """Continue at a position."""
-        self._parent.set_state(state)
 
     def __str__(self) -> str:
         return f"MapDatasetIterator(transform={self._transform_name})"

@@ -16,6 +16,7 @@ from gristmill._dataset.blocks import BlockMapDataset, block_of, is_built_in
 from gristmill._dataset.interleave import InterleaveIterDataset
 from gristmill._dataset.iterator import (
     DatasetIterator,
+    ParentStateIterator,
     get_next_index,
     set_next_index,
 )
@@ -24,7 +25,7 @@ from gristmill._dataset.meter import Costs, Measurement, Meter, Stopwatch
 from gristmill._dataset.node import with_parents
 from gristmill._dataset.order import IndexMapDataset
 from gristmill._dataset.process_prefetch import ProcessPrefetchIterDataset
-from gristmill._dataset.spec import get_element_spec
+from gristmill._dataset.spec import ParentSpec
 from gristmill._types import Int64Array
 
 T = TypeVar("T")
@@ -139,7 +140,7 @@ def _share_meters(copied: Any, measurement: Measurement, distance: int) -> None:
         _share_meters(parent, measurement, distance)
 
 
-class MeasuredMapDataset(BlockMapDataset[T]):
+class MeasuredMapDataset(ParentSpec, BlockMapDataset[T]):
     """The elements of a node, which is measured.
 
     Args:
@@ -161,10 +162,6 @@ class MeasuredMapDataset(BlockMapDataset[T]):
     def __str__(self) -> str:
         return str(self._parent)
 
-    @property
-    def _element_spec(self) -> Any:
-        return get_element_spec(self._parent)
-
     def _block(self, indices: Int64Array) -> list[Any]:
         measurement, meter = self._measurement, self._meter
         started = measurement.start(meter)
@@ -180,7 +177,7 @@ class MeasuredMapDataset(BlockMapDataset[T]):
         return elements
 
 
-class MeasuredIterDataset(IterDataset[T]):
+class MeasuredIterDataset(ParentSpec, IterDataset[T]):
     """The elements of a node, which is measured.  See `MeasuredMapDataset`."""
 
     _IS_INNER = True
@@ -206,26 +203,14 @@ class MeasuredIterDataset(IterDataset[T]):
     def __str__(self) -> str:
         return str(self._parent)
 
-    @property
-    def _element_spec(self) -> Any:
-        return get_element_spec(self._parent)
 
-
-class PassingIterator(DatasetIterator[T]):
+class PassingIterator(ParentStateIterator[T]):
     """Iterates over another iterator's elements; its state is that one's.
 
     Attributes that it has not are the other one's.
     """
 
     _MUTATES_ELEMENT_SPEC = False
-
-    def get_state(self) -> Any:
-        """The other iterator's position."""
-        return self._parent.get_state()
-
-    def set_state(self, state: Any) -> None:
-        """Continue at a position."""
-        self._parent.set_state(state)
 
     @property
     def alloc(self) -> Any:

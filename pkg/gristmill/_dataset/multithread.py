@@ -8,10 +8,11 @@ from typing import Any, TypeVar
 from gristmill._dataset.base import IterDataset
 from gristmill._dataset.interleave import InterleaveIterDataset
 from gristmill._dataset.iterator import DatasetIterator
+from gristmill._dataset.node import chain_of
 from gristmill._dataset.options import MultiprocessingContext
 from gristmill._dataset.slicing import sliced
 from gristmill._dataset.source import SourceMapDataset
-from gristmill._dataset.spec import get_element_spec
+from gristmill._dataset.spec import ParentSpec
 from gristmill._dataset.with_options import WithOptionsIterDataset, options_of
 
 T = TypeVar("T")
@@ -59,7 +60,7 @@ def multithread_prefetch(
     return WithOptionsIterDataset(joined, options_of(ds))
 
 
-class PlacedIterDataset(IterDataset[T]):
+class PlacedIterDataset(ParentSpec, IterDataset[T]):
     """The parent's elements, computed as those of one process of several.
 
     Args:
@@ -76,18 +77,12 @@ class PlacedIterDataset(IterDataset[T]):
         iterator._ctx.mp_context = self._place
         return iterator
 
-    @property
-    def _element_spec(self) -> Any:
-        return get_element_spec(self._parent)
-
 
 def _shared(dataset: Any) -> dict[int, Any]:
     """What copies of a chain have in common: its sources, which may be large."""
     found: dict[int, Any] = {}
-    nodes = [dataset]
-    for node in nodes:
+    for node in chain_of(dataset):
         if isinstance(node, SourceMapDataset):
             for source in (node._source, node._reader):
                 found[id(source)] = source
-        nodes.extend(node._parents)
     return found

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, ClassVar, TypeVar
 
 import numpy as np
@@ -65,6 +65,14 @@ class Dataset:
 
     def __str__(self) -> str:
         return type(self).__name__
+
+
+def chain_of(dataset: Any) -> Iterator[Any]:
+    """A dataset and all that it is made of, the nearest first."""
+    nodes = [dataset]
+    for node in nodes:
+        yield node
+        nodes += node._parents
 
 
 def with_parents(dataset: Any, parents: Sequence[Any]) -> Any:

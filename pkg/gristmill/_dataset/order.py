@@ -15,20 +15,16 @@ from gristmill import _core
 from gristmill._checks import check_integer
 from gristmill._dataset.base import MapDataset
 from gristmill._dataset.blocks import BlockMapDataset, block_of, is_built_in
-from gristmill._dataset.spec import get_element_spec
+from gristmill._dataset.spec import ParentSpec
 from gristmill._types import Int64Array
 
 T = TypeVar("T")
 
 
-class IndexMapDataset(BlockMapDataset[T]):
+class IndexMapDataset(ParentSpec, BlockMapDataset[T]):
     """A dataset that only says which of its parent's elements comes at an index."""
 
     _MUTATES_ELEMENT_SPEC = False
-
-    @property
-    def _element_spec(self) -> Any:
-        return get_element_spec(self._parent)
 
     def _extend(self, plan: _core.KeyPlan) -> _core.KeyPlan:
         """The plan of this dataset, given its parent's."""

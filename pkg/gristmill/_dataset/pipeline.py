@@ -13,17 +13,17 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import cloudpickle
-import numpy as np
 
 from gristmill._dataset.base import IterDataset
 from gristmill._dataset.iterator import DatasetIterator
 from gristmill._dataset.opening import as_inner
 from gristmill._dataset.options import DatasetOptions, MultiprocessingContext
 from gristmill._dataset.slicing import sliced
-from gristmill._dataset.to_iter import PrefetchDatasetIterator
+from gristmill._dataset.to_iter import PrefetchDatasetIterator, feeds_of
 from gristmill._engine.runnable import first_unpicklable
 from gristmill._engine.stream import NO_KEYS, Vector
 from gristmill._engine.tolerance import Mishaps
+from gristmill._engine.words import as_words, from_words
 from gristmill._types import Alloc
 
 # Bytes that the state of one stream may take on its way from a worker.
@@ -166,7 +166,7 @@ class DatasetStream:
 
     def be_careful(self) -> None:
         """Compute elements one by one until there is another output."""
-        self._limited = list(_feeds(self._iterator))
+        self._limited = list(feeds_of(self._iterator))
         for feed in self._limited:
             feed.limit_blocks(1)
 
@@ -208,22 +208,12 @@ def packed(state: Any) -> Vector:
         data = pickle.dumps(state, 5)
     except Exception:
         data = cloudpickle.dumps(state, 5)
-    words = np.frombuffer(data + bytes(-len(data) % 8), np.int64)
-    return (len(data), *words.tolist())
+    return tuple(as_words(data).tolist())
 
 
 def unpacked(vector: Vector) -> Any:
     """The state that a position other than `FRESH` holds."""
-    length, *words = vector
-    return pickle.loads(np.array(words, np.int64).tobytes()[:length])
-
-
-def _feeds(iterator: Any) -> Iterator[PrefetchDatasetIterator[Any]]:
-    """The iterators of a chain that make elements of a `MapDataset`."""
-    if isinstance(iterator, PrefetchDatasetIterator):
-        yield iterator
-    for parent in getattr(iterator, "_parents", ()):
-        yield from _feeds(parent)
+    return pickle.loads(from_words(vector))
 
 
 def _sources_first(dataset: Any) -> Iterator[Any]:

@@ -6,12 +6,12 @@ from typing import Any, TypeVar
 
 from gristmill._dataset.base import IterDataset
 from gristmill._dataset.iterator import DatasetIterator
-from gristmill._dataset.spec import get_element_spec
+from gristmill._dataset.spec import ParentSpec
 
 T = TypeVar("T")
 
 
-class RepeatIterDataset(IterDataset[T]):
+class RepeatIterDataset(ParentSpec, IterDataset[T]):
     """The parent's elements several times, each time the same.
 
     Workers of the parent stay alive from one epoch to the next.  For other shuffles in
@@ -42,10 +42,6 @@ class RepeatIterDataset(IterDataset[T]):
 
     def __str__(self) -> str:
         return f"RepeatIterDataset(num_epochs={self._num_epochs})"
-
-    @property
-    def _element_spec(self) -> Any:
-        return get_element_spec(self._parent)
 
 
 class RepeatDatasetIterator(DatasetIterator[T]):

@@ -17,7 +17,7 @@ from gristmill._dataset.base import MapDataset
 from gristmill._dataset.blocks import BlockMapDataset, block_of, is_built_in
 from gristmill._dataset.meter import Measurement
 from gristmill._dataset.source import SourceMapDataset
-from gristmill._dataset.spec import get_element_spec
+from gristmill._dataset.spec import ParentSpec
 from gristmill._types import Int64Array
 
 T = TypeVar("T")
@@ -27,7 +27,7 @@ REST_NS = 100_000_000
 UNMEASURED_AT_FIRST = 8
 
 
-class SampledMapDataset(BlockMapDataset[T]):
+class SampledMapDataset(ParentSpec, BlockMapDataset[T]):
     """The parent's elements; some blocks are measured.
 
     Args:
@@ -60,10 +60,6 @@ class SampledMapDataset(BlockMapDataset[T]):
 
     def __str__(self) -> str:
         return str(self._parent)
-
-    @property
-    def _element_spec(self) -> Any:
-        return get_element_spec(self._parent)
 
     def _block(self, indices: Int64Array) -> list[Any]:
         try:

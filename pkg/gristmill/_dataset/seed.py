@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from gristmill import _core
 from gristmill._dataset.base import IterDataset, MapDataset
 from gristmill._dataset.iterator import DatasetIterator
 from gristmill._dataset.order import IndexMapDataset
-from gristmill._dataset.spec import get_element_spec
+from gristmill._dataset.spec import ParentSpec
 
 T = TypeVar("T")
 
@@ -30,7 +30,7 @@ class WithSeedMapDataset(IndexMapDataset[T]):
         return plan
 
 
-class WithSeedIterDataset(IterDataset[T]):
+class WithSeedIterDataset(ParentSpec, IterDataset[T]):
     """The parent's elements, and a seed."""
 
     def __init__(self, parent: IterDataset[T], *, seed: int) -> None:
@@ -43,7 +43,3 @@ class WithSeedIterDataset(IterDataset[T]):
 
     def __str__(self) -> str:
         return "WithOptionsIterDataset"
-
-    @property
-    def _element_spec(self) -> Any:
-        return get_element_spec(self._parent)

@@ -55,6 +55,16 @@ def get_element_spec(ds: Any) -> Any:
     return ds._element_spec
 
 
+class ParentSpec:
+    """A dataset whose elements look as its parent's do."""
+
+    _parent: Any
+
+    @property
+    def _element_spec(self) -> Any:
+        return get_element_spec(self._parent)
+
+
 def spec_of_step(dataset: Any, transform: Any, name: str) -> Any:
     """The spec behind a step, which has it from the transform's ``output_spec``."""
     if not callable(getattr(transform, "output_spec", None)):

@@ -14,7 +14,7 @@ from gristmill._dataset.iterator import (
     set_next_index,
 )
 from gristmill._dataset.pulling import Pulling
-from gristmill._dataset.spec import get_element_spec
+from gristmill._dataset.spec import ParentSpec
 from gristmill._dataset.states import gives_fresh_states, snapshot
 
 T = TypeVar("T")
@@ -35,7 +35,7 @@ class CheckpointableIterator(Iterator[T_co], Protocol[T_co]):
         """Continue at a position."""
 
 
-class ThreadPrefetchIterDataset(IterDataset[T]):
+class ThreadPrefetchIterDataset(ParentSpec, IterDataset[T]):
     """The parent's elements, computed by a thread ahead of need.
 
     Elements that take less time than the way from one thread to another (about 20 us)
@@ -79,10 +79,6 @@ class ThreadPrefetchIterDataset(IterDataset[T]):
     def __str__(self) -> str:
         size = self._prefetch_buffer_size
         return f"ThreadPrefetchIterDataset(prefetch_buffer_size={size})"
-
-    @property
-    def _element_spec(self) -> Any:
-        return get_element_spec(self._parent)
 
 
 class ThreadPrefetchDatasetIterator(DatasetIterator[T]):

@@ -7,6 +7,7 @@ are made by threads ahead of need, see `gristmill._engine.reading`.
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator
 from typing import Any, TypeVar
 
 import numpy as np
@@ -15,7 +16,8 @@ from gristmill._dataset.base import IterDataset, MapDataset
 from gristmill._dataset.blocks import block_of
 from gristmill._dataset.filter import check_dropped
 from gristmill._dataset.iterator import DatasetIterator
-from gristmill._dataset.spec import get_element_spec
+from gristmill._dataset.node import chain_of
+from gristmill._dataset.spec import ParentSpec
 from gristmill._dataset.with_options import options_of
 from gristmill._engine.reading import Reading
 from gristmill._hot import steps
@@ -26,7 +28,7 @@ MOST_AT_ONCE = 512
 BLOCK_S = 1e-3
 
 
-class PrefetchIterDataset(IterDataset[T]):
+class PrefetchIterDataset(ParentSpec, IterDataset[T]):
     """The elements of a `MapDataset`, for one epoch.
 
     Args:
@@ -57,10 +59,6 @@ class PrefetchIterDataset(IterDataset[T]):
             f"PrefetchIterDataset(read_options={self._read_options},"
             f" allow_nones={self._allow_nones})"
         )
-
-    @property
-    def _element_spec(self) -> Any:
-        return get_element_spec(self._parent)
 
 
 class PrefetchDatasetIterator(steps.Feed, DatasetIterator[T]):
@@ -249,6 +247,14 @@ class PrefetchDatasetIterator(steps.Feed, DatasetIterator[T]):
         return elements, None
 
 
+def feeds_of(iterator: Any) -> Iterator[PrefetchDatasetIterator[Any]]:
+    """The iterators of a chain that read a dataset by index."""
+    if isinstance(iterator, PrefetchDatasetIterator):
+        yield iterator
+    for parent in getattr(iterator, "_parents", ()):
+        yield from feeds_of(parent)
+
+
 class _Elements:
     """A dataset as a source, whose elements threads may read one by one.
 
@@ -265,9 +271,5 @@ class _Elements:
 
 
 def _by_threads(dataset: Any) -> bool:
-    nodes = [dataset]
-    for node in nodes:
-        if not getattr(getattr(node, "_source", None), "by_threads", True):
-            return False
-        nodes += node._parents
-    return True
+    sources = (getattr(node, "_source", None) for node in chain_of(dataset))
+    return all(getattr(source, "by_threads", True) for source in sources)

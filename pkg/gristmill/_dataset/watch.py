@@ -23,7 +23,7 @@ from gristmill import monitoring
 from gristmill._dataset.iterator import DatasetIterator
 from gristmill._dataset.meter import size_of
 from gristmill._dataset.sampling import SampledMapDataset
-from gristmill._dataset.to_iter import PrefetchDatasetIterator
+from gristmill._dataset.to_iter import PrefetchDatasetIterator, feeds_of
 from gristmill._dataset.tracebacks import cut
 
 # Calls this long are all timed: that costs about a microsecond.
@@ -66,7 +66,7 @@ class Watch:
         self._iterator = weakref.ref(iterator)
         # A loader has a metric of its own.
         self._of_dataset = isinstance(iterator, DatasetIterator)
-        readers = [] if always else list(_readers(iterator))
+        readers = [] if always else list(feeds_of(iterator))
         # Weak, since one of them may be the iterator itself.
         self._readers = [weakref.ref(reader) for reader in readers]
         self.feeds = [self._sampled(reader) for reader in readers]
@@ -206,16 +206,6 @@ class Watch:
         sampled: SampledMapDataset[Any] = SampledMapDataset(reader.dataset, wake)
         reader.read_from(sampled)
         return sampled
-
-
-def _readers(
-    iterator: Any,
-) -> Iterator[PrefetchDatasetIterator[Any]]:
-    """The iterators of a chain that read a dataset by index."""
-    if isinstance(iterator, PrefetchDatasetIterator):
-        yield iterator
-    for parent in getattr(iterator, "_parents", ()):
-        yield from _readers(parent)
 
 
 def tracing() -> bool:

@@ -10,7 +10,7 @@ from gristmill._dataset.base import IterDataset, MapDataset
 from gristmill._dataset.blocks import BlockMapDataset, block_of
 from gristmill._dataset.iterator import DatasetIterator
 from gristmill._dataset.replay import replay
-from gristmill._dataset.spec import get_element_spec
+from gristmill._dataset.spec import ParentSpec
 from gristmill._dataset.states import copied
 from gristmill._hot import steps
 from gristmill._types import Int64Array
@@ -18,7 +18,7 @@ from gristmill._types import Int64Array
 T = TypeVar("T")
 
 
-class WindowShuffleMapDataset(BlockMapDataset[T]):
+class WindowShuffleMapDataset(ParentSpec, BlockMapDataset[T]):
     """The parent's elements, each window of an epoch in a random order.
 
     Window w of all epochs is shuffled with seed ``seed + w``; the last window of an
@@ -52,10 +52,6 @@ class WindowShuffleMapDataset(BlockMapDataset[T]):
     def __len__(self) -> int:
         return len(self._parent)
 
-    @property
-    def _element_spec(self) -> Any:
-        return get_element_spec(self._parent)
-
     def _block(self, indices: Int64Array) -> list[Any]:
         shuffled = _core.window_shuffle(
             indices, self._window_size, self._seed, len(self._parent)
@@ -63,7 +59,7 @@ class WindowShuffleMapDataset(BlockMapDataset[T]):
         return block_of(self._parent, shuffled)
 
 
-class WindowShuffleIterDataset(IterDataset[T]):
+class WindowShuffleIterDataset(ParentSpec, IterDataset[T]):
     """The parent's elements, each window of them in a random order.
 
     A window is read whole before its first element is given out.  Window w is shuffled
@@ -98,10 +94,6 @@ class WindowShuffleIterDataset(IterDataset[T]):
         return WindowShuffleDatasetIterator(
             iter(self._parent), self._window_size, self._seed
         )
-
-    @property
-    def _element_spec(self) -> Any:
-        return get_element_spec(self._parent)
 
 
 class WindowShuffleDatasetIterator(steps.Feed, DatasetIterator[T]):

@@ -7,9 +7,10 @@ from typing import Any, TypeVar
 from gristmill import _core
 from gristmill._dataset.base import IterDataset, MapDataset
 from gristmill._dataset.iterator import DatasetIterator
+from gristmill._dataset.node import chain_of
 from gristmill._dataset.options import DatasetOptions
 from gristmill._dataset.order import IndexMapDataset
-from gristmill._dataset.spec import get_element_spec
+from gristmill._dataset.spec import ParentSpec
 
 T = TypeVar("T")
 
@@ -36,7 +37,7 @@ class WithOptionsMapDataset(IndexMapDataset[T]):
         return plan
 
 
-class WithOptionsIterDataset(IterDataset[T]):
+class WithOptionsIterDataset(ParentSpec, IterDataset[T]):
     """The parent's elements; options hold for what is before and behind this node.
 
     Where several nodes of a chain set one option, the last one wins.
@@ -69,17 +70,11 @@ class WithOptionsIterDataset(IterDataset[T]):
     def __str__(self) -> str:
         return f"WithOptionsIterDataset(options={self.options})"
 
-    @property
-    def _element_spec(self) -> Any:
-        return get_element_spec(self._parent)
-
 
 def options_of(dataset: Any) -> DatasetOptions:
     """The options that a dataset and its ancestors set, the last one of each."""
     found = DatasetOptions()
-    level = [dataset]
-    for node in level:
+    for node in chain_of(dataset):
         if isinstance(node, (WithOptionsMapDataset, WithOptionsIterDataset)):
             found = found.merge(node.options)
-        level += node._parents
     return found

@@ -57,6 +57,16 @@ class Stream(Protocol):
         """Stop reading ahead."""
 
 
+class AnsweringStream(Stream, Protocol):
+    """A stream whose outputs are what its caller asks for."""
+
+    def answer(self, request: Int64Array, alloc: Alloc) -> Any:
+        """The output that a request asks for, see `_core.Scheduler.ask`."""
+
+    def leave_slot(self) -> None:
+        """Let go of the memory that `alloc` gave; the output is written."""
+
+
 @runtime_checkable
 class CarefulStream(Protocol):
     """A stream that may compute more than its next output needs."""

@@ -6,7 +6,8 @@ import ctypes
 import dataclasses
 import os
 import traceback
-from typing import Any
+from collections.abc import Callable
+from typing import Any, cast
 
 import cloudpickle
 import numpy as np
@@ -17,12 +18,20 @@ from gristmill import _core, drop_in
 from gristmill._engine import failures, packing, stall, tolerance
 from gristmill._engine.opening import open_stream
 from gristmill._engine.runnable import Runnable
-from gristmill._engine.stream import CarefulStream, Stream, Vector
+from gristmill._engine.stream import (
+    NO_KEYS,
+    AnsweringStream,
+    CarefulStream,
+    Stream,
+    Vector,
+)
 from gristmill._hot import transport
 from gristmill._types import Int64Array
 
 Output = tuple[Any, Int64Array, Vector]
 ALIGNMENT = 64
+# The position of a stream that has none: what it gives depends on requests alone.
+ANYWHERE: Vector = (0,)
 
 
 def load(blob_fd: int) -> Runnable:
@@ -60,6 +69,8 @@ class _Result:
     ended: bool = False
     # Whether more records were taken than the unit has: the next ones begin later.
     moved: bool = False
+    # Called when all is written, before the slot is handed over.
+    leave: Callable[[], None] = lambda: None
 
     @property
     def status(self) -> int:
@@ -100,6 +111,8 @@ class _Server:
         slot = _Slot(unit.address, unit.capacity)
         if unit.kind == "A":
             result = self._records(unit, slot)
+        elif unit.kind == "R":
+            result = self._answer(unit, slot)
         else:
             result = self._next_output(unit, slot)
         used = self._write(slot.writer, result)
@@ -163,6 +176,16 @@ class _Server:
             return _Result([], vector, self._pack(error, stream))
         return _Result([self._output(element, stream)], stream.vector)
 
+    def _answer(self, unit: _core.Work, slot: _Slot) -> _Result:
+        """What a request asks for; the position means nothing."""
+        try:
+            stream = cast(AnsweringStream, self._at(unit.stream, None))
+            element = stream.answer(unit.vector_in, slot.empty)
+        except Exception as error:
+            return self._nothing(ANYWHERE, error)
+        output = (element, NO_KEYS, ANYWHERE)
+        return _Result([output], ANYWHERE, leave=stream.leave_slot)
+
     def _check_length(self, stream: int, vector: Vector) -> None:
         most = self._end.vector_capacity
         if len(vector) > most:
@@ -213,13 +236,15 @@ class _Server:
         None where the unit is no longer wanted, or there is no memory for it.
         """
         try:
-            return result.encode(writer)
+            used = result.encode(writer)
         except transport.NeedSpace as need:
             return self._write_elsewhere(need.bytes, result)
         except Exception as error:
             # The outputs before it may lie in the slot: the writer goes on there.
             self._refuse(result, error)
             return self._write(writer, result)
+        result.leave()
+        return used
 
     def _write_elsewhere(self, size: int, result: _Result) -> int | None:
         """Write to private memory and move that to a larger slot once it is had.
@@ -236,6 +261,7 @@ class _Server:
         except Exception as error:
             self._refuse(result, error)
             return self._write_elsewhere(size, result)
+        result.leave()
         address = self._end.need(used)
         if address is None:
             return None

@@ -13,6 +13,7 @@ from libc.stdint cimport int32_t, int64_t
 from libcpp.memory cimport unique_ptr
 from libcpp.vector cimport vector
 
+from gristmill._hot.calls cimport Py_DECREF, PyIter_Next
 from gristmill._hot.row_matrix cimport RowMatrix, byte, matrix_of, write
 
 import numpy as np
@@ -21,10 +22,6 @@ from gristmill._slow import concat_split as _slow
 from gristmill._slow.row_matrix import add_note, blank, make_matrix
 
 cnp.import_array()
-
-cdef extern from "Python.h":
-    PyObject* PyIter_Next(object iterator) except? NULL
-    void Py_DECREF(PyObject* object)
 
 cdef extern from "numpy/arrayobject.h":
     bint PyArray_EquivTypes(cnp.dtype one, cnp.dtype other) noexcept

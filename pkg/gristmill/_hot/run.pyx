@@ -11,18 +11,12 @@ from cpython.sequence cimport PySequence_GetItem
 from cpython.tuple cimport PyTuple_CheckExact, PyTuple_GET_ITEM, PyTuple_GET_SIZE
 from libc.stdint cimport int64_t, uintptr_t
 
+from gristmill._hot.calls cimport PyObject_CallOneArg, call_two
 from gristmill._hot.draw cimport Draws
 
 from gristmill._hot.place import Place
 
 cnp.import_array()
-
-cdef extern from "Python.h":
-    object PyObject_CallOneArg(object callable, object arg)
-    object PyObject_Vectorcall(
-        object callable, PyObject* const* args, size_t nargsf, PyObject* kwnames
-    )
-    size_t PY_VECTORCALL_ARGUMENTS_OFFSET
 
 cdef enum:
     _MAP = 0
@@ -40,16 +34,6 @@ FILTER = _FILTER
 cdef struct Step:
     int opcode
     PyObject* call  # Borrowed from the tuple of steps.
-
-
-cdef inline object _call_two(object call, object first, object second):
-    cdef PyObject* args[3]
-    args[0] = NULL
-    args[1] = <PyObject*>first
-    args[2] = <PyObject*>second
-    return PyObject_Vectorcall(
-        call, args + 1, 2 | PY_VECTORCALL_ARGUMENTS_OFFSET, NULL
-    )
 
 
 cdef const int64_t* _int64s(object array, Py_ssize_t n) except? NULL:
@@ -203,9 +187,9 @@ def run_block(
                             generator = own.draw(index_of[i])
                         elif draws is not None:
                             generator = draws.at(index_of[i])
-                    element = _call_two(<object>loaded[k].call, element, generator)
+                    element = call_two(<object>loaded[k].call, element, generator)
                 else:
-                    element = _call_two(<object>loaded[k].call, index_of[i], element)
+                    element = call_two(<object>loaded[k].call, index_of[i], element)
             if keep:
                 out.append(element)
                 if not kept_all:

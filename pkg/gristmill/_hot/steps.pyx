@@ -10,31 +10,13 @@ from cpython.list cimport PyList_GET_ITEM, PyList_GET_SIZE
 from cpython.object cimport PyObject, PyObject_IsTrue
 from libc.stdint cimport int64_t
 
+from gristmill._hot.calls cimport Py_DECREF, PyIter_Next, PyObject_CallOneArg, call_two
 from gristmill._hot.draw cimport OpDraws
 
 cnp.import_array()
 
 WINDOW = 1000
 cdef Py_ssize_t _WINDOW = WINDOW
-
-cdef extern from "Python.h":
-    object PyObject_CallOneArg(object callable, object arg)
-    object PyObject_Vectorcall(
-        object callable, PyObject* const* args, size_t nargsf, PyObject* kwnames
-    )
-    size_t PY_VECTORCALL_ARGUMENTS_OFFSET
-    PyObject* PyIter_Next(object iterator) except? NULL
-    void Py_DECREF(PyObject* object)
-
-
-cdef inline object _call_two(object call, object first, object second):
-    cdef PyObject* args[3]
-    args[0] = NULL
-    args[1] = <PyObject*>first
-    args[2] = <PyObject*>second
-    return PyObject_Vectorcall(
-        call, args + 1, 2 | PY_VECTORCALL_ARGUMENTS_OFFSET, NULL
-    )
 
 
 cdef inline object _next(object iterator):
@@ -98,7 +80,7 @@ def map_with_index_block(call, list elements not None, indices):
     for i in range(n):
         element = <object>PyList_GET_ITEM(elements, i)
         if element is not None:
-            element = _call_two(call, index_of[i], element)
+            element = call_two(call, index_of[i], element)
         out.append(element)
     return out
 
@@ -112,7 +94,7 @@ def random_map_block(call, list elements not None, indices, OpDraws draws not No
     for i in range(n):
         element = <object>PyList_GET_ITEM(elements, i)
         if element is not None:
-            element = _call_two(call, element, draws.draw(index_of[i]))
+            element = call_two(call, element, draws.draw(index_of[i]))
         out.append(element)
     return out
 
@@ -226,7 +208,7 @@ cdef class MapWithIndexStep:
         self.counter = index + 1
         if element is None:
             return None
-        return _call_two(self._call, index, element)
+        return call_two(self._call, index, element)
 
 
 cdef class RandomMapStep:
@@ -268,7 +250,7 @@ cdef class RandomMapStep:
             return None
         if self._stride == 0:
             self._first, self._stride = (<object>self)._processes()
-        return _call_two(
+        return call_two(
             self._call, element, self._draws.draw(self._first + count * self._stride)
         )
 

@@ -6,9 +6,7 @@ The plain-Python twin is gristmill._slow.turns.
 from cpython.list cimport PyList_GET_ITEM, PyList_GET_SIZE
 from cpython.object cimport PyObject
 
-cdef extern from "Python.h":
-    PyObject* PyIter_Next(object iterator) except? NULL
-    void Py_DECREF(PyObject* object)
+from gristmill._hot.calls cimport Py_DECREF, PyIter_Next
 
 
 cdef class Turns:

@@ -1,0 +1,62 @@
+// What the Scheduler's next() says: an output, or why there is none.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+namespace gristmill {
+
+struct Output {
+  std::uint32_t stream = 0;
+  bool error = false;  // its content is an error to raise
+  std::uint64_t unit = 0;
+  std::uint32_t index = 0;    // in the unit
+  std::uint32_t count = 0;    // outputs in the unit
+  std::uint64_t address = 0;  // of the slot's header
+  std::uint64_t bytes = 0;    // of the slot that are used
+};
+
+// Why no worker will compute the output due; after a timeout, who is waited
+// for.
+struct Death {
+  int worker = -1;                 // -1: not one worker's fault
+  int pid = 0;                     // of the worker, 0 before its birth
+  std::uint32_t generation = 0;    // of the worker
+  std::optional<int> wait_status;  // as waitpid(2), if it became known
+  int stream = -1;
+  std::int64_t record = -1;  // record in work, -1 for none
+  std::uint32_t attempts = 0;
+  bool at_start = false;  // it could not begin to work
+  bool idle = false;      // after a timeout: it has not begun the output due
+  std::string text;       // what the worker or the supervisor said about it
+};
+
+// What did not fit below the memory limit.
+struct Shortage {
+  std::uint64_t need = 0;   // bytes of the unit awaited
+  std::uint64_t limit = 0;  // bytes
+  std::uint64_t used = 0;   // bytes
+  std::uint64_t kept = 0;   // units whose arrays the user keeps
+  std::uint64_t kept_bytes = 0;
+};
+
+enum class NextKind {
+  kOutput,
+  kEnd,          // all streams have ended
+  kInterrupted,  // a signal came: run its handler, call again
+  kTimeout,      // `death` says who works on the output due, on what
+  kDied,
+  kFull,  // call again when some memory is free
+  kClosed,
+  kForked,  // this process is a fork of the one that made the scheduler
+};
+
+struct Next {
+  NextKind kind = NextKind::kEnd;
+  Output output;
+  Death death;
+  Shortage shortage;
+};
+
+}  // namespace gristmill

@@ -1,0 +1,159 @@
+"""`torch.utils.data.DataLoader` on Gristmill's engine."""
+
+from __future__ import annotations
+
+import sys
+import warnings
+from collections.abc import Callable, Iterable
+from typing import Any, TypeVar
+
+import torch.utils.data
+from torch.utils.data import Dataset, Sampler
+
+from gristmill._checks import check_integer
+from gristmill._torch.several import MultiProcessIterator
+from gristmill._torch.single import SingleProcessIterator
+
+_T_co = TypeVar("_T_co", covariant=True)
+
+
+class DataLoader(torch.utils.data.DataLoader[_T_co]):  # type: ignore[misc]
+    """Loads the same batches as `torch.utils.data.DataLoader`, faster.
+
+    A subclass of torch's, with its arguments, attributes, samplers, random draws,
+    worker seeds, warnings and errors.  What differs, for the better or knowingly:
+
+    * Batches from workers view Gristmill's shared memory.  They are ordinary
+      tensors, may be written to and kept, but ``is_shared()`` is False: sending one
+      to another process copies it.
+    * A batch that cannot be pickled is an error, where torch's loader hangs.
+    * A profiler range around each batch is opened only while a profiler runs.
+
+    Args:
+        dataset: Map-style (``__getitem__``) or an `IterableDataset`.
+        batch_size: Samples per batch; None gives samples as they are.
+        shuffle: Draw the indices by a `RandomSampler`.
+        sampler: Gives the indices, instead of `shuffle`.
+        batch_sampler: Gives lists of indices, instead of the other four arguments.
+        num_workers: Processes that compute; 0 computes in the calling thread.
+        collate_fn: Makes a batch of a list of samples; by default `default_collate`.
+        pin_memory: Copy batches into memory from which an accelerator copies fast.
+        drop_last: Leave out a last batch that is not full.
+        timeout: Seconds to wait for a batch from workers, 0 for as long as it takes.
+        worker_init_fn: Called with the worker's number in each worker first.
+        multiprocessing_context: How workers start, a name or a context; by default
+            forks of a process that has imported torch already.
+        generator: Draws the workers' base seed and the `RandomSampler`'s indices.
+        prefetch_factor: Batches that each worker may be ahead; 2 by default.
+        persistent_workers: Keep the workers from one epoch to the next.
+        pin_memory_device: Deprecated by torch, which ignores it.
+        in_order: Give the batches in the order of the indices.
+        max_restarts: How often a batch that killed its worker is tried again by a new
+            one.  With 0, as in torch, a worker's death is an error.
+        reorder_window: Batches that may be under way or waiting for their turn; by
+            default ``prefetch_factor * num_workers``.  More of them let the other
+            workers go on while one computes a slow batch.
+        memory_limit: Bytes of shared memory that batches may take, kept ones
+            included; by default 80 % of the memory there is.
+
+    Raises:
+        ValueError: An argument is out of range, or contradicts another.
+        TypeError: An argument has the wrong type.
+
+    Example:
+        >>> numbers = torch.utils.data.TensorDataset(torch.arange(5))
+        >>> [batch.tolist() for [batch] in DataLoader(numbers, batch_size=2)]
+        [[0, 1], [2, 3], [4]]
+    """
+
+    max_restarts: int
+    reorder_window: int | None
+    memory_limit: int | None
+
+    def __init__(  # noqa: PLR0913 (torch's arguments, and ours)
+        self,
+        dataset: Dataset[_T_co],
+        batch_size: int | None = 1,
+        shuffle: bool | None = None,
+        sampler: Sampler[Any] | Iterable[Any] | None = None,
+        batch_sampler: Sampler[list[Any]] | Iterable[list[Any]] | None = None,
+        num_workers: int = 0,
+        collate_fn: Callable[[Any], Any] | None = None,
+        pin_memory: bool = False,
+        drop_last: bool = False,
+        timeout: float = 0,
+        worker_init_fn: Callable[[int], None] | None = None,
+        multiprocessing_context: Any = None,
+        generator: torch.Generator | None = None,
+        *,
+        prefetch_factor: int | None = None,
+        persistent_workers: bool = False,
+        pin_memory_device: str = "",
+        in_order: bool = True,
+        max_restarts: int = 0,
+        reorder_window: int | None = None,
+        memory_limit: int | None = None,
+    ) -> None:
+        super().__init__(
+            dataset,
+            batch_size,
+            shuffle,
+            sampler,
+            batch_sampler,
+            num_workers,
+            collate_fn,
+            pin_memory,
+            drop_last,
+            timeout,
+            worker_init_fn,
+            multiprocessing_context,
+            generator,
+            prefetch_factor=prefetch_factor,
+            persistent_workers=persistent_workers,
+            pin_memory_device=pin_memory_device,
+            in_order=in_order,
+        )
+        _check_count("max_restarts", max_restarts, 0, num_workers)
+        if reorder_window is not None:
+            _check_count("reorder_window", reorder_window, 1, num_workers)
+        if memory_limit is not None:
+            _check_count("memory_limit", memory_limit, 1, num_workers)
+        self.max_restarts = max_restarts
+        self.reorder_window = reorder_window
+        self.memory_limit = memory_limit
+        _warn_of_accelerate()
+
+    def _get_iterator(self) -> Any:
+        if self.num_workers == 0:
+            return SingleProcessIterator(self)
+        self.check_worker_number_rationality()
+        return MultiProcessIterator(self)
+
+
+DataLoader.__module__ = "gristmill.torch"
+
+
+def _check_count(name: str, value: Any, least: int, workers: int) -> None:
+    check_integer(name, value)
+    if value < least:
+        raise ValueError(f"{name} must be at least {least}, got {value}.")
+    if value and not workers:
+        raise ValueError(f"{name} option needs num_workers > 0, got {name}={value}.")
+
+
+_warned_of_accelerate = False
+
+
+def _warn_of_accelerate() -> None:
+    """Say once that Accelerate builds torch's loader from ours."""
+    global _warned_of_accelerate
+    accelerate = sys.modules.get("accelerate.data_loader")
+    loader = getattr(accelerate, "DataLoader", None)
+    if loader is torch.utils.data.DataLoader and not _warned_of_accelerate:
+        _warned_of_accelerate = True
+        warnings.warn(
+            "accelerate is imported: a loader that it prepares, and the Hugging Face"
+            " Trainer's, are rebuilt as torch's own DataLoader. Call"
+            " gristmill.torch.install() first to make them Gristmill's.",
+            stacklevel=3,
+        )

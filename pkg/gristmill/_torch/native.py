@@ -1,0 +1,343 @@
+"""Batches gathered from whole tensors, where torch would stack rows one by one.
+
+Only where the result is the one torch's `default_collate` gives: the same types,
+dtypes and strides.  A batch that cannot be gathered (an index out of range, a
+negative one, memory) is fetched torch's way, which raises torch's error.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from typing import Any, Protocol, TypeAlias
+
+import numpy as np
+import torch
+from torch.utils.data import (
+    ConcatDataset,
+    StackDataset,
+    Subset,
+    TensorDataset,
+    default_collate,
+)
+from torch.utils.data._utils import collate
+
+from gristmill._torch.drawing import Block, as_list
+
+Fetch: TypeAlias = Callable[[Any], Any]
+Columns: TypeAlias = list[torch.Tensor]
+
+# What `default_collate` is made of, as long as nobody has extended it.
+_TORCH_COLLATION = {
+    torch.Tensor: collate.collate_tensor_fn,
+    np.ndarray: collate.collate_numpy_array_fn,
+    (np.bool_, np.number, np.object_): collate.collate_numpy_scalar_fn,
+    float: collate.collate_float_fn,
+    int: collate.collate_int_fn,
+    str: collate.collate_str_fn,
+    bytes: collate.collate_str_fn,
+}
+
+
+def native_fetch(dataset: Any, collate_fn: Any, fetch: Fetch) -> Fetch | None:
+    """A fetch of batches of `dataset` that reads no rows, None where there is none.
+
+    It takes lists of indices and the blocks of `gristmill._torch.drawing`.
+
+    Args:
+        dataset: A map-style dataset, read in batches.
+        collate_fn: The loader's.
+        fetch: Torch's way: takes a list of indices and returns the batch.
+    """
+    if collate_fn is not default_collate:
+        return None
+    if collate.default_collate_fn_map != _TORCH_COLLATION:
+        return None
+    table = _table(dataset)
+    if table is not None:
+        return _TableFetch(table, fetch)
+    if _is_hugging_face(dataset):
+        return _HuggingFaceFetch(dataset)
+    return None
+
+
+class Table(Protocol):
+    """Rows that lie in tensors, one for each column."""
+
+    # How columns make a batch: a column's number, or lists and dicts of such.
+    layout: Any
+
+    def __len__(self) -> int:
+        """The number of rows."""
+
+    def row_types(self) -> list[Any]:
+        """What rows of two tables have in common that may be in one batch."""
+
+    def gather(self, index: Block) -> Columns:
+        """The rows of `index` as new tensors, one for each column.
+
+        Raises:
+            IndexError: A number is negative or not below the number of rows.
+        """
+
+
+class _Tensors:
+    """Tensors of equal length; `origin` is the type whose rows they hold."""
+
+    def __init__(
+        self, tensors: tuple[torch.Tensor, ...], layout: Any, origin: type
+    ) -> None:
+        self._tensors = tensors
+        self._origin = origin
+        self.layout = layout
+
+    def __len__(self) -> int:
+        return min(len(tensor) for tensor in self._tensors)
+
+    def row_types(self) -> list[Any]:
+        return [(self._origin, t.dtype, t.shape[1:]) for t in self._tensors]
+
+    def gather(self, index: Block) -> Columns:
+        if type(index) is range:
+            if index.stop > len(self):
+                raise IndexError
+            rows = slice(index.start, index.stop)
+            return [_copy(tensor[rows]) for tensor in self._tensors]
+        positions = torch.from_numpy(index)
+        return [tensor.index_select(0, positions) for tensor in self._tensors]
+
+
+class _Stacked:
+    """Tables of equal length, side by side."""
+
+    def __init__(self, tables: list[Table], layout: Any) -> None:
+        self._tables = tables
+        self.layout = layout
+
+    def __len__(self) -> int:
+        return min(len(table) for table in self._tables)
+
+    def row_types(self) -> list[Any]:
+        return [kind for table in self._tables for kind in table.row_types()]
+
+    def gather(self, index: Block) -> Columns:
+        return [column for table in self._tables for column in table.gather(index)]
+
+
+class _Selected:
+    """Some rows of a table."""
+
+    def __init__(self, table: Table, indices: np.ndarray[Any, Any]) -> None:
+        self._table = table
+        self._indices = indices
+        self.layout = table.layout
+
+    def __len__(self) -> int:
+        return len(self._indices)
+
+    def row_types(self) -> list[Any]:
+        return self._table.row_types()
+
+    def gather(self, index: Block) -> Columns:
+        if type(index) is range:
+            if index.stop > len(self._indices):
+                raise IndexError
+            return self._table.gather(self._indices[index.start : index.stop])
+        if index.min() < 0:
+            raise IndexError
+        return self._table.gather(self._indices[index])
+
+
+class _Concatenated:
+    """Tables with rows of one type, one behind the other."""
+
+    def __init__(self, tables: list[Table]) -> None:
+        self._tables = tables
+        self._ends = np.cumsum([len(table) for table in tables])
+        self.layout = tables[0].layout
+
+    def __len__(self) -> int:
+        return int(self._ends[-1])
+
+    def row_types(self) -> list[Any]:
+        return self._tables[0].row_types()
+
+    def gather(self, index: Block) -> Columns:
+        index = np.asarray(index, np.int64)
+        if index.max() >= len(self):
+            raise IndexError
+        owners = np.searchsorted(self._ends, index, side="right")
+        batch: Columns = []
+        for number in np.unique(owners).tolist():
+            table = self._tables[number]
+            (places,) = np.nonzero(owners == number)
+            rows: Columns = table.gather(
+                index[places] - (self._ends[number] - len(table))
+            )
+            if len(places) == len(index):
+                return rows
+            batch = batch or [
+                column.new_empty((len(index), *column.shape[1:])) for column in rows
+            ]
+            for whole, part in zip(batch, rows, strict=True):
+                whole[torch.from_numpy(places)] = part
+        return batch
+
+
+def _table(dataset: Any) -> Table | None:
+    kind = type(dataset)
+    if "__getitems__" in getattr(dataset, "__dict__", ()):
+        return None
+    if kind is TensorDataset:
+        return _tensors(dataset.tensors, list(range(len(dataset.tensors))))
+    if kind is torch.Tensor:
+        return _tensors((dataset,), 0)
+    if kind is np.ndarray:
+        return _array(dataset)
+    if kind is Subset:
+        return _selected(_table(dataset.dataset), dataset.indices)
+    if kind is StackDataset:
+        return _stacked(dataset.datasets)
+    if kind is ConcatDataset:
+        return _concatenated([_table(part) for part in dataset.datasets])
+    return None
+
+
+def _tensors(
+    tensors: tuple[torch.Tensor, ...], layout: Any, origin: type = torch.Tensor
+) -> Table | None:
+    return _Tensors(tensors, layout, origin) if all(map(_is_plain, tensors)) else None
+
+
+def _is_plain(tensor: Any) -> bool:
+    """Whether gathered rows are what a stack of rows is."""
+    return (
+        type(tensor) is torch.Tensor
+        and tensor.layout is torch.strided
+        and tensor.device.type == "cpu"
+        and tensor.ndim > 0
+        and not tensor.requires_grad
+        and not tensor.is_quantized
+        and not tensor.is_conj()
+        and not tensor.is_neg()
+    )
+
+
+def _array(array: np.ndarray[Any, Any]) -> Table | None:
+    # Torch warns of arrays that cannot be written to, and knows no such scalars.
+    scalars = array.ndim == 1
+    if not array.flags.writeable or (scalars and array.dtype == np.uint64):
+        return None
+    try:
+        return _tensors((torch.from_numpy(array),), 0, np.ndarray)
+    except (TypeError, ValueError):
+        return None
+
+
+def _selected(table: Table | None, indices: Any) -> Table | None:
+    if table is None or type(indices) not in (list, range):
+        return None
+    positions = _positions(indices)
+    if positions is None:
+        return None
+    return _Selected(table, np.asarray(positions, np.int64))
+
+
+def _stacked(datasets: tuple[Any, ...] | dict[Any, Any]) -> Table | None:
+    named = isinstance(datasets, dict)
+    parts = list(datasets.values()) if isinstance(datasets, dict) else list(datasets)
+    tables, layouts, first = [], [], 0
+    for part in parts:
+        table = _table(part)
+        if table is None:
+            return None
+        tables.append(table)
+        layouts.append(_shifted(table.layout, first))
+        first += len(table.row_types())
+    layout = dict(zip(datasets, layouts, strict=True)) if named else layouts
+    return _Stacked(tables, layout)
+
+
+def _shifted(layout: Any, by: int) -> Any:
+    if isinstance(layout, int):
+        return layout + by
+    if isinstance(layout, dict):
+        return {key: _shifted(part, by) for key, part in layout.items()}
+    return [_shifted(part, by) for part in layout]
+
+
+def _concatenated(tables: list[Table | None]) -> Table | None:
+    found = [table for table in tables if table is not None]
+    first = found[0] if len(found) == len(tables) else None
+    if first is None:
+        return None
+    for table in found:
+        if table.layout != first.layout or table.row_types() != first.row_types():
+            return None
+    return _Concatenated(found)
+
+
+class _TableFetch:
+    """Gathers the batches of a table."""
+
+    def __init__(self, table: Table, fetch: Fetch) -> None:
+        self._table = table
+        self._fetch = fetch
+
+    def __call__(self, batch: Any) -> Any:
+        index = _positions(batch)
+        if index is not None:
+            try:
+                return _assembled(self._table.layout, self._table.gather(index))
+            except (IndexError, RuntimeError):
+                pass
+        return self._fetch(as_list(batch))
+
+
+def _positions(batch: list[Any] | Block) -> Block | None:
+    """Indices as a block, None for what may not be row numbers."""
+    if not isinstance(batch, list):
+        return batch
+    # Not bools, which would index otherwise.
+    if set(map(type, batch)) != {int}:
+        return None
+    try:
+        return np.array(batch, np.int64)
+    except OverflowError:
+        return None
+
+
+def _assembled(layout: Any, columns: Columns) -> Any:
+    if type(layout) is list:
+        return [_assembled(part, columns) for part in layout]
+    if type(layout) is dict:
+        return {key: _assembled(part, columns) for key, part in layout.items()}
+    return columns[layout]
+
+
+def _copy(tensor: torch.Tensor) -> torch.Tensor:
+    return tensor.clone(memory_format=torch.contiguous_format)
+
+
+def _is_hugging_face(dataset: Any) -> bool:
+    module = sys.modules.get("datasets.arrow_dataset")
+    return module is not None and type(dataset) is module.Dataset
+
+
+class _HuggingFaceFetch:
+    """Collates the columns that a Hugging Face dataset gives, without making rows."""
+
+    def __init__(self, dataset: Any) -> None:
+        self._dataset = dataset
+
+    def __call__(self, batch: Any) -> Any:
+        columns = self._dataset[as_list(batch)]
+        count = len(columns[next(iter(columns))])
+        return {name: _collated(column, count) for name, column in columns.items()}
+
+
+def _collated(column: Any, count: int) -> Any:
+    if type(column) is torch.Tensor and _is_plain(column):
+        return column.contiguous()
+    values = column if type(column) is list else [column[i] for i in range(count)]
+    return default_collate(values)

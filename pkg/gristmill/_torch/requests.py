@@ -1,0 +1,87 @@
+"""What the workers of a loader are asked for, as integers.
+
+The core carries a request to a worker and keeps it until it is answered, so that the
+successor of a dead worker is asked the same.  See `_core.Scheduler`, kind R.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import pickle
+from typing import Any
+
+import cloudpickle
+import numpy as np
+
+from gristmill._engine.words import as_words, from_words
+from gristmill._types import Int64Array
+
+_LIST, _ONE, _PICKLED, _NEXT = range(4)
+
+
+@dataclasses.dataclass(frozen=True)
+class Keys:
+    """A list of keys, as integers of shape (n,)."""
+
+    numbers: Int64Array
+
+
+@dataclasses.dataclass(frozen=True)
+class Next:
+    """Asks for what comes next in a dataset that is iterated over.
+
+    Attributes:
+        epoch: Counts the iterations over the dataset.
+        number: How many were asked for before in this epoch.
+        size: Samples in a batch, -1 for one sample that is no batch.
+        seed: Of the epoch, for datapipes; 0 otherwise.
+    """
+
+    epoch: int
+    number: int
+    size: int
+    seed: int = 0
+
+
+def packed(request: Any) -> Int64Array | list[int]:
+    """A request as integers.
+
+    Args:
+        request: `Next`, `Keys`, or what the dataset of a map-style loader is asked
+            for: a key, or a list of keys.
+
+    Raises:
+        Exception: Whatever pickling a key raised.
+    """
+    if type(request) is list and all(type(key) is int for key in request):
+        try:
+            return np.array([_LIST, *request], np.int64)
+        except OverflowError:
+            return _pickled(request)
+    if type(request) is Keys:
+        return np.concatenate([[_LIST], request.numbers])
+    if type(request) is int and -(1 << 63) <= request < 1 << 63:
+        return [_ONE, request]
+    if type(request) is Next:
+        return [_NEXT, *dataclasses.astuple(request)]
+    return _pickled(request)
+
+
+def unpacked(words: Int64Array) -> Any:
+    """The request that `packed` was given; a list in place of `Keys`."""
+    kind, rest = int(words[0]), words[1:]
+    if kind == _LIST:
+        return rest.tolist()
+    if kind == _ONE:
+        return int(rest[0])
+    if kind == _NEXT:
+        return Next(*rest.tolist())
+    return pickle.loads(from_words(rest))
+
+
+def _pickled(request: Any) -> Int64Array:
+    try:
+        data = pickle.dumps(request, 5)
+    except Exception:
+        data = cloudpickle.dumps(request, 5)
+    return np.concatenate([[_PICKLED], as_words(data)])

@@ -1,0 +1,179 @@
+"""The iterator of a loader with workers."""
+
+from __future__ import annotations
+
+import functools
+import itertools
+from typing import Any
+
+import numpy as np
+from torch.utils.data import IterDataPipe, MapDataPipe
+from torch.utils.data.dataloader import (
+    _BaseDataLoaderIter,
+    _DatasetKind,
+    _MultiProcessingDataLoaderIter,
+    _sharding_worker_init_fn,
+)
+
+from gristmill._torch.crew import Answer, Crew
+from gristmill._torch.fetching import FetchProgram
+from gristmill._torch.pinning import PinThread
+from gristmill._torch.requests import Keys
+from gristmill._torch.stepping import Stepping
+
+
+class MultiProcessIterator(Stepping, _MultiProcessingDataLoaderIter):  # type: ignore[misc]
+    """Gives batches that worker processes compute.
+
+    Of torch's class it has the name, and what trainers touch: `_workers`,
+    `_shutdown_workers` and `_reset`.  In order, batch k is the k-th active worker's.
+    """
+
+    # For `__del__`, if `__init__` fails before they are there.
+    _crew: Crew | None = None
+    _pins: PinThread | None = None
+    _shutdown = False
+
+    def __init__(self, loader: Any) -> None:
+        _BaseDataLoaderIter.__init__(self, loader)
+        _check(loader)
+        self._in_order = loader.in_order
+        self._iterable = self._dataset_kind == _DatasetKind.Iterable
+        self._window = max(
+            loader.prefetch_factor * loader.num_workers, loader.reorder_window or 0
+        )
+        self._crew = Crew(
+            self._program(loader),
+            window=self._window,
+            in_order=self._in_order,
+            max_restarts=loader.max_restarts,
+            memory_limit=loader.memory_limit or 0,
+            context=loader.multiprocessing_context,
+        )
+        self._crew.start()
+        self._workers = self._crew.processes
+        if self._pin_memory:
+            self._pins = PinThread(self._crew, self._pin_memory_device)
+        self._start(_MultiProcessingDataLoaderIter)
+        self._ask_for_all(self._crew)
+
+    def _program(self, loader: Any) -> FetchProgram:
+        init = loader.worker_init_fn
+        if isinstance(self._dataset, (IterDataPipe, MapDataPipe)):
+            init = functools.partial(
+                _sharding_worker_init_fn, init, self._world_size, self._rank
+            )
+        return FetchProgram(
+            dataset=self._dataset,
+            iterable=self._iterable,
+            auto_collation=self._auto_collation,
+            collate_fn=self._collate_fn,
+            drop_last=self._drop_last,
+            base_seed=self._base_seed,
+            workers=self._num_workers,
+            worker_init_fn=init,
+            shared_seed=self._shared_seed,
+        )
+
+    def _reset(self, loader: Any, first_iter: bool = False) -> None:
+        """Begin another epoch with the same workers; the rest of this one is lost."""
+        crew = self._open_crew()
+        _BaseDataLoaderIter._reset(self, loader, first_iter)
+        self._draw_natively()
+        if self._pins is not None:
+            for _ in range(sum(self._asked)):
+                self._pins.next(-1.0)
+        crew.reset(self._shared_seed)
+        self._ask_for_all(crew)
+
+    def _ask_for_all(self, crew: Crew) -> None:
+        self._active = [True] * self._num_workers
+        self._asked = [0] * self._num_workers
+        self._turns = itertools.cycle(range(self._num_workers))
+        for _ in range(self._window):
+            self._ask(crew)
+
+    def _ask(self, crew: Crew) -> None:
+        """Ask a worker for what the sampler draws next, if there is both."""
+        try:
+            keys = self._next_index()
+        except StopIteration:
+            return
+        worker = self._next_worker()
+        if worker is None:
+            return
+        crew.ask(worker, self._request(keys))
+        self._asked[worker] += 1
+        if self._pins is not None:
+            self._pins.request()
+
+    def _request(self, keys: Any) -> Any:
+        if self._drawn and type(keys) in (np.ndarray, range):
+            return Keys(np.asarray(keys, np.int64))
+        return keys
+
+    def _next_worker(self) -> int | None:
+        """The worker whose turn it is, which out of order has room for a batch."""
+        for _ in range(self._num_workers):
+            worker = next(self._turns)
+            if self._active[worker] and (self._in_order or self._has_room(worker)):
+                return worker
+        return None
+
+    def _has_room(self, worker: int) -> bool:
+        most: int = self._window // sum(self._active)
+        return self._asked[worker] < most
+
+    def _next_data(self) -> Any:
+        while any(self._asked):
+            crew = self._open_crew()
+            answer = self._next_answer(crew)
+            self._asked[answer.worker] -= 1
+            if answer.exhausted:
+                self._active[answer.worker] = False
+            self._ask(crew)
+            if not answer.exhausted:
+                return answer.result()
+        if not self._persistent_workers:
+            self._shutdown_workers()
+        raise StopIteration
+
+    def _next_answer(self, crew: Crew) -> Answer:
+        timeout_s = float(self._timeout) if self._timeout > 0 else -1.0
+        source = crew if self._pins is None else self._pins
+        try:
+            answer = source.next(timeout_s)
+        except TimeoutError:
+            text = f"DataLoader timed out after {self._timeout} seconds"
+            raise RuntimeError(text) from None
+        assert answer is not None, "an answer to each request"
+        return answer
+
+    def _open_crew(self) -> Crew:
+        if self._shutdown or self._crew is None:
+            raise AssertionError(
+                "Invalid iterator state: shutdown or no outstanding tasks when "
+                "fetching next data"
+            )
+        return self._crew
+
+    def _shutdown_workers(self) -> None:
+        """End the workers; they are torch's to end by this name."""
+        if self._shutdown or self._crew is None:
+            return
+        self._shutdown = True
+        self._crew.close()
+        if self._pins is not None:
+            self._pins.stop()
+
+
+def _check(loader: Any) -> None:
+    """What torch checks here, and not when the loader is made."""
+    for name, value in (
+        ("num_workers", loader.num_workers),
+        ("prefetch_factor", loader.prefetch_factor),
+    ):
+        if value <= 0:
+            raise AssertionError(
+                f"{name} must be greater than 0 for MultiProcessingDataLoaderIter"
+            )

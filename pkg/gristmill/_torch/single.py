@@ -1,0 +1,39 @@
+"""The iterator of a loader without workers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from torch.utils.data._utils.pin_memory import pin_memory
+from torch.utils.data.dataloader import _DatasetKind, _SingleProcessDataLoaderIter
+
+from gristmill._torch.drawing import as_list
+from gristmill._torch.native import native_fetch
+from gristmill._torch.stepping import Stepping
+
+
+class SingleProcessIterator(Stepping, _SingleProcessDataLoaderIter):  # type: ignore[misc]
+    """Computes each batch when it is asked for, in the calling thread."""
+
+    def __init__(self, loader: Any) -> None:
+        super().__init__(loader)
+        self._start(_SingleProcessDataLoaderIter)
+        self._fetch = self._chosen_fetch()
+
+    def _chosen_fetch(self) -> Any:
+        fetch = self._dataset_fetcher.fetch
+        if self._dataset_kind != _DatasetKind.Map or not self._auto_collation:
+            return fetch
+        native = native_fetch(self._dataset, self._collate_fn, fetch)
+        if self._drawn:
+            return native or (lambda batch: fetch(as_list(batch)))
+        if native is None:
+            return fetch
+        # A user's sampler may give anything.
+        return lambda batch: (native if type(batch) is list else fetch)(batch)
+
+    def _next_data(self) -> Any:
+        batch = self._fetch(next(self._sampler_iter))
+        if self._pin_memory:
+            return pin_memory(batch, self._pin_memory_device)
+        return batch

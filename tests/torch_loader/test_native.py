@@ -1,0 +1,81 @@
+"""Which datasets are gathered natively, and that what they give is the batch's own."""
+
+import numpy as np
+import pytest
+import torch
+from torch.utils.data import TensorDataset, default_collate
+
+from gristmill._torch.native import native_fetch
+from gristmill.torch import DataLoader
+from torch_loader.datasets_zoo import DATASETS
+
+NATIVE = [
+    "tensors", "tensor", "vector", "strided", "half", "complex", "no columns",
+    "array bool", "array int8", "array uint8", "array int16", "array int32",
+    "array int64", "array float16", "array float32", "array float64", "matrix",
+    "subset", "subset of subset", "concat", "subset of concat", "stack",
+    "stack named", "stack of subsets",
+]  # fmt: skip
+
+
+def refuse(batch):
+    raise AssertionError(f"fetched {batch} row by row")
+
+
+@pytest.mark.parametrize("name", NATIVE)
+def test_rows_are_not_read(name):
+    fetch = native_fetch(DATASETS[name](10), default_collate, refuse)
+    expected = list(torch.utils.data.DataLoader(DATASETS[name](10), 4))
+    batches = [[0, 1, 2, 3], [4, 5, 6, 7], [8, 9]]
+    for index, batch in zip(batches, expected, strict=True):
+        for form in (index, np.array(index), range(index[0], index[-1] + 1)):
+            assert repr(fetch(form)) == repr(batch)
+
+
+@pytest.mark.parametrize("name", ["hugging face", "hugging face torch"])
+def test_hugging_face_columns_are_not_made_into_rows(name, monkeypatch):
+    dataset = DATASETS[name](10)
+    monkeypatch.setattr(type(dataset), "__getitems__", refuse)
+    [batch] = DataLoader(dataset, 10)
+    assert batch["number"].tolist() == list(range(10))
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["leaf", "sparse", "parameter", "subclass", "conjugate", "read only", "array >i4",
+     "array O", "array S3", "concat of kinds", "subset of list", "ints", "together"],
+)  # fmt: skip
+def test_rows_are_read_where_a_stack_of_them_may_be_something_else(name):
+    assert native_fetch(DATASETS[name](10), default_collate, refuse) is None
+
+
+def test_other_collations_get_the_samples():
+    dataset = TensorDataset(torch.arange(4))
+    assert native_fetch(dataset, list, refuse) is None
+    assert list(DataLoader(dataset, 4, collate_fn=len)) == [4]
+
+
+@pytest.mark.parametrize("shuffle", [False, True])
+@pytest.mark.parametrize("name", NATIVE)
+def test_batches_do_not_share_the_datasets_memory(name, shuffle):
+    dataset = DATASETS[name](8)
+    before = repr(list(torch.utils.data.DataLoader(dataset, 8)))
+    for batch in DataLoader(dataset, 4, shuffle=shuffle):
+        for column in leaves(batch):
+            column.zero_()
+    assert repr(list(torch.utils.data.DataLoader(dataset, 8))) == before
+
+
+def leaves(batch):
+    if isinstance(batch, torch.Tensor):
+        return [batch]
+    parts = batch.values() if isinstance(batch, dict) else batch
+    return [leaf for part in parts for leaf in leaves(part)]
+
+
+def test_rows_that_change_are_seen():
+    rows = torch.zeros(4)
+    batches = iter(DataLoader(TensorDataset(rows), 2))
+    next(batches)
+    rows[2] = 5.0
+    assert [batch.tolist() for batch in next(batches)] == [[5.0, 0.0]]

@@ -1,0 +1,146 @@
+"""What one sees of a loader: its batches, warnings, errors and random draws.
+
+A `Case` describes a loader as data.  `seen(DataLoader, case)` builds it by a loader
+class and tells everything that a script could notice; torch's class is the oracle.
+"""
+
+import contextlib
+import dataclasses
+import itertools
+import warnings
+import zlib
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import torch
+
+from torch_loader.datasets_zoo import COLLATIONS, DATASETS, SAMPLERS
+
+# Endless where a loader is wrong, so that a comparison ends.
+MOST_BATCHES = 60
+
+
+@dataclasses.dataclass(frozen=True)
+class Case:
+    """A loader, how it is iterated and the seeds of all generators.
+
+    Args:
+        dataset: A name in `DATASETS`.
+        size: Length of the dataset.
+        sampler: A name in `SAMPLERS` for ``sampler=``, or None.
+        batch_sampler: Likewise for ``batch_sampler=``.
+        collate_fn: A name in `COLLATIONS`, or None.
+        generator: Give the loader a generator of its own.
+        options: Other arguments of the loader.
+        stops: After how many batches each epoch is left; None finishes it.
+        asks_length: Take ``len(loader)`` first, as progress bars do.
+        seed: Seeds torch.
+    """
+
+    dataset: str
+    size: int = 10
+    sampler: str | None = None
+    batch_sampler: str | None = None
+    collate_fn: str | None = None
+    generator: bool = False
+    options: tuple[tuple[str, Any], ...] = ()
+    stops: tuple[int | None, ...] = (None, None)
+    asks_length: bool = False
+    seed: int = 0
+
+
+def seen(loader_class: Any, case: Case) -> list[Any]:
+    """Everything that happens, in order."""
+    events: list[Any] = []
+    torch.manual_seed(case.seed)
+    generator = torch.Generator().manual_seed(case.seed + 1) if case.generator else None
+    with _all_warnings() as warned:
+        loader = _attempt(events, lambda: _built(loader_class, case, generator))
+        if loader is not None:
+            if case.asks_length:
+                _attempt(events, lambda: events.append(("length", len(loader))))
+            for stop in case.stops:
+                _epoch(events, loader, stop, generator)
+    events += [("warning", w.category.__name__, str(w.message)) for w in warned]
+    return events
+
+
+@contextlib.contextmanager
+def _all_warnings() -> Iterator[list[warnings.WarningMessage]]:
+    always = torch.is_warn_always_enabled()
+    torch.set_warn_always(True)
+    try:
+        with warnings.catch_warnings(record=True) as warned:
+            warnings.simplefilter("always")
+            yield warned
+    finally:
+        torch.set_warn_always(always)
+
+
+def _built(loader_class: Any, case: Case, generator: Any) -> Any:
+    dataset = DATASETS[case.dataset](case.size)
+    options = dict(case.options)
+    for name, kind in (
+        ("sampler", case.sampler),
+        ("batch_sampler", case.batch_sampler),
+    ):
+        if kind is not None:
+            options[name] = SAMPLERS[kind](dataset, case.size, generator)
+    if case.collate_fn is not None:
+        options["collate_fn"] = COLLATIONS[case.collate_fn]
+    return loader_class(dataset, generator=generator, **options)
+
+
+def _epoch(events: list[Any], loader: Any, stop: int | None, generator: Any) -> None:
+    batches = _attempt(events, lambda: iter(loader))
+    if batches is None:
+        return
+    events.append(("draws", _draws(generator)))
+    _attempt(events, lambda: events.append(("left", len(batches))))
+    for _ in itertools.islice(itertools.count(), stop or MOST_BATCHES):
+        try:
+            events.append(("batch", canonical(next(batches))))
+        except StopIteration:
+            events.append(("end", _draws(generator)))
+            return
+        except Exception as error:
+            events.append(("error", type(error).__name__, str(error)))
+        events.append(("draws", _draws(generator)))
+
+
+def _attempt(events: list[Any], action: Callable[[], Any]) -> Any:
+    try:
+        return action()
+    except Exception as error:
+        events.append(("error", type(error).__name__, str(error)))
+        return None
+
+
+def _draws(generator: Any) -> list[int]:
+    states = [torch.get_rng_state()]
+    if generator is not None:
+        states.append(generator.get_state())
+    return [zlib.crc32(state.numpy().tobytes()) for state in states]
+
+
+def canonical(batch: Any) -> Any:
+    """A batch as something that compares by type and value, layout included."""
+    kind = type(batch).__name__
+    if isinstance(batch, torch.Tensor):
+        plain = batch.detach()
+        return (
+            kind,
+            str(plain.dtype),
+            tuple(plain.shape),
+            plain.stride() if plain.layout is torch.strided else None,
+            batch.requires_grad,
+            repr(plain.tolist()),
+        )
+    if isinstance(batch, np.ndarray):
+        return (kind, str(batch.dtype), batch.shape, repr(batch.tolist()))
+    if isinstance(batch, dict):
+        return (kind, [(repr(key), canonical(batch[key])) for key in batch])
+    if isinstance(batch, (list, tuple)):
+        return (kind, [canonical(part) for part in batch])
+    return (kind, repr(batch))
