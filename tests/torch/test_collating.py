@@ -103,7 +103,6 @@ SAMPLES = {
     "transposed": [rows(2, 3).t(), rows(2, 3).t()],
     "channels last": [rows(1, 2, 3, 4).to(memory_format=torch.channels_last)] * 2,
     "expanded": [torch.ones(1).expand(4)] * 2,
-    "conjugates": [torch.tensor([1 + 2j]).conj()] * 2,
     "two dtypes": [rows(3), rows(3, dtype=torch.int64)],
     "two dtypes, wider last": [rows(3, dtype=torch.int64), rows(3)],
     "two sizes": [rows(3), rows(4)],
@@ -163,7 +162,9 @@ def test_refuses_nested_and_sparse_tensors_as_a_worker_of_torch():
 DTYPES = [torch.uint8, torch.int64, torch.float32, torch.bfloat16, torch.complex64]
 TENSORS = st.builds(
     lambda dtype, shape, turn: (
-        rows(*shape, dtype=dtype).transpose(0, -1) if turn else rows(*shape)
+        rows(*shape, dtype=dtype).transpose(0, -1)
+        if turn
+        else rows(*shape, dtype=dtype)
     ),
     st.sampled_from(DTYPES),
     st.lists(st.integers(0, 3), min_size=1, max_size=3),
@@ -171,7 +172,7 @@ TENSORS = st.builds(
 )
 LEAVES = st.one_of(
     TENSORS,
-    TENSORS.map(torch.clone).map(lambda x: x.float().numpy()),
+    st.lists(st.integers(0, 3), max_size=3).map(lambda shape: rows(*shape).numpy()),
     st.integers(-(1 << 63), (1 << 63) - 1),
     st.floats(),
     st.booleans(),
@@ -196,6 +197,15 @@ ITEMS = st.recursive(
 @hypothesis.settings(max_examples=150, deadline=None)
 def test_collates_any_samples_as_a_worker_of_torch(samples, times):
     check(samples * times)
+
+
+def test_collates_conjugates_at_which_a_worker_of_torch_fails(slot):
+    samples = [torch.tensor([1 + 2j, 3j]).conj()] * 2
+    with pytest.raises(RuntimeError):
+        default_collate(samples)
+    collating.install(collating.rules())
+    with collating.into(slot.empty):
+        assert default_collate(samples).tolist() == [[1 - 2j, -3j]] * 2
 
 
 def test_batches_lie_in_the_slot(slot):
@@ -245,7 +255,6 @@ def test_what_a_dataset_keeps_is_moved_out_of_the_slot(slot):
         kept, sent = default_collate(samples), default_collate(samples)
     view = kept[0][2:]
     assert slot.holds(kept[0])
-    sent_at = sent[0].data_ptr()
     sent.clear()
     collating.move_kept()
     for tensor in (*kept, view):
@@ -254,7 +263,6 @@ def test_what_a_dataset_keeps_is_moved_out_of_the_slot(slot):
     assert view.tolist() == [[0, 1, 2]] * 28
     view.fill_(9)
     assert kept[0][2].tolist() == [9, 9, 9]
-    assert sent_at
 
 
 def test_what_does_not_fit_is_made_beside_the_slot():

@@ -36,7 +36,8 @@ DTYPES = sorted(
     (
         dtype
         for dtype in vars(torch).values()
-        if isinstance(dtype, torch.dtype) and "quint" not in str(dtype)
+        if isinstance(dtype, torch.dtype)
+        and "quint" not in str(dtype)
         # Of these torch makes no tensor without a quantizer.
         and "qint" not in str(dtype)
     ),
