@@ -15,7 +15,7 @@ import torch
 from hypothesis import strategies as st
 from torch.nn.utils.rnn import pack_sequence
 
-from tests.torch_batches import (
+from torch_batches import (
     OwnDict,
     OwnTensor,
     Pair,
@@ -248,6 +248,14 @@ def test_warns_of_hooks_as_torch_does(slot):
     leaf.register_hook(lambda grad: grad)
     with pytest.warns(UserWarning, match="backward hook"):
         slot.send(leaf)
+
+
+def test_the_default_device_does_not_matter(slot):
+    sent = [numbers(3), numbers(3, 2).t(), torch.empty(0, 2)]
+    want = slot.send(sent)
+    with torch.device("meta"):
+        got = slot.send(sent)
+    assert_same(got, want)
 
 
 KEYS = ("a", 1, 2.5, None)

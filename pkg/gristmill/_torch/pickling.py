@@ -30,6 +30,8 @@ from torch.utils.hooks import warn_if_has_hooks
 Array = npt.NDArray[Any]
 Bytes = npt.NDArray[np.uint8]
 PROTOCOL = 5
+# Named, since the user may have set another default.
+CPU = torch.device("cpu")
 # Buffers as parts of blobs: int64 of shape (n, 3), each row (blob, offset, bytes).
 Places = npt.NDArray[np.int64]
 Pickled = tuple[memoryview, list[Bytes]]
@@ -219,9 +221,9 @@ def make_tensor(
     """
     dtype, size, stride = geometry
     if buffer is None:
-        tensor = torch.empty_strided(size, stride, dtype=dtype)
+        tensor = torch.empty_strided(size, stride, dtype=dtype, device=CPU)
     else:
-        tensor = torch.empty(0, dtype=dtype)
+        tensor = torch.empty(0, dtype=dtype, device=CPU)
         tensor.set_(make_storage(buffer), 0, size, stride)
     conjugate, negative = bits
     tensor = tensor.conj() if conjugate else tensor
@@ -241,8 +243,8 @@ def _buffer_of(
     storage: torch.UntypedStorage, begin: int, nbytes: int
 ) -> pickle.PickleBuffer:
     """Bytes of a storage, which lives as long as the buffer does."""
-    view = torch.empty(0, dtype=torch.uint8).set_(storage, begin, (nbytes,), (1,))
-    memory: Any = view.numpy()
+    view = torch.empty(0, dtype=torch.uint8, device=CPU)
+    memory: Any = view.set_(storage, begin, (nbytes,), (1,)).numpy()
     return pickle.PickleBuffer(memory)
 
 
