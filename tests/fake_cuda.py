@@ -92,7 +92,7 @@ class FakeCuda:
         assert not self.frozen, "waits for a device that does nothing"
         while not done():
             streams = self._random.sample(self.streams, len(self.streams))
-            assert any([stream.step() for stream in streams]) or done(), "deadlock"
+            assert any(stream.step() for stream in streams) or done(), "deadlock"
 
     def finish(self):
         self.run_until(lambda: not any(stream.tasks for stream in self.streams))

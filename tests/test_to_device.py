@@ -375,11 +375,11 @@ class Runtime:
         self.calls = []
         self._error = error
 
-    def cudaHostRegister(self, address, nbytes, flags):  # noqa: N802
+    def cudaHostRegister(self, address, nbytes, flags):
         self.calls.append(("register", address, nbytes, flags))
         return self._error
 
-    def cudaHostUnregister(self, address):  # noqa: N802
+    def cudaHostUnregister(self, address):
         self.calls.append(("unregister", address))
         return 0
 

@@ -10,8 +10,7 @@ import torch
 
 from gristmill import _core
 from gristmill._torch.cuda import Cuda
-from gristmill._torch.leaves import map_leaves
-from gristmill._torch.tensors import as_tensor_tree
+from gristmill._torch.leaves import as_tensor_leaf, map_leaves
 
 
 class RegisteredSlots:
@@ -91,7 +90,7 @@ class CudaCopies:
         rooms: list[torch.Tensor] = []
 
         def place_leaf(leaf: Any) -> Any:
-            leaf = as_tensor_tree(leaf)
+            leaf = as_tensor_leaf(leaf)
             if not _is_plain(leaf):
                 return leaf.to(self._cuda.device) if hasattr(leaf, "to") else leaf
             hosts.append(self._readable(leaf))

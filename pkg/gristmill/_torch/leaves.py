@@ -6,6 +6,11 @@ import copy
 from collections.abc import Callable, Mapping, MutableMapping
 from typing import Any
 
+import numpy as np
+import torch
+
+from gristmill._torch.tensors import as_tensor_tree
+
 
 def map_leaves(function: Callable[[Any], Any], element: Any) -> Any:
     """Return an element with the function applied to everything in its containers.
@@ -28,3 +33,12 @@ def map_leaves(function: Callable[[Any], Any], element: Any) -> Any:
     if type(element) in (list, tuple):
         return type(element)(map_leaves(function, value) for value in element)
     return function(element)
+
+
+def as_tensor_leaf(leaf: Any) -> Any:
+    """Return an array of any library as a tensor, in place where that can be."""
+    if isinstance(leaf, np.ndarray):
+        return as_tensor_tree(leaf)
+    if hasattr(leaf, "__dlpack__") and not isinstance(leaf, torch.Tensor):
+        return torch.from_dlpack(leaf)
+    return leaf
