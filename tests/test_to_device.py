@@ -242,12 +242,11 @@ class Program:
 
 
 @pytest.mark.multiprocess
-@pytest.mark.parametrize("depth", [1, 2, 5])
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize(("seed", "depth"), [(0, 1), (1, 2), (2, 2), (3, 5)])
 def test_every_value_arrives_whatever_the_program_keeps(seed, depth):
     cuda, chance = FakeCuda(seed), random.Random(seed)
     program, kept = Program(cuda), []
-    batches = on_fake(loader(records=4000, worker_count=2, streams=1), cuda, depth)
+    batches = on_fake(loader(records=1600, worker_count=2, streams=1), cuda, depth)
     for batch in batches:
         program.use(batch)
         if chance.random() < 0.3:
@@ -257,22 +256,23 @@ def test_every_value_arrives_whatever_the_program_keeps(seed, depth):
         del batch
     batches.close()
     cuda.finish()
-    assert program.seen == list(range(4000))
+    assert program.seen == list(range(1600))
     assert not cuda.registered
 
 
 @pytest.mark.multiprocess
 def test_slots_are_registered_once_and_nothing_is_allocated_after_the_first_batches():
     cuda = FakeCuda()
-    batches = on_fake(loader(records=8000, worker_count=2, streams=1), cuda)
+    batches = on_fake(loader(records=3200, worker_count=2, streams=1), cuda)
     for number, batch in enumerate(batches):
-        if number == 50:
+        if number == 40:
             warm = dict(cuda.counts)
         del batch
-    assert number == 199
+    assert number == 79
     # Only the labels, which the loader copied out of the slot, pass through staging.
-    assert cuda.counts.pop("staged") == 200
-    assert {**warm, "staged": 51 + 1} == {**cuda.counts, "staged": 51 + 1}
+    assert cuda.counts.pop("staged") == 80
+    del warm["staged"]
+    assert dict(cuda.counts) == warm
     assert cuda.counts["registered"] == len(cuda.registered) <= 16
     assert cuda.counts["allocations"] <= 2 * (2 + 1)
     batches.close()
@@ -334,6 +334,18 @@ def test_an_iterator_that_nobody_closes_takes_its_registrations_back():
     gc.collect()
     assert not cuda.registered
     assert not cuda.reading
+
+
+def test_batches_of_torchs_loader_arrive_too():
+    cuda, data = FakeCuda(seed=5), torch.arange(400.0)
+    program = Program(cuda)
+    rows = torch.utils.data.TensorDataset(data[:, None].repeat(1, 8))
+    for kind in (torch.utils.data.DataLoader, adapter.DataLoader):
+        for [batch] in on_fake(kind(rows, batch_size=40), cuda, 3):
+            program.use({"x": batch})
+            del batch
+    cuda.finish()
+    assert program.seen == 2 * data.tolist()
 
 
 @pytest.mark.multiprocess

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import bisect
 import collections
 import dataclasses
 from typing import Any
@@ -24,20 +25,27 @@ class RegisteredSlots:
 
     def __init__(self, cuda: Cuda) -> None:
         self._cuda = cuda
-        self._slots: list[_core.PinnedSlot] = []
+        self._slots: list[_core.PinnedSlot] = []  # By their addresses.
         self._refused = False
+
+    def __contains__(self, host: torch.Tensor) -> bool:
+        """Whether a tensor lies in a slot that is registered."""
+        address: int = host.data_ptr()
+        after = bisect.bisect(self._slots, address, key=_address_of)
+        if after == 0:
+            return False
+        slot = self._slots[after - 1]
+        return address < slot.address + slot.nbytes
 
     def add(self, host: torch.Tensor) -> bool:
         """Register the slot that a tensor lies in; False where it lies in none."""
-        if self._refused or not host.nbytes:
-            return False
-        slot = _core.pin_slot(host.data_ptr())
+        slot = None if self._refused else _core.pin_slot(host.data_ptr())
         if slot is None:
             return False
         if not self._cuda.register(slot.address, slot.nbytes):
             self._refused = True
             return False
-        self._slots.append(slot)
+        bisect.insort(self._slots, slot, key=_address_of)
         return True
 
     def close(self) -> None:
@@ -48,7 +56,11 @@ class RegisteredSlots:
             self._slots.pop()
 
 
-@dataclasses.dataclass(frozen=True)
+def _address_of(slot: _core.PinnedSlot) -> int:
+    return slot.address
+
+
+@dataclasses.dataclass(slots=True)
 class _Copying:
     """A batch whose values are on their way to `rooms`."""
 
@@ -128,9 +140,10 @@ class CudaCopies:
 
     def _readable(self, host: torch.Tensor) -> torch.Tensor:
         """The tensor, or a copy of it, where the device reads it in place."""
-        if self._cuda.is_pinned(host) or self._slots.add(host):
-            return host
-        return self._cuda.staged(host)
+        in_place = (
+            host in self._slots or self._cuda.is_pinned(host) or self._slots.add(host)
+        )
+        return host if in_place else self._cuda.staged(host)
 
     def _land(self, at_most: int) -> None:
         """Let go of what is copied, and wait until no more are under way."""

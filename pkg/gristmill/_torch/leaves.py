@@ -19,6 +19,8 @@ def map_leaves(function: Callable[[Any], Any], element: Any) -> Any:
     where it can be changed and is a dict otherwise.  What moves itself by a method
     ``to``, such as a `PackedSequence`, is a leaf although it is a tuple.
     """
+    if isinstance(element, torch.Tensor | np.ndarray):
+        return function(element)  # Most are: asked first, since mappings are slow to.
     if isinstance(element, MutableMapping):
         mapped = copy.copy(element)
         for key, value in element.items():
