@@ -1,4 +1,4 @@
-"""PyTorch's DataLoader on Gristmill's engine, and batches as tensors.  Imports torch."""
+"""PyTorch's DataLoader on Gristmill's engine; batches as tensors.  Imports torch."""
 
 from __future__ import annotations
 

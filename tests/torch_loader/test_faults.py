@@ -1,8 +1,5 @@
 """A torch loader whose workers are killed, starved or left alone."""
 
-import os
-import subprocess
-
 import pytest
 
 from faults.scripts import can_mount, run, with_shm_of_its_own
@@ -119,7 +116,7 @@ class Refuses(Squares):
         made = super().__getitem__(i)
         return (made.float().requires_grad_() * 2) if i == 5 else made
 
-iterator = iter(make(Refuses()))
+iterator = iter(make(Refuses(), batch_size=None))
 assert values([next(iterator) for _ in range(5)]) == SQUARES[:5]
 error = expect(RuntimeError, lambda: next(iterator))
 assert "non-leaf" in str(error)

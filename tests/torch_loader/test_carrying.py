@@ -15,7 +15,7 @@ import torch
 
 from gristmill._engine import packing
 from gristmill._torch.carrying import Carried, NeedsFork
-from torch_batches import assert_same
+from torch_loader.batches import assert_same
 
 
 class Program:

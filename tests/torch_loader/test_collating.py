@@ -17,7 +17,7 @@ from torch.utils.data import default_collate
 from torch.utils.data._utils import collate, worker
 
 from gristmill._torch import collating
-from torch_batches import (
+from torch_loader.batches import (
     OwnDict,
     OwnTensor,
     Pair,

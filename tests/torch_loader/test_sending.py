@@ -15,7 +15,7 @@ import torch
 from hypothesis import strategies as st
 from torch.nn.utils.rnn import pack_sequence
 
-from torch_batches import (
+from torch_loader.batches import (
     OwnDict,
     OwnTensor,
     Pair,
