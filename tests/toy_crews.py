@@ -34,7 +34,8 @@ def load(blob):
         time.sleep(1000)
     return program, os.getpid()
 
-def serve(program, arena, knock, worker, generation):
+def serve(program, arena, knock, begun, worker, generation):
+    os.close(begun)
     what, loader = program
     if what == "end":
         print("bye")

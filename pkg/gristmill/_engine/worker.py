@@ -32,9 +32,14 @@ def load(blob_fd: int) -> Runnable:
 
 
 def serve(
-    program: Runnable, arena_fd: int, knock_fd: int, worker: int, generation: int
+    program: Runnable,
+    arena_fd: int,
+    knock_fd: int,
+    begun_fd: int,
+    worker: int,
+    generation: int,
 ) -> None:
-    """Compute units until told to stop."""
+    """Compute units until told to stop; close begun_fd after the first."""
     _core.keep_freed_memory()
     end = _core.WorkerEnd(arena_fd, knock_fd, worker, generation)
     try:
@@ -43,11 +48,12 @@ def serve(
     except BaseException:
         end.set_startup_error(traceback.format_exc())
         raise
-    while True:
-        unit = end.claim()
-        if unit is None:
-            return
+    begun = False
+    while unit := end.claim():
         server.compute(unit)
+        if not begun:
+            os.close(begun_fd)
+            begun = True
 
 
 @dataclasses.dataclass
