@@ -71,6 +71,8 @@ class _Result:
     moved: bool = False
     # Called when all is written, before the slot is handed over.
     leave: Callable[[], None] = lambda: None
+    # Outputs and the failure, once they are written.
+    written: int = 0
 
     @property
     def status(self) -> int:
@@ -85,6 +87,12 @@ class _Result:
         """Write to a slot; returns the bytes used."""
         failure = None if self.failure is None else (self.failure, self.vector)
         return transport.encode(writer, self.outputs, failure)
+
+    def let_go(self) -> None:
+        """Forget the outputs, which are written, and leave the slot to the parent."""
+        self.written = len(self.outputs) + (self.failure is not None)
+        self.outputs.clear()
+        self.leave()
 
 
 class _Server:
@@ -118,8 +126,7 @@ class _Server:
         used = self._write(slot.writer, result)
         self._reached[unit.stream] = result.vector
         if used is not None:
-            count = len(result.outputs) + (result.failure is not None)
-            self._end.commit(result.status, count, used, result.vector)
+            self._end.commit(result.status, result.written, used, result.vector)
 
     def _records(self, unit: _core.Work, slot: _Slot) -> _Result:
         """All outputs of the records [first, first + count)."""
@@ -243,7 +250,7 @@ class _Server:
             # The outputs before it may lie in the slot: the writer goes on there.
             self._refuse(result, error)
             return self._write(writer, result)
-        result.leave()
+        result.let_go()
         return used
 
     def _write_elsewhere(self, size: int, result: _Result) -> int | None:
@@ -261,7 +268,7 @@ class _Server:
         except Exception as error:
             self._refuse(result, error)
             return self._write_elsewhere(size, result)
-        result.leave()
+        result.let_go()
         address = self._end.need(used)
         if address is None:
             return None
