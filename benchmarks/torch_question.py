@@ -7,6 +7,7 @@ one it measures.
 
 import functools
 import itertools
+import time
 import zlib
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -68,6 +69,7 @@ def _measure(
     build: Callable[[Any], Any],
     units: float,
     use: Callable[[Any], Any] | None,
+    clock: Callable[[], float],
     settings: Settings,
 ) -> Measurement:
     import torch
@@ -75,7 +77,7 @@ def _measure(
     torch.manual_seed(SEED)
     batches = iter(build(CLASSES[name]()))
     answers = {"first batches": digest(batches)}
-    seconds = seconds_per_batch(batches, settings.seconds, use)
+    seconds = seconds_per_batch(batches, settings.seconds, use, clock=clock)
     return Measurement(seconds * units, answers)
 
 
@@ -83,6 +85,7 @@ def contestants(
     build: Callable[[Any], Any],
     units: float = 1e6,
     use: Callable[[Any], Any] | None = None,
+    clock: Callable[[], float] = time.perf_counter,
 ) -> dict[str, Callable[[Settings], Measurement]]:
     """Ours and torch's loader as contestants.
 
@@ -90,7 +93,9 @@ def contestants(
         build: Makes a loader, which nobody gets to the end of, by a class.
         units: Units of the answer in a second; by default microseconds.
         use: What the consumer does with each batch.
+        clock: What is measured, in seconds.
     """
     return {
-        name: functools.partial(_measure, name, build, units, use) for name in CLASSES
+        name: functools.partial(_measure, name, build, units, use, clock)
+        for name in CLASSES
     }
