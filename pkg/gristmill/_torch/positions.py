@@ -102,7 +102,7 @@ class Position:
         by_sampler, by_iterator, self._batches = self._loaded.values()
         count, origin = self._batches, _origin(by_iterator)
         if self._batched:
-            # Who corrects a state does it in the sampler's; older torchdata has no other.
+            # Accelerate corrects the sampler's part; older torchdata has no other.
             both = {**(by_iterator or {}), **(by_sampler or {})}
             self._samples = both.get(_SAMPLES, count * self._index_sampler.batch_size)
             by_sampler, by_iterator = both.get(_SAMPLER), both.get(_ITERATOR)
@@ -201,7 +201,7 @@ def _after(blocks: Iterator[drawing.Block], count: int) -> Iterator[drawing.Bloc
 def _batched(
     samples: Iterator[Any], batch_sampler: BatchSampler
 ) -> Iterator[list[Any]]:
-    """The batches that `batch_sampler` makes of samples, none of which is drawn early."""
+    """The batches that `batch_sampler` makes of samples, which are not drawn early."""
     if batch_sampler.drop_last:
         alike = [samples] * batch_sampler.batch_size
         yield from map(list, zip(*alike, strict=False))

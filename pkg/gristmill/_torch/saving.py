@@ -9,7 +9,7 @@ import torch
 from torch.utils.data.dataloader import _DatasetKind
 
 from gristmill._torch import layout
-from gristmill._torch.layout import Saved, State
+from gristmill._torch.layout import Saved
 from gristmill._torch.positions import Position
 from gristmill._torch.stepping import Stepping
 

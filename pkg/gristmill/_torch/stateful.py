@@ -35,10 +35,10 @@ class StatefulDataLoader(DataLoader[_T_co]):
 
     What differs from torchdata's loader, for the better or knowingly:
 
-    * The samplers are torch's own, and so are the epochs that they draw: an epoch begun
-      by torchdata's loader is finished alike, the next one is torch's.
-    * To go on with an epoch draws no random numbers.  Whoever restores torch's generator
-      too gets the epochs after it as if there had been no break.
+    * The samplers are torch's own, and so are the epochs that they draw: an epoch
+      begun by torchdata's loader is finished alike, the next one is torch's.
+    * To go on with an epoch draws no random numbers.  Whoever restores torch's
+      generator too gets the epochs after it as if there had been no break.
     * A state of a map-style dataset is good for any number of workers, 0 included,
       unless the dataset has a state of its own.
     * An error in a batch counts as a step: what was raised is not raised again.
@@ -92,6 +92,7 @@ class StatefulDataLoader(DataLoader[_T_co]):
 
     snapshot_every_n_steps: int | None
     next_iter_state: State | None
+    _iterator: Any
 
     def __init__(  # noqa: PLR0913 (torch's arguments, and ours)
         self,

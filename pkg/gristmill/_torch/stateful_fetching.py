@@ -1,4 +1,4 @@
-"""What the workers of a stateful loader run: they send their states with the batches."""
+"""What the workers of a stateful loader run: with batches they send their states."""
 
 from __future__ import annotations
 

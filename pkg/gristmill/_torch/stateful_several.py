@@ -45,6 +45,8 @@ class StatefulMultiProcessIterator(Saving, MultiProcessIterator):
     """
 
     _snapshot: _Snapshot
+    # The latest that came of each worker.
+    _worker_states: list[bytes | None]
 
     def __init__(self, loader: Any, saved: Saved | None) -> None:
         self._interval = loader.snapshot_every_n_steps or 0
@@ -100,10 +102,11 @@ class StatefulMultiProcessIterator(Saving, MultiProcessIterator):
             super()._hire(loader)
             return
         # Nobody is needed: the loader begins another epoch.
-        self._workers = self._asked = []
+        self._workers = []
+        self._asked = []
         self._begin_count(saved)
-        states = [pickle.dumps(part) for part in saved.parts if self._speaks]
-        self._worker_states = states or [None] * self._num_workers
+        if self._speaks:
+            self._worker_states = [pickle.dumps(part) for part in saved.parts]
         self._take_snapshot(self._position.state())
 
     def _program(self, loader: Any) -> FetchProgram:
@@ -126,7 +129,6 @@ class StatefulMultiProcessIterator(Saving, MultiProcessIterator):
             self._sampler_iter = Position(self._index_sampler, iteration)
             self._position = self._sampler_iter
         self._begin_count(saved)
-        self._worker_states: list[bytes | None] = [None] * self._num_workers
         if self._greets:
             self._greet(crew)
         self._take_snapshot(self._position.state())
@@ -137,6 +139,7 @@ class StatefulMultiProcessIterator(Saving, MultiProcessIterator):
     def _begin_count(self, saved: Saved | None) -> None:
         # Where the index sampler stood at each request whose answer may be a snapshot.
         self._noted: collections.deque[State | None] = collections.deque()
+        self._worker_states = [None] * self._num_workers
         self._given = 0
         self._last_worker = self._num_workers - 1
         if saved is not None:
