@@ -6,7 +6,6 @@ import warnings
 from typing import Any
 
 import torch
-from torch.utils.data.dataloader import _DatasetKind
 
 from gristmill._torch import layout
 from gristmill._torch.layout import Saved
@@ -60,13 +59,14 @@ class Saving(Stepping):
         self._sampler_iter = self._position = Position(self._index_sampler, iteration)
         if saved is not None:
             self._position.restore(saved.main)
-            if saved.finished and not self._iterates:
-                # A generator, or a sampler that restores itself, is to be at its end.
-                self._position.pass_over(saved.later_steps + 1)
 
-    @property
-    def _iterates(self) -> bool:
-        return bool(self._dataset_kind == _DatasetKind.Iterable)
+    def _pass_over_indices(self, saved: Saved) -> None:
+        """Draw what was given after the snapshot, without computing it.
+
+        At the end of an epoch the end too, so that a generator, or a sampler that
+        restores itself while it is iterated over, is ready for the next epoch.
+        """
+        self._position.pass_over(saved.later_steps + saved.finished)
 
 
 def warn_of_replay(steps: int) -> None:

@@ -133,7 +133,7 @@ class StatefulMultiProcessIterator(Saving, MultiProcessIterator):
             self._greet(crew)
         self._take_snapshot(self._position.state())
         super()._ask_for_all(crew)
-        if self._saved is not None and self._speaks and not self._finished:
+        if self._saved is not None and self._speaks:
             self._replay(self._saved)
 
     def _begin_count(self, saved: Saved | None) -> None:
@@ -144,8 +144,9 @@ class StatefulMultiProcessIterator(Saving, MultiProcessIterator):
         self._last_worker = self._num_workers - 1
         if saved is not None:
             self._given, self._last_worker = saved.step, saved.last_worker
-            if not self._speaks and not saved.finished:
-                self._position.pass_over(saved.later_steps)
+            computed = self._speaks and self._crew is not None
+            if not self._iterable and not computed:
+                self._pass_over_indices(saved)
                 self._given += saved.later_steps
         self._requested = self._given
 
@@ -165,6 +166,11 @@ class StatefulMultiProcessIterator(Saving, MultiProcessIterator):
 
     def _replay(self, saved: Saved) -> None:
         """Pass over the batches that were given after the snapshot that was loaded."""
+        if self._finished:
+            # Workers whose dataset restores itself later are to come to its end.
+            if not self._replays:
+                self._pass_over(saved.later_steps + 1)
+            return
         if self._replays and saved.step + saved.later_steps:
             warn_of_replay(saved.step + saved.later_steps)
             self._pass_over(saved.step)
@@ -197,10 +203,11 @@ class StatefulMultiProcessIterator(Saving, MultiProcessIterator):
         """Whether the next request's answer may be its worker's last until then."""
         if not self._interval or not self._speaks:
             return False
-        before = self._given + sum(self._asked) if self._iterable else self._requested
-        first = self._given if self._iterable else self._requested
-        offset = first % self._interval + before - first
-        return bool(offset + self._num_workers >= self._interval)
+        if self._iterable:
+            before = self._given % self._interval + sum(self._asked)
+        else:
+            before = self._requested % self._interval
+        return bool(before + self._num_workers >= self._interval)
 
     def _next_answer(self, crew: Crew) -> Answer:
         answer = super()._next_answer(crew)

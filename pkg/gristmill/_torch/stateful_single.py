@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from torch.utils.data.dataloader import _DatasetKind
+
 from gristmill._torch import layout
 from gristmill._torch.layout import Saved, State
 from gristmill._torch.saving import Saving, warn_of_replay
@@ -21,10 +23,10 @@ class StatefulSingleProcessIterator(Saving, SingleProcessIterator):
         if saved is not None:
             self._num_yielded = saved.step + saved.later_steps
             self._finished = saved.finished
-            if self._iterates:
+            if self._dataset_kind == _DatasetKind.Iterable:
                 self._restore_iteration(saved.main)
-            elif not saved.finished:
-                self._position.pass_over(saved.later_steps)
+            else:
+                self._pass_over_indices(saved)
 
     def state_dict(self) -> State:
         """Where the iterator stands, in torchdata's layout."""
