@@ -6,6 +6,7 @@ from gristmill import _launcher
 from gristmill._torch.device import DeviceIterator, to_device
 from gristmill._torch.loader import DataLoader
 from gristmill._torch.tensors import TensorIterator, as_tensor_tree, as_tensors
+from gristmill._torch.trainers import install, uninstall
 
 __all__ = [
     "DataLoader",
@@ -13,7 +14,9 @@ __all__ = [
     "TensorIterator",
     "as_tensor_tree",
     "as_tensors",
+    "install",
     "to_device",
+    "uninstall",
 ]
 
 # Workers start at once where torch is imported before they are needed.
