@@ -34,6 +34,7 @@ QUESTIONS = (
     "resume",
     "memory",
     "receive",
+    "to_device",
     "import",
     "records_tokens",
     "records_noise",

@@ -64,7 +64,7 @@ class FakeCuda:
     Args:
         seed: Of the order in which streams get on.
         refuse: Whether memory cannot be registered.
-        pinned: Whether all memory is pinned as it is.
+        pinned: Whether all memory is pinned, by whoever made it.
     """
 
     device = torch.device("cpu")
@@ -92,7 +92,7 @@ class FakeCuda:
         assert not self.frozen, "waits for a device that does nothing"
         while not done():
             streams = self._random.sample(self.streams, len(self.streams))
-            assert any([stream.step() for stream in streams]) or done(), "deadlock"
+            assert any(stream.step() for stream in streams) or done(), "deadlock"
 
     def finish(self):
         self.run_until(lambda: not any(stream.tasks for stream in self.streams))
@@ -146,7 +146,8 @@ class FakeCuda:
         self.counts["used on another stream"] += 1
 
     def is_pinned(self, host):
-        return self._pinned or self._range_of(host.data_ptr()) is not None
+        assert self._range_of(host.data_ptr()) is None
+        return self._pinned
 
     def staged(self, host):
         self.counts["staged"] += 1

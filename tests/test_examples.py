@@ -100,6 +100,20 @@ def test_maxtext_pipeline_goes_on_with_the_same_hosts_and_with_others():
     )
 
 
+@pytest.mark.multiprocess
+def test_flax_training_goes_on_from_orbax_as_if_never_stopped():
+    pytest.importorskip("flax")
+    printed = run("flax_nnx_orbax.py").splitlines()
+    assert [line for line in printed if not line.startswith(" ")] == [
+        "Without a stop:",
+        "Stopped after 139 steps, 6.19 epochs:",
+        "Restored:",
+        "Weights, optimizer and generators are the same, bit for bit.",
+    ]
+    # The last losses, of the run without a stop and of the one restored.
+    assert printed[1].split()[-1] == printed[-2].split()[-1]
+
+
 def test_maxtext_pipeline_gives_the_batches_that_grain_gives(tmp_path, example):
     module = example("maxtext_pipeline")
     paths, tokenize = module.write_corpora(tmp_path)

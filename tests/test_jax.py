@@ -205,18 +205,28 @@ from gristmill.jax import prefetch_to_device
 from test_jax import first_column, loader
 
 devices = jax.devices()
-assert len(devices) == 2, devices
-sharding = NamedSharding(Mesh(np.array(devices), ("data",)), PartitionSpec("data"))
-for number, batch in enumerate(prefetch_to_device(loader(), sharding)):
-    assert batch.sharding == sharding
-    parts = [np.asarray(part.data) for part in batch.addressable_shards]
-    first = 4.0 * number
-    assert [part[:, 0].tolist() for part in parts] == [
-        [first, first + 1], [first + 2, first + 3]
-    ]
-assert number == 9
+assert len(devices) == 4, devices
+mesh = Mesh(np.array(devices).reshape(2, 2), ("data", "model"))
+rows = NamedSharding(mesh, PartitionSpec("data"))
+blocks = NamedSharding(mesh, PartitionSpec("data", "model"))
+whole = NamedSharding(mesh, PartitionSpec())
+
+
+def check(batch, sharding, expected):
+    assert batch.sharding == sharding and (np.asarray(batch) == expected).all()
+    for part in batch.addressable_shards:
+        assert (np.asarray(part.data) == expected[part.index]).all()
+
+
+for sharding in (rows, blocks, whole):
+    for number, batch in enumerate(prefetch_to_device(loader(), sharding)):
+        first = np.arange(4.0 * number, 4.0 * number + 4)
+        check(batch, sharding, np.repeat(first[:, None], 256, axis=1))
+    assert number == 9
+
+# Slots of workers: copied or kept alive, by whatever way the batch was placed.
 made = loader(records=6400, batch=64, worker_count=2, streams=1)
-for where in (sharding, devices[1]):
+for where in (rows, blocks, devices[1], None):
     batches = prefetch_to_device(made, where)
     kept = list(batches)
     batches.close()
@@ -225,20 +235,45 @@ for where in (sharding, devices[1]):
 with jax.default_device(devices[1]):
     [placed, *_] = prefetch_to_device(made)
 assert placed.devices() == {devices[1]}
-[placed, *_] = prefetch_to_device(loader(), devices[1])
-assert placed.devices() == {devices[1]}
-assert first_column(placed) == [0, 1, 2, 3]
+
+# A tree of places may end above the leaves of the batch.
+array = np.arange(8.0).reshape(4, 2)
+batch = {"x": (array, [array]), "y": array, "z": array}
+places = {"x": (blocks, rows), "y": devices[3], "z": None}
+[placed] = prefetch_to_device([batch], places)
+check(placed["x"][0], blocks, array)
+check(placed["x"][1][0], rows, array)
+assert placed["y"].devices() == {devices[3]}
+assert placed["z"].devices() == {devices[0]}
+refused = prefetch_to_device([batch], {"x": rows})
+try:
+    next(refused)
+except ValueError as error:
+    assert "symmetric difference on key sets is" in str(error), error
+else:
+    raise AssertionError("a tree that does not fit was taken")
+
+# A PartitionSpec is for the mesh that is set.
+try:
+    prefetch_to_device([array], PartitionSpec("data"))
+except ValueError as error:
+    assert "no mesh is set. Call jax.set_mesh" in str(error), error
+else:
+    raise AssertionError("a PartitionSpec was taken without a mesh")
+with jax.set_mesh(mesh):
+    batches = prefetch_to_device([{"x": array}], {"x": PartitionSpec("data", "model")})
+    check(next(batches)["x"], blocks, array)
 """
 
 
 @pytest.mark.multiprocess
-def test_sharding_over_two_devices():
+def test_sharding_over_four_devices():
     done = subprocess.run(
         [sys.executable, "-c", SHARDED],
         env={
             **os.environ,
             "JAX_PLATFORMS": "cpu",
-            "XLA_FLAGS": "--xla_force_host_platform_device_count=2",
+            "XLA_FLAGS": "--xla_force_host_platform_device_count=4",
         },
         cwd=pathlib.Path(__file__).parent,
         capture_output=True,
@@ -249,17 +284,21 @@ def test_sharding_over_two_devices():
     assert done.returncode == 0, done.stderr
 
 
-# Prints the rows that one of two processes got of batches over both, as one range.
+# What one of two processes with two devices each sees of batches over all four.
 TWO_HOSTS = """
 import sys
 import jax, numpy as np
+from jax.experimental.multihost_utils import process_allgather
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 import gristmill as g
 from gristmill.jax import prefetch_to_device
 
 address, process, folder = sys.argv[1:]
-jax.distributed.initialize(address, 2, int(process))
+process = int(process)
+jax.distributed.initialize(address, 2, process)
+assert (jax.device_count(), jax.local_device_count()) == (4, 2)
 shard = g.ShardByJaxProcess(drop_remainder=True)
+assert (shard.shard_index, shard.shard_count) == (process, 2)
 made = g.DataLoader(
     data_source=np.arange(101),
     sampler=g.IndexSampler(101, shard, shuffle=True, num_epochs=1, seed=0),
@@ -268,14 +307,18 @@ made = g.DataLoader(
 )
 rows = NamedSharding(Mesh(jax.devices(), "data"), PartitionSpec("data"))
 batches = prefetch_to_device(made, rows)
-seen = []
-for batch in batches:
-    assert batch.shape == (20,)
-    for part in batch.addressable_shards:
-        seen += np.asarray(part.data).tolist()
-assert len(seen) == len(set(seen)) == 50
+mine, everybodys = [], []
+for batch, own in zip(batches, made, strict=True):
+    assert batch.shape == (20,) and batch.sharding == rows
+    parts = sorted(batch.addressable_shards, key=lambda part: part.index[0].start)
+    assert [part.index[0].start for part in parts] == [10 * process, 10 * process + 5]
+    # This process's part of the global array is the batch that its loader gives.
+    assert np.concatenate([part.data for part in parts]).tolist() == own.tolist()
+    mine += own.tolist()
+    everybodys += process_allgather(batch, tiled=True).tolist()
+assert sorted(mine) == [*range(50 * process, 50 * process + 50)]
+assert sorted(everybodys) == [*range(100)]
 g.checkpoint.CheckpointHandler().save(folder, batches)
-print(min(seen), max(seen))
 """
 
 
@@ -284,18 +327,22 @@ def test_two_hosts_read_and_save_their_own_parts(tmp_path):
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         address = f"127.0.0.1:{free.getsockname()[1]}"
-    environment = {**os.environ, "JAX_PLATFORMS": "cpu", "XLA_FLAGS": ""}
+    flags = "--xla_force_host_platform_device_count=2"
+    environment = {**os.environ, "JAX_PLATFORMS": "cpu", "XLA_FLAGS": flags}
     hosts = [
         subprocess.Popen(
             [sys.executable, "-c", TWO_HOSTS, address, str(process), str(tmp_path)],
             env=environment,
-            stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
         )
         for process in range(2)
     ]
-    outputs = [host.communicate(timeout=120) for host in hosts]
-    assert [out.split() for out, _ in outputs] == [["0", "49"], ["50", "99"]], outputs
+    try:
+        errors = [host.communicate(timeout=120)[1] for host in hosts]
+    finally:
+        for host in hosts:
+            host.kill()
+    assert [host.returncode for host in hosts] == [0, 0], errors
     names = sorted(file.name for file in tmp_path.iterdir())
     assert names == ["process_0-of-2.json", "process_1-of-2.json"]

@@ -242,12 +242,11 @@ class Program:
 
 
 @pytest.mark.multiprocess
-@pytest.mark.parametrize("depth", [1, 2, 5])
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize(("seed", "depth"), [(0, 1), (1, 2), (2, 2), (3, 5)])
 def test_every_value_arrives_whatever_the_program_keeps(seed, depth):
     cuda, chance = FakeCuda(seed), random.Random(seed)
     program, kept = Program(cuda), []
-    batches = on_fake(loader(records=4000, worker_count=2, streams=1), cuda, depth)
+    batches = on_fake(loader(records=1600, worker_count=2, streams=1), cuda, depth)
     for batch in batches:
         program.use(batch)
         if chance.random() < 0.3:
@@ -257,22 +256,23 @@ def test_every_value_arrives_whatever_the_program_keeps(seed, depth):
         del batch
     batches.close()
     cuda.finish()
-    assert program.seen == list(range(4000))
+    assert program.seen == list(range(1600))
     assert not cuda.registered
 
 
 @pytest.mark.multiprocess
 def test_slots_are_registered_once_and_nothing_is_allocated_after_the_first_batches():
     cuda = FakeCuda()
-    batches = on_fake(loader(records=8000, worker_count=2, streams=1), cuda)
+    batches = on_fake(loader(records=3200, worker_count=2, streams=1), cuda)
     for number, batch in enumerate(batches):
-        if number == 50:
+        if number == 40:
             warm = dict(cuda.counts)
         del batch
-    assert number == 199
+    assert number == 79
     # Only the labels, which the loader copied out of the slot, pass through staging.
-    assert cuda.counts.pop("staged") == 200
-    assert {**warm, "staged": 51 + 1} == {**cuda.counts, "staged": 51 + 1}
+    assert cuda.counts.pop("staged") == 80
+    del warm["staged"]
+    assert dict(cuda.counts) == warm
     assert cuda.counts["registered"] == len(cuda.registered) <= 16
     assert cuda.counts["allocations"] <= 2 * (2 + 1)
     batches.close()
@@ -336,6 +336,18 @@ def test_an_iterator_that_nobody_closes_takes_its_registrations_back():
     assert not cuda.reading
 
 
+def test_batches_of_torchs_loader_arrive_too():
+    cuda, data = FakeCuda(seed=5), torch.arange(400.0)
+    program = Program(cuda)
+    rows = torch.utils.data.TensorDataset(data[:, None].repeat(1, 8))
+    for kind in (torch.utils.data.DataLoader, adapter.DataLoader):
+        for [batch] in on_fake(kind(rows, batch_size=40), cuda, 3):
+            program.use({"x": batch})
+            del batch
+    cuda.finish()
+    assert program.seen == 2 * data.tolist()
+
+
 @pytest.mark.multiprocess
 def test_positions_may_be_set_while_copies_are_under_way():
     cuda, program = FakeCuda(), None
@@ -375,11 +387,11 @@ class Runtime:
         self.calls = []
         self._error = error
 
-    def cudaHostRegister(self, address, nbytes, flags):  # noqa: N802
+    def cudaHostRegister(self, address, nbytes, flags):
         self.calls.append(("register", address, nbytes, flags))
         return self._error
 
-    def cudaHostUnregister(self, address):  # noqa: N802
+    def cudaHostUnregister(self, address):
         self.calls.append(("unregister", address))
         return 0
 
@@ -409,22 +421,15 @@ def test_a_device_without_an_index_is_the_current_one(monkeypatch):
 @pytest.mark.multiprocess
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
 def test_on_a_real_device_every_value_arrives_and_memory_stops_growing():
-    made = loader(records=8000, worker_count=2, streams=1)
-    batches = adapter.to_device(made, "cuda")
+    batches = adapter.to_device(loader(records=8000, worker_count=2), "cuda")
     totals = []
     for number, batch in enumerate(batches):
         assert batch["x"].is_cuda
         if number == 50:
-            warm = (
-                torch.cuda.memory_stats()["num_alloc_retries"],
-                torch.cuda.memory_reserved(),
-            )
+            warm = torch.cuda.memory_stats()["num_device_alloc"]
         totals.append(batch["x"].sum(dtype=torch.float64))
         del batch
-    assert (
-        torch.cuda.memory_stats()["num_alloc_retries"],
-        torch.cuda.memory_reserved(),
-    ) == warm
+    assert torch.cuda.memory_stats()["num_device_alloc"] == warm
     expected = [WIDTH * 40 * (80 * n + 39) / 2 for n in range(200)]
-    assert torch.stack(totals).tolist() == expected
+    assert sorted(torch.stack(totals).tolist()) == expected
     batches.close()

@@ -11,7 +11,7 @@ from typing import Any
 from gristmill.checkpoint import Checkpointable
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(slots=True)
 class _Placed:
     """A batch on the device, or what was raised instead, and the state after it."""
 

@@ -47,7 +47,8 @@ def prefetch_to_device(
     """Iterate over batches as `jax.Array` leaves, placed before they are asked for.
 
     On the CPU, with no `sharding`, an array that JAX can represent shares the
-    memory of the batch: it is not copied, and the memory stays alive with it.
+    memory of the batch: it is not copied, and the memory stays alive with it.  Arrays
+    of other libraries, such as torch's tensors, come in by DLPack.
 
     Args:
         iterator: A `DataLoaderIterator` or any iterator or iterable of trees.
@@ -95,6 +96,8 @@ def _resolved(place: Any) -> Any:
 
 
 def _put(leaf: Any, place: Any) -> Any:
+    if hasattr(leaf, "__dlpack__") and not isinstance(leaf, np.ndarray | jax.Array):
+        leaf = jax.dlpack.from_dlpack(leaf)
     if isinstance(place, jax.sharding.Sharding):
         return jax.make_array_from_process_local_data(place, leaf)
     if place is not None or not _shareable(leaf):

@@ -5,7 +5,7 @@ import pytest
 import torch
 from torch.utils.data import TensorDataset, default_collate
 
-from gristmill._torch.native import native_fetch
+from gristmill._torch.native import is_torchs, native_fetch
 from gristmill.torch import DataLoader
 from torch_loader.datasets_zoo import DATASETS
 
@@ -24,7 +24,7 @@ def refuse(batch):
 
 @pytest.mark.parametrize("name", NATIVE)
 def test_rows_are_not_read(name):
-    fetch = native_fetch(DATASETS[name](10), default_collate, refuse)
+    fetch = native_fetch(DATASETS[name](10), refuse)
     expected = list(torch.utils.data.DataLoader(DATASETS[name](10), 4))
     batches = [[0, 1, 2, 3], [4, 5, 6, 7], [8, 9]]
     for index, batch in zip(batches, expected, strict=True):
@@ -46,12 +46,13 @@ def test_hugging_face_columns_are_not_made_into_rows(name, monkeypatch):
      "array O", "array S3", "concat of kinds", "subset of list", "ints", "together"],
 )  # fmt: skip
 def test_rows_are_read_where_a_stack_of_them_may_be_something_else(name):
-    assert native_fetch(DATASETS[name](10), default_collate, refuse) is None
+    assert native_fetch(DATASETS[name](10), refuse) is None
 
 
 def test_other_collations_get_the_samples():
     dataset = TensorDataset(torch.arange(4))
-    assert native_fetch(dataset, list, refuse) is None
+    assert not is_torchs(list)
+    assert is_torchs(default_collate)
     assert list(DataLoader(dataset, 4, collate_fn=len)) == [4]
 
 

@@ -30,7 +30,7 @@ import numpy.typing as npt
 
 from gristmill._engine.mapped import reduce_mapped
 from gristmill._engine.program import Program
-from gristmill._engine.runnable import Runnable
+from gristmill._engine.runnable import Carrier, Runnable
 
 OUT_OF_BAND_BYTES = 4096
 LONG_LIST = 4096
@@ -108,7 +108,7 @@ class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]
         return super().reducer_override(thing) if reduced is None else reduced
 
 
-def pack(program: Runnable) -> int:
+def pack(program: Runnable | Carrier) -> int:
     """Write a program to a sealed file; returns its descriptor.
 
     Raises:
@@ -143,7 +143,7 @@ def unpack(fd: int) -> Runnable:
     return program
 
 
-def _write(fd: int, program: Runnable) -> None:
+def _write(fd: int, program: Runnable | Carrier) -> None:
     writer = _Writer(fd)
     if isinstance(program, Program):
         program = _with_snapshot(writer, program)

@@ -49,6 +49,13 @@ class Runnable(Protocol):
         """Which part of it cannot be sent to workers, and what to do."""
 
 
+class Carrier(Protocol):
+    """Stands for a `Runnable` while it is pickled, and knows better how to do that."""
+
+    def unpicklable_note(self) -> str:
+        """See `Runnable`."""
+
+
 def first_unpicklable(parts: Iterable[tuple[str, Any]]) -> str | None:
     """The name of the first part that cannot be sent to workers.
 

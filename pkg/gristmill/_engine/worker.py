@@ -41,9 +41,14 @@ def load(blob_fd: int) -> Runnable:
 
 
 def serve(
-    program: Runnable, arena_fd: int, knock_fd: int, worker: int, generation: int
+    program: Runnable,
+    arena_fd: int,
+    knock_fd: int,
+    begun_fd: int,
+    worker: int,
+    generation: int,
 ) -> None:
-    """Compute units until told to stop."""
+    """Compute units until told to stop; close begun_fd, if not -1, after the first."""
     _core.keep_freed_memory()
     end = _core.WorkerEnd(arena_fd, knock_fd, worker, generation)
     try:
@@ -52,11 +57,11 @@ def serve(
     except BaseException:
         end.set_startup_error(traceback.format_exc())
         raise
-    while True:
-        unit = end.claim()
-        if unit is None:
-            return
+    while unit := end.claim():
         server.compute(unit)
+        if begun_fd >= 0:
+            os.close(begun_fd)
+            begun_fd = -1
 
 
 @dataclasses.dataclass

@@ -80,3 +80,16 @@ class _ProgramPickler(pickling.CloudPickler):
                 "Use worker processes by fork."
             )
         return super().reducer_override(thing)
+
+
+class CarriedProgram(Carried):
+    """Carries what workers run; see `gristmill._engine.packing`.
+
+    Args:
+        program: A `gristmill._engine.runnable.Runnable`.
+    """
+
+    def unpicklable_note(self) -> str:
+        """The program's."""
+        note: str = self._thing.unpicklable_note()
+        return note

@@ -25,6 +25,7 @@ from gristmill._engine import failures, packing
 from gristmill._engine.remote import COPIED_LEAF_BYTES
 from gristmill._hot import transport, views
 from gristmill._torch import requests, sending
+from gristmill._torch.carrying import CarriedProgram
 from gristmill._torch.fetching import Exhausted, FetchProgram
 from gristmill._torch.processes import StartedProcesses
 from gristmill.errors import ArenaFull, WorkerDied
@@ -128,13 +129,15 @@ class Crew:
         context = self._context
         if context is None:
             try:
-                blob_fd = packing.pack(self._program)
+                blob_fd = packing.pack(CarriedProgram(self._program))
             except Exception:
                 context = torch.multiprocessing.get_context("fork")
             else:
                 try:
                     _launcher.configure()
-                    self._scheduler.start(blob_fd, _launcher.setup())
+                    self._scheduler.start(
+                        blob_fd, _launcher.setup(), _launcher.FOR_TORCH
+                    )
                 finally:
                     os.close(blob_fd)
                 return

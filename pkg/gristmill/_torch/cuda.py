@@ -31,7 +31,7 @@ class Cuda:
         return torch.cuda.current_stream(self.device)
 
     def room_for(self, host: torch.Tensor) -> torch.Tensor:
-        """A tensor like `host` with undefined values, of the current stream's memory."""
+        """A tensor like `host`, not filled, in memory of the current stream."""
         return torch.empty_like(host, device=self.device)
 
     def copy(self, room: torch.Tensor, host: torch.Tensor, stream: Any) -> None:
@@ -40,12 +40,13 @@ class Cuda:
             room.copy_(host, non_blocking=True)
 
     def used_on(self, room: torch.Tensor, stream: Any) -> None:
-        """Keep a tensor's memory, once it is dropped, until a stream is past its use."""
+        """Keep the memory of a tensor, once dropped, until a stream has used it."""
         room.record_stream(stream)
 
     def is_pinned(self, host: torch.Tensor) -> bool:
         """Whether the device reads the tensor's memory in place."""
-        return host.is_pinned()
+        pinned: bool = host.is_pinned()
+        return pinned
 
     def staged(self, host: torch.Tensor) -> torch.Tensor:
         """A copy of a tensor in pinned memory, which torch keeps for the next."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import bisect
 import collections
 import dataclasses
 from typing import Any
@@ -10,8 +11,7 @@ import torch
 
 from gristmill import _core
 from gristmill._torch.cuda import Cuda
-from gristmill._torch.leaves import map_leaves
-from gristmill._torch.tensors import as_tensor_tree
+from gristmill._torch.leaves import as_tensor_leaf, map_leaves
 
 
 class RegisteredSlots:
@@ -25,20 +25,27 @@ class RegisteredSlots:
 
     def __init__(self, cuda: Cuda) -> None:
         self._cuda = cuda
-        self._slots: list[_core.PinnedSlot] = []
+        self._slots: list[_core.PinnedSlot] = []  # By their addresses.
         self._refused = False
+
+    def __contains__(self, host: torch.Tensor) -> bool:
+        """Whether a tensor lies in a slot that is registered."""
+        address: int = host.data_ptr()
+        after = bisect.bisect(self._slots, address, key=_address_of)
+        if after == 0:
+            return False
+        slot = self._slots[after - 1]
+        return address < slot.address + slot.nbytes
 
     def add(self, host: torch.Tensor) -> bool:
         """Register the slot that a tensor lies in; False where it lies in none."""
-        if self._refused or not host.nbytes:
-            return False
-        slot = _core.pin_slot(host.data_ptr())
+        slot = None if self._refused else _core.pin_slot(host.data_ptr())
         if slot is None:
             return False
         if not self._cuda.register(slot.address, slot.nbytes):
             self._refused = True
             return False
-        self._slots.append(slot)
+        bisect.insort(self._slots, slot, key=_address_of)
         return True
 
     def close(self) -> None:
@@ -49,7 +56,11 @@ class RegisteredSlots:
             self._slots.pop()
 
 
-@dataclasses.dataclass(frozen=True)
+def _address_of(slot: _core.PinnedSlot) -> int:
+    return slot.address
+
+
+@dataclasses.dataclass(slots=True)
 class _Copying:
     """A batch whose values are on their way to `rooms`."""
 
@@ -91,7 +102,7 @@ class CudaCopies:
         rooms: list[torch.Tensor] = []
 
         def place_leaf(leaf: Any) -> Any:
-            leaf = as_tensor_tree(leaf)
+            leaf = as_tensor_leaf(leaf)
             if not _is_plain(leaf):
                 return leaf.to(self._cuda.device) if hasattr(leaf, "to") else leaf
             hosts.append(self._readable(leaf))
@@ -129,9 +140,10 @@ class CudaCopies:
 
     def _readable(self, host: torch.Tensor) -> torch.Tensor:
         """The tensor, or a copy of it, where the device reads it in place."""
-        if self._cuda.is_pinned(host) or self._slots.add(host):
-            return host
-        return self._cuda.staged(host)
+        in_place = (
+            host in self._slots or self._cuda.is_pinned(host) or self._slots.add(host)
+        )
+        return host if in_place else self._cuda.staged(host)
 
     def _land(self, at_most: int) -> None:
         """Let go of what is copied, and wait until no more are under way."""

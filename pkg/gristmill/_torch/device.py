@@ -11,8 +11,7 @@ import torch
 from gristmill._ahead import Ahead
 from gristmill._torch.cuda import Cuda
 from gristmill._torch.cuda_copies import CudaCopies
-from gristmill._torch.leaves import map_leaves
-from gristmill._torch.tensors import as_tensor_tree
+from gristmill._torch.leaves import as_tensor_leaf, map_leaves
 
 
 class _Moves:
@@ -34,7 +33,7 @@ class _Moves:
         """Nothing is registered."""
 
     def _place_leaf(self, leaf: Any) -> Any:
-        leaf = as_tensor_tree(leaf)
+        leaf = as_tensor_leaf(leaf)
         return leaf.to(self._device) if hasattr(leaf, "to") else leaf
 
 
@@ -138,8 +137,8 @@ def to_device(
     Args:
         iterator: A loader of this library or of torch, or any other iterator or
             iterable of trees: mappings, lists, tuples and named tuples.  Leaves are
-            tensors, NumPy arrays and what has a method ``to``; others, such as
-            strings, stay what they are.
+            tensors, arrays of NumPy and, by DLPack, of other libraries, and what
+            has a method ``to``; others, such as strings, stay what they are.
         device: A ``torch.device``, or what makes one.
         depth: Batches on the device at a time, the one given out included, at least
             1; from 2 on copies and computation overlap.
@@ -163,14 +162,15 @@ def to_device(
     if depth < 1:
         raise ValueError(f"depth must be at least 1, got {depth}.")
     device = torch.device(device)
-    moves: _Moves | CudaCopies
-    if device.type == "cuda":
-        moves = CudaCopies(Cuda(device), depth)
-    else:
-        moves = _Moves(device)
+    moves = _moves_to(device, depth)
     if device.type == "cpu":
         depth = 1
-    kind = DeviceIterator
     if hasattr(iterator, "state_dict") and not hasattr(iterator, "get_state"):
-        kind = StatefulDeviceIterator
-    return kind(iterator, moves, depth)
+        return StatefulDeviceIterator(iterator, moves, depth)
+    return DeviceIterator(iterator, moves, depth)
+
+
+def _moves_to(device: torch.device, depth: int) -> _Moves | CudaCopies:
+    if device.type == "cuda":
+        return CudaCopies(Cuda(device), depth)
+    return _Moves(device)

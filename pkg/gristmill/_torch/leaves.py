@@ -6,6 +6,11 @@ import copy
 from collections.abc import Callable, Mapping, MutableMapping
 from typing import Any
 
+import numpy as np
+import torch
+
+from gristmill._torch.tensors import as_tensor_tree
+
 
 def map_leaves(function: Callable[[Any], Any], element: Any) -> Any:
     """Return an element with the function applied to everything in its containers.
@@ -14,6 +19,8 @@ def map_leaves(function: Callable[[Any], Any], element: Any) -> Any:
     where it can be changed and is a dict otherwise.  What moves itself by a method
     ``to``, such as a `PackedSequence`, is a leaf although it is a tuple.
     """
+    if isinstance(element, torch.Tensor | np.ndarray):
+        return function(element)  # Most are: asked first, since mappings are slow to.
     if isinstance(element, MutableMapping):
         mapped = copy.copy(element)
         for key, value in element.items():
@@ -28,3 +35,12 @@ def map_leaves(function: Callable[[Any], Any], element: Any) -> Any:
     if type(element) in (list, tuple):
         return type(element)(map_leaves(function, value) for value in element)
     return function(element)
+
+
+def as_tensor_leaf(leaf: Any) -> Any:
+    """Return an array of any library as a tensor, in place where that can be."""
+    if isinstance(leaf, np.ndarray):
+        return as_tensor_tree(leaf)
+    if hasattr(leaf, "__dlpack__") and not isinstance(leaf, torch.Tensor):
+        return torch.from_dlpack(leaf)
+    return leaf

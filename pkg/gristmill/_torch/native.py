@@ -7,6 +7,7 @@ negative one, memory) is fetched torch's way, which raises torch's error.
 
 from __future__ import annotations
 
+import dataclasses
 import sys
 from collections.abc import Callable
 from typing import Any, Protocol, TypeAlias
@@ -39,20 +40,35 @@ _TORCH_COLLATION = {
 }
 
 
-def native_fetch(dataset: Any, collate_fn: Any, fetch: Fetch) -> Fetch | None:
+def is_torchs(collate_fn: Any) -> bool:
+    """Whether batches are made by the rules of torch alone."""
+    return (
+        collate_fn is default_collate
+        and collate.default_collate_fn_map == _TORCH_COLLATION
+    )
+
+
+def in_worker(fetcher: Any, program: Any) -> Any:
+    """A worker's fetcher that reads no rows, or `fetcher` where there is none."""
+    fetch = native_fetch(program.dataset, fetcher.fetch)
+    return fetcher if fetch is None else _Fetcher(fetch)
+
+
+@dataclasses.dataclass(frozen=True)
+class _Fetcher:
+    fetch: Fetch
+
+
+def native_fetch(dataset: Any, fetch: Fetch) -> Fetch | None:
     """A fetch of batches of `dataset` that reads no rows, None where there is none.
 
     It takes lists of indices and the blocks of `gristmill._torch.drawing`.
 
     Args:
-        dataset: A map-style dataset, read in batches.
-        collate_fn: The loader's.
+        dataset: A map-style dataset, read in batches by a `collate_fn` that
+            `is_torchs`.
         fetch: Torch's way: takes a list of indices and returns the batch.
     """
-    if collate_fn is not default_collate:
-        return None
-    if collate.default_collate_fn_map != _TORCH_COLLATION:
-        return None
     table = _table(dataset)
     if table is not None:
         return _TableFetch(table, fetch)

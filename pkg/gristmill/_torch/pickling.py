@@ -30,6 +30,8 @@ from torch.utils.hooks import warn_if_has_hooks
 Array = npt.NDArray[Any]
 Bytes = npt.NDArray[np.uint8]
 PROTOCOL = 5
+# Named, since the user may have set another default.
+CPU = torch.device("cpu")
 # Buffers as parts of blobs: int64 of shape (n, 3), each row (blob, offset, bytes).
 Places = npt.NDArray[np.int64]
 Pickled = tuple[memoryview, list[Bytes]]
@@ -40,7 +42,7 @@ def array_of(tensor: torch.Tensor) -> Array | None:
     """The array that views all of a plain tensor, in row-major order; else None."""
     try:
         array: Array = tensor.numpy()
-    except (RuntimeError, TypeError):
+    except (RuntimeError, TypeError, ValueError):
         # It requires grad, or NumPy has no such thing: a device, a layout, a dtype.
         return None
     return array if tensor.stride() == _strides_of(tensor.shape) else None
@@ -115,10 +117,11 @@ class CloudPickler(cloudpickle.Pickler):  # type: ignore[misc]
     """Pickles functions and classes by value, too, where nothing else will do."""
 
     def __init__(self, file: io.BytesIO, buffer_callback: _Buffers) -> None:
-        super().__init__(file, PROTOCOL, buffer_callback)
         inherited = cloudpickle.Pickler.dispatch_table
         ours = ForkingPickler(io.BytesIO()).dispatch_table
+        # Before the base class looks for it.
         self.dispatch_table = collections.ChainMap(inherited, ours)
+        super().__init__(file, PROTOCOL, buffer_callback)
 
     def reducer_override(self, thing: Any) -> Any:
         reduced = reduce(thing)
@@ -218,9 +221,9 @@ def make_tensor(
     """
     dtype, size, stride = geometry
     if buffer is None:
-        tensor = torch.empty_strided(size, stride, dtype=dtype)
+        tensor = torch.empty_strided(size, stride, dtype=dtype, device=CPU)
     else:
-        tensor = torch.empty(0, dtype=dtype)
+        tensor = torch.empty(0, dtype=dtype, device=CPU)
         tensor.set_(make_storage(buffer), 0, size, stride)
     conjugate, negative = bits
     tensor = tensor.conj() if conjugate else tensor
@@ -240,8 +243,8 @@ def _buffer_of(
     storage: torch.UntypedStorage, begin: int, nbytes: int
 ) -> pickle.PickleBuffer:
     """Bytes of a storage, which lives as long as the buffer does."""
-    view = torch.empty(0, dtype=torch.uint8).set_(storage, begin, (nbytes,), (1,))
-    memory: Any = view.numpy()
+    view = torch.empty(0, dtype=torch.uint8, device=CPU)
+    memory: Any = view.set_(storage, begin, (nbytes,), (1,)).numpy()
     return pickle.PickleBuffer(memory)
 
 

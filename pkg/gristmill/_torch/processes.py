@@ -6,6 +6,7 @@ for their deaths and for their calls for larger slots, and tells the core.
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import fcntl
 import multiprocessing
@@ -72,6 +73,8 @@ class StartedProcesses:
             self._end_processes()
             raise
         self._thread.start()
+        # Before multiprocessing ends its children, and while there are modules.
+        atexit.register(self.close)
 
     def kill(self, worker: int) -> None:
         """End a worker's process."""
@@ -84,6 +87,7 @@ class StartedProcesses:
         """End the workers, which the scheduler has told to stop."""
         if self._thread.ident is None or not self._stop:
             return
+        atexit.unregister(self.close)
         os.eventfd_write(self._stop.fd, 1)
         if self._thread is not threading.current_thread():
             self._thread.join()
@@ -178,11 +182,11 @@ def _serve(
     generation: int,
 ) -> None:
     """Run a worker until it is told to stop, or its parent has ended."""
-    # The parent alone decides when workers end, as with the launcher's.
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, lambda *_: None)
+    # Ctrl-C is the parent's to deal with; by SIGTERM multiprocessing ends its children.
+    signal.signal(signal.SIGINT, lambda *_: None)
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
     threading.Thread(target=_end_with_parent, daemon=True).start()
-    engine_worker.serve(program, arena.fd, knock.fd, worker, generation)
+    engine_worker.serve(program, arena.fd, knock.fd, -1, worker, generation)
 
 
 def _end_with_parent() -> None:

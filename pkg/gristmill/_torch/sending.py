@@ -49,7 +49,7 @@ def to_send(batch: Any) -> Any:
     spans: list[tuple[int, int]] = []
     try:
         tree = _arrays_of(batch, spans)
-    except NotPlain:
+    except (NotPlain, RecursionError):
         return _pickled(batch)
     if len(spans) > 1 and _overlap(spans):
         return _pickled(batch)

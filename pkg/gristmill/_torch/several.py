@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import functools
 import itertools
+import pickle
+import warnings
 from typing import Any
 
 import numpy as np
@@ -17,6 +19,7 @@ from torch.utils.data.dataloader import (
 
 from gristmill._torch.crew import Answer, Crew
 from gristmill._torch.fetching import FetchProgram
+from gristmill._torch.native import in_worker, is_torchs
 from gristmill._torch.pinning import PinThread
 from gristmill._torch.requests import Keys
 from gristmill._torch.stepping import Stepping
@@ -50,7 +53,7 @@ class MultiProcessIterator(Stepping, _MultiProcessingDataLoaderIter):  # type: i
             memory_limit=loader.memory_limit or 0,
             context=loader.multiprocessing_context,
         )
-        self._crew.start()
+        _start(self._crew)
         self._workers = self._crew.processes
         if self._pin_memory:
             self._pins = PinThread(self._crew, self._pin_memory_device)
@@ -63,6 +66,9 @@ class MultiProcessIterator(Stepping, _MultiProcessingDataLoaderIter):  # type: i
             init = functools.partial(
                 _sharding_worker_init_fn, init, self._world_size, self._rank
             )
+        native = (
+            not self._iterable and self._auto_collation and is_torchs(self._collate_fn)
+        )
         return FetchProgram(
             dataset=self._dataset,
             iterable=self._iterable,
@@ -73,6 +79,7 @@ class MultiProcessIterator(Stepping, _MultiProcessingDataLoaderIter):  # type: i
             workers=self._num_workers,
             worker_init_fn=init,
             shared_seed=self._shared_seed,
+            wrap_fetcher=in_worker if native else None,
         )
 
     def _reset(self, loader: Any, first_iter: bool = False) -> None:
@@ -108,7 +115,7 @@ class MultiProcessIterator(Stepping, _MultiProcessingDataLoaderIter):  # type: i
             self._pins.request()
 
     def _request(self, keys: Any) -> Any:
-        if self._drawn and type(keys) in (np.ndarray, range):
+        if self._gives_blocks and type(keys) in (np.ndarray, range):
             return Keys(np.asarray(keys, np.int64))
         return keys
 
@@ -165,6 +172,20 @@ class MultiProcessIterator(Stepping, _MultiProcessingDataLoaderIter):  # type: i
         self._crew.close()
         if self._pins is not None:
             self._pins.stop()
+
+
+def _start(crew: Crew) -> None:
+    try:
+        crew.start()
+    except (TypeError, AttributeError, pickle.PicklingError):
+        warnings.warn(
+            "Got pickle error when attempting to start a worker Process. "
+            "This might be because the worker Process arguments are not picklable. "
+            "Let multiprocessing_context be None or 'fork', which pickle nothing that "
+            "cannot be pickled.",
+            stacklevel=4,
+        )
+        raise
 
 
 def _check(loader: Any) -> None:

@@ -8,7 +8,7 @@ from torch.utils.data._utils.pin_memory import pin_memory
 from torch.utils.data.dataloader import _DatasetKind, _SingleProcessDataLoaderIter
 
 from gristmill._torch.drawing import as_list
-from gristmill._torch.native import native_fetch
+from gristmill._torch.native import is_torchs, native_fetch
 from gristmill._torch.stepping import Stepping
 
 
@@ -24,8 +24,10 @@ class SingleProcessIterator(Stepping, _SingleProcessDataLoaderIter):  # type: ig
         fetch = self._dataset_fetcher.fetch
         if self._dataset_kind != _DatasetKind.Map or not self._auto_collation:
             return fetch
-        native = native_fetch(self._dataset, self._collate_fn, fetch)
-        if self._drawn:
+        native = None
+        if is_torchs(self._collate_fn):
+            native = native_fetch(self._dataset, fetch)
+        if self._gives_blocks:
             return native or (lambda batch: fetch(as_list(batch)))
         if native is None:
             return fetch

@@ -1,0 +1,103 @@
+"""What does it cost to have a batch on the device?
+
+Prints ms per batch of 19.3 MB that lies in a slot of shared memory; lower is better.
+With a CUDA device the batches are copied there, and compared with ``cudaMemcpyAsync``
+from memory that torch pinned, again and again the same; making batches is not part of
+it: eight of them are given out over and over.  Without a device, two workers make
+batches, and `to_device` for the CPU, which copies nothing, is compared with drawing
+them from the loader.
+
+    python benchmarks/bench_to_device.py
+
+``timeline_to_device.py`` shows that copies overlap with computation.
+"""
+
+import functools
+import itertools
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import torch
+
+import peers
+from gristmill.torch import to_device
+from harness import AtMost, Measurement, Question, Settings, main, seconds_per_batch
+from workloads import IMAGE_BATCH, Workload, images
+
+SLOTS = 8
+WORKERS = 2
+
+
+def batches_in_slots() -> tuple[Any, list[Any]]:
+    """Returns a loader's iterator and eight of its batches, which stay in its slots."""
+    work = Workload(images(), batch_size=IMAGE_BATCH, workers=WORKERS)
+    loader = peers.gristmill(work)
+    return loader, list(itertools.islice(loader, SLOTS))
+
+
+def _copied(batches: Iterator[Any], settings: Settings) -> Measurement:
+    # The device is waited for once in 64 batches, so that copies may queue.
+    def many() -> Iterator[None]:
+        while True:
+            for _ in range(64):
+                next(batches)
+            torch.cuda.synchronize()
+            yield
+
+    seconds = seconds_per_batch(many(), settings.seconds, warm=1, at_least=2)
+    return Measurement(seconds * 1e3 / 64)
+
+
+def _to_cuda(settings: Settings) -> Measurement:
+    loader, kept = batches_in_slots()
+    batches = to_device(itertools.cycle(kept), "cuda")
+    found = _copied(batches, settings)
+    batches.close()
+    loader.close()
+    return found
+
+
+def _memcpy(settings: Settings) -> Measurement:
+    loader, kept = batches_in_slots()
+    pinned = torch.from_numpy(kept[0]).pin_memory()
+    loader.close()
+    room = torch.empty_like(pinned, device="cuda")
+    copies = (room.copy_(pinned, non_blocking=True) for _ in itertools.count())
+    return _copied(copies, settings)
+
+
+def _on_the_cpu(
+    wrap: Callable[[Iterator[Any]], Iterator[Any]], settings: Settings
+) -> Measurement:
+    loader = peers.gristmill(
+        Workload(images(), batch_size=IMAGE_BATCH, workers=WORKERS)
+    )
+    seconds = seconds_per_batch(wrap(loader), settings.seconds)
+    loader.close()
+    return Measurement(seconds * 1e3)
+
+
+if torch.cuda.is_available():
+    QUESTION = Question(
+        name="to_device",
+        text="a 19.3 MB batch from a slot to the CUDA device",
+        unit="ms/batch",
+        contestants={"gristmill": _to_cuda, "pinned cudaMemcpy": _memcpy},
+        targets=(AtMost(1.05, "pinned cudaMemcpy"),),
+    )
+else:
+    QUESTION = Question(
+        name="to_device",
+        text="a 19.3 MB batch from a slot to the CPU (no CUDA device here)",
+        unit="ms/batch",
+        contestants={
+            "gristmill": functools.partial(
+                _on_the_cpu, functools.partial(to_device, device="cpu")
+            ),
+            "plain iteration": functools.partial(_on_the_cpu, iter),
+        },
+        targets=(AtMost(1.05, "plain iteration"),),
+    )
+
+if __name__ == "__main__":
+    main(QUESTION)

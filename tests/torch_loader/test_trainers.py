@@ -1,0 +1,138 @@
+"""Trainers that build loaders by a name build ours while we are installed."""
+
+import importlib
+import sys
+
+import pytest
+import torch
+import torch.utils.data
+
+from gristmill.torch import DataLoader, install, uninstall
+
+TorchLoader = torch.utils.data.DataLoader
+
+
+@pytest.fixture(autouse=True)
+def _undo():
+    yield
+    uninstall()
+
+
+@pytest.fixture
+def builder(tmp_path, monkeypatch):
+    """Import a stand-in for Accelerate's module, which is not imported yet."""
+    package = tmp_path / "accelerate"
+    package.mkdir()
+    (package / "__init__.py").write_text("")
+    (package / "data_loader.py").write_text(
+        "from torch.utils.data import DataLoader\n"
+        "def prepare(*args, **kwargs):\n"
+        "    return DataLoader(*args, **kwargs)\n"
+    )
+    monkeypatch.syspath_prepend(str(tmp_path))
+    for name in [name for name in sys.modules if name.split(".")[0] == "accelerate"]:
+        monkeypatch.delitem(sys.modules, name)
+    yield lambda: importlib.import_module("accelerate.data_loader")
+    for name in ("accelerate", "accelerate.data_loader"):
+        sys.modules.pop(name, None)
+
+
+def test_a_module_that_is_imported_later_builds_ours(builder):
+    install()
+    module = builder()
+    assert module.DataLoader is DataLoader
+    assert module.__spec__.loader.get_source("accelerate.data_loader")
+    assert [batch.item() for batch in module.prepare([1, 2])] == [1, 2]
+    uninstall()
+    assert module.DataLoader is TorchLoader
+
+
+def test_a_module_that_is_imported_already_builds_ours(builder):
+    module = builder()
+    install()
+    assert type(module.prepare([1])) is DataLoader
+    uninstall()
+    assert type(module.prepare([1])) is TorchLoader
+
+
+def test_nothing_is_rebound_after_undo(builder):
+    install()
+    uninstall()
+    assert builder().DataLoader is TorchLoader
+
+
+def test_options_reach_loaders_with_workers(builder):
+    install(max_restarts=1)
+    install(max_restarts=2, reorder_window=9)
+    module = builder()
+    loader = module.prepare([1], num_workers=1)
+    assert (loader.max_restarts, loader.reorder_window) == (2, 9)
+    assert module.prepare([1]).max_restarts == 0
+    assert module.prepare([1], num_workers=1, max_restarts=5).max_restarts == 5
+
+
+@pytest.mark.parametrize("name", ["batch_size", "max_restart"])
+def test_options_are_ours(name):
+    with pytest.raises(TypeError, match=f"install.. got '{name}'. It takes what"):
+        install(**{name: 1})
+
+
+class Rows(torch.utils.data.Dataset):
+    """Rows of a tiny regression."""
+
+    def __len__(self):
+        return 12
+
+    def __getitem__(self, index):
+        return {"x": torch.tensor([float(index)]), "labels": torch.tensor([1.0])}
+
+
+class Model(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.line = torch.nn.Linear(1, 1)
+
+    def forward(self, x, labels):
+        loss = torch.nn.functional.mse_loss(self.line(x / 12), labels)
+        return {"loss": loss}
+
+
+def test_accelerate_gets_its_batches_from_us():
+    data_loader = pytest.importorskip("accelerate.data_loader")
+    from accelerate import Accelerator
+
+    install()
+    prepared = Accelerator(cpu=True).prepare(DataLoader(Rows(), 5, shuffle=True))
+    assert type(prepared.base_dataloader) is DataLoader
+    assert isinstance(prepared, TorchLoader)
+    skipped = data_loader.skip_first_batches(prepared, 1)
+    assert [len(batch["x"]) for batch in prepared] == [5, 5, 2]
+    assert [len(batch["x"]) for batch in skipped] == [5, 2]
+
+
+def test_the_hugging_face_trainer_gets_its_batches_from_us(tmp_path, monkeypatch):
+    transformers = pytest.importorskip("transformers")
+    found = []
+    get_iterator = DataLoader._get_iterator
+
+    def counted(loader):
+        for batch in get_iterator(loader):
+            found.append(batch["x"].flatten().tolist())
+            yield batch
+
+    monkeypatch.setattr(DataLoader, "_get_iterator", counted)
+    weights = []
+    for replaced in (True, False):
+        install() if replaced else uninstall()
+        torch.manual_seed(0)
+        arguments = transformers.TrainingArguments(
+            str(tmp_path), use_cpu=True, per_device_train_batch_size=4,
+            num_train_epochs=2, report_to=[], save_strategy="no", disable_tqdm=True,
+            remove_unused_columns=False,
+        )  # fmt: skip
+        trainer = transformers.Trainer(Model(), arguments, train_dataset=Rows())
+        trainer.train()
+        weights.append([p.tolist() for p in trainer.model.parameters()])
+    assert len(found) == 6
+    assert sorted(number for batch in found[:3] for number in batch) == list(range(12))
+    assert weights[0] == weights[1]
