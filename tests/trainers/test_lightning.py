@@ -98,7 +98,9 @@ def test_fit_takes_our_batches_to_torchs_losses_and_weights(watch, options, iter
     assert len(theirs[0]) == 16
 
 
-def test_lightning_seeds_our_workers_as_torchs():
+def test_lightning_seeds_our_workers_as_torchs(monkeypatch):
+    # Lightning sets it for the rest of the process.
+    monkeypatch.setenv("PL_SEED_WORKERS", "1")
     losses = []
     for loader_class in (TorchLoader, DataLoader):
         lightning.seed_everything(3, workers=True, verbose=False)
