@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from gristmill._torch.device import DeviceIterator, to_device
 from gristmill._torch.loader import DataLoader
+from gristmill._torch.stateful import StatefulDataLoader
 from gristmill._torch.tensors import TensorIterator, as_tensor_tree, as_tensors
 from gristmill._torch.trainers import install, uninstall
 
 __all__ = [
     "DataLoader",
     "DeviceIterator",
+    "StatefulDataLoader",
     "TensorIterator",
     "as_tensor_tree",
     "as_tensors",

@@ -44,12 +44,14 @@ class Answer:
         value: The batch; nothing where the dataset of that worker has no more.
         exhausted: Whether it has no more.
         failure: What the user's code raised in its place.
+        state: Of the worker, pickled, where that was asked for.
     """
 
     worker: int
     value: Any = None
     exhausted: bool = False
     failure: ExceptionWrapper | BaseException | None = None
+    state: bytes | None = None
 
     def result(self) -> Any:
         """The batch; raises what was raised in its place."""
@@ -74,6 +76,7 @@ class Crew:
             0 for 80 % of what there is.
         context: How processes are started; None for gristmill's launcher, and for a
             fork where the program cannot be pickled.
+        first_worker: The one that is asked first, until `reset`.
 
     Attributes:
         closed: Whether the workers were told to end.
@@ -88,6 +91,7 @@ class Crew:
         max_restarts: int = 0,
         memory_limit: int = 0,
         context: BaseContext | None = None,
+        first_worker: int = 0,
     ) -> None:
         self._program = program
         self._max_restarts = max_restarts
@@ -108,7 +112,7 @@ class Crew:
             memory_limit=memory_limit,
             lengths=[-1] * workers,
             starts=[(0,)] * workers,
-            turn=0,
+            turn=first_worker,
             ended=[False] * workers,
             vector_capacity=program.vector_capacity,
             in_order=in_order,
@@ -153,14 +157,24 @@ class Crew:
             worker: Its number.
             request: A key, list of keys or `requests.Keys`, of a map-style dataset; of
                 another one what torch's fetchers take, a list as long as a batch or
-                None.
+                None.  Either as `requests.WithState`, if the program is stateful.
         """
+        with_state = isinstance(request, requests.WithState)
+        wanted = request.request if with_state else request
         if self._program.iterable:
-            size = -1 if request is None else len(request)
+            size = -1 if wanted is None else len(wanted)
             number = self._asked[worker]
-            request = requests.Next(self._epoch, number, size, self._seed)
+            wanted = requests.Next(self._epoch, number, size, self._seed)
         self._asked[worker] += 1
-        self._scheduler.ask(worker, requests.packed(request))
+        if with_state:
+            wanted = requests.WithState(wanted)
+        self._scheduler.ask(worker, requests.packed(wanted))
+
+    def ask_beginning(self, worker: int) -> None:
+        """Ask for a worker's state before its first batch; a stateful program's."""
+        self._scheduler.ask(
+            worker, requests.packed(requests.Begin(self._epoch, self._seed))
+        )
 
     def next(self, timeout_s: float = -1.0) -> Answer | None:
         """The answer that is due; None where nothing was asked for.
@@ -221,13 +235,15 @@ class Crew:
         if due.error:
             answer = Answer(worker, failure=failures.unpack_failure(element))
         else:
-            value = sending.received(element)
+            value, state = sending.received(element), None
+            if self._program.stateful:
+                value, state = value
             if isinstance(value, ExceptionWrapper):
-                answer = Answer(worker, failure=value)
+                answer = Answer(worker, failure=value, state=state)
             elif isinstance(value, Exhausted):
-                answer = Answer(worker, exhausted=True)
+                answer = Answer(worker, exhausted=True, state=state)
             else:
-                answer = Answer(worker, value)
+                answer = Answer(worker, value, state=state)
         scheduler.advance()
         return answer
 

@@ -37,8 +37,21 @@ def drawn(index_sampler: Any) -> Iterator[Any] | None:
     if type(index_sampler) is BatchSampler:
         return _batches(index_sampler)
     if type(index_sampler) is RandomSampler:
-        return _integers(_random(index_sampler))
+        return integers(_random(index_sampler))
     return None
+
+
+def blocks_of(
+    sampler: Any, generator: torch.Generator | None = None
+) -> Iterator[Block] | None:
+    """What a sampler gives, in blocks; None where only itself knows how to draw.
+
+    Args:
+        sampler: Of samples, not of batches.
+        generator: Draws in the place of the one that `sampler` would choose.
+    """
+    draw = _DRAWS.get(type(sampler))
+    return draw(sampler, generator) if draw else None
 
 
 def as_list(batch: Any) -> Any:
@@ -48,18 +61,23 @@ def as_list(batch: Any) -> Any:
     return list(batch) if type(batch) is range else batch
 
 
-def _integers(blocks: Iterator[Block]) -> Iterator[int]:
+def integers(blocks: Iterator[Block]) -> Iterator[int]:
+    """The indices of blocks, one by one."""
     for block in blocks:
         for start in range(0, len(block), _INTS):
             yield from as_list(block[start : start + _INTS])
 
 
 def _batches(batch_sampler: BatchSampler) -> Iterator[Any]:
-    draw = _DRAWS.get(type(batch_sampler.sampler))
-    if draw is None:
+    blocks = blocks_of(batch_sampler.sampler)
+    if blocks is None:
         yield from batch_sampler
-        return
-    blocks = draw(batch_sampler.sampler)
+    else:
+        yield from batches(blocks, batch_sampler)
+
+
+def batches(blocks: Iterator[Block], batch_sampler: BatchSampler) -> Iterator[Block]:
+    """The batches that `batch_sampler` makes of blocks."""
     drop_last, size = batch_sampler.drop_last, batch_sampler.batch_size
     block: Block = range(0)
     at = end = 0
@@ -91,19 +109,25 @@ def _grown(rest: Block, blocks: Iterator[Block], size: int) -> Block:
     return np.concatenate(parts) if parts else range(0)
 
 
-def _sequential(sampler: SequentialSampler) -> Iterator[Block]:
+def _sequential(sampler: SequentialSampler, generator: Any = None) -> Iterator[Block]:
     yield range(len(sampler.data_source))
 
 
-def _random(sampler: RandomSampler) -> Iterator[Block]:
-    high, generator = len(sampler.data_source), sampler.generator
-    at_once = _TORCH_DRAW
-    if generator is None:
-        seed = torch.empty((), dtype=torch.int64).random_().item()
-        generator = torch.Generator()
-        generator.manual_seed(seed)
-        at_once = _PRIVATE_DRAW
-    count = sampler.num_samples
+def epoch_generator(sampler: RandomSampler) -> torch.Generator:
+    """What draws an epoch: the sampler's generator, or else a new one for it alone."""
+    if sampler.generator is not None:
+        held: torch.Generator = sampler.generator
+        return held
+    seed = torch.empty((), dtype=torch.int64).random_().item()
+    return torch.Generator().manual_seed(int(seed))
+
+
+def _random(
+    sampler: RandomSampler, generator: torch.Generator | None = None
+) -> Iterator[Block]:
+    high, count = len(sampler.data_source), sampler.num_samples
+    generator = generator or epoch_generator(sampler)
+    at_once = _TORCH_DRAW if generator is sampler.generator else _PRIVATE_DRAW
     if sampler.replacement:
         for start in range(0, count - count % _TORCH_DRAW, at_once):
             size = min(at_once, count - count % _TORCH_DRAW - start)
@@ -118,23 +142,27 @@ def _random(sampler: RandomSampler) -> Iterator[Block]:
 
 
 def _integers_below(high: int, size: int, generator: torch.Generator) -> Block:
-    integers = torch.randint(
+    chosen = torch.randint(
         high=high, size=(size,), dtype=torch.int64, generator=generator
     )
-    found: Block = integers.numpy(force=True)
+    found: Block = chosen.numpy(force=True)
     return found
 
 
-def _weighted(sampler: WeightedRandomSampler) -> Iterator[Block]:
-    weights, count = sampler.weights, sampler.num_samples
-    integers = torch.multinomial(
-        weights, count, sampler.replacement, generator=sampler.generator
+def _weighted(
+    sampler: WeightedRandomSampler, generator: torch.Generator | None = None
+) -> Iterator[Block]:
+    chosen = torch.multinomial(
+        sampler.weights,
+        sampler.num_samples,
+        sampler.replacement,
+        generator=generator or sampler.generator,
     )
-    yield integers.numpy(force=True)
+    yield chosen.numpy(force=True)
 
 
 # By exact type: a subclass may draw otherwise.
-_DRAWS: dict[type, Callable[[Any], Iterator[Block]]] = {
+_DRAWS: dict[type, Callable[[Any, Any], Iterator[Block]]] = {
     RandomSampler: _random,
     SequentialSampler: _sequential,
     WeightedRandomSampler: _weighted,

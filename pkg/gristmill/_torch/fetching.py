@@ -44,7 +44,6 @@ class FetchProgram:
         worker_init_fn: Called with the worker's number before all else.
         collate_rules: What ``default_collate`` does, from `collating.rules`.
         shared_seed: Seed of the first epoch, for datapipes.
-        wrap_fetcher: Makes what fetches of torch's fetcher.
     """
 
     dataset: Any
@@ -57,8 +56,9 @@ class FetchProgram:
     worker_init_fn: Callable[[int], Any] | None = None
     collate_rules: collating.Rules = dataclasses.field(default_factory=collating.rules)
     shared_seed: int | None = None
-    wrap_fetcher: Callable[[Any, FetchProgram], Any] | None = None
 
+    # Whether answers are pairs of a batch and a worker's state, or None.
+    stateful = False
     owned = True
     tolerant = False
     unit_records = 1
@@ -94,10 +94,9 @@ class FetchProgram:
     def fetcher(self, dataset: Any) -> Any:
         """What fetches batches from a dataset, or from a new iteration over it."""
         kind = _DatasetKind.Iterable if self.iterable else _DatasetKind.Map
-        fetcher = _DatasetKind.create_fetcher(
+        return _DatasetKind.create_fetcher(
             kind, dataset, self.auto_collation, self.collate_fn, self.drop_last
         )
-        return self.wrap_fetcher(fetcher, self) if self.wrap_fetcher else fetcher
 
 
 class FetchStream:
@@ -187,8 +186,12 @@ class FetchStream:
             return
         if isinstance(self._dataset, IterDataPipe):
             self._dataset = _seeded(self._dataset, request.seed)
-        self._fetcher = self._program.fetcher(self._dataset)
         self._epoch, self._fetched, self._exhausted = request.epoch, 0, False
+        self._fetcher = self._new_fetcher()
+
+    def _new_fetcher(self) -> Any:
+        """A fetcher with which the epoch begins."""
+        return self._program.fetcher(self._dataset)
 
     def _become_worker(self) -> None:
         program, worker = self._program, self._worker
@@ -208,7 +211,7 @@ class FetchStream:
         try:
             if program.worker_init_fn is not None:
                 program.worker_init_fn(worker)
-            self._fetcher = program.fetcher(self._dataset)
+            self._fetcher = self._new_fetcher()
         except Exception:
             self._refusal = self._failure()
 

@@ -16,7 +16,7 @@ import numpy as np
 from gristmill._engine.words import as_words, from_words
 from gristmill._types import Int64Array
 
-_LIST, _ONE, _PICKLED, _NEXT = range(4)
+_LIST, _ONE, _PICKLED, _NEXT, _BEGIN, _WITH_STATE = range(6)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -43,12 +43,32 @@ class Next:
     seed: int = 0
 
 
+@dataclasses.dataclass(frozen=True)
+class Begin:
+    """Asks for the state of a worker when an epoch begins.
+
+    Attributes:
+        epoch: See `Next`.
+        seed: See `Next`.
+    """
+
+    epoch: int
+    seed: int = 0
+
+
+@dataclasses.dataclass(frozen=True)
+class WithState:
+    """Asks for a batch, and the state of the worker that has made it."""
+
+    request: Any
+
+
 def packed(request: Any) -> Int64Array | list[int]:
     """A request as integers.
 
     Args:
-        request: `Next`, `Keys`, or what the dataset of a map-style loader is asked
-            for: a key, or a list of keys.
+        request: `Next`, `Keys`, `Begin`, `WithState`, or what the dataset of a
+            map-style loader is asked for: a key, or a list of keys.
 
     Raises:
         Exception: Whatever pickling a key raised.
@@ -64,6 +84,10 @@ def packed(request: Any) -> Int64Array | list[int]:
         return [_ONE, request]
     if type(request) is Next:
         return [_NEXT, *dataclasses.astuple(request)]
+    if type(request) is Begin:
+        return [_BEGIN, *dataclasses.astuple(request)]
+    if type(request) is WithState:
+        return np.concatenate([[_WITH_STATE], packed(request.request)])
     return _pickled(request)
 
 
@@ -76,6 +100,10 @@ def unpacked(words: Int64Array) -> Any:
         return int(rest[0])
     if kind == _NEXT:
         return Next(*rest.tolist())
+    if kind == _BEGIN:
+        return Begin(*rest.tolist())
+    if kind == _WITH_STATE:
+        return WithState(unpacked(rest))
     return pickle.loads(from_words(rest))
 
 

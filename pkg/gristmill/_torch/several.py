@@ -36,6 +36,8 @@ class MultiProcessIterator(Stepping, _MultiProcessingDataLoaderIter):  # type: i
     _crew: Crew | None = None
     _pins: PinThread | None = None
     _shutdown = False
+    # Who computes the first batch.
+    _first_worker = 0
 
     def __init__(self, loader: Any) -> None:
         _BaseDataLoaderIter.__init__(self, loader)
@@ -45,6 +47,11 @@ class MultiProcessIterator(Stepping, _MultiProcessingDataLoaderIter):  # type: i
         self._window = max(
             loader.prefetch_factor * loader.num_workers, loader.reorder_window or 0
         )
+        self._start(_MultiProcessingDataLoaderIter)
+        self._hire(loader)
+
+    def _hire(self, loader: Any) -> None:
+        """Start workers, and ask them for the first batches."""
         self._crew = Crew(
             self._program(loader),
             window=self._window,
@@ -52,12 +59,12 @@ class MultiProcessIterator(Stepping, _MultiProcessingDataLoaderIter):  # type: i
             max_restarts=loader.max_restarts,
             memory_limit=loader.memory_limit or 0,
             context=loader.multiprocessing_context,
+            first_worker=self._first_worker,
         )
         _start(self._crew)
         self._workers = self._crew.processes
         if self._pin_memory:
             self._pins = PinThread(self._crew, self._pin_memory_device)
-        self._start(_MultiProcessingDataLoaderIter)
         self._ask_for_all(self._crew)
 
     def _program(self, loader: Any) -> FetchProgram:
@@ -96,7 +103,10 @@ class MultiProcessIterator(Stepping, _MultiProcessingDataLoaderIter):  # type: i
     def _ask_for_all(self, crew: Crew) -> None:
         self._active = [True] * self._num_workers
         self._asked = [0] * self._num_workers
-        self._turns = itertools.cycle(range(self._num_workers))
+        workers = range(self._num_workers)
+        self._turns = itertools.islice(
+            itertools.cycle(workers), self._first_worker, None
+        )
         for _ in range(self._window):
             self._ask(crew)
 
@@ -132,6 +142,15 @@ class MultiProcessIterator(Stepping, _MultiProcessingDataLoaderIter):  # type: i
         return self._asked[worker] < most
 
     def _next_data(self) -> Any:
+        answer = self._next_batch()
+        if answer is not None:
+            return answer.result()
+        if not self._persistent_workers:
+            self._shutdown_workers()
+        raise StopIteration
+
+    def _next_batch(self) -> Answer | None:
+        """The answer with the batch that is due, None where all workers are through."""
         while any(self._asked):
             crew = self._open_crew()
             answer = self._next_answer(crew)
@@ -140,14 +159,14 @@ class MultiProcessIterator(Stepping, _MultiProcessingDataLoaderIter):  # type: i
                 self._active[answer.worker] = False
             self._ask(crew)
             if not answer.exhausted:
-                return answer.result()
-        if not self._persistent_workers:
-            self._shutdown_workers()
-        raise StopIteration
+                return answer
+        return None
 
     def _next_answer(self, crew: Crew) -> Answer:
+        return self._answer_of(crew if self._pins is None else self._pins)
+
+    def _answer_of(self, source: Crew | PinThread) -> Answer:
         timeout_s = float(self._timeout) if self._timeout > 0 else -1.0
-        source = crew if self._pins is None else self._pins
         try:
             answer = source.next(timeout_s)
         except TimeoutError:

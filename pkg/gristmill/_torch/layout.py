@@ -1,0 +1,194 @@
+"""The layout of a loader's state, which is torchdata's.
+
+A state is a plain dict.  Without workers:
+
+    _index_sampler_state, _sampler_iter_state, _sampler_iter_yielded   (see `positions`)
+    _num_yielded, _IterableDataset_len_called, _shared_seed,
+    fetcher_state: None or {dataset_iter_state, fetcher_ended}, dataset_state,
+    _iterator_finished
+
+With workers, where a snapshot may be some batches old:
+
+    _snapshot:
+        _snapshot_step, _last_yielded_worker_id,
+        _main_snapshot: {_num_workers, the first three above, _base_seed,
+                         _IterableDataset_len_called, _shared_seed},
+        _worker_snapshots: {worker_0: {worker_id, dataset_state, fetcher_state}, ...}
+    _steps_since_snapshot, _iterator_finished
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Any, TypeAlias
+
+from torch.utils.data.dataloader import _DatasetKind
+
+State: TypeAlias = dict[str, Any]
+
+INDEX_SAMPLER = "_index_sampler_state"
+SAMPLER_ITER = "_sampler_iter_state"
+SAMPLER_YIELDED = "_sampler_iter_yielded"
+LEN_CALLED = "_IterableDataset_len_called"
+SHARED_SEED = "_shared_seed"
+FINISHED = "_iterator_finished"
+NUM_YIELDED = "_num_yielded"
+FETCHER_STATE = "fetcher_state"
+DATASET_STATE = "dataset_state"
+DATASET_ITER_STATE = "dataset_iter_state"
+FETCHER_ENDED = "fetcher_ended"
+SNAPSHOT = "_snapshot"
+SNAPSHOT_STEP = "_snapshot_step"
+LAST_WORKER = "_last_yielded_worker_id"
+MAIN_SNAPSHOT = "_main_snapshot"
+WORKER_SNAPSHOTS = "_worker_snapshots"
+STEPS_SINCE = "_steps_since_snapshot"
+NUM_WORKERS = "_num_workers"
+BASE_SEED = "_base_seed"
+WORKER_ID = "worker_id"
+
+
+def is_stateful(part: Any) -> bool:
+    """Whether a user's object can be saved and restored, as torchdata asks for it."""
+    return hasattr(part, "state_dict") and hasattr(part, "load_state_dict")
+
+
+def state_of(part: Any) -> State | None:
+    """The state of a user's object, None where it is not Stateful."""
+    if not is_stateful(part):
+        return None
+    state: State = part.state_dict()
+    return state
+
+
+def restore(part: Any, state: State | None) -> bool:
+    """Give a user's object its state, if it is Stateful; whether that was done."""
+    if state is None or not is_stateful(part):
+        return False
+    part.load_state_dict(state)
+    return True
+
+
+def copied(state: State) -> State:
+    """A state whose own parts may be written to."""
+    return {
+        key: dict(part) if isinstance(part, dict) else part
+        for key, part in state.items()
+    }
+
+
+def dataset_states(dataset: Any, fetcher: Any) -> State:
+    """The states of a dataset and of its iteration by one of torch's fetchers.
+
+    A dataset that is its own iterator is asked once, as the iterator.
+    """
+    iteration = getattr(fetcher, "dataset_iter", None)
+    if iteration is None:
+        return {FETCHER_STATE: None, DATASET_STATE: state_of(dataset)}
+    fetcher_state = {
+        DATASET_ITER_STATE: state_of(iteration),
+        FETCHER_ENDED: fetcher.ended,
+    }
+    own_state = None if iteration is dataset else state_of(dataset)
+    return {FETCHER_STATE: fetcher_state, DATASET_STATE: own_state}
+
+
+@dataclasses.dataclass(frozen=True)
+class Saved:
+    """A state that a loader is to go on from.
+
+    Attributes:
+        main: Where the index sampler stood, and what else the parent keeps.
+        step: Batches given until then.
+        later_steps: Batches given after that.
+        finished: Whether the epoch was over.
+        parts: The states of the dataset and its iteration, of each worker, or the one
+            of a loader without workers.
+        workers: How many workers there were.
+        last_worker: Whose batch was the last.
+    """
+
+    main: State
+    step: int
+    later_steps: int
+    finished: bool
+    parts: list[State | None]
+    workers: int
+    last_worker: int
+
+    @property
+    def base_seed(self) -> int | None:
+        """Of the workers' generators, None where there were no workers."""
+        return self.main.get(BASE_SEED)
+
+    @property
+    def has_dataset_states(self) -> bool:
+        """Whether a dataset was Stateful."""
+        return any(part and part[DATASET_STATE] is not None for part in self.parts)
+
+    @property
+    def has_iterator_states(self) -> bool:
+        """Whether an iterator of a dataset was Stateful."""
+        fetchers = [part[FETCHER_STATE] for part in self.parts if part]
+        return any(part and part[DATASET_ITER_STATE] is not None for part in fetchers)
+
+
+def read(state: Mapping[str, Any], loader: Any) -> Saved:
+    """What `loader` is to go on from.
+
+    Raises:
+        AssertionError: `state` is of a loader of another kind, or of one with other
+            workers whose dataset's states cannot be divided among those of `loader`.
+    """
+    workers = loader.num_workers
+    map_style = loader._dataset_kind == _DatasetKind.Map
+    own, name = (
+        (SNAPSHOT, "multiprocess") if workers else (NUM_YIELDED, "single process")
+    )
+    if own not in state and not (
+        map_style and (SNAPSHOT in state or NUM_YIELDED in state)
+    ):
+        raise AssertionError(
+            f"State doesn't contain key '{own}' expected for {name} dataloader"
+        )
+    saved = _of_workers(state) if SNAPSHOT in state else _of_one(state)
+    if saved.workers != workers and (not map_style or saved.has_dataset_states):
+        raise AssertionError(
+            f"The state is of a loader with num_workers={saved.workers}, each with its"
+            f" own state of the dataset, and this one has num_workers={workers}. Load"
+            f" it with num_workers={saved.workers}."
+        )
+    return saved
+
+
+def _of_one(state: Mapping[str, Any]) -> Saved:
+    return Saved(
+        main=dict(state),
+        step=state[NUM_YIELDED],
+        later_steps=0,
+        finished=state[FINISHED],
+        parts=[dict(state)],
+        workers=0,
+        last_worker=-1,
+    )
+
+
+def _of_workers(state: Mapping[str, Any]) -> Saved:
+    snapshot = state[SNAPSHOT]
+    main, by_name = snapshot[MAIN_SNAPSHOT], snapshot.get(WORKER_SNAPSHOTS, {})
+    workers = main[NUM_WORKERS]
+    return Saved(
+        main=main,
+        step=snapshot[SNAPSHOT_STEP],
+        later_steps=state[STEPS_SINCE],
+        finished=state[FINISHED],
+        parts=[by_name.get(worker_name(worker)) for worker in range(workers)],
+        workers=workers,
+        last_worker=snapshot[LAST_WORKER],
+    )
+
+
+def worker_name(worker: int) -> str:
+    """The key of a worker's state."""
+    return f"worker_{worker}"

@@ -1,0 +1,79 @@
+"""What our stateful iterators have in common."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+import torch
+
+from gristmill._torch import layout
+from gristmill._torch.layout import Saved
+from gristmill._torch.positions import Position
+from gristmill._torch.stepping import Stepping
+
+
+class Saving(Stepping):
+    """An iterator that says where it stands; a base that comes before `Stepping`.
+
+    To go on with a saved epoch draws no random numbers from the loader's generator:
+    what the epoch drew when it began is in the state.
+
+    Args:
+        loader: Whose iterator it is.
+        saved: What to go on from; None begins an epoch.
+    """
+
+    _position: Position
+    _finished = False
+
+    def __init__(self, loader: Any, saved: Saved | None) -> None:
+        self._saved = saved
+        self._random = loader.generator or torch.default_generator
+        self._random_state = self._random.get_state()
+        super().__init__(loader)
+
+    def __next__(self) -> Any:
+        try:
+            return super().__next__()
+        except StopIteration:
+            self._finished = True
+            raise
+
+    def _reset(self, loader: Any, first_iter: bool = False) -> None:
+        self._saved = None
+        self._finished = False
+        super()._reset(loader, first_iter)
+
+    def _draw_natively(self) -> None:
+        saved = self._saved
+        if saved is not None:
+            self._IterableDataset_len_called = saved.main[layout.LEN_CALLED]
+            self._shared_seed = saved.main[layout.SHARED_SEED]
+            if self._num_workers == 0 or saved.base_seed is not None:
+                self._random.set_state(self._random_state)
+            if saved.base_seed is not None:
+                self._base_seed = saved.base_seed
+        iteration = self._sampler_iter
+        super()._draw_natively()
+        self._sampler_iter = self._position = Position(self._index_sampler, iteration)
+        if saved is not None:
+            self._position.restore(saved.main)
+
+    def _pass_over_indices(self, saved: Saved) -> None:
+        """Draw what was given after the snapshot, without computing it.
+
+        At the end of an epoch the end too, so that a generator, or a sampler that
+        restores itself while it is iterated over, is ready for the next epoch.
+        """
+        self._position.pass_over(saved.later_steps + saved.finished)
+
+
+def warn_of_replay(steps: int) -> None:
+    """Say that `steps` batches are computed once more for nothing."""
+    warnings.warn(
+        "Neither the dataset nor its iterator has state_dict and load_state_dict, so"
+        f" the first {steps} batches are computed again and passed over. Implement"
+        " them in the IterableDataset, or in its iterator, to resume at once.",
+        stacklevel=2,
+    )
