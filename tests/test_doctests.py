@@ -9,7 +9,7 @@ import pytest
 
 import gristmill
 
-SKIPPED = ("_core", "_hot", "_launcher")
+SKIPPED = ("_core", "_hot", "_launcher", "_processes", "_zygote")
 MODULES = [
     found.name
     for found in pkgutil.walk_packages(gristmill.__path__, "gristmill.")

@@ -41,8 +41,9 @@ def first_worker(modules=HEAVY):
 
 
 @pytest.fixture
-def script(tmp_path):
+def script(tmp_path, monkeypatch):
     """A function that runs a script in which `gristmill_heavy` is a given text."""
+    monkeypatch.delenv("GRISTMILL_EARLY_LAUNCHER")
     (tmp_path / "gristmill_toy.py").write_text(TOY)
 
     def run_with(heavy, text, runner=run):

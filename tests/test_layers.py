@@ -16,6 +16,8 @@ CSRC = ROOT / "csrc"
 ROWS = (
     {"_checks", "_closing", "_log", "_retries", "_types", "constants", "errors"},
     {"_core", "_hot", "_slow"},
+    {"_processes"},
+    {"_zygote"},
     {
         "_columns",
         "_group_cache",

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import gristmill as g
-from faults.toolbox import descendants, has_ended, wait_until
+from faults.toolbox import children, descendants, has_ended, wait_until
 from gristmill import experimental
 from gristmill.errors import StateMismatch
 
@@ -380,8 +380,8 @@ def command_of(pid):
 def test_workers_start_when_they_are_needed_and_leave_nothing_behind():
     list(numbers().to_iter_dataset().mp_prefetch(workers(1)))
     gc.collect()
-    for _ in wait_until("no worker but the launcher"):
-        if len(living()) <= 1:
+    for _ in wait_until("no process but launchers"):
+        if set(living()) <= set(children(os.getpid())):
             break
     files = len(os.listdir("/proc/self/fd"))
     launcher = living()

@@ -34,8 +34,15 @@ def load(blob):
         time.sleep(1000)
     return program, os.getpid()
 
-def serve(program, arena, knock, worker, generation):
+def serve(program, arena, knock, begun, worker, generation):
     what, loader = program
+    if what == "waits":
+        time.sleep(1000)
+    if what == "computes":
+        say(arena, zygote=os.getppid())
+        while True:
+            pass
+    os.close(begun)
     if what == "end":
         print("bye")
         return

@@ -204,8 +204,9 @@ void Scheduler::start(Hirer* hirer) {
     fill();
   }
   if (hirer == nullptr) return;
-  for (std::uint32_t w = 0; w < config_.workers; ++w) {
-    hirer->hire(static_cast<int>(w), 1);
+  // Those whose outputs are due first come first: not all begin at once.
+  for (std::uint32_t i = 0; i < config_.workers; ++i) {
+    hirer->hire(static_cast<int>((config_.turn + i) % config_.workers), 1);
   }
 }
 

@@ -3,7 +3,7 @@
 //
 // Processes talk in Messages of fixed size over SOCK_SEQPACKET sockets, with
 // descriptors by SCM_RIGHTS; anything longer travels in a memfd.  The other end
-// of every socket is pkg/gristmill/_launcher.py, which must agree with this:
+// of every socket is pkg/gristmill/_processes.py, which must agree with this:
 //
 //   kind      from → to               value        descriptors
 //   kEnlist   supervisor → launcher   1: late      zygote's socket, setup,
@@ -111,7 +111,7 @@ struct Message {
   uint32_t generation = 0;
   int32_t value = 0;
 };
-static_assert(sizeof(Message) == 20, "_launcher.py packs the same");
+static_assert(sizeof(Message) == 20, "_processes.py packs the same");
 
 struct Packet {
   Message message;

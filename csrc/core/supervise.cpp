@@ -129,7 +129,7 @@ void Supervisor::hire(uint32_t id, int worker, uint32_t generation) {
   post([this, id, worker, generation] {
     const auto at = teams_.find(id);
     if (at == teams_.end() || at->second->failed) return;
-    at->second->hires[{worker, generation}];
+    at->second->hires.push_back({{worker, generation}});
     send_hires(*at->second);
   });
 }
@@ -141,8 +141,8 @@ void Supervisor::kill(uint32_t id, int worker) {
     for (auto& [key, live] : at->second->workers) {
       if (key.first == worker) kill_by(live.pidfd.get());
     }
-    for (auto& [key, hire] : at->second->hires) {
-      if (key.first == worker) hire.doomed = true;
+    for (Hire& hire : at->second->hires) {
+      if (hire.key.first == worker) hire.doomed = true;
     }
   });
 }

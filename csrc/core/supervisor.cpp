@@ -2,6 +2,7 @@
 
 #include <sys/epoll.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <optional>
@@ -210,12 +211,12 @@ void Supervisor::flush(Team& team, Channel& channel) {
 
 void Supervisor::send_hires(Team& team) {
   if (!team.zygote) return;
-  for (auto& [key, hire] : team.hires) {
+  for (Hire& hire : team.hires) {
     if (std::exchange(hire.sent, true)) continue;
     Message message;
     message.kind = Message::kHire;
-    message.worker = key.first;
-    message.generation = key.second;
+    message.worker = hire.key.first;
+    message.generation = hire.key.second;
     team.channel.push(message);
   }
   flush(team, team.channel);
@@ -259,7 +260,7 @@ void Supervisor::zygote_ended(Team& team) {
   unwatch(team.zygote_watch);
   team.channel = Channel();
   team.zygote = Fd();
-  for (auto& [key, hire] : team.hires) hire.sent = false;
+  for (Hire& hire : team.hires) hire.sent = false;
   if (team.failed) return;
   if (!std::exchange(team.retiring, false) && ++team.barren >= kMostBarren) {
     fail(team, "the process that starts the workers ended " +
@@ -274,13 +275,13 @@ void Supervisor::zygote_ended(Team& team) {
 
 void Supervisor::worker_born(Team& team, Key key, int pid,
                              std::vector<Fd>& fds) {
-  const auto hired = team.hires.find(key);
+  const auto hired = std::ranges::find(team.hires, key, &Hire::key);
   if (hired == team.hires.end()) return;
   if (fds.empty()) {
     fail(team, "this process has no descriptors left (ulimit -n)");
     return;
   }
-  const bool doomed = hired->second.doomed;
+  const bool doomed = hired->doomed;
   team.hires.erase(hired);
   team.barren = 0;
   const int pidfd = fds[0].get();

@@ -64,6 +64,7 @@ class Supervisor {
     bool ready = false;  // Its modules are imported.
   };
   struct Hire {
+    Key key;
     bool sent = false;    // To the zygote there is now.
     bool doomed = false;  // To be killed once born.
   };
@@ -82,7 +83,7 @@ class Supervisor {
     Serial channel_watch = 0;
     Fd zygote;  // Its pidfd, once the launcher has sent it.
     Serial zygote_watch = 0;
-    std::map<Key, Hire> hires;  // That have borne no worker.
+    std::vector<Hire> hires;  // That have borne no worker, oldest first.
     std::map<Key, Live> workers;
     bool late = false;      // Workers load after their own fork.
     bool retiring = false;  // The zygote ends because it was not late.

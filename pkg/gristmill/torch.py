@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from gristmill import _launcher
 from gristmill._torch.datasets import AsIterable
 from gristmill._torch.device import DeviceIterator, to_device
 from gristmill._torch.loader import DataLoader
@@ -20,6 +19,3 @@ __all__ = [
     "to_device",
     "uninstall",
 ]
-
-# Workers start at once where torch is imported before they are needed.
-_launcher.start_early(_launcher.FOR_TORCH)

@@ -12,6 +12,7 @@
 #include <filesystem>
 #include <fstream>
 #include <functional>
+#include <iterator>
 #include <mutex>
 #include <string>
 #include <thread>
@@ -135,9 +136,12 @@ void be_zygote(Packet& order) {
           });
 }
 
-int be_launcher(char** arguments) {
-  die_with_parent(std::atoi(arguments[3]));
-  Channel channel{Fd(std::atoi(arguments[2]))};
+int be_launcher(int count, char** arguments) {
+  die_with_parent(std::atoi(arguments[count - 1]));
+  Channel channel{Fd(std::atoi(arguments[count - 2]))};
+  Message ready;
+  ready.kind = Message::kReady;
+  send(channel, ready);
   fork_on(Message::kEnlist, Message::kZygote, Message::kGone, channel,
           be_zygote);
   return 0;
@@ -180,8 +184,10 @@ struct Log final : Crew {
 };
 
 struct Team {
-  explicit Team(const std::string& setup) : arena(memfd_of("")) {
-    enlistment = enlist(&log, {arena.get(), arena.get(), setup});
+  explicit Team(const std::string& setup, Modules modules = {})
+      : arena(memfd_of("")) {
+    enlistment =
+        enlist(&log, {arena.get(), arena.get(), setup, std::move(modules)});
   }
   int zygotes() const { return static_cast<int>(text_of(arena.get()).size()); }
 
@@ -202,6 +208,11 @@ std::vector<pid_t> children_of(pid_t parent) {
     if (parent != getpid()) break;
   }
   return children;
+}
+
+std::size_t threads() {
+  const std::filesystem::directory_iterator tasks("/proc/self/task");
+  return static_cast<std::size_t>(std::distance(begin(tasks), end(tasks)));
 }
 
 pid_t launcher() { return children_of(getpid()).at(0); }
@@ -263,6 +274,56 @@ void a_dead_launcher_is_replaced_for_all_crews() {
   one.log.await([&] { return one.log.births == 5; });
   two.log.await([&] { return two.log.births == 2; });
   CHECK(launcher() != before);
+}
+
+void a_launcher_may_start_before_its_crews_and_their_thread() {
+  shutdown_supervisor();
+  const std::size_t before = threads();
+  start_launcher({"a", "b"});
+  start_launcher({"a", "b"});
+  CHECK_EQ(threads(), before);
+  CHECK_EQ(children_of(getpid()).size(), std::size_t{1});
+  const pid_t early = launcher();
+  Team team("ok", {"a", "b"});
+  team.enlistment->hire(0, 1);
+  team.log.await([&] { return team.log.births == 1; });
+  Team plain("ok");  // Takes one that is ready.
+  plain.enlistment->hire(0, 1);
+  plain.log.await([&] { return plain.log.births == 1; });
+  CHECK_EQ(children_of(getpid()).size(), std::size_t{1});
+  Team other("ok", {"c"});
+  other.enlistment->hire(0, 1);
+  other.log.await([&] { return other.log.births == 1; });
+  CHECK_EQ(children_of(getpid()).size(), std::size_t{2});
+  // Its crews get another; the others stay.
+  ::kill(early, SIGKILL);
+  team.log.await([&] { return team.log.deaths == 1; });
+  plain.log.await([&] { return plain.log.deaths == 1; });
+  team.enlistment->hire(0, 2);
+  team.log.await([&] { return team.log.births == 2; });
+  CHECK_EQ(other.log.deaths, 0);
+}
+
+void a_launcher_without_crews_ends_at_shutdown() {
+  shutdown_supervisor();
+  start_launcher({"a"});
+  CHECK_EQ(children_of(getpid()).size(), std::size_t{1});
+  shutdown_supervisor();
+  CHECK(children_of(getpid()).empty());
+  // A child that is forked meanwhile has none, and may have its own.
+  start_launcher({"a"});
+  const pid_t child = fork();
+  if (child == 0) {
+    shutdown_supervisor();
+    start_launcher({"a"});
+    CHECK_EQ(children_of(getpid()).size(), std::size_t{1});
+    shutdown_supervisor();
+    _exit(0);
+  }
+  int status = -1;
+  CHECK_EQ(waitpid(child, &status, 0), child);
+  CHECK_EQ(status, 0);
+  CHECK_EQ(children_of(getpid()).size(), std::size_t{1});
 }
 
 void a_hire_that_bore_no_worker_is_sent_again() {
@@ -403,8 +464,8 @@ void all_end_with_this_process() {
 }  // namespace
 
 int main(int count, char** arguments) {
-  if (count == 4 && std::string(arguments[1]) == "launcher") {
-    return be_launcher(arguments);
+  if (count >= 4 && std::string(arguments[1]) == "launcher") {
+    return be_launcher(count, arguments);
   }
   const Command command{{"/proc/self/exe", "launcher"}, {}};
   configure_supervisor(command);
@@ -413,6 +474,8 @@ int main(int count, char** arguments) {
   a_worker_killed_before_its_birth_dies();
   a_dead_zygote_is_replaced();
   a_dead_launcher_is_replaced_for_all_crews();
+  a_launcher_may_start_before_its_crews_and_their_thread();
+  a_launcher_without_crews_ends_at_shutdown();
   a_hire_that_bore_no_worker_is_sent_again();
   three_barren_zygotes_are_a_failure();
   a_failed_load_is_told_once();

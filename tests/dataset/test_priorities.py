@@ -1,4 +1,4 @@
-"""Of more workers than cores, those whose outputs are due first run first."""
+"""Workers whose outputs are due first start first."""
 
 import os
 
@@ -6,19 +6,18 @@ import pytest
 
 import gristmill
 
-CORES = len(os.sched_getaffinity(0))
-WORKERS = 2 * CORES
+WORKERS = 2 * len(os.sched_getaffinity(0))
 
 
-def niceness(x):
-    return os.nice(0)
+def worker(x):
+    return os.getpid()
 
 
 @pytest.mark.multiprocess
 @pytest.mark.parametrize("taken", [0, 1])
-def test_priorities_follow_the_turn(taken):
+def test_starts_follow_the_turn(taken):
     ds = gristmill.MapDataset.range(4 * WORKERS).to_iter_dataset()
-    ds = ds.filter(lambda x: True).map(niceness)
+    ds = ds.filter(lambda x: True).map(worker)
     options = gristmill.MultiprocessingOptions(num_workers=WORKERS)
     iterator = iter(ds.mp_prefetch(options))
     for _ in range(taken):
@@ -27,7 +26,7 @@ def test_priorities_follow_the_turn(taken):
     iterator.close()
     resumed = iter(ds.mp_prefetch(options))
     resumed.set_state(state)
-    mine = os.nice(0)
-    found = [next(resumed) - mine for _ in range(WORKERS)]
+    found = [next(resumed) for _ in range(WORKERS)]
     resumed.close()
-    assert found == [0] * CORES + [1] * CORES
+    assert len(set(found)) == WORKERS
+    assert found == sorted(found)  # The zygote forks one after another.

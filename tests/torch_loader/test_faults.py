@@ -26,7 +26,7 @@ def make(dataset=None, **options):
     return DataLoader(dataset or Squares(), **options)
 """
 SQUARES = [i * i for i in range(64)]
-CONTEXTS = [None, "fork", "forkserver"]
+CONTEXTS = [None, "fork"]
 
 
 def script(text: str, *arguments: object, **options) -> str:

@@ -7,7 +7,6 @@ are taken from the streams in turn.
 from __future__ import annotations
 
 import dataclasses
-import os
 import pickle
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -44,7 +43,6 @@ class Pipeline:
         options: What holds for the chain beside the options in it.
         workers: Processes that share the streams, 0 for none.
         worker_init_fn: Called with (worker, workers) in each before all else.
-        turn: The stream whose output is due first.
     """
 
     dataset: IterDataset[Any]
@@ -54,7 +52,6 @@ class Pipeline:
     options: DatasetOptions
     workers: int = 0
     worker_init_fn: Callable[[int, int], None] | None = None
-    turn: int = 0
 
     owned = True
     tolerant = False
@@ -76,14 +73,7 @@ class Pipeline:
         return -1
 
     def greet(self, worker: int) -> None:
-        """Prepare a worker, and have the user prepare it.
-
-        Of more workers than cores, those whose outputs are due first run first: else
-        all first outputs would come at once, as late as the last one.
-        """
-        if self.owned:
-            behind = (worker - self.turn) % self.workers
-            os.nice(behind // len(os.sched_getaffinity(0)))
+        """Have the user prepare a worker."""
         if self.worker_init_fn is not None:
             self.worker_init_fn(worker, self.workers)
 

@@ -164,5 +164,5 @@ class ProcessPrefetchDatasetIterator(InterleavedDatasetIterator[T]):
             stall_timeout=STALL_TIMEOUT_S,
             stall_action="warn",
         )
-        pipeline = dataclasses.replace(pipeline, workers=workers, turn=position.turn)
+        pipeline = dataclasses.replace(pipeline, workers=workers)
         return RemoteRun(pipeline, position, options, Replayed())

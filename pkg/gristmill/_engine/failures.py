@@ -19,6 +19,8 @@ INTERNAL = (
     "gristmill/_engine/",
     "gristmill/_hot/",
     "gristmill/_launcher.py",
+    "gristmill/_processes.py",
+    "gristmill/_zygote.py",
 )
 # Causes of causes beyond this many are left out.
 MOST_LINKS = 16

@@ -41,9 +41,14 @@ def load(blob_fd: int) -> Runnable:
 
 
 def serve(
-    program: Runnable, arena_fd: int, knock_fd: int, worker: int, generation: int
+    program: Runnable,
+    arena_fd: int,
+    knock_fd: int,
+    begun_fd: int,
+    worker: int,
+    generation: int,
 ) -> None:
-    """Compute units until told to stop."""
+    """Compute units until told to stop; close begun_fd, if not -1, after the first."""
     _core.keep_freed_memory()
     end = _core.WorkerEnd(arena_fd, knock_fd, worker, generation)
     try:
@@ -52,11 +57,11 @@ def serve(
     except BaseException:
         end.set_startup_error(traceback.format_exc())
         raise
-    while True:
-        unit = end.claim()
-        if unit is None:
-            return
+    while unit := end.claim():
         server.compute(unit)
+        if begun_fd >= 0:
+            os.close(begun_fd)
+            begun_fd = -1
 
 
 @dataclasses.dataclass
@@ -71,7 +76,7 @@ class _Result:
     moved: bool = False
     # Called when all is written, before the slot is handed over.
     leave: Callable[[], None] = lambda: None
-    # Outputs and the failure, once they are written.
+    # How many there are in the slot, a failure included.
     written: int = 0
 
     @property
@@ -83,16 +88,16 @@ class _Result:
             return _core.STATUS_MOVED
         return _core.STATUS_END if self.ended else _core.STATUS_OK
 
+    def release(self) -> None:
+        """Let go of the outputs, which are written, and of where they were made."""
+        self.written = len(self.outputs) + (self.failure is not None)
+        self.outputs = []
+        self.leave()
+
     def encode(self, writer: transport.SlotWriter) -> int:
         """Write to a slot; returns the bytes used."""
         failure = None if self.failure is None else (self.failure, self.vector)
         return transport.encode(writer, self.outputs, failure)
-
-    def let_go(self) -> None:
-        """Forget the outputs, which are written, and leave the slot to the parent."""
-        self.written = len(self.outputs) + (self.failure is not None)
-        self.outputs.clear()
-        self.leave()
 
 
 class _Server:
@@ -250,7 +255,7 @@ class _Server:
             # The outputs before it may lie in the slot: the writer goes on there.
             self._refuse(result, error)
             return self._write(writer, result)
-        result.let_go()
+        result.release()
         return used
 
     def _write_elsewhere(self, size: int, result: _Result) -> int | None:
@@ -268,7 +273,7 @@ class _Server:
         except Exception as error:
             self._refuse(result, error)
             return self._write_elsewhere(size, result)
-        result.let_go()
+        result.release()
         address = self._end.need(used)
         if address is None:
             return None

@@ -135,7 +135,9 @@ class Crew:
             else:
                 try:
                     _launcher.configure()
-                    self._scheduler.start(blob_fd, _launcher.setup())
+                    self._scheduler.start(
+                        blob_fd, _launcher.setup(), _launcher.FOR_TORCH
+                    )
                 finally:
                     os.close(blob_fd)
                 return

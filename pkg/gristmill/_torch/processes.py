@@ -186,7 +186,7 @@ def _serve(
     signal.signal(signal.SIGINT, lambda *_: None)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     threading.Thread(target=_end_with_parent, daemon=True).start()
-    engine_worker.serve(program, arena.fd, knock.fd, worker, generation)
+    engine_worker.serve(program, arena.fd, knock.fd, -1, worker, generation)
 
 
 def _end_with_parent() -> None:

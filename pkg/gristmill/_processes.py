@@ -1,0 +1,139 @@
+"""What launcher, zygotes and workers share: forks, and the messages between them.
+
+``csrc/core/spawn.hpp`` has the table of the messages.
+"""
+
+import contextlib
+import os
+import signal
+import socket
+import struct
+import sys
+import time
+import traceback
+import warnings
+from collections.abc import Callable
+from typing import NamedTuple
+
+from gristmill import _core
+
+ENLIST, FORGET, ZYGOTE, GONE, HIRE, BORN, DIED, THREADS, FAILED, READY = range(1, 11)
+_MESSAGE = struct.Struct("<IIiIi")
+_MOST_FDS = 8
+
+
+class Message(NamedTuple):
+    """One message; what does not apply is 0."""
+
+    kind: int
+    crew: int = 0
+    worker: int = 0
+    generation: int = 0
+    value: int = 0
+
+
+def fork(child: Callable[[], None]) -> tuple[int, int]:
+    """Run child in a new process that ends with this one; return pid and pidfd."""
+    parent = os.getpid()
+    _flush()  # Else both would write what is buffered.
+    pid = _quiet_fork()
+    if pid == 0:
+        _run_and_exit(parent, child)
+    try:
+        return pid, os.pidfd_open(pid)
+    except OSError:
+        os.kill(pid, signal.SIGKILL)  # Not reaped yet, so the number is its own.
+        os.waitpid(pid, 0)
+        raise
+
+
+def _quiet_fork() -> int:
+    """Fork without the warning about threads, of which BLAS has some."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)
+        return os.fork()
+
+
+def _run_and_exit(parent: int, child: Callable[[], None]) -> None:
+    status = 1
+    try:
+        _core.die_with_parent(parent)
+        child()
+        status = 0
+    except BaseException:
+        traceback.print_exc()
+    finally:
+        _flush()
+        os._exit(status)  # The exit handlers are those of the process above.
+
+
+def _flush() -> None:
+    for stream in (sys.stdout, sys.stderr):
+        # It may be closed or missing.
+        with contextlib.suppress(OSError, ValueError, AttributeError):
+            stream.flush()
+
+
+def reap(pid: int) -> int:
+    """Return the wait status of a dead child, 0 if user code took it before."""
+    try:
+        return os.waitpid(pid, 0)[1]
+    except ChildProcessError:
+        return 0
+
+
+def send(peer: socket.socket, message: Message, *fds: int) -> None:
+    # A peer that is gone is found out when the socket is read.
+    with contextlib.suppress(BrokenPipeError, ConnectionResetError):
+        socket.send_fds(peer, [_MESSAGE.pack(*message)], fds)
+
+
+def receive(peer: socket.socket) -> tuple[Message, list[int]] | None:
+    """Return the next message and its descriptors, or None when there is no peer."""
+    try:
+        data, fds, _, _ = socket.recv_fds(
+            peer, _MESSAGE.size, _MOST_FDS, socket.MSG_CMSG_CLOEXEC
+        )
+    except ConnectionResetError:
+        return None
+    return (Message(*_MESSAGE.unpack(data)), fds) if data else None
+
+
+def send_failure(peer: socket.socket, crew: int) -> None:
+    """Send the text of the exception that is being handled."""
+    text = os.memfd_create("gristmill")
+    with open(text, "wb", closefd=False) as file:
+        file.write(traceback.format_exc().encode(errors="replace"))
+    send(peer, Message(FAILED, crew), text)
+    os.close(text)
+
+
+def lasting_threads() -> int:
+    """Count the threads, besides this one, that a fork would lose.
+
+    Those of OpenBLAS do not count: it ends them before a fork and starts new ones
+    on both sides. So a fork that does nothing shows which are left. Nor does that of
+    jemalloc, which pyarrow brings: a fork takes its locks, and the child frees memory
+    without it.
+    """
+    if _other_threads():
+        pid = _quiet_fork()
+        if pid == 0:
+            os._exit(0)
+        os.waitpid(pid, 0)
+    # A thread that was joined may be listed for a moment longer.
+    deadline = time.monotonic() + 0.05
+    while (count := _other_threads()) and time.monotonic() < deadline:
+        time.sleep(0.001)
+    return count
+
+
+def _other_threads() -> int:
+    count = -1
+    for thread in os.listdir("/proc/self/task"):
+        try:
+            with open(f"/proc/self/task/{thread}/comm") as name:
+                count += name.read() != "jemalloc_bg_thd\n"
+        except OSError:
+            continue  # It has ended.
+    return count
