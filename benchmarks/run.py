@@ -66,6 +66,9 @@ QUESTIONS = (
     "torch_ints",
     "torch_images",
     "torch_slow",
+    "torch_first_batch",
+    "torch_epochs",
+    "torch_boundary",
     "text_throughput",
     "text_first_batch",
 )
