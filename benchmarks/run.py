@@ -59,6 +59,13 @@ QUESTIONS = (
     "pack_first_fit",
     "pack_best_fit",
     "pack_concat_split",
+    "torch_tensor_dataset",
+    "torch_single",
+    "torch_small",
+    "torch_dict",
+    "torch_ints",
+    "torch_images",
+    "torch_slow",
     "text_throughput",
     "text_first_batch",
 )

@@ -337,7 +337,7 @@ def test_what_fails_at_the_start_is_raised_by_iter():
 def test_states_out_of_order_are_warned_of():
     with pytest.warns(UserWarning, match="in_order=False a state tells how many"):
         loader = loader_of(range(9), 2, in_order=False)
-    assert sorted(itertools.chain(*taken(loader))) == list(range(9))
+    assert sorted(itertools.chain.from_iterable(taken(loader))) == list(range(9))
     with pytest.warns(UserWarning, match="in_order=False a state tells how many"):
         assert loader.state_dict()["_iterator_finished"]
 

@@ -1,0 +1,180 @@
+"""Accelerate prepares our loader as it does torch's, once it is told to build ours."""
+
+import accelerate
+import accelerate.data_loader
+import accelerate.utils
+import pytest
+import torch
+import torch.utils.data
+from torch.utils.data import BatchSampler, IterableDataset, RandomSampler
+
+from gristmill._torch import loader as loader_module
+from gristmill.torch import DataLoader, install, uninstall
+from trainers.small import SAMPLES, Noisy, Plain, line
+
+TorchLoader = torch.utils.data.DataLoader
+pytestmark = [
+    pytest.mark.multiprocess,
+    pytest.mark.usefixtures("uninstalled"),
+    pytest.mark.filterwarnings("ignore:accelerate is imported:UserWarning"),
+]
+
+
+class Stream(IterableDataset):
+    """The numbers of `Plain` in turn."""
+
+    def __iter__(self):
+        return iter(torch.arange(float(SAMPLES)))
+
+    def __len__(self):
+        return SAMPLES
+
+
+@pytest.fixture(autouse=True)
+def forgetful_accelerate():
+    """Accelerate remembers the first settings, for all that come later."""
+    accelerate.state.AcceleratorState._reset_state(reset_partial_state=True)
+    accelerate.state.GradientState._reset_state()
+
+
+def accelerator(**settings):
+    return accelerate.Accelerator(
+        cpu=True,
+        dataloader_config=accelerate.utils.DataLoaderConfiguration(**settings),
+    )
+
+
+def fitted(loader_class, **options):
+    """The losses and the weights after two epochs, the second begun in its middle."""
+    accelerate.utils.set_seed(3)
+    preparing = accelerator(use_seedable_sampler=True)
+    plain = line()
+    model, optimizer, loader = preparing.prepare(
+        plain,
+        torch.optim.SGD(plain.parameters(), 0.001),
+        loader_class(Noisy(), batch_size=3, shuffle=True, **options),
+    )
+    losses = []
+    for epoch in range(2):
+        loader.set_epoch(epoch)
+        rest = accelerate.skip_first_batches(loader, 2) if epoch else loader
+        for x, y in rest:
+            loss = torch.nn.functional.mse_loss(model(x), y)
+            preparing.backward(loss)
+            optimizer.step()
+            optimizer.zero_grad()
+            losses.append(loss.item())
+    return losses, [p.tolist() for p in plain.parameters()]
+
+
+@pytest.mark.parametrize(
+    ("options", "iterator"),
+    [({}, "SingleProcessIterator"), ({"num_workers": 2}, "MultiProcessIterator")],
+    ids=["no workers", "workers"],
+)
+def test_a_loop_takes_our_batches_to_torchs_losses_and_weights(
+    watch, options, iterator
+):
+    theirs = fitted(TorchLoader, **options)
+    assert not watch.batches
+    install()
+    assert fitted(DataLoader, **options) == theirs
+    # Four batches, and two more after the two that are skipped.
+    assert watch.batches == {iterator: 4 + 2}
+    assert len(theirs[0]) == 6
+
+
+def test_a_loader_of_torchs_is_prepared_as_ours_too(watch):
+    install()
+    prepared = accelerator().prepare(TorchLoader(Plain(), 4))
+    assert [batch.tolist() for batch in prepared][2] == [8, 9]
+    assert watch.batches == {"SingleProcessIterator": 3}
+
+
+def test_without_install_torchs_loader_is_built_after_one_warning(watch, monkeypatch):
+    monkeypatch.setattr(loader_module, "_warned_of_accelerate", False)
+    with pytest.warns(UserWarning, match=r"Call gristmill\.torch\.install") as warned:
+        loader = DataLoader(Plain(), 5)
+        DataLoader(Plain(), 5)
+    assert len(warned) == 1
+    prepared = accelerator().prepare(loader)
+    assert type(prepared.base_dataloader) is TorchLoader
+    assert [len(batch) for batch in prepared] == [5, 5]
+    assert not watch.batches
+
+
+def test_after_uninstall_torchs_loader_is_built_and_ours_goes_on(watch):
+    install()
+    ours = accelerator().prepare(DataLoader(Plain(), 5))
+    uninstall()
+    theirs = accelerator().prepare(TorchLoader(Plain(), 5))
+    assert accelerate.data_loader.DataLoader is TorchLoader
+    assert type(theirs.base_dataloader) is TorchLoader
+    assert [len(batch) for batch in theirs] == [5, 5]
+    assert not watch.batches
+    assert [len(batch) for batch in ours] == [5, 5]
+    assert watch.batches == {"SingleProcessIterator": 2}
+
+
+def test_the_options_of_install_reach_what_accelerate_builds():
+    install(max_restarts=2, reorder_window=9)
+    loader = DataLoader(Plain(), 4, num_workers=1)
+    prepared = accelerator().prepare(loader)
+    skipping = accelerate.skip_first_batches(loader, 1)
+    for built in (prepared, skipping):
+        assert (built.max_restarts, built.reorder_window) == (2, 9)
+
+
+def shares(loader_class):
+    """What one process of several reads, prepared in every way there is."""
+    epochs = {}
+    for name, dataset, settings in (
+        ("shards", Plain(), {"use_seedable_sampler": True}),
+        ("split", Plain(), {"split_batches": True}),
+        ("dispatched", Stream(), {"dispatch_batches": True}),
+        ("iterable shards", Stream(), {"dispatch_batches": False}),
+    ):
+        accelerate.utils.set_seed(5)
+        shuffle = None if isinstance(dataset, Stream) else True
+        loader = loader_class(dataset, batch_size=2, shuffle=shuffle)
+        prepared = accelerator(**settings).prepare(loader)
+        epochs[name] = [[batch.tolist() for batch in prepared] for _ in range(2)]
+        rest = accelerate.skip_first_batches(prepared, 1)
+        epochs[f"rest of {name}"] = [batch.tolist() for batch in rest]
+        accelerate.state.AcceleratorState._reset_state()
+    return epochs
+
+
+def read_in_two_processes(folder):
+    theirs = shares(TorchLoader)
+    install()
+    built = accelerator().prepare(DataLoader(Plain(), 2, shuffle=True))
+    seen = {
+        "theirs": theirs,
+        "ours": shares(DataLoader),
+        "class": type(built.base_dataloader),
+        "sampler": type(built.batch_sampler).__name__,
+    }
+    torch.save(seen, folder / f"{accelerate.PartialState().process_index}.pt")
+
+
+def test_two_processes_get_torchs_shares(tmp_path, monkeypatch):
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")
+    accelerate.debug_launcher(read_in_two_processes, (tmp_path,), num_processes=2)
+    seen = [
+        torch.load(tmp_path / f"{rank}.pt", weights_only=False) for rank in range(2)
+    ]
+    for rank in seen:
+        assert rank["ours"] == rank["theirs"]
+        assert (rank["class"], rank["sampler"]) == (DataLoader, "BatchSamplerShard")
+    first, second = (rank["ours"]["shards"] for rank in seen)
+    for halves in zip(first, second, strict=True):
+        read = {number for half in halves for batch in half for number in batch}
+        assert read == set(range(SAMPLES))
+    assert first[0] != first[1]
+
+
+def test_samplers_that_accelerate_looks_for_are_there():
+    loader = DataLoader(Plain(), 4, shuffle=True)
+    assert type(accelerate.data_loader.get_sampler(loader)) is RandomSampler
+    assert type(loader.batch_sampler) is BatchSampler

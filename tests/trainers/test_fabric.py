@@ -1,0 +1,90 @@
+"""Fabric sets up our loader as it does torch's."""
+
+import lightning.fabric
+import pytest
+import torch
+import torch.utils.data
+from torch.utils.data import DistributedSampler
+
+from gristmill.torch import DataLoader
+from trainers.small import SAMPLES, Noisy, Plain, line
+
+TorchLoader = torch.utils.data.DataLoader
+pytestmark = [
+    pytest.mark.multiprocess,
+    pytest.mark.filterwarnings("ignore:.*treespec, LeafSpec:FutureWarning"),
+]
+
+
+def fitted(loader_class, **options):
+    """The losses and the weights after two epochs."""
+    fabric = lightning.fabric.Fabric(accelerator="cpu", devices=1)
+    fabric.seed_everything(3, verbose=False)
+    plain = line()
+    model, optimizer = fabric.setup(plain, torch.optim.SGD(plain.parameters(), 0.001))
+    loader = fabric.setup_dataloaders(
+        loader_class(Noisy(), batch_size=4, shuffle=True, **options)
+    )
+    losses = []
+    for _ in range(2):
+        for x, y in loader:
+            loss = torch.nn.functional.mse_loss(model(x), y)
+            fabric.backward(loss)
+            optimizer.step()
+            optimizer.zero_grad()
+            losses.append(loss.item())
+    return losses, [p.tolist() for p in plain.parameters()]
+
+
+@pytest.mark.parametrize(
+    ("options", "iterator"),
+    [
+        ({}, "SingleProcessIterator"),
+        ({"num_workers": 2}, "MultiProcessIterator"),
+        ({"num_workers": 1, "persistent_workers": True}, "MultiProcessIterator"),
+    ],
+    ids=["no workers", "workers", "persistent"],
+)
+def test_a_loop_takes_our_batches_to_torchs_losses_and_weights(
+    watch, options, iterator
+):
+    theirs = fitted(TorchLoader, **options)
+    assert not watch.batches
+    assert fitted(DataLoader, **options) == theirs
+    assert watch.batches == {iterator: 2 * 3}
+    assert len(theirs[0]) == 6
+
+
+def test_what_fabric_sets_up_has_our_attributes():
+    fabric = lightning.fabric.Fabric(accelerator="cpu", devices=1)
+    ours = DataLoader(Plain(), 4, num_workers=1, max_restarts=2, reorder_window=9)
+    loader = fabric.setup_dataloaders(ours)
+    assert (loader.max_restarts, loader.reorder_window) == (2, 9)
+    assert loader.batch_sampler is ours.batch_sampler
+
+
+def read_two_epochs(fabric, loader_class):
+    """The class and the sampler that Fabric makes, and the batches of two epochs."""
+    loader = fabric.setup_dataloaders(loader_class(Plain(), batch_size=2, shuffle=True))
+    epochs = [[batch.tolist() for batch in loader] for _ in range(2)]
+    return type(loader._dataloader), type(loader.sampler), epochs
+
+
+def read_in_two_processes(fabric, folder):
+    seen = [read_two_epochs(fabric, cls) for cls in (DataLoader, TorchLoader)]
+    torch.save(seen, folder / f"{fabric.global_rank}.pt")
+
+
+def test_two_processes_get_a_distributed_sampler_and_torchs_halves(tmp_path):
+    fabric = lightning.fabric.Fabric(accelerator="cpu", devices=2, strategy="ddp_fork")
+    fabric.launch(read_in_two_processes, tmp_path)
+    halves = []
+    for rank in range(2):
+        ours, theirs = torch.load(tmp_path / f"{rank}.pt", weights_only=False)
+        assert ours[:2] == (DataLoader, DistributedSampler)
+        assert ours[2] == theirs[2]
+        halves.append([[int(n) for batch in epoch for n in batch] for epoch in ours[2]])
+    for first, second in zip(*halves, strict=True):
+        assert sorted(first + second) == list(range(SAMPLES))
+    # Fabric has told the sampler of the second epoch.
+    assert halves[0][0] != halves[0][1]

@@ -1,0 +1,122 @@
+"""The Hugging Face Trainer trains with our loader, once it is told to build ours."""
+
+import pytest
+import torch
+import torch.utils.data
+import transformers
+import transformers.trainer
+from transformers import BertConfig, BertForSequenceClassification, TrainingArguments
+
+from gristmill.torch import DataLoader, install, uninstall
+
+TorchLoader = torch.utils.data.DataLoader
+pytestmark = [pytest.mark.multiprocess, pytest.mark.usefixtures("uninstalled")]
+
+STEPS = 4  # Batches of an epoch.
+
+
+class Sentences(torch.utils.data.Dataset):
+    """Sixteen rows of eight tokens each, and whether their sum is even."""
+
+    def __len__(self):
+        return 16
+
+    def __getitem__(self, index):
+        tokens = (torch.arange(8) * (index + 1)) % 50
+        return {"input_ids": tokens, "labels": int(tokens.sum()) % 2}
+
+
+def trainer(folder, **settings):
+    """A Trainer of a tiny model that drops units at random."""
+    torch.manual_seed(1)
+    config = BertConfig(
+        vocab_size=50,
+        hidden_size=16,
+        num_hidden_layers=1,
+        num_attention_heads=2,
+        intermediate_size=16,
+        max_position_embeddings=8,
+    )
+    arguments = TrainingArguments(
+        str(folder),
+        use_cpu=True,
+        per_device_train_batch_size=4,
+        per_device_eval_batch_size=8,
+        num_train_epochs=2,
+        eval_strategy="epoch",
+        logging_steps=1,
+        disable_tqdm=True,
+        report_to=[],
+        **{"save_strategy": "no", **settings},
+    )
+    return transformers.Trainer(
+        BertForSequenceClassification(config),
+        arguments,
+        train_dataset=Sentences(),
+        eval_dataset=Sentences(),
+    )
+
+
+def told(training):
+    """The losses and gradients that a Trainer has logged, and its weights."""
+    names = ("loss", "eval_loss", "grad_norm", "learning_rate", "step")
+    logs = [
+        {name: entry[name] for name in names if name in entry}
+        for entry in training.state.log_history
+    ]
+    return logs, [p.tolist() for p in training.model.parameters()]
+
+
+@pytest.mark.parametrize(
+    ("settings", "iterator"),
+    [
+        ({}, "SingleProcessIterator"),
+        (
+            {"dataloader_num_workers": 1, "dataloader_persistent_workers": True},
+            "MultiProcessIterator",
+        ),
+    ],
+    ids=["no workers", "persistent"],
+)
+def test_training_takes_our_batches_to_torchs_losses_and_weights(
+    watch, tmp_path, settings, iterator
+):
+    theirs = trainer(tmp_path, **settings)
+    theirs.train()
+    assert not watch.batches
+    install()
+    ours = trainer(tmp_path, **settings)
+    ours.train()
+    assert told(ours) == told(theirs)
+    assert watch.batches == {iterator: 2 * (STEPS + 2)}
+    assert len(told(ours)[0]) == 2 * (STEPS + 1) + 1
+
+
+def test_training_goes_on_in_mid_epoch_with_our_batches(watch, tmp_path):
+    install()
+    whole = trainer(tmp_path, save_strategy="steps", save_steps=STEPS + 2)
+    whole.train()
+    watch.batches.clear()
+    rest = trainer(tmp_path)
+    rest.train(resume_from_checkpoint=str(tmp_path / f"checkpoint-{STEPS + 2}"))
+    # Half of the second epoch, and its evaluation.
+    assert watch.batches == {"SingleProcessIterator": 2 + 2}
+    assert told(rest)[1] == told(whole)[1]
+
+
+def test_prediction_takes_our_batches(watch, tmp_path):
+    install()
+    predicted = trainer(tmp_path).predict(Sentences())
+    assert predicted.predictions.shape == (16, 2)
+    assert watch.batches == {"SingleProcessIterator": 2}
+
+
+def test_after_uninstall_the_trainer_builds_torchs(watch, tmp_path):
+    install()
+    assert transformers.trainer.DataLoader is DataLoader
+    uninstall()
+    assert transformers.trainer.DataLoader is TorchLoader
+    loader = trainer(tmp_path).get_train_dataloader()
+    assert type(loader.base_dataloader) is TorchLoader
+    assert len(list(loader)) == STEPS
+    assert not watch.batches

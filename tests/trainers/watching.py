@@ -1,0 +1,49 @@
+"""What is seen of our loader while a trainer uses it."""
+
+import collections
+
+import psutil
+
+from gristmill._torch.stepping import Stepping
+
+
+class Watch:
+    """Counts the batches that our iterators give, and keeps the iterators.
+
+    Those that are kept are not ended by being collected: somebody else has to.
+
+    Args:
+        monkeypatch: Undoes the counting.
+    """
+
+    def __init__(self, monkeypatch):
+        self.batches = collections.Counter()
+        self.iterators = []
+        start, step = Stepping._start, Stepping.__next__
+
+        def started(iterator, torch_class):
+            self.iterators.append(iterator)
+            start(iterator, torch_class)
+
+        def stepped(iterator):
+            batch = step(iterator)
+            self.batches[type(iterator).__name__] += 1
+            return batch
+
+        monkeypatch.setattr(Stepping, "_start", started)
+        monkeypatch.setattr(Stepping, "__next__", stepped)
+
+    def workers_have_ended(self):
+        """Whether all of them had workers, none of which is left."""
+        workers = [worker for one in self.iterators for worker in one._workers]
+        for worker in workers:
+            worker.join(30)
+        return bool(workers) and not any(_runs(worker.pid) for worker in workers)
+
+
+def _runs(pid):
+    """Whether a process runs; its parent may not have seen its end yet."""
+    try:
+        return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False
