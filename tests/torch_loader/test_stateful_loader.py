@@ -203,7 +203,7 @@ def test_corrections_of_accelerate_are_followed():
     assert next(iter(other)).tolist() == [0, 1]
 
 
-@pytest.mark.filterwarnings("ignore::FutureWarning", "ignore:accelerate is imported")
+@pytest.mark.filterwarnings("ignore::FutureWarning")
 @pytest.mark.parametrize("workers", [0, 2])
 def test_accelerate_goes_on_in_the_middle(workers, monkeypatch):
     import accelerate
