@@ -203,6 +203,34 @@ def test_corrections_of_accelerate_are_followed():
     assert next(iter(other)).tolist() == [0, 1]
 
 
+@pytest.mark.filterwarnings("ignore::FutureWarning")
+@pytest.mark.parametrize("workers", [0, 2])
+def test_accelerate_goes_on_in_the_middle(workers, monkeypatch):
+    import accelerate
+
+    monkeypatch.setattr(
+        torchdata.stateful_dataloader, "StatefulDataLoader", StatefulDataLoader
+    )
+    config = accelerate.utils.DataLoaderConfiguration(use_stateful_dataloader=True)
+    accelerator = accelerate.Accelerator(cpu=True, dataloader_config=config)
+
+    def prepared():
+        options = {"batch_size": 2, "num_workers": workers}
+        return accelerator.prepare(torch.utils.data.DataLoader(range(9), **options))
+
+    loader = prepared()
+    assert type(loader.base_dataloader) is StatefulDataLoader
+    batches = iter(loader)
+    # It is one batch ahead of what it gives.
+    assert taken(batches, 2) == [[0, 1], [2, 3]]
+    other = prepared()
+    other.load_state_dict(loader.state_dict())
+    assert taken(other) == taken(batches) == [[4, 5], [6, 7], [8]]
+    other = prepared()
+    other.load_state_dict(loader.state_dict())
+    assert taken(other) == [[0, 1], [2, 3], [4, 5], [6, 7], [8]]
+
+
 @pytest.mark.parametrize("workers", [0, 2])
 def test_corrections_stay_in_the_dict(workers):
     loader = loader_of(range(9), workers)

@@ -51,6 +51,7 @@ class Saving(Stepping):
             self._IterableDataset_len_called = saved.main[layout.LEN_CALLED]
             self._shared_seed = saved.main[layout.SHARED_SEED]
             if self._num_workers == 0 or saved.base_seed is not None:
+                # Torch's base class has drawn a seed that is not needed.
                 self._random.set_state(self._random_state)
             if saved.base_seed is not None:
                 self._base_seed = saved.base_seed

@@ -171,10 +171,10 @@ class StatefulDataLoader(DataLoader[_T_co]):
         Before there is one it is made, with its workers; the next ``iter()`` gives it.
 
         Returns:
-            A dict that may be written to, as JSON where the states of the user's
-            objects may be and no sampler is random (torch.save writes any).  The
-            states of samplers and, without workers, datasets are the very objects that
-            they gave.
+            A dict, free to be changed.  It may pass through JSON if the states of the
+            user's objects may, but for a random sampler's generator, a tensor, which
+            is taken back as a list, too.  The states of samplers and, without workers,
+            of datasets are the very objects that they gave.
 
         Raises:
             Exception: What making the iterator raised.
