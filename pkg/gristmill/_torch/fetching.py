@@ -44,6 +44,7 @@ class FetchProgram:
         worker_init_fn: Called with the worker's number before all else.
         collate_rules: What ``default_collate`` does, from `collating.rules`.
         shared_seed: Seed of the first epoch, for datapipes.
+        wrap_fetcher: Makes what fetches of torch's fetcher.
     """
 
     dataset: Any
@@ -56,6 +57,7 @@ class FetchProgram:
     worker_init_fn: Callable[[int], Any] | None = None
     collate_rules: collating.Rules = dataclasses.field(default_factory=collating.rules)
     shared_seed: int | None = None
+    wrap_fetcher: Callable[[Any, FetchProgram], Any] | None = None
 
     # Whether answers are pairs of a batch and a worker's state, or None.
     stateful = False
@@ -94,9 +96,10 @@ class FetchProgram:
     def fetcher(self, dataset: Any) -> Any:
         """What fetches batches from a dataset, or from a new iteration over it."""
         kind = _DatasetKind.Iterable if self.iterable else _DatasetKind.Map
-        return _DatasetKind.create_fetcher(
+        fetcher = _DatasetKind.create_fetcher(
             kind, dataset, self.auto_collation, self.collate_fn, self.drop_last
         )
+        return self.wrap_fetcher(fetcher, self) if self.wrap_fetcher else fetcher
 
 
 class FetchStream:
