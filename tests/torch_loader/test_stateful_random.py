@@ -140,9 +140,7 @@ def test_torchdatas_samplers_go_on_in_our_loader():
 
 
 def test_torchdatas_epoch_with_replacement_is_finished():
-    sampler = torchdata.stateful_dataloader.sampler.RandomSampler(
-        range(SIZE), True, 40
-    )
+    sampler = torchdata.stateful_dataloader.sampler.RandomSampler(range(SIZE), True, 40)
     loader = THEIRS(range(SIZE), sampler=sampler, batch_size=3)
     batches = iter(loader)
     taken(batches, 5)
