@@ -31,7 +31,13 @@ def prepare(accelerator, digits):
     set_seed(42)
     model = make_model()
     optimizer = torch.optim.Adam(model.parameters(), LEARNING_RATE)
-    loader = DataLoader(digits, batch_size=BATCH_SIZE, shuffle=True, num_workers=2)
+    loader = DataLoader(
+        digits,
+        batch_size=BATCH_SIZE,
+        shuffle=True,
+        num_workers=2,
+        persistent_workers=True,
+    )
     return accelerator.prepare(model, optimizer, loader)
 
 
@@ -41,7 +47,7 @@ def train(accelerator, model, optimizer, loader, folder, start=(0, 0)):
     for epoch in range(start[0], EPOCHS):
         loader.set_epoch(epoch)
         first = start[1] if epoch == start[0] else 0
-        batches = skip_first_batches(loader, first)
+        batches = skip_first_batches(loader, first) if first else loader
         for index, (images, labels) in enumerate(batches, first):
             if (epoch, index) == STOP != start:
                 accelerator.save_state(folder)

@@ -69,7 +69,11 @@ def fit(folder, digits, checkpoint=None):
         enable_model_summary=False,
     )
     loader = StatefulDataLoader(
-        digits, batch_size=BATCH_SIZE, shuffle=True, num_workers=2
+        digits,
+        batch_size=BATCH_SIZE,
+        shuffle=True,
+        num_workers=2,
+        persistent_workers=True,
     )
     trainer.fit(classifier, loader, ckpt_path=checkpoint)
     return trainer, classifier

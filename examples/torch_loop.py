@@ -16,7 +16,6 @@ import time
 
 import torch
 import torch.utils.data
-from sklearn.datasets import load_digits
 from torch import nn
 
 from gristmill.torch import DataLoader
@@ -52,6 +51,9 @@ class Digits(torch.utils.data.Dataset):
 
 def load_data():
     """Return the images to train with and those to test with, as `Digits`."""
+    # Here, as workers that import this module for `Digits` need no scikit-learn.
+    from sklearn.datasets import load_digits
+
     digits = load_digits()
     order = torch.randperm(
         len(digits.target), generator=torch.Generator().manual_seed(0)
