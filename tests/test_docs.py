@@ -14,6 +14,7 @@ TEXTS = {
     "docs": ["docs/quickstart.md", "docs/troubleshooting.md"],
     "record files": ["docs/record-files.md"],
     "datasets": ["docs/datasets.md"],
+    "torch": ["docs/torch.md"],
 }
 BLOCK = re.compile(r"^```python\n(.*?)^```", re.DOTALL | re.MULTILINE)
 

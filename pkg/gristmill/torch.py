@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from gristmill._torch.datasets import AsIterable
 from gristmill._torch.device import DeviceIterator, to_device
 from gristmill._torch.loader import DataLoader
 from gristmill._torch.stateful import StatefulDataLoader
@@ -9,6 +10,7 @@ from gristmill._torch.tensors import TensorIterator, as_tensor_tree, as_tensors
 from gristmill._torch.trainers import install, uninstall
 
 __all__ = [
+    "AsIterable",
     "DataLoader",
     "DeviceIterator",
     "StatefulDataLoader",

@@ -5,7 +5,7 @@ import pytest
 import torch
 from torch.utils.data import TensorDataset, default_collate
 
-from gristmill._torch.native import is_torchs, native_fetch
+from gristmill._torch.native import is_torchs, native_fetch, samples_fetch
 from gristmill.torch import DataLoader
 from torch_loader.datasets_zoo import DATASETS
 
@@ -72,6 +72,14 @@ def leaves(batch):
         return [batch]
     parts = batch.values() if isinstance(batch, dict) else batch
     return [leaf for part in parts for leaf in leaves(part)]
+
+
+def test_batches_are_where_torch_makes_them():
+    with torch.device("meta"):
+        assert native_fetch(np.arange(40), refuse) is None
+        batch = samples_fetch(list(range(40)), refuse)(range(40))
+    assert batch.device.type == "meta"
+    assert native_fetch(np.arange(40), refuse) is not None
 
 
 def test_rows_that_change_are_seen():

@@ -269,3 +269,12 @@ def test_forked_processes_cannot_use_an_iterator():
         os._exit(4)
     assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 3
     assert len(list(batches)) == 11
+
+
+def test_batches_that_are_made_in_a_slot_stay_there(monkeypatch):
+    def move(storage):
+        raise AssertionError("moved a batch out of its slot")
+
+    monkeypatch.setattr(torch.UntypedStorage, "share_memory_", move)
+    batches = fork(list(range(96)), batch_size=32)
+    assert torch.cat(list(batches)).tolist() == list(range(96))

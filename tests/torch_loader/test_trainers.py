@@ -7,6 +7,7 @@ import pytest
 import torch
 import torch.utils.data
 
+from gristmill._torch import loader as loader_module
 from gristmill.torch import DataLoader, install, uninstall
 
 TorchLoader = torch.utils.data.DataLoader
@@ -16,6 +17,8 @@ TorchLoader = torch.utils.data.DataLoader
 def _undo():
     yield
     uninstall()
+    # Accelerate stays imported: other tests in this process are not to be warned.
+    loader_module._warned_of_accelerate = True
 
 
 @pytest.fixture

@@ -76,6 +76,8 @@ class _Result:
     moved: bool = False
     # Called when all is written, before the slot is handed over.
     leave: Callable[[], None] = lambda: None
+    # How many there are in the slot, a failure included.
+    written: int = 0
 
     @property
     def status(self) -> int:
@@ -85,6 +87,12 @@ class _Result:
         if self.moved:
             return _core.STATUS_MOVED
         return _core.STATUS_END if self.ended else _core.STATUS_OK
+
+    def release(self) -> None:
+        """Let go of the outputs, which are written, and of where they were made."""
+        self.written = len(self.outputs) + (self.failure is not None)
+        self.outputs = []
+        self.leave()
 
     def encode(self, writer: transport.SlotWriter) -> int:
         """Write to a slot; returns the bytes used."""
@@ -123,8 +131,7 @@ class _Server:
         used = self._write(slot.writer, result)
         self._reached[unit.stream] = result.vector
         if used is not None:
-            count = len(result.outputs) + (result.failure is not None)
-            self._end.commit(result.status, count, used, result.vector)
+            self._end.commit(result.status, result.written, used, result.vector)
 
     def _records(self, unit: _core.Work, slot: _Slot) -> _Result:
         """All outputs of the records [first, first + count)."""
@@ -248,7 +255,7 @@ class _Server:
             # The outputs before it may lie in the slot: the writer goes on there.
             self._refuse(result, error)
             return self._write(writer, result)
-        result.leave()
+        result.release()
         return used
 
     def _write_elsewhere(self, size: int, result: _Result) -> int | None:
@@ -266,7 +273,7 @@ class _Server:
         except Exception as error:
             self._refuse(result, error)
             return self._write_elsewhere(size, result)
-        result.leave()
+        result.release()
         address = self._end.need(used)
         if address is None:
             return None

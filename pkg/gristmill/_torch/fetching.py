@@ -44,7 +44,8 @@ class FetchProgram:
         worker_init_fn: Called with the worker's number before all else.
         collate_rules: What ``default_collate`` does, from `collating.rules`.
         shared_seed: Seed of the first epoch, for datapipes.
-        wrap_fetcher: Makes what fetches of torch's fetcher.
+        wrap_fetcher: Makes what fetches of torch's fetcher, which it is called with, and
+            of this.
     """
 
     dataset: Any

@@ -61,6 +61,7 @@ class DataLoader(torch.utils.data.DataLoader[_T_co]):  # type: ignore[misc]
         TypeError: An argument has the wrong type.
 
     Example:
+        >>> import torch
         >>> numbers = torch.utils.data.TensorDataset(torch.arange(5))
         >>> [batch.tolist() for [batch] in DataLoader(numbers, batch_size=2)]
         [[0, 1], [2, 3], [4]]

@@ -7,6 +7,7 @@ negative one, memory) is fetched torch's way, which raises torch's error.
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import sys
 from collections.abc import Callable
@@ -38,6 +39,8 @@ _TORCH_COLLATION = {
     str: collate.collate_str_fn,
     bytes: collate.collate_str_fn,
 }
+# Torch stacks fewer ints faster than NumPy.
+_MANY = 16
 
 
 def is_torchs(collate_fn: Any) -> bool:
@@ -46,6 +49,31 @@ def is_torchs(collate_fn: Any) -> bool:
         collate_fn is default_collate
         and collate.default_collate_fn_map == _TORCH_COLLATION
     )
+
+
+def samples_fetch(dataset: Any, fetch: Fetch) -> Fetch:
+    """A fetch of blocks that reads the samples one by one, and stacks ints faster.
+
+    Args:
+        dataset: A map-style dataset, read in batches by a `collate_fn` that
+            `is_torchs`.
+        fetch: Torch's way: takes a list of indices and returns the batch.
+    """
+
+    def fetch_samples(batch: Any) -> Any:
+        if getattr(dataset, "__getitems__", None):
+            return fetch(as_list(batch))
+        indices = batch if type(batch) is range else as_list(batch)
+        samples = [dataset[index] for index in indices]
+        # Not bools, nor ints of NumPy's: for those torch has other rules.
+        if set(map(type, samples)) != {int}:
+            return default_collate(samples)
+        if len(samples) >= _MANY and _tensors_are_on_cpu():
+            with contextlib.suppress(OverflowError):
+                return torch.from_numpy(np.array(samples, np.int64))
+        return torch.tensor(samples)
+
+    return fetch_samples
 
 
 def in_worker(fetcher: Any, program: Any) -> Any:
@@ -244,10 +272,18 @@ def _array(array: np.ndarray[Any, Any]) -> Table | None:
     scalars = array.ndim == 1
     if not array.flags.writeable or (scalars and array.dtype == np.uint64):
         return None
+    if not _tensors_are_on_cpu():
+        return None
     try:
         return _tensors((torch.from_numpy(array),), 0, np.ndarray)
     except (TypeError, ValueError):
         return None
+
+
+def _tensors_are_on_cpu() -> bool:
+    """Whether torch makes tensors of numbers and arrays where those are."""
+    found: bool = torch.get_default_device().type == "cpu"
+    return found
 
 
 def _selected(table: Table | None, indices: Any) -> Table | None:

@@ -8,7 +8,7 @@ from torch.utils.data._utils.pin_memory import pin_memory
 from torch.utils.data.dataloader import _DatasetKind, _SingleProcessDataLoaderIter
 
 from gristmill._torch.drawing import as_list
-from gristmill._torch.native import is_torchs, native_fetch
+from gristmill._torch.native import is_torchs, native_fetch, samples_fetch
 from gristmill._torch.stepping import Stepping
 
 
@@ -24,15 +24,18 @@ class SingleProcessIterator(Stepping, _SingleProcessDataLoaderIter):  # type: ig
         fetch = self._dataset_fetcher.fetch
         if self._dataset_kind != _DatasetKind.Map or not self._auto_collation:
             return fetch
-        native = None
-        if is_torchs(self._collate_fn):
-            native = native_fetch(self._dataset, fetch)
-        if self._gives_blocks:
-            return native or (lambda batch: fetch(as_list(batch)))
-        if native is None:
-            return fetch
-        # A user's sampler may give anything.
-        return lambda batch: (native if type(batch) is list else fetch)(batch)
+        torchs = is_torchs(self._collate_fn)
+        native = native_fetch(self._dataset, fetch) if torchs else None
+        if not self._gives_blocks:
+            if native is None:
+                return fetch
+            # A user's sampler may give anything.
+            return lambda batch: (native if type(batch) is list else fetch)(batch)
+        if native is not None:
+            return native
+        if torchs:
+            return samples_fetch(self._dataset, fetch)
+        return lambda batch: fetch(as_list(batch))
 
     def _next_data(self) -> Any:
         batch = self._fetch(next(self._sampler_iter))

@@ -1,0 +1,66 @@
+"""Does a PyTorch loader stall between two epochs?
+
+Prints milliseconds between two batches: the mean over epochs of 5 batches where an
+epoch ends between them ("gristmill", "torch"), and where none does ("gristmill, inside").
+A batch takes a worker 4 ms and its use takes 5 ms; 2 workers, which persist.
+
+    python benchmarks/bench_torch_boundary.py
+"""
+
+import functools
+import statistics
+import time
+
+from harness import AtMost, Measurement, Question, Settings, main
+from torch_question import CLASSES
+
+EPOCHS = 100
+QUICK_EPOCHS = 20
+BATCHES = 5
+BATCH_S = 4e-3
+USE_S = 5e-3
+
+
+class Samples:
+    """Five samples that take their time."""
+
+    def __len__(self) -> int:
+        return BATCHES
+
+    def __getitem__(self, index: int) -> int:
+        time.sleep(BATCH_S)
+        return index
+
+
+def _measure(name: str, at_boundary: bool, settings: Settings) -> Measurement:
+    loader = CLASSES[name]()(Samples(), num_workers=2, persistent_workers=True)
+    times = []
+    for _ in range(1 + (QUICK_EPOCHS if settings.quick else EPOCHS)):
+        for number, batch in enumerate(loader):
+            times.append(time.perf_counter())
+            assert batch.item() == number
+            time.sleep(USE_S)
+    gaps = [
+        after - before
+        for place, (before, after) in enumerate(
+            zip(times[BATCHES:], times[BATCHES + 1 :], strict=False)
+        )
+        if (place % BATCHES == BATCHES - 1) == at_boundary
+    ]
+    return Measurement(statistics.mean(gaps) * 1e3)
+
+
+QUESTION = Question(
+    name="torch_boundary",
+    text="gap between epochs of 5 batches of a PyTorch loader, 2 workers",
+    unit="ms",
+    contestants={
+        "gristmill": functools.partial(_measure, "gristmill", True),
+        "gristmill, inside": functools.partial(_measure, "gristmill", False),
+        "torch": functools.partial(_measure, "torch", True),
+    },
+    targets=(AtMost(1.5, "gristmill, inside"),),
+)
+
+if __name__ == "__main__":
+    main(QUESTION)

@@ -1,0 +1,339 @@
+"""What a state is good for: other numbers of workers, other processes, mishaps."""
+
+import itertools
+import json
+import subprocess
+import sys
+import textwrap
+from contextlib import nullcontext
+
+import pytest
+import torch
+import torchdata.stateful_dataloader
+from torch.utils.data import DistributedSampler
+
+from gristmill.torch import StatefulDataLoader
+from torch_loader.stateful_zoo import (
+    Both,
+    Counting,
+    Failing,
+    Items,
+    Numbers,
+    OwnIterator,
+    StatefulNumbers,
+)
+
+pytestmark = pytest.mark.filterwarnings(
+    "ignore:'set_vital' is deprecated:UserWarning",
+    "ignore:This DataLoader will create:UserWarning",
+)
+
+
+def loader_of(dataset, workers=0, **options):
+    if workers:
+        options.update(num_workers=workers, multiprocessing_context="fork")
+    options.setdefault("batch_size", 2)
+    return StatefulDataLoader(dataset, **options)
+
+
+def taken(batches, count=99):
+    return [torch.as_tensor(b).tolist() for b in itertools.islice(batches, count)]
+
+
+def state_after(count, loader):
+    batches = iter(loader)
+    taken(batches, count)
+    return loader.state_dict(), batches
+
+
+@pytest.mark.parametrize("after", [0, 1, 2, 3])
+@pytest.mark.parametrize("before", [0, 1, 2, 3])
+def test_any_number_of_workers_goes_on_with_a_map_style_dataset(before, after):
+    torch.manual_seed(2)
+    options = {"shuffle": True, "snapshot_every_n_steps": 3}
+    state, batches = state_after(4, loader_of(range(17), before, **options))
+    other = loader_of(range(17), after, **options)
+    other.load_state_dict(state)
+    assert taken(other) == taken(batches)
+
+
+def test_a_state_is_saved_anew_by_another_number_of_workers():
+    state, batches = state_after(4, loader_of(range(17), 3, snapshot_every_n_steps=3))
+    middle = loader_of(range(17), 2)
+    middle.load_state_dict(state)
+    state, _ = state_after(2, middle)
+    last = loader_of(range(17))
+    last.load_state_dict(state)
+    assert taken(last) == taken(batches)[2:]
+
+
+@pytest.mark.parametrize(("before", "after"), [(2, 1), (2, 0), (0, 2)])
+def test_states_of_datasets_need_the_same_number_of_workers(before, after):
+    state, _ = state_after(2, loader_of(Counting(), before, collate_fn=torch.tensor))
+    other = loader_of(Counting(), after)
+    other.load_state_dict(state)
+    text = rf"num_workers={before}, each .* num_workers={after}\. Load it with"
+    with pytest.raises(AssertionError, match=text):
+        iter(other)
+
+
+def test_iterable_datasets_need_the_same_number_of_workers():
+    alone, _ = state_after(1, loader_of(StatefulNumbers()))
+    pair, _ = state_after(1, loader_of(StatefulNumbers(), 2))
+    for state, workers, text in (
+        (alone, 2, "doesn't contain key '_snapshot' expected for multiprocess"),
+        (pair, 0, "doesn't contain key '_num_yielded' expected for single process"),
+        (pair, 1, "num_workers=2"),
+    ):
+        other = loader_of(StatefulNumbers(), workers)
+        other.load_state_dict(state)
+        with pytest.raises(AssertionError, match=text):
+            iter(other)
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_states_may_pass_through_json(workers):
+    dataset = OwnIterator if workers else Both
+    state, batches = state_after(3, loader_of(dataset(), workers))
+    other = loader_of(dataset(), workers)
+    other.load_state_dict(json.loads(json.dumps(state)))
+    assert taken(other) == taken(batches)
+
+
+def test_a_generators_state_may_be_a_list():
+    state, batches = state_after(3, loader_of(range(9), shuffle=True))
+    text = json.dumps(state, default=torch.Tensor.tolist)
+    other = loader_of(range(9), shuffle=True)
+    other.load_state_dict(json.loads(text))
+    assert taken(other) == taken(batches)
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_another_process_goes_on(workers, tmp_path):
+    torch.manual_seed(3)
+    state, batches = state_after(2, loader_of(range(11), workers, shuffle=True))
+    torch.save(state, tmp_path / "state.pt")
+    script = """
+        import sys, torch
+        from gristmill.torch import StatefulDataLoader
+        if __name__ == "__main__":
+            loader = StatefulDataLoader(
+                range(11), 2, shuffle=True, num_workers=int(sys.argv[2])
+            )
+            loader.load_state_dict(torch.load(sys.argv[1]))
+            print([batch.tolist() for batch in loader])
+    """
+    (tmp_path / "resume.py").write_text(textwrap.dedent(script))
+    command = [sys.executable, tmp_path / "resume.py", tmp_path / "state.pt"]
+    told = subprocess.run([*command, str(workers)], stdout=subprocess.PIPE, check=True)
+    assert told.stdout.decode().strip() == str(taken(batches))
+
+
+@pytest.mark.parametrize("workers", [0, 1])
+def test_an_error_that_was_raised_is_not_raised_again(workers):
+    def all_of(batches):
+        for _ in range(20):
+            try:
+                yield next(batches)
+            except StopIteration:
+                return
+            except ValueError:
+                yield "error"
+
+    loader = loader_of(Failing(), workers, batch_size=None)
+    whole = list(all_of(iter(loader)))
+    assert whole.count("error") == 3
+    for count in range(1, len(whole)):
+        with pytest.warns(UserWarning, match="computed again and passed over"):
+            loader = loader_of(Failing(), workers, batch_size=None)
+            batches = all_of(iter(loader))
+            list(itertools.islice(batches, count))
+            other = loader_of(Failing(), workers, batch_size=None)
+            other.load_state_dict(loader.state_dict())
+            assert list(all_of(iter(other))) == list(batches) == whole[count:]
+
+
+class Watched(Items):
+    """Notes what is read."""
+
+    def __init__(self):
+        self.read = []
+
+    def __getitem__(self, index):
+        self.read.append(index)
+        return index
+
+
+@pytest.mark.parametrize("sampler", [None, DistributedSampler(Items(), 2, 0)])
+def test_no_sample_is_read_to_find_the_place(sampler):
+    state, _ = state_after(2, loader_of(Watched(), sampler=sampler))
+    dataset = Watched()
+    other = loader_of(dataset, sampler=sampler)
+    other.load_state_dict(state)
+    rest = taken(other)
+    assert dataset.read == [index for batch in rest for index in batch]
+
+
+def test_a_place_far_away_is_found_at_once():
+    class Far:
+        def __len__(self):
+            return 10**15
+
+        def __getitem__(self, index):
+            return index
+
+    state, _ = state_after(1, loader_of(Far()))
+    state["_sampler_iter_yielded"] = state["_num_yielded"] = 10**14
+    state["_index_sampler_state"] = {"samples_yielded": 2 * 10**14}
+    other = loader_of(Far())
+    other.load_state_dict(state)
+    assert next(iter(other)).tolist() == [2 * 10**14, 2 * 10**14 + 1]
+
+
+def test_corrections_of_accelerate_are_followed():
+    state, _ = state_after(4, loader_of(range(20)))
+    state["_sampler_iter_yielded"] -= 1
+    state["_num_yielded"] -= 1
+    state["_index_sampler_state"]["samples_yielded"] -= 2
+    other = loader_of(range(20))
+    other.load_state_dict(state)
+    assert next(iter(other)).tolist() == [6, 7]
+    state["_iterator_finished"] = True
+    other.load_state_dict(state)
+    assert next(iter(other)).tolist() == [0, 1]
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_corrections_stay_in_the_dict(workers):
+    loader = loader_of(range(9), workers)
+    batches = iter(loader)
+    next(batches)
+    state = loader.state_dict()
+    main = state["_snapshot"]["_main_snapshot"] if workers else state
+    main["_index_sampler_state"]["samples_yielded"] = 70
+    state["_iterator_finished"] = True
+    state = loader.state_dict()
+    main = state["_snapshot"]["_main_snapshot"] if workers else state
+    assert main["_index_sampler_state"] == {"samples_yielded": 2}
+    assert not state["_iterator_finished"]
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_asking_first_makes_the_iterator_that_is_given_next(workers):
+    torch.manual_seed(6)
+    loader = loader_of(range(9), workers, shuffle=True)
+    state = loader.state_dict()
+    made = loader._iterator
+    assert iter(loader) is made
+    other = loader_of(range(9), workers, shuffle=True)
+    other.load_state_dict(state)
+    assert taken(other) == taken(made)
+    assert iter(loader) is not made
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_a_state_is_loaded_at_the_next_iter_and_forgotten_by_an_empty_one(workers):
+    loader = loader_of(range(6), workers)
+    state, batches = state_after(2, loader)
+    loader.load_state_dict(state)
+    assert taken(batches) == [[4, 5]]
+    assert taken(loader) == [[4, 5]]
+    assert taken(loader) == [[0, 1], [2, 3], [4, 5]]
+    loader.load_state_dict(state)
+    loader.load_state_dict({})
+    assert taken(loader) == [[0, 1], [2, 3], [4, 5]]
+
+
+def test_persistent_workers_begin_again_and_go_on():
+    loader = loader_of(StatefulNumbers(), 2, persistent_workers=True)
+    whole = taken(loader)
+    batches = iter(loader)
+    assert batches is iter(loader)
+    assert taken(batches, 3) == whole[:3]
+    state = loader.state_dict()
+    assert iter(loader) is batches
+    assert taken(batches) == whole
+    loader.load_state_dict(state)
+    assert iter(loader) is not batches
+    assert taken(loader._iterator) == whole[3:]
+    assert taken(loader) == whole
+
+
+@pytest.mark.parametrize("interval", [0, None, 2, 100])
+@pytest.mark.parametrize("dataset", [Items, Numbers, Counting, Both])
+def test_rare_snapshots_lead_to_the_same_place(dataset, interval):
+    options = {"snapshot_every_n_steps": interval, "collate_fn": torch.tensor}
+    for count in (1, 4):
+        state, batches = state_after(count, loader_of(dataset(), 2, **options))
+        assert state["_steps_since_snapshot"] == count % (interval or 100)
+        other = loader_of(dataset(), 2, **options)
+        other.load_state_dict(state)
+        text = f"first {count} batches are computed again"
+        replays = dataset is Numbers
+        with pytest.warns(UserWarning, match=text) if replays else nullcontext():
+            assert taken(other) == taken(batches)
+
+
+class Shrunk(Numbers):
+    """Ends before the place that was saved."""
+
+    def __iter__(self):
+        return itertools.islice(super().__iter__(), 1)
+
+
+@pytest.mark.filterwarnings("ignore:Neither the dataset nor:UserWarning")
+def test_a_dataset_that_has_changed_is_noticed():
+    state, _ = state_after(3, loader_of(Numbers(), 2))
+    other = loader_of(Shrunk(), 2)
+    other.load_state_dict(state)
+    with pytest.raises(ValueError, match="last_yielded_worker_id does not match"):
+        iter(other)
+
+
+def refuse(worker):
+    raise LookupError(f"worker {worker} refuses")
+
+
+def test_what_fails_at_the_start_is_raised_by_iter():
+    for loader_class in (
+        StatefulDataLoader,
+        torchdata.stateful_dataloader.StatefulDataLoader,
+    ):
+        loader = loader_class(range(9), num_workers=1, worker_init_fn=refuse)
+        with pytest.raises(
+            LookupError, match=r"(?s)Caught LookupError.*worker 0 refuses"
+        ):
+            iter(loader)
+
+
+def test_states_out_of_order_are_warned_of():
+    with pytest.warns(UserWarning, match="in_order=False a state tells how many"):
+        loader = loader_of(range(9), 2, in_order=False)
+    assert sorted(itertools.chain.from_iterable(taken(loader))) == list(range(9))
+    with pytest.warns(UserWarning, match="in_order=False a state tells how many"):
+        assert loader.state_dict()["_iterator_finished"]
+
+
+@pytest.mark.parametrize(
+    ("steps", "error", "text"),
+    [
+        (-1, ValueError, "snapshot_every_n_steps must be at least 0, got -1"),
+        (1.5, TypeError, "snapshot_every_n_steps"),
+    ],
+)
+def test_the_interval_is_checked(steps, error, text):
+    with pytest.raises(error, match=text):
+        StatefulDataLoader([1], snapshot_every_n_steps=steps)
+
+
+def test_a_dead_workers_successor_goes_on_where_the_epoch_did():
+    loader = loader_of(StatefulNumbers(), 1, batch_size=None)
+    state, batches = state_after(3, loader)
+    expected = taken(batches)
+    other = loader_of(StatefulNumbers(), 1, batch_size=None, max_restarts=2)
+    other.load_state_dict(state)
+    batches = iter(other)
+    found = [next(batches)]
+    batches._workers[0].kill()
+    batches._workers[0].join(30)
+    assert found + taken(batches) == expected
