@@ -114,6 +114,52 @@ def test_flax_training_goes_on_from_orbax_as_if_never_stopped():
     assert printed[1].split()[-1] == printed[-2].split()[-1]
 
 
+@pytest.mark.multiprocess
+def test_torch_loop_ends_with_the_weights_that_torchs_loader_gives():
+    printed = run("torch_loop.py", "--epochs", 2).splitlines()
+    assert [line.split()[:3] for line in printed[:2]] == [
+        ["torch", "46", "batches"],
+        ["gristmill", "46", "batches"],
+    ]
+    assert printed[2:] == ["The weights are the same, bit for bit."]
+
+
+@pytest.mark.multiprocess
+def test_torch_lightning_goes_on_in_mid_epoch_as_if_never_stopped():
+    pytest.importorskip("lightning")
+    printed = run("torch_lightning.py").splitlines()
+    assert printed[0].startswith("Without a stop: 92 steps, 5748 images, test accuracy")
+    # 50 steps are two epochs of 1437 images and four batches of 64.
+    assert printed[1:] == [
+        f"From step 50, after 2.17 epochs: {5748 - 2 * 1437 - 4 * 64} images",
+        "The weights are the same, bit for bit.",
+    ]
+
+
+@pytest.mark.multiprocess
+def test_torch_accelerate_builds_our_loader_and_goes_on_in_mid_epoch():
+    pytest.importorskip("accelerate")
+    printed = run("torch_accelerate.py").splitlines()
+    assert printed[0] == "Accelerate has built a loader of gristmill.torch"
+    assert printed[1].startswith("Without a stop: 69 batches, test accuracy")
+    assert printed[2:] == [
+        f"From epoch 1, batch 7: {69 - 23 - 7} batches",
+        "The weights are the same, bit for bit.",
+    ]
+
+
+@pytest.mark.multiprocess
+def test_torch_transformers_logs_the_losses_that_torchs_loader_gives():
+    pytest.importorskip("transformers")
+    printed = run("torch_transformers.py", "--steps", 8).splitlines()
+    source = "The Trainer takes its batches from"
+    assert [line for line in printed if line.startswith(source)] == [
+        f"{source} torch.utils.data.dataloader",
+        f"{source} gristmill.torch",
+    ]
+    assert re.fullmatch(r"Both have logged these losses:( \d\.\d{3}){4}", printed[-1])
+
+
 def test_maxtext_pipeline_gives_the_batches_that_grain_gives(tmp_path, example):
     module = example("maxtext_pipeline")
     paths, tokenize = module.write_corpora(tmp_path)

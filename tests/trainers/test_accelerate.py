@@ -13,11 +13,7 @@ from gristmill.torch import DataLoader, install, uninstall
 from trainers.small import SAMPLES, Noisy, Plain, line
 
 TorchLoader = torch.utils.data.DataLoader
-pytestmark = [
-    pytest.mark.multiprocess,
-    pytest.mark.usefixtures("uninstalled"),
-    pytest.mark.filterwarnings("ignore:accelerate is imported:UserWarning"),
-]
+pytestmark = [pytest.mark.multiprocess, pytest.mark.usefixtures("uninstalled")]
 
 
 class Stream(IterableDataset):

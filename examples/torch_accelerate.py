@@ -1,0 +1,101 @@
+"""Train with Accelerate, lose the job in mid-epoch, and go on from its state.
+
+    python examples/torch_accelerate.py
+    torchrun --nproc-per-node 2 examples/torch_accelerate.py
+
+Accelerate builds a loader of its own from the one that it prepares, and so drops the
+class of that one.  After ``gristmill.torch.install()`` it builds Gristmill's.  Training
+that goes on from a state in the middle of an epoch ends with the same weights, bit for
+bit, as training that never stopped.
+
+    pip install gristmill[torch] accelerate scikit-learn
+"""
+
+import pathlib
+import tempfile
+
+import torch
+from accelerate import Accelerator, skip_first_batches
+from accelerate.utils import DataLoaderConfiguration, broadcast_object_list, set_seed
+from torch import nn
+from torch_loop import BATCH_SIZE, LEARNING_RATE, accuracy, load_data, make_model
+
+from gristmill.torch import DataLoader, install
+
+EPOCHS = 3
+STOP = (1, 7)  # Epoch and batch before which the state is saved.
+
+
+def prepare(accelerator, digits):
+    """A model, an optimizer and a loader, as Accelerate wants them."""
+    set_seed(42)
+    model = make_model()
+    optimizer = torch.optim.Adam(model.parameters(), LEARNING_RATE)
+    loader = DataLoader(
+        digits,
+        batch_size=BATCH_SIZE,
+        shuffle=True,
+        num_workers=2,
+        persistent_workers=True,
+    )
+    return accelerator.prepare(model, optimizer, loader)
+
+
+def train(accelerator, model, optimizer, loader, folder, start=(0, 0)):
+    """Train to the end from a batch of an epoch; return how many batches it took."""
+    taken = 0
+    for epoch in range(start[0], EPOCHS):
+        loader.set_epoch(epoch)
+        first = start[1] if epoch == start[0] else 0
+        batches = skip_first_batches(loader, first) if first else loader
+        for index, (images, labels) in enumerate(batches, first):
+            if (epoch, index) == STOP != start:
+                accelerator.save_state(folder)
+            loss = nn.functional.cross_entropy(model(images), labels)
+            optimizer.zero_grad()
+            accelerator.backward(loss)
+            optimizer.step()
+            taken += 1
+    return taken
+
+
+def run(accelerator, folder: pathlib.Path):
+    training_digits, test_digits = load_data()
+    training_digits.moved = False  # Noise would be drawn anew after the stop.
+
+    whole = prepare(accelerator, training_digits)
+    name = type(whole[2].base_dataloader).__module__
+    accelerator.print(f"Accelerate has built a loader of {name}")
+    taken = train(accelerator, *whole, folder)
+    found = accuracy(whole[0], test_digits)
+    accelerator.print(f"Without a stop: {taken} batches, test accuracy {found:.1%}")
+
+    accelerator.free_memory()  # It knows no model now, as a new process.
+    resumed = prepare(accelerator, training_digits)
+    accelerator.load_state(folder)
+    taken = train(accelerator, *resumed, folder, STOP)
+    accelerator.print(f"From epoch {STOP[0]}, batch {STOP[1]}: {taken} batches")
+
+    weights, found = (
+        nn.utils.parameters_to_vector(parts[0].parameters())
+        for parts in (whole, resumed)
+    )
+    if not torch.equal(weights, found):
+        raise SystemExit("The weights differ from those of a run without a stop.")
+    accelerator.print("The weights are the same, bit for bit.")
+
+
+def main():
+    install()
+    accelerator = Accelerator(
+        cpu=True,
+        dataloader_config=DataLoaderConfiguration(use_seedable_sampler=True),
+    )
+    with tempfile.TemporaryDirectory() as folder:
+        [shared] = broadcast_object_list([folder])
+        run(accelerator, pathlib.Path(shared))
+        accelerator.end_training()
+
+
+if __name__ == "__main__":
+    main()

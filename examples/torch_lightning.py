@@ -1,0 +1,111 @@
+"""Train with Lightning, lose the job in mid-epoch, and go on from its checkpoint.
+
+    python examples/torch_lightning.py
+
+Lightning puts the state of a loader that has one into its checkpoints.  Training that
+stops in the middle of an epoch and is started again with ``ckpt_path=`` reads each of
+the remaining samples of that epoch once, and ends with the same weights, bit for bit,
+as training that never stopped.  With torch's own loader it would begin the epoch anew.
+
+    pip install gristmill[torch] lightning scikit-learn
+"""
+
+import logging
+import pathlib
+import tempfile
+import warnings
+
+import lightning
+import torch
+from lightning.pytorch.callbacks import ModelCheckpoint
+from torch import nn
+from torch_loop import BATCH_SIZE, LEARNING_RATE, accuracy, load_data, make_model
+
+from gristmill.torch import StatefulDataLoader
+
+EPOCHS = 4
+STOP = 50  # Steps; an epoch has 23.
+
+
+class Classifier(lightning.LightningModule):
+    """Tells digits apart, and counts how often it has seen each image."""
+
+    def __init__(self):
+        super().__init__()
+        self.model = make_model()
+        self.seen = 0
+
+    def training_step(self, batch, index):
+        images, labels = batch
+        self.seen += len(labels)
+        return nn.functional.cross_entropy(self.model(images), labels)
+
+    def configure_optimizers(self):
+        return torch.optim.Adam(self.parameters(), LEARNING_RATE)
+
+    # The order of the next epochs comes from torch's generator.
+
+    def on_save_checkpoint(self, checkpoint):
+        checkpoint["generator"] = torch.get_rng_state()
+
+    def on_load_checkpoint(self, checkpoint):
+        self.restored = checkpoint["generator"]
+
+    def on_train_start(self):
+        if hasattr(self, "restored"):
+            torch.set_rng_state(self.restored)
+
+
+def fit(folder, digits, checkpoint=None):
+    """Train from the beginning or a checkpoint, and write one at step `STOP`."""
+    lightning.seed_everything(42, verbose=False)
+    classifier = Classifier()
+    trainer = lightning.Trainer(
+        accelerator="cpu",
+        max_epochs=EPOCHS,
+        callbacks=ModelCheckpoint(folder, "stop", every_n_train_steps=STOP),
+        logger=False,
+        enable_progress_bar=False,
+        enable_model_summary=False,
+    )
+    loader = StatefulDataLoader(
+        digits,
+        batch_size=BATCH_SIZE,
+        shuffle=True,
+        num_workers=2,
+        persistent_workers=True,
+    )
+    trainer.fit(classifier, loader, ckpt_path=checkpoint)
+    return trainer, classifier
+
+
+def run(folder: pathlib.Path):
+    training_digits, test_digits = load_data()
+    training_digits.moved = False  # Noise would be drawn anew after the stop.
+
+    trainer, whole = fit(folder, training_digits)
+    print(f"Without a stop: {trainer.global_step} steps, {whole.seen} images,", end=" ")
+    print(f"test accuracy {accuracy(whole.model, test_digits):.1%}")
+
+    epochs = STOP / trainer.num_training_batches
+    trainer, resumed = fit(folder, training_digits, folder / "stop.ckpt")
+    print(f"From step {STOP}, after {epochs:.2f} epochs: {resumed.seen} images")
+
+    weights, found = (
+        nn.utils.parameters_to_vector(model.parameters()) for model in (whole, resumed)
+    )
+    if not torch.equal(weights, found):
+        raise SystemExit("The weights differ from those of a run without a stop.")
+    print("The weights are the same, bit for bit.")
+
+
+def main():
+    # Lightning says a lot, and would have more workers.
+    logging.getLogger("lightning.pytorch").setLevel(logging.ERROR)
+    warnings.simplefilter("ignore")
+    with tempfile.TemporaryDirectory() as folder:
+        run(pathlib.Path(folder))
+
+
+if __name__ == "__main__":
+    main()
