@@ -11,6 +11,7 @@ import atexit
 import contextlib
 import gc
 import importlib
+import itertools
 import os
 import pickle
 import select
@@ -21,6 +22,7 @@ import warnings
 from collections.abc import Iterator, Sequence
 
 from gristmill import _core
+from gristmill._lessons import Lessons
 from gristmill._processes import (
     ENLIST,
     FORGET,
@@ -39,7 +41,13 @@ from gristmill._zygote import Zygote
 
 ENTRY = "gristmill._engine.worker"
 # What workers of the torch front end find imported.
-FOR_TORCH = ("torch", "gristmill._torch.fetching")
+FOR_TORCH = (
+    "torch",
+    "gristmill._torch.fetching",
+    "gristmill._torch.stateful_fetching",
+    "gristmill._torch.carrying",
+    "gristmill._torch.native",
+)
 
 # A launcher that heard nothing for so long has time for chores.
 _IDLE_MS = 200
@@ -192,9 +200,11 @@ def _gather_memory() -> Iterator[None]:
 def _fork_zygotes(supervisor: socket.socket, chores: Iterator[None]) -> None:
     """Do what the supervisor says, and chores while it says nothing."""
     idle_ms: int | None = _IDLE_MS
+    lessons = Lessons()
     zygotes: dict[int, tuple[int, int]] = {}  # pidfd: crew, pid
     poll = select.poll()
     poll.register(supervisor, select.POLLIN)
+    poll.register(lessons, select.POLLIN)
     while True:
         events = poll.poll(idle_ms)
         if not events:
@@ -202,6 +212,11 @@ def _fork_zygotes(supervisor: socket.socket, chores: Iterator[None]) -> None:
         elif idle_ms is not None:
             idle_ms = _IDLE_MS
         for ready, _ in events:
+            if ready == lessons.fileno():
+                # At once: the next crew would have to import the same.
+                chores = itertools.chain(lessons.learn(), chores)
+                idle_ms = 0
+                continue
             if ready in zygotes:
                 poll.unregister(ready)
                 crew, pid = zygotes.pop(ready)
@@ -213,7 +228,7 @@ def _fork_zygotes(supervisor: socket.socket, chores: Iterator[None]) -> None:
                 return
             message, fds = received
             if message.kind == ENLIST:
-                pidfd = _start_zygote(supervisor, zygotes, message, fds)
+                pidfd = _start_zygote(supervisor, zygotes, message, fds, lessons)
                 if pidfd >= 0:
                     poll.register(pidfd, select.POLLIN)
             elif message.kind == FORGET:
@@ -227,6 +242,7 @@ def _start_zygote(
     zygotes: dict[int, tuple[int, int]],
     message: Message,
     fds: Sequence[int],
+    lessons: Lessons,
 ) -> int:
     """Fork a zygote and tell the supervisor; return its pidfd, or -1."""
 
@@ -234,7 +250,8 @@ def _start_zygote(
         supervisor.close()
         for other in zygotes:
             os.close(other)
-        Zygote(message.crew, late=bool(message.value), fds=fds).run()
+        late = bool(message.value)
+        Zygote(message.crew, late=late, fds=fds, lessons=lessons).run()
 
     pidfd = -1
     try:

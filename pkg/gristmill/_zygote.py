@@ -14,6 +14,7 @@ from collections import deque
 from collections.abc import Sequence
 from typing import Any
 
+from gristmill._lessons import WORTH_S, Lessons
 from gristmill._processes import (
     BORN,
     DIED,
@@ -40,9 +41,12 @@ class Zygote:
         crew: The number that the supervisor knows its workers by.
         late: Whether each worker loads the program for itself.
         fds: The supervisor's socket, setup, blob, arena and knock, all owned.
+        lessons: Told of what it has to import.
     """
 
-    def __init__(self, crew: int, *, late: bool, fds: Sequence[int]) -> None:
+    def __init__(
+        self, crew: int, *, late: bool, fds: Sequence[int], lessons: Lessons
+    ) -> None:
         self._crew = crew
         self._late = late
         self._supervisor = socket.socket(fileno=fds[0])
@@ -53,9 +57,11 @@ class Zygote:
         self._poll = select.poll()
         self._entry: types.ModuleType
         self._program: Any = None
+        self._lessons = lessons
 
     def run(self) -> None:
         """Load the program, then fork workers until the supervisor is gone."""
+        began, before = time.monotonic(), set(sys.modules)
         try:
             self._entry = self._become_like_parent()
             if not self._late:
@@ -67,6 +73,9 @@ class Zygote:
             _warn_of_threads(threads)
             send(self._supervisor, Message(THREADS))
             return
+        if time.monotonic() - began > WORTH_S:
+            self._lessons.teach(before)
+        self._lessons.close()
         gc.collect()
         gc.freeze()  # As the launcher did.
         try:

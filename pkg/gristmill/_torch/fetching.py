@@ -44,8 +44,8 @@ class FetchProgram:
         worker_init_fn: Called with the worker's number before all else.
         collate_rules: What ``default_collate`` does, from `collating.rules`.
         shared_seed: Seed of the first epoch, for datapipes.
-        wrap_fetcher: Makes what fetches of torch's fetcher, which it is called with, and
-            of this.
+        wrap_fetcher: Makes what fetches of torch's fetcher, which it is called with,
+            and of this.
     """
 
     dataset: Any
@@ -204,7 +204,7 @@ class FetchStream:
         collating.install(program.collate_rules)
         seed = program.base_seed + worker
         random.seed(seed)
-        torch.manual_seed(seed)
+        _seed_torch(seed)
         numbers = torch_worker._generate_state(program.base_seed, worker)
         np.random.seed(numbers)  # noqa: NPY002 (users' code draws from it)
         if isinstance(self._dataset, IterDataPipe):
@@ -222,6 +222,14 @@ class FetchStream:
     def _failure(self) -> ExceptionWrapper:
         """The exception in hand, as torch sends it."""
         return ExceptionWrapper(where=f"in DataLoader worker process {self._worker}")
+
+
+def _seed_torch(seed: int) -> None:
+    """What ``torch.manual_seed`` does, which takes milliseconds for devices."""
+    if torch.version.cuda or torch.version.hip or torch.xpu._is_compiled():
+        torch.manual_seed(seed)
+    else:
+        torch.default_generator.manual_seed(seed)
 
 
 def _places(size: int) -> list[None] | None:
