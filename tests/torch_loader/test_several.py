@@ -58,6 +58,13 @@ class Held(Who):
         return index
 
 
+class Rows(Who):
+    """New tensors of the default dtype."""
+
+    def __getitem__(self, index):
+        return torch.zeros(2)
+
+
 class Endless(IterableDataset):
     def __iter__(self):
         number = 0
@@ -174,6 +181,33 @@ def test_a_reorder_window_lets_others_go_on(tmp_path):
     dataset = Marked(str(tmp_path / "go"), 16)
     loader = fork(dataset, batch_size=1, reorder_window=16)
     assert [batch.item() for batch in loader] == list(range(16))
+
+
+def test_out_of_order_no_key_is_lost_whatever_the_window():
+    loader = fork(Who(40), batch_size=1, in_order=False, reorder_window=7)
+    assert sorted(columns(loader)[0]) == list(range(40))
+
+
+def test_batches_may_be_as_large_as_they_like():
+    batches = list(DataLoader(range(150_000), 70_000, num_workers=2))
+    assert torch.cat(batches).tolist() == list(range(150_000))
+
+
+def test_keys_may_be_as_long_as_they_like():
+    keys = ["a" * 600_000, "b"]
+    loader = fork(dict(zip(keys, "xy", strict=True)), sampler=keys, batch_size=None)
+    before = len(os.listdir("/proc/self/fd"))
+    assert list(loader) == ["x", "y"]
+    assert len(os.listdir("/proc/self/fd")) == before
+
+
+def test_new_tensors_have_the_users_default_dtype():
+    torch.set_default_dtype(torch.float64)
+    try:
+        loader = DataLoader(Rows(), batch_size=None, num_workers=1)
+        assert {row.dtype for row in loader} == {torch.float64}
+    finally:
+        torch.set_default_dtype(torch.float32)
 
 
 def test_no_more_batches_are_asked_for_than_torch_asks_for():

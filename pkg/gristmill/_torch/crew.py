@@ -25,6 +25,7 @@ from gristmill._engine import failures, packing
 from gristmill._engine.remote import COPIED_LEAF_BYTES
 from gristmill._hot import transport, views
 from gristmill._torch import requests, sending
+from gristmill._torch.aside import Aside
 from gristmill._torch.carrying import CarriedProgram
 from gristmill._torch.fetching import Exhausted, FetchProgram
 from gristmill._torch.processes import StartedProcesses
@@ -99,6 +100,7 @@ class Crew:
         self.closed = False
         self._owner = os.getpid()
         self._asked = [0] * program.workers
+        self._aside = Aside(program.workers)
         self._epoch = 0
         self._seed = program.shared_seed or 0
         self._others: StartedProcesses | None = None
@@ -168,13 +170,11 @@ class Crew:
         self._asked[worker] += 1
         if with_state:
             wanted = requests.WithState(wanted)
-        self._scheduler.ask(worker, requests.packed(wanted))
+        self._send(worker, wanted)
 
     def ask_beginning(self, worker: int) -> None:
         """Ask for a worker's state before its first batch; a stateful program's."""
-        self._scheduler.ask(
-            worker, requests.packed(requests.Begin(self._epoch, self._seed))
-        )
+        self._send(worker, requests.Begin(self._epoch, self._seed))
 
     def next(self, timeout_s: float = -1.0) -> Answer | None:
         """The answer that is due; None where nothing was asked for.
@@ -202,6 +202,7 @@ class Crew:
         self._epoch += 1
         self._seed = shared_seed or 0
         self._asked = [0] * workers
+        self._aside.clear()
         self._scheduler.reset([(0,)] * workers, 0, [False] * workers)
 
     def kill(self, worker: int) -> None:
@@ -221,6 +222,14 @@ class Crew:
         self._scheduler.close()
         if self._others is not None:
             self._others.close()
+        self._aside.clear()
+
+    def _send(self, worker: int, request: Any) -> None:
+        words = requests.packed(request)
+        place = self._aside.put(worker, words, self._program.vector_capacity)
+        if len(place):
+            words = requests.packed(requests.ElsewhereAt(place))
+        self._scheduler.ask(worker, words)
 
     def _answer(self, due: _core.Due) -> Answer:
         scheduler = self._scheduler
@@ -245,6 +254,7 @@ class Crew:
             else:
                 answer = Answer(worker, value, state=state)
         scheduler.advance()
+        self._aside.answered(worker)
         return answer
 
     def _trouble(self, due: _core.Due) -> Exception:
