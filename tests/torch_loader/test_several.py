@@ -4,6 +4,8 @@ import gc
 import os
 import pickle
 import random
+import subprocess
+import sys
 import threading
 import time
 
@@ -208,6 +210,27 @@ def test_new_tensors_have_the_users_default_dtype():
         assert {row.dtype for row in loader} == {torch.float64}
     finally:
         torch.set_default_dtype(torch.float32)
+
+
+def test_classes_of_the_main_module_stay_what_they_are(tmp_path):
+    script = tmp_path / "script.py"
+    script.write_text(
+        "import torch\n"
+        "from gristmill.torch import DataLoader\n"
+        "class Thing:\n"
+        "    seen = 0\n"
+        "    def method(self): pass\n"
+        "class Things:\n"
+        "    def __len__(self): return 4\n"
+        "    def __getitem__(self, index): return Thing()\n"
+        "method = Thing.method\n"
+        "for thing in DataLoader(Things(), None, num_workers=1):\n"
+        "    assert type(thing) is Thing\n"
+        "    Thing.seen += 1\n"
+        "assert Thing.seen == 4\n"
+        "assert Thing.method is method\n"
+    )
+    subprocess.run([sys.executable, script], check=True, timeout=60)
 
 
 def test_no_more_batches_are_asked_for_than_torch_asks_for():

@@ -12,12 +12,13 @@ from multiprocessing.connection import Connection
 from multiprocessing.managers import BaseProxy
 from typing import Any
 
+import cloudpickle
 import numpy as np
 import numpy.typing as npt
 import torch
 
 from gristmill._engine.mapped import reduce_mapped
-from gristmill._torch import pickling
+from gristmill._torch import classes, pickling
 
 # What answers only to a process with the same ``authkey``.
 INHERITED = (Connection, BaseProxy, socket.socket)
@@ -89,17 +90,22 @@ class _ProgramPickler(pickling.CloudPickler):
             )
         return super().reducer_override(thing)
 
+    def reduce_class(self, cls: type) -> Any:
+        """How to pickle a class: instances find it when they come back."""
+        return classes.give(cls, cloudpickle.Pickler.reducer_override(self, cls))
+
     def _is_in_shared(self, thing: npt.NDArray[Any] | torch.Tensor) -> bool:
         """Whether writes to an array or tensor are seen by other processes."""
         if isinstance(thing, np.ndarray):
             if thing.flags.owndata or thing.dtype.hasobject:
                 return False
             address = thing.ctypes.data
-        elif thing.layout is not torch.strided or thing.device.type != "cpu":
-            return False
-        elif thing.is_nested or (torch.cuda.is_initialized() and thing.is_pinned()):
-            return False
         else:
+            plain = thing.layout is torch.strided and not thing.is_nested
+            if not plain or thing.device.type != "cpu":
+                return False
+            if torch.cuda.is_initialized() and thing.is_pinned():
+                return False
             address = thing.data_ptr()
         if self._spans is None:
             self._spans = _shared_spans()

@@ -79,8 +79,8 @@ def packed(request: Any) -> Int64Array | list[int]:
     """A request as integers.
 
     Args:
-        request: `Next`, `Keys`, `Begin`, `WithState`, `ElsewhereAt`, or what the dataset of a
-            map-style loader is asked for: a key, or a list of keys.
+        request: `Next`, `Keys`, `Begin`, `WithState`, `ElsewhereAt`, or what the
+            dataset of a map-style loader is asked for: a key, or a list of keys.
 
     Raises:
         Exception: Whatever pickling a key raised.
