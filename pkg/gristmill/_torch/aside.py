@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import collections
-import contextlib
 import os
 
 import numpy as np
@@ -22,6 +21,9 @@ class Aside:
     Args:
         workers: How many there are; each answers in the order in which it was asked.
     """
+
+    # Here, since at the interpreter's exit modules are empty.
+    _close_fd = staticmethod(os.close)
 
     def __init__(self, workers: int) -> None:
         self._files: list[collections.deque[int]] = [
@@ -47,13 +49,17 @@ class Aside:
     def answered(self, worker: int) -> None:
         """Drop the oldest request of a worker."""
         if self._files[worker]:
-            _close(self._files[worker].popleft())
+            self._drop(self._files[worker].popleft())
 
     def clear(self) -> None:
         """Drop all."""
         for files in self._files:
             while files:
-                _close(files.popleft())
+                self._drop(files.popleft())
+
+    def _drop(self, fd: int) -> None:
+        if fd >= 0:
+            self._close_fd(fd)
 
 
 def taken(place: Int64Array) -> Int64Array:
@@ -68,9 +74,3 @@ def taken(place: Int64Array) -> Int64Array:
     if not found.startswith(f"/memfd:{_NAME}"):
         raise OSError(f"{path} is {found}; expected a request, which was dropped")
     return np.fromfile(path, np.int64)
-
-
-def _close(fd: int) -> None:
-    if fd >= 0:
-        with contextlib.suppress(OSError):
-            os.close(fd)
