@@ -67,6 +67,22 @@ class Rows(Who):
         return torch.zeros(2)
 
 
+class Wrapper(torch.utils.data.Dataset):
+    """Has what another dataset has, and is unpickled without it."""
+
+    def __init__(self, dataset):
+        self.dataset = dataset
+
+    def __len__(self):
+        return len(self.dataset)
+
+    def __getattr__(self, name):
+        return getattr(self.dataset, name)
+
+    def __getitem__(self, index):
+        return self.dataset[index]
+
+
 class Endless(IterableDataset):
     def __iter__(self):
         number = 0
@@ -288,6 +304,13 @@ def test_what_cannot_be_pickled_is_forked():
 
     numbers = [batch.item() for batch in DataLoader(Locked(4), num_workers=2)]
     assert numbers == [0, 1, 2, 3]
+
+
+@pytest.mark.parametrize("in_order", [True, False])
+def test_what_cannot_be_unpickled_is_forked(in_order):
+    loader = DataLoader(Wrapper(Who(7)), num_workers=2, in_order=in_order)
+    for _ in range(2):
+        assert sorted(columns(loader)[0]) == list(range(7))
 
 
 def test_what_cannot_be_pickled_cannot_be_spawned():
