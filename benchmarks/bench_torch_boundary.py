@@ -1,7 +1,8 @@
 """Does a PyTorch loader stall between two epochs?
 
 Prints milliseconds between two batches: the mean over epochs of 5 batches where an
-epoch ends between them ("gristmill", "torch"), and where none does ("gristmill, inside").
+epoch ends between them ("gristmill", "torch"), and where none does ("gristmill,
+inside").
 A batch takes a worker 4 ms and its use takes 5 ms; 2 workers, which persist.
 
     python benchmarks/bench_torch_boundary.py

@@ -1,8 +1,8 @@
 """What zygotes had to import, which the launcher then has for the next ones.
 
 A dataset or a trainer's function may need modules that take seconds to import. A zygote
-that has imported some tells the launcher their names, and the launcher imports them too, so
-that only the first crews wait for them.
+that has imported some tells the launcher their names, and the launcher imports them,
+too, so that only the first crews wait for them.
 """
 
 import contextlib

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import multiprocessing
 import os
+import pathlib
 import socket
 import threading
 from collections.abc import Iterator
@@ -81,9 +82,10 @@ def test_what_a_worker_writes_is_its_own(table):
 
 
 @pytest.fixture
-def inherited() -> Iterator[dict[str, Any]]:
+def inherited(tmp_path: pathlib.Path) -> Iterator[dict[str, Any]]:
     """Things that only a fork of this process can have."""
     near, far = multiprocessing.Pipe()
+    view: Any = np.frombuffer(multiprocessing.RawArray("d", 8))
     end, other_end = socket.socketpair()
     with near, far, end, other_end, multiprocessing.Manager() as manager:
         yield {
@@ -96,6 +98,9 @@ def inherited() -> Iterator[dict[str, Any]]:
             "socket": end,
             "list of a manager": manager.list(),
             "shared tensor": torch.ones(3).share_memory_(),
+            "array that views one": view,
+            "tensor that views one": torch.from_numpy(view)[2:],
+            "writeable mapping of a file": np.memmap(tmp_path / "x", "u1", "w+", 0, 8),
             "module in shared memory": torch.nn.Linear(2, 2).share_memory(),
         }
 

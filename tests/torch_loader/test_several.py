@@ -4,6 +4,8 @@ import gc
 import os
 import pickle
 import random
+import subprocess
+import sys
 import threading
 import time
 
@@ -56,6 +58,29 @@ class Held(Who):
         if get_worker_info().id == 0:
             wait_for(lambda: os.path.exists(self.path))
         return index
+
+
+class Rows(Who):
+    """New tensors of the default dtype."""
+
+    def __getitem__(self, index):
+        return torch.zeros(2)
+
+
+class Wrapper(torch.utils.data.Dataset):
+    """Has what another dataset has, and is unpickled without it."""
+
+    def __init__(self, dataset):
+        self.dataset = dataset
+
+    def __len__(self):
+        return len(self.dataset)
+
+    def __getattr__(self, name):
+        return getattr(self.dataset, name)
+
+    def __getitem__(self, index):
+        return self.dataset[index]
 
 
 class Endless(IterableDataset):
@@ -176,6 +201,54 @@ def test_a_reorder_window_lets_others_go_on(tmp_path):
     assert [batch.item() for batch in loader] == list(range(16))
 
 
+def test_out_of_order_no_key_is_lost_whatever_the_window():
+    loader = fork(Who(40), batch_size=1, in_order=False, reorder_window=7)
+    assert sorted(columns(loader)[0]) == list(range(40))
+
+
+def test_batches_may_be_as_large_as_they_like():
+    batches = list(DataLoader(range(150_000), 70_000, num_workers=2))
+    assert torch.cat(batches).tolist() == list(range(150_000))
+
+
+def test_keys_may_be_as_long_as_they_like():
+    keys = ["a" * 600_000, "b"]
+    loader = fork(dict(zip(keys, "xy", strict=True)), sampler=keys, batch_size=None)
+    before = len(os.listdir("/proc/self/fd"))
+    assert list(loader) == ["x", "y"]
+    assert len(os.listdir("/proc/self/fd")) == before
+
+
+def test_new_tensors_have_the_users_default_dtype():
+    torch.set_default_dtype(torch.float64)
+    try:
+        loader = DataLoader(Rows(), batch_size=None, num_workers=1)
+        assert {row.dtype for row in loader} == {torch.float64}
+    finally:
+        torch.set_default_dtype(torch.float32)
+
+
+def test_classes_of_the_main_module_stay_what_they_are(tmp_path):
+    script = tmp_path / "script.py"
+    script.write_text(
+        "import torch\n"
+        "from gristmill.torch import DataLoader\n"
+        "class Thing:\n"
+        "    seen = 0\n"
+        "    def method(self): pass\n"
+        "class Things:\n"
+        "    def __len__(self): return 4\n"
+        "    def __getitem__(self, index): return Thing()\n"
+        "method = Thing.method\n"
+        "for thing in DataLoader(Things(), None, num_workers=1):\n"
+        "    assert type(thing) is Thing\n"
+        "    Thing.seen += 1\n"
+        "assert Thing.seen == 4\n"
+        "assert Thing.method is method\n"
+    )
+    subprocess.run([sys.executable, script], check=True, timeout=60)
+
+
 def test_no_more_batches_are_asked_for_than_torch_asks_for():
     drawn = []
 
@@ -231,6 +304,13 @@ def test_what_cannot_be_pickled_is_forked():
 
     numbers = [batch.item() for batch in DataLoader(Locked(4), num_workers=2)]
     assert numbers == [0, 1, 2, 3]
+
+
+@pytest.mark.parametrize("in_order", [True, False])
+def test_what_cannot_be_unpickled_is_forked(in_order):
+    loader = DataLoader(Wrapper(Who(7)), num_workers=2, in_order=in_order)
+    for _ in range(2):
+        assert sorted(columns(loader)[0]) == list(range(7))
 
 
 def test_what_cannot_be_pickled_cannot_be_spawned():

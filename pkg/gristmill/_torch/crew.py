@@ -25,6 +25,7 @@ from gristmill._engine import failures, packing
 from gristmill._engine.remote import COPIED_LEAF_BYTES
 from gristmill._hot import transport, views
 from gristmill._torch import requests, sending
+from gristmill._torch.aside import Aside
 from gristmill._torch.carrying import CarriedProgram
 from gristmill._torch.fetching import Exhausted, FetchProgram
 from gristmill._torch.processes import StartedProcesses
@@ -75,7 +76,7 @@ class Crew:
         memory_limit: Bytes of shared memory that batches may take, kept ones included;
             0 for 80 % of what there is.
         context: How processes are started; None for gristmill's launcher, and for a
-            fork where the program cannot be pickled.
+            fork where the program cannot be pickled, or not be unpickled.
         first_worker: The one that is asked first, until `reset`.
 
     Attributes:
@@ -99,24 +100,36 @@ class Crew:
         self.closed = False
         self._owner = os.getpid()
         self._asked = [0] * program.workers
+        self._aside = Aside(program.workers)
         self._epoch = 0
         self._seed = program.shared_seed or 0
         self._others: StartedProcesses | None = None
-        workers = program.workers
-        self._scheduler = _core.Scheduler(
+        self._turn = first_worker
+        self._buffer = max(0, -(-window // program.workers) - 2)
+        self._in_order = in_order
+        self._memory_limit = memory_limit
+        self._scheduler = self._new_scheduler()
+        # What was asked for before the first answer, None after that.
+        self._first: list[tuple[int, Any]] | None = []
+        # Two threads may ask and wait, while the workers are replaced by forks.
+        self._forking = threading.Lock()
+
+    def _new_scheduler(self) -> _core.Scheduler:
+        workers = self._program.workers
+        return _core.Scheduler(
             workers=workers,
-            buffer=max(0, -(-window // workers) - 2),
+            buffer=self._buffer,
             kind="R",
             unit_records=1,
-            max_restarts=max_restarts,
-            memory_limit=memory_limit,
+            max_restarts=self._max_restarts,
+            memory_limit=self._memory_limit,
             lengths=[-1] * workers,
             starts=[(0,)] * workers,
-            turn=first_worker,
+            turn=self._turn,
             ended=[False] * workers,
-            vector_capacity=program.vector_capacity,
-            in_order=in_order,
-            deaths_final=max_restarts == 0,
+            vector_capacity=self._program.vector_capacity,
+            in_order=self._in_order,
+            deaths_final=self._max_restarts == 0,
         )
 
     @property
@@ -145,6 +158,9 @@ class Crew:
                 finally:
                     os.close(blob_fd)
                 return
+        self._start_others(context)
+
+    def _start_others(self, context: BaseContext) -> None:
         self._others = StartedProcesses(
             self._scheduler, self._program, context, self._max_restarts > 0
         )
@@ -168,13 +184,11 @@ class Crew:
         self._asked[worker] += 1
         if with_state:
             wanted = requests.WithState(wanted)
-        self._scheduler.ask(worker, requests.packed(wanted))
+        self._send(worker, wanted)
 
     def ask_beginning(self, worker: int) -> None:
         """Ask for a worker's state before its first batch; a stateful program's."""
-        self._scheduler.ask(
-            worker, requests.packed(requests.Begin(self._epoch, self._seed))
-        )
+        self._send(worker, requests.Begin(self._epoch, self._seed))
 
     def next(self, timeout_s: float = -1.0) -> Answer | None:
         """The answer that is due; None where nothing was asked for.
@@ -188,6 +202,8 @@ class Crew:
             ArenaFull: The batches that the caller keeps leave no room.
         """
         due = self._scheduler.next(timeout_s)
+        if due.kind == "died" and due.at_start and self._fork_instead():
+            due = self._scheduler.next(timeout_s)
         if due.kind == "output":
             return self._answer(due)
         if due.kind == "end":
@@ -202,6 +218,10 @@ class Crew:
         self._epoch += 1
         self._seed = shared_seed or 0
         self._asked = [0] * workers
+        self._aside.clear()
+        self._turn = 0
+        if self._first:
+            self._first = []
         self._scheduler.reset([(0,)] * workers, 0, [False] * workers)
 
     def kill(self, worker: int) -> None:
@@ -221,6 +241,38 @@ class Crew:
         self._scheduler.close()
         if self._others is not None:
             self._others.close()
+        self._aside.clear()
+
+    def _send(self, worker: int, request: Any) -> None:
+        words = requests.packed(request)
+        place = self._aside.put(worker, words, self._program.vector_capacity)
+        if len(place):
+            words = requests.packed(requests.ElsewhereAt(place))
+        with self._forking:
+            if self._first is not None:
+                self._first.append((worker, words))
+            self._scheduler.ask(worker, words)
+
+    def _fork_instead(self) -> bool:
+        """Let forks do what the workers were asked for, if those could not begin.
+
+        What can be pickled cannot always be unpickled, or not without what this process
+        has imported and set.
+        """
+        with self._forking:
+            asked, self._first = self._first, None
+            if asked is None or self._others is not None or self.closed:
+                return False
+            if os.getpid() != self._owner:
+                return False
+            self._scheduler.close()
+            self._scheduler = self._new_scheduler()
+            self._start_others(torch.multiprocessing.get_context("fork"))
+            for worker, words in asked:
+                self._scheduler.ask(worker, words)
+        if self.closed:  # By another thread, meanwhile.
+            self.close()
+        return True
 
     def _answer(self, due: _core.Due) -> Answer:
         scheduler = self._scheduler
@@ -232,6 +284,7 @@ class Crew:
             COPIED_LEAF_BYTES,
         )
         worker = due.stream
+        self._first = None
         if due.error:
             answer = Answer(worker, failure=failures.unpack_failure(element))
         else:
@@ -245,6 +298,7 @@ class Crew:
             else:
                 answer = Answer(worker, value, state=state)
         scheduler.advance()
+        self._aside.answered(worker)
         return answer
 
     def _trouble(self, due: _core.Due) -> Exception:

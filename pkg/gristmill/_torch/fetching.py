@@ -44,6 +44,7 @@ class FetchProgram:
         worker_init_fn: Called with the worker's number before all else.
         collate_rules: What ``default_collate`` does, from `collating.rules`.
         shared_seed: Seed of the first epoch, for datapipes.
+        default_dtype: Of new tensors, as a fork of the user's process would have it.
         wrap_fetcher: Makes what fetches of torch's fetcher, which it is called with,
             and of this.
     """
@@ -58,6 +59,9 @@ class FetchProgram:
     worker_init_fn: Callable[[int], Any] | None = None
     collate_rules: collating.Rules = dataclasses.field(default_factory=collating.rules)
     shared_seed: int | None = None
+    default_dtype: torch.dtype = dataclasses.field(
+        default_factory=torch.get_default_dtype
+    )
     wrap_fetcher: Callable[[Any, FetchProgram], Any] | None = None
 
     # Whether answers are pairs of a batch and a worker's state, or None.
@@ -201,6 +205,7 @@ class FetchStream:
         program, worker = self._program, self._worker
         torch.multiprocessing._set_thread_name("pt_data_worker")
         torch.set_num_threads(1)
+        torch.set_default_dtype(program.default_dtype)
         collating.install(program.collate_rules)
         seed = program.base_seed + worker
         random.seed(seed)

@@ -27,6 +27,8 @@ import torch
 import torch.multiprocessing  # Registers torch's reducers with ForkingPickler.
 from torch.utils.hooks import warn_if_has_hooks
 
+from gristmill._torch import classes
+
 Array = npt.NDArray[Any]
 Bytes = npt.NDArray[np.uint8]
 PROTOCOL = 5
@@ -124,8 +126,14 @@ class CloudPickler(cloudpickle.Pickler):  # type: ignore[misc]
         super().__init__(file, PROTOCOL, buffer_callback)
 
     def reducer_override(self, thing: Any) -> Any:
+        if isinstance(thing, type):
+            return self.reduce_class(thing)
         reduced = reduce(thing)
         return super().reducer_override(thing) if reduced is NotImplemented else reduced
+
+    def reduce_class(self, cls: type) -> Any:
+        """How to pickle a class."""
+        return classes.give_back(cls) or super().reducer_override(cls)
 
 
 def dumps(thing: Any) -> Pickled:

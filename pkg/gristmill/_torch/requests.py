@@ -14,9 +14,10 @@ import cloudpickle
 import numpy as np
 
 from gristmill._engine.words import as_words, from_words
+from gristmill._torch import aside
 from gristmill._types import Int64Array
 
-_LIST, _ONE, _PICKLED, _NEXT, _BEGIN, _WITH_STATE = range(6)
+_LIST, _ONE, _PICKLED, _NEXT, _BEGIN, _WITH_STATE, _ASIDE = range(7)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -63,12 +64,23 @@ class WithState:
     request: Any
 
 
+@dataclasses.dataclass(frozen=True)
+class ElsewhereAt:
+    """Stands for a request whose integers are at a place; see `aside`.
+
+    Attributes:
+        place: Where, of shape (2,).
+    """
+
+    place: Int64Array
+
+
 def packed(request: Any) -> Int64Array | list[int]:
     """A request as integers.
 
     Args:
-        request: `Next`, `Keys`, `Begin`, `WithState`, or what the dataset of a
-            map-style loader is asked for: a key, or a list of keys.
+        request: `Next`, `Keys`, `Begin`, `WithState`, `ElsewhereAt`, or what the
+            dataset of a map-style loader is asked for: a key, or a list of keys.
 
     Raises:
         Exception: Whatever pickling a key raised.
@@ -88,6 +100,8 @@ def packed(request: Any) -> Int64Array | list[int]:
         return [_BEGIN, *dataclasses.astuple(request)]
     if type(request) is WithState:
         return np.concatenate([[_WITH_STATE], packed(request.request)])
+    if type(request) is ElsewhereAt:
+        return [_ASIDE, *request.place.tolist()]
     return _pickled(request)
 
 
@@ -104,6 +118,8 @@ def unpacked(words: Int64Array) -> Any:
         return Begin(*rest.tolist())
     if kind == _WITH_STATE:
         return WithState(unpacked(rest))
+    if kind == _ASIDE:
+        return unpacked(aside.taken(rest))
     return pickle.loads(from_words(rest))
 
 

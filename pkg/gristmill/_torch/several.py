@@ -138,7 +138,8 @@ class MultiProcessIterator(Stepping, _MultiProcessingDataLoaderIter):  # type: i
         return None
 
     def _has_room(self, worker: int) -> bool:
-        most: int = self._window // sum(self._active)
+        # Together they have room for the window: else keys that were drawn are lost.
+        most: int = -(-self._window // sum(self._active))
         return self._asked[worker] < most
 
     def _next_data(self) -> Any:
