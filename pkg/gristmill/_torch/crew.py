@@ -271,7 +271,7 @@ class Crew:
             for worker, words in asked:
                 self._scheduler.ask(worker, words)
         if self.closed:  # By another thread, meanwhile.
-            self.close()
+            self.close()  # type: ignore[unreachable]
         return True
 
     def _answer(self, due: _core.Due) -> Answer:
