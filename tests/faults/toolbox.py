@@ -143,7 +143,7 @@ def has_ended(pid: int) -> bool:
     """Whether a process is gone, or only its exit status is left."""
     try:
         return "\nState:\tZ" in Path(f"/proc/{pid}/status").read_text()
-    except FileNotFoundError:
+    except (FileNotFoundError, ProcessLookupError):
         return True
 
 

@@ -281,3 +281,20 @@ class Lists(Squares):
 assert {int(count) for count in make(Lists(4))} <= {3, 4}
 """
     )
+
+
+def test_what_a_collate_function_keeps_of_a_batch_stays_as_it_is():
+    script(
+        """
+from torch.utils.data import default_collate
+kept = []
+def collate(samples):
+    batch = default_collate(samples)
+    kept.append((batch.numpy(), batch, float(batch.sum())))
+    assert all(float(a.sum()) == s == float(b.sum()) for a, b, s in kept)
+    return batch
+
+loader = make(Squares(40, (40_000,)), batch_size=2, num_workers=1, collate_fn=collate)
+assert values(loader) == [i * i for i in range(0, 40, 2)]
+"""
+    )

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import torch
 from torch._utils import ExceptionWrapper
-from torch.utils.data import IterDataPipe, _DatasetKind
+from torch.utils.data import IterDataPipe, _DatasetKind, default_collate
 from torch.utils.data._utils import worker as torch_worker
 
 from gristmill._engine.runnable import first_unpicklable
@@ -98,11 +98,11 @@ class FetchProgram:
         """What a worker runs; `at` is not used: samples have no numbers."""
         return FetchStream(self, stream)
 
-    def fetcher(self, dataset: Any) -> Any:
+    def fetcher(self, dataset: Any, collate_fn: Callable[[Any], Any]) -> Any:
         """What fetches batches from a dataset, or from a new iteration over it."""
         kind = _DatasetKind.Iterable if self.iterable else _DatasetKind.Map
         fetcher = _DatasetKind.create_fetcher(
-            kind, dataset, self.auto_collation, self.collate_fn, self.drop_last
+            kind, dataset, self.auto_collation, collate_fn, self.drop_last
         )
         return self.wrap_fetcher(fetcher, self) if self.wrap_fetcher else fetcher
 
@@ -123,6 +123,7 @@ class FetchStream:
         self._worker = worker
         self._dataset = program.dataset
         self._fetcher: Any = None
+        self._alloc: Alloc = np.empty
         self._epoch = 0
         self._fetched = 0
         self._exhausted = False
@@ -134,9 +135,8 @@ class FetchStream:
 
         In its place an exception of the user's code is sent as `ExceptionWrapper`.
         """
-        with collating.into(alloc):
-            data = self._fetch(requests.unpacked(request))
-        return sending.to_send(data)
+        self._alloc = alloc
+        return sending.to_send(self._fetch(requests.unpacked(request)))
 
     def leave_slot(self) -> None:
         """See `AnsweringStream`."""
@@ -199,7 +199,19 @@ class FetchStream:
 
     def _new_fetcher(self) -> Any:
         """A fetcher with which the epoch begins."""
-        return self._program.fetcher(self._dataset)
+        collate_fn = self._program.collate_fn
+        if collate_fn is default_collate:
+            collate_fn = self._collate
+        return self._program.fetcher(self._dataset, collate_fn)
+
+    def _collate(self, samples: Any) -> Any:
+        """A batch in the slot, where nobody but torch sees it.
+
+        Users' functions get memory of their own: what they keep of it, as a NumPy view,
+        cannot be moved when the slot is handed over.
+        """
+        with collating.into(self._alloc):
+            return default_collate(samples)
 
     def _become_worker(self) -> None:
         program, worker = self._program, self._worker
