@@ -3,15 +3,14 @@
 import gc
 import random
 
+import jax
 import numpy as np
 import pytest
+import torch
 
 import gristmill as g
-
-jax = pytest.importorskip("jax")
-torch = pytest.importorskip("torch")
-to_jax = pytest.importorskip("gristmill.jax").prefetch_to_device
-torch_adapter = pytest.importorskip("gristmill.torch")
+import gristmill.torch as torch_adapter
+from gristmill.jax import prefetch_to_device as to_jax
 
 WIDTH = 300  # Rows are no multiple of 64 bytes.
 

@@ -102,7 +102,6 @@ def test_maxtext_pipeline_goes_on_with_the_same_hosts_and_with_others():
 
 @pytest.mark.multiprocess
 def test_flax_training_goes_on_from_orbax_as_if_never_stopped():
-    pytest.importorskip("flax")
     printed = run("flax_nnx_orbax.py").splitlines()
     assert [line for line in printed if not line.startswith(" ")] == [
         "Without a stop:",
@@ -126,7 +125,6 @@ def test_torch_loop_ends_with_the_weights_that_torchs_loader_gives():
 
 @pytest.mark.multiprocess
 def test_torch_lightning_goes_on_in_mid_epoch_as_if_never_stopped():
-    pytest.importorskip("lightning")
     printed = run("torch_lightning.py").splitlines()
     assert printed[0].startswith("Without a stop: 92 steps, 5748 images, test accuracy")
     # 50 steps are two epochs of 1437 images and four batches of 64.
@@ -138,7 +136,6 @@ def test_torch_lightning_goes_on_in_mid_epoch_as_if_never_stopped():
 
 @pytest.mark.multiprocess
 def test_torch_accelerate_builds_our_loader_and_goes_on_in_mid_epoch():
-    pytest.importorskip("accelerate")
     printed = run("torch_accelerate.py").splitlines()
     assert printed[0] == "Accelerate has built a loader of gristmill.torch"
     assert printed[1].startswith("Without a stop: 69 batches, test accuracy")
@@ -150,7 +147,6 @@ def test_torch_accelerate_builds_our_loader_and_goes_on_in_mid_epoch():
 
 @pytest.mark.multiprocess
 def test_torch_transformers_logs_the_losses_that_torchs_loader_gives():
-    pytest.importorskip("transformers")
     printed = run("torch_transformers.py", "--steps", 8).splitlines()
     source = "The Trainer takes its batches from"
     assert [line for line in printed if line.startswith(source)] == [

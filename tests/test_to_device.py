@@ -9,16 +9,14 @@ import weakref
 
 import numpy as np
 import pytest
+import torch
+import torchdata.stateful_dataloader as torchdata
 
 import gristmill as g
+import gristmill.torch as adapter
 from fake_cuda import FakeCuda
-
-torch = pytest.importorskip("torch")
-torchdata = pytest.importorskip("torchdata.stateful_dataloader")
-adapter = pytest.importorskip("gristmill.torch")
-
-from gristmill._torch.cuda import Cuda  # noqa: E402
-from gristmill._torch.cuda_copies import CudaCopies  # noqa: E402
+from gristmill._torch.cuda import Cuda
+from gristmill._torch.cuda_copies import CudaCopies
 
 # torchdata calls what torch deprecates.
 pytestmark = pytest.mark.filterwarnings("ignore:'set_vital' is deprecated")

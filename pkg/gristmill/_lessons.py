@@ -6,6 +6,7 @@ too, so that only the first crews wait for them.
 """
 
 import contextlib
+import functools
 import gc
 import importlib
 import importlib.machinery
@@ -54,7 +55,7 @@ class Lessons:
 
 def _imports(names: list[str]) -> Iterator[None]:
     for name in names:
-        if name not in sys.modules and _is_installed(name):
+        if name not in sys.modules and _is_installed(name.partition(".")[0]):
             with warnings.catch_warnings(), contextlib.suppress(Exception):
                 warnings.simplefilter("ignore")  # The user's process has shown them.
                 importlib.import_module(name)
@@ -62,11 +63,11 @@ def _imports(names: list[str]) -> Iterator[None]:
     gc.freeze()  # What is never looked at is never copied.
 
 
-def _is_installed(name: str) -> bool:
-    """Whether a module stays what it is, unlike the user's own files."""
-    top = name.partition(".")[0]
+@functools.cache
+def _is_installed(package: str) -> bool:
+    """Whether a package stays what it is, unlike the user's own files."""
     try:
-        spec = importlib.machinery.PathFinder.find_spec(top)
+        spec = importlib.machinery.PathFinder.find_spec(package)
     except Exception:
         return False
     paths = sysconfig.get_paths()

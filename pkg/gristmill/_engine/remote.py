@@ -166,13 +166,7 @@ class RemoteRun:
         return min(self._options.workers, self._program.streams)
 
     def _deliver(self, scheduler: _core.Scheduler, due: _core.Due) -> Any:
-        element, keys, _ = transport.decode(
-            due.address,
-            due.bytes,
-            due.index,
-            lambda: views.SlotView(scheduler.hold()),
-            COPIED_LEAF_BYTES,
-        )
+        element, keys = received(scheduler, due)
         if due.error:
             return self._end_or_raise(scheduler, element)
         if self._tolerant:
@@ -236,19 +230,51 @@ class RemoteRun:
 
     def _trouble(self, due: _core.Due) -> Exception:
         if due.kind == "full":
-            return ArenaFull(
-                f"An output needs {due.need} bytes of shared memory, but {due.used} of "
-                f"{due.limit} are taken: {due.kept_bytes} by {due.kept} outputs that "
-                "you keep. Keep fewer, copy what you keep, or raise memory_limit."
-            )
+            return too_full(due, "An output", "outputs", "copy")
         if due.kind == "died":
             return WorkerDied(_death(due, self._options.max_restarts, self._program))
-        if os.getpid() != self._owner:
-            return RuntimeError(
-                "This iterator belongs to the process that made it, and this process "
-                "is a fork of that. Make a new iterator here."
-            )
-        return RuntimeError("The iterator was closed while it was waited for.")
+        return gone(self._owner)
+
+
+def received(scheduler: _core.Scheduler, due: _core.Due) -> tuple[Any, Int64Array]:
+    """The element of an output that is due, and its keys; large arrays view the slot.
+
+    Of an output that is an error it is what the worker sent in place of an element.
+    """
+    element, keys, _ = transport.decode(
+        due.address,
+        due.bytes,
+        due.index,
+        lambda: views.SlotView(scheduler.hold()),
+        COPIED_LEAF_BYTES,
+    )
+    return element, keys
+
+
+def too_full(due: _core.Due, one: str, many: str, copy: str) -> ArenaFull:
+    """What to raise where there is no room for an output.
+
+    Args:
+        due: Says how much there is.
+        one: What the caller calls an output, with its article.
+        many: What it calls several.
+        copy: What users do to keep one without its slot.
+    """
+    return ArenaFull(
+        f"{one} needs {due.need} bytes of shared memory, but {due.used} of "
+        f"{due.limit} are taken: {due.kept_bytes} by {due.kept} {many} that "
+        f"you keep. Keep fewer, {copy} what you keep, or raise memory_limit."
+    )
+
+
+def gone(owner: int) -> RuntimeError:
+    """What to raise where nothing comes any more; `owner` made the iterator."""
+    if os.getpid() != owner:
+        return RuntimeError(
+            "This iterator belongs to the process that made it, and this process "
+            "is a fork of that. Make a new iterator here."
+        )
+    return RuntimeError("The iterator was closed while it was waited for.")
 
 
 def _occupation(due: _core.Due) -> str:

@@ -2,8 +2,8 @@
 
 In a worker torch stacks tensors into a new file in ``/dev/shm`` for each batch, and
 so do the collate functions of others that ask torch for a new shared storage.  After
-`install` they get memory of the slot instead, which costs no file, no page faults and
-no copy:
+`install` they get private memory instead, and within `into` memory of the slot, which
+costs no file, no page faults and no copy:
 
     install(rules)                  # once, in the worker
     with into(slot.empty):

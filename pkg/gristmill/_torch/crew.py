@@ -21,15 +21,13 @@ import torch
 from torch._utils import ExceptionWrapper
 
 from gristmill import _core, _launcher
-from gristmill._engine import failures, packing
-from gristmill._engine.remote import COPIED_LEAF_BYTES
-from gristmill._hot import transport, views
+from gristmill._engine import failures, packing, remote
 from gristmill._torch import requests, sending
 from gristmill._torch.aside import Aside
 from gristmill._torch.carrying import CarriedProgram
 from gristmill._torch.fetching import Exhausted, FetchProgram
 from gristmill._torch.processes import StartedProcesses
-from gristmill.errors import ArenaFull, WorkerDied
+from gristmill.errors import WorkerDied
 
 # How long a process may take to start before its pid is asked for in vain.
 _BIRTH_S = 60.0
@@ -275,14 +273,7 @@ class Crew:
         return True
 
     def _answer(self, due: _core.Due) -> Answer:
-        scheduler = self._scheduler
-        element, _, _ = transport.decode(
-            due.address,
-            due.bytes,
-            due.index,
-            lambda: views.SlotView(scheduler.hold()),
-            COPIED_LEAF_BYTES,
-        )
+        element, _ = remote.received(self._scheduler, due)
         worker = due.stream
         self._first = None
         if due.error:
@@ -297,25 +288,16 @@ class Crew:
                 answer = Answer(worker, exhausted=True, state=state)
             else:
                 answer = Answer(worker, value, state=state)
-        scheduler.advance()
+        self._scheduler.advance()
         self._aside.answered(worker)
         return answer
 
     def _trouble(self, due: _core.Due) -> Exception:
         if due.kind == "full":
-            return ArenaFull(
-                f"A batch needs {due.need} bytes of shared memory, but {due.used} of "
-                f"{due.limit} are taken: {due.kept_bytes} by {due.kept} batches that "
-                "you keep. Keep fewer, clone what you keep, or raise memory_limit."
-            )
+            return remote.too_full(due, "A batch", "batches", "clone")
         if due.kind == "died":
             return _death(due)
-        if os.getpid() != self._owner:
-            return RuntimeError(
-                "This iterator belongs to the process that made it, and this process "
-                "is a fork of that. Make a new iterator here."
-            )
-        return RuntimeError("The iterator was closed while it was waited for.")
+        return remote.gone(self._owner)
 
 
 class WorkerProcess:

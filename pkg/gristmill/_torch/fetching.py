@@ -21,7 +21,7 @@ from torch.utils.data._utils import worker as torch_worker
 from gristmill._engine.runnable import first_unpicklable
 from gristmill._engine.stream import NO_KEYS, Vector
 from gristmill._engine.tolerance import Mishaps
-from gristmill._torch import collating, requests, sending
+from gristmill._torch import collating, native, requests, sending
 from gristmill._types import Alloc, Int64Array
 
 
@@ -45,8 +45,7 @@ class FetchProgram:
         collate_rules: What ``default_collate`` does, from `collating.rules`.
         shared_seed: Seed of the first epoch, for datapipes.
         default_dtype: Of new tensors, as a fork of the user's process would have it.
-        wrap_fetcher: Makes what fetches of torch's fetcher, which it is called with,
-            and of this.
+        native: Whether whole batches are gathered where the dataset allows it.
     """
 
     dataset: Any
@@ -62,7 +61,7 @@ class FetchProgram:
     default_dtype: torch.dtype = dataclasses.field(
         default_factory=torch.get_default_dtype
     )
-    wrap_fetcher: Callable[[Any, FetchProgram], Any] | None = None
+    native: bool = False
 
     # Whether answers are pairs of a batch and a worker's state, or None.
     stateful = False
@@ -104,7 +103,7 @@ class FetchProgram:
         fetcher = _DatasetKind.create_fetcher(
             kind, dataset, self.auto_collation, collate_fn, self.drop_last
         )
-        return self.wrap_fetcher(fetcher, self) if self.wrap_fetcher else fetcher
+        return native.in_worker(fetcher, self.dataset) if self.native else fetcher
 
 
 class FetchStream:

@@ -76,9 +76,9 @@ def samples_fetch(dataset: Any, fetch: Fetch) -> Fetch:
     return fetch_samples
 
 
-def in_worker(fetcher: Any, program: Any) -> Any:
+def in_worker(fetcher: Any, dataset: Any) -> Any:
     """A worker's fetcher that reads no rows, or `fetcher` where there is none."""
-    fetch = native_fetch(program.dataset, fetcher.fetch)
+    fetch = native_fetch(dataset, fetcher.fetch)
     return fetcher if fetch is None else _Fetcher(fetch)
 
 

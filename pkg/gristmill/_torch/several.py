@@ -19,7 +19,7 @@ from torch.utils.data.dataloader import (
 
 from gristmill._torch.crew import Answer, Crew
 from gristmill._torch.fetching import FetchProgram
-from gristmill._torch.native import in_worker, is_torchs
+from gristmill._torch.native import is_torchs
 from gristmill._torch.pinning import PinThread
 from gristmill._torch.requests import Keys
 from gristmill._torch.stepping import Stepping
@@ -86,7 +86,7 @@ class MultiProcessIterator(Stepping, _MultiProcessingDataLoaderIter):  # type: i
             workers=self._num_workers,
             worker_init_fn=init,
             shared_seed=self._shared_seed,
-            wrap_fetcher=in_worker if native else None,
+            native=native,
         )
 
     def _reset(self, loader: Any, first_iter: bool = False) -> None:
