@@ -1,93 +1,81 @@
 """Measures some blocks of a dataset that is read by index, at hardly any cost.
 
-Every 0.1 s one block is computed by a copy of the chain that `measured_copy` made; its
+Now and then one block is computed by a copy of the chain that `measured_copy` made; its
 elements are the same.  A user's own node is not copied, and what it reads is
 counted as its own.
 """
 
 from __future__ import annotations
 
-import functools
 import time
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any
 
 from gristmill import monitoring
 from gristmill._dataset.base import MapDataset
-from gristmill._dataset.blocks import BlockMapDataset, block_of, is_built_in
+from gristmill._dataset.blocks import block_of
 from gristmill._dataset.meter import Measurement
 from gristmill._dataset.source import SourceMapDataset
-from gristmill._dataset.spec import ParentSpec
 from gristmill._types import Int64Array
 
-T = TypeVar("T")
-# To measure a block takes up to 0.1 ms, so that this is spent once in a while.
-REST_NS = 100_000_000
-# A short run is not worth a copy.
-UNMEASURED_AT_FIRST = 8
+# To measure a block takes up to 0.2 ms.  A run shorter than this is not worth it:
+LEAST_REST_NS = 10_000_000
+# Rests grow with the run up to this:
+MOST_REST_NS = 250_000_000
+# This part of it:
+REST_OF_RUN = 1 / 4
 
 
-class SampledMapDataset(ParentSpec, BlockMapDataset[T]):
-    """The parent's elements; some blocks are measured.
+class Sampling:
+    """Reads some blocks of a dataset, and measures them.
 
     Args:
-        parent: The dataset.
+        dataset: The dataset.
         wake: Called now and then with False, and with True where an element fails.
 
     Attributes:
+        due_ns: When the next block should be read here, by `time.perf_counter_ns`.
         measurement: What is known of the blocks that were measured; None before any.
         measured: How many elements they had.
         took_ns: How long they took, other programs' time included.
     """
 
-    def __init__(self, parent: MapDataset[T], wake: Callable[[bool], None]) -> None:
-        super().__init__(parent)
+    def __init__(self, dataset: MapDataset[Any], wake: Callable[[bool], None]) -> None:
+        self._dataset = dataset
         self._copy: Any = None
         self.measurement: Measurement | None = None
         self._wake = wake
-        self._read: Callable[[Int64Array], list[Any]]
-        self._read = functools.partial(block_of, parent)
-        if isinstance(parent, BlockMapDataset) and is_built_in(type(parent)):
-            self._read = parent._block
         self.measured = self.took_ns = 0
         # Elements of each source that metrics know of, and how long they took.
         self._told: list[tuple[int, float]] = []
-        # Blocks before the next one that is measured.
-        self._left = 0 if monitoring.is_on() else UNMEASURED_AT_FIRST
+        self._opened_ns = time.perf_counter_ns()
+        self.due_ns = 0 if monitoring.is_on() else self._opened_ns + LEAST_REST_NS
 
-    def __len__(self) -> int:
-        return len(self._parent)
+    def read(self, indices: Int64Array) -> list[Any]:
+        """The elements at `indices`, of shape (n,), which are measured.
 
-    def __str__(self) -> str:
-        return str(self._parent)
-
-    def _block(self, indices: Int64Array) -> list[Any]:
-        try:
-            if self._left > 0:
-                self._left -= 1
-                return self._read(indices)
-            return self._measured(indices)
-        except Exception:
-            # Elements before the one that fails are given out first.
-            self._wake(True)
-            raise
-
-    def _measured(self, indices: Int64Array) -> list[Any]:
+        Raises:
+            Exception: What one of the elements raised.
+        """
         if self._copy is None:
             from gristmill._dataset.measured import measured_copy  # Knows all nodes.
 
-            self._copy, self.measurement = measured_copy(self._parent)
+            self._copy, self.measurement = measured_copy(self._dataset)
         self._wake(False)
         began = time.perf_counter_ns()
+        rest = int(REST_OF_RUN * (began - self._opened_ns))
+        self.due_ns = began + min(max(rest, LEAST_REST_NS), MOST_REST_NS)
         elements = block_of(self._copy, indices)
-        took = time.perf_counter_ns() - began
         self.measured += len(indices)
-        self.took_ns += took
+        self.took_ns += time.perf_counter_ns() - began
         if monitoring.is_on():
+            self.due_ns = 0
             self._tell()
-        else:
-            self._left = REST_NS // max(took, 1)
         return elements
+
+    def failed(self) -> None:
+        """Take into account that an element fails, after those before are given out."""
+        self._wake(True)
 
     def _tell(self) -> None:
         """Count what sources gave among the metrics; every block is measured then."""

@@ -6,26 +6,31 @@ are made by threads ahead of need, see `gristmill._engine.reading`.
 
 from __future__ import annotations
 
+import functools
 import time
-from collections.abc import Iterator
-from typing import Any, TypeVar
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
 from gristmill._dataset.base import IterDataset, MapDataset
-from gristmill._dataset.blocks import block_of
+from gristmill._dataset.blocks import BlockMapDataset, block_of, is_built_in
 from gristmill._dataset.filter import check_dropped
 from gristmill._dataset.iterator import DatasetIterator
 from gristmill._dataset.node import chain_of
 from gristmill._dataset.spec import ParentSpec
 from gristmill._dataset.with_options import options_of
-from gristmill._engine.reading import Reading
+from gristmill._engine.reading import Reading, read_each
 from gristmill._hot import steps
+from gristmill._types import Int64Array
 from gristmill.options import ReadOptions
+
+if TYPE_CHECKING:
+    from gristmill._dataset.sampling import Sampling  # It knows nodes made of this one.
 
 T = TypeVar("T")
 MOST_AT_ONCE = 512
-BLOCK_S = 1e-3
+BLOCK_NS = 1_000_000
 
 
 class PrefetchIterDataset(ParentSpec, IterDataset[T]):
@@ -134,9 +139,14 @@ class PrefetchDatasetIterator(steps.Feed, DatasetIterator[T]):
             f" allow_nones={self._allow_nones})"
         )
 
-    def read_from(self, dataset: MapDataset[T]) -> None:
-        """Read on from another dataset, which has the same elements."""
-        self.dataset = self._elements.dataset = dataset
+    @property
+    def sampling(self) -> Sampling | None:
+        """What measures some of the blocks; None: nothing does."""
+        return self._elements.sampling
+
+    @sampling.setter
+    def sampling(self, sampling: Sampling | None) -> None:
+        self._elements.sampling = sampling
 
     @property
     def capacity(self) -> int:
@@ -200,21 +210,21 @@ class PrefetchDatasetIterator(steps.Feed, DatasetIterator[T]):
         count = min(self._at_once, last - first)
         if count <= 0:
             return []
-        began = time.perf_counter()
+        began = time.perf_counter_ns()
         try:
-            elements = self._made(first, count)
+            elements = self._made(first, count, began)
         except Exception:
             self.given += 1
             raise
-        took = time.perf_counter() - began
-        if took < BLOCK_S / 2:
+        took = time.perf_counter_ns() - began
+        if took < BLOCK_NS / 2:
             self._at_once = min(2 * self._at_once, self._most_at_once)
-        elif took > 2 * BLOCK_S:
-            self._at_once = max(int(count * BLOCK_S / took), 1)
+        elif took > 2 * BLOCK_NS:
+            self._at_once = max(int(count * BLOCK_NS / took), 1)
             self._reading.probe_soon()
         return elements
 
-    def _made(self, first: int, count: int) -> list[Any]:
+    def _made(self, first: int, count: int, now_ns: int) -> list[Any]:
         if self._failure is not None:
             index, error = self._failure
             self._failure = None
@@ -224,27 +234,17 @@ class PrefetchDatasetIterator(steps.Feed, DatasetIterator[T]):
         read = self._reading.read(first, indices)
         if read is None:
             try:
-                return block_of(self.dataset, indices)
+                return self._elements.read(indices, now_ns)
             except Exception:
                 if count == 1:
                     raise
-            read = self._one_by_one(first, count)
+            read = read_each(self._elements, range(first, first + count))
         elements, failure = read
         if failure is not None:
             if not elements:
                 raise failure
             self._failure = (first + len(elements), failure)
         return elements
-
-    def _one_by_one(self, first: int, count: int) -> tuple[list[Any], Exception | None]:
-        """The elements up to the one that fails, and what it raises."""
-        elements: list[Any] = []
-        for index in range(first, first + count):
-            try:
-                elements += block_of(self.dataset, np.array([index], np.int64))
-            except Exception as error:
-                return elements, error
-        return elements, None
 
 
 def feeds_of(iterator: Any) -> Iterator[PrefetchDatasetIterator[Any]]:
@@ -256,18 +256,39 @@ def feeds_of(iterator: Any) -> Iterator[PrefetchDatasetIterator[Any]]:
 
 
 class _Elements:
-    """A dataset as a source, whose elements threads may read one by one.
+    """The elements of a dataset, read in blocks, or by threads one by one.
 
     Attributes:
         by_threads: Whether they should: no source of the chain says otherwise.
+        sampling: What measures some of the blocks; None: nothing does.
     """
 
     def __init__(self, dataset: MapDataset[Any]) -> None:
-        self.dataset = dataset
+        self._read: Callable[[Int64Array], list[Any]]
+        self._read = functools.partial(block_of, dataset)
+        if isinstance(dataset, BlockMapDataset) and is_built_in(type(dataset)):
+            self._read = dataset._block
         self.by_threads = _by_threads(dataset)
+        self.sampling: Sampling | None = None
+
+    def read(self, indices: Int64Array, now_ns: int) -> list[Any]:
+        """The elements at `indices`, of shape (n,); absent ones are None."""
+        sampling = self.sampling
+        if sampling is None:
+            return self._read(indices)
+        try:
+            if now_ns < sampling.due_ns:
+                return self._read(indices)
+            return sampling.read(indices)
+        except Exception:
+            sampling.failed()
+            raise
 
     def __getitem__(self, index: int) -> Any:
-        return self.dataset[index]
+        return self.__getitems__([index])[0]
+
+    def __getitems__(self, indices: list[int]) -> list[Any]:
+        return self.read(np.array(indices, np.int64), time.perf_counter_ns())
 
 
 def _by_threads(dataset: Any) -> bool:

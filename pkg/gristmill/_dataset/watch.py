@@ -22,7 +22,7 @@ import numpy as np
 from gristmill import monitoring
 from gristmill._dataset.iterator import DatasetIterator
 from gristmill._dataset.meter import size_of
-from gristmill._dataset.sampling import SampledMapDataset
+from gristmill._dataset.sampling import Sampling
 from gristmill._dataset.to_iter import PrefetchDatasetIterator, feeds_of
 from gristmill._dataset.tracebacks import cut
 
@@ -50,7 +50,7 @@ class Watch:
         sized: Elements of which the size was taken.
         bytes: Their size.
         complete: Whether all calls were timed.
-        feeds: The datasets that it reads by index.
+        feeds: What is measured of each dataset that it reads by index.
         indices: Indices that each feed gave out for the calls that were timed.
         fails_soon: Whether an element further on will fail, which ends the stretch.
     """
@@ -69,7 +69,7 @@ class Watch:
         readers = [] if always else list(feeds_of(iterator))
         # Weak, since one of them may be the iterator itself.
         self._readers = [weakref.ref(reader) for reader in readers]
-        self.feeds = [self._sampled(reader) for reader in readers]
+        self.feeds = [self._sampling(reader) for reader in readers]
         self.indices = [0] * len(self.feeds)
         self._ready = [0] * len(self._readers)
         self._looks = 0
@@ -194,8 +194,8 @@ class Watch:
             if reader is not None:
                 yield number, reader
 
-    def _sampled(self, reader: PrefetchDatasetIterator[Any]) -> SampledMapDataset[Any]:
-        # Weak, since the dataset is the iterator's, and a circle would outlive it.
+    def _sampling(self, reader: PrefetchDatasetIterator[Any]) -> Sampling:
+        # Weak, since it becomes the iterator's, and a circle would outlive it.
         watched = self._iterator
 
         def wake(now: bool) -> None:
@@ -203,9 +203,8 @@ class Watch:
             if found is not None:
                 self.wake(found, now)
 
-        sampled: SampledMapDataset[Any] = SampledMapDataset(reader.dataset, wake)
-        reader.read_from(sampled)
-        return sampled
+        reader.sampling = Sampling(reader.dataset, wake)
+        return reader.sampling
 
 
 def tracing() -> bool:
