@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cassert>
 #include <limits>
+#include <utility>
 
 namespace gristmill {
 
@@ -52,14 +53,16 @@ int Order::due() {
 }
 
 int Order::due_of_requests() {
-  for (std::size_t n = 0; n < streams_.size(); ++n) {
-    const Stream& stream = streams_[turn_];
-    if (stream.open || !stream.requests.empty()) {
-      return static_cast<int>(turn_);
-    }
-    step();
+  if (!streams_[turn_].open) {
+    if (asked_.empty()) return -1;
+    turn_ = asked_.front();
   }
-  return -1;
+  return static_cast<int>(turn_);
+}
+
+void Order::ask(std::uint32_t s, Vector request) {
+  streams_[s].requests.push_back(std::move(request));
+  asked_.push_back(s);
 }
 
 void Order::step() noexcept {
@@ -116,7 +119,10 @@ void Order::published(std::uint32_t s, std::uint64_t id, std::int64_t count) {
 
 void Order::opened(std::uint32_t s) {
   streams_[s].pending.pop_front();
-  if (kind_ == UnitKind::kRequested) streams_[s].requests.pop_front();
+  if (kind_ == UnitKind::kRequested) {
+    streams_[s].requests.pop_front();
+    asked_.erase(std::ranges::find(asked_, s));
+  }
   streams_[s].open = true;
   --pending_;
 }
@@ -135,6 +141,7 @@ void Order::restart(std::uint32_t s, std::int64_t first) {
   pending_ -= stream.pending.size();
   stream.pending.clear();
   stream.requests.clear();
+  std::erase(asked_, s);
   stream.next_first = first;
 }
 

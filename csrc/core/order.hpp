@@ -1,6 +1,7 @@
 // Which output is due, and which unit is to be published next.
 //
-// Streams give outputs in turn; one that has ended is skipped.  Each stream
+// Streams give outputs in turn, one that has ended is skipped; or in the order
+// in which they were asked for them.  Each stream
 // knows the units published for it and not yet opened (oldest first), its
 // position after its last delivered output, and where its next unit begins.
 // Plain arithmetic: no shared memory, no threads.
@@ -41,10 +42,14 @@ class Order {
         const std::vector<bool>& ended);
 
   // The stream whose output is due, or -1 when all have ended; of requests the
-  // next one of which something is asked, or -1.  Passes over
-  // ended streams as Grain does, so that the turn in a checkpoint is Grain's:
-  // one that has just ended is passed over even where no other is left.
+  // one that was asked first, or -1.  Passes over ended streams as Grain does,
+  // so that the turn in a checkpoint is Grain's: one that has just ended is
+  // passed over even where no other is left.
   [[nodiscard]] int due();
+
+  // One more thing is asked of the stream.
+  // REQUIRES: kind is kRequested.
+  void ask(std::uint32_t stream, Vector request);
 
   // The output of stream turn() was delivered: another stream's is due.
   void step() noexcept;
@@ -92,6 +97,8 @@ class Order {
   std::uint32_t turn_;
   std::size_t pending_ = 0;
   std::vector<Stream> streams_;
+  // Of kind kRequested: the stream of each request that is not opened.
+  std::deque<std::uint32_t> asked_;
 };
 
 }  // namespace gristmill

@@ -223,7 +223,7 @@ Status Scheduler::ask(std::uint32_t stream, Vector request) {
   }
   const std::lock_guard lock(mutex_);
   if (forked_ || closed_) return {};
-  order_.stream(stream).requests.push_back(std::move(request));
+  order_.ask(stream, std::move(request));
   fill();
   return {};
 }

@@ -52,6 +52,20 @@ void answers_in_the_order_of_requests() {
   CHECK(last.kind == NextKind::kEnd);
 }
 
+void answers_in_the_order_of_requests_to_whom_they_may_be() {
+  const auto scheduler = make(asking(3));
+  Crewmaster crew(*scheduler, {});
+  scheduler->start(&crew);
+  std::mt19937 random(1);
+  std::vector<Seen> wanted;
+  for (int i = 0; i < 300; ++i) {
+    const auto s = static_cast<std::uint32_t>(random() % 3);
+    ask(*scheduler, s, i);
+    wanted.push_back({s, value_of(s, i, 0), false});
+  }
+  CHECK(drain(*scheduler, 8) == wanted);
+}
+
 void goes_on_when_more_is_asked() {
   const auto scheduler = make(asking(2));
   Crewmaster crew(*scheduler, {});
@@ -192,6 +206,7 @@ void refuses_what_cannot_be_asked() {
 
 int main() {
   answers_in_the_order_of_requests();
+  answers_in_the_order_of_requests_to_whom_they_may_be();
   goes_on_when_more_is_asked();
   passes_over_a_stream_of_which_nothing_is_asked();
   an_error_ends_nothing();

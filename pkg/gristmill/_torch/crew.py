@@ -67,15 +67,13 @@ class Crew:
     Args:
         program: What they run.
         window: Requests that may be unanswered at a time, at most.
-        in_order: Whether answers come in the order of requests, which must go to the
-            workers in turn; else as they are done.
+        in_order: Whether answers come in the order of requests, else as they are done.
         max_restarts: How often a batch that killed its worker is tried again; with 0
             any worker's death is an error.
         memory_limit: Bytes of shared memory that batches may take, kept ones included;
             0 for 80 % of what there is.
         context: How processes are started; None for gristmill's launcher, and for a
             fork where the program cannot be pickled, or not be unpickled.
-        first_worker: The one that is asked first, until `reset`.
 
     Attributes:
         closed: Whether the workers were told to end.
@@ -90,7 +88,6 @@ class Crew:
         max_restarts: int = 0,
         memory_limit: int = 0,
         context: BaseContext | None = None,
-        first_worker: int = 0,
     ) -> None:
         self._program = program
         self._max_restarts = max_restarts
@@ -102,7 +99,6 @@ class Crew:
         self._epoch = 0
         self._seed = program.shared_seed or 0
         self._others: StartedProcesses | None = None
-        self._turn = first_worker
         self._buffer = max(0, -(-window // program.workers) - 2)
         self._in_order = in_order
         self._memory_limit = memory_limit
@@ -123,7 +119,7 @@ class Crew:
             memory_limit=self._memory_limit,
             lengths=[-1] * workers,
             starts=[(0,)] * workers,
-            turn=self._turn,
+            turn=0,
             ended=[False] * workers,
             vector_capacity=self._program.vector_capacity,
             in_order=self._in_order,
@@ -217,7 +213,6 @@ class Crew:
         self._seed = shared_seed or 0
         self._asked = [0] * workers
         self._aside.clear()
-        self._turn = 0
         if self._first:
             self._first = []
         self._scheduler.reset([(0,)] * workers, 0, [False] * workers)

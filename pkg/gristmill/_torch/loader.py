@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable
 from typing import Any, TypeVar
 
 import torch.utils.data
-from torch.utils.data import Dataset, Sampler
+from torch.utils.data import Dataset, IterableDataset, Sampler
 
 from gristmill._checks import check_integer
 from gristmill._torch.several import MultiProcessIterator
@@ -55,6 +55,11 @@ class DataLoader(torch.utils.data.DataLoader[_T_co]):  # type: ignore[misc]
             workers go on while one computes a slow batch.
         memory_limit: Bytes of shared memory that batches may take, kept ones
             included; by default 80 % of the memory there is.
+        overlap_epochs: With persistent workers: compute the first batches of the next
+            epoch while the last ones of this epoch are used, also where no other epoch
+            follows.  For samples that depend on nothing that changes between epochs,
+            and torch's samplers: a `RandomSampler` needs a `generator` of its own if
+            anything else draws random numbers on the CPU.  The batches are the same.
 
     Raises:
         ValueError: An argument is out of range, or contradicts another.
@@ -70,6 +75,7 @@ class DataLoader(torch.utils.data.DataLoader[_T_co]):  # type: ignore[misc]
     max_restarts: int
     reorder_window: int | None
     memory_limit: int | None
+    overlap_epochs: bool = False
 
     def __init__(  # noqa: PLR0913 (torch's arguments, and ours)
         self,
@@ -94,6 +100,7 @@ class DataLoader(torch.utils.data.DataLoader[_T_co]):  # type: ignore[misc]
         max_restarts: int = 0,
         reorder_window: int | None = None,
         memory_limit: int | None = None,
+        overlap_epochs: bool = False,
     ) -> None:
         super().__init__(
             dataset,
@@ -122,7 +129,19 @@ class DataLoader(torch.utils.data.DataLoader[_T_co]):  # type: ignore[misc]
         self.max_restarts = max_restarts
         self.reorder_window = reorder_window
         self.memory_limit = memory_limit
+        if overlap_epochs:
+            self._check_overlap()
+        self.overlap_epochs = bool(overlap_epochs)
         _warn_of_accelerate()
+
+    def _check_overlap(self) -> None:
+        if isinstance(self.dataset, IterableDataset):
+            raise ValueError(
+                "overlap_epochs needs a map-style dataset, got an IterableDataset."
+            )
+        for name in ("persistent_workers", "in_order"):
+            if not getattr(self, name):
+                raise ValueError(f"overlap_epochs needs {name}=True, got {name}=False.")
 
     def _get_iterator(self) -> Any:
         if self.num_workers == 0:

@@ -6,6 +6,7 @@ import functools
 import itertools
 import pickle
 import warnings
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -18,7 +19,9 @@ from torch.utils.data.dataloader import (
 )
 
 from gristmill._torch.crew import Answer, Crew
+from gristmill._torch.drawing import as_list
 from gristmill._torch.fetching import FetchProgram
+from gristmill._torch.foreseeing import can_foresee, foreseen
 from gristmill._torch.native import is_torchs
 from gristmill._torch.pinning import PinThread
 from gristmill._torch.requests import Keys
@@ -38,6 +41,9 @@ class MultiProcessIterator(Stepping, _MultiProcessingDataLoaderIter):  # type: i
     _shutdown = False
     # Who computes the first batch.
     _first_worker = 0
+    # Whether the next epoch is asked for before it begins, and what was.
+    _overlaps = False
+    _ahead: Sequence[Any] = ()
 
     def __init__(self, loader: Any) -> None:
         _BaseDataLoaderIter.__init__(self, loader)
@@ -47,6 +53,7 @@ class MultiProcessIterator(Stepping, _MultiProcessingDataLoaderIter):  # type: i
         self._window = max(
             loader.prefetch_factor * loader.num_workers, loader.reorder_window or 0
         )
+        self._overlaps = loader.overlap_epochs and self._foresees()
         self._start(_MultiProcessingDataLoaderIter)
         self._hire(loader)
 
@@ -59,7 +66,6 @@ class MultiProcessIterator(Stepping, _MultiProcessingDataLoaderIter):  # type: i
             max_restarts=loader.max_restarts,
             memory_limit=loader.memory_limit or 0,
             context=loader.multiprocessing_context,
-            first_worker=self._first_worker,
         )
         _start(self._crew)
         self._workers = self._crew.processes
@@ -89,25 +95,83 @@ class MultiProcessIterator(Stepping, _MultiProcessingDataLoaderIter):  # type: i
             native=native,
         )
 
+    def _foresees(self) -> bool:
+        found = can_foresee(self._index_sampler)
+        if not found:
+            sampler = getattr(self._index_sampler, "sampler", self._index_sampler)
+            warnings.warn(
+                "overlap_epochs has no effect: what a batch sampler of type"
+                f" {type(self._index_sampler).__name__} over a"
+                f" {type(sampler).__name__} will draw cannot be foreseen.",
+                stacklevel=4,
+            )
+        return found
+
     def _reset(self, loader: Any, first_iter: bool = False) -> None:
         """Begin another epoch with the same workers; the rest of this one is lost."""
         crew = self._open_crew()
         _BaseDataLoaderIter._reset(self, loader, first_iter)
         self._draw_natively()
+        if not any(self._asked) and self._drawn_as_foreseen():
+            self._go_on(crew)
+            return
         if self._pins is not None:
-            for _ in range(sum(self._asked)):
+            for _ in range(sum(self._asked) + len(self._ahead)):
                 self._pins.next(-1.0)
         crew.reset(self._shared_seed)
         self._ask_for_all(crew)
 
     def _ask_for_all(self, crew: Crew) -> None:
+        self._begin_epoch()
+        for _ in range(self._window):
+            self._ask(crew)
+
+    def _begin_epoch(self) -> None:
         self._active = [True] * self._num_workers
         self._asked = [0] * self._num_workers
         workers = range(self._num_workers)
         self._turns = itertools.islice(
             itertools.cycle(workers), self._first_worker, None
         )
-        for _ in range(self._window):
+        self._ahead = []
+        # Where more of the next epoch comes from.
+        self._foreseen: Iterator[Any] | None = None
+
+    def _ask_ahead(self, crew: Crew) -> None:
+        """Ask for a batch of the next epoch, if one is foreseen."""
+        if not self._overlaps:
+            return
+        if self._foreseen is None:
+            self._foreseen = foreseen(self._index_sampler)
+        keys = next(self._foreseen, None)
+        if keys is not None:
+            self._send(crew, len(self._ahead) % self._num_workers, keys)
+            self._ahead = [*self._ahead, keys]
+
+    def _drawn_as_foreseen(self) -> bool:
+        """Whether the new epoch begins with the batches that were asked for."""
+        if not self._ahead:
+            return False
+        drawn = list(itertools.islice(self._sampler_iter, len(self._ahead)))
+        self._sampler_iter = itertools.chain(drawn, self._sampler_iter)
+        self._overlaps = [*map(as_list, drawn)] == [*map(as_list, self._ahead)]
+        if not self._overlaps:  # It would be wrong again.
+            warnings.warn(
+                "overlap_epochs ends: the sampler drew other indices than foreseen."
+                " Give the loader a generator that nobody else uses; a"
+                " DistributedSampler has to be in its next epoch.",
+                stacklevel=4,
+            )
+        return self._overlaps
+
+    def _go_on(self, crew: Crew) -> None:
+        """Begin the epoch whose first batches have been asked for."""
+        ahead = len(self._ahead)
+        self._begin_epoch()
+        for _ in range(ahead):
+            next(self._sampler_iter)
+            self._asked[next(self._turns)] += 1
+        for _ in range(self._window - ahead):
             self._ask(crew)
 
     def _ask(self, crew: Crew) -> None:
@@ -115,12 +179,16 @@ class MultiProcessIterator(Stepping, _MultiProcessingDataLoaderIter):  # type: i
         try:
             keys = self._next_index()
         except StopIteration:
+            self._ask_ahead(crew)
             return
         worker = self._next_worker()
         if worker is None:
             return
-        crew.ask(worker, self._request(keys))
+        self._send(crew, worker, keys)
         self._asked[worker] += 1
+
+    def _send(self, crew: Crew, worker: int, keys: Any) -> None:
+        crew.ask(worker, self._request(keys))
         if self._pins is not None:
             self._pins.request()
 

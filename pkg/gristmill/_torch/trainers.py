@@ -30,10 +30,11 @@ def install(**options: Any) -> None:
 
     Args:
         **options: Keyword arguments of all loaders with workers that are built so, as
-            ``max_restarts=1``: trainers know only torch's arguments.
+            ``max_restarts=1``: trainers know only torch's arguments.  Not
+            ``overlap_epochs``: what trainers' own samplers draw cannot be foreseen.
 
     Raises:
-        TypeError: Gristmill's loader has no such argument, or torch's has it, too.
+        TypeError: It is not one of those, or torch's loader has it, too.
 
     Example:
         >>> install(max_restarts=1)
@@ -58,7 +59,9 @@ def uninstall() -> None:
 def _check(options: dict[str, Any]) -> None:
     torchs = inspect.signature(torch.utils.data.DataLoader).parameters
     own = [
-        name for name in inspect.signature(DataLoader).parameters if name not in torchs
+        name
+        for name in inspect.signature(DataLoader).parameters
+        if name not in torchs and name != "overlap_epochs"
     ]
     for name in options:
         if name not in own:

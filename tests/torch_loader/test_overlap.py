@@ -1,0 +1,277 @@
+"""Epochs that overlap: the next one's batches are asked for before it begins."""
+
+import threading
+import time
+import warnings
+
+import pytest
+import torch
+import torch.utils.data
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch.utils.data import (
+    BatchSampler,
+    DistributedSampler,
+    IterableDataset,
+    RandomSampler,
+    SequentialSampler,
+    WeightedRandomSampler,
+    get_worker_info,
+)
+
+from gristmill._torch import foreseeing
+from gristmill.torch import DataLoader
+
+pytestmark = pytest.mark.multiprocess
+
+TorchLoader = torch.utils.data.DataLoader
+DEADLINE_S = 30.0
+
+
+class Drawing(torch.utils.data.Dataset):
+    """Sample i is i, the worker that was asked and what it draws."""
+
+    def __init__(self, size):
+        self.size = size
+
+    def __len__(self):
+        return self.size
+
+    def __getitem__(self, index):
+        return index, get_worker_info().id, torch.rand(())
+
+
+class Counting(Drawing):
+    """Says how often each sample was read."""
+
+    def __init__(self, size):
+        super().__init__(size)
+        self.reads = torch.zeros(size, dtype=torch.int64).share_memory_()
+
+    def __getitem__(self, index):
+        self.reads[index] += 1
+        return index
+
+
+class FailsOnce(Counting):
+    """Sample 1 cannot be read for the second time."""
+
+    def __getitem__(self, index):
+        if index == 1 and self.reads[1] == 1:
+            self.reads[1] += 1
+            raise ValueError("not today")
+        return super().__getitem__(index)
+
+
+def overlapping(dataset, **options):
+    options = {
+        "num_workers": 2,
+        "multiprocessing_context": "fork",
+        "persistent_workers": True,
+        **options,
+    }
+    return DataLoader(dataset, overlap_epochs=True, **options)
+
+
+def wait_for(condition):
+    deadline = time.monotonic() + DEADLINE_S
+    never = threading.Event()
+    while not condition():
+        assert time.monotonic() < deadline, "waited in vain"
+        never.wait(0.005)
+
+
+def end(loader):
+    loader._iterator._shutdown_workers()
+
+
+@st.composite
+def samplers(draw, size):
+    """Of samples: a function of a generator and the dataset."""
+    count = draw(st.integers(1, 2 * size))
+    kind = draw(
+        st.sampled_from(["sequential", "random", "replaced", "weighted", "ddp"])
+    )
+    if kind == "sequential":
+        return lambda dataset, generator: SequentialSampler(dataset)
+    if kind == "ddp":
+        shuffle = draw(st.booleans())
+        return lambda dataset, generator: DistributedSampler(dataset, 2, 1, shuffle)
+    held = draw(st.booleans())
+    if kind == "weighted":
+        return lambda dataset, generator: WeightedRandomSampler(
+            range(1, size + 1), count, True, generator if held else None
+        )
+    return lambda dataset, generator: RandomSampler(
+        dataset, kind == "replaced", count, generator if held else None
+    )
+
+
+@st.composite
+def configurations(draw):
+    size = draw(st.integers(1, 12))
+    return {
+        "size": size,
+        "sampler": draw(samplers(size)),
+        "batch_size": draw(st.sampled_from([1, 2, 3, None])),
+        "num_workers": draw(st.integers(1, 2)),
+        "prefetch_factor": draw(st.integers(1, 4)),
+        "drop_last": draw(st.booleans()),
+        "stops_at": draw(st.sampled_from([None, 0, 1, 2])),
+    }
+
+
+def epochs_of(kind, configuration, **options):
+    """Batches of 4 epochs, with main's generator after each; one may be broken off."""
+    torch.manual_seed(1)
+    configuration = dict(configuration)
+    dataset = Drawing(configuration.pop("size"))
+    sampler = configuration.pop("sampler")(dataset, torch.Generator().manual_seed(7))
+    stops_at = configuration.pop("stops_at")
+    if configuration["batch_size"] is None:
+        configuration["drop_last"] = False
+    loader = kind(
+        dataset,
+        sampler=sampler,
+        persistent_workers=True,
+        multiprocessing_context="fork",
+        **configuration,
+        **options,
+    )
+    found = []
+    for epoch in range(4):
+        if isinstance(sampler, DistributedSampler):
+            sampler.set_epoch(epoch)
+        batches = []
+        for number, batch in enumerate(loader):
+            batches.append([torch.as_tensor(part).tolist() for part in batch])
+            if epoch == 1 and number == stops_at:
+                break
+        found.append((batches, torch.get_rng_state().tolist()))
+    loader._iterator._shutdown_workers()
+    return found
+
+
+@settings(max_examples=40, deadline=None)
+@given(configurations())
+def test_batches_workers_and_draws_are_torchs(configuration):
+    if configuration["stops_at"] is None:
+        expected = epochs_of(TorchLoader, configuration)
+        found = epochs_of(DataLoader, configuration, overlap_epochs=True)
+        assert found == expected
+        return
+    # What workers drew for batches that nobody took differs.
+    expected = epochs_of(TorchLoader, configuration)
+    found = epochs_of(DataLoader, configuration, overlap_epochs=True)
+    for (ours, our_state), (theirs, their_state) in zip(found, expected, strict=True):
+        assert [batch[:2] for batch in ours] == [batch[:2] for batch in theirs]
+        assert our_state == their_state
+
+
+def test_the_next_epoch_is_read_before_it_begins():
+    dataset = Counting(5)
+    loader = overlapping(dataset)
+    assert [batch.item() for batch in loader] == list(range(5))
+    wait_for(lambda: dataset.reads.tolist() == [2, 2, 2, 2, 1])
+    iterator = iter(loader)
+    assert next(iterator).item() == 0
+    wait_for(lambda: dataset.reads.tolist() == [2] * 5)
+    assert [batch.item() for batch in iterator] == [1, 2, 3, 4]
+    end(loader)
+
+
+def test_without_the_option_nothing_is_asked_ahead():
+    loader = DataLoader(range(5), num_workers=2, persistent_workers=True)
+    assert [batch.item() for batch in loader] == list(range(5))
+    assert loader._iterator._crew.next() is None
+    end(loader)
+
+
+def test_epochs_shorter_than_the_window_overlap():
+    loader = overlapping(range(2), num_workers=2, prefetch_factor=4)
+    for _ in range(5):
+        assert [batch.item() for batch in loader] == [0, 1]
+    end(loader)
+
+
+def test_other_draws_than_foreseen_are_right_and_warned_of():
+    dataset = Counting(6)
+    sampler = DistributedSampler(dataset, 1, 0, shuffle=True)
+    loader = overlapping(dataset, sampler=sampler)
+    plain = TorchLoader(dataset, sampler=sampler)
+    for epoch in (0, 1, 5, 6):
+        sampler.set_epoch(epoch)
+        if epoch == 5:
+            with pytest.warns(UserWarning, match="the sampler drew other indices than"):
+                batches = iter(loader)
+        else:
+            batches = iter(loader)
+        assert list(batches) == list(plain)
+    end(loader)
+
+
+def test_the_main_generator_may_be_used_in_between():
+    found = []
+    for kind, options in ((TorchLoader, {}), (DataLoader, {"overlap_epochs": True})):
+        torch.manual_seed(2)
+        loader = kind(
+            range(8), shuffle=True, num_workers=2, persistent_workers=True, **options
+        )
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            for _ in range(3):
+                found.append((kind, [batch.item() for batch in loader]))
+                torch.rand(3)
+        end(loader)
+    assert [x for _, x in found[:3]] == [x for _, x in found[3:]]
+
+
+def test_an_error_of_the_next_epoch_is_raised_there():
+    loader = overlapping(FailsOnce(4))
+    assert [batch.item() for batch in loader] == [0, 1, 2, 3]
+    batches = iter(loader)
+    assert next(batches).item() == 0
+    with pytest.raises(ValueError, match="not today"):
+        next(batches)
+    assert [batch.item() for batch in batches] == [2, 3]
+    end(loader)
+
+
+def test_a_long_epoch_is_not_drawn_twice(monkeypatch):
+    monkeypatch.setattr(foreseeing, "MOST_INDICES", 4)
+    loader = overlapping(range(5))
+    for _ in range(2):
+        assert [batch.item() for batch in loader] == list(range(5))
+        assert loader._iterator._crew.next() is None
+    end(loader)
+
+
+class Mine(BatchSampler):
+    """A user's class, which may draw as it likes."""
+
+
+def test_a_sampler_that_cannot_be_foreseen_is_warned_of():
+    mine = Mine(SequentialSampler(range(4)), 2, False)
+    loader = overlapping(range(4), batch_sampler=mine)
+    with pytest.warns(UserWarning, match="Mine over a SequentialSampler will draw"):
+        batches = iter(loader)
+    assert [batch.tolist() for batch in batches] == [[0, 1], [2, 3]]
+    end(loader)
+
+
+class Stream(IterableDataset):
+    def __iter__(self):
+        return iter(range(3))
+
+
+@pytest.mark.parametrize(
+    ("dataset", "options", "text"),
+    [
+        (Stream(), {}, "overlap_epochs needs a map-style dataset"),
+        (range(3), {"persistent_workers": False}, "needs persistent_workers=True"),
+        (range(3), {"in_order": False}, "overlap_epochs needs in_order=True"),
+    ],
+)
+def test_what_it_needs_is_checked(dataset, options, text):
+    with pytest.raises(ValueError, match=text):
+        overlapping(dataset, **options)
