@@ -16,9 +16,10 @@ CSRC = ROOT / "csrc"
 ROWS = (
     {"_checks", "_closing", "_log", "_retries", "_types", "constants", "errors"},
     {"_core", "_hot", "_slow"},
-    {"_processes"},
+    {"_processes", "_setup"},
     {"_lessons"},
     {"_zygote"},
+    {"_templates"},
     {
         "_columns",
         "_group_cache",

@@ -21,7 +21,9 @@
 // `crew` is set in messages of the launcher and in kFailed, `worker` and
 // `generation` in kHire, kBorn and kDied; what is not set is 0.  Setup is a
 // pickled dict.  A zygote is sent kHire only after its kZygote was read, so
-// that it forks nothing before the supervisor can see it die.
+// that it forks nothing before the supervisor can see it die.  Whether the
+// launcher forks a zygote itself or lets another child do so is its own affair
+// (_templates.py).
 #pragma once
 
 #include <sys/types.h>

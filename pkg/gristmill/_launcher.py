@@ -4,7 +4,8 @@ The supervisor (``csrc/core/supervise.hpp``) starts one launcher per user proces
 another for loaders whose workers want modules that take long to import. A launcher
 runs :func:`main`, holds nothing of the user's, and forks one zygote for each
 pipeline. A zygote imports and unpickles the pipeline once, then forks its workers
-(`gristmill._zygote`). Each ends with its parent, whatever ends that one.
+(`gristmill._zygote`); one that is wanted again is kept loaded
+(`gristmill._templates`). Each ends with its parent, whatever ends that one.
 """
 
 import atexit
@@ -13,13 +14,13 @@ import gc
 import importlib
 import itertools
 import os
-import pickle
 import select
 import signal
 import socket
 import sys
 import warnings
 from collections.abc import Iterator, Sequence
+from typing import Any
 
 from gristmill import _core
 from gristmill._lessons import Lessons
@@ -37,6 +38,8 @@ from gristmill._processes import (
     send,
     send_failure,
 )
+from gristmill._setup import Setup
+from gristmill._templates import Templates
 from gristmill._zygote import Zygote
 
 ENTRY = "gristmill._engine.worker"
@@ -114,7 +117,7 @@ def _is_worker() -> bool:
     )
 
 
-def setup(entry: str = ENTRY) -> bytes:
+def setup(entry: str = ENTRY, parameters: dict[str, Any] | None = None) -> bytes:
     """Pickle what makes a zygote resemble this process.
 
     Args:
@@ -124,21 +127,23 @@ def setup(entry: str = ENTRY) -> bytes:
             all share: it must not use the file position. ``serve(program, arena_fd,
             knock_fd, begun_fd, worker, generation)`` runs a worker until it returns,
             and closes begun_fd after the first output: more workers may begin.
+        parameters: What this crew's program differs in from that of another one, by
+            ``program.adapted(**parameters)``, so that it can be loaded once for both;
+            see `gristmill._templates`.  None: it is loaded for each.
     """
     try:
         cwd = os.getcwd()
     except FileNotFoundError:  # It was removed; imports by full path still work.
         cwd = "/"
-    return pickle.dumps(
-        {
-            "entry": entry,
-            "sys_path": _search_path(),
-            "cwd": cwd,
-            "environ": dict(os.environ),
-            "argv": list(getattr(sys, "argv", [""])),
-            "affinity": os.sched_getaffinity(0),
-        }
-    )
+    like_parent = {
+        "entry": entry,
+        "sys_path": _search_path(),
+        "cwd": cwd,
+        "environ": dict(os.environ),
+        "argv": list(getattr(sys, "argv", [""])),
+        "affinity": os.sched_getaffinity(0),
+    }
+    return Setup.pack(like_parent, parameters)
 
 
 def _search_path() -> list[str]:
@@ -162,7 +167,7 @@ def main() -> None:
     os.set_inheritable(int(fd), False)
     supervisor = socket.socket(fileno=int(fd))
     send(supervisor, Message(READY))
-    _fork_zygotes(supervisor, _gather_memory() if modules else iter(()))
+    _Launcher(supervisor, _gather_memory() if modules else iter(())).run()
 
 
 def _import_all(modules: Sequence[str]) -> None:
@@ -197,72 +202,104 @@ def _gather_memory() -> Iterator[None]:
             yield
 
 
-def _fork_zygotes(supervisor: socket.socket, chores: Iterator[None]) -> None:
-    """Do what the supervisor says, and chores while it says nothing."""
-    idle_ms: int | None = _IDLE_MS
-    lessons = Lessons()
-    zygotes: dict[int, tuple[int, int]] = {}  # pidfd: crew, pid
-    poll = select.poll()
-    poll.register(supervisor, select.POLLIN)
-    poll.register(lessons, select.POLLIN)
-    while True:
-        events = poll.poll(idle_ms)
-        if not events:
-            idle_ms = 0 if next(chores, chores) is None else None
-        elif idle_ms is not None:
-            idle_ms = _IDLE_MS
-        for ready, _ in events:
-            if ready == lessons.fileno():
-                # At once: the next crew would have to import the same.
-                chores = itertools.chain(lessons.learn(), chores)
-                idle_ms = 0
-                continue
-            if ready in zygotes:
-                poll.unregister(ready)
-                crew, pid = zygotes.pop(ready)
-                send(supervisor, Message(GONE, crew, value=reap(pid)))
-                os.close(ready)
-                continue
-            received = receive(supervisor)
+class _Launcher:
+    """Does what the supervisor says, and chores while it says nothing."""
+
+    def __init__(self, supervisor: socket.socket, chores: Iterator[None]) -> None:
+        self._supervisor = supervisor
+        self._chores = chores
+        # None: there are none.
+        self._idle_ms: int | None = _IDLE_MS
+        self._lessons = Lessons()
+        self._zygotes: dict[int, tuple[int, int]] = {}  # pidfd: crew, pid
+        self._poll = select.poll()
+        self._templates = Templates(supervisor, self._poll)
+
+    def run(self) -> None:
+        """Fork zygotes until the supervisor is gone."""
+        for source in (self._supervisor, self._lessons):
+            self._poll.register(source, select.POLLIN)
+        while True:
+            events = self._next_events()
+            for ready, _ in events:
+                if not self._see_to(ready):
+                    return
+
+    def _next_events(self) -> list[tuple[int, int]]:
+        if self._idle_ms is None:
+            events = self._poll.poll(self._templates.patience_ms())
+            self._templates.expire()
+            return events
+        events = self._poll.poll(self._idle_ms)
+        if events:
+            self._idle_ms = _IDLE_MS
+        else:
+            self._idle_ms = 0 if next(self._chores, self) is None else None
+        return events
+
+    def _see_to(self, ready: int) -> bool:
+        """Deal with what can be read; False if the supervisor is gone."""
+        if ready == self._lessons.fileno():
+            # At once: the next crew would have to import the same.
+            self._chores = itertools.chain(self._lessons.learn(), self._chores)
+            self._idle_ms = 0
+        elif ready in self._zygotes:
+            self._bury(ready)
+        elif self._templates.has(ready):
+            for message, fds in self._templates.see_to(ready):
+                self._start_zygote(message, fds)
+        else:
+            received = receive(self._supervisor)
             if received is None:
-                return
+                return False
             message, fds = received
             if message.kind == ENLIST:
-                pidfd = _start_zygote(supervisor, zygotes, message, fds, lessons)
-                if pidfd >= 0:
-                    poll.register(pidfd, select.POLLIN)
+                self._enlist(message, fds)
             elif message.kind == FORGET:
-                for pidfd, (crew, _) in zygotes.items():
-                    if crew == message.crew:
-                        signal.pidfd_send_signal(pidfd, signal.SIGKILL)
+                self._forget(message)
+        return True
 
+    def _enlist(self, message: Message, fds: Sequence[int]) -> None:
+        others = [*self._others(), *self._lessons.fds()]
+        if not self._templates.enlist(message, fds, others):
+            self._start_zygote(message, fds)
 
-def _start_zygote(
-    supervisor: socket.socket,
-    zygotes: dict[int, tuple[int, int]],
-    message: Message,
-    fds: Sequence[int],
-    lessons: Lessons,
-) -> int:
-    """Fork a zygote and tell the supervisor; return its pidfd, or -1."""
+    def _forget(self, message: Message) -> None:
+        self._templates.forget(message)
+        for pidfd, (crew, _) in self._zygotes.items():
+            if crew == message.crew:
+                signal.pidfd_send_signal(pidfd, signal.SIGKILL)
 
-    def child() -> None:
-        supervisor.close()
-        for other in zygotes:
-            os.close(other)
-        late = bool(message.value)
-        Zygote(message.crew, late=late, fds=fds, lessons=lessons).run()
+    def _bury(self, pidfd: int) -> None:
+        self._poll.unregister(pidfd)
+        crew, pid = self._zygotes.pop(pidfd)
+        send(self._supervisor, Message(GONE, crew, value=reap(pid)))
+        os.close(pidfd)
 
-    pidfd = -1
-    try:
-        pid, pidfd = fork(child)
-        zygotes[pidfd] = message.crew, pid
-        send(supervisor, Message(ZYGOTE, message.crew, value=pid), pidfd)
-    except OSError:
-        send_failure(supervisor, message.crew)
-    for fd in fds:
-        os.close(fd)
-    return pidfd
+    def _others(self) -> list[int]:
+        """Descriptors that are no business of a child's."""
+        return [self._supervisor.fileno(), *self._zygotes, *self._templates.fds()]
+
+    def _start_zygote(self, message: Message, fds: Sequence[int]) -> None:
+        """Fork a zygote and tell the supervisor."""
+        others = self._others()
+
+        def child() -> None:
+            for other in others:
+                os.close(other)
+            self._supervisor.detach()
+            late = bool(message.value)
+            Zygote(message.crew, late=late, fds=fds).run(self._lessons)
+
+        try:
+            pid, pidfd = fork(child)
+            self._zygotes[pidfd] = message.crew, pid
+            self._poll.register(pidfd, select.POLLIN)
+            send(self._supervisor, Message(ZYGOTE, message.crew, value=pid), pidfd)
+        except OSError:
+            send_failure(self._supervisor, message.crew)
+        for fd in fds:
+            os.close(fd)
 
 
 def _leave_signals_to_parent() -> None:

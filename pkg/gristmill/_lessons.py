@@ -33,6 +33,10 @@ class Lessons:
         """Readable when there is a lesson."""
         return self._launchers.fileno()
 
+    def fds(self) -> tuple[int, int]:
+        """All descriptors held here."""
+        return self._launchers.fileno(), self._zygotes.fileno()
+
     def teach(self, before: set[str]) -> None:
         """In a zygote: tell what was imported since `before`."""
         names = "\n".join(name for name in sys.modules if name not in before)
@@ -65,11 +69,19 @@ def _imports(names: list[str]) -> Iterator[None]:
 
 @functools.cache
 def _is_installed(package: str) -> bool:
-    """Whether a package stays what it is, unlike the user's own files."""
     try:
         spec = importlib.machinery.PathFinder.find_spec(package)
     except Exception:
         return False
+    return spec is not None and is_installed(spec.origin or "")
+
+
+def is_installed(path: str) -> bool:
+    """Whether a module's file stays what it is, unlike the user's own files."""
+    return path.startswith(_homes())
+
+
+@functools.cache
+def _homes() -> tuple[str, ...]:
     paths = sysconfig.get_paths()
-    homes = tuple(paths[key] + os.sep for key in ("stdlib", "purelib", "platlib"))
-    return spec is not None and (spec.origin or "").startswith(homes)
+    return tuple(paths[key] + os.sep for key in ("stdlib", "purelib", "platlib"))

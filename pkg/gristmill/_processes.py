@@ -18,6 +18,8 @@ from typing import NamedTuple
 from gristmill import _core
 
 ENLIST, FORGET, ZYGOTE, GONE, HIRE, BORN, DIED, THREADS, FAILED, READY = range(1, 11)
+# From a template to its launcher: the crew needs a zygote of its own.
+REFUSED = 11
 _MESSAGE = struct.Struct("<IIiIi")
 _MOST_FDS = 8
 

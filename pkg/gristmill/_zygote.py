@@ -27,6 +27,7 @@ from gristmill._processes import (
     send,
     send_failure,
 )
+from gristmill._setup import Setup
 
 # How long a worker may look idle before the next one starts, and how long it may
 # take to its first output in any case.
@@ -41,31 +42,33 @@ class Zygote:
         crew: The number that the supervisor knows its workers by.
         late: Whether each worker loads the program for itself.
         fds: The supervisor's socket, setup, blob, arena and knock, all owned.
-        lessons: Told of what it has to import.
     """
 
-    def __init__(
-        self, crew: int, *, late: bool, fds: Sequence[int], lessons: Lessons
-    ) -> None:
+    def __init__(self, crew: int, *, late: bool, fds: Sequence[int]) -> None:
         self._crew = crew
         self._late = late
         self._supervisor = socket.socket(fileno=fds[0])
-        self._setup_fd, self._blob_fd, self._arena_fd, self._knock_fd = fds[1:]
+        setup_fd, self._blob_fd, self._arena_fd, self._knock_fd = fds[1:]
+        self._setup = Setup.read(setup_fd)
+        os.close(setup_fd)
         self._wanted: deque[Message] = deque()
         self._workers: dict[int, Message] = {}  # pidfd: value is the pid
         self._beginners = _Beginners()
         self._poll = select.poll()
         self._entry: types.ModuleType
         self._program: Any = None
-        self._lessons = lessons
 
-    def run(self) -> None:
-        """Load the program, then fork workers until the supervisor is gone."""
+    def run(self, lessons: Lessons) -> None:
+        """Load the program, then fork workers until the supervisor is gone.
+
+        Args:
+            lessons: Told of what had to be imported.
+        """
         began, before = time.monotonic(), set(sys.modules)
         try:
-            self._entry = self._become_like_parent()
+            self._entry = become_like_parent(self._setup)
             if not self._late:
-                self._program = self._entry.load(self._blob_fd)
+                self._load()
         except BaseException:
             send_failure(self._supervisor, self._crew)
             return
@@ -74,27 +77,33 @@ class Zygote:
             send(self._supervisor, Message(THREADS))
             return
         if time.monotonic() - began > WORTH_S:
-            self._lessons.teach(before)
-        self._lessons.close()
+            lessons.teach(before)
+        lessons.close()
         gc.collect()
         gc.freeze()  # As the launcher did.
+        self._serve()
+
+    def run_loaded(self, entry: types.ModuleType, program: Any) -> None:
+        """As `run`, in a process that has loaded the program already.
+
+        Args:
+            entry: Its ``serve`` is called.
+            program: As it was loaded for another crew.
+        """
+        self._entry = entry
+        self._program = program.adapted(**(self._setup.parameters or {}))
+        self._serve()
+
+    def _load(self) -> None:
+        self._program = self._entry.load(self._blob_fd)
+        if self._setup.parameters is not None:
+            self._program = self._program.adapted(**self._setup.parameters)
+
+    def _serve(self) -> None:
         try:
             self._serve_supervisor()
         except OSError:
             send_failure(self._supervisor, self._crew)
-
-    def _become_like_parent(self) -> types.ModuleType:
-        size = os.fstat(self._setup_fd).st_size
-        wanted = pickle.loads(os.pread(self._setup_fd, size, 0))
-        os.close(self._setup_fd)
-        os.environ.clear()
-        os.environ.update(wanted["environ"])
-        sys.path[:] = wanted["sys_path"]
-        sys.argv[:] = wanted["argv"]
-        os.chdir(wanted["cwd"])
-        with contextlib.suppress(OSError):  # Cores may be taken away meanwhile.
-            os.sched_setaffinity(0, wanted["affinity"])
-        return importlib.import_module(wanted["entry"])
 
     def _serve_supervisor(self) -> None:
         self._poll.register(self._supervisor, select.POLLIN)
@@ -154,7 +163,7 @@ class Zygote:
             os.close(fd)
         if self._late:
             try:
-                self._program = self._entry.load(self._blob_fd)
+                self._load()
             except BaseException:
                 send_failure(self._supervisor, self._crew)
                 return
@@ -170,6 +179,19 @@ class Zygote:
             wanted.worker,
             wanted.generation,
         )
+
+
+def become_like_parent(setup: Setup) -> types.ModuleType:
+    """Make this process resemble the user's; returns the module to enter."""
+    wanted = pickle.loads(setup.like_parent)
+    os.environ.clear()
+    os.environ.update(wanted["environ"])
+    sys.path[:] = wanted["sys_path"]
+    sys.argv[:] = wanted["argv"]
+    os.chdir(wanted["cwd"])
+    with contextlib.suppress(OSError):  # Cores may be taken away meanwhile.
+        os.sched_setaffinity(0, wanted["affinity"])
+    return importlib.import_module(wanted["entry"])
 
 
 class _Beginners:

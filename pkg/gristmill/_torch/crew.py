@@ -139,16 +139,16 @@ class Crew:
         """
         context = self._context
         if context is None:
+            program, own = self._program.parted()
             try:
-                blob_fd = packing.pack(CarriedProgram(self._program))
+                blob_fd = packing.pack(CarriedProgram(program))
             except Exception:
                 context = torch.multiprocessing.get_context("fork")
             else:
                 try:
                     _launcher.configure()
-                    self._scheduler.start(
-                        blob_fd, _launcher.setup(), _launcher.FOR_TORCH
-                    )
+                    setup = _launcher.setup(parameters=own)
+                    self._scheduler.start(blob_fd, setup, _launcher.FOR_TORCH)
                 finally:
                     os.close(blob_fd)
                 return

@@ -1,0 +1,367 @@
+"""Programs that are loaded once for several crews, one after another.
+
+A loader whose workers do not persist starts a crew for each epoch, and its program is
+the same but for its seeds.  A program that is wanted again, byte for byte, by a process
+that has not changed, is loaded by a template: a child of the launcher that forks a
+zygote for this crew and for later ones, so that these need not import and unpickle
+anything.  The user's module files are looked at each time: where one was edited, or
+loading a program fails or starts threads, the crew has a zygote of its own.
+"""
+
+import contextlib
+import dataclasses
+import gc
+import os
+import select
+import signal
+import socket
+import sys
+import time
+import types
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from gristmill._lessons import is_installed
+from gristmill._processes import (
+    ENLIST,
+    FORGET,
+    GONE,
+    REFUSED,
+    ZYGOTE,
+    Message,
+    fork,
+    lasting_threads,
+    reap,
+    receive,
+    send,
+)
+from gristmill._setup import Setup
+from gristmill._zygote import Zygote, become_like_parent
+
+# To compare larger ones takes longer than to load them.
+_MOST_BYTES = 16 << 20
+_CHUNK_BYTES = 1 << 20
+# Programs that are known: those of training, of evaluation, and some more.
+_MOST_KNOWN = 4
+# A template that has nothing to do for so long ends.
+_LONGEST_IDLE_S = 60.0
+
+Crewed = tuple[Message, Sequence[int]]
+
+
+@dataclasses.dataclass(eq=False)
+class _Known:
+    """A program that was wanted.
+
+    Attributes:
+        like_parent: The first part of its setup.
+        blob_fd: A copy of its file.
+        used_s: When it was last wanted, or done with.
+        fit: Whether a template may load it.
+        channel: To the template, if there is one.
+        pidfd: The template's, until it is reaped.
+        pid: The template's.
+        waiting: Crews that the template has not answered for.
+        crews: Those that have a zygote from it.
+    """
+
+    like_parent: bytes
+    blob_fd: int
+    used_s: float = 0.0
+    fit: bool = True
+    channel: socket.socket | None = None
+    pidfd: int = -1
+    pid: int = 0
+    waiting: dict[int, Crewed] = dataclasses.field(default_factory=dict)
+    crews: set[int] = dataclasses.field(default_factory=set)
+
+    @property
+    def idle(self) -> bool:
+        return not self.waiting and not self.crews
+
+
+class Templates:
+    """The launcher's: the programs that were wanted last, and their templates.
+
+    Args:
+        supervisor: Told of zygotes.
+        poll: Where channels and processes of templates are registered.
+    """
+
+    def __init__(self, supervisor: socket.socket, poll: "select.poll") -> None:
+        self._supervisor = supervisor
+        self._poll = poll
+        self._known: list[_Known] = []
+        # Templates that ended and are to be reaped: pidfd, pid.
+        self._ending: dict[int, int] = {}
+
+    def enlist(
+        self, message: Message, fds: Sequence[int], others: Iterable[int]
+    ) -> bool:
+        """Let a template fork a crew's zygote; False where that is not for it.
+
+        Args:
+            message: The supervisor's.
+            fds: What came with it; taken only if the result is True.
+            others: Descriptors that are no business of a child's.
+        """
+        setup = Setup.read(fds[1])
+        late = bool(message.value)
+        if late or setup.parameters is None or _size(fds[2]) > _MOST_BYTES:
+            return False
+        known = self._find(setup.like_parent, fds[2])
+        if known is None:
+            self._remember(_Known(setup.like_parent, os.dup(fds[2]), time.monotonic()))
+            return False
+        if not known.fit:
+            return False
+        others = [*others, *fds]
+        if known.channel is None and not self._start(known, setup, others):
+            return False
+        assert known.channel is not None
+        known.used_s = time.monotonic()
+        known.waiting[message.crew] = message, fds
+        send(known.channel, message, *fds)
+        return True
+
+    def forget(self, message: Message) -> None:
+        """End the zygote of a crew, if a template forked it or is about to."""
+        for known in self._known:
+            owned = message.crew in known.crews or message.crew in known.waiting
+            if owned and known.channel is not None:
+                send(known.channel, message)
+
+    def fds(self) -> list[int]:
+        """All descriptors held here."""
+        held = list(self._ending)
+        for known in self._known:
+            held.append(known.blob_fd)
+            for _, fds in known.waiting.values():
+                held += fds
+            if known.channel is not None:
+                held += [known.channel.fileno(), known.pidfd]
+        return held
+
+    def has(self, fd: int) -> bool:
+        """Whether a descriptor is registered here."""
+        return fd in self._ending or self._of(fd) is not None
+
+    def see_to(self, fd: int) -> list[Crewed]:
+        """Deal with what can be read; returns crews that need a zygote of their own."""
+        if fd in self._ending:
+            self._poll.unregister(fd)
+            reap(self._ending.pop(fd))
+            os.close(fd)
+            return []
+        known = self._of(fd)
+        assert known is not None and known.channel is not None
+        received = receive(known.channel)
+        if received is None:
+            known.fit = False
+            refused = list(known.waiting.values())
+            self._end(known)
+            return refused
+        return self._hear(known, *received)
+
+    def patience_ms(self) -> int | None:
+        """Milliseconds until `expire` has something to do; None: nothing to come."""
+        idle = [known.used_s for known in self._known if known.idle]
+        if not idle:
+            return None
+        left_s = min(idle) + _LONGEST_IDLE_S - time.monotonic()
+        return max(0, round(left_s * 1e3) + 1)
+
+    def expire(self) -> None:
+        """Forget programs that nobody has wanted for long, and end their templates."""
+        before = time.monotonic() - _LONGEST_IDLE_S
+        for known in list(self._known):
+            if known.idle and known.used_s < before:
+                self._drop(known)
+
+    def _find(self, like_parent: bytes, blob_fd: int) -> _Known | None:
+        for known in self._known:
+            if known.like_parent == like_parent and _are_same(known.blob_fd, blob_fd):
+                return known
+        return None
+
+    def _of(self, fd: int) -> _Known | None:
+        for known in self._known:
+            if known.channel is not None and known.channel.fileno() == fd:
+                return known
+        return None
+
+    def _remember(self, new: _Known) -> None:
+        self._known.append(new)
+        idle = sorted((k for k in self._known if k.idle), key=lambda k: k.used_s)
+        for known in idle[: max(0, len(self._known) - _MOST_KNOWN)]:
+            self._drop(known)
+
+    def _start(self, known: _Known, setup: Setup, others: Iterable[int]) -> bool:
+        """Fork a template; False where that is not possible."""
+        near, far = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        closed = [fd for fd in others if fd != known.blob_fd]
+
+        def child() -> None:
+            near.close()
+            for fd in closed:
+                os.close(fd)
+            self._supervisor.detach()
+            _Template(far, setup, known.blob_fd).run()
+
+        try:
+            known.pid, known.pidfd = fork(child)
+        except OSError:
+            near.close()
+            return False
+        finally:
+            far.close()
+        known.channel = near
+        self._poll.register(near, select.POLLIN)
+        return True
+
+    def _hear(
+        self, known: _Known, message: Message, fds: Sequence[int]
+    ) -> list[Crewed]:
+        crew = message.crew
+        if message.kind == GONE:
+            known.crews.discard(crew)
+            known.used_s = time.monotonic()
+            send(self._supervisor, message)
+            return []
+        crewed = known.waiting.pop(crew)
+        if message.kind == REFUSED:
+            known.fit = False
+            return [crewed]
+        known.crews.add(crew)
+        send(self._supervisor, message, *fds)
+        for fd in (*crewed[1], *fds):
+            os.close(fd)
+        return []
+
+    def _end(self, known: _Known) -> None:
+        """Let the template end, with the zygotes that it forked."""
+        if known.channel is None:
+            return
+        self._poll.unregister(known.channel)
+        known.channel.close()
+        known.channel = None
+        known.waiting.clear()
+        known.crews.clear()
+        self._ending[known.pidfd] = known.pid
+        self._poll.register(known.pidfd, select.POLLIN)
+
+    def _drop(self, known: _Known) -> None:
+        self._end(known)
+        os.close(known.blob_fd)
+        self._known.remove(known)
+
+
+class _Template:
+    """The process that has loaded a program and forks zygotes.
+
+    Args:
+        launcher: It ends when nobody is there any more.
+        setup: The first crew's.
+        blob_fd: The program's file.
+    """
+
+    def __init__(self, launcher: socket.socket, setup: Setup, blob_fd: int) -> None:
+        self._launcher = launcher
+        self._setup = setup
+        self._blob_fd = blob_fd
+        self._entry: types.ModuleType | None = None
+        self._program: Any = None
+        self._files: dict[str, tuple[int, ...]] = {}
+        self._zygotes: dict[int, tuple[int, int]] = {}  # pidfd: crew, pid
+        self._poll = select.poll()
+
+    def run(self) -> None:
+        """Fork zygotes until the launcher has no more use for it."""
+        self._poll.register(self._launcher, select.POLLIN)
+        while True:
+            for ready, _ in self._poll.poll():
+                if ready in self._zygotes:
+                    self._bury(ready)
+                    continue
+                received = receive(self._launcher)
+                if received is None:
+                    return
+                message, fds = received
+                if message.kind == ENLIST:
+                    self._enlist(message, fds)
+                elif message.kind == FORGET:
+                    self._forget(message.crew)
+
+    def _enlist(self, message: Message, fds: Sequence[int]) -> None:
+        try:
+            if self._entry is None:
+                self._load()
+            if self._files != _marks_of(self._files):
+                raise RuntimeError("a module was edited")
+            self._fork_zygote(message.crew, fds)
+        except BaseException:  # Whoever tries again says what is wrong.
+            send(self._launcher, Message(REFUSED, message.crew))
+        for fd in fds:
+            os.close(fd)
+
+    def _load(self) -> None:
+        entry = become_like_parent(self._setup)
+        self._program = entry.load(self._blob_fd)
+        os.close(self._blob_fd)
+        if lasting_threads():
+            raise RuntimeError("loading the program started threads")
+        modules = list(sys.modules.values())
+        files = {getattr(module, "__file__", None) or "" for module in modules}
+        self._files = _marks_of(file for file in files if not is_installed(file))
+        gc.collect()
+        gc.freeze()  # As the launcher did.
+        self._entry = entry
+
+    def _fork_zygote(self, crew: int, fds: Sequence[int]) -> None:
+        entry = self._entry
+        assert entry is not None
+
+        def child() -> None:
+            self._launcher.close()
+            for other in self._zygotes:
+                os.close(other)
+            Zygote(crew, late=False, fds=fds).run_loaded(entry, self._program)
+
+        pid, pidfd = fork(child)
+        self._zygotes[pidfd] = crew, pid
+        self._poll.register(pidfd, select.POLLIN)
+        send(self._launcher, Message(ZYGOTE, crew, value=pid), pidfd)
+
+    def _forget(self, wanted: int) -> None:
+        for pidfd, (crew, _) in self._zygotes.items():
+            if crew == wanted:
+                signal.pidfd_send_signal(pidfd, signal.SIGKILL)
+
+    def _bury(self, pidfd: int) -> None:
+        self._poll.unregister(pidfd)
+        crew, pid = self._zygotes.pop(pidfd)
+        send(self._launcher, Message(GONE, crew, value=reap(pid)))
+        os.close(pidfd)
+
+
+def _marks_of(files: Iterable[str]) -> dict[str, tuple[int, ...]]:
+    """What tells whether files have been edited; those that are gone are left out."""
+    found: dict[str, tuple[int, ...]] = {}
+    for file in files:
+        with contextlib.suppress(OSError):
+            status = os.stat(file)
+            found[file] = status.st_mtime_ns, status.st_size, status.st_ino
+    return found
+
+
+def _size(fd: int) -> int:
+    return os.fstat(fd).st_size
+
+
+def _are_same(one: int, other: int) -> bool:
+    """Whether two files have the same contents."""
+    size = _size(one)
+    return size == _size(other) and all(
+        os.pread(one, _CHUNK_BYTES, at) == os.pread(other, _CHUNK_BYTES, at)
+        for at in range(0, size, _CHUNK_BYTES)
+    )
