@@ -31,6 +31,8 @@ class PinThread:
         self._answers: queue.SimpleQueue[Answer | BaseException | None] = (
             queue.SimpleQueue()
         )
+        # Answers that the thread was told of and that nobody has taken.
+        self._expected = 0
         self._thread = threading.Thread(
             target=self._run, name="pt_data_pin", daemon=True
         )
@@ -38,6 +40,7 @@ class PinThread:
 
     def request(self) -> None:
         """Say that the crew was asked for a batch."""
+        self._expected += 1
         self._requests.put(True)
 
     def next(self, timeout_s: float) -> Answer | None:
@@ -45,20 +48,30 @@ class PinThread:
 
         Raises:
             TimeoutError: It did not come in time.
-            RuntimeError: What `Crew.next` raised.
+            RuntimeError: What `Crew.next` raised.  The answer is still due.
         """
         try:
             answer = self._answers.get(timeout=timeout_s if timeout_s >= 0 else None)
         except queue.Empty:
             raise TimeoutError from None
+        self._expected -= 1
         if isinstance(answer, BaseException):
+            self.request()
             raise answer
         return answer
+
+    def drop(self) -> None:
+        """Take all answers that are expected and drop them; then the thread rests."""
+        while self._expected:
+            self._answers.get()
+            self._expected -= 1
 
     def stop(self) -> None:
         """End the thread, after the crew was closed."""
         self._requests.put(False)
-        self._thread.join()
+        # The iterator may be garbage that this very thread collects.
+        if threading.current_thread() is not self._thread:
+            self._thread.join()
 
     def _run(self) -> None:
         torch.set_num_threads(1)

@@ -116,8 +116,7 @@ class MultiProcessIterator(Stepping, _MultiProcessingDataLoaderIter):  # type: i
             self._go_on(crew)
             return
         if self._pins is not None:
-            for _ in range(sum(self._asked) + len(self._ahead)):
-                self._pins.next(-1.0)
+            self._pins.drop()
         crew.reset(self._shared_seed)
         self._ask_for_all(crew)
 

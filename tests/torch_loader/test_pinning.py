@@ -1,0 +1,134 @@
+"""Batches that a thread pins, where pinning is only noted."""
+
+import threading
+
+import pytest
+import torch
+import torch.utils.data
+
+from gristmill._torch import pinning
+from gristmill.errors import ArenaFull, WorkerDied
+from gristmill.torch import DataLoader
+
+pytestmark = pytest.mark.multiprocess
+
+
+@pytest.fixture(autouse=True)
+def pinned(monkeypatch):
+    """Batches that were pinned, by the names of the threads that did it."""
+    noted = []
+
+    def note(batch, device):
+        assert device == "cuda"
+        if torch.is_tensor(batch) and batch.flatten()[0] == 3:
+            raise ValueError("cannot be pinned")
+        noted.append(threading.current_thread().name)
+        return batch
+
+    monkeypatch.setattr(pinning, "pin_memory", note)
+    accelerator = torch.device("cuda", 0)
+    monkeypatch.setattr(torch.accelerator, "is_available", lambda: True)
+    monkeypatch.setattr(
+        torch.accelerator, "current_accelerator", lambda *_: accelerator
+    )
+    monkeypatch.setattr(torch.accelerator, "current_device_index", lambda: 0)
+    monkeypatch.setattr(torch.accelerator, "set_device_index", lambda index: None)
+    return noted
+
+
+class Numbers(torch.utils.data.Dataset):
+    def __init__(self, numbers, size=1, dies_at=None):
+        self.numbers = list(numbers)
+        self.size = size
+        self.dies_at = dies_at
+
+    def __len__(self):
+        return len(self.numbers)
+
+    def __getitem__(self, index):
+        if index == self.dies_at:
+            raise SystemExit
+        return torch.full((self.size,), self.numbers[index], dtype=torch.uint8)
+
+
+def make(dataset, **options):
+    return DataLoader(
+        dataset,
+        None,
+        num_workers=2,
+        pin_memory=True,
+        multiprocessing_context="fork",
+        **options,
+    )
+
+
+def values(batches):
+    return [int(batch[0]) for batch in batches]
+
+
+def test_all_batches_are_pinned_by_the_thread(pinned):
+    loader = make(Numbers(range(10, 30)))
+    assert values(loader) == list(range(10, 30))
+    assert pinned == ["pt_data_pin"] * 20
+
+
+@pytest.mark.parametrize("overlap", [False, True])
+def test_epochs_that_are_broken_off_begin_again(pinned, overlap):
+    loader = make(
+        Numbers(range(10, 18)), persistent_workers=True, overlap_epochs=overlap
+    )
+    for stop in (8, 3, 0, 8, 1, 8, 8):
+        batches = iter(loader)
+        assert [int(next(batches)[0]) for _ in range(stop)] == [*range(10, 18)][:stop]
+        assert stop < 8 or next(batches, None) is None
+    loader._iterator._shutdown_workers()
+
+
+def test_a_batch_that_cannot_be_pinned_is_an_error_at_its_turn():
+    batches = iter(make(Numbers([1, 2, 3, 4])))
+    assert values([next(batches), next(batches)]) == [1, 2]
+    with pytest.raises(ValueError, match="Caught ValueError in pin memory thread for"):
+        next(batches)
+    assert values(batches) == [4]
+
+
+def test_a_dead_worker_is_an_error_each_time():
+    batches = iter(make(Numbers([5, 6, 7, 8], dies_at=2)))
+    assert values([next(batches), next(batches)]) == [5, 6]
+    for _ in range(6):
+        with pytest.raises(WorkerDied, match="exited unexpectedly"):
+            next(batches)
+
+
+def test_kept_batches_that_leave_no_room_can_be_given_back():
+    numbers = list(range(10, 42))
+    batches = iter(make(Numbers(numbers, size=1 << 20), memory_limit=12 << 20))
+    kept, seen = [], []
+    fulls = 0
+    while len(seen) < len(numbers):
+        try:
+            kept.append(next(batches))
+        except ArenaFull:
+            fulls += 1
+            kept.clear()
+            continue
+        seen.append(int(kept[-1][0]))
+    assert seen == numbers
+    assert fulls >= 2
+    assert next(batches, None) is None
+
+
+def test_the_thread_may_be_who_collects_the_iterator(monkeypatch):
+    batches = iter(make(Numbers(range(10, 20))))
+    ended = threading.Event()
+
+    def collected(answer):
+        batches._shutdown_workers()
+        ended.set()
+        return answer
+
+    monkeypatch.setattr(batches._pins, "_pinned", collected)
+    next(batches)
+    assert ended.wait(30)
+    batches._pins._thread.join(30)
+    assert not batches._pins._thread.is_alive()
