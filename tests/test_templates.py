@@ -236,6 +236,28 @@ for _ in range(5):
     )
 
 
+def test_a_working_directory_that_was_made_anew_is_the_one_that_is_read(tmp_path):
+    script(
+        """
+class Relative(Who):
+    def __getitem__(self, index):
+        with open("value") as file:
+            self.value = int(file.read())
+        return super().__getitem__(index)
+
+loader = make(Relative())
+for value in (1, 2):
+    os.mkdir(sys.argv[1])
+    os.chdir(sys.argv[1])
+    with open("value", "w") as file:
+        file.write(str(value))
+    assert [Shown(loader).value for _ in range(3)] == [value] * 3
+    os.rename(sys.argv[1], f"{sys.argv[1]}.{value}")
+""",
+        tmp_path / "directory",
+    )
+
+
 STUCK = """
 class Stuck(Who):
     # Loads for ever while there is a file of this name, and says so in another.

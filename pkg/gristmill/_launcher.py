@@ -131,19 +131,26 @@ def setup(entry: str = ENTRY, parameters: dict[str, Any] | None = None) -> bytes
             ``program.adapted(**parameters)``, so that it can be loaded once for both;
             see `gristmill._templates`.  None: it is loaded for each.
     """
-    try:
-        cwd = os.getcwd()
-    except FileNotFoundError:  # It was removed; imports by full path still work.
-        cwd = "/"
+    cwd, directory = _working_directory()
     like_parent = {
         "entry": entry,
         "sys_path": _search_path(),
         "cwd": cwd,
+        "directory": directory,
         "environ": dict(os.environ),
         "argv": list(getattr(sys, "argv", [""])),
         "affinity": os.sched_getaffinity(0),
     }
     return Setup.pack(like_parent, parameters)
+
+
+def _working_directory() -> tuple[str, tuple[int, ...]]:
+    """Its path, and what tells it from a later one of this path."""
+    try:
+        status = os.stat(".")
+        return os.getcwd(), (status.st_dev, status.st_ino)
+    except FileNotFoundError:  # It was removed; imports by full path still work.
+        return "/", ()
 
 
 def _search_path() -> list[str]:
