@@ -43,6 +43,11 @@ class Shown:
         self.fds = max(fds)
         self.by_template = parent_of(self.parent) != os.getpid()
 
+def await_only_template():
+    for _ in wait_until("all but the launcher and the template to have ended"):
+        if len(descendants(os.getpid())) == 2:
+            return
+
 def make(dataset=None, **options):
     return DataLoader(dataset or Who(), 2, num_workers=2, **options)
 """
@@ -187,9 +192,7 @@ Shown(loader)
 for _ in range(3):
     iter(loader)._shutdown_workers()
 assert Shown(loader).value == 0
-for _ in wait_until("all but the launcher and the template to have ended"):
-    if len(descendants(os.getpid())) == 2:
-        break
+await_only_template()
 """
     )
 
@@ -205,6 +208,155 @@ class Threaded(Who):
 
 loader = make(Threaded())
 assert not any(Shown(loader).by_template for _ in range(3))
+"""
+    )
+
+
+def test_a_file_that_the_program_opened_is_read_from_its_beginning(tmp_path):
+    path = tmp_path / "lines"
+    path.write_text("".join(f"{number}\n" for number in range(8)))
+    script(
+        """
+class Lines(torch.utils.data.IterableDataset):
+    def __init__(self, path):
+        self.path = path
+        self.file = open(path, "rb", buffering=0)
+    def __getstate__(self):
+        return self.path
+    def __setstate__(self, path):
+        self.__init__(path)
+    def __iter__(self):
+        return map(int, self.file)
+
+loader = DataLoader(Lines(sys.argv[1]), 8, num_workers=1)
+for _ in range(5):
+    assert [batch.tolist() for batch in loader] == [list(range(8))]
+""",
+        path,
+    )
+
+
+def test_a_working_directory_that_was_made_anew_is_the_one_that_is_read(tmp_path):
+    script(
+        """
+class Relative(Who):
+    def __getitem__(self, index):
+        with open("value") as file:
+            self.value = int(file.read())
+        return super().__getitem__(index)
+
+loader = make(Relative())
+for value in (1, 2):
+    os.mkdir(sys.argv[1])
+    os.chdir(sys.argv[1])
+    with open("value", "w") as file:
+        file.write(str(value))
+    assert [Shown(loader).value for _ in range(3)] == [value] * 3
+    os.rename(sys.argv[1], f"{sys.argv[1]}.{value}")
+""",
+        tmp_path / "directory",
+    )
+
+
+STUCK = """
+class Stuck(Who):
+    # Loads for ever while there is a file of this name, and says so in another.
+    def __init__(self, path):
+        self.path = path
+    def __getstate__(self):
+        return self.path
+    def __setstate__(self, path):
+        self.path = path
+        if os.path.exists(path):
+            with open(path + ".pids", "a") as file:
+                file.write(f"{os.getpid()} ")
+            threading.Event().wait()
+
+def await_stuck(path):
+    for _ in wait_until("the program to be loading"):
+        with contextlib.suppress(FileNotFoundError), open(path + ".pids") as file:
+            if file.read().endswith(" "):
+                return
+
+def pids_of(path):
+    with open(path + ".pids") as file:
+        return [int(pid) for pid in file.read().split()]
+"""
+
+
+def test_a_template_that_loads_for_ever_holds_up_no_later_epoch(tmp_path):
+    script(
+        STUCK
+        + """
+path = sys.argv[1]
+loader = make(Stuck(path))
+Shown(loader)
+open(path, "w").close()
+iterators = [iter(loader), iter(loader)]
+await_stuck(path)
+ending = watched(pids_of(path))
+os.unlink(path)
+for iterator in iterators:
+    iterator._shutdown_workers()
+await_gone(ending)
+assert Shown(loader).value == 0
+assert Shown(loader).by_template
+""",
+        tmp_path / "stuck",
+    )
+
+
+def test_a_template_that_does_not_answer_holds_up_no_later_epoch():
+    script(
+        """
+loader = make()
+Shown(loader)
+stopped = Shown(loader).parent
+await_only_template()
+os.kill(stopped, signal.SIGSTOP)
+iterator = iter(loader)
+ending = watched([stopped])
+iterator._shutdown_workers()
+await_gone(ending)
+assert Shown(loader).value == 0
+"""
+    )
+
+
+def test_a_template_that_cannot_load_leaves_its_crews_to_others_and_ends():
+    script(
+        """
+class Threaded(Who):
+    def __setstate__(self, state):
+        threading.Thread(target=time.sleep, args=(60,), daemon=True).start()
+    def __getstate__(self):
+        return {"a": 1}
+
+loader = make(Threaded())
+Shown(loader)
+iterators = [iter(loader) for _ in range(3)]
+for iterator in iterators:
+    assert sum(len(batch[0]) for batch in iterator) == 8
+for _ in wait_until("all but the launcher to have ended"):
+    if len(descendants(os.getpid())) == 1:
+        break
+"""
+    )
+
+
+def test_a_zygote_that_is_killed_has_a_successor_from_the_template():
+    script(
+        """
+loader = make(max_restarts=3)
+Shown(loader)
+template = Shown(loader).parent
+iterator = iter(loader)
+next(iterator)
+zygote = parent_of(iterator._workers[0].pid)
+assert parent_of(zygote) == template
+os.kill(zygote, signal.SIGKILL)
+assert sum(1 for _ in iterator) == 3
+assert Shown(loader).parent == template
 """
     )
 
@@ -235,10 +387,10 @@ def test_a_program_that_nobody_wants_is_forgotten(monkeypatch):
     templates = Templates(supervisor, select.poll())
     assert templates.patience_ms() is None
     setup = Setup.pack({"entry": "none"}, {})
-    fds = [-1, memfd(setup), memfd(b"program")]
+    fds = [-1, memfd(setup), memfd(b"program"), -1, -1]
     for number in range(6):
         os.pwrite(fds[2], bytes([number]), 0)
-        copied = [-1, fds[1], memfd(os.pread(fds[2], 100, 0))]
+        copied = [-1, fds[1], memfd(os.pread(fds[2], 100, 0)), -1, -1]
         now[0] += 1.0
         assert not templates.enlist(Message(ENLIST, number), copied, ())
         os.close(copied[2])
@@ -250,7 +402,7 @@ def test_a_program_that_nobody_wants_is_forgotten(monkeypatch):
     now[0] += 60.0
     templates.expire()
     assert templates.fds() == [] and templates.patience_ms() is None
-    for fd in fds[1:]:
+    for fd in fds[1:3]:
         os.close(fd)
     supervisor.close()
     other.close()

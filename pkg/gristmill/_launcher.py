@@ -131,19 +131,26 @@ def setup(entry: str = ENTRY, parameters: dict[str, Any] | None = None) -> bytes
             ``program.adapted(**parameters)``, so that it can be loaded once for both;
             see `gristmill._templates`.  None: it is loaded for each.
     """
-    try:
-        cwd = os.getcwd()
-    except FileNotFoundError:  # It was removed; imports by full path still work.
-        cwd = "/"
+    cwd, directory = _working_directory()
     like_parent = {
         "entry": entry,
         "sys_path": _search_path(),
         "cwd": cwd,
+        "directory": directory,
         "environ": dict(os.environ),
         "argv": list(getattr(sys, "argv", [""])),
         "affinity": os.sched_getaffinity(0),
     }
     return Setup.pack(like_parent, parameters)
+
+
+def _working_directory() -> tuple[str, tuple[int, ...]]:
+    """Its path, and what tells it from a later one of this path."""
+    try:
+        status = os.stat(".")
+        return os.getcwd(), (status.st_dev, status.st_ino)
+    except FileNotFoundError:  # It was removed; imports by full path still work.
+        return "/", ()
 
 
 def _search_path() -> list[str]:
@@ -219,17 +226,19 @@ class _Launcher:
         """Fork zygotes until the supervisor is gone."""
         for source in (self._supervisor, self._lessons):
             self._poll.register(source, select.POLLIN)
+        supervisor = self._supervisor.fileno()
         while True:
-            events = self._next_events()
-            for ready, _ in events:
-                if not self._see_to(ready):
-                    return
+            ready = {fd for fd, _ in self._next_events()}
+            for fd in ready - {supervisor}:
+                self._see_to(fd)
+            # Last, since it may have others' descriptors closed.
+            if supervisor in ready and not self._obey():
+                return
 
     def _next_events(self) -> list[tuple[int, int]]:
         if self._idle_ms is None:
-            events = self._poll.poll(self._templates.patience_ms())
             self._templates.expire()
-            return events
+            return self._poll.poll(self._templates.patience_ms())
         events = self._poll.poll(self._idle_ms)
         if events:
             self._idle_ms = _IDLE_MS
@@ -237,32 +246,36 @@ class _Launcher:
             self._idle_ms = 0 if next(self._chores, self) is None else None
         return events
 
-    def _see_to(self, ready: int) -> bool:
-        """Deal with what can be read; False if the supervisor is gone."""
+    def _see_to(self, ready: int) -> None:
+        """Deal with what can be read from others than the supervisor."""
         if ready == self._lessons.fileno():
             # At once: the next crew would have to import the same.
             self._chores = itertools.chain(self._lessons.learn(), self._chores)
             self._idle_ms = 0
         elif ready in self._zygotes:
             self._bury(ready)
-        elif self._templates.has(ready):
+        else:
             for message, fds in self._templates.see_to(ready):
                 self._start_zygote(message, fds)
-        else:
-            received = receive(self._supervisor)
-            if received is None:
-                return False
-            message, fds = received
-            if message.kind == ENLIST:
-                self._enlist(message, fds)
-            elif message.kind == FORGET:
-                self._forget(message)
+
+    def _obey(self) -> bool:
+        """Do what the supervisor says; False if it is gone."""
+        received = receive(self._supervisor)
+        if received is None:
+            return False
+        message, fds = received
+        if message.kind == ENLIST:
+            self._enlist(message, fds)
+        elif message.kind == FORGET:
+            self._forget(message)
         return True
 
     def _enlist(self, message: Message, fds: Sequence[int]) -> None:
         others = [*self._others(), *self._lessons.fds()]
-        if not self._templates.enlist(message, fds, others):
-            self._start_zygote(message, fds)
+        with contextlib.suppress(OSError):  # A zygote alone takes fewer descriptors.
+            if self._templates.enlist(message, fds, others):
+                return
+        self._start_zygote(message, fds)
 
     def _forget(self, message: Message) -> None:
         self._templates.forget(message)

@@ -4,8 +4,9 @@ A loader whose workers do not persist starts a crew for each epoch, and its prog
 the same but for its seeds.  A program that is wanted again, byte for byte, by a process
 that has not changed, is loaded by a template: a child of the launcher that forks a
 zygote for this crew and for later ones, so that these need not import and unpickle
-anything.  The user's module files are looked at each time: where one was edited, or
-loading a program fails or starts threads, the crew has a zygote of its own.
+anything.  A crew has a zygote of its own where loading the program fails or starts
+threads, where a module file was edited since, and where workers have moved in a file
+that the program holds open.
 """
 
 import contextlib
@@ -18,7 +19,7 @@ import socket
 import sys
 import time
 import types
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from gristmill._lessons import is_installed
@@ -41,6 +42,7 @@ from gristmill._zygote import Zygote, become_like_parent
 # To compare larger ones takes longer than to load them.
 _MOST_BYTES = 16 << 20
 _CHUNK_BYTES = 1 << 20
+_ENLISTED_FDS = 5
 # Programs that are known: those of training, of evaluation, and some more.
 _MOST_KNOWN = 4
 # A template that has nothing to do for so long ends.
@@ -62,7 +64,8 @@ class _Known:
         pidfd: The template's, until it is reaped.
         pid: The template's.
         waiting: Crews that the template has not answered for.
-        crews: Those that have a zygote from it.
+        crews: Those that have a zygote from it, once for each: a crew whose zygote
+            died may have another before the death is heard of.
     """
 
     like_parent: bytes
@@ -73,7 +76,7 @@ class _Known:
     pidfd: int = -1
     pid: int = 0
     waiting: dict[int, Crewed] = dataclasses.field(default_factory=dict)
-    crews: set[int] = dataclasses.field(default_factory=set)
+    crews: list[int] = dataclasses.field(default_factory=list)
 
     @property
     def idle(self) -> bool:
@@ -104,7 +107,12 @@ class Templates:
             message: The supervisor's.
             fds: What came with it; taken only if the result is True.
             others: Descriptors that are no business of a child's.
+
+        Raises:
+            OSError: There are no descriptors left.  Nothing is taken.
         """
+        if len(fds) < _ENLISTED_FDS:
+            return False  # The others found no descriptor free.
         setup = Setup.read(fds[1])
         late = bool(message.value)
         if late or setup.parameters is None or _size(fds[2]) > _MOST_BYTES:
@@ -120,16 +128,27 @@ class Templates:
             return False
         assert known.channel is not None
         known.used_s = time.monotonic()
-        known.waiting[message.crew] = message, fds
         send(known.channel, message, *fds)
+        known.waiting[message.crew] = message, fds
         return True
 
     def forget(self, message: Message) -> None:
-        """End the zygote of a crew, if a template forked it or is about to."""
+        """End the zygote of a crew, if a template forked it or is about to.
+
+        Loading may never end, so a template for which nobody else waits ends, too.
+        """
+        crew = message.crew
         for known in self._known:
-            owned = message.crew in known.crews or message.crew in known.waiting
-            if owned and known.channel is not None:
-                send(known.channel, message)
+            if known.channel is None or not (
+                crew in known.crews or crew in known.waiting
+            ):
+                continue
+            send(known.channel, message)
+            if crew in known.waiting:
+                for fd in known.waiting.pop(crew)[1]:
+                    os.close(fd)
+                if known.idle:
+                    self._end(known)
 
     def fds(self) -> list[int]:
         """All descriptors held here."""
@@ -142,26 +161,26 @@ class Templates:
                 held += [known.channel.fileno(), known.pidfd]
         return held
 
-    def has(self, fd: int) -> bool:
-        """Whether a descriptor is registered here."""
-        return fd in self._ending or self._of(fd) is not None
+    def see_to(self, fd: int) -> Iterator[Crewed]:
+        """Deal with what can be read; gives crews that need a zygote of their own.
 
-    def see_to(self, fd: int) -> list[Crewed]:
-        """Deal with what can be read; returns crews that need a zygote of their own."""
+        The descriptors of those that are still to come count as held here.
+        """
         if fd in self._ending:
             self._poll.unregister(fd)
             reap(self._ending.pop(fd))
             os.close(fd)
-            return []
+            return
         known = self._of(fd)
         assert known is not None and known.channel is not None
         received = receive(known.channel)
-        if received is None:
-            known.fit = False
-            refused = list(known.waiting.values())
-            self._end(known)
-            return refused
-        return self._hear(known, *received)
+        if received is not None:
+            yield from self._hear(known, *received)
+            return
+        known.fit = False
+        self._end(known)
+        while known.waiting:
+            yield known.waiting.popitem()[1]
 
     def patience_ms(self) -> int | None:
         """Milliseconds until `expire` has something to do; None: nothing to come."""
@@ -197,7 +216,7 @@ class Templates:
             self._drop(known)
 
     def _start(self, known: _Known, setup: Setup, others: Iterable[int]) -> bool:
-        """Fork a template; False where that is not possible."""
+        """Fork a template; False where the system has no room for a process."""
         near, far = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         closed = [fd for fd in others if fd != known.blob_fd]
 
@@ -221,31 +240,35 @@ class Templates:
 
     def _hear(
         self, known: _Known, message: Message, fds: Sequence[int]
-    ) -> list[Crewed]:
+    ) -> Iterator[Crewed]:
+        """Deal with what a template says; gives a crew that it has refused."""
         crew = message.crew
-        if message.kind == GONE:
-            known.crews.discard(crew)
-            known.used_s = time.monotonic()
-            send(self._supervisor, message)
-            return []
-        crewed = known.waiting.pop(crew)
+        # None: it was told to forget the crew.
+        crewed = None if message.kind == GONE else known.waiting.pop(crew, None)
         if message.kind == REFUSED:
             known.fit = False
-            return [crewed]
-        known.crews.add(crew)
-        send(self._supervisor, message, *fds)
-        for fd in (*crewed[1], *fds):
-            os.close(fd)
-        return []
+            if crewed is not None:
+                yield crewed
+        else:
+            send(self._supervisor, message, *fds)
+            for fd in (*(crewed[1] if crewed else ()), *fds):
+                os.close(fd)
+            if message.kind == ZYGOTE:
+                known.crews.append(crew)
+            else:
+                known.crews.remove(crew)
+                known.used_s = time.monotonic()
+        if not known.fit and known.idle:
+            self._drop(known)  # It may be loaded anew.
 
     def _end(self, known: _Known) -> None:
-        """Let the template end, with the zygotes that it forked."""
+        """End the template, if there is one, and the zygotes that it forked."""
         if known.channel is None:
             return
+        signal.pidfd_send_signal(known.pidfd, signal.SIGKILL)  # It may be loading.
         self._poll.unregister(known.channel)
         known.channel.close()
         known.channel = None
-        known.waiting.clear()
         known.crews.clear()
         self._ending[known.pidfd] = known.pid
         self._poll.register(known.pidfd, select.POLLIN)
@@ -269,14 +292,20 @@ class _Template:
         self._launcher = launcher
         self._setup = setup
         self._blob_fd = blob_fd
-        self._entry: types.ModuleType | None = None
+        self._entry: types.ModuleType
         self._program: Any = None
-        self._files: dict[str, tuple[int, ...]] = {}
+        # What the program was loaded from, and where its open files stand.
+        self._marks: dict[str, tuple[int, ...]] = {}
+        self._positions: dict[int, int] = {}
         self._zygotes: dict[int, tuple[int, int]] = {}  # pidfd: crew, pid
         self._poll = select.poll()
 
     def run(self) -> None:
-        """Fork zygotes until the launcher has no more use for it."""
+        """Load the program and fork zygotes until the launcher has no use for them."""
+        try:
+            self._load()
+        except BaseException:  # Whoever tries again says what is wrong.
+            return
         self._poll.register(self._launcher, select.POLLIN)
         while True:
             for ready, _ in self._poll.poll():
@@ -292,40 +321,38 @@ class _Template:
                 elif message.kind == FORGET:
                     self._forget(message.crew)
 
-    def _enlist(self, message: Message, fds: Sequence[int]) -> None:
-        try:
-            if self._entry is None:
-                self._load()
-            if self._files != _marks_of(self._files):
-                raise RuntimeError("a module was edited")
-            self._fork_zygote(message.crew, fds)
-        except BaseException:  # Whoever tries again says what is wrong.
-            send(self._launcher, Message(REFUSED, message.crew))
-        for fd in fds:
-            os.close(fd)
-
     def _load(self) -> None:
-        entry = become_like_parent(self._setup)
-        self._program = entry.load(self._blob_fd)
+        before = _open_fds()
+        self._entry = become_like_parent(self._setup)
+        self._program = self._entry.load(self._blob_fd)
         os.close(self._blob_fd)
         if lasting_threads():
             raise RuntimeError("loading the program started threads")
         modules = list(sys.modules.values())
         files = {getattr(module, "__file__", None) or "" for module in modules}
-        self._files = _marks_of(file for file in files if not is_installed(file))
+        self._marks = _marks_of(file for file in files if not is_installed(file))
         gc.collect()
         gc.freeze()  # As the launcher did.
-        self._entry = entry
+        self._positions = _positions_of(_open_fds() - before)
+
+    def _enlist(self, message: Message, fds: Sequence[int]) -> None:
+        fresh = self._marks == _marks_of(self._marks)
+        try:
+            if fresh and self._positions == _positions_of(self._positions):
+                self._fork_zygote(message.crew, fds)
+            else:
+                send(self._launcher, Message(REFUSED, message.crew))
+        except OSError:  # The launcher tries, and says what is wrong.
+            send(self._launcher, Message(REFUSED, message.crew))
+        for fd in fds:
+            os.close(fd)
 
     def _fork_zygote(self, crew: int, fds: Sequence[int]) -> None:
-        entry = self._entry
-        assert entry is not None
-
         def child() -> None:
             self._launcher.close()
             for other in self._zygotes:
                 os.close(other)
-            Zygote(crew, late=False, fds=fds).run_loaded(entry, self._program)
+            Zygote(crew, late=False, fds=fds).run_loaded(self._entry, self._program)
 
         pid, pidfd = fork(child)
         self._zygotes[pidfd] = crew, pid
@@ -351,6 +378,19 @@ def _marks_of(files: Iterable[str]) -> dict[str, tuple[int, ...]]:
         with contextlib.suppress(OSError):
             status = os.stat(file)
             found[file] = status.st_mtime_ns, status.st_size, status.st_ino
+    return found
+
+
+def _open_fds() -> set[int]:
+    return {int(name) for name in os.listdir("/proc/self/fd")}
+
+
+def _positions_of(fds: Iterable[int]) -> dict[int, int]:
+    """Where files stand, which is shared with all forks; pipes stand nowhere."""
+    found = {}
+    for fd in fds:
+        with contextlib.suppress(OSError):
+            found[fd] = os.lseek(fd, 0, os.SEEK_CUR)
     return found
 
 
