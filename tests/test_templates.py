@@ -374,6 +374,24 @@ assert not any(Shown(loader).by_template for _ in range(3))
     )
 
 
+def test_a_program_that_takes_much_memory_is_not_kept():
+    script(
+        """
+class Grows(Who):
+    def __setstate__(self, megabytes):
+        self.data = bytearray(megabytes << 20)
+    def __getstate__(self):
+        return self.megabytes
+
+for megabytes, kept in ((100, True), (600, False)):
+    dataset = Grows()
+    dataset.megabytes = megabytes
+    loader = make(dataset)
+    assert [Shown(loader).by_template for _ in range(3)] == [False, kept, kept]
+"""
+    )
+
+
 def memfd(data):
     fd = os.memfd_create("test")
     os.write(fd, data)

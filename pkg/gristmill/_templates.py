@@ -4,9 +4,9 @@ A loader whose workers do not persist starts a crew for each epoch, and its prog
 the same but for its seeds.  A program that is wanted again, byte for byte, by a process
 that has not changed, is loaded by a template: a child of the launcher that forks a
 zygote for this crew and for later ones, so that these need not import and unpickle
-anything.  A crew has a zygote of its own where loading the program fails or starts
-threads, where a module file was edited since, and where workers have moved in a file
-that the program holds open.
+anything.  A crew has a zygote of its own where loading the program fails, starts
+threads or takes much memory, where a module file was edited since, and where workers
+have moved in a file that the program holds open.
 """
 
 import contextlib
@@ -43,6 +43,8 @@ from gristmill._zygote import Zygote, become_like_parent
 _MOST_BYTES = 16 << 20
 _CHUNK_BYTES = 1 << 20
 _ENLISTED_FDS = 5
+# What a program may take when it is loaded, to be kept between epochs.
+_MOST_RESIDENT_BYTES = 512 << 20
 # Programs that are known: those of training, of evaluation, and some more.
 _MOST_KNOWN = 4
 # A template that has nothing to do for so long ends.
@@ -114,20 +116,21 @@ class Templates:
         if len(fds) < _ENLISTED_FDS:
             return False  # The others found no descriptor free.
         setup = Setup.read(fds[1])
-        late = bool(message.value)
-        if late or setup.parameters is None or _size(fds[2]) > _MOST_BYTES:
+        if setup.parameters is None or _size(fds[2]) > _MOST_BYTES:
             return False
         known = self._find(setup.like_parent, fds[2])
         if known is None:
             self._remember(_Known(setup.like_parent, os.dup(fds[2]), time.monotonic()))
             return False
+        known.used_s = time.monotonic()
+        if message.value:  # Loading it has started threads.
+            known.fit = False
         if not known.fit:
             return False
         others = [*others, *fds]
         if known.channel is None and not self._start(known, setup, others):
             return False
         assert known.channel is not None
-        known.used_s = time.monotonic()
         send(known.channel, message, *fds)
         known.waiting[message.crew] = message, fds
         return True
@@ -322,12 +325,14 @@ class _Template:
                     self._forget(message.crew)
 
     def _load(self) -> None:
-        before = _open_fds()
+        before, resident = _open_fds(), _resident_bytes()
         self._entry = become_like_parent(self._setup)
         self._program = self._entry.load(self._blob_fd)
         os.close(self._blob_fd)
         if lasting_threads():
             raise RuntimeError("loading the program started threads")
+        if _resident_bytes() - resident > _MOST_RESIDENT_BYTES:
+            raise MemoryError("the program is too large to be kept")
         modules = list(sys.modules.values())
         files = {getattr(module, "__file__", None) or "" for module in modules}
         self._marks = _marks_of(file for file in files if not is_installed(file))
@@ -379,6 +384,11 @@ def _marks_of(files: Iterable[str]) -> dict[str, tuple[int, ...]]:
             status = os.stat(file)
             found[file] = status.st_mtime_ns, status.st_size, status.st_ino
     return found
+
+
+def _resident_bytes() -> int:
+    with open("/proc/self/statm") as file:
+        return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
 
 def _open_fds() -> set[int]:
