@@ -1,5 +1,9 @@
 """How a dataset that is read by index is iterated over."""
 
+import collections
+
+import pytest
+
 import gristmill
 from gristmill._dataset import to_iter
 from gristmill._engine import reading
@@ -34,3 +38,51 @@ def test_fast_elements_are_made_in_blocks_also_where_their_speed_is_looked_at(
     elements = list(dataset.to_iter_dataset())
     assert elements == list(range(len(source)))
     assert source.blocks == [2**n for n in range(9)] + 20 * [512]
+
+
+class Failing:
+    """Passes on what it is called with, but fails once for one; notes its calls."""
+
+    def __init__(self, bad):
+        self._bad = bad
+        self.calls = collections.Counter()
+
+    def __call__(self, x):
+        self.calls[x] += 1
+        if x == self._bad and self.calls[x] == 1:
+            raise ValueError(f"no {x} yet")
+        return x
+
+
+def test_an_element_that_fails_when_first_made_is_an_error():
+    failing = Failing(0)
+    iterator = iter(gristmill.MapDataset.range(3).map(failing).to_iter_dataset())
+    with pytest.raises(ValueError, match="no 0 yet"):
+        next(iterator)
+    assert list(iterator) == [1, 2]
+    assert failing.calls == {0: 1, 1: 1, 2: 1}
+
+
+class Always(Failing):
+    """Fails for one, however often."""
+
+    def __call__(self, x):
+        self.calls[x] += 1
+        if x == self._bad:
+            raise ValueError(f"never {x}")
+        return x
+
+
+@pytest.mark.parametrize("threads", [0, 16])
+def test_what_is_before_a_failing_element_is_made_twice(monkeypatch, threads):
+    monkeypatch.setattr(to_iter, "BLOCK_NS", 10**15)
+    monkeypatch.setattr(reading, "SLOW_READ_S", 10**6)
+    always = Always(28)
+    options = gristmill.ReadOptions(num_threads=threads)
+    dataset = gristmill.MapDataset.range(64).map(always).to_iter_dataset(options)
+    iterator = iter(dataset)
+    assert [next(iterator) for _ in range(28)] == list(range(28))
+    with pytest.raises(ValueError, match="never 28"):
+        next(iterator)
+    assert list(iterator) == list(range(29, 64))
+    assert max(always.calls.values()) == 2

@@ -239,10 +239,44 @@ def test_an_error_of_the_next_epoch_is_raised_there():
 
 def test_a_long_epoch_is_not_drawn_twice(monkeypatch):
     monkeypatch.setattr(foreseeing, "MOST_INDICES", 4)
-    loader = overlapping(range(5))
+    loader = overlapping(range(5), shuffle=True)
     for _ in range(2):
-        assert [batch.item() for batch in loader] == list(range(5))
+        assert sorted(batch.item() for batch in loader) == list(range(5))
         assert loader._iterator._crew.next() is None
+    end(loader)
+
+
+def test_what_cannot_be_drawn_for_the_next_epoch_is_raised_there_if_anywhere():
+    sampler = WeightedRandomSampler(range(1, 6), 5, False)
+    loader = overlapping(range(5), sampler=sampler)
+    batches = iter(loader)
+    sampler.weights = -sampler.weights
+    assert sorted(batch.item() for batch in batches) == list(range(5))
+    with pytest.raises(RuntimeError, match="< 0"):
+        iter(loader)
+    sampler.weights = -sampler.weights
+    assert sorted(batch.item() for batch in loader) == list(range(5))
+    end(loader)
+
+
+def test_a_sampler_that_is_exchanged_in_an_epoch_draws_the_next_one():
+    batch_sampler = BatchSampler(SequentialSampler(range(6)), 1, False)
+    loader = overlapping(range(6), batch_sampler=batch_sampler)
+    batches = iter(loader)
+    batch_sampler.sampler = [2, 1, 0]
+    assert [batch.item() for batch in batches] == list(range(6))
+    assert [batch.item() for batch in loader] == [2, 1, 0]
+    end(loader)
+
+
+def test_a_warning_that_is_an_error_leaves_the_loader_usable():
+    generator = torch.Generator()
+    loader = overlapping(range(9), shuffle=True, generator=generator)
+    assert sorted(batch.item() for batch in loader) == list(range(9))
+    torch.rand((), generator=generator)
+    with pytest.raises(UserWarning, match="overlap_epochs ends"):
+        iter(loader)
+    assert sorted(batch.item() for batch in loader) == list(range(9))
     end(loader)
 
 
@@ -253,8 +287,9 @@ class Mine(BatchSampler):
 def test_a_sampler_that_cannot_be_foreseen_is_warned_of():
     mine = Mine(SequentialSampler(range(4)), 2, False)
     loader = overlapping(range(4), batch_sampler=mine)
-    with pytest.warns(UserWarning, match="Mine over a SequentialSampler will draw"):
+    with pytest.warns(UserWarning, match="Mine over a SequentialSampler") as warned:
         batches = iter(loader)
+    assert warned[0].filename == __file__
     assert [batch.tolist() for batch in batches] == [[0, 1], [2, 3]]
     end(loader)
 

@@ -7,6 +7,7 @@ counted as its own.
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Callable
 from typing import Any
@@ -29,6 +30,8 @@ REST_OF_RUN = 1 / 4
 class Sampling:
     """Reads some blocks of a dataset, and measures them.
 
+    Threads may read at the same time.
+
     Args:
         dataset: The dataset.
         wake: Called now and then with False, and with True where an element fails.
@@ -42,6 +45,7 @@ class Sampling:
 
     def __init__(self, dataset: MapDataset[Any], wake: Callable[[bool], None]) -> None:
         self._dataset = dataset
+        self._lock = threading.Lock()
         self._copy: Any = None
         self.measurement: Measurement | None = None
         self._wake = wake
@@ -57,20 +61,23 @@ class Sampling:
         Raises:
             Exception: What one of the elements raised.
         """
-        if self._copy is None:
-            from gristmill._dataset.measured import measured_copy  # Knows all nodes.
+        with self._lock:
+            if self._copy is None:
+                from gristmill._dataset.measured import measured_copy  # Knows nodes.
 
-            self._copy, self.measurement = measured_copy(self._dataset)
+                self._copy, self.measurement = measured_copy(self._dataset)
         self._wake(False)
         began = time.perf_counter_ns()
         rest = int(REST_OF_RUN * (began - self._opened_ns))
-        self.due_ns = began + min(max(rest, LEAST_REST_NS), MOST_REST_NS)
+        rest = min(max(rest, LEAST_REST_NS), MOST_REST_NS)
+        self.due_ns = 0 if monitoring.is_on() else began + rest
         elements = block_of(self._copy, indices)
-        self.measured += len(indices)
-        self.took_ns += time.perf_counter_ns() - began
-        if monitoring.is_on():
-            self.due_ns = 0
-            self._tell()
+        took = time.perf_counter_ns() - began
+        with self._lock:
+            self.measured += len(indices)
+            self.took_ns += took
+            if monitoring.is_on():
+                self._tell()
         return elements
 
     def failed(self) -> None:

@@ -105,7 +105,7 @@ class Reading:
         listed = keys.tolist() if isinstance(keys, np.ndarray) else keys
         if self._by_threads or self._waiting:
             return self._read_by_threads(position, listed)
-        if self._in_blocks:
+        if self._in_blocks and len(listed) > 1:
             return self._probe_block(listed)
         return self._probe(position, listed)
 

@@ -7,10 +7,12 @@ asks has to compare.
 
 from __future__ import annotations
 
+import contextlib
 import copy
 from collections.abc import Iterator
 from typing import Any
 
+import numpy as np
 import torch
 from torch.utils.data import (
     BatchSampler,
@@ -22,7 +24,7 @@ from torch.utils.data import (
 
 from gristmill._torch.drawing import Block, batches, blocks_of, integers
 
-# To draw a longer epoch twice takes longer than to wait for its first batch.
+# To draw more at once twice takes longer than to wait for an epoch's first batch.
 MOST_INDICES = 1 << 18
 _RANDOM = (RandomSampler, WeightedRandomSampler)
 _KNOWN = (*_RANDOM, SequentialSampler, DistributedSampler)
@@ -36,18 +38,22 @@ def can_foresee(index_sampler: Any) -> bool:
 def foreseen(index_sampler: Any) -> Iterator[Any]:
     """What a sampler will give if it is iterated over again; nothing if that is long.
 
-    Of a `DistributedSampler` in its next epoch.
+    Of a `DistributedSampler` in its next epoch.  Where drawing fails, or has come to be
+    a class's that draws as it likes, there is nothing more: the epoch that is drawn
+    raises it, if it is still so then.
 
     Args:
-        index_sampler: One that `can_foresee`.
+        index_sampler: Of batches or of samples.
     """
-    sampler = _sampler_of(index_sampler)
-    if len(sampler) > MOST_INDICES:
-        return iter(())
-    blocks = _blocks(sampler)
-    if sampler is index_sampler:
-        return integers(blocks)
-    return batches(blocks, index_sampler)
+    with contextlib.suppress(Exception):
+        sampler = _sampler_of(index_sampler)
+        if not can_foresee(sampler) or _drawn_at_once(sampler) > MOST_INDICES:
+            return
+        blocks = _blocks(sampler)
+        if sampler is index_sampler:
+            yield from integers(blocks)
+        else:
+            yield from batches(blocks, index_sampler)
 
 
 def _sampler_of(index_sampler: Any) -> Any:
@@ -57,11 +63,22 @@ def _sampler_of(index_sampler: Any) -> Any:
     return index_sampler
 
 
+def _drawn_at_once(sampler: Any) -> int:
+    """How many indices a sampler draws before it gives the first."""
+    if type(sampler) is DistributedSampler:
+        return int(sampler.total_size)
+    if type(sampler) is WeightedRandomSampler:
+        return max(len(sampler.weights), int(sampler.num_samples))
+    if type(sampler) is RandomSampler and not sampler.replacement:
+        return len(sampler.data_source)
+    return 0
+
+
 def _blocks(sampler: Any) -> Iterator[Block]:
     if type(sampler) is DistributedSampler:
         sampler = copy.copy(sampler)
         sampler.epoch += 1
-        return iter([torch.tensor(list(sampler)).numpy()])
+        return iter([np.array(list(sampler), np.int64)])
     generator = _copied_generator(sampler) if type(sampler) in _RANDOM else None
     found = blocks_of(sampler, generator)
     assert found is not None, "can_foresee"

@@ -103,7 +103,7 @@ class MultiProcessIterator(Stepping, _MultiProcessingDataLoaderIter):  # type: i
                 "overlap_epochs has no effect: what a batch sampler of type"
                 f" {type(self._index_sampler).__name__} over a"
                 f" {type(sampler).__name__} will draw cannot be foreseen.",
-                stacklevel=4,
+                stacklevel=5,
             )
         return found
 
@@ -112,13 +112,24 @@ class MultiProcessIterator(Stepping, _MultiProcessingDataLoaderIter):  # type: i
         crew = self._open_crew()
         _BaseDataLoaderIter._reset(self, loader, first_iter)
         self._draw_natively()
-        if not any(self._asked) and self._drawn_as_foreseen():
-            self._go_on(crew)
-            return
+        wrong = False
+        if self._ahead and not any(self._asked):
+            if self._drawn_as_foreseen():
+                self._go_on(crew)
+                return
+            wrong = True
+            self._overlaps = False  # It would be wrong again.
         if self._pins is not None:
             self._pins.drop()
         crew.reset(self._shared_seed)
         self._ask_for_all(crew)
+        if wrong:
+            warnings.warn(
+                "overlap_epochs ends: the sampler drew other indices than foreseen."
+                " Give the loader a generator that nobody else uses; a"
+                " DistributedSampler has to be in its next epoch.",
+                stacklevel=3,
+            )
 
     def _ask_for_all(self, crew: Crew) -> None:
         self._begin_epoch()
@@ -149,19 +160,9 @@ class MultiProcessIterator(Stepping, _MultiProcessingDataLoaderIter):  # type: i
 
     def _drawn_as_foreseen(self) -> bool:
         """Whether the new epoch begins with the batches that were asked for."""
-        if not self._ahead:
-            return False
         drawn = list(itertools.islice(self._sampler_iter, len(self._ahead)))
         self._sampler_iter = itertools.chain(drawn, self._sampler_iter)
-        self._overlaps = [*map(as_list, drawn)] == [*map(as_list, self._ahead)]
-        if not self._overlaps:  # It would be wrong again.
-            warnings.warn(
-                "overlap_epochs ends: the sampler drew other indices than foreseen."
-                " Give the loader a generator that nobody else uses; a"
-                " DistributedSampler has to be in its next epoch.",
-                stacklevel=4,
-            )
-        return self._overlaps
+        return [*map(as_list, drawn)] == [*map(as_list, self._ahead)]
 
     def _go_on(self, crew: Crew) -> None:
         """Begin the epoch whose first batches have been asked for."""

@@ -1,0 +1,40 @@
+"""Blocks that are measured while a dataset is read by index."""
+
+import threading
+from concurrent.futures import ThreadPoolExecutor
+
+import gristmill
+from gristmill import monitoring
+from gristmill._dataset.sampling import Sampling
+from gristmill._dataset.to_iter import _Elements
+
+DEADLINE_S = 30.0
+
+
+class InPairs:
+    """Numbers, two of which are always read at the same time."""
+
+    def __init__(self, length):
+        self._length = length
+        self._both = threading.Barrier(2, timeout=DEADLINE_S)
+
+    def __len__(self):
+        return self._length
+
+    def __getitem__(self, index):
+        self._both.wait()
+        return index
+
+
+def test_metrics_know_each_element_that_threads_read(monkeypatch):
+    told = []
+    monkeypatch.setattr(monitoring, "is_on", lambda: True)
+    monkeypatch.setattr(monitoring, "record_read", lambda *args: told.append(args))
+    dataset = gristmill.MapDataset.source(InPairs(64)).map(lambda x: x)
+    elements = _Elements(dataset)
+    elements.sampling = Sampling(dataset, lambda now: None)
+    with ThreadPoolExecutor(2) as pool:
+        assert list(pool.map(elements.__getitem__, range(64))) == list(range(64))
+    assert sum(made for _, made, _, _ in told) == 64
+    assert {source for source, *_ in told} == {"InPairs"}
+    assert elements.sampling.measured == 64
