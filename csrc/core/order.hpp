@@ -1,9 +1,9 @@
 // Which output is due, and which unit is to be published next.
 //
-// Streams give outputs in turn, one that has ended is skipped; or in the order
-// in which they were asked for them.  Each stream
-// knows the units published for it and not yet opened (oldest first), its
-// position after its last delivered output, and where its next unit begins.
+// Streams give outputs in turn, passing over those that have ended; requests
+// are answered in the order of asking.  Each stream knows the units published
+// for it and not yet opened (oldest first), its position after its last
+// delivered output, and where its next unit begins.
 // Plain arithmetic: no shared memory, no threads.
 //
 // Thread safety: external synchronization (the scheduler's mutex).

@@ -25,7 +25,7 @@ from torch.utils.data import (
 from gristmill._torch.drawing import Block, batches, blocks_of, integers
 
 # To draw more at once twice takes longer than to wait for an epoch's first batch.
-MOST_INDICES = 1 << 18
+MOST_INDICES = 1 << 22
 _RANDOM = (RandomSampler, WeightedRandomSampler)
 _KNOWN = (*_RANDOM, SequentialSampler, DistributedSampler)
 

@@ -6,7 +6,7 @@ import functools
 import itertools
 import pickle
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -43,7 +43,7 @@ class MultiProcessIterator(Stepping, _MultiProcessingDataLoaderIter):  # type: i
     _first_worker = 0
     # Whether the next epoch is asked for before it begins, and what was.
     _overlaps = False
-    _ahead: Sequence[Any] = ()
+    _ahead: tuple[Any, ...] = ()
 
     def __init__(self, loader: Any) -> None:
         _BaseDataLoaderIter.__init__(self, loader)
@@ -143,20 +143,20 @@ class MultiProcessIterator(Stepping, _MultiProcessingDataLoaderIter):  # type: i
         self._turns = itertools.islice(
             itertools.cycle(workers), self._first_worker, None
         )
-        self._ahead = []
+        self._ahead = ()
         # Where more of the next epoch comes from.
-        self._foreseen: Iterator[Any] | None = None
+        self._next_epoch: Iterator[Any] | None = None
 
     def _ask_ahead(self, crew: Crew) -> None:
         """Ask for a batch of the next epoch, if one is foreseen."""
         if not self._overlaps:
             return
-        if self._foreseen is None:
-            self._foreseen = foreseen(self._index_sampler)
-        keys = next(self._foreseen, None)
+        if self._next_epoch is None:
+            self._next_epoch = foreseen(self._index_sampler)
+        keys = next(self._next_epoch, None)
         if keys is not None:
             self._send(crew, len(self._ahead) % self._num_workers, keys)
-            self._ahead = [*self._ahead, keys]
+            self._ahead += (keys,)
 
     def _drawn_as_foreseen(self) -> bool:
         """Whether the new epoch begins with the batches that were asked for."""
