@@ -293,6 +293,6 @@ def test_most_of_a_cheap_run_is_neither_timed_nor_measured():
     seconds = time.perf_counter() - began
     watch = iterator._watch
     watch.count()
-    # A stretch of 1024 calls a second, and at most 17 blocks of 512 in the first one.
+    # 1024 calls in two seconds, and at most 17 blocks of 512 in the first second.
     assert watch.calls <= 1200 * (seconds + 1)
     assert watch.feeds[0].measured <= 512 * (17 + 4 * seconds)

@@ -2,9 +2,9 @@
 
 While a `Watch` is at work its iterator has another class, made for the purpose, whose
 ``__next__`` takes the time; else it has its own.  Calls that take long are all timed.
-Of short ones a stretch is timed, and then none for a second; the datasets that it reads
-by index say when that is over.  Where an element fails, frames of Gristmill's are cut
-from its traceback, too.
+Of short ones a stretch is timed, and then none for two seconds; the datasets that it
+reads by index say when that is over.  Where an element fails, frames of Gristmill's are
+cut from its traceback, too.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from gristmill._dataset.tracebacks import cut
 LONG_NS = 200_000
 STRETCH_CALLS = 1024
 AT_ONCE = 128
-REST_NS = 1_000_000_000
+REST_NS = 2_000_000_000
 KEPT_DURATIONS = 8192
 
 
