@@ -17,6 +17,7 @@ ROWS = (
     {"_checks", "_closing", "_log", "_retries", "_types", "constants", "errors"},
     {"_core", "_hot", "_slow"},
     {"_processes", "_setup"},
+    {"_zygotes"},
     {"_lessons"},
     {"_zygote"},
     {"_templates"},

@@ -197,15 +197,21 @@ await_only_template()
     )
 
 
-def test_a_program_that_starts_threads_is_loaded_by_each_worker():
-    script(
-        """
+THREADED = """
 class Threaded(Who):
+    # Starts a thread wherever it is loaded.
     def __setstate__(self, state):
-        threading.Thread(target=time.sleep, args=(60,), daemon=True).start()
+        threading.Thread(target=threading.Event().wait, daemon=True).start()
     def __getstate__(self):
         return {"a": 1}
 
+"""
+
+
+def test_a_program_that_starts_threads_is_loaded_by_each_worker():
+    script(
+        THREADED
+        + """
 loader = make(Threaded())
 assert not any(Shown(loader).by_template for _ in range(3))
 """
@@ -325,13 +331,8 @@ assert Shown(loader).value == 0
 
 def test_a_template_that_cannot_load_leaves_its_crews_to_others_and_ends():
     script(
-        """
-class Threaded(Who):
-    def __setstate__(self, state):
-        threading.Thread(target=time.sleep, args=(60,), daemon=True).start()
-    def __getstate__(self):
-        return {"a": 1}
-
+        THREADED
+        + """
 loader = make(Threaded())
 Shown(loader)
 iterators = [iter(loader) for _ in range(3)]

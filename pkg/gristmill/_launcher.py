@@ -27,13 +27,9 @@ from gristmill._lessons import Lessons
 from gristmill._processes import (
     ENLIST,
     FORGET,
-    GONE,
     READY,
-    ZYGOTE,
     Message,
-    fork,
     lasting_threads,
-    reap,
     receive,
     send,
     send_failure,
@@ -41,6 +37,7 @@ from gristmill._processes import (
 from gristmill._setup import Setup
 from gristmill._templates import Templates
 from gristmill._zygote import Zygote
+from gristmill._zygotes import Zygotes
 
 ENTRY = "gristmill._engine.worker"
 # What workers of the torch front end find imported.
@@ -218,8 +215,8 @@ class _Launcher:
         # None: there are none.
         self._idle_ms: int | None = _IDLE_MS
         self._lessons = Lessons()
-        self._zygotes: dict[int, tuple[int, int]] = {}  # pidfd: crew, pid
         self._poll = select.poll()
+        self._zygotes = Zygotes(supervisor, self._poll)
         self._templates = Templates(supervisor, self._poll)
 
     def run(self) -> None:
@@ -252,8 +249,8 @@ class _Launcher:
             # At once: the next crew would have to import the same.
             self._chores = itertools.chain(self._lessons.learn(), self._chores)
             self._idle_ms = 0
-        elif ready in self._zygotes:
-            self._bury(ready)
+        elif ready in self._zygotes.fds():
+            self._zygotes.bury(ready)
         else:
             for message, fds in self._templates.see_to(ready):
                 self._start_zygote(message, fds)
@@ -267,7 +264,8 @@ class _Launcher:
         if message.kind == ENLIST:
             self._enlist(message, fds)
         elif message.kind == FORGET:
-            self._forget(message)
+            self._templates.forget(message)
+            self._zygotes.kill(message.crew)
         return True
 
     def _enlist(self, message: Message, fds: Sequence[int]) -> None:
@@ -277,21 +275,10 @@ class _Launcher:
                 return
         self._start_zygote(message, fds)
 
-    def _forget(self, message: Message) -> None:
-        self._templates.forget(message)
-        for pidfd, (crew, _) in self._zygotes.items():
-            if crew == message.crew:
-                signal.pidfd_send_signal(pidfd, signal.SIGKILL)
-
-    def _bury(self, pidfd: int) -> None:
-        self._poll.unregister(pidfd)
-        crew, pid = self._zygotes.pop(pidfd)
-        send(self._supervisor, Message(GONE, crew, value=reap(pid)))
-        os.close(pidfd)
-
     def _others(self) -> list[int]:
         """Descriptors that are no business of a child's."""
-        return [self._supervisor.fileno(), *self._zygotes, *self._templates.fds()]
+        held = [*self._zygotes.fds(), *self._templates.fds()]
+        return [self._supervisor.fileno(), *held]
 
     def _start_zygote(self, message: Message, fds: Sequence[int]) -> None:
         """Fork a zygote and tell the supervisor."""
@@ -305,10 +292,7 @@ class _Launcher:
             Zygote(message.crew, late=late, fds=fds).run(self._lessons)
 
         try:
-            pid, pidfd = fork(child)
-            self._zygotes[pidfd] = message.crew, pid
-            self._poll.register(pidfd, select.POLLIN)
-            send(self._supervisor, Message(ZYGOTE, message.crew, value=pid), pidfd)
+            self._zygotes.fork(message.crew, child)
         except OSError:
             send_failure(self._supervisor, message.crew)
         for fd in fds:

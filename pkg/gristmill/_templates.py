@@ -38,6 +38,7 @@ from gristmill._processes import (
 )
 from gristmill._setup import Setup
 from gristmill._zygote import Zygote, become_like_parent
+from gristmill._zygotes import Zygotes
 
 # To compare larger ones takes longer than to load them.
 _MOST_BYTES = 16 << 20
@@ -111,7 +112,7 @@ class Templates:
             others: Descriptors that are no business of a child's.
 
         Raises:
-            OSError: There are no descriptors left.  Nothing is taken.
+            OSError: There are no descriptors left, or processes.  Nothing is taken.
         """
         if len(fds) < _ENLISTED_FDS:
             return False  # The others found no descriptor free.
@@ -128,8 +129,8 @@ class Templates:
         if not known.fit:
             return False
         others = [*others, *fds]
-        if known.channel is None and not self._start(known, setup, others):
-            return False
+        if known.channel is None:
+            self._start(known, setup, others)
         assert known.channel is not None
         send(known.channel, message, *fds)
         known.waiting[message.crew] = message, fds
@@ -218,8 +219,8 @@ class Templates:
         for known in idle[: max(0, len(self._known) - _MOST_KNOWN)]:
             self._drop(known)
 
-    def _start(self, known: _Known, setup: Setup, others: Iterable[int]) -> bool:
-        """Fork a template; False where the system has no room for a process."""
+    def _start(self, known: _Known, setup: Setup, others: Iterable[int]) -> None:
+        """Fork a template; raises OSError where the system has no room for it."""
         near, far = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         closed = [fd for fd in others if fd != known.blob_fd]
 
@@ -234,12 +235,11 @@ class Templates:
             known.pid, known.pidfd = fork(child)
         except OSError:
             near.close()
-            return False
+            raise
         finally:
             far.close()
         known.channel = near
         self._poll.register(near, select.POLLIN)
-        return True
 
     def _hear(
         self, known: _Known, message: Message, fds: Sequence[int]
@@ -300,8 +300,8 @@ class _Template:
         # What the program was loaded from, and where its open files stand.
         self._marks: dict[str, tuple[int, ...]] = {}
         self._positions: dict[int, int] = {}
-        self._zygotes: dict[int, tuple[int, int]] = {}  # pidfd: crew, pid
         self._poll = select.poll()
+        self._zygotes = Zygotes(launcher, self._poll)
 
     def run(self) -> None:
         """Load the program and fork zygotes until the launcher has no use for them."""
@@ -312,8 +312,8 @@ class _Template:
         self._poll.register(self._launcher, select.POLLIN)
         while True:
             for ready, _ in self._poll.poll():
-                if ready in self._zygotes:
-                    self._bury(ready)
+                if ready in self._zygotes.fds():
+                    self._zygotes.bury(ready)
                     continue
                 received = receive(self._launcher)
                 if received is None:
@@ -322,7 +322,7 @@ class _Template:
                 if message.kind == ENLIST:
                     self._enlist(message, fds)
                 elif message.kind == FORGET:
-                    self._forget(message.crew)
+                    self._zygotes.kill(message.crew)
 
     def _load(self) -> None:
         before, resident = _open_fds(), _resident_bytes()
@@ -355,25 +355,11 @@ class _Template:
     def _fork_zygote(self, crew: int, fds: Sequence[int]) -> None:
         def child() -> None:
             self._launcher.close()
-            for other in self._zygotes:
+            for other in self._zygotes.fds():
                 os.close(other)
             Zygote(crew, late=False, fds=fds).run_loaded(self._entry, self._program)
 
-        pid, pidfd = fork(child)
-        self._zygotes[pidfd] = crew, pid
-        self._poll.register(pidfd, select.POLLIN)
-        send(self._launcher, Message(ZYGOTE, crew, value=pid), pidfd)
-
-    def _forget(self, wanted: int) -> None:
-        for pidfd, (crew, _) in self._zygotes.items():
-            if crew == wanted:
-                signal.pidfd_send_signal(pidfd, signal.SIGKILL)
-
-    def _bury(self, pidfd: int) -> None:
-        self._poll.unregister(pidfd)
-        crew, pid = self._zygotes.pop(pidfd)
-        send(self._launcher, Message(GONE, crew, value=reap(pid)))
-        os.close(pidfd)
+        self._zygotes.fork(crew, child)
 
 
 def _marks_of(files: Iterable[str]) -> dict[str, tuple[int, ...]]:

@@ -91,13 +91,16 @@ class Zygote:
             program: As it was loaded for another crew.
         """
         self._entry = entry
-        self._program = program.adapted(**(self._setup.parameters or {}))
+        self._program = self._adapted(program)
         self._serve()
 
     def _load(self) -> None:
-        self._program = self._entry.load(self._blob_fd)
-        if self._setup.parameters is not None:
-            self._program = self._program.adapted(**self._setup.parameters)
+        self._program = self._adapted(self._entry.load(self._blob_fd))
+
+    def _adapted(self, program: Any) -> Any:
+        """The program as this crew is to run it."""
+        parameters = self._setup.parameters
+        return program if parameters is None else program.adapted(**parameters)
 
     def _serve(self) -> None:
         try:

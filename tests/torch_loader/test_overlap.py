@@ -1,7 +1,5 @@
 """Epochs that overlap: the next one's batches are asked for before it begins."""
 
-import threading
-import time
 import warnings
 
 import pytest
@@ -21,11 +19,11 @@ from torch.utils.data import (
 
 from gristmill._torch import foreseeing
 from gristmill.torch import DataLoader
+from torch_loader.waiting import wait_for
 
 pytestmark = pytest.mark.multiprocess
 
 TorchLoader = torch.utils.data.DataLoader
-DEADLINE_S = 30.0
 
 
 class Drawing(torch.utils.data.Dataset):
@@ -71,14 +69,6 @@ def overlapping(dataset, **options):
         **options,
     }
     return DataLoader(dataset, overlap_epochs=True, **options)
-
-
-def wait_for(condition):
-    deadline = time.monotonic() + DEADLINE_S
-    never = threading.Event()
-    while not condition():
-        assert time.monotonic() < deadline, "waited in vain"
-        never.wait(0.005)
 
 
 def end(loader):

@@ -7,7 +7,6 @@ import random
 import subprocess
 import sys
 import threading
-import time
 
 import numpy as np
 import pytest
@@ -17,11 +16,11 @@ from torch.utils.data import IterableDataset, get_worker_info
 from torch.utils.data.dataloader import _MultiProcessingDataLoaderIter
 
 from gristmill.torch import DataLoader
+from torch_loader.waiting import wait_for
 
 pytestmark = pytest.mark.multiprocess
 
 TorchLoader = torch.utils.data.DataLoader
-DEADLINE_S = 30.0
 
 
 class Who(torch.utils.data.Dataset):
@@ -89,14 +88,6 @@ class Endless(IterableDataset):
         while True:
             yield number
             number += 1
-
-
-def wait_for(condition):
-    deadline = time.monotonic() + DEADLINE_S
-    never = threading.Event()
-    while not condition():
-        assert time.monotonic() < deadline, "waited in vain"
-        never.wait(0.005)
 
 
 def columns(batches):

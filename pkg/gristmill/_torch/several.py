@@ -161,15 +161,17 @@ class MultiProcessIterator(Stepping, _MultiProcessingDataLoaderIter):  # type: i
     def _drawn_as_foreseen(self) -> bool:
         """Whether the new epoch begins with the batches that were asked for."""
         drawn = list(itertools.islice(self._sampler_iter, len(self._ahead)))
+        if [*map(as_list, drawn)] == [*map(as_list, self._ahead)]:
+            return True
+        # They are to be asked for after all.
         self._sampler_iter = itertools.chain(drawn, self._sampler_iter)
-        return [*map(as_list, drawn)] == [*map(as_list, self._ahead)]
+        return False
 
     def _go_on(self, crew: Crew) -> None:
         """Begin the epoch whose first batches have been asked for."""
         ahead = len(self._ahead)
         self._begin_epoch()
         for _ in range(ahead):
-            next(self._sampler_iter)
             self._asked[next(self._turns)] += 1
         for _ in range(self._window - ahead):
             self._ask(crew)
