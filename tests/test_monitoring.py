@@ -96,6 +96,46 @@ def test_the_environment_starts_a_server_on_its_port():
     assert value(ready, f"{ready.name}_count") >= 1
 
 
+def listening(port):
+    """Print the addresses on which somebody listens on a port, as the kernel has it."""
+    return (
+        "import gristmill\n"
+        "for line in open('/proc/net/tcp').readlines()[1:]:\n"
+        "    _, local, _, state, *_ = line.split()\n"
+        f"    if state == '0A' and local.endswith(':{port:04X}'):\n"
+        "        print(local.partition(':')[0])\n"
+    )
+
+
+@pytest.mark.parametrize(
+    ("environment", "expected"),
+    [
+        ({}, "0100007F"),  # 127.0.0.1, of which the last byte comes first.
+        ({"GRISTMILL_PROMETHEUS_HOST": ""}, "0100007F"),
+        ({"GRISTMILL_PROMETHEUS_HOST": "127.0.0.3"}, "0300007F"),
+        ({"GRISTMILL_PROMETHEUS_HOST": "0.0.0.0"}, "00000000"),
+    ],
+)
+def test_only_this_machine_is_served_unless_told_otherwise(environment, expected):
+    port = free_port()
+    said = run(
+        listening(port),
+        ENABLE_PYGRAIN_PROMETHEUS_TELEMETRY="true",
+        PYGRAIN_PROMETHEUS_PORT=str(port),
+        **environment,
+    )
+    assert said.split() == [expected]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"), [("", "0100007F"), (", '0.0.0.0'", "00000000")]
+)
+def test_a_server_that_is_started_listens_where_it_is_told(arguments, expected):
+    port = free_port()
+    serve = f"from gristmill import monitoring; monitoring.serve({port}{arguments})\n"
+    assert run(serve + listening(port)).split() == [expected]
+
+
 def test_nothing_is_loaded_or_recorded_by_itself():
     said = run(
         "import sys, json, gristmill; from gristmill import monitoring;"

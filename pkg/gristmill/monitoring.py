@@ -14,6 +14,9 @@ They are recorded once `start` was called.  With
 ``ENABLE_PYGRAIN_PROMETHEUS_TELEMETRY=true`` in the environment ``import gristmill``
 does that, and serves them on port 9431, or on that of ``PYGRAIN_PROMETHEUS_PORT``;
 those of worker processes are added up.  They need the package prometheus_client.
+
+Only programs on the same machine reach them, at 127.0.0.1, unless
+``GRISTMILL_PROMETHEUS_HOST`` is the address to listen on, such as 0.0.0.0 for all.
 """
 
 from __future__ import annotations
@@ -26,10 +29,12 @@ from typing import Any
 
 from gristmill import _log
 
-__all__ = ["DEFAULT_PORT", "is_on", "serve", "setup_telemetry", "start"]
+__all__ = ["DEFAULT_HOST", "DEFAULT_PORT", "is_on", "serve", "setup_telemetry", "start"]
 
+DEFAULT_HOST = "127.0.0.1"
 DEFAULT_PORT = 9431
 _ENABLE = "ENABLE_PYGRAIN_PROMETHEUS_TELEMETRY"
+_HOST = "GRISTMILL_PROMETHEUS_HOST"
 _PORT = "PYGRAIN_PROMETHEUS_PORT"
 _FOLDER = "PROMETHEUS_MULTIPROC_DIR"
 # Set for the processes that this one starts: who serves their metrics.
@@ -84,22 +89,26 @@ def start() -> None:
     )
 
 
-def serve(port: int | None = None) -> int | None:
+def serve(port: int | None = None, host: str | None = None) -> int | None:
     """Record metrics, and serve them over HTTP from a thread.
 
     Args:
         port: Where; None for that of ``PYGRAIN_PROMETHEUS_PORT``, else 9431.
+        host: The address to listen on; None for ``GRISTMILL_PROMETHEUS_HOST``, else
+            127.0.0.1, which only programs on this machine reach.  "0.0.0.0" is all.
 
     Returns:
         The port; None where another process serves there already, or it is taken.
 
     Raises:
         ImportError: prometheus_client is not installed.
+        OSError: This machine has no such address.
         ValueError: The environment's port is no number.
     """
     start()
     client = _client()
     port = _port() if port is None else port
+    host = host or os.environ.get(_HOST) or DEFAULT_HOST
     registry = client.REGISTRY
     if _FOLDER in os.environ:
         from prometheus_client import multiprocess
@@ -108,7 +117,7 @@ def serve(port: int | None = None) -> int | None:
         collector: Any = multiprocess.MultiProcessCollector
         collector(registry)
     try:
-        client.start_http_server(port, registry=registry)
+        client.start_http_server(port, host, registry)
     except OSError as error:
         if error.errno != errno.EADDRINUSE:
             raise
