@@ -16,11 +16,9 @@ CSRC = ROOT / "csrc"
 ROWS = (
     {"_checks", "_closing", "_log", "_retries", "_types", "constants", "errors"},
     {"_core", "_hot", "_slow"},
-    {"_processes", "_setup"},
+    {"_processes", "_worker_process"},
     {"_zygotes"},
-    {"_lessons"},
     {"_zygote"},
-    {"_templates"},
     {
         "_columns",
         "_group_cache",

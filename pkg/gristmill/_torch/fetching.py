@@ -84,15 +84,6 @@ class FetchProgram:
     def greet(self, worker: int) -> None:
         """Nothing; `open_stream` prepares the worker."""
 
-    def parted(self) -> tuple[FetchProgram, dict[str, Any]]:
-        """What all epochs have in common, and what `adapted` needs for this one."""
-        own = {"base_seed": self.base_seed, "shared_seed": self.shared_seed}
-        return self.adapted(base_seed=0, shared_seed=None), own
-
-    def adapted(self, **parameters: Any) -> FetchProgram:
-        """The program of another epoch."""
-        return dataclasses.replace(self, **parameters)
-
     def unpicklable_note(self) -> str:
         """See `Runnable`."""
         parts = ("dataset", "collate_fn", "worker_init_fn")

@@ -11,10 +11,12 @@ import torch.utils.data
 from torch.utils.data import Dataset, IterableDataset, Sampler
 
 from gristmill._checks import check_integer
+from gristmill._torch import start_method
 from gristmill._torch.several import MultiProcessIterator
 from gristmill._torch.single import SingleProcessIterator
 
 _T_co = TypeVar("_T_co", covariant=True)
+_TorchLoader: Any = torch.utils.data.DataLoader
 
 
 class DataLoader(torch.utils.data.DataLoader[_T_co]):  # type: ignore[misc]
@@ -41,8 +43,9 @@ class DataLoader(torch.utils.data.DataLoader[_T_co]):  # type: ignore[misc]
         drop_last: Leave out a last batch that is not full.
         timeout: Seconds to wait for a batch from workers, 0 for as long as it takes.
         worker_init_fn: Called with the worker's number in each worker first.
-        multiprocessing_context: How workers start, a name or a context; by default
-            forks of a process that has imported torch already.
+        multiprocessing_context: How workers start, a name or a context; by default as
+            `multiprocessing.get_start_method()` says.  "launcher" is Gristmill's own:
+            forks of a clean process that has imported torch.
         generator: Draws the workers' base seed and the `RandomSampler`'s indices.
         prefetch_factor: Batches that each worker may be ahead; 2 by default.
         persistent_workers: Keep the workers from one epoch to the next.
@@ -133,6 +136,15 @@ class DataLoader(torch.utils.data.DataLoader[_T_co]):  # type: ignore[misc]
             self._check_overlap()
         self.overlap_epochs = bool(overlap_epochs)
         _warn_of_accelerate()
+
+    @property
+    def multiprocessing_context(self) -> Any:
+        """How workers start; None for the program's own way."""
+        return super().multiprocessing_context
+
+    @multiprocessing_context.setter
+    def multiprocessing_context(self, context: Any) -> None:
+        _TorchLoader.multiprocessing_context.fset(self, start_method.named(context))
 
     def _check_overlap(self) -> None:
         if isinstance(self.dataset, IterableDataset):

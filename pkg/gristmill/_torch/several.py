@@ -271,8 +271,7 @@ def _start(crew: Crew) -> None:
         warnings.warn(
             "Got pickle error when attempting to start a worker Process. "
             "This might be because the worker Process arguments are not picklable. "
-            "Let multiprocessing_context be None or 'fork', which pickle nothing that "
-            "cannot be pickled.",
+            "Use multiprocessing_context='fork', which pickles nothing.",
             stacklevel=4,
         )
         raise
