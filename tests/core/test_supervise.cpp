@@ -210,11 +210,6 @@ std::vector<pid_t> children_of(pid_t parent) {
   return children;
 }
 
-std::size_t threads() {
-  const std::filesystem::directory_iterator tasks("/proc/self/task");
-  return static_cast<std::size_t>(std::distance(begin(tasks), end(tasks)));
-}
-
 pid_t launcher() { return children_of(getpid()).at(0); }
 
 void births_and_deaths_are_told_in_order() {
