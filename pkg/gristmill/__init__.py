@@ -85,6 +85,11 @@ from gristmill.transforms import (
 from gristmill.transforms import FlatMap as FlatMapTransform
 
 if TYPE_CHECKING:
+    from gristmill import bad_records as bad_records
+    from gristmill import drop_in as drop_in
+    from gristmill import errors as errors
+    from gristmill.python import PyGrainCheckpointRestore as PyGrainCheckpointRestore
+    from gristmill.python import PyGrainCheckpointSave as PyGrainCheckpointSave
     from gristmill.sources import ArrayRecordDataSource
     from gristmill.sources import SharedMemoryDataSource as InMemoryDataSource
 
@@ -175,13 +180,16 @@ _LAZY = (
 )
 
 
-def __getattr__(name: str) -> Any:
-    if name in _LAZY:
-        globals()[name] = found = getattr(python, name)
-        return found
-    if name in ("bad_records", "beam", "drop_in", "errors", "jax", "torch"):
-        return importlib.import_module(f"gristmill.{name}")
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+# Type checkers must not see it: they would accept every name.
+if not TYPE_CHECKING:
+
+    def __getattr__(name: str) -> Any:
+        if name in _LAZY:
+            globals()[name] = found = getattr(python, name)
+            return found
+        if name in ("bad_records", "beam", "drop_in", "errors", "jax", "torch"):
+            return importlib.import_module(f"gristmill.{name}")
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
 monitoring.setup_telemetry()

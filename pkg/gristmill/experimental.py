@@ -127,12 +127,15 @@ _HOMES = {
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 
 
-def __getattr__(name: str) -> Any:
-    if name not in _HOME_OF:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    module = importlib.import_module(f"gristmill._dataset.{_HOME_OF[name]}")
-    globals()[name] = found = getattr(module, name)
-    return found
+# Type checkers must not see it: they would accept every name.
+if not TYPE_CHECKING:
+
+    def __getattr__(name: str) -> Any:
+        if name not in _HOME_OF:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        module = importlib.import_module(f"gristmill._dataset.{_HOME_OF[name]}")
+        globals()[name] = found = getattr(module, name)
+        return found
 
 
 def __dir__() -> list[str]:

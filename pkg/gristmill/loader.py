@@ -8,7 +8,7 @@ import json
 import os
 import time
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Self, overload
 
 import numpy as np
 import numpy.typing as npt
@@ -21,14 +21,16 @@ from gristmill._engine import state as states
 from gristmill._engine.local import LocalRun
 from gristmill._engine.remote import RemoteOptions, RemoteRun
 from gristmill._engine.tally import Account, Replayed, Tally
+from gristmill._types import S, T
 from gristmill.bad_records import BadRecords, ErrorPolicy, OnError
 from gristmill.errors import StateMismatch
+from gristmill.operations import Operation
 from gristmill.options import MultiprocessingOptions, ReadOptions
+from gristmill.sources import Columns, RandomAccessDataSource
 
 if TYPE_CHECKING:
     from gristmill._dataset.report import Report
 
-T = TypeVar("T")
 _NO_SHARDING = sharding.NoSharding()
 
 
@@ -100,9 +102,9 @@ class DataLoader(Generic[T]):
     def __init__(  # noqa: PLR0913 (Grain's arguments, and ours)
         self,
         *,
-        data_source: Any,
-        sampler: Any,
-        operations: Sequence[Any] = (),
+        data_source: RandomAccessDataSource[Any] | Columns,
+        sampler: samplers.Sampler,
+        operations: Sequence[transforms.AnyTransform | Operation] = (),
         worker_count: int | None = 0,
         worker_buffer_size: int = 1,
         shard_options: sharding.ShardOptions | None = None,
@@ -356,6 +358,37 @@ class DataLoaderIterator(checkpoint.Checkpointable, collections.abc.Iterator[T])
         if monitoring.is_on():
             monitoring.record_get_next(int(took_s * 1e9))
         return output
+
+
+@overload
+def load(
+    source: RandomAccessDataSource[S],
+    *,
+    num_epochs: int | None = None,
+    shuffle: bool = False,
+    seed: int | None = None,
+    shard_options: sharding.ShardOptions = ...,
+    transformations: tuple[()] = (),
+    batch_size: None = None,
+    worker_count: int | None = 0,
+    read_options: ReadOptions | None = None,
+) -> DataLoader[S]: ...
+
+
+@overload
+def load(
+    source: RandomAccessDataSource[Any] | Columns,
+    *,
+    num_epochs: int | None = None,
+    shuffle: bool = False,
+    seed: int | None = None,
+    shard_options: sharding.ShardOptions = ...,
+    transformations: Sequence[transforms.AnyTransform | Operation] = (),
+    batch_size: int | None = None,
+    drop_remainder: bool = False,
+    worker_count: int | None = 0,
+    read_options: ReadOptions | None = None,
+) -> DataLoader[Any]: ...
 
 
 def load(  # noqa: PLR0913 (Grain's arguments)

@@ -31,7 +31,9 @@ _OUT = TypeVar("_OUT")
 class Operation(Protocol):
     """What a loader takes among its operations beside transforms."""
 
-    def __call__(self, input_iterator: Iterator[Record[Any]]) -> Iterator[Record[Any]]:
+    def __call__(
+        self, input_iterator: Iterator[Record[Any]], /
+    ) -> Iterator[Record[Any]]:
         """Return the records that come out, given those that go in."""
 
 

@@ -49,6 +49,9 @@ if TYPE_CHECKING:
     from gristmill.sources import ArrayRecordDataSource
     from gristmill.sources import SharedMemoryDataSource as InMemoryDataSource
 
+    PyGrainCheckpointRestore = checkpoint.CheckpointRestore
+    PyGrainCheckpointSave = checkpoint.CheckpointSave
+
 __all__ = [
     "DATASET_INDEX",
     "EPOCH",
@@ -109,9 +112,12 @@ _LAZY: dict[str, tuple[Any, str]] = {
 }
 
 
-def __getattr__(name: str) -> Any:
-    if name not in _LAZY:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    module, original = _LAZY[name]
-    globals()[name] = found = getattr(module, original)
-    return found
+# Type checkers must not see it: they would accept every name.
+if not TYPE_CHECKING:
+
+    def __getattr__(name: str) -> Any:
+        if name not in _LAZY:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        module, original = _LAZY[name]
+        globals()[name] = found = getattr(module, original)
+        return found

@@ -45,7 +45,7 @@ class Sampler(Protocol):
     Each stream of a loader is then computed by one worker.
     """
 
-    def __getitem__(self, index: int) -> RecordMetadata:
+    def __getitem__(self, index: int, /) -> RecordMetadata:
         """Return the metadata of a global index; IndexError after the last one."""
 
 

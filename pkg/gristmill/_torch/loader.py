@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 import warnings
 from collections.abc import Callable, Iterable
-from typing import Any, TypeVar
+from typing import Any
 
 import torch.utils.data
 from torch.utils.data import Dataset, IterableDataset, Sampler
@@ -14,12 +14,13 @@ from gristmill._checks import check_integer
 from gristmill._torch import start_method
 from gristmill._torch.several import MultiProcessIterator
 from gristmill._torch.single import SingleProcessIterator
+from gristmill._types import T
+from gristmill.sources import RandomAccessDataSource
 
-_T_co = TypeVar("_T_co", covariant=True)
 _TorchLoader: Any = torch.utils.data.DataLoader
 
 
-class DataLoader(torch.utils.data.DataLoader[_T_co]):  # type: ignore[misc]
+class DataLoader(torch.utils.data.DataLoader[T]):  # type: ignore[misc]
     """Loads the same batches as `torch.utils.data.DataLoader`, faster.
 
     A subclass of torch's, with its arguments, attributes, samplers, random draws,
@@ -82,7 +83,7 @@ class DataLoader(torch.utils.data.DataLoader[_T_co]):  # type: ignore[misc]
 
     def __init__(  # noqa: PLR0913 (torch's arguments, and ours)
         self,
-        dataset: Dataset[_T_co],
+        dataset: Dataset[T] | RandomAccessDataSource[T],
         batch_size: int | None = 1,
         shuffle: bool | None = None,
         sampler: Sampler[Any] | Iterable[Any] | None = None,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Iterable
-from typing import Any, TypeVar
+from typing import Any
 
 import torch
 from torch.utils.data import Dataset, Sampler
@@ -13,13 +13,14 @@ from gristmill._checks import check_integer
 from gristmill._torch import layout
 from gristmill._torch.layout import State
 from gristmill._torch.loader import DataLoader
+from gristmill._torch.saving import Saving
 from gristmill._torch.stateful_several import StatefulMultiProcessIterator
 from gristmill._torch.stateful_single import StatefulSingleProcessIterator
+from gristmill._types import T
+from gristmill.sources import RandomAccessDataSource
 
-_T_co = TypeVar("_T_co", covariant=True)
 
-
-class StatefulDataLoader(DataLoader[_T_co]):
+class StatefulDataLoader(DataLoader[T]):
     """A `DataLoader` that is saved and restored in the middle of an epoch.
 
     The protocol and the layout of a state are those of torchdata's loader of this name:
@@ -96,7 +97,7 @@ class StatefulDataLoader(DataLoader[_T_co]):
 
     def __init__(  # noqa: PLR0913 (torch's arguments, and ours)
         self,
-        dataset: Dataset[_T_co],
+        dataset: Dataset[T] | RandomAccessDataSource[T],
         batch_size: int | None = 1,
         shuffle: bool | None = None,
         sampler: Sampler[Any] | Iterable[Any] | None = None,
@@ -148,7 +149,7 @@ class StatefulDataLoader(DataLoader[_T_co]):
         self._initial_iter_for_state_dict = False
         self._warn_of_order()
 
-    def __iter__(self) -> Any:
+    def __iter__(self) -> Saving:
         """The iterator that `state_dict` describes from now on."""
         initial = self._initial_iter_for_state_dict and self._iterator is not None
         self._initial_iter_for_state_dict = False
@@ -157,7 +158,8 @@ class StatefulDataLoader(DataLoader[_T_co]):
         if self._iterator._finished:
             # It was loaded so, and has brought the samplers to the end of their epoch.
             self._begin_epoch()
-        return self._iterator
+        iterator: Saving = self._iterator
+        return iterator
 
     def _begin_epoch(self) -> None:
         if self.persistent_workers and self._iterator is not None:
