@@ -9,6 +9,9 @@ import jax
 import numpy as np
 
 from gristmill._ahead import Ahead
+from gristmill._listing import listed
+
+__all__ = ["DevicePrefetch", "prefetch_to_device"]
 
 
 class DevicePrefetch(Ahead):
@@ -114,3 +117,7 @@ def _shareable(leaf: Any) -> bool:
         return False
     same_dtype = jax.dtypes.canonicalize_dtype(leaf.dtype) == leaf.dtype
     return same_dtype and leaf.flags.c_contiguous and leaf.ctypes.data % 64 == 0
+
+
+def __dir__() -> list[str]:
+    return listed(__all__)

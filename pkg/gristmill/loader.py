@@ -21,12 +21,15 @@ from gristmill._engine import state as states
 from gristmill._engine.local import LocalRun
 from gristmill._engine.remote import RemoteOptions, RemoteRun
 from gristmill._engine.tally import Account, Replayed, Tally
+from gristmill._listing import listed
 from gristmill.bad_records import BadRecords, ErrorPolicy, OnError
 from gristmill.errors import StateMismatch
 from gristmill.options import MultiprocessingOptions, ReadOptions
 
 if TYPE_CHECKING:
     from gristmill._dataset.report import Report
+
+__all__ = ["DataLoader", "DataLoaderIterator", "load"]
 
 T = TypeVar("T")
 _NO_SHARDING = sharding.NoSharding()
@@ -402,3 +405,7 @@ def load(  # noqa: PLR0913 (Grain's arguments)
         worker_count=worker_count,
         read_options=read_options,
     )
+
+
+def __dir__() -> list[str]:
+    return listed(__all__)

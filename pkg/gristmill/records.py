@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import numpy as np
 
+from gristmill._listing import listed
+
 __all__ = ["Record", "RecordMetadata"]
 
 T = TypeVar("T")
@@ -100,3 +102,7 @@ class Record(Generic[T]):
 
     metadata: RecordMetadata
     data: T
+
+
+def __dir__() -> list[str]:
+    return listed(__all__)

@@ -24,6 +24,7 @@ import numpy as np
 import numpy.typing as npt
 
 from gristmill import _core
+from gristmill._listing import listed
 from gristmill._types import Alloc, Int64Array, Rules
 
 if TYPE_CHECKING:
@@ -401,3 +402,7 @@ def __getattr__(name: str) -> Any:
     module = importlib.import_module(_LAZY[name])
     globals()[name] = found = getattr(module, name)
     return found
+
+
+def __dir__() -> list[str]:
+    return listed(__all__)
