@@ -25,8 +25,8 @@ import pyarrow.parquet as pq
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tensorflow.core.example import example_pb2
 
+import extras
 from cli import (
     names,
     read_array_record,
@@ -54,10 +54,9 @@ def flat(parts):
 
 def features_of(record):
     """Return the features of an Example, by protobuf."""
+    message = extras.tensorflow("tensorflow.core.example.example_pb2").Example
     found = {}
-    for name, feature in example_pb2.Example.FromString(
-        record
-    ).features.feature.items():
+    for name, feature in message.FromString(record).features.feature.items():
         kind = feature.WhichOneof("kind")
         found[name] = (kind.removesuffix("_list"), list(getattr(feature, kind).value))
     return found
