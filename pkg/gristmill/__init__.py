@@ -11,6 +11,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 from gristmill import (
+    _listing,
     checkpoint,
     constants,
     experimental,
@@ -153,9 +154,12 @@ __all__ = [
     "WorkerDied",
     "__version__",
     "__version_info__",
+    "bad_records",
     "checkpoint",
     "config",
     "constants",
+    "drop_in",
+    "errors",
     "experimental",
     "load",
     "monitoring",
@@ -190,6 +194,13 @@ if not TYPE_CHECKING:
         if name in ("bad_records", "beam", "drop_in", "errors", "jax", "torch"):
             return importlib.import_module(f"gristmill.{name}")
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    optional = {"beam": "apache_beam", "jax": "jax", "torch": "torch"}
+    for name in ("PyGrainCheckpointRestore", "PyGrainCheckpointSave"):
+        optional[name] = _listing.ORBAX
+    return _listing.listed(__all__, optional)
 
 
 monitoring.setup_telemetry()

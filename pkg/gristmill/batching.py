@@ -19,6 +19,7 @@ import numpy.typing as npt
 from gristmill import _core
 from gristmill._hot import tree
 from gristmill._hot.signals import StructureMismatch
+from gristmill._listing import listed
 from gristmill._types import Alloc, Rules
 from gristmill.errors import ShapeMismatch
 
@@ -225,3 +226,7 @@ def _shape_text(value: Any) -> str:
         return str(list(np.asarray(value).shape))
     except ValueError:
         return "[unknown shape]"
+
+
+def __dir__() -> list[str]:
+    return listed(__all__)

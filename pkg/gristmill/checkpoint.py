@@ -13,6 +13,7 @@ import sys
 from collections.abc import Awaitable
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from gristmill._listing import ORBAX, listed
 from gristmill.sharding import jax_process
 
 if TYPE_CHECKING:
@@ -249,3 +250,9 @@ if not TYPE_CHECKING:
                     " orbax-checkpoint"
                 ) from error
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return listed(
+        __all__, dict.fromkeys(("CheckpointRestore", "CheckpointSave"), ORBAX)
+    )

@@ -12,6 +12,8 @@ import os
 import sys
 from typing import Any
 
+from gristmill._listing import listed
+
 __all__ = ["OPTIONS", "Option", "UnknownOption", "config"]
 
 
@@ -178,3 +180,7 @@ def _unknown(name: str) -> UnknownOption:
 
 
 config = Config()
+
+
+def __dir__() -> list[str]:
+    return listed(__all__)

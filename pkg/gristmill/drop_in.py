@@ -18,6 +18,7 @@ import sys
 from types import ModuleType
 from typing import Any
 
+from gristmill._listing import listed
 from gristmill.config import OPTIONS
 
 __all__ = ["install", "main"]
@@ -112,6 +113,10 @@ def main(arguments: list[str]) -> None:
 
 def _submodule(name: str) -> ModuleType:
     return importlib.import_module(f"gristmill.{name}")
+
+
+def __dir__() -> list[str]:
+    return listed(__all__)
 
 
 if __name__ == "__main__":

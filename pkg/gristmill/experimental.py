@@ -6,6 +6,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 from gristmill._core import index_shuffle
+from gristmill._listing import listed
 from gristmill._rng_pool import RngPool
 from gristmill.transforms import FlatMap as FlatMapTransform
 from gristmill.transforms import MapWithIndex as MapWithIndexTransform
@@ -139,4 +140,4 @@ if not TYPE_CHECKING:
 
 
 def __dir__() -> list[str]:
-    return __all__
+    return listed(__all__)

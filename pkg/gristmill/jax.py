@@ -9,7 +9,10 @@ import jax
 import numpy as np
 
 from gristmill._ahead import Ahead
+from gristmill._listing import listed
 from gristmill._types import Array, K, T
+
+__all__ = ["DevicePrefetch", "prefetch_to_device"]
 
 
 class DevicePrefetch(Ahead[T]):
@@ -146,3 +149,7 @@ def _shareable(leaf: Any) -> bool:
         return False
     same_dtype = jax.dtypes.canonicalize_dtype(leaf.dtype) == leaf.dtype
     return same_dtype and leaf.flags.c_contiguous and leaf.ctypes.data % 64 == 0
+
+
+def __dir__() -> list[str]:
+    return listed(__all__)

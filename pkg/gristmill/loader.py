@@ -21,6 +21,7 @@ from gristmill._engine import state as states
 from gristmill._engine.local import LocalRun
 from gristmill._engine.remote import RemoteOptions, RemoteRun
 from gristmill._engine.tally import Account, Replayed, Tally
+from gristmill._listing import listed
 from gristmill._types import S, T
 from gristmill.bad_records import BadRecords, ErrorPolicy, OnError
 from gristmill.errors import StateMismatch
@@ -30,6 +31,8 @@ from gristmill.sources import Columns, RandomAccessDataSource
 
 if TYPE_CHECKING:
     from gristmill._dataset.report import Report
+
+__all__ = ["DataLoader", "DataLoaderIterator", "load"]
 
 _NO_SHARDING = sharding.NoSharding()
 
@@ -435,3 +438,7 @@ def load(  # noqa: PLR0913 (Grain's arguments)
         worker_count=worker_count,
         read_options=read_options,
     )
+
+
+def __dir__() -> list[str]:
+    return listed(__all__)

@@ -25,6 +25,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from gristmill import _log
+from gristmill._listing import listed
 
 __all__ = ["DEFAULT_PORT", "is_on", "serve", "setup_telemetry", "start"]
 
@@ -208,3 +209,7 @@ def _remove(folder: str, owner: int) -> None:
         import shutil
 
         shutil.rmtree(folder, ignore_errors=True)
+
+
+def __dir__() -> list[str]:
+    return listed(__all__)

@@ -14,6 +14,7 @@ from typing import Any, ClassVar, Generic, Protocol, TypeVar
 import numpy as np
 
 from gristmill import _log, batching
+from gristmill._listing import listed
 from gristmill.records import Record, RecordMetadata
 
 __all__ = [
@@ -210,3 +211,7 @@ def _warn_of(operation: str, replacement: str) -> None:
 
 def _failed(what: str) -> ValueError:
     return ValueError(f"PyGrain encountered an error when calling {what}.")
+
+
+def __dir__() -> list[str]:
+    return listed(__all__)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from gristmill import checkpoint, experimental, sources
 from gristmill._dataset.base import IterDataset, MapDataset
 from gristmill._dataset.iterator import DatasetIterator
+from gristmill._listing import ORBAX, listed
 from gristmill.checkpoint import CheckpointHandler as PyGrainCheckpointHandler
 from gristmill.config import config
 from gristmill.constants import (
@@ -121,3 +122,8 @@ if not TYPE_CHECKING:
         module, original = _LAZY[name]
         globals()[name] = found = getattr(module, original)
         return found
+
+
+def __dir__() -> list[str]:
+    orbax = dict.fromkeys(("PyGrainCheckpointRestore", "PyGrainCheckpointSave"), ORBAX)
+    return listed(__all__, orbax)

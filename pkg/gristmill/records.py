@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Generic
 
 import numpy as np
 
+from gristmill._listing import listed
 from gristmill._types import V
 
 __all__ = ["Record", "RecordMetadata"]
@@ -100,3 +101,7 @@ class Record(Generic[V]):
 
     metadata: RecordMetadata
     data: V
+
+
+def __dir__() -> list[str]:
+    return listed(__all__)

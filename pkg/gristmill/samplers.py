@@ -13,6 +13,7 @@ import numpy as np
 from gristmill._checks import check_integer
 from gristmill._core import KeyPlan
 from gristmill._group_order import GroupOrder
+from gristmill._listing import listed
 from gristmill._sampler_checks import (
     check_block,
     check_seed,
@@ -455,3 +456,7 @@ class GroupShuffleSampler:
             length=self._epoch_length,
             reshuffle=self._reshuffle,
         )
+
+
+def __dir__() -> list[str]:
+    return listed(__all__)

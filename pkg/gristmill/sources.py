@@ -24,6 +24,7 @@ import numpy as np
 import numpy.typing as npt
 
 from gristmill import _core
+from gristmill._listing import listed
 from gristmill._types import Alloc, Int64Array, Rules, T
 
 if TYPE_CHECKING:
@@ -402,3 +403,7 @@ if not TYPE_CHECKING:
         module = importlib.import_module(_LAZY[name])
         globals()[name] = found = getattr(module, name)
         return found
+
+
+def __dir__() -> list[str]:
+    return listed(__all__)

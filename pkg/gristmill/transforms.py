@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias, Union
 import numpy as np
 
 from gristmill._features import FixedLen, Ragged, RaggedArray, VarLen
+from gristmill._listing import listed
 
 if TYPE_CHECKING:
     from gristmill._example import ParseExample
@@ -213,3 +214,7 @@ if not TYPE_CHECKING:
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
         globals()[name] = found = getattr(importlib.import_module(_LAZY[name]), name)
         return found
+
+
+def __dir__() -> list[str]:
+    return listed(__all__)
