@@ -1,8 +1,14 @@
 """Settings that all tests share."""
 
 import os
+import signal
 
 from hypothesis import HealthCheck, settings
+
+# A shell without job control has what it starts with `&` ignore Ctrl-C, and so would
+# all programs that the tests start, and interrupt.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # Set before anything imports jax: the tests are about data, not accelerators.
 os.environ.setdefault("JAX_PLATFORMS", "cpu")

@@ -525,6 +525,36 @@ def test_ctrl_c_ends_a_conversion_without_a_trace(tmp_path, long):
     assert found == whole
 
 
+def ignore_ctrl_c():
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+
+
+@pytest.mark.multiprocess
+@pytest.mark.parametrize("long", [2, 1], indirect=True)
+def test_a_conversion_in_the_background_ignores_ctrl_c(tmp_path, long):
+    arguments, whole = long
+    process = start(*arguments, start_new_session=True, preexec_fn=ignore_ctrl_c)
+    wait_for_lines(process, tmp_path / "out" / ".x.convert.jsonl", 4)
+    os.killpg(process.pid, signal.SIGINT)
+    _, err = process.communicate(timeout=60)
+    assert (process.returncode, err) == (0, "")
+    found = [p.read_bytes() for p in shards(tmp_path / "out", "x", 14)]
+    assert found == whole
+
+
+def test_the_tests_hear_ctrl_c_whoever_started_them():
+    program = "import conftest, signal; print(signal.getsignal(signal.SIGINT).__name__)"
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        capture_output=True,
+        text=True,
+        check=True,
+        cwd=pathlib.Path(__file__).parent,
+        preexec_fn=ignore_ctrl_c,
+    )
+    assert done.stdout == "default_int_handler\n"
+
+
 def interrupted(tmp_path):
     """Return the arguments of a conversion that stopped after one of two shards."""
     paths = [

@@ -11,6 +11,7 @@ import subprocess
 import sys
 import threading
 
+import crc32c
 import fsspec
 import numpy as np
 import pytest
@@ -45,6 +46,19 @@ def file(tmp_path):
 
 def sidecar_of(path):
     return pathlib.Path(path).with_name(f".{path.name}.gristmill-index")
+
+
+def forge(path, sizes):
+    """Write an index of `path` whose checksum and stamp fit, whatever it says."""
+    found = path.stat()
+    body = struct.pack("<QQQ", found.st_size, found.st_mtime_ns, len(sizes))
+    for size in sizes:
+        while size >= 0x80:
+            body += bytes([size & 0x7F | 0x80])
+            size >>= 7
+        body += bytes([size])
+    head = b"GRISTMTF" + struct.pack("<II", 1, crc32c.crc32c(body))
+    sidecar_of(path).write_bytes(head + body)
 
 
 def is_loaded(path):
@@ -314,6 +328,37 @@ class TestIndex:
         [record] = caplog.records
         assert f"The index of {path} cannot be kept" in record.getMessage()
         assert "Set GRISTMILL_CACHE_DIR, or index_dir=" in record.getMessage()
+
+    @pytest.mark.parametrize("access", ["pread", "mmap"])
+    @pytest.mark.parametrize("verify", ["all", "headers", "none"])
+    def test_one_that_was_made_up_gives_no_wrong_bytes(self, file, verify, access):
+        sizes = [len(record) for record in RECORDS]
+        sizes[0], sizes[1] = sizes[0] + 3, sizes[1] - 3
+        forge(file, sizes)
+        source = sources.TFRecordDataSource(file, verify=verify, access=access)
+        assert len(source) == len(RECORDS)
+        for key in (0, 1):
+            with pytest.raises(errors.CorruptRecord) as caught:
+                source[key]
+            assert f"{file}: record {key} at offset" in str(caught.value)
+            assert str(caught.value).endswith(f"wrong: delete {sidecar_of(file)}")
+        assert source.__getitems__(range(2, 500)) == RECORDS[2:]
+        sidecar_of(file).unlink()
+        assert list(sources.TFRecordDataSource(file, verify=verify)) == RECORDS
+
+    @pytest.mark.parametrize(
+        "sizes",
+        [[2**63], [2**64 - 16], [2**62] * 4, [], [0] * 10_000, [10, 2**64 - 26]],
+    )
+    def test_one_that_leads_out_of_the_file_is_made_anew(self, file, sizes):
+        forge(file, sizes)
+        assert not is_loaded(file)
+        assert list(sources.TFRecordDataSource(file, verify="none")) == RECORDS
+
+    def test_one_that_is_a_pipe_is_made_anew(self, file):
+        os.mkfifo(sidecar_of(file))
+        assert list(sources.TFRecordDataSource(file)) == RECORDS
+        assert is_loaded(file)
 
     def test_the_cache_follows_the_environment(self, monkeypatch):
         monkeypatch.delenv("GRISTMILL_CACHE_DIR")

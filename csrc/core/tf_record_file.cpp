@@ -7,6 +7,7 @@
 
 #include "core/tf_record_frame.hpp"
 #include "core/tf_record_sidecar.hpp"
+#include "core/varint.hpp"
 
 namespace gristmill {
 namespace {
@@ -204,16 +205,25 @@ Status TfRecordFile::deliver(const Request& request,
   return {};
 }
 
+// Without checksums too, a record is as long as its head says: whoever wrote
+// the index cannot cut records at other places.
 Status TfRecordFile::check_head(std::span<const std::byte> head,
                                 std::uint64_t data_size) const {
-  if (verify_ == Verify::kNone) return {};
-  auto length = frame_length(head);
-  if (!length.ok()) return length.status();
-  if (length.value() == data_size) return {};
-  return Status(Code::kInvalidArgument, "it has " +
-                                            std::to_string(length.value()) +
-                                            " bytes, expected by the index " +
-                                            std::to_string(data_size));
+  std::string message;
+  if (verify_ != Verify::kNone) {
+    auto checked = frame_length(head);
+    if (!checked.ok()) message = checked.status().message();
+  }
+  if (message.empty()) {
+    const auto length = load_le<std::uint64_t>(head.data());
+    if (length == data_size) return {};
+    message = "it has " + std::to_string(length) +
+              " bytes, expected by the index " + std::to_string(data_size);
+  }
+  if (!sidecar_.empty()) {
+    message += "; if the file is whole, its index is wrong: delete " + sidecar_;
+  }
+  return Status(Code::kInvalidArgument, message);
 }
 
 }  // namespace gristmill

@@ -126,6 +126,10 @@ Result<TfRecordIndex> load_sidecar(const std::string& path,
   auto opened = LocalFile::open(path, LocalFile::Access::kPread);
   if (!opened.ok()) return opened.status();
   const File& file = *opened.value();
+  // A record of n bytes takes 16 + n bytes there, and a varint here.
+  if (file.size() > kHeaderBytes + stamp.size / kFrameBytes) {
+    return invalid("the index has more records than the file has room for");
+  }
   ByteBuffer contents;
   if (!contents.reset(file.size())) {
     return Status(Code::kNoMemory, path + ": no memory to read the index");

@@ -16,6 +16,10 @@
 // A varint has 7 bits of the number in each byte, lowest first, and its highest
 // bit says that another follows: records of 128 bytes to 16 KiB take two bytes.
 //
+// The checksum is one that anybody can compute.  An index that somebody made up
+// never leads out of the file, but may say that records lie where none begin;
+// TfRecordFile compares each with the length before its data.
+//
 // Thread safety: pure functions.  Processes may load and save one sidecar at
 // the same time.
 #pragma once

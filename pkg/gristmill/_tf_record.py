@@ -47,7 +47,8 @@ class TFRecordDataSource(RecordSource):
             (``"train.tfrecord@4"`` is ``train.tfrecord-00000-of-00004`` and so on,
             ``"train.tfrecord@*"`` any number of them).
         verify: Which checksums are compared when a record is read: "all", only that of
-            its length ("headers"), or "none".
+            its length ("headers"), or "none".  The length itself is compared with the
+            index in any case.
         access: How files are read: "pread", or "mmap", which is faster where they
             are in the page cache, but ends the process when a file is truncated
             while it is read.

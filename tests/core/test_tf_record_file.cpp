@@ -120,19 +120,22 @@ void every_byte_of_a_record_matters(Access access, std::size_t record) {
               FileStamp::of(*LocalFile::open(disk.path(), access).value()))
               .ok());
     const bool in_head = at < place.begin + kFrameHead;
+    const bool in_length = at == place.begin;
     for (const Verify verify :
          {Verify::kAll, Verify::kHeaders, Verify::kNone}) {
       const FilePtr file = open(disk.path(), {verify, access, {folder / "a"}});
       CHECK_EQ(file->sidecar(), folder / "a");
       const std::string error =
           read_error(*file, static_cast<std::int64_t>(record));
-      const bool seen =
-          verify == Verify::kAll || (verify == Verify::kHeaders && in_head);
+      const bool seen = verify == Verify::kAll ||
+                        (verify == Verify::kHeaders ? in_head : in_length);
       CHECK_EQ(error.empty(), !seen);
       if (seen) {
+        const bool checked = verify != Verify::kNone;
         CHECK(contains(error, disk.path() + ": record " +
                                   std::to_string(record) + " at offset " +
-                                  std::to_string(place.begin) + ": the check"));
+                                  std::to_string(place.begin) +
+                                  (checked ? ": the check" : ": it has")));
       }
       CHECK_EQ(read_error(*file, static_cast<std::int64_t>(record) + 1), "");
     }
@@ -153,7 +156,8 @@ void a_bad_record_spares_its_neighbours() {
     CHECK_EQ(read_error(*file, i).empty(), i != 4);
 }
 
-void an_index_of_another_file_is_noticed() {
+// Its checksum fits, and so does its stamp: somebody made it up.
+void a_forged_index_cuts_no_records(Options options) {
   const Folder folder;
   const TemporaryFile other(tf_file_of({noise(10), noise(30), noise(20)}));
   const TemporaryFile disk(tf_file_of({noise(20), noise(20), noise(20)}));
@@ -161,12 +165,32 @@ void an_index_of_another_file_is_noticed() {
                      FileStamp::of(
                          *LocalFile::open(disk.path(), Access::kPread).value()))
             .ok());
-  const FilePtr file =
-      open(disk.path(), {Verify::kHeaders, Access::kPread, {folder / "a"}});
-  CHECK(contains(read_error(*file, 0),
-                 "it has 20 bytes, expected by the index 10"));
-  CHECK(contains(read_error(*file, 1), "the checksum of its length"));
+  options.sidecars = {folder / "a"};
+  const FilePtr file = open(disk.path(), options);
+  const std::string advice =
+      "; if the file is whole, its index is wrong: delete " + (folder / "a");
+  const std::string longer = read_error(*file, 0);
+  CHECK(contains(longer, "it has 20 bytes, expected by the index 10" + advice));
+  const std::string elsewhere = read_error(*file, 1);
+  CHECK(contains(elsewhere, options.verify == Verify::kNone
+                                ? "bytes, expected by the index 30"
+                                : "the checksum of its length"));
+  CHECK(contains(elsewhere, advice));
   CHECK_EQ(read_error(*file, 2), "");
+}
+
+void a_forged_index_cuts_no_large_records(Verify verify) {
+  const Folder folder;
+  const TemporaryFile other(tf_file_of({noise(9'000), noise(31'000)}));
+  const TemporaryFile disk(tf_file_of({noise(20'000), noise(20'000)}));
+  CHECK(save_sidecar(folder / "a", open(other.path())->index(),
+                     FileStamp::of(
+                         *LocalFile::open(disk.path(), Access::kPread).value()))
+            .ok());
+  const FilePtr file =
+      open(disk.path(), {verify, Access::kPread, {folder / "a"}});
+  CHECK(contains(read_error(*file, 0), "it has 20000 bytes, expected"));
+  CHECK(contains(read_error(*file, 1), "delete " + (folder / "a")));
 }
 
 void records_out_of_range_are_refused() {
@@ -332,6 +356,8 @@ int main() {
   for (const auto access : {Access::kPread, Access::kMmap}) {
     for (const auto verify : {Verify::kAll, Verify::kHeaders, Verify::kNone}) {
       reads_what_was_written({verify, access, {}});
+      a_forged_index_cuts_no_records({verify, access, {}});
+      a_forged_index_cuts_no_large_records(verify);
     }
     for (const std::size_t record : {2u, 4u, 7u, 9u, 13u}) {
       every_byte_of_a_record_matters(access, record);
@@ -340,7 +366,6 @@ int main() {
     threads_share_a_file(access);
   }
   a_bad_record_spares_its_neighbours();
-  an_index_of_another_file_is_noticed();
   records_out_of_range_are_refused();
   an_empty_file_has_no_records();
   the_first_index_that_fits_is_loaded();

@@ -171,6 +171,15 @@ void damaged_sidecars_are_refused() {
   CHECK(!parse_sidecar(longer, stamp).ok());
 }
 
+// A terabyte that takes no room on the disk would take memory.
+void a_huge_sidecar_is_not_read() {
+  const TemporaryFile sidecar(Bytes{});
+  CHECK_EQ(truncate(sidecar.path().c_str(), off_t{1} << 40), 0);
+  const auto loaded = load_sidecar(sidecar.path(), {1000, 5});
+  CHECK(!loaded.ok());
+  CHECK(contains(loaded.status().message(), "more records than the file has"));
+}
+
 void sidecars_are_saved_whole() {
   char folder[] = "/tmp/gristmill_sidecar_XXXXXX";
   CHECK(mkdtemp(folder) != nullptr);
@@ -211,5 +220,6 @@ int main() {
   a_scan_can_be_cancelled();
   sidecars_are_read_back();
   damaged_sidecars_are_refused();
+  a_huge_sidecar_is_not_read();
   sidecars_are_saved_whole();
 }
