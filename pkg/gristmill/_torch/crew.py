@@ -153,7 +153,7 @@ class Crew:
 
         Args:
             worker: Its number.
-            request: A key, list of keys or `requests.Keys`, of a map-style dataset; of
+            request: A key, a batch of keys or a `Drawn`, of a map-style dataset; of
                 another one what torch's fetchers take, a list as long as a batch or
                 None.  Either as `requests.WithState`, if the program is stateful.
         """

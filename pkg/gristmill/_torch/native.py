@@ -24,7 +24,7 @@ from torch.utils.data import (
 )
 from torch.utils.data._utils import collate
 
-from gristmill._torch.drawing import Block, as_list
+from gristmill._torch.drawing import Block, Drawn, as_list
 
 Fetch: TypeAlias = Callable[[Any], Any]
 Columns: TypeAlias = list[torch.Tensor]
@@ -52,18 +52,18 @@ def is_torchs(collate_fn: Any) -> bool:
 
 
 def samples_fetch(dataset: Any, fetch: Fetch) -> Fetch:
-    """A fetch of blocks that reads the samples one by one, and stacks ints faster.
+    """A fetch of batches that reads the samples one by one, and stacks ints faster.
 
     Args:
         dataset: A map-style dataset, read in batches by a `collate_fn` that
             `is_torchs`.
-        fetch: Torch's way: takes a list of indices and returns the batch.
+        fetch: Torch's way: takes what a batch sampler gives and returns the batch.
     """
 
     def fetch_samples(batch: Any) -> Any:
-        if getattr(dataset, "__getitems__", None):
-            return fetch(as_list(batch))
-        indices = batch if type(batch) is range else as_list(batch)
+        indices = as_list(batch)
+        if type(indices) is not list or getattr(dataset, "__getitems__", None):
+            return fetch(indices)
         samples = [dataset[index] for index in indices]
         # Not bools, nor ints of NumPy's: for those torch has other rules.
         if set(map(type, samples)) != {int}:
@@ -90,18 +90,19 @@ class _Fetcher:
 def native_fetch(dataset: Any, fetch: Fetch) -> Fetch | None:
     """A fetch of batches of `dataset` that reads no rows, None where there is none.
 
-    It takes lists of indices and the blocks of `gristmill._torch.drawing`.
+    It reads no rows of a `Drawn` and of a list of indices.  Anything else that a batch
+    sampler may give is fetched torch's way.
 
     Args:
         dataset: A map-style dataset, read in batches by a `collate_fn` that
             `is_torchs`.
-        fetch: Torch's way: takes a list of indices and returns the batch.
+        fetch: Torch's way: takes what a batch sampler gives and returns the batch.
     """
     table = _table(dataset)
     if table is not None:
         return _TableFetch(table, fetch)
     if _is_hugging_face(dataset):
-        return _HuggingFaceFetch(dataset)
+        return _HuggingFaceFetch(dataset, fetch)
     return None
 
 
@@ -289,10 +290,8 @@ def _tensors_are_on_cpu() -> bool:
 def _selected(table: Table | None, indices: Any) -> Table | None:
     if table is None or type(indices) not in (list, range):
         return None
-    positions = _positions(indices)
-    if positions is None:
-        return None
-    return _Selected(table, np.asarray(positions, np.int64))
+    numbers = np.asarray(indices) if type(indices) is range else _numbers(indices)
+    return None if numbers is None else _Selected(table, numbers)
 
 
 def _stacked(datasets: tuple[Any, ...] | dict[Any, Any]) -> Table | None:
@@ -337,7 +336,7 @@ class _TableFetch:
         self._fetch = fetch
 
     def __call__(self, batch: Any) -> Any:
-        index = _positions(batch)
+        index = _row_numbers(batch)
         if index is not None:
             try:
                 return _assembled(self._table.layout, self._table.gather(index))
@@ -346,15 +345,20 @@ class _TableFetch:
         return self._fetch(as_list(batch))
 
 
-def _positions(batch: list[Any] | Block) -> Block | None:
-    """Indices as a block, None for what may not be row numbers."""
-    if not isinstance(batch, list):
-        return batch
+def _row_numbers(batch: Any) -> Block | None:
+    """A batch as a block, None for what torch has to make sense of."""
+    if type(batch) is Drawn:
+        return batch.block
+    return _numbers(batch) if type(batch) is list else None
+
+
+def _numbers(indices: list[Any]) -> np.ndarray[Any, Any] | None:
+    """Indices as an array, None for what may not be row numbers."""
     # Not bools, which would index otherwise.
-    if set(map(type, batch)) != {int}:
+    if set(map(type, indices)) != {int}:
         return None
     try:
-        return np.array(batch, np.int64)
+        return np.array(indices, np.int64)
     except OverflowError:
         return None
 
@@ -379,11 +383,15 @@ def _is_hugging_face(dataset: Any) -> bool:
 class _HuggingFaceFetch:
     """Collates the columns that a Hugging Face dataset gives, without making rows."""
 
-    def __init__(self, dataset: Any) -> None:
+    def __init__(self, dataset: Any, fetch: Fetch) -> None:
         self._dataset = dataset
+        self._fetch = fetch
 
     def __call__(self, batch: Any) -> Any:
-        columns = self._dataset[as_list(batch)]
+        indices = as_list(batch)
+        if type(indices) is not list or not indices:
+            return self._fetch(indices)
+        columns = self._dataset[indices]
         count = len(columns[next(iter(columns))])
         return {name: _collated(column, count) for name, column in columns.items()}
 

@@ -9,7 +9,6 @@ import warnings
 from collections.abc import Iterator
 from typing import Any
 
-import numpy as np
 from torch.utils.data import IterDataPipe, MapDataPipe
 from torch.utils.data.dataloader import (
     _BaseDataLoaderIter,
@@ -24,7 +23,6 @@ from gristmill._torch.fetching import FetchProgram
 from gristmill._torch.foreseeing import can_foresee, foreseen
 from gristmill._torch.native import is_torchs
 from gristmill._torch.pinning import PinThread
-from gristmill._torch.requests import Keys
 from gristmill._torch.stepping import Stepping
 
 
@@ -190,14 +188,9 @@ class MultiProcessIterator(Stepping, _MultiProcessingDataLoaderIter):  # type: i
         self._asked[worker] += 1
 
     def _send(self, crew: Crew, worker: int, keys: Any) -> None:
-        crew.ask(worker, self._request(keys))
+        crew.ask(worker, keys)
         if self._pins is not None:
             self._pins.request()
-
-    def _request(self, keys: Any) -> Any:
-        if self._gives_blocks and type(keys) in (np.ndarray, range):
-            return Keys(np.asarray(keys, np.int64))
-        return keys
 
     def _next_worker(self) -> int | None:
         """The worker whose turn it is, which out of order has room for a batch."""

@@ -24,17 +24,9 @@ class SingleProcessIterator(Stepping, _SingleProcessDataLoaderIter):  # type: ig
         fetch = self._dataset_fetcher.fetch
         if self._dataset_kind != _DatasetKind.Map or not self._auto_collation:
             return fetch
-        torchs = is_torchs(self._collate_fn)
-        native = native_fetch(self._dataset, fetch) if torchs else None
-        if not self._gives_blocks:
-            if native is None:
-                return fetch
-            # A user's sampler may give anything.
-            return lambda batch: (native if type(batch) is list else fetch)(batch)
-        if native is not None:
-            return native
-        if torchs:
-            return samples_fetch(self._dataset, fetch)
+        if is_torchs(self._collate_fn):
+            native = native_fetch(self._dataset, fetch)
+            return native or samples_fetch(self._dataset, fetch)
         return lambda batch: fetch(as_list(batch))
 
     def _next_data(self) -> Any:

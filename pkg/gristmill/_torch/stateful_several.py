@@ -188,8 +188,7 @@ class StatefulMultiProcessIterator(Saving, MultiProcessIterator):
             if self._next_batch() is None:
                 break
 
-    def _request(self, keys: Any) -> Any:
-        request = super()._request(keys)
+    def _send(self, crew: Crew, worker: int, keys: Any) -> None:
         with_state = self._may_be_last_before_snapshot()
         self._requested += 1
         # An iterable's answers are not counted by requests: some say that it has ended.
@@ -197,7 +196,7 @@ class StatefulMultiProcessIterator(Saving, MultiProcessIterator):
             self._iterable or self._requested % self._interval == 0
         )
         self._noted.append(self._position.state() if due else None)
-        return WithState(request) if with_state else request
+        super()._send(crew, worker, WithState(keys) if with_state else keys)
 
     def _may_be_last_before_snapshot(self) -> bool:
         """Whether the next request's answer may be its worker's last until then."""

@@ -6,7 +6,6 @@ from typing import Any
 
 import torch
 from torch.autograd import profiler
-from torch.utils.data import BatchSampler
 from torch.utils.data.dataloader import _BaseDataLoaderIter, _DatasetKind
 
 from gristmill._torch.drawing import drawn
@@ -28,8 +27,6 @@ class Stepping(_BaseDataLoaderIter):  # type: ignore[misc]
 
     def _draw_natively(self) -> None:
         batches = drawn(self._index_sampler)
-        # Else batches of indices are what the user's sampler gives.
-        self._gives_blocks = type(self._index_sampler) is BatchSampler
         if batches is not None:
             self._sampler_iter = batches
         # Torch warns of a dataset that gives more than its length.
