@@ -142,20 +142,16 @@ class DataLoader(torch.utils.data.DataLoader[_T_co]):  # type: ignore[misc]
                 raise ValueError(f"overlap_epochs needs {name}=True, got {name}=False.")
 
     def _get_iterator(self) -> Any:
+        # Torch's own loaders have it, too, while it is installed everywhere.
         if private.needs_torchs_iterator(self):
-            return super()._get_iterator()
-        return own_iterator(self)
+            return private.get_iterator(self)
+        if self.num_workers == 0:
+            return SingleProcessIterator(self)
+        self.check_worker_number_rationality()
+        return MultiProcessIterator(self)
 
 
 DataLoader.__module__ = "gristmill.torch"
-
-
-def own_iterator(loader: Any) -> Any:
-    """A new iterator of Gristmill's over a loader, ours or torch's."""
-    if loader.num_workers == 0:
-        return SingleProcessIterator(loader)
-    loader.check_worker_number_rationality()
-    return MultiProcessIterator(loader)
 
 
 def check_options(

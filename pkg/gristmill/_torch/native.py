@@ -279,7 +279,8 @@ def _array(array: np.ndarray[Any, Any]) -> Table | None:
 
 def _tensors_are_on_cpu() -> bool:
     """Whether torch makes tensors of numbers and arrays where those are."""
-    found: bool = torch.get_default_device().type == "cpu"
+    # In torch 2.6 `get_default_device` does not know of ``with torch.device(...)``.
+    found: bool = torch.empty(0).is_cpu
     return found
 
 

@@ -41,6 +41,7 @@ def _part(path: str) -> Any:
 
 # Iterators.
 TorchLoader = torch.utils.data.DataLoader
+get_iterator = getattr(TorchLoader, "_get_iterator", Absent)
 BaseIterator = _part(_LOADING + "_BaseDataLoaderIter")
 SingleProcessIterator = _part(_LOADING + "_SingleProcessDataLoaderIter")
 MultiProcessIterator = _part(_LOADING + "_MultiProcessingDataLoaderIter")
@@ -221,20 +222,27 @@ def profiling() -> bool:
     return bool(_profiler_enabled() or _profiler._is_profiler_enabled)
 
 
-get_iterator: Any = TorchLoader._get_iterator
+# What torch's class has of ours, and had before.
+_lent: dict[str, tuple[Any, Any]] = {}
 
 
-def set_get_iterator(function: Callable[[Any], Any]) -> None:
-    """Let torch's own loaders, and what is derived from them, iterate by `function`."""
-    TorchLoader._get_iterator = function
+def lend(**parts: Any) -> None:
+    """Let torch's own class of loaders, and what is derived from it, have these."""
+    for name, part in parts.items():
+        _lent[name] = part, vars(TorchLoader).get(name, Absent)
+        setattr(TorchLoader, name, part)
 
 
-def reset_get_iterator(function: Callable[[Any], Any]) -> bool:
-    """Undo `set_get_iterator`; False where it does not hold."""
-    found: bool = TorchLoader._get_iterator is function
-    if found:
-        TorchLoader._get_iterator = get_iterator
-    return found
+def take_back() -> None:
+    """Undo `lend`, but for what somebody else has replaced since."""
+    for name, (part, before) in _lent.items():
+        if vars(TorchLoader).get(name) is not part:
+            continue
+        if before is Absent:
+            delattr(TorchLoader, name)
+        else:
+            setattr(TorchLoader, name, before)
+    _lent.clear()
 
 
 def collation() -> dict[Any, Callable[..., Any]]:

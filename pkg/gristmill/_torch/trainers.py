@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copyreg
 import functools
 import importlib.abc
 import importlib.machinery
@@ -13,7 +12,7 @@ from types import ModuleType
 from typing import Any, TypeVar
 
 from gristmill._torch import private
-from gristmill._torch.loader import DataLoader, check_options, own_iterator
+from gristmill._torch.loader import DataLoader, check_options
 from gristmill._torch.stateful import StatefulDataLoader
 
 __all__ = ["install", "uninstall"]
@@ -71,9 +70,7 @@ def install(*, everywhere: bool = False, **options: Any) -> None:
         if name in sys.modules:
             hook.rebind(sys.modules[name])
     if everywhere:
-        for name, value in (_DEFAULTS | options).items():
-            setattr(private.TorchLoader, name, value)
-        private.set_get_iterator(_iterator_of_torchs)
+        private.lend(_get_iterator=DataLoader._get_iterator, **_DEFAULTS | options)
 
 
 def uninstall() -> None:
@@ -84,16 +81,7 @@ def uninstall() -> None:
     for hook in [found for found in sys.meta_path if isinstance(found, _Hook)]:
         sys.meta_path.remove(hook)
         hook.undo()
-    if private.reset_get_iterator(_iterator_of_torchs):
-        for name in _DEFAULTS:
-            delattr(private.TorchLoader, name)
-
-
-def _iterator_of_torchs(self: Any) -> Any:
-    """In the place of the `_get_iterator` of torch's class."""
-    if private.needs_torchs_iterator(self):
-        return private.get_iterator(self)
-    return own_iterator(self)
+    private.take_back()
 
 
 def _check(options: dict[str, Any]) -> None:
@@ -123,11 +111,15 @@ def _with_options(loader_class: type[DataLoader[Any]], options: dict[str, Any]) 
             if type(self) is not Built:
                 return super().__reduce_ex__(protocol)
             # Other processes do not have this class.
-            return copyreg.__newobj__, (loader_class,), vars(self)  # type: ignore[attr-defined]
+            return _new, (loader_class,), vars(self)
 
     for name in ("__doc__", "__module__", "__name__", "__qualname__"):
         setattr(Built, name, getattr(loader_class, name))
     return Built
+
+
+def _new(loader_class: type[DataLoader[Any]]) -> DataLoader[Any]:
+    return loader_class.__new__(loader_class)
 
 
 class _Hook(importlib.abc.MetaPathFinder):
