@@ -6,6 +6,7 @@ import fcntl
 import gzip
 import json
 import os
+import pathlib
 import random
 import resource
 import signal

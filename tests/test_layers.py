@@ -125,6 +125,37 @@ def test_imports_point_down():
     assert not wrong, "\n".join(wrong)
 
 
+def private_names_of_torch(tree: ast.Module) -> Iterator[tuple[int, str]]:
+    """Yield (line, name) for what a file imports or reads that is private to torch."""
+    known = {"torch": "torch"}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("torch"):
+            for alias in node.names:
+                name = f"{node.module}.{alias.name}"
+                known[alias.asname or alias.name] = name
+                yield node.lineno, name
+        elif isinstance(node, ast.Import):
+            for alias in node.names:
+                yield node.lineno, alias.name
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Attribute):
+            root, _, rest = ast.unparse(node).partition(".")
+            if root in known:
+                yield node.lineno, f"{known[root]}.{rest}"
+
+
+def test_one_file_names_what_is_private_to_torch():
+    private = re.compile(r"torch\..*\b_[a-z]|torch\.utils\.data\.dataloader")
+    found = {
+        f"{path.relative_to(PACKAGE)}:{line}: {name}"
+        for path in sorted(PACKAGE.rglob("*.py"))
+        if path != PACKAGE / "_torch" / "private.py"
+        for line, name in private_names_of_torch(ast.parse(path.read_text()))
+        if private.match(name) and "__" not in name
+    }
+    assert not found, "\n".join(sorted(found))
+
+
 @pytest.mark.parametrize(
     ("folder", "allowed"),
     [("core", r"core/\w+\.hpp"), ("bindings", r"(core|bindings)/\w+\.hpp")],

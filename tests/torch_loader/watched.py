@@ -78,6 +78,8 @@ def _all_warnings() -> Iterator[list[warnings.WarningMessage]]:
     try:
         with warnings.catch_warnings(record=True) as warned:
             warnings.simplefilter("always")
+            # Of NumPy, to torch 2.6 when it collates its bools.
+            warnings.filterwarnings("ignore", ".*'np.bool' scalars", DeprecationWarning)
             yield warned
     finally:
         torch.set_warn_always(always)

@@ -18,7 +18,6 @@ from multiprocessing.context import BaseContext
 from typing import Any
 
 import torch
-from torch._utils import ExceptionWrapper
 
 from gristmill import _core, _launcher
 from gristmill._engine import failures, packing, remote
@@ -26,6 +25,7 @@ from gristmill._torch import requests, sending, start_method
 from gristmill._torch.aside import Aside
 from gristmill._torch.carrying import CarriedProgram
 from gristmill._torch.fetching import Exhausted, FetchProgram
+from gristmill._torch.private import ExceptionWrapper
 from gristmill._torch.processes import StartedProcesses
 from gristmill.errors import WorkerDied
 

@@ -23,7 +23,7 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any, TypeAlias
 
-from torch.utils.data.dataloader import _DatasetKind
+from gristmill._torch import private
 
 State: TypeAlias = dict[str, Any]
 
@@ -142,7 +142,7 @@ def read(state: Mapping[str, Any], loader: Any) -> Saved:
             workers whose dataset's states cannot be divided among those of `loader`.
     """
     workers = loader.num_workers
-    map_style = loader._dataset_kind == _DatasetKind.Map
+    map_style = loader._dataset_kind == private.DatasetKind.Map
     own, name = (
         (SNAPSHOT, "multiprocess") if workers else (NUM_YIELDED, "single process")
     )

@@ -11,13 +11,11 @@ import torch.utils.data
 from torch.utils.data import Dataset, IterableDataset, Sampler
 
 from gristmill._checks import check_integer
-from gristmill._torch import start_method
+from gristmill._torch import private, start_method
 from gristmill._torch.several import MultiProcessIterator
 from gristmill._torch.single import SingleProcessIterator
 from gristmill._types import T
 from gristmill.sources import RandomAccessDataSource
-
-_TorchLoader: Any = torch.utils.data.DataLoader
 
 
 class DataLoader(torch.utils.data.DataLoader[T]):  # type: ignore[misc]
@@ -125,17 +123,14 @@ class DataLoader(torch.utils.data.DataLoader[T]):  # type: ignore[misc]
             pin_memory_device=pin_memory_device,
             in_order=in_order,
         )
-        _check_count("max_restarts", max_restarts, 0, num_workers)
-        if reorder_window is not None:
-            _check_count("reorder_window", reorder_window, 1, num_workers)
-        if memory_limit is not None:
-            _check_count("memory_limit", memory_limit, 1, num_workers)
+        check_options(num_workers, max_restarts, reorder_window, memory_limit)
         self.max_restarts = max_restarts
         self.reorder_window = reorder_window
         self.memory_limit = memory_limit
         if overlap_epochs:
             self._check_overlap()
         self.overlap_epochs = bool(overlap_epochs)
+        private.warn_of_unknown()
         _warn_of_accelerate()
 
     @property
@@ -145,7 +140,9 @@ class DataLoader(torch.utils.data.DataLoader[T]):  # type: ignore[misc]
 
     @multiprocessing_context.setter
     def multiprocessing_context(self, context: Any) -> None:
-        _TorchLoader.multiprocessing_context.fset(self, start_method.named(context))
+        private.TorchLoader.multiprocessing_context.fset(
+            self, start_method.named(context)
+        )
 
     def _check_overlap(self) -> None:
         if isinstance(self.dataset, IterableDataset):
@@ -157,6 +154,9 @@ class DataLoader(torch.utils.data.DataLoader[T]):  # type: ignore[misc]
                 raise ValueError(f"overlap_epochs needs {name}=True, got {name}=False.")
 
     def _get_iterator(self) -> Any:
+        # Torch's own loaders have it, too, while it is installed everywhere.
+        if private.needs_torchs_iterator(self):
+            return private.get_iterator(self)
         if self.num_workers == 0:
             return SingleProcessIterator(self)
         self.check_worker_number_rationality()
@@ -164,6 +164,25 @@ class DataLoader(torch.utils.data.DataLoader[T]):  # type: ignore[misc]
 
 
 DataLoader.__module__ = "gristmill.torch"
+
+
+def check_options(
+    workers: int,
+    max_restarts: Any = 0,
+    reorder_window: Any = None,
+    memory_limit: Any = None,
+) -> None:
+    """Check the arguments that torch's loader does not have.
+
+    Raises:
+        ValueError: One is out of range, or needs workers.
+        TypeError: One is no integer.
+    """
+    _check_count("max_restarts", max_restarts, 0, workers)
+    if reorder_window is not None:
+        _check_count("reorder_window", reorder_window, 1, workers)
+    if memory_limit is not None:
+        _check_count("memory_limit", memory_limit, 1, workers)
 
 
 def _check_count(name: str, value: Any, least: int, workers: int) -> None:
@@ -182,7 +201,7 @@ def _warn_of_accelerate() -> None:
     global _warned_of_accelerate
     accelerate = sys.modules.get("accelerate.data_loader")
     loader = getattr(accelerate, "DataLoader", None)
-    if loader is torch.utils.data.DataLoader and not _warned_of_accelerate:
+    if loader is private.TorchLoader and not _warned_of_accelerate:
         _warned_of_accelerate = True
         warnings.warn(
             "accelerate is imported: a loader that it prepares, and the Hugging Face"

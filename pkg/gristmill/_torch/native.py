@@ -22,8 +22,8 @@ from torch.utils.data import (
     TensorDataset,
     default_collate,
 )
-from torch.utils.data._utils import collate
 
+from gristmill._torch import private
 from gristmill._torch.drawing import Block, Drawn, as_list
 
 Fetch: TypeAlias = Callable[[Any], Any]
@@ -31,13 +31,13 @@ Columns: TypeAlias = list[torch.Tensor]
 
 # What `default_collate` is made of, as long as nobody has extended it.
 _TORCH_COLLATION = {
-    torch.Tensor: collate.collate_tensor_fn,
-    np.ndarray: collate.collate_numpy_array_fn,
-    (np.bool_, np.number, np.object_): collate.collate_numpy_scalar_fn,
-    float: collate.collate_float_fn,
-    int: collate.collate_int_fn,
-    str: collate.collate_str_fn,
-    bytes: collate.collate_str_fn,
+    torch.Tensor: private.collate_tensor_fn,
+    np.ndarray: private.collate_numpy_array_fn,
+    (np.bool_, np.number, np.object_): private.collate_numpy_scalar_fn,
+    float: private.collate_float_fn,
+    int: private.collate_int_fn,
+    str: private.collate_str_fn,
+    bytes: private.collate_str_fn,
 }
 # Torch stacks fewer ints faster than NumPy.
 _MANY = 16
@@ -45,10 +45,7 @@ _MANY = 16
 
 def is_torchs(collate_fn: Any) -> bool:
     """Whether batches are made by the rules of torch alone."""
-    return (
-        collate_fn is default_collate
-        and collate.default_collate_fn_map == _TORCH_COLLATION
-    )
+    return collate_fn is default_collate and private.collation() == _TORCH_COLLATION
 
 
 def samples_fetch(dataset: Any, fetch: Fetch) -> Fetch:
@@ -283,7 +280,8 @@ def _array(array: np.ndarray[Any, Any]) -> Table | None:
 
 def _tensors_are_on_cpu() -> bool:
     """Whether torch makes tensors of numbers and arrays where those are."""
-    found: bool = torch.get_default_device().type == "cpu"
+    # In torch 2.6 `get_default_device` does not know of ``with torch.device(...)``.
+    found: bool = torch.empty(0).is_cpu
     return found
 
 

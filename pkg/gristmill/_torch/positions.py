@@ -23,9 +23,8 @@ from torch.utils.data import (
     SubsetRandomSampler,
     WeightedRandomSampler,
 )
-from torch.utils.data.dataloader import _InfiniteConstantSampler
 
-from gristmill._torch import drawing, layout
+from gristmill._torch import drawing, layout, private
 from gristmill._torch.layout import State
 
 # Within torchdata's states of samplers.
@@ -168,7 +167,7 @@ class Position:
             iterator = self._iterator = iter(sampler)
         else:
             iterator = self._iterator
-        if not isinstance(sampler, _InfiniteConstantSampler):
+        if not isinstance(sampler, private.EndlessSampler):
             next(itertools.islice(iterator, count, count), None)
         return _batched(iterator, self._index_sampler) if self._batched else iterator
 

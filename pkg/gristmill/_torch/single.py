@@ -4,25 +4,23 @@ from __future__ import annotations
 
 from typing import Any
 
-from torch.utils.data._utils.pin_memory import pin_memory
-from torch.utils.data.dataloader import _DatasetKind, _SingleProcessDataLoaderIter
-
+from gristmill._torch import private
 from gristmill._torch.drawing import as_list
 from gristmill._torch.native import is_torchs, native_fetch, samples_fetch
 from gristmill._torch.stepping import Stepping
 
 
-class SingleProcessIterator(Stepping, _SingleProcessDataLoaderIter):  # type: ignore[misc]
+class SingleProcessIterator(Stepping, private.SingleProcessIterator):  # type: ignore[misc]
     """Computes each batch when it is asked for, in the calling thread."""
 
     def __init__(self, loader: Any) -> None:
         super().__init__(loader)
-        self._start(_SingleProcessDataLoaderIter)
+        self._start(private.SingleProcessIterator)
         self._fetch = self._chosen_fetch()
 
     def _chosen_fetch(self) -> Any:
         fetch = self._dataset_fetcher.fetch
-        if self._dataset_kind != _DatasetKind.Map or not self._auto_collation:
+        if self._dataset_kind != private.DatasetKind.Map or not self._auto_collation:
             return fetch
         if is_torchs(self._collate_fn):
             native = native_fetch(self._dataset, fetch)
@@ -32,5 +30,5 @@ class SingleProcessIterator(Stepping, _SingleProcessDataLoaderIter):  # type: ig
     def _next_data(self) -> Any:
         batch = self._fetch(next(self._sampler_iter))
         if self._pin_memory:
-            return pin_memory(batch, self._pin_memory_device)
+            return private.pin_memory(batch, self._pin_memory_device)
         return batch

@@ -10,7 +10,7 @@ import torch
 from torch.utils.data import Dataset, Sampler
 
 from gristmill._checks import check_integer
-from gristmill._torch import layout
+from gristmill._torch import layout, private
 from gristmill._torch.layout import State
 from gristmill._torch.loader import DataLoader
 from gristmill._torch.saving import Saving
@@ -78,6 +78,7 @@ class StatefulDataLoader(DataLoader[T]):
     Raises:
         ValueError: An argument is out of range, or contradicts another.
         TypeError: An argument has the wrong type.
+        RuntimeError: In this version of torch no loader can be ours.
 
     Example:
         >>> loader = StatefulDataLoader(range(6), batch_size=2)
@@ -120,6 +121,7 @@ class StatefulDataLoader(DataLoader[T]):
         memory_limit: int | None = None,
         snapshot_every_n_steps: int | None = 1,
     ) -> None:
+        private.require()
         super().__init__(
             dataset,
             batch_size,

@@ -6,11 +6,10 @@ import dataclasses
 import pickle
 from typing import Any
 
-from torch._utils import ExceptionWrapper
-
 from gristmill._torch import layout, requests
 from gristmill._torch.fetching import Exhausted, FetchProgram, FetchStream
 from gristmill._torch.layout import State
+from gristmill._torch.private import ExceptionWrapper
 
 
 @dataclasses.dataclass(frozen=True)

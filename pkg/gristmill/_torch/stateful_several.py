@@ -7,9 +7,7 @@ import dataclasses
 import pickle
 from typing import Any
 
-from torch.utils.data.dataloader import _DatasetKind
-
-from gristmill._torch import layout
+from gristmill._torch import layout, private
 from gristmill._torch.crew import Answer, Crew
 from gristmill._torch.fetching import FetchProgram
 from gristmill._torch.layout import Saved, State
@@ -50,7 +48,7 @@ class StatefulMultiProcessIterator(Saving, MultiProcessIterator):
 
     def __init__(self, loader: Any, saved: Saved | None) -> None:
         self._interval = loader.snapshot_every_n_steps or 0
-        iterates = loader._dataset_kind == _DatasetKind.Iterable
+        iterates = loader._dataset_kind == private.DatasetKind.Iterable
         # Whether workers have states, and whether they may fail when they begin.
         self._speaks = iterates or layout.is_stateful(loader.dataset)
         self._greets = self._speaks or loader.worker_init_fn is not None
