@@ -8,6 +8,7 @@ import dataclasses
 from collections.abc import Iterable, Iterator
 from typing import Any
 
+from gristmill._describing import call_text
 from gristmill.checkpoint import Checkpointable
 
 
@@ -71,6 +72,9 @@ class Ahead(Checkpointable, Iterator[Any]):
         if due.failure is not None:
             raise due.failure
         return self._hand_out(due.batch)
+
+    def __repr__(self) -> str:
+        return call_text(self, self._iterator, depth=self._depth)
 
     def get_state(self) -> Any:
         """The iterator's state after the last batch that was given out.

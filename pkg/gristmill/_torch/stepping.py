@@ -9,6 +9,7 @@ from torch.autograd import profiler
 from torch.utils.data import BatchSampler
 from torch.utils.data.dataloader import _BaseDataLoaderIter, _DatasetKind
 
+from gristmill._describing import call_text
 from gristmill._torch.drawing import drawn
 
 _profiler_enabled = torch.autograd._profiler_enabled
@@ -36,6 +37,14 @@ class Stepping(_BaseDataLoaderIter):  # type: ignore[misc]
         self._counted = (
             self._dataset_kind == _DatasetKind.Iterable
             and self._IterableDataset_len_called is not None
+        )
+
+    def __repr__(self) -> str:
+        return call_text(
+            self,
+            dataset=self._dataset,
+            num_workers=self._num_workers,
+            num_yielded=self._num_yielded,
         )
 
     def __next__(self) -> Any:

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from gristmill._describing import call_text
 from gristmill.checkpoint import Checkpointable
 
 
@@ -24,6 +25,9 @@ class TensorIterator(Checkpointable, Iterator[Any]):
 
     def __next__(self) -> Any:
         return as_tensor_tree(next(self._iterator))
+
+    def __repr__(self) -> str:
+        return call_text(self, self._iterator)
 
     def get_state(self) -> Any:
         """The iterator's own state."""
