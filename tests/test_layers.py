@@ -14,7 +14,7 @@ CSRC = ROOT / "csrc"
 # A module imports from rows above it, never from its own, except that the files of
 # one folder, and the loops and their plain twins, may import each other.
 ROWS = (
-    {"_listing"},
+    {"_describing", "_listing"},
     {"_checks", "_closing", "_log", "_retries", "_types", "constants", "errors"},
     {"_core", "_hot", "_slow"},
     {"_processes", "_worker_process"},

@@ -8,6 +8,7 @@ import dataclasses
 from collections.abc import Iterable, Iterator
 from typing import Any
 
+from gristmill._describing import call_text
 from gristmill._types import T
 from gristmill.checkpoint import Checkpointable
 
@@ -73,6 +74,9 @@ class Ahead(Checkpointable, Iterator[T]):
             raise due.failure
         batch: T = self._hand_out(due.batch)
         return batch
+
+    def __repr__(self) -> str:
+        return call_text(self, self._iterator, depth=self._depth)
 
     def get_state(self) -> Any:
         """The iterator's state after the last batch that was given out.

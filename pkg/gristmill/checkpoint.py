@@ -13,6 +13,7 @@ import sys
 from collections.abc import Awaitable
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from gristmill._describing import call_text
 from gristmill._listing import ORBAX, listed
 from gristmill.sharding import jax_process
 
@@ -58,6 +59,9 @@ class CheckpointHandler:
         # A manager that is made with a handler looks up what that one is asked by.
         if "orbax.checkpoint" in sys.modules:
             _argument_classes()
+
+    def __repr__(self) -> str:
+        return call_text(self)
 
     def save(self, directory: Any, item: Any = None, args: Any = None) -> None:
         """Write the position of an iterator to a folder.

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Generic
 
 from gristmill import checkpoint
+from gristmill._dataset.names import node_text
 from gristmill._dataset.options import IteratorContext
 from gristmill._dataset.stats import Stats
 from gristmill._types import T
@@ -69,6 +70,9 @@ class DatasetIterator(checkpoint.Checkpointable, Iterator[T], Generic[T]):
     @abc.abstractmethod
     def set_state(self, state: dict[str, Any]) -> None:
         """Continue at a position that `get_state` returned."""
+
+    def __repr__(self) -> str:
+        return node_text(self)
 
     def start_prefetch(self) -> None:
         """Begin to work in the background, where a part of the chain can."""

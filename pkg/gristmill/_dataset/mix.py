@@ -166,6 +166,9 @@ class ConcatenateMapDataset(SelectingMapDataset[T]):
     def __len__(self) -> int:
         return int(self._begins[-1])
 
+    def __repr__(self) -> str:
+        return f"ConcatenateMapDataset(parent_lengths={self._lengths.tolist()})"
+
     def _select(self, indices: Int64Array) -> tuple[Int64Array, Int64Array]:
         epochs, offsets = epochs_and_offsets(indices, len(self))
         chosen = np.searchsorted(self._begins, offsets, side="right") - 1

@@ -11,6 +11,7 @@ import torch.utils.data
 from torch.utils.data import Dataset, IterableDataset, Sampler
 
 from gristmill._checks import check_integer
+from gristmill._describing import call_text
 from gristmill._torch import private, start_method
 from gristmill._torch.several import MultiProcessIterator
 from gristmill._torch.single import SingleProcessIterator
@@ -152,6 +153,18 @@ class DataLoader(torch.utils.data.DataLoader[T]):  # type: ignore[misc]
         for name in ("persistent_workers", "in_order"):
             if not getattr(self, name):
                 raise ValueError(f"overlap_epochs needs {name}=True, got {name}=False.")
+
+    def __repr__(self) -> str:
+        arguments: dict[str, Any] = {"dataset": self.dataset}
+        if self.batch_size is None and self.batch_sampler is not None:
+            arguments["batch_sampler"] = self.batch_sampler
+        else:
+            arguments |= {"batch_size": self.batch_size, "sampler": self.sampler}
+        arguments["num_workers"] = self.num_workers
+        for name in ("drop_last", "pin_memory", "persistent_workers", "overlap_epochs"):
+            if getattr(self, name):
+                arguments[name] = True
+        return call_text(self, **arguments)
 
     def _get_iterator(self) -> Any:
         # Torch's own loaders have it, too, while it is installed everywhere.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from gristmill._describing import call_text
 from gristmill._torch import private
 from gristmill._torch.drawing import drawn
 
@@ -28,6 +29,14 @@ class Stepping(private.BaseIterator):  # type: ignore[misc]
         self._counted = (
             self._dataset_kind == private.DatasetKind.Iterable
             and self._IterableDataset_len_called is not None
+        )
+
+    def __repr__(self) -> str:
+        return call_text(
+            self,
+            dataset=self._dataset,
+            num_workers=self._num_workers,
+            num_yielded=self._num_yielded,
         )
 
     def __next__(self) -> Any:

@@ -9,6 +9,7 @@ from typing import Any, Never, overload
 import numpy as np
 import torch
 
+from gristmill._describing import call_text
 from gristmill._types import Array, K, N, T
 from gristmill.checkpoint import Checkpointable
 
@@ -26,6 +27,9 @@ class TensorIterator(Checkpointable, Iterator[T]):
     def __next__(self) -> T:
         element: T = as_tensor_tree(next(self._iterator))
         return element
+
+    def __repr__(self) -> str:
+        return call_text(self, self._iterator)
 
     def get_state(self) -> Any:
         """The iterator's own state."""
