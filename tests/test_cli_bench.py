@@ -1,6 +1,7 @@
 """`gristmill bench` measures reading, and what the system allows."""
 
 import json
+import os
 
 import pytest
 
@@ -81,3 +82,9 @@ def test_misuse_ends_with_two(option, value):
     done = run("bench", "FILE", option, value)
     assert done.status == 2
     assert f"argument {option}: {value!r} is not a" in done.err
+
+
+def test_a_pipe_is_refused(tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+    done = run("bench", tmp_path / "pipe")
+    assert done.err == f"gristmill: {tmp_path}/pipe: not a regular file.\n"

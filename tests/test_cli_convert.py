@@ -10,6 +10,7 @@ import pathlib
 import random
 import resource
 import signal
+import socket
 import struct
 import subprocess
 import sys
@@ -36,7 +37,7 @@ from cli import (
 )
 from gristmill import _core
 from gristmill._cli import terminal
-from gristmill._convert import conversion, examples
+from gristmill._convert import conversion, examples, finding
 from gristmill._convert import inputs as inputs_module
 from tf_record_files import framed
 
@@ -689,6 +690,102 @@ def test_one_conversion_writes_at_a_time(tmp_path):
     assert run(*arguments).status == 0
 
 
+# Journals of others
+
+
+def planted(folder, names, **lines):
+    """Write a journal for `x` that says a conversion made files of these names."""
+    header = {"inputs": [], "outputs": names, "writer_options": "", "ranges": "even"}
+    entries = [{"conversion": header}, *lines.values()]
+    text = "".join(json.dumps(entry) + "\n" for entry in entries)
+    (folder / ".x.convert.jsonl").write_text(text)
+
+
+SHARD = {"shard": 0, "records": 1, "record_bytes": 1, "file_bytes": 1, "sha256": ""}
+
+
+@pytest.mark.parametrize("options", [(), ("--restart",)])
+@pytest.mark.parametrize("lines", [{}, {"shard": SHARD}])
+def test_a_planted_journal_deletes_nothing(tmp_path, options, lines):
+    path = write_tf_record(tmp_path / "in.tfrecord", [b"new"])
+    out = tmp_path / "out"
+    (out / "deep").mkdir(parents=True)
+    mine = [
+        *("model.pt", "xy.array_record", "x.tfrecord", "x-1-of-2.array_record"),
+        *("x-00000-of-00002", "x.array_record.bak", "in-00000-of-00001.array_record"),
+        *("x-00000-of-00002.array_record\n", "x..array_record", "deep/x.array_record"),
+        "x-\u0663\u0663\u0663\u0663\u0663-of-00002.array_record",
+    ]
+    parts = [".model.pt.part", ".xy.array_record.part"]
+    others = [tmp_path / "x.array_record", *(out / name for name in [*mine, *parts])]
+    for other in others:
+        other.write_text("mine")
+    absolute = [str(other) for other in others]
+    upward = ["../x.array_record", "deep/../model.pt", "", ".", "..", "deep"]
+    planted(out, [*mine, *absolute, *upward], **lines)
+    done = run("convert", path, out / "x", *options)
+    assert done.status == (1 if lines and not options else 0), done.err
+    assert [other.read_text() for other in others] == ["mine"] * len(others)
+
+
+def test_restarting_removes_what_earlier_conversions_made(tmp_path):
+    path = write_tf_record(tmp_path / "in.tfrecord", [b"new"])
+    for options in (("--shards", 3), ("--shards", 2), ()):
+        assert run("convert", path, tmp_path / "x", *options, "--restart").status == 0
+    assert run("convert", path, tmp_path / "x.arrayrecord", "--restart").status == 0
+    assert names(tmp_path) == [".x.convert.jsonl", "in.tfrecord", "x.arrayrecord"]
+
+
+def test_restarting_removes_no_input(tmp_path):
+    path = write_tf_record(tmp_path / "in.tfrecord", [b"a", b"b"])
+    assert run("convert", path, tmp_path / "x", "--shards", 2).status == 0
+    made = shards(tmp_path, "x", 2)
+    done = run("convert", *made, tmp_path / "x", "--restart")
+    assert done.status == 1
+    assert f"{made[0]} is an input, and would be removed" in done.err
+    assert read_array_record(*made) == [b"a", b"b"]
+
+
+@pytest.mark.parametrize("target", ["mine", "nothing"])
+def test_a_journal_is_no_link(tmp_path, target):
+    path = write_tf_record(tmp_path / "in.tfrecord", [b"new"])
+    (tmp_path / "mine").write_text("")
+    (tmp_path / ".x.convert.jsonl").symlink_to(tmp_path / target)
+    done = run("convert", path, tmp_path / "x", "--restart")
+    assert done.status == 1
+    assert "expected the journal of a conversion, found a link. Move it" in done.err
+    assert (tmp_path / "mine").read_text() == ""
+    assert names(tmp_path) == [".x.convert.jsonl", "in.tfrecord", "mine"]
+
+
+def test_a_journal_is_no_pipe(tmp_path):
+    path = write_tf_record(tmp_path / "in.tfrecord", [b"new"])
+    os.mkfifo(tmp_path / ".x.convert.jsonl")
+    done = run("convert", path, tmp_path / "x")
+    assert done.status == 1
+    assert "journal of a conversion, found no regular file. Move it" in done.err
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "[]",
+        '{"conversion": []}',
+        '{"conversion": {}}',
+        '{"conversion": {"inputs": 1, "outputs": []}}',
+        '{"conversion": {"inputs": [1], "outputs": []}}',
+        '{"conversion": {"inputs": [], "outputs": [[]]}}',
+        '{"conversion": {"inputs": [], "outputs": []}}\n{"counts": "many"}',
+        '{"conversion": {"inputs": [], "outputs": []}}\n{"shard": {}}',
+    ],
+)
+def test_lines_that_no_conversion_wrote_are_no_crash(tmp_path, line):
+    path = write_tf_record(tmp_path / "in.tfrecord", [b"new"])
+    (tmp_path / ".x.convert.jsonl").write_text(line + "\n")
+    done = run("convert", path, tmp_path / "x", "--restart")
+    assert (done.status, done.err.count("\n")) in ((0, 0), (1, 1))
+
+
 # Problems
 
 
@@ -821,6 +918,7 @@ def test_a_missing_writer_names_the_extra(tmp_path, monkeypatch):
         (("IN", "OUT", "--shard", "3"), "unrecognized arguments: --shard"),
         (("IN", "/tmp/"), "OUT is the folder /tmp/. Name a file in it"),
         (("IN", "OUT", "--with-names"), "--with-names is for folders of files"),
+        (("IN", "OUT", "--follow-links"), "--follow-links is for folders; there is"),
         (("IN", "OUT", "--encode", "json"), "--encode is for Parquet and JSON lines"),
     ],
 )
@@ -886,6 +984,104 @@ def test_links_are_followed_until_they_lead_back(tmp_path):
     assert (done.status, done.err) == (0, "")
     found = map(features_of, read_array_record(tmp_path / "out.array_record"))
     assert [f["name"][1][0] for f in found] == [b"a/b/x", b"twin/x"]
+
+
+@pytest.fixture(params=["pipe", "socket", "device"])
+def no_file(request, tmp_path):
+    """The path of something whose reading may never end, in a folder of its own."""
+    (tmp_path / "in").mkdir()
+    path = tmp_path / "in" / "x"
+    if request.param == "pipe":
+        os.mkfifo(path)
+    elif request.param == "socket":
+        with socket.socket(socket.AF_UNIX) as server:
+            server.bind(str(path))
+    else:
+        path.symlink_to("/dev/zero")
+    return path
+
+
+@pytest.mark.parametrize("form", [None, *finding.FORMATS])
+def test_only_regular_files_are_read(tmp_path, no_file, form):
+    options = ("--from", form) if form else ()
+    done = run("convert", no_file, tmp_path / "x", *options)
+    assert (done.status, done.err) == (
+        1,
+        f"gristmill: {no_file}: not a regular file.\n",
+    )
+    options += ("--follow-links",)
+    for other in ("a.tfrecord", "b", "c.jsonl"):
+        done = run("convert", tmp_path / "in", tmp_path / "x", *options)
+        assert (done.status, done.err) == (
+            *(1, f"gristmill: {no_file}: not a regular file.\n"),
+        )
+        (tmp_path / "in" / other).write_bytes(b"")
+        no_file = no_file.rename(no_file.with_name("0.tfrecord"))
+    assert left(tmp_path) == []
+
+
+def test_links_within_a_folder_are_followed(tmp_path):
+    folder = tmp_path / "in"
+    (folder / "deep").mkdir(parents=True)
+    (folder / "deep" / "a").write_bytes(b"a")
+    (folder / "b").symlink_to("deep/a")
+    (folder / "c").symlink_to(folder / "deep" / "a")
+    (folder / "d").symlink_to("../in/deep")
+    (tmp_path / "link").symlink_to(folder)
+    for source in (folder, tmp_path / "link"):
+        out = tmp_path / f"{source.name}.array_record"
+        assert run("convert", source, out).status == 0
+        assert read_array_record(out) == [b"a"] * 4
+
+
+@pytest.mark.parametrize("deep", [False, True])
+@pytest.mark.parametrize("to", ["file", "folder", "parent", "twin"])
+def test_links_out_of_a_folder_are_followed_only_if_told(tmp_path, to, deep):
+    (tmp_path / "in" / "deep").mkdir(parents=True)
+    for name in ("elsewhere", "in2"):  # The second only begins with its name.
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "x").write_bytes(b"secret")
+    target = {
+        "file": tmp_path / "elsewhere" / "x",
+        "folder": tmp_path / "elsewhere",
+        "parent": tmp_path,
+        "twin": tmp_path / "in2" / "x",
+    }[to]
+    link = tmp_path / "in" / ("deep/link" if deep else "link")
+    link.symlink_to(target)
+    out = tmp_path / "made" / "x.array_record"
+    done = run("convert", tmp_path / "in", out)
+    assert done.status == 1
+    assert done.err == (
+        f"gristmill: {link}: a link to {target}, out of the folder. Pass"
+        " --follow-links to read what such links lead to.\n"
+    )
+    assert not out.exists()
+    done = run("convert", tmp_path / "in", out, "--follow-links")
+    # Of all files of the parent, those of the output are the conversion's own.
+    if to != "parent":
+        assert (done.status, read_array_record(out)) == (0, [b"secret"])
+
+
+def test_hidden_links_out_of_a_folder_harm_nobody(tmp_path):
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in" / ".link").symlink_to("/etc/passwd")
+    (tmp_path / "in" / "a").write_bytes(b"a")
+    assert run("convert", tmp_path / "in", tmp_path / "x").status == 0
+    assert read_array_record(tmp_path / "x.array_record") == [b"a"]
+
+
+@pytest.mark.parametrize("target", ["nowhere", "/nowhere/at all", "link"])
+def test_broken_links_say_so(tmp_path, target):
+    (tmp_path / "in").mkdir()
+    link = tmp_path / "in" / "link"
+    link.symlink_to(target)
+    expected = (1, "", f"gristmill: {link}: a broken link, to {target}.\n")
+    for options in ((), ("--follow-links",)):
+        assert run("convert", tmp_path / "in", tmp_path / "x", *options) == expected
+    assert run("convert", link, tmp_path / "x") == expected
+    assert run("inspect", link) == expected
+    assert run("inspect", tmp_path / "in") == expected
 
 
 def test_an_input_is_never_the_output(tmp_path):

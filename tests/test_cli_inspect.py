@@ -196,6 +196,19 @@ def test_damaged_streams_tell_how_far_they_are_good(tmp_path):
     assert damage["text"].endswith("Nothing after it was read.")
 
 
+@pytest.mark.parametrize("options", [(), ("--from", "jsonl"), ("--verify",)])
+def test_pipes_do_not_hide_files(tmp_path, options):
+    pipe = tmp_path / "a.jsonl"
+    os.mkfifo(pipe)
+    (tmp_path / "b.jsonl").write_text("{}")
+    done = run("inspect", tmp_path, *options)
+    assert done.status == 1
+    assert done.err == f"gristmill: {pipe}: not a regular file.\n"
+    assert f"{tmp_path}/b.jsonl" in done.out
+    done = run("inspect", pipe, "/dev/zero", *options)
+    assert done.err.count(": not a regular file.\n") == 2
+
+
 def test_files_that_cannot_be_opened_do_not_hide_others(tmp_path):
     good = write_array_record(tmp_path / "good", [b"x"])
     bad = write_array_record(tmp_path / "bad.array_record", [b"x"])

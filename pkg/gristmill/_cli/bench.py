@@ -16,6 +16,7 @@ from gristmill import _core, loader, samplers, sources, transforms
 from gristmill._cli.terminal import amount, count, rate, table
 from gristmill._convert import finding
 from gristmill._convert.inputs import TFRecordInput, reading, steps_of
+from gristmill._convert.paths import regular
 from gristmill._convert.problem import Problem
 from gristmill._types import Int64Array
 
@@ -104,6 +105,8 @@ def add_to(commands: Any) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Measure a file, and print a table."""
     (path,) = finding.expand([arguments.file])
+    if not os.path.isdir(path):
+        regular(path)
     with reading(path):
         source, reader, places = _open(path)
         if not len(reader):

@@ -11,8 +11,9 @@ from typing import Any
 
 from gristmill._cli.terminal import Bar, Silence, amount, count
 from gristmill._convert import finding
-from gristmill._convert.conversion import Output, Result, convert
+from gristmill._convert.conversion import Result, convert
 from gristmill._convert.inputs import Input
+from gristmill._convert.output import Output
 from gristmill._convert.problem import Problem
 from gristmill._convert.shards import writer_options
 
@@ -108,6 +109,12 @@ def add_to(commands: Any) -> None:
         help="record the files of a folder with their names and labels",
     )
     add(
+        "--follow-links",
+        action="store_true",
+        help="read also what links in a folder lead to outside of it (default: such a"
+        " link is an error)",
+    )
+    add(
         "--restart",
         action="store_true",
         help="remove what an earlier conversion made, and begin anew",
@@ -128,7 +135,11 @@ def run(arguments: argparse.Namespace) -> int:
     # Before the inputs are looked at, among which an earlier output may be.
     _check_outside(paths, arguments.output)
     inputs = finding.inputs_of(
-        paths, arguments.form, arguments.encode, arguments.with_names
+        paths,
+        arguments.form,
+        arguments.encode,
+        arguments.with_names,
+        arguments.follow_links,
     )
     by_input = arguments.shards == "inputs"
     output = Output(arguments.output, len(inputs) if by_input else arguments.shards)

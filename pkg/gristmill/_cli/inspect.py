@@ -14,7 +14,7 @@ from gristmill._cli import contents
 from gristmill._cli.records import show
 from gristmill._cli.terminal import Bar, Silence, amount, bar, count, table
 from gristmill._convert import finding
-from gristmill._convert.inputs import files_below
+from gristmill._convert.paths import files_below, regular
 from gristmill._convert.problem import Problem
 
 __all__ = ["add_to"]
@@ -85,6 +85,7 @@ def run(arguments: argparse.Namespace) -> int:
             print()
         progress = Bar() if sys.stderr.isatty() else Silence()
         try:
+            regular(path)
             form = arguments.form or finding.format_of(path, contents.FORMATS)
             found = contents.examine(
                 path, form, arguments.head, arguments.verify, progress
@@ -108,7 +109,7 @@ def _files(names: list[str]) -> list[str]:
     found = []
     for path in finding.expand(names):
         if os.path.isdir(path):
-            below = files_below(path)
+            below = files_below(path, follow_links=True)
             if not below:
                 raise Problem(f"{path}: this folder holds no files.")
             found += [os.path.join(path, name) for name in below]

@@ -19,12 +19,12 @@ from typing import Any, Literal, Protocol
 from gristmill._convert import crew
 from gristmill._convert.inputs import Input, TFRecordInput
 from gristmill._convert.journal import Journal, Shard
+from gristmill._convert.output import Output, part_of
 from gristmill._convert.problem import Problem, of_os_error
 from gristmill._convert.shards import Written, write_file
 
-__all__ = ["Output", "Progress", "Result", "convert"]
+__all__ = ["Progress", "Result", "convert"]
 
-SUFFIXES = (".array_record", ".arrayrecord")
 # Tasks given to each process, so that all end at about one time. It is one where a
 # task first reads what comes before its records.
 TASKS_PER_PROCESS = 4
@@ -38,58 +38,6 @@ class Progress(Protocol):
 
     def advance(self, count: int) -> None:
         """Say that so many more are done."""
-
-
-@dataclasses.dataclass(frozen=True)
-class Output:
-    """The files of a conversion.
-
-    Args:
-        path: The output as the user names it; a suffix of ArrayRecord is kept.
-        shards: How many files; None is one file without a number in its name.
-    """
-
-    path: str
-    shards: int | None
-
-    @property
-    def count(self) -> int:
-        return 1 if self.shards is None else self.shards
-
-    @property
-    def stem(self) -> str:
-        return self._split[0]
-
-    @property
-    def journal(self) -> str:
-        return _hidden(f"{self.stem}.convert.jsonl")
-
-    def final(self, shard: int) -> str:
-        stem, suffix = self._split
-        if self.shards is None:
-            return stem + suffix
-        return f"{stem}-{shard:05d}-of-{self.shards:05d}{suffix}"
-
-    def part(self, shard: int) -> str:
-        return part_of(self.final(shard))
-
-    @property
-    def _split(self) -> tuple[str, str]:
-        for suffix in SUFFIXES:
-            if self.path.endswith(suffix):
-                return self.path.removesuffix(suffix), suffix
-        return self.path, SUFFIXES[0]
-
-
-def part_of(path: str) -> str:
-    """Return where a file is written before it gets its name."""
-    return _hidden(path + ".part")
-
-
-def _hidden(path: str) -> str:
-    """Return a name beside `path` that no pattern of the user matches."""
-    folder, name = os.path.split(path)
-    return os.path.join(folder, "." + name)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -156,8 +104,8 @@ def convert(
     }
     with contextlib.closing(Journal(output.journal)) as journal:
         if restart:
-            _remove_earlier(journal, output)
-        _begin(journal, header, output)
+            _remove_earlier(journal, output, inputs)
+        _begin(journal, header, output, inputs)
         pending = [
             s for s in range(output.count) if not _is_finished(journal, output, s)
         ]
@@ -207,29 +155,43 @@ def _make_folder(path: str) -> None:
         raise of_os_error(error, folder) from error
 
 
-def _remove_earlier(journal: Journal, output: Output) -> None:
+def _remove_earlier(journal: Journal, output: Output, inputs: Sequence[Input]) -> None:
     """Remove the files of an earlier conversion, and those in the way."""
     finals = [
         *_outputs_before(journal, output),
         *map(output.final, range(output.count)),
     ]
-    _remove(itertools.chain(finals, map(part_of, finals)))
+    _remove([*finals, *map(part_of, finals)], inputs)
     journal.clear()
 
 
 def _outputs_before(journal: Journal, output: Output) -> list[str]:
+    """Return the outputs that a journal names, whoever wrote it, if they are ours."""
     folder = os.path.dirname(output.stem)
     names = (journal.header or {}).get("outputs", [])
-    return [os.path.join(folder, os.path.basename(name)) for name in names]
+    return [os.path.join(folder, name) for name in names if output.may_be(name)]
 
 
-def _remove(paths: Iterable[str]) -> None:
+def _remove(paths: Sequence[str], inputs: Sequence[Input]) -> None:
+    read = {os.path.realpath(each.path) for each in inputs}
     for path in paths:
-        with contextlib.suppress(FileNotFoundError):
+        if os.path.realpath(path) in read:
+            raise Problem(
+                f"{path} is an input, and would be removed with what an earlier"
+                " conversion to this OUT made. Choose another OUT."
+            )
+    for path in paths:
+        try:
             os.unlink(path)
+        except FileNotFoundError:
+            continue
+        except OSError as error:
+            raise of_os_error(error, path) from error
 
 
-def _begin(journal: Journal, header: dict[str, Any], output: Output) -> None:
+def _begin(
+    journal: Journal, header: dict[str, Any], output: Output, inputs: Sequence[Input]
+) -> None:
     """Begin a journal, or check that it is of this conversion."""
     if journal.header == header:
         return
@@ -239,7 +201,7 @@ def _begin(journal: Journal, header: dict[str, Any], output: Output) -> None:
             f"{journal.path}: {difference}. Go on with what was converted before, or"
             " pass --restart to remove what it made and begin anew."
         )
-    _remove(map(part_of, _outputs_before(journal, output)))
+    _remove([*map(part_of, _outputs_before(journal, output))], inputs)
     for shard in range(output.count):
         if os.path.lexists(output.final(shard)):
             journal.remove()

@@ -14,9 +14,9 @@ from gristmill._convert.inputs import (
     JsonLinesInput,
     ParquetInput,
     TFRecordInput,
-    files_below,
     reading,
 )
+from gristmill._convert.paths import broken_link, files_below, regular
 from gristmill._convert.problem import Misuse, Problem
 from gristmill._convert.rows import Encoding
 
@@ -50,6 +50,8 @@ def expand(names: Iterable[str]) -> list[str]:
         check_local(name)
         if os.path.exists(name):
             paths.append(name)
+        elif os.path.islink(name):
+            raise broken_link(name)
         elif glob.has_magic(name):
             found = sorted(glob.glob(name, recursive=True))
             if not found:
@@ -78,6 +80,7 @@ def inputs_of(
     form: Format | None = None,
     encoding: Encoding | None = None,
     with_names: bool = False,
+    follow_links: bool = False,
 ) -> list[Input]:
     """Return the inputs at some paths.
 
@@ -88,30 +91,37 @@ def inputs_of(
         encoding: Records of Parquet rows and JSON lines. None is "example" for
             rows, and leaves lines as they are.
         with_names: Whether files of folders are recorded with their names.
+        follow_links: Whether links in folders may lead out of them.
 
     Raises:
-        Problem: A format cannot be guessed.
+        Problem: A format cannot be guessed, a link leads out of a folder, or there
+            is something else than files.
         Misuse: An option is for other formats.
     """
     inputs: list[Input] = []
+    folders = {path for path in paths if os.path.isdir(path)}
     for path in paths:
-        if os.path.isdir(path) and form != "files":
-            listed = [os.path.join(path, name) for name in files_below(path)]
-            found = {name_format_of(file) for file in listed}
-            if form is None and found == {None}:
-                inputs.append(FolderInput(path, with_names))
-                continue
-            if form is None and len(found) > 1:
-                raise Problem(
-                    f"{path}: this folder holds files of several formats. Pass --from"
-                    " files to make each file a record, or name the files."
-                )
-            inputs += [_input_of(file, form, encoding, with_names) for file in listed]
-        else:
-            inputs.append(_input_of(path, form, encoding, with_names))
+        if path not in folders:
+            inputs.append(_input_of(path, form, encoding))
+            continue
+        listed = [os.path.join(path, name) for name in files_below(path, follow_links)]
+        found = {name_format_of(file) for file in listed}
+        if form == "files" or (form is None and found == {None}):
+            inputs.append(FolderInput(path, with_names, follow_links))
+            continue
+        if form is None and len(found) > 1:
+            for file in listed:
+                regular(file)
+            raise Problem(
+                f"{path}: this folder holds files of several formats. Pass --from"
+                " files to make each file a record, or name the files."
+            )
+        inputs += [_input_of(file, form, encoding) for file in listed]
     if not inputs:
         raise Problem(f"{paths[0]}: this folder holds no files.")
     _check_options(inputs, encoding, with_names)
+    if follow_links and not folders:
+        raise Misuse("--follow-links is for folders; there is none here.")
     return inputs
 
 
@@ -127,14 +137,11 @@ def _check_options(
         raise Misuse("--with-names is for folders of files; there is none here.")
 
 
-def _input_of(
-    path: str, form: Format | None, encoding: Encoding | None, with_names: bool
-) -> Input:
+def _input_of(path: str, form: Format | None, encoding: Encoding | None) -> Input:
+    regular(path)
     form = form or format_of(path)
     if form == "files":
-        if not os.path.isdir(path):
-            raise Problem(f"{path}: --from files needs a folder, found a file.")
-        return FolderInput(path, with_names)
+        raise Problem(f"{path}: --from files needs a folder, found a file.")
     if form == "parquet":
         return ParquetInput(path, encoding or "example")
     if form == "jsonl":

@@ -23,6 +23,7 @@ from gristmill import _core, errors
 from gristmill._convert import rows
 from gristmill._convert.examples import bytes_feature, example, int64_feature
 from gristmill._convert.optional import imported
+from gristmill._convert.paths import files_below, regular
 from gristmill._convert.problem import Problem, of_os_error
 from gristmill._tf_record import sidecar_paths
 from gristmill._tf_record_stream import read_tf_records
@@ -73,8 +74,7 @@ class FileInput:
         return True
 
     def identity(self) -> dict[str, Any]:
-        with reading(self.path):
-            found = os.stat(self.path)
+        found = regular(self.path)
         return {
             "path": os.path.abspath(self.path),
             "bytes": found.st_size,
@@ -281,21 +281,27 @@ class FolderInput:
     With names, a record is a tf.train.Example of ``name`` (the path in the folder),
     ``label`` (the number of its first folder among all such, sorted; -1 for files at
     the top) and ``bytes`` (the content).
+
+    Args:
+        path: The folder.
+        with_names: Whether records have names.
+        follow_links: Whether links may lead out of the folder.
     """
 
     path: str
     with_names: bool
+    # The files that are found tell conversions apart.
+    follow_links: bool = dataclasses.field(default=False, compare=False)
 
     def seeks(self) -> bool:
         return True
 
     def identity(self) -> dict[str, Any]:
         files_below.cache_clear()  # It may have changed since.
-        files = files_below(self.path)
+        files = self._files()
         digest = hashlib.sha256()
         for name in files:
-            with reading(self.path):
-                found = os.stat(os.path.join(self.path, name))
+            found = regular(os.path.join(self.path, name))
             line = f"{name}\0{found.st_size}\0{found.st_mtime_ns}\n"
             digest.update(os.fsencode(line))
         return {
@@ -305,10 +311,10 @@ class FolderInput:
         }
 
     def count(self) -> int:
-        return len(files_below(self.path))
+        return len(self._files())
 
     def records(self, first: int) -> Iterator[bytes]:
-        files = files_below(self.path)
+        files = self._files()
         labels = {
             label: number
             for number, label in enumerate(sorted({*map(top_folder, files)} - {""}))
@@ -327,43 +333,13 @@ class FolderInput:
             )
             yield example(features)
 
+    def _files(self) -> tuple[str, ...]:
+        return files_below(self.path, self.follow_links)
+
 
 def top_folder(name: str) -> str:
     """Return the first folder of a path below the input, "" if there is none."""
     return name.partition("/")[0] if "/" in name else ""
-
-
-@functools.lru_cache(maxsize=8)  # A process asks for one folder again and again.
-def files_below(folder: str) -> tuple[str, ...]:
-    """Return the paths in a folder of all files below it, less hidden ones, sorted.
-
-    Links to folders are followed, but to those that they are in.
-    """
-
-    def refuse(error: OSError) -> None:
-        raise of_os_error(error, folder)
-
-    found = []
-    # The folders that each one to be visited is in, and itself.
-    within = {folder: frozenset([_folder_id(folder)])}
-    for parent, folders, names in os.walk(folder, onerror=refuse, followlinks=True):
-        outer = within.pop(parent)
-        visible = [name for name in folders if not name.startswith(".")]
-        ids = {name: _folder_id(os.path.join(parent, name)) for name in visible}
-        folders[:] = [name for name in visible if ids[name] not in outer]
-        for name in folders:
-            within[os.path.join(parent, name)] = outer | {ids[name]}
-        inside = os.path.relpath(parent, folder)
-        prefix = "" if inside == "." else inside + "/"
-        found += [prefix + name for name in names if not name.startswith(".")]
-    return tuple(sorted(found))
-
-
-def _folder_id(path: str) -> tuple[int, int]:
-    """What a folder has in common with all links to it."""
-    with reading(path):
-        found = os.stat(path)
-    return found.st_dev, found.st_ino
 
 
 @contextlib.contextmanager

@@ -10,8 +10,10 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import fcntl
+import io
 import json
 import os
+import stat
 import time
 from typing import Any
 
@@ -49,16 +51,13 @@ class Journal:
 
     Raises:
         Problem: Another process converts to the same output, the file cannot be
-            written, or it is no journal.
+            written, or it is no journal but another file, a link or a pipe.
     """
 
     def __init__(self, path: str) -> None:
         self.path = path
-        try:
-            # Not buffered: what could not be written is not tried again by close().
-            self._file = open(path, "a+b", buffering=0)  # noqa: SIM115
-        except OSError as error:
-            raise of_os_error(error, path) from error
+        # Not buffered: what could not be written is not tried again by close().
+        self._file = io.FileIO(path, "a+", opener=_open)
         self._lock()
         self.header: dict[str, Any] | None = None
         self.counts: list[int] | None = None
@@ -90,25 +89,27 @@ class Journal:
             kept += len(line)
         if not kept and not BEGIN.startswith(content[: len(BEGIN)]):
             self.close()
-            raise Problem(
-                f"{self.path}: expected the journal of a conversion, found another"
-                " file. Move it, or choose another OUT."
-            )
+            raise _not_a_journal(self.path, "another file")
         self._file.truncate(kept)
 
     def _take(self, line: bytes) -> bool:
         """Return whether a line is one of a journal, which is then remembered."""
         try:
             entry = json.loads(line)
-            if self.header is None:
-                self.header = entry["conversion"]
-            elif "counts" in entry:
-                self.counts = entry["counts"]
-            else:
-                shard = Shard(**entry)
-                self.shards[shard.shard] = shard
-        except (ValueError, KeyError, TypeError):
+        except ValueError:
             return False
+        match entry:
+            case {"conversion": dict(header)} if self.header is None:
+                if not _is_header(header):
+                    return False
+                self.header = header
+            case {"counts": list(counts)} if self.header and _are(counts, int):
+                self.counts = counts
+            case dict(fields) if self.header and _is_shard(fields):
+                shard = Shard(**fields)
+                self.shards[shard.shard] = shard
+            case _:
+                return False
         return True
 
     def clear(self) -> None:
@@ -149,3 +150,40 @@ class Journal:
     def close(self) -> None:
         """Close the file and give up the lock."""
         self._file.close()
+
+
+def _open(path: str, flags: int) -> int:
+    """Open what is to be a journal's file, without waiting for anybody.
+
+    A link would let who made it choose which file is written to.
+    """
+    try:
+        fd = os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK, 0o666)
+    except OSError as error:
+        if os.path.islink(path):
+            raise _not_a_journal(path, "a link") from error
+        raise of_os_error(error, path) from error
+    if not stat.S_ISREG(os.fstat(fd).st_mode):
+        os.close(fd)
+        raise _not_a_journal(path, "no regular file")
+    return fd
+
+
+def _not_a_journal(path: str, found: str) -> Problem:
+    return Problem(
+        f"{path}: expected the journal of a conversion, found {found}. Move it, or"
+        " choose another OUT."
+    )
+
+
+def _are(values: Any, kind: type) -> bool:
+    return isinstance(values, list) and all(type(value) is kind for value in values)
+
+
+def _is_header(entry: dict[str, Any]) -> bool:
+    return _are(entry.get("inputs"), dict) and _are(entry.get("outputs"), str)
+
+
+def _is_shard(entry: dict[str, Any]) -> bool:
+    kinds = {name: type(value).__name__ for name, value in entry.items()}
+    return kinds == Shard.__annotations__
