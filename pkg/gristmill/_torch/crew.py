@@ -172,6 +172,10 @@ class Crew:
         """Ask for a worker's state before its first batch; a stateful program's."""
         self._send(worker, requests.Begin(self._epoch, self._seed))
 
+    def ask_generators(self, worker: int, wanted: Any = None) -> None:
+        """Ask for a worker's `requests.Generators`, which are to be `wanted` then."""
+        self._send(worker, requests.Generators(wanted))
+
     def next(self, timeout_s: float = -1.0) -> Answer | None:
         """The answer that is due; None where nothing was asked for.
 

@@ -144,7 +144,8 @@ class _Tensors:
             if index.stop > len(self):
                 raise IndexError
             rows = slice(index.start, index.stop)
-            return [_copy(tensor[rows]) for tensor in self._tensors]
+            packed = torch.contiguous_format
+            return [t[rows].clone(memory_format=packed) for t in self._tensors]
         positions = torch.from_numpy(index)
         return [tensor.index_select(0, positions) for tensor in self._tensors]
 
@@ -336,10 +337,8 @@ class _TableFetch:
     def __call__(self, batch: Any) -> Any:
         index = _row_numbers(batch)
         if index is not None:
-            try:
+            with contextlib.suppress(IndexError, RuntimeError):
                 return _assembled(self._table.layout, self._table.gather(index))
-            except (IndexError, RuntimeError):
-                pass
         return self._fetch(as_list(batch))
 
 
@@ -367,10 +366,6 @@ def _assembled(layout: Any, columns: Columns) -> Any:
     if type(layout) is dict:
         return {key: _assembled(part, columns) for key, part in layout.items()}
     return columns[layout]
-
-
-def _copy(tensor: torch.Tensor) -> torch.Tensor:
-    return tensor.clone(memory_format=torch.contiguous_format)
 
 
 def _is_hugging_face(dataset: Any) -> bool:

@@ -56,6 +56,17 @@ class Begin:
 
 
 @dataclasses.dataclass(frozen=True)
+class Generators:
+    """Asks for the states of a worker's random generators.
+
+    Attributes:
+        wanted: What they are to be from now on; None leaves them as they are.
+    """
+
+    wanted: Any = None
+
+
+@dataclasses.dataclass(frozen=True)
 class WithState:
     """Asks for a batch, and the state of the worker that has made it."""
 
@@ -77,8 +88,9 @@ def packed(request: Any) -> Int64Array | list[int]:
     """A request as integers.
 
     Args:
-        request: `Next`, `Begin`, `WithState`, `ElsewhereAt`, or what the dataset of a
-            map-style loader is asked for: a key, a batch of them, or a `Drawn`.
+        request: `Next`, `Begin`, `Generators`, `WithState`, `ElsewhereAt`, or what the
+            dataset of a map-style loader is asked for: a key, a batch of them, or a
+            `Drawn`.
 
     Raises:
         Exception: Whatever pickling a key raised.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -40,14 +39,16 @@ class StatefulDataLoader(DataLoader[T]):
       begun by torchdata's loader is finished alike, the next one is torch's.
     * To go on with an epoch draws no random numbers.  Whoever restores torch's
       generator too gets the epochs after it as if there had been no break.
+    * A state taken at the end of an epoch leads to the one that would have come next,
+      drawn by samplers and workers alike, whatever torch's generator is by then.
     * A state of a map-style dataset is good for any number of workers, 0 included,
       unless the dataset has a state of its own.
     * An error in a batch counts as a step: what was raised is not raised again.
 
-    Workers' generators are seeded again when an epoch goes on.  A worker that takes the
-    place of a dead one (`max_restarts`) reads an iterable dataset again from where the
-    epoch began or went on; a map-style dataset with a state begins with the one it had
-    there.
+    Workers' generators are seeded again when an epoch goes on in the middle.  A worker
+    that takes the place of a dead one (`max_restarts`) reads an iterable dataset again
+    from where the epoch began or went on; a map-style dataset with a state begins with
+    the one it had there.
 
     Args:
         dataset: Map-style (``__getitem__``) or an `IterableDataset`.
@@ -66,7 +67,8 @@ class StatefulDataLoader(DataLoader[T]):
         prefetch_factor: See there.
         persistent_workers: See there.
         pin_memory_device: See there.
-        in_order: See there; with False a state may miss batches or give them again.
+        in_order: See there; with False the state of an iterable dataset that has none
+            of its own may lead to other batches.
         max_restarts: See there.
         reorder_window: See there.
         memory_limit: See there.
@@ -149,7 +151,6 @@ class StatefulDataLoader(DataLoader[T]):
         self.next_iter_state = None
         # Whether the iterator was made to be asked for its state, and not given yet.
         self._initial_iter_for_state_dict = False
-        self._warn_of_order()
 
     def __iter__(self) -> Saving:
         """The iterator that `state_dict` describes from now on."""
@@ -159,7 +160,9 @@ class StatefulDataLoader(DataLoader[T]):
             self._begin_epoch()
         if self._iterator._finished:
             # It was loaded so, and has brought the samplers to the end of their epoch.
-            self._begin_epoch()
+            with self._iterator.next_epoch():
+                self._begin_epoch()
+                self._iterator.draw_order()
         iterator: Saving = self._iterator
         return iterator
 
@@ -183,7 +186,6 @@ class StatefulDataLoader(DataLoader[T]):
         Raises:
             Exception: What making the iterator raised.
         """
-        self._warn_of_order()
         if self._iterator is None:
             self._iterator = self._get_iterator()
             self._initial_iter_for_state_dict = True
@@ -194,8 +196,8 @@ class StatefulDataLoader(DataLoader[T]):
         """Let the next ``iter()`` go on from where `state_dict` was taken.
 
         Args:
-            state_dict: Of this loader or torchdata's.  ``{}`` begins a new epoch, as a
-                state does that was taken at the end of one.
+            state_dict: Of this loader or torchdata's.  ``{}`` begins a new epoch; a
+                state that was taken at the end of one begins the next.
 
         The next ``iter()`` raises AssertionError for a state that does not fit this
         loader's kind of dataset or number of workers.
@@ -214,15 +216,6 @@ class StatefulDataLoader(DataLoader[T]):
             iterator = StatefulMultiProcessIterator(self, saved)
         self.next_iter_state = None
         return iterator
-
-    def _warn_of_order(self) -> None:
-        if self.num_workers > 0 and not self.in_order:
-            warnings.warn(
-                "With in_order=False a state tells how many batches were given, not"
-                " which: a loader that goes on from it may miss batches or give them"
-                " again.",
-                stacklevel=3,
-            )
 
 
 StatefulDataLoader.__module__ = "gristmill.torch"

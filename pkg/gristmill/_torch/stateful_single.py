@@ -35,6 +35,7 @@ class StatefulSingleProcessIterator(Saving, SingleProcessIterator):
             layout.SHARED_SEED: self._shared_seed,
             **layout.dataset_states(self._dataset, self._dataset_fetcher),
             layout.FINISHED: self._finished,
+            **self._ending(),
         }
 
     def _restore_iteration(self, state: State) -> None:
