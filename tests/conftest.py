@@ -6,6 +6,7 @@ from hypothesis import HealthCheck, settings
 
 # Set before anything imports jax: the tests are about data, not accelerators.
 os.environ.setdefault("JAX_PLATFORMS", "cpu")
+os.environ.setdefault("KERAS_BACKEND", "jax")
 
 # Tests that import gristmill.torch need no second Python with torch in it; those of
 # the launcher that begins early set it anew.

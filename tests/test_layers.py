@@ -14,7 +14,17 @@ CSRC = ROOT / "csrc"
 # A module imports from rows above it, never from its own, except that the files of
 # one folder, and the loops and their plain twins, may import each other.
 ROWS = (
-    {"_checks", "_closing", "_log", "_retries", "_types", "constants", "errors"},
+    {
+        "_checks",
+        "_closing",
+        "_grain_names",
+        "_imports",
+        "_log",
+        "_retries",
+        "_types",
+        "constants",
+        "errors",
+    },
     {"_core", "_hot", "_slow"},
     {"_processes", "_setup"},
     {"_zygotes"},
@@ -47,13 +57,13 @@ ROWS = (
     {"_arrow", "_convert", "_parquet_files", "sharding", "transforms"},
     {"_decoding", "_example", "_parquet", "_sampler_checks"},
     {"batching", "checkpoint", "multiprocessing", "samplers", "sources"},
-    {"_ahead", "_image", "_npy", "drop_in", "operations"},
+    {"_absl_flags", "_ahead", "_image", "_npy", "_trees", "drop_in", "operations"},
     {"_tfds_features"},
     {"_tfds"},
     {"_engine"},
     {"_arguments", "_dataset"},
     {"experimental", "loader"},
-    {"_torch"},
+    {"_keras", "_torch"},
     {"_cli", "beam", "jax", "python", "torch"},
     {"__main__"},
 )

@@ -11,6 +11,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 from gristmill import (
+    _imports,
     checkpoint,
     constants,
     experimental,
@@ -184,4 +185,6 @@ def __getattr__(name: str) -> Any:
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
+_imports.when_imported("absl.flags", "gristmill._absl_flags:define")
+_imports.when_imported("keras.src.trainers.data_adapters", "gristmill._keras:adapt")
 monitoring.setup_telemetry()
