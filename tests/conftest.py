@@ -12,6 +12,7 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 
 # Set before anything imports jax: the tests are about data, not accelerators.
 os.environ.setdefault("JAX_PLATFORMS", "cpu")
+os.environ.setdefault("KERAS_BACKEND", "jax")
 
 # Examples are drawn the same way in every run, so that `make test` gives one answer
 # for one commit, and take as long as they need: two test processes share the cores.

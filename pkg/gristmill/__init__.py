@@ -11,6 +11,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 from gristmill import (
+    _imports,
     _listing,
     checkpoint,
     constants,
@@ -203,4 +204,6 @@ def __dir__() -> list[str]:
     return _listing.listed(__all__, optional)
 
 
+_imports.when_imported("absl.flags", "gristmill._absl_flags:define")
+_imports.when_imported("keras.src.trainers.data_adapters", "gristmill._keras:adapt")
 monitoring.setup_telemetry()

@@ -1,7 +1,7 @@
 """Settings of the whole process, under Grain's names.
 
 A setting is, in this order: what `config.update` set; what the absl flag
-``--grain_<name>`` was given, if the program defines and has parsed it; the
+``--grain_<name>`` was given, if the program has absl and has parsed it; the
 environment variable ``GRISTMILL_<NAME>``; its default.  absl is never imported.
 """
 
