@@ -17,6 +17,7 @@ PYTEST_ARGS ?=
 
 BIN := $(abspath $(VENV))/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check
+INSTALL := $(BIN)/python .ci/install.py
 CTEST := $(BIN)/ctest --output-on-failure --no-tests=error
 CXX_FILES = $(wildcard csrc/*/*.[ch]pp tests/core/*.[ch]pp \
 	tests/fuzz/*.[ch]pp)
@@ -28,11 +29,11 @@ HOT_MODULES = $(patsubst pkg/gristmill/_hot/%.pyx,gristmill._hot.%,\
 .NOTPARALLEL:
 
 demo: tools
-	$(PIP) install --quiet '.[demo]'
-	$(BIN)/python examples/train_digits.py
+	$(INSTALL) demo
+	$(BIN)/python examples/train_digits.py --picture $(BUILD_DIR)/digits.png
 
 test: tools test-core
-	$(PIP) install --quiet '.[test]'
+	$(INSTALL) test
 	$(BIN)/python -m pytest -n 2 $(PYTEST_ARGS)
 
 test-core: tools
@@ -46,11 +47,11 @@ sanitize-%: tools
 	$(CTEST) --test-dir $(BUILD_DIR)/$*
 
 bench: tools
-	$(PIP) install --quiet '.[bench]'
+	$(INSTALL) bench
 	$(BIN)/python benchmarks/run.py
 
 soak: tools
-	$(PIP) install --quiet '.[test]'
+	$(INSTALL) test
 	GRISTMILL_HYPOTHESIS_PROFILE=soak $(BIN)/python -m pytest -n 2 -m soak --timeout 3600 $(PYTEST_ARGS)
 
 lint: check-format check-ruff check-mypy check-stubs

@@ -10,7 +10,7 @@ import functools
 import statistics
 import time
 
-from bench_torch_first_batch import BUILDS_MODEL_S, Samples
+from bench_torch_first_batch import Samples
 from harness import AtMost, Measurement, Question, Settings, main
 from torch_question import CLASSES
 
@@ -18,9 +18,10 @@ EPOCHS = 20
 QUICK_EPOCHS = 5
 
 
-def _measure(name: str, settings: Settings) -> Measurement:
-    loader = CLASSES[name]()(Samples(), batch_size=512, num_workers=2)
-    time.sleep(BUILDS_MODEL_S)
+def _measure(name: str, context: str | None, settings: Settings) -> Measurement:
+    loader = CLASSES[name]()(
+        Samples(), batch_size=512, num_workers=2, multiprocessing_context=context
+    )
     starts = []
     for _ in range(1 + (QUICK_EPOCHS if settings.quick else EPOCHS)):
         began = time.perf_counter()
@@ -35,7 +36,10 @@ QUESTION = Question(
     name="torch_epochs",
     text="start of a later epoch of a PyTorch loader, 2 workers",
     unit="ms",
-    contestants={name: functools.partial(_measure, name) for name in CLASSES},
+    contestants={
+        **{name: functools.partial(_measure, name, None) for name in CLASSES},
+        "gristmill, launcher": functools.partial(_measure, "gristmill", "launcher"),
+    },
     targets=(AtMost(1, "torch"),),
 )
 

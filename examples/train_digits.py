@@ -1,12 +1,13 @@
 """Train a digit classifier on images that Gristmill reads, augments and batches.
 
-    python examples/train_digits.py [--data DIRECTORY]
+    python examples/train_digits.py [--data DIRECTORY] [--picture FILE]
 
 The images are scikit-learn's 1,797 handwritten digits, 8 x 8 pixels each. They are
 written to disk as ArrayRecord, shuffled, shifted and made noisy at random by two
 worker processes, and fed to a small network in pure JAX. Then the run stops in the
 middle of an epoch, as a preempted job would, and a new iterator goes on from the
-saved state with the very batch that would have come next.
+saved state with the very batch that would have come next.  At the end stands a table
+of how well each digit is told, and a picture of those that were not.
 """
 
 import argparse
@@ -17,11 +18,15 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
+import matplotlib
 import numpy as np
 from array_record.python.array_record_module import ArrayRecordWriter
+from matplotlib import pyplot as plt
 from sklearn.datasets import load_digits
 
 import gristmill as grain
+
+matplotlib.use("Agg")
 
 SIDE = 8  # Pixels along an edge of an image.
 CLASSES = 10
@@ -32,6 +37,7 @@ HIDDEN = 256
 LEARNING_RATE = 0.1
 MOMENTUM = 0.9
 GOAL = 0.95  # Of the test images, classified correctly.
+SHOWN = 24  # Digits in the picture, at most.
 
 
 # The data: one record is 64 bytes of pixels, values 0 to 16, and 1 byte of label.
@@ -126,15 +132,15 @@ def train_step(training: Training, images, labels) -> tuple[Training, jax.Array]
 
 
 @jax.jit
-def accuracy(parameters, images, labels) -> jax.Array:
-    return jnp.mean(jnp.argmax(logits(parameters, images), axis=1) == labels)
+def predicted(parameters, images) -> jax.Array:
+    return jnp.argmax(logits(parameters, images), axis=1)
 
 
 # The run.
 
 
-def train(iterator, steps: int, test_images, test_labels) -> None:
-    """Draw `steps` batches, take a training step with each, and print progress."""
+def train(iterator, steps: int, test_images, test_labels) -> np.ndarray:
+    """Train on `steps` batches and print progress; return the test predictions."""
     training = start_training(jax.random.key(0))
     test_accuracy = 0.0
     started = time.perf_counter()
@@ -142,9 +148,8 @@ def train(iterator, steps: int, test_images, test_labels) -> None:
         batch = next(iterator)
         training, value = train_step(training, batch["image"], batch["label"])
         if step % 20 == 0 or step == steps:
-            test_accuracy = float(
-                accuracy(training.parameters, test_images, test_labels)
-            )
+            guesses = np.asarray(predicted(training.parameters, test_images))
+            test_accuracy = np.mean(guesses == test_labels)
             rate = step * BATCH_SIZE / (time.perf_counter() - started)
             print(
                 f"\rstep {step:3d}/{steps}  loss {float(value):.3f}  "
@@ -155,6 +160,7 @@ def train(iterator, steps: int, test_images, test_labels) -> None:
     print()
     if test_accuracy <= GOAL:
         raise SystemExit(f"Test accuracy is {test_accuracy:.1%}, below {GOAL:.0%}.")
+    return guesses
 
 
 def show_resume(uninterrupted, resumed) -> None:
@@ -167,7 +173,40 @@ def show_resume(uninterrupted, resumed) -> None:
     print("The very next batch is the same, byte for byte, noise and all.")
 
 
-def run(directory: pathlib.Path) -> None:
+def print_table(guesses: np.ndarray, labels: np.ndarray) -> None:
+    """Print how many test images of each digit were told, and what else they seemed."""
+    print("\ndigit  right                     what it was taken for")
+    for digit in range(CLASSES):
+        found = guesses[labels == digit]
+        right = np.mean(found == digit)
+        wrong = [f"{g} ({np.sum(found == g)})" for g in np.unique(found) if g != digit]
+        bar = "\u2588" * round(20 * right)
+        print(f"{digit:5d} {right:6.1%}  {bar:20s}  {', '.join(wrong)}".rstrip())
+
+
+def draw_mistakes(
+    path: pathlib.Path, images: np.ndarray, guesses: np.ndarray, labels: np.ndarray
+) -> None:
+    """Write a picture of the test images that were taken for another digit."""
+    mistakes = np.flatnonzero(guesses != labels)
+    columns = 6
+    rows = max(1, -(-len(mistakes[:SHOWN]) // columns))
+    figure, axes = plt.subplots(
+        rows, columns, figsize=(1.5 * columns, 1.8 * rows), squeeze=False
+    )
+    figure.suptitle(f"{len(mistakes)} of {len(labels)} test digits were mistaken")
+    for axis in axes.flat:
+        axis.axis("off")
+    for axis, i in zip(axes.flat, mistakes, strict=False):
+        axis.imshow(images[i], cmap="gray_r")
+        axis.set_title(f"{labels[i]}, taken for {guesses[i]}", fontsize=8)
+    figure.tight_layout()
+    path.parent.mkdir(parents=True, exist_ok=True)
+    figure.savefig(path, dpi=120)
+    print(f"\nThe {len(mistakes)} mistaken ones are drawn in {path}.")
+
+
+def run(directory: pathlib.Path, picture: pathlib.Path) -> None:
     digits = load_digits()
     order = np.random.default_rng(0).permutation(len(digits.images))
     images, labels = digits.images[order], digits.target[order]
@@ -181,7 +220,8 @@ def run(directory: pathlib.Path) -> None:
     steps_an_epoch = (len(images) - TEST_RECORDS) // BATCH_SIZE
     steps = steps_an_epoch * (EPOCHS - 1) + steps_an_epoch // 2
     test_images = jnp.asarray(images[:TEST_RECORDS] / 16, jnp.float32)
-    train(iterator, steps, test_images, jnp.asarray(labels[:TEST_RECORDS]))
+    test_labels = labels[:TEST_RECORDS]
+    guesses = train(iterator, steps, test_images, test_labels)
 
     state = iterator.get_state()
     print(f"Stopped after batch {steps}: the state is {len(state)} bytes of JSON.")
@@ -189,18 +229,26 @@ def run(directory: pathlib.Path) -> None:
     resumed.set_state(state)
     print(f"Batch {steps + 1}:")
     show_resume(iterator, resumed)
+    print_table(guesses, test_labels)
+    draw_mistakes(picture, images, guesses, test_labels)
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--data", type=pathlib.Path, help="folder for the record file")
+    parser.add_argument(
+        "--picture",
+        type=pathlib.Path,
+        default=pathlib.Path("digits.png"),
+        help="where to draw the mistakes",
+    )
     arguments = parser.parse_args()
     if arguments.data:
         arguments.data.mkdir(parents=True, exist_ok=True)
-        run(arguments.data)
+        run(arguments.data, arguments.picture)
     else:
         with tempfile.TemporaryDirectory() as directory:
-            run(pathlib.Path(directory))
+            run(pathlib.Path(directory), arguments.picture)
 
 
 main()

@@ -12,10 +12,7 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 
 # Set before anything imports jax: the tests are about data, not accelerators.
 os.environ.setdefault("JAX_PLATFORMS", "cpu")
-
-# Tests that import gristmill.torch need no second Python with torch in it; those of
-# the launcher that begins early set it anew.
-os.environ.setdefault("GRISTMILL_EARLY_LAUNCHER", "0")
+os.environ.setdefault("KERAS_BACKEND", "jax")
 
 # Examples are drawn the same way in every run, so that `make test` gives one answer
 # for one commit, and take as long as they need: two test processes share the cores.

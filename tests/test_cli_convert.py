@@ -8,9 +8,7 @@ import json
 import os
 import pathlib
 import random
-import re
 import resource
-import shlex
 import signal
 import socket
 import struct
@@ -26,8 +24,8 @@ import pyarrow.parquet as pq
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tensorflow.core.example import example_pb2
 
+import extras
 from cli import (
     names,
     read_array_record,
@@ -55,10 +53,9 @@ def flat(parts):
 
 def features_of(record):
     """Return the features of an Example, by protobuf."""
+    message = extras.tensorflow("tensorflow.core.example.example_pb2").Example
     found = {}
-    for name, feature in example_pb2.Example.FromString(
-        record
-    ).features.feature.items():
+    for name, feature in message.FromString(record).features.feature.items():
         kind = feature.WhichOneof("kind")
         found[name] = (kind.removesuffix("_list"), list(getattr(feature, kind).value))
     return found
@@ -1138,39 +1135,3 @@ def test_the_journal_has_checksums_that_anyone_can_compute(tmp_path):
         "file_bytes": os.path.getsize(tmp_path / "x.array_record"),
         "sha256": hashlib.sha256(contents + sizes.digest()).hexdigest(),
     }
-
-
-# The guide
-
-
-def blocks_of(guide, language):
-    """Return the text of all blocks of one language, less what installs packages."""
-    blocks = re.findall(rf"^```{language}\n(.*?)^```", guide, re.MULTILINE | re.DOTALL)
-    lines = "".join(blocks).splitlines()
-    return [line for line in lines if not line.startswith("pip install")]
-
-
-@pytest.mark.multiprocess
-def test_the_guide_runs(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "data").mkdir()
-    for number in range(2):
-        write_tf_record(tmp_path / "data" / f"{number}.tfrecord", sample(10, number))
-    pq.write_table(TABLE, "table.parquet")
-    (tmp_path / "lines.jsonl").write_text("\n".join(map(json.dumps, LINES)))
-    for folder in "cat", "dog":
-        (tmp_path / "photos" / folder).mkdir(parents=True)
-        (tmp_path / "photos" / folder / "1.jpg").write_bytes(b"\xff\xd8\xff")
-    guide = pathlib.Path(__file__).parent.parent / "docs" / "convert.md"
-    commands = [
-        shlex.split(line, comments=True) for line in blocks_of(guide.read_text(), "sh")
-    ]
-    assert len([command for command in commands if command]) == 12
-    for name, *arguments in filter(None, commands):
-        assert name == "gristmill"
-        done = run(*arguments)
-        assert (done.status, done.err) == (0, ""), arguments
-    program = "\n".join(blocks_of(guide.read_text(), "python"))
-    subprocess.run([sys.executable, "-c", program], check=True, capture_output=True)
-    # 4 shards of the first command, 1 of the lines, 2 and 2 by Beam.
-    assert len(list((tmp_path / "out").glob("*record"))) == 9

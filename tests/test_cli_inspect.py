@@ -9,8 +9,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from tensorflow.core.example import example_pb2
 
+import example_samples
 from cli import COMMAND, flip, run, start, write_array_record, write_tf_record
 from gristmill import _core
 from gristmill._cli.records import show
@@ -229,16 +229,13 @@ def test_files_that_cannot_be_opened_do_not_hide_others(tmp_path):
 
 
 def example(**features):
-    message = example_pb2.Example()
-    for name, values in features.items():
-        feature = message.features.feature[name]
-        if isinstance(values[0], bytes):
-            feature.bytes_list.value.extend(values)
-        elif isinstance(values[0], float):
-            feature.float_list.value.extend(values)
-        else:
-            feature.int64_list.value.extend(values)
-    return message.SerializeToString()
+    lists = {
+        bytes: example_samples.bytes_list,
+        float: example_samples.float_list,
+        int: example_samples.int_list,
+    }
+    written = {name: lists[type(v[0])](*v) for name, v in features.items()}
+    return example_samples.example(*written.items())
 
 
 @pytest.mark.parametrize(

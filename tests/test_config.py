@@ -98,8 +98,6 @@ def test_a_bad_environment_names_the_variable(config, monkeypatch):
 FLAGS = """
 from absl import flags
 from gristmill.config import config
-from gristmill.drop_in import define_flags
-define_flags()
 assert config.py_debug_mode is False          # Flags are not parsed.
 flags.FLAGS(["program", *{given!r}])
 print(config.py_debug_mode, config.tf_lookup_batch_size)
@@ -120,3 +118,33 @@ def test_parsed_flags_go_before_the_environment(monkeypatch, given, printed):
         check=True,
     )
     assert done.stdout.split() == printed.split()
+
+
+ORDERS = {
+    "flags last": "import gristmill; from absl import flags",
+    "grain after": "import gristmill; from absl import flags; import grain",
+    "grain before": "import grain; import gristmill; from absl import flags",
+    "drop_in": "import gristmill.drop_in as it; it.install(); from absl import flags",
+}
+EVERY_FLAG = """
+import sys
+from gristmill.config import OPTIONS, config
+flags.FLAGS(["program", "--grain_py_debug_mode",
+             "--grain_py_traceback_filtering=off", "--grain_tf_lookup_batch_size=7"])
+assert all(f"grain_{name}" in flags.FLAGS for name in OPTIONS)
+assert "grain_enable_multiprocess_worker_profiling" in flags.FLAGS
+print(config.py_debug_mode, config.py_traceback_filtering, config.tf_lookup_batch_size)
+"""
+
+
+@pytest.mark.parametrize("order", ORDERS)
+def test_grains_flags_are_there_where_absl_is(order):
+    pytest.importorskip("absl")
+    pytest.importorskip("grain")
+    done = subprocess.run(
+        [sys.executable, "-c", ORDERS[order] + EVERY_FLAG],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.stdout.split() == ["True", "off", "7"], done.stderr

@@ -1,6 +1,7 @@
 """python -m gristmill.drop_in runs Grain scripts on Gristmill."""
 
 import importlib.util
+import os
 import subprocess
 import sys
 
@@ -108,3 +109,42 @@ def test_workers_do_as_their_parent(monkeypatch, asked, aliased):
         [sys.executable, "-c", WORKER], capture_output=True, text=True, check=True
     )
     assert done.stdout.strip() == aliased
+
+
+POOLS = """
+import grain
+import numpy as np
+
+def elements(workers):
+    return sorted(map(int, grain.DataLoader(
+        data_source=np.arange(20),
+        sampler=grain.samplers.IndexSampler(20, num_epochs=1, seed=0),
+        worker_count=workers,
+    )))
+
+def prefetched(workers):
+    options = grain.multiprocessing.MultiprocessingOptions(num_workers=workers)
+    dataset = grain.MapDataset.source(range(20)).map(lambda number: number + 1)
+    return sorted(dataset.to_iter_dataset().mp_prefetch(options))
+
+for workers in (2, 2):
+    assert elements(workers) == list(range(20))
+for workers in (2, 3, 2):
+    assert prefetched(workers) == list(range(1, 21))
+print("all came")
+"""
+
+
+@pytest.mark.multiprocess
+@pytest.mark.parametrize("installed", [True, False])
+def test_one_pool_of_workers_after_another_whether_grain_is_installed(
+    installed, script, tmp_path, monkeypatch
+):
+    if not installed:
+        (tmp_path / "hidden").mkdir()
+        (tmp_path / "hidden" / "grain.py").write_text("raise ImportError('none')\n")
+        places = [str(tmp_path / "hidden"), os.environ.get("PYTHONPATH", "")]
+        monkeypatch.setenv("PYTHONPATH", os.pathsep.join(places))
+    script.write_text(POOLS)
+    done = run([str(script)], tmp_path)
+    assert (done.returncode, done.stdout) == (0, "all came\n"), done.stderr

@@ -14,6 +14,7 @@ from hypothesis import assume, given, settings
 from hypothesis import example as example_of
 from hypothesis import strategies as st
 
+import extras
 import gristmill
 from example_samples import (
     BYTES,
@@ -31,7 +32,7 @@ from gristmill.errors import CorruptRecord
 from gristmill.transforms import FixedLen, ParseExample, Ragged, RaggedArray, VarLen
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
-tf = pytest.importorskip("tensorflow")
+tf = extras.tensorflow()
 
 
 def parse(features, *written, **options):

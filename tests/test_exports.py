@@ -3,6 +3,8 @@
 import importlib
 import importlib.metadata
 import json
+import pkgutil
+import rlcompleter
 import subprocess
 import sys
 import types
@@ -31,6 +33,22 @@ SUBMODULES = (
     "torch",
     "transforms",
 )
+PUBLIC = [
+    "gristmill",
+    *(
+        f"gristmill.{found.name}"
+        for found in pkgutil.iter_modules(gristmill.__path__)
+        if not found.name.startswith("_")
+    ),
+]
+# What is listed beside __all__, because a package for it is installed.
+OPTIONAL = {
+    "gristmill": """
+        PyGrainCheckpointRestore PyGrainCheckpointSave beam jax torch
+    """.split(),
+    "gristmill.python": ["PyGrainCheckpointRestore", "PyGrainCheckpointSave"],
+    "gristmill.checkpoint": ["CheckpointRestore", "CheckpointSave"],
+}
 # Grain's names, less those of its Dataset API.
 TOP_LEVEL = """
     DataLoader DataLoaderIterator MultiprocessingOptions ReadOptions Record
@@ -67,6 +85,51 @@ def test_all_is_the_public_names():
 def test_all_of_a_submodule_exists(name):
     module = importlib.import_module(f"gristmill.{name}")
     assert all(hasattr(module, exported) for exported in getattr(module, "__all__", ()))
+
+
+@pytest.mark.parametrize("name", PUBLIC)
+def test_dir_lists_the_public_names_and_nothing_else(name):
+    module = importlib.import_module(name)
+    assert dir(module) == sorted({*module.__all__, *OPTIONAL.get(name, ())})
+    assert all(hasattr(module, listed) for listed in dir(module))
+    assert not {"Any", "TYPE_CHECKING", "annotations"} & {*dir(module)}
+    modules = {
+        value.__name__
+        for value in (getattr(module, listed) for listed in dir(module))
+        if isinstance(value, types.ModuleType)
+    }
+    assert modules <= {*PUBLIC}
+
+
+def test_dir_leaves_out_what_needs_a_package_that_is_missing(monkeypatch):
+    for package in ("apache_beam", "jax", "orbax", "torch"):
+        monkeypatch.setitem(sys.modules, package, None)
+    monkeypatch.delitem(sys.modules, "orbax.checkpoint", raising=False)
+    for name in OPTIONAL:
+        module = importlib.import_module(name)
+        assert dir(module) == sorted(module.__all__)
+
+
+def test_completion_gives_names_that_were_not_used_yet():
+    completer = rlcompleter.Completer({"grain": gristmill})
+
+    def completed(text):
+        completer.complete(text, 0)
+        return [match.rstrip("()") for match in completer.matches]
+
+    assert completed("grain.sources.T") == [
+        "grain.sources.TFDSDataSource",
+        "grain.sources.TFRecordDataSource",
+        "grain.sources.TFRecordPosition",
+        "grain.sources.TFRecordStream",
+        "grain.sources.TableSource",
+    ]
+    assert completed("grain.checkpoint.") == [
+        "grain.checkpoint.CheckpointHandler",
+        "grain.checkpoint.CheckpointRestore",
+        "grain.checkpoint.CheckpointSave",
+    ]
+    assert completed("grain.e") == ["grain.errors", "grain.experimental"]
 
 
 @pytest.mark.parametrize("name", [*TOP_LEVEL, *OF_PYTHON])

@@ -67,11 +67,12 @@ def test_workers_are_born_once_each_and_resemble_the_parent(
         assert not line["loaded_here"]
 
 
-def test_workers_hold_only_their_three_descriptors(enlist):
+def test_workers_hold_no_descriptors_but_their_own(enlist):
     crew = enlist("run")
     hire(crew, 3)
     for line in crew.findings(3):
-        assert len(line["fds"]) == 4  # One lists the directory.
+        # Blob, arena, knock, the pidfd of this process, and one to list the directory.
+        assert len(line["fds"]) == 5
 
 
 def test_workers_draw_different_random_numbers(enlist):

@@ -14,13 +14,22 @@ CSRC = ROOT / "csrc"
 # A module imports from rows above it, never from its own, except that the files of
 # one folder, and the loops and their plain twins, may import each other.
 ROWS = (
-    {"_checks", "_closing", "_log", "_retries", "_types", "constants", "errors"},
+    {"_describing", "_listing"},
+    {
+        "_checks",
+        "_closing",
+        "_grain_names",
+        "_imports",
+        "_log",
+        "_retries",
+        "_types",
+        "constants",
+        "errors",
+    },
     {"_core", "_hot", "_slow"},
-    {"_processes", "_setup"},
+    {"_processes", "_worker_process"},
     {"_zygotes"},
-    {"_lessons"},
     {"_zygote"},
-    {"_templates"},
     {
         "_columns",
         "_group_cache",
@@ -47,13 +56,13 @@ ROWS = (
     {"_arrow", "_convert", "_parquet_files", "sharding", "transforms"},
     {"_decoding", "_example", "_parquet", "_sampler_checks"},
     {"batching", "checkpoint", "multiprocessing", "samplers", "sources"},
-    {"_ahead", "_image", "_npy", "drop_in", "operations"},
+    {"_absl_flags", "_ahead", "_image", "_npy", "_trees", "drop_in", "operations"},
     {"_tfds_features"},
     {"_tfds"},
     {"_engine"},
     {"_arguments", "_dataset"},
     {"experimental", "loader"},
-    {"_torch"},
+    {"_keras", "_torch"},
     {"_cli", "beam", "jax", "python", "torch"},
     {"__main__"},
 )
@@ -124,6 +133,37 @@ def test_imports_point_down():
                 where = f"{path.relative_to(PACKAGE)}:{line}"
                 wrong.append(f"{where}: {importer} may not import {imported}")
     assert not wrong, "\n".join(wrong)
+
+
+def private_names_of_torch(tree: ast.Module) -> Iterator[tuple[int, str]]:
+    """Yield (line, name) for what a file imports or reads that is private to torch."""
+    known = {"torch": "torch"}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("torch"):
+            for alias in node.names:
+                name = f"{node.module}.{alias.name}"
+                known[alias.asname or alias.name] = name
+                yield node.lineno, name
+        elif isinstance(node, ast.Import):
+            for alias in node.names:
+                yield node.lineno, alias.name
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Attribute):
+            root, _, rest = ast.unparse(node).partition(".")
+            if root in known:
+                yield node.lineno, f"{known[root]}.{rest}"
+
+
+def test_one_file_names_what_is_private_to_torch():
+    private = re.compile(r"torch\..*\b_[a-z]|torch\.utils\.data\.dataloader")
+    found = {
+        f"{path.relative_to(PACKAGE)}:{line}: {name}"
+        for path in sorted(PACKAGE.rglob("*.py"))
+        if path != PACKAGE / "_torch" / "private.py"
+        for line, name in private_names_of_torch(ast.parse(path.read_text()))
+        if private.match(name) and "__" not in name
+    }
+    assert not found, "\n".join(sorted(found))
 
 
 @pytest.mark.parametrize(

@@ -13,6 +13,7 @@ import fsspec.implementations.memory
 import numpy as np
 import pytest
 
+import extras
 from arrow_types import same
 from gristmill import (
     Batch,
@@ -31,6 +32,7 @@ MAYBE_WORKERS = [0, pytest.param(2, marks=pytest.mark.multiprocess)]
 @pytest.fixture(scope="module")
 def data(tmp_path_factory):
     """A folder with datasets that TFDS has built, in a process of its own."""
+    extras.need_tensorflow()
     folder = tmp_path_factory.mktemp("tfds")
     script = HERE / "tfds_builder.py"
     subprocess.run(

@@ -11,6 +11,8 @@ import sys
 
 import crc32c
 
+import extras
+
 
 def checksum(data):
     crc = crc32c.crc32c(data)
@@ -43,6 +45,7 @@ class Oracle:
 
 def by_tensorflow(tmp_path_factory):
     """Return the oracle of this run of tests; TensorFlow is imported for it once."""
+    extras.need_tensorflow()
     root = tmp_path_factory.getbasetemp()
     if "PYTEST_XDIST_WORKER" in os.environ:
         root = root.parent  # Which the processes of a run have in common.

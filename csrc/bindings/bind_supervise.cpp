@@ -140,11 +140,6 @@ void supervise(py::module_& m) {
       "argv"_a, "environ"_a,
       "Say how the launcher starts: its command, to which two arguments are\n"
       "added, and its environment as b'NAME=value'.");
-  m.def(
-      "start_launcher", &start_launcher, "modules"_a,
-      py::call_guard<Unlocked>(),
-      "Start the launcher that imports these modules, unless it runs, and do\n"
-      "not wait for it.");
   m.def("shutdown_supervisor", &shutdown_supervisor, py::call_guard<Unlocked>(),
         "Kill all workers, end the launcher and join the supervisor's thread.");
   m.def(

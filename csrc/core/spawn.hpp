@@ -21,9 +21,7 @@
 // `crew` is set in messages of the launcher and in kFailed, `worker` and
 // `generation` in kHire, kBorn and kDied; what is not set is 0.  Setup is a
 // pickled dict.  A zygote is sent kHire only after its kZygote was read, so
-// that it forks nothing before the supervisor can see it die.  Whether the
-// launcher forks a zygote itself or lets another child do so is its own affair
-// (_templates.py).
+// that it forks nothing before the supervisor can see it die.
 #pragma once
 
 #include <sys/types.h>
@@ -175,12 +173,11 @@ using Modules = std::vector<std::string>;
 
 // A launcher that runs.  kReady comes once it has tried to import its modules.
 struct Launch {
-  Modules modules;
   Fd pidfd;
   Channel channel;
 };
 
 // As run().
-[[nodiscard]] Launch launch(Command command, Modules modules);
+[[nodiscard]] Launch launch(Command command, const Modules& modules);
 
 }  // namespace gristmill

@@ -38,7 +38,7 @@ class SignalsBlocked {
 
 }  // namespace
 
-Supervisor::Supervisor(Command command, std::vector<Launch> launches)
+Supervisor::Supervisor(Command command)
     : epoll_(epoll_create1(EPOLL_CLOEXEC)),
       control_(new_eventfd()),
       command_(std::move(command)) {
@@ -46,7 +46,6 @@ Supervisor::Supervisor(Command command, std::vector<Launch> launches)
     throw std::system_error(errno, std::generic_category(), "epoll_create1");
   }
   watch(control_.get(), EPOLLIN, [this] { run_tasks(); });
-  for (auto& launch : launches) adopt(std::move(launch));
   const SignalsBlocked blocked;  // The thread inherits the mask.
   const int error = pthread_create(
       &thread_, nullptr,
@@ -151,16 +150,6 @@ void Supervisor::dismiss(uint32_t id) {
   call([this, id] { drop(id); });
 }
 
-void Supervisor::start_launcher(Modules modules) {
-  post([this, modules = std::move(modules)] {
-    try {
-      launcher_for(modules);
-    } catch (const std::system_error&) {
-      // The crew that needs it tries again, and says so.
-    }
-  });
-}
-
 void Supervisor::set_command(Command command) {
   const std::lock_guard held(mutex_);
   command_ = std::move(command);
@@ -178,7 +167,6 @@ namespace {
 struct Process {
   std::mutex mutex;
   Supervisor* supervisor = nullptr;
-  std::vector<Launch> launches;  // While there is no supervisor.
   std::vector<Supervisor*>
       past;  // For ever: Enlistments may still point there.
   std::optional<Command> command;
@@ -197,7 +185,6 @@ struct Process {
   }
 
   void enter_child() {
-    launches.clear();
     if (supervisor != nullptr) {
       supervisor->make_inert();
       past.push_back(std::exchange(supervisor, nullptr));
@@ -215,13 +202,10 @@ Supervisor& running_supervisor(Process& process) {
     process.past.push_back(std::exchange(process.supervisor, nullptr));
   }
   if (process.supervisor == nullptr) {
-    process.supervisor =
-        new Supervisor(*process.command, std::exchange(process.launches, {}));
+    process.supervisor = new Supervisor(*process.command);
   }
   return *process.supervisor;
 }
-
-bool on_main_thread() { return syscall(SYS_gettid) == getpid(); }
 
 }  // namespace
 
@@ -238,33 +222,11 @@ std::unique_ptr<Enlistment> enlist(Crew* crew, const CrewSpec& spec) {
   return running_supervisor(process).enlist(crew, spec);
 }
 
-void start_launcher(Modules modules) {
-  Process& process = Process::instance();
-  const std::lock_guard held(process.mutex);
-  // A launcher ends with the thread that started it.
-  if (process.supervisor != nullptr || !on_main_thread()) {
-    return running_supervisor(process).start_launcher(std::move(modules));
-  }
-  if (!process.command) {
-    throw std::logic_error("configure_supervisor() comes first");
-  }
-  for (const Launch& launch : process.launches) {
-    if (launch.modules == modules) return;
-  }
-  const SignalsBlocked blocked;
-  process.launches.push_back(launch(*process.command, std::move(modules)));
-}
-
 void shutdown_supervisor() {
   Process& process = Process::instance();
   Supervisor* supervisor = nullptr;
   {
     const std::lock_guard held(process.mutex);
-    for (const Launch& launch : process.launches) {
-      kill_by(launch.pidfd.get());
-      reap(launch.pidfd.get());
-    }
-    process.launches.clear();
     supervisor = std::exchange(process.supervisor, nullptr);
     if (supervisor == nullptr) return;
     process.past.push_back(supervisor);

@@ -19,9 +19,6 @@
 // comes once: when the program cannot be loaded, or when three zygotes in a row
 // end before any worker was born.
 //
-// A launcher may be started before there is any crew, and without the
-// supervisor's thread: a program that never has a crew may fork as it likes.
-//
 // Fork: a child that the user's process forks has no supervisor thread.  Engine
 // descriptors are closed there, Enlistments do nothing, and the first enlist()
 // makes a supervisor of its own.
@@ -86,12 +83,8 @@ class Enlistment final : public Hirer {
 };
 
 // How the next launcher of this process is started.  Cheap: nothing starts
-// before the first enlist() or start_launcher().
+// before the first enlist().
 void configure_supervisor(Command command);
-
-// Starts the launcher for crews that want these modules, if there is none, and
-// waits for nothing.  Throws as enlist().
-void start_launcher(Modules modules);
 
 // Starts the supervisor of this process and its launcher if there is none.
 // Throws std::system_error for want of descriptors or threads, and

@@ -112,14 +112,11 @@ Supervisor::Launcher& Supervisor::launcher_for(const Modules& modules) {
     const std::lock_guard held(mutex_);
     command = command_;
   }
-  return adopt(launch(std::move(command), modules));
-}
-
-Supervisor::Launcher& Supervisor::adopt(Launch launch) {
-  Launcher& launcher = launchers_[launch.modules];
-  launcher.modules = std::move(launch.modules);
-  launcher.pidfd = std::move(launch.pidfd);
-  launcher.channel = std::move(launch.channel);
+  auto [pidfd, channel] = launch(std::move(command), modules);
+  Launcher& launcher = launchers_[modules];
+  launcher.modules = modules;
+  launcher.pidfd = std::move(pidfd);
+  launcher.channel = std::move(channel);
   launcher.watch = watch(launcher.pidfd.get(), EPOLLIN,
                          [this, &launcher] { launcher_ended(launcher); });
   launcher.channel_watch =

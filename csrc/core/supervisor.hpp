@@ -25,14 +25,12 @@ namespace gristmill {
 
 class Supervisor {
  public:
-  // Takes over launchers that run already.
-  Supervisor(Command command, std::vector<Launch> launches);
+  explicit Supervisor(Command command);
 
   std::unique_ptr<Enlistment> enlist(Crew* crew, const CrewSpec& spec);
   void hire(uint32_t id, int worker, uint32_t generation);
   void kill(uint32_t id, int worker);
   void dismiss(uint32_t id);
-  void start_launcher(Modules modules);
   void set_command(Command command);
   void stop();
 
@@ -105,7 +103,6 @@ class Supervisor {
   void unwatch(Serial serial);
 
   Launcher& launcher_for(const Modules& modules);
-  Launcher& adopt(Launch launch);
   void launcher_said(Launcher& launcher);
   void launcher_ended(Launcher& launcher);
   void close_launcher(Launcher& launcher);

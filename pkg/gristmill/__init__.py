@@ -11,6 +11,8 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 from gristmill import (
+    _imports,
+    _listing,
     checkpoint,
     constants,
     experimental,
@@ -85,6 +87,11 @@ from gristmill.transforms import (
 from gristmill.transforms import FlatMap as FlatMapTransform
 
 if TYPE_CHECKING:
+    from gristmill import bad_records as bad_records
+    from gristmill import drop_in as drop_in
+    from gristmill import errors as errors
+    from gristmill.python import PyGrainCheckpointRestore as PyGrainCheckpointRestore
+    from gristmill.python import PyGrainCheckpointSave as PyGrainCheckpointSave
     from gristmill.sources import ArrayRecordDataSource
     from gristmill.sources import SharedMemoryDataSource as InMemoryDataSource
 
@@ -148,9 +155,12 @@ __all__ = [
     "WorkerDied",
     "__version__",
     "__version_info__",
+    "bad_records",
     "checkpoint",
     "config",
     "constants",
+    "drop_in",
+    "errors",
     "experimental",
     "load",
     "monitoring",
@@ -175,13 +185,25 @@ _LAZY = (
 )
 
 
-def __getattr__(name: str) -> Any:
-    if name in _LAZY:
-        globals()[name] = found = getattr(python, name)
-        return found
-    if name in ("bad_records", "beam", "drop_in", "errors", "jax", "torch"):
-        return importlib.import_module(f"gristmill.{name}")
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+# Type checkers must not see it: they would accept every name.
+if not TYPE_CHECKING:
+
+    def __getattr__(name: str) -> Any:
+        if name in _LAZY:
+            globals()[name] = found = getattr(python, name)
+            return found
+        if name in ("bad_records", "beam", "drop_in", "errors", "jax", "torch"):
+            return importlib.import_module(f"gristmill.{name}")
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
+def __dir__() -> list[str]:
+    optional = {"beam": "apache_beam", "jax": "jax", "torch": "torch"}
+    for name in ("PyGrainCheckpointRestore", "PyGrainCheckpointSave"):
+        optional[name] = _listing.ORBAX
+    return _listing.listed(__all__, optional)
+
+
+_imports.when_imported("absl.flags", "gristmill._absl_flags:define")
+_imports.when_imported("keras.src.trainers.data_adapters", "gristmill._keras:adapt")
 monitoring.setup_telemetry()

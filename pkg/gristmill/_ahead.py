@@ -8,6 +8,8 @@ import dataclasses
 from collections.abc import Iterable, Iterator
 from typing import Any
 
+from gristmill._describing import call_text
+from gristmill._types import T
 from gristmill.checkpoint import Checkpointable
 
 
@@ -20,7 +22,7 @@ class _Placed:
     failure: Exception | None = None
 
 
-class Ahead(Checkpointable, Iterator[Any]):
+class Ahead(Checkpointable, Iterator[T]):
     """Places batches on a device before they are asked for.
 
     `get_state` is the position after the last batch that was given out, not after
@@ -53,7 +55,7 @@ class Ahead(Checkpointable, Iterator[Any]):
         """The batch for the caller."""
         return placed
 
-    def __next__(self) -> Any:
+    def __next__(self) -> T:
         # Nothing is read past a failure until the caller has had it.
         while len(self._queue) < self._depth and not self._fails():
             try:
@@ -70,7 +72,11 @@ class Ahead(Checkpointable, Iterator[Any]):
         self._state = due.state
         if due.failure is not None:
             raise due.failure
-        return self._hand_out(due.batch)
+        batch: T = self._hand_out(due.batch)
+        return batch
+
+    def __repr__(self) -> str:
+        return call_text(self, self._iterator, depth=self._depth)
 
     def get_state(self) -> Any:
         """The iterator's state after the last batch that was given out.

@@ -258,21 +258,6 @@ class Mixture:
 def keep_freed_memory() -> None:
     """Keep memory that was freed for what this process allocates next."""
 
-HUGE_PAGE_BYTES: int
-
-def to_huge_page(address: int) -> bool:
-    """Move memory into one huge page, so that a fork copies less.
-
-    Args:
-        address: A multiple of HUGE_PAGE_BYTES; that many bytes are this process's.
-
-    Returns:
-        False where the system cannot: before Linux 6.1, or where nothing was written.
-
-    Raises:
-        ValueError: `address` is no such multiple.
-    """
-
 # core/collate.hpp
 
 class Pool:
@@ -388,7 +373,6 @@ def pad(elements: list[Any], out: NDArray[Any], value: ArrayLike) -> int:
     """
 
 def configure_supervisor(argv: list[str], environ: list[bytes]) -> None: ...
-def start_launcher(modules: Sequence[str]) -> None: ...
 def shutdown_supervisor() -> None: ...
 def die_with_parent(parent: int) -> None: ...
 

@@ -18,8 +18,6 @@ from typing import NamedTuple
 from gristmill import _core
 
 ENLIST, FORGET, ZYGOTE, GONE, HIRE, BORN, DIED, THREADS, FAILED, READY = range(1, 11)
-# From a template to its launcher: the crew needs a zygote of its own.
-REFUSED = 11
 _MESSAGE = struct.Struct("<IIiIi")
 _MOST_FDS = 8
 
@@ -62,11 +60,23 @@ def _run_and_exit(parent: int, child: Callable[[], None]) -> None:
         _core.die_with_parent(parent)
         child()
         status = 0
+    except SystemExit as end:
+        status = _exit_status(end)
     except BaseException:
         traceback.print_exc()
     finally:
         _flush()
         os._exit(status)  # The exit handlers are those of the process above.
+
+
+def _exit_status(end: SystemExit) -> int:
+    """What Python exits with; a text is printed."""
+    if end.code is None:
+        return 0
+    if isinstance(end.code, int):
+        return end.code & 0xFF
+    print(end.code, file=sys.stderr)
+    return 1
 
 
 def _flush() -> None:

@@ -6,6 +6,7 @@ from typing import Any, SupportsIndex
 
 import numpy as np
 
+from gristmill._describing import call_text
 from gristmill._hot.draw import restart
 
 
@@ -54,6 +55,9 @@ class RngPool:
             rng = np.random.Generator(np.random.Philox(self._seed))
         restart(rng, index, op_seed)
         return rng
+
+    def __repr__(self) -> str:
+        return call_text(self, seed=self._seed)
 
     def release_rng(self, rng: np.random.Generator) -> None:
         """Give a generator back; do not draw from it any more.

@@ -89,14 +89,55 @@ def read_tf_records(
             f"compression is {compression!r}, but must be 'auto', 'GZIP', 'ZLIB' or"
             " None."
         )
-    name = os.fspath(path)
-    found = find_file(name, "pread", storage_options, remote_options)
-    file: IO[bytes]
+    file = open_tf_records(path, storage_options, remote_options)
+    return TFRecordStream(file, os.fspath(path), compression, verify, position)
+
+
+def open_tf_records(
+    path: str | os.PathLike[str],
+    storage_options: Mapping[str, Any] | None = None,
+    remote_options: RemoteOptions | None = None,
+) -> IO[bytes]:
+    """Open a TFRecord file as bytes, as `read_tf_records` does."""
+    found = find_file(os.fspath(path), "pread", storage_options, remote_options)
     if isinstance(found, str):
-        file = io.FileIO(found)  # Not buffered: the parser reads large pieces.
+        return io.FileIO(found)  # Not buffered: the parser reads large pieces.
+    return io.BufferedReader(_Ranges(found), REMOTE_BYTES)
+
+
+def records_of(
+    file: IO[bytes],
+    path: str,
+    compression: Compression,
+    verify: str,
+    position: TFRecordPosition,
+) -> tuple[_core.TfRecordStream, str]:
+    """The records of an open file, and how it is compressed: "" where it is not.
+
+    REQUIRES: the file is at its start.
+    """
+    record, offset = position
+    if compression == "auto":
+        compressed = _core.tf_record_compression(file.read(HEAD_BYTES))
+        file.seek(0)
     else:
-        file = io.BufferedReader(_Ranges(found), REMOTE_BYTES)
-    return TFRecordStream(file, name, compression, verify, position)
+        compressed = compression or ""
+    source: Any = file
+    if compressed:
+        source = Inflated(file, path, compressed)
+        source.skip(offset)
+    else:
+        _seek(file, path, offset)
+    return _core.TfRecordStream(source, path, verify, record, offset), compressed
+
+
+def _seek(file: IO[bytes], path: str, offset: int) -> None:
+    if offset > (size := file.seek(0, io.SEEK_END)):
+        raise CorruptRecord(
+            f"{path}: the file has {size} bytes, but the position to go on"
+            f" from is {offset}: it is another file, or was not copied whole"
+        )
+    file.seek(offset)
 
 
 class TFRecordStream(Closing, Iterator[bytes]):
@@ -115,33 +156,10 @@ class TFRecordStream(Closing, Iterator[bytes]):
     ) -> None:
         self._file = file
         self._path = path
-        self._records = self._start(compression, verify, position)
-
-    def _start(
-        self, compression: Compression, verify: str, position: TFRecordPosition
-    ) -> _core.TfRecordStream:
-        record, offset = position
-        if compression == "auto":
-            found = _core.tf_record_compression(self._file.read(HEAD_BYTES))
-            self._file.seek(0)
-        else:
-            found = compression or ""
-        source: Any = self._file
-        if found:
-            source = Inflated(self._file, self._path, found)
-            source.skip(offset)
-        else:
-            self._seek(offset)
-        self._compression = found or None
-        return _core.TfRecordStream(source, self._path, verify, record, offset)
-
-    def _seek(self, offset: int) -> None:
-        if offset > (size := self._file.seek(0, io.SEEK_END)):
-            raise CorruptRecord(
-                f"{self._path}: the file has {size} bytes, but the position to go on"
-                f" from is {offset}: it is another file, or was not copied whole"
-            )
-        self._file.seek(offset)
+        self._records, compressed = records_of(
+            file, path, compression, verify, position
+        )
+        self._compression = compressed or None
 
     @property
     def compression(self) -> str | None:

@@ -14,7 +14,6 @@ from collections import deque
 from collections.abc import Sequence
 from typing import Any
 
-from gristmill._lessons import WORTH_S, Lessons
 from gristmill._processes import (
     BORN,
     DIED,
@@ -27,7 +26,7 @@ from gristmill._processes import (
     send,
     send_failure,
 )
-from gristmill._setup import Setup
+from gristmill._worker_process import look_like_worker, restore_signals_in_forks
 
 # How long a worker may look idle before the next one starts, and how long it may
 # take to its first output in any case.
@@ -49,8 +48,9 @@ class Zygote:
         self._late = late
         self._supervisor = socket.socket(fileno=fds[0])
         setup_fd, self._blob_fd, self._arena_fd, self._knock_fd = fds[1:]
-        self._setup = Setup.read(setup_fd)
-        os.close(setup_fd)
+        with open(setup_fd, "rb") as file:
+            file.seek(0)  # Where another zygote of this crew has read it.
+            self._setup = pickle.load(file)
         self._wanted: deque[Message] = deque()
         self._workers: dict[int, Message] = {}  # pidfd: value is the pid
         self._beginners = _Beginners()
@@ -58,13 +58,8 @@ class Zygote:
         self._entry: types.ModuleType
         self._program: Any = None
 
-    def run(self, lessons: Lessons) -> None:
-        """Load the program, then fork workers until the supervisor is gone.
-
-        Args:
-            lessons: Told of what had to be imported.
-        """
-        began, before = time.monotonic(), set(sys.modules)
+    def run(self) -> None:
+        """Load the program, then fork workers until the supervisor is gone."""
         try:
             self._entry = become_like_parent(self._setup)
             if not self._late:
@@ -76,31 +71,12 @@ class Zygote:
             _warn_of_threads(threads)
             send(self._supervisor, Message(THREADS))
             return
-        if time.monotonic() - began > WORTH_S:
-            lessons.teach(before)
-        lessons.close()
         gc.collect()
         gc.freeze()  # As the launcher did.
         self._serve()
 
-    def run_loaded(self, entry: types.ModuleType, program: Any) -> None:
-        """As `run`, in a process that has loaded the program already.
-
-        Args:
-            entry: Its ``serve`` is called.
-            program: As it was loaded for another crew.
-        """
-        self._entry = entry
-        self._program = self._adapted(program)
-        self._serve()
-
     def _load(self) -> None:
-        self._program = self._adapted(self._entry.load(self._blob_fd))
-
-    def _adapted(self, program: Any) -> Any:
-        """The program as this crew is to run it."""
-        parameters = self._setup.parameters
-        return program if parameters is None else program.adapted(**parameters)
+        self._program = self._entry.load(self._blob_fd)
 
     def _serve(self) -> None:
         try:
@@ -164,6 +140,8 @@ class Zygote:
     def _work(self, wanted: Message, has_begun: int) -> None:
         for fd in (*self._workers, *self._beginners.fds):
             os.close(fd)
+        look_like_worker(f"GristmillWorker-{wanted.worker}", self._setup["pid"])
+        restore_signals_in_forks()
         if self._late:
             try:
                 self._load()
@@ -184,9 +162,13 @@ class Zygote:
         )
 
 
-def become_like_parent(setup: Setup) -> types.ModuleType:
-    """Make this process resemble the user's; returns the module to enter."""
-    wanted = pickle.loads(setup.like_parent)
+def become_like_parent(wanted: dict[str, Any]) -> types.ModuleType:
+    """Make this process resemble the user's; returns the module to enter.
+
+    Args:
+        wanted: What `gristmill._launcher.setup` has pickled.
+    """
+    look_like_worker("GristmillWorker", wanted["pid"])
     os.environ.clear()
     os.environ.update(wanted["environ"])
     sys.path[:] = wanted["sys_path"]

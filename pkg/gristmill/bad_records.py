@@ -13,6 +13,7 @@ import os
 from typing import Any, Literal, TypeAlias, get_args
 
 from gristmill._checks import check_integer
+from gristmill._listing import listed
 
 __all__ = ["BadRecord", "BadRecords", "ErrorPolicy"]
 
@@ -154,3 +155,7 @@ def _check_appendable(path: str) -> None:
             "that exists, that this process may write."
         )
         raise
+
+
+def __dir__() -> list[str]:
+    return listed(__all__)

@@ -7,6 +7,7 @@ the words when they do not fit are Grain's.
 from __future__ import annotations
 
 import collections.abc
+import dataclasses
 import functools
 import importlib.util
 import pprint
@@ -19,6 +20,8 @@ import numpy.typing as npt
 from gristmill import _core
 from gristmill._hot import tree
 from gristmill._hot.signals import StructureMismatch
+from gristmill._listing import listed
+from gristmill._slow import tree as plain_tree
 from gristmill._types import Alloc, Rules
 from gristmill.errors import ShapeMismatch
 
@@ -204,20 +207,31 @@ def _shape_difference(
 
 def spec_like(value: Any, rules: Rules) -> Any:
     """Return the element with each leaf replaced by Grain's words for it."""
-    if isinstance(value, (list, tuple)):
-        if all(isinstance(item, type(value[0])) for item in value):
-            item = type(value[0]).__name__ if value else ""
-            return f"{type(value).__name__}<{item}>{_shape_text(value)}"
-        items = [spec_like(item, rules) for item in value]
-        return type(value)(*items) if hasattr(value, "_fields") else type(value)(items)
-    mapping = dict if rules == "jax" else collections.abc.Mapping
-    if isinstance(value, mapping):
-        return {key: spec_like(value[key], rules) for key in value}
-    if value is None and rules == "jax":
-        return None
-    if isinstance(value, np.ndarray):
-        return f"{value.dtype}{_shape_text(value)}"
-    return f"{type(value).__name__}{_shape_text(value)}"
+    if isinstance(value, (list, tuple)) and all(
+        isinstance(item, type(value[0])) for item in value
+    ):
+        item = type(value[0]).__name__ if value else ""
+        return f"{type(value).__name__}<{item}>{_shape_text(value)}"
+    level = plain_tree.take_apart(value, rules)
+    if level is not None:
+        kind, cls, aux, children = level
+        items = [spec_like(child, rules) for child in children]
+        return plain_tree.assemble(kind, cls, aux, items)
+    return f"{_type_text(value, rules)}{_shape_text(value)}"
+
+
+def _type_text(leaf: Any, rules: Rules) -> str:
+    if isinstance(leaf, np.ndarray):
+        return str(leaf.dtype)
+    name = type(leaf).__name__
+    if dataclasses.is_dataclass(leaf):
+        fields: Any = dataclasses.fields(leaf)
+    else:
+        fields = getattr(leaf, "__attrs_attrs__", None)  # Made by the package attrs.
+    if fields is None:
+        return name
+    values = {field.name: getattr(leaf, field.name) for field in fields}
+    return f"{name}\n{pprint.pformat(spec_like(values, rules))}"
 
 
 def _shape_text(value: Any) -> str:
@@ -225,3 +239,7 @@ def _shape_text(value: Any) -> str:
         return str(list(np.asarray(value).shape))
     except ValueError:
         return "[unknown shape]"
+
+
+def __dir__() -> list[str]:
+    return listed(__all__)

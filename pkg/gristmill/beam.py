@@ -37,6 +37,7 @@ from gristmill._convert.shards import (
     open_writer,
     writer_options,
 )
+from gristmill._listing import listed
 from gristmill._tf_record_stream import START, TFRecordStream
 
 try:
@@ -434,3 +435,7 @@ def _renamed(
     _, name = FileSystems.split(path)
     stem = os.path.splitext(name)[0] if overwrite else name
     return str(FileSystems.join(folder, stem + suffix))
+
+
+def __dir__() -> list[str]:
+    return listed(__all__)

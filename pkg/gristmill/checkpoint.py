@@ -13,13 +13,26 @@ import sys
 from collections.abc import Awaitable
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from gristmill._describing import call_text
+from gristmill._listing import ORBAX, listed
 from gristmill.sharding import jax_process
 
 if TYPE_CHECKING:
-    from typing import TypeAlias
+    # `_register` makes them.  They pass as Orbax's class, which is not read for this.
+    class CheckpointSave(Any):  # type: ignore[misc]
+        """Ask Orbax to save the position of the iterator `item`."""
 
-    CheckpointRestore: TypeAlias = Any
-    CheckpointSave: TypeAlias = Any
+        item: Any
+
+        def __init__(self, item: Any) -> None: ...
+
+    class CheckpointRestore(Any):  # type: ignore[misc]
+        """Ask Orbax to restore the position of the iterator `item`."""
+
+        item: Any
+
+        def __init__(self, item: Any) -> None: ...
+
 
 __all__ = ["CheckpointHandler"]
 
@@ -46,6 +59,9 @@ class CheckpointHandler:
         # A manager that is made with a handler looks up what that one is asked by.
         if "orbax.checkpoint" in sys.modules:
             _argument_classes()
+
+    def __repr__(self) -> str:
+        return call_text(self)
 
     def save(self, directory: Any, item: Any = None, args: Any = None) -> None:
         """Write the position of an iterator to a folder.
@@ -225,13 +241,22 @@ def _register() -> dict[str, type]:
     return made
 
 
-def __getattr__(name: str) -> Any:
-    if name in ("CheckpointSave", "CheckpointRestore"):
-        try:
-            return _argument_classes()[name]
-        except ImportError as error:
-            raise AttributeError(
-                f"{__name__}.{name} needs Orbax. Install it with: pip install"
-                " orbax-checkpoint"
-            ) from error
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+# Type checkers must not see it: they would accept every name.
+if not TYPE_CHECKING:
+
+    def __getattr__(name: str) -> Any:
+        if name in ("CheckpointSave", "CheckpointRestore"):
+            try:
+                return _argument_classes()[name]
+            except ImportError as error:
+                raise AttributeError(
+                    f"{__name__}.{name} needs Orbax. Install it with: pip install"
+                    " orbax-checkpoint"
+                ) from error
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return listed(
+        __all__, dict.fromkeys(("CheckpointRestore", "CheckpointSave"), ORBAX)
+    )

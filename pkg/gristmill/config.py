@@ -1,7 +1,7 @@
 """Settings of the whole process, under Grain's names.
 
 A setting is, in this order: what `config.update` set; what the absl flag
-``--grain_<name>`` was given, if the program defines and has parsed it; the
+``--grain_<name>`` was given, if the program has absl and has parsed it; the
 environment variable ``GRISTMILL_<NAME>``; its default.  absl is never imported.
 """
 
@@ -11,6 +11,8 @@ import dataclasses
 import os
 import sys
 from typing import Any
+
+from gristmill._listing import listed
 
 __all__ = ["OPTIONS", "Option", "UnknownOption", "config"]
 
@@ -178,3 +180,7 @@ def _unknown(name: str) -> UnknownOption:
 
 
 config = Config()
+
+
+def __dir__() -> list[str]:
+    return listed(__all__)

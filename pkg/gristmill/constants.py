@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
+from gristmill._listing import listed
+
 __all__ = [
     "DATASET_INDEX",
     "EPOCH",
@@ -24,3 +26,7 @@ SEED: Final = "_seed"
 META_FEATURES: Final = frozenset(
     {DATASET_INDEX, EPOCH, INDEX, RECORD, RECORD_KEY, SEED}
 )
+
+
+def __dir__() -> list[str]:
+    return listed(__all__)

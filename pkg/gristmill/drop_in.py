@@ -3,8 +3,9 @@
     python -m gristmill.drop_in script.py [arguments...]
     python -m gristmill.drop_in -m package.module [arguments...]
 
-In the script ``import grain`` and its submodules give Gristmill's.  Where absl is
-installed, Grain's ``--grain_*`` flags are defined, so that ``app.run`` knows them.
+In the script ``import grain`` and its submodules give Gristmill's, and so do those of
+``grain._src`` that have a counterpart here; importing others is an error.  Where absl
+is installed, Grain's ``--grain_*`` flags are defined, so that ``app.run`` knows them.
 A program may also call `install` itself, before its first ``import grain``.
 """
 
@@ -16,9 +17,9 @@ import os
 import runpy
 import sys
 from types import ModuleType
-from typing import Any
 
-from gristmill.config import OPTIONS
+from gristmill import _grain_names
+from gristmill._listing import listed
 
 __all__ = ["install", "main"]
 
@@ -57,7 +58,10 @@ def install() -> None:
     sys.modules["grain"] = gristmill
     for name in _SUBMODULES:
         sys.modules[f"grain.{name}"] = _submodule(name)
-    define_flags()
+    _grain_names.install()
+    # Grain imports absl, and with it come the flags.
+    if importlib.util.find_spec("absl") is not None:
+        importlib.import_module("absl.flags")
     os.environ[_VARIABLE] = "1"
 
 
@@ -65,32 +69,6 @@ def install_if_asked() -> None:
     """Call `install` in a worker of a process that called it."""
     if os.environ.get(_VARIABLE) == "1":
         install()
-
-
-def define_flags() -> None:
-    """Define Grain's absl flags that are missing; nothing where absl is missing."""
-    if importlib.util.find_spec("absl") is None:
-        return
-    from absl import flags
-
-    define: dict[type, Any] = {
-        bool: flags.DEFINE_bool,
-        int: flags.DEFINE_integer,
-        str: flags.DEFINE_string,
-    }
-    for option in OPTIONS.values():
-        name = f"grain_{option.name}"
-        if name in flags.FLAGS:
-            continue
-        if option.choices:
-            default: Any = option.default
-            flags.DEFINE_enum(name, default, option.choices, option.help)
-        else:
-            define[option.kind](name, option.default, option.help)
-    # Grain has this one outside of its config object.
-    profiling = "grain_enable_multiprocess_worker_profiling"
-    if profiling not in flags.FLAGS:
-        flags.DEFINE_bool(profiling, False, "Accepted; has no effect.")
 
 
 def main(arguments: list[str]) -> None:
@@ -112,6 +90,10 @@ def main(arguments: list[str]) -> None:
 
 def _submodule(name: str) -> ModuleType:
     return importlib.import_module(f"gristmill.{name}")
+
+
+def __dir__() -> list[str]:
+    return listed(__all__)
 
 
 if __name__ == "__main__":

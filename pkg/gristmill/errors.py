@@ -15,6 +15,8 @@ code written for Grain catches it unchanged::
 
 from __future__ import annotations
 
+from gristmill._listing import listed
+
 __all__ = [
     "ArenaFull",
     "CorruptRecord",
@@ -63,3 +65,7 @@ class RemoteError(GristmillError, OSError):
 
 class StateMismatch(GristmillError, ValueError):
     """Say that a saved state was made by a different pipeline."""
+
+
+def __dir__() -> list[str]:
+    return listed(__all__)

@@ -6,6 +6,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 from gristmill._core import index_shuffle
+from gristmill._listing import listed
 from gristmill._rng_pool import RngPool
 from gristmill.transforms import FlatMap as FlatMapTransform
 from gristmill.transforms import MapWithIndex as MapWithIndexTransform
@@ -127,13 +128,16 @@ _HOMES = {
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 
 
-def __getattr__(name: str) -> Any:
-    if name not in _HOME_OF:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    module = importlib.import_module(f"gristmill._dataset.{_HOME_OF[name]}")
-    globals()[name] = found = getattr(module, name)
-    return found
+# Type checkers must not see it: they would accept every name.
+if not TYPE_CHECKING:
+
+    def __getattr__(name: str) -> Any:
+        if name not in _HOME_OF:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        module = importlib.import_module(f"gristmill._dataset.{_HOME_OF[name]}")
+        globals()[name] = found = getattr(module, name)
+        return found
 
 
 def __dir__() -> list[str]:
-    return __all__
+    return listed(__all__)

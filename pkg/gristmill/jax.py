@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import Any
+from typing import Any, Never, overload
 
 import jax
 import numpy as np
 
 from gristmill._ahead import Ahead
+from gristmill._listing import listed
+from gristmill._types import Array, K, T
+
+__all__ = ["DevicePrefetch", "prefetch_to_device"]
 
 
-class DevicePrefetch(Ahead):
+class DevicePrefetch(Ahead[T]):
     """Puts batches on devices before they are asked for.
 
     `get_state` is the position after the last batch that was given out, not after
@@ -41,9 +45,40 @@ class DevicePrefetch(Ahead):
         )
 
 
+# Any alone is Never, too: what nothing is known of comes here.
+@overload
+def prefetch_to_device(
+    iterator: Iterable[Never], sharding: Any = None, depth: int = 2
+) -> DevicePrefetch[Any]: ...
+
+
+@overload
+def prefetch_to_device(
+    iterator: Iterable[Array[Any]], sharding: Any = None, depth: int = 2
+) -> DevicePrefetch[jax.Array]: ...
+
+
+@overload
+def prefetch_to_device(
+    iterator: Iterable[dict[K, Never]], sharding: Any = None, depth: int = 2
+) -> DevicePrefetch[dict[K, Any]]: ...
+
+
+@overload
+def prefetch_to_device(
+    iterator: Iterable[dict[K, Array[Any]]], sharding: Any = None, depth: int = 2
+) -> DevicePrefetch[dict[K, jax.Array]]: ...
+
+
+@overload
 def prefetch_to_device(
     iterator: Iterable[Any], sharding: Any = None, depth: int = 2
-) -> DevicePrefetch:
+) -> DevicePrefetch[Any]: ...
+
+
+def prefetch_to_device(
+    iterator: Iterable[Any], sharding: Any = None, depth: int = 2
+) -> DevicePrefetch[Any]:
     """Iterate over batches as `jax.Array` leaves, placed before they are asked for.
 
     On the CPU, with no `sharding`, an array that JAX can represent shares the
@@ -114,3 +149,7 @@ def _shareable(leaf: Any) -> bool:
         return False
     same_dtype = jax.dtypes.canonicalize_dtype(leaf.dtype) == leaf.dtype
     return same_dtype and leaf.flags.c_contiguous and leaf.ctypes.data % 64 == 0
+
+
+def __dir__() -> list[str]:
+    return listed(__all__)

@@ -8,27 +8,35 @@ import json
 import os
 import time
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Self, overload
 
 import numpy as np
 import numpy.typing as npt
 
 from gristmill import _arguments as arguments
 from gristmill import _log, checkpoint, monitoring, samplers, sharding, transforms
+from gristmill._dataset.names import transform_name
 from gristmill._dataset.watch import Watch
+from gristmill._describing import call_text
 from gristmill._engine import program as engine
 from gristmill._engine import state as states
+from gristmill._engine.length import outputs
 from gristmill._engine.local import LocalRun
 from gristmill._engine.remote import RemoteOptions, RemoteRun
 from gristmill._engine.tally import Account, Replayed, Tally
+from gristmill._listing import listed
+from gristmill._types import S, T
 from gristmill.bad_records import BadRecords, ErrorPolicy, OnError
 from gristmill.errors import StateMismatch
+from gristmill.operations import Operation
 from gristmill.options import MultiprocessingOptions, ReadOptions
+from gristmill.sources import Columns, RandomAccessDataSource
 
 if TYPE_CHECKING:
     from gristmill._dataset.report import Report
 
-T = TypeVar("T")
+__all__ = ["DataLoader", "DataLoaderIterator", "load"]
+
 _NO_SHARDING = sharding.NoSharding()
 
 
@@ -38,6 +46,9 @@ class DataLoader(Generic[T]):
     Iterating gives the elements that leave the last operation.  With ``Batch(B)``
     an array leaf of shape ``S`` and dtype ``D`` becomes one of shape ``(B, *S)``
     and dtype ``D``; the last batch may be shorter.
+
+    ``len(loader)`` is how many these are, and a TypeError where a filter, a flat-map,
+    ``on_error="skip"`` or an endless sampler leaves that open.
 
     Order, random draws and checkpoints are Grain's: with ``worker_count=W`` the
     elements form ``max(W, 1)`` interleaved streams, and stream ``w`` takes elements
@@ -100,9 +111,9 @@ class DataLoader(Generic[T]):
     def __init__(  # noqa: PLR0913 (Grain's arguments, and ours)
         self,
         *,
-        data_source: Any,
-        sampler: Any,
-        operations: Sequence[Any] = (),
+        data_source: RandomAccessDataSource[Any] | Columns,
+        sampler: samplers.Sampler,
+        operations: Sequence[transforms.AnyTransform | Operation] = (),
         worker_count: int | None = 0,
         worker_buffer_size: int = 1,
         shard_options: sharding.ShardOptions | None = None,
@@ -160,6 +171,28 @@ class DataLoader(Generic[T]):
 
     def __iter__(self) -> DataLoaderIterator[T]:
         return DataLoaderIterator(self, None)
+
+    def __len__(self) -> int:
+        return outputs(self._program, self._operations)
+
+    def __bool__(self) -> bool:
+        # Grain's loader is true, whatever it gives, and not every length is known.
+        return True
+
+    def __repr__(self) -> str:
+        source = self._data_source
+        shown = {
+            "data_source": self._program.source if type(source) is dict else source,
+            "sampler": self._sampler,
+        }
+        operations = ", ".join(map(transform_name, self._operations))
+        workers = self._multiprocessing_options.num_workers
+        options = f"operations=[{operations}], worker_count={workers}"
+        if self._explicit_streams is not None:
+            options += f", streams={self._explicit_streams}"
+        if self._error_policy.on_error != "raise":
+            options += f", on_error={self._error_policy.on_error!r}"
+        return f"{call_text(self, **shown)[:-1]}, {options})"
 
     def replay(self, state: bytes) -> T:
         """Compute again what the iterator with this state would give next.
@@ -335,6 +368,9 @@ class DataLoaderIterator(checkpoint.Checkpointable, collections.abc.Iterator[T])
         """
         self._run.close()
 
+    def __repr__(self) -> str:
+        return call_text(self, self._data_loader)
+
     def __str__(self) -> str:
         return f"PyGrainDatasetIterator(state={self.get_state().decode()})"
 
@@ -356,6 +392,37 @@ class DataLoaderIterator(checkpoint.Checkpointable, collections.abc.Iterator[T])
         if monitoring.is_on():
             monitoring.record_get_next(int(took_s * 1e9))
         return output
+
+
+@overload
+def load(
+    source: RandomAccessDataSource[S],
+    *,
+    num_epochs: int | None = None,
+    shuffle: bool = False,
+    seed: int | None = None,
+    shard_options: sharding.ShardOptions = ...,
+    transformations: tuple[()] = (),
+    batch_size: None = None,
+    worker_count: int | None = 0,
+    read_options: ReadOptions | None = None,
+) -> DataLoader[S]: ...
+
+
+@overload
+def load(
+    source: RandomAccessDataSource[Any] | Columns,
+    *,
+    num_epochs: int | None = None,
+    shuffle: bool = False,
+    seed: int | None = None,
+    shard_options: sharding.ShardOptions = ...,
+    transformations: Sequence[transforms.AnyTransform | Operation] = (),
+    batch_size: int | None = None,
+    drop_remainder: bool = False,
+    worker_count: int | None = 0,
+    read_options: ReadOptions | None = None,
+) -> DataLoader[Any]: ...
 
 
 def load(  # noqa: PLR0913 (Grain's arguments)
@@ -402,3 +469,7 @@ def load(  # noqa: PLR0913 (Grain's arguments)
         worker_count=worker_count,
         read_options=read_options,
     )
+
+
+def __dir__() -> list[str]:
+    return listed(__all__)

@@ -28,6 +28,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from gristmill import _log
+from gristmill._listing import listed
 
 __all__ = ["DEFAULT_HOST", "DEFAULT_PORT", "is_on", "serve", "setup_telemetry", "start"]
 
@@ -217,3 +218,7 @@ def _remove(folder: str, owner: int) -> None:
         import shutil
 
         shutil.rmtree(folder, ignore_errors=True)
+
+
+def __dir__() -> list[str]:
+    return listed(__all__)

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, SupportsIndex
 import numpy as np
 import numpy.typing as npt
 
+from gristmill._listing import listed
 from gristmill.options import MultiprocessingOptions
 
 if TYPE_CHECKING:
@@ -222,3 +223,7 @@ def _close(block: SharedMemory, unlink: bool) -> None:
         # Another process may have removed the name first, which is what we want.
         with contextlib.suppress(FileNotFoundError):
             block.unlink()
+
+
+def __dir__() -> list[str]:
+    return listed(__all__)

@@ -14,6 +14,7 @@ from typing import Any, ClassVar, Generic, Protocol, TypeVar
 import numpy as np
 
 from gristmill import _log, batching
+from gristmill._listing import listed
 from gristmill.records import Record, RecordMetadata
 
 __all__ = [
@@ -31,7 +32,9 @@ _OUT = TypeVar("_OUT")
 class Operation(Protocol):
     """What a loader takes among its operations beside transforms."""
 
-    def __call__(self, input_iterator: Iterator[Record[Any]]) -> Iterator[Record[Any]]:
+    def __call__(
+        self, input_iterator: Iterator[Record[Any]], /
+    ) -> Iterator[Record[Any]]:
         """Return the records that come out, given those that go in."""
 
 
@@ -208,3 +211,7 @@ def _warn_of(operation: str, replacement: str) -> None:
 
 def _failed(what: str) -> ValueError:
     return ValueError(f"PyGrain encountered an error when calling {what}.")
+
+
+def __dir__() -> list[str]:
+    return listed(__all__)

@@ -6,6 +6,7 @@ import dataclasses
 
 from gristmill import _log
 from gristmill._checks import check_integer
+from gristmill._listing import listed
 
 __all__ = ["MultiprocessingOptions", "ReadOptions"]
 
@@ -81,3 +82,7 @@ class MultiprocessingOptions:
                 f"num_workers must be non-negative, got {self.num_workers}. Pass 0 to"
                 " compute in this process."
             )
+
+
+def __dir__() -> list[str]:
+    return listed(__all__)

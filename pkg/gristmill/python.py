@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from gristmill import checkpoint, experimental, sources
 from gristmill._dataset.base import IterDataset, MapDataset
 from gristmill._dataset.iterator import DatasetIterator
+from gristmill._listing import ORBAX, listed
 from gristmill.checkpoint import CheckpointHandler as PyGrainCheckpointHandler
 from gristmill.config import config
 from gristmill.constants import (
@@ -48,6 +49,9 @@ from gristmill.transforms import RandomMap as RandomMapTransform
 if TYPE_CHECKING:
     from gristmill.sources import ArrayRecordDataSource
     from gristmill.sources import SharedMemoryDataSource as InMemoryDataSource
+
+    PyGrainCheckpointRestore = checkpoint.CheckpointRestore
+    PyGrainCheckpointSave = checkpoint.CheckpointSave
 
 __all__ = [
     "DATASET_INDEX",
@@ -109,9 +113,17 @@ _LAZY: dict[str, tuple[Any, str]] = {
 }
 
 
-def __getattr__(name: str) -> Any:
-    if name not in _LAZY:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    module, original = _LAZY[name]
-    globals()[name] = found = getattr(module, original)
-    return found
+# Type checkers must not see it: they would accept every name.
+if not TYPE_CHECKING:
+
+    def __getattr__(name: str) -> Any:
+        if name not in _LAZY:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        module, original = _LAZY[name]
+        globals()[name] = found = getattr(module, original)
+        return found
+
+
+def __dir__() -> list[str]:
+    orbax = dict.fromkeys(("PyGrainCheckpointRestore", "PyGrainCheckpointSave"), ORBAX)
+    return listed(__all__, orbax)

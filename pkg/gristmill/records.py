@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic
 
 import numpy as np
 
-__all__ = ["Record", "RecordMetadata"]
+from gristmill._listing import listed
+from gristmill._types import V
 
-T = TypeVar("T")
+__all__ = ["Record", "RecordMetadata"]
 
 
 class _Seeded:
@@ -86,12 +87,12 @@ def seeded_metadata(index: int, record_key: int, philox_key: int) -> RecordMetad
 
 
 @dataclasses.dataclass(slots=True)
-class Record(Generic[T]):
+class Record(Generic[V]):
     """Pair the data of a record with its metadata.
 
     Args:
         metadata: Which record this is.
-        data: The element itself.
+        data: Vhe element itself.
 
     Example:
         >>> Record(RecordMetadata(index=0), data=7).data
@@ -99,4 +100,8 @@ class Record(Generic[T]):
     """
 
     metadata: RecordMetadata
-    data: T
+    data: V
+
+
+def __dir__() -> list[str]:
+    return listed(__all__)

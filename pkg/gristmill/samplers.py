@@ -13,6 +13,7 @@ import numpy as np
 from gristmill._checks import check_integer
 from gristmill._core import KeyPlan
 from gristmill._group_order import GroupOrder
+from gristmill._listing import listed
 from gristmill._sampler_checks import (
     check_block,
     check_seed,
@@ -45,7 +46,7 @@ class Sampler(Protocol):
     Each stream of a loader is then computed by one worker.
     """
 
-    def __getitem__(self, index: int) -> RecordMetadata:
+    def __getitem__(self, index: int, /) -> RecordMetadata:
         """Return the metadata of a global index; IndexError after the last one."""
 
 
@@ -455,3 +456,7 @@ class GroupShuffleSampler:
             length=self._epoch_length,
             reshuffle=self._reshuffle,
         )
+
+
+def __dir__() -> list[str]:
+    return listed(__all__)

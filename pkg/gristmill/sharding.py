@@ -8,6 +8,7 @@ import sys
 
 from gristmill import _log
 from gristmill._checks import check_integer
+from gristmill._listing import listed
 
 __all__ = ["NoSharding", "ShardByJaxProcess", "ShardByTorchProcess", "ShardOptions"]
 
@@ -154,3 +155,7 @@ def torch_process() -> tuple[int, int]:
             "ShardByTorchProcess needs integers in RANK and WORLD_SIZE, but found"
             f" RANK={rank!r} and WORLD_SIZE={world!r}."
         ) from None
+
+
+def __dir__() -> list[str]:
+    return listed(__all__)

@@ -16,7 +16,7 @@ from typing import (
     Any,
     Protocol,
     SupportsIndex,
-    TypeVar,
+    TypeAlias,
     runtime_checkable,
 )
 
@@ -24,7 +24,8 @@ import numpy as np
 import numpy.typing as npt
 
 from gristmill import _core
-from gristmill._types import Alloc, Int64Array, Rules
+from gristmill._listing import listed
+from gristmill._types import Alloc, Int64Array, Rules, T
 
 if TYPE_CHECKING:
     from gristmill._array_record import ArrayRecordDataSource
@@ -54,11 +55,11 @@ __all__ = [
     "read_tf_records",
 ]
 
-T_co = TypeVar("T_co", covariant=True)
+Columns: TypeAlias = Mapping[str, npt.NDArray[Any]]
 
 
 @runtime_checkable
-class RandomAccessDataSource(Protocol[T_co]):
+class RandomAccessDataSource(Protocol[T]):
     """What a loader reads: records by number, from 0 to ``len(source) - 1``.
 
     Give it a ``__repr__`` that says which data it reads, because saved states are
@@ -68,7 +69,7 @@ class RandomAccessDataSource(Protocol[T_co]):
     def __len__(self) -> int:
         """Return the number of records."""
 
-    def __getitem__(self, index: int, /) -> T_co:
+    def __getitem__(self, index: int, /) -> T:
         """Return one record."""
 
 
@@ -136,9 +137,7 @@ class TableSource:
         (3, 2)
     """
 
-    def __init__(
-        self, columns: npt.NDArray[Any] | Mapping[str, npt.NDArray[Any]]
-    ) -> None:
+    def __init__(self, columns: npt.NDArray[Any] | Columns) -> None:
         if isinstance(columns, Mapping):
             self._columns = dict(columns)
             self._single = False
@@ -395,9 +394,16 @@ _LAZY = {
 }
 
 
-def __getattr__(name: str) -> Any:
-    if name not in _LAZY:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    module = importlib.import_module(_LAZY[name])
-    globals()[name] = found = getattr(module, name)
-    return found
+# Type checkers must not see it: they would accept every name.
+if not TYPE_CHECKING:
+
+    def __getattr__(name: str) -> Any:
+        if name not in _LAZY:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        module = importlib.import_module(_LAZY[name])
+        globals()[name] = found = getattr(module, name)
+        return found
+
+
+def __dir__() -> list[str]:
+    return listed(__all__)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from gristmill._listing import listed
 from gristmill._torch.datasets import AsIterable
 from gristmill._torch.device import DeviceIterator, to_device
 from gristmill._torch.loader import DataLoader
@@ -21,3 +22,7 @@ __all__ = [
     "to_device",
     "uninstall",
 ]
+
+
+def __dir__() -> list[str]:
+    return listed(__all__)

@@ -9,12 +9,13 @@ from __future__ import annotations
 import abc
 import dataclasses
 import importlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias, Union
 
 import numpy as np
 
 from gristmill._features import FixedLen, Ragged, RaggedArray, VarLen
+from gristmill._listing import listed
 
 if TYPE_CHECKING:
     from gristmill._example import ParseExample
@@ -42,7 +43,11 @@ __all__ = [
 ]
 
 
-class Map(abc.ABC):
+class AnyTransform:
+    """What all transforms are, so that type checkers know a list of several kinds."""
+
+
+class Map(AnyTransform, abc.ABC):
     """Turn each element into one other.
 
     Example:
@@ -54,11 +59,11 @@ class Map(abc.ABC):
     """
 
     @abc.abstractmethod
-    def map(self, element: Any) -> Any:
+    def map(self, element: Any, /) -> Any:
         """Return what becomes of one element."""
 
 
-class RandomMap(abc.ABC):
+class RandomMap(AnyTransform, abc.ABC):
     """Turn each element into one other, with random numbers of its own.
 
     The numbers depend on the sampler's seed and the record's index, never on which
@@ -71,11 +76,11 @@ class RandomMap(abc.ABC):
     """
 
     @abc.abstractmethod
-    def random_map(self, element: Any, rng: np.random.Generator) -> Any:
+    def random_map(self, element: Any, rng: np.random.Generator, /) -> Any:
         """Return what becomes of one element; draw from `rng` and do not keep it."""
 
 
-class MapWithIndex(abc.ABC):
+class MapWithIndex(AnyTransform, abc.ABC):
     """Turn each element into one other, given its index.
 
     Example:
@@ -85,19 +90,19 @@ class MapWithIndex(abc.ABC):
     """
 
     @abc.abstractmethod
-    def map_with_index(self, index: int, element: Any) -> Any:
+    def map_with_index(self, index: int, element: Any, /) -> Any:
         """Return what becomes of the element at `index`."""
 
 
-class TfRandomMap(abc.ABC):
+class TfRandomMap(AnyTransform, abc.ABC):
     """Turn each element into one other, under the method name that TF code uses."""
 
     @abc.abstractmethod
-    def np_random_map(self, element: Any, rng: np.random.Generator) -> Any:
+    def np_random_map(self, element: Any, rng: np.random.Generator, /) -> Any:
         """Return what becomes of one element; draw from `rng` and do not keep it."""
 
 
-class Filter(abc.ABC):
+class Filter(AnyTransform, abc.ABC):
     """Keep some elements and drop the others.
 
     Example:
@@ -107,11 +112,11 @@ class Filter(abc.ABC):
     """
 
     @abc.abstractmethod
-    def filter(self, element: Any) -> bool:
+    def filter(self, element: Any, /) -> bool | np.bool_:
         """Return whether to keep the element."""
 
 
-class FlatMap(abc.ABC):
+class FlatMap(AnyTransform, abc.ABC):
     """Turn each element into any number of others.
 
     Attributes:
@@ -128,12 +133,12 @@ class FlatMap(abc.ABC):
     max_fan_out: int
 
     @abc.abstractmethod
-    def flat_map(self, element: Any) -> Sequence[Any]:
+    def flat_map(self, element: Any, /) -> Iterable[Any]:
         """Return the elements that one becomes, in order."""
 
 
 @dataclasses.dataclass(frozen=True)
-class Batch:
+class Batch(AnyTransform):
     """Combine consecutive elements into one.
 
     Args:
@@ -149,7 +154,7 @@ class Batch:
 
     batch_size: int
     drop_remainder: bool = False
-    batch_fn: Callable[[Sequence[Any]], Any] | None = None
+    batch_fn: Callable[[list[Any]], Any] | None = None
 
 
 # Typing's spelling, because it is what isinstance and Grain's own users see.
@@ -201,8 +206,15 @@ _LAZY = {
 }
 
 
-def __getattr__(name: str) -> Any:
-    if name not in _LAZY:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    globals()[name] = found = getattr(importlib.import_module(_LAZY[name]), name)
-    return found
+# Type checkers must not see it: they would accept every name.
+if not TYPE_CHECKING:
+
+    def __getattr__(name: str) -> Any:
+        if name not in _LAZY:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        globals()[name] = found = getattr(importlib.import_module(_LAZY[name]), name)
+        return found
+
+
+def __dir__() -> list[str]:
+    return listed(__all__)

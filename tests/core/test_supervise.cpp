@@ -210,11 +210,6 @@ std::vector<pid_t> children_of(pid_t parent) {
   return children;
 }
 
-std::size_t threads() {
-  const std::filesystem::directory_iterator tasks("/proc/self/task");
-  return static_cast<std::size_t>(std::distance(begin(tasks), end(tasks)));
-}
-
 pid_t launcher() { return children_of(getpid()).at(0); }
 
 void births_and_deaths_are_told_in_order() {
@@ -276,14 +271,8 @@ void a_dead_launcher_is_replaced_for_all_crews() {
   CHECK(launcher() != before);
 }
 
-void a_launcher_may_start_before_its_crews_and_their_thread() {
+void a_launcher_serves_the_crews_that_want_its_modules() {
   shutdown_supervisor();
-  const std::size_t before = threads();
-  start_launcher({"a", "b"});
-  start_launcher({"a", "b"});
-  CHECK_EQ(threads(), before);
-  CHECK_EQ(children_of(getpid()).size(), std::size_t{1});
-  const pid_t early = launcher();
   Team team("ok", {"a", "b"});
   team.enlistment->hire(0, 1);
   team.log.await([&] { return team.log.births == 1; });
@@ -291,39 +280,18 @@ void a_launcher_may_start_before_its_crews_and_their_thread() {
   plain.enlistment->hire(0, 1);
   plain.log.await([&] { return plain.log.births == 1; });
   CHECK_EQ(children_of(getpid()).size(), std::size_t{1});
+  const pid_t first = launcher();
   Team other("ok", {"c"});
   other.enlistment->hire(0, 1);
   other.log.await([&] { return other.log.births == 1; });
   CHECK_EQ(children_of(getpid()).size(), std::size_t{2});
   // Its crews get another; the others stay.
-  ::kill(early, SIGKILL);
+  ::kill(first, SIGKILL);
   team.log.await([&] { return team.log.deaths == 1; });
   plain.log.await([&] { return plain.log.deaths == 1; });
   team.enlistment->hire(0, 2);
   team.log.await([&] { return team.log.births == 2; });
   CHECK_EQ(other.log.deaths, 0);
-}
-
-void a_launcher_without_crews_ends_at_shutdown() {
-  shutdown_supervisor();
-  start_launcher({"a"});
-  CHECK_EQ(children_of(getpid()).size(), std::size_t{1});
-  shutdown_supervisor();
-  CHECK(children_of(getpid()).empty());
-  // A child that is forked meanwhile has none, and may have its own.
-  start_launcher({"a"});
-  const pid_t child = fork();
-  if (child == 0) {
-    shutdown_supervisor();
-    start_launcher({"a"});
-    CHECK_EQ(children_of(getpid()).size(), std::size_t{1});
-    shutdown_supervisor();
-    _exit(0);
-  }
-  int status = -1;
-  CHECK_EQ(waitpid(child, &status, 0), child);
-  CHECK_EQ(status, 0);
-  CHECK_EQ(children_of(getpid()).size(), std::size_t{1});
 }
 
 void a_hire_that_bore_no_worker_is_sent_again() {
@@ -474,8 +442,7 @@ int main(int count, char** arguments) {
   a_worker_killed_before_its_birth_dies();
   a_dead_zygote_is_replaced();
   a_dead_launcher_is_replaced_for_all_crews();
-  a_launcher_may_start_before_its_crews_and_their_thread();
-  a_launcher_without_crews_ends_at_shutdown();
+  a_launcher_serves_the_crews_that_want_its_modules();
   a_hire_that_bore_no_worker_is_sent_again();
   three_barren_zygotes_are_a_failure();
   a_failed_load_is_told_once();

@@ -1,11 +1,13 @@
 """TFRecord files are read from any record on."""
 
 import gzip
+import io
 
 import pytest
 
 import gristmill
 from dataset.twins import assert_twins, grain
+from gristmill._dataset.tf_record import TFRecordDatasetIterator, TFRecordReader
 from gristmill.errors import CorruptRecord
 from gristmill.experimental import InterleaveIterDataset, TFRecordIterDataset
 from tf_record_files import framed, write
@@ -82,6 +84,28 @@ def test_a_closed_iterator_gives_nothing(file):
     assert next(iterator) == b"one"
     iterator.close()
     iterator = iter(TFRecordIterDataset(file))
+    iterator.close()
+    with pytest.raises(ValueError, match="closed iterator"):
+        next(iterator)
+
+
+def test_a_subclass_may_open_the_file_itself(file):
+    class Reader(TFRecordReader):
+        def __init__(self, path):
+            self._reader = io.BytesIO(path.read_bytes())
+
+    class Records(TFRecordDatasetIterator):
+        def __init__(self, path):
+            gristmill.DatasetIterator.__init__(self)
+            self._reader = Reader(path)
+
+    iterator = Records(file)
+    assert next(iterator) == RECORDS[0]
+    state = iterator.get_state()
+    assert state == {"reader_offset": 16 + len(RECORDS[0])}
+    assert list(iterator) == RECORDS[1:]
+    iterator.set_state(state)
+    assert list(iterator) == RECORDS[1:]
     iterator.close()
     with pytest.raises(ValueError, match="closed iterator"):
         next(iterator)

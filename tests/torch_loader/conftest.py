@@ -2,7 +2,7 @@
 
 import pytest
 
-from gristmill._torch import loader
+from gristmill._torch import loader, start_method
 
 
 @pytest.fixture(autouse=True, scope="session")
@@ -12,3 +12,14 @@ def _warned_of_accelerate():
     Here warnings are compared.
     """
     loader._warned_of_accelerate = True
+
+
+@pytest.fixture(autouse=True, scope="session")
+def _jax_has_not_begun():
+    """Other tests of the same process use JAX, and loaders would use the launcher.
+
+    Tests of that have processes of their own.
+    """
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(start_method, "_has_jax_begun", lambda: False)
+        yield

@@ -51,6 +51,13 @@ class Together(Made):
         return [(self.make(index), "together") for index in indices]
 
 
+class TellsTogether(Made):
+    """Says what it was asked for."""
+
+    def __getitems__(self, indices: Any) -> list[Any]:
+        return [_told(indices)]
+
+
 class NotTogether(Made):
     """Switches ``__getitems__`` off."""
 
@@ -148,6 +155,10 @@ def _mixed_concat(size: int) -> ConcatDataset:
     return ConcatDataset([_pairs(first), doubles] if first * 2 == size else [_pairs(1)])
 
 
+def _told(index: Any) -> str:
+    return f"{type(index).__name__} {index!r}"
+
+
 def _boom(index: int) -> int:
     if index == 3:
         raise KeyError("sample 3 is broken")
@@ -234,6 +245,8 @@ DATASETS: dict[str, Callable[[int], Any]] = {
     "uneven": lambda n: Made(n, lambda i: [i] * (i % 4 + 1)),
     "together": lambda n: Together(n, lambda i: i),
     "not together": lambda n: NotTogether(n, lambda i: i),
+    "tells": lambda n: Made(n, _told),
+    "tells together": lambda n: TellsTogether(n, _told),
     "boom": lambda n: Made(n, _boom),
     "stops": lambda n: Made(n, _stops),
     "hugging face": lambda n: _rows(n, None),

@@ -26,7 +26,7 @@ def make(dataset=None, **options):
     return DataLoader(dataset or Squares(), **options)
 """
 SQUARES = [i * i for i in range(64)]
-CONTEXTS = [None, "fork"]
+CONTEXTS = [None, "launcher"]
 
 
 def script(text: str, *arguments: object, **options) -> str:
@@ -61,7 +61,7 @@ class Exits(Squares):
             os._exit(7)
         return super().__getitem__(i)
 
-iterator = iter(make(Exits()))
+iterator = iter(make(Exits(), num_workers=1))
 assert values([next(iterator) for _ in range(3)]) == SQUARES[:3]
 error = expect(g.errors.WorkerDied, lambda: next(iterator))
 assert "exit code 7. Details are lost due to multiprocessing" in str(error.__cause__)
@@ -126,7 +126,7 @@ assert values(iterator) == SQUARES[6:]
 
 
 @pytest.mark.parametrize("options", ["size=64m", "size=64m,ro"])
-@pytest.mark.parametrize("context", [None, "fork"])
+@pytest.mark.parametrize("context", CONTEXTS)
 def test_large_batches_need_no_shared_memory_of_the_system(options, context):
     if not can_mount():
         options, command = "", ()
@@ -161,7 +161,7 @@ assert values(kept) == [i * i for i in range(0, 3000, 2)]
 
 
 @pytest.mark.parametrize("leave", ["break", "del", "exhaust", "raise"])
-@pytest.mark.parametrize("context", [None, "fork"])
+@pytest.mark.parametrize("context", CONTEXTS)
 def test_no_process_is_left_of_an_iterator(leave, context):
     script(
         f"""

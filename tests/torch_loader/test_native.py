@@ -5,6 +5,7 @@ import pytest
 import torch
 from torch.utils.data import TensorDataset, default_collate
 
+from gristmill._torch.drawing import Drawn
 from gristmill._torch.native import is_torchs, native_fetch, samples_fetch
 from gristmill.torch import DataLoader
 from torch_loader.datasets_zoo import DATASETS
@@ -28,7 +29,8 @@ def test_rows_are_not_read(name):
     expected = list(torch.utils.data.DataLoader(DATASETS[name](10), 4))
     batches = [[0, 1, 2, 3], [4, 5, 6, 7], [8, 9]]
     for index, batch in zip(batches, expected, strict=True):
-        for form in (index, np.array(index), range(index[0], index[-1] + 1)):
+        blocks = (np.array(index), range(index[0], index[-1] + 1))
+        for form in (index, *map(Drawn, blocks)):
             assert repr(fetch(form)) == repr(batch)
 
 
@@ -77,7 +79,7 @@ def leaves(batch):
 def test_batches_are_where_torch_makes_them():
     with torch.device("meta"):
         assert native_fetch(np.arange(40), refuse) is None
-        batch = samples_fetch(list(range(40)), refuse)(range(40))
+        batch = samples_fetch(list(range(40)), refuse)(Drawn(range(40)))
     assert batch.device.type == "meta"
     assert native_fetch(np.arange(40), refuse) is not None
 

@@ -100,7 +100,7 @@ def fork(dataset, **options):
     return DataLoader(dataset, **options)
 
 
-@pytest.mark.parametrize("context", [None, "fork", "spawn", "forkserver"])
+@pytest.mark.parametrize("context", ["launcher", "fork", "spawn", "forkserver"])
 def test_batch_k_is_worker_k_mod_ns_however_they_start(context):
     loader = fork(Who(), batch_size=3, multiprocessing_context=context)
     numbers, workers, pids = columns(loader)

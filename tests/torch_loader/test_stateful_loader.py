@@ -5,6 +5,7 @@ import json
 import subprocess
 import sys
 import textwrap
+import warnings
 from contextlib import nullcontext
 
 import pytest
@@ -334,12 +335,18 @@ def test_what_fails_at_the_start_is_raised_by_iter():
             iter(loader)
 
 
-def test_states_out_of_order_are_warned_of():
-    with pytest.warns(UserWarning, match="in_order=False a state tells how many"):
-        loader = loader_of(range(9), 2, in_order=False)
-    assert sorted(itertools.chain.from_iterable(taken(loader))) == list(range(9))
-    with pytest.warns(UserWarning, match="in_order=False a state tells how many"):
-        assert loader.state_dict()["_iterator_finished"]
+@pytest.mark.parametrize(
+    ("dataset", "warned"), [(Numbers(), 1), (StatefulNumbers(), 0), (range(9), 0)]
+)
+def test_only_a_dataset_that_cannot_say_where_it_stands_is_warned_of(dataset, warned):
+    loader = loader_of(dataset, 2, in_order=False)
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        taken(loader)
+        loader.state_dict()
+    assert ["in_order=False" in str(warning.message) for warning in told] == [
+        True
+    ] * warned
 
 
 @pytest.mark.parametrize(

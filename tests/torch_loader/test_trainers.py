@@ -1,14 +1,17 @@
 """Trainers that build loaders by a name build ours while we are installed."""
 
+import abc
 import importlib
+import pickle
 import sys
+from typing import Protocol
 
 import pytest
 import torch
 import torch.utils.data
 
 from gristmill._torch import loader as loader_module
-from gristmill.torch import DataLoader, install, uninstall
+from gristmill.torch import DataLoader, StatefulDataLoader, install, uninstall
 
 TorchLoader = torch.utils.data.DataLoader
 
@@ -72,6 +75,83 @@ def test_options_reach_loaders_with_workers(builder):
     assert (loader.max_restarts, loader.reorder_window) == (2, 9)
     assert module.prepare([1]).max_restarts == 0
     assert module.prepare([1], num_workers=1, max_restarts=5).max_restarts == 5
+
+
+@pytest.fixture
+def torchdata():
+    return pytest.importorskip("torchdata.stateful_dataloader")
+
+
+def test_torchdatas_name_means_ours(torchdata):
+    theirs = torchdata.StatefulDataLoader
+    install()
+    from torchdata.stateful_dataloader import StatefulDataLoader as Imported
+
+    assert Imported is StatefulDataLoader
+    uninstall()
+    assert torchdata.StatefulDataLoader is theirs
+
+
+def test_torchdatas_name_means_ours_when_it_is_imported_later(torchdata, monkeypatch):
+    for name in [name for name in sys.modules if name.startswith("torchdata")]:
+        monkeypatch.delitem(sys.modules, name)
+    install()
+    later = importlib.import_module("torchdata.stateful_dataloader")
+    assert later is not torchdata
+    assert later.StatefulDataLoader is StatefulDataLoader
+    uninstall()
+    assert later.StatefulDataLoader.__module__.startswith("torchdata")
+
+
+class _Saved(Protocol):
+    def state_dict(self): ...
+
+
+class _Base(_Saved, abc.ABC):
+    """What a trainer's loaders have in common."""
+
+
+@pytest.mark.parametrize("options", [{}, {"max_restarts": 2}])
+def test_classes_are_derived_from_what_torchdatas_name_means(torchdata, options):
+    install(**options)
+
+    class Ranked(torchdata.StatefulDataLoader, _Base):
+        def __init__(self, rank, *args, **kwargs):
+            super().__init__(*args, **kwargs)
+            self.rank = rank
+
+    loader = Ranked(3, range(4), 2, num_workers=1)
+    assert isinstance(loader, StatefulDataLoader)
+    assert loader.max_restarts == options.get("max_restarts", 0)
+    assert Ranked(3, range(4), 2, None, None, None, 1).max_restarts == (
+        loader.max_restarts
+    )
+    assert loader.state_dict()["_snapshot"]["_snapshot_step"] == 0
+    assert [batch.tolist() for batch in loader] == [[0, 1], [2, 3]]
+    assert torchdata.StatefulDataLoader[int]
+
+
+def test_what_is_built_with_options_goes_to_other_processes(builder):
+    install(max_restarts=2)
+    built = builder().prepare([1, 2], num_workers=1)
+    assert isinstance(built, DataLoader)
+    copied = pickle.loads(pickle.dumps(built))
+    assert type(copied) is DataLoader
+    assert copied.max_restarts == 2
+
+
+@pytest.mark.parametrize(
+    ("options", "error"),
+    [
+        ({"max_restarts": -1}, ValueError),
+        ({"reorder_window": 0}, ValueError),
+        ({"memory_limit": "1"}, TypeError),
+    ],
+)
+def test_options_are_checked_when_they_are_given(options, error):
+    with pytest.raises(error, match=next(iter(options))):
+        install(**options)
+    assert not any(type(found).__name__ == "_Hook" for found in sys.meta_path)
 
 
 @pytest.mark.parametrize("name", ["batch_size", "max_restart"])

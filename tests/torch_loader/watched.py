@@ -10,7 +10,7 @@ import itertools
 import warnings
 import zlib
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import torch
@@ -21,6 +21,8 @@ from torch_loader.datasets_zoo import COLLATIONS, DATASETS, SAMPLERS
 # Endless where a loader is wrong, so that a comparison ends.
 MOST_BATCHES = 60
 
+Sampler: TypeAlias = str | Callable[[Any, int, Any], Any]
+
 
 @dataclasses.dataclass(frozen=True)
 class Case:
@@ -29,7 +31,8 @@ class Case:
     Args:
         dataset: A name in `DATASETS`.
         size: Length of the dataset.
-        sampler: A name in `SAMPLERS` for ``sampler=``, or None.
+        sampler: A name in `SAMPLERS` for ``sampler=``, a function as they are there, or
+            None.
         batch_sampler: Likewise for ``batch_sampler=``.
         collate_fn: A name in `COLLATIONS`, or None.
         generator: Give the loader a generator of its own.
@@ -41,8 +44,8 @@ class Case:
 
     dataset: str
     size: int = 10
-    sampler: str | None = None
-    batch_sampler: str | None = None
+    sampler: Sampler | None = None
+    batch_sampler: Sampler | None = None
     collate_fn: str | None = None
     generator: bool = False
     options: tuple[tuple[str, Any], ...] = ()
@@ -75,6 +78,8 @@ def _all_warnings() -> Iterator[list[warnings.WarningMessage]]:
     try:
         with warnings.catch_warnings(record=True) as warned:
             warnings.simplefilter("always")
+            # Of NumPy, to torch 2.6 when it collates its bools.
+            warnings.filterwarnings("ignore", ".*'np.bool' scalars", DeprecationWarning)
             yield warned
     finally:
         torch.set_warn_always(always)
@@ -88,7 +93,8 @@ def _built(loader_class: Any, case: Case, generator: Any) -> Any:
         ("batch_sampler", case.batch_sampler),
     ):
         if kind is not None:
-            options[name] = SAMPLERS[kind](dataset, case.size, generator)
+            make = SAMPLERS[kind] if isinstance(kind, str) else kind
+            options[name] = make(dataset, case.size, generator)
     if case.collate_fn is not None:
         options["collate_fn"] = COLLATIONS[case.collate_fn]
     return loader_class(dataset, generator=generator, **options)

@@ -9,7 +9,7 @@ import torch.utils.data
 from torch.utils.data import BatchSampler, IterableDataset, RandomSampler
 
 from gristmill._torch import loader as loader_module
-from gristmill.torch import DataLoader, install, uninstall
+from gristmill.torch import DataLoader, StatefulDataLoader, install, uninstall
 from trainers.small import SAMPLES, Noisy, Plain, line
 
 TorchLoader = torch.utils.data.DataLoader
@@ -119,6 +119,39 @@ def test_the_options_of_install_reach_what_accelerate_builds():
     skipping = accelerate.skip_first_batches(loader, 1)
     for built in (prepared, skipping):
         assert (built.max_restarts, built.reorder_window) == (2, 9)
+
+
+def stopped_and_resumed(workers):
+    """A stateful epoch, its rest after two batches, and that of a resumed loader."""
+
+    def prepared():
+        return accelerator(use_stateful_dataloader=True).prepare(
+            TorchLoader(Plain(), 2, shuffle=True, num_workers=workers)
+        )
+
+    accelerate.utils.set_seed(3)
+    first = prepared()
+    batches = iter(first)
+    begun = [next(batches).tolist() for _ in range(2)]
+    state = first.state_dict()
+    rest = [batch.tolist() for batch in batches]
+    second = prepared()
+    second.load_state_dict(state)
+    resumed = [batch.tolist() for batch in second]
+    return type(second.base_dataloader), begun, rest, resumed
+
+
+@pytest.mark.filterwarnings("ignore:'set_vital' is deprecated:UserWarning")
+@pytest.mark.parametrize("workers", [0, 1])
+def test_its_stateful_loader_is_ours_and_goes_on_where_it_stood(workers):
+    theirs = stopped_and_resumed(workers)
+    install()
+    ours = stopped_and_resumed(workers)
+    assert theirs[0] is not StatefulDataLoader
+    assert ours[0] is StatefulDataLoader
+    assert ours[1:3] == theirs[1:3]
+    assert ours[3] == ours[2]
+    assert len(ours[3]) == 3
 
 
 def shares(loader_class):

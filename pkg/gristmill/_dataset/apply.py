@@ -3,11 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, TypeAlias, overload
 
 from gristmill import transforms
 from gristmill._dataset import flat_map
-from gristmill._dataset.base import MapDataset
+from gristmill._dataset.base import IterDataset, MapDataset
+
+Transforms: TypeAlias = transforms.AnyTransform | Sequence[transforms.AnyTransform]
+
+
+@overload
+def apply_transformations(
+    ds: MapDataset[Any], transformations: Transforms
+) -> MapDataset[Any]: ...
+
+
+@overload
+def apply_transformations(
+    ds: IterDataset[Any], transformations: Transforms
+) -> IterDataset[Any]: ...
 
 
 def apply_transformations(ds: Any, transformations: Any) -> Any:

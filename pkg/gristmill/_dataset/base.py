@@ -5,90 +5,37 @@ from __future__ import annotations
 import abc
 import builtins
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any, Generic, TypeVar, overload
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, Generic, Never, TypedDict, Unpack, overload
 
-import numpy as np
+import numpy.typing as npt
 
-from gristmill import transforms
+from gristmill._dataset.factories import IterDatasetMeta, MapDatasetMeta
 from gristmill._dataset.iterator import DatasetIterator
 from gristmill._dataset.node import Dataset
 from gristmill._dataset.opening import Opening
 from gristmill._dataset.options import DatasetOptions
+from gristmill._types import (
+    AnyFilter,
+    AnyMap,
+    AnyMapWithIndex,
+    AnyRandomMap,
+    Array,
+    D,
+    K,
+    S,
+    Scalar,
+    T,
+)
 from gristmill.options import MultiprocessingOptions, ReadOptions
-
-T = TypeVar("T")
-S = TypeVar("S")
-AnyMap = transforms.Map | Callable[[Any], Any]
-AnyFilter = transforms.Filter | Callable[[Any], bool]
-AnyRandomMap = transforms.RandomMap | Callable[[Any, np.random.Generator], Any]
-AnyMapWithIndex = transforms.MapWithIndex | Callable[[int, Any], Any]
-BatchFn = Callable[[Sequence[Any]], Any]
+from gristmill.transforms import AnyTransform
 
 
-class MapDatasetMeta(abc.ABCMeta):
-    """Holds what makes a `MapDataset` of something that is none."""
+class Stacking(TypedDict, total=False):
+    """Arguments of `batch` without a function: leaves are stacked."""
 
-    def source(cls, source: Any) -> MapDataset[Any]:
-        """A dataset of what a source has.
-
-        Args:
-            source: Anything with ``__len__`` and ``__getitem__(int)``: a list, an
-                array, an `ArrayRecordDataSource`...
-
-        Example:
-            >>> list(gristmill.MapDataset.source("abc"))
-            ['a', 'b', 'c']
-        """
-        return nodes.source.SourceMapDataset(source)
-
-    def range(
-        cls, start: int, stop: int | None = None, step: int = 1
-    ) -> MapDataset[int]:
-        """A dataset of integers, with the arguments of `range`."""
-        return nodes.source.RangeMapDataset(start, stop, step)
-
-    def mix(
-        cls,
-        datasets: Sequence[MapDataset[Any]],
-        weights: Sequence[float] | None = None,
-    ) -> MapDataset[Any]:
-        """A dataset that takes from several in turn, in proportion to weights.
-
-        It ends with the first part that would run out.  Shuffle and repeat the parts.
-
-        Args:
-            datasets: The parts, at least 1.
-            weights: One positive number for each; None for equal ones.
-
-        Example:
-            >>> MapDataset = gristmill.MapDataset
-            >>> parts = [MapDataset.range(5), MapDataset.range(10, 15)]
-            >>> list(MapDataset.mix(parts, [2, 1]))
-            [0, 1, 10, 2, 3, 11, 4]
-        """
-        return nodes.mix.MixedMapDataset(datasets, weights)
-
-    def select_from_datasets(
-        cls,
-        datasets: Sequence[MapDataset[Any]],
-        selection_map: transforms.DatasetSelectionMap,
-    ) -> MapDataset[Any]:
-        """A dataset that takes from several by a map of your own.
-
-        Args:
-            datasets: The parts.
-            selection_map: Gives (dataset, index in it) for each index.
-        """
-        return nodes.mix.SelectedMapDataset(datasets, selection_map)
-
-    def zip(cls, datasets: Sequence[MapDataset[Any]]) -> MapDataset[Any]:
-        """A dataset of tuples, of one element of each part; equal lengths."""
-        return nodes.zip.ZipMapDataset(datasets)
-
-    def concatenate(cls, datasets: Sequence[MapDataset[Any]]) -> MapDataset[Any]:
-        """A dataset of all parts, one after another; epoch e has epoch e of each."""
-        return nodes.mix.ConcatenateMapDataset(datasets)
+    drop_remainder: bool
+    batch_fn: None
 
 
 class MapDataset(Dataset, Generic[T], metaclass=MapDatasetMeta):
@@ -146,24 +93,59 @@ class MapDataset(Dataset, Generic[T], metaclass=MapDatasetMeta):
         """The elements at some indices; a subclass may read them together."""
         return [self[int(index)] for index in indices]
 
-    def __iter__(self) -> Iterator[T]:
+    def __iter__(self) -> DatasetIterator[T]:
         return iter(self.to_iter_dataset())
 
     def apply(
-        self, transformations: transforms.Transformation | transforms.Transformations
+        self, transformations: AnyTransform | Sequence[AnyTransform]
     ) -> MapDataset[Any]:
         """Apply transforms such as `transforms.Map`, in this order."""
-        applied: MapDataset[Any] = nodes.apply.apply_transformations(
-            self, transformations
-        )
-        return applied
+        return nodes.apply.apply_transformations(self, transformations)
+
+    @overload
+    def batch(
+        self,
+        batch_size: int,
+        *,
+        drop_remainder: bool = False,
+        batch_fn: Callable[[list[T]], S],
+    ) -> MapDataset[S]: ...
+
+    # Any alone is Never, too: what nothing is known of comes here.
+    @overload
+    def batch(
+        self: MapDataset[Never], batch_size: int, **how: Unpack[Stacking]
+    ) -> MapDataset[Any]: ...
+
+    @overload
+    def batch(
+        self: MapDataset[Array[D]], batch_size: int, **how: Unpack[Stacking]
+    ) -> MapDataset[npt.NDArray[D]]: ...
+
+    @overload
+    def batch(
+        self: MapDataset[Scalar], batch_size: int, **how: Unpack[Stacking]
+    ) -> MapDataset[npt.NDArray[Any]]: ...
+
+    @overload
+    def batch(
+        self: MapDataset[dict[K, Never]], batch_size: int, **how: Unpack[Stacking]
+    ) -> MapDataset[dict[K, Any]]: ...
+
+    @overload
+    def batch(
+        self: MapDataset[dict[K, Array[D]]], batch_size: int, **how: Unpack[Stacking]
+    ) -> MapDataset[dict[K, npt.NDArray[D]]]: ...
+
+    @overload
+    def batch(self, batch_size: int, **how: Unpack[Stacking]) -> MapDataset[Any]: ...
 
     def batch(
         self,
         batch_size: int,
         *,
         drop_remainder: bool = False,
-        batch_fn: BatchFn | None = None,
+        batch_fn: Callable[[list[Any]], Any] | None = None,
     ) -> MapDataset[Any]:
         """Group consecutive elements; a batch never crosses an epoch.
 
@@ -178,24 +160,24 @@ class MapDataset(Dataset, Generic[T], metaclass=MapDatasetMeta):
         """
         return nodes.batch.BatchMapDataset(self, batch_size, drop_remainder, batch_fn)
 
-    def filter(self, transform: AnyFilter) -> MapDataset[T]:
+    def filter(self, transform: AnyFilter[T]) -> MapDataset[T]:
         """Make the elements absent for which a predicate is false.
 
         The length stays: ``ds[i]`` is None there, and iteration skips it.
         """
         return nodes.filter.FilterMapDataset(self, transform)
 
-    def map(self, transform: AnyMap) -> MapDataset[Any]:
+    def map(self, transform: AnyMap[T, S]) -> MapDataset[S]:
         """Replace each element by what a function makes of it."""
         return nodes.map.MapMapDataset(self, transform)
 
-    def map_with_index(self, transform: AnyMapWithIndex) -> MapDataset[Any]:
+    def map_with_index(self, transform: AnyMapWithIndex[T, S]) -> MapDataset[S]:
         """As `map`, with a function of the index (epoch included) and the element."""
         return nodes.map.MapWithIndexMapDataset(self, transform)
 
     def random_map(
-        self, transform: AnyRandomMap, *, seed: int | None = None
-    ) -> MapDataset[Any]:
+        self, transform: AnyRandomMap[T, S], *, seed: int | None = None
+    ) -> MapDataset[S]:
         """As `map`, with a function of the element and a random generator.
 
         What is drawn depends on the seed and the index alone.  The generator is used
@@ -258,38 +240,6 @@ class MapDataset(Dataset, Generic[T], metaclass=MapDatasetMeta):
         )
 
 
-class IterDatasetMeta(abc.ABCMeta):
-    """Holds what makes an `IterDataset` of several."""
-
-    def mix(
-        cls,
-        datasets: Sequence[IterDataset[Any]] | Mapping[str, IterDataset[Any]],
-        weights: Sequence[float] | Mapping[str, float] | None = None,
-    ) -> IterDataset[Any]:
-        """A dataset that takes from several in turn, in proportion to weights.
-
-        It ends when the one whose turn it is has ended.
-
-        Args:
-            datasets: The parts, or a mapping of names to them: a state by name can be
-                restored after parts or weights have changed.
-            weights: As many positive numbers, with the same names; None for equal ones.
-        """
-        return nodes.mix.MixedIterDataset(datasets, weights)
-
-    def zip(
-        cls, datasets: Sequence[IterDataset[Any]], *, strict: bool = True
-    ) -> IterDataset[Any]:
-        """A dataset of tuples, of one element of each part.
-
-        Args:
-            datasets: The parts, at least 1.
-            strict: Whether parts that do not end together are a ValueError; else it
-                ends with the shortest.
-        """
-        return nodes.zip.ZipIterDataset(datasets, strict=strict)
-
-
 class IterDataset(
     Opening[T], Dataset, Iterable[T], Generic[T], metaclass=IterDatasetMeta
 ):
@@ -328,20 +278,55 @@ class IterDataset(
         """An iterator at the beginning."""
 
     def apply(
-        self, transformations: transforms.Transformation | transforms.Transformations
+        self, transformations: AnyTransform | Sequence[AnyTransform]
     ) -> IterDataset[Any]:
         """Apply transforms such as `transforms.Map`, in this order."""
-        applied: IterDataset[Any] = nodes.apply.apply_transformations(
-            self, transformations
-        )
-        return applied
+        return nodes.apply.apply_transformations(self, transformations)
+
+    @overload
+    def batch(
+        self,
+        batch_size: int,
+        *,
+        drop_remainder: bool = False,
+        batch_fn: Callable[[list[T]], S],
+    ) -> IterDataset[S]: ...
+
+    # Any alone is Never, too: what nothing is known of comes here.
+    @overload
+    def batch(
+        self: IterDataset[Never], batch_size: int, **how: Unpack[Stacking]
+    ) -> IterDataset[Any]: ...
+
+    @overload
+    def batch(
+        self: IterDataset[Array[D]], batch_size: int, **how: Unpack[Stacking]
+    ) -> IterDataset[npt.NDArray[D]]: ...
+
+    @overload
+    def batch(
+        self: IterDataset[Scalar], batch_size: int, **how: Unpack[Stacking]
+    ) -> IterDataset[npt.NDArray[Any]]: ...
+
+    @overload
+    def batch(
+        self: IterDataset[dict[K, Never]], batch_size: int, **how: Unpack[Stacking]
+    ) -> IterDataset[dict[K, Any]]: ...
+
+    @overload
+    def batch(
+        self: IterDataset[dict[K, Array[D]]], batch_size: int, **how: Unpack[Stacking]
+    ) -> IterDataset[dict[K, npt.NDArray[D]]]: ...
+
+    @overload
+    def batch(self, batch_size: int, **how: Unpack[Stacking]) -> IterDataset[Any]: ...
 
     def batch(
         self,
         batch_size: int,
         *,
         drop_remainder: bool = False,
-        batch_fn: BatchFn | None = None,
+        batch_fn: Callable[[list[Any]], Any] | None = None,
     ) -> IterDataset[Any]:
         """Group consecutive elements.
 
@@ -353,15 +338,15 @@ class IterDataset(
         """
         return nodes.batch.BatchIterDataset(self, batch_size, drop_remainder, batch_fn)
 
-    def filter(self, transform: AnyFilter) -> IterDataset[T]:
+    def filter(self, transform: AnyFilter[T]) -> IterDataset[T]:
         """Keep the elements for which a predicate is true."""
         return nodes.filter.FilterIterDataset(self, transform)
 
-    def map(self, transform: AnyMap) -> IterDataset[Any]:
+    def map(self, transform: AnyMap[T, S]) -> IterDataset[S]:
         """Replace each element by what a function makes of it."""
         return nodes.map.MapIterDataset(self, transform)
 
-    def map_with_index(self, transform: AnyMapWithIndex) -> IterDataset[Any]:
+    def map_with_index(self, transform: AnyMapWithIndex[T, S]) -> IterDataset[S]:
         """As `map`, with a function of a count from 0 and the element."""
         return nodes.map.MapWithIndexIterDataset(self, transform)
 
@@ -412,8 +397,8 @@ class IterDataset(
         return self.mp_prefetch(multiprocessing_options)
 
     def random_map(
-        self, transform: AnyRandomMap, *, seed: int | None = None
-    ) -> IterDataset[Any]:
+        self, transform: AnyRandomMap[T, S], *, seed: int | None = None
+    ) -> IterDataset[S]:
         """As `map`, with a function of the element and a random generator.
 
         Args:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any, TypeVar
 
 import numpy as np
@@ -11,7 +12,7 @@ from gristmill import batching
 from gristmill._checks import check_integer
 from gristmill._dataset import filter as filtering
 from gristmill._dataset import flat_map
-from gristmill._dataset.base import BatchFn, IterDataset, MapDataset
+from gristmill._dataset.base import IterDataset, MapDataset
 from gristmill._dataset.blocks import (
     BlockMapDataset,
     block_of,
@@ -31,6 +32,7 @@ from gristmill._hot import steps
 from gristmill._types import Alloc, Int64Array
 
 T = TypeVar("T")
+BatchFn = Callable[[list[Any]], Any]
 
 
 class Batching:

@@ -5,14 +5,12 @@ from __future__ import annotations
 import functools
 import operator
 from collections.abc import Sequence
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 
 from gristmill._dataset.base import MapDataset
-from gristmill._types import Int64Array
-
-T = TypeVar("T")
+from gristmill._types import Int64Array, T
 
 
 class BlockMapDataset(MapDataset[T]):

@@ -89,6 +89,8 @@ class ConcatThenSplitIterDataset(IterDataset[Any]):
         bos_token_id: int | None = None,
     ) -> None:
         super().__init__(parent)
+        self._length_struct = length_struct
+        self._bos_handling = bos_handling
         _check_bos(bos_handling, bos_features, bos_token_id, meta_features)
         for name in (*meta_features, *bos_features):
             if name not in length_struct:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import os
 import pprint
 import re
@@ -10,10 +11,14 @@ from typing import Any
 
 from gristmill import _log
 from gristmill._dataset import picture
+from gristmill._dataset.kinds import kind_of, parents_of
 from gristmill._dataset.meter import Measurement, Meter
+from gristmill._dataset.node import chain_of
 from gristmill._dataset.spec import get_element_spec
 
 UNSEEN = "(no element yet)"
+# Of a picture in a notebook.
+MOST_NODES = 100
 # Two box-drawing lines that look like slashes: the head of an arrow.
 HEAD = "\u2572\u2571"
 
@@ -58,14 +63,37 @@ def boxes(measurement: Measurement, number: int) -> Box:
     return Box(meter.name, meter.kind, spec, parents)
 
 
+def figure_of(dataset: Any) -> str | None:
+    """The picture of a chain as HTML for a notebook; None where it has too many nodes.
+
+    Nothing is iterated over: elements look as the nodes say.
+    """
+    nodes = itertools.islice(chain_of(dataset), MOST_NODES + 1)
+    if sum(1 for _ in nodes) > MOST_NODES:
+        return None
+    svg = picture.as_svg(_box_before(dataset))
+    return f'<div style="overflow-x: auto">\n{svg}</div>\n'
+
+
+def _box_before(dataset: Any) -> Box:
+    """The drawing of a node that has given no element."""
+    parents = tuple(_box_before(parent) for parent in parents_of(dataset))
+    return Box(repr(dataset), kind_of(dataset), _said_spec(dataset), parents)
+
+
+def _said_spec(dataset: Any) -> str:
+    """What a node says of its elements; empty where it cannot tell."""
+    try:
+        return pprint.pformat(get_element_spec(dataset))
+    except Exception:  # A user's node may raise anything; the drawing goes on.
+        return ""
+
+
 def _spec_text(dataset: Any, meter: Meter) -> str:
     """What was seen, else what the node says of itself, else that nothing was."""
     if meter.spec is not None:
         return pprint.pformat(meter.spec)
-    try:
-        return f"{pprint.pformat(get_element_spec(dataset))} {UNSEEN}"
-    except Exception:  # A user's node may raise anything; the drawing goes on.
-        return UNSEEN
+    return f"{_said_spec(dataset)} {UNSEEN}".lstrip()
 
 
 def as_text(box: Box) -> str:

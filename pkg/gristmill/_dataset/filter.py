@@ -7,14 +7,14 @@ import time
 from typing import Any, TypeVar
 
 from gristmill import _log, transforms
-from gristmill._dataset.base import AnyFilter, IterDataset, MapDataset
+from gristmill._dataset.base import IterDataset, MapDataset
 from gristmill._dataset.blocks import StepMapDataset
 from gristmill._dataset.iterator import DatasetIterator, ParentStateIterator
 from gristmill._dataset.names import transform_name
 from gristmill._dataset.options import DatasetOptions
 from gristmill._dataset.spec import ParentSpec
 from gristmill._hot import steps
-from gristmill._types import Int64Array
+from gristmill._types import AnyFilter, Int64Array
 
 T = TypeVar("T")
 WARN_EVERY_S = 60.0
@@ -50,7 +50,7 @@ class FilterMapDataset(Filtering, StepMapDataset[T]):
 
     _MUTATES_ELEMENT_SPEC = False
 
-    def __init__(self, parent: MapDataset[T], transform: AnyFilter) -> None:
+    def __init__(self, parent: MapDataset[T], transform: AnyFilter[Any]) -> None:
         super().__init__(parent)
         self._transform = transform
 
@@ -61,7 +61,7 @@ class FilterMapDataset(Filtering, StepMapDataset[T]):
 class FilterIterDataset(Filtering, IterDataset[T]):
     """The parent's elements for which the predicate is true."""
 
-    def __init__(self, parent: IterDataset[T], transform: AnyFilter) -> None:
+    def __init__(self, parent: IterDataset[T], transform: AnyFilter[Any]) -> None:
         super().__init__(parent)
         self._transform = transform
 

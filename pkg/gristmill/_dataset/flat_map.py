@@ -4,18 +4,15 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 
-from gristmill import transforms
 from gristmill._dataset.base import IterDataset, MapDataset
 from gristmill._dataset.blocks import BlockMapDataset, block_of
 from gristmill._dataset.iterator import DatasetIterator
 from gristmill._dataset.names import transform_name
-from gristmill._types import Int64Array
-
-T = TypeVar("T")
+from gristmill._types import Int64Array, S, Splits, T
 
 
 class FlatMapMapDataset(BlockMapDataset[T]):
@@ -26,7 +23,7 @@ class FlatMapMapDataset(BlockMapDataset[T]):
         transform: Makes a sequence of each.
     """
 
-    def __init__(self, parent: MapDataset[Any], transform: transforms.FlatMap) -> None:
+    def __init__(self, parent: MapDataset[S], transform: Splits[S, T]) -> None:
         super().__init__(parent)
         self._transform = transform
 
@@ -72,7 +69,7 @@ class FlatMapIterDataset(IterDataset[T]):
         transform: Makes a sequence of each, of any length.
     """
 
-    def __init__(self, parent: IterDataset[Any], transform: transforms.FlatMap) -> None:
+    def __init__(self, parent: IterDataset[S], transform: Splits[S, T]) -> None:
         super().__init__(parent)
         self._transform = transform
 
@@ -90,9 +87,7 @@ class FlatMapDatasetIterator(DatasetIterator[T]):
     given out; restoring makes them again.
     """
 
-    def __init__(
-        self, parent: DatasetIterator[Any], transform: transforms.FlatMap
-    ) -> None:
+    def __init__(self, parent: DatasetIterator[S], transform: Splits[S, T]) -> None:
         super().__init__(parent)
         self._transform = transform
         self._before = parent.get_state()
@@ -134,5 +129,5 @@ class FlatMapDatasetIterator(DatasetIterator[T]):
         return f"FlatMapDatasetIterator(transform={transform_name(self._transform)})"
 
     def _split(self, element: Any) -> Sequence[Any]:
-        splits = self._transform.flat_map(element)
+        splits: Any = self._transform.flat_map(element)
         return splits if hasattr(splits, "__getitem__") else list(splits)

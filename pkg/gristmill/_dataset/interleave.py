@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import functools
 from collections.abc import Sequence
-from typing import Any, Self, TypeVar
+from typing import Any, Self
 
 from gristmill._dataset.base import IterDataset, MapDataset
 from gristmill._dataset.iterator import (
@@ -16,11 +16,14 @@ from gristmill._dataset.iterator import (
 from gristmill._dataset.making import Making, iterator_of
 from gristmill._dataset.spec import get_element_spec
 from gristmill._hot import turns
+from gristmill._types import T
 from gristmill.errors import StateMismatch
 from gristmill.options import ReadOptions
 
-T = TypeVar("T")
-Datasets = Sequence[IterDataset[T] | MapDataset[T]] | MapDataset[Any]
+Datasets = (
+    Sequence[IterDataset[T] | MapDataset[T]]
+    | MapDataset[IterDataset[T] | MapDataset[T]]
+)
 
 
 class InterleaveIterDataset(IterDataset[T]):

@@ -5,16 +5,16 @@ from __future__ import annotations
 import abc
 import functools
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Generic
 
 from gristmill import checkpoint
+from gristmill._dataset.names import node_text
 from gristmill._dataset.options import IteratorContext
 from gristmill._dataset.stats import Stats
+from gristmill._types import T
 
 if TYPE_CHECKING:
     from gristmill._dataset.report import Report
-
-T = TypeVar("T")
 
 
 class DatasetIterator(checkpoint.Checkpointable, Iterator[T], Generic[T]):
@@ -64,12 +64,15 @@ class DatasetIterator(checkpoint.Checkpointable, Iterator[T], Generic[T]):
         """
 
     @abc.abstractmethod
-    def get_state(self) -> Any:
+    def get_state(self) -> dict[str, Any]:
         """The position: a dict that JSON can hold, of the same structure always."""
 
     @abc.abstractmethod
-    def set_state(self, state: Any) -> None:
+    def set_state(self, state: dict[str, Any]) -> None:
         """Continue at a position that `get_state` returned."""
+
+    def __repr__(self) -> str:
+        return node_text(self)
 
     def start_prefetch(self) -> None:
         """Begin to work in the background, where a part of the chain can."""

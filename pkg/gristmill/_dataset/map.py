@@ -7,13 +7,7 @@ import threading
 from typing import Any, TypeVar
 
 from gristmill import transforms
-from gristmill._dataset.base import (
-    AnyMap,
-    AnyMapWithIndex,
-    AnyRandomMap,
-    IterDataset,
-    MapDataset,
-)
+from gristmill._dataset.base import IterDataset, MapDataset
 from gristmill._dataset.blocks import StepMapDataset
 from gristmill._dataset.iterator import (
     DatasetIterator,
@@ -25,7 +19,7 @@ from gristmill._dataset.names import transform_name
 from gristmill._dataset.spec import spec_of_step
 from gristmill._hot import steps
 from gristmill._hot.draw import OpDraws
-from gristmill._types import Int64Array
+from gristmill._types import AnyMap, AnyMapWithIndex, AnyRandomMap, Int64Array
 
 T = TypeVar("T")
 
@@ -60,7 +54,7 @@ class IndexedMapping(Mapping, StepMapDataset[T]):
 class MapMapDataset(IndexedMapping[T]):
     """``f(parent[i])``."""
 
-    def __init__(self, parent: MapDataset[Any], transform: AnyMap) -> None:
+    def __init__(self, parent: MapDataset[Any], transform: AnyMap[Any, Any]) -> None:
         super().__init__(parent, transform, _call_of(transform, transforms.Map))
 
     def _step(self, elements: list[Any], indices: Int64Array) -> list[Any]:
@@ -70,7 +64,9 @@ class MapMapDataset(IndexedMapping[T]):
 class MapWithIndexMapDataset(IndexedMapping[T]):
     """``f(i, parent[i])``."""
 
-    def __init__(self, parent: MapDataset[Any], transform: AnyMapWithIndex) -> None:
+    def __init__(
+        self, parent: MapDataset[Any], transform: AnyMapWithIndex[Any, Any]
+    ) -> None:
         super().__init__(
             parent, transform, _call_of(transform, transforms.MapWithIndex)
         )
@@ -87,7 +83,10 @@ class RandomMapMapDataset(IndexedMapping[T]):
     """``f(parent[i], rng)``, the generator being that of i."""
 
     def __init__(
-        self, parent: MapDataset[Any], transform: AnyRandomMap, seed: int | None = None
+        self,
+        parent: MapDataset[Any],
+        transform: AnyRandomMap[Any, Any],
+        seed: int | None = None,
     ) -> None:
         super().__init__(parent, transform, _call_of(transform, transforms.RandomMap))
         self._seed = _given_or_default(self, seed)
@@ -111,7 +110,7 @@ class StepIterDataset(Mapping, IterDataset[T]):
 class MapIterDataset(StepIterDataset[T]):
     """``f(x)`` for each x of the parent."""
 
-    def __init__(self, parent: IterDataset[Any], transform: AnyMap) -> None:
+    def __init__(self, parent: IterDataset[Any], transform: AnyMap[Any, Any]) -> None:
         super().__init__(parent, transform, _call_of(transform, transforms.Map))
 
     def __iter__(self) -> DatasetIterator[T]:
@@ -123,7 +122,9 @@ class MapIterDataset(StepIterDataset[T]):
 class MapWithIndexIterDataset(StepIterDataset[T]):
     """``f(n, x)`` for each x of the parent, n counting them."""
 
-    def __init__(self, parent: IterDataset[Any], transform: AnyMapWithIndex) -> None:
+    def __init__(
+        self, parent: IterDataset[Any], transform: AnyMapWithIndex[Any, Any]
+    ) -> None:
         super().__init__(
             parent, transform, _call_of(transform, transforms.MapWithIndex)
         )
@@ -138,7 +139,10 @@ class RandomMapIterDataset(StepIterDataset[T]):
     """``f(x, rng)`` for each x of the parent."""
 
     def __init__(
-        self, parent: IterDataset[Any], transform: AnyRandomMap, seed: int | None = None
+        self,
+        parent: IterDataset[Any],
+        transform: AnyRandomMap[Any, Any],
+        seed: int | None = None,
     ) -> None:
         super().__init__(parent, transform, _call_of(transform, transforms.RandomMap))
         self._seed = _given_or_default(self, seed)

@@ -71,15 +71,15 @@ class MixedMapDataset(SelectingMapDataset[T]):
     def __init__(
         self,
         parents: Sequence[MapDataset[T]],
-        weights: Sequence[float] | None = None,
+        proportions: Sequence[float] | None = None,
     ) -> None:
         super().__init__(parents)
-        if weights is None:
-            proportions = [1] * len(self._parents)
+        if proportions is None:
+            whole = [1] * len(self._parents)
         else:
-            proportions = integer_proportions(weights, len(self._parents))
-        self._proportions = tuple(proportions)
-        self._mixture = _core.Mixture(proportions)
+            whole = integer_proportions(proportions, len(self._parents))
+        self._proportions = tuple(whole)
+        self._mixture = _core.Mixture(whole)
         self._measure()
 
     def _measure(self) -> None:
@@ -166,6 +166,9 @@ class ConcatenateMapDataset(SelectingMapDataset[T]):
     def __len__(self) -> int:
         return int(self._begins[-1])
 
+    def __repr__(self) -> str:
+        return f"ConcatenateMapDataset(parent_lengths={self._lengths.tolist()})"
+
     def _select(self, indices: Int64Array) -> tuple[Int64Array, Int64Array]:
         epochs, offsets = epochs_and_offsets(indices, len(self))
         chosen = np.searchsorted(self._begins, offsets, side="right") - 1
@@ -179,14 +182,14 @@ class MixedIterDataset(IterDataset[T]):
     def __init__(
         self,
         parents: Sequence[IterDataset[T]] | Mapping[str, IterDataset[T]],
-        weights: Sequence[float] | Mapping[str, float] | None = None,
+        proportions: Sequence[float] | Mapping[str, float] | None = None,
     ) -> None:
         self._names = _ordered_names(parents)
         super().__init__(_listed(parents, self._names))
-        if weights is None:
+        if proportions is None:
             listed: Sequence[float] = [1] * len(self._parents)
         else:
-            listed = _listed(weights, _ordered_names(weights))
+            listed = _listed(proportions, _ordered_names(proportions))
         self._proportions = integer_proportions(listed, len(self._parents))
 
     def __iter__(self) -> DatasetIterator[T]:

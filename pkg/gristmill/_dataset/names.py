@@ -1,4 +1,4 @@
-"""What a transformation is called in texts: the words are Grain's."""
+"""What transformations and nodes are called in texts: the words are Grain's."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import inspect
 from typing import Any
 
 from gristmill import transforms
+from gristmill._describing import call_text, kept_arguments
 
 _NAMED_BY_CLASS = (
     transforms.Batch,
@@ -35,3 +36,17 @@ def transform_name(transform: Any) -> str:
     parts = file.split("/")
     where = f".../{'/'.join(parts[-3:])}" if len(parts) >= 3 else file
     return f"{name} @ {where}:{line}"
+
+
+def node_text(node: Any) -> str:
+    """What a dataset or an iterator is, with its main arguments.
+
+    That is its ``str`` where it is Gristmill's and has arguments; a user's may be made
+    of its `repr`.
+    """
+    home = getattr(type(node).__str__, "__module__", "")
+    if home.startswith("gristmill.") and (said := str(node)).endswith((")", "]")):
+        return said
+    parents = ("parent", "parents", "ds")
+    arguments = kept_arguments(node)
+    return call_text(node, **{k: v for k, v in arguments.items() if k not in parents})

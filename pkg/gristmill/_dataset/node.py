@@ -9,6 +9,7 @@ from typing import Any, ClassVar, TypeVar
 
 import numpy as np
 
+from gristmill._dataset.names import node_text
 from gristmill._dataset.stats import Stats
 
 S = TypeVar("S")
@@ -65,6 +66,14 @@ class Dataset:
 
     def __str__(self) -> str:
         return type(self).__name__
+
+    def __repr__(self) -> str:
+        return node_text(self)
+
+    def _repr_html_(self) -> str | None:
+        from gristmill._dataset import drawing  # It is made of datasets itself.
+
+        return drawing.figure_of(self)
 
 
 def chain_of(dataset: Any) -> Iterator[Any]:

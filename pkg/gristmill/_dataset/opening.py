@@ -12,12 +12,12 @@ import contextlib
 import functools
 import threading
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Generic
+
+from gristmill._types import T
 
 if TYPE_CHECKING:
     from gristmill._dataset.report import Report
-
-T = TypeVar("T")
 
 
 class _Here(threading.local):

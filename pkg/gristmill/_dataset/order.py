@@ -9,16 +9,14 @@ from __future__ import annotations
 import builtins
 import functools
 import sys
-from typing import Any, TypeVar
+from typing import Any
 
 from gristmill import _core
 from gristmill._checks import check_integer
 from gristmill._dataset.base import MapDataset
 from gristmill._dataset.blocks import BlockMapDataset, block_of, is_built_in
 from gristmill._dataset.spec import ParentSpec
-from gristmill._types import Int64Array
-
-T = TypeVar("T")
+from gristmill._types import Int64Array, T
 
 
 class IndexMapDataset(ParentSpec, BlockMapDataset[T]):

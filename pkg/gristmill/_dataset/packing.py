@@ -41,6 +41,8 @@ class PackIterDataset(IterDataset[Any]):
         max_sequences_per_bin: int | None = None,
     ) -> None:
         super().__init__(parent)
+        self._length_struct = length_struct
+        self._num_packing_bins = num_packing_bins
         self._layout = pack_layout(
             length_struct,
             rows=num_packing_bins,

@@ -13,6 +13,7 @@ from gristmill._columns import Columns
 from gristmill._dataset.base import IterDataset
 from gristmill._dataset.interleave import InterleaveIterDataset
 from gristmill._dataset.iterator import DatasetIterator
+from gristmill._describing import call_text
 from gristmill._hot import steps
 from gristmill._parquet_files import ParquetFiles
 
@@ -66,6 +67,9 @@ class ParquetIterDataset(IterDataset[dict[str, Any]]):
         return iter(
             InterleaveIterDataset[dict[str, Any]](files, cycle_length=CYCLE_LENGTH)
         )
+
+    def __repr__(self) -> str:
+        return call_text(self, *self._paths, **self._read_kwargs)
 
     def set_slice(self, sl: slice, sequential_slice: bool = False) -> None:
         """Leave this dataset some of the files, so that workers share them.

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any, TypeVar
+from typing import Any
 
 from gristmill._dataset.base import IterDataset
 from gristmill._dataset.iterator import DatasetIterator
 from gristmill._dataset.spec import ParentSpec
-
-T = TypeVar("T")
+from gristmill._types import T
 
 
 class RepeatIterDataset(ParentSpec, IterDataset[T]):

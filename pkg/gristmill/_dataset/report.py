@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
+import html
+from collections.abc import Sequence
 from typing import Literal
 
 from gristmill._dataset.summary import bytes_text, time_text
@@ -19,6 +21,8 @@ Limit = Literal[
     "unknown",
 ]
 NAME_WIDTH = 60
+# Lines of the text above the stages.
+HEADLINES = 3
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -154,6 +158,32 @@ class Report:
         lines += [f"Note: {note}" for note in self.notes]
         return "\n".join(lines)
 
+    def _repr_html_(self) -> str:
+        lines = str(dataclasses.replace(self, stages=())).split("\n")
+        texts = [f"<p>{html.escape(line)}</p>\n" for line in lines]
+        texts.insert(HEADLINES, self._table())
+        return f"<div>\n{''.join(texts)}</div>\n"
+
+    def _table(self) -> str:
+        if not self.stages:
+            return ""
+        heads = ("waited for", "per output", "computing", "does", "stage")
+        rows = [
+            (
+                f"{stage.share:.1%}",
+                time_text(stage.seconds * 1e9),
+                f"{stage.cpu_share:.0%}",
+                stage.kind,
+                stage.name,
+            )
+            for stage in self.stages
+        ]
+        body = "".join(_row("td", row) for row in rows)
+        return (
+            f"<table>\n<thead>\n{_row('th', heads)}</thead>\n"
+            f"<tbody>\n{body}</tbody>\n</table>\n"
+        )
+
     def _stage_lines(self) -> list[str]:
         if not self.stages:
             return []
@@ -165,6 +195,11 @@ class Report:
                 f"  {stage.kind}: {_short(stage.name)}"
             )
         return lines
+
+
+def _row(tag: str, cells: Sequence[str]) -> str:
+    row = "".join(f"<{tag}>{html.escape(cell)}</{tag}>" for cell in cells)
+    return f"<tr>{row}</tr>\n"
 
 
 def _short(name: str) -> str:

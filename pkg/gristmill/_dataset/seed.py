@@ -9,6 +9,7 @@ from gristmill._dataset.base import IterDataset, MapDataset
 from gristmill._dataset.iterator import DatasetIterator
 from gristmill._dataset.order import IndexMapDataset
 from gristmill._dataset.spec import ParentSpec
+from gristmill._describing import call_text
 
 T = TypeVar("T")
 
@@ -25,6 +26,9 @@ class WithSeedMapDataset(IndexMapDataset[T]):
 
     def __str__(self) -> str:
         return "WithOptionsMapDataset"
+
+    def __repr__(self) -> str:
+        return call_text(self, seed=self._seed_rng_seed)
 
     def _extend(self, plan: _core.KeyPlan) -> _core.KeyPlan:
         return plan
@@ -43,3 +47,6 @@ class WithSeedIterDataset(ParentSpec, IterDataset[T]):
 
     def __str__(self) -> str:
         return "WithOptionsIterDataset"
+
+    def __repr__(self) -> str:
+        return call_text(self, seed=self._seed_rng_seed)

@@ -3,10 +3,19 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from typing import Any, TypeVar
 
 T = TypeVar("T")
+F = TypeVar("F", bound=Callable[..., Any])
+
+# Grain's words for what a step does.
+IPL_CAT_ENQUEUE = "enqueue"
+IPL_CAT_PREFETCH = "prefetch"
+IPL_CAT_PREPROCESSING = "preprocessing"
+IPL_CAT_READ = "read"
+IPL_CAT_UNKNOWN = "unknown"
 
 
 class Stats:
@@ -40,3 +49,48 @@ class Stats:
 
     def report(self) -> Any:
         """Return None: there is nothing to report."""
+
+
+class Timer:
+    """Adds up the time spent in several ``with`` blocks."""
+
+    def __init__(self) -> None:
+        self.reset()
+
+    def __enter__(self) -> None:
+        self._began = time.perf_counter_ns()
+
+    def __exit__(self, *error: object) -> None:
+        self._total += time.perf_counter_ns() - self._began
+
+    def value(self) -> int:
+        """The nanoseconds of all blocks so far."""
+        return self._total
+
+    def reset(self) -> None:
+        """Begin again at 0."""
+        self._total = self._began = 0
+
+
+def record_next_duration_if_output(next_fn: F) -> F:
+    """Decorate the ``__next__`` of a user's iterator: it is measured from outside."""
+    return next_fn
+
+
+def trace_input_pipeline(
+    stage_category: str = IPL_CAT_UNKNOWN, **trace_kwargs: Any
+) -> Callable[[F], F]:
+    """Make a decorator of a user's ``__getitem__``, which needs none here."""
+    return record_next_duration_if_output
+
+
+def trace_input_pipeline_next(
+    stage_category: str = IPL_CAT_PREFETCH,
+) -> Callable[[F], F]:
+    """Make a decorator of a user's ``__next__``, which needs none here."""
+    return record_next_duration_if_output
+
+
+def trace_input_pipeline_prefetch(func: F) -> F:
+    """Decorate a function that reads elements ahead: it is measured from outside."""
+    return func

@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+import functools
 import os
 from typing import Any
 
+from gristmill._core import TfRecordStream
 from gristmill._dataset.base import IterDataset
 from gristmill._dataset.iterator import DatasetIterator
-from gristmill._tf_record_stream import TFRecordPosition, read_tf_records
+from gristmill._tf_record_stream import (
+    START,
+    TFRecordPosition,
+    open_tf_records,
+    records_of,
+)
 
 
 class TFRecordIterDataset(IterDataset[bytes]):
@@ -41,6 +48,51 @@ class TFRecordIterDataset(IterDataset[bytes]):
         return TFRecordDatasetIterator(self._path)
 
 
+class TFRecordReader:
+    """Reads the records of a TFRecord file one after the other.
+
+    A subclass may open the file itself: `_reader` is any binary file that can seek.
+
+    Args:
+        path: The file.
+    """
+
+    _path = "a TFRecord file"
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        self._path = os.fspath(path)
+        self._reader = open_tf_records(path)
+
+    @functools.cached_property
+    def _records(self) -> TfRecordStream:
+        return self._from(START)
+
+    def _from(self, position: TFRecordPosition) -> TfRecordStream:
+        self._reader.seek(0)
+        return records_of(self._reader, self._path, "auto", "none", position)[0]
+
+    def __next__(self) -> bytes:
+        """The next record."""
+        return self._records.__next__()
+
+    def seek(self, offset: int) -> None:
+        """Go on at a record."""
+        # Which record that is only errors would say.
+        self._records = self._from(TFRecordPosition(record=0, offset=offset))
+
+    def tell(self) -> int:
+        """Where the next record begins, in bytes of what the file holds."""
+        return self._records.offset
+
+    def close(self) -> None:
+        """Close the file."""
+        self._reader.close()
+
+    def __del__(self) -> None:
+        if hasattr(self, "_reader"):
+            self.close()
+
+
 class TFRecordDatasetIterator(DatasetIterator[bytes]):
     """Iterates over the records of a TFRecord file.
 
@@ -49,27 +101,23 @@ class TFRecordDatasetIterator(DatasetIterator[bytes]):
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
-        self._path = path
-        self._records = read_tf_records(path, verify="none")
+        self._reader = TFRecordReader(path)
         super().__init__()
 
     def __next__(self) -> bytes:
         self._assert_not_closed()
-        return next(self._records)
+        return next(self._reader)
 
     def get_state(self) -> Any:
         """Where the next record begins, in bytes of what the file holds."""
-        return {"reader_offset": self._records.position.offset}
+        return {"reader_offset": self._reader.tell()}
 
     def set_state(self, state: Any) -> None:
         """Continue at a record."""
-        # Which record that is only errors would say.
-        place = TFRecordPosition(record=0, offset=state["reader_offset"])
-        self._records.close()
-        self._records = read_tf_records(self._path, verify="none", position=place)
+        self._reader.seek(state["reader_offset"])
 
     def close(self) -> None:
         """Close the file."""
         if not getattr(self, "_closed", True):
-            self._records.close()
+            self._reader.close()
         super().close()

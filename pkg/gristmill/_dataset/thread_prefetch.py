@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Iterator
-from typing import Any, Protocol, TypeVar
+from typing import Any, Protocol
 
 from gristmill._dataset.base import IterDataset
 from gristmill._dataset.iterator import (
@@ -16,16 +16,14 @@ from gristmill._dataset.iterator import (
 from gristmill._dataset.pulling import Pulling
 from gristmill._dataset.spec import ParentSpec
 from gristmill._dataset.states import gives_fresh_states, snapshot
-
-T = TypeVar("T")
-T_co = TypeVar("T_co", covariant=True)
+from gristmill._types import T
 
 # A thread is for elements that take longer than handing them over does.
 SLOW_ELEMENT_S = 100e-6
 ELEMENTS_BETWEEN_LOOKS = 16
 
 
-class CheckpointableIterator(Iterator[T_co], Protocol[T_co]):
+class CheckpointableIterator(Iterator[T], Protocol[T]):
     """What `ThreadPrefetchDatasetIterator` can iterate over."""
 
     def get_state(self) -> Any:

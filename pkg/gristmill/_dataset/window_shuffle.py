@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from typing import Any, TypeVar
+from typing import Any
 
 from gristmill import _core
 from gristmill._dataset.base import IterDataset, MapDataset
@@ -13,9 +13,7 @@ from gristmill._dataset.replay import replay
 from gristmill._dataset.spec import ParentSpec
 from gristmill._dataset.states import copied
 from gristmill._hot import steps
-from gristmill._types import Int64Array
-
-T = TypeVar("T")
+from gristmill._types import Int64Array, T
 
 
 class WindowShuffleMapDataset(ParentSpec, BlockMapDataset[T]):
@@ -43,7 +41,7 @@ class WindowShuffleMapDataset(ParentSpec, BlockMapDataset[T]):
 
     _MUTATES_ELEMENT_SPEC = False
 
-    def __init__(self, parent: MapDataset[Any], *, window_size: int, seed: int) -> None:
+    def __init__(self, parent: MapDataset[T], *, window_size: int, seed: int) -> None:
         super().__init__(parent)
         _check_size(window_size)
         self._window_size = window_size
@@ -82,9 +80,7 @@ class WindowShuffleIterDataset(ParentSpec, IterDataset[T]):
         [0, 3, 2, 1, 6, 5, 7, 4]
     """
 
-    def __init__(
-        self, parent: IterDataset[Any], *, window_size: int, seed: int
-    ) -> None:
+    def __init__(self, parent: IterDataset[T], *, window_size: int, seed: int) -> None:
         super().__init__(parent)
         _check_size(window_size)
         self._window_size = window_size

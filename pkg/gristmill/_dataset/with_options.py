@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, TypeVar
+from typing import Any
 
 from gristmill import _core
 from gristmill._dataset.base import IterDataset, MapDataset
@@ -11,8 +11,7 @@ from gristmill._dataset.node import chain_of
 from gristmill._dataset.options import DatasetOptions
 from gristmill._dataset.order import IndexMapDataset
 from gristmill._dataset.spec import ParentSpec
-
-T = TypeVar("T")
+from gristmill._types import T
 
 
 class WithOptionsMapDataset(IndexMapDataset[T]):

@@ -43,7 +43,7 @@ class BatchSpec:
 
     size: int
     drop_remainder: bool
-    make: Callable[[Sequence[Any]], Any] | None
+    make: Callable[[list[Any]], Any] | None
 
 
 @dataclasses.dataclass(frozen=True)

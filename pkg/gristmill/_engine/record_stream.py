@@ -8,7 +8,7 @@ element travels with them.  Every other chain runs in `NativeStream`.
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -204,7 +204,7 @@ class BatchNode(Node):
         """Keys of the records in the last batch."""
         return self._keys
 
-    def _make(self, values: Sequence[Any]) -> Any:
+    def _make(self, values: list[Any]) -> Any:
         if self._batch.batch_fn is not None:
             return self._batch.batch_fn(values)
         return batching.make_batch(values, rules=self._rules)

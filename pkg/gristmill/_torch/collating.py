@@ -25,8 +25,8 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch.multiprocessing.reductions import StorageWeakRef
-from torch.utils.data._utils import collate
+
+from gristmill._torch import private
 
 # Makes an array of a shape and a dtype; in the slot, or in its own memory.
 Alloc = Callable[[Any, Any], Any]
@@ -46,7 +46,7 @@ class _Here(threading.local):
     alloc: Alloc = np.empty
 
     def __init__(self) -> None:
-        self.made: list[StorageWeakRef] = []
+        self.made: list[Any] = []
 
 
 _here = _Here()
@@ -78,13 +78,13 @@ def move_kept() -> None:
     for made in _here.made:
         if not made.expired():
             # Only a move to a shared file changes a storage and not just a tensor.
-            torch.UntypedStorage._new_with_weak_ptr(made.cdata).share_memory_()
+            private.storage_of_weak_ref(made.cdata).share_memory_()
     _here.made.clear()
 
 
 def rules() -> Rules:
     """What ``default_collate`` does in this process, for `install` in workers."""
-    return list(collate.default_collate_fn_map.items())
+    return list(private.collation().items())
 
 
 def install(rules: Rules) -> None:
@@ -93,14 +93,15 @@ def install(rules: Rules) -> None:
     Functions that are not torch's own stay what they are.
     """
     ours = {
-        collate.collate_tensor_fn: _collate_tensors,
-        collate.collate_int_fn: _collate_ints,
-        collate.collate_float_fn: _collate_floats,
+        private.collate_tensor_fn: _collate_tensors,
+        private.collate_int_fn: _collate_ints,
+        private.collate_float_fn: _collate_floats,
     }
-    collate.default_collate_fn_map.clear()
+    collation = private.collation()
+    collation.clear()
     for kind, function in rules:
-        collate.default_collate_fn_map[kind] = ours.get(function, function)
-    torch.UntypedStorage._new_shared = classmethod(_new_storage)
+        collation[kind] = ours.get(function, function)
+    private.set_new_shared(_new_storage)
 
 
 def _new_tensor(shape: tuple[int, ...], dtype: np.dtype[Any]) -> torch.Tensor:
@@ -108,11 +109,8 @@ def _new_tensor(shape: tuple[int, ...], dtype: np.dtype[Any]) -> torch.Tensor:
     array = _here.alloc(shape, dtype)
     tensor = torch.from_numpy(array)
     if not array.flags.owndata:
-        _here.made.append(StorageWeakRef(tensor.untyped_storage()))
+        _here.made.append(private.StorageWeakRef(tensor.untyped_storage()))
     return tensor
-
-
-_torchs_new_shared = torch.UntypedStorage._new_shared.__func__
 
 
 def _new_storage(
@@ -120,7 +118,7 @@ def _new_storage(
 ) -> torch.UntypedStorage:
     """In the place of torch's ``_new_shared``."""
     if torch.device(device).type != "cpu":
-        return _torchs_new_shared(cls, size, device=device)
+        return private.new_shared(cls, size, device=device)
     return _new_tensor((size,), np.dtype(np.uint8)).untyped_storage()
 
 
@@ -134,7 +132,7 @@ def _collate_tensors(batch: Sequence[Any], *, collate_fn_map: Any = None) -> Any
             return torch.stack(batch, 0, out=out)
         except Exception:
             pass  # Torch's own function says what is wrong.
-    return collate.collate_tensor_fn(batch, collate_fn_map=collate_fn_map)
+    return private.collate_tensor_fn(batch, collate_fn_map=collate_fn_map)
 
 
 def _collate_ints(batch: Sequence[Any], *, collate_fn_map: Any = None) -> Any:
@@ -144,14 +142,14 @@ def _collate_ints(batch: Sequence[Any], *, collate_fn_map: Any = None) -> Any:
             return _packed(batch, "q", np.dtype(np.int64))
         except struct.error:
             pass  # An int beyond 64 bits.
-    return collate.collate_int_fn(batch, collate_fn_map=collate_fn_map)
+    return private.collate_int_fn(batch, collate_fn_map=collate_fn_map)
 
 
 def _collate_floats(batch: Sequence[Any], *, collate_fn_map: Any = None) -> Any:
     """In the place of ``collate_float_fn``."""
     if len(batch) >= MANY and set(map(type, batch)) == {float}:
         return _packed(batch, "d", np.dtype(np.float64))
-    return collate.collate_float_fn(batch, collate_fn_map=collate_fn_map)
+    return private.collate_float_fn(batch, collate_fn_map=collate_fn_map)
 
 
 def _packed(batch: Sequence[Any], code: str, dtype: np.dtype[Any]) -> torch.Tensor:

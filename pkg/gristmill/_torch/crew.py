@@ -18,14 +18,14 @@ from multiprocessing.context import BaseContext
 from typing import Any
 
 import torch
-from torch._utils import ExceptionWrapper
 
 from gristmill import _core, _launcher
 from gristmill._engine import failures, packing, remote
-from gristmill._torch import requests, sending
+from gristmill._torch import requests, sending, start_method
 from gristmill._torch.aside import Aside
 from gristmill._torch.carrying import CarriedProgram
 from gristmill._torch.fetching import Exhausted, FetchProgram
+from gristmill._torch.private import ExceptionWrapper
 from gristmill._torch.processes import StartedProcesses
 from gristmill.errors import WorkerDied
 
@@ -72,8 +72,7 @@ class Crew:
             any worker's death is an error.
         memory_limit: Bytes of shared memory that batches may take, kept ones included;
             0 for 80 % of what there is.
-        context: How processes are started; None for gristmill's launcher, and for a
-            fork where the program cannot be pickled, or not be unpickled.
+        context: How processes are started; None for `start_method.default`.
 
     Attributes:
         closed: Whether the workers were told to end.
@@ -99,31 +98,21 @@ class Crew:
         self._epoch = 0
         self._seed = program.shared_seed or 0
         self._others: StartedProcesses | None = None
-        self._buffer = max(0, -(-window // program.workers) - 2)
-        self._in_order = in_order
-        self._memory_limit = memory_limit
-        self._scheduler = self._new_scheduler()
-        # What was asked for before the first answer, None after that.
-        self._first: list[tuple[int, Any]] | None = []
-        # Two threads may ask and wait, while the workers are replaced by forks.
-        self._forking = threading.Lock()
-
-    def _new_scheduler(self) -> _core.Scheduler:
-        workers = self._program.workers
-        return _core.Scheduler(
+        workers = program.workers
+        self._scheduler = _core.Scheduler(
             workers=workers,
-            buffer=self._buffer,
+            buffer=max(0, -(-window // workers) - 2),
             kind="R",
             unit_records=1,
-            max_restarts=self._max_restarts,
-            memory_limit=self._memory_limit,
+            max_restarts=max_restarts,
+            memory_limit=memory_limit,
             lengths=[-1] * workers,
             starts=[(0,)] * workers,
             turn=0,
             ended=[False] * workers,
-            vector_capacity=self._program.vector_capacity,
-            in_order=self._in_order,
-            deaths_final=self._max_restarts == 0,
+            vector_capacity=program.vector_capacity,
+            in_order=in_order,
+            deaths_final=max_restarts == 0,
         )
 
     @property
@@ -137,35 +126,34 @@ class Crew:
         Raises:
             Exception: Whatever pickling the program raised, where it must be pickled.
         """
-        context = self._context
-        if context is None:
-            program, own = self._program.parted()
+        context = self._context or start_method.default()
+        if isinstance(context, start_method.LauncherContext):
             try:
-                blob_fd = packing.pack(CarriedProgram(program))
+                return self._launch()
             except Exception:
+                if self._context is not None:
+                    raise
+                # Only a fork can have the program.
                 context = torch.multiprocessing.get_context("fork")
-            else:
-                try:
-                    _launcher.configure()
-                    setup = _launcher.setup(parameters=own)
-                    self._scheduler.start(blob_fd, setup, _launcher.FOR_TORCH)
-                finally:
-                    os.close(blob_fd)
-                return
-        self._start_others(context)
-
-    def _start_others(self, context: BaseContext) -> None:
         self._others = StartedProcesses(
             self._scheduler, self._program, context, self._max_restarts > 0
         )
         self._others.start()
+
+    def _launch(self) -> None:
+        blob_fd = packing.pack(CarriedProgram(self._program))
+        try:
+            _launcher.configure()
+            self._scheduler.start(blob_fd, _launcher.setup(), _launcher.FOR_TORCH)
+        finally:
+            os.close(blob_fd)
 
     def ask(self, worker: int, request: Any) -> None:
         """Ask a worker for a batch, after all that it was asked for before.
 
         Args:
             worker: Its number.
-            request: A key, list of keys or `requests.Keys`, of a map-style dataset; of
+            request: A key, a batch of keys or a `Drawn`, of a map-style dataset; of
                 another one what torch's fetchers take, a list as long as a batch or
                 None.  Either as `requests.WithState`, if the program is stateful.
         """
@@ -184,6 +172,10 @@ class Crew:
         """Ask for a worker's state before its first batch; a stateful program's."""
         self._send(worker, requests.Begin(self._epoch, self._seed))
 
+    def ask_generators(self, worker: int, wanted: Any = None) -> None:
+        """Ask for a worker's `requests.Generators`, which are to be `wanted` then."""
+        self._send(worker, requests.Generators(wanted))
+
     def next(self, timeout_s: float = -1.0) -> Answer | None:
         """The answer that is due; None where nothing was asked for.
 
@@ -196,8 +188,6 @@ class Crew:
             ArenaFull: The batches that the caller keeps leave no room.
         """
         due = self._scheduler.next(timeout_s)
-        if due.kind == "died" and due.at_start and self._fork_instead():
-            due = self._scheduler.next(timeout_s)
         if due.kind == "output":
             return self._answer(due)
         if due.kind == "end":
@@ -213,16 +203,19 @@ class Crew:
         self._seed = shared_seed or 0
         self._asked = [0] * workers
         self._aside.clear()
-        if self._first:
-            self._first = []
         self._scheduler.reset([(0,)] * workers, 0, [False] * workers)
 
-    def kill(self, worker: int) -> None:
-        """End a worker's process with SIGKILL."""
+    def kill(self, worker: int, signal_number: int = signal.SIGKILL) -> None:
+        """End a worker's process; a launcher's by SIGKILL, whatever is asked for."""
         if self._others is not None:
-            self._others.kill(worker)
+            self._others.kill(worker, signal_number)
         else:
             self._scheduler.kill(worker)
+
+    def name_of(self, worker: int) -> str:
+        """The name of a worker's process."""
+        name = self._others and self._others.name_of(worker)
+        return name or f"GristmillWorker-{worker}"
 
     def process_of(self, worker: int) -> tuple[int, bool, int | None]:
         """Pid of a worker's process, whether it is alive, how it ended."""
@@ -241,36 +234,11 @@ class Crew:
         place = self._aside.put(worker, words, self._program.vector_capacity)
         if len(place):
             words = requests.packed(requests.ElsewhereAt(place))
-        with self._forking:
-            if self._first is not None:
-                self._first.append((worker, words))
-            self._scheduler.ask(worker, words)
-
-    def _fork_instead(self) -> bool:
-        """Let forks do what the workers were asked for, if those could not begin.
-
-        What can be pickled cannot always be unpickled, or not without what this process
-        has imported and set.
-        """
-        with self._forking:
-            asked, self._first = self._first, None
-            if asked is None or self._others is not None or self.closed:
-                return False
-            if os.getpid() != self._owner:
-                return False
-            self._scheduler.close()
-            self._scheduler = self._new_scheduler()
-            self._start_others(torch.multiprocessing.get_context("fork"))
-            for worker, words in asked:
-                self._scheduler.ask(worker, words)
-        if self.closed:  # By another thread, meanwhile.
-            self.close()  # type: ignore[unreachable]
-        return True
+        self._scheduler.ask(worker, words)
 
     def _answer(self, due: _core.Due) -> Answer:
         element, _ = remote.received(self._scheduler, due)
         worker = due.stream
-        self._first = None
         if due.error:
             answer = Answer(worker, failure=failures.unpack_failure(element))
         else:
@@ -303,7 +271,11 @@ class WorkerProcess:
     def __init__(self, crew: Crew, worker: int) -> None:
         self._crew = crew
         self._worker = worker
-        self.name = f"GristmillWorker-{worker}"
+
+    @property
+    def name(self) -> str:
+        """That which the worker's own code sees."""
+        return self._crew.name_of(self._worker)
 
     @property
     def pid(self) -> int | None:
@@ -344,10 +316,12 @@ class WorkerProcess:
                 os.close(pidfd)
 
     def terminate(self) -> None:
-        """End it with SIGKILL: workers leave SIGTERM to their parent."""
-        self._crew.kill(self._worker)
+        """End it with SIGTERM, or SIGKILL where it leaves that to its parent."""
+        self._crew.kill(self._worker, signal.SIGTERM)
 
-    kill = terminate
+    def kill(self) -> None:
+        """End it with SIGKILL."""
+        self._crew.kill(self._worker)
 
     def _look(self) -> tuple[int, bool, int | None]:
         return self._crew.process_of(self._worker)

@@ -11,6 +11,7 @@ from typing import Any
 
 from torch.utils.data import IterableDataset, get_worker_info
 
+from gristmill._describing import call_text
 from gristmill._torch.tensors import as_tensors
 
 __all__ = ["AsIterable"]
@@ -40,6 +41,9 @@ class AsIterable(IterableDataset[Any]):  # type: ignore[misc]
 
     def __init__(self, elements: Any) -> None:
         self._elements = elements
+
+    def __repr__(self) -> str:
+        return call_text(self, self._elements)
 
     def __iter__(self) -> Iterator[Any]:
         if get_worker_info() is not None:

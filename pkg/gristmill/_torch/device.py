@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, Never, overload
 
 import torch
 
@@ -12,6 +12,7 @@ from gristmill._ahead import Ahead
 from gristmill._torch.cuda import Cuda
 from gristmill._torch.cuda_copies import CudaCopies
 from gristmill._torch.leaves import as_tensor_leaf, map_leaves
+from gristmill._types import Array, K, N, T
 
 
 class _Moves:
@@ -37,7 +38,7 @@ class _Moves:
         return leaf.to(self._device) if hasattr(leaf, "to") else leaf
 
 
-class DeviceIterator(Ahead):
+class DeviceIterator(Ahead[T]):
     """Gives the batches of an iterator on a device; made by `to_device`.
 
     `get_state` is the position after the last batch that was given out: save this
@@ -78,7 +79,7 @@ class DeviceIterator(Ahead):
         return self._moves.hand_out(placed)
 
 
-class StatefulDeviceIterator(DeviceIterator):
+class StatefulDeviceIterator(DeviceIterator[T]):
     """A `DeviceIterator` over a loader that has `state_dict`, such as torchdata's."""
 
     def __init__(
@@ -114,9 +115,46 @@ class StatefulDeviceIterator(DeviceIterator):
         self._iterator = None
 
 
+# Any alone is Never, too: what nothing is known of comes here.
+@overload
+def to_device(
+    iterator: Iterable[Never], device: torch.device | str | int, depth: int = 2
+) -> DeviceIterator[Any]: ...
+
+
+@overload
+def to_device(
+    iterator: Iterable[torch.Tensor | Array[N]],
+    device: torch.device | str | int,
+    depth: int = 2,
+) -> DeviceIterator[torch.Tensor]: ...
+
+
+@overload
+def to_device(
+    iterator: Iterable[dict[K, Never]],
+    device: torch.device | str | int,
+    depth: int = 2,
+) -> DeviceIterator[dict[K, Any]]: ...
+
+
+@overload
+def to_device(
+    iterator: Iterable[dict[K, torch.Tensor]] | Iterable[dict[K, Array[N]]],
+    device: torch.device | str | int,
+    depth: int = 2,
+) -> DeviceIterator[dict[K, torch.Tensor]]: ...
+
+
+@overload
+def to_device(  # type: ignore[overload-cannot-match]
+    iterator: Iterable[Any], device: torch.device | str | int, depth: int = 2
+) -> DeviceIterator[Any]: ...
+
+
 def to_device(
     iterator: Iterable[Any], device: torch.device | str | int, depth: int = 2
-) -> DeviceIterator:
+) -> DeviceIterator[Any]:
     """Iterate over batches with their tensors and arrays on a device, ahead of need.
 
     On CUDA a batch is copied on a stream beside the one that computes.  The shared

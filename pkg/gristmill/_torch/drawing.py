@@ -3,10 +3,14 @@
 A draw is a block, an int64 array or a range, instead of a Python int at a time.  It
 happens at the same moment as torch's: a sampler whose generator the user holds is
 seen to advance at the same batches.
+
+A batch of a block is a `Drawn`, which nobody else makes: an array or a range that a
+user's sampler gives is the user's, and reaches the dataset as it is.
 """
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Iterator
 from typing import Any, TypeAlias
 
@@ -29,10 +33,24 @@ _PRIVATE_DRAW = 1024 * _TORCH_DRAW
 _INTS = 4096
 
 
+@dataclasses.dataclass(frozen=True, slots=True)
+class Drawn:
+    """A batch of indices, in the place of the list that torch's sampler would give.
+
+    Attributes:
+        block: Not empty; a range has the step 1.
+    """
+
+    block: Block
+
+    def __len__(self) -> int:
+        return len(self.block)
+
+
 def drawn(index_sampler: Any) -> Iterator[Any] | None:
     """What `index_sampler` gives, or None where only itself knows how to draw.
 
-    A batch of indices is a block or a list; `as_list` makes a list of either.
+    A batch of indices is a `Drawn` or a list; `as_list` makes a list of either.
     """
     if type(index_sampler) is BatchSampler:
         return _batches(index_sampler)
@@ -55,17 +73,19 @@ def blocks_of(
 
 
 def as_list(batch: Any) -> Any:
-    """A batch of indices as the list that torch would make of it."""
-    if type(batch) is np.ndarray:
-        return batch.tolist()
-    return list(batch) if type(batch) is range else batch
+    """What torch's sampler gives: a list in the place of a `Drawn`."""
+    return _ints(batch.block) if type(batch) is Drawn else batch
 
 
 def integers(blocks: Iterator[Block]) -> Iterator[int]:
     """The indices of blocks, one by one."""
     for block in blocks:
         for start in range(0, len(block), _INTS):
-            yield from as_list(block[start : start + _INTS])
+            yield from _ints(block[start : start + _INTS])
+
+
+def _ints(block: Block) -> list[int]:
+    return list(block) if isinstance(block, range) else block.tolist()
 
 
 def _batches(batch_sampler: BatchSampler) -> Iterator[Any]:
@@ -76,7 +96,7 @@ def _batches(batch_sampler: BatchSampler) -> Iterator[Any]:
         yield from batches(blocks, batch_sampler)
 
 
-def batches(blocks: Iterator[Block], batch_sampler: BatchSampler) -> Iterator[Block]:
+def batches(blocks: Iterator[Block], batch_sampler: BatchSampler) -> Iterator[Drawn]:
     """The batches that `batch_sampler` makes of blocks."""
     drop_last, size = batch_sampler.drop_last, batch_sampler.batch_size
     block: Block = range(0)
@@ -87,12 +107,12 @@ def batches(blocks: Iterator[Block], batch_sampler: BatchSampler) -> Iterator[Bl
             at, end = 0, len(block)
         if end - at < size:
             break
-        yield block[at : at + size]
+        yield Drawn(block[at : at + size])
         at += size
         if not drop_last:  # Torch reads the size of each batch.
             size = batch_sampler.batch_size
     if end > at and not drop_last:
-        yield block[at:]
+        yield Drawn(block[at:])
 
 
 def _grown(rest: Block, blocks: Iterator[Block], size: int) -> Block:

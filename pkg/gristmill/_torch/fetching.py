@@ -14,14 +14,13 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch._utils import ExceptionWrapper
-from torch.utils.data import IterDataPipe, _DatasetKind, default_collate
-from torch.utils.data._utils import worker as torch_worker
+from torch.utils.data import IterDataPipe, default_collate
 
 from gristmill._engine.runnable import first_unpicklable
 from gristmill._engine.stream import NO_KEYS, Vector
 from gristmill._engine.tolerance import Mishaps
-from gristmill._torch import collating, native, requests, sending
+from gristmill._torch import collating, native, private, requests, sending
+from gristmill._torch.private import ExceptionWrapper
 from gristmill._types import Alloc, Int64Array
 
 
@@ -84,15 +83,6 @@ class FetchProgram:
     def greet(self, worker: int) -> None:
         """Nothing; `open_stream` prepares the worker."""
 
-    def parted(self) -> tuple[FetchProgram, dict[str, Any]]:
-        """What all epochs have in common, and what `adapted` needs for this one."""
-        own = {"base_seed": self.base_seed, "shared_seed": self.shared_seed}
-        return self.adapted(base_seed=0, shared_seed=None), own
-
-    def adapted(self, **parameters: Any) -> FetchProgram:
-        """The program of another epoch."""
-        return dataclasses.replace(self, **parameters)
-
     def unpicklable_note(self) -> str:
         """See `Runnable`."""
         parts = ("dataset", "collate_fn", "worker_init_fn")
@@ -108,8 +98,9 @@ class FetchProgram:
 
     def fetcher(self, dataset: Any, collate_fn: Callable[[Any], Any]) -> Any:
         """What fetches batches from a dataset, or from a new iteration over it."""
-        kind = _DatasetKind.Iterable if self.iterable else _DatasetKind.Map
-        fetcher = _DatasetKind.create_fetcher(
+        kinds = private.DatasetKind
+        kind = kinds.Iterable if self.iterable else kinds.Map
+        fetcher = kinds.create_fetcher(
             kind, dataset, self.auto_collation, collate_fn, self.drop_last
         )
         return native.in_worker(fetcher, self.dataset) if self.native else fetcher
@@ -223,18 +214,18 @@ class FetchStream:
 
     def _become_worker(self) -> None:
         program, worker = self._program, self._worker
-        torch.multiprocessing._set_thread_name("pt_data_worker")
+        private.set_thread_name("pt_data_worker")
         torch.set_num_threads(1)
         torch.set_default_dtype(program.default_dtype)
         collating.install(program.collate_rules)
         seed = program.base_seed + worker
         random.seed(seed)
         _seed_torch(seed)
-        numbers = torch_worker._generate_state(program.base_seed, worker)
+        numbers = private.generate_state(program.base_seed, worker)
         np.random.seed(numbers)  # noqa: NPY002 (users' code draws from it)
         if isinstance(self._dataset, IterDataPipe):
             self._dataset = _seeded(self._dataset, program.shared_seed)
-        torch_worker._worker_info = torch_worker.WorkerInfo(
+        private.set_worker_info(
             id=worker, num_workers=program.workers, seed=seed, dataset=self._dataset
         )
         try:
@@ -251,7 +242,7 @@ class FetchStream:
 
 def _seed_torch(seed: int) -> None:
     """What ``torch.manual_seed`` does, which takes milliseconds for devices."""
-    if torch.version.cuda or torch.version.hip or torch.xpu._is_compiled():
+    if torch.version.cuda or torch.version.hip or private.compiled_for_xpu():
         torch.manual_seed(seed)
     else:
         torch.default_generator.manual_seed(seed)

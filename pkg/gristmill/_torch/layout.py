@@ -15,15 +15,28 @@ With workers, where a snapshot may be some batches old:
                          _IterableDataset_len_called, _shared_seed},
         _worker_snapshots: {worker_0: {worker_id, dataset_state, fetcher_state}, ...}
     _steps_since_snapshot, _iterator_finished
+
+Torchdata's loader passes over what we add.  With the index sampler's three keys:
+
+    _given_ahead: numbers of batches that were given before that with number 0, which is
+        the next one of the sampler; where batches are not given in order
+
+and at the end of an epoch:
+
+    _generators: from which the next epoch is drawn, in hexadecimal digits: torch's
+        default generator, and the loader's if it has one
+    _worker_generators: of persistent workers, a list of `generators.states`
 """
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, TypeAlias
 
-from torch.utils.data.dataloader import _DatasetKind
+import torch
+
+from gristmill._torch import generators, private
 
 State: TypeAlias = dict[str, Any]
 
@@ -47,6 +60,9 @@ STEPS_SINCE = "_steps_since_snapshot"
 NUM_WORKERS = "_num_workers"
 BASE_SEED = "_base_seed"
 WORKER_ID = "worker_id"
+GIVEN_AHEAD = "_given_ahead"
+GENERATORS = "_generators"
+WORKER_GENERATORS = "_worker_generators"
 
 
 def is_stateful(part: Any) -> bool:
@@ -107,6 +123,10 @@ class Saved:
             of a loader without workers.
         workers: How many workers there were.
         last_worker: Whose batch was the last.
+        generators: The states of torch's default generator, and of the loader's if it
+            has one, from which the next epoch is drawn; empty in the middle of one.
+        worker_generators: Of persistent workers, from which the next epoch's samples
+            are drawn; empty in the middle of an epoch.
     """
 
     main: State
@@ -116,6 +136,8 @@ class Saved:
     parts: list[State | None]
     workers: int
     last_worker: int
+    generators: list[torch.Tensor]
+    worker_generators: Sequence[State]
 
     @property
     def base_seed(self) -> int | None:
@@ -127,11 +149,14 @@ class Saved:
         """Whether a dataset was Stateful."""
         return any(part and part[DATASET_STATE] is not None for part in self.parts)
 
-    @property
-    def has_iterator_states(self) -> bool:
-        """Whether an iterator of a dataset was Stateful."""
-        fetchers = [part[FETCHER_STATE] for part in self.parts if part]
-        return any(part and part[DATASET_ITER_STATE] is not None for part in fetchers)
+
+def tell(parts: Iterable[State | None]) -> bool:
+    """Whether workers' states say where their datasets stand."""
+    for part in filter(None, parts):
+        fetcher = part[FETCHER_STATE] or {DATASET_ITER_STATE: None}
+        if not part[DATASET_STATE] is fetcher[DATASET_ITER_STATE] is None:
+            return True
+    return False
 
 
 def read(state: Mapping[str, Any], loader: Any) -> Saved:
@@ -142,7 +167,7 @@ def read(state: Mapping[str, Any], loader: Any) -> Saved:
             workers whose dataset's states cannot be divided among those of `loader`.
     """
     workers = loader.num_workers
-    map_style = loader._dataset_kind == _DatasetKind.Map
+    map_style = loader._dataset_kind == private.DatasetKind.Map
     own, name = (
         (SNAPSHOT, "multiprocess") if workers else (NUM_YIELDED, "single process")
     )
@@ -171,6 +196,7 @@ def _of_one(state: Mapping[str, Any]) -> Saved:
         parts=[dict(state)],
         workers=0,
         last_worker=-1,
+        **_ending(state),
     )
 
 
@@ -186,7 +212,15 @@ def _of_workers(state: Mapping[str, Any]) -> Saved:
         parts=[by_name.get(worker_name(worker)) for worker in range(workers)],
         workers=workers,
         last_worker=snapshot[LAST_WORKER],
+        **_ending(state),
     )
+
+
+def _ending(state: Mapping[str, Any]) -> dict[str, Any]:
+    return {
+        "generators": [*map(generators.from_digits, state.get(GENERATORS, ()))],
+        "worker_generators": state.get(WORKER_GENERATORS, ()),
+    }
 
 
 def worker_name(worker: int) -> str:

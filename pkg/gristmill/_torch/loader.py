@@ -5,19 +5,21 @@ from __future__ import annotations
 import sys
 import warnings
 from collections.abc import Callable, Iterable
-from typing import Any, TypeVar
+from typing import Any
 
 import torch.utils.data
 from torch.utils.data import Dataset, IterableDataset, Sampler
 
 from gristmill._checks import check_integer
+from gristmill._describing import call_text
+from gristmill._torch import private, start_method
 from gristmill._torch.several import MultiProcessIterator
 from gristmill._torch.single import SingleProcessIterator
+from gristmill._types import T
+from gristmill.sources import RandomAccessDataSource
 
-_T_co = TypeVar("_T_co", covariant=True)
 
-
-class DataLoader(torch.utils.data.DataLoader[_T_co]):  # type: ignore[misc]
+class DataLoader(torch.utils.data.DataLoader[T]):  # type: ignore[misc]
     """Loads the same batches as `torch.utils.data.DataLoader`, faster.
 
     A subclass of torch's, with its arguments, attributes, samplers, random draws,
@@ -41,8 +43,9 @@ class DataLoader(torch.utils.data.DataLoader[_T_co]):  # type: ignore[misc]
         drop_last: Leave out a last batch that is not full.
         timeout: Seconds to wait for a batch from workers, 0 for as long as it takes.
         worker_init_fn: Called with the worker's number in each worker first.
-        multiprocessing_context: How workers start, a name or a context; by default
-            forks of a process that has imported torch already.
+        multiprocessing_context: How workers start, a name or a context; by default as
+            `multiprocessing.get_start_method()` says.  "launcher" is Gristmill's own:
+            forks of a clean process that has imported torch.
         generator: Draws the workers' base seed and the `RandomSampler`'s indices.
         prefetch_factor: Batches that each worker may be ahead; 2 by default.
         persistent_workers: Keep the workers from one epoch to the next.
@@ -79,7 +82,7 @@ class DataLoader(torch.utils.data.DataLoader[_T_co]):  # type: ignore[misc]
 
     def __init__(  # noqa: PLR0913 (torch's arguments, and ours)
         self,
-        dataset: Dataset[_T_co],
+        dataset: Dataset[T] | RandomAccessDataSource[T],
         batch_size: int | None = 1,
         shuffle: bool | None = None,
         sampler: Sampler[Any] | Iterable[Any] | None = None,
@@ -121,18 +124,26 @@ class DataLoader(torch.utils.data.DataLoader[_T_co]):  # type: ignore[misc]
             pin_memory_device=pin_memory_device,
             in_order=in_order,
         )
-        _check_count("max_restarts", max_restarts, 0, num_workers)
-        if reorder_window is not None:
-            _check_count("reorder_window", reorder_window, 1, num_workers)
-        if memory_limit is not None:
-            _check_count("memory_limit", memory_limit, 1, num_workers)
+        check_options(num_workers, max_restarts, reorder_window, memory_limit)
         self.max_restarts = max_restarts
         self.reorder_window = reorder_window
         self.memory_limit = memory_limit
         if overlap_epochs:
             self._check_overlap()
         self.overlap_epochs = bool(overlap_epochs)
+        private.warn_of_unknown()
         _warn_of_accelerate()
+
+    @property
+    def multiprocessing_context(self) -> Any:
+        """How workers start; None for the program's own way."""
+        return super().multiprocessing_context
+
+    @multiprocessing_context.setter
+    def multiprocessing_context(self, context: Any) -> None:
+        private.TorchLoader.multiprocessing_context.fset(
+            self, start_method.named(context)
+        )
 
     def _check_overlap(self) -> None:
         if isinstance(self.dataset, IterableDataset):
@@ -143,7 +154,22 @@ class DataLoader(torch.utils.data.DataLoader[_T_co]):  # type: ignore[misc]
             if not getattr(self, name):
                 raise ValueError(f"overlap_epochs needs {name}=True, got {name}=False.")
 
+    def __repr__(self) -> str:
+        arguments: dict[str, Any] = {"dataset": self.dataset}
+        if self.batch_size is None and self.batch_sampler is not None:
+            arguments["batch_sampler"] = self.batch_sampler
+        else:
+            arguments |= {"batch_size": self.batch_size, "sampler": self.sampler}
+        arguments["num_workers"] = self.num_workers
+        for name in ("drop_last", "pin_memory", "persistent_workers", "overlap_epochs"):
+            if getattr(self, name):
+                arguments[name] = True
+        return call_text(self, **arguments)
+
     def _get_iterator(self) -> Any:
+        # Torch's own loaders have it, too, while it is installed everywhere.
+        if private.needs_torchs_iterator(self):
+            return private.get_iterator(self)
         if self.num_workers == 0:
             return SingleProcessIterator(self)
         self.check_worker_number_rationality()
@@ -151,6 +177,25 @@ class DataLoader(torch.utils.data.DataLoader[_T_co]):  # type: ignore[misc]
 
 
 DataLoader.__module__ = "gristmill.torch"
+
+
+def check_options(
+    workers: int,
+    max_restarts: Any = 0,
+    reorder_window: Any = None,
+    memory_limit: Any = None,
+) -> None:
+    """Check the arguments that torch's loader does not have.
+
+    Raises:
+        ValueError: One is out of range, or needs workers.
+        TypeError: One is no integer.
+    """
+    _check_count("max_restarts", max_restarts, 0, workers)
+    if reorder_window is not None:
+        _check_count("reorder_window", reorder_window, 1, workers)
+    if memory_limit is not None:
+        _check_count("memory_limit", memory_limit, 1, workers)
 
 
 def _check_count(name: str, value: Any, least: int, workers: int) -> None:
@@ -169,7 +214,7 @@ def _warn_of_accelerate() -> None:
     global _warned_of_accelerate
     accelerate = sys.modules.get("accelerate.data_loader")
     loader = getattr(accelerate, "DataLoader", None)
-    if loader is torch.utils.data.DataLoader and not _warned_of_accelerate:
+    if loader is private.TorchLoader and not _warned_of_accelerate:
         _warned_of_accelerate = True
         warnings.warn(
             "accelerate is imported: a loader that it prepares, and the Hugging Face"

@@ -22,22 +22,22 @@ from torch.utils.data import (
     TensorDataset,
     default_collate,
 )
-from torch.utils.data._utils import collate
 
-from gristmill._torch.drawing import Block, as_list
+from gristmill._torch import private
+from gristmill._torch.drawing import Block, Drawn, as_list
 
 Fetch: TypeAlias = Callable[[Any], Any]
 Columns: TypeAlias = list[torch.Tensor]
 
 # What `default_collate` is made of, as long as nobody has extended it.
 _TORCH_COLLATION = {
-    torch.Tensor: collate.collate_tensor_fn,
-    np.ndarray: collate.collate_numpy_array_fn,
-    (np.bool_, np.number, np.object_): collate.collate_numpy_scalar_fn,
-    float: collate.collate_float_fn,
-    int: collate.collate_int_fn,
-    str: collate.collate_str_fn,
-    bytes: collate.collate_str_fn,
+    torch.Tensor: private.collate_tensor_fn,
+    np.ndarray: private.collate_numpy_array_fn,
+    (np.bool_, np.number, np.object_): private.collate_numpy_scalar_fn,
+    float: private.collate_float_fn,
+    int: private.collate_int_fn,
+    str: private.collate_str_fn,
+    bytes: private.collate_str_fn,
 }
 # Torch stacks fewer ints faster than NumPy.
 _MANY = 16
@@ -45,25 +45,22 @@ _MANY = 16
 
 def is_torchs(collate_fn: Any) -> bool:
     """Whether batches are made by the rules of torch alone."""
-    return (
-        collate_fn is default_collate
-        and collate.default_collate_fn_map == _TORCH_COLLATION
-    )
+    return collate_fn is default_collate and private.collation() == _TORCH_COLLATION
 
 
 def samples_fetch(dataset: Any, fetch: Fetch) -> Fetch:
-    """A fetch of blocks that reads the samples one by one, and stacks ints faster.
+    """A fetch of batches that reads the samples one by one, and stacks ints faster.
 
     Args:
         dataset: A map-style dataset, read in batches by a `collate_fn` that
             `is_torchs`.
-        fetch: Torch's way: takes a list of indices and returns the batch.
+        fetch: Torch's way: takes what a batch sampler gives and returns the batch.
     """
 
     def fetch_samples(batch: Any) -> Any:
-        if getattr(dataset, "__getitems__", None):
-            return fetch(as_list(batch))
-        indices = batch if type(batch) is range else as_list(batch)
+        indices = as_list(batch)
+        if type(indices) is not list or getattr(dataset, "__getitems__", None):
+            return fetch(indices)
         samples = [dataset[index] for index in indices]
         # Not bools, nor ints of NumPy's: for those torch has other rules.
         if set(map(type, samples)) != {int}:
@@ -90,18 +87,19 @@ class _Fetcher:
 def native_fetch(dataset: Any, fetch: Fetch) -> Fetch | None:
     """A fetch of batches of `dataset` that reads no rows, None where there is none.
 
-    It takes lists of indices and the blocks of `gristmill._torch.drawing`.
+    It reads no rows of a `Drawn` and of a list of indices.  Anything else that a batch
+    sampler may give is fetched torch's way.
 
     Args:
         dataset: A map-style dataset, read in batches by a `collate_fn` that
             `is_torchs`.
-        fetch: Torch's way: takes a list of indices and returns the batch.
+        fetch: Torch's way: takes what a batch sampler gives and returns the batch.
     """
     table = _table(dataset)
     if table is not None:
         return _TableFetch(table, fetch)
     if _is_hugging_face(dataset):
-        return _HuggingFaceFetch(dataset)
+        return _HuggingFaceFetch(dataset, fetch)
     return None
 
 
@@ -146,7 +144,8 @@ class _Tensors:
             if index.stop > len(self):
                 raise IndexError
             rows = slice(index.start, index.stop)
-            return [_copy(tensor[rows]) for tensor in self._tensors]
+            packed = torch.contiguous_format
+            return [t[rows].clone(memory_format=packed) for t in self._tensors]
         positions = torch.from_numpy(index)
         return [tensor.index_select(0, positions) for tensor in self._tensors]
 
@@ -282,17 +281,16 @@ def _array(array: np.ndarray[Any, Any]) -> Table | None:
 
 def _tensors_are_on_cpu() -> bool:
     """Whether torch makes tensors of numbers and arrays where those are."""
-    found: bool = torch.get_default_device().type == "cpu"
+    # In torch 2.6 `get_default_device` does not know of ``with torch.device(...)``.
+    found: bool = torch.empty(0).is_cpu
     return found
 
 
 def _selected(table: Table | None, indices: Any) -> Table | None:
     if table is None or type(indices) not in (list, range):
         return None
-    positions = _positions(indices)
-    if positions is None:
-        return None
-    return _Selected(table, np.asarray(positions, np.int64))
+    numbers = np.asarray(indices) if type(indices) is range else _numbers(indices)
+    return None if numbers is None else _Selected(table, numbers)
 
 
 def _stacked(datasets: tuple[Any, ...] | dict[Any, Any]) -> Table | None:
@@ -337,24 +335,27 @@ class _TableFetch:
         self._fetch = fetch
 
     def __call__(self, batch: Any) -> Any:
-        index = _positions(batch)
+        index = _row_numbers(batch)
         if index is not None:
-            try:
+            with contextlib.suppress(IndexError, RuntimeError):
                 return _assembled(self._table.layout, self._table.gather(index))
-            except (IndexError, RuntimeError):
-                pass
         return self._fetch(as_list(batch))
 
 
-def _positions(batch: list[Any] | Block) -> Block | None:
-    """Indices as a block, None for what may not be row numbers."""
-    if not isinstance(batch, list):
-        return batch
+def _row_numbers(batch: Any) -> Block | None:
+    """A batch as a block, None for what torch has to make sense of."""
+    if type(batch) is Drawn:
+        return batch.block
+    return _numbers(batch) if type(batch) is list else None
+
+
+def _numbers(indices: list[Any]) -> np.ndarray[Any, Any] | None:
+    """Indices as an array, None for what may not be row numbers."""
     # Not bools, which would index otherwise.
-    if set(map(type, batch)) != {int}:
+    if set(map(type, indices)) != {int}:
         return None
     try:
-        return np.array(batch, np.int64)
+        return np.array(indices, np.int64)
     except OverflowError:
         return None
 
@@ -367,10 +368,6 @@ def _assembled(layout: Any, columns: Columns) -> Any:
     return columns[layout]
 
 
-def _copy(tensor: torch.Tensor) -> torch.Tensor:
-    return tensor.clone(memory_format=torch.contiguous_format)
-
-
 def _is_hugging_face(dataset: Any) -> bool:
     module = sys.modules.get("datasets.arrow_dataset")
     return module is not None and type(dataset) is module.Dataset
@@ -379,11 +376,15 @@ def _is_hugging_face(dataset: Any) -> bool:
 class _HuggingFaceFetch:
     """Collates the columns that a Hugging Face dataset gives, without making rows."""
 
-    def __init__(self, dataset: Any) -> None:
+    def __init__(self, dataset: Any, fetch: Fetch) -> None:
         self._dataset = dataset
+        self._fetch = fetch
 
     def __call__(self, batch: Any) -> Any:
-        columns = self._dataset[as_list(batch)]
+        indices = as_list(batch)
+        if type(indices) is not list or not indices:
+            return self._fetch(indices)
+        columns = self._dataset[indices]
         count = len(columns[next(iter(columns))])
         return {name: _collated(column, count) for name, column in columns.items()}
 

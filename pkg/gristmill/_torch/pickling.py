@@ -27,7 +27,7 @@ import torch
 import torch.multiprocessing  # Registers torch's reducers with ForkingPickler.
 from torch.utils.hooks import warn_if_has_hooks
 
-from gristmill._torch import classes
+from gristmill._torch import classes, private
 
 Array = npt.NDArray[Any]
 Bytes = npt.NDArray[np.uint8]
@@ -235,7 +235,7 @@ def make_tensor(
         tensor.set_(make_storage(buffer), 0, size, stride)
     conjugate, negative = bits
     tensor = tensor.conj() if conjugate else tensor
-    tensor = torch._neg_view(tensor) if negative else tensor
+    tensor = private.neg_view(tensor) if negative else tensor
     if parameter:
         return torch.nn.Parameter(tensor, requires_grad)
     return tensor.requires_grad_() if requires_grad else tensor

@@ -7,10 +7,9 @@ import queue
 import threading
 
 import torch
-from torch._utils import ExceptionWrapper
-from torch.utils.data._utils.pin_memory import pin_memory
 
 from gristmill._torch.crew import Answer, Crew
+from gristmill._torch.private import ExceptionWrapper, pin_memory
 
 
 class PinThread:

@@ -23,9 +23,8 @@ from torch.utils.data import (
     SubsetRandomSampler,
     WeightedRandomSampler,
 )
-from torch.utils.data.dataloader import _InfiniteConstantSampler
 
-from gristmill._torch import drawing, layout
+from gristmill._torch import drawing, layout, private
 from gristmill._torch.layout import State
 
 # Within torchdata's states of samplers.
@@ -59,6 +58,8 @@ class Position:
         self._given: Iterator[Any] | None = None
         self._batches = 0
         self._samples = 0
+        # Numbers of batches that somebody has got already.
+        self._passed: set[int] = set()
         # A state that still holds, for users' objects that restore themselves later.
         self._loaded: State | None = None
 
@@ -68,11 +69,14 @@ class Position:
     def __next__(self) -> Any:
         if self._given is None:
             self._given = self._begin(0, None)
-        batch = next(self._given)
-        self._loaded = None
-        self._batches += 1
-        if self._batched:
-            self._samples += len(batch)
+        passed = True
+        while passed:
+            batch = next(self._given)
+            self._loaded = None
+            passed = self._batches in self._passed
+            self._batches += 1
+            if self._batched:
+                self._samples += len(batch)
         return batch
 
     def pass_over(self, batches: int) -> None:
@@ -94,12 +98,19 @@ class Position:
         if self._batched:
             by_sampler, by_iterator = self._batch_states(by_sampler, by_iterator)
         parts = (by_sampler, by_iterator, self._batches)
-        return dict(zip(_KEYS, parts, strict=True))
+        state: State = dict(zip(_KEYS, parts, strict=True))
+        ahead = sorted(passed - self._batches for passed in self._passed)
+        if ahead and ahead[-1] >= 0:
+            state[layout.GIVEN_AHEAD] = [number for number in ahead if number >= 0]
+        return state
 
     def restore(self, state: State) -> None:
         """Go on from a state of this class, or of torchdata's samplers."""
         self._loaded = {key: state[key] for key in _KEYS}
         by_sampler, by_iterator, self._batches = self._loaded.values()
+        if ahead := state.get(layout.GIVEN_AHEAD):
+            self._loaded[layout.GIVEN_AHEAD] = ahead
+            self._passed = {self._batches + number for number in ahead}
         count, origin = self._batches, _origin(by_iterator)
         if self._batched:
             # Accelerate corrects the sampler's part; older torchdata has no other.
@@ -168,7 +179,7 @@ class Position:
             iterator = self._iterator = iter(sampler)
         else:
             iterator = self._iterator
-        if not isinstance(sampler, _InfiniteConstantSampler):
+        if not isinstance(sampler, private.EndlessSampler):
             next(itertools.islice(iterator, count, count), None)
         return _batched(iterator, self._index_sampler) if self._batched else iterator
 

@@ -16,13 +16,14 @@ import signal
 import threading
 import time
 from multiprocessing import connection, reduction
-from multiprocessing.context import BaseContext, get_spawning_popen
+from multiprocessing.context import get_spawning_popen
 from multiprocessing.process import BaseProcess
 from typing import Any
 
 from gristmill import _core
 from gristmill._engine import worker as engine_worker
 from gristmill._torch.fetching import FetchProgram
+from gristmill._worker_process import leave_signals_to_parent, restore_signals_in_forks
 
 # How long workers that were told to stop may go on with what they do.
 _LEAVE_S = 1.0
@@ -34,7 +35,7 @@ class StartedProcesses:
     Args:
         scheduler: Whose workers they are.
         program: What they run.
-        context: Starts them.
+        context: Starts them, by its `Process`.
         restarts: Whether another process takes the place of a dead one.
     """
 
@@ -42,12 +43,12 @@ class StartedProcesses:
         self,
         scheduler: _core.Scheduler,
         program: FetchProgram,
-        context: BaseContext,
+        context: Any,
         restarts: bool,
     ) -> None:
         self._scheduler = scheduler
         self._program = program
-        self._context: Any = context
+        self._context = context
         self._restarts = restarts
         self._arena = _Descriptor(_copy_of(scheduler.arena_fd))
         self._knock = _Descriptor(os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK))
@@ -76,12 +77,17 @@ class StartedProcesses:
         # Before multiprocessing ends its children, and while there are modules.
         atexit.register(self.close)
 
-    def kill(self, worker: int) -> None:
+    def kill(self, worker: int, signal_number: int) -> None:
         """End a worker's process."""
         for pidfd, (number, _, _) in list(self._living.items()):
             if number == worker:
                 with contextlib.suppress(OSError):
-                    signal.pidfd_send_signal(pidfd, signal.SIGKILL)
+                    signal.pidfd_send_signal(pidfd, signal_number)
+
+    def name_of(self, worker: int) -> str | None:
+        """The name of a worker's process; None if it has ended."""
+        living = list(self._living.values())
+        return next((p.name for number, _, p in living if number == worker), None)
 
     def close(self) -> None:
         """End the workers, which the scheduler has told to stop."""
@@ -182,17 +188,20 @@ def _serve(
     generation: int,
 ) -> None:
     """Run a worker until it is told to stop, or its parent has ended."""
-    # Ctrl-C is the parent's to deal with; by SIGTERM multiprocessing ends its children.
-    signal.signal(signal.SIGINT, lambda *_: None)
+    leave_signals_to_parent()
+    # By this multiprocessing ends its children.
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    restore_signals_in_forks()
     threading.Thread(target=_end_with_parent, daemon=True).start()
     engine_worker.serve(program, arena.fd, knock.fd, -1, worker, generation)
 
 
 def _end_with_parent() -> None:
-    parent = multiprocessing.parent_process()
-    assert parent is not None
-    connection.wait([parent.sentinel])
+    parent: Any = multiprocessing.parent_process()
+    # Processes that were forked after this one may hold the other end of the sentinel,
+    # and a process of this number be another one, if the parent has ended already.
+    with contextlib.suppress(ProcessLookupError):
+        connection.wait([parent.sentinel, os.pidfd_open(parent.pid)])
     os._exit(1)
 
 

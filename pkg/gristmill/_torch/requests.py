@@ -6,25 +6,23 @@ successor of a dead worker is asked the same.  See `_core.Scheduler`, kind R.
 
 from __future__ import annotations
 
+import collections
+import copyreg
 import dataclasses
+import io
 import pickle
 from typing import Any
 
 import cloudpickle
 import numpy as np
+import torch
 
 from gristmill._engine.words import as_words, from_words
 from gristmill._torch import aside
+from gristmill._torch.drawing import Drawn
 from gristmill._types import Int64Array
 
 _LIST, _ONE, _PICKLED, _NEXT, _BEGIN, _WITH_STATE, _ASIDE = range(7)
-
-
-@dataclasses.dataclass(frozen=True)
-class Keys:
-    """A list of keys, as integers of shape (n,)."""
-
-    numbers: Int64Array
 
 
 @dataclasses.dataclass(frozen=True)
@@ -58,6 +56,17 @@ class Begin:
 
 
 @dataclasses.dataclass(frozen=True)
+class Generators:
+    """Asks for the states of a worker's random generators.
+
+    Attributes:
+        wanted: What they are to be from now on; None leaves them as they are.
+    """
+
+    wanted: Any = None
+
+
+@dataclasses.dataclass(frozen=True)
 class WithState:
     """Asks for a batch, and the state of the worker that has made it."""
 
@@ -79,8 +88,9 @@ def packed(request: Any) -> Int64Array | list[int]:
     """A request as integers.
 
     Args:
-        request: `Next`, `Keys`, `Begin`, `WithState`, `ElsewhereAt`, or what the
-            dataset of a map-style loader is asked for: a key, or a list of keys.
+        request: `Next`, `Begin`, `Generators`, `WithState`, `ElsewhereAt`, or what the
+            dataset of a map-style loader is asked for: a key, a batch of them, or a
+            `Drawn`.
 
     Raises:
         Exception: Whatever pickling a key raised.
@@ -90,8 +100,8 @@ def packed(request: Any) -> Int64Array | list[int]:
             return np.array([_LIST, *request], np.int64)
         except OverflowError:
             return _pickled(request)
-    if type(request) is Keys:
-        return np.concatenate([[_LIST], request.numbers])
+    if type(request) is Drawn:
+        return np.concatenate([[_LIST], request.block])
     if type(request) is int and -(1 << 63) <= request < 1 << 63:
         return [_ONE, request]
     if type(request) is Next:
@@ -106,7 +116,7 @@ def packed(request: Any) -> Int64Array | list[int]:
 
 
 def unpacked(words: Int64Array) -> Any:
-    """The request that `packed` was given; a list in place of `Keys`."""
+    """The request that `packed` was given; a list in place of a `Drawn`."""
     kind, rest = int(words[0]), words[1:]
     if kind == _LIST:
         return rest.tolist()
@@ -124,8 +134,24 @@ def unpacked(words: Int64Array) -> Any:
 
 
 def _pickled(request: Any) -> Int64Array:
+    file = io.BytesIO()
+    pickler = pickle.Pickler(file, 5)
+    pickler.dispatch_table = _REDUCTIONS
     try:
-        data = pickle.dumps(request, 5)
+        pickler.dump(request)
     except Exception:
         data = cloudpickle.dumps(request, 5)
+    else:
+        data = file.getvalue()
     return np.concatenate([[_PICKLED], as_words(data)])
+
+
+def _reduced(tensor: torch.Tensor) -> Any:
+    """A tensor by itself: torch would pickle all of the storage that it views."""
+    try:
+        return torch.from_numpy, (tensor.numpy(),)
+    except (RuntimeError, TypeError):
+        return tensor.__reduce_ex__(5)
+
+
+_REDUCTIONS = collections.ChainMap({torch.Tensor: _reduced}, copyreg.dispatch_table)

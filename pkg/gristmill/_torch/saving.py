@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import warnings
+from collections.abc import Iterator
 from typing import Any
 
 import torch
 
-from gristmill._torch import layout
-from gristmill._torch.layout import Saved
+from gristmill._torch import generators, layout
+from gristmill._torch.layout import Saved, State
 from gristmill._torch.positions import Position
 from gristmill._torch.stepping import Stepping
 
@@ -31,6 +33,8 @@ class Saving(Stepping):
         self._saved = saved
         self._random = loader.generator or torch.default_generator
         self._random_state = self._random.get_state()
+        # What an epoch may be drawn from.
+        self._generators = [*dict.fromkeys((torch.default_generator, self._random))]
         super().__init__(loader)
 
     def __next__(self) -> Any:
@@ -39,6 +43,38 @@ class Saving(Stepping):
         except StopIteration:
             self._finished = True
             raise
+
+    @contextlib.contextmanager
+    def next_epoch(self) -> Iterator[None]:
+        """A context in which the epoch after a finished one that was loaded is drawn.
+
+        The loader's own generator goes on from there; torch's default generator, which
+        others use, is what it was afterwards, unless that is where it stood.
+        """
+        saved = self._saved.generators if self._saved is not None else []
+        if not saved:
+            yield
+            return
+        found = torch.get_rng_state()
+        for generator, state in zip(self._generators, saved, strict=False):
+            generator.set_state(state)
+        try:
+            yield
+        finally:
+            if not torch.equal(found, saved[0]):
+                torch.set_rng_state(found)
+
+    def draw_order(self) -> None:
+        """Draw at once what torch's samplers draw when an epoch begins."""
+        self._position.state()
+
+    def _ending(self) -> State:
+        """What a state says of the next epoch, if this one is over."""
+        if not self._finished:
+            return {}
+        saved = self._saved.generators if self._saved is not None else []
+        found = saved or [generator.get_state() for generator in self._generators]
+        return {layout.GENERATORS: [*map(generators.digits, found)]}
 
     def _reset(self, loader: Any, first_iter: bool = False) -> None:
         self._saved = None
@@ -77,4 +113,14 @@ def warn_of_replay(steps: int) -> None:
         f" the first {steps} batches are computed again and passed over. Implement"
         " them in the IterableDataset, or in its iterator, to resume at once.",
         stacklevel=2,
+    )
+
+
+def warn_of_order() -> None:
+    """Say that the order of an iterable dataset's batches is not in a state."""
+    warnings.warn(
+        "With in_order=False the state of an IterableDataset that has no state_dict and"
+        " load_state_dict, nor its iterator, tells how many batches were given, not"
+        " which: a loader that goes on from it may miss batches or give them again.",
+        stacklevel=4,
     )

@@ -9,26 +9,19 @@ import warnings
 from collections.abc import Iterator
 from typing import Any
 
-import numpy as np
 from torch.utils.data import IterDataPipe, MapDataPipe
-from torch.utils.data.dataloader import (
-    _BaseDataLoaderIter,
-    _DatasetKind,
-    _MultiProcessingDataLoaderIter,
-    _sharding_worker_init_fn,
-)
 
+from gristmill._torch import private
 from gristmill._torch.crew import Answer, Crew
 from gristmill._torch.drawing import as_list
 from gristmill._torch.fetching import FetchProgram
 from gristmill._torch.foreseeing import can_foresee, foreseen
 from gristmill._torch.native import is_torchs
 from gristmill._torch.pinning import PinThread
-from gristmill._torch.requests import Keys
 from gristmill._torch.stepping import Stepping
 
 
-class MultiProcessIterator(Stepping, _MultiProcessingDataLoaderIter):  # type: ignore[misc]
+class MultiProcessIterator(Stepping, private.MultiProcessIterator):  # type: ignore[misc]
     """Gives batches that worker processes compute.
 
     Of torch's class it has the name, and what trainers touch: `_workers`,
@@ -46,15 +39,15 @@ class MultiProcessIterator(Stepping, _MultiProcessingDataLoaderIter):  # type: i
     _ahead: tuple[Any, ...] = ()
 
     def __init__(self, loader: Any) -> None:
-        _BaseDataLoaderIter.__init__(self, loader)
+        private.BaseIterator.__init__(self, loader)
         _check(loader)
         self._in_order = loader.in_order
-        self._iterable = self._dataset_kind == _DatasetKind.Iterable
+        self._iterable = self._dataset_kind == private.DatasetKind.Iterable
         self._window = max(
             loader.prefetch_factor * loader.num_workers, loader.reorder_window or 0
         )
         self._overlaps = loader.overlap_epochs and self._foresees()
-        self._start(_MultiProcessingDataLoaderIter)
+        self._start(private.MultiProcessIterator)
         self._hire(loader)
 
     def _hire(self, loader: Any) -> None:
@@ -77,7 +70,7 @@ class MultiProcessIterator(Stepping, _MultiProcessingDataLoaderIter):  # type: i
         init = loader.worker_init_fn
         if isinstance(self._dataset, (IterDataPipe, MapDataPipe)):
             init = functools.partial(
-                _sharding_worker_init_fn, init, self._world_size, self._rank
+                private.init_sharding_worker, init, self._world_size, self._rank
             )
         native = (
             not self._iterable and self._auto_collation and is_torchs(self._collate_fn)
@@ -110,7 +103,7 @@ class MultiProcessIterator(Stepping, _MultiProcessingDataLoaderIter):  # type: i
     def _reset(self, loader: Any, first_iter: bool = False) -> None:
         """Begin another epoch with the same workers; the rest of this one is lost."""
         crew = self._open_crew()
-        _BaseDataLoaderIter._reset(self, loader, first_iter)
+        private.BaseIterator._reset(self, loader, first_iter)
         self._draw_natively()
         wrong = False
         if self._ahead and not any(self._asked):
@@ -190,14 +183,9 @@ class MultiProcessIterator(Stepping, _MultiProcessingDataLoaderIter):  # type: i
         self._asked[worker] += 1
 
     def _send(self, crew: Crew, worker: int, keys: Any) -> None:
-        crew.ask(worker, self._request(keys))
+        crew.ask(worker, keys)
         if self._pins is not None:
             self._pins.request()
-
-    def _request(self, keys: Any) -> Any:
-        if self._gives_blocks and type(keys) in (np.ndarray, range):
-            return Keys(np.asarray(keys, np.int64))
-        return keys
 
     def _next_worker(self) -> int | None:
         """The worker whose turn it is, which out of order has room for a batch."""
@@ -271,8 +259,7 @@ def _start(crew: Crew) -> None:
         warnings.warn(
             "Got pickle error when attempting to start a worker Process. "
             "This might be because the worker Process arguments are not picklable. "
-            "Let multiprocessing_context be None or 'fork', which pickle nothing that "
-            "cannot be pickled.",
+            "Use multiprocessing_context='fork', which pickles nothing.",
             stacklevel=4,
         )
         raise

@@ -4,41 +4,31 @@ from __future__ import annotations
 
 from typing import Any
 
-from torch.utils.data._utils.pin_memory import pin_memory
-from torch.utils.data.dataloader import _DatasetKind, _SingleProcessDataLoaderIter
-
+from gristmill._torch import private
 from gristmill._torch.drawing import as_list
 from gristmill._torch.native import is_torchs, native_fetch, samples_fetch
 from gristmill._torch.stepping import Stepping
 
 
-class SingleProcessIterator(Stepping, _SingleProcessDataLoaderIter):  # type: ignore[misc]
+class SingleProcessIterator(Stepping, private.SingleProcessIterator):  # type: ignore[misc]
     """Computes each batch when it is asked for, in the calling thread."""
 
     def __init__(self, loader: Any) -> None:
         super().__init__(loader)
-        self._start(_SingleProcessDataLoaderIter)
+        self._start(private.SingleProcessIterator)
         self._fetch = self._chosen_fetch()
 
     def _chosen_fetch(self) -> Any:
         fetch = self._dataset_fetcher.fetch
-        if self._dataset_kind != _DatasetKind.Map or not self._auto_collation:
+        if self._dataset_kind != private.DatasetKind.Map or not self._auto_collation:
             return fetch
-        torchs = is_torchs(self._collate_fn)
-        native = native_fetch(self._dataset, fetch) if torchs else None
-        if not self._gives_blocks:
-            if native is None:
-                return fetch
-            # A user's sampler may give anything.
-            return lambda batch: (native if type(batch) is list else fetch)(batch)
-        if native is not None:
-            return native
-        if torchs:
-            return samples_fetch(self._dataset, fetch)
+        if is_torchs(self._collate_fn):
+            native = native_fetch(self._dataset, fetch)
+            return native or samples_fetch(self._dataset, fetch)
         return lambda batch: fetch(as_list(batch))
 
     def _next_data(self) -> Any:
         batch = self._fetch(next(self._sampler_iter))
         if self._pin_memory:
-            return pin_memory(batch, self._pin_memory_device)
+            return private.pin_memory(batch, self._pin_memory_device)
         return batch

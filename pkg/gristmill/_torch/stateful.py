@@ -2,24 +2,24 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Iterable
-from typing import Any, TypeVar
+from typing import Any
 
 import torch
 from torch.utils.data import Dataset, Sampler
 
 from gristmill._checks import check_integer
-from gristmill._torch import layout
+from gristmill._torch import layout, private
 from gristmill._torch.layout import State
 from gristmill._torch.loader import DataLoader
+from gristmill._torch.saving import Saving
 from gristmill._torch.stateful_several import StatefulMultiProcessIterator
 from gristmill._torch.stateful_single import StatefulSingleProcessIterator
+from gristmill._types import T
+from gristmill.sources import RandomAccessDataSource
 
-_T_co = TypeVar("_T_co", covariant=True)
 
-
-class StatefulDataLoader(DataLoader[_T_co]):
+class StatefulDataLoader(DataLoader[T]):
     """A `DataLoader` that is saved and restored in the middle of an epoch.
 
     The protocol and the layout of a state are those of torchdata's loader of this name:
@@ -39,14 +39,16 @@ class StatefulDataLoader(DataLoader[_T_co]):
       begun by torchdata's loader is finished alike, the next one is torch's.
     * To go on with an epoch draws no random numbers.  Whoever restores torch's
       generator too gets the epochs after it as if there had been no break.
+    * A state taken at the end of an epoch leads to the one that would have come next,
+      drawn by samplers and workers alike, whatever torch's generator is by then.
     * A state of a map-style dataset is good for any number of workers, 0 included,
       unless the dataset has a state of its own.
     * An error in a batch counts as a step: what was raised is not raised again.
 
-    Workers' generators are seeded again when an epoch goes on.  A worker that takes the
-    place of a dead one (`max_restarts`) reads an iterable dataset again from where the
-    epoch began or went on; a map-style dataset with a state begins with the one it had
-    there.
+    Workers' generators are seeded again when an epoch goes on in the middle.  A worker
+    that takes the place of a dead one (`max_restarts`) reads an iterable dataset again
+    from where the epoch began or went on; a map-style dataset with a state begins with
+    the one it had there.
 
     Args:
         dataset: Map-style (``__getitem__``) or an `IterableDataset`.
@@ -65,7 +67,8 @@ class StatefulDataLoader(DataLoader[_T_co]):
         prefetch_factor: See there.
         persistent_workers: See there.
         pin_memory_device: See there.
-        in_order: See there; with False a state may miss batches or give them again.
+        in_order: See there; with False the state of an iterable dataset that has none
+            of its own may lead to other batches.
         max_restarts: See there.
         reorder_window: See there.
         memory_limit: See there.
@@ -77,6 +80,7 @@ class StatefulDataLoader(DataLoader[_T_co]):
     Raises:
         ValueError: An argument is out of range, or contradicts another.
         TypeError: An argument has the wrong type.
+        RuntimeError: In this version of torch no loader can be ours.
 
     Example:
         >>> loader = StatefulDataLoader(range(6), batch_size=2)
@@ -96,7 +100,7 @@ class StatefulDataLoader(DataLoader[_T_co]):
 
     def __init__(  # noqa: PLR0913 (torch's arguments, and ours)
         self,
-        dataset: Dataset[_T_co],
+        dataset: Dataset[T] | RandomAccessDataSource[T],
         batch_size: int | None = 1,
         shuffle: bool | None = None,
         sampler: Sampler[Any] | Iterable[Any] | None = None,
@@ -119,6 +123,7 @@ class StatefulDataLoader(DataLoader[_T_co]):
         memory_limit: int | None = None,
         snapshot_every_n_steps: int | None = 1,
     ) -> None:
+        private.require()
         super().__init__(
             dataset,
             batch_size,
@@ -146,9 +151,8 @@ class StatefulDataLoader(DataLoader[_T_co]):
         self.next_iter_state = None
         # Whether the iterator was made to be asked for its state, and not given yet.
         self._initial_iter_for_state_dict = False
-        self._warn_of_order()
 
-    def __iter__(self) -> Any:
+    def __iter__(self) -> Saving:
         """The iterator that `state_dict` describes from now on."""
         initial = self._initial_iter_for_state_dict and self._iterator is not None
         self._initial_iter_for_state_dict = False
@@ -156,8 +160,11 @@ class StatefulDataLoader(DataLoader[_T_co]):
             self._begin_epoch()
         if self._iterator._finished:
             # It was loaded so, and has brought the samplers to the end of their epoch.
-            self._begin_epoch()
-        return self._iterator
+            with self._iterator.next_epoch():
+                self._begin_epoch()
+                self._iterator.draw_order()
+        iterator: Saving = self._iterator
+        return iterator
 
     def _begin_epoch(self) -> None:
         if self.persistent_workers and self._iterator is not None:
@@ -179,7 +186,6 @@ class StatefulDataLoader(DataLoader[_T_co]):
         Raises:
             Exception: What making the iterator raised.
         """
-        self._warn_of_order()
         if self._iterator is None:
             self._iterator = self._get_iterator()
             self._initial_iter_for_state_dict = True
@@ -190,8 +196,8 @@ class StatefulDataLoader(DataLoader[_T_co]):
         """Let the next ``iter()`` go on from where `state_dict` was taken.
 
         Args:
-            state_dict: Of this loader or torchdata's.  ``{}`` begins a new epoch, as a
-                state does that was taken at the end of one.
+            state_dict: Of this loader or torchdata's.  ``{}`` begins a new epoch; a
+                state that was taken at the end of one begins the next.
 
         The next ``iter()`` raises AssertionError for a state that does not fit this
         loader's kind of dataset or number of workers.
@@ -210,15 +216,6 @@ class StatefulDataLoader(DataLoader[_T_co]):
             iterator = StatefulMultiProcessIterator(self, saved)
         self.next_iter_state = None
         return iterator
-
-    def _warn_of_order(self) -> None:
-        if self.num_workers > 0 and not self.in_order:
-            warnings.warn(
-                "With in_order=False a state tells how many batches were given, not"
-                " which: a loader that goes on from it may miss batches or give them"
-                " again.",
-                stacklevel=3,
-            )
 
 
 StatefulDataLoader.__module__ = "gristmill.torch"

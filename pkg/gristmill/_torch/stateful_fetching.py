@@ -6,11 +6,10 @@ import dataclasses
 import pickle
 from typing import Any
 
-from torch._utils import ExceptionWrapper
-
-from gristmill._torch import layout, requests
+from gristmill._torch import generators, layout, requests
 from gristmill._torch.fetching import Exhausted, FetchProgram, FetchStream
 from gristmill._torch.layout import State
+from gristmill._torch.private import ExceptionWrapper
 
 
 @dataclasses.dataclass(frozen=True)
@@ -46,6 +45,8 @@ class StatefulFetchStream(FetchStream):
         super().__init__(program, worker)
 
     def _fetch(self, request: Any) -> tuple[Any, bytes | None]:
+        if isinstance(request, requests.Generators):
+            return self._exchanged(request.wanted), None
         if isinstance(request, requests.Begin):
             data = self._begin(request)
         elif isinstance(request, requests.WithState):
@@ -59,6 +60,12 @@ class StatefulFetchStream(FetchStream):
         except Exception:
             failed = isinstance(data, ExceptionWrapper)
             return data if failed else self._failure(), None
+
+    def _exchanged(self, wanted: Any) -> dict[str, Any]:
+        found = generators.states()
+        if wanted is not None:
+            generators.restore(wanted)
+        return found
 
     def _begin(self, request: requests.Begin) -> ExceptionWrapper | None:
         try:

@@ -5,17 +5,17 @@ from __future__ import annotations
 import collections
 import dataclasses
 import pickle
+from collections.abc import Sequence
 from typing import Any
 
-from torch.utils.data.dataloader import _DatasetKind
-
-from gristmill._torch import layout
+from gristmill._torch import layout, private
 from gristmill._torch.crew import Answer, Crew
+from gristmill._torch.deliveries import Deliveries
 from gristmill._torch.fetching import FetchProgram
 from gristmill._torch.layout import Saved, State
 from gristmill._torch.positions import Position
 from gristmill._torch.requests import WithState
-from gristmill._torch.saving import Saving, warn_of_replay
+from gristmill._torch.saving import Saving, warn_of_order, warn_of_replay
 from gristmill._torch.several import MultiProcessIterator
 from gristmill._torch.stateful_fetching import StatefulFetchProgram
 
@@ -47,18 +47,21 @@ class StatefulMultiProcessIterator(Saving, MultiProcessIterator):
     _snapshot: _Snapshot
     # The latest that came of each worker.
     _worker_states: list[bytes | None]
+    # What persistent workers are to draw the next epoch's samples from.
+    _wanted: Sequence[State] = ()
+    # Where batches of a map-style dataset are not given in order.
+    _deliveries: Deliveries | None = None
 
     def __init__(self, loader: Any, saved: Saved | None) -> None:
-        self._interval = loader.snapshot_every_n_steps or 0
-        iterates = loader._dataset_kind == _DatasetKind.Iterable
+        # Out of order a count of batches does not say which: each is a snapshot.
+        self._interval = loader.snapshot_every_n_steps or 0 if loader.in_order else 1
+        iterates = loader._dataset_kind == private.DatasetKind.Iterable
         # Whether workers have states, and whether they may fail when they begin.
         self._speaks = iterates or layout.is_stateful(loader.dataset)
         self._greets = self._speaks or loader.worker_init_fn is not None
-        self._replays = (
-            iterates
-            and saved is not None
-            and not (saved.has_dataset_states or saved.has_iterator_states)
-        )
+        # Whether batches given after a snapshot are computed again for these states.
+        self._recomputes = self._speaks and (iterates or loader.in_order)
+        self._replays = iterates and saved is not None and not layout.tell(saved.parts)
         if saved is not None and not self._replays:
             self._first_worker = self._after(saved, loader.num_workers, iterates)
         super().__init__(loader, saved)
@@ -70,6 +73,8 @@ class StatefulMultiProcessIterator(Saving, MultiProcessIterator):
             layout.worker_name(worker): _unpickled(worker, state)
             for worker, state in enumerate(snapshot.workers)
         }
+        if not self._in_order and self._iterable and not layout.tell(workers.values()):
+            warn_of_order()
         main = {
             layout.NUM_WORKERS: self._num_workers,
             **layout.copied(snapshot.main),
@@ -86,6 +91,7 @@ class StatefulMultiProcessIterator(Saving, MultiProcessIterator):
             },
             layout.STEPS_SINCE: self._given - snapshot.step,
             layout.FINISHED: self._finished,
+            **self._ending(),
         }
 
     def _after(self, saved: Saved, workers: int, iterates: bool) -> int:
@@ -93,7 +99,7 @@ class StatefulMultiProcessIterator(Saving, MultiProcessIterator):
         if iterates:
             return (saved.last_worker + 1) % workers
         drawn: int = saved.main[layout.SAMPLER_YIELDED]
-        return (drawn + (0 if self._speaks else saved.later_steps)) % workers
+        return (drawn + (0 if self._recomputes else saved.later_steps)) % workers
 
     def _hire(self, loader: Any) -> None:
         saved = self._saved
@@ -120,6 +126,9 @@ class StatefulMultiProcessIterator(Saving, MultiProcessIterator):
     def _reset(self, loader: Any, first_iter: bool = False) -> None:
         self._first_worker = 0
         self._replays = False
+        saved = self._saved
+        if saved is not None and len(saved.worker_generators) == self._num_workers:
+            self._wanted = saved.worker_generators
         super()._reset(loader, first_iter)
 
     def _ask_for_all(self, crew: Crew) -> None:
@@ -129,11 +138,17 @@ class StatefulMultiProcessIterator(Saving, MultiProcessIterator):
             self._sampler_iter = Position(self._index_sampler, iteration)
             self._position = self._sampler_iter
         self._begin_count(saved)
+        if self._wanted:
+            self._exchange(crew, self._wanted)
+            self._wanted = ()
         if self._greets:
             self._greet(crew)
-        self._take_snapshot(self._position.state())
+        main = self._position.state()
+        self._take_snapshot(main)
+        if not self._in_order and not self._iterable:
+            self._deliveries = Deliveries(self._num_workers, main)
         super()._ask_for_all(crew)
-        if self._saved is not None and self._speaks:
+        if self._saved is not None and self._recomputes:
             self._replay(self._saved)
 
     def _begin_count(self, saved: Saved | None) -> None:
@@ -144,7 +159,7 @@ class StatefulMultiProcessIterator(Saving, MultiProcessIterator):
         self._last_worker = self._num_workers - 1
         if saved is not None:
             self._given, self._last_worker = saved.step, saved.last_worker
-            computed = self._speaks and self._crew is not None
+            computed = self._recomputes and self._crew is not None
             if not self._iterable and not computed:
                 self._pass_over_indices(saved)
                 self._given += saved.later_steps
@@ -164,6 +179,26 @@ class StatefulMultiProcessIterator(Saving, MultiProcessIterator):
             self._shutdown_workers()
             raise
 
+    def _exchange(self, crew: Crew, wanted: Sequence[State | None]) -> list[State]:
+        """The workers' generators, which draw from where they are wanted then."""
+        found: list[State] = [{}] * self._num_workers
+        for worker, state in enumerate(wanted):
+            crew.ask_generators(worker, state)
+        for _ in wanted:
+            answer = self._answer_of(crew)
+            found[answer.worker] = answer.result()
+        return found
+
+    def _ending(self) -> State:
+        ending, saved = super()._ending(), self._saved
+        if not ending or not self._persistent_workers or self._shutdown:
+            return ending
+        if saved is not None and saved.finished:
+            found = saved.worker_generators
+        else:
+            found = self._exchange(self._open_crew(), [None] * self._num_workers)
+        return {**ending, layout.WORKER_GENERATORS: found}
+
     def _replay(self, saved: Saved) -> None:
         """Pass over the batches that were given after the snapshot that was loaded."""
         if self._finished:
@@ -174,7 +209,7 @@ class StatefulMultiProcessIterator(Saving, MultiProcessIterator):
         if self._replays and saved.step + saved.later_steps:
             warn_of_replay(saved.step + saved.later_steps)
             self._pass_over(saved.step)
-            if self._last_worker != saved.last_worker:
+            if self._in_order and self._last_worker != saved.last_worker:
                 raise ValueError(
                     "last_yielded_worker_id does not match, the dataset may have"
                     f" changed: after {saved.step} batches it is"
@@ -188,16 +223,21 @@ class StatefulMultiProcessIterator(Saving, MultiProcessIterator):
             if self._next_batch() is None:
                 break
 
-    def _request(self, keys: Any) -> Any:
-        request = super()._request(keys)
+    def _send(self, crew: Crew, worker: int, keys: Any) -> None:
         with_state = self._may_be_last_before_snapshot()
         self._requested += 1
+        if self._deliveries is not None:
+            self._deliveries.asked(worker, self._position.state())
+        else:
+            self._note()
+        super()._send(crew, worker, WithState(keys) if with_state else keys)
+
+    def _note(self) -> None:
         # An iterable's answers are not counted by requests: some say that it has ended.
         due = self._interval and (
             self._iterable or self._requested % self._interval == 0
         )
         self._noted.append(self._position.state() if due else None)
-        return WithState(request) if with_state else request
 
     def _may_be_last_before_snapshot(self) -> bool:
         """Whether the next request's answer may be its worker's last until then."""
@@ -211,7 +251,10 @@ class StatefulMultiProcessIterator(Saving, MultiProcessIterator):
 
     def _next_answer(self, crew: Crew) -> Answer:
         answer = super()._next_answer(crew)
-        main = self._noted.popleft()
+        if self._deliveries is not None:
+            main: State | None = self._deliveries.given(answer.worker)
+        else:
+            main = self._noted.popleft()
         if answer.state is not None:
             self._worker_states[answer.worker] = answer.state
         if not answer.exhausted:

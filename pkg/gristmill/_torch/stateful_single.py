@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from torch.utils.data.dataloader import _DatasetKind
-
-from gristmill._torch import layout
+from gristmill._torch import layout, private
 from gristmill._torch.layout import Saved, State
 from gristmill._torch.saving import Saving, warn_of_replay
 from gristmill._torch.single import SingleProcessIterator
@@ -23,7 +21,7 @@ class StatefulSingleProcessIterator(Saving, SingleProcessIterator):
         if saved is not None:
             self._num_yielded = saved.step + saved.later_steps
             self._finished = saved.finished
-            if self._dataset_kind == _DatasetKind.Iterable:
+            if self._dataset_kind == private.DatasetKind.Iterable:
                 self._restore_iteration(saved.main)
             else:
                 self._pass_over_indices(saved)
@@ -37,6 +35,7 @@ class StatefulSingleProcessIterator(Saving, SingleProcessIterator):
             layout.SHARED_SEED: self._shared_seed,
             **layout.dataset_states(self._dataset, self._dataset_fetcher),
             layout.FINISHED: self._finished,
+            **self._ending(),
         }
 
     def _restore_iteration(self, state: State) -> None:

@@ -4,42 +4,43 @@ from __future__ import annotations
 
 from typing import Any
 
-import torch
-from torch.autograd import profiler
-from torch.utils.data import BatchSampler
-from torch.utils.data.dataloader import _BaseDataLoaderIter, _DatasetKind
-
+from gristmill._describing import call_text
+from gristmill._torch import private
 from gristmill._torch.drawing import drawn
 
-_profiler_enabled = torch.autograd._profiler_enabled
 
-
-class Stepping(_BaseDataLoaderIter):  # type: ignore[misc]
+class Stepping(private.BaseIterator):  # type: ignore[misc]
     """A base of our iterators over a loader, which comes before torch's own.
 
     Torch opens a profiler range around each batch, which costs more than many a
     batch; here that is done while a profiler runs.  `_next_data` computes a batch.
     """
 
-    def _start(self, torch_class: type[_BaseDataLoaderIter]) -> None:
+    def _start(self, torch_class: type) -> None:
         """Complete what torch's base class has set up; profiles name `torch_class`."""
         self._profile_name = f"enumerate(DataLoader)#{torch_class.__name__}.__next__"
         self._draw_natively()
 
     def _draw_natively(self) -> None:
         batches = drawn(self._index_sampler)
-        # Else batches of indices are what the user's sampler gives.
-        self._gives_blocks = type(self._index_sampler) is BatchSampler
         if batches is not None:
             self._sampler_iter = batches
         # Torch warns of a dataset that gives more than its length.
         self._counted = (
-            self._dataset_kind == _DatasetKind.Iterable
+            self._dataset_kind == private.DatasetKind.Iterable
             and self._IterableDataset_len_called is not None
         )
 
+    def __repr__(self) -> str:
+        return call_text(
+            self,
+            dataset=self._dataset,
+            num_workers=self._num_workers,
+            num_yielded=self._num_yielded,
+        )
+
     def __next__(self) -> Any:
-        if self._counted or _profiler_enabled() or profiler._is_profiler_enabled:
+        if self._counted or private.profiling():
             return super().__next__()
         batch = self._next_data()
         self._num_yielded += 1

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Iterable, Iterator
+from typing import Any, Never, overload
 
 import numpy as np
 import torch
 
+from gristmill._describing import call_text
+from gristmill._types import Array, K, N, T
 from gristmill.checkpoint import Checkpointable
 
 
-class TensorIterator(Checkpointable, Iterator[Any]):
+class TensorIterator(Checkpointable, Iterator[T]):
     """Gives the elements of an iterator with tensors in place of its arrays.
 
     Args:
@@ -22,8 +24,12 @@ class TensorIterator(Checkpointable, Iterator[Any]):
     def __init__(self, iterator: Iterator[Any]) -> None:
         self._iterator = iterator
 
-    def __next__(self) -> Any:
-        return as_tensor_tree(next(self._iterator))
+    def __next__(self) -> T:
+        element: T = as_tensor_tree(next(self._iterator))
+        return element
+
+    def __repr__(self) -> str:
+        return call_text(self, self._iterator)
 
     def get_state(self) -> Any:
         """The iterator's own state."""
@@ -42,7 +48,32 @@ class TensorIterator(Checkpointable, Iterator[Any]):
         self._iterator.close()  # type: ignore[attr-defined]
 
 
-def as_tensors(iterator: Any) -> TensorIterator:
+# Any alone is Never, too: what nothing is known of comes here.
+@overload
+def as_tensors(iterator: Iterable[Never]) -> TensorIterator[Any]: ...
+
+
+@overload
+def as_tensors(iterator: Iterable[Array[N]]) -> TensorIterator[torch.Tensor]: ...
+
+
+@overload
+def as_tensors(
+    iterator: Iterable[dict[K, Never]],
+) -> TensorIterator[dict[K, Any]]: ...
+
+
+@overload
+def as_tensors(
+    iterator: Iterable[dict[K, Array[N]]],
+) -> TensorIterator[dict[K, torch.Tensor]]: ...
+
+
+@overload
+def as_tensors(iterator: Iterable[Any]) -> TensorIterator[Any]: ...
+
+
+def as_tensors(iterator: Any) -> TensorIterator[Any]:
     """Iterate over elements with their arrays as tensors, without copying.
 
     A tensor keeps the memory of its batch alive.  Arrays that a tensor cannot view

@@ -1,0 +1,61 @@
+"""Install the package with one extra, and say how far it is: it compiles for minutes.
+
+python .ci/install.py demo
+"""
+
+import re
+import subprocess
+import sys
+
+NINJA = re.compile(r"\s*\[(\d+)/(\d+)\] ")
+TENTHS = 10
+# What pip says, and what is printed of it.
+PHASES = [
+    (re.compile(r"\s*Installing build dependencies: started"), "fetching build tools"),
+    (re.compile(r"\s*\*\*\* Configuring CMake"), "configuring"),
+    (re.compile(r"(?:Downloading|Using cached) ([\w.]+-[\w.]+?)-"), "fetched {}"),
+    (re.compile(r"Installing collected packages: (.*)"), "installing {}"),
+    (re.compile(r"Successfully installed"), "installed"),
+]
+
+
+class Progress:
+    """Turns pip's verbose lines into a few of our own."""
+
+    def __init__(self):
+        self._tenth = 0
+
+    def said_of(self, line):
+        """Return what to print of a line, or None."""
+        if step := NINJA.match(line):
+            done, total = map(int, step.groups())
+            tenth = TENTHS * done // total
+            if tenth == self._tenth:
+                return None
+            self._tenth = tenth
+            return f"compiled {done} of {total}"
+        for pattern, text in PHASES:
+            if found := pattern.match(line):
+                return text.format(*found.groups())
+        return None
+
+
+def main(extra):
+    print(f"Building Gristmill and installing it with [{extra}]:", flush=True)
+    command = [sys.executable, "-m", "pip", "--disable-pip-version-check", "install"]
+    command += ["--verbose", f".[{extra}]"]
+    log, progress = [], Progress()
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+    ) as pip:
+        for line in pip.stdout:
+            log.append(line)
+            if said := progress.said_of(line):
+                print(f"  {said}", flush=True)
+    if pip.returncode:
+        sys.stderr.writelines(log)
+    return pip.returncode
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1]))

@@ -1,0 +1,38 @@
+"""Grain's flags, where a program has absl."""
+
+from __future__ import annotations
+
+from types import ModuleType
+from typing import Any
+
+from gristmill.config import OPTIONS
+
+__all__ = ["define"]
+
+
+def define(flags: ModuleType) -> None:
+    """Define those of Grain's flags that are missing in ``absl.flags``.
+
+    Grain itself may be imported later and define them again.
+    """
+    definitions: dict[type, Any] = {
+        bool: flags.DEFINE_bool,
+        int: flags.DEFINE_integer,
+        str: flags.DEFINE_string,
+    }
+    for option in OPTIONS.values():
+        name = f"grain_{option.name}"
+        if name in flags.FLAGS:
+            continue
+        arguments: tuple[Any, ...] = (name, option.default, option.help)
+        make = definitions[option.kind]
+        if option.choices:
+            arguments = (name, option.default, option.choices, option.help)
+            make = flags.DEFINE_enum
+        make(*arguments, allow_override=True)
+    # Grain has this one outside of its config object.
+    profiling = "grain_enable_multiprocess_worker_profiling"
+    if profiling not in flags.FLAGS:
+        flags.DEFINE_bool(
+            profiling, False, "Accepted; has no effect.", allow_override=True
+        )

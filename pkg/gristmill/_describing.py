@@ -1,0 +1,51 @@
+"""Short texts for `repr`: what an object is, with its main arguments, in one line."""
+
+from __future__ import annotations
+
+import inspect
+import reprlib
+from typing import Any
+
+# Characters of a value that has a text of its own.
+MOST = 160
+
+
+class _Short(reprlib.Repr):
+    """Leaves out the middle of what is long, contents of arrays, and addresses."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.maxother = self.maxstring = MOST
+
+    def repr_instance(self, x: Any, level: int) -> str:
+        shape = getattr(x, "shape", None)
+        if isinstance(shape, tuple) and shape and hasattr(x, "dtype"):
+            return f"{x.dtype}[{','.join(map(str, shape))}]"
+        if isinstance(x, type) or inspect.isroutine(x):
+            return x.__qualname__
+        kind: Any = type(x)
+        if kind.__repr__ is object.__repr__:
+            return str(kind.__qualname__)
+        return " ".join(super().repr_instance(x, level).split())
+
+
+_short = _Short()
+
+
+def value_text(value: Any) -> str:
+    """One line that says what a value is, however large it is."""
+    return _short.repr(value)
+
+
+def call_text(what: object, *first: Any, **arguments: Any) -> str:
+    """The call that makes such an object: the name of its class, and arguments."""
+    texts = [value_text(value) for value in first]
+    texts += [f"{name}={value_text(value)}" for name, value in arguments.items()]
+    return f"{type(what).__name__}({', '.join(texts)})"
+
+
+def kept_arguments(what: object) -> dict[str, Any]:
+    """The arguments of an object's class that it keeps as ``_name``."""
+    names = inspect.signature(type(what).__init__).parameters
+    kept = vars(what)
+    return {name: kept[f"_{name}"] for name in names if f"_{name}" in kept}

@@ -1,0 +1,263 @@
+"""What is used here of torch's private parts, which any version of torch may change.
+
+No other file names them.  They are looked at when this one is imported: where one is
+not what it has been from torch 2.6 to 2.13, `UNKNOWN` says so, and loaders compute as
+torch's own do.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import warnings
+from collections.abc import Callable
+from multiprocessing.process import BaseProcess
+from typing import TYPE_CHECKING, Any
+
+import torch
+import torch.multiprocessing
+import torch.utils.data
+
+if TYPE_CHECKING:
+    from torch._utils import ExceptionWrapper as ExceptionWrapper
+
+KNOWN = "torch 2.6 to 2.13"
+_LOADING = "utils.data.dataloader."
+_COLLATE = "utils.data._utils.collate."
+_WORKER = "utils.data._utils.worker."
+
+
+class Absent:
+    """Stands for what this torch does not have."""
+
+
+def _part(path: str) -> Any:
+    """A part of torch by its name after ``torch.``; `Absent` where there is none."""
+    try:
+        return functools.reduce(getattr, path.split("."), torch)
+    except AttributeError:
+        return Absent
+
+
+# Iterators.
+TorchLoader = torch.utils.data.DataLoader
+get_iterator: Any = getattr(TorchLoader, "_get_iterator", Absent)
+BaseIterator = _part(_LOADING + "_BaseDataLoaderIter")
+SingleProcessIterator = _part(_LOADING + "_SingleProcessDataLoaderIter")
+MultiProcessIterator = _part(_LOADING + "_MultiProcessingDataLoaderIter")
+DatasetKind = _part(_LOADING + "_DatasetKind")
+# Of what is iterable, it gives None for ever.
+EndlessSampler = _part(_LOADING + "_InfiniteConstantSampler")
+init_sharding_worker = _part(_LOADING + "_sharding_worker_init_fn")
+_profiler: Any = torch.autograd.profiler
+_profiler_enabled = _part("autograd._profiler_enabled")
+pin_memory = _part("utils.data._utils.pin_memory.pin_memory")
+# Workers.
+generate_state = _part(_WORKER + "_generate_state")
+set_thread_name = _part("multiprocessing._set_thread_name")
+compiled_for_xpu = _part("xpu._is_compiled")
+if not TYPE_CHECKING:
+    ExceptionWrapper = _part("_utils.ExceptionWrapper")
+# Batches.
+collate_tensor_fn = _part(_COLLATE + "collate_tensor_fn")
+collate_numpy_array_fn = _part(_COLLATE + "collate_numpy_array_fn")
+collate_numpy_scalar_fn = _part(_COLLATE + "collate_numpy_scalar_fn")
+collate_float_fn = _part(_COLLATE + "collate_float_fn")
+collate_int_fn = _part(_COLLATE + "collate_int_fn")
+collate_str_fn = _part(_COLLATE + "collate_str_fn")
+StorageWeakRef = _part("multiprocessing.reductions.StorageWeakRef")
+storage_of_weak_ref = _part("UntypedStorage._new_with_weak_ptr")
+neg_view = _part("_neg_view")
+# Takes the class, too.
+new_shared: Any = getattr(_part("UntypedStorage._new_shared"), "__func__", Absent)
+
+# What is called, or replaced: with how many arguments by position, `self` included,
+# and which ones by name.
+_CALLED: tuple[tuple[str, int, tuple[str, ...]], ...] = (
+    (_LOADING + "DataLoader._get_iterator", 1, ()),
+    (_LOADING + "DataLoader.check_worker_number_rationality", 1, ()),
+    (_LOADING + "_BaseDataLoaderIter.__init__", 2, ()),
+    (_LOADING + "_BaseDataLoaderIter.__next__", 1, ()),
+    (_LOADING + "_BaseDataLoaderIter._next_data", 1, ()),
+    (_LOADING + "_BaseDataLoaderIter._next_index", 1, ()),
+    (_LOADING + "_BaseDataLoaderIter._reset", 3, ()),
+    (_LOADING + "_SingleProcessDataLoaderIter.__init__", 2, ()),
+    (_LOADING + "_MultiProcessingDataLoaderIter._shutdown_workers", 1, ()),
+    (_LOADING + "_DatasetKind.create_fetcher", 5, ()),
+    (_LOADING + "_sharding_worker_init_fn", 4, ()),
+    ("utils.data._utils.pin_memory.pin_memory", 2, ()),
+    (_WORKER + "WorkerInfo", 0, ("id", "num_workers", "seed", "dataset")),
+    (_WORKER + "_generate_state", 2, ()),
+    ("multiprocessing._set_thread_name", 1, ()),
+    ("xpu._is_compiled", 0, ()),
+    ("_utils.ExceptionWrapper", 0, ("where",)),
+    ("_utils.ExceptionWrapper.reraise", 1, ()),
+    (_COLLATE + "collate_tensor_fn", 1, ("collate_fn_map",)),
+    (_COLLATE + "collate_numpy_array_fn", 1, ("collate_fn_map",)),
+    (_COLLATE + "collate_numpy_scalar_fn", 1, ("collate_fn_map",)),
+    (_COLLATE + "collate_float_fn", 1, ("collate_fn_map",)),
+    (_COLLATE + "collate_int_fn", 1, ("collate_fn_map",)),
+    (_COLLATE + "collate_str_fn", 1, ("collate_fn_map",)),
+    ("multiprocessing.reductions.StorageWeakRef", 1, ()),
+    ("multiprocessing.reductions.StorageWeakRef.expired", 1, ()),
+    ("UntypedStorage._new_shared", 1, ("device",)),
+)
+# What is read or set, or has no signature.
+_THERE = (
+    _LOADING + "_DatasetKind.Iterable",
+    _LOADING + "_DatasetKind.Map",
+    _LOADING + "_InfiniteConstantSampler",
+    _COLLATE + "default_collate_fn_map",
+    _WORKER + "_worker_info",
+    "autograd._profiler_enabled",
+    "autograd.profiler._is_profiler_enabled",
+    "UntypedStorage._new_with_weak_ptr",
+    "_neg_view",
+)
+# Attributes of loaders, of their iterators and of fetchers of what is iterable.
+_OF_LOADERS = ("_dataset_kind", "_iterator")
+_OF_ITERATORS = (
+    "_IterableDataset_len_called",
+    "_auto_collation",
+    "_base_seed",
+    "_collate_fn",
+    "_dataset",
+    "_dataset_fetcher",
+    "_dataset_kind",
+    "_drop_last",
+    "_index_sampler",
+    "_num_workers",
+    "_num_yielded",
+    "_persistent_workers",
+    "_pin_memory",
+    "_pin_memory_device",
+    "_profile_name",
+    "_rank",
+    "_sampler_iter",
+    "_shared_seed",
+    "_timeout",
+    "_world_size",
+)
+_OF_FETCHERS = ("dataset", "dataset_iter", "ended", "fetch")
+
+
+def unknown() -> str | None:
+    """What is not as it is known, in a few words; None where all is."""
+    for path in (*_THERE, *(path for path, _, _ in _CALLED)):
+        if _part(path) is Absent:
+            return f"torch.{path} is not there"
+    for path, count, names in _CALLED:
+        try:
+            inspect.signature(_part(path)).bind(*[None] * count, **dict.fromkeys(names))
+        except (TypeError, ValueError):
+            return f"torch.{path} takes other arguments"
+    try:
+        # With a generator and a device of its own: the program's stay as they are.
+        with torch.device("cpu"):
+            loader = TorchLoader([0], generator=torch.Generator())
+            iterator = _part(_LOADING + "_SingleProcessDataLoaderIter")(loader)
+            kinds = _part(_LOADING + "_DatasetKind")
+            fetcher = kinds.create_fetcher(kinds.Iterable, [0], False, None, False)
+    except Exception as error:
+        return f"torch's iterator fails: {error!r}"
+    looked_at = (
+        (loader, _OF_LOADERS),
+        (iterator, _OF_ITERATORS),
+        (fetcher, _OF_FETCHERS),
+    )
+    for thing, names in looked_at:
+        for name in names:
+            if not hasattr(thing, name):
+                return f"a {type(thing).__name__} has no {name}"
+    return None
+
+
+UNKNOWN = unknown()
+_warned = False
+
+
+def warn_of_unknown() -> None:
+    """Say once, to who calls our caller, that loaders compute as torch's do."""
+    global _warned
+    if UNKNOWN is None or _warned:
+        return
+    _warned = True
+    warnings.warn(
+        f"{_because(UNKNOWN)} Loaders compute as torch's own do, and max_restarts,"
+        " reorder_window, memory_limit and overlap_epochs have no effect.",
+        stacklevel=3,
+    )
+
+
+def require() -> None:
+    """Refuse to go on where loaders compute as torch's do.
+
+    Raises:
+        RuntimeError: They do.
+    """
+    if UNKNOWN is not None:
+        raise RuntimeError(
+            f"{_because(UNKNOWN)} Only torch's own loaders can be relied on, which"
+            " have no state: torchdata has a StatefulDataLoader."
+        )
+
+
+def _because(found: str) -> str:
+    return f"Gristmill knows {KNOWN}, and in torch {torch.__version__} {found}."
+
+
+def needs_torchs_iterator(loader: Any) -> bool:
+    """Whether only torch's own iterator is sure to be right for a loader.
+
+    Its `multiprocessing_context` may start what are no processes, as threads.
+    """
+    if UNKNOWN is not None:
+        return True
+    process = getattr(loader.multiprocessing_context, "Process", BaseProcess)
+    return not (isinstance(process, type) and issubclass(process, BaseProcess))
+
+
+def profiling() -> bool:
+    """Whether a profiler runs."""
+    return bool(_profiler_enabled() or _profiler._is_profiler_enabled)
+
+
+# What torch's class has of ours, and had before.
+_lent: dict[str, tuple[Any, Any]] = {}
+
+
+def lend(**parts: Any) -> None:
+    """Let torch's own class of loaders, and what is derived from it, have these."""
+    for name, part in parts.items():
+        _lent[name] = part, vars(TorchLoader).get(name, Absent)
+        setattr(TorchLoader, name, part)
+
+
+def take_back() -> None:
+    """Undo `lend`, but for what somebody else has replaced since."""
+    for name, (part, before) in _lent.items():
+        if vars(TorchLoader).get(name) is not part:
+            continue
+        if before is Absent:
+            delattr(TorchLoader, name)
+        else:
+            setattr(TorchLoader, name, before)
+    _lent.clear()
+
+
+def collation() -> dict[Any, Callable[..., Any]]:
+    """What ``default_collate`` makes batches by, for each type."""
+    found: dict[Any, Callable[..., Any]]
+    found = torch.utils.data._utils.collate.default_collate_fn_map
+    return found
+
+
+def set_worker_info(**fields: Any) -> None:
+    """Let ``torch.utils.data.get_worker_info`` say that this process is a worker."""
+    worker: Any = torch.utils.data._utils.worker
+    worker._worker_info = worker.WorkerInfo(**fields)
+
+
+def set_new_shared(function: Callable[..., Any]) -> None:
+    """Let `function` make what torch makes as storages in shared memory."""
+    torch.UntypedStorage._new_shared = classmethod(function)

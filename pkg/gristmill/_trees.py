@@ -1,0 +1,157 @@
+"""Grain's functions for elements as trees: dicts, lists and tuples that hold leaves.
+
+Where jax is installed its registry says what is a container, else Python's types do.
+"""
+
+from __future__ import annotations
+
+import collections
+import importlib
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+import numpy as np
+
+from gristmill import batching
+
+Path = tuple[Any, ...]
+IsLeaf = Callable[[Any], bool] | None
+
+
+def _jax() -> Any:
+    """`jax.tree_util`, or None where jax is not installed."""
+    if batching.tree_rules() == "plain":
+        return None
+    return importlib.import_module("jax.tree_util")
+
+
+def map_structure(
+    f: Callable[..., Any], tree: Any, *rest: Any, is_leaf: IsLeaf = None
+) -> Any:
+    """A tree of what a function makes of the leaves of one or several trees."""
+    if util := _jax():
+        return util.tree_map(f, tree, *rest, is_leaf=is_leaf)
+    return _mapped(lambda path, *leaves: f(*leaves), (), (tree, *rest), is_leaf)
+
+
+def map_structure_with_path(
+    f: Callable[..., Any], tree: Any, *rest: Any, is_leaf: IsLeaf = None
+) -> Any:
+    """The same by a function that is told the path of a leaf first."""
+    if util := _jax():
+        return util.tree_map_with_path(f, tree, *rest, is_leaf=is_leaf)
+    return _mapped(f, (), (tree, *rest), is_leaf)
+
+
+def map_structure_up_to(
+    shallow_structure: Any, f: Callable[[Any], Any], structure: Any
+) -> Any:
+    """The tree of what a function makes of what lies where another tree has leaves."""
+    pair = shallow_structure, structure
+    return _mapped(lambda path, shallow, part: f(part), (), pair, None)
+
+
+def flatten(structure: Any) -> list[Any]:
+    """The leaves of a tree."""
+    if util := _jax():
+        leaves: list[Any] = util.tree_leaves(structure)
+        return leaves
+    return [leaf for _, leaf in flatten_with_path(structure)]
+
+
+def flatten_with_path(structure: Any) -> list[tuple[Path, Any]]:
+    """The leaves of a tree, each behind its path."""
+    found: list[tuple[Path, Any]] = []
+    if util := _jax():
+        found = util.tree_flatten_with_path(structure)[0]
+    else:
+        _mapped(lambda *pair: found.append(pair), (), (structure,), None)
+    return found
+
+
+def unflatten_as(structure: Any, flat_sequence: Iterable[Any]) -> Any:
+    """A tree like another, with other leaves."""
+    if util := _jax():
+        return util.tree_unflatten(util.tree_structure(structure), flat_sequence)
+    leaves = iter(flat_sequence)
+    return _mapped(lambda path, leaf: next(leaves), (), (structure,), None)
+
+
+def assert_same_structure(a: Any, b: Any) -> None:
+    """See that two trees differ in their leaves only.
+
+    Raises:
+        ValueError: They do not, and jax is installed.
+        AssertionError: They do not, and jax is not installed.
+    """
+    if util := _jax():
+        first, second = util.tree_structure(a), util.tree_structure(b)
+        if first != second:
+            raise ValueError(f"Structures are not the same: a = {first}, b = {second}")
+    else:
+        _assert_same(a, b, "")
+
+
+def spec_like(structure: Any) -> Any:
+    """The same tree with words for its leaves: their types and shapes."""
+    return batching.spec_like(structure, batching.tree_rules())
+
+
+def estimate_byte_size(structure: Any) -> int:
+    """Bytes of the arrays and texts of a tree; what else it has counts nothing."""
+    total = 0
+    for leaf in flatten(structure):
+        if isinstance(leaf, (bytes, str)):
+            total += len(leaf)
+        elif isinstance(leaf, np.ndarray):
+            total += leaf.nbytes
+    return total
+
+
+def _mapped(
+    f: Callable[..., Any], path: Path, trees: Iterable[Any], is_leaf: IsLeaf
+) -> Any:
+    """What a function makes of paths and leaves; the first tree says what is one."""
+    first, *others = trees
+    if is_leaf is not None and is_leaf(first):
+        return f(path, first, *others)
+    if isinstance(first, (list, tuple)):
+        items = [
+            _mapped(f, (*path, position), parts, is_leaf)
+            for position, parts in enumerate(zip(first, *others, strict=False))
+        ]
+        return type(first)(*items) if hasattr(first, "_fields") else type(first)(items)
+    if isinstance(first, Mapping):
+        made = {
+            key: _mapped(
+                f, (*path, key), (tree[key] for tree in (first, *others)), is_leaf
+            )
+            for key in first
+        }
+        if isinstance(first, collections.defaultdict):
+            return type(first)(first.default_factory, made)
+        return type(first)(made)  # type: ignore[call-arg]
+    return f(path, first, *others)
+
+
+def _assert_same(a: Any, b: Any, where: str) -> None:
+    containers = (list, tuple, Mapping)
+    if isinstance(a, containers) and not isinstance(a, type(b)):
+        raise AssertionError(
+            f"The two structures don't match: {where or 'they'} are {type(a)} and"
+            f" {type(b)}"
+        )
+    parts: Iterable[Any]
+    if isinstance(a, Mapping):
+        same, parts = set(a) == set(b), a
+    elif isinstance(a, (list, tuple)):
+        same, parts = len(a) == len(b), range(len(a))
+    else:
+        return
+    if not same:
+        raise AssertionError(
+            f"The two structures don't match: {where or 'they'} have {len(a)} and"
+            f" {len(b)} items, or other keys: {a!r} and {b!r}"
+        )
+    for part in parts:
+        _assert_same(a[part], b[part], f"{where}[{part!r}]")

@@ -1,0 +1,193 @@
+"""Torch's private parts are looked at, and not used where they have changed."""
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+import torch.utils.data
+from torch.utils.data import dataloader
+
+from gristmill._torch import private
+from gristmill.torch import DataLoader, StatefulDataLoader, install, uninstall
+
+FOLDER = Path(private.__file__).parent
+COLLATE = torch.utils.data._utils.collate
+WORKER = torch.utils.data._utils.worker
+SAMPLES = [torch.tensor([float(n)]) for n in range(7)]
+
+
+def test_this_torch_is_known():
+    assert private.UNKNOWN is None
+
+
+@pytest.mark.parametrize(
+    ("owner", "name"),
+    [
+        (dataloader, "_BaseDataLoaderIter"),
+        (dataloader, "_sharding_worker_init_fn"),
+        (dataloader._DatasetKind, "Map"),
+        (dataloader._BaseDataLoaderIter, "_next_index"),
+        (COLLATE, "default_collate_fn_map"),
+        (WORKER, "_worker_info"),
+        (torch, "_neg_view"),
+        (torch._utils, "ExceptionWrapper"),
+        (torch.xpu, "_is_compiled"),
+        (torch.multiprocessing, "_set_thread_name"),
+        (torch.autograd.profiler, "_is_profiler_enabled"),
+    ],
+)
+def test_a_part_that_is_not_there_is_found(monkeypatch, owner, name):
+    monkeypatch.delattr(owner, name)
+    found = private.unknown()
+    assert found is not None
+    assert re.fullmatch(rf"torch\..*\.?{name}(\.\w+)? is not there", found)
+
+
+@pytest.mark.parametrize(
+    ("owner", "name", "changed"),
+    [
+        (dataloader._BaseDataLoaderIter, "_reset", lambda self: None),
+        (WORKER, "_generate_state", lambda base_seed: None),
+        (WORKER, "WorkerInfo", lambda id, num_workers, seed: None),
+        (COLLATE, "collate_int_fn", lambda batch: None),
+        (torch._utils, "ExceptionWrapper", lambda exc_info, origin: None),
+    ],
+)
+def test_a_part_that_takes_other_arguments_is_found(monkeypatch, owner, name, changed):
+    monkeypatch.setattr(owner, name, changed)
+    found = private.unknown()
+    assert found is not None
+    assert name in found
+
+
+def test_an_iterator_that_fails_is_found(monkeypatch):
+    def failing(iterator, loader):
+        raise NotImplementedError("threads")
+
+    monkeypatch.setattr(dataloader._BaseDataLoaderIter, "__init__", failing)
+    assert private.unknown() == (
+        "torch's iterator fails: NotImplementedError('threads')"
+    )
+
+
+@pytest.mark.parametrize("name", private._OF_ITERATORS)
+def test_an_attribute_that_an_iterator_lacks_is_found(monkeypatch, name):
+    kept = dataloader._SingleProcessDataLoaderIter.__init__
+
+    def without(iterator, loader):
+        kept(iterator, loader)
+        vars(iterator)[f"_new{name}"] = vars(iterator).pop(name)
+
+    cls = dataloader._SingleProcessDataLoaderIter
+    monkeypatch.setattr(cls, "__init__", without)
+    found = private.unknown()
+    assert found is not None
+    assert name in found
+
+
+def test_to_look_draws_no_random_numbers_and_needs_no_device():
+    torch.manual_seed(3)
+    expected = torch.default_generator.get_state()
+    with torch.device("meta"):
+        assert private.unknown() is None
+    assert torch.equal(torch.default_generator.get_state(), expected)
+
+
+def test_each_attribute_of_torchs_iterators_that_is_used_is_looked_at():
+    iterator = iter(torch.utils.data.DataLoader([0]))
+    used = set()
+    for path in FOLDER.glob("*.py"):
+        if path.name != "private.py":
+            used |= set(re.findall(r"\bself\.(_\w+)", path.read_text()))
+    of_torch = used & set(vars(iterator))
+    assert of_torch
+    assert of_torch <= set(private._OF_ITERATORS)
+
+
+@pytest.fixture
+def unknown(monkeypatch):
+    """A torch that lacks something."""
+    monkeypatch.setattr(private, "UNKNOWN", "torch._thing is not there")
+    monkeypatch.setattr(private, "_warned", False)
+
+
+@pytest.mark.multiprocess
+@pytest.mark.usefixtures("unknown")
+@pytest.mark.parametrize("workers", [0, 2])
+def test_an_unknown_torch_gives_torchs_batches_after_one_warning(workers):
+    options = {"batch_size": 3, "num_workers": workers}
+    with pytest.warns(UserWarning, match="is not there") as warned:
+        loader = DataLoader(SAMPLES, **options)
+        DataLoader(SAMPLES, **options)
+    assert len(warned) == 1
+    assert warned[0].filename == __file__
+    assert str(warned[0].message) == (
+        f"Gristmill knows torch 2.6 to 2.13, and in torch {torch.__version__} "
+        "torch._thing is not there. Loaders compute as torch's own do, and"
+        " max_restarts, reorder_window, memory_limit and overlap_epochs have no effect."
+    )
+    iterator = iter(loader)
+    theirs = iter(torch.utils.data.DataLoader(SAMPLES, **options))
+    assert type(iterator) is type(theirs)
+    assert [batch.tolist() for batch in iterator] == [
+        [[0.0], [1.0], [2.0]], [[3.0], [4.0], [5.0]], [[6.0]]
+    ]  # fmt: skip
+
+
+@pytest.mark.usefixtures("unknown")
+def test_an_unknown_torch_has_no_stateful_loader():
+    with pytest.raises(RuntimeError, match=r"_thing is not there\. Only torch's own"):
+        StatefulDataLoader(SAMPLES)
+
+
+@pytest.mark.usefixtures("unknown")
+def test_nothing_is_installed_into_an_unknown_torch():
+    kept = torch.utils.data.DataLoader._get_iterator
+    with pytest.warns(UserWarning, match="is not there"):
+        install(everywhere=True)
+    assert torch.utils.data.DataLoader._get_iterator is kept
+    uninstall()
+
+
+# What torch needs itself stays, and so do the loaders' batches.
+LACKING_SOME = """
+import torch.utils.data
+del torch._utils.ExceptionWrapper
+del torch._neg_view
+del torch.autograd._profiler_enabled
+del torch.utils.data.dataloader._sharding_worker_init_fn
+"""
+LACKING_ALL = """
+import functools, torch
+kept = functools.reduce
+def reduce(function, items, *first):
+    if first == (torch,):
+        raise AttributeError
+    return kept(function, items, *first)
+functools.reduce = reduce
+"""
+IMPORTING = """
+import warnings
+warnings.simplefilter("error")
+import gristmill.torch
+with warnings.catch_warnings(record=True) as warned:
+    warnings.simplefilter("always")
+    for workers in (0, 1):
+        loader = gristmill.torch.DataLoader(range(5), 2, num_workers=workers)
+        assert [batch.tolist() for batch in loader] == [[0, 1], [2, 3], [4]]
+[warning] = warned
+assert "is not there. Loaders compute as torch's own" in str(warning.message)
+"""
+
+
+@pytest.mark.multiprocess
+@pytest.mark.parametrize("lacking", [LACKING_SOME, LACKING_ALL], ids=["some", "all"])
+def test_a_torch_without_private_parts_can_be_used(lacking):
+    done = subprocess.run(
+        [sys.executable, "-c", lacking + IMPORTING], capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stderr == ""
