@@ -11,8 +11,7 @@ import pickle
 from collections.abc import Callable, Iterator
 from typing import Any
 
-import cloudpickle
-
+from gristmill import _open_files
 from gristmill._dataset.base import IterDataset
 from gristmill._dataset.iterator import DatasetIterator
 from gristmill._dataset.opening import as_inner
@@ -197,7 +196,7 @@ def packed(state: Any) -> Vector:
     try:
         data = pickle.dumps(state, 5)
     except Exception:
-        data = cloudpickle.dumps(state, 5)
+        data = _open_files.dumps(state)
     return tuple(as_words(data).tolist())
 
 

@@ -11,7 +11,7 @@ import traceback
 import types
 from typing import Any
 
-import cloudpickle
+from gristmill import _open_files
 
 Frame = tuple[str, str, int]
 INTERNAL = (
@@ -79,7 +79,7 @@ def _portable(error: BaseException) -> bytes | None:
         (_remake, kind, arguments, {}),
     ):
         try:
-            data: bytes = cloudpickle.dumps(plan, 5)
+            data = _open_files.dumps(plan)
             made = _called(data)
             if type(made) is kind and _text(made) == _text(error):
                 return data

@@ -24,10 +24,10 @@ import struct
 from collections.abc import Iterator
 from typing import Any
 
-import cloudpickle
 import numpy as np
 import numpy.typing as npt
 
+from gristmill import _open_files
 from gristmill._engine.mapped import reduce_mapped
 from gristmill._engine.program import Program
 from gristmill._engine.runnable import Carrier, Runnable
@@ -102,7 +102,7 @@ class _Writer:
         self._pending = bytearray()
 
 
-class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]
+class _Pickler(_open_files.Pickler):
     def reducer_override(self, thing: Any) -> Any:
         reduced = reduce_mapped(thing) if isinstance(thing, np.ndarray) else None
         return super().reducer_override(thing) if reduced is None else reduced
@@ -195,7 +195,7 @@ def _pickled(elements: list[Any] | tuple[Any, ...]) -> Iterator[bytes]:
             known = b"__main__" not in data
         except Exception:
             known = False
-        yield data if known else cloudpickle.dumps(element, 5)
+        yield data if known else _open_files.dumps(element)
 
 
 def _open_snapshot(view: memoryview, at: _SnapshotAt) -> Snapshot:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, Protocol
 
-import cloudpickle
+from gristmill import _open_files
 
 
 class Runnable(Protocol):
@@ -64,7 +64,7 @@ def first_unpicklable(parts: Iterable[tuple[str, Any]]) -> str | None:
     """
     for name, part in parts:
         try:
-            cloudpickle.dumps(part, 5)
+            _open_files.dumps(part)
         except Exception:
             return name
     return None

@@ -9,13 +9,12 @@ import traceback
 from collections.abc import Callable
 from typing import Any, cast
 
-import cloudpickle
 import numpy as np
 import numpy.random  # Here, since workers would import it on first use, each anew.
 import numpy.typing as npt
 
-from gristmill import _core, drop_in
-from gristmill._engine import failures, packing, stall, tolerance
+from gristmill import _core, _open_files, drop_in
+from gristmill._engine import failures, inherited_files, packing, stall, tolerance
 from gristmill._engine.opening import open_stream
 from gristmill._engine.runnable import Runnable
 from gristmill._engine.stream import (
@@ -37,7 +36,8 @@ ANYWHERE: Vector = (0,)
 def load(blob_fd: int) -> Runnable:
     """The program that the parent packed; called once, before workers are forked."""
     drop_in.install_if_asked()
-    return packing.unpack(blob_fd)
+    with inherited_files.remembered():
+        return packing.unpack(blob_fd)
 
 
 def serve(
@@ -52,6 +52,7 @@ def serve(
     _core.keep_freed_memory()
     end = _core.WorkerEnd(arena_fd, knock_fd, worker, generation)
     try:
+        inherited_files.own_positions()
         stall.answer_to_signal(os.fstat(arena_fd).st_ino, worker)
         server = _Server(program, end, worker)
     except BaseException:
@@ -294,7 +295,7 @@ class _Server:
 
 def _sends(output: Output) -> bool:
     try:
-        cloudpickle.dumps(output[0], 5)
+        _open_files.dumps(output[0])
     except Exception:
         return False
     return True

@@ -27,6 +27,7 @@ import torch
 import torch.multiprocessing  # Registers torch's reducers with ForkingPickler.
 from torch.utils.hooks import warn_if_has_hooks
 
+from gristmill import _open_files
 from gristmill._torch import classes, private
 
 Array = npt.NDArray[Any]
@@ -115,7 +116,7 @@ class _Buffers:
         return False
 
 
-class CloudPickler(cloudpickle.Pickler):  # type: ignore[misc]
+class CloudPickler(_open_files.Pickler):
     """Pickles functions and classes by value, too, where nothing else will do."""
 
     def __init__(self, file: io.BytesIO, buffer_callback: _Buffers) -> None:

@@ -13,10 +13,10 @@ import io
 import pickle
 from typing import Any
 
-import cloudpickle
 import numpy as np
 import torch
 
+from gristmill import _open_files
 from gristmill._engine.words import as_words, from_words
 from gristmill._torch import aside
 from gristmill._torch.drawing import Drawn
@@ -140,7 +140,7 @@ def _pickled(request: Any) -> Int64Array:
     try:
         pickler.dump(request)
     except Exception:
-        data = cloudpickle.dumps(request, 5)
+        data = _open_files.dumps(request)
     else:
         data = file.getvalue()
     return np.concatenate([[_PICKLED], as_words(data)])

@@ -1,0 +1,92 @@
+"""Says where in a user's objects a thing is, as they would write it."""
+
+from __future__ import annotations
+
+import collections
+import functools
+import itertools
+import types
+from collections.abc import Iterator
+from typing import Any
+
+__all__ = ["path_to"]
+
+# Where more objects are looked at, what is looked for is not found.
+_MOST = 100_000
+_SEQUENCES = (list, tuple, set, frozenset, collections.deque)
+_Step = tuple[str, Any]
+
+
+def path_to(thing: Any, root: Any) -> str:
+    """Where a thing is in `root`, such as ``source.files[0]``; "" if it is not found.
+
+    The path begins at the last of Gristmill's own objects on the way.
+    """
+    seen = {id(root)}
+    # Kept: what attributes give may be made for the asker, and its id used again.
+    queue: collections.deque[tuple[str, Any]] = collections.deque([("", root)])
+    kept = []
+    while queue and len(seen) < _MOST:
+        path, owner = queue.popleft()
+        kept.append(owner)
+        if type(owner).__module__.partition(".")[0] == "gristmill":
+            path = ""
+        for step, child in _steps_from(owner):
+            if child is thing:
+                return _joined(path, step)
+            if id(child) not in seen:
+                seen.add(id(child))
+                queue.append((_joined(path, step), child))
+    return ""
+
+
+def _joined(path: str, step: str) -> str:
+    return path + step if path else step.lstrip("._")
+
+
+def _steps_from(owner: Any) -> Iterator[_Step]:
+    """What an object holds, as far as it is pickled, and how to get there."""
+    if isinstance(owner, dict):
+        yield from ((f"[{key!r}]", value) for key, value in owner.items())
+    elif isinstance(owner, _SEQUENCES):
+        yield from ((f"[{i}]", value) for i, value in enumerate(owner))
+    elif isinstance(owner, types.FunctionType):
+        yield from _variables(owner)
+    elif isinstance(owner, types.MethodType):
+        yield ".__self__", owner.__self__
+    elif isinstance(owner, functools.partial):
+        yield from ((f".args[{i}]", value) for i, value in enumerate(owner.args))
+        yield from ((f".keywords[{k!r}]", v) for k, v in owner.keywords.items())
+        yield ".func", owner.func
+    if not isinstance(owner, type | types.ModuleType):
+        yield from _attributes(owner)
+
+
+def _attributes(owner: Any) -> Iterator[_Step]:
+    for name, value in getattr(owner, "__dict__", {}).items():
+        yield f".{name}", value
+    for kind in type(owner).__mro__:
+        slots = vars(kind).get("__slots__", ())
+        for name in (slots,) if isinstance(slots, str) else slots:
+            if name != "__dict__" and hasattr(owner, name):
+                yield f".{name}", getattr(owner, name)
+        if kind.__module__ == "__main__":  # Pickled by value, with what it holds.
+            yield from ((f".{name}", value) for name, value in vars(kind).items())
+
+
+def _variables(function: types.FunctionType) -> Iterator[_Step]:
+    """What a function has of the places around it."""
+    code = function.__code__
+    for name, cell in zip(code.co_freevars, function.__closure__ or (), strict=True):
+        try:
+            yield f"'s variable {name}", cell.cell_contents
+        except ValueError:
+            continue  # It has no value yet.
+    defaults = function.__defaults__ or ()
+    first = code.co_argcount - len(defaults)
+    named = zip(code.co_varnames[first : code.co_argcount], defaults, strict=True)
+    for name, value in itertools.chain(named, (function.__kwdefaults__ or {}).items()):
+        yield f"'s argument {name}", value
+    for name in code.co_names:
+        if name in function.__globals__:
+            yield f"'s global variable {name}", function.__globals__[name]
