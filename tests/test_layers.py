@@ -14,7 +14,16 @@ CSRC = ROOT / "csrc"
 # A module imports from rows above it, never from its own, except that the files of
 # one folder, and the loops and their plain twins, may import each other.
 ROWS = (
-    {"_checks", "_closing", "_log", "_retries", "_types", "constants", "errors"},
+    {
+        "_checks",
+        "_closing",
+        "_log",
+        "_retries",
+        "_torch_names",
+        "_types",
+        "constants",
+        "errors",
+    },
     {"_core", "_hot", "_slow"},
     {"_processes", "_setup"},
     {"_zygotes"},
@@ -45,7 +54,7 @@ ROWS = (
         "records",
     },
     {"_arrow", "_convert", "_parquet_files", "sharding", "transforms"},
-    {"_decoding", "_example", "_parquet", "_sampler_checks"},
+    {"_decoding", "_example", "_parquet", "_sampler_checks", "_source_checks"},
     {"batching", "checkpoint", "multiprocessing", "samplers", "sources"},
     {"_ahead", "_image", "_npy", "drop_in", "operations"},
     {"_tfds_features"},

@@ -11,6 +11,7 @@ from typing import Any, Generic, TypeVar, overload
 import numpy as np
 
 from gristmill import transforms
+from gristmill._dataset.checks import check_parents
 from gristmill._dataset.iterator import DatasetIterator
 from gristmill._dataset.node import Dataset
 from gristmill._dataset.opening import Opening
@@ -114,9 +115,10 @@ class MapDataset(Dataset, Generic[T], metaclass=MapDatasetMeta):
         self, parents: MapDataset[Any] | Sequence[MapDataset[Any]] = ()
     ) -> None:
         super().__init__()
-        if isinstance(parents, MapDataset):
+        if isinstance(parents, Dataset) or not isinstance(parents, Iterable):
             parents = (parents,)
         self._parents: Sequence[Any] = tuple(parents)
+        check_parents(self, self._parents, Dataset)
 
     @property
     def parents(self) -> Sequence[Any]:
@@ -309,9 +311,10 @@ class IterDataset(
 
     def __init__(self, parents: Dataset | Sequence[Dataset] = ()) -> None:
         super().__init__()
-        if isinstance(parents, Dataset):
+        if isinstance(parents, Dataset) or not isinstance(parents, Iterable):
             parents = (parents,)
         self._parents: Sequence[Any] = tuple(parents)
+        check_parents(self, self._parents, Dataset)
 
     @property
     def parents(self) -> Sequence[Any]:

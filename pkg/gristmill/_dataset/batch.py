@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
+import operator
 from typing import Any, TypeVar
 
 import numpy as np
 
 from gristmill import batching
-from gristmill._checks import check_integer
+from gristmill._checks import check_callable, check_flag, check_integer
 from gristmill._dataset import filter as filtering
 from gristmill._dataset import flat_map
 from gristmill._dataset.base import BatchFn, IterDataset, MapDataset
@@ -68,7 +69,8 @@ class BatchMapDataset(Batching, BlockMapDataset[T]):
         batch_fn: BatchFn | None = None,
     ) -> None:
         super().__init__(parent)
-        _check_size(batch_size)
+        _check_batch(batch_size, drop_remainder, batch_fn)
+        batch_size = operator.index(batch_size)
         _refuse_sparse(parent)
         self._batch_size = batch_size
         self._drop_remainder = drop_remainder
@@ -143,7 +145,8 @@ class BatchIterDataset(Batching, IterDataset[T]):
         batch_fn: BatchFn | None = None,
     ) -> None:
         super().__init__(parent)
-        _check_size(batch_size)
+        _check_batch(batch_size, drop_remainder, batch_fn)
+        batch_size = operator.index(batch_size)
         self._batch_size = batch_size
         self._drop_remainder = drop_remainder
         self._batch_fn = batch_fn
@@ -208,9 +211,12 @@ class BatchDatasetIterator(Batching, ParentStateIterator[T]):
         set_next_index(self._parent, index * self._batch_size)
 
 
-def _check_size(batch_size: int) -> None:
+def _check_batch(batch_size: int, drop_remainder: bool, batch_fn: Any) -> None:
     check_integer("batch_size", batch_size)
-    if batch_size <= 0:
+    check_flag("drop_remainder", drop_remainder)
+    if batch_fn is not None:
+        check_callable("batch_fn", batch_fn, " Leave it out to stack leaves.")
+    if operator.index(batch_size) <= 0:
         raise ValueError(f"batch_size must be positive. Got {batch_size}.")
 
 

@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from gristmill._dataset.base import MapDataset
+from gristmill._dataset.checks import check_parents
 from gristmill._types import Int64Array
 
 T = TypeVar("T")
@@ -20,6 +21,12 @@ class BlockMapDataset(MapDataset[T]):
 
     A subclass implements `_block`.
     """
+
+    def __init__(
+        self, parents: MapDataset[Any] | Sequence[MapDataset[Any]] = ()
+    ) -> None:
+        super().__init__(parents)
+        check_parents(self, self._parents, MapDataset)
 
     def __getitem__(self, index: Any) -> Any:
         if isinstance(index, slice):

@@ -9,6 +9,7 @@ from collections.abc import Collection, Mapping
 from typing import Any
 
 from gristmill import _log
+from gristmill._checks import check_flag, check_instance
 from gristmill._dataset.base import IterDataset
 from gristmill._dataset.iterator import DatasetIterator
 from gristmill._hot import concat_split
@@ -89,6 +90,9 @@ class ConcatThenSplitIterDataset(IterDataset[Any]):
         bos_token_id: int | None = None,
     ) -> None:
         super().__init__(parent)
+        check_flag("split_full_length_features", split_full_length_features)
+        check_instance("length_struct", length_struct, Mapping, "a dict of ints")
+        check_instance("bos_handling", bos_handling, BOSHandling, "a BOSHandling")
         _check_bos(bos_handling, bos_features, bos_token_id, meta_features)
         for name in (*meta_features, *bos_features):
             if name not in length_struct:

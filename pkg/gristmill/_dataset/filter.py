@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 from gristmill import _log, transforms
 from gristmill._dataset.base import AnyFilter, IterDataset, MapDataset
 from gristmill._dataset.blocks import StepMapDataset
+from gristmill._dataset.checks import check_transform
 from gristmill._dataset.iterator import DatasetIterator, ParentStateIterator
 from gristmill._dataset.names import transform_name
 from gristmill._dataset.options import DatasetOptions
@@ -52,6 +53,7 @@ class FilterMapDataset(Filtering, StepMapDataset[T]):
 
     def __init__(self, parent: MapDataset[T], transform: AnyFilter) -> None:
         super().__init__(parent)
+        check_transform(transform, transforms.Filter)
         self._transform = transform
 
     def _step(self, elements: list[Any], indices: Int64Array) -> list[Any]:
@@ -63,6 +65,7 @@ class FilterIterDataset(Filtering, IterDataset[T]):
 
     def __init__(self, parent: IterDataset[T], transform: AnyFilter) -> None:
         super().__init__(parent)
+        check_transform(transform, transforms.Filter)
         self._transform = transform
 
     def __iter__(self) -> DatasetIterator[T]:

@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from gristmill import transforms
+from gristmill._checks import check_integer, kind
 from gristmill._dataset.base import IterDataset, MapDataset
 from gristmill._dataset.blocks import BlockMapDataset, block_of
 from gristmill._dataset.iterator import DatasetIterator
@@ -28,6 +29,15 @@ class FlatMapMapDataset(BlockMapDataset[T]):
 
     def __init__(self, parent: MapDataset[Any], transform: transforms.FlatMap) -> None:
         super().__init__(parent)
+        _check(transform)
+        check_integer(
+            f"max_fan_out of {kind(transform)}", getattr(transform, "max_fan_out", None)
+        )
+        if transform.max_fan_out < 1:
+            raise ValueError(
+                f"max_fan_out of {kind(transform)} must be at least 1, got"
+                f" {transform.max_fan_out}."
+            )
         self._transform = transform
 
     def __len__(self) -> int:
@@ -74,6 +84,7 @@ class FlatMapIterDataset(IterDataset[T]):
 
     def __init__(self, parent: IterDataset[Any], transform: transforms.FlatMap) -> None:
         super().__init__(parent)
+        _check(transform)
         self._transform = transform
 
     def __iter__(self) -> DatasetIterator[T]:
@@ -94,6 +105,7 @@ class FlatMapDatasetIterator(DatasetIterator[T]):
         self, parent: DatasetIterator[Any], transform: transforms.FlatMap
     ) -> None:
         super().__init__(parent)
+        _check(transform)
         self._transform = transform
         self._before = parent.get_state()
         self._splits: Sequence[Any] = ()
@@ -136,3 +148,12 @@ class FlatMapDatasetIterator(DatasetIterator[T]):
     def _split(self, element: Any) -> Sequence[Any]:
         splits = self._transform.flat_map(element)
         return splits if hasattr(splits, "__getitem__") else list(splits)
+
+
+def _check(transform: Any) -> None:
+    """Refuse what makes no elements of one."""
+    if isinstance(transform, type) or not hasattr(transform, "flat_map"):
+        raise TypeError(
+            "The transform of a flat map must be an instance of transforms.FlatMap, got"
+            f" {kind(transform)}. Give it max_fan_out and flat_map(element)."
+        )

@@ -7,6 +7,7 @@ import functools
 from collections.abc import Sequence
 from typing import Any, Self, TypeVar
 
+from gristmill._checks import kind, whole_number
 from gristmill._dataset.base import IterDataset, MapDataset
 from gristmill._dataset.iterator import (
     DatasetIterator,
@@ -63,6 +64,19 @@ class InterleaveIterDataset(IterDataset[T]):
         iter_buffer_size: int = 1,
     ) -> None:
         super().__init__()
+        cycle_length = whole_number("cycle_length", cycle_length)
+        for name, value in (
+            ("num_make_iter_threads", num_make_iter_threads),
+            ("make_iter_buffer_size", make_iter_buffer_size),
+            ("iter_buffer_size", iter_buffer_size),
+        ):
+            if whole_number(name, value) < 0:
+                raise ValueError(f"{name} must be at least 0, got {value}.")
+        if isinstance(datasets, IterDataset) or not hasattr(datasets, "__getitem__"):
+            raise TypeError(
+                "datasets must be a sequence of datasets, or a MapDataset of them, got"
+                f" {kind(datasets)}. Put them in a list."
+            )
         if cycle_length < 1:
             raise ValueError(f"cycle_length must be positive. Got {cycle_length}.")
         self.datasets = datasets

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any, TypeVar
 
+from gristmill._checks import whole_number
 from gristmill._dataset.base import IterDataset
 from gristmill._dataset.iterator import DatasetIterator, set_next_index
 from gristmill._dataset.spec import ParentSpec
@@ -28,6 +29,7 @@ class LimitIterDataset(ParentSpec, IterDataset[T]):
     """
 
     def __init__(self, parent: IterDataset[T], count: int) -> None:
+        count = whole_number("count", count)
         if count <= 0:
             raise ValueError(f"Count must be a positive integer. Got {count}.")
         super().__init__(parent)

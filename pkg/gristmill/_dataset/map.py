@@ -7,6 +7,7 @@ import threading
 from typing import Any, TypeVar
 
 from gristmill import transforms
+from gristmill._checks import check_seed_of_draws
 from gristmill._dataset.base import (
     AnyMap,
     AnyMapWithIndex,
@@ -15,6 +16,7 @@ from gristmill._dataset.base import (
     MapDataset,
 )
 from gristmill._dataset.blocks import StepMapDataset
+from gristmill._dataset.checks import check_transform
 from gristmill._dataset.iterator import (
     DatasetIterator,
     ParentStateIterator,
@@ -261,12 +263,14 @@ _METHODS: dict[type, str] = {
 
 def _call_of(transform: Any, kind: type) -> Any:
     """What is called: a transform's method, or the function itself."""
+    check_transform(transform, kind)
     return (
         getattr(transform, _METHODS[kind]) if isinstance(transform, kind) else transform
     )
 
 
 def _given_or_default(dataset: Any, seed: int | None) -> Any:
+    check_seed_of_draws("seed", seed)
     found = dataset._default_seed if seed is None else seed
     if found is None:
         raise ValueError(

@@ -10,12 +10,14 @@ from typing import Any, TypeVar
 import numpy as np
 
 from gristmill import _core, transforms
+from gristmill._checks import kind
 from gristmill._dataset.base import IterDataset, MapDataset
 from gristmill._dataset.blocks import (
     BlockMapDataset,
     block_of,
     epochs_and_offsets,
 )
+from gristmill._dataset.checks import check_names, check_weights, listed
 from gristmill._dataset.iterator import DatasetIterator
 from gristmill._dataset.spec import get_element_spec
 from gristmill._hot import steps
@@ -73,7 +75,9 @@ class MixedMapDataset(SelectingMapDataset[T]):
         parents: Sequence[MapDataset[T]],
         weights: Sequence[float] | None = None,
     ) -> None:
-        super().__init__(parents)
+        super().__init__(listed(parents, "mix"))
+        if not self._parents:
+            raise ValueError("There are no datasets to mix. Pass at least one.")
         if weights is None:
             proportions = [1] * len(self._parents)
         else:
@@ -126,7 +130,14 @@ class SelectedMapDataset(SelectingMapDataset[T]):
         parents: Sequence[MapDataset[T]],
         selection_map: transforms.DatasetSelectionMap,
     ) -> None:
-        super().__init__(parents)
+        super().__init__(listed(parents, "select_from_datasets"))
+        missing = {"__len__", "__getitem__"} - set(dir(selection_map))
+        if isinstance(selection_map, type) or missing:
+            raise TypeError(
+                "selection_map must have __len__() and __getitem__(index) that returns"
+                f" (dataset, index in it), got {kind(selection_map)}. Derive it from"
+                " transforms.DatasetSelectionMap."
+            )
         self._selection_map = selection_map
         self._length = len(selection_map)
 
@@ -151,7 +162,7 @@ class ConcatenateMapDataset(SelectingMapDataset[T]):
     """All elements of an epoch of each parent, one parent after another."""
 
     def __init__(self, parents: Sequence[MapDataset[T]]) -> None:
-        super().__init__(parents)
+        super().__init__(listed(parents, "concatenate"))
         for parent in self._parents:
             if len(parent) >= sys.maxsize:
                 raise ValueError(
@@ -181,13 +192,14 @@ class MixedIterDataset(IterDataset[T]):
         parents: Sequence[IterDataset[T]] | Mapping[str, IterDataset[T]],
         weights: Sequence[float] | Mapping[str, float] | None = None,
     ) -> None:
+        check_names(parents, weights)
         self._names = _ordered_names(parents)
-        super().__init__(_listed(parents, self._names))
+        super().__init__(listed(_in_order(parents, self._names), "mix"))
         if weights is None:
-            listed: Sequence[float] = [1] * len(self._parents)
+            given: Any = [1] * len(self._parents)
         else:
-            listed = _listed(weights, _ordered_names(weights))
-        self._proportions = integer_proportions(listed, len(self._parents))
+            given = _in_order(weights, _ordered_names(weights))
+        self._proportions = integer_proportions(given, len(self._parents))
 
     def __iter__(self) -> DatasetIterator[T]:
         return MixedDatasetIterator(
@@ -291,6 +303,7 @@ def integer_proportions(weights: Sequence[float], parts: int) -> list[int]:
     Raises:
         ValueError: There is not one positive weight for each part.
     """
+    check_weights(weights)
     weights = list(weights)
     if len(weights) != parts:
         raise ValueError(f"There are {parts} datasets but {len(weights)} weights.")
@@ -311,5 +324,5 @@ def _ordered_names(parts: Any) -> list[str] | None:
     return sorted(parts) if tree_rules() == "jax" else list(parts)
 
 
-def _listed(parts: Any, names: list[str] | None) -> list[Any]:
-    return list(parts) if names is None else [parts[name] for name in names]
+def _in_order(parts: Any, names: list[str] | None) -> Any:
+    return parts if names is None else [parts[name] for name in names]

@@ -12,7 +12,7 @@ import sys
 from typing import Any, TypeVar
 
 from gristmill import _core
-from gristmill._checks import check_integer
+from gristmill._checks import check_flag, check_integer
 from gristmill._dataset.base import MapDataset
 from gristmill._dataset.blocks import BlockMapDataset, block_of, is_built_in
 from gristmill._dataset.spec import ParentSpec
@@ -60,10 +60,11 @@ class ShuffleMapDataset(IndexMapDataset[T]):
                 "`shuffle` requires a seed. Please provide it with `ds.seed(seed)`"
                 " before this, or with `ds.shuffle(seed)`."
             )
+        text = f"Seed must be an integer between 0 and 2**32-1 (got {seed=})."
+        if not hasattr(seed, "__int__"):
+            raise TypeError(text)
         if not 0 <= seed < 2**32:
-            raise ValueError(
-                f"Seed must be an integer between 0 and 2**32-1 (got {seed=})."
-            )
+            raise ValueError(text)
         self._seed = int(seed)
 
     def __len__(self) -> int:
@@ -114,6 +115,7 @@ class RepeatMapDataset(IndexMapDataset[T]):
             check_integer("num_epochs", num_epochs)
             if num_epochs <= 0:
                 raise ValueError(f"num_epochs must be positive, but got {num_epochs}.")
+        check_flag("reseed_each_epoch", reseed_each_epoch)
         if len(parent) >= sys.maxsize:
             raise ValueError(
                 f"Repeating already infinite dataset {parent} does nothing."

@@ -13,6 +13,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from gristmill._checks import check_flag, check_integer
 from gristmill._dataset.base import IterDataset
 from gristmill._dataset.iterator import DatasetIterator
 from gristmill._dataset.pack_layout import pack_layout
@@ -41,6 +42,13 @@ class PackIterDataset(IterDataset[Any]):
         max_sequences_per_bin: int | None = None,
     ) -> None:
         super().__init__(parent)
+        check_integer("seed", seed)
+        check_flag("shuffle_bins", shuffle_bins)
+        if isinstance(meta_features, str):
+            raise TypeError(
+                "meta_features must be a sequence of names, got one:"
+                f" {meta_features!r}. Write ({meta_features!r},)."
+            )
         self._layout = pack_layout(
             length_struct,
             rows=num_packing_bins,

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import importlib.util
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
 
+from gristmill._checks import check_instance
 from gristmill._columns import Columns
 from gristmill._dataset.base import IterDataset
 from gristmill._dataset.interleave import InterleaveIterDataset
@@ -54,6 +55,7 @@ class ParquetIterDataset(IterDataset[dict[str, Any]]):
             )
         single = isinstance(path, (str, bytes, os.PathLike))
         paths: Any = [path] if single else path
+        check_instance("path", paths, Iterable, "a file or a sequence of files")
         self._paths: list[Any] = list(paths)
         self._read_kwargs = read_kwargs
 

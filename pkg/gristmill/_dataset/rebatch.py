@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from gristmill import batching
+from gristmill._checks import check_flag, check_integer
 from gristmill._dataset.base import IterDataset
 from gristmill._dataset.iterator import DatasetIterator
 from gristmill._dataset.spec import get_element_spec
@@ -40,6 +41,8 @@ class RebatchIterDataset(IterDataset[Any]):
         self, parent: IterDataset[Any], batch_size: int, drop_remainder: bool = False
     ) -> None:
         super().__init__(parent)
+        check_integer("batch_size", batch_size)
+        check_flag("drop_remainder", drop_remainder)
         if batch_size <= 0:
             raise ValueError(f"batch_size must be positive. Got {batch_size}.")
         self._batch_size = batch_size

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any, TypeVar
 
+from gristmill._checks import whole_number
 from gristmill._dataset.base import IterDataset
 from gristmill._dataset.iterator import DatasetIterator
 from gristmill._dataset.spec import ParentSpec
@@ -33,6 +34,8 @@ class RepeatIterDataset(ParentSpec, IterDataset[T]):
 
     def __init__(self, parent: IterDataset[T], num_epochs: int | None = None) -> None:
         super().__init__(parent)
+        if num_epochs is not None:
+            num_epochs = whole_number("num_epochs", num_epochs)
         if num_epochs is not None and num_epochs <= 0:
             raise ValueError(f"num_epochs must be positive, but got {num_epochs}.")
         self._num_epochs = num_epochs

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from typing import Any
 
+from gristmill._checks import check_instance
 from gristmill._dataset.base import IterDataset
 from gristmill._dataset.iterator import DatasetIterator
 from gristmill._tf_record_stream import TFRecordPosition, read_tf_records
@@ -35,6 +36,8 @@ class TFRecordIterDataset(IterDataset[bytes]):
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         super().__init__()
+        kinds = (str, bytes, os.PathLike)
+        check_instance("path", path, kinds, "one file; interleave those of several")
         self._path = path
 
     def __iter__(self) -> DatasetIterator[bytes]:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
+from gristmill._checks import check_flag, check_options
 from gristmill._dataset.base import IterDataset, MapDataset
 from gristmill._dataset.blocks import BlockMapDataset, block_of, is_built_in
 from gristmill._dataset.filter import check_dropped
@@ -22,6 +23,7 @@ from gristmill._dataset.spec import ParentSpec
 from gristmill._dataset.with_options import options_of
 from gristmill._engine.reading import Reading, read_each
 from gristmill._hot import steps
+from gristmill._source_checks import length_of
 from gristmill._types import Int64Array
 from gristmill.options import ReadOptions
 
@@ -51,6 +53,13 @@ class PrefetchIterDataset(ParentSpec, IterDataset[T]):
         allow_nones: bool = False,
     ) -> None:
         super().__init__(parent)
+        if read_options is not None:
+            example = "ReadOptions(num_threads=4)"
+            check_options("read_options", read_options, ReadOptions, example)
+        check_flag("allow_nones", allow_nones)
+        for node in chain_of(parent):
+            if hasattr(node, "_reader"):
+                length_of(node._reader)
         self._read_options = ReadOptions() if read_options is None else read_options
         self._allow_nones = allow_nones
 

@@ -6,6 +6,7 @@ import itertools
 from typing import Any, TypeVar
 
 from gristmill import _core
+from gristmill._checks import check_integer
 from gristmill._dataset.base import IterDataset, MapDataset
 from gristmill._dataset.blocks import BlockMapDataset, block_of
 from gristmill._dataset.iterator import DatasetIterator
@@ -45,7 +46,7 @@ class WindowShuffleMapDataset(ParentSpec, BlockMapDataset[T]):
 
     def __init__(self, parent: MapDataset[Any], *, window_size: int, seed: int) -> None:
         super().__init__(parent)
-        _check_size(window_size)
+        _check(window_size, seed)
         self._window_size = window_size
         self._seed = seed
 
@@ -86,7 +87,7 @@ class WindowShuffleIterDataset(ParentSpec, IterDataset[T]):
         self, parent: IterDataset[Any], *, window_size: int, seed: int
     ) -> None:
         super().__init__(parent)
-        _check_size(window_size)
+        _check(window_size, seed)
         self._window_size = window_size
         self._seed = seed
 
@@ -184,6 +185,8 @@ class WindowShuffleDatasetIterator(steps.Feed, DatasetIterator[T]):
         return [window[place] for place in order[::-1].tolist()]
 
 
-def _check_size(window_size: int) -> None:
+def _check(window_size: int, seed: int) -> None:
+    check_integer("window_size", window_size)
+    check_integer("seed", seed)
     if window_size <= 0:
         raise ValueError(f"window_size must be positive. Got {window_size}.")

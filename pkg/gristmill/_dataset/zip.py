@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NoReturn, TypeVar
 
+from gristmill._checks import check_flag
 from gristmill._dataset.base import IterDataset, MapDataset
 from gristmill._dataset.blocks import BlockMapDataset, block_of
+from gristmill._dataset.checks import listed
 from gristmill._dataset.iterator import DatasetIterator
 from gristmill._dataset.spec import get_element_spec
 from gristmill._types import Int64Array
@@ -33,7 +35,7 @@ class ZipMapDataset(BlockMapDataset[T]):
     """
 
     def __init__(self, parents: Sequence[MapDataset[Any]]) -> None:
-        super().__init__(parents)
+        super().__init__(listed(parents, "zip"))
         _check_any(self._parents)
         self._measure()
 
@@ -82,8 +84,9 @@ class ZipIterDataset(IterDataset[T]):
     def __init__(
         self, parents: Sequence[IterDataset[Any]], *, strict: bool = True
     ) -> None:
-        super().__init__(parents)
+        super().__init__(listed(parents, "zip"))
         _check_any(self._parents)
+        check_flag("strict", strict)
         self._strict = strict
 
     def __iter__(self) -> DatasetIterator[T]:
