@@ -18,6 +18,7 @@ from gristmill._dataset.blocks import (
     block_of,
     epochs_and_offsets,
 )
+from gristmill._dataset.failing import note_element, note_step
 from gristmill._dataset.iterator import (
     DatasetIterator,
     ParentStateIterator,
@@ -32,6 +33,13 @@ from gristmill._hot import steps
 from gristmill._types import Alloc, Int64Array
 
 T = TypeVar("T")
+# What Grain says where a batch of indexed elements cannot be made.
+SPARSE = (
+    "\nIf you are trying to batch elements after a sparse transformation, such as"
+    " `filter`, you need to first convert the dataset to `IterDataset` with"
+    " `to_iter_dataset()` and then apply `batch`."
+)
+MADE = "made the batch up to"
 
 
 class Batching:
@@ -108,7 +116,8 @@ class BatchMapDataset(Batching, BlockMapDataset[T]):
         made: list[Any] = []
         first = 0
         for range_ in ranges:
-            made.append(self._make(elements[first : first + len(range_)]))
+            part = elements[first : first + len(range_)]
+            made.append(self._make(part, int(range_[-1])))
             first += len(range_)
         return made
 
@@ -122,15 +131,13 @@ class BatchMapDataset(Batching, BlockMapDataset[T]):
                     " which does not fit into 64 bits"
                 )
 
-    def _make(self, elements: list[Any]) -> Any:
+    def _make(self, elements: list[Any], last: int) -> Any:
         try:
             return (self._batch_fn or batching.make_batch)(elements)
-        except ValueError as error:
-            error.add_note(
-                "\nIf you are trying to batch elements after a sparse transformation,"
-                " such as `filter`, you need to first convert the dataset to"
-                " `IterDataset` with `to_iter_dataset()` and then apply `batch`."
-            )
+        except Exception as error:
+            if isinstance(error, ValueError):
+                error.add_note(SPARSE)
+            note_element(error, self, self._parent, last, MADE)
             raise
 
 
@@ -170,6 +177,9 @@ class BatchDatasetIterator(Batching, ParentStateIterator[T]):
         alloc: Makes the arrays of batches that are stacked; None leaves it to NumPy.
     """
 
+    _TAKES_IN_STEP = True
+    _BATCHES = True
+
     def __init__(
         self,
         parent: DatasetIterator[Any],
@@ -193,9 +203,13 @@ class BatchDatasetIterator(Batching, ParentStateIterator[T]):
         elements = steps.take(self._parent, self._batch_size)
         if not elements or (self._drop_remainder and len(elements) < self._batch_size):
             raise StopIteration
-        if self._batch_fn is not None:
-            return self._batch_fn(elements)
-        return batching.make_batch(elements, rules=self._rules, alloc=self.alloc)
+        try:
+            if self._batch_fn is not None:
+                return self._batch_fn(elements)
+            return batching.make_batch(elements, rules=self._rules, alloc=self.alloc)
+        except Exception as error:
+            note_step(error, self, MADE)
+            raise
 
     def _gathered(self, rows: Rows) -> Any:
         feed: Any = self._parent

@@ -11,6 +11,7 @@ from typing import Any
 from gristmill import _log
 from gristmill._checks import check_flag, check_instance
 from gristmill._dataset.base import IterDataset
+from gristmill._dataset.failing import note_outermost
 from gristmill._dataset.iterator import DatasetIterator
 from gristmill._hot import concat_split
 from gristmill._slow.pack_layout import SplitLayout
@@ -130,6 +131,9 @@ class ConcatThenSplitDatasetIterator(DatasetIterator[Any]):
         layout: What the rows are made of.
     """
 
+    _TAKES_IN_STEP = True
+    _BATCHES = True
+
     def __init__(self, parent: DatasetIterator[Any], layout: SplitLayout) -> None:
         super().__init__(parent)
         self._layout = layout
@@ -197,7 +201,11 @@ class ConcatThenSplitDatasetIterator(DatasetIterator[Any]):
         if not self._is_filling:
             self._save_position()
             self._is_filling = True
-        rows, self._ended = self._splitter.fill(self._parent)
+        try:
+            rows, self._ended = self._splitter.fill(self._parent)
+        except Exception as error:
+            note_outermost(error, self)
+            raise
         self._is_filling = False
         self._rows.extend(rows)
         if not rows:

@@ -57,7 +57,7 @@ class FilterMapDataset(Filtering, StepMapDataset[T]):
         self._transform = transform
 
     def _step(self, elements: list[Any], indices: Int64Array) -> list[Any]:
-        return steps.filter_block(self._filter_fn, elements)
+        return steps.filter_block(self._filter_fn, elements, indices, self._failed)
 
 
 class FilterIterDataset(Filtering, IterDataset[T]):
@@ -78,6 +78,7 @@ class FilterDatasetIterator(steps.FilterStep, ParentStateIterator[T]):
     """Iterates over the elements for which a predicate is true."""
 
     _MUTATES_ELEMENT_SPEC = False
+    _TAKES_IN_STEP = True
 
     def __init__(self, parent: DatasetIterator[T], call: Any, name: str) -> None:
         DatasetIterator.__init__(self, parent)

@@ -12,6 +12,7 @@ from gristmill import transforms
 from gristmill._checks import check_integer, kind
 from gristmill._dataset.base import IterDataset, MapDataset
 from gristmill._dataset.blocks import BlockMapDataset, block_of
+from gristmill._dataset.failing import note_element
 from gristmill._dataset.iterator import DatasetIterator
 from gristmill._dataset.names import transform_name
 from gristmill._types import Int64Array
@@ -53,7 +54,14 @@ class FlatMapMapDataset(BlockMapDataset[T]):
         fan_out = self._transform.max_fan_out
         of, within = np.divmod(indices, fan_out)
         needed, which = np.unique(of, return_inverse=True)
-        splits = [self._split(x) for x in block_of(self._parent, needed)]
+        elements = block_of(self._parent, needed)
+        splits = []
+        for index, element in zip(needed.tolist(), elements, strict=True):
+            try:
+                splits.append(self._split(element))
+            except Exception as error:
+                note_element(error, self, self._parent, index)
+                raise
         pairs = zip(which.tolist(), within.tolist(), strict=True)
         return [splits[w][k] if k < len(splits[w]) else None for w, k in pairs]
 
@@ -101,6 +109,8 @@ class FlatMapDatasetIterator(DatasetIterator[T]):
     given out; restoring makes them again.
     """
 
+    _TAKES_IN_STEP = True
+
     def __init__(
         self, parent: DatasetIterator[Any], transform: transforms.FlatMap
     ) -> None:
@@ -146,8 +156,12 @@ class FlatMapDatasetIterator(DatasetIterator[T]):
         return f"FlatMapDatasetIterator(transform={transform_name(self._transform)})"
 
     def _split(self, element: Any) -> Sequence[Any]:
-        splits = self._transform.flat_map(element)
-        return splits if hasattr(splits, "__getitem__") else list(splits)
+        try:
+            splits = self._transform.flat_map(element)
+            return splits if hasattr(splits, "__getitem__") else list(splits)
+        except Exception as error:
+            self._failed(error)
+            raise
 
 
 def _check(transform: Any) -> None:

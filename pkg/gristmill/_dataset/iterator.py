@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
 from gristmill import checkpoint
+from gristmill._dataset.failing import note_step
 from gristmill._dataset.options import IteratorContext
 from gristmill._dataset.stats import Stats
 
@@ -36,6 +37,10 @@ class DatasetIterator(checkpoint.Checkpointable, Iterator[T], Generic[T]):
     _watch: Any = None
     # Grain's name for whether elements may look different from the parent's.
     _MUTATES_ELEMENT_SPEC: ClassVar[bool] = True
+    # Whether the last element of the parent's is the one that this works on.
+    _TAKES_IN_STEP: ClassVar[bool] = False
+    # Whether that is the last one of several.
+    _BATCHES: ClassVar[bool] = False
 
     def __init__(
         self, parents: DatasetIterator[Any] | Sequence[DatasetIterator[Any]] = ()
@@ -115,6 +120,10 @@ class DatasetIterator(checkpoint.Checkpointable, Iterator[T], Generic[T]):
     @functools.cached_property
     def _stats(self) -> Stats:
         return Stats()
+
+    def _failed(self, error: BaseException) -> None:
+        """Note on an exception that this raised it for the element it took last."""
+        note_step(error, self)
 
     def _get_next_index(self) -> int:
         raise NotImplementedError(f"{self} has no index of its next element.")

@@ -51,6 +51,7 @@ class LimitDatasetIterator(DatasetIterator[T]):
     """
 
     _MUTATES_ELEMENT_SPEC = False
+    _TAKES_IN_STEP = True
 
     def __init__(self, parent: DatasetIterator[T], count: int) -> None:
         super().__init__(parent)

@@ -66,7 +66,7 @@ class MapMapDataset(IndexedMapping[T]):
         super().__init__(parent, transform, _call_of(transform, transforms.Map))
 
     def _step(self, elements: list[Any], indices: Int64Array) -> list[Any]:
-        return steps.map_block(self._map_fn, elements)
+        return steps.map_block(self._map_fn, elements, indices, self._failed)
 
 
 class MapWithIndexMapDataset(IndexedMapping[T]):
@@ -82,7 +82,7 @@ class MapWithIndexMapDataset(IndexedMapping[T]):
         return transform_name(self._map_fn)
 
     def _step(self, elements: list[Any], indices: Int64Array) -> list[Any]:
-        return steps.map_with_index_block(self._map_fn, elements, indices)
+        return steps.map_with_index_block(self._map_fn, elements, indices, self._failed)
 
 
 class RandomMapMapDataset(IndexedMapping[T]):
@@ -97,7 +97,7 @@ class RandomMapMapDataset(IndexedMapping[T]):
 
     def _step(self, elements: list[Any], indices: Int64Array) -> list[Any]:
         return steps.random_map_block(
-            self._map_fn, elements, indices, self._draws.here()
+            self._map_fn, elements, indices, self._draws.here(), self._failed
         )
 
 
@@ -154,6 +154,8 @@ class RandomMapIterDataset(StepIterDataset[T]):
 class MapDatasetIterator(steps.MapStep, ParentStateIterator[T]):
     """Iterates over what a function makes of each element."""
 
+    _TAKES_IN_STEP = True
+
     def __init__(self, parent: DatasetIterator[Any], call: Any, name: str) -> None:
         DatasetIterator.__init__(self, parent)
         steps.MapStep.__init__(self, parent, call)
@@ -174,6 +176,7 @@ class MapDatasetIterator(steps.MapStep, ParentStateIterator[T]):
 class CountingIterator(DatasetIterator[T]):
     """A step over an iterator that counts the elements; the count is its state."""
 
+    _TAKES_IN_STEP = True
     counter: int
     _COUNTER_NAME: str
     _transform_name: str

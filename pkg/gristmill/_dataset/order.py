@@ -11,10 +11,13 @@ import functools
 import sys
 from typing import Any, TypeVar
 
+import numpy as np
+
 from gristmill import _core
 from gristmill._checks import check_flag, check_integer
 from gristmill._dataset.base import MapDataset
 from gristmill._dataset.blocks import BlockMapDataset, block_of, is_built_in
+from gristmill._dataset.failing import record_of
 from gristmill._dataset.spec import ParentSpec
 from gristmill._types import Int64Array
 
@@ -42,6 +45,10 @@ class IndexMapDataset(ParentSpec, BlockMapDataset[T]):
         for node in reversed(run):
             plan = node._extend(plan)
         return plan, base
+
+    def _record(self, index: int) -> int | None:
+        plan, base = self._plan
+        return record_of(base, int(plan.keys(np.array([index], np.int64))[0]))
 
     def _block(self, indices: Int64Array) -> list[Any]:
         plan, base = self._plan

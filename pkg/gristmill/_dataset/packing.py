@@ -15,6 +15,7 @@ import numpy as np
 
 from gristmill._checks import check_flag, check_integer
 from gristmill._dataset.base import IterDataset
+from gristmill._dataset.failing import note_outermost
 from gristmill._dataset.iterator import DatasetIterator
 from gristmill._dataset.pack_layout import pack_layout
 from gristmill._hot import packing
@@ -187,6 +188,9 @@ class PackingDatasetIterator(DatasetIterator[Any]):
         shuffle: Orders the rows of a batch; None leaves them in order.
     """
 
+    _TAKES_IN_STEP = True
+    _BATCHES = True
+
     def __init__(
         self,
         parent: DatasetIterator[Any],
@@ -249,7 +253,11 @@ class PackingDatasetIterator(DatasetIterator[Any]):
             StopIteration: There are no more elements.
         """
         self._state_before_batch()
-        state, rest = self._packer.fill(self._parent)
+        try:
+            state, rest = self._packer.fill(self._parent)
+        except Exception as error:
+            note_outermost(error, self)
+            raise
         if rest is None and not len(self._packer):
             raise StopIteration
         batch = self._packer.finish()

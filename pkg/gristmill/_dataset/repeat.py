@@ -56,6 +56,7 @@ class RepeatDatasetIterator(DatasetIterator[T]):
     """
 
     _MUTATES_ELEMENT_SPEC = False
+    _TAKES_IN_STEP = True
 
     def __init__(self, parent: DatasetIterator[T], num_epochs: int | None) -> None:
         super().__init__(parent)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import builtins
 import contextlib
+import sys
 from typing import Any
 
 import numpy as np
@@ -41,6 +42,9 @@ class SourceMapDataset(BlockMapDataset[Any]):
 
     def __str__(self) -> str:
         return f"SourceMapDataset(source={type(self._source).__name__})"
+
+    def _record(self, index: int) -> int:
+        return index % (known_length(self._reader) or sys.maxsize)
 
     def _block(self, indices: Int64Array) -> list[Any]:
         length = known_length(self._reader)
@@ -92,6 +96,9 @@ class RangeMapDataset(BlockMapDataset[int]):
             read_options=read_options or ReadOptions(prefetch_buffer_size=0),
             allow_nones=allow_nones,
         )
+
+    def _record(self, index: int) -> int:
+        return index % len(self._range)
 
     def _block(self, indices: Int64Array) -> list[Any]:
         values: list[Any]

@@ -200,6 +200,10 @@ class PrefetchDatasetIterator(steps.Feed, DatasetIterator[T]):
         self._at_once = min(count, self._most_at_once)
         self.seek(first)
 
+    def _last_taken(self) -> tuple[MapDataset[T], int]:
+        """The dataset, and the index of the element that was given out last."""
+        return self.dataset, self.given - 1
+
     def _new_reading(self) -> Reading:
         return Reading(
             self._elements,
