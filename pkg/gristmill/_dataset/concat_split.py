@@ -10,6 +10,7 @@ from typing import Any
 
 from gristmill import _log
 from gristmill._checks import check_flag, check_instance
+from gristmill._dataset import state_checks
 from gristmill._dataset.base import IterDataset
 from gristmill._dataset.failing import note_outermost
 from gristmill._dataset.iterator import DatasetIterator
@@ -120,6 +121,27 @@ class ConcatThenSplitIterDataset(IterDataset[Any]):
         return ConcatThenSplitDatasetIterator(iter(self._parent), self._layout)
 
 
+def _check_state(iterator: ConcatThenSplitDatasetIterator, state: Any) -> None:
+    """Refuse what is no state of an iterator over elements laid end to end."""
+    state_checks.fields(
+        parent_state=state_checks.parent,
+        remainder_slices=_check_slices,
+        elements_from_buffer_after_checkpoint=state_checks.count,
+    )(iterator, state)
+
+
+def _check_slices(
+    iterator: ConcatThenSplitDatasetIterator, slices: Any, name: str
+) -> None:
+    state_checks.check_keys(iterator, slices, list(iterator._nothing_left()))
+    for key, part in slices.items():
+        what = f"{name} of {key!r}"
+        state_checks.check_list(iterator, part, what, 2)
+        begin, end = (state_checks.integer(iterator, at, what) for at in part)
+        if not 0 <= begin <= end and (begin, end) != NOTHING_LEFT:
+            raise state_checks.mismatch(iterator, f"has {what} {begin} to {end}")
+
+
 class ConcatThenSplitDatasetIterator(DatasetIterator[Any]):
     """Iterates over rows of elements laid end to end.
 
@@ -169,6 +191,7 @@ class ConcatThenSplitDatasetIterator(DatasetIterator[Any]):
             "elements_from_buffer_after_checkpoint": self._given + self._to_skip,
         }
 
+    @state_checks.checked(_check_state)
     def set_state(self, state: Any) -> None:
         """Continue at a position; the next ``next`` makes its last rows again."""
         self._parent.set_state(state["parent_state"])

@@ -14,6 +14,7 @@ from typing import Any
 
 from gristmill import batching
 from gristmill._checks import check_integer, check_options
+from gristmill._dataset import state_checks
 from gristmill._dataset.base import IterDataset, MapDataset
 from gristmill._dataset.checks import check_parents
 from gristmill._dataset.filter import FilterMapDataset
@@ -27,7 +28,6 @@ from gristmill._dataset.map import (
 )
 from gristmill._dataset.node import Dataset, chain_of, with_parents
 from gristmill._dataset.states import snapshot
-from gristmill.errors import StateMismatch
 from gristmill.options import MultiprocessingOptions, ReadOptions
 from gristmill.sharding import ShardOptions
 
@@ -198,6 +198,7 @@ class ElasticMapDatasetIterator(DatasetIterator[Any]):
         """How many elements all hosts together were given."""
         return {"global_next_index": self._next_index}
 
+    @state_checks.checked(state_checks.fields(global_next_index=state_checks.count))
     def set_state(self, state: Any) -> None:
         """Continue at a position."""
         self._drop()
@@ -279,14 +280,13 @@ class ElasticStreamDatasetIterator(DatasetIterator[Any]):
         stream = self._before if self._read else self._parent.get_state()
         return {"global_next_index": self._next_index, "stream": stream}
 
+    @state_checks.checked(
+        state_checks.fields(
+            global_next_index=state_checks.count, stream=state_checks.parent
+        )
+    )
     def set_state(self, state: Any) -> None:
         """Continue at a position."""
-        if "stream" not in state:
-            raise StateMismatch(
-                f"The state has the keys {sorted(state)}, but that of this dataset has"
-                " 'stream': it drops elements, or is no MapDataset. Restore a state"
-                " of the same dataset."
-            )
         self._parent.set_state(state["stream"])
         self._next_index = state["global_next_index"]
         self._own, self._read = [], 0

@@ -10,6 +10,7 @@ import numpy as np
 
 from gristmill import transforms
 from gristmill._checks import check_integer, kind
+from gristmill._dataset import state_checks
 from gristmill._dataset.base import IterDataset, MapDataset
 from gristmill._dataset.blocks import BlockMapDataset, block_of
 from gristmill._dataset.failing import note_element
@@ -143,6 +144,11 @@ class FlatMapDatasetIterator(DatasetIterator[T]):
         """The position before the element in hand, and its elements given out."""
         return {"parent": self._before, "next_index_in_buffer": self._given}
 
+    @state_checks.checked(
+        state_checks.fields(
+            parent=state_checks.parent, next_index_in_buffer=state_checks.count
+        )
+    )
     def set_state(self, state: Any) -> None:
         """Continue at a position."""
         self._before = state["parent"]

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
 from gristmill import checkpoint
+from gristmill._dataset import state_checks
 from gristmill._dataset.failing import note_step
 from gristmill._dataset.options import IteratorContext
 from gristmill._dataset.stats import Stats
@@ -74,7 +75,11 @@ class DatasetIterator(checkpoint.Checkpointable, Iterator[T], Generic[T]):
 
     @abc.abstractmethod
     def set_state(self, state: Any) -> None:
-        """Continue at a position that `get_state` returned."""
+        """Continue at a position that `get_state` returned.
+
+        Raises:
+            StateMismatch: It is a state of another chain, or none; nothing is changed.
+        """
 
     def start_prefetch(self) -> None:
         """Begin to work in the background, where a part of the chain can."""
@@ -139,6 +144,7 @@ class ParentStateIterator(DatasetIterator[T]):
         """The parent's position."""
         return self._parent.get_state()
 
+    @state_checks.checked(state_checks.parent)
     def set_state(self, state: Any) -> None:
         """Continue at a position."""
         self._parent.set_state(state)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, TypeVar
 
 from gristmill._checks import whole_number
+from gristmill._dataset import state_checks
 from gristmill._dataset.base import IterDataset
 from gristmill._dataset.iterator import DatasetIterator, set_next_index
 from gristmill._dataset.spec import ParentSpec
@@ -72,6 +73,11 @@ class LimitDatasetIterator(DatasetIterator[T]):
             "count_elements_read": self._read,
         }
 
+    @state_checks.checked(
+        state_checks.fields(
+            parent=state_checks.parent, count_elements_read=state_checks.count
+        )
+    )
     def set_state(self, state: Any) -> None:
         """Continue at a position."""
         self._parent.set_state(state["parent"])

@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 
 from gristmill import transforms
 from gristmill._checks import check_seed_of_draws
+from gristmill._dataset import state_checks
 from gristmill._dataset.base import (
     AnyMap,
     AnyMapWithIndex,
@@ -173,6 +174,13 @@ class MapDatasetIterator(steps.MapStep, ParentStateIterator[T]):
         set_next_index(self._parent, index)
 
 
+def _check_counted(iterator: CountingIterator[Any], state: Any) -> None:
+    """Refuse what is no state of an iterator that counts."""
+    name = iterator._COUNTER_NAME
+    look = {"parent": state_checks.parent, name: state_checks.count}
+    state_checks.fields(**look)(iterator, state)
+
+
 class CountingIterator(DatasetIterator[T]):
     """A step over an iterator that counts the elements; the count is its state."""
 
@@ -185,6 +193,7 @@ class CountingIterator(DatasetIterator[T]):
         """The parent's position, and the elements counted."""
         return {"parent": self._parent.get_state(), self._COUNTER_NAME: self.counter}
 
+    @state_checks.checked(_check_counted)
     def set_state(self, state: Any) -> None:
         """Continue at a position."""
         self._parent.set_state(state["parent"])

@@ -11,6 +11,7 @@ import numpy as np
 
 from gristmill import _core, transforms
 from gristmill._checks import kind
+from gristmill._dataset import state_checks
 from gristmill._dataset.base import IterDataset, MapDataset
 from gristmill._dataset.blocks import (
     BlockMapDataset,
@@ -217,6 +218,23 @@ class MixedIterDataset(IterDataset[T]):
         return get_element_spec(self._parents[0])
 
 
+def _check_state(iterator: MixedDatasetIterator[Any], state: Any) -> None:
+    """Refuse what is no state of a mixture, or one of other parts without names."""
+    state_checks.check_keys(iterator, state, ["parents", "index", "stop"])
+    state_checks.count(iterator, state["index"], "index")
+    state_checks.flag(iterator, state["stop"], "stop")
+    found, names = state["parents"], iterator._names
+    if isinstance(found, Mapping) != (names is not None):
+        raise StateMismatch(iterator._mismatch("names", found))
+    if names is not None:
+        found = [found.get(name) for name in names]
+    elif not isinstance(found, (list, tuple)) or len(found) != len(iterator._parents):
+        raise StateMismatch(iterator._mismatch("number", found))
+    for parent, position in zip(iterator._parents, found, strict=True):
+        if position is not None:
+            state_checks.check_state(parent, position)
+
+
 class MixedDatasetIterator(steps.MixStep, DatasetIterator[T]):
     """Iterates over a mixture.
 
@@ -253,6 +271,7 @@ class MixedDatasetIterator(steps.MixStep, DatasetIterator[T]):
             parents = dict(zip(self._names, states, strict=True)) | self._absent
         return {"parents": parents, "index": self.index, "stop": self.stopped}
 
+    @state_checks.checked(_check_state)
     def set_state(self, state: Any) -> None:
         """Continue at a position.
 
@@ -263,14 +282,10 @@ class MixedDatasetIterator(steps.MixStep, DatasetIterator[T]):
             StateMismatch: It is that of other parts, which have no names.
         """
         found = state["parents"]
-        if isinstance(found, Mapping) != (self._names is not None):
-            raise StateMismatch(self._mismatch("names", found))
         if self._names is not None:
             absent = found.keys() - set(self._names)
             self._absent = {name: found[name] for name in found if name in absent}
             found = [found.get(name) for name in self._names]
-        elif len(found) != len(self._parents):
-            raise StateMismatch(self._mismatch("number", found))
         for parent, position in zip(self._parents, found, strict=True):
             if position is not None:
                 parent.set_state(position)
@@ -284,7 +299,11 @@ class MixedDatasetIterator(steps.MixStep, DatasetIterator[T]):
         )
 
     def _mismatch(self, what: str, found: Any) -> str:
-        parts = list(found) if isinstance(found, Mapping) else f"{len(found)} parts"
+        parts: Any = kind(found)
+        if isinstance(found, Mapping):
+            parts = list(found)
+        elif isinstance(found, (list, tuple)):
+            parts = f"{len(found)} parts"
         mine = self._names or f"{len(self._parents)} parts"
         return (
             f"{self}: the state has other parts in {what}: {parts}, expected {mine}. A"

@@ -14,6 +14,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from gristmill._checks import check_flag, check_integer
+from gristmill._dataset import state_checks
 from gristmill._dataset.base import IterDataset
 from gristmill._dataset.failing import note_outermost
 from gristmill._dataset.iterator import DatasetIterator
@@ -233,6 +234,13 @@ class PackingDatasetIterator(DatasetIterator[Any]):
             "counter": self._counter,
         }
 
+    @state_checks.checked(
+        state_checks.fields(
+            parent=state_checks.parent,
+            next_row=state_checks.count,
+            counter=state_checks.count,
+        )
+    )
     def set_state(self, state: Any) -> None:
         """Continue at a position; the next ``next`` packs its batch again."""
         self._parent.set_state(state["parent"])

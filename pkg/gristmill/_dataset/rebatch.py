@@ -8,6 +8,7 @@ import numpy as np
 
 from gristmill import batching
 from gristmill._checks import check_flag, check_integer
+from gristmill._dataset import state_checks
 from gristmill._dataset.base import IterDataset
 from gristmill._dataset.iterator import DatasetIterator
 from gristmill._dataset.spec import get_element_spec
@@ -117,6 +118,9 @@ class RebatchDatasetIterator(DatasetIterator[Any]):
         """The position before the batch in hand, and its rows given out."""
         return {"parent": self._before, "batch_idx": self._given}
 
+    @state_checks.checked(
+        state_checks.fields(parent=state_checks.parent, batch_idx=state_checks.count)
+    )
     def set_state(self, state: Any) -> None:
         """Continue at a position."""
         self._parent.set_state(state["parent"])

@@ -6,6 +6,7 @@ import os
 from typing import Any
 
 from gristmill._checks import check_instance
+from gristmill._dataset import state_checks
 from gristmill._dataset.base import IterDataset
 from gristmill._dataset.iterator import DatasetIterator
 from gristmill._tf_record_stream import TFRecordPosition, read_tf_records
@@ -64,6 +65,7 @@ class TFRecordDatasetIterator(DatasetIterator[bytes]):
         """Where the next record begins, in bytes of what the file holds."""
         return {"reader_offset": self._records.position.offset}
 
+    @state_checks.checked(state_checks.fields(reader_offset=state_checks.count))
     def set_state(self, state: Any) -> None:
         """Continue at a record."""
         # Which record that is only errors would say.

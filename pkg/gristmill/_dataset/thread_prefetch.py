@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from typing import Any, Protocol, TypeVar
 
 from gristmill._checks import whole_number
+from gristmill._dataset import state_checks
 from gristmill._dataset.base import IterDataset
 from gristmill._dataset.iterator import (
     DatasetIterator,
@@ -131,6 +132,9 @@ class ThreadPrefetchDatasetIterator(DatasetIterator[T]):
             self._state = self._source.get_state()
         return self._state
 
+    @state_checks.checked(
+        lambda self, state: state_checks.check_state(self._source, state)
+    )
     def set_state(self, state: Any) -> None:
         """Continue at a position."""
         self._stop()

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy as np
 
 from gristmill._checks import check_flag, check_options
+from gristmill._dataset import state_checks
 from gristmill._dataset.base import IterDataset, MapDataset
 from gristmill._dataset.blocks import BlockMapDataset, block_of, is_built_in
 from gristmill._dataset.filter import check_dropped
@@ -75,6 +76,17 @@ class PrefetchIterDataset(ParentSpec, IterDataset[T]):
         )
 
 
+def _check_state(iterator: PrefetchDatasetIterator[Any], state: Any) -> None:
+    """Refuse what is no index of the dataset, nor its end."""
+    state_checks.check_keys(iterator, state, ["next_index"])
+    index = state_checks.integer(iterator, state["next_index"], "next_index")
+    if not 0 <= index <= iterator._length:
+        raise IndexError(
+            f"Checkpoint `next_index` {index} is out of range for dataset of length"
+            f" {iterator._length}."
+        )
+
+
 class PrefetchDatasetIterator(steps.Feed, DatasetIterator[T]):
     """Iterates over the elements of a `MapDataset`.
 
@@ -113,22 +125,18 @@ class PrefetchDatasetIterator(steps.Feed, DatasetIterator[T]):
         """Indices that were given out, absent elements included."""
         return {"next_index": self.given}
 
+    @state_checks.checked(_check_state)
     def set_state(self, state: Any) -> None:
         """Continue at an index.
 
         Raises:
+            StateMismatch: It is a state of another iterator, or none.
             IndexError: It is not an index of the dataset, nor its end.
         """
-        index = state["next_index"]
-        if not 0 <= index <= self._length:
-            raise IndexError(
-                f"Checkpoint `next_index` {index} is out of range for dataset of length"
-                f" {self._length}."
-            )
         self._reading.forget()
         self._failure = None
         self._at_once = 1
-        self.seek(index)
+        self.seek(state["next_index"])
 
     def start_prefetch(self) -> None:
         """Begin to compute ahead."""

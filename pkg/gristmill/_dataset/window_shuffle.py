@@ -7,6 +7,7 @@ from typing import Any, TypeVar
 
 from gristmill import _core
 from gristmill._checks import check_integer
+from gristmill._dataset import state_checks
 from gristmill._dataset.base import IterDataset, MapDataset
 from gristmill._dataset.blocks import BlockMapDataset, block_of
 from gristmill._dataset.iterator import DatasetIterator
@@ -97,6 +98,20 @@ class WindowShuffleIterDataset(ParentSpec, IterDataset[T]):
         )
 
 
+def _check_state(iterator: WindowShuffleDatasetIterator[Any], state: Any) -> None:
+    """Refuse what is no state of an iterator over windows."""
+    state_checks.fields(
+        parent_window_start_state=state_checks.parent,
+        window_index=state_checks.count,
+        pos_in_window=state_checks.count,
+    )(iterator, state)
+    given, size = state["pos_in_window"], iterator._window_size
+    if given > size:
+        raise state_checks.mismatch(
+            iterator, f"has pos_in_window {given}, but windows have {size} elements"
+        )
+
+
 class WindowShuffleDatasetIterator(steps.Feed, DatasetIterator[T]):
     """Iterates over shuffled windows.
 
@@ -137,6 +152,7 @@ class WindowShuffleDatasetIterator(steps.Feed, DatasetIterator[T]):
             "pos_in_window": self._length - left,
         }
 
+    @state_checks.checked(_check_state)
     def set_state(self, state: Any) -> None:
         """Continue at a position."""
         self._before = copied(state["parent_window_start_state"])

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any, NoReturn, TypeVar
 
 from gristmill._checks import check_flag
+from gristmill._dataset import state_checks
 from gristmill._dataset.base import IterDataset, MapDataset
 from gristmill._dataset.blocks import BlockMapDataset, block_of
 from gristmill._dataset.checks import listed
@@ -132,6 +133,7 @@ class ZipDatasetIterator(DatasetIterator[T]):
         """The positions of all parents."""
         return {"parents": [parent.get_state() for parent in self._parents]}
 
+    @state_checks.checked(state_checks.fields(parents=state_checks.parents))
     def set_state(self, state: Any) -> None:
         """Continue at a position."""
         for parent, position in zip(self._parents, state["parents"], strict=True):
