@@ -423,7 +423,8 @@ class RecordStream:
             if outputs:
                 _warn_once(self._program)
             for _ in range(outputs):
-                next(chain, None)
+                if next(chain, None) is None:
+                    break
         else:
             chain.seek(self.vector)
         self._chain = chain
