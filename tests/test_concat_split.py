@@ -199,7 +199,7 @@ def test_an_element_that_fails_is_dropped_and_no_other():
     rows, errors = collect(split(bad))
     assert rows == collect(split(good))[0]
     assert [type(error) for error in errors] == [KeyError, *[ValueError] * 4]
-    assert "while packing ['x'] into cells of dtype int64" in errors[3].__notes__[-1]
+    assert "while packing ['x'] into cells of dtype int64" in errors[3].__notes__[-2]
 
 
 def test_restoring_behind_errors_gives_the_same_rows():

@@ -87,7 +87,7 @@ BAD_ARGUMENTS = [
     (
         {"worker_count": "2"},
         TypeError,
-        "worker_count must be a number or None, got str",
+        "worker_count must be an int, got str. Pass 0 to compute in this process",
     ),
     ({"worker_buffer_size": -1}, ValueError, "Worker buffer size must be greater"),
     ({"worker_buffer_size": 1.5}, TypeError, "worker_buffer_size must be an int"),

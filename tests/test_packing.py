@@ -228,7 +228,8 @@ def test_a_feature_that_fails_leaves_nothing_of_the_others():
     iterator = iterate(gristmill, elements, FITS[0], options)
     with pytest.raises(ValueError, match="invalid literal") as caught:
         next(iterator)
-    *_, note = caught.value.__notes__
+    note, place = caught.value.__notes__[-2:]
+    assert place == "while PackingDatasetIterator processed record 1 (index 1)"
     assert note.startswith("while packing ['b'] into cells of dtype int64 and shape ()")
     row = next(iterator)
     assert row["a"].tolist() == [1, 1, 3, 7, 7]

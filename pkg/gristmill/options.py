@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 
 from gristmill import _log
-from gristmill._checks import check_integer
+from gristmill._checks import check_flag, check_integer
 from gristmill._listing import listed
 
 __all__ = ["MultiprocessingOptions", "ReadOptions"]
@@ -61,8 +61,8 @@ class MultiprocessingOptions:
         enable_profiling: What the `DataLoader` was given.
 
     Raises:
-        ValueError: `num_workers` is negative. Grain accepts that and gives an
-            empty stream.
+        ValueError: A number is negative. Grain accepts that and gives an empty
+            stream.
         TypeError: A number is not an int.
 
     Example:
@@ -82,6 +82,12 @@ class MultiprocessingOptions:
                 f"num_workers must be non-negative, got {self.num_workers}. Pass 0 to"
                 " compute in this process."
             )
+        if self.per_worker_buffer_size < 0:
+            raise ValueError(
+                "per_worker_buffer_size must be non-negative, got"
+                f" {self.per_worker_buffer_size}."
+            )
+        check_flag("enable_profiling", self.enable_profiling)
 
 
 def __dir__() -> list[str]:

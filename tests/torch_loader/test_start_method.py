@@ -173,6 +173,7 @@ def test_a_worker_is_a_process_of_multiprocessing():
     script = f"""{PROCESSES}
 batches = iter(loader)
 names = sorted(child.name for child in multiprocessing.active_children())
+list(batches)
 print(json.dumps({{"found": found, "names": names}}))
 """
     seen = same_in_both(script, "{}")

@@ -13,7 +13,10 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from gristmill._checks import check_flag, check_integer
+from gristmill._dataset import state_checks
 from gristmill._dataset.base import IterDataset
+from gristmill._dataset.failing import note_outermost
 from gristmill._dataset.iterator import DatasetIterator
 from gristmill._dataset.pack_layout import pack_layout
 from gristmill._hot import packing
@@ -41,6 +44,13 @@ class PackIterDataset(IterDataset[Any]):
         max_sequences_per_bin: int | None = None,
     ) -> None:
         super().__init__(parent)
+        check_integer("seed", seed)
+        check_flag("shuffle_bins", shuffle_bins)
+        if isinstance(meta_features, str):
+            raise TypeError(
+                "meta_features must be a sequence of names, got one:"
+                f" {meta_features!r}. Write ({meta_features!r},)."
+            )
         self._length_struct = length_struct
         self._num_packing_bins = num_packing_bins
         self._layout = pack_layout(
@@ -181,6 +191,9 @@ class PackingDatasetIterator(DatasetIterator[Any]):
         shuffle: Orders the rows of a batch; None leaves them in order.
     """
 
+    _TAKES_IN_STEP = True
+    _BATCHES = True
+
     def __init__(
         self,
         parent: DatasetIterator[Any],
@@ -223,6 +236,13 @@ class PackingDatasetIterator(DatasetIterator[Any]):
             "counter": self._counter,
         }
 
+    @state_checks.checked(
+        state_checks.fields(
+            parent=state_checks.parent,
+            next_row=state_checks.count,
+            counter=state_checks.count,
+        )
+    )
     def set_state(self, state: Any) -> None:
         """Continue at a position; the next ``next`` packs its batch again."""
         self._parent.set_state(state["parent"])
@@ -243,7 +263,11 @@ class PackingDatasetIterator(DatasetIterator[Any]):
             StopIteration: There are no more elements.
         """
         self._state_before_batch()
-        state, rest = self._packer.fill(self._parent)
+        try:
+            state, rest = self._packer.fill(self._parent)
+        except Exception as error:
+            note_outermost(error, self)
+            raise
         if rest is None and not len(self._packer):
             raise StopIteration
         batch = self._packer.finish()
