@@ -41,7 +41,7 @@ def _part(path: str) -> Any:
 
 # Iterators.
 TorchLoader = torch.utils.data.DataLoader
-get_iterator = getattr(TorchLoader, "_get_iterator", Absent)
+get_iterator: Any = getattr(TorchLoader, "_get_iterator", Absent)
 BaseIterator = _part(_LOADING + "_BaseDataLoaderIter")
 SingleProcessIterator = _part(_LOADING + "_SingleProcessDataLoaderIter")
 MultiProcessIterator = _part(_LOADING + "_MultiProcessingDataLoaderIter")
