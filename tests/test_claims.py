@@ -3,8 +3,8 @@
 A claim is a sentence of README's "Guarantees", an item of its "Limits" or of "What
 differs" in docs/torch.md, or a row of a table in docs/differences-from-grain.md. The
 text of the marker is that sentence, the item's first sentence, or the row's first cell,
-on one line, without backticks and links' addresses. The test that it is put on fails where the
-whole sentence, item or row is not true, or does so together with others of that text.
+on one line, without backticks and links' addresses. The tests of one text fail where
+the whole sentence, item or row is not true.
 """
 
 import ast
@@ -39,10 +39,9 @@ def sentences(text: str) -> list[str]:
 
 def first_cells(text: str) -> list[str]:
     """Return the first cell of each row of all tables, without their headings."""
-    rows = [line for line in text.splitlines() if line.startswith("| ")]
-    heads = {row for row, below in zip(rows, rows[1:]) if below.startswith("| --- ")}
-    bodies = [row for row in rows if row not in heads and not row.startswith("| --- ")]
-    return [plain(row.split(" | ")[0].removeprefix("| ")) for row in bodies]
+    bodies = re.findall(r"^\| --- .*\n((?:\| .*\n)+)", text, re.M)
+    rows = [row for body in bodies for row in body.splitlines()]
+    return [plain(row.split(" | ")[0].removeprefix("| ")) for row in rows]
 
 
 def all_claims(root: pathlib.Path) -> list[str]:

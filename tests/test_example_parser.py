@@ -621,6 +621,10 @@ class TestBlocks:
         assert (caught.value.position, alone.value.position) == (3, None)
         assert str(caught.value) == str(alone.value)
 
+    @pytest.mark.claim(
+        "A ParseExample with features of bytes or of variable length, and every other "
+        "step of Python, sees one record at a time."
+    )
     @pytest.mark.parametrize(
         "features", [None, {"x": VarLen(np.int64)}, {"x": FixedLen((), bytes)}]
     )

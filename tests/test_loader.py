@@ -393,6 +393,9 @@ def sha256_of(made):
     return total.hexdigest()
 
 
+@pytest.mark.claim(
+    "How many processes compute, and how fast each one is, never shows in the data."
+)
 @pytest.mark.multiprocess
 @pytest.mark.parametrize("drop_remainder", [False, True])
 @pytest.mark.parametrize("streams", [1, 3])
@@ -414,6 +417,37 @@ def test_order_does_not_depend_on_the_worker_count(streams, drop_remainder, step
         for workers in (0, 1, 2, 3, 5)
     }
     assert len(found) == 1
+
+
+class Pid(g.MapTransform):
+    def map(self, element):
+        return element, os.getpid()
+
+
+class Kept(g.FilterTransform):
+    def filter(self, element):
+        return element[0] % 5 != 0
+
+
+class Doubled(g.transforms.FlatMap):
+    max_fan_out = 2
+
+    def flat_map(self, element):
+        return [element, element]
+
+
+@pytest.mark.claim(
+    "With a filter or a flat map, a stream belongs to one worker, so more workers than"
+    " streams do not help."
+)
+@pytest.mark.multiprocess
+@pytest.mark.parametrize("behind", [[], [g.Batch(4)]], ids=["single", "batched"])
+@pytest.mark.parametrize("step", [Kept(), Doubled()], ids=["filter", "flat map"])
+def test_a_stream_of_a_filter_or_flat_map_belongs_to_one_worker(step, behind):
+    operations = [Pid(), step, *behind]
+    made = loader(operations, records=400, worker_count=4, streams=2)
+    pids = {pid for _, found in made for pid in np.atleast_1d(found).tolist()}
+    assert len(pids) == 2
 
 
 def test_streams_are_the_order_of_as_many_workers():

@@ -218,6 +218,13 @@ def damaged(tmp_path):
     return path
 
 
+@pytest.mark.claim(
+    "Damage costs the records of its chunk alone, which fail with the file and the "
+    "offset, and never gives wrong data."
+)
+@pytest.mark.claim(
+    "Every hash in files of gristmill.sources is verified unless you say otherwise."
+)
 def test_a_damaged_group_is_named_and_the_others_are_read(damaged):
     source = sources.ParquetDataSource(damaged)
     assert source[99] == row(99)

@@ -124,3 +124,62 @@ def test_finished_flat_map_restores_its_state_as_it_was():
         }
     assert restored[THEIRS]["next_index_in_buffer"] == 0
     assert restored[OURS]["next_index_in_buffer"] == 2
+
+
+class Recorded:
+    """Serves the integers below 12, and remembers which were asked for."""
+
+    def __init__(self):
+        self.asked = []
+
+    def __len__(self):
+        return 12
+
+    def __getitem__(self, key):
+        self.asked.append(key)
+        return key
+
+    def __repr__(self):
+        return "Recorded()"
+
+
+class InReverse:
+    """Gives the records back by threes, the last one first."""
+
+    def __call__(self, records):
+        for one, two, three in zip(records, records, records, strict=True):
+            yield from (three, two, one)
+
+
+@pytest.mark.claim("what a legacy operation holds back is lost on resume")
+@pytest.mark.claim(
+    "Callables over an iterator of records (Grain's legacy operations) may hold "
+    "records back, which no position describes: resuming computes all outputs since "
+    "the iterator was made again, and warns once."
+)
+def test_what_a_legacy_operation_holds_back_is_computed_again(caplog):
+    def loader(library, source):
+        legacy = ready(library)
+        return legacy.DataLoader(
+            data_source=source,
+            sampler=legacy.SequentialSampler(12, legacy.NoSharding()),
+            operations=[InReverse()],
+            read_options=legacy.ReadOptions(0, 0),
+        )
+
+    rests, asked = {}, {}
+    for library in (THEIRS, OURS):
+        iterator = iter(loader(library, Recorded()))
+        assert [next(iterator) for _ in range(4)] == [2, 1, 0, 5]
+        source = Recorded()
+        again = iter(loader(library, source))
+        again.set_state(iterator.get_state())
+        rests[library], asked[library] = list(again), source.asked
+    assert rests[OURS] == [4, 3, 8, 7, 6, 11, 10, 9]
+    assert asked[OURS] == list(range(12))
+    assert rests[THEIRS] != rests[OURS]
+    assert 3 not in asked[THEIRS]
+    iter(loader(OURS, Recorded())).get_state()
+    warned = [r.message for r in caplog.records if "computed again" in r.message]
+    assert len(warned) == 1
+    assert warned[0].startswith("InReverse keeps records back without a state")

@@ -42,6 +42,10 @@ assert os.path.exists(sys.argv[1])
     )
 
 
+@pytest.mark.claim(
+    "One that dies again on the same batch raises WorkerDied, which names the signal, "
+    "the record and what to do."
+)
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize(
     ("death", "cause"),
@@ -67,6 +71,7 @@ def drain():
 error = expect(g.errors.WorkerDied, drain)
 assert sys.argv[1] in str(error), error
 assert "on record 42 of stream 0, 2 times in a row (max_restarts=1)" in str(error)
+assert "use fewer workers or smaller batches" in str(error), error
 # Single elements are computed in runs of 16 of a stream: the run is what died.
 place = {"single": 32, "filtered": 6, "batches": 10}[sys.argv[2]]
 assert digest(before) == reference[:place], (len(before), place)

@@ -58,6 +58,9 @@ assert "It is killed and started again." in warnings[0]
     )
 
 
+@pytest.mark.claim(
+    "How many processes compute, and how fast each one is, never shows in the data."
+)
 @pytest.mark.parametrize("kind", KINDS)
 def test_warning_shows_the_python_stack_and_the_worker_may_go_on(tmp_path, kind):
     run(
