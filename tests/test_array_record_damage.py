@@ -155,6 +155,10 @@ NOT_WHOLE = {
 }
 
 
+@pytest.mark.claim(
+    "a missing or damaged ArrayRecord file is found when it is first read, as "
+    'RuntimeError; a truncated one may give b""'
+)
 @pytest.mark.parametrize("verify", ["all", "headers", "none"])
 @pytest.mark.parametrize("case", NOT_WHOLE)
 def test_files_that_are_not_whole_are_refused_at_open(medium, written, case, verify):

@@ -113,6 +113,10 @@ BAD_ARGUMENTS = [
 ]
 
 
+@pytest.mark.claim(
+    "arguments of a wrong type or value fail at the first element, often with "
+    "AttributeError, AssertionError or ZeroDivisionError, or not at all"
+)
 @pytest.mark.parametrize(("options", "kind", "text"), BAD_ARGUMENTS)
 def test_bad_arguments_are_refused_by_the_constructor(options, kind, text):
     with pytest.raises(kind, match=text) as caught:
@@ -144,6 +148,9 @@ def test_a_sampler_that_is_none_is_refused():
         g.DataLoader(data_source=[1], sampler=5, shard_options=g.NoSharding())
 
 
+@pytest.mark.claim(
+    "a state that is no state fails with KeyError, TypeError or AttributeError"
+)
 @pytest.mark.parametrize(
     ("state", "kind", "text"),
     [
@@ -455,6 +462,7 @@ def test_streams_are_the_order_of_as_many_workers():
     assert plain(made) == [[0, 2], [1, 3], [4, 6], [5, 7], [8], [9]]
 
 
+@pytest.mark.claim("a state needs the same worker count")
 def test_an_explicit_number_of_streams_must_be_the_states():
     state = iter(loader(streams=2)).get_state()
     with pytest.raises(StateMismatch, match=r"2 streams, .* streams=3.* set it to 2"):
@@ -483,6 +491,9 @@ def lost_by_grain(library):
     )
 
 
+@pytest.mark.claim(
+    "a shuffle of n = 4^k + 1 records, k >= 8, loses record n - 1 and repeats another"
+)
 def test_grains_state_of_a_shuffle_that_loses_a_record_is_refused():
     legacy = pytest.importorskip("grain.python")
     theirs, ours = lost_by_grain(legacy), lost_by_grain(g)
@@ -643,6 +654,7 @@ def recorded(monkeypatch, cost_s, operations=(), fails_at=-1, **options):
     return source, iter(loader(operations, source=source, records=64, **options))
 
 
+@pytest.mark.claim("a source is read in threads named grain-prefetch_<n>, at once")
 def test_slow_sources_are_read_by_threads(monkeypatch):
     source, iterator = recorded(monkeypatch, 1e-3)
     assert list(iterator) == list(range(64))
@@ -654,6 +666,7 @@ def test_slow_sources_are_read_by_threads(monkeypatch):
     assert all(name.startswith("gristmill-read") for name in readers[probed:])
 
 
+@pytest.mark.claim("a source is read in threads named grain-prefetch_<n>, at once")
 def test_fast_sources_are_read_by_the_caller(monkeypatch):
     source, iterator = recorded(monkeypatch, 1e-6, [g.Batch(8)])
     assert len(list(iterator)) == 8
@@ -703,6 +716,10 @@ def test_state_is_exact_while_reading_ahead(monkeypatch, operations):
     assert len(source.threads) == 64
 
 
+@pytest.mark.claim(
+    "after an exception of the source the position is one behind, and the end raises "
+    "IndexError; without threads it is tried for ever"
+)
 @pytest.mark.parametrize("cost_s", [1e-6, 1e-3], ids=["fast", "slow"])
 @pytest.mark.parametrize("where", ["source", "operation"])
 def test_the_failing_record_counts_as_consumed(monkeypatch, cost_s, where):

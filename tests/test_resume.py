@@ -105,6 +105,7 @@ def test_again_and_again_in_any_worker_count(description, hops):
     assert_hops_give_the_stream(description, hops)
 
 
+@pytest.mark.claim("a state needs the same worker count")
 @pytest.mark.claim(
     "Equal seeds draw equal numbers, in any process and after any resume."
 )

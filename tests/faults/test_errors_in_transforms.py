@@ -15,6 +15,7 @@ def last_file(error):
 """
 
 
+@pytest.mark.claim("the note on an exception says that frames were cut")
 @pytest.mark.claim(
     "An exception of your code keeps its type, where that can be pickled, and names "
     "the operation, the record and the worker."
@@ -58,6 +59,7 @@ assert sum(raised) == 1
     )
 
 
+@pytest.mark.claim("an exception of a worker ends its stream")
 def test_elements_after_the_failing_one_are_literally_these():
     run(
         """

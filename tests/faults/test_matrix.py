@@ -24,6 +24,7 @@ def pipeline(kind: str, fault: str) -> str:
     return EVERYTHING.format(operations=KINDS[kind].format(fault), kind=kind)
 
 
+@pytest.mark.claim("a worker that exits with code 0 hangs the parent")
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("death", DEATHS)
 def test_work_of_a_dead_worker_is_done_by_another(tmp_path, death, kind):
@@ -42,6 +43,7 @@ assert os.path.exists(sys.argv[1])
     )
 
 
+@pytest.mark.claim("a worker that exits with code 0 hangs the parent")
 @pytest.mark.claim(
     "One that dies again on the same batch raises WorkerDied, which names the signal, "
     "the record and what to do."
@@ -229,6 +231,7 @@ def wait_for_it():
 """
 
 
+@pytest.mark.claim("messages at interpreter exit")
 @pytest.mark.parametrize("how", ["run out", "sys.exit(3)", "1 / 0", "in a thread"])
 def test_interpreter_exit_with_workers_running_is_quiet_and_quick(how):
     run(

@@ -53,6 +53,7 @@ def kill_at_random(number: signal.Signals, rounds: int, seed: int) -> None:
     )  # fmt: skip
 
 
+@pytest.mark.claim("a killed parent leaves workers and shared memory behind")
 @pytest.mark.claim(
     "When your process dies, the workers and all shared memory go with it."
 )
