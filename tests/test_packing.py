@@ -278,6 +278,9 @@ def test_errors_begin_with_grains_words():
             packed([], **options)
 
 
+@pytest.mark.claim(
+    "arguments of packing that do not fit fail at the first row, or misalign it"
+)
 @pytest.mark.parametrize(
     ("options", "error", "text"),
     [

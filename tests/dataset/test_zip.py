@@ -74,6 +74,7 @@ def test_a_zip_that_is_not_strict_ends_with_the_shortest():
     )
 
 
+@pytest.mark.claim("of an error in a zip, the parts go out of step")
 def test_an_error_costs_its_tuple_and_no_other():
     def fail_at(bad):
         def function(x):
