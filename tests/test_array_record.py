@@ -148,6 +148,7 @@ def test_groups_are_the_chunks(paths):
     assert part.groups.tolist() == [2, 16, 2, 16]
 
 
+@pytest.mark.claim("samplers.GroupShuffleSampler")
 @pytest.mark.multiprocess
 @pytest.mark.parametrize("workers", [0, 2])
 def test_chunks_are_shuffled_as_groups(paths, workers):

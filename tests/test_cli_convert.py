@@ -66,6 +66,7 @@ def features_of(record):
 # What becomes of which input
 
 
+@pytest.mark.claim("gristmill convert, inspect, bench, gristmill.beam")
 @pytest.mark.claim("Compressed TFRecord files can only be read in order, or converted.")
 @pytest.mark.parametrize("compression", ["", "gzip", "zlib"])
 def test_tf_record_files_keep_their_records(tmp_path, compression):

@@ -711,6 +711,7 @@ def loader(records, features, workers):
     )
 
 
+@pytest.mark.claim("transforms.ParseExample, DecodeNpy, DecodeImage")
 @pytest.mark.parametrize(
     "workers", [0, pytest.param(2, marks=pytest.mark.multiprocess)]
 )

@@ -245,6 +245,7 @@ def ids_of(operations, workers, **options):
     return before, pairs
 
 
+@pytest.mark.claim("iterator.ids()")
 @WITH_AND_WITHOUT
 def test_ids_of_plain_records(workers):
     before, pairs = ids_of([Add()], workers, shuffle=True)
@@ -258,6 +259,7 @@ def test_ids_of_filtered_records(workers):
     assert pairs == [(i, [i]) for i in (1, 3, 5, 7, 9, 11)]
 
 
+@pytest.mark.claim("iterator.ids()")
 @WITH_AND_WITHOUT
 def test_ids_of_batches(workers):
     _, pairs = ids_of([g.Batch(5)], workers, shuffle=True)
@@ -297,6 +299,7 @@ def test_ids_are_the_callers_to_change():
     assert iterator.ids().tolist() == [0, 1]
 
 
+@pytest.mark.claim("loader.replay(state)")
 @pytest.mark.parametrize(
     "operations",
     [
@@ -385,6 +388,7 @@ def test_a_split_record_that_kills_its_worker_is_named():
         next(iterator)
 
 
+@pytest.mark.claim("loader.replay(state)")
 @pytest.mark.multiprocess
 def test_replay_runs_in_this_process_whatever_the_worker_count():
     made = loader([Add()], worker_count=2)
@@ -400,6 +404,7 @@ def sha256_of(made):
     return total.hexdigest()
 
 
+@pytest.mark.claim("streams=")
 @pytest.mark.claim(
     "How many processes compute, and how fast each one is, never shows in the data."
 )
@@ -457,6 +462,7 @@ def test_a_stream_of_a_filter_or_flat_map_belongs_to_one_worker(step, behind):
     assert len(pids) == 2
 
 
+@pytest.mark.claim("streams=")
 def test_streams_are_the_order_of_as_many_workers():
     made = loader([g.Batch(2)], records=10, streams=2)
     assert plain(made) == [[0, 2], [1, 3], [4, 6], [5, 7], [8], [9]]

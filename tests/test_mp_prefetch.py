@@ -135,6 +135,7 @@ CHAINS = {
 }
 
 
+@pytest.mark.claim("mp_prefetch(streams=), states with any number of workers")
 @pytest.mark.claim(
     "mp_prefetch states need the same number of workers; start_prefetch() on a fresh "
     "iterator does nothing"

@@ -73,6 +73,9 @@ def test_a_row_is_the_readers_to_change(tmp_path, name):
         assert same(read(), next(iter(grain.experimental.ParquetIterDataset(path))))
 
 
+@pytest.mark.claim(
+    "sources.TFRecordDataSource, ParquetDataSource, TFDSDataSource, URLs"
+)
 def test_rows_of_all_files_in_any_order(files):
     source = sources.ParquetDataSource(files)
     assert len(source) == 100
@@ -405,6 +408,7 @@ def amplification(source, keys):
     return rows / len(keys)
 
 
+@pytest.mark.claim("samplers.GroupShuffleSampler")
 @pytest.mark.multiprocess
 @pytest.mark.parametrize(("workers", "streams"), [(0, 1), (0, 2), (2, 2), (2, 4)])
 def test_a_group_shuffle_decodes_each_group_about_once(

@@ -100,6 +100,9 @@ class TestReading:
         assert list(again) == RECORDS
         assert repr(again) == repr(source)
 
+    @pytest.mark.claim(
+        "sources.TFRecordDataSource, ParquetDataSource, TFDSDataSource, URLs"
+    )
     @pytest.mark.multiprocess
     def test_loaders_give_one_order_with_and_without_workers(self, file):
         def batches(workers):

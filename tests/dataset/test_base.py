@@ -401,6 +401,7 @@ class TestOptions:
         )
         assert merged == DatasetOptions(min_shm_size=1, filter_warn_threshold_ratio=0.5)
 
+    @pytest.mark.claim("MapDataset.zip, IterDataset.zip, set_options, with_options")
     def test_may_be_set_before_there_is_an_iterator(self):
         ds = MapDataset.range(3).set_options(DatasetOptions(min_shm_size=5)).shuffle(1)
         iterator = iter(ds.to_iter_dataset().with_options(DatasetOptions()).batch(2))

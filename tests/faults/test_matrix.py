@@ -85,6 +85,7 @@ assert str(again) == str(error)
     )
 
 
+@pytest.mark.claim("max_restarts=")
 def test_max_restarts_counts_the_tries(tmp_path):
     run(
         """

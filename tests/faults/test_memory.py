@@ -82,6 +82,7 @@ assert (kept[1] == np.array([8, 10, 12, 14])[:, None]).all()
     )
 
 
+@pytest.mark.claim("memory_limit=")
 @pytest.mark.claim("Past memory_limit, ArenaFull says how much you keep.")
 @pytest.mark.parametrize("kind", ["[Wide()]", "filtered(Wide())"])
 def test_memory_limit_says_what_is_needed_and_had(kind):
