@@ -269,9 +269,22 @@ def test_only_a_batch_needs_an_order_of_keys():
 @pytest.mark.claim(
     "an element that contains itself, or is nested too deep, fails with SystemError"
 )
-def test_elements_that_contain_themselves_pass():
+def of_itself():
     element = [1]
     element.append(element)
+    return element
+
+
+def very_deep():
+    element = []
+    for _ in range(20_000):
+        element = [element]
+    return element
+
+
+@pytest.mark.parametrize("make", [of_itself, very_deep])
+def test_elements_that_no_stack_is_deep_enough_for_pass(make):
+    element = make()
     with pytest.raises(SystemError):
         list(loader_of(THEIRS, [element]))
     (found,) = loader_of(OURS, [element])
