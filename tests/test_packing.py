@@ -279,6 +279,9 @@ def test_errors_begin_with_grains_words():
             packed([], **options)
 
 
+@pytest.mark.claim(
+    "arguments of packing that do not fit fail at the first row, or misalign it"
+)
 @pytest.mark.parametrize(
     ("options", "error", "text"),
     [
@@ -323,6 +326,10 @@ def test_a_state_of_other_data_is_refused_again_and_again():
     assert iterator.get_state() == state
 
 
+@pytest.mark.claim(
+    "get_state() is a few integers as JSON, as many at any position; restoring begins "
+    "to read there, or at the split, pack or window that is under way."
+)
 def test_states_are_small_and_reading_restarts_at_the_batch():
     source = Counted([{"x": array} for array in tokens(DISTRIBUTIONS[0], 900, 2000)])
     options = {"length_struct": {"x": 2048}, "num_packing_bins": 64}

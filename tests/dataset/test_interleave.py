@@ -154,6 +154,10 @@ def test_states_of_grain_fit_after_json():
     assert taken + list(resumed) == list(make(gristmill))
 
 
+@pytest.mark.claim(
+    "InterleaveIterDataset.set_state keeps and changes the caller's dict; "
+    "cycle_length=0 is an IndexError"
+)
 def test_restoring_leaves_the_state_as_it_is():
     ds = InterleaveIterDataset(parts(gristmill, 2, 2, 2, 2), cycle_length=2)
     iterator = iter(ds)
@@ -185,6 +189,10 @@ def test_a_state_of_another_cycle_is_refused():
         iterator.set_state(state)
 
 
+@pytest.mark.claim(
+    "InterleaveIterDataset.set_state keeps and changes the caller's dict; "
+    "cycle_length=0 is an IndexError"
+)
 def test_a_cycle_has_places():
     with pytest.raises(ValueError, match=r"cycle_length must be positive\. Got 0"):
         InterleaveIterDataset(parts(gristmill, 2), cycle_length=0)

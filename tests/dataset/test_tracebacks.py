@@ -48,6 +48,7 @@ def place_of(error):
     return [place]
 
 
+@pytest.mark.claim("several notes say that frames were cut from a traceback")
 @pytest.mark.parametrize("chain", [by_index, by_step])
 def test_no_frame_of_ours_stays(chain, filtering):
     error = error_of(iter(chain()))
@@ -68,6 +69,7 @@ def test_calls_that_are_not_timed_are_cut_as_well():
     assert next(iterator) == 701
 
 
+@pytest.mark.claim("several notes say that frames were cut from a traceback")
 def test_a_measured_chain_has_one_note():
     iterator = watching.observed(by_index(), logs=False, folder=None)
     error = error_of(iterator)
