@@ -110,6 +110,7 @@ def listening(port):
     )
 
 
+@pytest.mark.claim("metrics are served to every machine that reaches the port")
 @pytest.mark.parametrize(
     ("environment", "expected"),
     [
