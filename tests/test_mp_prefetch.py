@@ -509,7 +509,7 @@ def test_one_stream_has_an_index():
     filtered = iter(dataset.filter(len).mp_prefetch(workers(1)))
     with pytest.raises(NotImplementedError):
         experimental.set_next_index(filtered, 1)
-    with pytest.raises(NotImplementedError, match="takes them from 2 streams"):
+    with pytest.raises(NotImplementedError, match="has 2 streams: use one worker"):
         experimental.get_next_index(iter(dataset.mp_prefetch(workers(2))))
 
 

@@ -270,13 +270,45 @@ def test_errors_begin_with_grains_words():
     for text, options in {
         r"If specified, `max_sequences_per_bin` must be a positive integer, but got"
         r" 0\.": {"max_sequences_per_bin": 0},
-        r"Failed to extract segment ids for 'x', which has type <class 'dict'> rather"
-        r" than np.ndarray. Perhaps it should be marked as a meta feature\?": {
-            "length_struct": {"x": {"y": 5}}
-        },
     }.items():
         with pytest.raises(ValueError, match=f"^{text}"):
             packed([], **options)
+
+
+@pytest.mark.parametrize("name", FITS)
+def test_a_nested_feature_is_refused_as_by_grain_unless_it_is_meta(name):
+    elements = [{"x": np.ones(3), "nested": {"inner": 0}}] * 4
+    struct = {
+        "length_struct": {"x": 5, "nested": {"inner": 5}},
+        "num_packing_bins": 2,
+        "shuffle_bins": False,
+    }
+    texts = []
+    for library in (gristmill, real_grain):
+        iterate(library, elements, name, {**struct, "meta_features": ["nested"]})
+        with pytest.raises(ValueError) as raised:
+            next(iterate(library, elements, name, struct))
+        texts.append(str(raised.value))
+    assert texts[0] == (
+        f"{texts[1]} Add it to meta_features, or make its leaves features of their own"
+        " in a map before packing."
+    )
+
+
+@pytest.mark.parametrize("name", FITS)
+def test_the_size_of_a_batch_is_grains(name):
+    elements = [{"x": np.ones((n, 2), "f4"), "y": n} for n in (3, 4, 1, 5, 2)]
+    struct = {"length_struct": {"x": 6, "y": 3}, "num_packing_bins": 3}
+    sizes = []
+    for library in (gristmill, real_grain):
+        iterator = iterate(library, elements, name, struct)
+        while not hasattr(iterator, "get_packed_batch_size_bytes"):
+            iterator = iterator._parent
+        with pytest.raises(ValueError, match="No current batch"):
+            iterator.get_packed_batch_size_bytes()
+        next(iterator)
+        sizes.append(iterator.get_packed_batch_size_bytes())
+    assert sizes[0] == sizes[1] > 0
 
 
 @pytest.mark.claim(

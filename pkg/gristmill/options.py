@@ -41,7 +41,7 @@ class ReadOptions:
                 raise ValueError(f"{name} must be non-negative, got {value}")
         if 0 < self.prefetch_buffer_size < self.num_threads:
             _log.warning(
-                "prefetch_buffer_size=%s is less than num_threads=%s, so only %s"
+                "prefetch_buffer_size=%s is smaller than num_threads=%s, so only %s"
                 " threads can be reading at a time. Raise prefetch_buffer_size to"
                 " use them all.",
                 self.prefetch_buffer_size,

@@ -365,21 +365,21 @@ class InterleaveDatasetIterator(turns.Turns, DatasetIterator[T]):
         return iterator
 
     def _get_next_index(self) -> int:
-        self._check_single()
+        self._check_single("get_next_index")
         iterator = self.places[0]
         return 0 if iterator is None else get_next_index(iterator)
 
     def _set_next_index(self, index: int) -> None:
-        self._check_single()
+        self._check_single("set_next_index")
         self.get_state()
         if self.places[0] is None:
             self._restore(0, 0, self._ended[0])
             self._ended[0] = None
         set_next_index(self.places[0], index)
 
-    def _check_single(self) -> None:
+    def _check_single(self, function: str) -> None:
         if len(self._datasets) != 1:
             raise NotImplementedError(
-                f"{self} has no index of its next element: that needs exactly one"
-                " dataset."
+                f"{function} is not supported for InterleaveDatasetIterator with more"
+                f" than one dataset. There are {len(self._datasets)}."
             )

@@ -210,20 +210,21 @@ class InterleavedDatasetIterator(DatasetIterator[T]):
         return copied(self._first_states[stream])
 
     def _get_next_index(self) -> int:
-        return get_next_index(self._placed_alone())
+        return get_next_index(self._placed_alone("get_next_index"))
 
     def _set_next_index(self, index: int) -> None:
-        iterator = self._placed_alone()
+        iterator = self._placed_alone("set_next_index")
         set_next_index(iterator, index)
         vector = self._pipeline.vector_of(0, iterator.get_state())
         self._go_on(Position(0, 0, [vector], [False]))
 
-    def _placed_alone(self) -> DatasetIterator[Any]:
+    def _placed_alone(self, function: str) -> DatasetIterator[Any]:
         """An iterator in this process that stands where the only stream does."""
         if self._pipeline.streams != 1:
             raise NotImplementedError(
-                f"{self} has no index of its next element: it takes them from"
-                f" {self._pipeline.streams} streams. Use one worker or one stream."
+                f"{function} is not supported for InterleaveDatasetIterator with more"
+                f" than one dataset. {self} has {self._pipeline.streams} streams: use"
+                " one worker or one stream."
             )
         iterator = self._pipeline.iterator(0)
         (vector,) = self._position.vectors

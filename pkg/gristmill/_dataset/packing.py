@@ -18,7 +18,7 @@ from gristmill._dataset import state_checks
 from gristmill._dataset.base import IterDataset
 from gristmill._dataset.failing import note_outermost
 from gristmill._dataset.iterator import DatasetIterator
-from gristmill._dataset.pack_layout import pack_layout
+from gristmill._dataset.pack_layout import check_flat, pack_layout
 from gristmill._hot import packing
 from gristmill._slow.pack_layout import PackLayout
 from gristmill.errors import StateMismatch
@@ -53,6 +53,7 @@ class PackIterDataset(IterDataset[Any]):
             )
         self._length_struct = length_struct
         self._num_packing_bins = num_packing_bins
+        self._meta_features = meta_features
         self._layout = pack_layout(
             length_struct,
             rows=num_packing_bins,
@@ -67,6 +68,7 @@ class PackIterDataset(IterDataset[Any]):
         )
 
     def __iter__(self) -> DatasetIterator[Any]:
+        check_flat(self._length_struct, self._meta_features)
         return PackingDatasetIterator(iter(self._parent), self._layout, self._shuffle)
 
     def __str__(self) -> str:
@@ -203,6 +205,7 @@ class PackingDatasetIterator(DatasetIterator[Any]):
         super().__init__(parent)
         self._layout = layout
         self._shuffle = shuffle
+        self._row_bytes: int | None = None
         self._begin(0, 0)
 
     def _begin(self, next_row: int, counter: int) -> None:
@@ -248,6 +251,21 @@ class PackingDatasetIterator(DatasetIterator[Any]):
         self._parent.set_state(state["parent"])
         self._begin(state["next_row"], state["counter"])
 
+    def get_packed_batch_size_bytes(self) -> int:
+        """Bytes of a batch of rows, with all that Grain keeps while it fills one.
+
+        Raises:
+            ValueError: No batch has been filled yet.
+        """
+        if self._row_bytes is None:
+            raise ValueError(
+                "No current batch. Size can only be computed after at least one element"
+                " has been packed."
+            )
+        # Two int32 for each cell and an int64 for each feature, beside the values.
+        lengths = self._layout.lengths
+        return self._layout.rows * (self._row_bytes + 8 * (sum(lengths) + len(lengths)))
+
     def __str__(self) -> str:
         return "PackingDatasetIterator"
 
@@ -271,6 +289,7 @@ class PackingDatasetIterator(DatasetIterator[Any]):
         if rest is None and not len(self._packer):
             raise StopIteration
         batch = self._packer.finish()
+        self._row_bytes = sum(values[0].nbytes for values in batch.values)
         if self._next_row >= len(batch):
             self.set_state(self.get_state())
             raise StateMismatch(

@@ -217,7 +217,7 @@ class ThreadPrefetchDatasetIterator(DatasetIterator[T]):
 
     def _get_next_index(self) -> int:
         if self._index is None:
-            parent = self._native_parent()
+            parent = self._native_parent("_get_next_index")
             state = self.get_state()
             self._stop()
             parent.set_state(state)
@@ -225,17 +225,17 @@ class ThreadPrefetchDatasetIterator(DatasetIterator[T]):
         return self._index
 
     def _set_next_index(self, index: int) -> None:
-        parent = self._native_parent()
+        parent = self._native_parent("set_next_index")
         self._stop()
         set_next_index(parent, index)
         self._index = index
         self._state = None
 
-    def _native_parent(self) -> DatasetIterator[T]:
+    def _native_parent(self, function: str) -> DatasetIterator[T]:
         if not isinstance(self._source, DatasetIterator):
             raise ValueError(
-                f"{self} has no index of its next element: what it iterates over is no"
-                f" DatasetIterator but a {type(self._source).__name__}."
+                f"`{function}` only supported for native dataset iterators. {self}"
+                f" iterates over a {type(self._source).__name__}."
             )
         return self._source
 
