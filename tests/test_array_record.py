@@ -148,6 +148,7 @@ def test_groups_are_the_chunks(paths):
     assert part.groups.tolist() == [2, 16, 2, 16]
 
 
+@pytest.mark.claim("samplers.GroupShuffleSampler")
 @pytest.mark.multiprocess
 @pytest.mark.parametrize("workers", [0, 2])
 def test_chunks_are_shuffled_as_groups(paths, workers):
@@ -235,6 +236,10 @@ def test_paths_of_other_kinds_are_refused(given, text):
     assert text.split(",")[0] in str(refusal.value)
 
 
+@pytest.mark.claim(
+    "a missing or damaged ArrayRecord file is found when it is first read, as "
+    'RuntimeError; a truncated one may give b""'
+)
 def test_missing_and_foreign_files_are_refused_at_once(tmp_path):
     with pytest.raises(FileNotFoundError, match="nowhere"):
         sources.ArrayRecordDataSource(str(tmp_path / "nowhere"))
@@ -244,6 +249,10 @@ def test_missing_and_foreign_files_are_refused_at_once(tmp_path):
         sources.ArrayRecordDataSource(str(foreign))
 
 
+@pytest.mark.claim(
+    "ArrayRecordDataSource is a subclass of the array-record package's class, which "
+    "reads"
+)
 def test_options_of_the_other_reader_are_known_by_name(paths):
     options = {"readahead_buffer_size": "16M", "index_storage_option": "in_memory"}
     assert len(sources.ArrayRecordDataSource(paths, options)) == 306

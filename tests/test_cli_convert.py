@@ -64,6 +64,8 @@ def features_of(record):
 # What becomes of which input
 
 
+@pytest.mark.claim("gristmill convert, inspect, bench, gristmill.beam")
+@pytest.mark.claim("Compressed TFRecord files can only be read in order, or converted.")
 @pytest.mark.parametrize("compression", ["", "gzip", "zlib"])
 def test_tf_record_files_keep_their_records(tmp_path, compression):
     records = [b"", *sample(500), bytes(200_000)]
@@ -898,6 +900,7 @@ def test_a_killed_worker_is_a_problem(tmp_path, long):
     assert err.startswith("gristmill: a worker process ended by signal SIGKILL.")
 
 
+@pytest.mark.claim("ArrayRecord files are written by the array-record package.")
 def test_a_missing_writer_names_the_extra(tmp_path, monkeypatch):
     path = write_tf_record(tmp_path / "in.tfrecord", [b"x"])
     module = "array_record.python.array_record_module"

@@ -102,6 +102,10 @@ def test_lengths_of_text_are_split_as_by_grain(distribution, split_full):
         )
 
 
+@pytest.mark.claim(
+    "ConcatThenSplitIterDataset repeats and loses tokens of a second feature where an "
+    "element is cut twice"
+)
 def test_a_feature_that_is_cut_twice_loses_and_repeats_nothing():
     # Grain gives b as [1 2 3] [] [2 3 4]: it forgets where the second part began.
     elements = [{"a": np.arange(1, 11), "b": np.arange(1, 5)}] * 2
@@ -127,6 +131,7 @@ def test_a_feature_that_is_cut_twice_loses_and_repeats_nothing():
         assert same(run(again), (rows[at:], states[at:]))
 
 
+@pytest.mark.claim("the same, from a state that went through JSON, loses an element")
 def test_a_state_without_rest_loses_nothing_in_json():
     # Grain takes the lists for a rest and drops an element.
     elements = [{"x": np.arange(3)}, {"x": np.arange(4)}]
@@ -139,6 +144,24 @@ def test_a_state_without_rest_loses_nothing_in_json():
     assert same(run(again)[0], rows)
 
 
+@pytest.mark.claim(
+    "the same, fails with internal errors where a scalar or an empty segment meets a "
+    "full row, or a meta feature is longer than a row"
+)
+def test_a_scalar_that_meets_a_full_row_opens_the_next():
+    elements = [{"a": np.arange(1, n + 1), "s": s} for n, s in [(2, 5), (1, 6), (2, 7)]]
+    options = {"length_struct": {"a": 4, "s": 2}}
+    with pytest.raises(Exception, match="Cannot pack sequence of length 1"):
+        run(iterate(real_grain, elements, NAME, options))
+    rows, _ = run(iterate(gristmill, elements, NAME, options))
+    assert [row["a"].tolist() for row in rows] == [[1, 2, 1, 1], [2, 0, 0, 0]]
+    assert [row["s"].tolist() for row in rows] == [[5, 6], [7, 0]]
+
+
+@pytest.mark.claim(
+    "the same, fails with internal errors where a scalar or an empty segment meets a "
+    "full row, or a meta feature is longer than a row"
+)
 def test_a_segment_without_cells_at_the_end_of_a_row_gets_no_bos():
     # Grain raises IndexError.
     elements = [
@@ -199,7 +222,7 @@ def test_an_element_that_fails_is_dropped_and_no_other():
     rows, errors = collect(split(bad))
     assert rows == collect(split(good))[0]
     assert [type(error) for error in errors] == [KeyError, *[ValueError] * 4]
-    assert "while packing ['x'] into cells of dtype int64" in errors[3].__notes__[-1]
+    assert "while packing ['x'] into cells of dtype int64" in errors[3].__notes__[-2]
 
 
 def test_restoring_behind_errors_gives_the_same_rows():
@@ -274,6 +297,10 @@ def test_a_full_meta_feature_ends_the_row_and_is_logged_once(caplog):
     assert "Meta feature 'm' limited packing" in record.getMessage()
 
 
+@pytest.mark.claim(
+    "the same, fails with internal errors where a scalar or an empty segment meets a "
+    "full row, or a meta feature is longer than a row"
+)
 def test_a_meta_feature_longer_than_a_row_is_an_error():
     elements = [{"x": np.arange(n), "m": np.arange(n)} for n in (1, 3, 2)]
     options = {"length_struct": {"x": 4, "m": 2}, "meta_features": ["m"]}
@@ -313,6 +340,9 @@ def test_arguments_about_bos_are_refused_as_by_grain(options):
     assert str(ours.value) == str(theirs.value)
 
 
+@pytest.mark.claim(
+    "arguments of packing that do not fit fail at the first row, or misalign it"
+)
 @pytest.mark.parametrize(
     ("length", "error", "text"),
     [

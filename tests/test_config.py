@@ -36,11 +36,19 @@ def test_names_and_defaults_are_grains(config):
         assert grain.config.get_or_default(name) == default
 
 
+@pytest.mark.claim(
+    "configuration through absl flags; UnparsedFlagAccessError in plain scripts; "
+    "ValueError for unknown names"
+)
 def test_update_sets(config):
     config.update("tf_lookup_batch_size", 7)
     assert config.tf_lookup_batch_size == 7
 
 
+@pytest.mark.claim(
+    "configuration through absl flags; UnparsedFlagAccessError in plain scripts; "
+    "ValueError for unknown names"
+)
 def test_unknown_names_are_attribute_errors(config):
     assert not hasattr(config, "nonsense")
     for call in (
@@ -59,6 +67,10 @@ def test_attributes_are_not_set_directly(config):
         config.py_debug_mode = True
 
 
+@pytest.mark.claim(
+    "configuration through absl flags; UnparsedFlagAccessError in plain scripts; "
+    "ValueError for unknown names"
+)
 @pytest.mark.parametrize(
     ("name", "text", "value"),
     [
@@ -74,6 +86,10 @@ def test_the_environment_sets(config, monkeypatch, name, text, value):
     assert getattr(config, name) == value
 
 
+@pytest.mark.claim(
+    "arguments of a wrong type or value fail at the first element, often with "
+    "AttributeError, AssertionError or ZeroDivisionError, or not at all"
+)
 @pytest.mark.parametrize(
     ("name", "value"),
     [
@@ -104,6 +120,10 @@ print(config.py_debug_mode, config.tf_lookup_batch_size)
 """
 
 
+@pytest.mark.claim(
+    "configuration through absl flags; UnparsedFlagAccessError in plain scripts; "
+    "ValueError for unknown names"
+)
 @pytest.mark.skipif(importlib.util.find_spec("absl") is None, reason="absl is missing")
 @pytest.mark.parametrize(
     ("given", "printed"),

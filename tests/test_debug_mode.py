@@ -3,13 +3,14 @@
 import logging
 import threading
 import time
+import types
 
 import numpy as np
 import pytest
 
 import gristmill as grain
 from gristmill import experimental
-from gristmill._dataset import measured, observed, summary, watching
+from gristmill._dataset import measured, meter, observed, summary, watching
 
 COLUMNS = [
     "id",
@@ -112,6 +113,37 @@ def test_time_is_the_nodes_own():
     assert slow_node.wait_ratio > 0.8
     others = [node for node in nodes_of(iterator) if node != slow_node]
     assert sum(node.wait_ratio or 0 for node in others) < 0.2
+
+
+@pytest.mark.multiprocess
+@pytest.mark.claim(
+    "the table of debug mode counts what other programs used, and the start of workers"
+)
+def test_time_of_other_programs_and_the_start_of_workers_are_left_out(monkeypatch):
+    ahead = 0
+
+    def lose_the_processor(x):
+        nonlocal ahead
+        ahead += 10**9
+        return x
+
+    clock = types.SimpleNamespace(
+        perf_counter_ns=lambda: time.perf_counter_ns() + ahead,
+        thread_time_ns=time.thread_time_ns,
+    )
+    monkeypatch.setattr(meter, "time", clock)
+    iterator = observe(
+        grain.MapDataset.range(20).map(lose_the_processor).to_iter_dataset(NO_THREADS)
+    )
+    assert len(list(iterator)) == 20
+    assert ahead == 20 * 10**9
+    assert sum(node.total_processing_time_ns for node in nodes_of(iterator)) < 10**9
+    monkeypatch.undo()
+    ds = grain.MapDataset.range(2).to_iter_dataset()
+    ds = ds.mp_prefetch(grain.MultiprocessingOptions(num_workers=1))
+    iterator = observe(ds)
+    next(iterator)
+    assert node_of(iterator, "ProcessPrefetch").total_processing_time_ns == 0
 
 
 def test_waiting_for_threads_is_given_to_the_nodes_that_they_run():

@@ -112,6 +112,26 @@ def test_records_that_are_not_for_blocks_are_decoded_one_by_one(path):
     assert plain(loader_over(source, chain(Halves("no")))) == expected
 
 
+@pytest.mark.claim(
+    "A ParseExample with features of bytes or of variable length, and every other step"
+    " of Python, sees one record at a time."
+)
+def test_a_step_of_python_sees_one_record_at_a_time(path):
+    class Length(gristmill.transforms.Map):
+        def __init__(self):
+            self.seen = []
+
+        def map(self, record):
+            self.seen.append(record)
+            return len(record)
+
+    step = Length()
+    source = sources.ArrayRecordDataSource(path)
+    list(loader_over(source, [step, gristmill.Batch(7)]))
+    assert len(step.seen) == 180
+    assert {len(record) for record in step.seen} == {SIZE}
+
+
 @pytest.fixture
 def reads(monkeypatch):
     """The keys of every block that was begun to be read."""

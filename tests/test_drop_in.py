@@ -48,6 +48,7 @@ def script(tmp_path):
     return path
 
 
+@pytest.mark.claim("gristmill.drop_in")
 def test_runs_a_script_as_the_main_program(script, tmp_path):
     done = run(["folder/train.py", "a", "--b"], tmp_path)
     assert (done.returncode, done.stdout) == (0, "ran __main__ a --b\n"), done.stderr

@@ -622,6 +622,10 @@ class TestBlocks:
         assert (caught.value.position, alone.value.position) == (3, None)
         assert str(caught.value) == str(alone.value)
 
+    @pytest.mark.claim(
+        "A ParseExample with features of bytes or of variable length, and every other "
+        "step of Python, sees one record at a time."
+    )
     @pytest.mark.parametrize(
         "features", [None, {"x": VarLen(np.int64)}, {"x": FixedLen((), bytes)}]
     )
@@ -708,6 +712,7 @@ def loader(records, features, workers):
     )
 
 
+@pytest.mark.claim("transforms.ParseExample, DecodeNpy, DecodeImage")
 @pytest.mark.parametrize(
     "workers", [0, pytest.param(2, marks=pytest.mark.multiprocess)]
 )

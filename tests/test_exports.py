@@ -1,18 +1,22 @@
 """What `import gristmill` gives, and what it does not load."""
 
+import fnmatch
 import importlib
 import importlib.metadata
 import json
+import pathlib
 import pkgutil
 import rlcompleter
 import subprocess
 import sys
+import tomllib
 import types
 
 import pytest
 
 import gristmill
 
+ROOT = pathlib.Path(__file__).resolve().parent.parent
 HEAVY = """
     PIL absl aiohttp apache_beam array_record datasets fsspec grain jax orbax pyarrow
     tensorflow tensorflow_datasets torch
@@ -158,3 +162,14 @@ def test_import_loads_no_framework(module):
 
 def test_the_version_is_the_packages():
     assert gristmill.__version__ == importlib.metadata.version("gristmill")
+
+
+@pytest.mark.claim(
+    "Free-threaded builds of CPython are not tested, and no wheels are made for them."
+)
+def test_no_wheel_is_for_a_free_threaded_interpreter():
+    settings = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    built = settings["tool"]["cibuildwheel"]["build"].split()
+    names = ["cp313-manylinux_x86_64", "cp313t-manylinux_x86_64"]
+    wheels = [any(fnmatch.fnmatch(name, some) for some in built) for name in names]
+    assert wheels == [True, False]

@@ -34,20 +34,35 @@ def fail_on_three(x):
     return x
 
 
+def refused(error, index):
+    raise AssertionError
+
+
+def noted(error, index):
+    error.add_note(f"element {index}")
+
+
 class TestBlocks:
     def test_map_leaves_absent_elements_absent(self, steps):
-        assert steps.map_block(lambda x: 10 * x, [1, None, 2]) == [10, None, 20]
+        assert steps.map_block(
+            lambda x: 10 * x, [1, None, 2], indices(0, 1, 2), refused
+        ) == [10, None, 20]
 
     def test_a_map_may_return_none(self, steps):
-        assert steps.map_block(lambda x: None, [1, 2]) == [None, None]
+        assert steps.map_block(lambda x: None, [1, 2], indices(0, 1), refused) == [
+            None,
+            None,
+        ]
 
     def test_filter_asks_for_the_truth_of_the_result(self, steps):
-        found = steps.filter_block(lambda x: np.bool_(x > 1), [1, None, 2])
+        found = steps.filter_block(
+            lambda x: np.bool_(x > 1), [1, None, 2], indices(0, 1, 2), refused
+        )
         assert found == [None, None, 2]
 
     def test_map_with_index_gives_python_integers(self, steps):
         found = steps.map_with_index_block(
-            lambda i, x: (type(i), i, x), ["a", None, "b"], indices(7, 8, -2)
+            lambda i, x: (type(i), i, x), ["a", None, "b"], indices(7, 8, -2), refused
         )
         assert found == [(int, 7, "a"), None, (int, -2, "b")]
 
@@ -58,6 +73,7 @@ class TestBlocks:
             ["a", None, "b"],
             indices(5, 6, 5),
             draws(42),
+            refused,
         )
         drawn = draws(42).at(5).integers(1000)
         assert found == [("a", drawn), None, ("b", drawn)]
@@ -67,7 +83,7 @@ class TestBlocks:
     )
     def test_indices_must_fit_the_elements(self, steps, wrong):
         with pytest.raises(TypeError, match="int64 array of 3 elements"):
-            steps.map_with_index_block(lambda i, x: x, [1, 2, 3], wrong)
+            steps.map_with_index_block(lambda i, x: x, [1, 2, 3], wrong, refused)
 
     def test_scatter_puts_each_element_in_its_place(self, steps):
         out = [None] * 4
@@ -79,18 +95,68 @@ class TestBlocks:
         with pytest.raises(IndexError, match=f"place {place} is not in a list of 4"):
             steps.scatter(["a"], indices(place), [None] * 4)
 
-    def test_errors_pass_through(self, steps):
-        with pytest.raises(KeyError):
-            steps.map_block(fail_on_three, [1, 3])
+    @pytest.mark.parametrize(
+        "block",
+        [
+            lambda steps, draws, *rest: steps.map_block(fail_on_three, *rest),
+            lambda steps, draws, *rest: steps.filter_block(fail_on_three, *rest),
+            lambda steps, draws, *rest: steps.map_with_index_block(
+                lambda i, x: fail_on_three(x), *rest
+            ),
+            lambda steps, draws, elements, at, failed: steps.random_map_block(
+                lambda x, rng: fail_on_three(x), elements, at, draws(1), failed
+            ),
+        ],
+        ids=["map", "filter", "map_with_index", "random_map"],
+    )
+    def test_an_error_passes_through_once_its_index_was_told(self, both, block):
+        with pytest.raises(KeyError) as caught:
+            block(*both, [1, None, 3, 3], indices(5, 6, 7, 8), noted)
+        assert caught.value.__notes__ == ["element 7"]
+
+
+def noting(step):
+    """A class of steps that notes what fails."""
+
+    class Noting(step):
+        def _failed(self, error):
+            error.add_note("in a step")
+
+        def _judge(self, skipped):
+            raise AssertionError
+
+        def _processes(self):
+            return 0, 1
+
+    return Noting
 
 
 class TestIterators:
-    def test_a_failed_element_is_passed_over(self, steps):
-        step = steps.MapStep(iter([1, 3, 5]), fail_on_three)
+    @pytest.mark.parametrize(
+        ("kind", "call"),
+        [
+            ("MapStep", fail_on_three),
+            ("FilterStep", fail_on_three),
+            ("MapWithIndexStep", lambda i, x: fail_on_three(x)),
+            ("RandomMapStep", lambda x, rng: fail_on_three(x)),
+        ],
+    )
+    def test_a_failed_element_is_told_of_and_passed_over(self, both, kind, call):
+        steps, draws = both
+        more = [draws(1)] if kind == "RandomMapStep" else []
+        step = noting(getattr(steps, kind))(iter([1, 3, 5]), call, *more)
         assert next(step) == 1
-        with pytest.raises(KeyError):
+        with pytest.raises(KeyError) as caught:
             next(step)
+        assert caught.value.__notes__ == ["in a step"]
         assert list(step) == [5]
+
+    def test_what_an_iterator_before_a_step_raises_is_not_the_steps(self, steps):
+        before = noting(steps.MapStep)(iter([3]), fail_on_three)
+        step = noting(steps.MapStep)(before, lambda x: x)
+        with pytest.raises(KeyError) as caught:
+            next(step)
+        assert caught.value.__notes__ == ["in a step"]
 
     def test_none_passes_maps_uncalled(self, steps):
         assert list(steps.MapStep(iter([None, 1]), lambda x: x + 1)) == [None, 2]
@@ -130,7 +196,7 @@ class TestIterators:
 
     def test_take_passes_errors_on(self, steps):
         with pytest.raises(KeyError):
-            steps.take(steps.MapStep(iter([1, 3]), fail_on_three), 5)
+            steps.take(noting(steps.MapStep)(iter([1, 3]), fail_on_three), 5)
 
 
 def judged(steps, passed):
@@ -222,13 +288,14 @@ class TestMixing:
         assert list(mix) == []
 
     def test_a_failed_element_has_had_its_turn(self, steps):
-        failing = steps.MapStep(iter([3, 4]), fail_on_three)
+        failing = noting(steps.MapStep)(iter([3, 4]), fail_on_three)
         mix = self.mix(steps, [iter("abc"), failing], [0, 1, 0, 1, 0])
         assert next(mix) == "a"
         with pytest.raises(KeyError) as caught:
             next(mix)
         assert caught.value.__notes__ == [
-            "Exception caught while processing dataset @ input_index=1"
+            "in a step",
+            "Exception caught while processing dataset @ input_index=1",
         ]
         assert [next(mix), next(mix), next(mix)] == ["b", 4, "c"]
 

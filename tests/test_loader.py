@@ -87,7 +87,7 @@ BAD_ARGUMENTS = [
     (
         {"worker_count": "2"},
         TypeError,
-        "worker_count must be a number or None, got str",
+        "worker_count must be an int, got str. Pass 0 to compute in this process",
     ),
     ({"worker_buffer_size": -1}, ValueError, "Worker buffer size must be greater"),
     ({"worker_buffer_size": 1.5}, TypeError, "worker_buffer_size must be an int"),
@@ -113,6 +113,10 @@ BAD_ARGUMENTS = [
 ]
 
 
+@pytest.mark.claim(
+    "arguments of a wrong type or value fail at the first element, often with "
+    "AttributeError, AssertionError or ZeroDivisionError, or not at all"
+)
 @pytest.mark.parametrize(("options", "kind", "text"), BAD_ARGUMENTS)
 def test_bad_arguments_are_refused_by_the_constructor(options, kind, text):
     with pytest.raises(kind, match=text) as caught:
@@ -144,6 +148,9 @@ def test_a_sampler_that_is_none_is_refused():
         g.DataLoader(data_source=[1], sampler=5, shard_options=g.NoSharding())
 
 
+@pytest.mark.claim(
+    "a state that is no state fails with KeyError, TypeError or AttributeError"
+)
 @pytest.mark.parametrize(
     ("state", "kind", "text"),
     [
@@ -238,6 +245,7 @@ def ids_of(operations, workers, **options):
     return before, pairs
 
 
+@pytest.mark.claim("iterator.ids()")
 @WITH_AND_WITHOUT
 def test_ids_of_plain_records(workers):
     before, pairs = ids_of([Add()], workers, shuffle=True)
@@ -251,6 +259,7 @@ def test_ids_of_filtered_records(workers):
     assert pairs == [(i, [i]) for i in (1, 3, 5, 7, 9, 11)]
 
 
+@pytest.mark.claim("iterator.ids()")
 @WITH_AND_WITHOUT
 def test_ids_of_batches(workers):
     _, pairs = ids_of([g.Batch(5)], workers, shuffle=True)
@@ -290,6 +299,7 @@ def test_ids_are_the_callers_to_change():
     assert iterator.ids().tolist() == [0, 1]
 
 
+@pytest.mark.claim("loader.replay(state)")
 @pytest.mark.parametrize(
     "operations",
     [
@@ -378,6 +388,7 @@ def test_a_split_record_that_kills_its_worker_is_named():
         next(iterator)
 
 
+@pytest.mark.claim("loader.replay(state)")
 @pytest.mark.multiprocess
 def test_replay_runs_in_this_process_whatever_the_worker_count():
     made = loader([Add()], worker_count=2)
@@ -393,6 +404,10 @@ def sha256_of(made):
     return total.hexdigest()
 
 
+@pytest.mark.claim("streams=")
+@pytest.mark.claim(
+    "How many processes compute, and how fast each one is, never shows in the data."
+)
 @pytest.mark.multiprocess
 @pytest.mark.parametrize("drop_remainder", [False, True])
 @pytest.mark.parametrize("streams", [1, 3])
@@ -416,11 +431,44 @@ def test_order_does_not_depend_on_the_worker_count(streams, drop_remainder, step
     assert len(found) == 1
 
 
+class Pid(g.MapTransform):
+    def map(self, element):
+        return element, os.getpid()
+
+
+class Kept(g.FilterTransform):
+    def filter(self, element):
+        return element[0] % 5 != 0
+
+
+class Doubled(g.transforms.FlatMap):
+    max_fan_out = 2
+
+    def flat_map(self, element):
+        return [element, element]
+
+
+@pytest.mark.claim(
+    "With a filter or a flat map, a stream belongs to one worker, so more workers than"
+    " streams do not help."
+)
+@pytest.mark.multiprocess
+@pytest.mark.parametrize("behind", [[], [g.Batch(4)]], ids=["single", "batched"])
+@pytest.mark.parametrize("step", [Kept(), Doubled()], ids=["filter", "flat map"])
+def test_a_stream_of_a_filter_or_flat_map_belongs_to_one_worker(step, behind):
+    operations = [Pid(), step, *behind]
+    made = loader(operations, records=400, worker_count=4, streams=2)
+    pids = {pid for _, found in made for pid in np.atleast_1d(found).tolist()}
+    assert len(pids) == 2
+
+
+@pytest.mark.claim("streams=")
 def test_streams_are_the_order_of_as_many_workers():
     made = loader([g.Batch(2)], records=10, streams=2)
     assert plain(made) == [[0, 2], [1, 3], [4, 6], [5, 7], [8], [9]]
 
 
+@pytest.mark.claim("a state needs the same worker count")
 def test_an_explicit_number_of_streams_must_be_the_states():
     state = iter(loader(streams=2)).get_state()
     with pytest.raises(StateMismatch, match=r"2 streams, .* streams=3.* set it to 2"):
@@ -449,6 +497,9 @@ def lost_by_grain(library):
     )
 
 
+@pytest.mark.claim(
+    "a shuffle of n = 4^k + 1 records, k >= 8, loses record n - 1 and repeats another"
+)
 def test_grains_state_of_a_shuffle_that_loses_a_record_is_refused():
     legacy = pytest.importorskip("grain.python")
     theirs, ours = lost_by_grain(legacy), lost_by_grain(g)
@@ -609,6 +660,7 @@ def recorded(monkeypatch, cost_s, operations=(), fails_at=-1, **options):
     return source, iter(loader(operations, source=source, records=64, **options))
 
 
+@pytest.mark.claim("a source is read in threads named grain-prefetch_<n>, at once")
 def test_slow_sources_are_read_by_threads(monkeypatch):
     source, iterator = recorded(monkeypatch, 1e-3)
     assert list(iterator) == list(range(64))
@@ -620,6 +672,7 @@ def test_slow_sources_are_read_by_threads(monkeypatch):
     assert all(name.startswith("gristmill-read") for name in readers[probed:])
 
 
+@pytest.mark.claim("a source is read in threads named grain-prefetch_<n>, at once")
 def test_fast_sources_are_read_by_the_caller(monkeypatch):
     source, iterator = recorded(monkeypatch, 1e-6, [g.Batch(8)])
     assert len(list(iterator)) == 8
@@ -669,6 +722,10 @@ def test_state_is_exact_while_reading_ahead(monkeypatch, operations):
     assert len(source.threads) == 64
 
 
+@pytest.mark.claim(
+    "after an exception of the source the position is one behind, and the end raises "
+    "IndexError; without threads it is tried for ever"
+)
 @pytest.mark.parametrize("cost_s", [1e-6, 1e-3], ids=["fast", "slow"])
 @pytest.mark.parametrize("where", ["source", "operation"])
 def test_the_failing_record_counts_as_consumed(monkeypatch, cost_s, where):

@@ -73,6 +73,9 @@ def value(family, name, **labels):
     return found
 
 
+@pytest.mark.claim(
+    "PYGRAIN_PROMETHEUS_PORT is ignored where the server starts by itself"
+)
 def test_the_environment_starts_a_server_on_its_port():
     port = free_port()
     said = run(
@@ -107,6 +110,7 @@ def listening(port):
     )
 
 
+@pytest.mark.claim("metrics are served to every machine that reaches the port")
 @pytest.mark.parametrize(
     ("environment", "expected"),
     [

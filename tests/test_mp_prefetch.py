@@ -135,6 +135,11 @@ CHAINS = {
 }
 
 
+@pytest.mark.claim("mp_prefetch(streams=), states with any number of workers")
+@pytest.mark.claim(
+    "mp_prefetch states need the same number of workers; start_prefetch() on a fresh "
+    "iterator does nothing"
+)
 @pytest.mark.parametrize("chain", CHAINS)
 @pytest.mark.parametrize("count", [1, 2, 5])
 def test_any_number_of_workers_continues_any_state(chain, count):
@@ -171,6 +176,16 @@ def test_streams_take_turns_and_each_is_a_slice_of_the_data():
     sequential = dataset.mp_prefetch(workers(2), sequential_slice=True)
     assert taken(sequential) == [[0, 1], [5, 6], [2, 3], [7, 8], [4], [9]]
     assert taken(dataset.mp_prefetch(workers(2), streams=1)) == taken(dataset)
+
+
+@pytest.mark.claim(
+    "under mp_prefetch and multithread_prefetch a dataset that a chain has twice is "
+    "cut twice and loses elements"
+)
+def test_a_dataset_that_is_used_twice_is_cut_once():
+    part = numbers(8).to_iter_dataset()
+    zipped = g.experimental.ZipIterDataset([part, part])
+    assert list(zipped.mp_prefetch(workers(2))) == [(i, i) for i in range(8)]
 
 
 def test_the_state_decides_how_many_streams_there_are():
@@ -377,6 +392,10 @@ def command_of(pid):
         return ""
 
 
+@pytest.mark.claim(
+    "mp_prefetch states need the same number of workers; start_prefetch() on a fresh "
+    "iterator does nothing"
+)
 def test_workers_start_when_they_are_needed_and_leave_nothing_behind():
     list(numbers().to_iter_dataset().mp_prefetch(workers(1)))
     gc.collect()
@@ -490,7 +509,7 @@ def test_one_stream_has_an_index():
     filtered = iter(dataset.filter(len).mp_prefetch(workers(1)))
     with pytest.raises(NotImplementedError):
         experimental.set_next_index(filtered, 1)
-    with pytest.raises(NotImplementedError, match="takes them from 2 streams"):
+    with pytest.raises(NotImplementedError, match="has 2 streams: use one worker"):
         experimental.get_next_index(iter(dataset.mp_prefetch(workers(2))))
 
 

@@ -62,6 +62,9 @@ def test_what_is_computed_is_a_plain_array(array):
     assert type(array[0, 0]) is np.int32
 
 
+@pytest.mark.claim(
+    "SharedMemoryArray takes no int as a shape, and holds references as dtype object"
+)
 def test_empty_arrays_and_plain_lengths():
     for shape in [(0, 3), 4, (), (2,)]:
         made = SharedMemoryArray(shape, np.float32)
@@ -69,6 +72,9 @@ def test_empty_arrays_and_plain_lengths():
         assert made.shape == np.empty(shape).shape
 
 
+@pytest.mark.claim(
+    "SharedMemoryArray takes no int as a shape, and holds references as dtype object"
+)
 def test_objects_are_refused():
     with pytest.raises(ValueError, match="cannot hold dtype object"):
         SharedMemoryArray((2,), object)

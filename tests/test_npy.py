@@ -249,6 +249,7 @@ def test_pickles_and_prints_what_it_does():
     assert repr(DecodeNpy()) == "DecodeNpy()"
 
 
+@pytest.mark.claim("transforms.ParseExample, DecodeNpy, DecodeImage")
 def test_is_a_step_of_a_loader():
     loader = gristmill.DataLoader(
         data_source=[saved(np.full((2, 2), i)) for i in range(8)],

@@ -102,6 +102,7 @@ def assert_resumes(case, workers, hops):
             assert iterator.errors.count == len(logs[-1])
 
 
+@pytest.mark.claim("on_error=, max_errors=, quarantine=, iterator.errors")
 @hypothesis.settings(max_examples=400)
 @hypothesis.given(cases())
 def test_outputs_log_and_count_are_the_models(case):

@@ -417,6 +417,10 @@ class Opened(grain.MapTransform):
 
 @pytest.mark.multiprocess
 class TestLoaders:
+    @pytest.mark.claim(
+        "an open text file in a source becomes a copy of its content in each worker,"
+        " with other offsets; a binary one is an error"
+    )
     def test_give_the_rows_of_the_file_in_workers(self, path):
         source = Lines(path)
         with source.file:
@@ -449,6 +453,10 @@ class TestLoaders:
             )
             assert [line for line in loader if line] == ["ö zwei\n"]
 
+    @pytest.mark.claim(
+        "an open text file in a source becomes a copy of its content in each worker,"
+        " with other offsets; a binary one is an error"
+    )
     @pytest.mark.parametrize("place", ["source", "operation", "chain"])
     def test_name_the_attribute_that_is_in_the_way(self, path, place):
         source = Lines(path)

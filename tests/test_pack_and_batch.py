@@ -63,10 +63,18 @@ def test_a_loader_runs_it():
     assert same(batches_of(gristmill), batches_of(real_grain))
 
 
+@pytest.mark.claim(
+    "PackAndBatchOperation fails on no elements, and called again goes on with the "
+    "last batch"
+)
 def test_nothing_makes_no_batch():
     assert batches(gristmill, [], {"x": 5}, 2) == []
 
 
+@pytest.mark.claim(
+    "PackAndBatchOperation fails on no elements, and called again goes on with the "
+    "last batch"
+)
 def test_an_operation_is_used_again():
     operation = gristmill.experimental.PackAndBatchOperation(4, 1)
     records = [

@@ -228,7 +228,8 @@ def test_a_feature_that_fails_leaves_nothing_of_the_others():
     iterator = iterate(gristmill, elements, FITS[0], options)
     with pytest.raises(ValueError, match="invalid literal") as caught:
         next(iterator)
-    *_, note = caught.value.__notes__
+    note, place = caught.value.__notes__[-2:]
+    assert place == "while PackingDatasetIterator processed record 1 (index 1)"
     assert note.startswith("while packing ['b'] into cells of dtype int64 and shape ()")
     row = next(iterator)
     assert row["a"].tolist() == [1, 1, 3, 7, 7]
@@ -269,15 +270,50 @@ def test_errors_begin_with_grains_words():
     for text, options in {
         r"If specified, `max_sequences_per_bin` must be a positive integer, but got"
         r" 0\.": {"max_sequences_per_bin": 0},
-        r"Failed to extract segment ids for 'x', which has type <class 'dict'> rather"
-        r" than np.ndarray. Perhaps it should be marked as a meta feature\?": {
-            "length_struct": {"x": {"y": 5}}
-        },
     }.items():
         with pytest.raises(ValueError, match=f"^{text}"):
             packed([], **options)
 
 
+@pytest.mark.parametrize("name", FITS)
+def test_a_nested_feature_is_refused_as_by_grain_unless_it_is_meta(name):
+    elements = [{"x": np.ones(3), "nested": {"inner": 0}}] * 4
+    struct = {
+        "length_struct": {"x": 5, "nested": {"inner": 5}},
+        "num_packing_bins": 2,
+        "shuffle_bins": False,
+    }
+    texts = []
+    for library in (gristmill, real_grain):
+        iterate(library, elements, name, {**struct, "meta_features": ["nested"]})
+        with pytest.raises(ValueError) as raised:
+            next(iterate(library, elements, name, struct))
+        texts.append(str(raised.value))
+    assert texts[0] == (
+        f"{texts[1]} Add it to meta_features, or make its leaves features of their own"
+        " in a map before packing."
+    )
+
+
+@pytest.mark.parametrize("name", FITS)
+def test_the_size_of_a_batch_is_grains(name):
+    elements = [{"x": np.ones((n, 2), "f4"), "y": n} for n in (3, 4, 1, 5, 2)]
+    struct = {"length_struct": {"x": 6, "y": 3}, "num_packing_bins": 3}
+    sizes = []
+    for library in (gristmill, real_grain):
+        iterator = iterate(library, elements, name, struct)
+        while not hasattr(iterator, "get_packed_batch_size_bytes"):
+            iterator = iterator._parent
+        with pytest.raises(ValueError, match="No current batch"):
+            iterator.get_packed_batch_size_bytes()
+        next(iterator)
+        sizes.append(iterator.get_packed_batch_size_bytes())
+    assert sizes[0] == sizes[1] > 0
+
+
+@pytest.mark.claim(
+    "arguments of packing that do not fit fail at the first row, or misalign it"
+)
 @pytest.mark.parametrize(
     ("options", "error", "text"),
     [
@@ -322,6 +358,10 @@ def test_a_state_of_other_data_is_refused_again_and_again():
     assert iterator.get_state() == state
 
 
+@pytest.mark.claim(
+    "get_state() is a few integers as JSON, as many at any position; restoring begins "
+    "to read there, or at the split, pack or window that is under way."
+)
 def test_states_are_small_and_reading_restarts_at_the_batch():
     source = Counted([{"x": array} for array in tokens(DISTRIBUTIONS[0], 900, 2000)])
     options = {"length_struct": {"x": 2048}, "num_packing_bins": 64}

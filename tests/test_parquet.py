@@ -73,6 +73,9 @@ def test_a_row_is_the_readers_to_change(tmp_path, name):
         assert same(read(), next(iter(grain.experimental.ParquetIterDataset(path))))
 
 
+@pytest.mark.claim(
+    "sources.TFRecordDataSource, ParquetDataSource, TFDSDataSource, URLs"
+)
 def test_rows_of_all_files_in_any_order(files):
     source = sources.ParquetDataSource(files)
     assert len(source) == 100
@@ -218,6 +221,13 @@ def damaged(tmp_path):
     return path
 
 
+@pytest.mark.claim(
+    "Damage costs the records of its chunk alone, which fail with the file and the "
+    "offset, and never gives wrong data."
+)
+@pytest.mark.claim(
+    "Every hash in files of gristmill.sources is verified unless you say otherwise."
+)
 def test_a_damaged_group_is_named_and_the_others_are_read(damaged):
     source = sources.ParquetDataSource(damaged)
     assert source[99] == row(99)
@@ -398,6 +408,7 @@ def amplification(source, keys):
     return rows / len(keys)
 
 
+@pytest.mark.claim("samplers.GroupShuffleSampler")
 @pytest.mark.multiprocess
 @pytest.mark.parametrize(("workers", "streams"), [(0, 1), (0, 2), (2, 2), (2, 4)])
 def test_a_group_shuffle_decodes_each_group_about_once(

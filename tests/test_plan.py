@@ -153,6 +153,9 @@ def test_range_has_start_and_step():
     assert [plan.key(i) for i in range(-1, 4)] == [2, 10, 6, 2, 10]
 
 
+@pytest.mark.claim(
+    "MapDataset.shuffle of n = 4^k + 1 elements, k >= 8, loses one and repeats another"
+)
 @pytest.mark.parametrize("count", [65537, 262145])
 def test_shuffle_is_a_permutation_where_grains_is_not(count):
     out = np.empty(count, np.int64)

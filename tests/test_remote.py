@@ -626,6 +626,9 @@ def source_of(server, tmp_path, **options):
     return gm.sources.ArrayRecordDataSource(urls, **options), RECORDS + records
 
 
+@pytest.mark.claim(
+    "sources.TFRecordDataSource, ParquetDataSource, TFDSDataSource, URLs"
+)
 def test_sources_read_urls(server, tmp_path):
     options = {"headers": {"Authorization": "Bearer token"}}
     source, records = source_of(

@@ -11,9 +11,11 @@ import subprocess
 import sys
 
 import hypothesis
+import numpy as np
 import pytest
 from hypothesis import strategies as st
 
+import gristmill as g
 from differential.descriptions import Seeded, describe, descriptions, looks_ahead
 from differential.pipelines import (
     OURS,
@@ -44,11 +46,12 @@ def resumable(workers):
 
 
 def long_seed():
-    """Return the first seed of a description with 8 elements and full states."""
+    """Return the first seed of 8 elements or more, full states and random draws."""
     for seed in itertools.count(5000):
         made = describe(Seeded(seed), (0,))
+        draws = any(step["op"] == "random_map" for step in made["operations"])
         elements = itertools.islice(build(made, OURS), 8)
-        if not looks_ahead(made) and len(list(elements)) == 8:
+        if draws and not looks_ahead(made) and len(list(elements)) == 8:
             return seed
     raise AssertionError("unreachable")
 
@@ -84,6 +87,10 @@ def test_again_and_again_without_workers(description, hops):
     assert_hops_give_the_stream(description, hops)
 
 
+@pytest.mark.claim(
+    "What comes after is byte for byte what would have come, with any number of "
+    "workers."
+)
 @pytest.mark.multiprocess
 @hypothesis.settings(max_examples=25, deadline=None, derandomize=True)
 @hypothesis.given(
@@ -98,6 +105,10 @@ def test_again_and_again_in_any_worker_count(description, hops):
     assert_hops_give_the_stream(description, hops)
 
 
+@pytest.mark.claim("a state needs the same worker count")
+@pytest.mark.claim(
+    "Equal seeds draw equal numbers, in any process and after any resume."
+)
 @pytest.mark.multiprocess
 @pytest.mark.parametrize("after", WORKER_COUNTS)
 @pytest.mark.parametrize("before", WORKER_COUNTS)
@@ -106,6 +117,13 @@ def test_from_any_worker_count_to_any_other(before, after):
     assert_hops_give_the_stream(description, [(3, after), (2, before)])
 
 
+@pytest.mark.claim(
+    "What comes after is byte for byte what would have come, with any number of "
+    "workers."
+)
+@pytest.mark.claim(
+    "Equal seeds draw equal numbers, in any process and after any resume."
+)
 @pytest.mark.multiprocess
 @pytest.mark.parametrize("after", WORKER_COUNTS)
 @pytest.mark.parametrize("before", WORKER_COUNTS)
@@ -142,6 +160,127 @@ def test_worker_count_of_the_state_stays(workers):
     other.set_state(state)
     next(other)
     assert json.loads(other.get_state())["worker_count"] == 2
+
+
+class Rows:
+    """Serves its keys, and remembers which were asked for."""
+
+    def __init__(self):
+        self.asked = []
+
+    def __len__(self):
+        return 400
+
+    def __getitem__(self, key):
+        self.asked.append(key)
+        return key
+
+    def __repr__(self):
+        return "Rows()"
+
+
+class Some(g.FilterTransform):
+    def filter(self, element):
+        return element % 3 != 0
+
+
+class Parts(g.transforms.FlatMap):
+    max_fan_out = 3
+
+    def flat_map(self, element):
+        return [element] * (element % 4)
+
+
+CHAINS = {
+    "alone": [],
+    "batched": [g.Batch(4)],
+    "filtered": [Some()],
+    "filtered and batched": [Some(), g.Batch(4)],
+    "split": [Parts()],
+    "split and batched": [Parts(), g.Batch(5)],
+}
+
+
+def iterator_over(source, operations):
+    """Return an iterator that reads no record before it is needed."""
+    sampler = g.IndexSampler(400, shuffle=True, num_epochs=1, seed=0)
+    loader = g.DataLoader(
+        data_source=source,
+        sampler=sampler,
+        operations=operations,
+        read_options=g.ReadOptions(0, 0),
+    )
+    return iter(loader)
+
+
+def dataset_over(source, operations):
+    """Return an iterator of a chain that does the same."""
+    dataset = g.MapDataset.source(source).shuffle(seed=0)
+    dataset = dataset.to_iter_dataset(g.ReadOptions(0, 0))
+    return iter(dataset.apply(operations))
+
+
+@pytest.mark.claim(
+    "get_state() is a few integers as JSON, as many at any position; restoring begins "
+    "to read there, or at the split, pack or window that is under way."
+)
+@pytest.mark.parametrize("make", [iterator_over, dataset_over])
+@pytest.mark.parametrize("chain", CHAINS)
+def test_restoring_reads_no_record_before_the_position(make, chain):
+    whole, rest = Rows(), Rows()
+    iterator = make(whole, CHAINS[chain])
+    for _ in range(20):
+        last = int(np.ravel(next(iterator))[-1])
+    state = iterator.get_state()
+    again = make(rest, CHAINS[chain])
+    again.set_state(state)
+    np.testing.assert_array_equal(next(again), next(iterator))
+    done = whole.asked[: whole.asked.index(last)]
+    assert not set(rest.asked) & set(done)
+
+
+@pytest.mark.claim(
+    "get_state() is a few integers as JSON, as many at any position; restoring begins "
+    "to read there, or at the split, pack or window that is under way."
+)
+def test_restoring_within_a_window_begins_to_read_where_it_does():
+    def shuffled(source):
+        dataset = g.MapDataset.source(source).to_iter_dataset(g.ReadOptions(0, 0))
+        return iter(
+            g.experimental.WindowShuffleIterDataset(dataset, window_size=10, seed=0)
+        )
+
+    source = Rows()
+    iterator, again = shuffled(Rows()), shuffled(source)
+    for _ in range(25):
+        next(iterator)
+    again.set_state(iterator.get_state())
+    assert next(again) == next(iterator)
+    assert min(source.asked) == 20
+
+
+def leaves(state):
+    """Return what a state holds, without the texts that name its pipeline."""
+    if isinstance(state, dict):
+        return [leaf for value in state.values() for leaf in leaves(value)]
+    return [] if isinstance(state, str) else [state]
+
+
+@pytest.mark.claim(
+    "get_state() is a few integers as JSON, as many at any position; restoring begins "
+    "to read there, or at the split, pack or window that is under way."
+)
+@pytest.mark.parametrize("chain", CHAINS)
+def test_a_state_is_as_many_integers_at_any_position(chain):
+    def state_at(position):
+        iterator = iterator_over(Rows(), CHAINS[chain])
+        for _ in range(position):
+            next(iterator)
+        return leaves(json.loads(iterator.get_state()))
+
+    near, far = state_at(1), state_at(40)
+    assert {type(leaf) for leaf in near + far} == {int}
+    assert len(near) == len(far) <= 4
 
 
 @pytest.mark.soak

@@ -176,6 +176,9 @@ def test_a_loader_numbers_its_records_over_the_shards_and_a_chain_over_its_own()
     assert list(two) == [(0, 1), (1, 3), (2, 5)]
 
 
+@pytest.mark.claim(
+    "Each record's generator is made from the seed and the record's place in the run."
+)
 def test_a_loader_draws_by_record_and_a_chain_by_position():
     class Draw(grain.transforms.RandomMap):
         def random_map(self, x, rng):

@@ -125,6 +125,9 @@ def test_blocks_end_where_the_sampler_ends(name):
         sampler.record_keys(0, 0, 1)
 
 
+@pytest.mark.claim(
+    "a shuffle of n = 4^k + 1 records, k >= 8, loses record n - 1 and repeats another"
+)
 def test_the_size_that_grain_loses_a_record_at_is_a_permutation():
     n = 4**8 + 1
     keys = samplers.IndexSampler(n, shuffle=True, seed=3).record_keys(0, 1, n)
@@ -185,6 +188,10 @@ def test_a_subclass_is_read_as_it_says(sampler, blocks):
     assert samplers.reads_in_blocks(sampler) == blocks
 
 
+@pytest.mark.claim(
+    "arguments of a wrong type or value fail at the first element, often with "
+    "AttributeError, AssertionError or ZeroDivisionError, or not at all"
+)
 @pytest.mark.parametrize("name", ["IndexSampler", "SequentialSampler"])
 @pytest.mark.parametrize(
     ("arguments", "kind", "text"),
@@ -204,6 +211,10 @@ def test_bad_arguments_are_named(name, arguments, kind, text):
         getattr(samplers, name)(**({"num_records": 3} | arguments))
 
 
+@pytest.mark.claim(
+    "arguments of a wrong type or value fail at the first element, often with "
+    "AttributeError, AssertionError or ZeroDivisionError, or not at all"
+)
 def test_epochs_are_ints():
     with pytest.raises(TypeError, match="num_epochs must be an int, got float"):
         samplers.IndexSampler(3, num_epochs=1.5)

@@ -60,6 +60,7 @@ def test_torch_without_any_word_is_one_shard(no_torch):
     assert dataclasses.astuple(sharding.ShardByTorchProcess()) == (0, 1, False)
 
 
+@pytest.mark.claim("sharding.ShardByTorchProcess")
 def test_torchrun_says_it_in_the_environment(no_torch, monkeypatch):
     monkeypatch.setenv("RANK", "3")
     monkeypatch.setenv("WORLD_SIZE", "8")
@@ -78,6 +79,7 @@ def test_half_an_environment_is_refused(no_torch, monkeypatch, rank, world, word
         sharding.ShardByTorchProcess()
 
 
+@pytest.mark.claim("sharding.ShardByTorchProcess")
 def test_a_process_group_goes_before_the_environment(no_torch, monkeypatch):
     monkeypatch.setenv("RANK", "3")
     monkeypatch.setenv("WORLD_SIZE", "8")

@@ -114,6 +114,9 @@ class TestReading:
         assert list(again) == RECORDS
         assert repr(again) == repr(source)
 
+    @pytest.mark.claim(
+        "sources.TFRecordDataSource, ParquetDataSource, TFDSDataSource, URLs"
+    )
     @pytest.mark.multiprocess
     def test_loaders_give_one_order_with_and_without_workers(self, file):
         def batches(workers):
@@ -515,6 +518,13 @@ class TestUrls:
 
 
 class TestDamage:
+    @pytest.mark.claim(
+        "Damage costs the records of its chunk alone, which fail with the file and the"
+        " offset, and never gives wrong data."
+    )
+    @pytest.mark.claim(
+        "Every hash in files of gristmill.sources is verified unless you say otherwise."
+    )
     @pytest.mark.parametrize("access", ["pread", "mmap"])
     def test_a_flipped_bit_costs_its_record(self, file, access):
         whole = bytearray(file.read_bytes())
@@ -573,6 +583,9 @@ class TestDamage:
         with pytest.raises(IsADirectoryError, match="expected a file"):
             sources.TFRecordDataSource(tmp_path)
 
+    @pytest.mark.claim(
+        "Compressed TFRecord files can only be read in order, or converted."
+    )
     @pytest.mark.parametrize(("suffix", "kind"), [("gz", "GZIP"), ("zlib", "ZLIB")])
     @pytest.mark.parametrize("name", NAMES)
     def test_compressed_files_are_refused(self, oracle, tmp_path, name, suffix, kind):

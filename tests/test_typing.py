@@ -36,12 +36,14 @@ def check(*command):
     assert done.returncode == 0, done.stdout + done.stderr
 
 
+@pytest.mark.claim("py.typed")
 @pytest.mark.multiprocess
 def test_mypy_knows_the_types_of_users_programs(tmp_path):
     config = SCRIPTS / "mypy.ini"
     check("mypy", "--config-file", config, "--cache-dir", tmp_path, SCRIPTS)
 
 
+@pytest.mark.claim("py.typed")
 @pytest.mark.multiprocess
 def test_pyright_knows_the_types_of_users_programs():
     check("basedpyright", "--project", SCRIPTS, "--pythonpath", sys.executable)
@@ -52,6 +54,7 @@ def test_the_programs_run(name):
     runpy.run_path(str(SCRIPTS / name))
 
 
+@pytest.mark.claim("py.typed")
 def test_the_package_says_that_it_is_typed():
     assert (PACKAGE / "py.typed").is_file()
 

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import collections.abc
+import functools
 import os
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
+from gristmill import _log, sharding, sources, transforms
 from gristmill import operations as legacy
-from gristmill import sharding, transforms
-from gristmill._checks import check_integer
-from gristmill._engine.program import is_legacy
+from gristmill._checks import check_callable, check_integer, check_number, kind
+from gristmill._engine.program import SAMPLERS, is_legacy
+from gristmill._source_checks import check_numbered
 from gristmill.options import ReadOptions
 
 STALL_ACTIONS = ("warn", "restart")
@@ -21,7 +23,11 @@ STALL_ACTIONS = ("warn", "restart")
 def worker_count(worker_count: int | None) -> int:
     if worker_count is None:
         return os.cpu_count() or 1
-    check_number("worker_count", worker_count)
+    check_integer(
+        "worker_count",
+        worker_count,
+        " Pass 0 to compute in this process, or None for one worker per CPU core.",
+    )
     if worker_count < 0:
         raise ValueError(
             "Worker count should be greater than or equal zero."
@@ -53,27 +59,61 @@ def check_counts(buffer: int, streams: int | None, max_restarts: int) -> None:
         )
 
 
-def check_number(name: str, value: Any) -> None:
-    if not isinstance(value, (int, float, np.integer, np.floating)):
-        raise TypeError(f"{name} must be a number or None, got {_kind(value)}.")
-
-
 def check_readers(sampler: Any, read_options: Any) -> None:
-    if not hasattr(sampler, "__getitem__"):
+    if not hasattr(type(sampler), "__getitem__") or _is_plain(sampler):
         raise TypeError(
             "The sampler must have __getitem__(index) that returns a RecordMetadata, "
-            f"got {_kind(sampler)}. Pass an IndexSampler, a SequentialSampler or one "
+            f"got {kind(sampler)}. Pass an IndexSampler, a SequentialSampler or one "
             "of your own."
         )
     if read_options is not None and not isinstance(read_options, ReadOptions):
         raise TypeError(
-            f"read_options must be a ReadOptions or None, got {_kind(read_options)}."
+            f"read_options must be a ReadOptions or None, got {kind(read_options)}."
         )
 
 
-def _kind(value: Any) -> str:
-    """The type of an argument; its value would be the user's data."""
-    return type(value).__name__
+def _is_plain(sampler: Any) -> bool:
+    """Whether this is a sequence of something else than a sampler's metadata."""
+    if not isinstance(sampler, (collections.abc.Sequence, np.ndarray)):
+        return False
+    return not len(sampler) or not hasattr(sampler[0], "record_key")
+
+
+@functools.cache
+def warn_of_lengths(sampler: str, records: int, length: int) -> None:
+    """Log, once for each pair of numbers, that a sampler is for another source."""
+    what, purpose = (
+        f"only records of the first {records} are read",
+        f"slice it: MapDataset.source(source)[:{records}]",
+    )
+    if records > length:
+        what = "record keys wrap around, so that some records are read more often"
+        purpose = "pass num_epochs"
+    _log.warning(
+        "%s has num_records=%d, but the data source has %d records: %s. Pass"
+        " num_records=%d, or use load(), which asks the source; len() of a dict of"
+        " arrays is its number of columns. Where this is meant, %s.",
+        sampler,
+        records,
+        length,
+        what,
+        length,
+        purpose,
+    )
+
+
+def check_records(sampler: Any, source: Any) -> None:
+    """Refuse a source that has none of a sampler's records; warn where it has others.
+
+    Raises:
+        TypeError: Its records have no numbers.
+    """
+    if not isinstance(sampler, SAMPLERS):
+        return
+    check_numbered(source)
+    length = sources.known_length(source)
+    if length not in (None, sampler.num_records):
+        warn_of_lengths(type(sampler).__name__, sampler.num_records, length)
 
 
 def stall_timeout(seconds: float | None) -> float:
@@ -113,7 +153,7 @@ def checked_shard_options(
 ) -> sharding.ShardOptions:
     if given is not None and not isinstance(given, sharding.ShardOptions):
         raise TypeError(
-            f"shard_options must be a ShardOptions, got {_kind(given)}. Pass "
+            f"shard_options must be a ShardOptions, got {kind(given)}. Pass "
             "NoSharding() or ShardOptions(shard_index, shard_count)."
         )
     found = given if given is not None else getattr(sampler, "_shard_options", None)
@@ -126,10 +166,12 @@ def checked_shard_options(
     return found
 
 
-def checked_operations(operations: Sequence[Any]) -> list[Any]:
+def checked_operations(
+    operations: Sequence[Any], name: str = "operations"
+) -> list[Any]:
     if not isinstance(operations, collections.abc.Iterable):
         raise TypeError(
-            f"operations must be a sequence, got {_kind(operations)}. Put a single "
+            f"{name} must be a sequence, got {kind(operations)}. Put a single "
             "operation in a list."
         )
     checked = []
@@ -137,16 +179,18 @@ def checked_operations(operations: Sequence[Any]) -> list[Any]:
         if type(op) is legacy.BatchOperation:
             op = transforms.Batch(op.batch_size, op.drop_remainder, op.batch_fn)
         if isinstance(op, transforms.Batch):
-            check_integer(f"batch_size of operations[{number}]", op.batch_size)
+            check_integer(f"batch_size of {name}[{number}]", op.batch_size)
             if op.batch_size <= 0:
                 raise ValueError(
                     f"batch_size must be positive, got {op.batch_size} in "
-                    f"operations[{number}]."
+                    f"{name}[{number}]."
                 )
+            if op.batch_fn is not None:
+                check_callable(f"batch_fn of {name}[{number}]", op.batch_fn)
         if is_legacy(op) and (isinstance(op, type) or not callable(op)):
-            name = op.__name__ if isinstance(op, type) else type(op).__name__
+            what = op.__name__ if isinstance(op, type) else type(op).__name__
             raise TypeError(
-                f"operations[{number}] is {name!r}, which is neither a transformation "
+                f"{name}[{number}] is {what!r}, which is neither a transformation "
                 "(an instance of Map, RandomMap, MapWithIndex, Filter, FlatMap or "
                 "Batch) nor callable."
             )

@@ -1,15 +1,42 @@
-"""Checks of arguments that several public classes take."""
+"""Checks of arguments that several public classes take.
+
+Texts say what was expected, what came, and what to do.  Of what came they have the
+type, since the value may be the user's data.
+"""
 
 from __future__ import annotations
 
+import dataclasses
+import math
 import operator
+from collections.abc import Sequence
 from typing import Any
 
-__all__ = ["check_integer"]
+import numpy as np
+
+__all__ = [
+    "check_callable",
+    "check_finite",
+    "check_flag",
+    "check_instance",
+    "check_integer",
+    "check_number",
+    "check_options",
+    "check_seed_of_draws",
+    "kind",
+    "whole_number",
+]
 
 
-def check_integer(name: str, value: Any) -> None:
-    """Refuse what cannot count: NumPy's integers can, floats cannot.
+def kind(value: Any) -> str:
+    """What an argument is, for a text: its type, or which class it is."""
+    if isinstance(value, type):
+        return f"the class {value.__name__} itself"
+    return type(value).__name__
+
+
+def check_integer(name: str, value: Any, advice: str = "") -> None:
+    """Refuse what cannot count: NumPy's integers can, floats and truth values cannot.
 
     Raises:
         TypeError: `value` is not an int.
@@ -17,5 +44,123 @@ def check_integer(name: str, value: Any) -> None:
     try:
         operator.index(value)
     except TypeError:
-        # The value itself may be the user's data.
-        raise TypeError(f"{name} must be an int, got {type(value).__name__}.") from None
+        integer = False
+    else:
+        integer = not isinstance(value, bool)
+    if not integer:
+        raise TypeError(f"{name} must be an int, got {kind(value)}.{advice}") from None
+
+
+def whole_number(name: str, value: Any) -> int:
+    """The int that a number stands for; Grain takes 2.0 for 2 in some places.
+
+    Raises:
+        TypeError: `value` is no whole number.
+    """
+    if isinstance(value, (float, np.floating)) and float(value).is_integer():
+        return int(value)
+    check_integer(name, value)
+    return operator.index(value)
+
+
+def check_number(name: str, value: Any) -> None:
+    """Refuse what is no number.
+
+    Raises:
+        TypeError: `value` is none.
+    """
+    number = isinstance(value, (int, float, np.integer, np.floating))
+    if not number or isinstance(value, bool):
+        raise TypeError(f"{name} must be a number or None, got {kind(value)}.")
+
+
+def check_finite(name: str, value: Any) -> None:
+    """Refuse what is no number, and what is no finite one.
+
+    Raises:
+        TypeError: `value` is no number.
+        ValueError: It is infinite, or not a number (NaN).
+    """
+    try:
+        number = float("text" if isinstance(value, (str, bytes)) else value)
+    except (TypeError, ValueError):
+        raise TypeError(f"{name} must be a number, got {kind(value)}.") from None
+    if not math.isfinite(number):
+        raise ValueError(f"{name} must be a finite number, got {value}.")
+
+
+def check_flag(name: str, value: Any) -> None:
+    """Refuse what is neither true nor false, such as a number meant for another one.
+
+    Raises:
+        TypeError: `value` is no truth value.
+    """
+    if value is None or isinstance(value, (bool, np.bool_)):
+        return
+    if type(value) is int and value in (0, 1):
+        return
+    raise TypeError(f"{name} must be True or False, got {kind(value)}.")
+
+
+def check_callable(name: str, value: Any, advice: str = "") -> None:
+    """Refuse what cannot be called.
+
+    Raises:
+        TypeError: `value` cannot.
+    """
+    if not callable(value):
+        raise TypeError(f"{name} must be a function, got {kind(value)}.{advice}")
+
+
+def check_instance(
+    name: str, value: Any, kinds: type | tuple[type, ...], expected: str
+) -> None:
+    """Refuse what is none of some classes.
+
+    Raises:
+        TypeError: `value` is none; the text says what was `expected`.
+    """
+    if not isinstance(value, kinds):
+        raise TypeError(f"{name} must be {expected}, got {kind(value)}.")
+
+
+def check_options(name: str, value: Any, options: type, example: str) -> None:
+    """Refuse what are no options; others with the same fields are as good.
+
+    Args:
+        name: Of the argument.
+        value: What came.
+        options: A dataclass.
+        example: What to write.
+
+    Raises:
+        TypeError: `value` has not the fields of `options`.
+    """
+    fields = dataclasses.fields(options)
+    same = all(hasattr(value, field.name) for field in fields)
+    if isinstance(value, type) or not same:
+        raise TypeError(
+            f"{name} must be a {options.__name__}, got {kind(value)}. Write {example}."
+        )
+
+
+def check_seed_of_draws(name: str, seed: Any, mixed: Sequence[int] = ()) -> None:
+    """Refuse what NumPy makes no generator of, in the type of its own exception.
+
+    Args:
+        name: Of the argument.
+        seed: A number or several, at least 0; None is none.
+        mixed: Numbers that it will be mixed with.
+
+    Raises:
+        TypeError: `seed` is no number.
+        ValueError: It is negative, or another text.
+    """
+    if seed is None:
+        return
+    try:
+        np.random.SeedSequence([seed, *mixed] if mixed else seed)
+    except (TypeError, ValueError) as error:
+        raise type(error)(
+            f"{name} must be an int of at least 0, got {kind(seed)}: {error}."
+        ) from None

@@ -64,6 +64,7 @@ _HOMES: dict[str, dict[str, str]] = {
         "_dataset.base": "IterDataset IterDatasetMeta MapDataset MapDatasetMeta",
         "_dataset.iterator": "DatasetIterator get_next_index set_next_index",
         "_dataset.spec": "get_element_spec",
+        "_dataset.summary_message": "get_execution_summary",
         "_dataset.with_options": "WithOptionsIterDataset",
     },
     f"{_DATASET}.elastic_iterator": {"_dataset.elastic": "ElasticIterator"},
@@ -75,7 +76,8 @@ _HOMES: dict[str, dict[str, str]] = {
     f"{_DATASET}.stats": {
         "_dataset.stats": "IPL_CAT_ENQUEUE IPL_CAT_PREFETCH IPL_CAT_PREPROCESSING"
         " IPL_CAT_READ IPL_CAT_UNKNOWN Stats Timer record_next_duration_if_output"
-        " trace_input_pipeline trace_input_pipeline_next trace_input_pipeline_prefetch"
+        " trace_input_pipeline trace_input_pipeline_next trace_input_pipeline_prefetch",
+        "_dataset.summary_message": "pretty_format_summary",
     },
     f"{_STEPS}.batch": {
         "_dataset.base": "BatchFn",
@@ -149,6 +151,9 @@ _HOMES: dict[str, dict[str, str]] = {
     "_src.python.samplers": {"samplers": "IndexSampler Sampler SequentialSampler"},
     "_src.python.testing.experimental": {
         "_dataset.checkpoint_check": "assert_equal_output_after_checkpoint"
+    },
+    "proto.execution_summary_pb2": {
+        "_dataset.summary_message": "ExecutionSummaries ExecutionSummary"
     },
 }
 # Other names that versions of Grain have for one of them.

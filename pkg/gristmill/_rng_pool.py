@@ -6,6 +6,7 @@ from typing import Any, SupportsIndex
 
 import numpy as np
 
+from gristmill._checks import check_seed_of_draws
 from gristmill._describing import call_text
 from gristmill._hot.draw import restart
 
@@ -30,6 +31,7 @@ class RngPool:
     """
 
     def __init__(self, seed: Any) -> None:
+        check_seed_of_draws("seed", seed)
         self._seed = seed
         self._free: list[np.random.Generator] = []
 

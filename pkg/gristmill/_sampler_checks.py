@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from gristmill._checks import check_integer
+from gristmill._checks import check_flag, check_integer
 from gristmill._types import Int64Array
 from gristmill.sharding import ShardOptions
 
@@ -64,7 +64,8 @@ def check_shard_options(shard_options: Any) -> None:
 
 def checked_num_records(num_records: int) -> int:
     """The number as Python's own int: NumPy's would overflow further on."""
-    check_integer("num_records", num_records)
+    sized = hasattr(num_records, "__len__")
+    check_integer("num_records", num_records, " Pass len(source)." if sized else "")
     num_records = operator.index(num_records)
     if num_records >= 2**63:
         raise OverflowError(f"num_records must be less than 2**63, got {num_records}.")
@@ -79,11 +80,12 @@ def checked_num_records(num_records: int) -> int:
 
 def check_seed(seed: Any, shuffle: bool) -> None:
     """Refuse what is no seed; None is one where nothing is shuffled."""
+    check_flag("shuffle", shuffle)
     if seed is None:
         if shuffle:
             raise ValueError("Shuffling requires specifying a seed.")
         return
-    if not isinstance(seed, int):
+    if not isinstance(seed, int) or isinstance(seed, bool):
         raise TypeError(f"Expected seed of int type. Got seed with type {type(seed)}")
     if seed < 0 or seed.bit_length() > 32:
         raise ValueError("Seed should be positive 32-bit integer.")

@@ -14,7 +14,16 @@ import numpy as np
 import numpy.typing as npt
 
 from gristmill import _arguments as arguments
-from gristmill import _log, checkpoint, monitoring, samplers, sharding, transforms
+from gristmill import (
+    _log,
+    checkpoint,
+    monitoring,
+    samplers,
+    sharding,
+    sources,
+    transforms,
+)
+from gristmill._checks import check_flag
 from gristmill._dataset.names import transform_name
 from gristmill._dataset.watch import Watch
 from gristmill._describing import call_text
@@ -25,6 +34,8 @@ from gristmill._engine.local import LocalRun
 from gristmill._engine.remote import RemoteOptions, RemoteRun
 from gristmill._engine.tally import Account, Replayed, Tally
 from gristmill._listing import listed
+from gristmill._source_checks import length_of
+from gristmill._torch_names import OF_LOAD, OF_LOADER, refusing_names_of_torch
 from gristmill._types import S, T
 from gristmill.bad_records import BadRecords, ErrorPolicy, OnError
 from gristmill.errors import StateMismatch
@@ -108,6 +119,7 @@ class DataLoader(Generic[T]):
         [[0, 10], [20, 30], [40]]
     """
 
+    @refusing_names_of_torch(OF_LOADER)
     def __init__(  # noqa: PLR0913 (Grain's arguments, and ours)
         self,
         *,
@@ -130,6 +142,7 @@ class DataLoader(Generic[T]):
     ) -> None:
         workers = arguments.worker_count(worker_count)
         arguments.check_counts(worker_buffer_size, streams, max_restarts)
+        check_flag("enable_profiling", enable_profiling)
         self._error_policy = ErrorPolicy(on_error, max_errors, quarantine)
         self._explicit_streams = streams
         self._data_source = data_source
@@ -152,6 +165,7 @@ class DataLoader(Generic[T]):
         self._shard_options = arguments.checked_shard_options(shard_options, sampler)
         arguments.check_readers(sampler, read_options)
         self._program = self._compile(int(streams or max(workers, 1)))
+        arguments.check_records(sampler, self._program.source)
         self._pipeline = self._describe()
 
     @property
@@ -425,6 +439,7 @@ def load(
 ) -> DataLoader[Any]: ...
 
 
+@refusing_names_of_torch(OF_LOAD)
 def load(  # noqa: PLR0913 (Grain's arguments)
     source: Any,
     *,
@@ -452,14 +467,15 @@ def load(  # noqa: PLR0913 (Grain's arguments)
         worker_count: See `DataLoader`.
         read_options: See `DataLoader`.
     """
+    operations = arguments.checked_operations(transformations, "transformations")
+    check_flag("drop_remainder", drop_remainder)
     sampler = samplers.IndexSampler(
-        num_records=len(source),
+        num_records=length_of(sources.as_source(source)),
         shuffle=shuffle,
         seed=seed,
         num_epochs=num_epochs,
         shard_options=shard_options,
     )
-    operations = list(transformations)
     if batch_size is not None:
         operations.append(transforms.Batch(batch_size, drop_remainder=drop_remainder))
     return DataLoader(

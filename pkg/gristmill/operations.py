@@ -14,6 +14,7 @@ from typing import Any, ClassVar, Generic, Protocol, TypeVar
 import numpy as np
 
 from gristmill import _log, batching
+from gristmill._checks import check_integer
 from gristmill._listing import listed
 from gristmill.records import Record, RecordMetadata
 
@@ -156,6 +157,7 @@ class BatchOperation(Generic[_IN, _OUT]):
     batch_fn: Callable[[Sequence[_IN]], _OUT] | None = None
 
     def __post_init__(self) -> None:
+        check_integer("batch_size", self.batch_size)
         if self.batch_size <= 0:
             raise ValueError(
                 f"batch_size must be a positive integer. Got {self.batch_size}."

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 
 from gristmill import _log
-from gristmill._checks import check_integer
+from gristmill._checks import check_flag, check_integer
 from gristmill._listing import listed
 
 __all__ = ["MultiprocessingOptions", "ReadOptions"]
@@ -41,7 +41,7 @@ class ReadOptions:
                 raise ValueError(f"{name} must be non-negative, got {value}")
         if 0 < self.prefetch_buffer_size < self.num_threads:
             _log.warning(
-                "prefetch_buffer_size=%s is less than num_threads=%s, so only %s"
+                "prefetch_buffer_size=%s is smaller than num_threads=%s, so only %s"
                 " threads can be reading at a time. Raise prefetch_buffer_size to"
                 " use them all.",
                 self.prefetch_buffer_size,
@@ -61,8 +61,8 @@ class MultiprocessingOptions:
         enable_profiling: What the `DataLoader` was given.
 
     Raises:
-        ValueError: `num_workers` is negative. Grain accepts that and gives an
-            empty stream.
+        ValueError: A number is negative. Grain accepts that and gives an empty
+            stream.
         TypeError: A number is not an int.
 
     Example:
@@ -82,6 +82,12 @@ class MultiprocessingOptions:
                 f"num_workers must be non-negative, got {self.num_workers}. Pass 0 to"
                 " compute in this process."
             )
+        if self.per_worker_buffer_size < 0:
+            raise ValueError(
+                "per_worker_buffer_size must be non-negative, got"
+                f" {self.per_worker_buffer_size}."
+            )
+        check_flag("enable_profiling", self.enable_profiling)
 
 
 def __dir__() -> list[str]:

@@ -7,7 +7,7 @@ import os
 import sys
 
 from gristmill import _log
-from gristmill._checks import check_integer
+from gristmill._checks import check_flag, check_integer
 from gristmill._listing import listed
 
 __all__ = ["NoSharding", "ShardByJaxProcess", "ShardByTorchProcess", "ShardOptions"]
@@ -39,6 +39,7 @@ class ShardOptions:
     def __post_init__(self) -> None:
         check_integer("shard_index", self.shard_index)
         check_integer("shard_count", self.shard_count)
+        check_flag("drop_remainder", self.drop_remainder)
         if self.shard_count <= 0:
             raise ValueError(
                 "Number of shards must be a positive integer but got "

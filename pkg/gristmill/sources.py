@@ -7,7 +7,6 @@ pyarrow Table whose columns are numbers.
 
 from __future__ import annotations
 
-import collections.abc
 import importlib
 import sys
 from collections.abc import Callable, Mapping
@@ -24,7 +23,9 @@ import numpy as np
 import numpy.typing as npt
 
 from gristmill import _core
+from gristmill._checks import check_finite, kind
 from gristmill._listing import listed
+from gristmill._source_checks import check_readable
 from gristmill._types import Alloc, Int64Array, Rules, T
 
 if TYPE_CHECKING:
@@ -90,6 +91,8 @@ class RangeDataSource:
     """
 
     def __init__(self, start: int, stop: int, step: int) -> None:
+        for name, value in (("start", start), ("stop", stop), ("step", step)):
+            check_finite(name, value)
         if step == 0:
             raise AssertionError("step can't be zero.")
         self._start = start
@@ -254,31 +257,11 @@ def as_source(data_source: Any) -> Any:
         ValueError: It has no records.
     """
     source = as_table(data_source)
-    kind = source.__name__ if isinstance(source, type) else type(source).__name__
-    if isinstance(source, type):
-        raise TypeError(
-            f"data_source is the class {kind} itself. Pass an instance of it."
-        )
-    if not hasattr(type(source), "__getitem__"):
-        missing = [
-            name
-            for name in ("__len__", "__getitem__")
-            if not hasattr(type(source), name)
-        ]
-        hint = (
-            " It can only be read in order: pass list(...) of it."
-            if isinstance(source, (collections.abc.Iterator, collections.abc.Set))
-            else ""
-        )
-        raise TypeError(
-            f"data_source is a {kind}, which has no {' and no '.join(missing)}. A data"
-            " source needs __len__() and __getitem__(index): a list, an array, a dict"
-            f" of arrays, or an object with both methods.{hint}"
-        )
+    check_readable(source)
     if known_length(source) == 0:
         raise ValueError(
-            f"data_source, a {kind}, has 0 records, but number of records must be"
-            " greater than 0. Check the path or the filter it was made from."
+            f"data_source, a {kind(source)}, has 0 records, but number of records must"
+            " be greater than 0. Check the path or the filter it was made from."
         )
     return source
 

@@ -81,6 +81,9 @@ CHAINS = {
 }
 
 
+@pytest.mark.claim(
+    "ElasticIterator over filters, mixtures, packing and any IterDataset"
+)
 @pytest.mark.parametrize("chain", CHAINS)
 def test_any_hosts_go_on_where_others_stopped(chain):
     ds = CHAINS[chain]()
@@ -95,6 +98,9 @@ def test_any_hosts_go_on_where_others_stopped(chain):
     assert given == expected[:46]
 
 
+@pytest.mark.claim(
+    "ElasticIterator over filters, mixtures, packing and any IterDataset"
+)
 def test_packed_rows_go_on_where_others_stopped():
     sequences = gristmill.MapDataset.range(1, 120).shuffle(seed=2)
     ds = sequences.map(lambda n: {"x": np.full(n % 13 + 1, n)}).to_iter_dataset()

@@ -154,6 +154,10 @@ def test_states_of_grain_fit_after_json():
     assert taken + list(resumed) == list(make(gristmill))
 
 
+@pytest.mark.claim(
+    "InterleaveIterDataset.set_state keeps and changes the caller's dict; "
+    "cycle_length=0 is an IndexError"
+)
 def test_restoring_leaves_the_state_as_it_is():
     ds = InterleaveIterDataset(parts(gristmill, 2, 2, 2, 2), cycle_length=2)
     iterator = iter(ds)
@@ -185,6 +189,10 @@ def test_a_state_of_another_cycle_is_refused():
         iterator.set_state(state)
 
 
+@pytest.mark.claim(
+    "InterleaveIterDataset.set_state keeps and changes the caller's dict; "
+    "cycle_length=0 is an IndexError"
+)
 def test_a_cycle_has_places():
     with pytest.raises(ValueError, match=r"cycle_length must be positive\. Got 0"):
         InterleaveIterDataset(parts(gristmill, 2), cycle_length=0)
@@ -216,10 +224,18 @@ def test_a_single_dataset_has_indices():
     assert (next(iterator), get_next_index(iterator), list(iterator)) == (3, 4, [4])
     set_next_index(iterator, 1)
     assert next(iterator) == 1
-    with pytest.raises(NotImplementedError):
-        get_next_index(
-            iter(InterleaveIterDataset(parts(gristmill, 5, 5), cycle_length=1))
-        )
+
+
+@pytest.mark.parametrize("name", ["get_next_index", "set_next_index"])
+def test_indices_of_several_datasets_are_refused_in_grains_words(name):
+    texts = []
+    for lib in (gristmill, grain()):
+        call = getattr(lib.experimental, name)
+        ds = lib.experimental.InterleaveIterDataset(parts(lib, 5, 5), cycle_length=1)
+        with pytest.raises(NotImplementedError) as raised:
+            call(iter(ds), *([1] if name == "set_next_index" else []))
+        texts.append(str(raised.value))
+    assert texts[0] == f"{texts[1]} There are 2."
 
 
 def test_closing_ends_all_threads():

@@ -54,6 +54,10 @@ def test_nodes_above_threads_are_grains(chain):
     assert_twins(make)
 
 
+@pytest.mark.claim(
+    "under mp_prefetch and multithread_prefetch a dataset that a chain has twice is "
+    "cut twice and loses elements"
+)
 def test_a_dataset_that_is_used_twice_is_cut_once():
     """Grain cuts it twice, and loses three quarters of its elements."""
     ds = gristmill.MapDataset.range(8).to_iter_dataset()

@@ -48,6 +48,10 @@ def test_a_restored_end_of_an_epoch_is_not_taken_for_nothing():
     assert list(itertools.islice(resumed, 3)) == first
 
 
+@pytest.mark.claim(
+    "RepeatIterDataset over an interleave says in its state that every further epoch "
+    "has ended"
+)
 def test_every_epoch_of_an_interleave_can_be_resumed():
     """Grain loses elements from the second epoch on."""
     parts = [

@@ -167,7 +167,7 @@ def test_indices():
     iterator.set_state({"next_index": 7})
     assert get_next_index(iterator) == 7
     assert list(iterator) == [7, 8]
-    with pytest.raises(ValueError, match="no DatasetIterator but a Legacy"):
+    with pytest.raises(ValueError, match="iterates over a Legacy"):
         set_next_index(ThreadPrefetchDatasetIterator(Legacy(3), 1), 1)
 
 
@@ -250,3 +250,20 @@ def test_names():
     ds = ThreadPrefetchIterDataset(numbers(3), prefetch_buffer_size=2)
     assert str(ds) == "ThreadPrefetchIterDataset(prefetch_buffer_size=2)"
     assert str(iter(ds)) == "ThreadPrefetchDatasetIterator(prefetch_buffer_size=2)"
+
+
+def test_indices_of_other_iterators_are_refused_in_grains_words():
+    texts = []
+    for lib in (gristmill, grain()):
+        iterator = lib.experimental.ThreadPrefetchDatasetIterator(Legacy(3), 2)
+        next(iterator)
+        iterator.set_state(iterator.get_state())
+        for call in (
+            lib.experimental.get_next_index,
+            lambda it, lib=lib: lib.experimental.set_next_index(it, 1),
+        ):
+            with pytest.raises(ValueError) as raised:
+                call(iterator)
+            texts.append(str(raised.value))
+    iterates = " ThreadPrefetchDatasetIterator(prefetch_buffer_size=2) iterates over a"
+    assert texts[:2] == [f"{text}{iterates} Legacy." for text in texts[2:]]

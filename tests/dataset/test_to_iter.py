@@ -1,6 +1,7 @@
 """How a dataset that is read by index is iterated over."""
 
 import collections
+import threading
 
 import pytest
 
@@ -27,6 +28,9 @@ class Source:
         return list(indices)
 
 
+@pytest.mark.claim(
+    "elements are made one by one, and with threads in up to 16 at a time, at once"
+)
 def test_fast_elements_are_made_in_blocks_also_where_their_speed_is_looked_at(
     monkeypatch,
 ):
@@ -38,6 +42,25 @@ def test_fast_elements_are_made_in_blocks_also_where_their_speed_is_looked_at(
     elements = list(dataset.to_iter_dataset())
     assert elements == list(range(len(source)))
     assert source.blocks == [2**n for n in range(9)] + 20 * [512]
+
+
+@pytest.mark.claim(
+    "elements are made one by one, and with threads in up to 16 at a time, at once"
+)
+@pytest.mark.parametrize("slow_s", [0, 10**6], ids=["slow", "fast"])
+def test_elements_are_made_by_threads_once_they_prove_slow(monkeypatch, slow_s):
+    monkeypatch.setattr(reading, "SLOW_READ_S", slow_s)
+    threads = set()
+
+    def note(x):
+        threads.add(threading.current_thread())
+        return x
+
+    iterator = iter(gristmill.MapDataset.range(4000).map(note).to_iter_dataset())
+    assert next(iterator) == 0
+    assert threads == {threading.main_thread()}
+    assert list(iterator) == list(range(1, 4000))
+    assert (len(threads) > 1) == (slow_s == 0)
 
 
 class Failing:

@@ -42,6 +42,10 @@ def test_windows_of_streams_are_grains(window, length, seed):
     assert_twins(make, theirs_resume=False)
 
 
+@pytest.mark.claim(
+    "WindowShuffleMapDataset repeats and loses elements where the window does not "
+    "divide the length"
+)
 def test_an_epoch_is_a_permutation():
     """Grain's last window reaches into the next epoch."""
     ds = WindowShuffleMapDataset(gristmill.MapDataset.range(10), window_size=4, seed=1)

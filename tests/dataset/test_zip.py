@@ -22,6 +22,20 @@ def test_a_zipped_map_has_tuples_at_all_indices():
     assert next(iter(ds.batch(2)))[1].tolist() == [10, 11]
 
 
+@pytest.mark.claim("MapDataset.zip, IterDataset.zip, set_options, with_options")
+def test_the_methods_do_what_the_classes_do():
+    parts = [gristmill.MapDataset.range(3), gristmill.MapDataset.range(10, 13)]
+    zipped = gristmill.MapDataset.zip(parts)
+    assert type(zipped) is ZipMapDataset
+    assert list(zipped) == list(ZipMapDataset(parts))
+    uneven = numbers(3, 2)
+    zipped = gristmill.IterDataset.zip(uneven, strict=False)
+    assert type(zipped) is ZipIterDataset
+    assert list(zipped) == [(0, 0), (1, 1)]
+    with pytest.raises(ValueError):
+        list(gristmill.IterDataset.zip(uneven))
+
+
 def test_absent_elements_stay_in_their_tuples():
     parts = [gristmill.MapDataset.range(3).filter(bool), gristmill.MapDataset.range(3)]
     assert [ZipMapDataset(parts)[i] for i in range(2)] == [(None, 0), (1, 1)]
@@ -74,6 +88,7 @@ def test_a_zip_that_is_not_strict_ends_with_the_shortest():
     )
 
 
+@pytest.mark.claim("of an error in a zip, the parts go out of step")
 def test_an_error_costs_its_tuple_and_no_other():
     def fail_at(bad):
         def function(x):

@@ -67,11 +67,18 @@ def test_seeds_still_make_the_descriptions_of_the_file():
         assert describe_seed(entry["seed"]) == entry["description"]
 
 
+@pytest.mark.claim(
+    "Elements come in the sampler's order, as Grain's would: worker_count=W defines "
+    "max(W, 1) interleaved streams."
+)
 @by_seed(ALONE)
 def test_without_workers(entry):
     assert_like_grain(entry)
 
 
+@pytest.mark.claim(
+    "How many processes compute, and how fast each one is, never shows in the data."
+)
 @by_seed(WORKING)
 def test_as_many_streams_in_one_process(entry):
     description = entry["description"]
@@ -85,6 +92,10 @@ def test_as_many_streams_in_one_process(entry):
         assert remaining(iterator, description, done) == expected
 
 
+@pytest.mark.claim(
+    "Elements come in the sampler's order, as Grain's would: worker_count=W defines "
+    "max(W, 1) interleaved streams."
+)
 @pytest.mark.multiprocess
 @by_seed(WORKING[::PROCESSES_EVERY])
 def test_in_worker_processes(entry):

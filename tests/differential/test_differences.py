@@ -64,6 +64,9 @@ def number(library):
     return Number()
 
 
+@pytest.mark.claim(
+    "DataLoader drops the remainder of a shard even with drop_remainder=False"
+)
 def test_first_shards_get_the_remainder():
     shards = [(0, 2), (1, 2)]
     theirs = [elements_of(THEIRS, shards=shard) for shard in shards]
@@ -77,6 +80,7 @@ def test_dropped_remainder_is_dropped_by_both():
         assert elements_of(OURS, shards=shard) == elements_of(THEIRS, shards=shard)
 
 
+@pytest.mark.claim("a RandomMap after a FlatMap gets None for a generator")
 def test_generator_goes_on_through_the_splits_of_a_record():
     theirs = elements_of(THEIRS, [split_in_two(THEIRS), draw(THEIRS)], seed=5)
     ours = elements_of(OURS, [split_in_two(OURS), draw(OURS)], seed=5)
@@ -89,6 +93,7 @@ def test_generator_goes_on_through_the_splits_of_a_record():
     assert [drawn for _, drawn in ours] == expected
 
 
+@pytest.mark.claim("a RandomMap after a FlatMap gets None for a generator")
 def test_a_batch_of_splits_has_a_generator_of_its_own():
     def drawn(library):
         batch = ready(library).Batch(1, batch_fn=lambda splits: splits[0])
@@ -101,6 +106,7 @@ def test_a_batch_of_splits_has_a_generator_of_its_own():
     assert len(set(drawn(OURS))) == 14
 
 
+@pytest.mark.claim("MapWithIndex in a DataLoader fails with TypeError")
 def test_map_with_index_gets_the_global_index():
     with pytest.raises(TypeError, match="not callable"):
         elements_of(THEIRS, [number(THEIRS)], records=6, shards=(1, 2))
@@ -108,6 +114,10 @@ def test_map_with_index_gets_the_global_index():
     assert ours == [(1, 3), (3, 4), (5, 5)]
 
 
+@pytest.mark.claim(
+    "the state of a FlatMap loader that has ended comes back with next_index_in_buffer"
+    " 0"
+)
 def test_finished_flat_map_restores_its_state_as_it_was():
     restored = {}
     for library in (THEIRS, OURS):
@@ -124,3 +134,208 @@ def test_finished_flat_map_restores_its_state_as_it_was():
         }
     assert restored[THEIRS]["next_index_in_buffer"] == 0
     assert restored[OURS]["next_index_in_buffer"] == 2
+
+
+class Recorded:
+    """Serves the integers below 12, and remembers which were asked for."""
+
+    def __init__(self):
+        self.asked = []
+
+    def __len__(self):
+        return 12
+
+    def __getitem__(self, key):
+        self.asked.append(key)
+        return key
+
+    def __repr__(self):
+        return "Recorded()"
+
+
+class InReverse:
+    """Gives the records back by threes, the last one first."""
+
+    def __call__(self, records):
+        for one, two, three in zip(records, records, records, strict=True):
+            yield from (three, two, one)
+
+
+@pytest.mark.claim("what a legacy operation holds back is lost on resume")
+@pytest.mark.claim(
+    "Callables over an iterator of records (Grain's legacy operations) may hold "
+    "records back, which no position describes: resuming computes all outputs since "
+    "the iterator was made again, and warns once."
+)
+def test_what_a_legacy_operation_holds_back_is_computed_again(caplog):
+    def loader(library, source):
+        legacy = ready(library)
+        return legacy.DataLoader(
+            data_source=source,
+            sampler=legacy.SequentialSampler(12, legacy.NoSharding()),
+            operations=[InReverse()],
+            read_options=legacy.ReadOptions(0, 0),
+        )
+
+    rests, asked = {}, {}
+    for library in (THEIRS, OURS):
+        iterator = iter(loader(library, Recorded()))
+        assert [next(iterator) for _ in range(4)] == [2, 1, 0, 5]
+        source = Recorded()
+        again = iter(loader(library, source))
+        again.set_state(iterator.get_state())
+        rests[library], asked[library] = list(again), source.asked
+    assert rests[OURS] == [4, 3, 8, 7, 6, 11, 10, 9]
+    assert asked[OURS] == list(range(12))
+    assert rests[THEIRS] != rests[OURS]
+    assert 3 not in asked[THEIRS]
+    iter(loader(OURS, Recorded())).get_state()
+    warned = [r.message for r in caplog.records if "computed again" in r.message]
+    assert len(warned) == 1
+    assert warned[0].startswith("InReverse keeps records back without a state")
+
+
+def loader_of(library, source, operations=(), sampler=None):
+    """Return a loader of a source in order, or as a sampler says."""
+    legacy = ready(library)
+    if sampler is None:
+        sampler = legacy.SequentialSampler(len(source), legacy.NoSharding())
+    return legacy.DataLoader(
+        data_source=source,
+        sampler=sampler,
+        operations=operations,
+        shard_options=legacy.NoSharding(),
+    )
+
+
+class Damaged:
+    """Serves the integers below 5, without 2."""
+
+    def __len__(self):
+        return 5
+
+    def __getitem__(self, key):
+        if key == 2:
+            raise KeyError(key)
+        return key
+
+
+@pytest.mark.claim("the note on an exception says that frames were cut")
+@pytest.mark.claim(
+    "after an exception of the source the position is one behind, and the end raises "
+    "IndexError; without threads it is tried for ever"
+)
+def test_a_record_that_fails_counts_as_consumed():
+    found, seen, notes = {}, {}, {}
+    for library in (THEIRS, OURS):
+        iterator = iter(loader_of(library, Damaged()))
+        assert [next(iterator), next(iterator)] == [0, 1]
+        with pytest.raises(KeyError) as caught:
+            next(iterator)
+        notes[library] = " ".join(caught.value.__notes__)
+        seen[library] = json.loads(iterator.get_state())["last_seen_indices"]["0"]
+        assert [next(iterator), next(iterator)] == [3, 4]
+        with pytest.raises((IndexError, StopIteration)) as ended:
+            next(iterator)
+        found[library] = type(ended.value)
+    assert seen == {THEIRS: 1, OURS: 2}
+    assert found == {THEIRS: IndexError, OURS: StopIteration}
+    assert "Grain has removed its internal frames" in notes[THEIRS]
+    assert "record 2" in notes[OURS]
+
+
+@pytest.mark.claim("a batch of one element is a view of it")
+def test_a_batch_of_one_element_is_a_copy():
+    rows = {}
+    for library in (THEIRS, OURS):
+        rows[library] = [np.zeros(3)]
+        batch = next(iter(loader_of(library, rows[library], [ready(library).Batch(1)])))
+        batch[:] = 1
+    assert rows[THEIRS][0].tolist() == [1, 1, 1]
+    assert rows[OURS][0].tolist() == [0, 0, 0]
+
+
+@pytest.mark.claim(
+    "dicts whose keys cannot be sorted fail even where nothing is batched"
+)
+def test_only_a_batch_needs_an_order_of_keys():
+    elements = [{1: 1, "a": 2}] * 2
+    for library, operations in [(THEIRS, []), (OURS, [ready(OURS).Batch(2)])]:
+        with pytest.raises(ValueError, match="Comparator raised exception while sort"):
+            list(loader_of(library, elements, operations))
+    assert list(loader_of(OURS, elements)) == elements
+
+
+@pytest.mark.claim(
+    "an element that contains itself, or is nested too deep, fails with SystemError"
+)
+def of_itself():
+    element = [1]
+    element.append(element)
+    return element
+
+
+def very_deep():
+    element = []
+    for _ in range(20_000):
+        element = [element]
+    return element
+
+
+@pytest.mark.parametrize("make", [of_itself, very_deep])
+def test_elements_that_no_stack_is_deep_enough_for_pass(make):
+    element = make()
+    with pytest.raises(SystemError):
+        list(loader_of(THEIRS, [element]))
+    (found,) = loader_of(OURS, [element])
+    assert found is element
+    with pytest.raises(RecursionError, match="while batching elements"):
+        list(loader_of(OURS, [element, element], [ready(OURS).Batch(2)]))
+
+
+class Names:
+    """Serves the names that it is asked for."""
+
+    def __len__(self):
+        return 2
+
+    def __getitem__(self, name):
+        return name
+
+
+@pytest.mark.claim(
+    "record keys that are str go through %, so a name with a percent sign changes or "
+    "fails"
+)
+def test_names_with_percent_signs_reach_the_source():
+    class Sampler(list):
+        def __init__(self, library, names):
+            make = ready(library).RecordMetadata
+            super().__init__(make(i, name) for i, name in enumerate(names))
+
+    def found(library, *names):
+        return list(loader_of(library, Names(), sampler=Sampler(library, names)))
+
+    assert found(THEIRS, "a%db") == ["a2b"]
+    with pytest.raises(ValueError, match="incomplete format"):
+        found(THEIRS, "100%")
+    assert found(OURS, "a%db", "100%") == ["a%db", "100%"]
+
+
+@pytest.mark.claim(
+    "MultiprocessingOptions(num_workers=-1) is made, and fails where it is used"
+)
+def test_a_negative_number_of_workers_is_refused_where_it_is_said():
+    assert importlib.import_module(THEIRS).MultiprocessingOptions(num_workers=-1)
+    with pytest.raises(ValueError, match="num_workers must be non-negative, got -1"):
+        importlib.import_module(OURS).MultiprocessingOptions(num_workers=-1)
+
+
+@pytest.mark.claim(
+    "ArrayRecordDataSource is a subclass of the array-record package's class, which "
+    "reads"
+)
+def test_array_record_files_are_read_by_a_class_of_our_own():
+    theirs, ours = (ready(library).ArrayRecordDataSource for library in (THEIRS, OURS))
+    assert "array_record" in str([base.__module__ for base in theirs.__mro__])
+    assert "array_record." not in str([base.__module__ for base in ours.__mro__])

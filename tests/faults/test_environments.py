@@ -48,6 +48,7 @@ def test_python_c():
     assert run(SCRIPT, bare=True) == "equal\n"
 
 
+@pytest.mark.claim("scripts with workers need a __main__ guard")
 def test_script_without_a_main_guard(tmp_path):
     (tmp_path / "script.py").write_text(SCRIPT)
     text = "import runpy, sys; runpy.run_path(sys.argv[1], run_name='__main__')"

@@ -15,6 +15,11 @@ def last_file(error):
 """
 
 
+@pytest.mark.claim("the note on an exception says that frames were cut")
+@pytest.mark.claim(
+    "An exception of your code keeps its type, where that can be pickled, and names "
+    "the operation, the record and the worker."
+)
 @pytest.mark.parametrize("workers", [0, 2])
 @pytest.mark.parametrize("batch", [0, 4])
 @pytest.mark.parametrize("kind", ["[{}]", "filtered({})"])
@@ -54,6 +59,7 @@ assert sum(raised) == 1
     )
 
 
+@pytest.mark.claim("an exception of a worker ends its stream")
 def test_elements_after_the_failing_one_are_literally_these():
     run(
         """
@@ -80,6 +86,10 @@ def test_elements_after_the_failing_one_are_literally_these():
     )
 
 
+@pytest.mark.claim(
+    "An exception of your code keeps its type, where that can be pickled, and names "
+    "the operation, the record and the worker."
+)
 @pytest.mark.parametrize("workers", [0, 2])
 def test_types_of_all_sorts_arrive(workers):
     run(
@@ -143,6 +153,10 @@ assert [type(e) for e in error.exceptions] == [ValueError, OSError]
     )
 
 
+@pytest.mark.claim(
+    "An exception of your code keeps its type, where that can be pickled, and names "
+    "the operation, the record and the worker."
+)
 def test_exception_whose_type_cannot_be_pickled_keeps_its_words():
     run(
         TELL

@@ -83,6 +83,10 @@ assert sum(tally.values()) >= 0.8 * kills, tally
 """
 
 
+@pytest.mark.claim(
+    "A worker that is killed is replaced and goes on at the first batch that was not "
+    "delivered: no gap, no repeat."
+)
 @pytest.mark.parametrize("kind", ["A", "C"])
 def test_output_is_identical_after_200_kills(kind):
     run(SCRIPT, kind, 200, 7, deadline_s=250)

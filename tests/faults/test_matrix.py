@@ -24,6 +24,7 @@ def pipeline(kind: str, fault: str) -> str:
     return EVERYTHING.format(operations=KINDS[kind].format(fault), kind=kind)
 
 
+@pytest.mark.claim("a worker that exits with code 0 hangs the parent")
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("death", DEATHS)
 def test_work_of_a_dead_worker_is_done_by_another(tmp_path, death, kind):
@@ -42,6 +43,11 @@ assert os.path.exists(sys.argv[1])
     )
 
 
+@pytest.mark.claim("a worker that exits with code 0 hangs the parent")
+@pytest.mark.claim(
+    "One that dies again on the same batch raises WorkerDied, which names the signal, "
+    "the record and what to do."
+)
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize(
     ("death", "cause"),
@@ -67,6 +73,7 @@ def drain():
 error = expect(g.errors.WorkerDied, drain)
 assert sys.argv[1] in str(error), error
 assert "on record 42 of stream 0, 2 times in a row (max_restarts=1)" in str(error)
+assert "use fewer workers or smaller batches" in str(error), error
 # Single elements are computed in runs of 16 of a stream: the run is what died.
 place = {"single": 32, "filtered": 6, "batches": 10}[sys.argv[2]]
 assert digest(before) == reference[:place], (len(before), place)
@@ -78,6 +85,7 @@ assert str(again) == str(error)
     )
 
 
+@pytest.mark.claim("max_restarts=")
 def test_max_restarts_counts_the_tries(tmp_path):
     run(
         """
@@ -224,6 +232,7 @@ def wait_for_it():
 """
 
 
+@pytest.mark.claim("messages at interpreter exit")
 @pytest.mark.parametrize("how", ["run out", "sys.exit(3)", "1 / 0", "in a thread"])
 def test_interpreter_exit_with_workers_running_is_quiet_and_quick(how):
     run(

@@ -13,6 +13,7 @@ class Wide(g.MapTransform):
 """
 
 
+@pytest.mark.claim("/dev/shm is not used.")
 @pytest.mark.skipif(not can_mount(), reason="unshare -m is not permitted")
 @pytest.mark.parametrize("options", ["size=64m", "ro"])
 def test_dev_shm_is_not_needed(options):
@@ -31,6 +32,7 @@ assert os.listdir("/dev/shm") == []
     )
 
 
+@pytest.mark.claim("What you hold is never overwritten.")
 @pytest.mark.parametrize("every", [1, 7])
 def test_5000_batches_are_kept_with_128_descriptors(every):
     run(
@@ -59,6 +61,7 @@ def test_5000_batches_are_kept_with_128_descriptors(every):
     )
 
 
+@pytest.mark.claim("What you hold is never overwritten.")
 def test_arrays_outlive_everything_and_are_the_users_to_change():
     run(
         WIDE
@@ -79,6 +82,8 @@ assert (kept[1] == np.array([8, 10, 12, 14])[:, None]).all()
     )
 
 
+@pytest.mark.claim("memory_limit=")
+@pytest.mark.claim("Past memory_limit, ArenaFull says how much you keep.")
 @pytest.mark.parametrize("kind", ["[Wide()]", "filtered(Wide())"])
 def test_memory_limit_says_what_is_needed_and_had(kind):
     run(

@@ -53,6 +53,10 @@ def kill_at_random(number: signal.Signals, rounds: int, seed: int) -> None:
     )  # fmt: skip
 
 
+@pytest.mark.claim("a killed parent leaves workers and shared memory behind")
+@pytest.mark.claim(
+    "When your process dies, the workers and all shared memory go with it."
+)
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT])
 def test_nothing_is_left_of_a_killed_parent_and_a_second_start_works(number):
     kill_at_random(number, rounds=3, seed=0)

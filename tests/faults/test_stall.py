@@ -35,6 +35,7 @@ reference = undisturbed(clean)
 KINDS = ["batches", "filtered"]
 
 
+@pytest.mark.claim("stall_timeout=, stall_action=")
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("stall", STALLS)
 def test_restart_recovers(tmp_path, stall, kind):
@@ -58,6 +59,10 @@ assert "It is killed and started again." in warnings[0]
     )
 
 
+@pytest.mark.claim("stall_timeout=, stall_action=")
+@pytest.mark.claim(
+    "How many processes compute, and how fast each one is, never shows in the data."
+)
 @pytest.mark.parametrize("kind", KINDS)
 def test_warning_shows_the_python_stack_and_the_worker_may_go_on(tmp_path, kind):
     run(

@@ -125,6 +125,59 @@ assert values(iterator) == SQUARES[6:]
     )
 
 
+@pytest.mark.claim(
+    "A batch that cannot be pickled is an error at its turn; torch's loader hangs."
+)
+@pytest.mark.parametrize("context", CONTEXTS)
+def test_batch_that_cannot_be_pickled_is_an_error_at_its_turn(context):
+    script(
+        f"""
+class Locks(Squares):
+    def __getitem__(self, i):
+        return threading.Lock() if i == 5 else super().__getitem__(i)
+
+loader = make(Locks(), batch_size=None, multiprocessing_context={context!r})
+iterator = iter(loader)
+assert values([next(iterator) for _ in range(5)]) == SQUARES[:5]
+error = expect(TypeError, lambda: next(iterator))
+assert "cannot pickle" in str(error)
+assert values(iterator) == SQUARES[6:]
+"""
+    )
+
+
+@pytest.mark.claim(
+    "Workers that have nothing to do leave at once; busy ones are killed when the "
+    "iterator goes, where torch waits up to 5 seconds for each."
+)
+@pytest.mark.parametrize("context", CONTEXTS)
+def test_a_busy_worker_is_killed_when_its_iterator_goes(context):
+    script(
+        f"""
+class Hangs(Squares):
+    def __getitem__(self, i):
+        if i == 3:
+            threading.Event().wait()
+        return super().__getitem__(i)
+
+iterator = iter(make(Hangs(), multiprocessing_context={context!r}))
+kept = next(iterator)
+for _ in wait_until("a worker that waits"):
+    ending = watched(worker.pid for worker in iterator._workers)
+    if len(ending) == 2:
+        break
+with in_time():
+    del iterator
+    await_gone(ending)
+assert values([kept]) == SQUARES[:1]
+"""
+    )
+
+
+@pytest.mark.claim(
+    "Batches from workers view Gristmill's shared memory, which uses no /dev/shm and "
+    "one descriptor, however many you keep."
+)
 @pytest.mark.parametrize("options", ["size=64m", "size=64m,ro"])
 @pytest.mark.parametrize("context", CONTEXTS)
 def test_large_batches_need_no_shared_memory_of_the_system(options, context):
@@ -144,6 +197,10 @@ for number, batch in enumerate(loader):
     )
 
 
+@pytest.mark.claim(
+    "Batches from workers view Gristmill's shared memory, which uses no /dev/shm and "
+    "one descriptor, however many you keep."
+)
 def test_batches_that_are_kept_take_no_descriptors():
     script(
         """
@@ -160,6 +217,10 @@ assert values(kept) == [i * i for i in range(0, 3000, 2)]
     )
 
 
+@pytest.mark.claim(
+    "Workers that have nothing to do leave at once; busy ones are killed when the "
+    "iterator goes, where torch waits up to 5 seconds for each."
+)
 @pytest.mark.parametrize("leave", ["break", "del", "exhaust", "raise"])
 @pytest.mark.parametrize("context", CONTEXTS)
 def test_no_process_is_left_of_an_iterator(leave, context):

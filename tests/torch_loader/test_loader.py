@@ -156,6 +156,9 @@ def test_two_iterators_do_not_know_each_other():
     ] + 2 * [[6, 7, 8, 9]]
 
 
+@pytest.mark.claim(
+    "The profiler's range around each batch is opened only while a profiler runs."
+)
 @pytest.mark.parametrize("iterable", [False, True])
 def test_profiles_show_the_loader(iterable):
     loader = DataLoader(torch.utils.data.ChainDataset([]) if iterable else Numbers())
@@ -163,6 +166,24 @@ def test_profiles_show_the_loader(iterable):
         list(loader)
     names = {event.key for event in profile.key_averages()}
     assert "enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__" in names
+
+
+@pytest.mark.claim(
+    "The profiler's range around each batch is opened only while a profiler runs."
+)
+def test_no_range_is_opened_where_no_profiler_runs(monkeypatch):
+    opened = []
+    original = torch.autograd.profiler.record_function.__enter__
+
+    def enter(self):
+        opened.append(self.name)
+        return original(self)
+
+    monkeypatch.setattr(torch.autograd.profiler.record_function, "__enter__", enter)
+    assert len(list(DataLoader(Numbers()))) == len(Numbers())
+    assert opened == []
+    list(torch.utils.data.DataLoader(Numbers()))
+    assert len(opened) == len(Numbers()) + 1
 
 
 def test_collation_follows_an_extended_map(monkeypatch):

@@ -148,6 +148,10 @@ def test_keeps_conjugate_and_negative_bits_that_torch_loses(slot):
         assert got.tolist() == sent.tolist()
 
 
+@pytest.mark.claim(
+    "Batches from workers view Gristmill's shared memory, which uses no /dev/shm and "
+    "one descriptor, however many you keep."
+)
 def test_arrives_writable_and_not_shared(slot):
     batch = {"small": numbers(3), "large": numbers(100_000), "bent": numbers(3, 3).t()}
     got = slot.send(batch)
@@ -216,6 +220,10 @@ def test_what_holds_itself_arrives(slot):
     assert got[1] is got
 
 
+@pytest.mark.claim(
+    "Batches from workers view Gristmill's shared memory, which uses no /dev/shm and "
+    "one descriptor, however many you keep."
+)
 def test_sending_on_to_another_process_copies(slot):
     got = slot.send([numbers(100_000)])[0]
     want = got.tolist()

@@ -173,6 +173,7 @@ def test_a_worker_is_a_process_of_multiprocessing():
     script = f"""{PROCESSES}
 batches = iter(loader)
 names = sorted(child.name for child in multiprocessing.active_children())
+list(batches)
 print(json.dumps({{"found": found, "names": names}}))
 """
     seen = same_in_both(script, "{}")
@@ -241,6 +242,47 @@ def test_the_launcher_pickles_and_says_what_cannot_be():
         iter(loader)
 
 
+@pytest.mark.claim(
+    'multiprocessing_context="launcher" is one more way to start workers: forks of a '
+    "clean process that has imported torch and nothing of your program."
+)
+def test_workers_of_the_launcher_see_what_is_sent_and_nothing_that_was_set():
+    run(
+        """
+import multiprocessing, types
+import torch
+from gristmill.torch import DataLoader
+
+class Main:
+    closed = 3
+def function(x):
+    return x + Main.closed
+class Probe:
+    def __init__(self, add):
+        self.add = add
+        self.parent = os.getpid()
+    def __len__(self):
+        return 1
+    def __getitem__(self, index):
+        return [
+            self.add(index),
+            torch.are_deterministic_algorithms_enabled(),
+            "settings_of_mine" in sys.modules,
+            os.getppid() == self.parent,
+        ]
+
+sys.modules["settings_of_mine"] = types.SimpleNamespace(value=7)
+torch.use_deterministic_algorithms(True)
+for add in (function, lambda x: function(x)):
+    iterator = iter(
+        DataLoader(Probe(add), None, num_workers=1, multiprocessing_context="launcher")
+    )
+    assert multiprocessing.active_children() == []
+    assert next(iterator) == [3, False, False, False]
+"""
+    )
+
+
 def test_the_launchers_context_is_one_for_every_loader():
     ours = DataLoader(Method(), None, num_workers=1, multiprocessing_context="launcher")
     context = ours.multiprocessing_context
@@ -294,6 +336,10 @@ jax.numpy.zeros(1).block_until_ready()
 """
 
 
+@pytest.mark.claim(
+    "A program that has initialised JAX gets the launcher where torch would fork, and "
+    "one warning: such forks may wait for ever."
+)
 def test_a_program_that_has_initialised_jax_gets_the_launcher_and_one_warning():
     run(
         JAX
@@ -310,6 +356,10 @@ assert warning.filename == "<string>", warning.filename
     )
 
 
+@pytest.mark.claim(
+    "A program that has initialised JAX gets the launcher where torch would fork, and "
+    "one warning: such forks may wait for ever."
+)
 def test_a_fork_of_a_program_with_jax_can_be_asked_for():
     run(
         JAX
@@ -321,6 +371,10 @@ assert [parent.item() for parent in loader] == [os.getpid()]
     )
 
 
+@pytest.mark.claim(
+    "A program that has initialised JAX gets the launcher where torch would fork, and "
+    "one warning: such forks may wait for ever."
+)
 def test_a_program_with_jax_that_cannot_be_pickled_is_forked():
     run(
         JAX

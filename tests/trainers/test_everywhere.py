@@ -7,6 +7,7 @@ import subprocess
 import sys
 import warnings
 
+import accelerate.data_loader
 import pytest
 import torch
 import torch.utils.data
@@ -145,17 +146,22 @@ def test_our_own_loader_keeps_its_own_options():
     assert TorchLoader(Plain(), num_workers=1).reorder_window == 7
 
 
-def test_no_loader_is_said_to_be_rebuilt_as_torchs(monkeypatch):
-    monkeypatch.setattr(loader_module, "_warned_of_accelerate", False)
-    import accelerate.data_loader  # noqa: F401
+def by_hand(monkeypatch):
+    """As a program does it before Accelerate is imported."""
+    monkeypatch.setattr(torch.utils.data, "DataLoader", DataLoader)
+    monkeypatch.setattr(accelerate.data_loader, "DataLoader", DataLoader)
 
+
+def by_install(monkeypatch):
+    install(everywhere=True)
+
+
+@pytest.mark.parametrize("rebind", [by_hand, by_install])
+def test_no_loader_is_said_to_be_rebuilt_as_torchs(monkeypatch, rebind):
+    monkeypatch.setattr(loader_module, "_warned_of_accelerate", False)
+    rebind(monkeypatch)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        install(everywhere=True)
-        DataLoader(Plain())
-        # As a program does it by hand, before Accelerate is imported.
-        monkeypatch.setattr("accelerate.data_loader.DataLoader", DataLoader)
-        monkeypatch.setattr(torch.utils.data, "DataLoader", DataLoader)
         DataLoader(Plain())
     assert not loader_module._warned_of_accelerate
 

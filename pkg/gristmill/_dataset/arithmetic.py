@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import ctypes
 import dataclasses
+import operator
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from gristmill._dataset.base import IterDataset
@@ -53,6 +55,10 @@ def records_of_unit(dataset: IterDataset[Any]) -> int:
     return records if records > 1 else RUN_RECORDS
 
 
+def _counts(index: Any) -> bool:
+    return hasattr(index, "__index__") and not isinstance(index, bool)
+
+
 def _is_dense(dataset: Any) -> bool:
     if not is_built_in(type(dataset)):
         return False
@@ -88,16 +94,22 @@ class ArithmeticPipeline(Pipeline):
         """The state of the iterator of a stream at a position."""
         return {"next_index": vector[0]}
 
+    def check_states(self, states: Sequence[Any]) -> None:
+        """See `Pipeline.check_states`."""
+        for stream, state in enumerate(states):
+            self.vector_of(stream, state)
+
     def vector_of(self, stream: int, state: Any) -> Vector:
         """The position of a stream at a state of its iterator; None is its start."""
-        if not state:
+        if state is None:
             return (0,)
-        if not isinstance(state, dict) or set(state) != {"next_index"}:
+        index: Any = state.get("next_index") if isinstance(state, Mapping) else None
+        if not _counts(index) or set(state) != {"next_index"}:
             raise StateMismatch(
                 f"The state of stream {stream} is {state!r:.200}, expected"
                 " {'next_index': n}. Restore it to the chain that it was taken from."
             )
-        index, length = int(state["next_index"]), self.stream_length(stream)
+        index, length = operator.index(index), self.stream_length(stream)
         if not 0 <= index <= length:
             raise IndexError(
                 f"Checkpoint `next_index` {index} is out of range for dataset of length"

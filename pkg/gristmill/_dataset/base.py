@@ -10,6 +10,7 @@ from typing import Any, Generic, Never, TypedDict, Unpack, overload
 
 import numpy.typing as npt
 
+from gristmill._dataset.checks import check_parents
 from gristmill._dataset.factories import IterDatasetMeta, MapDatasetMeta
 from gristmill._dataset.iterator import DatasetIterator
 from gristmill._dataset.node import Dataset
@@ -61,9 +62,10 @@ class MapDataset(Dataset, Generic[T], metaclass=MapDatasetMeta):
         self, parents: MapDataset[Any] | Sequence[MapDataset[Any]] = ()
     ) -> None:
         super().__init__()
-        if isinstance(parents, MapDataset):
+        if isinstance(parents, Dataset) or not isinstance(parents, Iterable):
             parents = (parents,)
         self._parents: Sequence[Any] = tuple(parents)
+        check_parents(self, self._parents, Dataset)
 
     @property
     def parents(self) -> Sequence[Any]:
@@ -259,9 +261,10 @@ class IterDataset(
 
     def __init__(self, parents: Dataset | Sequence[Dataset] = ()) -> None:
         super().__init__()
-        if isinstance(parents, Dataset):
+        if isinstance(parents, Dataset) or not isinstance(parents, Iterable):
             parents = (parents,)
         self._parents: Sequence[Any] = tuple(parents)
+        check_parents(self, self._parents, Dataset)
 
     @property
     def parents(self) -> Sequence[Any]:

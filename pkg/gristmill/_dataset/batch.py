@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
+import operator
 from collections.abc import Callable
 from typing import Any, TypeVar
 
 import numpy as np
 
 from gristmill import batching
-from gristmill._checks import check_integer
+from gristmill._checks import check_callable, check_flag, check_integer
 from gristmill._dataset import filter as filtering
 from gristmill._dataset import flat_map
 from gristmill._dataset.base import IterDataset, MapDataset
@@ -18,6 +19,7 @@ from gristmill._dataset.blocks import (
     block_of,
     epochs_and_offsets,
 )
+from gristmill._dataset.failing import note_element, note_step
 from gristmill._dataset.iterator import (
     DatasetIterator,
     ParentStateIterator,
@@ -33,6 +35,13 @@ from gristmill._types import Alloc, Int64Array
 
 T = TypeVar("T")
 BatchFn = Callable[[list[Any]], Any]
+# What Grain says where a batch of indexed elements cannot be made.
+SPARSE = (
+    "\nIf you are trying to batch elements after a sparse transformation, such as"
+    " `filter`, you need to first convert the dataset to `IterDataset` with"
+    " `to_iter_dataset()` and then apply `batch`."
+)
+MADE = "made the batch up to"
 
 
 class Batching:
@@ -70,7 +79,8 @@ class BatchMapDataset(Batching, BlockMapDataset[T]):
         batch_fn: BatchFn | None = None,
     ) -> None:
         super().__init__(parent)
-        _check_size(batch_size)
+        _check_batch(batch_size, drop_remainder, batch_fn)
+        batch_size = operator.index(batch_size)
         _refuse_sparse(parent)
         self._batch_size = batch_size
         self._drop_remainder = drop_remainder
@@ -108,7 +118,8 @@ class BatchMapDataset(Batching, BlockMapDataset[T]):
         made: list[Any] = []
         first = 0
         for range_ in ranges:
-            made.append(self._make(elements[first : first + len(range_)]))
+            part = elements[first : first + len(range_)]
+            made.append(self._make(part, int(range_[-1])))
             first += len(range_)
         return made
 
@@ -122,15 +133,13 @@ class BatchMapDataset(Batching, BlockMapDataset[T]):
                     " which does not fit into 64 bits"
                 )
 
-    def _make(self, elements: list[Any]) -> Any:
+    def _make(self, elements: list[Any], last: int) -> Any:
         try:
             return (self._batch_fn or batching.make_batch)(elements)
-        except ValueError as error:
-            error.add_note(
-                "\nIf you are trying to batch elements after a sparse transformation,"
-                " such as `filter`, you need to first convert the dataset to"
-                " `IterDataset` with `to_iter_dataset()` and then apply `batch`."
-            )
+        except Exception as error:
+            if isinstance(error, ValueError):
+                error.add_note(SPARSE)
+            note_element(error, self, self._parent, last, MADE)
             raise
 
 
@@ -145,7 +154,8 @@ class BatchIterDataset(Batching, IterDataset[T]):
         batch_fn: BatchFn | None = None,
     ) -> None:
         super().__init__(parent)
-        _check_size(batch_size)
+        _check_batch(batch_size, drop_remainder, batch_fn)
+        batch_size = operator.index(batch_size)
         self._batch_size = batch_size
         self._drop_remainder = drop_remainder
         self._batch_fn = batch_fn
@@ -168,6 +178,9 @@ class BatchDatasetIterator(Batching, ParentStateIterator[T]):
     Attributes:
         alloc: Makes the arrays of batches that are stacked; None leaves it to NumPy.
     """
+
+    _TAKES_IN_STEP = True
+    _BATCHES = True
 
     def __init__(
         self,
@@ -192,9 +205,13 @@ class BatchDatasetIterator(Batching, ParentStateIterator[T]):
         elements = steps.take(self._parent, self._batch_size)
         if not elements or (self._drop_remainder and len(elements) < self._batch_size):
             raise StopIteration
-        if self._batch_fn is not None:
-            return self._batch_fn(elements)
-        return batching.make_batch(elements, rules=self._rules, alloc=self.alloc)
+        try:
+            if self._batch_fn is not None:
+                return self._batch_fn(elements)
+            return batching.make_batch(elements, rules=self._rules, alloc=self.alloc)
+        except Exception as error:
+            note_step(error, self, MADE)
+            raise
 
     def _gathered(self, rows: Rows) -> Any:
         feed: Any = self._parent
@@ -210,9 +227,12 @@ class BatchDatasetIterator(Batching, ParentStateIterator[T]):
         set_next_index(self._parent, index * self._batch_size)
 
 
-def _check_size(batch_size: int) -> None:
+def _check_batch(batch_size: int, drop_remainder: bool, batch_fn: Any) -> None:
     check_integer("batch_size", batch_size)
-    if batch_size <= 0:
+    check_flag("drop_remainder", drop_remainder)
+    if batch_fn is not None:
+        check_callable("batch_fn", batch_fn, " Leave it out to stack leaves.")
+    if operator.index(batch_size) <= 0:
         raise ValueError(f"batch_size must be positive. Got {batch_size}.")
 
 

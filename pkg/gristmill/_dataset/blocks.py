@@ -10,6 +10,8 @@ from typing import Any
 import numpy as np
 
 from gristmill._dataset.base import MapDataset
+from gristmill._dataset.checks import check_parents
+from gristmill._dataset.failing import is_noted, note, note_element, record_of
 from gristmill._types import Int64Array, T
 
 
@@ -18,6 +20,12 @@ class BlockMapDataset(MapDataset[T]):
 
     A subclass implements `_block`.
     """
+
+    def __init__(
+        self, parents: MapDataset[Any] | Sequence[MapDataset[Any]] = ()
+    ) -> None:
+        super().__init__(parents)
+        check_parents(self, self._parents, MapDataset)
 
     def __getitem__(self, index: Any) -> Any:
         if isinstance(index, slice):
@@ -41,6 +49,14 @@ class StepMapDataset(BlockMapDataset[T]):
 
     def __len__(self) -> int:
         return len(self._parent)
+
+    def _record(self, index: int) -> int | None:
+        """The record of a source that an element is made of; see `record_of`."""
+        return record_of(self._parent, index)
+
+    def _failed(self, error: BaseException, index: int) -> None:
+        """Note on an exception which node raised it, and for which element."""
+        note_element(error, self, self, index)
 
     def _step(self, elements: list[Any], indices: Int64Array) -> list[Any]:
         """What becomes of the parent's elements at `indices`."""
@@ -114,14 +130,29 @@ def block_of(dataset: MapDataset[Any], indices: Int64Array) -> list[Any]:
         assert isinstance(dataset, BlockMapDataset)
         return dataset._block(indices)
     if how == "_getitems":
-        elements = list(dataset._getitems(indices.tolist()))
+        listed = indices.tolist()
+        try:
+            elements = list(dataset._getitems(listed))
+        except Exception as error:
+            if not is_noted(error):
+                some = ", ".join(map(str, listed[:5])) + ", ..." * (len(listed) > 5)
+                note(error, f"while {dataset} read one of the elements {some}")
+            raise
         if len(elements) != len(indices):
             raise ValueError(
                 f"{type(dataset).__name__}._getitems returned {len(elements)} elements"
                 f" for {len(indices)} indices"
             )
         return elements
-    return [dataset[index] for index in indices.tolist()]
+    made = []
+    for index in indices.tolist():
+        try:
+            made.append(dataset[index])
+        except Exception as error:
+            if not is_noted(error):
+                note(error, f"while {dataset} read element {index}")
+            raise
+    return made
 
 
 def is_built_in(kind: type) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from gristmill._dataset import state_checks
 from gristmill._dataset.base import IterDataset
 from gristmill._dataset.iterator import DatasetIterator
 from gristmill._dataset.replay import replay
@@ -65,7 +66,7 @@ class CacheDatasetIterator(DatasetIterator[T]):
             self._position += 1
             return element
         if self._incomplete:
-            self._parent.set_state(self._start)
+            state_checks.go_to(self._parent, self._start)
             self._cache = replay(self._parent, self._position)
             self._incomplete = False
         try:
@@ -97,6 +98,13 @@ class CacheDatasetIterator(DatasetIterator[T]):
             "cache_filled": self._filled or idle,
         }
 
+    @state_checks.checked(
+        state_checks.fields(
+            parent=state_checks.parent,
+            position=state_checks.count,
+            cache_filled=state_checks.flag,
+        )
+    )
     def set_state(self, state: Any) -> None:
         """Continue at a position; what is in the cache is not read again."""
         self._parent.set_state(state["parent"])

@@ -9,7 +9,10 @@ from collections.abc import Collection, Mapping
 from typing import Any
 
 from gristmill import _log
+from gristmill._checks import check_flag, check_instance
+from gristmill._dataset import state_checks
 from gristmill._dataset.base import IterDataset
+from gristmill._dataset.failing import note_outermost
 from gristmill._dataset.iterator import DatasetIterator
 from gristmill._hot import concat_split
 from gristmill._slow.pack_layout import SplitLayout
@@ -89,6 +92,9 @@ class ConcatThenSplitIterDataset(IterDataset[Any]):
         bos_token_id: int | None = None,
     ) -> None:
         super().__init__(parent)
+        check_flag("split_full_length_features", split_full_length_features)
+        check_instance("length_struct", length_struct, Mapping, "a dict of ints")
+        check_instance("bos_handling", bos_handling, BOSHandling, "a BOSHandling")
         self._length_struct = length_struct
         self._bos_handling = bos_handling
         _check_bos(bos_handling, bos_features, bos_token_id, meta_features)
@@ -117,6 +123,27 @@ class ConcatThenSplitIterDataset(IterDataset[Any]):
         return ConcatThenSplitDatasetIterator(iter(self._parent), self._layout)
 
 
+def _check_state(iterator: ConcatThenSplitDatasetIterator, state: Any) -> None:
+    """Refuse what is no state of an iterator over elements laid end to end."""
+    state_checks.fields(
+        parent_state=state_checks.parent,
+        remainder_slices=_check_slices,
+        elements_from_buffer_after_checkpoint=state_checks.count,
+    )(iterator, state)
+
+
+def _check_slices(
+    iterator: ConcatThenSplitDatasetIterator, slices: Any, name: str
+) -> None:
+    state_checks.check_keys(iterator, slices, list(iterator._nothing_left()))
+    for key, part in slices.items():
+        what = f"{name} of {key!r}"
+        state_checks.check_list(iterator, part, what, 2)
+        begin, end = (state_checks.integer(iterator, at, what) for at in part)
+        if not 0 <= begin <= end and (begin, end) != NOTHING_LEFT:
+            raise state_checks.mismatch(iterator, f"has {what} {begin} to {end}")
+
+
 class ConcatThenSplitDatasetIterator(DatasetIterator[Any]):
     """Iterates over rows of elements laid end to end.
 
@@ -127,6 +154,9 @@ class ConcatThenSplitDatasetIterator(DatasetIterator[Any]):
         parent: Gives the elements.
         layout: What the rows are made of.
     """
+
+    _TAKES_IN_STEP = True
+    _BATCHES = True
 
     def __init__(self, parent: DatasetIterator[Any], layout: SplitLayout) -> None:
         super().__init__(parent)
@@ -163,6 +193,7 @@ class ConcatThenSplitDatasetIterator(DatasetIterator[Any]):
             "elements_from_buffer_after_checkpoint": self._given + self._to_skip,
         }
 
+    @state_checks.checked(_check_state)
     def set_state(self, state: Any) -> None:
         """Continue at a position; the next ``next`` makes its last rows again."""
         self._parent.set_state(state["parent_state"])
@@ -195,7 +226,11 @@ class ConcatThenSplitDatasetIterator(DatasetIterator[Any]):
         if not self._is_filling:
             self._save_position()
             self._is_filling = True
-        rows, self._ended = self._splitter.fill(self._parent)
+        try:
+            rows, self._ended = self._splitter.fill(self._parent)
+        except Exception as error:
+            note_outermost(error, self)
+            raise
         self._is_filling = False
         self._rows.extend(rows)
         if not rows:

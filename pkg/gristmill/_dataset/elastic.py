@@ -13,7 +13,10 @@ import functools
 from typing import Any
 
 from gristmill import batching
+from gristmill._checks import check_integer, check_options
+from gristmill._dataset import state_checks
 from gristmill._dataset.base import IterDataset, MapDataset
+from gristmill._dataset.checks import check_parents
 from gristmill._dataset.filter import FilterMapDataset
 from gristmill._dataset.flat_map import FlatMapMapDataset
 from gristmill._dataset.iterator import DatasetIterator
@@ -23,9 +26,8 @@ from gristmill._dataset.map import (
     MapWithIndexIterDataset,
     RandomMapIterDataset,
 )
-from gristmill._dataset.node import chain_of, with_parents
+from gristmill._dataset.node import Dataset, chain_of, with_parents
 from gristmill._dataset.states import snapshot
-from gristmill.errors import StateMismatch
 from gristmill.options import MultiprocessingOptions, ReadOptions
 from gristmill.sharding import ShardOptions
 
@@ -73,6 +75,23 @@ class ElasticIterator(IterDataset[Any]):
         multiprocessing_options: MultiprocessingOptions | None = None,
     ) -> None:
         super().__init__()
+        check_parents(self, [ds], Dataset)
+        check_integer("global_batch_size", global_batch_size)
+        if global_batch_size < 1:
+            raise ValueError(
+                f"global_batch_size must be at least 1, got {global_batch_size}."
+            )
+        example = "ShardOptions(shard_index=0, shard_count=1)"
+        check_options("shard_options", shard_options, ShardOptions, example)
+        check_options("read_options", read_options, ReadOptions, "ReadOptions()")
+        if multiprocessing_options is not None:
+            example = "MultiprocessingOptions(num_workers=2)"
+            check_options(
+                "multiprocessing_options",
+                multiprocessing_options,
+                MultiprocessingOptions,
+                example,
+            )
         self._ds = ds
         self._global_batch_size = global_batch_size
         self._shard_options = shard_options
@@ -179,6 +198,7 @@ class ElasticMapDatasetIterator(DatasetIterator[Any]):
         """How many elements all hosts together were given."""
         return {"global_next_index": self._next_index}
 
+    @state_checks.checked(state_checks.fields(global_next_index=state_checks.count))
     def set_state(self, state: Any) -> None:
         """Continue at a position."""
         self._drop()
@@ -260,14 +280,13 @@ class ElasticStreamDatasetIterator(DatasetIterator[Any]):
         stream = self._before if self._read else self._parent.get_state()
         return {"global_next_index": self._next_index, "stream": stream}
 
+    @state_checks.checked(
+        state_checks.fields(
+            global_next_index=state_checks.count, stream=state_checks.parent
+        )
+    )
     def set_state(self, state: Any) -> None:
         """Continue at a position."""
-        if "stream" not in state:
-            raise StateMismatch(
-                f"The state has the keys {sorted(state)}, but that of this dataset has"
-                " 'stream': it drops elements, or is no MapDataset. Restore a state"
-                " of the same dataset."
-            )
         self._parent.set_state(state["stream"])
         self._next_index = state["global_next_index"]
         self._own, self._read = [], 0

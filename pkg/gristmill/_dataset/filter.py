@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 from gristmill import _log, transforms
 from gristmill._dataset.base import IterDataset, MapDataset
 from gristmill._dataset.blocks import StepMapDataset
+from gristmill._dataset.checks import check_transform
 from gristmill._dataset.iterator import DatasetIterator, ParentStateIterator
 from gristmill._dataset.names import transform_name
 from gristmill._dataset.options import DatasetOptions
@@ -52,10 +53,11 @@ class FilterMapDataset(Filtering, StepMapDataset[T]):
 
     def __init__(self, parent: MapDataset[T], transform: AnyFilter[Any]) -> None:
         super().__init__(parent)
+        check_transform(transform, transforms.Filter)
         self._transform = transform
 
     def _step(self, elements: list[Any], indices: Int64Array) -> list[Any]:
-        return steps.filter_block(self._filter_fn, elements)
+        return steps.filter_block(self._filter_fn, elements, indices, self._failed)
 
 
 class FilterIterDataset(Filtering, IterDataset[T]):
@@ -63,6 +65,7 @@ class FilterIterDataset(Filtering, IterDataset[T]):
 
     def __init__(self, parent: IterDataset[T], transform: AnyFilter[Any]) -> None:
         super().__init__(parent)
+        check_transform(transform, transforms.Filter)
         self._transform = transform
 
     def __iter__(self) -> DatasetIterator[T]:
@@ -75,6 +78,7 @@ class FilterDatasetIterator(steps.FilterStep, ParentStateIterator[T]):
     """Iterates over the elements for which a predicate is true."""
 
     _MUTATES_ELEMENT_SPEC = False
+    _TAKES_IN_STEP = True
 
     def __init__(self, parent: DatasetIterator[T], call: Any, name: str) -> None:
         DatasetIterator.__init__(self, parent)

@@ -8,8 +8,11 @@ from typing import Any
 
 import numpy as np
 
+from gristmill._checks import check_integer, kind
+from gristmill._dataset import state_checks
 from gristmill._dataset.base import IterDataset, MapDataset
 from gristmill._dataset.blocks import BlockMapDataset, block_of
+from gristmill._dataset.failing import note_element
 from gristmill._dataset.iterator import DatasetIterator
 from gristmill._dataset.names import transform_name
 from gristmill._types import Int64Array, S, Splits, T
@@ -25,6 +28,15 @@ class FlatMapMapDataset(BlockMapDataset[T]):
 
     def __init__(self, parent: MapDataset[S], transform: Splits[S, T]) -> None:
         super().__init__(parent)
+        _check(transform)
+        check_integer(
+            f"max_fan_out of {kind(transform)}", getattr(transform, "max_fan_out", None)
+        )
+        if transform.max_fan_out < 1:
+            raise ValueError(
+                f"max_fan_out of {kind(transform)} must be at least 1, got"
+                f" {transform.max_fan_out}."
+            )
         self._transform = transform
 
     def __len__(self) -> int:
@@ -40,7 +52,14 @@ class FlatMapMapDataset(BlockMapDataset[T]):
         fan_out = self._transform.max_fan_out
         of, within = np.divmod(indices, fan_out)
         needed, which = np.unique(of, return_inverse=True)
-        splits = [self._split(x) for x in block_of(self._parent, needed)]
+        elements = block_of(self._parent, needed)
+        splits = []
+        for index, element in zip(needed.tolist(), elements, strict=True):
+            try:
+                splits.append(self._split(element))
+            except Exception as error:
+                note_element(error, self, self._parent, index)
+                raise
         pairs = zip(which.tolist(), within.tolist(), strict=True)
         return [splits[w][k] if k < len(splits[w]) else None for w, k in pairs]
 
@@ -71,6 +90,7 @@ class FlatMapIterDataset(IterDataset[T]):
 
     def __init__(self, parent: IterDataset[S], transform: Splits[S, T]) -> None:
         super().__init__(parent)
+        _check(transform)
         self._transform = transform
 
     def __iter__(self) -> DatasetIterator[T]:
@@ -87,8 +107,11 @@ class FlatMapDatasetIterator(DatasetIterator[T]):
     given out; restoring makes them again.
     """
 
+    _TAKES_IN_STEP = True
+
     def __init__(self, parent: DatasetIterator[S], transform: Splits[S, T]) -> None:
         super().__init__(parent)
+        _check(transform)
         self._transform = transform
         self._before = parent.get_state()
         self._splits: Sequence[Any] = ()
@@ -116,6 +139,11 @@ class FlatMapDatasetIterator(DatasetIterator[T]):
         """The position before the element in hand, and its elements given out."""
         return {"parent": self._before, "next_index_in_buffer": self._given}
 
+    @state_checks.checked(
+        state_checks.fields(
+            parent=state_checks.parent, next_index_in_buffer=state_checks.count
+        )
+    )
     def set_state(self, state: Any) -> None:
         """Continue at a position."""
         self._before = state["parent"]
@@ -129,5 +157,18 @@ class FlatMapDatasetIterator(DatasetIterator[T]):
         return f"FlatMapDatasetIterator(transform={transform_name(self._transform)})"
 
     def _split(self, element: Any) -> Sequence[Any]:
-        splits: Any = self._transform.flat_map(element)
-        return splits if hasattr(splits, "__getitem__") else list(splits)
+        try:
+            splits: Any = self._transform.flat_map(element)
+            return splits if hasattr(splits, "__getitem__") else list(splits)
+        except Exception as error:
+            self._failed(error)
+            raise
+
+
+def _check(transform: Any) -> None:
+    """Refuse what makes no elements of one."""
+    if isinstance(transform, type) or not hasattr(transform, "flat_map"):
+        raise TypeError(
+            "The transform of a flat map must be an instance of transforms.FlatMap, got"
+            f" {kind(transform)}. Give it max_fan_out and flat_map(element)."
+        )

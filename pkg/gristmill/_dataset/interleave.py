@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import copy
 import functools
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Self
 
+from gristmill._checks import kind, whole_number
+from gristmill._dataset import state_checks
 from gristmill._dataset.base import IterDataset, MapDataset
 from gristmill._dataset.iterator import (
     DatasetIterator,
@@ -20,6 +22,15 @@ from gristmill._types import T
 from gristmill.errors import StateMismatch
 from gristmill.options import ReadOptions
 
+NEXT = "next_index_in_datasets"
+# What a state has.
+KEYS = (
+    "iterators_in_use_indices",
+    "iterators_in_use_states",
+    "exhausted",
+    "next_index_in_cycle",
+    NEXT,
+)
 Datasets = (
     Sequence[IterDataset[T] | MapDataset[T]]
     | MapDataset[IterDataset[T] | MapDataset[T]]
@@ -66,6 +77,19 @@ class InterleaveIterDataset(IterDataset[T]):
         iter_buffer_size: int = 1,
     ) -> None:
         super().__init__()
+        cycle_length = whole_number("cycle_length", cycle_length)
+        for name, value in (
+            ("num_make_iter_threads", num_make_iter_threads),
+            ("make_iter_buffer_size", make_iter_buffer_size),
+            ("iter_buffer_size", iter_buffer_size),
+        ):
+            if whole_number(name, value) < 0:
+                raise ValueError(f"{name} must be at least 0, got {value}.")
+        if isinstance(datasets, IterDataset) or not hasattr(datasets, "__getitem__"):
+            raise TypeError(
+                "datasets must be a sequence of datasets, or a MapDataset of them, got"
+                f" {kind(datasets)}. Put them in a list."
+            )
         if cycle_length < 1:
             raise ValueError(f"cycle_length must be positive. Got {cycle_length}.")
         self.datasets = datasets
@@ -109,6 +133,53 @@ class InterleaveIterDataset(IterDataset[T]):
         self.datasets = self.datasets[sl]
 
 
+def _check_state(iterator: InterleaveDatasetIterator[Any], state: Any) -> None:
+    """Refuse what is no state of an iterator over as many datasets at a time.
+
+    Raises:
+        StateMismatch: It is none.
+    """
+    state_checks.check_keys(iterator, state, KEYS, ["future_states"])
+    numbers = state["iterators_in_use_indices"]
+    cycle, datasets = iterator._cycle_length, len(iterator._datasets)
+    if isinstance(numbers, (list, tuple)) and len(numbers) != cycle:
+        raise StateMismatch(
+            f"{iterator}: the state has {len(numbers)} datasets at a time. Restore it"
+            " with the cycle_length and the datasets that it was saved with."
+        )
+    for name in KEYS[:3]:
+        state_checks.check_list(iterator, state[name], name, cycle)
+    for name, most in (("next_index_in_cycle", cycle - 1), (NEXT, datasets)):
+        state_checks.count(iterator, state[name], name)
+        if state[name] > max(most, 0):
+            what = f"has {name} {state[name]}, expected at most {max(most, 0)}"
+            raise state_checks.mismatch(iterator, what)
+    _check_futures(iterator, state.get("future_states"))
+    iterator._prepared.clear()
+    for place, (number, position, ended) in enumerate(
+        zip(*(state[name] for name in KEYS[:3]), strict=True)
+    ):
+        state_checks.flag(iterator, ended, "exhausted")
+        state_checks.count(iterator, number, "iterators_in_use_indices")
+        if position is None or ended:
+            continue
+        if number >= datasets:
+            what = f"is of dataset {number}, but there are {datasets}"
+            raise state_checks.mismatch(iterator, what)
+        part = iterator._iterator(place, number)
+        state_checks.check_state(part, position)
+        iterator._prepared[place] = part
+
+
+def _check_futures(iterator: InterleaveDatasetIterator[Any], futures: Any) -> None:
+    if futures and not isinstance(futures, Mapping):
+        raise state_checks.mismatch(iterator, "has future_states that are no dict")
+    for number in futures or ():
+        if not str(number).isdecimal():
+            what = f"has future_states of {number!r}, expected numbers of datasets"
+            raise state_checks.mismatch(iterator, what)
+
+
 class InterleaveDatasetIterator(turns.Turns, DatasetIterator[T]):
     """Iterates over several datasets in turn.
 
@@ -148,6 +219,8 @@ class InterleaveDatasetIterator(turns.Turns, DatasetIterator[T]):
         self._kept: list[tuple[int, DatasetIterator[T]] | None] | None = None
         # Where datasets that are not open yet begin, by number; mostly empty.
         self._future_states: dict[int, Any] = {}
+        # For places: iterators that a state was found to be of, which will be set.
+        self._prepared: dict[int, DatasetIterator[T]] = {}
         DatasetIterator.__init__(self)
 
     __iter__ = DatasetIterator.__iter__
@@ -173,6 +246,7 @@ class InterleaveDatasetIterator(turns.Turns, DatasetIterator[T]):
             "future_states": dict(self._future_states),
         }
 
+    @state_checks.checked(_check_state)
     def set_state(self, state: Any) -> None:
         """Continue at a position.
 
@@ -181,11 +255,6 @@ class InterleaveDatasetIterator(turns.Turns, DatasetIterator[T]):
         """
         self._assert_not_closed()
         numbers = state["iterators_in_use_indices"]
-        if len(numbers) != self._cycle_length:
-            raise StateMismatch(
-                f"{self}: the state has {len(numbers)} datasets at a time. Restore it"
-                " with the cycle_length and the datasets that it was saved with."
-            )
         self._making.forget()
         positions = zip(
             numbers, state["iterators_in_use_states"], state["exhausted"], strict=True
@@ -196,6 +265,7 @@ class InterleaveDatasetIterator(turns.Turns, DatasetIterator[T]):
                 self.places[place] = None
             else:
                 self._restore(place, number, position)
+        self._prepared.clear()
         self._numbers = list(numbers)
         self._next = state["next_index_in_datasets"]
         self.turn = state["next_index_in_cycle"]
@@ -270,37 +340,46 @@ class InterleaveDatasetIterator(turns.Turns, DatasetIterator[T]):
 
     def _restore(self, place: int, number: int, position: Any) -> None:
         """Put the iterator of a dataset in a place, at a position."""
-        iterator = self.places[place]
-        if iterator is None or number != self._numbers[place]:
-            kept = self._kept[place] if self._kept is not None else None
-            if kept is not None and kept[0] == number:
-                iterator = kept[1]
-            else:
-                iterator = self._make(number, self._ctx.dataset_options, start=False)
+        iterator = self._prepared.pop(place, None) or self._iterator(place, number)
+        iterator.set_state(position)
+        self.places[place] = iterator
+
+    def _iterator(self, place: int, number: int) -> DatasetIterator[T]:
+        """The iterator of a dataset, for a place: that which is there, or a new one.
+
+        Raises:
+            StateMismatch: The dataset is absent.
+        """
+        iterator: DatasetIterator[T] | None = self.places[place]
+        if iterator is not None and number == self._numbers[place]:
+            return iterator
+        kept = self._kept[place] if self._kept is not None else None
+        if kept is not None and kept[0] == number:
+            return kept[1]
+        iterator = self._make(number, self._ctx.dataset_options, start=False)
         if iterator is None:
             raise StateMismatch(
                 f"{self}: dataset {number} of the state is absent. Restore it with the"
                 " datasets that it was saved with."
             )
-        iterator.set_state(position)
-        self.places[place] = iterator
+        return iterator
 
     def _get_next_index(self) -> int:
-        self._check_single()
+        self._check_single("get_next_index")
         iterator = self.places[0]
         return 0 if iterator is None else get_next_index(iterator)
 
     def _set_next_index(self, index: int) -> None:
-        self._check_single()
+        self._check_single("set_next_index")
         self.get_state()
         if self.places[0] is None:
             self._restore(0, 0, self._ended[0])
             self._ended[0] = None
         set_next_index(self.places[0], index)
 
-    def _check_single(self) -> None:
+    def _check_single(self, function: str) -> None:
         if len(self._datasets) != 1:
             raise NotImplementedError(
-                f"{self} has no index of its next element: that needs exactly one"
-                " dataset."
+                f"{function} is not supported for InterleaveDatasetIterator with more"
+                f" than one dataset. There are {len(self._datasets)}."
             )

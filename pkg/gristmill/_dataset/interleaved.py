@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import abc
 import dataclasses
+import operator
 from typing import Any, Protocol, TypeVar
 
+from gristmill._dataset import state_checks
 from gristmill._dataset.iterator import (
     DatasetIterator,
     get_next_index,
@@ -42,6 +44,17 @@ class Run(Protocol):
 
     def close(self) -> None:
         """End what works in the background; `next` would begin it again."""
+
+
+def _check_state(iterator: InterleavedDatasetIterator[Any], state: Any) -> None:
+    """Refuse what does not say where each stream stands.
+
+    Raises:
+        StateMismatch: It is no state of such an iterator, or of another chain.
+        IndexError: A stream has no such position.
+    """
+    states, _, _ = _parts_of(state)
+    iterator._pipeline_of(len(states)).check_states(states)
 
 
 class InterleavedDatasetIterator(DatasetIterator[T]):
@@ -102,6 +115,7 @@ class InterleavedDatasetIterator(DatasetIterator[T]):
             "future_states": {},
         }
 
+    @state_checks.checked(_check_state)
     def set_state(self, state: Any) -> None:
         """Continue at a position.
 
@@ -164,7 +178,21 @@ class InterleavedDatasetIterator(DatasetIterator[T]):
             self._run.restart(_copy(position))
 
     def _recut(self, streams: int) -> None:
+        if self._run is not None:
+            self._run.close()
+            self._run = None
+        self._first_states.clear()
+        self._pipeline = self._pipeline_of(streams)
+
+    def _pipeline_of(self, streams: int) -> Pipeline:
+        """The pipeline cut into as many streams.
+
+        Raises:
+            StateMismatch: It may have no other number than it has.
+        """
         pipeline = self._pipeline
+        if streams == pipeline.streams:
+            return pipeline
         if self._fixed or pipeline.parts != pipeline.streams:
             raise StateMismatch(
                 f"The state has {streams} streams, but the dataset was made with"
@@ -172,13 +200,7 @@ class InterleavedDatasetIterator(DatasetIterator[T]):
                 " cannot change within a run: leave `streams` out, or set it to"
                 f" {streams}."
             )
-        if self._run is not None:
-            self._run.close()
-            self._run = None
-        self._first_states.clear()
-        self._pipeline = dataclasses.replace(
-            pipeline, numbers=range(streams), parts=streams
-        )
+        return dataclasses.replace(pipeline, numbers=range(streams), parts=streams)
 
     def _state_of(self, stream: int, vector: Vector) -> Any:
         if vector != FRESH:
@@ -188,20 +210,21 @@ class InterleavedDatasetIterator(DatasetIterator[T]):
         return copied(self._first_states[stream])
 
     def _get_next_index(self) -> int:
-        return get_next_index(self._placed_alone())
+        return get_next_index(self._placed_alone("get_next_index"))
 
     def _set_next_index(self, index: int) -> None:
-        iterator = self._placed_alone()
+        iterator = self._placed_alone("set_next_index")
         set_next_index(iterator, index)
         vector = self._pipeline.vector_of(0, iterator.get_state())
         self._go_on(Position(0, 0, [vector], [False]))
 
-    def _placed_alone(self) -> DatasetIterator[Any]:
+    def _placed_alone(self, function: str) -> DatasetIterator[Any]:
         """An iterator in this process that stands where the only stream does."""
         if self._pipeline.streams != 1:
             raise NotImplementedError(
-                f"{self} has no index of its next element: it takes them from"
-                f" {self._pipeline.streams} streams. Use one worker or one stream."
+                f"{function} is not supported for InterleaveDatasetIterator with more"
+                f" than one dataset. {self} has {self._pipeline.streams} streams: use"
+                " one worker or one stream."
             )
         iterator = self._pipeline.iterator(0)
         (vector,) = self._position.vectors
@@ -224,9 +247,11 @@ def _parts_of(state: Any) -> tuple[list[Any], list[bool], int]:
     try:
         indices = list(state["iterators_in_use_indices"])
         states = list(state["iterators_in_use_states"])
-        ended = [bool(number) for number in state["exhausted"]]
-        turn = int(state["next_index_in_cycle"])
-    except (KeyError, TypeError) as error:
+        ended = [_truth(number) for number in state["exhausted"]]
+        turn = operator.index(state["next_index_in_cycle"])
+        operator.index(state["next_index_in_datasets"])
+        futures = state.get("future_states")
+    except (AttributeError, LookupError, TypeError) as error:
         raise StateMismatch(
             "Expected the state of a dataset with `mp_prefetch` or"
             " `multithread_prefetch`: a dict with `iterators_in_use_states`,"
@@ -235,10 +260,22 @@ def _parts_of(state: Any) -> tuple[list[Any], list[bool], int]:
             " `mp_prefetch`."
         ) from error
     streams = len(indices)
-    whole = indices == list(range(streams)) and not state.get("future_states")
+    whole = indices == list(range(streams)) and not futures
     if not whole or not len(states) == len(ended) == streams > turn >= 0:
         raise StateMismatch(
             f"The state does not say where each of {streams} streams stands: indices"
-            f" {indices}, {len(states)} states, exhausted {ended}, next {turn}."
+            f" {indices}, {len(states)} states, exhausted {ended}, next {turn}, future"
+            f" states {futures!r:.200}. Restore it to the chain that it was taken from."
         )
     return states, ended, turn
+
+
+def _truth(number: Any) -> bool:
+    """Whether a stream has ended: Grain has 0 and 1.
+
+    Raises:
+        TypeError: It is neither.
+    """
+    if operator.index(number) not in (0, 1):
+        raise TypeError(f"exhausted has {number}")
+    return bool(number)

@@ -8,6 +8,8 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Generic
 
 from gristmill import checkpoint
+from gristmill._dataset import state_checks
+from gristmill._dataset.failing import note_step
 from gristmill._dataset.names import node_text
 from gristmill._dataset.options import IteratorContext
 from gristmill._dataset.stats import Stats
@@ -36,6 +38,10 @@ class DatasetIterator(checkpoint.Checkpointable, Iterator[T], Generic[T]):
     _watch: Any = None
     # Grain's name for whether elements may look different from the parent's.
     _MUTATES_ELEMENT_SPEC: ClassVar[bool] = True
+    # Whether the last element of the parent's is the one that this works on.
+    _TAKES_IN_STEP: ClassVar[bool] = False
+    # Whether that is the last one of several.
+    _BATCHES: ClassVar[bool] = False
 
     def __init__(
         self, parents: DatasetIterator[Any] | Sequence[DatasetIterator[Any]] = ()
@@ -68,8 +74,12 @@ class DatasetIterator(checkpoint.Checkpointable, Iterator[T], Generic[T]):
         """The position: a dict that JSON can hold, of the same structure always."""
 
     @abc.abstractmethod
-    def set_state(self, state: dict[str, Any]) -> None:
-        """Continue at a position that `get_state` returned."""
+    def set_state(self, state: Any) -> None:
+        """Continue at a position that `get_state` returned.
+
+        Raises:
+            StateMismatch: It is a state of another chain, or none; nothing is changed.
+        """
 
     def __repr__(self) -> str:
         return node_text(self)
@@ -119,6 +129,10 @@ class DatasetIterator(checkpoint.Checkpointable, Iterator[T], Generic[T]):
     def _stats(self) -> Stats:
         return Stats()
 
+    def _failed(self, error: BaseException) -> None:
+        """Note on an exception that this raised it for the element it took last."""
+        note_step(error, self)
+
     def _get_next_index(self) -> int:
         raise NotImplementedError(f"{self} has no index of its next element.")
 
@@ -133,6 +147,7 @@ class ParentStateIterator(DatasetIterator[T]):
         """The parent's position."""
         return self._parent.get_state()
 
+    @state_checks.checked(state_checks.parent)
     def set_state(self, state: Any) -> None:
         """Continue at a position."""
         self._parent.set_state(state)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from gristmill._checks import whole_number
+from gristmill._dataset import state_checks
 from gristmill._dataset.base import IterDataset
 from gristmill._dataset.iterator import DatasetIterator, set_next_index
 from gristmill._dataset.spec import ParentSpec
@@ -27,6 +29,7 @@ class LimitIterDataset(ParentSpec, IterDataset[T]):
     """
 
     def __init__(self, parent: IterDataset[T], count: int) -> None:
+        count = whole_number("count", count)
         if count <= 0:
             raise ValueError(f"Count must be a positive integer. Got {count}.")
         super().__init__(parent)
@@ -48,6 +51,7 @@ class LimitDatasetIterator(DatasetIterator[T]):
     """
 
     _MUTATES_ELEMENT_SPEC = False
+    _TAKES_IN_STEP = True
 
     def __init__(self, parent: DatasetIterator[T], count: int) -> None:
         super().__init__(parent)
@@ -68,6 +72,11 @@ class LimitDatasetIterator(DatasetIterator[T]):
             "count_elements_read": self._read,
         }
 
+    @state_checks.checked(
+        state_checks.fields(
+            parent=state_checks.parent, count_elements_read=state_checks.count
+        )
+    )
     def set_state(self, state: Any) -> None:
         """Continue at a position."""
         self._parent.set_state(state["parent"])

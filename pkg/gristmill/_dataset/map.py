@@ -7,8 +7,11 @@ import threading
 from typing import Any, TypeVar
 
 from gristmill import transforms
+from gristmill._checks import check_seed_of_draws
+from gristmill._dataset import state_checks
 from gristmill._dataset.base import IterDataset, MapDataset
 from gristmill._dataset.blocks import StepMapDataset
+from gristmill._dataset.checks import check_transform
 from gristmill._dataset.iterator import (
     DatasetIterator,
     ParentStateIterator,
@@ -58,7 +61,7 @@ class MapMapDataset(IndexedMapping[T]):
         super().__init__(parent, transform, _call_of(transform, transforms.Map))
 
     def _step(self, elements: list[Any], indices: Int64Array) -> list[Any]:
-        return steps.map_block(self._map_fn, elements)
+        return steps.map_block(self._map_fn, elements, indices, self._failed)
 
 
 class MapWithIndexMapDataset(IndexedMapping[T]):
@@ -76,7 +79,7 @@ class MapWithIndexMapDataset(IndexedMapping[T]):
         return transform_name(self._map_fn)
 
     def _step(self, elements: list[Any], indices: Int64Array) -> list[Any]:
-        return steps.map_with_index_block(self._map_fn, elements, indices)
+        return steps.map_with_index_block(self._map_fn, elements, indices, self._failed)
 
 
 class RandomMapMapDataset(IndexedMapping[T]):
@@ -94,7 +97,7 @@ class RandomMapMapDataset(IndexedMapping[T]):
 
     def _step(self, elements: list[Any], indices: Int64Array) -> list[Any]:
         return steps.random_map_block(
-            self._map_fn, elements, indices, self._draws.here()
+            self._map_fn, elements, indices, self._draws.here(), self._failed
         )
 
 
@@ -156,6 +159,8 @@ class RandomMapIterDataset(StepIterDataset[T]):
 class MapDatasetIterator(steps.MapStep, ParentStateIterator[T]):
     """Iterates over what a function makes of each element."""
 
+    _TAKES_IN_STEP = True
+
     def __init__(self, parent: DatasetIterator[Any], call: Any, name: str) -> None:
         DatasetIterator.__init__(self, parent)
         steps.MapStep.__init__(self, parent, call)
@@ -173,9 +178,17 @@ class MapDatasetIterator(steps.MapStep, ParentStateIterator[T]):
         set_next_index(self._parent, index)
 
 
+def _check_counted(iterator: CountingIterator[Any], state: Any) -> None:
+    """Refuse what is no state of an iterator that counts."""
+    name = iterator._COUNTER_NAME
+    look = {"parent": state_checks.parent, name: state_checks.count}
+    state_checks.fields(**look)(iterator, state)
+
+
 class CountingIterator(DatasetIterator[T]):
     """A step over an iterator that counts the elements; the count is its state."""
 
+    _TAKES_IN_STEP = True
     counter: int
     _COUNTER_NAME: str
     _transform_name: str
@@ -184,6 +197,7 @@ class CountingIterator(DatasetIterator[T]):
         """The parent's position, and the elements counted."""
         return {"parent": self._parent.get_state(), self._COUNTER_NAME: self.counter}
 
+    @state_checks.checked(_check_counted)
     def set_state(self, state: Any) -> None:
         """Continue at a position."""
         self._parent.set_state(state["parent"])
@@ -265,12 +279,14 @@ _METHODS: dict[type, str] = {
 
 def _call_of(transform: Any, kind: type) -> Any:
     """What is called: a transform's method, or the function itself."""
+    check_transform(transform, kind)
     return (
         getattr(transform, _METHODS[kind]) if isinstance(transform, kind) else transform
     )
 
 
 def _given_or_default(dataset: Any, seed: int | None) -> Any:
+    check_seed_of_draws("seed", seed)
     found = dataset._default_seed if seed is None else seed
     if found is None:
         raise ValueError(

@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 from gristmill import batching
 from gristmill._dataset.base import IterDataset, MapDataset
 from gristmill._dataset.blocks import BlockMapDataset, block_of, is_built_in
+from gristmill._dataset.failing import record_of
 from gristmill._dataset.interleave import InterleaveIterDataset
 from gristmill._dataset.iterator import (
     DatasetIterator,
@@ -162,6 +163,9 @@ class MeasuredMapDataset(ParentSpec, BlockMapDataset[T]):
     def __str__(self) -> str:
         return str(self._parent)
 
+    def _record(self, index: int) -> int | None:
+        return record_of(self._parent, index)
+
     def _block(self, indices: Int64Array) -> list[Any]:
         measurement, meter = self._measurement, self._meter
         started = measurement.start(meter)
@@ -211,6 +215,7 @@ class PassingIterator(ParentStateIterator[T]):
     """
 
     _MUTATES_ELEMENT_SPEC = False
+    _TAKES_IN_STEP = True
 
     @property
     def alloc(self) -> Any:

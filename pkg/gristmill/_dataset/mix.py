@@ -10,12 +10,15 @@ from typing import Any, TypeVar
 import numpy as np
 
 from gristmill import _core, transforms
+from gristmill._checks import kind
+from gristmill._dataset import state_checks
 from gristmill._dataset.base import IterDataset, MapDataset
 from gristmill._dataset.blocks import (
     BlockMapDataset,
     block_of,
     epochs_and_offsets,
 )
+from gristmill._dataset.checks import check_names, check_weights, listed
 from gristmill._dataset.iterator import DatasetIterator
 from gristmill._dataset.spec import get_element_spec
 from gristmill._hot import steps
@@ -73,7 +76,9 @@ class MixedMapDataset(SelectingMapDataset[T]):
         parents: Sequence[MapDataset[T]],
         proportions: Sequence[float] | None = None,
     ) -> None:
-        super().__init__(parents)
+        super().__init__(listed(parents, "mix"))
+        if not self._parents:
+            raise ValueError("There are no datasets to mix. Pass at least one.")
         if proportions is None:
             whole = [1] * len(self._parents)
         else:
@@ -126,7 +131,14 @@ class SelectedMapDataset(SelectingMapDataset[T]):
         parents: Sequence[MapDataset[T]],
         selection_map: transforms.DatasetSelectionMap,
     ) -> None:
-        super().__init__(parents)
+        super().__init__(listed(parents, "select_from_datasets"))
+        missing = {"__len__", "__getitem__"} - set(dir(selection_map))
+        if isinstance(selection_map, type) or missing:
+            raise TypeError(
+                "selection_map must have __len__() and __getitem__(index) that returns"
+                f" (dataset, index in it), got {kind(selection_map)}. Derive it from"
+                " transforms.DatasetSelectionMap."
+            )
         self._selection_map = selection_map
         self._length = len(selection_map)
 
@@ -151,7 +163,7 @@ class ConcatenateMapDataset(SelectingMapDataset[T]):
     """All elements of an epoch of each parent, one parent after another."""
 
     def __init__(self, parents: Sequence[MapDataset[T]]) -> None:
-        super().__init__(parents)
+        super().__init__(listed(parents, "concatenate"))
         for parent in self._parents:
             if len(parent) >= sys.maxsize:
                 raise ValueError(
@@ -184,13 +196,14 @@ class MixedIterDataset(IterDataset[T]):
         parents: Sequence[IterDataset[T]] | Mapping[str, IterDataset[T]],
         proportions: Sequence[float] | Mapping[str, float] | None = None,
     ) -> None:
+        check_names(parents, proportions)
         self._names = _ordered_names(parents)
-        super().__init__(_listed(parents, self._names))
+        super().__init__(listed(_in_order(parents, self._names), "mix"))
         if proportions is None:
-            listed: Sequence[float] = [1] * len(self._parents)
+            given: Any = [1] * len(self._parents)
         else:
-            listed = _listed(proportions, _ordered_names(proportions))
-        self._proportions = integer_proportions(listed, len(self._parents))
+            given = _in_order(proportions, _ordered_names(proportions))
+        self._proportions = integer_proportions(given, len(self._parents))
 
     def __iter__(self) -> DatasetIterator[T]:
         return MixedDatasetIterator(
@@ -206,6 +219,23 @@ class MixedIterDataset(IterDataset[T]):
     @property
     def _element_spec(self) -> Any:
         return get_element_spec(self._parents[0])
+
+
+def _check_state(iterator: MixedDatasetIterator[Any], state: Any) -> None:
+    """Refuse what is no state of a mixture, or one of other parts without names."""
+    state_checks.check_keys(iterator, state, ["parents", "index", "stop"])
+    state_checks.count(iterator, state["index"], "index")
+    state_checks.flag(iterator, state["stop"], "stop")
+    found, names = state["parents"], iterator._names
+    if isinstance(found, Mapping) != (names is not None):
+        raise StateMismatch(iterator._mismatch("names", found))
+    if names is not None:
+        found = [found.get(name) for name in names]
+    elif not isinstance(found, (list, tuple)) or len(found) != len(iterator._parents):
+        raise StateMismatch(iterator._mismatch("number", found))
+    for parent, position in zip(iterator._parents, found, strict=True):
+        if position is not None:
+            state_checks.check_state(parent, position)
 
 
 class MixedDatasetIterator(steps.MixStep, DatasetIterator[T]):
@@ -244,6 +274,7 @@ class MixedDatasetIterator(steps.MixStep, DatasetIterator[T]):
             parents = dict(zip(self._names, states, strict=True)) | self._absent
         return {"parents": parents, "index": self.index, "stop": self.stopped}
 
+    @state_checks.checked(_check_state)
     def set_state(self, state: Any) -> None:
         """Continue at a position.
 
@@ -254,14 +285,10 @@ class MixedDatasetIterator(steps.MixStep, DatasetIterator[T]):
             StateMismatch: It is that of other parts, which have no names.
         """
         found = state["parents"]
-        if isinstance(found, Mapping) != (self._names is not None):
-            raise StateMismatch(self._mismatch("names", found))
         if self._names is not None:
             absent = found.keys() - set(self._names)
             self._absent = {name: found[name] for name in found if name in absent}
             found = [found.get(name) for name in self._names]
-        elif len(found) != len(self._parents):
-            raise StateMismatch(self._mismatch("number", found))
         for parent, position in zip(self._parents, found, strict=True):
             if position is not None:
                 parent.set_state(position)
@@ -275,7 +302,11 @@ class MixedDatasetIterator(steps.MixStep, DatasetIterator[T]):
         )
 
     def _mismatch(self, what: str, found: Any) -> str:
-        parts = list(found) if isinstance(found, Mapping) else f"{len(found)} parts"
+        parts: Any = kind(found)
+        if isinstance(found, Mapping):
+            parts = list(found)
+        elif isinstance(found, (list, tuple)):
+            parts = f"{len(found)} parts"
         mine = self._names or f"{len(self._parents)} parts"
         return (
             f"{self}: the state has other parts in {what}: {parts}, expected {mine}. A"
@@ -294,6 +325,7 @@ def integer_proportions(weights: Sequence[float], parts: int) -> list[int]:
     Raises:
         ValueError: There is not one positive weight for each part.
     """
+    check_weights(weights)
     weights = list(weights)
     if len(weights) != parts:
         raise ValueError(f"There are {parts} datasets but {len(weights)} weights.")
@@ -314,5 +346,5 @@ def _ordered_names(parts: Any) -> list[str] | None:
     return sorted(parts) if tree_rules() == "jax" else list(parts)
 
 
-def _listed(parts: Any, names: list[str] | None) -> list[Any]:
-    return list(parts) if names is None else [parts[name] for name in names]
+def _in_order(parts: Any, names: list[str] | None) -> Any:
+    return parts if names is None else [parts[name] for name in names]

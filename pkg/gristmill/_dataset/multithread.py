@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 from typing import Any, TypeVar
 
+from gristmill._checks import check_flag, check_integer
 from gristmill._dataset.base import IterDataset
 from gristmill._dataset.interleave import InterleaveIterDataset
 from gristmill._dataset.iterator import DatasetIterator
@@ -44,6 +45,11 @@ def multithread_prefetch(
         >>> list(ds.map(lambda x: x * 10))
         [0, 10, 20, 30, 40, 50]
     """
+    for name, value in (("num_threads", num_threads), ("buffer_size", buffer_size)):
+        check_integer(name, value)
+        if value < 0:
+            raise ValueError(f"{name} must be at least 0, got {value}.")
+    check_flag("sequential_slice", sequential_slice)
     if num_threads == 0:
         return ds
     parts = []

@@ -6,6 +6,8 @@ import dataclasses
 import enum
 from typing import Any
 
+from gristmill._checks import check_finite, check_instance, check_integer
+
 __all__ = ["DatasetOptions", "ExecutionTrackingMode"]
 
 
@@ -57,6 +59,16 @@ class DatasetOptions:
                 object.__setattr__(self, name, default)
             else:
                 self._user_set_fields.add(name)
+        for name in ("filter_warn_threshold_ratio", "filter_raise_threshold_ratio"):
+            if getattr(self, name) is not None:
+                check_finite(name, getattr(self, name))
+        check_instance(
+            "execution_tracking_mode",
+            self.execution_tracking_mode,
+            ExecutionTrackingMode,
+            "an ExecutionTrackingMode",
+        )
+        check_integer("min_shm_size", self.min_shm_size)
 
     def merge(self, other: DatasetOptions | None) -> DatasetOptions:
         """The options of both; where both give one, this one's."""

@@ -11,10 +11,13 @@ import functools
 import sys
 from typing import Any
 
+import numpy as np
+
 from gristmill import _core
-from gristmill._checks import check_integer
+from gristmill._checks import check_flag, check_integer
 from gristmill._dataset.base import MapDataset
 from gristmill._dataset.blocks import BlockMapDataset, block_of, is_built_in
+from gristmill._dataset.failing import record_of
 from gristmill._dataset.spec import ParentSpec
 from gristmill._types import Int64Array, T
 
@@ -41,6 +44,10 @@ class IndexMapDataset(ParentSpec, BlockMapDataset[T]):
             plan = node._extend(plan)
         return plan, base
 
+    def _record(self, index: int) -> int | None:
+        plan, base = self._plan
+        return record_of(base, int(plan.keys(np.array([index], np.int64))[0]))
+
     def _block(self, indices: Int64Array) -> list[Any]:
         plan, base = self._plan
         return block_of(base, plan.keys(indices))
@@ -58,10 +65,11 @@ class ShuffleMapDataset(IndexMapDataset[T]):
                 "`shuffle` requires a seed. Please provide it with `ds.seed(seed)`"
                 " before this, or with `ds.shuffle(seed)`."
             )
+        text = f"Seed must be an integer between 0 and 2**32-1 (got {seed=})."
+        if not hasattr(seed, "__int__"):
+            raise TypeError(text)
         if not 0 <= seed < 2**32:
-            raise ValueError(
-                f"Seed must be an integer between 0 and 2**32-1 (got {seed=})."
-            )
+            raise ValueError(text)
         self._seed = int(seed)
 
     def __len__(self) -> int:
@@ -112,6 +120,7 @@ class RepeatMapDataset(IndexMapDataset[T]):
             check_integer("num_epochs", num_epochs)
             if num_epochs <= 0:
                 raise ValueError(f"num_epochs must be positive, but got {num_epochs}.")
+        check_flag("reseed_each_epoch", reseed_each_epoch)
         if len(parent) >= sys.maxsize:
             raise ValueError(
                 f"Repeating already infinite dataset {parent} does nothing."

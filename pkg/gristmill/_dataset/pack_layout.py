@@ -174,16 +174,27 @@ def _template(
         template[key] = number
     for key in packed:
         number = template[key]
-        if not isinstance(number, int):
+        if isinstance(number, int):  # Others are refused by `check_flat`.
+            template[f"{key}_segment_ids"] = count + number
+            template[f"{key}_positions"] = 2 * count + number
+    return template
+
+
+def check_flat(struct: Any, meta_features: Sequence[str]) -> None:
+    """See that every feature that gets segment ids is one array.
+
+    Raises:
+        ValueError: One has a structure of its own.
+    """
+    for key, length in struct.items():
+        is_leaf = tree.flatten(length, batching.tree_rules())[1] == tree.LEAF_DEF
+        if key not in meta_features and not is_leaf:
             raise ValueError(
                 f"Failed to extract segment ids for '{key}', which has type"
-                f" {type(number)} rather than np.ndarray. Perhaps it should be marked"
+                f" {type(length)} rather than np.ndarray. Perhaps it should be marked"
                 " as a meta feature? Add it to meta_features, or make its leaves"
                 " features of their own in a map before packing."
             )
-        template[f"{key}_segment_ids"] = count + number
-        template[f"{key}_positions"] = 2 * count + number
-    return template
 
 
 def _alignments(features: Features, struct: Any) -> tuple[int, ...]:

@@ -13,9 +13,12 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from gristmill._checks import check_flag, check_integer
+from gristmill._dataset import state_checks
 from gristmill._dataset.base import IterDataset
+from gristmill._dataset.failing import note_outermost
 from gristmill._dataset.iterator import DatasetIterator
-from gristmill._dataset.pack_layout import pack_layout
+from gristmill._dataset.pack_layout import check_flat, pack_layout
 from gristmill._hot import packing
 from gristmill._slow.pack_layout import PackLayout
 from gristmill.errors import StateMismatch
@@ -41,8 +44,16 @@ class PackIterDataset(IterDataset[Any]):
         max_sequences_per_bin: int | None = None,
     ) -> None:
         super().__init__(parent)
+        check_integer("seed", seed)
+        check_flag("shuffle_bins", shuffle_bins)
+        if isinstance(meta_features, str):
+            raise TypeError(
+                "meta_features must be a sequence of names, got one:"
+                f" {meta_features!r}. Write ({meta_features!r},)."
+            )
         self._length_struct = length_struct
         self._num_packing_bins = num_packing_bins
+        self._meta_features = meta_features
         self._layout = pack_layout(
             length_struct,
             rows=num_packing_bins,
@@ -57,6 +68,7 @@ class PackIterDataset(IterDataset[Any]):
         )
 
     def __iter__(self) -> DatasetIterator[Any]:
+        check_flat(self._length_struct, self._meta_features)
         return PackingDatasetIterator(iter(self._parent), self._layout, self._shuffle)
 
     def __str__(self) -> str:
@@ -181,6 +193,9 @@ class PackingDatasetIterator(DatasetIterator[Any]):
         shuffle: Orders the rows of a batch; None leaves them in order.
     """
 
+    _TAKES_IN_STEP = True
+    _BATCHES = True
+
     def __init__(
         self,
         parent: DatasetIterator[Any],
@@ -190,6 +205,7 @@ class PackingDatasetIterator(DatasetIterator[Any]):
         super().__init__(parent)
         self._layout = layout
         self._shuffle = shuffle
+        self._row_bytes: int | None = None
         self._begin(0, 0)
 
     def _begin(self, next_row: int, counter: int) -> None:
@@ -223,10 +239,32 @@ class PackingDatasetIterator(DatasetIterator[Any]):
             "counter": self._counter,
         }
 
+    @state_checks.checked(
+        state_checks.fields(
+            parent=state_checks.parent,
+            next_row=state_checks.count,
+            counter=state_checks.count,
+        )
+    )
     def set_state(self, state: Any) -> None:
         """Continue at a position; the next ``next`` packs its batch again."""
         self._parent.set_state(state["parent"])
         self._begin(state["next_row"], state["counter"])
+
+    def get_packed_batch_size_bytes(self) -> int:
+        """Bytes of a batch of rows, with all that Grain keeps while it fills one.
+
+        Raises:
+            ValueError: No batch has been filled yet.
+        """
+        if self._row_bytes is None:
+            raise ValueError(
+                "No current batch. Size can only be computed after at least one element"
+                " has been packed."
+            )
+        # Two int32 for each cell and an int64 for each feature, beside the values.
+        lengths = self._layout.lengths
+        return self._layout.rows * (self._row_bytes + 8 * (sum(lengths) + len(lengths)))
 
     def __str__(self) -> str:
         return "PackingDatasetIterator"
@@ -243,10 +281,15 @@ class PackingDatasetIterator(DatasetIterator[Any]):
             StopIteration: There are no more elements.
         """
         self._state_before_batch()
-        state, rest = self._packer.fill(self._parent)
+        try:
+            state, rest = self._packer.fill(self._parent)
+        except Exception as error:
+            note_outermost(error, self)
+            raise
         if rest is None and not len(self._packer):
             raise StopIteration
         batch = self._packer.finish()
+        self._row_bytes = sum(values[0].nbytes for values in batch.values)
         if self._next_row >= len(batch):
             self.set_state(self.get_state())
             raise StateMismatch(

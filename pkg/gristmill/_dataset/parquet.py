@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import importlib.util
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
 
+from gristmill._checks import check_instance
 from gristmill._columns import Columns
+from gristmill._dataset import state_checks
 from gristmill._dataset.base import IterDataset
 from gristmill._dataset.interleave import InterleaveIterDataset
 from gristmill._dataset.iterator import DatasetIterator
@@ -55,6 +57,7 @@ class ParquetIterDataset(IterDataset[dict[str, Any]]):
             )
         single = isinstance(path, (str, bytes, os.PathLike))
         paths: Any = [path] if single else path
+        check_instance("path", paths, Iterable, "a file or a sequence of files")
         self._paths: list[Any] = list(paths)
         self._read_kwargs = read_kwargs
 
@@ -79,6 +82,21 @@ class ParquetIterDataset(IterDataset[dict[str, Any]]):
             sequential_slice: Makes no difference.
         """
         self._paths = self._paths[sl]
+
+
+def _check_state(iterator: ParquetDatasetIterator, state: Any) -> None:
+    """Refuse what is no row of the file, nor its end."""
+    state_checks.fields(
+        row_group=state_checks.count, index_within_row_group=state_checks.count
+    )(iterator, state)
+    group, row = state["row_group"], state["index_within_row_group"]
+    bounds = iterator._bounds
+    if group >= len(bounds) or bounds[group] + row > bounds[-1]:
+        raise state_checks.mismatch(
+            iterator,
+            f"is of row {row} of row group {group}, but the file has {bounds[-1]} rows"
+            f" in {len(bounds) - 1} row groups",
+        )
 
 
 class ParquetDatasetIterator(steps.Feed, DatasetIterator[dict[str, Any]]):
@@ -113,6 +131,7 @@ class ParquetDatasetIterator(steps.Feed, DatasetIterator[dict[str, Any]]):
             "index_within_row_group": self.given - int(self._bounds[group]),
         }
 
+    @state_checks.checked(_check_state)
     def set_state(self, state: Any) -> None:
         """Continue at a row."""
         first = int(self._bounds[state["row_group"]])

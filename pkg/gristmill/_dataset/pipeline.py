@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import dataclasses
 import pickle
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from gristmill import _open_files
+from gristmill._dataset import state_checks
 from gristmill._dataset.base import IterDataset
 from gristmill._dataset.iterator import DatasetIterator
 from gristmill._dataset.opening import as_inner
@@ -86,9 +87,28 @@ class Pipeline:
         finally:
             iterator.close()
 
+    def check_states(self, states: Sequence[Any]) -> None:
+        """Refuse what are no states of the streams; None and {} are their starts.
+
+        Raises:
+            StateMismatch: One is a state of another chain, or none.
+            IndexError: One is of a longer dataset.
+        """
+        for stream, state in enumerate(states):
+            if _is_start(state):
+                continue
+            try:
+                iterator = self.iterator(stream)
+            except Exception:
+                return  # What computes the stream will say it.
+            try:
+                state_checks.check_state(iterator, state)
+            finally:
+                iterator.close()
+
     def vector_of(self, stream: int, state: Any) -> Vector:
         """The position of a stream at a state of its iterator; None is its start."""
-        return packed(state) if state else FRESH
+        return FRESH if _is_start(state) else packed(state)
 
     def unpicklable_note(self) -> str:
         """See `Runnable`."""
@@ -189,6 +209,10 @@ class DatasetStream:
         self._iterator = self._pipeline.iterator(self._stream)
         self._allocates = hasattr(self._iterator, "alloc")
         self._begun = False
+
+
+def _is_start(state: Any) -> bool:
+    return state is None or (isinstance(state, dict) and not state)
 
 
 def packed(state: Any) -> Vector:

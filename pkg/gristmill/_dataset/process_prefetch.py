@@ -7,7 +7,12 @@ import dataclasses
 from collections.abc import Callable
 from typing import Any, Self, TypeVar
 
-from gristmill._checks import check_integer
+from gristmill._checks import (
+    check_callable,
+    check_flag,
+    check_integer,
+    check_options,
+)
 from gristmill._dataset.arithmetic import (
     ArithmeticPipeline,
     is_arithmetic,
@@ -41,7 +46,17 @@ def multiprocess_prefetch(
     streams: int | None = None,
 ) -> IterDataset[T]:
     """See `IterDataset.mp_prefetch`."""
-    options = options or MultiprocessingOptions(num_workers=DEFAULT_WORKERS)
+    if options is None:
+        options = MultiprocessingOptions(num_workers=DEFAULT_WORKERS)
+    check_options(
+        "The first argument of mp_prefetch",
+        options,
+        MultiprocessingOptions,
+        "mp_prefetch(MultiprocessingOptions(num_workers=4))",
+    )
+    if worker_init_fn is not None:
+        check_callable("worker_init_fn", worker_init_fn)
+    check_flag("sequential_slice", sequential_slice)
     if streams is None:
         if options.num_workers == 0:
             return dataset

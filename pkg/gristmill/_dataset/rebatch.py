@@ -7,6 +7,8 @@ from typing import Any
 import numpy as np
 
 from gristmill import batching
+from gristmill._checks import check_flag, check_integer
+from gristmill._dataset import state_checks
 from gristmill._dataset.base import IterDataset
 from gristmill._dataset.iterator import DatasetIterator
 from gristmill._dataset.spec import get_element_spec
@@ -40,6 +42,8 @@ class RebatchIterDataset(IterDataset[Any]):
         self, parent: IterDataset[Any], batch_size: int, drop_remainder: bool = False
     ) -> None:
         super().__init__(parent)
+        check_integer("batch_size", batch_size)
+        check_flag("drop_remainder", drop_remainder)
         if batch_size <= 0:
             raise ValueError(f"batch_size must be positive. Got {batch_size}.")
         self._batch_size = batch_size
@@ -114,6 +118,9 @@ class RebatchDatasetIterator(DatasetIterator[Any]):
         """The position before the batch in hand, and its rows given out."""
         return {"parent": self._before, "batch_idx": self._given}
 
+    @state_checks.checked(
+        state_checks.fields(parent=state_checks.parent, batch_idx=state_checks.count)
+    )
     def set_state(self, state: Any) -> None:
         """Continue at a position."""
         self._parent.set_state(state["parent"])

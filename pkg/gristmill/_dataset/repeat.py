@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from gristmill._checks import whole_number
+from gristmill._dataset import state_checks
 from gristmill._dataset.base import IterDataset
 from gristmill._dataset.iterator import DatasetIterator
 from gristmill._dataset.spec import ParentSpec
@@ -32,6 +34,8 @@ class RepeatIterDataset(ParentSpec, IterDataset[T]):
 
     def __init__(self, parent: IterDataset[T], num_epochs: int | None = None) -> None:
         super().__init__(parent)
+        if num_epochs is not None:
+            num_epochs = whole_number("num_epochs", num_epochs)
         if num_epochs is not None and num_epochs <= 0:
             raise ValueError(f"num_epochs must be positive, but got {num_epochs}.")
         self._num_epochs = num_epochs
@@ -43,6 +47,18 @@ class RepeatIterDataset(ParentSpec, IterDataset[T]):
         return f"RepeatIterDataset(num_epochs={self._num_epochs})"
 
 
+def _check_state(iterator: RepeatDatasetIterator[Any], state: Any) -> None:
+    """Refuse what is no state of an iterator over epochs."""
+    state_checks.fields(parent=state_checks.parent, epoch=state_checks.count)(
+        iterator, state
+    )
+    epoch, epochs = state["epoch"], iterator._num_epochs
+    if epochs is not None and epoch > epochs:
+        raise state_checks.mismatch(
+            iterator, f"is of epoch {epoch}, but there are {epochs}"
+        )
+
+
 class RepeatDatasetIterator(DatasetIterator[T]):
     """Iterates over the parent, and sets it back to its start where it ends.
 
@@ -52,6 +68,7 @@ class RepeatDatasetIterator(DatasetIterator[T]):
     """
 
     _MUTATES_ELEMENT_SPEC = False
+    _TAKES_IN_STEP = True
 
     def __init__(self, parent: DatasetIterator[T], num_epochs: int | None) -> None:
         super().__init__(parent)
@@ -77,10 +94,11 @@ class RepeatDatasetIterator(DatasetIterator[T]):
         """The parent's position, and the epoch."""
         return {"parent": self._parent.get_state(), "epoch": self._epoch}
 
+    @state_checks.checked(_check_state)
     def set_state(self, state: Any) -> None:
         """Continue at a position."""
-        self._epoch = state["epoch"]
         self._parent.set_state(state["parent"])
+        self._epoch = state["epoch"]
         self._at_start = False
 
     def __str__(self) -> str:
@@ -95,7 +113,7 @@ class RepeatDatasetIterator(DatasetIterator[T]):
             ) from None
         self._epoch += 1
         if self._epoch != self._num_epochs:
-            self._parent.set_state(self._start)
+            state_checks.go_to(self._parent, self._start)
             self._at_start = True
 
 

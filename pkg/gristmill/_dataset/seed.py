@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TypeVar
 
 from gristmill import _core
+from gristmill._checks import check_seed_of_draws
 from gristmill._dataset.base import IterDataset, MapDataset
 from gristmill._dataset.iterator import DatasetIterator
 from gristmill._dataset.order import IndexMapDataset
@@ -19,6 +20,7 @@ class WithSeedMapDataset(IndexMapDataset[T]):
 
     def __init__(self, parent: MapDataset[T], *, seed: int) -> None:
         super().__init__(parent)
+        check_seed_of_draws("seed", seed, mixed=[0])
         self._seed_rng_seed = seed
 
     def __len__(self) -> int:
@@ -39,6 +41,7 @@ class WithSeedIterDataset(ParentSpec, IterDataset[T]):
 
     def __init__(self, parent: IterDataset[T], *, seed: int) -> None:
         super().__init__(parent)
+        check_seed_of_draws("seed", seed, mixed=[0])
         self._seed_rng_seed = seed
 
     def __iter__(self) -> DatasetIterator[T]:

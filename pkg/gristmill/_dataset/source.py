@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import builtins
 import contextlib
+import sys
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,7 @@ from gristmill._dataset.blocks import BlockMapDataset, offsets_of
 from gristmill._dataset.spec import ShapeDtypeStruct
 from gristmill._dataset.to_iter import PrefetchIterDataset
 from gristmill._hot import run as hot_run
+from gristmill._source_checks import check_numbered, check_readable, length_of
 from gristmill._types import Int64Array
 from gristmill.options import ReadOptions
 from gristmill.sources import as_table, known_length
@@ -32,12 +34,17 @@ class SourceMapDataset(BlockMapDataset[Any]):
         # An array of no rows is as good as any other source of no elements.
         empty = isinstance(source, np.ndarray) and not len(source)
         self._reader = source if empty else as_table(source)
+        check_readable(self._reader)
+        check_numbered(self._reader)
 
     def __len__(self) -> int:
-        return len(self._reader)
+        return length_of(self._reader)
 
     def __str__(self) -> str:
         return f"SourceMapDataset(source={type(self._source).__name__})"
+
+    def _record(self, index: int) -> int:
+        return index % (known_length(self._reader) or sys.maxsize)
 
     def _block(self, indices: Int64Array) -> list[Any]:
         length = known_length(self._reader)
@@ -89,6 +96,9 @@ class RangeMapDataset(BlockMapDataset[int]):
             read_options=read_options or ReadOptions(prefetch_buffer_size=0),
             allow_nones=allow_nones,
         )
+
+    def _record(self, index: int) -> int:
+        return index % len(self._range)
 
     def _block(self, indices: Int64Array) -> list[Any]:
         values: list[Any]

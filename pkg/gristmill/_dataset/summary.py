@@ -150,9 +150,13 @@ def _held(meters: list[Meter], meter: Meter) -> int:
 
 def table(nodes: Sequence[NodeSummary]) -> str:
     """The table in Grain's form: the node that was waited for longest comes first."""
+    return rows_of(sorted(nodes, key=lambda node: -(node.wait_ratio or 0)))
+
+
+def rows_of(nodes: Sequence[NodeSummary]) -> str:
+    """The table in Grain's form, of nodes in their order."""
     rows = [list(_COLUMNS)]
-    for node in sorted(nodes, key=lambda node: -(node.wait_ratio or 0)):
-        rows.append([column(node) for column in _COLUMNS.values()])
+    rows += [[column(node) for column in _COLUMNS.values()] for node in nodes]
     columns = zip(*rows, strict=True)
     widths = [min(max(map(len, column)), COLUMN_WIDTH) for column in columns]
     dashes = sum(width + 2 for width in widths) + len(widths) - 1

@@ -6,7 +6,9 @@ import functools
 import os
 from typing import Any
 
+from gristmill._checks import check_instance
 from gristmill._core import TfRecordStream
+from gristmill._dataset import state_checks
 from gristmill._dataset.base import IterDataset
 from gristmill._dataset.iterator import DatasetIterator
 from gristmill._tf_record_stream import (
@@ -42,6 +44,8 @@ class TFRecordIterDataset(IterDataset[bytes]):
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         super().__init__()
+        kinds = (str, bytes, os.PathLike)
+        check_instance("path", path, kinds, "one file; interleave those of several")
         self._path = path
 
     def __iter__(self) -> DatasetIterator[bytes]:
@@ -112,6 +116,7 @@ class TFRecordDatasetIterator(DatasetIterator[bytes]):
         """Where the next record begins, in bytes of what the file holds."""
         return {"reader_offset": self._reader.tell()}
 
+    @state_checks.checked(state_checks.fields(reader_offset=state_checks.count))
     def set_state(self, state: Any) -> None:
         """Continue at a record."""
         self._reader.seek(state["reader_offset"])

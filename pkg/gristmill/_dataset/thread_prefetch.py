@@ -7,6 +7,8 @@ import time
 from collections.abc import Iterator
 from typing import Any, Protocol
 
+from gristmill._checks import whole_number
+from gristmill._dataset import state_checks
 from gristmill._dataset.base import IterDataset
 from gristmill._dataset.iterator import (
     DatasetIterator,
@@ -60,12 +62,7 @@ class ThreadPrefetchIterDataset(ParentSpec, IterDataset[T]):
 
     def __init__(self, parent: IterDataset[T], *, prefetch_buffer_size: int) -> None:
         super().__init__(parent)
-        if prefetch_buffer_size < 0:
-            raise ValueError(
-                "`prefetch_buffer_size` must be greater than or equal to 0, got"
-                f" {prefetch_buffer_size}."
-            )
-        self._prefetch_buffer_size = prefetch_buffer_size
+        self._prefetch_buffer_size = _checked_size(prefetch_buffer_size)
 
     def __iter__(self) -> DatasetIterator[T]:
         iterator = ThreadPrefetchDatasetIterator(
@@ -101,13 +98,8 @@ class ThreadPrefetchDatasetIterator(DatasetIterator[T]):
         # First, as it is asked for when an iterator is dropped that was not made.
         self._pulling: Pulling | None = None
         super().__init__(parent if isinstance(parent, DatasetIterator) else ())
-        if prefetch_buffer_size < 0:
-            raise ValueError(
-                "`prefetch_buffer_size` must be greater than or equal to 0, got"
-                f" {prefetch_buffer_size}."
-            )
         self._source = parent
-        self._size = prefetch_buffer_size
+        self._size = _checked_size(prefetch_buffer_size)
         self._always_ahead = False
         self._state: Any = parent.get_state()
         # None where it has to be found from the state.
@@ -138,6 +130,9 @@ class ThreadPrefetchDatasetIterator(DatasetIterator[T]):
             self._state = self._source.get_state()
         return self._state
 
+    @state_checks.checked(
+        lambda self, state: state_checks.check_state(self._source, state)
+    )
     def set_state(self, state: Any) -> None:
         """Continue at a position."""
         self._stop()
@@ -222,7 +217,7 @@ class ThreadPrefetchDatasetIterator(DatasetIterator[T]):
 
     def _get_next_index(self) -> int:
         if self._index is None:
-            parent = self._native_parent()
+            parent = self._native_parent("_get_next_index")
             state = self.get_state()
             self._stop()
             parent.set_state(state)
@@ -230,16 +225,25 @@ class ThreadPrefetchDatasetIterator(DatasetIterator[T]):
         return self._index
 
     def _set_next_index(self, index: int) -> None:
-        parent = self._native_parent()
+        parent = self._native_parent("set_next_index")
         self._stop()
         set_next_index(parent, index)
         self._index = index
         self._state = None
 
-    def _native_parent(self) -> DatasetIterator[T]:
+    def _native_parent(self, function: str) -> DatasetIterator[T]:
         if not isinstance(self._source, DatasetIterator):
             raise ValueError(
-                f"{self} has no index of its next element: what it iterates over is no"
-                f" DatasetIterator but a {type(self._source).__name__}."
+                f"`{function}` only supported for native dataset iterators. {self}"
+                f" iterates over a {type(self._source).__name__}."
             )
         return self._source
+
+
+def _checked_size(prefetch_buffer_size: Any) -> int:
+    size = whole_number("prefetch_buffer_size", prefetch_buffer_size)
+    if size < 0:
+        raise ValueError(
+            f"`prefetch_buffer_size` must be greater than or equal to 0, got {size}."
+        )
+    return size

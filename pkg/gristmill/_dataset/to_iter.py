@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
+from gristmill._checks import check_flag, check_options
+from gristmill._dataset import state_checks
 from gristmill._dataset.base import IterDataset, MapDataset
 from gristmill._dataset.blocks import BlockMapDataset, block_of, is_built_in
 from gristmill._dataset.filter import check_dropped
@@ -22,6 +24,7 @@ from gristmill._dataset.spec import ParentSpec
 from gristmill._dataset.with_options import options_of
 from gristmill._engine.reading import Reading, read_each
 from gristmill._hot import steps
+from gristmill._source_checks import length_of
 from gristmill._types import Int64Array
 from gristmill.options import ReadOptions
 
@@ -51,6 +54,13 @@ class PrefetchIterDataset(ParentSpec, IterDataset[T]):
         allow_nones: bool = False,
     ) -> None:
         super().__init__(parent)
+        if read_options is not None:
+            example = "ReadOptions(num_threads=4)"
+            check_options("read_options", read_options, ReadOptions, example)
+        check_flag("allow_nones", allow_nones)
+        for node in chain_of(parent):
+            if hasattr(node, "_reader"):
+                length_of(node._reader)
         self._read_options = ReadOptions() if read_options is None else read_options
         self._allow_nones = allow_nones
 
@@ -63,6 +73,17 @@ class PrefetchIterDataset(ParentSpec, IterDataset[T]):
         return (
             f"PrefetchIterDataset(read_options={self._read_options},"
             f" allow_nones={self._allow_nones})"
+        )
+
+
+def _check_state(iterator: PrefetchDatasetIterator[Any], state: Any) -> None:
+    """Refuse what is no index of the dataset, nor its end."""
+    state_checks.check_keys(iterator, state, ["next_index"])
+    index = state_checks.integer(iterator, state["next_index"], "next_index")
+    if not 0 <= index <= iterator._length:
+        raise IndexError(
+            f"Checkpoint `next_index` {index} is out of range for dataset of length"
+            f" {iterator._length}."
         )
 
 
@@ -104,22 +125,18 @@ class PrefetchDatasetIterator(steps.Feed, DatasetIterator[T]):
         """Indices that were given out, absent elements included."""
         return {"next_index": self.given}
 
+    @state_checks.checked(_check_state)
     def set_state(self, state: Any) -> None:
         """Continue at an index.
 
         Raises:
+            StateMismatch: It is a state of another iterator, or none.
             IndexError: It is not an index of the dataset, nor its end.
         """
-        index = state["next_index"]
-        if not 0 <= index <= self._length:
-            raise IndexError(
-                f"Checkpoint `next_index` {index} is out of range for dataset of length"
-                f" {self._length}."
-            )
         self._reading.forget()
         self._failure = None
         self._at_once = 1
-        self.seek(index)
+        self.seek(state["next_index"])
 
     def start_prefetch(self) -> None:
         """Begin to compute ahead."""
@@ -190,6 +207,10 @@ class PrefetchDatasetIterator(steps.Feed, DatasetIterator[T]):
         self._limit = min(first + count, self._length)
         self._at_once = min(count, self._most_at_once)
         self.seek(first)
+
+    def _last_taken(self) -> tuple[MapDataset[T], int]:
+        """The dataset, and the index of the element that was given out last."""
+        return self.dataset, self.given - 1
 
     def _new_reading(self) -> Reading:
         return Reading(

@@ -6,6 +6,8 @@ import itertools
 from typing import Any
 
 from gristmill import _core
+from gristmill._checks import check_integer
+from gristmill._dataset import state_checks
 from gristmill._dataset.base import IterDataset, MapDataset
 from gristmill._dataset.blocks import BlockMapDataset, block_of
 from gristmill._dataset.iterator import DatasetIterator
@@ -43,7 +45,7 @@ class WindowShuffleMapDataset(ParentSpec, BlockMapDataset[T]):
 
     def __init__(self, parent: MapDataset[T], *, window_size: int, seed: int) -> None:
         super().__init__(parent)
-        _check_size(window_size)
+        _check(window_size, seed)
         self._window_size = window_size
         self._seed = seed
 
@@ -82,13 +84,27 @@ class WindowShuffleIterDataset(ParentSpec, IterDataset[T]):
 
     def __init__(self, parent: IterDataset[T], *, window_size: int, seed: int) -> None:
         super().__init__(parent)
-        _check_size(window_size)
+        _check(window_size, seed)
         self._window_size = window_size
         self._seed = seed
 
     def __iter__(self) -> DatasetIterator[T]:
         return WindowShuffleDatasetIterator(
             iter(self._parent), self._window_size, self._seed
+        )
+
+
+def _check_state(iterator: WindowShuffleDatasetIterator[Any], state: Any) -> None:
+    """Refuse what is no state of an iterator over windows."""
+    state_checks.fields(
+        parent_window_start_state=state_checks.parent,
+        window_index=state_checks.count,
+        pos_in_window=state_checks.count,
+    )(iterator, state)
+    given, size = state["pos_in_window"], iterator._window_size
+    if given > size:
+        raise state_checks.mismatch(
+            iterator, f"has pos_in_window {given}, but windows have {size} elements"
         )
 
 
@@ -132,6 +148,7 @@ class WindowShuffleDatasetIterator(steps.Feed, DatasetIterator[T]):
             "pos_in_window": self._length - left,
         }
 
+    @state_checks.checked(_check_state)
     def set_state(self, state: Any) -> None:
         """Continue at a position."""
         self._before = copied(state["parent_window_start_state"])
@@ -180,6 +197,8 @@ class WindowShuffleDatasetIterator(steps.Feed, DatasetIterator[T]):
         return [window[place] for place in order[::-1].tolist()]
 
 
-def _check_size(window_size: int) -> None:
+def _check(window_size: int, seed: int) -> None:
+    check_integer("window_size", window_size)
+    check_integer("seed", seed)
     if window_size <= 0:
         raise ValueError(f"window_size must be positive. Got {window_size}.")

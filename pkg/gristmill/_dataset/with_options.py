@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from gristmill import _core
+from gristmill._checks import check_options
 from gristmill._dataset.base import IterDataset, MapDataset
 from gristmill._dataset.iterator import DatasetIterator
 from gristmill._dataset.node import chain_of
@@ -12,6 +13,8 @@ from gristmill._dataset.options import DatasetOptions
 from gristmill._dataset.order import IndexMapDataset
 from gristmill._dataset.spec import ParentSpec
 from gristmill._types import T
+
+EXAMPLE = "DatasetOptions(filter_raise_threshold_ratio=0.99)"
 
 
 class WithOptionsMapDataset(IndexMapDataset[T]):
@@ -24,6 +27,7 @@ class WithOptionsMapDataset(IndexMapDataset[T]):
 
     def __init__(self, parent: MapDataset[T], options: DatasetOptions) -> None:
         super().__init__(parent)
+        check_options("options", options, DatasetOptions, EXAMPLE)
         self.options = options
 
     def __len__(self) -> int:
@@ -57,6 +61,7 @@ class WithOptionsIterDataset(ParentSpec, IterDataset[T]):
 
     def __init__(self, parent: IterDataset[T], options: DatasetOptions) -> None:
         super().__init__(parent)
+        check_options("options", options, DatasetOptions, EXAMPLE)
         self.options = options
 
     def __iter__(self) -> DatasetIterator[T]:

@@ -5,8 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NoReturn
 
+from gristmill._checks import check_flag
+from gristmill._dataset import state_checks
 from gristmill._dataset.base import IterDataset, MapDataset
 from gristmill._dataset.blocks import BlockMapDataset, block_of
+from gristmill._dataset.checks import listed
 from gristmill._dataset.iterator import DatasetIterator
 from gristmill._dataset.spec import get_element_spec
 from gristmill._types import Int64Array, T
@@ -31,7 +34,7 @@ class ZipMapDataset(BlockMapDataset[T]):
     """
 
     def __init__(self, parents: Sequence[MapDataset[Any]]) -> None:
-        super().__init__(parents)
+        super().__init__(listed(parents, "zip"))
         _check_any(self._parents)
         self._measure()
 
@@ -80,8 +83,9 @@ class ZipIterDataset(IterDataset[T]):
     def __init__(
         self, parents: Sequence[IterDataset[Any]], *, strict: bool = True
     ) -> None:
-        super().__init__(parents)
+        super().__init__(listed(parents, "zip"))
         _check_any(self._parents)
+        check_flag("strict", strict)
         self._strict = strict
 
     def __iter__(self) -> DatasetIterator[T]:
@@ -127,6 +131,7 @@ class ZipDatasetIterator(DatasetIterator[T]):
         """The positions of all parents."""
         return {"parents": [parent.get_state() for parent in self._parents]}
 
+    @state_checks.checked(state_checks.fields(parents=state_checks.parents))
     def set_state(self, state: Any) -> None:
         """Continue at a position."""
         for parent, position in zip(self._parents, state["parents"], strict=True):

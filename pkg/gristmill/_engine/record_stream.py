@@ -8,6 +8,8 @@ element travels with them.  Every other chain runs in `NativeStream`.
 from __future__ import annotations
 
 import ctypes
+import itertools
+from collections import deque
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -416,14 +418,12 @@ class RecordStream:
     def _resume(self) -> Node:
         chain = self._build()
         if self._program.opaque:
-            integers = 1 + self._program.flat_maps
-            *made_at, outputs = self.vector[integers:]
+            *made_at, outputs = self.vector[1 + self._program.flat_maps :]
             self._made_at, self._given = tuple(made_at), outputs
             chain.seek(self._made_at)
             if outputs:
                 _warn_once(self._program)
-            for _ in range(outputs):
-                next(chain, None)
+            deque(itertools.islice(chain, outputs), maxlen=0)
         else:
             chain.seek(self.vector)
         self._chain = chain

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import operator
 from typing import Any
 
 from gristmill.errors import StateMismatch
@@ -108,6 +109,11 @@ def decode(pipeline: Pipeline, text: bytes, validate: bool = True) -> Position:
     """
     state = _parse(text)
     more = state.get("gristmill", {})
+    if not isinstance(more, dict):
+        raise StateMismatch(
+            f"Checkpoint has {more!r:.100} under 'gristmill', expected an object. The"
+            " file may belong to something else."
+        )
     if more.get("format", FORMAT) != FORMAT:
         raise StateMismatch(
             f"Checkpoint has gristmill format {more['format']}, but this version "
@@ -120,9 +126,16 @@ def decode(pipeline: Pipeline, text: bytes, validate: bool = True) -> Position:
             if validate:
                 _match_names(pipeline, state)
             position = _from_version_2(pipeline, state, more)
+        _check_form(pipeline, position)
     except StateMismatch:
         raise
-    except (KeyError, TypeError, AttributeError, ValueError) as error:
+    except (
+        ArithmeticError,
+        AttributeError,
+        LookupError,
+        TypeError,
+        ValueError,
+    ) as error:
         raise StateMismatch(
             "Checkpoint does not describe a position of this pipeline: "
             f"{type(error).__name__} {error}. It was probably saved by a pipeline "
@@ -244,6 +257,23 @@ def _errors(more: dict[str, Any]) -> int:
             "least 0. The file may belong to something else."
         )
     return errors
+
+
+def _check_form(pipeline: Pipeline, position: Position) -> None:
+    """Refuse what is no position of these operations.
+
+    Raises:
+        TypeError: A number is none.
+        ValueError: There are too many numbers or too few, or one is out of range.
+    """
+    streams, length = position.streams, len(pipeline.start(0, 1).vectors[0])
+    if not 0 <= position.turn < streams or len(position.ended) != streams:
+        raise ValueError(f"turn {position.turn} and {position.ended} of {streams}")
+    for vector in position.vectors:
+        # The first one is checked against the length of the data.
+        numbers = [operator.index(number) for number in vector][1:]
+        if len(vector) != length or not all(0 <= n < 2**63 for n in numbers):
+            raise ValueError(f"position {list(vector)}, expected {length} integers")
 
 
 def _check(pipeline: Pipeline, position: Position, more: dict[str, Any]) -> None:

@@ -3,14 +3,23 @@
 
 The functions run a step over a block of elements, for datasets that are indexed; the
 classes run one over an iterator.  None stands for an element that is absent: no step
-sees it.  The plain-Python twin is gristmill._slow.steps.
+sees it.  What the user's code raises goes on; before, whoever runs the step is told, to
+note where it came from.  The plain-Python twin is gristmill._slow.steps.
 """
 cimport numpy as cnp
 from cpython.list cimport PyList_GET_ITEM, PyList_GET_SIZE
 from cpython.object cimport PyObject, PyObject_IsTrue
 from libc.stdint cimport int64_t
 
-from gristmill._hot.calls cimport Py_DECREF, PyIter_Next, PyObject_CallOneArg, call_two
+from gristmill._hot.calls cimport (
+    Py_DECREF,
+    PyIter_Next,
+    PyObject_CallOneArg,
+    call_two,
+    try_one,
+    try_truth,
+    try_two,
+)
 from gristmill._hot.draw cimport OpDraws
 
 cnp.import_array()
@@ -43,59 +52,111 @@ cdef const int64_t* _indices_of(object indices, Py_ssize_t n) except? NULL:
     return <const int64_t*>cnp.PyArray_DATA(<cnp.ndarray>indices)
 
 
-def map_block(call, list elements not None):
-    """Return ``[call(x) for x in elements]``; absent ones stay so."""
-    cdef Py_ssize_t i, n = PyList_GET_SIZE(elements)
-    cdef list out = []
-    cdef object element
-    for i in range(n):
-        element = <object>PyList_GET_ITEM(elements, i)
-        if element is not None:
-            element = PyObject_CallOneArg(call, element)
-        out.append(element)
-    return out
+cdef inline object _made(PyObject* made, object step):
+    """What a call made; else what it raised goes on, once the step was told of it."""
+    if made is NULL:
+        _tell(step)
+    element = <object>made
+    Py_DECREF(made)
+    return element
 
 
-def filter_block(call, list elements not None):
-    """Return the elements, absent where ``call(x)`` is false."""
-    cdef Py_ssize_t i, n = PyList_GET_SIZE(elements)
-    cdef list out = []
-    cdef object element
-    for i in range(n):
-        element = <object>PyList_GET_ITEM(elements, i)
-        if element is not None and not PyObject_IsTrue(
-            PyObject_CallOneArg(call, element)
-        ):
-            element = None
-        out.append(element)
-    return out
+cdef int _tell(object step) except -1:
+    try:
+        _raise_what_is_set()
+    except Exception as error:
+        step._failed(error)
+        raise
+    return -1
 
 
-def map_with_index_block(call, list elements not None, indices):
-    """Return ``call(i, x)`` for each element; ``indices`` is int64 of shape (n,)."""
-    cdef Py_ssize_t i, n = PyList_GET_SIZE(elements)
-    cdef const int64_t* index_of = _indices_of(indices, n)
-    cdef list out = []
-    cdef object element
-    for i in range(n):
-        element = <object>PyList_GET_ITEM(elements, i)
-        if element is not None:
-            element = call_two(call, index_of[i], element)
-        out.append(element)
-    return out
+cdef int _raise_what_is_set() except? -1:
+    return -1
 
 
-def random_map_block(call, list elements not None, indices, OpDraws draws not None):
-    """Return ``call(x, rng)`` for each element, with the generator of its index."""
+def map_block(call, list elements not None, indices, failed):
+    """Return ``[call(x) for x in elements]``; absent ones stay so.
+
+    Args:
+        call: Takes and returns an element.
+        elements: The elements.
+        indices: Theirs, int64 of shape (n,).
+        failed: Called with what an element raised and its index, before that goes on.
+    """
     cdef Py_ssize_t i, n = PyList_GET_SIZE(elements)
     cdef const int64_t* index_of = _indices_of(indices, n)
     cdef list out = []
     cdef object element
-    for i in range(n):
-        element = <object>PyList_GET_ITEM(elements, i)
-        if element is not None:
-            element = call_two(call, element, draws.draw(index_of[i]))
-        out.append(element)
+    try:
+        for i in range(n):
+            element = <object>PyList_GET_ITEM(elements, i)
+            if element is not None:
+                element = PyObject_CallOneArg(call, element)
+            out.append(element)
+    except Exception as error:
+        failed(error, index_of[i])
+        raise
+    return out
+
+
+def filter_block(call, list elements not None, indices, failed):
+    """Return the elements, absent where ``call(x)`` is false; see `map_block`."""
+    cdef Py_ssize_t i, n = PyList_GET_SIZE(elements)
+    cdef const int64_t* index_of = _indices_of(indices, n)
+    cdef list out = []
+    cdef object element
+    try:
+        for i in range(n):
+            element = <object>PyList_GET_ITEM(elements, i)
+            if element is not None and not PyObject_IsTrue(
+                PyObject_CallOneArg(call, element)
+            ):
+                element = None
+            out.append(element)
+    except Exception as error:
+        failed(error, index_of[i])
+        raise
+    return out
+
+
+def map_with_index_block(call, list elements not None, indices, failed):
+    """Return ``call(i, x)`` for each element; see `map_block`."""
+    cdef Py_ssize_t i, n = PyList_GET_SIZE(elements)
+    cdef const int64_t* index_of = _indices_of(indices, n)
+    cdef list out = []
+    cdef object element
+    try:
+        for i in range(n):
+            element = <object>PyList_GET_ITEM(elements, i)
+            if element is not None:
+                element = call_two(call, index_of[i], element)
+            out.append(element)
+    except Exception as error:
+        failed(error, index_of[i])
+        raise
+    return out
+
+
+def random_map_block(
+    call, list elements not None, indices, OpDraws draws not None, failed
+):
+    """Return ``call(x, rng)`` for each element, with the generator of its index.
+
+    See `map_block`.
+    """
+    cdef Py_ssize_t i, n = PyList_GET_SIZE(elements)
+    cdef const int64_t* index_of = _indices_of(indices, n)
+    cdef list out = []
+    cdef object element
+    try:
+        for i in range(n):
+            element = <object>PyList_GET_ITEM(elements, i)
+            if element is not None:
+                element = call_two(call, element, draws.draw(index_of[i]))
+            out.append(element)
+    except Exception as error:
+        failed(error, index_of[i])
+        raise
     return out
 
 
@@ -119,6 +180,9 @@ cdef class MapStep:
     Args:
         elements: The iterator.
         call: Takes and returns an element.
+
+    A subclass of this, and of the other steps, has ``_failed(error)``: it is called with
+    what `call` raised, before that goes on.
     """
 
     cdef object _elements, _call
@@ -134,7 +198,7 @@ cdef class MapStep:
         element = _next(self._elements)
         if element is None:
             return None
-        return PyObject_CallOneArg(self._call, element)
+        return _made(try_one(self._call, element), self)
 
 
 cdef class Dropping:
@@ -177,9 +241,13 @@ cdef class FilterStep(Dropping):
 
     def __next__(self):
         cdef bint passed
+        cdef int truth
         while True:
             element = _next(self._elements)
-            passed = PyObject_IsTrue(PyObject_CallOneArg(self._call, element))
+            truth = try_truth(_made(try_one(self._call, element), self))
+            if truth < 0:
+                _tell(self)
+            passed = truth
             self._count(passed)
             if passed:
                 return element
@@ -208,7 +276,7 @@ cdef class MapWithIndexStep:
         self.counter = index + 1
         if element is None:
             return None
-        return call_two(self._call, index, element)
+        return _made(try_two(self._call, index, element), self)
 
 
 cdef class RandomMapStep:
@@ -250,9 +318,8 @@ cdef class RandomMapStep:
             return None
         if self._stride == 0:
             self._first, self._stride = (<object>self)._processes()
-        return call_two(
-            self._call, element, self._draws.draw(self._first + count * self._stride)
-        )
+        generator = self._draws.draw(self._first + count * self._stride)
+        return _made(try_two(self._call, element, generator), self)
 
 
 cdef class MixStep:

@@ -12,24 +12,38 @@ from gristmill._slow.draw import OpDraws
 from gristmill._types import Int64Array
 
 WINDOW = 1000
+# Told of what an element raised, and of its index.
+Failed = Callable[[Exception, int], None]
 
 
-def map_block(call: Callable[[Any], Any], elements: list[Any]) -> list[Any]:
-    """Return ``[call(x) for x in elements]``; absent ones stay so."""
-    return [None if element is None else call(element) for element in elements]
+def map_block(
+    call: Callable[[Any], Any],
+    elements: list[Any],
+    indices: Int64Array,
+    failed: Failed,
+) -> list[Any]:
+    """Return ``[call(x) for x in elements]``; see ``gristmill._hot.steps``."""
+    return _each(lambda i, x: call(x), elements, indices, failed)
 
 
-def filter_block(call: Callable[[Any], Any], elements: list[Any]) -> list[Any]:
+def filter_block(
+    call: Callable[[Any], Any],
+    elements: list[Any],
+    indices: Int64Array,
+    failed: Failed,
+) -> list[Any]:
     """Return the elements, absent where ``call(x)`` is false."""
-    return [x if x is not None and call(x) else None for x in elements]
+    return _each(lambda i, x: x if call(x) else None, elements, indices, failed)
 
 
 def map_with_index_block(
-    call: Callable[[int, Any], Any], elements: list[Any], indices: Int64Array
+    call: Callable[[int, Any], Any],
+    elements: list[Any],
+    indices: Int64Array,
+    failed: Failed,
 ) -> list[Any]:
-    """Return ``call(i, x)`` for each element; `indices` is int64 of shape (n,)."""
-    pairs = zip(_checked(indices, len(elements)), elements, strict=True)
-    return [None if x is None else call(i, x) for i, x in pairs]
+    """Return ``call(i, x)`` for each element."""
+    return _each(call, elements, indices, failed)
 
 
 def random_map_block(
@@ -37,10 +51,26 @@ def random_map_block(
     elements: list[Any],
     indices: Int64Array,
     draws: OpDraws,
+    failed: Failed,
 ) -> list[Any]:
     """Return ``call(x, rng)`` for each element, with the generator of its index."""
-    pairs = zip(_checked(indices, len(elements)), elements, strict=True)
-    return [None if x is None else call(x, draws.at(i)) for i, x in pairs]
+    return _each(lambda i, x: call(x, draws.at(i)), elements, indices, failed)
+
+
+def _each(
+    call: Callable[[int, Any], Any],
+    elements: list[Any],
+    indices: Int64Array,
+    failed: Failed,
+) -> list[Any]:
+    out: list[Any] = []
+    for i, x in zip(_checked(indices, len(elements)), elements, strict=True):
+        try:
+            out.append(None if x is None else call(i, x))
+        except Exception as error:
+            failed(error, i)
+            raise
+    return out
 
 
 def scatter(part: list[Any], places: Int64Array, out: list[Any]) -> None:
@@ -85,7 +115,14 @@ class Dropping:
         raise NotImplementedError
 
 
-class MapStep:
+class Step:
+    """What steps over iterators have in common."""
+
+    def _failed(self, error: Exception) -> None:
+        raise NotImplementedError
+
+
+class MapStep(Step):
     """Iterates over ``call(x)`` for each x of an iterator."""
 
     def __init__(self, elements: Iterator[Any], call: Callable[[Any], Any]) -> None:
@@ -97,10 +134,14 @@ class MapStep:
 
     def __next__(self) -> Any:
         element = next(self._elements)
-        return None if element is None else self._call(element)
+        try:
+            return None if element is None else self._call(element)
+        except Exception as error:
+            self._failed(error)
+            raise
 
 
-class FilterStep(Dropping):
+class FilterStep(Step, Dropping):
     """Iterates over the elements of an iterator that a predicate is true of."""
 
     def __init__(self, elements: Iterator[Any], call: Callable[[Any], Any]) -> None:
@@ -113,13 +154,17 @@ class FilterStep(Dropping):
     def __next__(self) -> Any:
         while True:
             element = next(self._elements)
-            passed = bool(self._call(element))
+            try:
+                passed = bool(self._call(element))
+            except Exception as error:
+                self._failed(error)
+                raise
             self._count(passed)
             if passed:
                 return element
 
 
-class MapWithIndexStep:
+class MapWithIndexStep(Step):
     """Iterates over ``call(i, x)``, where i counts the elements of an iterator."""
 
     def __init__(
@@ -136,10 +181,14 @@ class MapWithIndexStep:
         index = self.counter
         element = next(self._elements)
         self.counter = index + 1
-        return None if element is None else self._call(index, element)
+        try:
+            return None if element is None else self._call(index, element)
+        except Exception as error:
+            self._failed(error)
+            raise
 
 
-class RandomMapStep:
+class RandomMapStep(Step):
     """Iterates over ``call(x, rng)``, where the generator depends on a count."""
 
     def __init__(
@@ -163,7 +212,11 @@ class RandomMapStep:
         if element is None:
             return None
         first, stride = self._processes()
-        return self._call(element, self._draws.at(first + count * stride))
+        try:
+            return self._call(element, self._draws.at(first + count * stride))
+        except Exception as error:
+            self._failed(error)
+            raise
 
     def _processes(self) -> tuple[int, int]:
         raise NotImplementedError

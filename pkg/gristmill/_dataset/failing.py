@@ -1,0 +1,105 @@
+"""Notes on exceptions that pass through a chain: which node, which element.
+
+They are made where an exception passes, and cost nothing elsewhere.  Which worker it
+was, `gristmill._engine.failures` adds.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from gristmill._hot.place import Place
+
+
+class Note(str):
+    """A note of a chain's; in another process it is the text alone."""
+
+    __slots__ = ()
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return str, (str(self),)
+
+
+def note_element(
+    error: BaseException,
+    node: Any,
+    dataset: Any,
+    index: int,
+    doing: str = "processed",
+) -> None:
+    """Note on an exception that a node raised it, for an element of a dataset.
+
+    Args:
+        error: The exception.
+        node: Has a text that says what it is.
+        dataset: Where the element came from.
+        index: The element's, there.
+        doing: What the node did.
+    """
+    note(error, f"while {node} {doing} {_element(dataset, index)}")
+
+
+def note_step(error: BaseException, iterator: Any, doing: str = "processed") -> None:
+    """Note on an exception that an iterator raised it, for the last element it took."""
+    note(error, f"while {iterator} {doing} {_last_element(iterator)}")
+
+
+def is_noted(error: BaseException) -> bool:
+    """Whether a node further up, where an exception came from, has noted that."""
+    notes = getattr(error, "__notes__", ())
+    return any(isinstance(note, (Note, Place)) for note in notes)
+
+
+def note_outermost(error: BaseException, iterator: Any) -> None:
+    """As `note_step`, where it may as well have come from a node further up."""
+    if not is_noted(error):
+        note_step(error, iterator)
+
+
+def note(error: BaseException, text: str) -> None:
+    """Note something, unless that has been said.
+
+    A block that fails is computed again, element by element, and may raise the same
+    exception again.
+    """
+    if text not in getattr(error, "__notes__", ()):
+        error.add_note(Note(text))
+
+
+def record_of(dataset: Any, index: int) -> int | None:
+    """The record of a source that an element is made of, where it is one.
+
+    Args:
+        dataset: A dataset of indices.
+        index: The element's.
+    """
+    find = getattr(dataset, "_record", None)
+    found: int | None = None if find is None else find(index)
+    return found
+
+
+def _element(dataset: Any, index: int) -> str:
+    record = record_of(dataset, index)
+    if record is None:
+        return f"element {index}"
+    return f"record {record} (index {index})"
+
+
+def _last_element(iterator: Any) -> str:
+    """What the element is that a step took last, as far as it is known."""
+    node, batch = iterator, ""
+    while not hasattr(node, "_last_taken"):
+        if not getattr(node, "_TAKES_IN_STEP", False):
+            return "an element"
+        if node._BATCHES and node is not iterator:
+            batch = "the batch up to "
+        node = node._parent
+    return batch + _element(*node._last_taken()) + _stream(node)
+
+
+def _stream(iterator: Any) -> str:
+    """Which of several streams an index is of."""
+    context = iterator._ctx.mp_context
+    if context.process_count == 1:
+        return ""
+    return f" of stream {context.process_index}"

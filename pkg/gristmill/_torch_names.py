@@ -1,0 +1,88 @@
+"""What torch's arguments of a loader are called here."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Mapping
+from typing import ParamSpec, TypeVar
+
+__all__ = ["OF_LOAD", "OF_LOADER", "refusing_names_of_torch"]
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+_ALIKE = {
+    "num_workers": "is called worker_count here",
+    "generator": "has no use here: pass seed, an int",
+    "persistent_workers": (
+        "has no use here: workers live as long as their iterator, and num_epochs of"
+        " the sampler makes one iterator of several epochs"
+    ),
+    "pin_memory": (
+        "has no use here: gristmill.torch.as_tensors and gristmill.jax"
+        ".prefetch_to_device take batches to a device"
+    ),
+    "worker_init_fn": (
+        "has no use here: set up what a worker needs where it is first used, or pass"
+        " worker_init_fn to IterDataset.mp_prefetch"
+    ),
+    "batch_sampler": (
+        "has no use here: pass a sampler, and Batch(batch_size) among the"
+        " transformations; gristmill.torch.DataLoader takes batch samplers"
+    ),
+    "multiprocessing_context": "has no use here: workers start in one way",
+    "in_order": "has no use here: elements always come in order",
+    "pin_memory_device": "has no use here: see gristmill.torch.as_tensors",
+}
+# Of `DataLoader`.
+OF_LOADER = _ALIKE | {
+    "dataset": "is called data_source here",
+    "batch_size": "is an operation here: operations=[Batch(batch_size)]",
+    "drop_last": (
+        "is an argument of the operation here: Batch(batch_size, drop_remainder=True)"
+    ),
+    "collate_fn": (
+        "is an argument of the operation here: Batch(batch_size, batch_fn=collate_fn)"
+    ),
+    "shuffle": (
+        "is the sampler's here: sampler=IndexSampler(len(source), shuffle=True, seed=0)"
+    ),
+    "prefetch_factor": "is called worker_buffer_size here",
+    "timeout": "is called stall_timeout here",
+}
+# Of `load`.
+OF_LOAD = _ALIKE | {
+    "dataset": "is the first argument here, source",
+    "drop_last": "is called drop_remainder here",
+    "collate_fn": (
+        "is an argument of a transformation here:"
+        " transformations=[Batch(batch_size, batch_fn=collate_fn)]"
+    ),
+    "sampler": "is an argument of DataLoader; load() makes an IndexSampler",
+    "prefetch_factor": "is worker_buffer_size of DataLoader here",
+    "timeout": "is stall_timeout of DataLoader here",
+}
+
+
+def refusing_names_of_torch(
+    names: Mapping[str, str],
+) -> Callable[[Callable[P, R]], Callable[P, R]]:
+    """Have a function say what torch's arguments are called, where it is given them.
+
+    Args:
+        names: What the text says of each.
+    """
+
+    def refusing(function: Callable[P, R]) -> Callable[P, R]:
+        @functools.wraps(function)
+        def checked(*args: P.args, **kwargs: P.kwargs) -> R:
+            found = [f"{name} {names[name]}" for name in kwargs if name in names]
+            if found:
+                raise TypeError(
+                    f"These are arguments of torch's DataLoader: {'; '.join(found)}."
+                )
+            return function(*args, **kwargs)
+
+        return checked
+
+    return refusing

@@ -1,0 +1,142 @@
+"""Where Gristmill's datasets differ from Grain's on purpose, both sides shown."""
+
+import importlib
+import itertools
+
+import numpy as np
+import pytest
+
+from differential.pipelines import OURS, THEIRS, ready
+
+
+def namespace(library):
+    """Return a library's top level, ready to be used."""
+    ready(library)
+    return importlib.import_module(library)
+
+
+def failing(bad):
+    """Return a function that passes on all numbers but one."""
+
+    def function(x):
+        if x == bad:
+            raise KeyError(x)
+        return x
+
+    return function
+
+
+def outcomes(iterator, most):
+    """Return what an iterator gives, and the names of what it raises."""
+    found = []
+    for _ in range(most):
+        try:
+            found.append(next(iterator))
+        except Exception as error:
+            found.append(type(error).__name__)
+    return found
+
+
+def after_an_exception(library, threads):
+    g = namespace(library)
+    ds = g.MapDataset.range(4).map(failing(1))
+    iterator = iter(ds.to_iter_dataset(g.ReadOptions(threads, 4)))
+    found = outcomes(iterator, 2)
+    state = iterator.get_state()["next_index"]
+    return [*found, *outcomes(iterator, 3)], state
+
+
+@pytest.mark.claim(
+    "an exception leaves the position one behind (threads), or the same element is "
+    "tried for ever (none)"
+)
+@pytest.mark.parametrize("threads", [0, 2])
+def test_an_element_that_fails_counts_as_consumed(threads):
+    theirs = {
+        0: ([0, *["KeyError"] * 4], 1),
+        2: ([0, "KeyError", 2, 3, "IndexError"], 1),
+    }
+    assert after_an_exception(THEIRS, threads) == theirs[threads]
+    ours = [0, "KeyError", 2, 3, "StopIteration"]
+    assert after_an_exception(OURS, threads) == (ours, 2)
+
+
+@pytest.mark.claim("an exception in a part ends IterDataset.mix for good")
+def test_a_mixture_goes_on_after_an_exception_of_a_part():
+    def mixed(library):
+        g = namespace(library)
+        parts = [g.MapDataset.range(3), g.MapDataset.range(10, 13)]
+        one, two = (part.to_iter_dataset() for part in parts)
+        return outcomes(iter(g.IterDataset.mix([one.map(failing(1)), two])), 7)
+
+    assert mixed(THEIRS) == [0, 10, "KeyError", *["StopIteration"] * 4]
+    assert mixed(OURS) == [0, 10, "KeyError", 11, 2, 12, "StopIteration"]
+
+
+@pytest.mark.claim("MapDataset.range(10)[2**70] works")
+def test_indices_have_64_bits():
+    assert namespace(THEIRS).MapDataset.range(10)[2**70] == 4
+    with pytest.raises(OverflowError, match="does not fit into 64 bits"):
+        namespace(OURS).MapDataset.range(10)[2**70]
+
+
+@pytest.mark.claim("MapDataset.source(dict) asks the dict for its keys")
+def test_a_dict_of_arrays_has_rows():
+    table = {"x": np.arange(4)}
+    with pytest.raises(KeyError):
+        namespace(THEIRS).MapDataset.source(table)[1]
+    assert namespace(OURS).MapDataset.source(table)[1] == {"x": 1}
+
+
+def of_slices(library, chain):
+    """Return some elements of what two threads read in contiguous pieces."""
+    g = namespace(library)
+    ds = chain(g.MapDataset.range(8)).to_iter_dataset()
+    ds = g.experimental.multithread_prefetch(ds, 2, 1, sequential_slice=True)
+    return [np.ravel(x).tolist() for x in itertools.islice(ds, 30)]
+
+
+@pytest.mark.claim(
+    "sequential_slice=True leaves lengths of slices, repeats and batches as they were:"
+    " elements come twice, or batches of nothing"
+)
+def test_contiguous_pieces_of_a_chain_have_lengths_of_their_own():
+    def part(ds):
+        return ds[2:6]
+
+    def repeated(ds):
+        return ds.repeat(2)
+
+    def batched(ds):
+        return ds.batch(3)
+
+    assert len(of_slices(THEIRS, part)) > 4
+    assert of_slices(OURS, part) == [[2], [6], [3], [7]]
+    assert len(of_slices(THEIRS, repeated)) > 16
+    assert of_slices(OURS, repeated) == [[0], [4], [1], [5], [2], [6], [3], [7]] * 2
+    with pytest.raises(ValueError, match="Cannot batch 0 values"):
+        of_slices(THEIRS, batched)
+    assert of_slices(OURS, batched) == [[0, 1, 2], [4, 5, 6], [3], [7]]
+
+
+@pytest.mark.claim("negative weights, or too few, fail at some element, or not at all")
+def test_weights_are_checked_where_a_mixture_is_made():
+    def mixed(library):
+        g = namespace(library)
+        parts = [g.MapDataset.range(3).to_iter_dataset()] * 2
+        return g.IterDataset.mix(parts, [1, -1])
+
+    assert mixed(THEIRS) is not None
+    with pytest.raises(ValueError, match="Weights must be positive"):
+        mixed(OURS)
+
+
+@pytest.mark.claim("is_dataloader_pipeline tells a DataLoader's iterators apart")
+def test_only_grain_tells_the_iterators_of_a_loader_apart():
+    g = namespace(THEIRS)
+    loader = g.load(g.MapDataset.range(3), num_epochs=1)
+    assert iter(loader)._iterator._ctx.is_dataloader_pipeline
+    g = namespace(OURS)
+    chain = iter(g.MapDataset.range(3).to_iter_dataset())
+    assert not chain._ctx.is_dataloader_pipeline
+    assert not hasattr(iter(g.load(g.MapDataset.range(3), num_epochs=1)), "_ctx")

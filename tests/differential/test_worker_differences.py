@@ -1,0 +1,99 @@
+"""Where elements that come from worker processes differ from Grain's on purpose."""
+
+import numpy as np
+import pytest
+
+from differential.pipelines import OURS, THEIRS, ready
+
+pytestmark = pytest.mark.multiprocess
+
+
+def from_workers(library, elements, operations=(), *, workers=1, **options):
+    """Return an iterator over a list by a loader with workers."""
+    legacy = ready(library)
+    loader = legacy.DataLoader(
+        data_source=elements,
+        sampler=legacy.SequentialSampler(len(elements), legacy.NoSharding()),
+        operations=operations,
+        worker_count=workers,
+        **options,
+    )
+    return iter(loader)
+
+
+def batched(library, elements):
+    """Return the only batch of all elements, made in a worker."""
+    return next(from_workers(library, elements, [ready(library).Batch(len(elements))]))
+
+
+@pytest.mark.claim("arrays from workers are SharedMemoryArray")
+def test_arrays_are_plain_and_view_a_slot():
+    theirs, ours = (
+        next(from_workers(library, [np.zeros(9000)])) for library in (THEIRS, OURS)
+    )
+    assert type(theirs).__name__ == "SharedMemoryArray"
+    assert type(ours) is np.ndarray
+    assert type(ours.base).__name__ == "SlotView"
+
+
+@pytest.mark.claim(
+    "with workers, the dicts of elements that no batch made arrive with sorted keys"
+)
+def test_dicts_that_are_not_batched_keep_the_order_of_their_keys():
+    theirs, ours = (
+        next(from_workers(library, [{"b": 1, "a": 2}])) for library in (THEIRS, OURS)
+    )
+    assert list(theirs) == ["a", "b"]
+    assert list(ours) == ["b", "a"]
+
+
+@pytest.mark.claim(
+    "with workers, a last Batch stacks into the dtype of its first element"
+)
+def test_a_last_batch_has_the_dtype_that_holds_all_elements():
+    elements = [np.int64(1), np.float64(2.5)]
+    with pytest.raises(TypeError, match="Cannot cast array data"):
+        batched(THEIRS, elements)
+    batch = batched(OURS, elements)
+    assert batch.dtype == np.float64
+    assert batch.tolist() == [1, 2.5]
+
+
+@pytest.mark.claim(
+    "with workers, a last Batch of arrays without items fails with ValueError"
+)
+def test_a_last_batch_of_arrays_without_items_is_empty():
+    elements = [np.zeros((0, 3))] * 2
+    with pytest.raises(ValueError, match="to have the same structure"):
+        batched(THEIRS, elements)
+    assert batched(OURS, elements).shape == (2, 0, 3)
+
+
+@pytest.mark.claim("an exception of a worker ends its stream")
+def test_the_stream_of_an_exception_goes_on():
+    def all_of(library):
+        class Fails(ready(library).MapTransform):
+            def map(self, element):
+                if element == 2:
+                    raise KeyError(element)
+                return element
+
+        iterator, found = from_workers(library, [*range(6)], [Fails()], workers=2), []
+        while True:
+            try:
+                found.append(next(iterator))
+            except KeyError:
+                found.append("failed")
+            except StopIteration:
+                return found
+
+    assert all_of(THEIRS)[:3] == [0, 1, "failed"]
+    assert 4 not in all_of(THEIRS)
+    assert all_of(OURS) == [0, 1, "failed", 3, 4, 5]
+
+
+@pytest.mark.claim("with workers, worker_buffer_size=0 fails at the first batch")
+def test_a_buffer_of_nothing_computes_nothing_ahead():
+    with pytest.raises(ValueError, match="`buffer_size` must be greater than 0"):
+        list(from_workers(THEIRS, [5, 6, 7], worker_buffer_size=0))
+    assert list(from_workers(OURS, [5, 6, 7], worker_buffer_size=0)) == [5, 6, 7]
