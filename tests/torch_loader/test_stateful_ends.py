@@ -149,12 +149,10 @@ def test_the_next_epoch_is_the_one_that_would_have_come(case):
 
 
 @pytest.mark.parametrize("dataset", DATASETS)
-@pytest.mark.parametrize("pinned", [False, True])
-def test_persistent_workers_go_on_drawing(dataset, pinned):
-    case = (dataset, "in order", False, 2)
-    options = {"persistent_workers": True}
-    if pinned:
-        options["max_restarts"] = 1
+@pytest.mark.parametrize("in_order", [False, True])
+def test_persistent_workers_go_on_drawing(dataset, in_order):
+    case = (dataset, "in order", False, 1)
+    options = {"persistent_workers": True, "in_order": in_order}
     state, expected = state_and_next_epoch(*case, **options)
     torch.manual_seed(99)
     loader = made(*case, **options)

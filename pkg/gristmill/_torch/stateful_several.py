@@ -73,7 +73,8 @@ class StatefulMultiProcessIterator(Saving, MultiProcessIterator):
             layout.worker_name(worker): _unpickled(worker, state)
             for worker, state in enumerate(snapshot.workers)
         }
-        if not self._in_order and self._iterable and not layout.tell(workers.values()):
+        counts = not self._in_order and self._iterable and not self._finished
+        if counts and not layout.tell(workers.values()):
             warn_of_order()
         main = {
             layout.NUM_WORKERS: self._num_workers,
