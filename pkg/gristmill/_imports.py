@@ -2,34 +2,51 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib.abc
 import importlib.machinery
 import pkgutil
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from types import ModuleType
-from typing import Any
+from typing import Any, TypeAlias
 
 __all__ = ["when_imported"]
 
+Act: TypeAlias = str | Callable[[ModuleType], None]
 
-def when_imported(name: str, act: str) -> None:
+
+def when_imported(name: str, act: Act) -> Callable[[], None]:
     """Call a function with a module: at once, or when it has been imported.
 
     Args:
         name: The module.
-        act: The function, as ``"package.module:function"``: imported when it is called.
+        act: The function, or ``"package.module:function"``, which is imported when it
+            is called.
+
+    Returns:
+        What to call in order not to wait any longer.
     """
     if name in sys.modules:
-        pkgutil.resolve_name(act)(sys.modules[name])
-    else:
-        sys.meta_path.insert(0, _Waiting(name, act))
+        _call(act, sys.modules[name])
+    waiting = _Waiting(name, act)
+    sys.meta_path.insert(0, waiting)
+
+    def cancel() -> None:
+        with contextlib.suppress(ValueError):
+            sys.meta_path.remove(waiting)
+
+    return cancel
+
+
+def _call(act: Act, module: ModuleType) -> None:
+    (pkgutil.resolve_name(act) if isinstance(act, str) else act)(module)
 
 
 class _Waiting(importlib.abc.MetaPathFinder):
     """Finds one module as the others do, and acts when it has been executed."""
 
-    def __init__(self, name: str, act: str) -> None:
+    def __init__(self, name: str, act: Act) -> None:
         self._name = name
         self._act = act
 
@@ -53,7 +70,7 @@ class _Waiting(importlib.abc.MetaPathFinder):
 class _Acting(importlib.abc.Loader):
     """A module's own loader, after which something is done with the module."""
 
-    def __init__(self, loader: importlib.abc.Loader, act: str) -> None:
+    def __init__(self, loader: importlib.abc.Loader, act: Act) -> None:
         self._loader = loader
         self._act = act
 
@@ -69,4 +86,4 @@ class _Acting(importlib.abc.Loader):
         assert module.__spec__ is not None
         module.__spec__.loader = module.__loader__ = self._loader
         self._loader.exec_module(module)
-        pkgutil.resolve_name(self._act)(module)
+        _call(self._act, module)

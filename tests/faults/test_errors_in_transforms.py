@@ -175,15 +175,17 @@ assert len(list(iterator)) > 5
     )
 
 
-@pytest.mark.parametrize("fault", ["sys.exit(4)", "raise_keyboard()"])
-def test_exceptions_that_are_no_exceptions_end_the_worker(fault):
+@pytest.mark.parametrize(
+    ("fault", "code"), [("sys.exit(4)", 4), ("raise_keyboard()", 1)]
+)
+def test_exceptions_that_are_no_exceptions_end_the_worker(fault, code):
     run(
         f"""
         def raise_keyboard():
             raise KeyboardInterrupt
         iterator = iter(loader([At(42, lambda: {fault})]))
         error = expect(g.errors.WorkerDied, lambda: list(iterator))
-        assert "record 42" in str(error) and "exit code 1" in str(error), error
+        assert "record 42" in str(error) and "exit code {code}" in str(error), error
         """
     )
 

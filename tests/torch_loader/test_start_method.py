@@ -77,7 +77,7 @@ def settings():
         "dtype": str(torch.get_default_dtype()),
         "seterr": numpy.geterr(),
         "umask": mask,
-        "nice": os.nice(0),
+        "nice": os.nice(0) - BEFORE,
         "files": resource.getrlimit(resource.RLIMIT_NOFILE)[0],
         "cwd": os.getcwd(),
         "line": LINES.readline(),
@@ -101,6 +101,7 @@ torch.use_deterministic_algorithms(True)
 torch.set_default_dtype(torch.float64)
 numpy.seterr(all="raise")
 os.umask(0o027)
+BEFORE = os.nice(0)
 os.nice(3)
 resource.setrlimit(resource.RLIMIT_NOFILE, (200, 4096))
 with open(sys.argv[1], "w+") as LINES, tempfile.TemporaryFile("w+") as output:

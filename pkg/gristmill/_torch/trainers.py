@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import functools
-import importlib.abc
-import importlib.machinery
 import inspect
-import sys
-from collections.abc import Sequence
 from types import ModuleType
 from typing import Any, TypeVar
 
+from gristmill._imports import when_imported
 from gristmill._torch import private
 from gristmill._torch.loader import DataLoader, check_options
 from gristmill._torch.stateful import StatefulDataLoader
@@ -64,11 +61,8 @@ def install(*, everywhere: bool = False, **options: Any) -> None:
     private.warn_of_unknown()
     if private.UNKNOWN is not None:
         return
-    hook = _Hook(options)
-    sys.meta_path.insert(0, hook)
-    for name in _BUILDERS:
-        if name in sys.modules:
-            hook.rebind(sys.modules[name])
+    global _rebound
+    _rebound = _Rebound(options)
     if everywhere:
         private.lend(_get_iterator=DataLoader._get_iterator, **_DEFAULTS | options)
 
@@ -78,9 +72,10 @@ def uninstall() -> None:
 
     Those of torch's own class make torch's iterators again.
     """
-    for hook in [found for found in sys.meta_path if isinstance(found, _Hook)]:
-        sys.meta_path.remove(hook)
-        hook.undo()
+    global _rebound
+    if _rebound is not None:
+        _rebound.undo()
+        _rebound = None
     private.take_back()
 
 
@@ -122,8 +117,8 @@ def _new(loader_class: type[DataLoader[Any]]) -> DataLoader[Any]:
     return loader_class.__new__(loader_class)
 
 
-class _Hook(importlib.abc.MetaPathFinder):
-    """Rebinds the names of loaders in the modules that build them.
+class _Rebound:
+    """The names of loaders in the modules that build them, which mean ours.
 
     Args:
         options: Of all loaders with workers that are built so.
@@ -136,8 +131,9 @@ class _Hook(importlib.abc.MetaPathFinder):
         }
         # The modules that were rebound, and what they held.
         self._held: list[tuple[ModuleType, Any]] = []
+        self._cancel = [when_imported(name, self._rebind) for name in _BUILDERS]
 
-    def rebind(self, module: ModuleType) -> None:
+    def _rebind(self, module: ModuleType) -> None:
         """Let a module build ours."""
         ours = _BUILDERS[module.__name__]
         self._held.append((module, getattr(module, ours.__name__)))
@@ -145,44 +141,12 @@ class _Hook(importlib.abc.MetaPathFinder):
 
     def undo(self) -> None:
         """Let the modules build what they held before, unless they hold another now."""
+        for cancel in self._cancel:
+            cancel()
         for module, held in self._held:
             ours = _BUILDERS[module.__name__]
             if getattr(module, ours.__name__, None) is self._built[ours]:
                 setattr(module, ours.__name__, held)
 
-    def find_spec(
-        self,
-        fullname: str,
-        path: Sequence[str] | None,
-        target: ModuleType | None = None,
-    ) -> importlib.machinery.ModuleSpec | None:
-        """The spec of a builder as others find it, but rebound when it is executed."""
-        if fullname not in _BUILDERS:
-            return None
-        others = (finder for finder in sys.meta_path if finder is not self)
-        specs = (finder.find_spec(fullname, path, target) for finder in others)
-        spec = next((spec for spec in specs if spec is not None), None)
-        if spec is not None and spec.loader is not None:
-            spec.loader = _Rebinding(spec.loader, self)
-        return spec
 
-
-class _Rebinding(importlib.abc.Loader):
-    """A module's own loader, after which the name is rebound."""
-
-    def __init__(self, loader: importlib.abc.Loader, hook: _Hook) -> None:
-        self._loader = loader
-        self._hook = hook
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._loader, name)
-
-    def create_module(self, spec: importlib.machinery.ModuleSpec) -> ModuleType | None:
-        """As the module's own loader does."""
-        return self._loader.create_module(spec)
-
-    def exec_module(self, module: ModuleType) -> None:
-        """Execute the module, then rebind the name."""
-        self._loader.exec_module(module)
-        if self._hook in sys.meta_path:
-            self._hook.rebind(module)
+_rebound: _Rebound | None = None
