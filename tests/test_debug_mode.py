@@ -137,7 +137,8 @@ def test_time_of_other_programs_and_the_start_of_workers_are_left_out(monkeypatc
     )
     assert len(list(iterator)) == 20
     assert ahead == 20 * 10**9
-    assert sum(node.total_processing_time_ns for node in nodes_of(iterator)) < 10**9
+    # A call in which the thread waited for another of this process counts in full.
+    assert sum(node.total_processing_time_ns for node in nodes_of(iterator)) < ahead / 2
     monkeypatch.undo()
     ds = grain.MapDataset.range(2).to_iter_dataset()
     ds = ds.mp_prefetch(grain.MultiprocessingOptions(num_workers=1))
