@@ -12,7 +12,7 @@ import pytest
 import gristmill
 
 HEAVY = """
-    PIL absl aiohttp apache_beam array_record datasets fsspec grain jax orbax pyarrow
+    PIL absl aiohttp apache_beam array_record datasets fsspec grain jax keras orbax pyarrow
     tensorflow tensorflow_datasets torch
 """.split()
 SUBMODULES = (

@@ -14,8 +14,8 @@ NOTE = (
     " gristmill.config.update('py_traceback_filtering', 'off')."
 )
 WHOLE = (
-    "{}\n\nThe traceback above is whole. From the one below, Gristmill's own frames were"
-    " cut."
+    "{}\n\nThe traceback above is whole. From the one below, Gristmill's own frames"
+    " were cut."
 )
 PACKAGE = str(pathlib.Path(__file__).resolve().parent.parent) + "/"
 # Where Cython says that a compiled function is.
