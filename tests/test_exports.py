@@ -12,8 +12,8 @@ import pytest
 import gristmill
 
 HEAVY = """
-    PIL absl aiohttp apache_beam array_record datasets fsspec grain jax keras orbax pyarrow
-    tensorflow tensorflow_datasets torch
+    PIL absl aiohttp apache_beam array_record datasets fsspec grain jax keras orbax
+    pyarrow tensorflow tensorflow_datasets torch
 """.split()
 SUBMODULES = (
     "bad_records",
