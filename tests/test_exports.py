@@ -18,8 +18,8 @@ import gristmill
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 HEAVY = """
-    PIL absl aiohttp apache_beam array_record datasets fsspec grain jax orbax pyarrow
-    tensorflow tensorflow_datasets torch
+    PIL absl aiohttp apache_beam array_record datasets fsspec grain jax keras orbax
+    pyarrow tensorflow tensorflow_datasets torch
 """.split()
 SUBMODULES = (
     "bad_records",

@@ -175,6 +175,28 @@ print(pickle.loads(pickle.dumps(even_split)) is even_split)
     assert after_install(code).split() == ["True", "False", "True", "True"]
 
 
+@pytest.mark.multiprocess
+def test_functions_that_refer_to_such_modules_reach_workers(tmp_path):
+    program = tmp_path / "train.py"
+    program.write_text(
+        "import grain\n"
+        "from grain._src.core import sharding, tree\n"
+        "def double(x):\n"
+        "    assert sharding.NoSharding is grain.sharding.NoSharding\n"
+        "    return tree.map_structure(lambda leaf: 2 * leaf, {'x': x})\n"
+        "ds = grain.MapDataset.range(3).map(double).to_iter_dataset()\n"
+        "options = grain.MultiprocessingOptions(num_workers=1)\n"
+        "print(list(ds.mp_prefetch(options)))\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-m", "gristmill.drop_in", str(program)],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.stdout == "[{'x': 0}, {'x': 2}, {'x': 4}]\n", done.stderr
+
+
 def parameters_of(function):
     try:
         return inspect.signature(function).parameters

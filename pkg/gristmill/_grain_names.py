@@ -228,6 +228,10 @@ class _Names(ModuleType):
         setattr(self, name, found)
         return found
 
+    def __reduce__(self) -> Any:
+        # Functions of the main program, sent to workers, may refer to the module.
+        return importlib.import_module, (self.__name__,)
+
     def __dir__(self) -> list[str]:
         return sorted({*super().__dir__(), *self._homes})
 

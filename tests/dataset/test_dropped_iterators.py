@@ -10,6 +10,7 @@ import pytest
 
 import gristmill
 from gristmill import experimental
+from gristmill._dataset.node import chain_of
 
 CHAINS = {
     "map": lambda ds: ds,
@@ -32,6 +33,21 @@ def test_a_dropped_iterator_is_freed_at_once(chain):
         freed = weakref.ref(iterator)
         del iterator
         assert freed() is None
+    finally:
+        gc.enable()
+
+
+@pytest.mark.parametrize("chain", CHAINS)
+def test_a_dropped_dataset_is_freed_at_once(chain):
+    gc.disable()
+    try:
+        ds = gristmill.MapDataset.range(50).map(lambda x: x + 1).seed(1).shuffle()
+        ds = CHAINS[chain](ds.map(lambda x: x))
+        iterator = iter(ds)
+        next(iterator)
+        freed = [weakref.ref(node) for node in chain_of(ds)]
+        del ds, iterator
+        assert [node() for node in freed] == [None] * len(freed)
     finally:
         gc.enable()
 

@@ -64,8 +64,11 @@ class StepMapDataset(BlockMapDataset[T]):
 
     @functools.cached_property
     def _run(self) -> tuple[MapDataset[Any], list[StepMapDataset[Any]]]:
-        """The dataset above the run, and the steps of the run in their order."""
-        run: list[StepMapDataset[Any]] = [self]
+        """The dataset above the run, and the steps of the run in their order.
+
+        This one, which is the last, is not among them: it would keep itself alive.
+        """
+        run: list[StepMapDataset[Any]] = []
         node = self._parent
         while isinstance(node, StepMapDataset) and is_built_in(type(node)):
             run.append(node)
@@ -77,7 +80,7 @@ class StepMapDataset(BlockMapDataset[T]):
         elements = block_of(base, indices)
         for node in run:
             elements = node._step(elements, indices)
-        return elements
+        return self._step(elements, indices)
 
 
 def _integer(index: Any) -> int:

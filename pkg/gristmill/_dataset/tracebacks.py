@@ -13,13 +13,17 @@ NOTE = (
     "Gristmill's own frames were cut from this traceback. To see them:"
     " gristmill.config.update('py_traceback_filtering', 'off')."
 )
+WHOLE = (
+    "{}\n\nThe traceback above is whole. From the one below, Gristmill's own frames"
+    " were cut."
+)
 PACKAGE = str(pathlib.Path(__file__).resolve().parent.parent) + "/"
 # Where Cython says that a compiled function is.
 COMPILED = ("gristmill/_hot/", "gristmill/_core/")
 
 
 class FullTraceback(Exception):
-    """Has the traceback that was cut, as the cause of the exception it is of."""
+    """Keeps the traceback that was cut, as the cause of the exception it is of."""
 
 
 def cut(error: BaseException) -> bool:
@@ -51,7 +55,7 @@ def cut(error: BaseException) -> bool:
         return False
     error.__traceback__ = _without(whole, set(own))
     if mode == "remove_frames":
-        error.__cause__ = FullTraceback("".join(traceback.format_tb(whole)))
+        error.__cause__ = FullTraceback(WHOLE.format(error)).with_traceback(whole)
     elif NOTE not in getattr(error, "__notes__", ()):
         # First, since the last note says most of what happened.
         error.__notes__ = [NOTE, *getattr(error, "__notes__", ())]

@@ -200,8 +200,8 @@ class Watch:
 
         def wake(now: bool) -> None:
             found = watched()
-            if found is not None:
-                self.wake(found, now)
+            if found is not None and found._watch is not None:
+                found._watch.wake(found, now)
 
         reader.sampling = Sampling(reader.dataset, wake)
         return reader.sampling
