@@ -74,8 +74,9 @@ def test_installing_says_how_far_it_is():
 
 @pytest.mark.parametrize("target", ["demo", "test"])
 def test_make_installs_where_the_progress_is_seen(target):
-    command = ["make", "--dry-run", "--always-make", target, "VENV=/nowhere"]
+    command = ["make", "--dry-run", "--always-make", target]
+    command += ["VENV=/nowhere", "BUILD_DIR=build"]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
     assert f"/nowhere/bin/python .ci/install.py {target}\n" in done.stdout
     if target == "demo":
-        assert done.stdout.endswith("train_digits.py --picture build/digits.png\n")
+        assert "train_digits.py --picture build/digits.png\n" in done.stdout

@@ -90,7 +90,8 @@ TEXTS = [
         experimental.FirstFitPackIterDataset(
             ELEMENTS, length_struct={"x": 8}, num_packing_bins=2
         ),
-        "FirstFitPackIterDataset(length_struct={'x': 8}, num_packing_bins=2)",
+        "FirstFitPackIterDataset(length_struct={'x': 8}, num_packing_bins=2,"
+        " meta_features=())",
     ),
     (experimental.ParquetIterDataset("a.parquet"), "ParquetIterDataset('a.parquet')"),
     (experimental.LimitIterDataset(ELEMENTS, 3), "LimitIterDataset(count=3)"),

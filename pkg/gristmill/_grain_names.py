@@ -80,8 +80,7 @@ _HOMES: dict[str, dict[str, str]] = {
         "_dataset.summary_message": "pretty_format_summary",
     },
     f"{_STEPS}.batch": {
-        "_dataset.base": "BatchFn",
-        "_dataset.batch": "BatchIterDataset BatchMapDataset",
+        "_dataset.batch": "BatchFn BatchIterDataset BatchMapDataset",
         "_dataset.padding": "batch_and_pad",
         "batching": "make_batch",
     },

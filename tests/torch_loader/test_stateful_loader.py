@@ -346,8 +346,10 @@ def test_only_a_dataset_that_cannot_say_where_it_stands_is_warned_of(dataset, wa
         loader.state_dict()
         taken(loader)
         loader.state_dict()
-    assert len(told) == warned
-    assert all("in_order=False" in str(warning.message) for warning in told)
+    # Where other tests use JAX, it warns of forks.
+    ours = [found for found in told if "in_order=False" in str(found.message)]
+    assert len(ours) == warned
+    assert {found.category for found in told if found not in ours} <= {RuntimeWarning}
 
 
 @pytest.mark.parametrize(

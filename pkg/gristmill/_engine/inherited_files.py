@@ -47,7 +47,8 @@ def _open_again(fd: int) -> None:
     flags = fcntl.fcntl(fd, fcntl.F_GETFL)
     if flags & os.O_ACCMODE == os.O_WRONLY:
         return
-    again = os.open(f"/proc/self/fd/{fd}", flags)
+    # Memory that shm_open(3) opened follows no links, and this path is one.
+    again = os.open(f"/proc/self/fd/{fd}", flags & ~os.O_NOFOLLOW)
     try:
         os.lseek(again, os.lseek(fd, 0, os.SEEK_CUR), os.SEEK_SET)
         os.dup2(again, fd, os.get_inheritable(fd))

@@ -8,32 +8,32 @@ from gristmill._hot.draw import OpDraws
 
 WINDOW: int
 
-Failed = Callable[[Exception, int], None]
+_Failed = Callable[[Exception, int], None]
 
 def map_block(
     call: Callable[[Any], Any],
     elements: list[Any],
     indices: npt.NDArray[np.int64],
-    failed: Failed,
+    failed: _Failed,
 ) -> list[Any]: ...
 def filter_block(
     call: Callable[[Any], Any],
     elements: list[Any],
     indices: npt.NDArray[np.int64],
-    failed: Failed,
+    failed: _Failed,
 ) -> list[Any]: ...
 def map_with_index_block(
     call: Callable[[int, Any], Any],
     elements: list[Any],
     indices: npt.NDArray[np.int64],
-    failed: Failed,
+    failed: _Failed,
 ) -> list[Any]: ...
 def random_map_block(
     call: Callable[[Any, np.random.Generator], Any],
     elements: list[Any],
     indices: npt.NDArray[np.int64],
     draws: OpDraws,
-    failed: Failed,
+    failed: _Failed,
 ) -> list[Any]: ...
 def scatter(part: list[Any], places: npt.NDArray[np.int64], out: list[Any]) -> None: ...
 def take(elements: Iterator[Any], count: int) -> list[Any]: ...
