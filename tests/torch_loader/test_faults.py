@@ -296,6 +296,43 @@ def test_an_exit_with_a_live_iterator_is_clean_and_silent():
     assert found == "[0]\n"
 
 
+@pytest.mark.claim(
+    "Workers that have nothing to do leave at once; busy ones are killed when the "
+    "iterator goes, where torch waits up to 5 seconds for each."
+)
+def test_idle_workers_of_a_live_iterator_leave_by_themselves_at_an_exit():
+    text = f"""{LOADER}
+import atexit, multiprocessing
+atexit.register(lambda: print([worker.exitcode for worker in workers]))
+iterator = iter(make())
+workers = multiprocessing.active_children()
+print(values(next(iterator) for _ in range(2)))
+"""
+    assert run(text, bare=True) == "[0, 1]\n[0, 0]\n"
+
+
+@pytest.mark.parametrize("context", CONTEXTS)
+def test_a_fork_that_drops_an_iterator_leaves_its_workers_alone(context):
+    script(
+        f"""
+class Slow(Squares):
+    def __getitem__(self, i):
+        if i == 2:
+            threading.Event().wait(1.5)  # Who is told to leave is killed by then.
+        return super().__getitem__(i)
+
+iterator = iter(make(Slow(), multiprocessing_context={context!r}))
+given = [next(iterator) for _ in range(2)]
+child = os.fork()
+if child == 0:
+    del iterator
+    os._exit(0)
+assert os.waitpid(child, 0)[1] == 0
+assert values(given + list(iterator)) == SQUARES
+"""
+    )
+
+
 def test_workers_are_asked_for_no_more_than_prefetch_factor_says():
     script(
         """

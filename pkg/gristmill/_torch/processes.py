@@ -50,6 +50,7 @@ class StartedProcesses:
         self._program = program
         self._context = context
         self._restarts = restarts
+        self._owner = os.getpid()
         self._arena = _Descriptor(_copy_of(scheduler.arena_fd))
         self._knock = _Descriptor(os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK))
         self._stop = _Descriptor(os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK))
@@ -90,10 +91,11 @@ class StartedProcesses:
         return next((p.name for number, _, p in living if number == worker), None)
 
     def close(self) -> None:
-        """End the workers, which the scheduler has told to stop."""
-        if self._thread.ident is None or not self._stop:
+        """End the workers; a fork of the process that has them leaves them alone."""
+        if self._thread.ident is None or not self._stop or os.getpid() != self._owner:
             return
         atexit.unregister(self.close)
+        self._scheduler.close()
         os.eventfd_write(self._stop.fd, 1)
         if self._thread is not threading.current_thread():
             self._thread.join()
