@@ -249,10 +249,21 @@ await_gone(ending)
 
 
 @pytest.mark.parametrize("context", CONTEXTS)
-def test_no_worker_outlives_its_parent(context):
+@pytest.mark.parametrize("dataset", ["Squares", "Holds"])
+def test_no_worker_outlives_its_parent(context, dataset):
     text = f"""
+import re
+
+class Holds(Squares):
+    \"\"\"After the first samples a worker keeps the interpreter to itself.\"\"\"
+    def __getitem__(self, i):
+        if i > 1:
+            re.match("(a+)+$", "a" * 40 + "b")
+        return super().__getitem__(i)
+
 if __name__ == "__main__":
-    iterator = iter(make(Squares(10**6), multiprocessing_context={context!r}))
+    dataset = {dataset}(10**6)
+    iterator = iter(make(dataset, multiprocessing_context={context!r}))
     next(iterator)
     print(*[worker.pid for worker in iterator._workers], flush=True)
     sys.stdin.read()

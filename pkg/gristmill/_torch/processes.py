@@ -101,13 +101,20 @@ class StartedProcesses:
             self._thread.join()
 
     def _start(self, worker: int, generation: int) -> None:
+        by_main_thread = threading.current_thread() is threading.main_thread()
         process = self._context.Process(
             target=_serve,
             args=(self._program, self._arena, self._knock, worker, generation),
+            kwargs={"by_main_thread": by_main_thread},
             daemon=True,
         )
         process.start()
-        pidfd = os.pidfd_open(process.pid)
+        try:
+            pidfd = os.pidfd_open(process.pid)
+        except OSError:  # No descriptor is left.
+            process.kill()
+            process.join()
+            raise
         self._living[pidfd] = worker, generation, process
         self._scheduler.born(worker, generation, process.pid)
 
@@ -188,22 +195,32 @@ def _serve(
     knock: _Descriptor,
     worker: int,
     generation: int,
+    *,
+    by_main_thread: bool,
 ) -> None:
     """Run a worker until it is told to stop, or its parent has ended."""
+    parent: Any = multiprocessing.parent_process()
+    if by_main_thread and os.getppid() == parent.pid:
+        # Whatever this process does then.  The signal follows the thread that forked.
+        _core.die_with_parent(parent.pid)
     leave_signals_to_parent()
     # By this multiprocessing ends its children.
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     restore_signals_in_forks()
-    threading.Thread(target=_end_with_parent, daemon=True).start()
+    threading.Thread(target=_end_with, args=(parent,), daemon=True).start()
     engine_worker.serve(program, arena.fd, knock.fd, -1, worker, generation)
 
 
-def _end_with_parent() -> None:
-    parent: Any = multiprocessing.parent_process()
-    # Processes that were forked after this one may hold the other end of the sentinel,
-    # and a process of this number be another one, if the parent has ended already.
-    with contextlib.suppress(ProcessLookupError):
-        connection.wait([parent.sentinel, os.pidfd_open(parent.pid)])
+def _end_with(parent: Any) -> None:
+    ends = [parent.sentinel]
+    try:
+        # Processes that were forked after this one may hold the sentinel's other end.
+        ends.append(os.pidfd_open(parent.pid))
+    except ProcessLookupError:
+        os._exit(1)
+    except OSError:
+        pass  # No descriptor is left.
+    connection.wait(ends)
     os._exit(1)
 
 
