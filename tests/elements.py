@@ -14,7 +14,7 @@ def same(ours: Any, theirs: Any) -> bool:
             return False
         if theirs.dtype.hasobject:
             return same(ours.ravel().tolist(), theirs.ravel().tolist())
-        return np.array_equal(ours, theirs, equal_nan=theirs.dtype.kind == "f")
+        return np.array_equal(ours, theirs, equal_nan=theirs.dtype.kind in "fc")
     if isinstance(theirs, dict):
         return list(ours) == list(theirs) and all(
             same(ours[key], theirs[key]) for key in theirs
