@@ -9,7 +9,9 @@ from __future__ import annotations
 import atexit
 import contextlib
 import fcntl
+import gc
 import multiprocessing
+import operator
 import os
 import select
 import signal
@@ -19,6 +21,8 @@ from multiprocessing import connection, reduction
 from multiprocessing.context import get_spawning_popen
 from multiprocessing.process import BaseProcess
 from typing import Any
+
+import torch
 
 from gristmill import _core
 from gristmill._engine import worker as engine_worker
@@ -103,7 +107,7 @@ class StartedProcesses:
     def _start(self, worker: int, generation: int) -> None:
         by_main_thread = threading.current_thread() is threading.main_thread()
         process = self._context.Process(
-            target=_serve,
+            target=_SERVE,
             args=(self._program, self._arena, self._knock, worker, generation),
             kwargs={"by_main_thread": by_main_thread},
             daemon=True,
@@ -209,6 +213,31 @@ def _serve(
     restore_signals_in_forks()
     threading.Thread(target=_end_with, args=(parent,), daemon=True).start()
     engine_worker.serve(program, arena.fd, knock.fd, -1, worker, generation)
+
+
+class _Target:
+    """`_serve`, whose module a process that is spawned imports without pauses.
+
+    The collector would go through all that torch's modules hold, which takes as long
+    as importing ours does three times.
+    """
+
+    __call__ = staticmethod(_serve)
+
+    def __reduce__(self) -> Any:
+        # In this order: torch is there when its objects are set aside.
+        return _last, ((torch.Tensor, _Frozen(), _serve),)
+
+
+class _Frozen:
+    """Becomes a call of `gc.freeze` where it is loaded."""
+
+    def __reduce__(self) -> Any:
+        return gc.freeze, ()
+
+
+_last = operator.itemgetter(-1)
+_SERVE = _Target()
 
 
 def _end_with(parent: Any) -> None:
