@@ -7,93 +7,93 @@ of them is here as well.
 
 from __future__ import annotations
 
-import importlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from gristmill import (
-    _imports,
-    _listing,
-    checkpoint,
-    constants,
-    experimental,
-    monitoring,
-    multiprocessing,
-    python,
-    samplers,
-    sharding,
-    sources,
-    transforms,
-)
-from gristmill._dataset.base import IterDataset, MapDataset
-from gristmill._dataset.iterator import DatasetIterator
+from gristmill import _imports, _listing, monitoring
 from gristmill.config import config
-from gristmill.constants import (
-    DATASET_INDEX,
-    EPOCH,
-    INDEX,
-    META_FEATURES,
-    RECORD,
-    RECORD_KEY,
-    SEED,
-)
-from gristmill.errors import (
-    ArenaFull,
-    CorruptRecord,
-    GristmillError,
-    RemoteError,
-    ShapeMismatch,
-    StateMismatch,
-    TooManyErrors,
-    WorkerDied,
-)
-from gristmill.loader import DataLoader, DataLoaderIterator, load
-from gristmill.operations import (
-    BatchOperation,
-    FilterOperation,
-    MapOperation,
-    Operation,
-    RandomMapOperation,
-)
-from gristmill.options import MultiprocessingOptions, ReadOptions
-from gristmill.python import (
-    FilterTransform,
-    MapTransform,
-    MapWithIndexTransform,
-    PyGrainCheckpointHandler,
-    PyGrainDatasetIterator,
-    RandomMapTransform,
-    SharedMemoryArray,
-)
-from gristmill.records import Record, RecordMetadata
-from gristmill.samplers import IndexSampler, Sampler, SequentialSampler
-from gristmill.sharding import (
-    NoSharding,
-    ShardByJaxProcess,
-    ShardByTorchProcess,
-    ShardOptions,
-)
-from gristmill.sources import RandomAccessDataSource, RangeDataSource
-from gristmill.transforms import (
-    Batch,
-    DatasetSelectionMap,
-    Filter,
-    FlatMap,
-    Map,
-    MapWithIndex,
-    RandomMap,
-    Transformation,
-    Transformations,
-)
-from gristmill.transforms import FlatMap as FlatMapTransform
 
 if TYPE_CHECKING:
-    from gristmill import bad_records as bad_records
-    from gristmill import drop_in as drop_in
-    from gristmill import errors as errors
+    from gristmill import (
+        bad_records,
+        checkpoint,
+        constants,
+        drop_in,
+        errors,
+        experimental,
+        multiprocessing,
+        python,
+        samplers,
+        sharding,
+        sources,
+        transforms,
+    )
+    from gristmill._dataset.base import IterDataset, MapDataset
+    from gristmill._dataset.iterator import DatasetIterator
+    from gristmill.constants import (
+        DATASET_INDEX,
+        EPOCH,
+        INDEX,
+        META_FEATURES,
+        RECORD,
+        RECORD_KEY,
+        SEED,
+    )
+    from gristmill.errors import (
+        ArenaFull,
+        CorruptRecord,
+        GristmillError,
+        RemoteError,
+        ShapeMismatch,
+        StateMismatch,
+        TooManyErrors,
+        WorkerDied,
+    )
+    from gristmill.loader import DataLoader, DataLoaderIterator, load
+    from gristmill.operations import (
+        BatchOperation,
+        FilterOperation,
+        MapOperation,
+        Operation,
+        RandomMapOperation,
+    )
+    from gristmill.options import MultiprocessingOptions, ReadOptions
+    from gristmill.python import (
+        FilterTransform,
+        MapTransform,
+        MapWithIndexTransform,
+        PyGrainCheckpointHandler,
+        PyGrainDatasetIterator,
+        RandomMapTransform,
+        SharedMemoryArray,
+    )
     from gristmill.python import PyGrainCheckpointRestore as PyGrainCheckpointRestore
     from gristmill.python import PyGrainCheckpointSave as PyGrainCheckpointSave
-    from gristmill.sources import ArrayRecordDataSource
+    from gristmill.records import Record, RecordMetadata
+    from gristmill.samplers import IndexSampler, Sampler, SequentialSampler
+    from gristmill.sharding import (
+        NoSharding,
+        ShardByJaxProcess,
+        ShardByTorchProcess,
+        ShardOptions,
+    )
+    from gristmill.sources import (
+        ArrayRecordDataSource,
+        RandomAccessDataSource,
+        RangeDataSource,
+    )
     from gristmill.sources import SharedMemoryDataSource as InMemoryDataSource
+    from gristmill.transforms import (
+        Batch,
+        DatasetSelectionMap,
+        Filter,
+        FlatMap,
+        Map,
+        MapWithIndex,
+        RandomMap,
+        Transformation,
+        Transformations,
+    )
+    from gristmill.transforms import FlatMap as FlatMapTransform
 
 __all__ = [
     "ArenaFull",
@@ -175,26 +175,32 @@ __all__ = [
 __version__ = "0.1.0"
 __version_info__ = (0, 1, 0)
 
-# Names that Grain has only where Orbax is installed, and those whose modules
-# import something heavy or optional: looked up when first used.
-_LAZY = (
-    "ArrayRecordDataSource",
-    "InMemoryDataSource",
-    "PyGrainCheckpointRestore",
-    "PyGrainCheckpointSave",
+# Where names are looked up when they are first used: a worker needs few of them.
+_HOMES = {
+    "_dataset.base": "IterDataset MapDataset",
+    "errors": "ArenaFull CorruptRecord GristmillError RemoteError ShapeMismatch"
+    " StateMismatch TooManyErrors WorkerDied",
+    "python": "ArrayRecordDataSource Batch BatchOperation DATASET_INDEX DataLoader"
+    " DatasetIterator DatasetSelectionMap EPOCH FilterOperation FilterTransform INDEX"
+    " InMemoryDataSource IndexSampler META_FEATURES MapOperation MapTransform"
+    " MapWithIndexTransform MultiprocessingOptions NoSharding Operation"
+    " PyGrainCheckpointHandler PyGrainCheckpointRestore PyGrainCheckpointSave"
+    " PyGrainDatasetIterator RECORD RECORD_KEY RandomAccessDataSource"
+    " RandomMapOperation RandomMapTransform RangeDataSource ReadOptions Record"
+    " RecordMetadata SEED Sampler SequentialSampler ShardByJaxProcess ShardOptions"
+    " SharedMemoryArray Transformation Transformations load",
+    "loader": "DataLoaderIterator",
+    "sharding": "ShardByTorchProcess",
+    "transforms": "Filter FlatMap FlatMapTransform=FlatMap Map MapWithIndex RandomMap",
+}
+_MODULES = (
+    "bad_records beam checkpoint constants drop_in errors experimental jax"
+    " multiprocessing python samplers sharding sources torch transforms"
 )
-
 
 # Type checkers must not see it: they would accept every name.
 if not TYPE_CHECKING:
-
-    def __getattr__(name: str) -> Any:
-        if name in _LAZY:
-            globals()[name] = found = getattr(python, name)
-            return found
-        if name in ("bad_records", "beam", "drop_in", "errors", "jax", "torch"):
-            return importlib.import_module(f"gristmill.{name}")
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    __getattr__ = _listing.lazily(__name__, _HOMES, _MODULES)
 
 
 def __dir__() -> list[str]:

@@ -1,9 +1,12 @@
-"""What `dir()` and completion list of a module: its public names and nothing else."""
+"""The public names of a module: what `dir()` lists, and those found when first used."""
 
 from __future__ import annotations
 
+import importlib
 import importlib.util
-from collections.abc import Iterable, Mapping
+import sys
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
 
 ORBAX = "orbax.checkpoint"
 
@@ -19,6 +22,37 @@ def listed(
     """
     found = [name for name, package in (optional or {}).items() if _has(package)]
     return sorted({*names, *found})
+
+
+def lazily(
+    module: str, homes: Mapping[str, str], submodules: str = ""
+) -> Callable[[str], Any]:
+    """A module's ``__getattr__``, which imports what has a name when it is used.
+
+    Args:
+        module: Its name.
+        homes: By the path of a module in gristmill the names that it has, as
+            ``"Name Other"``; ``"Name=Theirs"`` where that module calls it differently.
+        submodules: Names of modules in this one, to be imported.
+    """
+    places = {
+        name: (f"gristmill.{home}", theirs or name)
+        for home, names in homes.items()
+        for name, _, theirs in (pair.partition("=") for pair in names.split())
+    }
+    modules = submodules.split()
+
+    def find(name: str) -> Any:
+        if name in modules:
+            return importlib.import_module(f"{module}.{name}")
+        if name not in places:
+            raise AttributeError(f"module {module!r} has no attribute {name!r}")
+        home, theirs = places[name]
+        found = getattr(importlib.import_module(home), theirs)
+        setattr(sys.modules[module], name, found)
+        return found
+
+    return find
 
 
 def _has(package: str) -> bool:

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import importlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from gristmill._core import index_shuffle
-from gristmill._listing import listed
+from gristmill._listing import lazily, listed
 from gristmill._rng_pool import RngPool
 from gristmill.transforms import FlatMap as FlatMapTransform
 from gristmill.transforms import MapWithIndex as MapWithIndexTransform
@@ -99,44 +98,38 @@ __all__ = [
 
 # The modules in gristmill._dataset that have them.
 _HOMES = {
-    "apply": ("apply_transformations",),
-    "cache": ("CacheIterDataset",),
-    "checkpoint_check": ("assert_equal_output_after_checkpoint",),
-    "concat_split": ("BOSHandling", "ConcatThenSplitIterDataset"),
-    "device_put": ("device_put",),
-    "elastic": ("ElasticIterator",),
-    "flat_map": ("FlatMapIterDataset", "FlatMapMapDataset"),
-    "interleave": ("InterleaveIterDataset",),
-    "iterator": ("get_next_index", "set_next_index"),
-    "limit": ("LimitIterDataset",),
-    "multithread": ("multithread_prefetch",),
-    "options": ("DatasetOptions", "ExecutionTrackingMode"),
-    "pack_and_batch": ("PackAndBatchOperation",),
-    "packing": ("BestFitPackIterDataset", "FirstFitPackIterDataset"),
-    "padding": ("batch_and_pad",),
-    "parquet": ("ParquetIterDataset",),
-    "performance": ("PerformanceConfig", "pick_performance_config"),
-    "rebatch": ("RebatchIterDataset",),
-    "repeat": ("RepeatIterDataset",),
-    "spec": ("ShapeDtypeStruct", "ShapeDtypeStructProtocol", "get_element_spec"),
-    "tf_record": ("TFRecordIterDataset",),
-    "thread_prefetch": ("ThreadPrefetchDatasetIterator", "ThreadPrefetchIterDataset"),
-    "window_shuffle": ("WindowShuffleIterDataset", "WindowShuffleMapDataset"),
-    "with_options": ("WithOptionsIterDataset",),
-    "zip": ("ZipIterDataset", "ZipMapDataset"),
+    "_dataset.apply": "apply_transformations",
+    "_dataset.cache": "CacheIterDataset",
+    "_dataset.checkpoint_check": "assert_equal_output_after_checkpoint",
+    "_dataset.concat_split": "BOSHandling ConcatThenSplitIterDataset",
+    "_dataset.device_put": "device_put",
+    "_dataset.elastic": "ElasticIterator",
+    "_dataset.flat_map": "FlatMapIterDataset FlatMapMapDataset",
+    "_dataset.interleave": "InterleaveIterDataset",
+    "_dataset.iterator": "get_next_index set_next_index",
+    "_dataset.limit": "LimitIterDataset",
+    "_dataset.multithread": "multithread_prefetch",
+    "_dataset.options": "DatasetOptions ExecutionTrackingMode",
+    "_dataset.pack_and_batch": "PackAndBatchOperation",
+    "_dataset.packing": "BestFitPackIterDataset FirstFitPackIterDataset",
+    "_dataset.padding": "batch_and_pad",
+    "_dataset.parquet": "ParquetIterDataset",
+    "_dataset.performance": "PerformanceConfig pick_performance_config",
+    "_dataset.rebatch": "RebatchIterDataset",
+    "_dataset.repeat": "RepeatIterDataset",
+    "_dataset.spec": "ShapeDtypeStruct ShapeDtypeStructProtocol get_element_spec",
+    "_dataset.tf_record": "TFRecordIterDataset",
+    "_dataset.thread_prefetch": "ThreadPrefetchDatasetIterator"
+    " ThreadPrefetchIterDataset",
+    "_dataset.window_shuffle": "WindowShuffleIterDataset WindowShuffleMapDataset",
+    "_dataset.with_options": "WithOptionsIterDataset",
+    "_dataset.zip": "ZipIterDataset ZipMapDataset",
 }
-_HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 
 
 # Type checkers must not see it: they would accept every name.
 if not TYPE_CHECKING:
-
-    def __getattr__(name: str) -> Any:
-        if name not in _HOME_OF:
-            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-        module = importlib.import_module(f"gristmill._dataset.{_HOME_OF[name]}")
-        globals()[name] = found = getattr(module, name)
-        return found
+    __getattr__ = lazily(__name__, _HOMES)
 
 
 def __dir__() -> list[str]:

@@ -27,7 +27,7 @@ from gristmill._checks import check_flag
 from gristmill._dataset.names import transform_name
 from gristmill._dataset.watch import Watch
 from gristmill._describing import call_text
-from gristmill._engine import program as engine
+from gristmill._engine import compilation
 from gristmill._engine import state as states
 from gristmill._engine.length import outputs
 from gristmill._engine.local import LocalRun
@@ -229,8 +229,8 @@ class DataLoader(Generic[T]):
             run.close()
         return output
 
-    def _compile(self, streams: int) -> engine.Program:
-        return engine.compile_program(
+    def _compile(self, streams: int) -> compilation.LoaderProgram:
+        return compilation.compile_program(
             source=self._data_source,
             sampler=self._sampler,
             shard=self._shard_options,
@@ -253,7 +253,7 @@ class DataLoader(Generic[T]):
             length=self._program.keys.length,
             flat_maps=self._program.flat_maps,
             opaque=self._program.opaque,
-            widened=engine.differs_from_grain(self._sampler),
+            widened=compilation.differs_from_grain(self._sampler),
         )
 
     def _start(self) -> states.Position:
@@ -272,7 +272,7 @@ class DataLoader(Generic[T]):
             )
         return position
 
-    def _program_for(self, position: states.Position) -> engine.Program:
+    def _program_for(self, position: states.Position) -> compilation.LoaderProgram:
         if position.streams == self._program.streams:
             return self._program
         return self._compile(position.streams)

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from gristmill import checkpoint, experimental, sources
+from gristmill import checkpoint, experimental
 from gristmill._dataset.base import IterDataset, MapDataset
 from gristmill._dataset.iterator import DatasetIterator
-from gristmill._listing import ORBAX, listed
+from gristmill._listing import ORBAX, lazily, listed
 from gristmill.checkpoint import CheckpointHandler as PyGrainCheckpointHandler
 from gristmill.config import config
 from gristmill.constants import (
@@ -104,24 +104,17 @@ __all__ = [
 # it here, because this module is not a package.
 sys.modules[f"{__name__}.experimental"] = experimental
 
-# Names whose modules import something heavy or optional, with where they are.
-_LAZY: dict[str, tuple[Any, str]] = {
-    "ArrayRecordDataSource": (sources, "ArrayRecordDataSource"),
-    "InMemoryDataSource": (sources, "SharedMemoryDataSource"),
-    "PyGrainCheckpointRestore": (checkpoint, "CheckpointRestore"),
-    "PyGrainCheckpointSave": (checkpoint, "CheckpointSave"),
+# Names whose modules import something heavy or optional.
+_HOMES = {
+    "checkpoint": "PyGrainCheckpointRestore=CheckpointRestore"
+    " PyGrainCheckpointSave=CheckpointSave",
+    "sources": "ArrayRecordDataSource InMemoryDataSource=SharedMemoryDataSource",
 }
 
 
 # Type checkers must not see it: they would accept every name.
 if not TYPE_CHECKING:
-
-    def __getattr__(name: str) -> Any:
-        if name not in _LAZY:
-            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-        module, original = _LAZY[name]
-        globals()[name] = found = getattr(module, original)
-        return found
+    __getattr__ = lazily(__name__, _HOMES)
 
 
 def __dir__() -> list[str]:

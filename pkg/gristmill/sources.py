@@ -7,7 +7,6 @@ pyarrow Table whose columns are numbers.
 
 from __future__ import annotations
 
-import importlib
 import sys
 from collections.abc import Callable, Mapping
 from typing import (
@@ -24,7 +23,7 @@ import numpy.typing as npt
 
 from gristmill import _core
 from gristmill._checks import check_finite, kind
-from gristmill._listing import listed
+from gristmill._listing import lazily, listed
 from gristmill._source_checks import check_readable
 from gristmill._types import Alloc, Int64Array, Rules, T
 
@@ -363,29 +362,21 @@ def _kind_of(column: npt.NDArray[Any]) -> str:
     return f"{column.dtype}[{','.join(map(str, column.shape))}]"
 
 
-# Names whose modules are not needed by most, with these.
-_LAZY = {
-    "ArrayRecordDataSource": "gristmill._array_record",
-    "ParquetDataSource": "gristmill._parquet",
-    "RemoteOptions": "gristmill._remote",
-    "SharedMemoryDataSource": "gristmill._shared_list",
-    "TFRecordDataSource": "gristmill._tf_record",
-    "TFRecordPosition": "gristmill._tf_record_stream",
-    "TFRecordStream": "gristmill._tf_record_stream",
-    "read_tf_records": "gristmill._tf_record_stream",
-    "TFDSDataSource": "gristmill._tfds",
+# Names whose modules are not needed by most.
+_HOMES = {
+    "_array_record": "ArrayRecordDataSource",
+    "_parquet": "ParquetDataSource",
+    "_remote": "RemoteOptions",
+    "_shared_list": "SharedMemoryDataSource",
+    "_tf_record": "TFRecordDataSource",
+    "_tf_record_stream": "TFRecordPosition TFRecordStream read_tf_records",
+    "_tfds": "TFDSDataSource",
 }
 
 
 # Type checkers must not see it: they would accept every name.
 if not TYPE_CHECKING:
-
-    def __getattr__(name: str) -> Any:
-        if name not in _LAZY:
-            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-        module = importlib.import_module(_LAZY[name])
-        globals()[name] = found = getattr(module, name)
-        return found
+    __getattr__ = lazily(__name__, _HOMES)
 
 
 def __dir__() -> list[str]:

@@ -8,14 +8,13 @@ from __future__ import annotations
 
 import abc
 import dataclasses
-import importlib
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias, Union
 
 import numpy as np
 
 from gristmill._features import FixedLen, Ragged, RaggedArray, VarLen
-from gristmill._listing import listed
+from gristmill._listing import lazily, listed
 
 if TYPE_CHECKING:
     from gristmill._example import ParseExample
@@ -198,22 +197,13 @@ class DatasetSelectionMap(abc.ABC):
         """
 
 
-# Transforms that are made of the classes above, with their modules.
-_LAZY = {
-    "DecodeImage": "gristmill._image",
-    "DecodeNpy": "gristmill._npy",
-    "ParseExample": "gristmill._example",
-}
+# Transforms that are made of the classes above.
+_HOMES = {"_example": "ParseExample", "_image": "DecodeImage", "_npy": "DecodeNpy"}
 
 
 # Type checkers must not see it: they would accept every name.
 if not TYPE_CHECKING:
-
-    def __getattr__(name: str) -> Any:
-        if name not in _LAZY:
-            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-        globals()[name] = found = getattr(importlib.import_module(_LAZY[name]), name)
-        return found
+    __getattr__ = lazily(__name__, _HOMES)
 
 
 def __dir__() -> list[str]:

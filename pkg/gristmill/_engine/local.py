@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from gristmill._engine.opening import open_stream
-from gristmill._engine.program import Program
+from gristmill._engine.compilation import LoaderProgram
 from gristmill._engine.state import Position
 from gristmill._engine.stream import NO_KEYS, Stream
 from gristmill._engine.tally import Account
@@ -26,7 +25,9 @@ class LocalRun:
         keys: Record keys of the last output, shape (k,).
     """
 
-    def __init__(self, program: Program, position: Position, account: Account) -> None:
+    def __init__(
+        self, program: LoaderProgram, position: Position, account: Account
+    ) -> None:
         self.position = position
         self.keys: Int64Array = NO_KEYS
         self._program = program
@@ -115,7 +116,7 @@ class LocalRun:
 
     def _open(self) -> list[Stream]:
         for number, vector in enumerate(self.position.vectors):
-            stream = open_stream(self._program, number)
+            stream = self._program.open_stream(number)
             stream.seek(vector)
             self._streams.append(stream)
         return self._streams

@@ -29,7 +29,6 @@ import numpy.typing as npt
 
 from gristmill import _open_files
 from gristmill._engine.mapped import reduce_mapped
-from gristmill._engine.program import Program
 from gristmill._engine.runnable import Carrier, Runnable
 
 OUT_OF_BAND_BYTES = 4096
@@ -137,16 +136,17 @@ def unpack(fd: int) -> Runnable:
     program: Runnable = pickle.loads(
         pickled, buffers=[view[at : at + count] for at, count in buffers]
     )
-    if isinstance(program, Program) and isinstance(program.source, _SnapshotAt):
-        snapshot = _open_snapshot(view, program.source)
-        return dataclasses.replace(program, source=snapshot)
+    source: Any = getattr(program, "source", None)
+    if isinstance(source, _SnapshotAt):
+        return _with_source(program, _open_snapshot(view, source))
     return program
 
 
 def _write(fd: int, program: Runnable | Carrier) -> None:
     writer = _Writer(fd)
-    if isinstance(program, Program):
-        program = _with_snapshot(writer, program)
+    source: Any = getattr(program, "source", None)
+    if type(source) in (list, tuple) and len(source) >= LONG_LIST:
+        program = _with_source(program, _place_snapshot(writer, source))
     table: list[tuple[int, int]] = []
 
     def keep_in_band(buffer: pickle.PickleBuffer) -> bool:
@@ -170,12 +170,10 @@ def _write(fd: int, program: Runnable | Carrier) -> None:
     writer.flush()
 
 
-def _with_snapshot(writer: _Writer, program: Program) -> Program:
-    """The program without a long list, which is written apart from it."""
-    source = program.source
-    if type(source) not in (list, tuple) or len(source) < LONG_LIST:
-        return program
-    return dataclasses.replace(program, source=_place_snapshot(writer, source))
+def _with_source(program: Any, source: Any) -> Runnable:
+    """The program of a loader with something else in the place of its source."""
+    changed: Runnable = dataclasses.replace(program, source=source)
+    return changed
 
 
 def _place_snapshot(writer: _Writer, elements: list[Any] | tuple[Any, ...]) -> Any:

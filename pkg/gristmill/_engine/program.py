@@ -10,18 +10,17 @@ from __future__ import annotations
 
 import dataclasses
 import operator
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any, Protocol
 
 import numpy as np
 
 from gristmill import operations as legacy
-from gristmill import samplers, sources, transforms
+from gristmill import samplers, transforms
 from gristmill._engine.runnable import first_unpicklable
 from gristmill._hot import run as hot_run
 from gristmill._types import Int64Array, Rules
 from gristmill.bad_records import OnError
-from gristmill.batching import tree_rules
 from gristmill.options import ReadOptions
 from gristmill.records import RecordMetadata
 from gristmill.sharding import ShardOptions
@@ -282,43 +281,6 @@ KNOWN = (
 )
 
 
-def compile_program(
-    *,
-    source: Any,
-    sampler: Any,
-    shard: ShardOptions,
-    operations: Sequence[Any],
-    streams: int,
-    read_options: ReadOptions,
-    on_error: OnError = "raise",
-    max_errors: int | None = None,
-) -> Program:
-    """Compile checked arguments of a loader."""
-    readable = sources.as_source(source)
-    if keeps_streams_apart(sampler):
-        sampler = sampler.interleaved(streams * int(shard.shard_count))
-    # NumPy's integers, which options may hold, would overflow.
-    shard = ShardOptions(
-        int(shard.shard_index), int(shard.shard_count), shard.drop_remainder
-    )
-    over_records = _needs_records(operations)
-    return Program(
-        source=readable,
-        keys=Keys(
-            sampler, shard, _shard_length(sampler, shard), _modulus(readable, sampler)
-        ),
-        levels=() if over_records else _levels(operations),
-        operations=tuple(operations) if over_records else (),
-        in_blocks=_in_blocks(sampler, operations),
-        seed=sampler.seed if isinstance(sampler, SAMPLERS) else None,
-        rules=tree_rules(),
-        streams=streams,
-        read_options=read_options,
-        on_error=on_error,
-        max_errors=max_errors,
-    )
-
-
 SAMPLERS = (
     samplers.GroupShuffleSampler,
     samplers.IndexSampler,
@@ -331,80 +293,6 @@ def keeps_streams_apart(sampler: Any) -> bool:
     return hasattr(sampler, "interleaved")
 
 
-def _in_blocks(sampler: Any, operations: Sequence[Any]) -> bool:
-    """Whether nothing but keys is needed of each record's metadata."""
-    if not samplers.reads_in_blocks(sampler):
-        return False
-    personal = (transforms.RandomMap, transforms.TfRandomMap, transforms.MapWithIndex)
-    own = isinstance(sampler, SAMPLERS)
-    return own or not any(isinstance(op, personal) for op in operations)
-
-
-def _needs_records(operations: Sequence[Any]) -> bool:
-    batched = False
-    for op in operations:
-        if is_legacy(op) or isinstance(op, transforms.FlatMap):
-            return True
-        random = isinstance(op, (transforms.RandomMap, transforms.TfRandomMap))
-        if batched and (random or isinstance(op, transforms.MapWithIndex)):
-            return True
-        batched = batched or isinstance(op, transforms.Batch)
-    return False
-
-
-def _levels(operations: Sequence[Any]) -> tuple[Level, ...]:
-    levels: list[Level] = []
-    steps: list[Step] = []
-    for op in operations:
-        if isinstance(op, transforms.Batch):
-            spec = BatchSpec(int(op.batch_size), op.drop_remainder, op.batch_fn)
-            levels.append(Level(tuple(steps), spec))
-            steps = []
-        else:
-            steps.append(as_step(op))
-    if steps or not levels:
-        levels.append(Level(tuple(steps)))
-    return tuple(levels)
-
-
-def as_step(op: Any) -> Step:
-    """The opcode, callable and name of a one-to-one step or filter."""
-    name = f"{type(op).__name__}"
-    if isinstance(op, transforms.Map):
-        return hot_run.MAP, op.map, name
-    if isinstance(op, transforms.RandomMap):
-        return hot_run.RANDOM_MAP, op.random_map, name
-    if isinstance(op, transforms.TfRandomMap):
-        return hot_run.RANDOM_MAP, op.np_random_map, name
-    if isinstance(op, transforms.MapWithIndex):
-        return hot_run.MAP_WITH_INDEX, op.map_with_index, name
-    return hot_run.FILTER, op.filter, name
-
-
-def _shard_length(sampler: Any, shard: ShardOptions) -> int:
-    """Elements of this shard; without drop_remainder the first shards get one more."""
-    total = sampler_length(sampler)
-    whole, rest = divmod(total, shard.shard_count)
-    if not shard.drop_remainder and shard.shard_index < rest:
-        return whole + 1
-    return whole
-
-
-def sampler_length(sampler: Any) -> int:
-    """``len(sampler)``, or a binary search for the first IndexError without it."""
-    if hasattr(sampler, "__len__"):
-        return len(sampler)
-    low, high = 0, 2**63 - 1
-    while low < high:
-        middle = (low + high) // 2
-        try:
-            sampler[middle]
-            low = middle + 1
-        except IndexError:
-            high = middle
-    return low
-
-
 def as_number(key: Any) -> int:
     """A record key as an int64; -1 stands for a key that is none, such as a name."""
     try:
@@ -412,23 +300,3 @@ def as_number(key: Any) -> int:
     except TypeError:
         return -1
     return number if -(2**63) <= number < 2**63 else -1
-
-
-def _modulus(source: Any, sampler: Any) -> int:
-    length = sources.known_length(source)
-    if length is None:
-        return 0
-    if isinstance(sampler, SAMPLERS) and sampler.num_records <= length:
-        return 0
-    return length
-
-
-def differs_from_grain(sampler: Any) -> bool:
-    """Whether Grain's shuffle loses a record here, so that ours is another order.
-
-    That is so where the sampler's own part of the data has 4**k + 1 records, k >= 8.
-    """
-    if not isinstance(sampler, samplers.IndexSampler) or not sampler.shuffle:
-        return False
-    last = len(sampler.plan()) - 1
-    return last >= 4**8 and last & (last - 1) == 0 and last.bit_length() % 2 == 1

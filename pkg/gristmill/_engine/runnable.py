@@ -6,12 +6,11 @@ from collections.abc import Iterable
 from typing import Any, Protocol
 
 from gristmill import _open_files
+from gristmill._engine.stream import Stream
 
 
 class Runnable(Protocol):
     """A pipeline that is cut into streams, sent to workers and run there.
-
-    `gristmill._engine.opening` opens its streams.
 
     Attributes:
         streams: Interleaved streams that define the order.
@@ -41,6 +40,14 @@ class Runnable(Protocol):
 
     def stream_length(self, stream: int) -> int:
         """Records of one stream; -1 where that is not known."""
+
+    def open_stream(self, stream: int, at: int = 0) -> Stream:
+        """The stream number `stream`, at its beginning.
+
+        Args:
+            stream: From 0 to ``streams - 1``.
+            at: In a worker, the address of an int64 that is told the record in work.
+        """
 
     def greet(self, worker: int) -> None:
         """Called once in a worker, before anything is computed there."""

@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
+from gristmill._engine.native_stream import NativeStream
 from gristmill._engine.program import Program, as_number
 from gristmill._engine.reading import Reading, read_each
-from gristmill._engine.stream import NativeStream
 from gristmill._engine.tolerance import (
     Mishaps,
     blamed,

@@ -15,7 +15,6 @@ import numpy.typing as npt
 
 from gristmill import _core, _open_files, drop_in
 from gristmill._engine import failures, inherited_files, packing, stall, tolerance
-from gristmill._engine.opening import open_stream
 from gristmill._engine.runnable import Runnable
 from gristmill._engine.stream import (
     NO_KEYS,
@@ -216,7 +215,7 @@ class _Server:
         stream = self._streams.get(number)
         if stream is None:
             at = self._end.at_address
-            stream = open_stream(self._program, number, at, self._program.owned)
+            stream = self._program.open_stream(number, at)
             self._streams[number] = stream
         if vector is not None:
             stream.seek(vector)

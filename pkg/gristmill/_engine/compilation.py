@@ -1,0 +1,176 @@
+"""Compiles the arguments of a loader to a program that opens its own streams."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from gristmill import samplers, sources, transforms
+from gristmill._engine.native_stream import NativeStream
+from gristmill._engine.program import (
+    SAMPLERS,
+    BatchSpec,
+    Keys,
+    Level,
+    Program,
+    Step,
+    is_legacy,
+    keeps_streams_apart,
+)
+from gristmill._engine.record_stream import RecordStream
+from gristmill._engine.stream import Stream
+from gristmill._engine.tolerant_record_stream import TolerantRecordStream
+from gristmill._engine.tolerant_stream import TolerantStream
+from gristmill._hot import run as hot_run
+from gristmill.bad_records import OnError
+from gristmill.batching import tree_rules
+from gristmill.options import ReadOptions
+from gristmill.sharding import ShardOptions
+
+# By whether steps need records, and whether bad ones are passed over.
+_KINDS: dict[tuple[bool, bool], Callable[[Program, int, int, bool], Stream]] = {
+    (False, False): NativeStream,
+    (False, True): TolerantStream,
+    (True, False): RecordStream,
+    (True, True): TolerantRecordStream,
+}
+
+
+class LoaderProgram(Program):
+    """A program that knows what computes its streams."""
+
+    def open_stream(self, stream: int, at: int = 0) -> Stream:
+        """See `Runnable`.  A worker reads ahead only in streams that are its own."""
+        kind = _KINDS[self.over_records, self.tolerant]
+        return kind(self, stream, at, self.owned if at else True)
+
+
+def compile_program(
+    *,
+    source: Any,
+    sampler: Any,
+    shard: ShardOptions,
+    operations: Sequence[Any],
+    streams: int,
+    read_options: ReadOptions,
+    on_error: OnError = "raise",
+    max_errors: int | None = None,
+) -> LoaderProgram:
+    """Compile checked arguments of a loader."""
+    readable = sources.as_source(source)
+    if keeps_streams_apart(sampler):
+        sampler = sampler.interleaved(streams * int(shard.shard_count))
+    # NumPy's integers, which options may hold, would overflow.
+    shard = ShardOptions(
+        int(shard.shard_index), int(shard.shard_count), shard.drop_remainder
+    )
+    over_records = _needs_records(operations)
+    return LoaderProgram(
+        source=readable,
+        keys=Keys(
+            sampler, shard, _shard_length(sampler, shard), _modulus(readable, sampler)
+        ),
+        levels=() if over_records else _levels(operations),
+        operations=tuple(operations) if over_records else (),
+        in_blocks=_in_blocks(sampler, operations),
+        seed=sampler.seed if isinstance(sampler, SAMPLERS) else None,
+        rules=tree_rules(),
+        streams=streams,
+        read_options=read_options,
+        on_error=on_error,
+        max_errors=max_errors,
+    )
+
+
+def _in_blocks(sampler: Any, operations: Sequence[Any]) -> bool:
+    """Whether nothing but keys is needed of each record's metadata."""
+    if not samplers.reads_in_blocks(sampler):
+        return False
+    personal = (transforms.RandomMap, transforms.TfRandomMap, transforms.MapWithIndex)
+    own = isinstance(sampler, SAMPLERS)
+    return own or not any(isinstance(op, personal) for op in operations)
+
+
+def _needs_records(operations: Sequence[Any]) -> bool:
+    batched = False
+    for op in operations:
+        if is_legacy(op) or isinstance(op, transforms.FlatMap):
+            return True
+        random = isinstance(op, (transforms.RandomMap, transforms.TfRandomMap))
+        if batched and (random or isinstance(op, transforms.MapWithIndex)):
+            return True
+        batched = batched or isinstance(op, transforms.Batch)
+    return False
+
+
+def _levels(operations: Sequence[Any]) -> tuple[Level, ...]:
+    levels: list[Level] = []
+    steps: list[Step] = []
+    for op in operations:
+        if isinstance(op, transforms.Batch):
+            spec = BatchSpec(int(op.batch_size), op.drop_remainder, op.batch_fn)
+            levels.append(Level(tuple(steps), spec))
+            steps = []
+        else:
+            steps.append(as_step(op))
+    if steps or not levels:
+        levels.append(Level(tuple(steps)))
+    return tuple(levels)
+
+
+def as_step(op: Any) -> Step:
+    """The opcode, callable and name of a one-to-one step or filter."""
+    name = f"{type(op).__name__}"
+    if isinstance(op, transforms.Map):
+        return hot_run.MAP, op.map, name
+    if isinstance(op, transforms.RandomMap):
+        return hot_run.RANDOM_MAP, op.random_map, name
+    if isinstance(op, transforms.TfRandomMap):
+        return hot_run.RANDOM_MAP, op.np_random_map, name
+    if isinstance(op, transforms.MapWithIndex):
+        return hot_run.MAP_WITH_INDEX, op.map_with_index, name
+    return hot_run.FILTER, op.filter, name
+
+
+def _shard_length(sampler: Any, shard: ShardOptions) -> int:
+    """Elements of this shard; without drop_remainder the first shards get one more."""
+    total = sampler_length(sampler)
+    whole, rest = divmod(total, shard.shard_count)
+    if not shard.drop_remainder and shard.shard_index < rest:
+        return whole + 1
+    return whole
+
+
+def sampler_length(sampler: Any) -> int:
+    """``len(sampler)``, or a binary search for the first IndexError without it."""
+    if hasattr(sampler, "__len__"):
+        return len(sampler)
+    low, high = 0, 2**63 - 1
+    while low < high:
+        middle = (low + high) // 2
+        try:
+            sampler[middle]
+            low = middle + 1
+        except IndexError:
+            high = middle
+    return low
+
+
+def _modulus(source: Any, sampler: Any) -> int:
+    length = sources.known_length(source)
+    if length is None:
+        return 0
+    if isinstance(sampler, SAMPLERS) and sampler.num_records <= length:
+        return 0
+    return length
+
+
+def differs_from_grain(sampler: Any) -> bool:
+    """Whether Grain's shuffle loses a record here, so that ours is another order.
+
+    That is so where the sampler's own part of the data has 4**k + 1 records, k >= 8.
+    """
+    if not isinstance(sampler, samplers.IndexSampler) or not sampler.shuffle:
+        return False
+    last = len(sampler.plan()) - 1
+    return last >= 4**8 and last & (last - 1) == 0 and last.bit_length() % 2 == 1
