@@ -12,6 +12,7 @@ import torch.utils.data
 from faults.scripts import run
 from gristmill._torch import start_method
 from gristmill.torch import DataLoader
+from torch_loader.imported import Imported
 
 pytestmark = pytest.mark.multiprocess
 
@@ -282,6 +283,17 @@ for add in (function, lambda x: function(x)):
     assert next(iterator) == [3, False, False, False]
 """
     )
+
+
+@pytest.mark.parametrize("method", ["spawn", "forkserver"])
+def test_a_worker_that_is_spawned_imports_what_it_runs(method):
+    [(imported, frozen)] = DataLoader(
+        Imported(), None, num_workers=1, multiprocessing_context=method
+    )
+    assert "gristmill._engine.worker" in imported
+    assert not {"gristmill.loader", "gristmill.samplers"} & {*imported}
+    # Torch's objects, which a full collection would go through.
+    assert frozen > 10_000
 
 
 def test_the_launchers_context_is_one_for_every_loader():
