@@ -18,7 +18,7 @@ from gristmill._slow.views import CoreSlot
 
 KEYS = np.array([5, 6], np.int64)
 LIMIT = 16 << 10
-# ArenaBook of csrc/core/arena.hpp: base, bytes, holders.
+# ArenaBook of csrc/core/memory/arena.hpp: base, bytes, holders.
 BOOK = (ctypes.c_uint64 * 3)(0, 0, 1 << 20)
 Point = collections.namedtuple("Point", "x y")
 

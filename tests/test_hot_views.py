@@ -12,7 +12,7 @@ import pytest
 from gristmill._hot import views as hot
 from gristmill._slow import views as slow
 
-# ArenaBook of csrc/core/arena.hpp: base, bytes, holders.
+# ArenaBook of csrc/core/memory/arena.hpp: base, bytes, holders.
 BOOK = (ctypes.c_uint64 * 3)(0, 0, 1 << 20)
 
 

@@ -9,7 +9,7 @@
 
 #include <utility>
 
-#include "core/status.hpp"
+#include "core/base/status.hpp"
 
 namespace gristmill::bind {
 

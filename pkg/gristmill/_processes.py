@@ -1,6 +1,6 @@
 """What launcher, zygotes and workers share: forks, and the messages between them.
 
-``csrc/core/spawn.hpp`` has the table of the messages.
+``csrc/core/processes/spawn.hpp`` has the table of the messages.
 """
 
 import contextlib

@@ -19,9 +19,9 @@
 #include <vector>
 
 #include "check.hpp"
-#include "core/scheduler.hpp"
-#include "core/slot.hpp"
-#include "core/worker_end.hpp"
+#include "core/schedule/scheduler.hpp"
+#include "core/memory/slot.hpp"
+#include "core/schedule/worker_end.hpp"
 
 namespace gristmill::testing {
 

@@ -6,8 +6,8 @@
 #include <cstring>
 
 #include "check.hpp"
-#include "core/arena.hpp"
-#include "core/pinned_slot.hpp"
+#include "core/memory/arena.hpp"
+#include "core/memory/pinned_slot.hpp"
 
 using namespace gristmill;
 

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "check.hpp"
-#include "core/chunk_cache.hpp"
+#include "core/array_record/chunk_cache.hpp"
 
 namespace gristmill {
 namespace {

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "check.hpp"
-#include "core/codec.hpp"
+#include "core/array_record/codec.hpp"
 
 namespace gristmill {
 namespace {

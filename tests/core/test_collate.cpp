@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "core/check.hpp"
-#include "core/collate.hpp"
+#include "core/batches/collate.hpp"
 
 namespace {
 

@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "core/check.hpp"
-#include "core/concat_split.hpp"
+#include "core/batches/concat_split.hpp"
 
 namespace {
 

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "check.hpp"
-#include "core/crc32c.hpp"
+#include "core/base/crc32c.hpp"
 
 namespace gristmill {
 namespace {

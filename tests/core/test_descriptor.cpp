@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "check.hpp"
-#include "core/descriptor.hpp"
+#include "core/files/descriptor.hpp"
 
 namespace gristmill {
 namespace {

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "check.hpp"
-#include "core/example.hpp"
+#include "core/example/example.hpp"
 
 namespace gristmill {
 namespace {

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "check.hpp"
-#include "core/highway_hash.hpp"
+#include "core/base/highway_hash.hpp"
 
 namespace gristmill {
 namespace {

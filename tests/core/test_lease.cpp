@@ -7,8 +7,8 @@
 #include <thread>
 
 #include "check.hpp"
-#include "core/lease.hpp"
-#include "core/worker_end.hpp"
+#include "core/schedule/lease.hpp"
+#include "core/schedule/worker_end.hpp"
 
 using namespace gristmill;
 

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "core/check.hpp"
-#include "core/mixture.hpp"
+#include "core/indices/mixture.hpp"
 
 using gristmill::Code;
 using gristmill::Mixture;

@@ -1,6 +1,6 @@
 // The order of outputs and of publication, without threads or shared memory.
 #include "check.hpp"
-#include "core/order.hpp"
+#include "core/schedule/order.hpp"
 
 using namespace gristmill;
 

@@ -2,7 +2,7 @@
 #include <vector>
 
 #include "check.hpp"
-#include "core/packed_chunks.hpp"
+#include "core/files/packed_chunks.hpp"
 
 namespace gristmill {
 namespace {

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "core/check.hpp"
-#include "core/packing.hpp"
+#include "core/batches/packing.hpp"
 
 namespace {
 

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "core/check.hpp"
-#include "core/permute.hpp"
+#include "core/indices/permute.hpp"
 
 using gristmill::Block;
 using gristmill::Code;

@@ -5,8 +5,8 @@
 #include <vector>
 
 #include "core/check.hpp"
-#include "core/permute.hpp"
-#include "core/plan.hpp"
+#include "core/indices/permute.hpp"
+#include "core/indices/plan.hpp"
 
 using gristmill::Code;
 using gristmill::KeyPlan;

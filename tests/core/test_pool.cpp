@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "check.hpp"
-#include "core/pool.hpp"
+#include "core/base/pool.hpp"
 
 namespace gristmill {
 namespace {

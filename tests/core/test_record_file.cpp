@@ -6,7 +6,7 @@
 #include <thread>
 
 #include "check.hpp"
-#include "core/record_file.hpp"
+#include "core/array_record/record_file.hpp"
 #include "record_writer.hpp"
 
 namespace gristmill {

@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "check.hpp"
-#include "core/record_set.hpp"
+#include "core/files/record_set.hpp"
 
 namespace {
 

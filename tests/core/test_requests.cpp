@@ -6,8 +6,8 @@
 #include <utility>
 
 #include "check.hpp"
-#include "core/scheduler.hpp"
-#include "core/worker_end.hpp"
+#include "core/schedule/scheduler.hpp"
+#include "core/schedule/worker_end.hpp"
 #include "crewmaster.hpp"
 
 using namespace gristmill;

@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "core/check.hpp"
-#include "core/row_matrix.hpp"
+#include "core/batches/row_matrix.hpp"
 
 namespace {
 

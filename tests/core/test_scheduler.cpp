@@ -8,8 +8,8 @@
 #include <thread>
 
 #include "check.hpp"
-#include "core/scheduler.hpp"
-#include "core/worker_end.hpp"
+#include "core/schedule/scheduler.hpp"
+#include "core/schedule/worker_end.hpp"
 #include "crewmaster.hpp"
 
 using namespace gristmill;

@@ -1,4 +1,4 @@
-// Tests core/spawn.hpp: descriptors and fork, messages, the start of a command.
+// Tests core/processes/spawn.hpp: descriptors and fork, messages, the start of a command.
 #include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
@@ -13,7 +13,7 @@
 #include <system_error>
 
 #include "check.hpp"
-#include "core/spawn.hpp"
+#include "core/processes/spawn.hpp"
 
 namespace {
 

@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "check.hpp"
-#include "core/spread_read.hpp"
+#include "core/files/spread_read.hpp"
 
 namespace gristmill {
 namespace {

@@ -1,4 +1,4 @@
-// Tests core/supervise.hpp against a launcher of its own: this program, run
+// Tests core/processes/supervise.hpp against a launcher of its own: this program, run
 // again, plays launcher, zygotes and workers as the setup text says.
 #include <poll.h>
 #include <signal.h>
@@ -20,7 +20,7 @@
 #include <vector>
 
 #include "check.hpp"
-#include "core/supervise.hpp"
+#include "core/processes/supervise.hpp"
 
 namespace {
 

@@ -7,8 +7,8 @@
 #include <thread>
 
 #include "check.hpp"
-#include "core/tf_record_file.hpp"
-#include "core/tf_record_sidecar.hpp"
+#include "core/tf_record/tf_record_file.hpp"
+#include "core/tf_record/tf_record_sidecar.hpp"
 #include "tf_record_writer.hpp"
 
 namespace gristmill {

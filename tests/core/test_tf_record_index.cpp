@@ -6,9 +6,9 @@
 #include <vector>
 
 #include "check.hpp"
-#include "core/local_file.hpp"
-#include "core/tf_record_index.hpp"
-#include "core/tf_record_sidecar.hpp"
+#include "core/files/local_file.hpp"
+#include "core/tf_record/tf_record_index.hpp"
+#include "core/tf_record/tf_record_sidecar.hpp"
 #include "tf_record_writer.hpp"
 
 namespace gristmill {

@@ -3,7 +3,7 @@
 #include <vector>
 
 #include "check.hpp"
-#include "core/tf_record_parser.hpp"
+#include "core/tf_record/tf_record_parser.hpp"
 #include "tf_record_writer.hpp"
 
 namespace gristmill {

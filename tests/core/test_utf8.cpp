@@ -2,7 +2,7 @@
 #include <string_view>
 
 #include "check.hpp"
-#include "core/utf8.hpp"
+#include "core/base/utf8.hpp"
 
 namespace gristmill {
 namespace {

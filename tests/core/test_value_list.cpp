@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "check.hpp"
-#include "core/value_list.hpp"
+#include "core/example/value_list.hpp"
 
 namespace gristmill {
 namespace {

@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "core/check.hpp"
-#include "core/permute.hpp"
-#include "core/window_shuffle.hpp"
+#include "core/indices/permute.hpp"
+#include "core/indices/window_shuffle.hpp"
 
 using gristmill::Code;
 using gristmill::window_shuffle;

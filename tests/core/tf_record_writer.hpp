@@ -5,7 +5,7 @@
 #include <span>
 #include <vector>
 
-#include "core/tf_record_frame.hpp"
+#include "core/tf_record/tf_record_frame.hpp"
 #include "record_writer.hpp"
 
 namespace gristmill {

@@ -1,6 +1,6 @@
 // Parses what may be a tf.train.Example, in every way there is: by a list of
 // names, with and without others, as blocks, and with names that are unknown.
-#include "core/example.hpp"
+#include "core/example/example.hpp"
 
 #include <array>
 #include <cstddef>

@@ -10,7 +10,7 @@
 #include <utility>
 #include <vector>
 
-#include "core/record_reader.hpp"
+#include "core/files/record_reader.hpp"
 
 namespace gristmill {
 

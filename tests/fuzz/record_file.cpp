@@ -4,7 +4,7 @@
 // from which the file starts, and the bytes of its last block, where the
 // postscript is; zeros fill the gap.  Offsets in the input are those of a real
 // file, so that mutations meet the checks behind them.
-#include "core/record_file.hpp"
+#include "core/array_record/record_file.hpp"
 
 #include <sys/mman.h>
 #include <unistd.h>

@@ -18,12 +18,12 @@
 #include <utility>
 #include <vector>
 
-#include "core/crc32c.hpp"
-#include "core/tf_record_file.hpp"
-#include "core/tf_record_frame.hpp"
-#include "core/tf_record_parser.hpp"
-#include "core/tf_record_sidecar.hpp"
-#include "core/varint.hpp"
+#include "core/base/crc32c.hpp"
+#include "core/tf_record/tf_record_file.hpp"
+#include "core/tf_record/tf_record_frame.hpp"
+#include "core/tf_record/tf_record_parser.hpp"
+#include "core/tf_record/tf_record_sidecar.hpp"
+#include "core/base/varint.hpp"
 #include "read_some.hpp"
 
 namespace gristmill {

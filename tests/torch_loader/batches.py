@@ -18,7 +18,7 @@ from gristmill._torch import sending
 
 COPIED_BYTES = 16 << 10
 NO_KEYS = np.empty(0, np.int64)
-# ArenaBook of csrc/core/arena.hpp: base, bytes, holders.
+# ArenaBook of csrc/core/memory/arena.hpp: base, bytes, holders.
 BOOK = (ctypes.c_uint64 * 3)(0, 0, 1 << 20)
 
 

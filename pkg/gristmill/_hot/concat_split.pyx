@@ -26,7 +26,7 @@ cnp.import_array()
 cdef extern from "numpy/arrayobject.h":
     bint PyArray_EquivTypes(cnp.dtype one, cnp.dtype other) noexcept
 
-cdef extern from "core/concat_split.hpp" namespace "gristmill" nogil:
+cdef extern from "core/batches/concat_split.hpp" namespace "gristmill" nogil:
     cdef cppclass CellRange:
         int64_t begin
         int64_t end

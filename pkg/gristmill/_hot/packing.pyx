@@ -22,7 +22,7 @@ from gristmill._slow.row_matrix import add_note, blank, make_matrix
 
 cnp.import_array()
 
-cdef extern from "core/packing.hpp" namespace "gristmill" nogil:
+cdef extern from "core/batches/packing.hpp" namespace "gristmill" nogil:
     cdef enum class Fit:
         kFirst
         kBest

@@ -5,7 +5,7 @@ cdef extern from "<cstddef>" namespace "std" nogil:
     cdef cppclass byte:
         pass
 
-cdef extern from "core/row_matrix.hpp" namespace "gristmill" nogil:
+cdef extern from "core/batches/row_matrix.hpp" namespace "gristmill" nogil:
     cdef cppclass RowMatrix:
         byte* values
         int32_t* segment_ids

@@ -1,4 +1,4 @@
-cdef extern from "core/arena.hpp" namespace "gristmill":
+cdef extern from "core/memory/arena.hpp" namespace "gristmill":
     cdef cppclass Slot:
         pass
     void release_view(Slot* slot) noexcept nogil

@@ -11,7 +11,7 @@ from typing import Any
 
 
 class CoreSlot(ctypes.Structure):
-    """The beginning of the core's ``Slot`` (csrc/core/arena.hpp)."""
+    """The beginning of the core's ``Slot`` (csrc/core/memory/arena.hpp)."""
 
     _fields_ = [
         ("views", ctypes.c_uint32),

@@ -1,0 +1,100 @@
+// Binds core/array_record/record_file.hpp.
+#include "bindings/files/python_file.hpp"
+#include "bindings/files/reader_options.hpp"
+#include "bindings/files/record_reader.hpp"
+#include "bindings/with_python.hpp"
+#include "core/array_record/record_file.hpp"
+
+namespace gristmill::bind {
+namespace {
+
+class FileHandle final : public ReaderHandle {
+ public:
+  using ReaderHandle::ReaderHandle;
+
+  static std::unique_ptr<FileHandle> open(std::string path,
+                                          const std::string& verify,
+                                          const std::string& access,
+                                          std::size_t cache_bytes,
+                                          std::shared_ptr<ChunkCache> cache) {
+    const RecordFile::Options options{verify_of(verify), access_of(access),
+                                      cache_bytes, std::move(cache)};
+    return std::make_unique<FileHandle>(checked_file([&] {
+      const Unlocked unlocked;
+      return RecordFile::open(std::move(path), options);
+    }()));
+  }
+
+  static std::unique_ptr<FileHandle> open_object(
+      const py::object& object, const std::string& verify,
+      std::size_t cache_bytes, std::shared_ptr<ChunkCache> cache) {
+    const RecordFile::Options options{verify_of(verify),
+                                      LocalFile::Access::kPread, cache_bytes,
+                                      std::move(cache)};
+    if (!py::hasattr(object, "read_range")) {
+      throw py::type_error("file must be a path or have read_range(), got " +
+                           std::string(Py_TYPE(object.ptr())->tp_name));
+    }
+    File::Ptr file = PythonFile::open(object);
+    return std::make_unique<FileHandle>(checked_file([&] {
+      const Unlocked unlocked;
+      return RecordFile::open(std::move(file), options);
+    }()));
+  }
+
+  [[nodiscard]] std::shared_ptr<const RecordFile> file() const {
+    return std::static_pointer_cast<const RecordFile>(reader());
+  }
+
+  // Returns where a chunk begins and ends, the size of its records together,
+  // and how many they are.
+  [[nodiscard]] py::tuple chunk(std::uint64_t chunk) const {
+    const auto file = this->file();
+    const RecordIndex& index = file->index();
+    if (chunk >= index.num_chunks()) {
+      throw py::index_error("chunk " + std::to_string(chunk) + " of " +
+                            std::to_string(index.num_chunks()));
+    }
+    const auto place = index.chunk(chunk);
+    return py::make_tuple(place.begin, place.end, place.decoded_size,
+                          index.records_in(chunk));
+  }
+};
+
+}  // namespace
+
+void record_file(py::module_& m) {
+  leave_python_at_exit();
+  py::class_<ChunkCache, std::shared_ptr<ChunkCache>>(
+      m, "ChunkCache", "Decoded chunks that files share.")
+      .def(py::init<std::size_t>(), "max_bytes"_a)
+      .def_property_readonly("held_bytes", &ChunkCache::held_bytes);
+  py::class_<FileHandle, ReaderHandle>(m, "RecordFile",
+                                       "An ArrayRecord file, open for reading.")
+      .def(py::init(&FileHandle::open), "path"_a, "verify"_a = "all",
+           "access"_a = "pread",
+           "cache_bytes"_a = RecordFile::Options().cache_bytes,
+           "cache"_a = py::none())
+      .def(py::init(&FileHandle::open_object), "file"_a, "verify"_a = "all",
+           "cache_bytes"_a = RecordFile::Options().cache_bytes,
+           "cache"_a = py::none())
+      .def("chunk", &FileHandle::chunk, "chunk"_a)
+      .def_property_readonly("options",
+                             [](const FileHandle& h) {
+                               return py::str(h.file()->index().options());
+                             })
+      .def_property_readonly(
+          "group_size",
+          [](const FileHandle& h) { return h.file()->index().group_size(); })
+      .def_property_readonly(
+          "num_chunks",
+          [](const FileHandle& h) { return h.file()->index().num_chunks(); })
+      .def_property_readonly(
+          "index_bytes",
+          [](const FileHandle& h) { return h.file()->index().held_bytes(); })
+      .def_property_readonly("cached_bytes", [](const FileHandle& h) {
+        return h.file()->cache().held_bytes();
+      });
+}
+
+}  // namespace gristmill::bind

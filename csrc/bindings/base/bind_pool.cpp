@@ -1,0 +1,24 @@
+// Binds core/base/pool.hpp: an opaque Pool, for the bindings that take one.
+#include <cstddef>
+#include <memory>
+
+#include "bindings/bind.hpp"
+#include "core/base/pool.hpp"
+
+namespace gristmill::bind {
+
+constexpr std::size_t kMostThreads = 1024;
+
+void pool(py::module_& m) {
+  py::class_<Pool>(m, "Pool", "Threads that read ahead of need.")
+      .def(py::init([](std::size_t threads) {
+             if (threads < 1 || threads > kMostThreads) {
+               throw py::value_error("threads must be between 1 and 1024");
+             }
+             return std::make_unique<Pool>(threads);
+           }),
+           "threads"_a)
+      .def_property_readonly("threads", &Pool::threads);
+}
+
+}  // namespace gristmill::bind

@@ -1,0 +1,417 @@
+// Binds core/batches/collate.hpp: checks the arrays, drops the GIL, passes bytes.
+#include <pybind11/stl.h>
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <functional>
+#include <limits>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+#include "bindings/bind.hpp"
+#include "core/batches/collate.hpp"
+#include "core/base/pool.hpp"
+
+namespace gristmill::bind {
+namespace {
+
+using Rows = py::array_t<std::int64_t, py::array::c_style>;
+using Shape = std::span<const py::ssize_t>;
+
+// Below this many bytes, giving the lock back costs more than it frees.
+constexpr std::size_t kUnlockBytes = std::size_t{256} << 10;
+
+// NumPy's NPY_ITEM_REFCOUNT: the items hold references, not only bytes.
+constexpr std::uint64_t kItemRefcount = 1;
+
+Shape shape_of(const py::array& array) {
+  return {array.shape(), static_cast<std::size_t>(array.ndim())};
+}
+
+const std::byte* bytes_of(const py::array& array) {
+  return static_cast<const std::byte*>(array.data());
+}
+
+// Raises if two ranges of bytes have a byte in common: copying from one to the
+// other would read what it has written.
+void check_apart(std::span<const std::byte> out, std::span<const std::byte> in,
+                 const char* name) {
+  const std::less<const std::byte*> before;
+  if (!out.empty() && !in.empty() &&
+      before(out.data(), in.data() + in.size()) &&
+      before(in.data(), out.data() + out.size())) {
+    throw py::value_error(std::string("out shares memory with ") + name);
+  }
+}
+
+// Checks that `array` is plain bytes in C order.
+void check_plain(const py::array& array, const char* name) {
+  if (!(array.flags() & py::array::c_style)) {
+    throw py::value_error(std::string(name) + " must be C-contiguous");
+  }
+  if (array.dtype().flags() & kItemRefcount) {
+    throw py::type_error(std::string(name) + " has dtype " +
+                         py::str(array.dtype()).cast<std::string>() +
+                         ", whose items are references");
+  }
+}
+
+// Checks that `out` has rows that can be written.  Returns how many.
+std::size_t rows_of(const py::array& out) {
+  check_plain(out, "out");
+  if (!out.writeable()) throw py::value_error("out must be writeable");
+  return out.ndim() == 0 ? 0 : static_cast<std::size_t>(out.shape(0));
+}
+
+[[noreturn]] void raise_rows(const py::array& out, const std::string& rows) {
+  throw py::value_error("out has shape " +
+                        py::str(out.attr("shape")).cast<std::string>() +
+                        ", but must have " + rows);
+}
+
+// Checks that `out` can be written as a batch of `count` rows.
+void check_batch(const py::array& out, std::size_t count) {
+  if (rows_of(out) != count || out.ndim() == 0) {
+    raise_rows(out, std::to_string(count) + " rows");
+  }
+}
+
+// Checks that `count` rows of `out` can be written, from `first` on.
+void check_part(const py::array& out, std::size_t first, std::size_t count) {
+  const std::size_t rows = rows_of(out);
+  if (out.ndim() == 0 || first > rows || count > rows - first) {
+    raise_rows(out, std::to_string(count) + " rows from row " +
+                        std::to_string(first) + " on");
+  }
+}
+
+// The first comparison settles nearly every call: NumPy shares the
+// descriptors of the built-in types.
+bool same_dtype(PyObject* left, PyObject* right) {
+  return left == right ||
+         py::detail::npy_api::get().PyArray_EquivTypes_(left, right);
+}
+
+std::size_t row_bytes_of(const py::array& batch) {
+  auto bytes = static_cast<std::size_t>(batch.itemsize());
+  for (const auto extent : shape_of(batch).subspan(1)) {
+    bytes *= static_cast<std::size_t>(extent);
+  }
+  return bytes;
+}
+
+// A gather whose arguments have been checked; the arrays are kept elsewhere.
+struct Gather {
+  std::span<const std::byte> table;
+  std::int64_t table_rows = 0;
+  std::span<const std::int64_t> rows;
+  std::size_t row_bytes = 0;
+  std::span<std::byte> out;
+
+  [[nodiscard]] std::ptrdiff_t run() const noexcept {
+    return gristmill::gather(table, table_rows, rows, row_bytes, out);
+  }
+  // The rows [first, first + count) of the same.
+  [[nodiscard]] Gather part(std::size_t first, std::size_t count) const {
+    return {table, table_rows, rows.subspan(first, count), row_bytes,
+            out.subspan(first * row_bytes, count * row_bytes)};
+  }
+};
+
+Gather check_gather(const py::array& table, const Rows& rows,
+                    const py::array& out) {
+  if (table.ndim() == 0) throw py::value_error("table must have rows");
+  if (rows.ndim() != 1) throw py::value_error("rows must have one dimension");
+  check_plain(table, "table");
+  check_batch(out, static_cast<std::size_t>(rows.size()));
+  if (!same_dtype(table.dtype().ptr(), out.dtype().ptr()) ||
+      !std::ranges::equal(shape_of(table).subspan(1),
+                          shape_of(out).subspan(1))) {
+    throw py::value_error("the rows of out and table differ in dtype or shape");
+  }
+  if (!is_aligned(rows)) throw py::value_error("rows must be aligned");
+  const Gather job{{bytes_of(table), static_cast<std::size_t>(table.nbytes())},
+                   table.shape(0),
+                   {rows.data(), static_cast<std::size_t>(rows.size())},
+                   row_bytes_of(table),
+                   {static_cast<std::byte*>(const_cast<void*>(out.data())),
+                    static_cast<std::size_t>(out.nbytes())}};
+  check_apart(job.out, job.table, "table");
+  check_apart(job.out, std::as_bytes(job.rows), "rows");
+  return job;
+}
+
+void raise_bad_row(const Gather& job, std::ptrdiff_t bad) {
+  if (bad < 0) return;
+  throw py::index_error(
+      "rows[" + std::to_string(bad) + "] is " +
+      std::to_string(job.rows[static_cast<std::size_t>(bad)]) +
+      ", but the table has " + std::to_string(job.table_rows) + " rows");
+}
+
+void gather_rows(const py::array& table, const Rows& rows, py::array& out) {
+  const Gather job = check_gather(table, rows, out);
+  std::ptrdiff_t bad = -1;
+  if (job.out.size() < kUnlockBytes) {
+    bad = job.run();
+  } else {
+    const Unlocked unlocked;
+    bad = job.run();
+  }
+  raise_bad_row(job, bad);
+}
+
+// A gather that the threads of a pool are at; it keeps the arrays alive, which
+// nobody may change before it is waited for.
+class PendingGather {
+ public:
+  PendingGather(Pool& pool, py::array table, Rows rows, py::array out)
+      : arrays_{std::move(table), std::move(rows), std::move(out)},
+        job_(check_gather(std::get<0>(arrays_), std::get<1>(arrays_),
+                          std::get<2>(arrays_))) {
+    const std::size_t count = job_.rows.size();
+    const std::size_t parts = std::min(count, pool.threads());
+    for (std::size_t i = 0; i < parts; ++i) {
+      const std::size_t first = count * i / parts;
+      const std::size_t last = count * (i + 1) / parts;
+      pool.run(group_, [this, first, last] { run_part(first, last); });
+    }
+  }
+  ~PendingGather() {
+    const Unlocked unlocked;
+    static_cast<void>(group_.wait());
+  }
+  PendingGather(const PendingGather&) = delete;
+  PendingGather& operator=(const PendingGather&) = delete;
+
+  void wait() {
+    {
+      const Unlocked unlocked;
+      // In a forked child the threads are missing, and `out` is a copy.
+      if (!group_.wait()) run_part(0, job_.rows.size());
+    }
+    const std::size_t bad = bad_.load();
+    if (bad < job_.rows.size()) {
+      raise_bad_row(job_, static_cast<std::ptrdiff_t>(bad));
+    }
+  }
+
+ private:
+  void run_part(std::size_t first, std::size_t last) noexcept {
+    const std::ptrdiff_t at = job_.part(first, last - first).run();
+    if (at < 0) return;
+    const std::size_t bad = first + static_cast<std::size_t>(at);
+    std::size_t smallest = bad_.load();
+    while (bad < smallest && !bad_.compare_exchange_weak(smallest, bad)) {
+    }
+  }
+
+  const std::tuple<py::array, Rows, py::array> arrays_;
+  const Gather job_;
+  std::atomic<std::size_t> bad_{std::numeric_limits<std::size_t>::max()};
+  TaskGroup group_;  // Last, so that it ends first: its tasks use the others.
+};
+
+// Reads an element's header, or returns nullptr for anything but an exact
+// ndarray of C order: subclasses may mean something else by their bytes.
+const py::detail::PyArray_Proxy* exact_array(PyObject* element) {
+  const auto& api = py::detail::npy_api::get();
+  if (Py_TYPE(element) != api.PyArray_Type_) return nullptr;
+  const auto* array = py::detail::array_proxy(element);
+  const auto ordered = py::detail::npy_api::NPY_ARRAY_C_CONTIGUOUS_;
+  return (array->flags & ordered) != 0 ? array : nullptr;
+}
+
+Shape shape_of(const py::detail::PyArray_Proxy& array) {
+  return {array.dimensions, static_cast<std::size_t>(array.nd)};
+}
+
+// Holds one pointer per element; the usual batch needs no allocation.
+class Parts {
+ public:
+  explicit Parts(std::size_t count) {
+    if (count > few_.size()) many_.resize(count);
+    all_ = {count > few_.size() ? many_.data() : few_.data(), count};
+  }
+  Parts(const Parts&) = delete;
+  Parts& operator=(const Parts&) = delete;
+
+  std::span<const std::byte*> all() { return all_; }
+
+ private:
+  std::array<const std::byte*, 512> few_;
+  std::vector<const std::byte*> many_;
+  std::span<const std::byte*> all_;
+};
+
+// Returns the position of the first element that is not a row of `out`, or
+// -1 with the address of every element in `parts`.
+py::ssize_t find_parts(const py::list& elements, const py::array& out,
+                       std::span<const std::byte*> parts) {
+  const auto row_shape = shape_of(out).subspan(1);
+  PyObject* const dtype = out.dtype().ptr();
+  for (std::size_t k = 0; k < parts.size(); ++k) {
+    const auto at = static_cast<py::ssize_t>(k);
+    const auto* array = exact_array(PyList_GET_ITEM(elements.ptr(), at));
+    if (array == nullptr || !same_dtype(array->descr, dtype) ||
+        !std::ranges::equal(shape_of(*array), row_shape)) {
+      return at;
+    }
+    parts[k] = reinterpret_cast<const std::byte*>(array->data);
+  }
+  return -1;
+}
+
+py::ssize_t stack_arrays(const py::list& elements, py::array& out,
+                         std::optional<std::size_t> first, bool streaming) {
+  if (first) {
+    check_part(out, *first, elements.size());
+  } else {
+    check_batch(out, elements.size());
+  }
+  Parts parts(elements.size());
+  const auto misfit = find_parts(elements, out, parts.all());
+  if (misfit >= 0) return misfit;
+  const auto row_bytes = row_bytes_of(out);
+  auto* const to = static_cast<std::byte*>(out.mutable_data()) +
+                   first.value_or(0) * row_bytes;
+  if (elements.size() * row_bytes < kUnlockBytes) {
+    gristmill::stack(parts.all(), row_bytes, to, streaming);
+  } else {
+    // Another thread may change the list meanwhile.
+    const py::tuple alive(elements);
+    const Unlocked unlocked;
+    gristmill::stack(parts.all(), row_bytes, to, streaming);
+  }
+  return -1;
+}
+
+py::ssize_t pad_arrays(const py::list& elements, py::array& out,
+                       const py::object& value) {
+  check_batch(out, elements.size());
+  const auto filler = py::cast<py::array>(
+      py::module_::import("numpy").attr("asarray")(value, out.dtype()));
+  if (filler.size() != 1) throw py::value_error("value must be one item");
+  const auto row_shape = shape_of(out).subspan(1);
+  PyObject* const dtype = out.dtype().ptr();
+  std::vector<const py::detail::PyArray_Proxy*> arrays;
+  for (const auto& element : elements) {
+    const auto* array = exact_array(element.ptr());
+    if (array == nullptr || !same_dtype(array->descr, dtype) ||
+        !std::ranges::equal(shape_of(*array), row_shape,
+                            [](auto from, auto to) { return from <= to; })) {
+      return static_cast<py::ssize_t>(arrays.size());
+    }
+    arrays.push_back(array);
+  }
+  const std::span item(bytes_of(filler),
+                       static_cast<std::size_t>(out.itemsize()));
+  const auto row_bytes = row_bytes_of(out);
+  auto* to = static_cast<std::byte*>(out.mutable_data());
+  for (const auto* array : arrays) {
+    const auto* from = reinterpret_cast<const std::byte*>(array->data);
+    gristmill::pad(shape_of(*array), from, row_shape, item, to);
+    to += row_bytes;
+  }
+  return -1;
+}
+
+// The one Python type whose scalars np.stack would put into `dtype`, beside
+// the dtype's own scalar type; nullptr if there is none.
+PyTypeObject* builtin_type_of(const py::dtype& dtype) {
+  switch (dtype.num()) {
+    case py::detail::npy_api::NPY_BOOL_:
+      return &PyBool_Type;
+    case py::detail::npy_api::NPY_DOUBLE_:
+      return &PyFloat_Type;
+    default:
+      break;
+  }
+  const bool is_int64 = dtype.kind() == 'i' && dtype.itemsize() == 8;
+  return is_int64 ? &PyLong_Type : nullptr;
+}
+
+// Stores a bool, float or int as an item of builtin_type_of()'s dtype.
+// Returns false for an int that does not fit.
+bool store_builtin(PyObject* element, std::byte* to) {
+  if (PyBool_Check(element)) {
+    const bool value = element == Py_True;
+    std::memcpy(to, &value, sizeof value);
+  } else if (PyFloat_CheckExact(element)) {
+    const double value = PyFloat_AS_DOUBLE(element);
+    std::memcpy(to, &value, sizeof value);
+  } else {
+    int overflow = 0;
+    const std::int64_t value = PyLong_AsLongLongAndOverflow(element, &overflow);
+    if (overflow != 0) return false;
+    std::memcpy(to, &value, sizeof value);
+  }
+  return true;
+}
+
+py::ssize_t stack_scalars(const py::list& elements, py::array& out) {
+  check_batch(out, elements.size());
+  const auto dtype = out.dtype();
+  if (out.ndim() != 1) throw py::value_error("out must have one dimension");
+  if (elements.empty()) return -1;
+  const bool plain =
+      std::string_view("biufc").find(dtype.kind()) != std::string_view::npos &&
+      dtype.byteorder() != '>';
+  PyTypeObject* const type = Py_TYPE(PyList_GET_ITEM(elements.ptr(), 0));
+  const bool builtin = plain && type == builtin_type_of(dtype);
+  const py::object scalar_type = dtype.attr("type");
+  const bool own = plain && scalar_type.is(py::type::handle_of(elements[0]));
+  if (!builtin && !own) return 0;
+  const auto item_bytes = static_cast<std::size_t>(dtype.itemsize());
+  auto* to = static_cast<std::byte*>(out.mutable_data());
+  for (py::ssize_t k = 0; k < out.shape(0); ++k, to += item_bytes) {
+    PyObject* const element = PyList_GET_ITEM(elements.ptr(), k);
+    if (Py_TYPE(element) != type) return k;
+    if (!builtin) {
+      // NumPy's scalars are an object header with the value behind it.
+      std::memcpy(to, reinterpret_cast<std::byte*>(element) + sizeof(PyObject),
+                  item_bytes);
+    } else if (!store_builtin(element, to)) {
+      return k;
+    }
+  }
+  return -1;
+}
+
+}  // namespace
+
+void collate(py::module_& m) {
+  m.def("gather", &gather_rows, "table"_a, "rows"_a.noconvert(),
+        "out"_a.noconvert(),
+        "Writes table[rows] to out: (N, *S) and (B,) int64 make (B, *S).");
+  py::class_<PendingGather>(m, "PendingGather",
+                            "gather() by the threads of a Pool.")
+      .def(py::init<Pool&, py::array, Rows, py::array>(), "pool"_a, "table"_a,
+           "rows"_a.noconvert(), "out"_a.noconvert(), py::keep_alive<1, 2>())
+      .def("wait", &PendingGather::wait,
+           "Returns when `out` is filled.  Raises IndexError as gather does.");
+  m.def("stack", &stack_arrays, "elements"_a, "out"_a.noconvert(),
+        "first"_a = py::none(), "streaming"_a = false,
+        "Writes B arrays of shape S to out, (B, *S), or to B rows of it from "
+        "`first` on, past the caches if `streaming`. Returns -1, or the "
+        "position of the first element that "
+        "does not fit.");
+  m.def("stack_scalars", &stack_scalars, "elements"_a, "out"_a.noconvert(),
+        "Writes B scalars of one exact type to out, (B,). Returns -1, or the "
+        "position of the first element that does not fit.");
+  m.def("pad", &pad_arrays, "elements"_a, "out"_a.noconvert(), "value"_a,
+        "Writes B arrays, no larger than S, to the origins of out's rows, "
+        "(B, *S), and value to the rest. Returns -1, or the position of the "
+        "first element that does not fit.");
+}
+
+}  // namespace gristmill::bind

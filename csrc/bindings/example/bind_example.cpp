@@ -1,0 +1,427 @@
+// Binds core/example/example.hpp: checks what is asked for, makes arrays, reads.
+#include <pybind11/stl.h>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+#include "bindings/bind.hpp"
+#include "core/example/example.hpp"
+
+namespace gristmill::bind {
+namespace {
+
+using Bytes = ExampleParser::Bytes;
+using Found = ExampleParser::Found;
+using Finds = ExampleParser::Finds;
+using Offsets = py::array_t<std::int64_t, py::array::c_style>;
+using Extents = std::vector<py::ssize_t>;
+
+// Below this many bytes, giving the lock back costs more than it frees.
+constexpr std::size_t kUnlockBytes = std::size_t{64} << 10;
+
+// Raises a CorruptRecord.  Names of features in records may be any bytes.
+[[noreturn]] void raise_corrupt(const std::string& message,
+                                std::optional<std::size_t> position) {
+  const py::object text =
+      py::reinterpret_steal<py::object>(PyUnicode_DecodeUTF8(
+          message.data(), static_cast<py::ssize_t>(message.size()),
+          "backslashreplace"));
+  if (!text) throw py::error_already_set();
+  const py::object type =
+      py::module_::import("gristmill.errors").attr("CorruptRecord");
+  const py::object error = type(text);
+  if (position) error.attr("position") = *position;
+  PyErr_SetObject(type.ptr(), error.ptr());
+  throw py::error_already_set();
+}
+
+void check_record(const Status& status) {
+  if (!status.ok()) raise_corrupt(status.message(), std::nullopt);
+}
+
+// The bytes of a record, which do not move before this is gone.
+class Record {
+ public:
+  explicit Record(py::handle record) {
+    if (PyBytes_CheckExact(record.ptr())) {
+      set(PyBytes_AS_STRING(record.ptr()), PyBytes_GET_SIZE(record.ptr()));
+      return;
+    }
+    if (PyObject_GetBuffer(record.ptr(), &view_, PyBUF_SIMPLE) != 0) {
+      PyErr_Clear();
+      throw py::type_error("a record must be bytes, got " +
+                           std::string(Py_TYPE(record.ptr())->tp_name));
+    }
+    set(view_.buf, view_.len);
+  }
+  ~Record() { PyBuffer_Release(&view_); }
+  Record(const Record&) = delete;
+  Record& operator=(const Record&) = delete;
+
+  [[nodiscard]] Bytes all() const noexcept { return all_; }
+
+ private:
+  void set(const void* data, py::ssize_t size) noexcept {
+    all_ = {static_cast<const std::byte*>(data),
+            static_cast<std::size_t>(size)};
+  }
+
+  Py_buffer view_{};  // Of nothing if the record is of type bytes.
+  Bytes all_;
+};
+
+std::optional<Number> number_of(const py::dtype& dtype) {
+  const auto narrowest = [&](Number first, std::size_t size) {
+    return static_cast<Number>(static_cast<std::size_t>(first) +
+                               (size == 1   ? 0
+                                : size == 2 ? 1
+                                : size == 4 ? 2
+                                            : 3));
+  };
+  const auto size = static_cast<std::size_t>(dtype.itemsize());
+  switch (dtype.kind()) {
+    case 'b':
+      return Number::kBool;
+    case 'i':
+      return narrowest(Number::kInt8, size);
+    case 'u':
+      return narrowest(Number::kUint8, size);
+    case 'f':
+      if (size > sizeof(double)) break;
+      return narrowest(Number::kFloat16, size / 2);
+    case 'O':
+      return std::nullopt;
+    default:
+      break;
+  }
+  throw py::value_error("features cannot be read as " +
+                        py::str(dtype).cast<std::string>());
+}
+
+py::array new_array(const py::dtype& dtype, const Extents& shape) {
+  const auto& numpy = py::detail::npy_api::get();
+  PyObject* const array = numpy.PyArray_NewFromDescr_(
+      numpy.PyArray_Type_, py::dtype(dtype).release().ptr(),
+      static_cast<int>(shape.size()), shape.data(), nullptr, nullptr, 0,
+      nullptr);
+  if (array == nullptr) throw py::error_already_set();
+  return py::reinterpret_steal<py::array>(array);
+}
+
+std::span<std::byte> contents(py::array& array) {
+  return {static_cast<std::byte*>(array.mutable_data()),
+          static_cast<std::size_t>(array.nbytes())};
+}
+
+// Returns what NumPy makes of an array that is indexed by (): a scalar.
+py::object scalar_of(const py::array& array) {
+  const py::tuple nothing;
+  PyObject* const item = PyObject_GetItem(array.ptr(), nothing.ptr());
+  if (item == nullptr) throw py::error_already_set();
+  return py::reinterpret_steal<py::object>(item);
+}
+
+// Returns an array of what `alloc` makes, or of NumPy's own memory.
+py::array new_rows(const py::dtype& dtype, const Extents& shape,
+                   const py::object& alloc) {
+  if (alloc.is_none()) return new_array(dtype, shape);
+  const py::object made = alloc(py::tuple(py::cast(shape)), dtype);
+  if (!py::isinstance<py::array>(made)) {
+    throw py::type_error("alloc must return an array");
+  }
+  auto array = py::reinterpret_borrow<py::array>(made);
+  const std::span found(array.shape(), static_cast<std::size_t>(array.ndim()));
+  if (!array.dtype().equal(dtype) || !std::ranges::equal(found, shape) ||
+      !(array.flags() & py::array::c_style) || !array.writeable() ||
+      !is_aligned(array)) {
+    throw py::value_error(
+        "alloc must return a C-contiguous array of the shape and dtype that "
+        "it is called with");
+  }
+  return array;
+}
+
+// Checks where the records of a block lie in its data.
+std::span<const std::int64_t> offsets_of(const Offsets& offsets,
+                                         const py::array& data) {
+  if (!data.dtype().equal(py::dtype::of<std::uint8_t>()) || data.ndim() != 1 ||
+      !(data.flags() & py::array::c_style)) {
+    throw py::value_error("data must be C-contiguous, uint8 of shape (n,)");
+  }
+  if (offsets.ndim() != 1 || offsets.size() == 0 || !is_aligned(offsets)) {
+    throw py::value_error("offsets must be int64 of shape (records + 1,)");
+  }
+  const std::span at(offsets.data(), static_cast<std::size_t>(offsets.size()));
+  if (at.front() < 0 || at.back() > data.nbytes() ||
+      !std::ranges::is_sorted(at)) {
+    throw py::value_error("offsets must ascend from 0 to the " +
+                          std::to_string(data.nbytes()) + " bytes of data");
+  }
+  return at;
+}
+
+void set_item(py::dict& out, const py::object& key, const py::object& value) {
+  if (PyDict_SetItem(out.ptr(), key.ptr(), value.ptr()) != 0) {
+    throw py::error_already_set();
+  }
+}
+
+py::bytes bytes_object(Bytes value) {
+  return py::bytes(reinterpret_cast<const char*>(value.data()), value.size());
+}
+
+// One of the things that a record is parsed to.
+struct Output {
+  py::object key;           // In the dict that a record becomes.
+  std::size_t feature = 0;  // Which of the parser's names it is read from.
+  py::dtype dtype;
+  std::optional<Number> number;  // None: the dtype is object, for bytes.
+  bool fixed = false;            // Or a row for each `row` values.
+  Extents shape;                 // Of a row, if it is not fixed.
+  std::size_t row = 1;           // Values in the shape.
+  py::object fallback;           // An array of that shape, or None.
+};
+
+[[noreturn]] void raise_about(std::string_view name, const Found& found,
+                              const std::string& what) {
+  const Status status(Code::kInvalidArgument, what);
+  raise_corrupt(about(name, found, status).message(), std::nullopt);
+}
+
+std::size_t count_of(std::string_view name, const Found& found) {
+  const auto count = count_values(found.kind, found.list);
+  if (count) return *count;
+  raise_about(name, found,
+              "its " + std::string(name_of(found.kind)) + " list is damaged");
+}
+
+// Returns a new array of the numbers of a feature, as many as its shape says.
+py::array numbers_of(std::string_view name, const Found& found, Number number,
+                     const py::dtype& dtype, const Extents& shape) {
+  py::array array = new_array(dtype, shape);
+  const std::span<std::byte> to = contents(array);
+  std::optional<Unlocked> unlocked;
+  if (found.list.size() >= kUnlockBytes) unlocked.emplace();
+  const Status status = read_numbers(number, found.list, to);
+  unlocked.reset();
+  if (!status.ok()) raise_about(name, found, status.message());
+  return array;
+}
+
+std::vector<Bytes> strings_of(std::string_view name, const Found& found) {
+  std::vector<Bytes> values;
+  const Status status = read_strings(found.list, values);
+  if (!status.ok()) raise_about(name, found, status.message());
+  return values;
+}
+
+// Returns a new array of bytes objects.
+py::array strings_array(std::span<const Bytes> values, const py::dtype& dtype,
+                        const Extents& shape) {
+  py::array array = new_array(dtype, shape);
+  auto** items = static_cast<PyObject**>(array.mutable_data());
+  for (const Bytes value : values) {
+    Py_XSETREF(*items, bytes_object(value).release().ptr());
+    ++items;
+  }
+  return array;
+}
+
+class Parser {
+ public:
+  Parser(std::vector<Output> outputs, std::vector<std::string> names,
+         bool refuse_others)
+      : outputs_(std::move(outputs)),
+        parser_(std::move(names), refuse_others) {}
+
+  // Returns the dict that a record becomes.
+  py::dict parse(py::handle record) const {
+    const Record bytes(record);
+    Finds finds;
+    check_record(parser_.find(bytes.all(), finds));
+    py::dict out;
+    for (const Output& output : outputs_) {
+      set_item(out, output.key,
+               value_of(output, finds.features[output.feature]));
+    }
+    return out;
+  }
+
+  // Returns the arrays of a block of k records, of shape (k, *shape) each.
+  py::dict parse_block(const py::array& data, const Offsets& offsets,
+                       const py::object& alloc) const {
+    const std::span at = offsets_of(offsets, data);
+    py::dict out;
+    std::vector<ExampleParser::Column> columns;
+    for (const Output& output : outputs_) {
+      if (!output.fixed || !output.number) {
+        throw py::value_error("only fixed shapes of numbers make blocks");
+      }
+      Extents shape{static_cast<py::ssize_t>(at.size() - 1)};
+      shape.insert(shape.end(), output.shape.begin(), output.shape.end());
+      py::array rows = new_rows(output.dtype, shape, alloc);
+      columns.push_back({output.feature, *output.number, contents(rows),
+                         fallback_row(output)});
+      set_item(out, output.key, rows);
+    }
+    const Bytes bytes(static_cast<const std::byte*>(data.data()),
+                      static_cast<std::size_t>(data.nbytes()));
+    std::size_t position = 0;
+    const Status status = [&] {
+      const Unlocked unlocked;
+      return parser_.read_block(bytes, at, columns, position);
+    }();
+    if (!status.ok()) raise_corrupt(status.message(), position);
+    return out;
+  }
+
+ private:
+  static const std::byte* fallback_row(const Output& output) {
+    if (output.fallback.is_none()) return nullptr;
+    return static_cast<const std::byte*>(
+        py::reinterpret_borrow<py::array>(output.fallback).data());
+  }
+
+  py::object value_of(const Output& output, const Found& found) const {
+    if (found.kind == ListKind::kNone) return missing(output, found);
+    check_record(parser_.check(
+        output.feature, found,
+        output.number ? list_of(*output.number) : ListKind::kBytes));
+    const std::string& name = parser_.names()[output.feature];
+    if (!output.number) return strings(output, name, found);
+    if (!output.fixed) {
+      const auto shape = rows_of(output, name, found, count_of(name, found));
+      return numbers_of(name, found, *output.number, output.dtype, shape);
+    }
+    py::array array =
+        numbers_of(name, found, *output.number, output.dtype, output.shape);
+    if (output.shape.empty()) return scalar_of(array);
+    return array;
+  }
+
+  // Returns what stands for a feature that a record lacks.
+  py::object missing(const Output& output, const Found& found) const {
+    if (!output.fixed) {
+      Extents shape{0};
+      shape.insert(shape.end(), output.shape.begin(), output.shape.end());
+      return new_array(output.dtype, shape);
+    }
+    if (output.fallback.is_none()) {
+      check_record(parser_.check(output.feature, found, ListKind::kInt64));
+    }
+    if (!output.shape.empty()) return output.fallback.attr("copy")();
+    return scalar_of(py::reinterpret_borrow<py::array>(output.fallback));
+  }
+
+  static py::object strings(const Output& output, std::string_view name,
+                            const Found& found) {
+    const auto values = strings_of(name, found);
+    if (!output.fixed) {
+      return strings_array(values, output.dtype,
+                           rows_of(output, name, found, values.size()));
+    }
+    if (values.size() != output.row) {
+      raise_about(name, found,
+                  "it has " + std::to_string(values.size()) +
+                      " values, expected " + std::to_string(output.row));
+    }
+    if (output.shape.empty()) return bytes_object(values[0]);
+    return strings_array(values, output.dtype, output.shape);
+  }
+
+  // Returns the shape of as many rows as `count` values make.
+  static Extents rows_of(const Output& output, std::string_view name,
+                         const Found& found, std::size_t count) {
+    if (count % output.row != 0) {
+      raise_about(name, found,
+                  "it has " + std::to_string(count) +
+                      " values, expected a multiple of " +
+                      std::to_string(output.row));
+    }
+    Extents shape{static_cast<py::ssize_t>(count / output.row)};
+    shape.insert(shape.end(), output.shape.begin(), output.shape.end());
+    return shape;
+  }
+
+  const std::vector<Output> outputs_;
+  const ExampleParser parser_;
+};
+
+// Makes a parser of the tuples that _core.pyi describes.
+std::unique_ptr<Parser> new_parser(const py::list& specs, bool refuse_others) {
+  std::vector<Output> outputs;
+  std::vector<std::string> names;
+  for (const py::handle spec : specs) {
+    auto [key, name, dtype, shape, fixed, fallback] =
+        py::cast<std::tuple<py::object, std::string, py::dtype, Extents, bool,
+                            py::object>>(spec);
+    const auto known = std::ranges::find(names, name);
+    const auto feature = static_cast<std::size_t>(known - names.begin());
+    if (known == names.end()) names.push_back(name);
+    std::size_t row = 1;
+    for (const auto extent : shape) {
+      if (__builtin_mul_overflow(row, static_cast<std::size_t>(extent), &row)) {
+        throw py::value_error(name + ": its shape has too many items");
+      }
+    }
+    if (row == 0 && !fixed) {
+      throw py::value_error(name + ": an extent of its shape is 0");
+    }
+    const auto number = number_of(dtype);
+    outputs.push_back({std::move(key), feature, std::move(dtype), number, fixed,
+                       std::move(shape), row, std::move(fallback)});
+  }
+  return std::make_unique<Parser>(std::move(outputs), std::move(names),
+                                  refuse_others);
+}
+
+// Returns the values of a feature as an array of one dimension.
+py::array all_of(std::string_view name, const Found& found) {
+  if (found.kind == ListKind::kBytes) {
+    const auto values = strings_of(name, found);
+    return strings_array(values, py::dtype("O"),
+                         {static_cast<py::ssize_t>(values.size())});
+  }
+  const bool floats = found.kind == ListKind::kFloat;
+  return numbers_of(
+      name, found, floats ? Number::kFloat32 : Number::kInt64,
+      floats ? py::dtype::of<float>() : py::dtype::of<std::int64_t>(),
+      {static_cast<py::ssize_t>(count_of(name, found))});
+}
+
+// Returns the dict of all features of a record, sorted by name.
+py::dict parse_all(py::handle record) {
+  const Record bytes(record);
+  Finds finds;
+  std::vector<ExampleParser::Named> named;
+  check_record(ExampleParser::find_all(bytes.all(), named, finds));
+  py::dict out;
+  for (const auto& [name, found] : named) {
+    set_item(out, py::str(name.data(), name.size()), all_of(name, found));
+  }
+  return out;
+}
+
+}  // namespace
+
+void example(py::module_& m) {
+  py::class_<Parser>(m, "ExampleParser", "Parses tf.train.Examples.")
+      .def(py::init(&new_parser), "outputs"_a, "refuse_others"_a)
+      .def("parse", &Parser::parse, "record"_a)
+      .def("parse_block", &Parser::parse_block, "data"_a.noconvert(),
+           "offsets"_a.noconvert(), "alloc"_a = py::none());
+  m.def("parse_all_features", &parse_all, "record"_a,
+        "Returns all features of a tf.train.Example.");
+}
+
+}  // namespace gristmill::bind

@@ -1,0 +1,79 @@
+// Binds core/files/record_set.hpp.  Readers of parts are opened by Python, in the
+// thread that wants to read them.
+#include <pybind11/stl.h>
+
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "bindings/files/record_reader.hpp"
+#include "core/files/record_set.hpp"
+
+namespace gristmill::bind {
+namespace {
+
+class SetHandle final : public ReaderHandle {
+ public:
+  SetHandle(std::string name,
+            const std::vector<std::pair<std::uint64_t, std::uint64_t>>& ranges,
+            py::function open)
+      : ReaderHandle(
+            std::make_shared<RecordSet>(std::move(name), to_ranges(ranges))),
+        open_(std::move(open)) {}
+
+  // Gives a part its reader.
+  void open_part(std::size_t part, const ReaderHandle& handle) {
+    const auto set = this->set();
+    if (part >= set->num_parts()) {
+      throw py::index_error("part " + std::to_string(part) + " of " +
+                            std::to_string(set->num_parts()));
+    }
+    check(set->open_part(part, handle.reader()));
+  }
+
+  // Parts are opened again when they are read: a set has no end of its own.
+  void close() override { set()->close_parts(); }
+
+ private:
+  static std::vector<RecordSet::Range> to_ranges(
+      const std::vector<std::pair<std::uint64_t, std::uint64_t>>& pairs) {
+    std::vector<RecordSet::Range> ranges;
+    for (const auto& [first, count] : pairs) ranges.push_back({first, count});
+    return ranges;
+  }
+
+  [[nodiscard]] std::shared_ptr<RecordSet> set() const {
+    return std::const_pointer_cast<RecordSet>(
+        std::static_pointer_cast<const RecordSet>(reader()));
+  }
+
+  void prepare(std::span<const RecordReader::Request> requests) override {
+    const std::vector<std::size_t> parts = set()->closed_parts(requests);
+    if (parts.empty()) return;
+    const auto opened = open_(parts).cast<py::list>();
+    if (opened.size() != parts.size()) {
+      throw py::value_error("open returned " + std::to_string(opened.size()) +
+                            " readers for " + std::to_string(parts.size()) +
+                            " parts");
+    }
+    for (std::size_t k = 0; k < parts.size(); ++k) {
+      open_part(parts[k], opened[k].cast<const ReaderHandle&>());
+    }
+  }
+
+  const py::function open_;
+};
+
+}  // namespace
+
+void record_set(py::module_& m) {
+  py::class_<SetHandle, ReaderHandle>(m, "RecordSet", "Several readers as one.")
+      .def(py::init<std::string,
+                    const std::vector<std::pair<std::uint64_t, std::uint64_t>>&,
+                    py::function>(),
+           "name"_a, "ranges"_a, "open"_a)
+      .def("open_part", &SetHandle::open_part, "part"_a, "reader"_a);
+}
+
+}  // namespace gristmill::bind

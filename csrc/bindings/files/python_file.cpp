@@ -1,0 +1,157 @@
+#include "bindings/files/python_file.hpp"
+
+#include <cerrno>
+#include <cstddef>
+#include <cstring>
+
+#include "bindings/with_python.hpp"
+
+namespace gristmill::bind {
+namespace {
+
+// At most so many reads wait at once, of all PythonFiles together.
+constexpr std::size_t kFarThreads = 64;
+
+// Fewer bytes are copied faster than the GIL changes hands.
+constexpr std::size_t kCopyUnlocked = std::size_t{64} << 10;
+
+// Shares an object between threads that may have the GIL or not; one that is
+// left when the interpreter ends is never freed.
+// REQUIRES: the GIL is held.
+std::shared_ptr<const void> share(PyObject* stolen) {
+  return {stolen, [](const void* object) {
+            static_cast<void>(with_python([object] {
+              Py_DECREF(static_cast<PyObject*>(const_cast<void*>(object)));
+            }));
+          }};
+}
+
+PyObject* object_of(const std::shared_ptr<const void>& shared) {
+  return static_cast<PyObject*>(const_cast<void*>(shared.get()));
+}
+
+// Takes what was raised.  REQUIRES: the GIL is held; something was raised.
+Status take_raised() {
+#if PY_VERSION_HEX >= 0x030C0000
+  return Status::raised(share(PyErr_GetRaisedException()), "");
+#else
+  PyObject* type = nullptr;
+  PyObject* value = nullptr;
+  PyObject* traceback = nullptr;
+  PyErr_Fetch(&type, &value, &traceback);
+  PyErr_NormalizeException(&type, &value, &traceback);
+  if (traceback != nullptr) PyException_SetTraceback(value, traceback);
+  Py_XDECREF(type);
+  Py_XDECREF(traceback);
+  return Status::raised(share(value), "");
+#endif
+}
+
+void copy(const std::byte* from, std::span<const std::span<std::byte>> parts) {
+  for (const auto part : parts) {
+    if (!part.empty()) std::memcpy(part.data(), from, part.size());
+    from += part.size();
+  }
+}
+
+// Copies what read_range() returned.  REQUIRES: the GIL is held.
+Status deliver(PyObject* bytes, const std::string& path, std::uint64_t offset,
+               std::size_t size, std::span<const std::span<std::byte>> parts) {
+  if (!PyBytes_Check(bytes)) {
+    PyErr_Format(PyExc_TypeError,
+                 "%s: read_range(%llu, %zu) returned %s, expected bytes",
+                 path.c_str(), static_cast<unsigned long long>(offset), size,
+                 Py_TYPE(bytes)->tp_name);
+    return take_raised();
+  }
+  const auto found = static_cast<std::size_t>(PyBytes_GET_SIZE(bytes));
+  if (found != size) {
+    PyErr_Format(PyExc_ValueError,
+                 "%s: read_range(%llu, %zu) returned %zu bytes", path.c_str(),
+                 static_cast<unsigned long long>(offset), size, found);
+    return take_raised();
+  }
+  const auto* from =
+      reinterpret_cast<const std::byte*>(PyBytes_AS_STRING(bytes));
+  if (size < kCopyUnlocked) {
+    copy(from, parts);
+  } else {
+    PyThreadState* const state = PyEval_SaveThread();
+    copy(from, parts);
+    PyEval_RestoreThread(state);
+  }
+  return {};
+}
+
+}  // namespace
+
+File::Ptr PythonFile::open(const py::object& object) {
+  Hints hints;
+  hints.gap_bytes = object.attr("gap_bytes").cast<std::uint64_t>();
+  hints.run_bytes = object.attr("run_bytes").cast<std::uint64_t>();
+  hints.tail_bytes = object.attr("tail_bytes").cast<std::uint64_t>();
+  hints.parallel = object.attr("parallel").cast<std::size_t>();
+  if (hints.run_bytes == 0 || hints.parallel == 0) {
+    throw py::value_error("run_bytes and parallel must be at least 1");
+  }
+  return Ptr(new PythonFile(object, hints));
+}
+
+PythonFile::PythonFile(const py::object& object, const Hints& hints)
+    : File(object.attr("path").cast<std::string>(),
+           object.attr("size").cast<std::uint64_t>(), hints),
+      object_(share(py::object(object).release().ptr())),
+      version_(
+          py::getattr(object, "version", py::int_(0)).cast<std::uint64_t>()) {}
+
+Status PythonFile::read(std::uint64_t offset, std::span<std::byte> to) const {
+  return read_parts(offset, std::span(&to, 1));
+}
+
+Status PythonFile::read_parts(
+    std::uint64_t offset, std::span<const std::span<std::byte>> parts) const {
+  std::size_t size = 0;
+  for (const auto part : parts) size += part.size();
+  Status status;
+  const bool done = with_python([&] {
+    PyObject* const bytes =
+        PyObject_CallMethod(object_of(object_), "read_range", "KK",
+                            static_cast<unsigned long long>(offset),
+                            static_cast<unsigned long long>(size));
+    if (bytes == nullptr) {
+      status = take_raised();
+      return;
+    }
+    status = deliver(bytes, path(), offset, size, parts);
+    Py_DECREF(bytes);
+  });
+  if (done) return status;
+  return Status::system(ECANCELED,
+                        path() + ": not read, because the interpreter ends");
+}
+
+std::string PythonFile::change() const {
+  std::string change;
+  static_cast<void>(with_python([&] {
+    PyObject* const found =
+        PyObject_CallMethod(object_of(object_), "change", nullptr);
+    const char* const text =
+        found == nullptr ? nullptr : PyUnicode_AsUTF8(found);
+    if (text != nullptr) change = text;
+    Py_XDECREF(found);
+    PyErr_Clear();
+  }));
+  return change;
+}
+
+Pool& far_pool() {
+  static Pool* pool = nullptr;
+  static pid_t owner = 0;
+  if (pool == nullptr || owner != getpid()) {
+    pool = new Pool(kFarThreads);
+    owner = getpid();
+  }
+  return *pool;
+}
+
+}  // namespace gristmill::bind

@@ -1,0 +1,54 @@
+// A PythonFile is a File whose bytes a Python object reads: whatever has
+//
+//   path: str, size: int          see File
+//   gap_bytes, run_bytes, tail_bytes, parallel: int   see File::Hints
+//   version: int                  see File::version(); it may be missing
+//   read_range(offset, size)      returns so many bytes, or raises
+//   change()                      see File::change()
+//
+// What the object raises comes to the caller as it is.  It is called by several
+// threads at once, with the GIL, and never again once the interpreter ends:
+// then threads that are at it stay where they are.
+//
+// Thread safety: const methods may overlap, with the GIL or without.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+
+#include "bindings/bind.hpp"
+#include "core/files/file.hpp"
+#include "core/base/pool.hpp"
+
+namespace gristmill::bind {
+
+class PythonFile final : public File {
+ public:
+  // REQUIRES: the GIL is held.
+  static Ptr open(const py::object& object);
+
+  [[nodiscard]] std::uint64_t version() const noexcept override {
+    return version_;
+  }
+  Status read(std::uint64_t offset, std::span<std::byte> to) const override;
+  Status read_parts(std::uint64_t offset,
+                    std::span<const std::span<std::byte>> parts) const override;
+
+  // Empty, too, if the object cannot tell.
+  [[nodiscard]] std::string change() const override;
+
+ private:
+  PythonFile(const py::object& object, const Hints& hints);
+
+  const std::shared_ptr<const void> object_;
+  const std::uint64_t version_;
+};
+
+// The threads that wait for PythonFiles, whoever reads.  They are never joined:
+// when the interpreter ends, some may be where they cannot get out.
+// REQUIRES: the GIL is held.
+Pool& far_pool();
+
+}  // namespace gristmill::bind

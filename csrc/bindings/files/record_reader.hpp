@@ -1,0 +1,65 @@
+// A ReaderHandle is a RecordReader as Python has it: one that can be closed.
+// The bindings of each kind of reader derive theirs from it.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "bindings/bind.hpp"
+#include "core/files/record_reader.hpp"
+
+namespace gristmill::bind {
+
+using Records = py::array_t<std::int64_t, py::array::c_style>;
+using ReaderPtr = std::shared_ptr<const RecordReader>;
+
+// As check(), but it is the file that is invalid, not an argument: raises
+// CorruptRecord.  REQUIRES: the GIL is held.
+void check_file(const Status& status);
+
+template <class T>
+T checked_file(Result<T> result) {
+  check_file(result.status());
+  return std::move(result).value();
+}
+
+class ReaderHandle {
+ public:
+  explicit ReaderHandle(ReaderPtr reader)
+      : reader_(std::move(reader)), path_(reader_->path()) {}
+  virtual ~ReaderHandle() = default;
+  ReaderHandle(const ReaderHandle&) = delete;
+  ReaderHandle& operator=(const ReaderHandle&) = delete;
+
+  virtual void close() { reader_.reset(); }
+  [[nodiscard]] bool closed() const { return reader_ == nullptr; }
+  [[nodiscard]] const std::string& path() const { return path_; }
+
+  // Who reads keeps the reader by a reference of their own.
+  [[nodiscard]] ReaderPtr reader() const {
+    if (!reader_) throw py::value_error(path_ + ": the file is closed");
+    return reader_;
+  }
+
+  // Sorts `records` for `reader`, and makes it ready to read them.
+  std::vector<RecordReader::Request> plan(
+      const RecordReader& reader, std::span<const std::int64_t> records) {
+    auto requests = checked_file(reader.plan(records));
+    prepare(requests);
+    return requests;
+  }
+
+ protected:
+  // Makes the reader ready for these requests.
+  virtual void prepare(std::span<const RecordReader::Request>) {}
+
+ private:
+  ReaderPtr reader_;
+  std::string path_;
+};
+
+}  // namespace gristmill::bind

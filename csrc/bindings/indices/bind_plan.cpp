@@ -1,0 +1,191 @@
+// Binds core/indices/plan.hpp: resolves Python slices and spells plans as tuples.
+#include <pybind11/stl.h>
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+
+#include "bindings/bind.hpp"
+#include "bindings/indices/positions.hpp"
+#include "core/indices/plan.hpp"
+
+namespace gristmill::bind {
+namespace {
+
+using Kind = KeyPlan::Kind;
+
+// For fewer keys than this the lock costs more to give back than the work.
+constexpr std::size_t kUnlockKeys = 64;
+
+KeyPlan repeat(const KeyPlan& plan, std::optional<std::int64_t> epochs,
+               bool reseed) {
+  if (!epochs) return checked(plan.repeat_endless(reseed));
+  return checked(plan.repeat(*epochs, reseed));
+}
+
+// Resolves start, stop and step as list[start:stop:step] does.
+KeyPlan slice(const KeyPlan& plan, const py::object& start,
+              const py::object& stop, const py::object& step) {
+  const auto bounds = py::reinterpret_steal<py::slice>(
+      PySlice_New(start.ptr(), stop.ptr(), step.ptr()));
+  py::ssize_t first = 0;
+  py::ssize_t last = 0;
+  py::ssize_t stride = 0;
+  if (!bounds || PySlice_Unpack(bounds.ptr(), &first, &last, &stride) < 0) {
+    throw py::error_already_set();
+  }
+  const auto count =
+      PySlice_AdjustIndices(plan.length(), &first, &last, stride);
+  return checked(plan.slice(first, stride, count));
+}
+
+void fill(const KeyPlan& plan, std::int64_t first, std::int64_t step,
+          Indices& out) {
+  if (out.ndim() != 1) throw py::value_error("out must have one dimension");
+  if (!is_aligned(out)) throw py::value_error("out must be aligned");
+  const std::span keys(out.mutable_data(),
+                       static_cast<std::size_t>(out.size()));
+  if (keys.size() < kUnlockKeys) return check(plan.fill(first, step, keys));
+  check([&] {
+    const Unlocked unlocked;
+    return plan.fill(first, step, keys);
+  }());
+}
+
+Indices keys(const KeyPlan& plan, const Positions& positions) {
+  auto out = copied(positions);
+  const auto all = numbers(out);
+  if (all.size() < kUnlockKeys) {
+    check(plan.keys(all));
+    return out;
+  }
+  check([&] {
+    const Unlocked unlocked;
+    return plan.keys(all);
+  }());
+  return out;
+}
+
+// Names the method and its arguments that make the operation again.
+py::tuple describe(const KeyPlan::Op& op) {
+  switch (op.kind) {
+    case Kind::kRange:
+      return py::make_tuple("range", op.length, op.first, op.step);
+    case Kind::kPositions:
+      return py::make_tuple("positions", op.length);
+    case Kind::kShard:
+      return py::make_tuple("shard", op.first, op.first + op.length);
+    case Kind::kShuffle:
+      return py::make_tuple("shuffle", op.seed);
+    case Kind::kRepeat:
+      if (op.epochs == 0) {
+        return py::make_tuple("repeat", py::none(), op.reseed);
+      }
+      return py::make_tuple("repeat", op.epochs, op.reseed);
+    case Kind::kSlice:
+      return py::make_tuple("take", op.first, op.step, op.length);
+  }
+  return py::tuple();
+}
+
+py::tuple describe_all(const KeyPlan& plan) {
+  py::list all;
+  for (const auto& op : plan.ops()) all.append(describe(op));
+  return py::tuple(all);
+}
+
+// Builds a plan from describe_all(), through the same checks as the first
+// time.
+KeyPlan rebuild(const py::tuple& ops) {
+  py::object plan = py::type::of<KeyPlan>();
+  for (const auto& op : ops) {
+    const auto words = py::cast<py::tuple>(op);
+    const auto args = py::cast<py::tuple>(words[py::slice(1, {}, {})]);
+    plan = plan.attr(words[0])(*args);
+  }
+  return plan.cast<KeyPlan>();
+}
+
+std::string show(const KeyPlan& plan) {
+  std::string text = "KeyPlan";
+  for (const auto& op : plan.ops()) {
+    const auto words = describe(op);
+    const auto args = py::cast<py::tuple>(words[py::slice(1, {}, {})]);
+    text += '.';
+    text += words[0].cast<std::string>();
+    text += '(';
+    for (std::size_t i = 0; i < args.size(); ++i) {
+      if (i > 0) text += ", ";
+      text += py::repr(args[i]).cast<std::string>();
+    }
+    text += ')';
+  }
+  return text;
+}
+
+}  // namespace
+
+void plan(py::module_& m) {
+  py::class_<KeyPlan>(m, "KeyPlan",
+                      "An immutable formula from positions to record keys.")
+      .def_static(
+          "range",
+          [](std::int64_t count, std::int64_t start, std::int64_t step) {
+            return checked(KeyPlan::range(count, start, step));
+          },
+          "count"_a, "start"_a = 0, "step"_a = 1,
+          "Keys start, start + step, ..., count of them.")
+      .def_static(
+          "positions",
+          [](std::int64_t count) { return checked(KeyPlan::positions(count)); },
+          "count"_a, "Keys that are the positions, in epochs of count of them.")
+      .def(
+          "shard",
+          [](const KeyPlan& self, std::int64_t first, std::int64_t last) {
+            return checked(self.shard(first, last));
+          },
+          "first"_a, "last"_a, "Offsets [first, last) of each epoch.")
+      .def(
+          "shuffle",
+          [](const KeyPlan& self, std::int64_t seed) {
+            return checked(self.shuffle(seed));
+          },
+          "seed"_a, "Permutes epoch e with the seed (seed + e) mod 2**32.")
+      .def("repeat", &repeat, "epochs"_a = py::none(), "reseed"_a = true,
+           "One epoch of `epochs` epochs; None is endless.")
+      .def("slice", &slice, "start"_a, "stop"_a, "step"_a = py::none(),
+           "Offsets [start:stop:step] of each epoch, as a list's.")
+      .def(
+          "take",
+          [](const KeyPlan& self, std::int64_t first, std::int64_t step,
+             std::int64_t count) {
+            return checked(self.slice(first, step, count));
+          },
+          "first"_a, "step"_a, "count"_a,
+          "Offsets first, first + step, ..., count of them, of each epoch.")
+      .def(
+          "key",
+          [](const KeyPlan& self, std::int64_t position) {
+            return checked(self.key(position));
+          },
+          "position"_a, "Returns the key at any int64 position.")
+      .def("fill", &fill, "first"_a, "step"_a, "out"_a.noconvert(),
+           "Sets out[k], int64 of shape (n,), to key(first + k * step).")
+      .def("keys", &keys, "positions"_a.noconvert(),
+           "Returns the keys, int64 of shape (n,), at any int64 positions.")
+      .def_property_readonly("ops", &describe_all,
+                             "The operations as tuples (name, *arguments).")
+      .def("__len__", &KeyPlan::length)
+      .def("__repr__", &show)
+      .def("__hash__",
+           [](const KeyPlan& self) { return py::hash(describe_all(self)); })
+      .def("__eq__",
+           [](const KeyPlan& self, const py::object& other) {
+             return py::isinstance<KeyPlan>(other) &&
+                    self == other.cast<const KeyPlan&>();
+           })
+      .def(py::pickle(&describe_all, &rebuild));
+}
+
+}  // namespace gristmill::bind

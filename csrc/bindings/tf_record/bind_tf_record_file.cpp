@@ -1,0 +1,89 @@
+// Binds core/tf_record/tf_record_file.hpp.
+#include "bindings/files/python_file.hpp"
+#include "bindings/files/reader_options.hpp"
+#include "bindings/files/record_reader.hpp"
+#include "core/tf_record/tf_record_file.hpp"
+
+namespace gristmill::bind {
+namespace {
+
+TfRecordFile::Options options_of(const std::string& verify,
+                                 const std::string& access,
+                                 const py::list& sidecars) {
+  TfRecordFile::Options options{verify_of(verify), access_of(access), {}};
+  for (const py::handle sidecar : sidecars) {
+    options.sidecars.push_back(py::cast<std::string>(sidecar));
+  }
+  return options;
+}
+
+class TfFileHandle final : public ReaderHandle {
+ public:
+  using ReaderHandle::ReaderHandle;
+
+  static std::unique_ptr<TfFileHandle> open(std::string path,
+                                            const std::string& verify,
+                                            const std::string& access,
+                                            const py::list& sidecars,
+                                            ScanProgress& progress) {
+    const auto options = options_of(verify, access, sidecars);
+    return std::make_unique<TfFileHandle>(checked_file([&] {
+      const Unlocked unlocked;
+      return TfRecordFile::open(std::move(path), options, progress);
+    }()));
+  }
+
+  static std::unique_ptr<TfFileHandle> open_object(const py::object& object,
+                                                   const std::string& verify,
+                                                   const py::list& sidecars,
+                                                   ScanProgress& progress) {
+    const auto options = options_of(verify, "pread", sidecars);
+    File::Ptr file = PythonFile::open(object);
+    return std::make_unique<TfFileHandle>(checked_file([&] {
+      const Unlocked unlocked;
+      return TfRecordFile::open(std::move(file), options, progress);
+    }()));
+  }
+
+  [[nodiscard]] std::shared_ptr<const TfRecordFile> file() const {
+    return std::static_pointer_cast<const TfRecordFile>(reader());
+  }
+
+  void save_index(const std::string& sidecar) const {
+    const auto file = this->file();
+    check([&] {
+      const Unlocked unlocked;
+      return file->save_index(sidecar);
+    }());
+  }
+};
+
+}  // namespace
+
+void tf_record_file(py::module_& m) {
+  py::class_<ScanProgress>(m, "ScanProgress", "How far a pass over a file is.",
+                           py::is_final())
+      .def(py::init())
+      .def_property_readonly(
+          "done_bytes",
+          [](const ScanProgress& p) {
+            return p.done_bytes.load(std::memory_order_relaxed);
+          })
+      .def("cancel", [](ScanProgress& p) {
+        p.cancelled.store(true, std::memory_order_relaxed);
+      });
+  py::class_<TfFileHandle, ReaderHandle>(m, "TfRecordFile",
+                                         "A TFRecord file, open for reading.")
+      .def(py::init(&TfFileHandle::open), "path"_a, "verify"_a, "access"_a,
+           "sidecars"_a, "progress"_a)
+      .def(py::init(&TfFileHandle::open_object), "file"_a, "verify"_a,
+           "sidecars"_a, "progress"_a)
+      .def("save_index", &TfFileHandle::save_index, "sidecar"_a)
+      .def_property_readonly(
+          "sidecar", [](const TfFileHandle& h) { return h.file()->sidecar(); })
+      .def_property_readonly("index_bytes", [](const TfFileHandle& h) {
+        return h.file()->index().held_bytes();
+      });
+}
+
+}  // namespace gristmill::bind

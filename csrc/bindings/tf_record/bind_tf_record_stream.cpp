@@ -1,0 +1,135 @@
+// Binds core/tf_record/tf_record_parser.hpp: bytes come from a Python object, records go
+// out as bytes.
+#include "bindings/files/reader_options.hpp"
+#include "bindings/files/record_reader.hpp"
+#include "core/tf_record/tf_record_frame.hpp"
+#include "core/tf_record/tf_record_parser.hpp"
+
+namespace gristmill::bind {
+namespace {
+
+// Checking more than this takes longer than handing over the GIL.
+constexpr std::size_t kLargeRecord = std::size_t{64} << 10;
+
+class Stream {
+ public:
+  Stream(py::object source, std::string name, const std::string& verify,
+         std::uint64_t record, std::uint64_t offset)
+      : source_(std::move(source)),
+        name_(std::move(name)),
+        parser_(verify_of(verify), record, offset) {}
+
+  [[nodiscard]] std::uint64_t record() const { return parser_.record(); }
+  [[nodiscard]] std::uint64_t offset() const { return parser_.offset(); }
+
+  py::bytes next() {
+    const Busy busy(*this);
+    while (!checked_named(parser_.ready())) {
+      if (receive() > 0) continue;
+      check_named(parser_.finish());
+      throw py::stop_iteration();
+    }
+    return to_bytes(checked_named(take()));
+  }
+
+ private:
+  // Keeps other threads out, which would move the buffer: reading and checking
+  // give up the GIL.
+  class Busy {
+   public:
+    explicit Busy(Stream& stream) : stream_(stream) {
+      if (stream_.busy_) {
+        throw py::value_error(stream_.name_ +
+                              ": two threads read from one stream at once");
+      }
+      stream_.busy_ = true;
+    }
+    ~Busy() { stream_.busy_ = false; }
+    Busy(const Busy&) = delete;
+    Busy& operator=(const Busy&) = delete;
+
+   private:
+    Stream& stream_;
+  };
+
+  // A view of memory that the source may fill, but not keep.
+  class Loan {
+   public:
+    explicit Loan(std::span<std::byte> room)
+        : view_(py::memoryview::from_memory(
+              room.data(), static_cast<py::ssize_t>(room.size()))) {}
+    ~Loan() {
+      const py::error_scope raised;
+      const py::object released = py::reinterpret_steal<py::object>(
+          PyObject_CallMethod(view_.ptr(), "release", nullptr));
+      if (!released) PyErr_WriteUnraisable(view_.ptr());
+    }
+    Loan(const Loan&) = delete;
+    Loan& operator=(const Loan&) = delete;
+    [[nodiscard]] const py::memoryview& view() const { return view_; }
+
+   private:
+    const py::memoryview view_;
+  };
+
+  std::size_t receive() {
+    const auto room = checked_named(parser_.room());
+    const Loan loan(room);
+    const auto count =
+        py::cast<std::size_t>(source_.attr("readinto")(loan.view()));
+    if (count > room.size()) {
+      throw py::value_error(name_ + ": more bytes came than there is room for");
+    }
+    parser_.received(count);
+    return count;
+  }
+
+  Result<std::span<const std::byte>> take() {
+    if (parser_.next_bytes() < kLargeRecord) return parser_.take();
+    const Unlocked unlocked;
+    return parser_.take();
+  }
+
+  static py::bytes to_bytes(std::span<const std::byte> data) {
+    return {reinterpret_cast<const char*>(data.data()), data.size()};
+  }
+
+  void check_named(const Status& status) const {
+    if (status.ok()) return;
+    check_file(Status(status.code(), name_ + ": " + status.message()));
+  }
+  template <class T>
+  T checked_named(Result<T> result) const {
+    check_named(result.status());
+    return std::move(result).value();
+  }
+
+  const py::object source_;
+  const std::string name_;
+  TfRecordParser parser_;
+  bool busy_ = false;  // Changed with the GIL.
+};
+
+py::str compression(const py::bytes& begin) {
+  const std::string_view bytes = begin;
+  return py::str(std::string(
+      frame_compression(std::as_bytes(std::span(bytes.data(), bytes.size())))));
+}
+
+}  // namespace
+
+void tf_record_stream(py::module_& m) {
+  py::class_<Stream>(m, "TfRecordStream",
+                     "The records in a stream of bytes, in order.",
+                     py::is_final())
+      .def(py::init<py::object, std::string, const std::string&, std::uint64_t,
+                    std::uint64_t>(),
+           "source"_a, "name"_a, "verify"_a, "record"_a, "offset"_a)
+      .def("__iter__", [](py::object self) { return self; })
+      .def("__next__", &Stream::next)
+      .def_property_readonly("record", &Stream::record)
+      .def_property_readonly("offset", &Stream::offset);
+  m.def("tf_record_compression", &compression, "begin"_a);
+}
+
+}  // namespace gristmill::bind

@@ -1,0 +1,109 @@
+#include "core/array_record/chunk_cache.hpp"
+
+#include <unistd.h>
+
+#include <utility>
+
+namespace gristmill {
+namespace {
+
+Result<ChunkCache::Chunk> make(const ChunkCache::Decode& decode) {
+  auto chunk = std::make_shared<DecodedChunk>();
+  Status status = decode(*chunk);
+  if (!status.ok()) return status;
+  return ChunkCache::Chunk(std::move(chunk));
+}
+
+}  // namespace
+
+ChunkCache::ChunkCache(std::size_t max_bytes) : max_bytes_(max_bytes) {}
+
+// The first process to use the cache has it: what was made before a fork may
+// be for the child.
+bool ChunkCache::is_ours() const {
+  const pid_t here = getpid();
+  pid_t owner = 0;
+  return owner_.compare_exchange_strong(owner, here) || owner == here;
+}
+
+Result<ChunkCache::Chunk> ChunkCache::get(std::uint64_t id,
+                                          const Decode& decode) {
+  if (max_bytes_ == 0 || !is_ours()) return make(decode);
+  const std::shared_ptr<Entry> entry = find_or_add(id);
+  const std::lock_guard lock(entry->mutex);
+  if (entry->chunk) return entry->chunk;
+  if (!entry->damage.ok()) return entry->damage;
+  auto made = make(decode);
+  if (made.ok()) {
+    entry->chunk = made.value();
+    keep(id, entry, entry->chunk->held_bytes());
+  } else if (made.status().code() == Code::kInvalidArgument) {
+    // Each of its records would be decoded in vain again.
+    entry->damage = made.status();
+    keep(id, entry, sizeof(Entry) + entry->damage.message().size());
+  } else {
+    drop(id, entry);
+  }
+  return made;
+}
+
+void ChunkCache::forget(std::uint64_t first, std::uint64_t count) {
+  // A child has no share in the cache, and perhaps a lock that stays shut.
+  if (owner_ != getpid()) return;
+  const std::lock_guard lock(mutex_);
+  for (auto at = recent_.begin(); at != recent_.end();) {
+    const std::uint64_t id = *at;
+    if (id - first >= count) {
+      ++at;
+      continue;
+    }
+    const auto found = entries_.find(id);
+    held_bytes_ -= found->second->bytes;
+    entries_.erase(found);
+    at = recent_.erase(at);
+  }
+}
+
+std::size_t ChunkCache::held_bytes() const {
+  if (owner_ != getpid()) return 0;
+  const std::lock_guard lock(mutex_);
+  return held_bytes_;
+}
+
+std::shared_ptr<ChunkCache::Entry> ChunkCache::find_or_add(std::uint64_t id) {
+  const std::lock_guard lock(mutex_);
+  auto& entry = entries_[id];
+  if (entry) {
+    recent_.splice(recent_.begin(), recent_, entry->place);
+  } else {
+    entry = std::make_shared<Entry>();
+    entry->place = recent_.insert(recent_.begin(), id);
+  }
+  return entry;
+}
+
+// An entry that was given up meanwhile stays so: its thread has the chunk.
+void ChunkCache::keep(std::uint64_t id, const std::shared_ptr<Entry>& entry,
+                      std::size_t bytes) {
+  const std::lock_guard lock(mutex_);
+  const auto found = entries_.find(id);
+  if (found == entries_.end() || found->second != entry) return;
+  entry->bytes = bytes;
+  held_bytes_ += bytes;
+  while (held_bytes_ > max_bytes_ && recent_.size() > 1) {
+    const auto oldest = entries_.find(recent_.back());
+    held_bytes_ -= oldest->second->bytes;
+    entries_.erase(oldest);
+    recent_.pop_back();
+  }
+}
+
+void ChunkCache::drop(std::uint64_t id, const std::shared_ptr<Entry>& entry) {
+  const std::lock_guard lock(mutex_);
+  const auto found = entries_.find(id);
+  if (found == entries_.end() || found->second != entry) return;
+  recent_.erase(entry->place);
+  entries_.erase(found);
+}
+
+}  // namespace gristmill

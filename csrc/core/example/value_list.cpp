@@ -1,0 +1,361 @@
+#include "core/example/value_list.hpp"
+
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <cassert>
+#include <cmath>
+#include <cstring>
+#include <limits>
+#include <string>
+#include <type_traits>
+
+namespace gristmill {
+namespace {
+
+static_assert(std::endian::native == std::endian::little);
+
+// Tags of field 1, by wire type.
+constexpr std::uint32_t kVarintTag = 1 << 3 | 0;
+constexpr std::uint32_t kPackedTag = 1 << 3 | 2;
+constexpr std::uint32_t kFixed32Tag = 1 << 3 | 5;
+
+constexpr std::size_t kWord = sizeof(std::uint64_t);
+constexpr std::uint64_t kHighBits = 0x8080808080808080;
+
+// The bits of a half-precision number, a type that C++20 does not have.
+struct Half {
+  std::uint16_t bits;
+};
+
+enum class Outcome {
+  kOk,
+  kDamaged,
+  kTooMany,
+  kMisfit,  // A number is out of range for its type.
+};
+
+// Joins the low seven bits of each byte.
+constexpr std::uint64_t join_sevens(std::uint64_t word) noexcept {
+  word = (word & 0x007f007f007f007f) | (word & 0x7f007f007f007f00) >> 1;
+  word = (word & 0x00003fff00003fff) | (word & 0x3fff00003fff0000) >> 2;
+  return (word & 0x000000000fffffff) | (word & 0x0fffffff00000000) >> 4;
+}
+
+template <class T>
+bool convert(std::uint64_t varint, T& to) noexcept {
+  const auto value = static_cast<std::int64_t>(varint);
+  if constexpr (std::is_same_v<T, bool>) {
+    to = varint != 0;
+    return varint <= 1;
+  } else if constexpr (std::is_same_v<T, std::uint64_t>) {
+    to = varint;
+    return value >= 0;
+  } else {
+    to = static_cast<T>(value);
+    return static_cast<std::int64_t>(to) == value;
+  }
+}
+
+// Rounds to nearest, ties to even.  False if a finite number becomes infinite.
+bool convert(float from, Half& to) noexcept {
+  const auto all = std::bit_cast<std::uint32_t>(from);
+  const std::uint32_t sign = all >> 16 & 0x8000;
+  const std::uint32_t bits = all & 0x7fffffff;
+  std::uint32_t half = 0;
+  if (bits > 0x7f800000) {  // Not a number, and it has to stay so.
+    half = 0x7c00 | std::max<std::uint32_t>(bits >> 13 & 0x3ff, 1);
+  } else if (bits == 0x7f800000) {
+    half = 0x7c00;
+  } else if (bits < 0x38800000) {  // Less than the smallest normal half.
+    const float scaled = std::bit_cast<float>(bits) * 0x1p24F;
+    half = static_cast<std::uint32_t>(std::lrint(scaled));
+  } else {
+    half = (bits - 0x38000000 + 0xfff + (bits >> 13 & 1)) >> 13;
+    if (half >= 0x7c00) return false;
+  }
+  to.bits = static_cast<std::uint16_t>(sign | half);
+  return true;
+}
+
+bool convert(float from, double& to) noexcept {
+  to = from;
+  return true;
+}
+
+// Writes integers, one after the other, to memory for a certain number.
+template <class T>
+class IntWriter {
+ public:
+  explicit IntWriter(std::span<std::byte> to) noexcept
+      : next_(reinterpret_cast<T*>(to.data())),
+        end_(next_ + to.size() / sizeof(T)) {}
+
+  [[nodiscard]] bool full() const noexcept { return next_ == end_; }
+
+  Outcome packed(std::span<const std::byte> chunk) noexcept {
+    ByteCursor cursor(chunk);
+    while (cursor.left() >= kWord && end_ - next_ >= std::ptrdiff_t{kWord}) {
+      const auto word = load_le<std::uint64_t>(cursor.rest().data());
+      const std::uint64_t stops = ~word & kHighBits;
+      const Outcome outcome =
+          stops == 0 ? single(cursor) : of_word(word, stops, cursor);
+      if (outcome != Outcome::kOk) return outcome;
+    }
+    while (cursor.left() > 0) {
+      const Outcome outcome = single(cursor);
+      if (outcome != Outcome::kOk) return outcome;
+    }
+    return Outcome::kOk;
+  }
+
+  Outcome plain(std::uint32_t tag, ByteCursor& cursor) noexcept {
+    if (tag == kVarintTag) return single(cursor);
+    return skip_field(cursor, tag) ? Outcome::kOk : Outcome::kDamaged;
+  }
+
+ private:
+  // Reads the varints that end in a word, whose last bytes are at `stops`.
+  // REQUIRES: there is at least one, and room for eight.
+  Outcome of_word(std::uint64_t word, std::uint64_t stops,
+                  ByteCursor& cursor) noexcept {
+    std::span<const std::byte> used;
+    bool fits = true;
+    if (stops == kHighBits) {
+      for (unsigned i = 0; i < kWord; ++i) {
+        fits &= convert(word >> 8 * i & 0x7f, next_[i]);
+      }
+      next_ += kWord;
+      static_cast<void>(cursor.take(kWord, used));
+      return fits ? Outcome::kOk : Outcome::kMisfit;
+    }
+    unsigned begin = 0;
+    do {
+      const auto end = static_cast<unsigned>(std::countr_zero(stops)) + 1;
+      const std::uint64_t bytes = word << (64 - end) >> (64 - end + begin);
+      fits &= convert(join_sevens(bytes), *next_++);
+      begin = end;
+      stops &= stops - 1;
+    } while (stops != 0);
+    static_cast<void>(cursor.take(begin / 8, used));
+    return fits ? Outcome::kOk : Outcome::kMisfit;
+  }
+
+  Outcome single(ByteCursor& cursor) noexcept {
+    std::uint64_t value = 0;
+    if (!cursor.varint(value)) return Outcome::kDamaged;
+    if (full()) return Outcome::kTooMany;
+    return convert(value, *next_++) ? Outcome::kOk : Outcome::kMisfit;
+  }
+
+  T* next_;
+  T* const end_;
+};
+
+// Writes floats, one after the other, to memory for a certain number.
+template <class T>
+class FloatWriter {
+ public:
+  explicit FloatWriter(std::span<std::byte> to) noexcept
+      : next_(reinterpret_cast<T*>(to.data())),
+        end_(next_ + to.size() / sizeof(T)) {}
+
+  [[nodiscard]] bool full() const noexcept { return next_ == end_; }
+
+  Outcome packed(std::span<const std::byte> chunk) noexcept {
+    const std::size_t count = chunk.size() / sizeof(float);
+    if (chunk.size() % sizeof(float) != 0) return Outcome::kDamaged;
+    if (count > static_cast<std::size_t>(end_ - next_)) {
+      return Outcome::kTooMany;
+    }
+    if constexpr (std::is_same_v<T, float>) {
+      if (count > 0) std::memcpy(next_, chunk.data(), chunk.size());
+      next_ += count;
+    } else {
+      for (std::size_t i = 0; i < count; ++i) {
+        const auto value = load_le<float>(chunk.data() + i * sizeof(float));
+        if (!convert(value, *next_++)) return Outcome::kMisfit;
+      }
+    }
+    return Outcome::kOk;
+  }
+
+  Outcome plain(std::uint32_t tag, ByteCursor& cursor) noexcept {
+    std::span<const std::byte> bytes;
+    if (tag != kFixed32Tag) {
+      return skip_field(cursor, tag) ? Outcome::kOk : Outcome::kDamaged;
+    }
+    return cursor.take(sizeof(float), bytes) ? packed(bytes)
+                                             : Outcome::kDamaged;
+  }
+
+ private:
+  T* next_;
+  T* const end_;
+};
+
+// Calls `packed` for each run of bytes in field 1, and `plain` with the tag of
+// each other field.  Both return an Outcome, of which only kOk goes on.
+template <class Packed, class Plain>
+Outcome each_field(std::span<const std::byte> list, Packed&& packed,
+                   Plain&& plain) {
+  ByteCursor cursor(list);
+  while (cursor.left() > 0) {
+    std::uint32_t tag = 0;
+    if (!cursor.varint32(tag)) return Outcome::kDamaged;
+    Outcome outcome = Outcome::kOk;
+    if (tag == kPackedTag) {
+      std::uint64_t size = 0;
+      std::span<const std::byte> chunk;
+      if (!cursor.varint(size) || !cursor.take(size, chunk)) {
+        return Outcome::kDamaged;
+      }
+      outcome = packed(chunk);
+    } else {
+      outcome = plain(tag, cursor);
+    }
+    if (outcome != Outcome::kOk) return outcome;
+  }
+  return Outcome::kOk;
+}
+
+Status damaged(ListKind kind) {
+  return Status(Code::kInvalidArgument,
+                "its " + std::string(name_of(kind)) + " list is damaged");
+}
+
+template <template <class> class Writer, class T>
+Status read_as(Number number, std::span<const std::byte> list,
+               std::span<std::byte> to) {
+  Writer<T> writer(to);
+  const Outcome outcome = each_field(
+      list, [&](auto chunk) { return writer.packed(chunk); },
+      [&](auto tag, auto& cursor) { return writer.plain(tag, cursor); });
+  if (outcome == Outcome::kOk && writer.full()) return {};
+  const ListKind kind = list_of(number);
+  if (outcome == Outcome::kMisfit) {
+    return Status(Code::kInvalidArgument, "a value is out of range for " +
+                                              std::string(name_of(number)));
+  }
+  const auto count = count_values(kind, list);
+  if (outcome == Outcome::kDamaged || !count) return damaged(kind);
+  return Status(Code::kInvalidArgument,
+                "it has " + std::to_string(*count) + " values, expected " +
+                    std::to_string(to.size() / sizeof(T)));
+}
+
+}  // namespace
+
+std::string_view name_of(ListKind kind) noexcept {
+  constexpr std::array<std::string_view, 4> names{"no", "bytes", "float",
+                                                  "int64"};
+  return names[static_cast<std::size_t>(kind)];
+}
+
+std::string_view name_of(Number number) noexcept {
+  constexpr std::array<std::string_view, 12> names{
+      "bool",   "int8",   "int16",  "int32",   "int64",   "uint8",
+      "uint16", "uint32", "uint64", "float16", "float32", "float64"};
+  return names[static_cast<std::size_t>(number)];
+}
+
+std::size_t bytes_of(Number number) noexcept {
+  constexpr std::array<std::size_t, 12> sizes{1, 1, 2, 4, 8, 1,
+                                              2, 4, 8, 2, 4, 8};
+  return sizes[static_cast<std::size_t>(number)];
+}
+
+ListKind list_of(Number number) noexcept {
+  return number >= Number::kFloat16 ? ListKind::kFloat : ListKind::kInt64;
+}
+
+std::optional<std::size_t> count_values(
+    ListKind kind, std::span<const std::byte> list) noexcept {
+  std::size_t count = 0;
+  const auto packed = [&](std::span<const std::byte> chunk) {
+    if (kind == ListKind::kBytes) {
+      ++count;
+    } else if (kind == ListKind::kFloat) {
+      if (chunk.size() % sizeof(float) != 0) return Outcome::kDamaged;
+      count += chunk.size() / sizeof(float);
+    } else {
+      count += static_cast<std::size_t>(std::ranges::count_if(
+          chunk, [](std::byte byte) { return byte < std::byte{0x80}; }));
+    }
+    return Outcome::kOk;
+  };
+  const std::uint32_t single =
+      kind == ListKind::kFloat ? kFixed32Tag : kVarintTag;
+  const auto plain = [&](std::uint32_t tag, ByteCursor& cursor) {
+    count += kind != ListKind::kBytes && tag == single;
+    return skip_field(cursor, tag) ? Outcome::kOk : Outcome::kDamaged;
+  };
+  if (each_field(list, packed, plain) != Outcome::kOk) return std::nullopt;
+  return count;
+}
+
+Status read_numbers(Number number, std::span<const std::byte> list,
+                    std::span<std::byte> to) {
+  switch (number) {
+    case Number::kBool:
+      return read_as<IntWriter, bool>(number, list, to);
+    case Number::kInt8:
+      return read_as<IntWriter, std::int8_t>(number, list, to);
+    case Number::kInt16:
+      return read_as<IntWriter, std::int16_t>(number, list, to);
+    case Number::kInt32:
+      return read_as<IntWriter, std::int32_t>(number, list, to);
+    case Number::kInt64:
+      return read_as<IntWriter, std::int64_t>(number, list, to);
+    case Number::kUint8:
+      return read_as<IntWriter, std::uint8_t>(number, list, to);
+    case Number::kUint16:
+      return read_as<IntWriter, std::uint16_t>(number, list, to);
+    case Number::kUint32:
+      return read_as<IntWriter, std::uint32_t>(number, list, to);
+    case Number::kUint64:
+      return read_as<IntWriter, std::uint64_t>(number, list, to);
+    case Number::kFloat16:
+      return read_as<FloatWriter, Half>(number, list, to);
+    case Number::kFloat32:
+      return read_as<FloatWriter, float>(number, list, to);
+    case Number::kFloat64:
+      return read_as<FloatWriter, double>(number, list, to);
+  }
+  return Status(Code::kInvalidArgument, "unknown type of number");
+}
+
+Status read_strings(std::span<const std::byte> list,
+                    std::vector<std::span<const std::byte>>& values) {
+  const Outcome outcome = each_field(
+      list,
+      [&](std::span<const std::byte> value) {
+        values.push_back(value);
+        return Outcome::kOk;
+      },
+      [](std::uint32_t tag, ByteCursor& cursor) {
+        return skip_field(cursor, tag) ? Outcome::kOk : Outcome::kDamaged;
+      });
+  if (outcome == Outcome::kOk) return {};
+  return damaged(ListKind::kBytes);
+}
+
+bool skip_field(ByteCursor& cursor, std::uint32_t tag) noexcept {
+  std::uint64_t value = 0;
+  std::span<const std::byte> bytes;
+  if (tag >> 3 == 0) return false;
+  switch (tag & 7) {
+    case 0:
+      return cursor.varint(value);
+    case 1:
+      return cursor.take(8, bytes);
+    case 2:
+      return cursor.varint(value) && cursor.take(value, bytes);
+    case 5:
+      return cursor.take(4, bytes);
+    default:
+      return false;
+  }
+}
+
+}  // namespace gristmill

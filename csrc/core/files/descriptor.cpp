@@ -1,0 +1,179 @@
+#include "core/files/descriptor.hpp"
+
+#include <fcntl.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <mutex>
+
+#include "core/base/fork_mutex.hpp"
+
+namespace gristmill {
+
+// Knows which Descriptors have a number, and takes some back when they are too
+// many.  Leaked, because files may be closed while the process ends.
+class Lender {
+ public:
+  static Lender& get() {
+    static Lender* const lender = new Lender;
+    return *lender;
+  }
+
+  void add(const Descriptor& file) {
+    const std::scoped_lock lock(mutex());
+    if (file.listed_) return;
+    file.place_ = open_.insert(open_.end(), &file);
+    file.listed_ = true;
+    keep(limit_);
+  }
+
+  void remove(const Descriptor& file) {
+    const std::scoped_lock lock(mutex());
+    if (file.listed_) open_.erase(file.place_);
+    file.listed_ = false;
+  }
+
+  // Takes back about half of the numbers.
+  void make_room() {
+    const std::scoped_lock lock(mutex());
+    keep(open_.size() / 2);
+  }
+
+  std::size_t count() {
+    const std::scoped_lock lock(mutex());
+    return open_.size();
+  }
+
+  void set_limit(std::size_t limit) {
+    const std::scoped_lock lock(mutex());
+    limit_ = limit;
+    keep(limit_);
+  }
+
+ private:
+  static std::mutex& mutex() { return fork_mutex<Lender>(); }
+
+  Lender() {
+    struct rlimit limit;
+    if (getrlimit(RLIMIT_NOFILE, &limit) == 0 &&
+        limit.rlim_cur != RLIM_INFINITY) {
+      limit_ = std::clamp<std::size_t>(limit.rlim_cur / 2, 16, kMost);
+    }
+  }
+
+  // A second chance for each that was used since the last look.
+  // REQUIRES: the mutex is held.
+  void keep(std::size_t most) {
+    std::size_t looks = 2 * open_.size();
+    while (open_.size() > most && looks-- > 0) {
+      const Descriptor& oldest = *open_.front();
+      const bool used = oldest.used_.exchange(false, std::memory_order_relaxed);
+      if (!used && oldest.give_up()) {
+        open_.pop_front();
+        oldest.listed_ = false;
+      } else {
+        open_.splice(open_.end(), open_, open_.begin());
+      }
+    }
+  }
+
+  static constexpr std::size_t kMost = 4096;
+
+  std::list<const Descriptor*> open_;  // Guarded by the mutex.
+  std::size_t limit_ = kMost;          // The same.
+};
+
+Result<int> Descriptor::open(const std::string& path) {
+  // Not blocking: opening a pipe would wait for somebody to write to it.
+  const auto attempt = [&] {
+    return ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+  };
+  int fd = attempt();
+  if (fd < 0 && errno == EMFILE) {
+    Lender::get().make_room();
+    fd = attempt();
+  }
+  if (fd < 0) {
+    const int error = errno;
+    const char* const advice =
+        error == EMFILE ? "; allow more by ulimit -n" : "";
+    return Status::system(
+        error, path + ": open failed: " + std::strerror(error) + advice);
+  }
+  return fd;
+}
+
+Descriptor::Descriptor(std::string path, int fd, const struct stat& status)
+    : path_(std::move(path)),
+      device_(status.st_dev),
+      inode_(status.st_ino),
+      size_(status.st_size),
+      modified_(status.st_mtim),
+      state_(static_cast<State>(fd) + 1) {
+  Lender::get().add(*this);
+}
+
+Descriptor::~Descriptor() {
+  Lender::get().remove(*this);
+  const State number = state_.load(std::memory_order_acquire) & kNumber;
+  if (number != 0) ::close(static_cast<int>(number - 1));
+}
+
+// The system gives the inodes of removed files to new ones.
+bool Descriptor::is_same(const struct stat& now) const {
+  return now.st_dev == device_ && now.st_ino == inode_ &&
+         now.st_size == size_ && now.st_mtim.tv_sec == modified_.tv_sec &&
+         now.st_mtim.tv_nsec == modified_.tv_nsec;
+}
+
+// Closes the file unless somebody uses it.
+bool Descriptor::give_up() const {
+  State state = state_.load(std::memory_order_relaxed);
+  if (state == 0 || state >= kUser) return false;
+  // Acquires what the last user released: its reads are over.
+  if (!state_.compare_exchange_strong(state, 0, std::memory_order_acquire)) {
+    return false;
+  }
+  ::close(static_cast<int>(state - 1));
+  return true;
+}
+
+Result<Descriptor::Use> Descriptor::use() const {
+  used_.store(true, std::memory_order_relaxed);
+  for (;;) {
+    State state = state_.load(std::memory_order_relaxed);
+    while ((state & kNumber) != 0) {
+      if (state_.compare_exchange_weak(state, state + kUser,
+                                       std::memory_order_acquire)) {
+        return Use(this, static_cast<int>((state & kNumber) - 1));
+      }
+    }
+    auto opened = open(path_);
+    if (!opened.ok()) return opened.status();
+    const int fd = opened.value();
+    struct stat now;
+    if (fstat(fd, &now) != 0 || !is_same(now)) {
+      ::close(fd);
+      return Status(Code::kInvalidArgument,
+                    "another file is at its path than was opened");
+    }
+    State none = 0;
+    if (state_.compare_exchange_strong(none, kUser + State(fd) + 1,
+                                       std::memory_order_acq_rel)) {
+      Lender::get().add(*this);
+      return Use(this, fd);
+    }
+    ::close(fd);  // Another thread was faster.
+  }
+}
+
+std::size_t Descriptor::open_count() { return Lender::get().count(); }
+
+void Descriptor::set_limit(std::size_t limit) {
+  Lender::get().set_limit(limit);
+}
+
+}  // namespace gristmill

@@ -1,0 +1,81 @@
+// A RecordReader reads records by number, in any order, to memory that the
+// caller provides.  Files of one format implement it, and sets of files.
+//
+// Thread safety: const methods may overlap; a Sink is called by the thread
+// that reads.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "core/base/status.hpp"
+
+namespace gristmill {
+
+class RecordReader {
+ public:
+  // One record to read, and its number among those read together.
+  struct Request {
+    std::int64_t record = 0;
+    std::size_t slot = 0;
+  };
+
+  class Sink {
+   public:
+    virtual ~Sink() = default;
+
+    // Returns memory for a record of `size` bytes, which is written, and read
+    // again, before the call that reads returns.
+    virtual Result<std::span<std::byte>> place(std::size_t slot,
+                                               std::uint64_t size) = 0;
+  };
+
+  RecordReader() = default;
+  RecordReader(const RecordReader&) = delete;
+  RecordReader& operator=(const RecordReader&) = delete;
+  virtual ~RecordReader() = default;
+
+  // What errors call it: the path of a file.
+  [[nodiscard]] virtual const std::string& path() const = 0;
+
+  // How many records there are.
+  [[nodiscard]] virtual std::uint64_t size() const = 0;
+
+  // True if sizes() reads no record.
+  [[nodiscard]] virtual bool knows_sizes() const = 0;
+
+  // Writes the size of each record to `sizes`, as long as `records`.
+  virtual Status sizes(std::span<const std::int64_t> records,
+                       std::span<std::int64_t> sizes) const = 0;
+
+  // True if reading either record does most of the work of reading both, so
+  // that two threads should not share them out.  Both are in [0, size()).
+  [[nodiscard]] virtual bool shares_work(std::int64_t left,
+                                         std::int64_t right) const {
+    static_cast<void>(left);
+    static_cast<void>(right);
+    return false;
+  }
+
+  // How many threads should share out a read, whoever reads, because each of
+  // them waits for something far away.
+  [[nodiscard]] virtual std::size_t parallel() const { return 1; }
+
+  // Reads the records of `requests`, which are in order of `record`.  Stops at
+  // the first error.
+  virtual Status read(std::span<const Request> requests, Sink& sink) const = 0;
+
+  // Checks that each of `records` is in [0, size()), and sorts them.
+  Result<std::vector<Request>> plan(
+      std::span<const std::int64_t> records) const;
+
+  // Cuts sorted requests in at most `parts` spans of about equal length that
+  // share no work: several threads may each read one.
+  [[nodiscard]] std::vector<std::span<const Request>> cut(
+      std::span<const Request> requests, std::size_t parts) const;
+};
+
+}  // namespace gristmill

@@ -1,0 +1,148 @@
+#include "core/files/record_set.hpp"
+
+#include <algorithm>
+#include <cerrno>
+#include <mutex>
+#include <utility>
+
+#include "core/base/fork_mutex.hpp"
+
+namespace gristmill {
+
+using ReaderPtr = std::shared_ptr<const RecordReader>;
+
+namespace {
+
+// Guards the readers of all sets.
+std::mutex& readers_mutex() { return fork_mutex<RecordSet>(); }
+
+}  // namespace
+
+RecordSet::RecordSet(std::string name, std::span<const Range> ranges)
+    : name_(std::move(name)),
+      ranges_(ranges.begin(), ranges.end()),
+      readers_(ranges.size()) {
+  begins_.reserve(ranges.size() + 1);
+  begins_.push_back(0);
+  for (const Range& range : ranges) {
+    begins_.push_back(begins_.back() + range.count);
+  }
+}
+
+RecordSet::Place RecordSet::find(std::int64_t record) const {
+  const auto at = static_cast<std::uint64_t>(record);
+  const auto next = std::ranges::upper_bound(begins_, at);
+  const auto part = static_cast<std::size_t>(next - begins_.begin()) - 1;
+  return {part,
+          static_cast<std::int64_t>(at - begins_[part] + ranges_[part].first)};
+}
+
+ReaderPtr RecordSet::reader(std::size_t part) const {
+  const std::scoped_lock lock(readers_mutex());
+  return readers_[part];
+}
+
+Result<ReaderPtr> RecordSet::open_reader(std::size_t part) const {
+  ReaderPtr found = reader(part);
+  if (found) return found;
+  return Status::system(EBADF, name_ + ": it was closed while it was read");
+}
+
+std::vector<std::size_t> RecordSet::closed_parts(
+    std::span<const Request> requests) const {
+  std::vector<std::size_t> closed;
+  const std::scoped_lock lock(readers_mutex());
+  std::uint64_t end = 0;  // Of the part that was looked at last.
+  for (const Request& request : requests) {
+    if (static_cast<std::uint64_t>(request.record) < end) continue;
+    const std::size_t part = find(request.record).part;
+    end = begins_[part + 1];
+    if (!readers_[part]) closed.push_back(part);
+  }
+  return closed;
+}
+
+Status RecordSet::open_part(std::size_t part, ReaderPtr reader) {
+  const Range& range = ranges_[part];
+  if (range.first + range.count > reader->size()) {
+    return Status(Code::kOutOfRange,
+                  reader->path() + ": records " + std::to_string(range.first) +
+                      " to " + std::to_string(range.first + range.count) +
+                      " are asked for, but there are " +
+                      std::to_string(reader->size()));
+  }
+  const std::scoped_lock lock(readers_mutex());
+  if (!readers_[part]) readers_[part] = std::move(reader);
+  return {};
+}
+
+void RecordSet::close_parts() {
+  // They end after the lock does: a reader may be Python's.
+  std::vector<ReaderPtr> closed(readers_.size());
+  const std::scoped_lock lock(readers_mutex());
+  readers_.swap(closed);
+}
+
+bool RecordSet::knows_sizes() const {
+  const std::scoped_lock lock(readers_mutex());
+  return std::ranges::all_of(readers_, [](const ReaderPtr& reader) {
+    return reader == nullptr || reader->knows_sizes();
+  });
+}
+
+bool RecordSet::shares_work(std::int64_t left, std::int64_t right) const {
+  const Place first = find(left);
+  const Place second = find(right);
+  if (first.part != second.part) return false;
+  const ReaderPtr here = reader(first.part);
+  return here && here->shares_work(first.record, second.record);
+}
+
+std::size_t RecordSet::parallel() const {
+  const std::scoped_lock lock(readers_mutex());
+  std::size_t most = 1;
+  for (const ReaderPtr& reader : readers_) {
+    if (reader) most = std::max(most, reader->parallel());
+  }
+  return most;
+}
+
+Status RecordSet::sizes(std::span<const std::int64_t> records,
+                        std::span<std::int64_t> sizes) const {
+  for (std::size_t k = 0; k < records.size(); ++k) {
+    const std::int64_t record = records[k];
+    if (record < 0 || static_cast<std::uint64_t>(record) >= size()) {
+      return plan(records.subspan(k, 1)).status();
+    }
+    const Place place = find(record);
+    auto here = open_reader(place.part);
+    if (!here.ok()) return here.status();
+    const Status status =
+        here.value()->sizes({&place.record, 1}, sizes.subspan(k, 1));
+    if (!status.ok()) return status;
+  }
+  return {};
+}
+
+Status RecordSet::read(std::span<const Request> requests, Sink& sink) const {
+  std::vector<Request> local;
+  while (!requests.empty()) {
+    const std::size_t part = find(requests.front().record).part;
+    const std::uint64_t end = begins_[part + 1];
+    const std::int64_t shift = static_cast<std::int64_t>(ranges_[part].first) -
+                               static_cast<std::int64_t>(begins_[part]);
+    local.clear();
+    for (const Request& request : requests) {
+      if (static_cast<std::uint64_t>(request.record) >= end) break;
+      local.push_back({request.record + shift, request.slot});
+    }
+    auto here = open_reader(part);
+    if (!here.ok()) return here.status();
+    const Status status = here.value()->read(local, sink);
+    if (!status.ok()) return status;
+    requests = requests.subspan(local.size());
+  }
+  return {};
+}
+
+}  // namespace gristmill

@@ -1,0 +1,50 @@
+#include "core/files/spread_read.hpp"
+
+#include <algorithm>
+
+namespace gristmill {
+namespace {
+
+// Where every read waits, many small ones take turns better than few long ones.
+std::size_t parts_of(const RecordReader& reader, std::size_t threads,
+                     std::size_t requests) {
+  return reader.parallel() > 1 ? requests : threads;
+}
+
+}  // namespace
+
+SpreadRead::SpreadRead(Pool& pool, std::size_t threads,
+                       const RecordReader& reader,
+                       std::span<const Request> requests,
+                       RecordReader::Sink& sink,
+                       const std::shared_ptr<const void>& owner)
+    : reader_(reader),
+      sink_(sink),
+      cuts_(reader.cut(requests, parts_of(reader, threads, requests.size()))),
+      end_(cuts_.size()),
+      statuses_(cuts_.size()) {
+  for (std::size_t i = 0; i < std::min(threads, cuts_.size()); ++i) {
+    pool.run(group_, [this, owner] { work(); });
+  }
+}
+
+// Cuts before one that failed are read nevertheless: another may fail there.
+void SpreadRead::work() {
+  for (;;) {
+    const std::size_t i = next_.fetch_add(1, std::memory_order_relaxed);
+    std::size_t end = end_.load(std::memory_order_relaxed);
+    if (i >= end) return;
+    statuses_[i] = reader_.read(cuts_[i], sink_);
+    if (statuses_[i].ok()) continue;
+    while (i < end && !end_.compare_exchange_weak(end, i)) {
+    }
+  }
+}
+
+Status SpreadRead::status() const {
+  const auto failed = std::ranges::find_if(
+      statuses_, [](const Status& status) { return !status.ok(); });
+  return failed == statuses_.end() ? Status() : *failed;
+}
+
+}  // namespace gristmill

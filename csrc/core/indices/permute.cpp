@@ -1,0 +1,146 @@
+#include "core/indices/permute.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cassert>
+#include <cmath>
+#include <cstddef>
+#include <random>
+#include <string>
+
+namespace gristmill {
+namespace {
+
+// Indices that go through the network together: small enough for the first
+// level cache, large enough to fill the vector units.
+constexpr std::size_t kChunk = 256;
+
+unsigned block_bits(std::int64_t max_index, Block block) {
+  if (max_index == 0) return 16;
+  // Doubles on purpose: Grain computes the width this way, rounding included.
+  const auto exact = std::ceil(std::log2(static_cast<double>(max_index)));
+  auto bits = static_cast<unsigned>(exact);
+  bits = std::clamp(bits + bits % 2, 16U, 64U);
+  const auto largest = static_cast<std::uint64_t>(max_index);
+  if (block == Block::kWhole && bits < 64 && (largest >> bits) != 0) bits += 2;
+  return bits;
+}
+
+// The round function on words of `half_bits` bits; higher bits are garbage.
+template <class Word>
+inline Word mix(Word value, unsigned half_bits) noexcept {
+  const Word by1 = (value << 1) | (value >> (half_bits - 1));
+  const Word by8 = (value << 8) | (value >> (half_bits - 8));
+  const Word by2 = (value << 2) | (value >> (half_bits - 2));
+  return (by1 & by8) ^ by2;
+}
+
+template <class Word>
+inline Word low_bits(unsigned half_bits) noexcept {
+  return static_cast<Word>((std::uint64_t{1} << half_bits) - 1);
+}
+
+}  // namespace
+
+Permutation::Permutation(std::int64_t max_index, std::uint32_t seed,
+                         std::uint32_t rounds, Block block)
+    : max_index_(static_cast<std::uint64_t>(max_index)),
+      half_bits_(block_bits(max_index, block) / 2),
+      keys_(rounds) {
+  assert(max_index >= 0 && rounds > 0 && rounds % 2 == 0);
+  std::seed_seq sequence{seed};
+  sequence.generate(keys_.begin(), keys_.end());
+  const auto mask = low_bits<std::uint32_t>(half_bits_);
+  for (auto& key : keys_) key &= mask;
+}
+
+std::int64_t Permutation::operator()(std::int64_t index) const noexcept {
+  if (max_index_ == 0) return 0;
+  const auto mask = low_bits<std::uint64_t>(half_bits_);
+  auto value = static_cast<std::uint64_t>(index);
+  do {
+    auto left = (value >> half_bits_) & mask;
+    auto right = value & mask;
+    for (std::size_t round = 0; round < keys_.size(); round += 2) {
+      left ^= (mix(right, half_bits_) & mask) ^ keys_[round];
+      right ^= (mix(left, half_bits_) & mask) ^ keys_[round + 1];
+    }
+    value = (left << half_bits_) | right;
+  } while (value > max_index_);
+  return static_cast<std::int64_t>(value);
+}
+
+void Permutation::apply(std::span<std::int64_t> indices) const noexcept {
+  if (max_index_ == 0) return;
+  while (!indices.empty()) {
+    const auto chunk = indices.first(std::min(kChunk, indices.size()));
+    if (half_bits_ <= 16) {
+      apply_to_chunk<std::uint32_t>(chunk);
+    } else {
+      apply_to_chunk<std::uint64_t>(chunk);
+    }
+    indices = indices.subspan(chunk.size());
+  }
+}
+
+// Keeps the halves of every unfinished index in two arrays.  After each pass
+// all results are stored and only those outside the range are kept, without a
+// branch; a result stored too early is overwritten by a later pass.
+template <class Word>
+void Permutation::apply_to_chunk(
+    std::span<std::int64_t> indices) const noexcept {
+  std::array<Word, kChunk> left;
+  std::array<Word, kChunk> right;
+  std::array<std::uint16_t, kChunk> place;
+  const unsigned half = half_bits_;
+  const auto mask = low_bits<Word>(half);
+  // A block of Grain's width may be one value short of max_index.
+  const auto block_last = (std::uint64_t{mask} << half) | mask;
+  const auto last = static_cast<Word>(std::min(max_index_, block_last));
+  std::size_t open = indices.size();
+  for (std::size_t i = 0; i < open; ++i) {
+    const auto value = static_cast<std::uint64_t>(indices[i]);
+    left[i] = static_cast<Word>(value >> half) & mask;
+    right[i] = static_cast<Word>(value) & mask;
+    place[i] = static_cast<std::uint16_t>(i);
+  }
+  while (open > 0) {
+    for (std::size_t round = 0; round < keys_.size(); round += 2) {
+      const Word key0 = keys_[round];
+      const Word key1 = keys_[round + 1];
+      for (std::size_t i = 0; i < open; ++i) {
+        left[i] ^= (mix(right[i], half) & mask) ^ key0;
+        right[i] ^= (mix(left[i], half) & mask) ^ key1;
+      }
+    }
+    std::size_t kept = 0;
+    for (std::size_t i = 0; i < open; ++i) {
+      const Word value = static_cast<Word>(left[i] << half) | right[i];
+      indices[place[i]] = static_cast<std::int64_t>(value);
+      left[kept] = left[i];
+      right[kept] = right[i];
+      place[kept] = place[i];
+      kept += value > last ? 1 : 0;
+    }
+    open = kept;
+  }
+}
+
+Result<std::int64_t> index_shuffle(std::int64_t index, std::int64_t max_index,
+                                   std::uint32_t seed, std::uint32_t rounds) {
+  if (rounds < 4 || rounds > 1024 || rounds % 2 != 0) {
+    return Status(Code::kInvalidArgument,
+                  "rounds must be an even integer between 4 and 1024, but "
+                  "got rounds = " +
+                      std::to_string(rounds));
+  }
+  if (index < 0 || index > max_index) {
+    return Status(Code::kInvalidArgument,
+                  "index must be in [0, max_index], but got index = " +
+                      std::to_string(index) +
+                      " and max_index = " + std::to_string(max_index));
+  }
+  return Permutation(max_index, seed, rounds, Block::kGrain)(index);
+}
+
+}  // namespace gristmill

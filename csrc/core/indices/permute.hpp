@@ -1,0 +1,59 @@
+// A Permutation maps each index in [0, max_index] to another, by formula.
+//
+// It is Grain's keyed shuffle: a Feistel network over a block of at least
+// max_index + 1 values, applied again while the result lies outside the
+// range.  Nothing is stored but the round keys, so a permutation of 10**12
+// indices costs as much as one of 10**6.  A range far smaller than its block
+// of 2**16 values walks about 2**16 / (max_index + 1) times per index.
+//
+// Thread safety: immutable after construction, any thread may call.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "core/base/status.hpp"
+
+namespace gristmill {
+
+// How wide the Feistel block is.  Grain takes ceil(log2(max_index)) bits, one
+// too few where max_index is a power of four from 4**8 on: its largest index
+// is then lost and another one produced twice.
+enum class Block {
+  kGrain,  // Grain's width, its defect included.
+  kWhole,  // The next wider block where Grain's does not hold max_index.
+};
+
+class Permutation {
+ public:
+  // The number of rounds that Grain's datasets and samplers use.
+  static constexpr std::uint32_t kRounds = 4;
+
+  // REQUIRES: max_index >= 0; rounds is even and positive.
+  Permutation(std::int64_t max_index, std::uint32_t seed,
+              std::uint32_t rounds = kRounds, Block block = Block::kWhole);
+
+  // Returns the position of `index`.  REQUIRES: 0 <= index <= max_index.
+  [[nodiscard]] std::int64_t operator()(std::int64_t index) const noexcept;
+
+  // Replaces each index by its position.  Several times faster per index
+  // than operator(), because it runs the network on many at a time.
+  // REQUIRES: every index is in [0, max_index].
+  void apply(std::span<std::int64_t> indices) const noexcept;
+
+ private:
+  template <class Word>
+  void apply_to_chunk(std::span<std::int64_t> indices) const noexcept;
+
+  std::uint64_t max_index_;
+  unsigned half_bits_;               // W: the block has 2 * W bits.
+  std::vector<std::uint32_t> keys_;  // One per round, each below 2**W.
+};
+
+// Returns the position of `index` as grain.experimental.index_shuffle does,
+// bit for bit and with its error texts.
+Result<std::int64_t> index_shuffle(std::int64_t index, std::int64_t max_index,
+                                   std::uint32_t seed, std::uint32_t rounds);
+
+}  // namespace gristmill

@@ -1,0 +1,289 @@
+#include "core/indices/plan.hpp"
+
+#include <algorithm>
+#include <cstddef>
+#include <string>
+#include <utility>
+
+#include "core/indices/epoch_cursor.hpp"
+#include "core/indices/permute.hpp"
+
+namespace gristmill {
+namespace {
+
+__extension__ using Wide = __int128;
+
+constexpr std::int64_t kLast = std::numeric_limits<std::int64_t>::max();
+
+// Offsets that are resolved together, so that they stay in the cache.
+constexpr std::int64_t kBlock = 1024;
+
+Status already_endless() {
+  return {Code::kInvalidArgument,
+          "Repeating an already infinite plan does nothing."};
+}
+
+Status negative(std::int64_t count) {
+  return {Code::kInvalidArgument,
+          "count must be non-negative, but got " + std::to_string(count)};
+}
+
+Status empty() { return {Code::kDivideByZero, "the plan has no positions"}; }
+
+Status out_of_epoch(const char* what, std::int64_t length) {
+  return {Code::kInvalidArgument, std::string(what) +
+                                      " must lie in one epoch of " +
+                                      std::to_string(length) + " positions"};
+}
+
+// Turns offsets in an epoch of `length` into flat positions, in place.
+Status add_epochs(std::int64_t length, Wide epoch,
+                  std::span<std::int64_t> offsets) {
+  Wide base = 0;
+  const auto lowest = std::numeric_limits<std::int64_t>::min();
+  if (!__builtin_mul_overflow(epoch, Wide{length}, &base) &&
+      base >= Wide{lowest} - kLast && base <= kLast) {
+    const auto [least, most] = std::ranges::minmax(offsets);
+    if (base + least >= lowest && base + most <= kLast) {
+      const auto shift = static_cast<std::uint64_t>(base);
+      for (auto& offset : offsets) {
+        offset = static_cast<std::int64_t>(shift +
+                                           static_cast<std::uint64_t>(offset));
+      }
+      return {};
+    }
+  }
+  return {Code::kOverflow, "a position of the dataset below exceeds 64 bits"};
+}
+
+// Returns whether first + step * (count - 1) fits, and stores it in `last`.
+// REQUIRES: count > 0.
+bool last_of(std::int64_t first, std::int64_t step, std::int64_t count,
+             std::int64_t& last) {
+  const auto exact = Wide{step} * (count - 1) + first;
+  last = static_cast<std::int64_t>(exact);
+  return last == exact;
+}
+
+}  // namespace
+
+Result<KeyPlan> KeyPlan::range(std::int64_t count, std::int64_t first,
+                               std::int64_t step) {
+  if (count < 0) return negative(count);
+  std::int64_t last = 0;
+  if (count > 0 && !last_of(first, step, count, last)) {
+    return Status(Code::kOverflow, "the last key of the range exceeds 64 bits");
+  }
+  return KeyPlan({Op{.length = count, .first = first, .step = step}});
+}
+
+Result<KeyPlan> KeyPlan::positions(std::int64_t count) {
+  if (count < 0) return negative(count);
+  return KeyPlan({Op{.kind = Kind::kPositions, .length = count}});
+}
+
+Result<KeyPlan> KeyPlan::shard(std::int64_t first, std::int64_t last) const {
+  if (first < 0 || last < first || last > length()) {
+    return out_of_epoch("a shard", length());
+  }
+  return with(Op{
+      .kind = Kind::kShard, .length = last - first, .first = first, .step = 1});
+}
+
+Result<KeyPlan> KeyPlan::shuffle(std::int64_t seed) const {
+  if (seed < 0 || seed > std::numeric_limits<std::uint32_t>::max()) {
+    return Status(Code::kInvalidArgument,
+                  "Seed must be an integer between 0 and 2**32-1 (got seed=" +
+                      std::to_string(seed) + ").");
+  }
+  return with(Op{.kind = Kind::kShuffle,
+                 .length = length(),
+                 .seed = static_cast<std::uint32_t>(seed)});
+}
+
+Result<KeyPlan> KeyPlan::repeat(std::int64_t epochs, bool reseed) const {
+  if (epochs <= 0) {
+    return Status(
+        Code::kInvalidArgument,
+        "num_epochs must be positive, but got " + std::to_string(epochs) + ".");
+  }
+  if (length() == kEndless) return already_endless();
+  std::int64_t total = 0;
+  if (__builtin_mul_overflow(epochs, length(), &total)) {
+    return Status(Code::kOverflow, std::to_string(epochs) + " epochs of " +
+                                       std::to_string(length()) +
+                                       " positions exceed 64 bits");
+  }
+  return with(Op{.kind = Kind::kRepeat,
+                 .length = total,
+                 .epochs = epochs,
+                 .reseed = reseed});
+}
+
+Result<KeyPlan> KeyPlan::repeat_endless(bool reseed) const {
+  if (length() == kEndless) return already_endless();
+  return with(Op{.kind = Kind::kRepeat,
+                 .length = length() == 0 ? 0 : kEndless,
+                 .reseed = reseed});
+}
+
+Result<KeyPlan> KeyPlan::slice(std::int64_t first, std::int64_t step,
+                               std::int64_t count) const {
+  std::int64_t last = first;
+  if (count < 0 || (count > 0 && (!last_of(first, step, count, last) ||
+                                  std::min(first, last) < 0 ||
+                                  std::max(first, last) >= length()))) {
+    return out_of_epoch("a slice", length());
+  }
+  return with(
+      Op{.kind = Kind::kSlice, .length = count, .first = first, .step = step});
+}
+
+KeyPlan KeyPlan::with(const Op& op) const {
+  auto ops = ops_;
+  ops.push_back(op);
+  return KeyPlan(std::move(ops));
+}
+
+Result<std::int64_t> KeyPlan::key(std::int64_t position) const {
+  std::int64_t key = 0;
+  auto status = fill(position, 0, {&key, 1});
+  if (!status.ok()) return status;
+  return key;
+}
+
+// Cuts the positions into blocks that lie in one epoch each.
+Status KeyPlan::fill(std::int64_t first, std::int64_t step,
+                     std::span<std::int64_t> keys) const {
+  const auto total = length();
+  if (keys.empty()) return {};
+  if (total == 0) return empty();
+  std::int64_t last = 0;
+  if (!last_of(first, step, static_cast<std::int64_t>(keys.size()), last)) {
+    return {Code::kOverflow, "the last position exceeds 64 bits"};
+  }
+  auto position = first;
+  EpochCursor cursor(total);
+  while (!keys.empty()) {
+    cursor.move_to(position);
+    const auto offset = cursor.offset(position);
+    // How many more steps stay in this epoch.
+    auto more = std::min(kBlock, static_cast<std::int64_t>(keys.size())) - 1;
+    if (step > 0) {
+      more = std::min(more, (total - 1 - offset) / step);
+    } else if (step < 0) {
+      // The smallest int64 has no opposite, and leaves every epoch at once.
+      more = std::min(more, offset / -std::max(-kLast, step));
+    }
+    const auto block = keys.first(static_cast<std::size_t>(more + 1));
+    for (std::size_t k = 0; k < block.size(); ++k) {
+      block[k] = offset + static_cast<std::int64_t>(k) * step;
+    }
+    auto status = resolve(ops_.size(), cursor.epoch(), block);
+    if (!status.ok()) return status;
+    keys = keys.subspan(block.size());
+    // In 128 bits, because the way between two positions may need 65.
+    position = static_cast<std::int64_t>(position + Wide{more + 1} * step);
+  }
+  return {};
+}
+
+Status KeyPlan::keys(std::span<std::int64_t> positions) const {
+  if (positions.empty()) return {};
+  if (length() == 0) return empty();
+  EpochCursor cursor(length());
+  for (std::size_t first = 0; first < positions.size();) {
+    cursor.move_to(positions[first]);
+    const auto limit = std::min(positions.size(), first + kBlock);
+    auto last = first;
+    for (; last < limit && cursor.holds(positions[last]); ++last) {
+      positions[last] = cursor.offset(positions[last]);
+    }
+    auto status = resolve(ops_.size(), cursor.epoch(),
+                          positions.subspan(first, last - first));
+    if (!status.ok()) return status;
+    first = last;
+  }
+  return {};
+}
+
+// Turns offsets in epoch `epoch` of the view made by the first `ops`
+// operations into keys, in place.
+Status KeyPlan::resolve(std::size_t ops, Epoch epoch,
+                        std::span<std::int64_t> offsets) const {
+  for (; ops > 0; --ops) {
+    const auto& op = ops_[ops - 1];
+    switch (op.kind) {
+      case Kind::kRange:
+      case Kind::kShard:
+      case Kind::kSlice:
+        // Unsigned, because offset * step alone may need more than 64 bits.
+        for (auto& offset : offsets) {
+          offset = static_cast<std::int64_t>(
+              static_cast<std::uint64_t>(op.first) +
+              static_cast<std::uint64_t>(offset) *
+                  static_cast<std::uint64_t>(op.step));
+        }
+        break;
+      case Kind::kPositions:
+        return add_epochs(op.length, epoch, offsets);
+      case Kind::kShuffle: {
+        const auto seed = op.seed + static_cast<std::uint32_t>(epoch);
+        const Permutation permutation(op.length - 1, seed);
+        if (offsets.size() == 1) {
+          offsets[0] = permutation(offsets[0]);
+        } else {
+          permutation.apply(offsets);
+        }
+        break;
+      }
+      case Kind::kRepeat:
+        return resolve_repeat(ops, epoch, offsets);
+    }
+  }
+  return {};
+}
+
+// Offsets of a repetition are flat: they are cut again, where the epoch of
+// the view below changes.
+Status KeyPlan::resolve_repeat(std::size_t ops, Epoch epoch,
+                               std::span<std::int64_t> offsets) const {
+  const auto& op = ops_[ops - 1];
+  const auto below = ops_[ops - 2].length;
+  Epoch base = 0;
+  if (__builtin_mul_overflow(epoch, Epoch{op.length}, &base) ||
+      base > std::numeric_limits<Epoch>::max() - kLast) {
+    return {Code::kOverflow, "the epoch exceeds 128 bits"};
+  }
+  auto base_epoch = base / below;
+  auto shift = static_cast<std::int64_t>(base % below);
+  if (shift < 0) {
+    shift += below;
+    --base_epoch;
+  }
+  // Unsigned, because shift + offset may need the 64th bit.
+  const auto size = static_cast<std::uint64_t>(below);
+  const auto flat = [shift](std::int64_t offset) {
+    return static_cast<std::uint64_t>(shift) +
+           static_cast<std::uint64_t>(offset);
+  };
+  for (std::size_t first = 0; first < offsets.size();) {
+    const auto turn = flat(offsets[first]) / size;
+    auto last = first;
+    // The difference of an offset before this epoch wraps to a large one.
+    for (; last < offsets.size(); ++last) {
+      const auto offset = flat(offsets[last]) - turn * size;
+      if (offset >= size) break;
+      offsets[last] = static_cast<std::int64_t>(offset);
+    }
+    const auto its_epoch =
+        op.reseed ? base_epoch + static_cast<Epoch>(turn) : Epoch{0};
+    auto status =
+        resolve(ops - 1, its_epoch, offsets.subspan(first, last - first));
+    if (!status.ok()) return status;
+    first = last;
+  }
+  return {};
+}
+
+}  // namespace gristmill

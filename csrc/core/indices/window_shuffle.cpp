@@ -1,0 +1,97 @@
+#include "core/indices/window_shuffle.hpp"
+
+#include <algorithm>
+#include <cstddef>
+#include <limits>
+#include <string>
+
+#include "core/indices/epoch_cursor.hpp"
+#include "core/indices/permute.hpp"
+
+namespace gristmill {
+namespace {
+
+__extension__ using Wide = __int128;
+
+struct Window {
+  std::int64_t number;  // Counted on through all epochs.
+  Wide begin;           // Its first position, which may be below every int64.
+  std::int64_t first;   // The same as an offset in its epoch.
+  std::int64_t size;
+};
+
+// Returns the window around an offset in an epoch.
+Window window_at(std::int64_t window_size, std::int64_t length, Wide epoch,
+                 std::int64_t offset) {
+  const auto in_epoch = offset / window_size;
+  const auto per_epoch = (length - 1) / window_size + 1;
+  const auto first = in_epoch * window_size;
+  // There are no more windows than positions, so that the number fits.
+  return {.number = static_cast<std::int64_t>(epoch * per_epoch + in_epoch),
+          .begin = epoch * length + first,
+          .first = first,
+          .size = std::min(window_size, length - first)};
+}
+
+// Permutes offsets in a window, and makes positions of them, in place.
+Status shuffle(const Window& window, std::int64_t seed,
+               std::span<std::int64_t> offsets) {
+  const auto its_seed = Wide{seed} + window.number;
+  if (its_seed < 0 || its_seed > std::numeric_limits<std::uint32_t>::max()) {
+    return {Code::kOutOfRange,
+            "the seed of a window shuffle and the number of a window must sum "
+            "to [0, 2**32), but do not in window " +
+                std::to_string(window.number)};
+  }
+  const Permutation permutation(window.size - 1,
+                                static_cast<std::uint32_t>(its_seed));
+  if (offsets.size() == 1) {
+    offsets[0] = permutation(offsets[0]);
+  } else {
+    permutation.apply(offsets);
+  }
+  const auto [least, most] = std::ranges::minmax(offsets);
+  if (window.begin + least < std::numeric_limits<std::int64_t>::min() ||
+      window.begin + most > std::numeric_limits<std::int64_t>::max()) {
+    return {Code::kOverflow, "a shuffled position exceeds 64 bits"};
+  }
+  const auto begin = static_cast<std::uint64_t>(window.begin);
+  for (auto& offset : offsets) {
+    offset =
+        static_cast<std::int64_t>(begin + static_cast<std::uint64_t>(offset));
+  }
+  return {};
+}
+
+}  // namespace
+
+Status window_shuffle(std::span<std::int64_t> positions,
+                      std::int64_t window_size, std::int64_t seed,
+                      std::int64_t length) {
+  if (window_size <= 0) {
+    return {Code::kInvalidArgument, "window_size must be positive, but got " +
+                                        std::to_string(window_size)};
+  }
+  if (positions.empty()) return {};
+  if (length <= 0) {
+    return {Code::kDivideByZero, "a window shuffle of no elements"};
+  }
+  EpochCursor epochs(length);
+  for (std::size_t first = 0; first < positions.size();) {
+    epochs.move_to(positions[first]);
+    const auto window = window_at(window_size, length, epochs.epoch(),
+                                  epochs.offset(positions[first]));
+    auto last = first;
+    for (; last < positions.size() && epochs.holds(positions[last]); ++last) {
+      const auto offset = epochs.offset(positions[last]) - window.first;
+      if (offset < 0 || offset >= window.size) break;
+      positions[last] = offset;
+    }
+    auto status = shuffle(window, seed, positions.subspan(first, last - first));
+    if (!status.ok()) return status;
+    first = last;
+  }
+  return {};
+}
+
+}  // namespace gristmill

@@ -1,0 +1,37 @@
+// A PinnedSlot keeps the pages of a slot where they are, from the first byte to
+// the last, for a device that reads them by their physical addresses.
+//
+// The slot goes on being used again and again; only its pages are not given
+// back, nor unmapped when the arena and all views are gone.  What registers the
+// range with a device takes that back before it ends the PinnedSlot.
+//
+// Thread safety: any thread may end it.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+
+#include "core/memory/arena.hpp"
+
+namespace gristmill {
+
+class PinnedSlot {
+ public:
+  // Pins a slot, or returns nullptr where it is pinned already.
+  // REQUIRES: the caller keeps a view of the slot.
+  static std::unique_ptr<PinnedSlot> pin(Slot* slot);
+  ~PinnedSlot();
+  PinnedSlot(const PinnedSlot&) = delete;
+  PinnedSlot& operator=(const PinnedSlot&) = delete;
+
+  // The whole range, in pages.
+  [[nodiscard]] std::uintptr_t address() const noexcept;
+  [[nodiscard]] std::uint64_t bytes() const noexcept;
+
+ private:
+  explicit PinnedSlot(Slot* slot) noexcept : slot_(slot) {}
+
+  Slot* const slot_;
+};
+
+}  // namespace gristmill

@@ -1,0 +1,133 @@
+// The parent's end of the units: publish, withdraw, take, free after a death.
+//
+// A unit lives in a cell of shared memory and in a private Lease.  What the
+// parent needs for a decision is read from the Lease; a dying worker cannot
+// touch it.  Unit cells come from a private free list, so units may be taken
+// in any order.
+//
+// Thread safety: external synchronization (the scheduler's mutex).
+#pragma once
+
+#include <cstdint>
+#include <unordered_map>
+#include <vector>
+
+#include "core/memory/arena.hpp"
+#include "core/memory/control.hpp"
+
+namespace gristmill {
+
+using Vector = std::vector<std::int64_t>;
+
+struct Lease {
+  std::uint64_t id = 0;
+  std::uint32_t cell = 0;
+  std::uint32_t stream = 0;
+  UnitKind kind = UnitKind::kArithmetic;
+  std::uint32_t owner = 0;  // worker + 1, or 0 for anybody
+  std::int64_t first = 0;
+  std::int64_t count = 0;
+  std::uint64_t prev = 0;
+  Slot* slot = nullptr;
+  std::uint32_t deaths = 0;  // holders that died in it
+  bool withdrawn = false;    // its commit is awaited only to get the slot back
+  bool starved = false;      // needs a larger slot than there is room for
+  bool doomed = false;       // never leased again
+};
+
+// What a holder committed.
+struct Commit {
+  UnitStatus status = UnitStatus::kOk;
+  std::uint32_t outputs = 0;
+  std::uint64_t bytes = 0;
+  Vector vector_out;  // empty: the holder wrote nothing that can be one
+};
+
+class LeaseTable {
+ public:
+  // The region's control block is set up already.  `arena_fd` is the file that
+  // is mapped there, or -1; it stays the caller's.
+  LeaseTable(Region region, int arena_fd);
+
+  // Makes a unit free to be claimed.  Fields of `lease` but id and cell are the
+  // caller's; returns the id, larger than any before, or 0 if there is no
+  // memory for the vector.
+  // REQUIRES: has_room(), vector_in has 1 to the region's vector_capacity
+  // integers.
+  std::uint64_t publish(Lease lease, const Vector& vector_in);
+  [[nodiscard]] bool has_room() const noexcept { return !unused_.empty(); }
+
+  // REQUIRES: `id` was published and not yet taken or withdrawn.
+  [[nodiscard]] Lease& at(std::uint64_t id) { return leases_.at(id); }
+  [[nodiscard]] UnitWord word(const Lease& lease) const noexcept;
+  [[nodiscard]] UnitState state(const Lease& lease) const noexcept {
+    return word(lease).state();
+  }
+
+  // REQUIRES: state(lease) is kCommitted.
+  [[nodiscard]] Commit commit_of(const Lease& lease) const;
+
+  // Whether it was handed back, not computed, for want of memory.
+  [[nodiscard]] bool refused(const Lease& lease) const noexcept;
+
+  // Bytes of the slot that its holder populated.
+  // REQUIRES: the lease is committed, waits with kNeed or its holder is dead.
+  [[nodiscard]] std::uint64_t populated(const Lease& lease) const noexcept;
+
+  // Empties the cell of a committed or doomed unit and forgets the lease; the
+  // slot is the caller's.
+  void take(std::uint64_t id);
+
+  // Takes back a unit that nobody has claimed; false when somebody has.
+  // On success the lease is forgotten and its slot is the caller's.
+  bool withdraw_free(std::uint64_t id);
+
+  // Gives up a unit whatever its state.  Returns true if it is forgotten now
+  // and its slot is the caller's; else collect_withdrawn() will have it.
+  bool withdraw(std::uint64_t id);
+
+  // Leases of withdrawn units whose holders are done; they are forgotten.
+  [[nodiscard]] std::vector<Lease> collect_withdrawn();
+
+  // Ids of units held by `worker` (leased, need or granted), oldest first.
+  [[nodiscard]] std::vector<std::uint64_t> held_by(std::uint32_t worker) const;
+
+  // Ids of the units that wait for a larger slot, oldest first.
+  [[nodiscard]] std::vector<std::uint64_t> needy() const;
+  [[nodiscard]] std::uint64_t needed(const Lease& lease) const noexcept;
+
+  // Answers a need.  REQUIRES: state(lease) is kNeed, slot is large enough.
+  void grant(Lease& lease, Slot* slot);
+
+  // Frees a unit again, one attempt later if its holder died in it, from
+  // another position if that is given.  False, and nothing has changed, if
+  // there is no memory for that.
+  // REQUIRES: it is refused; or its holder or, if it is free, its owner is
+  // dead.
+  [[nodiscard]] bool free_again(Lease& lease, const Vector* vector_in);
+
+  // Nobody will claim it.  REQUIRES: its holder is dead.
+  void doom(Lease& lease);
+
+  // Every lease, in no order.
+  [[nodiscard]] const std::unordered_map<std::uint64_t, Lease>& all()
+      const noexcept {
+    return leases_;
+  }
+
+ private:
+  [[nodiscard]] bool set_vector_in(std::uint32_t cell,
+                                   const Vector& vector) const noexcept;
+  void set_slot(Unit& unit, const Slot& slot) const noexcept;
+  void forget(std::uint64_t id);
+
+  const Region region_;
+  const int arena_fd_;
+  const std::uint32_t vector_capacity_;
+  std::uint64_t next_id_ = 1;
+  std::uint32_t withdrawn_ = 0;
+  std::vector<std::uint32_t> unused_;  // cells
+  std::unordered_map<std::uint64_t, Lease> leases_;
+};
+
+}  // namespace gristmill

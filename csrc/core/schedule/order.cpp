@@ -1,0 +1,148 @@
+#include "core/schedule/order.hpp"
+
+#include <algorithm>
+#include <cassert>
+#include <limits>
+#include <utility>
+
+namespace gristmill {
+
+Order::Order(UnitKind kind, std::int64_t unit_records,
+             const std::vector<std::int64_t>& lengths,
+             const std::vector<Vector>& positions, std::uint32_t turn,
+             const std::vector<bool>& ended)
+    : kind_(kind),
+      unit_records_(unit_records),
+      turn_(turn),
+      streams_(lengths.size()) {
+  for (std::size_t s = 0; s < streams_.size(); ++s) {
+    Stream& stream = streams_[s];
+    stream.length = lengths[s];
+    stream.position = positions[s];
+    stream.tail = positions[s];
+    stream.next_first =
+        kind == UnitKind::kArithmetic ? positions[s].front() : 0;
+    stream.sealed = stream.ended = ended[s];
+  }
+}
+
+bool Order::has_more(std::uint32_t s) const noexcept {
+  const Stream& stream = streams_[s];
+  if (stream.sealed) return false;
+  if (kind_ == UnitKind::kRequested) {
+    return stream.requests.size() > stream.pending.size();
+  }
+  return kind_ != UnitKind::kArithmetic || stream.length < 0 ||
+         stream.next_first < stream.length;
+}
+
+int Order::due() {
+  if (kind_ == UnitKind::kRequested) return due_of_requests();
+  for (;;) {
+    Stream& stream = streams_[turn_];
+    if (!stream.ended) {
+      if (stream.open || !stream.pending.empty() || has_more(turn_)) {
+        return static_cast<int>(turn_);
+      }
+      stream.ended = true;
+    } else if (std::ranges::all_of(streams_, &Stream::ended)) {
+      return -1;
+    }
+    step();
+  }
+}
+
+int Order::due_of_requests() {
+  if (!streams_[turn_].open) {
+    if (asked_.empty()) return -1;
+    turn_ = asked_.front();
+  }
+  return static_cast<int>(turn_);
+}
+
+void Order::ask(std::uint32_t s, Vector request) {
+  streams_[s].requests.push_back(std::move(request));
+  asked_.push_back(s);
+}
+
+void Order::step() noexcept {
+  turn_ = turn_ + 1 < streams_.size() ? turn_ + 1 : 0;
+}
+
+int Order::choose() const noexcept {
+  int best = -1;
+  std::size_t best_ahead = std::numeric_limits<std::size_t>::max();
+  std::uint32_t s = turn_;
+  for (std::size_t n = 0; n < streams_.size(); ++n) {
+    const Stream& stream = streams_[s];
+    // Units deliver the same number of outputs, so the stream with the fewest
+    // in hand runs dry first; among equals the one whose turn comes first.
+    const std::size_t ahead = stream.pending.size() + (stream.open ? 1 : 0);
+    if (ahead < best_ahead && has_more(s)) {
+      best = static_cast<int>(s);
+      best_ahead = ahead;
+    }
+    s = s + 1 < streams_.size() ? s + 1 : 0;
+  }
+  return best;
+}
+
+Lease Order::plan(std::uint32_t s) const {
+  const Stream& stream = streams_[s];
+  Lease lease;
+  lease.stream = s;
+  lease.kind = kind_;
+  if (kind_ == UnitKind::kArithmetic) {
+    lease.first = stream.next_first;
+    lease.count = stream.length < 0
+                      ? unit_records_
+                      : std::min(unit_records_, stream.length - lease.first);
+  } else {
+    lease.prev = stream.last_id;
+    lease.count = unit_records_;
+  }
+  return lease;
+}
+
+const Vector& Order::request(std::uint32_t s) const {
+  const Stream& stream = streams_[s];
+  return stream.requests[stream.pending.size()];
+}
+
+void Order::published(std::uint32_t s, std::uint64_t id, std::int64_t count) {
+  Stream& stream = streams_[s];
+  stream.next_first += count;
+  stream.last_id = id;
+  stream.pending.push_back(id);
+  ++pending_;
+}
+
+void Order::opened(std::uint32_t s) {
+  streams_[s].pending.pop_front();
+  if (kind_ == UnitKind::kRequested) {
+    streams_[s].requests.pop_front();
+    asked_.erase(std::ranges::find(asked_, s));
+  }
+  streams_[s].open = true;
+  --pending_;
+}
+
+void Order::unpublished(const Lease& lease) {
+  Stream& stream = streams_[lease.stream];
+  assert(!stream.pending.empty() && stream.pending.back() == lease.id);
+  stream.pending.pop_back();
+  stream.next_first -= lease.count;
+  stream.last_id = lease.prev;
+  --pending_;
+}
+
+void Order::restart(std::uint32_t s, std::int64_t first) {
+  Stream& stream = streams_[s];
+  pending_ -= stream.pending.size();
+  stream.pending.clear();
+  stream.requests.clear();
+  std::erase(asked_, s);
+  stream.next_first = first;
+}
+
+}  // namespace gristmill

@@ -1,0 +1,229 @@
+#include "core/schedule/worker_end.hpp"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cassert>
+#include <cerrno>
+#include <cstring>
+
+#include "core/base/futex.hpp"
+#include "core/base/populate.hpp"
+
+namespace gristmill {
+
+Result<std::unique_ptr<WorkerEnd>> WorkerEnd::open(int arena_fd, int knock_fd,
+                                                   std::uint32_t worker,
+                                                   std::uint32_t generation) {
+  struct stat about{};
+  if (fstat(arena_fd, &about) != 0) return Status::system(errno, "fstat");
+  const auto bytes = static_cast<std::uint64_t>(about.st_size);
+  if (bytes < sizeof(Control)) {
+    return Status(Code::kInvalidArgument, "arena_fd is not an arena");
+  }
+  void* const base = mmap(nullptr, bytes, PROT_READ | PROT_WRITE,
+                          MAP_SHARED | MAP_NORESERVE, arena_fd, 0);
+  if (base == MAP_FAILED) return Status::system(errno, "cannot map the arena");
+  // A process that a transform forks must not write after our death.
+  madvise(base, bytes, MADV_DONTFORK);
+  const Region region(static_cast<std::byte*>(base));
+  const Control& control = region.control();
+  if (worker >= control.workers ||
+      bytes < Region::head_bytes(control.workers, control.units,
+                                 control.vector_capacity)) {
+    munmap(base, bytes);
+    return Status(Code::kInvalidArgument, "the arena has no such worker");
+  }
+  auto end = std::make_unique<WorkerEnd>(region, knock_fd, worker, generation);
+  end->mapped_bytes_ = bytes;
+  end->arena_fd_ = fcntl(arena_fd, F_DUPFD_CLOEXEC, 0);
+  return end;
+}
+
+WorkerEnd::WorkerEnd(Region region, int knock_fd, std::uint32_t worker,
+                     std::uint32_t generation)
+    : region_(region),
+      knock_fd_(knock_fd),
+      worker_(worker),
+      generation_(generation),
+      cell_(&region.cell(worker)),
+      done_(region.control().streams, 0) {}
+
+WorkerEnd::~WorkerEnd() {
+  if (arena_fd_ >= 0) close(arena_fd_);
+  if (mapped_bytes_ != 0) munmap(region_.base(), mapped_bytes_);
+}
+
+std::optional<Work> WorkerEnd::claim() {
+  std::atomic<std::uint32_t>& bell = region_.control().work_bell;
+  cell_->started.store(generation_, std::memory_order_release);
+  for (;;) {
+    // Read the bell, then look: a unit published after the look rings it.
+    const std::uint32_t seen = bell.load(std::memory_order_seq_cst);
+    if (cell_->stop.load(std::memory_order_acquire) != 0) return std::nullopt;
+    // Before it is admitted the parent could not learn of this worker's death.
+    if (cell_->admitted.load(std::memory_order_acquire) == generation_) {
+      if (auto work = try_claim()) {
+        if (!refused_.contains(unit_->prev) && ready(*work)) return work;
+        refuse(*work);
+        continue;  // Others may be free, and nobody rings for them again.
+      }
+    }
+    cell_->asleep.store(1, std::memory_order_seq_cst);
+    futex_wait(&bell, seen);
+    cell_->asleep.store(0, std::memory_order_seq_cst);
+  }
+}
+
+std::optional<Work> WorkerEnd::try_claim() {
+  const std::uint32_t units = region_.control().units;
+  for (;;) {
+    Unit* oldest = nullptr;
+    UnitWord best;
+    for (std::uint32_t i = 0; i < units; ++i) {
+      Unit& unit = region_.unit(i);
+      const UnitWord now{unit.word.load(std::memory_order_acquire)};
+      if (now.state() != UnitState::kFree) continue;
+      if (now.holder() != 0 && now.holder() != worker_ + 1) continue;
+      if (oldest != nullptr && now.id() > best.id()) continue;
+      oldest = &unit;
+      best = now;
+    }
+    if (oldest == nullptr) return std::nullopt;
+    const UnitWord mine = best.with(UnitState::kLeased, worker_ + 1);
+    if (oldest->word.compare_exchange_strong(best.bits, mine.bits,
+                                             std::memory_order_acq_rel,
+                                             std::memory_order_relaxed)) {
+      unit_ = oldest;
+      word_ = mine;
+      cell_->at.store(-1, std::memory_order_relaxed);
+      return view(*oldest, mine);
+    }
+  }
+}
+
+Work WorkerEnd::view(const Unit& unit, UnitWord word) {
+  Work work;
+  work.id = word.id();
+  work.stream = unit.stream;
+  work.kind = unit.kind;
+  work.first = unit.first;
+  work.count = unit.count;
+  work.attempt = word.attempt();
+  work.proceed = unit.prev != 0 && done_[unit.stream] == unit.prev;
+  const std::int64_t* const vector = region_.vector_in(index_of(unit));
+  work.vector_in.assign(vector, vector + unit.vector_in);
+  work.slot = region_.base() + unit.offset;
+  work.capacity = unit.capacity;
+  return work;
+}
+
+bool WorkerEnd::need(Work& work, std::uint64_t bytes) {
+  assert(unit_ != nullptr && word_.id() == work.id);
+  unit_->needed = bytes;
+  const UnitWord asked = word_.with(UnitState::kNeed, worker_ + 1);
+  unit_->word.store(asked.bits, std::memory_order_release);
+  const std::uint64_t one = 1;
+  while (write(knock_fd_, &one, sizeof(one)) < 0 && errno == EINTR) {
+  }
+  for (;;) {
+    const UnitWord now{unit_->word.load(std::memory_order_acquire)};
+    if (now.bits != asked.bits) {
+      const UnitWord granted = word_.with(UnitState::kGranted, worker_ + 1);
+      if (now.bits != granted.bits) {
+        unit_ = nullptr;
+        done_[work.stream] = 0;
+        return false;
+      }
+      word_ = granted;
+      work.slot = region_.base() + unit_->offset;
+      work.capacity = unit_->capacity;
+      if (ready(work)) return true;
+      refuse(work);
+      return false;
+    }
+    if (cell_->stop.load(std::memory_order_acquire) != 0) return false;
+    // The low half holds the state; the parent always wakes after changing it.
+    futex_wait(&unit_->word, static_cast<std::uint32_t>(asked.bits));
+  }
+}
+
+// Gives the slot pages, or a write could raise SIGBUS.
+bool WorkerEnd::ready(const Work& work) {
+  const std::uint64_t before = unit_->populated;
+  if (before >= work.capacity) return true;
+  // Written first: if we die in the middle the parent counts these pages.
+  unit_->populated = work.capacity;
+  if (populate(region_.base(), arena_fd_, region_.offset_of(work.slot) + before,
+               work.capacity - before)) {
+    return true;
+  }
+  unit_->populated = before;
+  return false;
+}
+
+// Hands back a unit that was not computed, for want of memory.
+void WorkerEnd::refuse(const Work& work) {
+  unit_->status = UnitStatus::kNoMemory;
+  unit_->outputs = 0;
+  unit_->bytes = 0;
+  // The live state may be ahead of the unit.
+  done_[work.stream] = 0;
+  if (work.kind == UnitKind::kOwned) refused_.insert(work.id);
+  hand_over(work);
+}
+
+bool WorkerEnd::set_vector_out(const std::vector<std::int64_t>& vector) {
+  assert(!vector.empty() && vector.size() <= vector_capacity());
+  std::int64_t* const to = region_.vector_out(index_of(*unit_));
+  if (vector_capacity() > kSmallVector &&
+      !populate(region_.base(), arena_fd_, region_.offset_of(to),
+                vector.size() * sizeof(std::int64_t))) {
+    return false;
+  }
+  std::copy(vector.begin(), vector.end(), to);
+  unit_->vector_out = static_cast<std::uint32_t>(vector.size());
+  return true;
+}
+
+void WorkerEnd::commit(const Work& work, UnitStatus status,
+                       std::uint32_t outputs, std::uint64_t bytes,
+                       const std::vector<std::int64_t>& vector_out) {
+  assert(unit_ != nullptr && word_.id() == work.id);
+  assert(bytes <= work.capacity);
+  if (!set_vector_out(vector_out)) {
+    refuse(work);
+    return;
+  }
+  unit_->status = status;
+  unit_->outputs = outputs;
+  unit_->bytes = bytes;
+  unit_->populated = std::max(unit_->populated, bytes);
+  done_[work.stream] = work.id;
+  refused_.erase(work.id);
+  hand_over(work);
+}
+
+void WorkerEnd::hand_over(const Work& work) noexcept {
+  Control& control = region_.control();
+  unit_->word.store(word_.with(UnitState::kCommitted, worker_ + 1).bits,
+                    std::memory_order_release);
+  unit_ = nullptr;
+  control.done_bell.fetch_add(1, std::memory_order_seq_cst);
+  const auto wanted = control.waiting_for.load(std::memory_order_seq_cst);
+  if (wanted == work.id || wanted == kAnyUnit) {
+    futex_wake(&control.done_bell, kEverybody);
+  }
+}
+
+void WorkerEnd::set_startup_error(std::string_view text) noexcept {
+  const std::size_t length = std::min<std::size_t>(text.size(), kErrorBytes);
+  std::memcpy(cell_->error, text.data(), length);
+  cell_->error_len.store(static_cast<std::uint32_t>(length),
+                         std::memory_order_release);
+}
+
+}  // namespace gristmill

@@ -1,0 +1,109 @@
+// A worker's end of the shared memory: claim a unit, fill its slot, commit.
+//
+// The worker writes nothing but its own Cell and the unit that it holds.  It
+// may be killed between any two instructions.
+//
+// Thread safety: one thread, the worker's main thread; at_address() is read by
+// the parent after the worker's death.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string_view>
+#include <unordered_set>
+#include <vector>
+
+#include "core/memory/control.hpp"
+#include "core/base/status.hpp"
+
+namespace gristmill {
+
+// A claimed unit, as its holder sees it.
+struct Work {
+  std::uint64_t id = 0;
+  std::uint32_t stream = 0;
+  UnitKind kind = UnitKind::kArithmetic;
+  std::int64_t first = 0;
+  std::int64_t count = 0;
+  std::uint32_t attempt = 0;
+  // This process computed the stream's unit before this one: its live state is
+  // where the unit begins, and vector_in need not be looked at.
+  bool proceed = false;
+  std::vector<std::int64_t> vector_in;
+  std::byte* slot = nullptr;
+  std::uint64_t capacity = 0;
+};
+
+class WorkerEnd {
+ public:
+  // Maps the arena.  Both descriptors stay the caller's; the arena's may be
+  // closed afterwards.
+  static Result<std::unique_ptr<WorkerEnd>> open(int arena_fd, int knock_fd,
+                                                 std::uint32_t worker,
+                                                 std::uint32_t generation);
+  // Uses a mapping that outlives this object: both ends in one process.
+  WorkerEnd(Region region, int knock_fd, std::uint32_t worker,
+            std::uint32_t generation);
+  ~WorkerEnd();
+  WorkerEnd(const WorkerEnd&) = delete;
+  WorkerEnd& operator=(const WorkerEnd&) = delete;
+
+  // Waits to be admitted, then for a unit, and claims the oldest it may take.
+  // The slot is safe to write: it has pages.  Nothing when the parent says
+  // stop.
+  // REQUIRES: the unit claimed before is committed or lost.
+  [[nodiscard]] std::optional<Work> claim();
+
+  // Waits for a slot of at least `bytes` and puts it into `work`; the content
+  // of the old one is gone.  False: the unit is lost (withdrawn, stop, or no
+  // memory), the worker goes on with claim().
+  // REQUIRES: `work` is claimed and not committed.
+  [[nodiscard]] bool need(Work& work, std::uint64_t bytes);
+
+  // Hands the unit to the parent; back, to be computed again, if there is no
+  // memory for `vector_out`.  That is the stream's position after the last
+  // output, or after what a unit without outputs has consumed.
+  // REQUIRES: bytes <= work.capacity, 1 to vector_capacity() integers.
+  void commit(const Work& work, UnitStatus status, std::uint32_t outputs,
+              std::uint64_t bytes, const std::vector<std::int64_t>& vector_out);
+
+  // Says why this worker could not start; the parent raises it after the
+  // worker's death.  Truncated to kErrorBytes.
+  void set_startup_error(std::string_view text) noexcept;
+
+  // Where the record in work is stored, before it is processed.
+  [[nodiscard]] std::atomic<std::int64_t>* at_address() noexcept {
+    return &cell_->at;
+  }
+  [[nodiscard]] std::uint32_t vector_capacity() const noexcept {
+    return region_.control().vector_capacity;
+  }
+
+ private:
+  [[nodiscard]] std::optional<Work> try_claim();
+  [[nodiscard]] bool ready(const Work& work);
+  [[nodiscard]] bool set_vector_out(const std::vector<std::int64_t>& vector);
+  void refuse(const Work& work);
+  void hand_over(const Work& work) noexcept;
+  [[nodiscard]] Work view(const Unit& unit, UnitWord word);
+  [[nodiscard]] std::uint32_t index_of(const Unit& unit) const noexcept {
+    return static_cast<std::uint32_t>(&unit - &region_.unit(0));
+  }
+
+  const Region region_;
+  const int knock_fd_;
+  const std::uint32_t worker_;
+  const std::uint32_t generation_;
+  Cell* const cell_;
+  std::uint64_t mapped_bytes_ = 0;   // 0: the mapping is not ours
+  int arena_fd_ = -1;                // our copy, to populate on old kernels
+  Unit* unit_ = nullptr;             // of the unit held
+  UnitWord word_;                    // its word as we wrote it
+  std::vector<std::uint64_t> done_;  // per stream: the last unit done here
+  // Owned units handed back for want of memory.  Where the unit behind one of
+  // them begins is not known before that one is computed.
+  std::unordered_set<std::uint64_t> refused_;
+};
+
+}  // namespace gristmill

@@ -1,0 +1,94 @@
+// A TfRecordFile reads the records of a TFRecord file, in any order.
+//
+// It finds them by an index, which it loads from a sidecar where one fits, and
+// otherwise makes in one pass over the file.
+//
+// Thread safety: const methods may overlap; the Sink is called by the thread
+// that reads.
+//
+// Fork: a child may go on reading.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "core/base/byte_buffer.hpp"
+#include "core/files/file.hpp"
+#include "core/files/local_file.hpp"
+#include "core/files/record_reader.hpp"
+#include "core/base/status.hpp"
+#include "core/tf_record/tf_record_index.hpp"
+#include "core/files/verify.hpp"
+
+namespace gristmill {
+
+class TfRecordFile final : public RecordReader {
+ public:
+  struct Options {
+    Verify verify = Verify::kAll;
+    LocalFile::Access access = LocalFile::Access::kPread;
+    // Where the sidecar may be: the first that fits the file is loaded.
+    std::vector<std::string> sidecars = {};
+  };
+
+  // Opens a file and loads or makes its index.  Every error names the file,
+  // and where in it something is not as expected.
+  static Result<std::shared_ptr<const TfRecordFile>> open(
+      std::string path, const Options& options, ScanProgress& progress);
+  static Result<std::shared_ptr<const TfRecordFile>> open(
+      File::Ptr file, const Options& options, ScanProgress& progress);
+
+  [[nodiscard]] const std::string& path() const override {
+    return file_->path();
+  }
+  [[nodiscard]] std::uint64_t size() const override { return index_.size(); }
+  [[nodiscard]] bool knows_sizes() const override { return true; }
+  [[nodiscard]] std::size_t parallel() const override {
+    return file_->hints().parallel;
+  }
+  [[nodiscard]] bool shares_work(std::int64_t left,
+                                 std::int64_t right) const override;
+  Status sizes(std::span<const std::int64_t> records,
+               std::span<std::int64_t> sizes) const override;
+  Status read(std::span<const Request> requests, Sink& sink) const override;
+
+  [[nodiscard]] const TfRecordIndex& index() const { return index_; }
+
+  // The sidecar that the index was loaded from; empty if it was made.
+  [[nodiscard]] const std::string& sidecar() const { return sidecar_; }
+
+  // Saves the index as a sidecar.
+  Status save_index(const std::string& sidecar) const;
+
+ private:
+  TfRecordFile(File::Ptr file, TfRecordIndex index, std::string sidecar,
+               Verify verify)
+      : file_(std::move(file)),
+        index_(std::move(index)),
+        sidecar_(std::move(sidecar)),
+        verify_(verify) {}
+
+  [[nodiscard]] TfRecordIndex::Place place(std::int64_t record) const {
+    return index_.place(static_cast<std::uint64_t>(record));
+  }
+  [[nodiscard]] std::size_t find_run(std::span<const Request> requests) const;
+  Status read_run(std::span<const Request> requests, Sink& sink) const;
+  Status read_large(const Request& request, Sink& sink) const;
+  Status deliver(const Request& request, std::span<const std::byte> frame,
+                 Sink& sink) const;
+  Status check_head(std::span<const std::byte> head,
+                    std::uint64_t data_size) const;
+  [[nodiscard]] Status explain(const Status& status,
+                               const Request& request) const;
+
+  const File::Ptr file_;
+  const TfRecordIndex index_;
+  const std::string sidecar_;
+  const Verify verify_;
+};
+
+}  // namespace gristmill
