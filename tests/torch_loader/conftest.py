@@ -2,7 +2,8 @@
 
 import pytest
 
-from gristmill._torch import loader, start_method
+from gristmill._torch import loader
+from gristmill._torch.workers import start_method
 
 
 @pytest.fixture(autouse=True, scope="session")
