@@ -1,8 +1,8 @@
 """A CUDA device that does everything as late, and in as odd an order, as CUDA may.
 
-It stands in for `gristmill._torch.cuda.Cuda`.  What is put on a stream is done only
-when the device takes a step, so a copy reads host memory at some later time: memory
-that was used again too early shows as a wrong value.
+It stands in for `gristmill._torch.device.cuda.Cuda`.  What is put on a stream is done
+only when the device takes a step, so a copy reads host memory at some later time:
+memory that was used again too early shows as a wrong value.
 """
 
 import collections

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 import gristmill as g
-from gristmill import _arguments, sources
+from gristmill import sources
+from gristmill._engine import arguments
 
 NAN = float("nan")
 
@@ -222,10 +223,10 @@ def test_numbers_are_taken_as_grain_takes_them():
 @pytest.fixture
 def warnings(caplog):
     """What was logged about lengths, as if nothing had been said before."""
-    _arguments.warn_of_lengths.cache_clear()
+    arguments.warn_of_lengths.cache_clear()
     caplog.set_level(logging.WARNING, "gristmill")
     yield caplog
-    _arguments.warn_of_lengths.cache_clear()
+    arguments.warn_of_lengths.cache_clear()
 
 
 COLUMNS = {"x": np.arange(1000), "y": np.arange(1000)}

@@ -12,9 +12,9 @@ from array_record.python import array_record_module
 
 import gristmill as gm
 from gristmill import _core
-from gristmill._record_files import open_file
-from gristmill._remote import RemoteOptions
 from gristmill.errors import CorruptRecord, RemoteError
+from gristmill.sources._record_files import open_file
+from gristmill.sources._remote import RemoteOptions
 
 BLOCK = 65536
 COUNT = 30

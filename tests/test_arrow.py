@@ -11,17 +11,10 @@ import pyarrow as pa
 import pytest
 
 from arrow_types import TYPES, same
-from gristmill import (
-    Batch,
-    DataLoader,
-    IndexSampler,
-    SequentialSampler,
-    StateMismatch,
-    _arrow,
-)
-from gristmill._arrow import ArrowSource
+from gristmill import Batch, DataLoader, IndexSampler, SequentialSampler, StateMismatch
 from gristmill.samplers import GroupShuffleSampler
-from gristmill.sources import TableSource, as_source
+from gristmill.sources import TableSource, _arrow, as_source
+from gristmill.sources._arrow import ArrowSource
 
 PLAIN = {
     "int": pa.array([3, 1, 2]),

@@ -6,7 +6,7 @@ import types
 import pytest
 
 from faults.scripts import run
-from gristmill import _zygote
+from gristmill._workers import zygote
 from toy_crews import TOY
 
 # One core; what a worker of the program does before its first output is `program`.
@@ -30,14 +30,14 @@ def clock(monkeypatch):
     """The time, and the processor time of each pid, as the zygote sees them."""
     times = {"now": 0.0}
     now = types.SimpleNamespace(monotonic=lambda: times["now"])
-    monkeypatch.setattr(_zygote, "time", now)
-    monkeypatch.setattr(_zygote, "_processor_time", lambda pid: times.get(pid, 0.0))
-    monkeypatch.setattr(_zygote.os, "sched_getaffinity", lambda pid: {0, 1})
+    monkeypatch.setattr(zygote, "time", now)
+    monkeypatch.setattr(zygote, "_processor_time", lambda pid: times.get(pid, 0.0))
+    monkeypatch.setattr(zygote.os, "sched_getaffinity", lambda pid: {0, 1})
     return times
 
 
 def test_there_is_room_for_one_worker_a_core(clock):
-    beginners = _zygote._Beginners()
+    beginners = zygote._Beginners()
     beginners.add(10, pid=1)
     assert beginners.has_room()
     beginners.add(11, pid=2)
@@ -47,7 +47,7 @@ def test_there_is_room_for_one_worker_a_core(clock):
 
 
 def test_a_worker_that_waits_is_not_waited_for(clock):
-    beginners = _zygote._Beginners()
+    beginners = zygote._Beginners()
     beginners.add(10, pid=1)
     beginners.add(11, pid=2)
     clock.update({"now": 0.04, 1: 0.001, 2: 0.04})
@@ -58,7 +58,7 @@ def test_a_worker_that_waits_is_not_waited_for(clock):
 
 
 def test_a_worker_that_computes_is_waited_for_until_it_takes_too_long(clock):
-    beginners = _zygote._Beginners()
+    beginners = zygote._Beginners()
     beginners.add(10, pid=1)
     for tenth in range(1, 21):
         clock.update({"now": tenth / 10, 1: tenth / 10})
@@ -69,7 +69,7 @@ def test_a_worker_that_computes_is_waited_for_until_it_takes_too_long(clock):
 
 
 def test_a_worker_that_stops_computing_is_not_waited_for_any_longer(clock):
-    beginners = _zygote._Beginners()
+    beginners = zygote._Beginners()
     beginners.add(10, pid=1)
     clock.update({"now": 0.06, 1: 0.06})
     assert beginners.no_longer_busy() == []
@@ -84,9 +84,9 @@ def test_processor_time_of_a_child_is_told():
             pass
         os._exit(0)
     os.waitid(os.P_PID, child, os.WEXITED | os.WNOWAIT)
-    assert 0.01 < _zygote._processor_time(child) < 1
+    assert 0.01 < zygote._processor_time(child) < 1
     os.waitpid(child, 0)
-    assert _zygote._processor_time(child) == 0
+    assert zygote._processor_time(child) == 0
 
 
 @pytest.mark.multiprocess

@@ -10,7 +10,7 @@ import pytest
 
 import gristmill as grain
 from gristmill import experimental
-from gristmill._dataset import measured, meter, observed, summary, watching
+from gristmill._observe import measured, meter, observed, summary, watching
 
 COLUMNS = [
     "id",

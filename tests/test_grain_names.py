@@ -9,7 +9,7 @@ import sys
 import pytest
 
 import gristmill
-from gristmill import _grain_names
+from gristmill._base import grain_names
 
 grain = pytest.importorskip("grain")
 
@@ -65,7 +65,7 @@ def names():
     """(Grain's module, Grain's name) of each alias."""
     return [
         (module, pair.partition("=")[0])
-        for module, homes in _grain_names._HOMES.items()
+        for module, homes in grain_names._HOMES.items()
         for listed in homes.values()
         for pair in listed.split()
     ]
@@ -228,7 +228,7 @@ def test_functions_and_classes_take_the_arguments_of_grains():
             theirs = getattr(importlib.import_module(f"grain.{module}"), name)
         except (ImportError, AttributeError):
             continue  # Of another version of Grain.
-        home, ours = _grain_names._Names(f"grain.{module}")._homes[name]
+        home, ours = grain_names._Names(f"grain.{module}")._homes[name]
         ours = getattr(importlib.import_module(home), ours)
         if name in NOT_CALLED or not callable(theirs):
             continue

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gristmill import DataLoader, _group_order, samplers, sharding, transforms
-from gristmill.samplers import GroupShuffleSampler
+from gristmill import DataLoader, samplers, sharding, transforms
+from gristmill.samplers import GroupShuffleSampler, _group_order
 
 GROUPS = st.lists(st.integers(0, 12), min_size=1, max_size=12).filter(any)
 SEEDS = st.integers(0, 2**32 - 1)

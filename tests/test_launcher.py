@@ -242,11 +242,12 @@ def test_forked_child_has_no_engine_and_ends_quietly(enlist):
 
 SCRIPT = """
 import os, sys, time
-from gristmill import _core, _launcher
-_launcher.configure()
+from gristmill import _core
+from gristmill._workers import launcher
+launcher.configure("gristmill._engine.worker")
 blob, arena = os.memfd_create("blob"), os.memfd_create("arena")
 arena = os.open(f"/proc/self/fd/{arena}", os.O_RDWR | os.O_APPEND)
-crew = _core.EventCrew(arena, blob, _launcher.setup("gristmill_toy"))
+crew = _core.EventCrew(arena, blob, launcher.setup("gristmill_toy"))
 for worker in range(4):
     crew.hire(worker, 1)
 while os.pread(arena, 1 << 16, 0).count(b"\\n") < 4:

@@ -1,6 +1,8 @@
-"""Imports point down: a module imports only from rows above its own."""
+"""Imports point down, from room to room, and no file imports itself by a detour."""
 
 import ast
+import graphlib
+import itertools
 import pathlib
 import re
 from collections.abc import Iterator
@@ -11,85 +13,73 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 PACKAGE = ROOT / "pkg" / "gristmill"
 CSRC = ROOT / "csrc"
 
-# A module imports from rows above it, never from its own, except that the files of
-# one folder, and the loops and their plain twins, may import each other.
-ROWS = (
-    {"_describing", "_listing"},
-    {
-        "_checks",
-        "_closing",
-        "_grain_names",
-        "_imports",
-        "_log",
-        "_object_path",
-        "_retries",
-        "_torch_names",
-        "_types",
-        "constants",
-        "errors",
-    },
-    {"_open_files"},
-    {"_core", "_hot", "_slow"},
-    {"_processes", "_worker_process"},
-    {"_zygotes"},
-    {"_zygote"},
-    {
-        "_columns",
-        "_group_cache",
-        "_group_order",
-        "_record_source",
-        "_remote",
-        "_rng_pool",
-    },
-    {"_record_files"},
-    {"_file_names"},
-    {
-        "_array_record",
-        "_features",
-        "_launcher",
-        "_shared_list",
-        "_tf_record",
-        "_tf_record_stream",
-        "bad_records",
-        "config",
-        "monitoring",
-        "options",
-        "records",
-    },
-    {"_arrow", "_convert", "_parquet_files", "sharding", "transforms"},
-    {"_decoding", "_example", "_parquet", "_sampler_checks", "_source_checks"},
-    {"batching", "checkpoint", "multiprocessing", "samplers", "sources"},
-    {"_absl_flags", "_ahead", "_image", "_npy", "_trees", "drop_in", "operations"},
-    {"_tfds_features"},
-    {"_tfds"},
-    {"_engine"},
-    {"_arguments", "_dataset"},
-    {"experimental", "loader"},
-    {"_keras", "_torch"},
-    {"_cli", "beam", "jax", "python", "torch"},
-    {"__main__"},
-)
-ROW_OF = {module: row for row, modules in enumerate(ROWS) for module in modules}
+# A room imports from those before it: folders of pkg/gristmill, and public modules.
+ROOMS = """
+    _base _core constants config errors options sharding transforms sources records
+    _slow _hot batching bad_records checkpoint monitoring multiprocessing
+    operations samplers drop_in _workers _engine
+    _dataset/model _dataset/nodes _dataset/parallel _dataset experimental
+    _observe loader _convert _peers
+    _torch/private _torch/indices _torch/layout _torch/batches _torch/device
+    _torch/workers _torch/iterators _torch/resume _torch/datasets _torch/loader
+    _torch/stateful _torch/trainers _torch torch
+    jax python beam _cli __main__
+""".split()
+CPP_ROOMS = """
+    core/base core/indices core/batches core/files core/array_record core/tf_record
+    core/example core/memory core/schedule core/processes
+    bindings bindings/base bindings/indices bindings/batches bindings/files
+    bindings/array_record bindings/tf_record bindings/example bindings/schedule
+    bindings/processes module
+""".split()
+# The loops and their plain twins import each other.
 TWINS = {"_hot", "_slow"}
 CYTHON_IMPORT = re.compile(
-    r"^\s*(?:from\s+gristmill(?P<module>[\w.]*)\s+c?import\s+(?P<names>.+)"
-    r"|c?import\s+gristmill(?P<whole>[\w.]*))"
+    r"^\s*(?:from\s+(?P<module>gristmill[\w.]*)\s+c?import\s+(?P<names>.+)"
+    r"|c?import\s+(?P<whole>gristmill[\w.]*))"
 )
+
+
+def name_of(path: pathlib.Path) -> str:
+    parts = path.relative_to(PACKAGE.parent).with_suffix("").parts
+    return ".".join(parts).removesuffix(".__init__")
+
+
+FILES = {
+    name_of(path): path
+    for path in sorted(PACKAGE.rglob("*"))
+    if path.suffix in (".py", ".pyx", ".pxd")
+}
+COMPILED = {"gristmill._core"}
+
+
+def room_of(module: str) -> str:
+    """The first two parts of a place in a folder that has rooms, else the first."""
+    parts = module.split(".")[1:]
+    if parts[0] in ("_dataset", "_torch"):
+        return "/".join(parts[:2])
+    return parts[0]
 
 
 def imported_modules(path: pathlib.Path) -> Iterator[tuple[int, str]]:
-    """Yield (line, top module under gristmill) for every import in a file."""
-    if path.suffix in (".pyx", ".pxd"):
+    """Yield (line, module of gristmill) for every import in a file, wherever it is.
+
+    A text that is a module's name counts: it is there to be imported.
+    """
+    if path.suffix != ".py":
         yield from _cython_imports(path)
         return
     for node in _nodes_that_run(ast.parse(path.read_text())):
         if isinstance(node, ast.ImportFrom):
             assert node.level == 0, f"{path.name}:{node.lineno}: import absolutely"
-            names = [alias.name for alias in node.names]
-            yield from _targets(node.lineno, node.module or "", names)
+            for alias in node.names:
+                yield from _target(node.lineno, node.module or "", alias.name)
         elif isinstance(node, ast.Import):
             for alias in node.names:
-                yield from _targets(node.lineno, alias.name, [])
+                yield from _target(node.lineno, alias.name)
+        elif isinstance(node, ast.Constant) and node.value in FILES:
+            if node.value != "gristmill":
+                yield node.lineno, str(node.value)
 
 
 def _nodes_that_run(tree: ast.AST) -> Iterator[ast.AST]:
@@ -103,39 +93,62 @@ def _nodes_that_run(tree: ast.AST) -> Iterator[ast.AST]:
 def _cython_imports(path: pathlib.Path) -> Iterator[tuple[int, str]]:
     for number, line in enumerate(path.read_text().splitlines(), start=1):
         if found := CYTHON_IMPORT.match(line):
-            module = found["module"] or found["whole"] or ""
-            names = re.findall(r"\w+", found["names"] or "")
-            yield from _targets(number, "gristmill" + module, names)
+            for name in re.findall(r"\w+", found["names"] or "") or [""]:
+                yield from _target(number, found["module"] or found["whole"], name)
 
 
-def _targets(line: int, module: str, names: list[str]) -> Iterator[tuple[int, str]]:
-    parts = module.split(".")
-    if parts[0] != "gristmill":
+def _target(line: int, module: str, name: str = "") -> Iterator[tuple[int, str]]:
+    if module.split(".")[0] != "gristmill":
         return
-    for target in parts[1:2] or names:
-        yield line, target
+    inner = f"{module}.{name}"
+    known = inner in FILES or inner in COMPILED
+    yield line, inner if known else module
 
 
-def may_import(importer: str, imported: str) -> bool:
-    if importer == imported or {importer, imported} <= TWINS:
-        return True
-    return ROW_OF[imported] < ROW_OF[importer]
+IMPORTS = {
+    module: list(imported_modules(path))
+    for module, path in FILES.items()
+    if module != "gristmill"  # The public face has all names.
+}
 
 
-def test_imports_point_down():
+def test_rooms_import_from_those_below():
+    rank = {room: number for number, room in enumerate(ROOMS)}
     wrong = []
-    for path in sorted(PACKAGE.rglob("*.py*")):
-        importer = path.relative_to(PACKAGE).parts[0].partition(".")[0]
-        if path.suffix == ".pyc" or importer in ("__init__", "__pycache__"):
-            continue
-        assert importer in ROW_OF, f"{path.name}: give {importer} a row in {__file__}"
-        for line, imported in imported_modules(path):
-            # A bare name from the package itself, such as an exported class, is
-            # above everything: nothing inside may import it.
-            if imported not in ROW_OF or not may_import(importer, imported):
-                where = f"{path.relative_to(PACKAGE)}:{line}"
-                wrong.append(f"{where}: {importer} may not import {imported}")
+    for module, imports in IMPORTS.items():
+        here = room_of(module)
+        assert here in rank, f"{module}: give {here} a place in {__file__}"
+        for line, target in imports:
+            where = f"{module}:{line} imports {target}"
+            there = "_cli" if target == "gristmill" else room_of(target)
+            if {here, there} <= TWINS or here == there or target == module:
+                continue
+            if rank[there] > rank[here]:
+                wrong.append(where)
     assert not wrong, "\n".join(wrong)
+
+
+def test_files_do_not_import_in_a_circle():
+    graph = {
+        module: {target for _, target in imports} - {module}
+        for module, imports in IMPORTS.items()
+        if room_of(module) not in TWINS
+    }
+    try:
+        graphlib.TopologicalSorter(graph).prepare()
+    except graphlib.CycleError as error:
+        pytest.fail(" -> ".join(error.args[1]))
+
+
+def test_the_root_of_the_package_has_public_modules_and_folders():
+    private = [path.name for path in PACKAGE.glob("_*.py")]
+    assert sorted(private) == ["__init__.py", "__main__.py"]
+
+
+def test_every_folder_says_what_lives_there():
+    for folder in {path.parent for path in FILES.values()} - {PACKAGE}:
+        text = ast.get_docstring(ast.parse((folder / "__init__.py").read_text()))
+        assert text is not None and len(text) > 60, folder
 
 
 def private_names_of_torch(tree: ast.Module) -> Iterator[tuple[int, str]]:
@@ -169,21 +182,24 @@ def test_one_file_names_what_is_private_to_torch():
     assert not found, "\n".join(sorted(found))
 
 
-@pytest.mark.parametrize(
-    ("folder", "allowed"),
-    [("core", r"core/\w+\.hpp"), ("bindings", r"(core|bindings)/\w+\.hpp")],
-)
-def test_cpp_includes_point_down(folder, allowed):
+def cpp_room_of(path: str) -> str:
+    folder = path.rpartition("/")[0]
+    return "module" if path == "bindings/module.cpp" else folder
+
+
+def test_cpp_rooms_include_from_those_below():
+    rank = {room: number for number, room in enumerate(CPP_ROOMS)}
     wrong = []
-    for path in sorted((CSRC / folder).glob("*.?pp")):
+    for path in sorted(itertools.chain(CSRC.rglob("*.hpp"), CSRC.rglob("*.cpp"))):
+        name = path.relative_to(CSRC).as_posix()
         for line, text in enumerate(path.read_text().splitlines(), start=1):
-            quoted = re.match(r'#include "(.*)"', text)
-            if quoted and not re.fullmatch(allowed, quoted[1]):
-                wrong.append(f"{folder}/{path.name}:{line}: includes {quoted[1]}")
-            if folder == "core" and re.match(
+            if quoted := re.match(r'#include "(.*)"', text):
+                if rank[cpp_room_of(quoted[1])] > rank[cpp_room_of(name)]:
+                    wrong.append(f"{name}:{line}: includes {quoted[1]}")
+            elif name.startswith("core") and re.match(
                 r"#include <(Python|pybind11|numpy)", text
             ):
-                wrong.append(f"{folder}/{path.name}:{line}: the core knows no Python")
+                wrong.append(f"{name}:{line}: the core knows no Python")
     assert not wrong, "\n".join(wrong)
 
 
@@ -193,7 +209,7 @@ def test_cpp_includes_point_down(folder, allowed):
 )
 def test_files_stay_readable(root, pattern, limit):
     lengths = {
-        str(path.relative_to(ROOT)): len(path.read_text().splitlines())
+        str(path.relative_to(root)): len(path.read_text().splitlines())
         for path in root.rglob(pattern)
     }
     assert lengths

@@ -22,13 +22,13 @@ import zipfile
 import pytest
 
 import gristmill as grain
-from gristmill import _object_path, _open_files
+from gristmill._base import object_path, open_files
 
 TEXT = "zeile eins\nö zwei\r\nüü drei\n漢 vier\rfünf\n"
 
 
 def again(thing):
-    return pickle.loads(_open_files.dumps(thing))
+    return pickle.loads(open_files.dumps(thing))
 
 
 @pytest.fixture
@@ -123,12 +123,12 @@ class TestTextFiles:
     def test_are_told_to_hide_their_newlines_by_a_python_that_does(
         self, path, monkeypatch
     ):
-        monkeypatch.setattr(_open_files, "_newlines_are_known", lambda: False)
+        monkeypatch.setattr(open_files, "_newlines_are_known", lambda: False)
         with (
             open(path) as file,
             pytest.raises(TypeError, match="Python hides its newlines"),
         ):
-            _open_files.dumps(file)
+            open_files.dumps(file)
 
 
 class TestBinaryFiles:
@@ -254,7 +254,7 @@ class TestRefusal:
     def test_names_the_attribute_and_the_reason(self, path, reason, make):
         holder = Holder(make(path))
         with pytest.raises(TypeError, match=reason) as caught:
-            _open_files.dumps(holder)
+            open_files.dumps(holder)
         text = str(caught.value)
         assert text.startswith(f"cannot pickle '{type(holder.file).__module__}.")
         assert ": file is the open file " in text
@@ -263,9 +263,9 @@ class TestRefusal:
 
     def test_is_that_of_the_standard_input(self):
         with open(os.devnull) as null, pytest.raises(TypeError):
-            _open_files.dumps(Holder(null))
+            open_files.dumps(Holder(null))
         with pytest.raises(TypeError, match="cannot pickle"):
-            _open_files.dumps(sys.__stdin__)
+            open_files.dumps(sys.__stdin__)
 
     def test_leaves_the_standard_output_what_it_is(self, path, monkeypatch):
         with open(path, "w") as out, open(path, "w") as err:
@@ -287,18 +287,18 @@ class TestRefusal:
             with pytest.raises(TypeError):
                 pickle.dumps(file)
             with pytest.raises(TypeError):
-                _open_files.dumps(file)
+                open_files.dumps(file)
 
     def test_is_what_archives_and_maps_get_as_from_pickle(self, path):
         with zipfile.ZipFile(path.with_name("x.zip"), "w") as archive:
             archive.write(path)
         archive = zipfile.ZipFile(path.with_name("x.zip"))
         with archive, pytest.raises(TypeError):
-            _open_files.dumps(archive)
+            open_files.dumps(archive)
         with open(path, "rb") as file:
             mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
             with mapped, pytest.raises(TypeError):
-                _open_files.dumps(mapped)
+                open_files.dumps(mapped)
 
     def test_is_not_for_files_in_memory(self):
         text, data = io.StringIO("one\ntwo"), io.BytesIO(b"one two")
@@ -310,7 +310,7 @@ class TestRefusal:
 
     def test_comes_of_a_file_that_is_replaced_on_the_way(self, path):
         with open(path) as file:
-            data = _open_files.dumps(file)
+            data = open_files.dumps(file)
         path.with_name("other").write_text("other rows")
         path.with_name("other").rename(path)
         with pytest.raises(ValueError, match=f"{path} is not the file any more"):
@@ -348,7 +348,7 @@ def test_paths_are_what_a_user_would_write():
         (grain.MapDataset.source([Holder(wanted)]).map(len), "[0].file"),
         (Holder(None), ""),
     ]:
-        found = _object_path.path_to(wanted, root)
+        found = object_path.path_to(wanted, root)
         assert found.endswith(expected) if expected else not found, root
 
 

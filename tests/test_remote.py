@@ -20,10 +20,10 @@ from fsspec.registry import known_implementations
 import gristmill as gm
 import range_server
 from gristmill import _core
-from gristmill._record_files import open_file
-from gristmill._remote import RemoteFile, RemoteOptions, is_url
-from gristmill._retries import delay_s, is_transient, status_of
+from gristmill._base.retries import delay_s, is_transient, status_of
 from gristmill.errors import CorruptRecord, RemoteError
+from gristmill.sources._record_files import open_file
+from gristmill.sources._remote import RemoteFile, RemoteOptions, is_url
 
 BLOCK = 65536
 # 40 records of 20 kB: some 13 blocks, of which no tail has many.

@@ -16,8 +16,8 @@ import gristmill as grain
 import gristmill.jax
 import gristmill.torch
 from gristmill import experimental, transforms
-from gristmill._dataset.report import Advice, Report, Stage
-from gristmill._describing import MOST, value_text
+from gristmill._base.describing import MOST, value_text
+from gristmill._observe.report import Advice, Report, Stage
 from test_exports import PUBLIC
 
 RANGE = grain.MapDataset.range(10)

@@ -19,7 +19,8 @@ import pytest
 import gristmill as g
 import tf_record_files
 from example_samples import example, float_list, int_list
-from gristmill import _core, _remote, _tf_record, errors, sources, transforms
+from gristmill import _core, errors, sources, transforms
+from gristmill.sources import _remote, _tf_record
 from tf_record_files import framed, write
 
 NAMES = ["mixed", "tiny", "empty", "one", "none"]

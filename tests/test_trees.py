@@ -8,7 +8,8 @@ import sys
 import numpy as np
 import pytest
 
-from gristmill import _trees, batching
+from gristmill import batching
+from gristmill._peers import trees
 
 tree_lib = pytest.importorskip("grain._src.core.tree_lib")
 
@@ -72,14 +73,14 @@ def test_trees_are_taken_apart_and_mapped_as_by_grain(theirs, tree):
         lambda lib: lib.estimate_byte_size(tree),
         lambda lib: lib.assert_same_structure(tree, tree),
     ):
-        assert text(function(_trees)) == text(function(theirs))
+        assert text(function(trees)) == text(function(theirs))
 
 
 def test_mapping_up_to_a_shallower_tree_gives_what_lies_below(theirs):
     shallow, deep = {"a": 0, "b": [0]}, {"a": [1, 2], "b": [{"c": 3}, 4], "d": 5}
     expected = {"a": "[1, 2]", "b": ["{'c': 3}"]}
     assert theirs.map_structure_up_to(shallow, str, deep) == expected
-    assert _trees.map_structure_up_to(shallow, str, deep) == expected
+    assert trees.map_structure_up_to(shallow, str, deep) == expected
 
 
 @pytest.mark.parametrize(
@@ -91,4 +92,4 @@ def test_other_structures_are_errors_of_grains_type(theirs, one, other):
     with pytest.raises(kind):
         theirs.assert_same_structure(one, other)
     with pytest.raises(kind):
-        _trees.assert_same_structure(one, other)
+        trees.assert_same_structure(one, other)

@@ -13,7 +13,7 @@ from absl import logging as logging_of_grain
 from absl.testing import flagsaver
 
 import gristmill as grain
-from gristmill._dataset import drawing, picture
+from gristmill._observe import drawing, picture
 
 SVG = "{http://www.w3.org/2000/svg}"
 
@@ -212,9 +212,9 @@ def test_text_that_nobody_reads_in_the_log_goes_to_standard_error(capsys, monkey
     logger = logging.getLogger("gristmill")
     monkeypatch.setattr(logger, "level", logging.WARNING)
     logger.manager._clear_cache()
-    from gristmill import _log
+    from gristmill._base import log
 
-    _log.show("seen")
+    log.show("seen")
     assert capsys.readouterr().err == "seen\n"
     logger.manager._clear_cache()
 

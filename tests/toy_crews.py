@@ -5,7 +5,8 @@ import os
 import select
 import time
 
-from gristmill import _core, _launcher
+from gristmill import _core
+from gristmill._workers import launcher
 
 DEADLINE_S = 20
 
@@ -63,14 +64,14 @@ def serve(program, arena, knock, begun, worker, generation):
 
 class Crew:
     def __init__(self, program="run", *, entry="gristmill_toy", modules=()):
-        _launcher.configure()
+        launcher.configure("gristmill._engine.worker")
         self.blob = os.memfd_create("blob")
         os.write(self.blob, program.encode())
         self.arena = os.memfd_create("arena")
         # Several processes append; a position that they share loses lines.
         self.appending = os.open(f"/proc/self/fd/{self.arena}", os.O_RDWR | os.O_APPEND)
         self.seen = []
-        setup = _launcher.setup(entry)
+        setup = launcher.setup(entry)
         self.core = _core.EventCrew(self.appending, self.blob, setup, modules)
 
     def close(self):
@@ -130,7 +131,7 @@ def launchers():
     found = []
     for pid in children_of(os.getpid()):
         with open(f"/proc/{pid}/cmdline") as file:
-            if "gristmill._launcher" in file.read():
+            if "gristmill._workers.launcher" in file.read():
                 found.append(pid)
     return found
 

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from gristmill import _imports, _listing, monitoring
+from gristmill import monitoring
+from gristmill._base import imports, listing, moved
 from gristmill.config import config
 
 if TYPE_CHECKING:
@@ -27,8 +28,9 @@ if TYPE_CHECKING:
         sources,
         transforms,
     )
-    from gristmill._dataset.base import IterDataset, MapDataset
-    from gristmill._dataset.iterator import DatasetIterator
+    from gristmill._dataset.model.iter_dataset import IterDataset
+    from gristmill._dataset.model.iterator import DatasetIterator
+    from gristmill._dataset.model.map_dataset import MapDataset
     from gristmill.constants import (
         DATASET_INDEX,
         EPOCH,
@@ -177,7 +179,8 @@ __version_info__ = (0, 1, 0)
 
 # Where names are looked up when they are first used: a worker needs few of them.
 _HOMES = {
-    "_dataset.base": "IterDataset MapDataset",
+    "_dataset.model.iter_dataset": "IterDataset",
+    "_dataset.model.map_dataset": "MapDataset",
     "errors": "ArenaFull CorruptRecord GristmillError RemoteError ShapeMismatch"
     " StateMismatch TooManyErrors WorkerDied",
     "python": "ArrayRecordDataSource Batch BatchOperation DATASET_INDEX DataLoader"
@@ -200,16 +203,20 @@ _MODULES = (
 
 # Type checkers must not see it: they would accept every name.
 if not TYPE_CHECKING:
-    __getattr__ = _listing.lazily(__name__, _HOMES, _MODULES)
+    __getattr__ = listing.lazily(__name__, _HOMES, _MODULES)
 
 
 def __dir__() -> list[str]:
     optional = {"beam": "apache_beam", "jax": "jax", "torch": "torch"}
     for name in ("PyGrainCheckpointRestore", "PyGrainCheckpointSave"):
-        optional[name] = _listing.ORBAX
-    return _listing.listed(__all__, optional)
+        optional[name] = listing.ORBAX
+    return listing.listed(__all__, optional)
 
 
-_imports.when_imported("absl.flags", "gristmill._absl_flags:define")
-_imports.when_imported("keras.src.trainers.data_adapters", "gristmill._keras:adapt")
+moved.find_moved_modules()
+imports.when_imported("absl.flags", "gristmill._peers.absl_flags:define")
+imports.when_imported(
+    "keras.src.trainers.data_adapters", "gristmill._peers.keras:adapt"
+)
+imports.when_imported("gristmill._dataset", "gristmill._observe:observe_datasets")
 monitoring.setup_telemetry()

@@ -12,8 +12,8 @@ import operator
 import os
 from typing import Any, Literal, TypeAlias, get_args
 
-from gristmill._checks import check_integer
-from gristmill._listing import listed
+from gristmill._base.checks import check_integer
+from gristmill._base.listing import listed
 
 __all__ = ["BadRecord", "BadRecords", "ErrorPolicy"]
 

@@ -18,11 +18,11 @@ import numpy as np
 import numpy.typing as npt
 
 from gristmill import _core
+from gristmill._base.listing import listed
+from gristmill._base.types import Alloc, Rules
 from gristmill._hot import tree
 from gristmill._hot.signals import StructureMismatch
-from gristmill._listing import listed
 from gristmill._slow import tree as plain_tree
-from gristmill._types import Alloc, Rules
 from gristmill.errors import ShapeMismatch
 
 __all__ = ["make_batch"]

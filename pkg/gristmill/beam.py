@@ -31,14 +31,14 @@ import uuid
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
+from gristmill._base.listing import listed
 from gristmill._convert.shards import (
     Digest,
     check_file,
     open_writer,
     writer_options,
 )
-from gristmill._listing import listed
-from gristmill._tf_record_stream import START, TFRecordStream
+from gristmill.sources._tf_record_stream import START, TFRecordStream
 
 try:
     import apache_beam as beam

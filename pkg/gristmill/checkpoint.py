@@ -13,8 +13,8 @@ import sys
 from collections.abc import Awaitable
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from gristmill._describing import call_text
-from gristmill._listing import ORBAX, listed
+from gristmill._base.describing import call_text
+from gristmill._base.listing import ORBAX, listed
 from gristmill.sharding import jax_process
 
 if TYPE_CHECKING:

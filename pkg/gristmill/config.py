@@ -12,7 +12,7 @@ import os
 import sys
 from typing import Any
 
-from gristmill._listing import listed
+from gristmill._base.listing import listed
 
 __all__ = ["OPTIONS", "Option", "UnknownOption", "config"]
 

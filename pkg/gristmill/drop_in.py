@@ -18,8 +18,8 @@ import runpy
 import sys
 from types import ModuleType
 
-from gristmill import _grain_names
-from gristmill._listing import listed
+from gristmill._base import grain_names
+from gristmill._base.listing import listed
 
 __all__ = ["install", "main"]
 
@@ -58,7 +58,7 @@ def install() -> None:
     sys.modules["grain"] = gristmill
     for name in _SUBMODULES:
         sys.modules[f"grain.{name}"] = _submodule(name)
-    _grain_names.install()
+    grain_names.install()
     # Grain imports absl, and with it come the flags.
     if importlib.util.find_spec("absl") is not None:
         importlib.import_module("absl.flags")

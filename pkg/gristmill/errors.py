@@ -15,7 +15,7 @@ code written for Grain catches it unchanged::
 
 from __future__ import annotations
 
-from gristmill._listing import listed
+from gristmill._base.listing import listed
 
 __all__ = [
     "ArenaFull",

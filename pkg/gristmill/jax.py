@@ -8,9 +8,9 @@ from typing import Any, Never, overload
 import jax
 import numpy as np
 
-from gristmill._ahead import Ahead
-from gristmill._listing import listed
-from gristmill._types import Array, K, T
+from gristmill._base.listing import listed
+from gristmill._base.types import Array, K, T
+from gristmill._engine.ahead import Ahead
 
 __all__ = ["DevicePrefetch", "prefetch_to_device"]
 

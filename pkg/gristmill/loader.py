@@ -13,38 +13,30 @@ from typing import TYPE_CHECKING, Any, Generic, Self, overload
 import numpy as np
 import numpy.typing as npt
 
-from gristmill import _arguments as arguments
-from gristmill import (
-    _log,
-    checkpoint,
-    monitoring,
-    samplers,
-    sharding,
-    sources,
-    transforms,
-)
-from gristmill._checks import check_flag
-from gristmill._dataset.names import transform_name
-from gristmill._dataset.watch import Watch
-from gristmill._describing import call_text
-from gristmill._engine import compilation
+from gristmill import checkpoint, monitoring, samplers, sharding, sources, transforms
+from gristmill._base import log
+from gristmill._base.checks import check_flag
+from gristmill._base.describing import call_text
+from gristmill._base.listing import listed
+from gristmill._base.torch_names import OF_LOAD, OF_LOADER, refusing_names_of_torch
+from gristmill._base.types import S, T
+from gristmill._dataset.model.names import transform_name
+from gristmill._engine import arguments, compilation
 from gristmill._engine import state as states
 from gristmill._engine.length import outputs
 from gristmill._engine.local import LocalRun
 from gristmill._engine.remote import RemoteOptions, RemoteRun
 from gristmill._engine.tally import Account, Replayed, Tally
-from gristmill._listing import listed
-from gristmill._source_checks import length_of
-from gristmill._torch_names import OF_LOAD, OF_LOADER, refusing_names_of_torch
-from gristmill._types import S, T
+from gristmill._observe.watch import Watch
 from gristmill.bad_records import BadRecords, ErrorPolicy, OnError
 from gristmill.errors import StateMismatch
 from gristmill.operations import Operation
 from gristmill.options import MultiprocessingOptions, ReadOptions
 from gristmill.sources import Columns, RandomAccessDataSource
+from gristmill.sources._checks import length_of
 
 if TYPE_CHECKING:
-    from gristmill._dataset.report import Report
+    from gristmill._observe.report import Report
 
 __all__ = ["DataLoader", "DataLoaderIterator", "load"]
 
@@ -371,7 +363,7 @@ class DataLoaderIterator(checkpoint.Checkpointable, collections.abc.Iterator[T])
         What a loader does inside is not measured: its `Report` names no stage.  The
         same pipeline as a `MapDataset` tells more.
         """
-        from gristmill._dataset.reporting import report_of
+        from gristmill._observe.reporting import report_of
 
         return report_of(self)
 
@@ -394,7 +386,7 @@ class DataLoaderIterator(checkpoint.Checkpointable, collections.abc.Iterator[T])
             output: T = self._run.next()
         except StopIteration:
             if self._profiles:
-                _log.warning(
+                log.warning(
                     "%d outputs, waited %.3f s for them in all",
                     self._outputs,
                     self._waited_s,

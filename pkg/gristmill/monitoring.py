@@ -27,8 +27,8 @@ import os
 from collections.abc import Iterable
 from typing import Any
 
-from gristmill import _log
-from gristmill._listing import listed
+from gristmill._base import log
+from gristmill._base.listing import listed
 
 __all__ = ["DEFAULT_HOST", "DEFAULT_PORT", "is_on", "serve", "setup_telemetry", "start"]
 
@@ -122,7 +122,7 @@ def serve(port: int | None = None, host: str | None = None) -> int | None:
     except OSError as error:
         if error.errno != errno.EADDRINUSE:
             raise
-        _log.warning(
+        log.warning(
             "Port %d is taken, so this process does not serve its metrics there. Set"
             " %s to a free one, or leave it where another process serves for this one.",
             port,

@@ -13,9 +13,10 @@ from typing import Any, ClassVar, Generic, Protocol, TypeVar
 
 import numpy as np
 
-from gristmill import _log, batching
-from gristmill._checks import check_integer
-from gristmill._listing import listed
+from gristmill import batching
+from gristmill._base import log
+from gristmill._base.checks import check_integer
+from gristmill._base.listing import listed
 from gristmill.records import Record, RecordMetadata
 
 __all__ = [
@@ -203,7 +204,7 @@ class BatchOperation(Generic[_IN, _OUT]):
 
 
 def _warn_of(operation: str, replacement: str) -> None:
-    _log.error(
+    log.error(
         "%s is deprecated. Use gristmill.python.%s: it is faster and keeps its"
         " position in saved states.",
         operation,

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 
-from gristmill import _log
-from gristmill._checks import check_flag, check_integer
-from gristmill._listing import listed
+from gristmill._base import log
+from gristmill._base.checks import check_flag, check_integer
+from gristmill._base.listing import listed
 
 __all__ = ["MultiprocessingOptions", "ReadOptions"]
 
@@ -40,7 +40,7 @@ class ReadOptions:
             if value < 0:
                 raise ValueError(f"{name} must be non-negative, got {value}")
         if 0 < self.prefetch_buffer_size < self.num_threads:
-            _log.warning(
+            log.warning(
                 "prefetch_buffer_size=%s is smaller than num_threads=%s, so only %s"
                 " threads can be reading at a time. Raise prefetch_buffer_size to"
                 " use them all.",

@@ -6,9 +6,10 @@ import sys
 from typing import TYPE_CHECKING
 
 from gristmill import checkpoint, experimental
-from gristmill._dataset.base import IterDataset, MapDataset
-from gristmill._dataset.iterator import DatasetIterator
-from gristmill._listing import ORBAX, lazily, listed
+from gristmill._base.listing import ORBAX, lazily, listed
+from gristmill._dataset.model.iter_dataset import IterDataset
+from gristmill._dataset.model.iterator import DatasetIterator
+from gristmill._dataset.model.map_dataset import MapDataset
 from gristmill.checkpoint import CheckpointHandler as PyGrainCheckpointHandler
 from gristmill.config import config
 from gristmill.constants import (

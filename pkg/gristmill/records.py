@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any, Generic
 
 import numpy as np
 
-from gristmill._listing import listed
-from gristmill._types import V
+from gristmill._base.listing import listed
+from gristmill._base.types import V
 
 __all__ = ["Record", "RecordMetadata"]
 

@@ -6,9 +6,9 @@ import dataclasses
 import os
 import sys
 
-from gristmill import _log
-from gristmill._checks import check_flag, check_integer
-from gristmill._listing import listed
+from gristmill._base import log
+from gristmill._base.checks import check_flag, check_integer
+from gristmill._base.listing import listed
 
 __all__ = ["NoSharding", "ShardByJaxProcess", "ShardByTorchProcess", "ShardOptions"]
 
@@ -109,7 +109,7 @@ def even_split(num_examples: int, options: ShardOptions) -> tuple[int, int]:
     first = each * index
     if options.drop_remainder:
         if rest:
-            _log.warning(
+            log.warning(
                 "Dropping %d of %d records so that %d shards are equally long.",
                 rest,
                 num_examples,

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from gristmill._listing import listed
+from gristmill._base.listing import listed
+from gristmill._torch.batches.tensors import TensorIterator, as_tensor_tree, as_tensors
 from gristmill._torch.datasets import AsIterable
-from gristmill._torch.device import DeviceIterator, to_device
+from gristmill._torch.device.device import DeviceIterator, to_device
 from gristmill._torch.loader import DataLoader
 from gristmill._torch.stateful import StatefulDataLoader
-from gristmill._torch.tensors import TensorIterator, as_tensor_tree, as_tensors
 from gristmill._torch.trainers import install, uninstall
 
 __all__ = [
@@ -22,6 +22,11 @@ __all__ = [
     "to_device",
     "uninstall",
 ]
+
+
+# What pickles and tracebacks call them.
+for _public in (AsIterable, DataLoader, StatefulDataLoader):
+    _public.__module__ = __name__
 
 
 def __dir__() -> list[str]:

@@ -115,7 +115,7 @@ class TestUserNodes:
             Short(MapDataset.range(8)).batch(4)[0]
 
     def test_a_subclass_of_a_built_in_node_is_asked_by_its_own_method(self):
-        from gristmill._dataset.map import MapMapDataset
+        from gristmill._dataset.nodes.map import MapMapDataset
 
         class Negated(MapMapDataset):
             def __getitem__(self, index):

@@ -10,7 +10,7 @@ import pytest
 
 import gristmill
 from gristmill import experimental
-from gristmill._dataset.node import chain_of
+from gristmill._dataset.model.node import chain_of
 
 CHAINS = {
     "map": lambda ds: ds,

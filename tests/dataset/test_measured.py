@@ -5,7 +5,7 @@ import pytest
 
 import gristmill as grain
 from gristmill import experimental
-from gristmill._dataset import summary, watching
+from gristmill._observe import summary, watching
 
 MapDataset = grain.MapDataset
 NO_THREADS = grain.ReadOptions(num_threads=0)

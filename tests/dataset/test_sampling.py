@@ -5,8 +5,8 @@ from concurrent.futures import ThreadPoolExecutor
 
 import gristmill
 from gristmill import monitoring
-from gristmill._dataset.sampling import Sampling
-from gristmill._dataset.to_iter import _Elements
+from gristmill._dataset.nodes.to_iter import _Elements
+from gristmill._observe.sampling import Sampling
 
 DEADLINE_S = 30.0
 

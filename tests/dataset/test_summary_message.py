@@ -5,7 +5,7 @@ import pytest
 
 import gristmill
 from dataset.twins import grain
-from gristmill._dataset import summary_message
+from gristmill._observe import summary_message
 from gristmill.experimental import DatasetOptions, ExecutionTrackingMode
 
 

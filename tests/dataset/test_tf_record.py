@@ -7,7 +7,7 @@ import pytest
 
 import gristmill
 from dataset.twins import assert_twins, grain
-from gristmill._dataset.tf_record import TFRecordDatasetIterator, TFRecordReader
+from gristmill._dataset.nodes.tf_record import TFRecordDatasetIterator, TFRecordReader
 from gristmill.errors import CorruptRecord
 from gristmill.experimental import InterleaveIterDataset, TFRecordIterDataset
 from tf_record_files import framed, write

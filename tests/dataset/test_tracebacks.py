@@ -5,7 +5,7 @@ import traceback
 import pytest
 
 import gristmill as grain
-from gristmill._dataset import tracebacks, watching
+from gristmill._observe import tracebacks, watching
 
 NO_THREADS = grain.ReadOptions(num_threads=0)
 

@@ -303,7 +303,7 @@ def test_start_that_is_impossible_says_why(tmp_path, spoil, words):
     (tmp_path / "sitecustomize.py").write_text(
         "import os, sys\n"
         "def fail():\n    raise BlockingIOError(11, os.strerror(11))\n"
-        "if 'gristmill._launcher' in ' '.join(sys.orig_argv): os.fork = fail\n"
+        "if 'gristmill._workers.launcher' in ' '.join(sys.orig_argv): os.fork = fail\n"
     )
     run(
         f"""

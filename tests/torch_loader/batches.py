@@ -14,7 +14,7 @@ import torch
 
 from gristmill._hot import transport, views
 from gristmill._slow.views import CoreSlot
-from gristmill._torch import sending
+from gristmill._torch.batches import sending
 
 COPIED_BYTES = 16 << 10
 NO_KEYS = np.empty(0, np.int64)

@@ -20,7 +20,7 @@ def _jax_has_not_begun():
 
     Tests of that have processes of their own.
     """
-    from gristmill._torch import start_method
+    from gristmill._torch.workers import start_method
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(start_method, "_has_jax_begun", lambda: False)

@@ -5,7 +5,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gristmill._torch.requests import packed, unpacked
+from gristmill._torch.indices.requests import packed, unpacked
 from gristmill.torch import DataLoader, StatefulDataLoader
 from torch_loader.batch_kinds import KINDS, UNPICKLABLE, Batches
 from torch_loader.datasets_zoo import COLLATIONS

@@ -15,7 +15,7 @@ import pytest
 import torch
 
 from gristmill._engine import packing
-from gristmill._torch.carrying import Carried, NeedsFork
+from gristmill._torch.workers.carrying import Carried, NeedsFork
 from torch_loader.batches import assert_same
 
 

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from torch.utils.data import default_collate
 from torch.utils.data._utils import collate, worker
 
-from gristmill._torch import collating
+from gristmill._torch.batches import collating
 from torch_loader.batches import (
     OwnDict,
     OwnTensor,

@@ -17,7 +17,7 @@ from torch.utils.data import (
     get_worker_info,
 )
 
-from gristmill._torch import foreseeing
+from gristmill._torch.indices import foreseeing
 from gristmill.torch import DataLoader
 from torch_loader.waiting import wait_for
 

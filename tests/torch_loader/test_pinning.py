@@ -6,7 +6,7 @@ import pytest
 import torch
 import torch.utils.data
 
-from gristmill._torch import pinning
+from gristmill._torch.workers import pinning
 from gristmill.errors import ArenaFull, WorkerDied
 from gristmill.torch import DataLoader
 

@@ -10,7 +10,7 @@ import torch
 import torch.utils.data
 
 from faults.scripts import run
-from gristmill._torch import start_method
+from gristmill._torch.workers import start_method
 from gristmill.torch import DataLoader
 from torch_loader.imported import Imported
 

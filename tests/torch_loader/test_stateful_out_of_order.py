@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch.utils.data import BatchSampler, RandomSampler, get_worker_info
 
-from gristmill._torch.deliveries import Deliveries
-from gristmill._torch.drawing import as_list
-from gristmill._torch.positions import Position
+from gristmill._torch.indices.drawing import as_list
+from gristmill._torch.resume.deliveries import Deliveries
+from gristmill._torch.resume.positions import Position
 from gristmill.torch import StatefulDataLoader
 from torch_loader.waiting import wait_for
 

@@ -4,7 +4,7 @@ import collections
 
 import psutil
 
-from gristmill._torch.stepping import Stepping
+from gristmill._torch.iterators.stepping import Stepping
 
 
 class Watch:

@@ -13,12 +13,12 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from gristmill import _core, loader, samplers, sources, transforms
+from gristmill._base.types import Int64Array
 from gristmill._cli.terminal import amount, count, rate, table
 from gristmill._convert import finding
 from gristmill._convert.inputs import TFRecordInput, reading, steps_of
 from gristmill._convert.paths import regular
 from gristmill._convert.problem import Problem
-from gristmill._types import Int64Array
 
 __all__ = ["add_to"]
 

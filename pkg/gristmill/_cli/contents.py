@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 import numpy as np
 
 from gristmill import _core, errors
+from gristmill._base.types import Int64Array
 from gristmill._convert.conversion import Progress
 from gristmill._convert.finding import Format
 from gristmill._convert.inputs import (
@@ -21,7 +22,6 @@ from gristmill._convert.inputs import (
     steps_of,
 )
 from gristmill._convert.problem import Problem
-from gristmill._types import Int64Array
 
 __all__ = ["FORMATS", "Contents", "Damage", "Sizes", "examine"]
 

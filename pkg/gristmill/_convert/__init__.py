@@ -1,1 +1,4 @@
-"""Converts files of records to ArrayRecord; private to the command line and beam."""
+"""Converts data sets to files of records, in processes of its own, and resumably.
+
+It imports sources and the core's writers.  Begin with `conversion.py`.
+"""

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 import numpy.typing as npt
 
-from gristmill._types import Int64Array
+from gristmill._base.types import Int64Array
 
 __all__ = [
     "bytes_feature",

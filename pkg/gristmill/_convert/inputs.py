@@ -20,14 +20,14 @@ from typing import Any, BinaryIO, Protocol, cast
 import numpy as np
 
 from gristmill import _core, errors
+from gristmill._base.types import Int64Array
 from gristmill._convert import rows
 from gristmill._convert.examples import bytes_feature, example, int64_feature
 from gristmill._convert.optional import imported
 from gristmill._convert.paths import files_below, regular
 from gristmill._convert.problem import Problem, of_os_error
-from gristmill._tf_record import sidecar_paths
-from gristmill._tf_record_stream import read_tf_records
-from gristmill._types import Int64Array
+from gristmill.sources._tf_record import sidecar_paths
+from gristmill.sources._tf_record_stream import read_tf_records
 
 __all__ = [
     "ArrayRecordInput",

@@ -15,10 +15,10 @@ import numpy as np
 import numpy.typing as npt
 
 from gristmill import _core, errors
+from gristmill._base.types import Int64Array
 from gristmill._convert.inputs import steps_of
 from gristmill._convert.optional import imported
 from gristmill._convert.problem import Problem, of_os_error
-from gristmill._types import Int64Array
 
 __all__ = [
     "Digest",

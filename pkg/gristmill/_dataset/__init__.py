@@ -2,6 +2,21 @@
 
 A `MapDataset` is indexed, an `IterDataset` is iterated over, a `DatasetIterator` does
 that and has a state.  A chain of them is data until somebody asks for an element.
+
+`model` says what datasets and iterators are, `nodes` has a file for each kind of node,
+and `parallel` runs chains in workers.  Begin with `model/map_dataset.py`.
 """
 
-from gristmill._dataset import base as base  # First: the others build on it.
+# These register themselves: datasets' methods make them.
+from gristmill._dataset.nodes import apply as apply
+from gristmill._dataset.nodes import batch as batch
+from gristmill._dataset.nodes import filter as filter
+from gristmill._dataset.nodes import map as map
+from gristmill._dataset.nodes import mix as mix
+from gristmill._dataset.nodes import order as order
+from gristmill._dataset.nodes import seed as seed
+from gristmill._dataset.nodes import source as source
+from gristmill._dataset.nodes import to_iter as to_iter
+from gristmill._dataset.nodes import with_options as with_options
+from gristmill._dataset.nodes import zip as zip
+from gristmill._dataset.parallel import process_prefetch as process_prefetch

@@ -14,9 +14,9 @@ from collections.abc import Callable
 from typing import Any
 
 from gristmill import _core
-from gristmill._record_source import RecordSource
-from gristmill._types import Int64Array
+from gristmill._base.types import Int64Array
 from gristmill.options import ReadOptions
+from gristmill.sources._record_source import RecordSource
 
 # Decoding is faster than this by an order of magnitude, disks are slower by one.
 SLOW_RECORD_S = 30e-6

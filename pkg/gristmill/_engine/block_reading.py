@@ -7,11 +7,11 @@ from typing import Any
 
 import numpy as np
 
+from gristmill._base.types import Int64Array
 from gristmill._engine.block_queue import BlockQueue, KeysOf
 from gristmill._engine.program import Program
 from gristmill._engine.reading import Reading
-from gristmill._record_source import RecordSource, reads_natively
-from gristmill._types import Int64Array
+from gristmill.sources._record_source import RecordSource, reads_natively
 
 MIN_BLOCK = 64
 

@@ -13,10 +13,10 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
+from gristmill._base.types import Alloc, Int64Array, Rules
 from gristmill._engine.block_queue import BlockQueue
 from gristmill._engine.program import Program
-from gristmill._record_source import reads_natively
-from gristmill._types import Alloc, Int64Array, Rules
+from gristmill.sources._record_source import reads_natively
 
 
 class BlockDecoder(Protocol):

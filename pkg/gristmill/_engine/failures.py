@@ -11,16 +11,16 @@ import traceback
 import types
 from typing import Any
 
-from gristmill import _open_files
+from gristmill._base import open_files
 
 Frame = tuple[str, str, int]
 INTERNAL = (
     "gristmill/_dataset/",
     "gristmill/_engine/",
     "gristmill/_hot/",
-    "gristmill/_launcher.py",
-    "gristmill/_processes.py",
-    "gristmill/_zygote.py",
+    "gristmill/_workers/launcher.py",
+    "gristmill/_workers/processes.py",
+    "gristmill/_workers/zygote.py",
 )
 # Causes of causes beyond this many are left out.
 MOST_LINKS = 16
@@ -79,7 +79,7 @@ def _portable(error: BaseException) -> bytes | None:
         (_remake, kind, arguments, {}),
     ):
         try:
-            data = _open_files.dumps(plan)
+            data = open_files.dumps(plan)
             made = _called(data)
             if type(made) is kind and _text(made) == _text(error):
                 return data

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from typing import Any
 
 from gristmill import _core
-from gristmill._types import Alloc, Int64Array, Rules
+from gristmill._base.types import Alloc, Int64Array, Rules
 from gristmill.options import ReadOptions
 from gristmill.sources import TableSource
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
+from gristmill._base.types import Int64Array
 from gristmill._engine.compilation import LoaderProgram
 from gristmill._engine.state import Position
 from gristmill._engine.stream import NO_KEYS, Stream
 from gristmill._engine.tally import Account
 from gristmill._engine.tolerance import GIVEN_UP, NOTHING, Overrun
-from gristmill._types import Int64Array
 
 
 class LocalRun:

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from gristmill import batching
+from gristmill._base.types import Alloc, Int64Array
 from gristmill._engine.block_reading import BlockReading, open_reading
 from gristmill._engine.decoding import open_decoding
 from gristmill._engine.gathering import Gathering
@@ -18,7 +19,6 @@ from gristmill._engine.tolerance import Mishaps
 from gristmill._hot import run as hot_run
 from gristmill._hot.draw import Draws
 from gristmill._hot.place import Place
-from gristmill._types import Alloc, Int64Array
 from gristmill.sources import TableSource
 
 KEY_BLOCK = 1024

@@ -27,7 +27,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from gristmill import _open_files
+from gristmill._base import open_files
 from gristmill._engine.mapped import reduce_mapped
 from gristmill._engine.runnable import Carrier, Runnable
 
@@ -101,7 +101,7 @@ class _Writer:
         self._pending = bytearray()
 
 
-class _Pickler(_open_files.Pickler):
+class _Pickler(open_files.Pickler):
     def reducer_override(self, thing: Any) -> Any:
         reduced = reduce_mapped(thing) if isinstance(thing, np.ndarray) else None
         return super().reducer_override(thing) if reduced is None else reduced
@@ -193,7 +193,7 @@ def _pickled(elements: list[Any] | tuple[Any, ...]) -> Iterator[bytes]:
             known = b"__main__" not in data
         except Exception:
             known = False
-        yield data if known else _open_files.dumps(element)
+        yield data if known else open_files.dumps(element)
 
 
 def _open_snapshot(view: memoryview, at: _SnapshotAt) -> Snapshot:

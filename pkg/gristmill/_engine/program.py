@@ -17,9 +17,9 @@ import numpy as np
 
 from gristmill import operations as legacy
 from gristmill import samplers, transforms
+from gristmill._base.types import Int64Array, Rules
 from gristmill._engine.runnable import first_unpicklable
 from gristmill._hot import run as hot_run
-from gristmill._types import Int64Array, Rules
 from gristmill.bad_records import OnError
 from gristmill.options import ReadOptions
 from gristmill.records import RecordMetadata

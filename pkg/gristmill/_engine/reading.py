@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from gristmill._base.types import Int64Array
 from gristmill._hot import run as hot_run
-from gristmill._types import Int64Array
 from gristmill.options import ReadOptions
 
 if TYPE_CHECKING:

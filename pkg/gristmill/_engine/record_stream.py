@@ -15,14 +15,15 @@ from typing import Any
 
 import numpy as np
 
-from gristmill import _log, batching, transforms
+from gristmill import batching, transforms
 from gristmill import operations as legacy
+from gristmill._base import log
+from gristmill._base.types import Alloc, Int64Array, Rules
 from gristmill._engine.block_reading import BlockReading, open_reading
 from gristmill._engine.program import Program, as_number, holds_back, is_legacy
 from gristmill._engine.reading import Reading
 from gristmill._engine.tolerance import Mishaps
 from gristmill._hot.place import Place
-from gristmill._types import Alloc, Int64Array, Rules
 from gristmill.records import Record, RecordMetadata
 
 Vector = tuple[int, ...]
@@ -493,7 +494,7 @@ def _warn_once(program: Program) -> None:
     text = ", ".join(names)
     if text not in _warned:
         _warned.add(text)
-        _log.warning(
+        log.warning(
             "%s keeps records back without a state: everything since it was made is "
             "computed again on resume. Use a Map, Filter or Batch instead.",
             text,

@@ -12,15 +12,19 @@ import os
 import signal
 from typing import Any
 
-from gristmill import _core, _log
+from gristmill import _core
+from gristmill._base import log
+from gristmill._base.types import Int64Array
 from gristmill._engine import tolerance
 from gristmill._engine.runnable import Runnable
 from gristmill._engine.state import Position
 from gristmill._engine.stream import NO_KEYS
 from gristmill._engine.tally import Account
 from gristmill._hot import transport, views
-from gristmill._types import Int64Array
 from gristmill.errors import ArenaFull, WorkerDied
+
+# The module that workers of the launcher run; see `gristmill._workers.launcher`.
+ENTRY = "gristmill._engine.worker"
 
 COPIED_LEAF_BYTES = 16 << 10
 
@@ -133,8 +137,8 @@ class RemoteRun:
 
     def _begin(self) -> _core.Scheduler:
         # Imported here because `import gristmill` should take no time for workers.
-        from gristmill import _launcher
         from gristmill._engine import packing
+        from gristmill._workers import launcher
 
         program, position, options = self._program, self._start_position, self._options
         scheduler = _core.Scheduler(
@@ -152,8 +156,8 @@ class RemoteRun:
         )
         blob_fd = packing.pack(program)
         try:
-            _launcher.configure()
-            scheduler.start(blob_fd, _launcher.setup())
+            launcher.configure(ENTRY)
+            scheduler.start(blob_fd, launcher.setup(ENTRY))
         finally:
             os.close(blob_fd)
         self._scheduler = scheduler
@@ -205,7 +209,7 @@ class RemoteRun:
 
         seconds = self._options.stall_timeout
         if due.worker < 0:
-            _log.warning(
+            log.warning(
                 "No output for %g s: no worker has begun the next one of stream %d; "
                 "one that may take it is still starting.",
                 seconds,
@@ -214,7 +218,7 @@ class RemoteRun:
             return
         inode = os.fstat(scheduler.arena_fd).st_ino
         restarts = self._options.stall_action == "restart"
-        _log.warning(
+        log.warning(
             "No output for %g s: worker %d %s of stream %d.\n%s\n%s",
             seconds,
             due.worker,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, Protocol
 
-from gristmill import _open_files
+from gristmill._base import open_files
 from gristmill._engine.stream import Stream
 
 
@@ -71,7 +71,7 @@ def first_unpicklable(parts: Iterable[tuple[str, Any]]) -> str | None:
     """
     for name, part in parts:
         try:
-            _open_files.dumps(part)
+            open_files.dumps(part)
         except Exception:
             return name
     return None

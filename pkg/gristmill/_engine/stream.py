@@ -6,8 +6,8 @@ from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 
+from gristmill._base.types import Alloc, Int64Array
 from gristmill._engine.tolerance import Mishaps
-from gristmill._types import Alloc, Int64Array
 
 Vector = tuple[int, ...]
 NO_KEYS: Int64Array = np.empty(0, np.int64)

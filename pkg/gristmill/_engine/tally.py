@@ -8,7 +8,7 @@ import datetime
 import json
 from typing import Protocol
 
-from gristmill import _log
+from gristmill._base import log
 from gristmill._engine.tolerance import Passed
 from gristmill.bad_records import BadRecord, BadRecords, ErrorPolicy
 from gristmill.errors import TooManyErrors
@@ -122,7 +122,7 @@ class Tally:
         # The first, the 10th, the 100th...
         if len(str(self._met)) > len(str(before)) or not before:
             last = records[-1]
-            _log.warning(
+            log.warning(
                 "Bad records so far: %d, on_error=%r. Record %s failed in %s: %s: %s",
                 self._met,
                 self._policy.on_error,

@@ -11,7 +11,7 @@ import random
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from gristmill import _log
+from gristmill._base import log
 from gristmill._hot.place import Place, place_of
 from gristmill.bad_records import BadRecord, describe_error, describe_key
 from gristmill.errors import StateMismatch, TooManyErrors, WorkerDied
@@ -107,7 +107,7 @@ class Mishaps:
             self._next_patience = max(2 * count, MANY)
             raise Overrun
         if count > MANY and _is_power_of_ten(count):
-            _log.warning(
+            log.warning(
                 "Stream %d has met %d bad records and waits for the rest of an "
                 "output. The last one is %s: %s: %s",
                 self._stream,

@@ -12,6 +12,7 @@ from typing import Any
 
 from gristmill import operations as legacy
 from gristmill import transforms
+from gristmill._base.types import Alloc
 from gristmill._engine.program import Program, as_number, holds_back
 from gristmill._engine.record_stream import (
     LegacyNode,
@@ -28,7 +29,6 @@ from gristmill._engine.tolerance import (
     none_stands_in,
     stand_ins,
 )
-from gristmill._types import Alloc
 from gristmill.records import Record
 
 Made = tuple[Record[Any], Vector, list[int]]

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from gristmill._base.types import Alloc, Int64Array
 from gristmill._engine.native_stream import NativeStream
 from gristmill._engine.program import Program, as_number
 from gristmill._engine.reading import Reading, read_each
@@ -19,7 +20,6 @@ from gristmill._engine.tolerance import (
 )
 from gristmill._hot import run as hot_run
 from gristmill._hot.place import Place
-from gristmill._types import Alloc, Int64Array
 
 
 class _Singly:

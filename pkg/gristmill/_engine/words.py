@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from gristmill._types import Int64Array
+from gristmill._base.types import Int64Array
 
 
 def as_words(data: bytes) -> Int64Array:

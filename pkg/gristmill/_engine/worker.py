@@ -13,7 +13,9 @@ import numpy as np
 import numpy.random  # Here, since workers would import it on first use, each anew.
 import numpy.typing as npt
 
-from gristmill import _core, _open_files, drop_in
+from gristmill import _core, drop_in
+from gristmill._base import open_files
+from gristmill._base.types import Int64Array
 from gristmill._engine import failures, inherited_files, packing, stall, tolerance
 from gristmill._engine.runnable import Runnable
 from gristmill._engine.stream import (
@@ -24,7 +26,6 @@ from gristmill._engine.stream import (
     Vector,
 )
 from gristmill._hot import transport
-from gristmill._types import Int64Array
 
 Output = tuple[Any, Int64Array, Vector]
 ALIGNMENT = 64
@@ -294,7 +295,7 @@ class _Server:
 
 def _sends(output: Output) -> bool:
     try:
-        _open_files.dumps(output[0])
+        open_files.dumps(output[0])
     except Exception:
         return False
     return True

@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
+from gristmill._base.types import Int64Array
 from gristmill._slow.draw import OpDraws
-from gristmill._types import Int64Array
 
 WINDOW = 1000
 # Told of what an element raised, and of its index.

@@ -296,10 +296,10 @@ def dump(thing: Any) -> tuple[bytes, list[Any]]:
     try:
         return pickle.dumps(thing, 5, buffer_callback=keep_in_band), buffers
     except Exception:
-        from gristmill import _open_files  # Slow to import, rarely needed.
+        from gristmill._base import open_files  # Slow to import, rarely needed.
 
         buffers.clear()
-        return _open_files.dumps(thing, keep_in_band), buffers
+        return open_files.dumps(thing, keep_in_band), buffers
 
 
 class TooDeep(Exception):

@@ -11,8 +11,8 @@ from typing import Any
 
 from torch.utils.data import IterableDataset, get_worker_info
 
-from gristmill._describing import call_text
-from gristmill._torch.tensors import as_tensors
+from gristmill._base.describing import call_text
+from gristmill._torch.batches.tensors import as_tensors
 
 __all__ = ["AsIterable"]
 
@@ -53,6 +53,3 @@ class AsIterable(IterableDataset[Any]):  # type: ignore[misc]
                 " its own."
             )
         return as_tensors(self._elements)
-
-
-AsIterable.__module__ = "gristmill.torch"

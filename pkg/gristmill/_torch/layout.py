@@ -36,7 +36,8 @@ from typing import Any, TypeAlias
 
 import torch
 
-from gristmill._torch import generators, private
+from gristmill._torch import private
+from gristmill._torch.indices import generators
 
 State: TypeAlias = dict[str, Any]
 

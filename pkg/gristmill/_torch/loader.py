@@ -10,12 +10,13 @@ from typing import Any
 import torch.utils.data
 from torch.utils.data import Dataset, IterableDataset, Sampler
 
-from gristmill._checks import check_integer
-from gristmill._describing import call_text
-from gristmill._torch import private, start_method
-from gristmill._torch.several import MultiProcessIterator
-from gristmill._torch.single import SingleProcessIterator
-from gristmill._types import T
+from gristmill._base.checks import check_integer
+from gristmill._base.describing import call_text
+from gristmill._base.types import T
+from gristmill._torch import private
+from gristmill._torch.iterators.several import MultiProcessIterator
+from gristmill._torch.iterators.single import SingleProcessIterator
+from gristmill._torch.workers import start_method
 from gristmill.sources import RandomAccessDataSource
 
 
@@ -174,9 +175,6 @@ class DataLoader(torch.utils.data.DataLoader[T]):  # type: ignore[misc]
             return SingleProcessIterator(self)
         self.check_worker_number_rationality()
         return MultiProcessIterator(self)
-
-
-DataLoader.__module__ = "gristmill.torch"
 
 
 def check_options(

@@ -8,14 +8,14 @@ from typing import Any
 import torch
 from torch.utils.data import Dataset, Sampler
 
-from gristmill._checks import check_integer
+from gristmill._base.checks import check_integer
+from gristmill._base.types import T
 from gristmill._torch import layout, private
 from gristmill._torch.layout import State
 from gristmill._torch.loader import DataLoader
-from gristmill._torch.saving import Saving
-from gristmill._torch.stateful_several import StatefulMultiProcessIterator
-from gristmill._torch.stateful_single import StatefulSingleProcessIterator
-from gristmill._types import T
+from gristmill._torch.resume.saving import Saving
+from gristmill._torch.resume.stateful_several import StatefulMultiProcessIterator
+from gristmill._torch.resume.stateful_single import StatefulSingleProcessIterator
 from gristmill.sources import RandomAccessDataSource
 
 
@@ -216,9 +216,6 @@ class StatefulDataLoader(DataLoader[T]):
             iterator = StatefulMultiProcessIterator(self, saved)
         self.next_iter_state = None
         return iterator
-
-
-StatefulDataLoader.__module__ = "gristmill.torch"
 
 
 def _check_interval(steps: int | None) -> None:

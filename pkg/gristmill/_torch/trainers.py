@@ -7,7 +7,7 @@ import inspect
 from types import ModuleType
 from typing import Any, TypeVar
 
-from gristmill._imports import when_imported
+from gristmill._base.imports import when_imported
 from gristmill._torch import private
 from gristmill._torch.loader import DataLoader, check_options
 from gristmill._torch.stateful import StatefulDataLoader

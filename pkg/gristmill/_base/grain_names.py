@@ -1,0 +1,251 @@
+"""Grain's internal modules by name: what of Gristmill each of their names stands for.
+
+Projects import from ``grain._src`` what Grain does not export.  Under `drop_in` those
+modules are made when they are imported, and their names are Gristmill's own objects.
+"""
+
+from __future__ import annotations
+
+import importlib
+import importlib.abc
+import importlib.machinery
+import sys
+from collections.abc import Sequence
+from types import ModuleType
+from typing import Any
+
+__all__ = ["install"]
+
+_DATASET = "_src.python.dataset"
+_STEPS = f"{_DATASET}.transformations"
+_NODES = "_dataset.nodes"
+
+# For each of Grain's modules, where its names are here; "theirs=ours" where the two
+# call a thing differently.  Names of older versions are among them.
+_HOMES: dict[str, dict[str, str]] = {
+    "_src.core.config": {"config": "Config config"},
+    "_src.core.constants": {
+        "constants": "DATASET_INDEX EPOCH INDEX META_FEATURES RECORD RECORD_KEY SEED"
+    },
+    "_src.core.monitoring": {"monitoring": "setup_telemetry"},
+    "_src.core.sharding": {
+        "sharding": "NoSharding ShardByJaxProcess ShardOptions even_split"
+        " get_process_index_and_count=jax_process"
+    },
+    "_src.core.transforms": {
+        "transforms": "Batch Filter FilterTransform=Filter FlatMap"
+        " FlatMapTransform=FlatMap Map MapTransform=Map MapWithIndex"
+        " MapWithIndexTransform=MapWithIndex RandomMap RandomMapTransform=RandomMap"
+        " TfRandomMap TfRandomMapTransform=TfRandomMap Transformation Transformations",
+        "_dataset.model.names": "get_pretty_transform_name=transform_name",
+    },
+    "_src.core.tree": {
+        "_peers.trees": "assert_same_structure estimate_byte_size flatten"
+        " flatten_with_path map_structure map_structure_up_to"
+        " map_structure_with_path spec_like unflatten_as"
+    },
+    "_src.core.version": {"": "__version__ __version_info__"},
+    "_src.python.checkpoint.handler": {
+        "checkpoint": "CheckpointHandler CheckpointRestore CheckpointSave"
+    },
+    "_src.python.data_loader": {"loader": "DataLoader DataLoaderIterator"},
+    "_src.python.data_sources": {
+        "sources": "ArrayRecordDataSource RandomAccessDataSource RangeDataSource"
+        " SharedMemoryDataSource SupportsIndex"
+    },
+    f"{_DATASET}.base": {
+        "_dataset.model.options": "DatasetOptions ExecutionTrackingMode IteratorContext"
+        " MultiprocessingContext",
+        "_dataset.model.spec": "ShapeDtypeStruct ShapeDtypeStructProtocol",
+        "sources": "RandomAccessDataSource",
+        "transforms": "DatasetSelectionMap",
+    },
+    f"{_DATASET}.dataset": {
+        f"{_NODES}.apply": "apply_transformations",
+        "_dataset.model.factories": "IterDatasetMeta MapDatasetMeta",
+        "_dataset.model.iter_dataset": "IterDataset",
+        "_dataset.model.map_dataset": "MapDataset",
+        "_dataset.model.iterator": "DatasetIterator get_next_index set_next_index",
+        "_dataset.model.spec": "get_element_spec",
+        "_observe.summary_message": "get_execution_summary",
+        f"{_NODES}.with_options": "WithOptionsIterDataset",
+    },
+    f"{_DATASET}.elastic_iterator": {f"{_NODES}.elastic": "ElasticIterator"},
+    f"{_DATASET}.sources.parquet_dataset": {f"{_NODES}.parquet": "ParquetIterDataset"},
+    f"{_DATASET}.sources.tfrecord_dataset": {
+        f"{_NODES}.tf_record": "TFRecordIterDataset _TFRecordReader=TFRecordReader"
+        " _TFRecordDatasetIterator=TFRecordDatasetIterator"
+    },
+    f"{_DATASET}.stats": {
+        "_dataset.model.stats": "IPL_CAT_ENQUEUE IPL_CAT_PREFETCH IPL_CAT_PREPROCESSING"
+        " IPL_CAT_READ IPL_CAT_UNKNOWN Stats Timer record_next_duration_if_output"
+        " trace_input_pipeline trace_input_pipeline_next trace_input_pipeline_prefetch",
+        "_observe.summary_message": "pretty_format_summary",
+    },
+    f"{_STEPS}.batch": {
+        f"{_NODES}.batch": "BatchFn BatchIterDataset BatchMapDataset",
+        f"{_NODES}.padding": "batch_and_pad",
+        "batching": "make_batch",
+    },
+    f"{_STEPS}.cache": {f"{_NODES}.cache": "CacheIterDataset"},
+    f"{_STEPS}.filter": {f"{_NODES}.filter": "FilterIterDataset FilterMapDataset"},
+    f"{_STEPS}.flatmap": {f"{_NODES}.flat_map": "FlatMapIterDataset FlatMapMapDataset"},
+    f"{_STEPS}.interleave": {
+        f"{_NODES}.interleave": "InterleaveDatasetIterator InterleaveIterDataset"
+    },
+    f"{_STEPS}.limit": {f"{_NODES}.limit": "LimitIterDataset"},
+    f"{_STEPS}.map": {
+        f"{_NODES}.map": "MapIterDataset MapMapDataset MapWithIndexIterDataset"
+        " MapWithIndexMapDataset RandomMapIterDataset RandomMapMapDataset",
+        f"{_NODES}.rng_pool": "RngPool",
+    },
+    f"{_STEPS}.mix": {
+        f"{_NODES}.mix": "ConcatenateMapDataset MixedIterDataset MixedMapDataset"
+    },
+    f"{_STEPS}.packing": {
+        f"{_NODES}.packing": "BestFitPackIterDataset FirstFitPackIterDataset"
+        " PackingDatasetIterator"
+    },
+    f"{_STEPS}.packing_concat_then_split": {
+        f"{_NODES}.concat_split": "BOSHandling ConcatThenSplitIterDataset"
+    },
+    f"{_STEPS}.prefetch": {
+        "_dataset.parallel.multithread": "multithread_prefetch",
+        f"{_NODES}.thread_prefetch": "CheckpointableIterator"
+        " ThreadPrefetchDatasetIterator ThreadPrefetchIterDataset",
+        f"{_NODES}.to_iter": "PrefetchDatasetIterator PrefetchIterDataset",
+        f"{_NODES}.with_options": "get_dataset_options=options_of",
+    },
+    f"{_STEPS}.prefetch_autotune": {
+        "_dataset.parallel.performance": "PerformanceConfig pick_performance_config"
+    },
+    f"{_STEPS}.rebatch": {f"{_NODES}.rebatch": "RebatchIterDataset"},
+    f"{_STEPS}.repeat": {
+        f"{_NODES}.order": "RepeatMapDataset",
+        f"{_NODES}.repeat": "RepeatIterDataset",
+    },
+    f"{_STEPS}.shuffle": {
+        f"{_NODES}.order": "ShuffleMapDataset",
+        f"{_NODES}.window_shuffle": "WindowShuffleIterDataset WindowShuffleMapDataset",
+    },
+    f"{_STEPS}.slice": {f"{_NODES}.order": "SliceMapDataset"},
+    f"{_STEPS}.source": {f"{_NODES}.source": "RangeMapDataset SourceMapDataset"},
+    f"{_STEPS}.zip": {f"{_NODES}.zip": "ZipIterDataset ZipMapDataset"},
+    "_src.python.experimental.device_put.device_put": {
+        "_dataset.parallel.device_put": "device_put"
+    },
+    "_src.python.experimental.example_packing.packing": {
+        f"{_NODES}.pack_and_batch": "PackAndBatchOperation"
+    },
+    "_src.python.experimental.index_shuffle.python.index_shuffle_module": {
+        "experimental": "index_shuffle"
+    },
+    "_src.python.ipc.shared_memory_array": {
+        "multiprocessing": "SharedMemoryArray SharedMemoryArrayMetadata"
+    },
+    "_src.python.load": {"loader": "load"},
+    "_src.python.operations": {
+        "operations": "BatchOperation FilterOperation MapOperation Operation"
+        " RandomMapOperation"
+    },
+    "_src.python.options": {"options": "MultiprocessingOptions ReadOptions"},
+    "_src.python.record": {"records": "Record RecordMetadata"},
+    "_src.python.samplers": {"samplers": "IndexSampler Sampler SequentialSampler"},
+    "_src.python.testing.experimental": {
+        f"{_NODES}.checkpoint_check": "assert_equal_output_after_checkpoint"
+    },
+    "proto.execution_summary_pb2": {
+        "_observe.summary_message": "ExecutionSummaries ExecutionSummary"
+    },
+}
+# Other names that versions of Grain have for one of them.
+_HOMES["_src.core.tree_lib"] = _HOMES["_src.core.tree"]
+_HOMES["_src.python.checkpoint_handlers"] = _HOMES["_src.python.checkpoint.handler"]
+_HOMES["_src.python.shared_memory_array"] = _HOMES[
+    "_src.python.ipc.shared_memory_array"
+]
+
+
+def install() -> None:
+    """Let every import of a submodule of ``grain`` find what Gristmill has for it."""
+    if not any(isinstance(finder, _Finder) for finder in sys.meta_path):
+        sys.meta_path.insert(0, _Finder())
+
+
+class _Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
+    """Finds Grain's internal modules here, and refuses those that are not."""
+
+    def find_spec(
+        self,
+        fullname: str,
+        path: Sequence[str] | None,
+        target: ModuleType | None = None,
+    ) -> importlib.machinery.ModuleSpec | None:
+        """The spec of a module of names; None for what is not Grain's.
+
+        Raises:
+            ModuleNotFoundError: Grain may have it, and Gristmill has not.
+        """
+        package, _, name = fullname.partition(".")
+        if package != "grain" or not name:
+            return None
+        if name not in _HOMES and not any(
+            known.startswith(f"{name}.") for known in _HOMES
+        ):
+            raise _missing(fullname)
+        return importlib.machinery.ModuleSpec(
+            fullname, self, origin=__name__, is_package=True
+        )
+
+    def create_module(self, spec: importlib.machinery.ModuleSpec) -> ModuleType:
+        """The module, none of whose names has been looked up."""
+        return _Names(spec.name)
+
+    def exec_module(self, module: ModuleType) -> None:
+        """Do nothing: names are looked up when they are used."""
+
+
+class _Names(ModuleType):
+    """One of Grain's modules, or a package of them.
+
+    Every one is a package, so that ``from module import name`` asks the finder for a
+    name that is missing, and its error says what to do.
+    """
+
+    def __init__(self, name: str) -> None:
+        super().__init__(name)
+        homes = _HOMES.get(name.removeprefix("grain."), {})
+        self._homes = {
+            theirs: (f"gristmill.{home}".rstrip("."), ours or theirs)
+            for home, names in homes.items()
+            for theirs, _, ours in (pair.partition("=") for pair in names.split())
+        }
+        self.__all__ = list(self._homes)
+
+    def __getattr__(self, name: str) -> Any:
+        if name not in self._homes:
+            raise AttributeError(f"gristmill.drop_in has no {self.__name__}.{name}")
+        module, ours = self._homes[name]
+        found = getattr(importlib.import_module(module), ours)
+        setattr(self, name, found)
+        return found
+
+    def __reduce__(self) -> Any:
+        # Functions of the main program, sent to workers, may refer to the module.
+        return importlib.import_module, (self.__name__,)
+
+    def __dir__(self) -> list[str]:
+        return sorted({*super().__dir__(), *self._homes})
+
+
+def _missing(name: str) -> ModuleNotFoundError:
+    """The error of a name, in the form that the import system lets through.
+
+    It passes over those whose `name` is the one that it looked for.
+    """
+    return ModuleNotFoundError(
+        f"gristmill.drop_in has no {name}. It has Grain's public names, and of the"
+        " internal ones those with a counterpart in Gristmill. Use a public name, or"
+        " run this program without gristmill.drop_in.",
+        name=name.rpartition(".")[0],
+    )

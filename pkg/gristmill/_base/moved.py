@@ -1,0 +1,58 @@
+"""Finds private modules by the names that pickles of version 0.1 have for them.
+
+Sources, transforms and datasets are pickled by the module that their class is in, and
+those modules lay one folder higher.
+"""
+
+from __future__ import annotations
+
+import importlib
+import importlib.abc
+import importlib.machinery
+import importlib.util
+import sys
+from collections.abc import Sequence
+from types import ModuleType
+
+__all__ = ["find_moved_modules"]
+
+# The folders in which a module of a package may be.
+_FOLDERS = {
+    "": ("sources", "transforms"),
+    "._dataset": ("nodes", "parallel", "model"),
+}
+
+
+def find_moved_modules() -> None:
+    """Let imports by the old names find the modules."""
+    if not any(isinstance(finder, _Finder) for finder in sys.meta_path):
+        sys.meta_path.append(_Finder())  # Last: asked for what nobody has.
+
+
+class _Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
+    """Imports a module where it is, and gives it the old name as well."""
+
+    def find_spec(
+        self,
+        fullname: str,
+        path: Sequence[str] | None,
+        target: ModuleType | None = None,
+    ) -> importlib.machinery.ModuleSpec | None:
+        """The spec of a module that has moved; None for any other."""
+        package, _, name = fullname.rpartition(".")
+        if not package.startswith("gristmill"):
+            return None
+        for folder in _FOLDERS.get(package.removeprefix("gristmill"), ()):
+            place = f"{package}.{folder}.{name}"
+            if importlib.util.find_spec(place) is not None:
+                return importlib.machinery.ModuleSpec(fullname, self, origin=place)
+        return None
+
+    def create_module(self, spec: importlib.machinery.ModuleSpec) -> None:
+        """Nothing of its own: a module is made, and then replaced."""
+
+    def exec_module(self, module: ModuleType) -> None:
+        """Put the module that is meant in its place."""
+        spec = module.__spec__
+        assert spec is not None and spec.origin is not None
+        sys.modules[spec.name] = importlib.import_module(spec.origin)

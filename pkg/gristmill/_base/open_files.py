@@ -1,0 +1,285 @@
+"""Pickles open files by name and position, without what they hold.
+
+cloudpickle makes an `io.StringIO` of a whole text file, where other offsets are other
+rows.  Here a file that is read comes back as the same file, opened again at the same
+place.  One that cannot be opened again is an error that says where it is.
+
+Text files, buffered and raw binary files are meant, as `open` makes them.  What only
+looks like a file is pickled, or refused, in its own way: `io.BytesIO`, `gzip.open`.
+"""
+
+from __future__ import annotations
+
+import codecs
+import functools
+import gc
+import io
+import itertools
+import os
+import stat
+import sys
+import tempfile
+from collections.abc import Callable
+from typing import Any
+
+import cloudpickle
+
+from gristmill._base.object_path import path_to
+
+_STEP = 1 << 20
+
+
+class _CannotReopen(Exception):
+    """An open file is in the way of pickling.
+
+    Args:
+        file: It.
+        reason: Why it cannot be opened again.
+    """
+
+    def __init__(self, file: Any, reason: str) -> None:
+        self.file = file
+        self.reason = reason
+
+    def text(self, root: Any) -> str:
+        """What to tell the user, who pickled `root`."""
+        kind = type(self.file)
+        try:
+            name = getattr(self.file, "name", None)
+        except ValueError:
+            name = None  # It has lost its buffer.
+        return (
+            f"cannot pickle '{kind.__module__}.{kind.__qualname__}' object:"
+            f" {path_to(self.file, root) or 'in it'} is the open file {name!r}, which"
+            f" another process cannot open at the same place: {self.reason}"
+        )
+
+
+class Pickler(cloudpickle.Pickler):  # type: ignore[misc]
+    """Pickles as cloudpickle does, but for open files."""
+
+    def reducer_override(self, thing: Any) -> Any:
+        reduce = _REDUCERS.get(type(thing))
+        if reduce is None or thing is sys.stdout or thing is sys.stderr:
+            return super().reducer_override(thing)
+        return reduce(thing)
+
+    def dump(self, thing: Any) -> None:
+        """Write the pickle of a thing.
+
+        Raises:
+            TypeError: There is an open file in it that cannot be opened again.
+            Exception: Whatever else pickling raised.
+        """
+        try:
+            super().dump(thing)
+        except _CannotReopen as error:
+            raise TypeError(error.text(thing)) from None
+
+
+def dumps(thing: Any, buffer_callback: Callable[[Any], Any] | None = None) -> bytes:
+    """The pickle of a thing; see `Pickler`."""
+    file = io.BytesIO()
+    Pickler(file, 5, buffer_callback).dump(thing)
+    return file.getvalue()
+
+
+def _reduce_raw(raw: io.FileIO) -> tuple[Any, ...]:
+    path, identity = _checked(raw)
+    return _open_raw, (path, identity, raw.tell()), vars(raw)
+
+
+def _reduce_buffered(buffered: io.BufferedReader) -> tuple[Any, ...]:
+    _checked(buffered)
+    return _open_buffered, (buffered.raw, buffered.tell()), vars(buffered) or None
+
+
+def _reduce_text(text: io.TextIOWrapper) -> tuple[Any, ...]:
+    _checked(text)
+    newline, position = _standing(text)
+    options = text.encoding, text.errors, newline, text.line_buffering
+    return _open_text, (text.buffer, options, position), vars(text) or None
+
+
+def _refuse_temporary(wrapper: Any) -> Any:
+    raise _CannotReopen(wrapper, "it is removed when it is closed.")
+
+
+_REDUCERS: dict[type, Callable[[Any], Any]] = {
+    io.FileIO: _reduce_raw,
+    io.BufferedReader: _reduce_buffered,
+    io.BufferedWriter: _reduce_buffered,
+    io.BufferedRandom: _reduce_buffered,
+    io.TextIOWrapper: _reduce_text,
+    tempfile._TemporaryFileWrapper: _refuse_temporary,
+}
+
+
+def _open_raw(path: str, identity: tuple[int, int], position: int) -> io.FileIO:
+    """A file again.
+
+    Raises:
+        OSError: It is gone.
+        ValueError: Another file has its name.
+    """
+    raw = io.FileIO(path)
+    if _identity(os.fstat(raw.fileno())) != identity:
+        raw.close()
+        raise ValueError(
+            f"{path} is not the file any more that was open when it was sent to this"
+            " process. Keep a file in place while a loader reads it."
+        )
+    raw.seek(position)
+    return raw
+
+
+def _open_buffered(raw: io.FileIO, position: int) -> Any:
+    buffered = io.BufferedReader(raw)
+    buffered.seek(position)
+    return buffered
+
+
+def _open_text(
+    buffer: io.BufferedReader, options: tuple[Any, ...], position: int
+) -> io.TextIOWrapper:
+    text = io.TextIOWrapper(buffer, *options)
+    text.seek(position)
+    return text
+
+
+def _checked(file: Any) -> tuple[str, tuple[int, int]]:
+    """The path of a file and what tells it from others.
+
+    Raises:
+        _CannotReopen: It cannot be opened again by its path, for reading.
+    """
+    layer = file.buffer if isinstance(file, io.TextIOWrapper) else file
+    if isinstance(layer, io.BufferedReader | io.BufferedWriter | io.BufferedRandom):
+        layer = layer.raw
+    if layer is None:
+        raise _CannotReopen(file, "it was detached from its buffer.")
+    if layer.closed:
+        raise _CannotReopen(file, "it is closed.")
+    if type(layer) is not io.FileIO:
+        raise _CannotReopen(file, f"it reads from a {type(layer).__qualname__}.")
+    if layer.writable():
+        raise _CannotReopen(file, "it is open for writing.")
+    now = os.fstat(layer.fileno())
+    if not stat.S_ISREG(now.st_mode):
+        raise _CannotReopen(file, "it is a pipe, a socket or a device.")
+    if not isinstance(layer.name, str | bytes):
+        raise _CannotReopen(file, "it was opened by its descriptor, without a name.")
+    path = os.path.abspath(os.fsdecode(layer.name))
+    try:
+        there = _identity(os.stat(path))
+    except OSError as error:
+        reason = f"it was moved or removed: {path}: {error.strerror}."
+        raise _CannotReopen(file, reason) from None
+    if there != _identity(now):
+        raise _CannotReopen(file, f"{path} is another file by now.")
+    return path, there
+
+
+def _identity(status: os.stat_result) -> tuple[int, int]:
+    return status.st_dev, status.st_ino
+
+
+def _standing(text: io.TextIOWrapper) -> tuple[str | None, int]:
+    """The newlines that a text file was opened with, and its position."""
+    try:
+        position = text.tell()
+    except OSError:  # `for line in text` switches it off.
+        return _standing_within_loop(text)
+    text.seek(0)
+    try:
+        return _newline(text), position
+    finally:
+        text.seek(position)
+
+
+def _standing_within_loop(text: io.TextIOWrapper) -> tuple[str | None, int]:
+    """As `_standing`, where lines of the file are iterated over.
+
+    The characters up to there are counted: those of all bytes that were decoded, less
+    those that were not given out yet.
+    """
+    try:
+        ahead, end = _ahead(text)
+        text.seek(0)
+        newline = _newline(text)
+        at_end = end < 0
+        left = len(ahead) if at_end else len(ahead) - 1
+        given = _characters(text, newline, end) - left
+        text.seek(0)
+        while given:
+            given -= len(text.read(min(given, _STEP)))
+        position = text.tell()
+        right = text.read(len(ahead) + at_end) == ahead
+        text.seek(position)
+    except (OSError, UnicodeError) as error:
+        raise _CannotReopen(text, f"its position cannot be told: {error}.") from error
+    if not right:
+        raise _CannotReopen(text, "its position cannot be told while it is iterated.")
+    return newline, position
+
+
+def _ahead(text: io.TextIOWrapper) -> tuple[str, int]:
+    """Characters that were decoded but not given out, and the byte where those end.
+
+    One more, the first that is decoded after them, comes along; at the end of the file
+    there is none, and the byte is -1.
+    """
+    buffer: Any = text.buffer
+    end = buffer.tell()
+    characters: list[str] = []
+    while buffer.tell() == end:
+        character = text.read(1)
+        if not character:
+            return "".join(characters), -1
+        characters.append(character)
+    return "".join(characters), end
+
+
+def _characters(text: io.TextIOWrapper, newline: str | None, end: int) -> int:
+    """How many characters the bytes before `end` are, or all if that is -1."""
+    decoder: Any = codecs.getincrementaldecoder(text.encoding)(text.errors or "strict")
+    if not newline:
+        decoder = io.IncrementalNewlineDecoder(decoder, newline is None)
+    buffer: Any = text.buffer
+    count, at = 0, buffer.seek(0)
+    while data := buffer.read(_STEP if end < 0 else min(_STEP, end - at)):
+        at += len(data)
+        count += len(decoder.decode(data))
+    return count + len(decoder.decode(b"", end < 0))
+
+
+def _newline(text: io.TextIOWrapper) -> str | None:
+    """The argument `newline` that a text file was opened with, which stands at 0.
+
+    Raises:
+        _CannotReopen: This Python hides it.
+    """
+    if not _newlines_are_known():
+        raise _CannotReopen(text, "this version of Python hides its newlines.")
+    return _newline_among_referents(text)
+
+
+@functools.cache
+def _newlines_are_known() -> bool:
+    for newline in (None, "", "\n", "\r", "\r\n"):
+        with open(os.devnull, newline=newline) as text:
+            text.seek(0)
+            if _newline_among_referents(text) != newline:
+                return False
+    return True
+
+
+def _newline_among_referents(text: io.TextIOWrapper) -> str | None:
+    """What a text file refers to next to its decoder, unless it is None."""
+    referents = gc.get_referents(text)
+    for decoder, behind in itertools.pairwise(referents):
+        if isinstance(
+            decoder, codecs.IncrementalDecoder | io.IncrementalNewlineDecoder
+        ):
+            return behind if isinstance(behind, str) else None
+    return None

@@ -1,0 +1,173 @@
+"""Reads elements of a MapDataset a block at a time."""
+
+from __future__ import annotations
+
+import functools
+import operator
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from gristmill._base.types import Int64Array, T
+from gristmill._dataset.model.failing import is_noted, note, note_element, record_of
+from gristmill._dataset.model.map_dataset import MapDataset
+from gristmill._dataset.model.node import check_parents
+
+
+class BlockMapDataset(MapDataset[T]):
+    """A dataset whose elements are made in blocks; one is a block of one.
+
+    A subclass implements `_block`.
+    """
+
+    def __init__(
+        self, parents: MapDataset[Any] | Sequence[MapDataset[Any]] = ()
+    ) -> None:
+        super().__init__(parents)
+        check_parents(self, self._parents, MapDataset)
+
+    def __getitem__(self, index: Any) -> Any:
+        if isinstance(index, slice):
+            return self.slice(index)
+        return self._block(np.array([_integer(index)], np.int64))[0]
+
+    def _getitems(self, indices: Sequence[int]) -> Sequence[T | None]:
+        return self._block(np.array([_integer(index) for index in indices], np.int64))
+
+    def _block(self, indices: Int64Array) -> list[Any]:
+        """The elements at `indices`, of shape (n,)."""
+        raise NotImplementedError
+
+
+class StepMapDataset(BlockMapDataset[T]):
+    """A dataset with the indices and the length of its parent.
+
+    A subclass implements `_step`.  A run of them asks the dataset above it once for a
+    block, and takes that through all of its steps.
+    """
+
+    def __len__(self) -> int:
+        return len(self._parent)
+
+    def _record(self, index: int) -> int | None:
+        """The record of a source that an element is made of; see `record_of`."""
+        return record_of(self._parent, index)
+
+    def _failed(self, error: BaseException, index: int) -> None:
+        """Note on an exception which node raised it, and for which element."""
+        note_element(error, self, self, index)
+
+    def _step(self, elements: list[Any], indices: Int64Array) -> list[Any]:
+        """What becomes of the parent's elements at `indices`."""
+        raise NotImplementedError
+
+    @functools.cached_property
+    def _run(self) -> tuple[MapDataset[Any], list[StepMapDataset[Any]]]:
+        """The dataset above the run, and the steps of the run in their order.
+
+        This one, which is the last, is not among them: it would keep itself alive.
+        """
+        run: list[StepMapDataset[Any]] = []
+        node = self._parent
+        while isinstance(node, StepMapDataset) and is_built_in(type(node)):
+            run.append(node)
+            node = node._parent
+        return node, run[::-1]
+
+    def _block(self, indices: Int64Array) -> list[Any]:
+        base, run = self._run
+        elements = block_of(base, indices)
+        for node in run:
+            elements = node._step(elements, indices)
+        return self._step(elements, indices)
+
+
+def _integer(index: Any) -> int:
+    try:
+        number = operator.index(index)
+    except TypeError as error:
+        raise TypeError(
+            f"an index of a MapDataset is an int or a slice, got {index!r}"
+        ) from error
+    if not -(2**63) <= number < 2**63:
+        raise OverflowError(f"index {number} does not fit into 64 bits")
+    return number
+
+
+def epochs_and_offsets(
+    indices: Int64Array, length: int
+) -> tuple[Int64Array, Int64Array]:
+    """Which epoch of a dataset each index is in, and its place there.
+
+    Raises:
+        ZeroDivisionError: The length is 0.
+    """
+    _refuse_empty(length)
+    return np.divmod(indices, length)
+
+
+def offsets_of(indices: Int64Array, length: int) -> Int64Array:
+    """The place of each index in its epoch.
+
+    Raises:
+        ZeroDivisionError: The length is 0.
+    """
+    _refuse_empty(length)
+    return indices % length
+
+
+def _refuse_empty(length: int) -> None:
+    if not length:
+        raise ZeroDivisionError("the dataset has no elements, so there is no element i")
+
+
+def block_of(dataset: MapDataset[Any], indices: Int64Array) -> list[Any]:
+    """The elements of any dataset at `indices`, of shape (n,); absent ones are None.
+
+    Raises:
+        Exception: What one of the elements raised.
+    """
+    how = _way_of(type(dataset))
+    if how == "_block":
+        assert isinstance(dataset, BlockMapDataset)
+        return dataset._block(indices)
+    if how == "_getitems":
+        listed = indices.tolist()
+        try:
+            elements = list(dataset._getitems(listed))
+        except Exception as error:
+            if not is_noted(error):
+                some = ", ".join(map(str, listed[:5])) + ", ..." * (len(listed) > 5)
+                note(error, f"while {dataset} read one of the elements {some}")
+            raise
+        if len(elements) != len(indices):
+            raise ValueError(
+                f"{type(dataset).__name__}._getitems returned {len(elements)} elements"
+                f" for {len(indices)} indices"
+            )
+        return elements
+    made = []
+    for index in indices.tolist():
+        try:
+            made.append(dataset[index])
+        except Exception as error:
+            if not is_noted(error):
+                note(error, f"while {dataset} read element {index}")
+            raise
+    return made
+
+
+def is_built_in(kind: type) -> bool:
+    """Whether a class of datasets is read by its `_block`, not by a user's method."""
+    return _way_of(kind) == "_block"
+
+
+@functools.cache
+def _way_of(kind: type) -> str:
+    """Which method of a class is the one to call: that of the most derived class."""
+    for cls in kind.__mro__:
+        for name in ("_block", "_getitems", "__getitem__"):
+            if name in cls.__dict__ and cls is not MapDataset:
+                return name
+    return "__getitem__"

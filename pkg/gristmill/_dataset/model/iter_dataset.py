@@ -1,0 +1,210 @@
+"""IterDataset: a dataset that is iterated over."""
+
+# mypy: disable-error-code="no-any-return"
+# `build` gives what is registered, of any class.
+
+from __future__ import annotations
+
+import abc
+import warnings
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, Generic, Never, Unpack, overload
+
+import numpy.typing as npt
+
+from gristmill._base.types import (
+    AnyFilter,
+    AnyMap,
+    AnyMapWithIndex,
+    AnyRandomMap,
+    Array,
+    D,
+    K,
+    S,
+    Scalar,
+    T,
+)
+from gristmill._dataset.model.building import build
+from gristmill._dataset.model.factories import IterDatasetMeta
+from gristmill._dataset.model.iterator import DatasetIterator
+from gristmill._dataset.model.node import Dataset
+from gristmill._dataset.model.opening import Opening
+from gristmill._dataset.model.options import DatasetOptions
+from gristmill._dataset.model.stacking import Stacking
+from gristmill.options import MultiprocessingOptions
+from gristmill.transforms import AnyTransform
+
+
+class IterDataset(
+    Opening[T], Dataset, Iterable[T], Generic[T], metaclass=IterDatasetMeta
+):
+    """A dataset that is iterated over; each ``iter(ds)`` begins anew.
+
+    A subclass calls ``super().__init__(parents)`` and implements ``__iter__``, which
+    returns a `DatasetIterator`.
+
+    Args:
+        parents: The datasets that this one is made of.
+
+    Example:
+        >>> ds = gristmill.MapDataset.range(5).to_iter_dataset()
+        >>> [batch.tolist() for batch in ds.filter(lambda x: x != 2).batch(2)]
+        [[0, 1], [3, 4]]
+    """
+
+    @abc.abstractmethod
+    def __iter__(self) -> DatasetIterator[T]:
+        """An iterator at the beginning."""
+
+    def apply(
+        self, transformations: AnyTransform | Sequence[AnyTransform]
+    ) -> IterDataset[Any]:
+        """Apply transforms such as `transforms.Map`, in this order."""
+        return build("IterDataset.apply", self, transformations)
+
+    @overload
+    def batch(
+        self,
+        batch_size: int,
+        *,
+        drop_remainder: bool = False,
+        batch_fn: Callable[[list[T]], S],
+    ) -> IterDataset[S]: ...
+
+    # Any alone is Never, too: what nothing is known of comes here.
+    @overload
+    def batch(
+        self: IterDataset[Never], batch_size: int, **how: Unpack[Stacking]
+    ) -> IterDataset[Any]: ...
+
+    @overload
+    def batch(
+        self: IterDataset[Array[D]], batch_size: int, **how: Unpack[Stacking]
+    ) -> IterDataset[npt.NDArray[D]]: ...
+
+    @overload
+    def batch(
+        self: IterDataset[Scalar], batch_size: int, **how: Unpack[Stacking]
+    ) -> IterDataset[npt.NDArray[Any]]: ...
+
+    @overload
+    def batch(
+        self: IterDataset[dict[K, Never]], batch_size: int, **how: Unpack[Stacking]
+    ) -> IterDataset[dict[K, Any]]: ...
+
+    @overload
+    def batch(
+        self: IterDataset[dict[K, Array[D]]], batch_size: int, **how: Unpack[Stacking]
+    ) -> IterDataset[dict[K, npt.NDArray[D]]]: ...
+
+    @overload
+    def batch(self, batch_size: int, **how: Unpack[Stacking]) -> IterDataset[Any]: ...
+
+    def batch(
+        self,
+        batch_size: int,
+        *,
+        drop_remainder: bool = False,
+        batch_fn: Callable[[list[Any]], Any] | None = None,
+    ) -> IterDataset[Any]:
+        """Group consecutive elements.
+
+        Args:
+            batch_size: Elements per batch, ``B``, at least 1.
+            drop_remainder: Whether a last, shorter batch is left out.
+            batch_fn: Makes a batch of a list of elements; None stacks their leaves,
+                so that those of shape ``S`` become one of shape ``(B, *S)``.
+        """
+        return build("IterDataset.batch", self, batch_size, drop_remainder, batch_fn)
+
+    def filter(self, transform: AnyFilter[T]) -> IterDataset[T]:
+        """Keep the elements for which a predicate is true."""
+        return build("IterDataset.filter", self, transform)
+
+    def map(self, transform: AnyMap[T, S]) -> IterDataset[S]:
+        """Replace each element by what a function makes of it."""
+        return build("IterDataset.map", self, transform)
+
+    def map_with_index(self, transform: AnyMapWithIndex[T, S]) -> IterDataset[S]:
+        """As `map`, with a function of a count from 0 and the element."""
+        return build("IterDataset.map_with_index", self, transform)
+
+    def mp_prefetch(
+        self,
+        options: MultiprocessingOptions | None = None,
+        worker_init_fn: Callable[[int, int], None] | None = None,
+        sequential_slice: bool = False,
+        *,
+        streams: int | None = None,
+    ) -> IterDataset[T]:
+        """Compute the chain up to here in worker processes.
+
+        It is cut into `streams`, whose elements are taken in turn: stream s has every
+        S-th element of each `MapDataset`, and runs all that follows it, batches
+        included.  A state can be restored with any number of workers.
+
+        Args:
+            options: How many workers, by default 10, and how many elements each may be
+                ahead.  With 0 workers this returns the dataset itself.
+            worker_init_fn: Called with (worker, workers) in each worker, before
+                anything is computed there.
+            sequential_slice: Whether streams are contiguous pieces of the sources.
+            streams: By default as many as workers.  Set it to get the same elements
+                with any number of workers, 0 included.
+
+        Raises:
+            ValueError: An option is out of range.
+
+        Example:
+            >>> ds = gristmill.MapDataset.range(6).to_iter_dataset().batch(2)
+            >>> ds = ds.mp_prefetch(gristmill.MultiprocessingOptions(num_workers=2))
+            >>> [batch.tolist() for batch in ds]
+            [[0, 2], [1, 3], [4], [5]]
+        """
+        prefetched: IterDataset[T] = build(
+            "IterDataset.mp_prefetch",
+            self,
+            options,
+            worker_init_fn,
+            sequential_slice,
+            streams,
+        )
+        return prefetched
+
+    def prefetch(
+        self, multiprocessing_options: MultiprocessingOptions
+    ) -> IterDataset[T]:
+        """Compute the chain in workers; deprecated: use `mp_prefetch`."""
+        warnings.warn(
+            "Please use `mp_prefetch` instead.", DeprecationWarning, stacklevel=2
+        )
+        return self.mp_prefetch(multiprocessing_options)
+
+    def random_map(
+        self, transform: AnyRandomMap[T, S], *, seed: int | None = None
+    ) -> IterDataset[S]:
+        """As `map`, with a function of the element and a random generator.
+
+        Args:
+            transform: The function, or a `transforms.RandomMap`.
+            seed: By default made of the nearest `seed` above.
+
+        Raises:
+            ValueError: There is no seed.
+        """
+        return build("IterDataset.random_map", self, transform, seed)
+
+    def set_options(self, options: DatasetOptions) -> IterDataset[T]:
+        """Set options for the whole chain; see `DatasetOptions`."""
+        return build("IterDataset.set_options", self, options)
+
+    def with_options(self, options: DatasetOptions) -> IterDataset[T]:
+        """Another name of `set_options`."""
+        return self.set_options(options)
+
+    def seed(self, seed: int) -> IterDataset[T]:
+        """Give random steps behind this one, up to the next seed, their seed."""
+        return build("IterDataset.seed", self, seed=seed)
+
+
+# At the end, because the nodes are made of the classes above.

@@ -1,0 +1,184 @@
+"""DatasetIterator: what iterates over a dataset, and has a state."""
+
+from __future__ import annotations
+
+import abc
+import functools
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any, ClassVar, Generic
+
+from gristmill import checkpoint
+from gristmill._base.types import T
+from gristmill._dataset.model import observer, state_checks
+from gristmill._dataset.model.failing import note_step
+from gristmill._dataset.model.names import node_text
+from gristmill._dataset.model.options import IteratorContext
+from gristmill._dataset.model.stats import Stats
+
+if TYPE_CHECKING:
+    from gristmill._observe.report import Report
+
+
+class DatasetIterator(checkpoint.Checkpointable, Iterator[T], Generic[T]):
+    """Iterates over an `IterDataset`; its position can be saved and restored.
+
+    A subclass calls ``super().__init__(parents)`` and implements ``__next__``,
+    `get_state` and `set_state`.  Not thread-safe.
+
+    Args:
+        parents: The iterators whose elements this one uses; none for a source.
+
+    Example:
+        >>> iterator = iter(gristmill.MapDataset.range(3).to_iter_dataset())
+        >>> next(iterator), iterator.get_state()
+        (0, {'next_index': 1})
+    """
+
+    # Times some of the calls; of the outermost iterator of a chain.
+    _watch: Any = None
+    # Grain's name for whether elements may look different from the parent's.
+    _MUTATES_ELEMENT_SPEC: ClassVar[bool] = True
+    # Whether the last element of the parent's is the one that this works on.
+    _TAKES_IN_STEP: ClassVar[bool] = False
+    # Whether that is the last one of several.
+    _BATCHES: ClassVar[bool] = False
+
+    def __init__(
+        self, parents: DatasetIterator[Any] | Sequence[DatasetIterator[Any]] = ()
+    ) -> None:
+        super().__init__()
+        self._closed = False
+        if isinstance(parents, DatasetIterator):
+            parents = (parents,)
+        self._parents: tuple[DatasetIterator[Any], ...] = tuple(parents)
+        self._ctx = _common_context(self._parents)
+
+    @property
+    def _parent(self) -> DatasetIterator[Any]:
+        (parent,) = self._parents
+        return parent
+
+    def __iter__(self) -> DatasetIterator[T]:
+        return self
+
+    @abc.abstractmethod
+    def __next__(self) -> T:
+        """The next element.
+
+        Raises:
+            StopIteration: There is none.
+        """
+
+    @abc.abstractmethod
+    def get_state(self) -> dict[str, Any]:
+        """The position: a dict that JSON can hold, of the same structure always."""
+
+    @abc.abstractmethod
+    def set_state(self, state: Any) -> None:
+        """Continue at a position that `get_state` returned.
+
+        Raises:
+            StateMismatch: It is a state of another chain, or none; nothing is changed.
+        """
+
+    def __repr__(self) -> str:
+        return node_text(self)
+
+    def start_prefetch(self) -> None:
+        """Begin to work in the background, where a part of the chain can."""
+        for parent in self._parents:
+            parent.start_prefetch()
+
+    def report(self) -> Report:
+        """What limits how fast elements come, how long they were waited for, and more.
+
+        Some calls of ``next`` are always timed, and some blocks of what is read by
+        index; with `experimental.DatasetOptions(execution_tracking_mode=...)` all
+        are, and every node.
+
+        Raises:
+            ValueError: This is part of a chain that another iterator iterates over.
+
+        Example:
+            >>> iterator = iter(gristmill.MapDataset.range(100).batch(10))
+            >>> for batch in iterator:
+            ...     pass
+            >>> iterator.report().outputs
+            10
+        """
+        return observer.current().report_of(self)
+
+    def close(self) -> None:
+        """End threads and workers.  May be called again."""
+        if getattr(self, "_closed", True):
+            return
+        self._closed = True
+        for parent in self._parents:
+            parent.close()
+
+    def __del__(self) -> None:
+        self.close()
+
+    def _assert_not_closed(self) -> None:
+        if self._closed:
+            raise ValueError(f"Trying to advance a closed iterator: '{self}'.")
+
+    @functools.cached_property
+    def _stats(self) -> Stats:
+        return Stats()
+
+    def _failed(self, error: BaseException) -> None:
+        """Note on an exception that this raised it for the element it took last."""
+        note_step(error, self)
+
+    def _get_next_index(self) -> int:
+        raise NotImplementedError(f"{self} has no index of its next element.")
+
+    def _set_next_index(self, index: int) -> None:
+        raise NotImplementedError(f"{self} cannot go to element {index}.")
+
+
+class ParentStateIterator(DatasetIterator[T]):
+    """An iterator that keeps nothing itself: its state is the parent's."""
+
+    def get_state(self) -> Any:
+        """The parent's position."""
+        return self._parent.get_state()
+
+    @state_checks.checked(state_checks.parent)
+    def set_state(self, state: Any) -> None:
+        """Continue at a position."""
+        self._parent.set_state(state)
+
+
+def _common_context(parents: Sequence[DatasetIterator[Any]]) -> IteratorContext:
+    """The one context of all parents and their ancestors."""
+    if not parents:
+        return IteratorContext()
+    context = parents[0]._ctx
+    others = list(parents[1:])
+    for parent in others:
+        context.merge(parent._ctx)
+    while others:
+        current = others.pop()
+        current._ctx = context
+        others.extend(current._parents)
+    return context
+
+
+def get_next_index(ds_iter: DatasetIterator[Any]) -> int:
+    """The index of the element that an iterator gives next.
+
+    Raises:
+        NotImplementedError: The chain is not one-to-one (it filters, packs, mixes...).
+    """
+    return ds_iter._get_next_index()
+
+
+def set_next_index(ds_iter: DatasetIterator[Any], index: int) -> None:
+    """Make element `index` the next one that an iterator gives.
+
+    Raises:
+        NotImplementedError: The chain is not one-to-one (it filters, packs, mixes...).
+    """
+    ds_iter._set_next_index(index)

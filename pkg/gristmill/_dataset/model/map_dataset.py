@@ -1,0 +1,229 @@
+"""MapDataset: a dataset whose elements have indices."""
+
+# mypy: disable-error-code="no-any-return"
+# `build` gives what is registered, of any class.
+
+from __future__ import annotations
+
+import abc
+import builtins
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, Generic, Never, Unpack, overload
+
+import numpy.typing as npt
+
+from gristmill._base.types import (
+    AnyFilter,
+    AnyMap,
+    AnyMapWithIndex,
+    AnyRandomMap,
+    Array,
+    D,
+    K,
+    S,
+    Scalar,
+    T,
+)
+from gristmill._dataset.model.building import build
+from gristmill._dataset.model.factories import MapDatasetMeta
+from gristmill._dataset.model.iterator import DatasetIterator
+from gristmill._dataset.model.node import Dataset
+from gristmill._dataset.model.options import DatasetOptions
+from gristmill._dataset.model.stacking import Stacking
+from gristmill.options import ReadOptions
+from gristmill.transforms import AnyTransform
+
+if TYPE_CHECKING:
+    from gristmill._dataset.model.iter_dataset import IterDataset
+
+
+class MapDataset(Dataset, Generic[T], metaclass=MapDatasetMeta):
+    """A dataset whose elements have indices.
+
+    ``len(ds)`` is one epoch; ``ds[i]`` works for every integer, and epoch ``i //
+    len(ds)`` has its own shuffles and random draws.  None stands for an element that
+    a filter dropped.  Datasets are immutable: a method returns a new one.
+
+    A subclass calls ``super().__init__(parents)`` and implements ``__len__`` and
+    ``__getitem__``, which also takes slices (``return self.slice(index)``).
+
+    Args:
+        parents: The datasets that this one is made of.
+
+    Example:
+        >>> ds = gristmill.MapDataset.range(10).shuffle(seed=1).map(lambda x: x * 10)
+        >>> ds[0], len(ds[::3])
+        (50, 4)
+    """
+
+    def __init__(
+        self, parents: MapDataset[Any] | Sequence[MapDataset[Any]] = ()
+    ) -> None:
+        super().__init__(parents)
+
+    @abc.abstractmethod
+    def __len__(self) -> int:
+        """How many indices one epoch has."""
+
+    @overload
+    def __getitem__(self, index: builtins.slice) -> MapDataset[T]: ...
+
+    @overload
+    def __getitem__(self, index: int) -> T | None: ...
+
+    @abc.abstractmethod
+    def __getitem__(self, index: Any) -> Any:
+        """The element at an index, None if it is absent; for a slice, a dataset."""
+
+    def _getitems(self, indices: Sequence[int]) -> Sequence[T | None]:
+        """The elements at some indices; a subclass may read them together."""
+        return [self[int(index)] for index in indices]
+
+    def __iter__(self) -> DatasetIterator[T]:
+        return iter(self.to_iter_dataset())
+
+    def apply(
+        self, transformations: AnyTransform | Sequence[AnyTransform]
+    ) -> MapDataset[Any]:
+        """Apply transforms such as `transforms.Map`, in this order."""
+        return build("MapDataset.apply", self, transformations)
+
+    @overload
+    def batch(
+        self,
+        batch_size: int,
+        *,
+        drop_remainder: bool = False,
+        batch_fn: Callable[[list[T]], S],
+    ) -> MapDataset[S]: ...
+
+    # Any alone is Never, too: what nothing is known of comes here.
+    @overload
+    def batch(
+        self: MapDataset[Never], batch_size: int, **how: Unpack[Stacking]
+    ) -> MapDataset[Any]: ...
+
+    @overload
+    def batch(
+        self: MapDataset[Array[D]], batch_size: int, **how: Unpack[Stacking]
+    ) -> MapDataset[npt.NDArray[D]]: ...
+
+    @overload
+    def batch(
+        self: MapDataset[Scalar], batch_size: int, **how: Unpack[Stacking]
+    ) -> MapDataset[npt.NDArray[Any]]: ...
+
+    @overload
+    def batch(
+        self: MapDataset[dict[K, Never]], batch_size: int, **how: Unpack[Stacking]
+    ) -> MapDataset[dict[K, Any]]: ...
+
+    @overload
+    def batch(
+        self: MapDataset[dict[K, Array[D]]], batch_size: int, **how: Unpack[Stacking]
+    ) -> MapDataset[dict[K, npt.NDArray[D]]]: ...
+
+    @overload
+    def batch(self, batch_size: int, **how: Unpack[Stacking]) -> MapDataset[Any]: ...
+
+    def batch(
+        self,
+        batch_size: int,
+        *,
+        drop_remainder: bool = False,
+        batch_fn: Callable[[list[Any]], Any] | None = None,
+    ) -> MapDataset[Any]:
+        """Group consecutive elements; a batch never crosses an epoch.
+
+        Args:
+            batch_size: Elements per batch, ``B``, at least 1.
+            drop_remainder: Whether a last, shorter batch is left out.
+            batch_fn: Makes a batch of a list of elements; None stacks their leaves,
+                so that those of shape ``S`` become one of shape ``(B, *S)``.
+
+        Raises:
+            ValueError: The size is not positive, or elements may be absent.
+        """
+        return build("MapDataset.batch", self, batch_size, drop_remainder, batch_fn)
+
+    def filter(self, transform: AnyFilter[T]) -> MapDataset[T]:
+        """Make the elements absent for which a predicate is false.
+
+        The length stays: ``ds[i]`` is None there, and iteration skips it.
+        """
+        return build("MapDataset.filter", self, transform)
+
+    def map(self, transform: AnyMap[T, S]) -> MapDataset[S]:
+        """Replace each element by what a function makes of it."""
+        return build("MapDataset.map", self, transform)
+
+    def map_with_index(self, transform: AnyMapWithIndex[T, S]) -> MapDataset[S]:
+        """As `map`, with a function of the index (epoch included) and the element."""
+        return build("MapDataset.map_with_index", self, transform)
+
+    def random_map(
+        self, transform: AnyRandomMap[T, S], *, seed: int | None = None
+    ) -> MapDataset[S]:
+        """As `map`, with a function of the element and a random generator.
+
+        What is drawn depends on the seed and the index alone.  The generator is used
+        again afterwards, so the function must not keep it.
+
+        Args:
+            transform: The function, or a `transforms.RandomMap`.
+            seed: By default made of the nearest `seed` above.
+
+        Raises:
+            ValueError: There is no seed.
+        """
+        return build("MapDataset.random_map", self, transform, seed)
+
+    def repeat(
+        self, num_epochs: int | None = None, *, reseed_each_epoch: bool = True
+    ) -> MapDataset[T]:
+        """Make one epoch of several.
+
+        Args:
+            num_epochs: How many; None for no end.
+            reseed_each_epoch: Whether shuffles and random steps differ between them.
+        """
+        return build("MapDataset.repeat", self, num_epochs, reseed_each_epoch)
+
+    def seed(self, seed: int) -> MapDataset[T]:
+        """Give random steps behind this one, up to the next seed, their seed."""
+        return build("MapDataset.seed", self, seed=seed)
+
+    def set_options(self, options: DatasetOptions) -> MapDataset[T]:
+        """Set options for all iterators that are made of this; see `DatasetOptions`."""
+        return build("MapDataset.set_options", self, options)
+
+    def shuffle(self, seed: int | None = None) -> MapDataset[T]:
+        """Permute each epoch, by formula: nothing is stored, nothing is read.
+
+        Args:
+            seed: In [0, 2**32); by default made of the nearest `seed` above.
+
+        Raises:
+            ValueError: There is no seed, or it is out of range.
+        """
+        return build("MapDataset.shuffle", self, seed)
+
+    def slice(self, sl: builtins.slice) -> MapDataset[T]:
+        """As ``ds[a:b:c]``: the indices of a slice, of each epoch."""
+        return build("MapDataset.slice", self, sl)
+
+    def to_iter_dataset(
+        self, read_options: ReadOptions | None = None, *, allow_nones: bool = False
+    ) -> IterDataset[T]:
+        """A dataset that is iterated over, in the order of indices, for one epoch.
+
+        Args:
+            read_options: Threads that compute ahead where elements are slow.
+            allow_nones: Whether absent elements are given out as None.
+        """
+        return build(
+            "MapDataset.to_iter_dataset",
+            self,
+            read_options=read_options,
+            allow_nones=allow_nones,
+        )

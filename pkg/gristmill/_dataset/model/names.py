@@ -1,0 +1,52 @@
+"""What transformations and nodes are called in texts: the words are Grain's."""
+
+from __future__ import annotations
+
+import inspect
+from typing import Any
+
+from gristmill import transforms
+from gristmill._base.describing import call_text, kept_arguments
+
+_NAMED_BY_CLASS = (
+    transforms.Batch,
+    transforms.Map,
+    transforms.RandomMap,
+    transforms.TfRandomMap,
+    transforms.Filter,
+    transforms.FlatMap,
+)
+
+
+def transform_name(transform: Any) -> str:
+    """A name such as ``<lambda> @ .../a/b/file.py:12``, or that of a class."""
+    if isinstance(transform, _NAMED_BY_CLASS):
+        cls = type(transform)
+        if cls.__str__ is object.__str__ and cls.__repr__ is object.__repr__:
+            return cls.__name__
+        return str(transform)
+    name = getattr(transform, "__name__", None) or repr(transform)
+    try:
+        file = inspect.getsourcefile(transform)
+        line = inspect.getsourcelines(transform)[1]
+    except (OSError, TypeError):
+        return str(name)
+    if file is None:
+        return str(name)
+    parts = file.split("/")
+    where = f".../{'/'.join(parts[-3:])}" if len(parts) >= 3 else file
+    return f"{name} @ {where}:{line}"
+
+
+def node_text(node: Any) -> str:
+    """What a dataset or an iterator is, with its main arguments.
+
+    That is its ``str`` where it is Gristmill's and has arguments; a user's may be made
+    of its `repr`.
+    """
+    home = getattr(type(node).__str__, "__module__", "")
+    if home.startswith("gristmill.") and (said := str(node)).endswith((")", "]")):
+        return said
+    parents = ("parent", "parents", "ds")
+    arguments = kept_arguments(node)
+    return call_text(node, **{k: v for k, v in arguments.items() if k not in parents})

@@ -1,0 +1,141 @@
+"""What datasets of both kinds are: nodes in a tree."""
+
+from __future__ import annotations
+
+import copy
+import functools
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any, ClassVar, TypeVar
+
+import numpy as np
+
+from gristmill._base.checks import kind
+from gristmill._dataset.model import observer
+from gristmill._dataset.model.names import node_text
+from gristmill._dataset.model.stats import Stats
+
+S = TypeVar("S")
+
+
+class Dataset:
+    """A node in a tree of datasets; its parents are where its elements come from."""
+
+    _MUTATES_ELEMENT_SPEC: ClassVar[bool] = True
+    _seed_rng_seed: Any = None
+    _parents: Sequence[Any] = ()
+
+    def __init__(self, parents: Dataset | Sequence[Dataset] = ()) -> None:
+        super().__init__()
+        if isinstance(parents, Dataset) or not isinstance(parents, Iterable):
+            parents = (parents,)
+        self._parents = tuple(parents)
+        check_parents(self, self._parents, Dataset)
+
+    @property
+    def parents(self) -> Sequence[Any]:
+        """The datasets that this one is made of."""
+        return self._parents
+
+    @property
+    def _parent(self) -> Any:
+        (parent,) = self._parents
+        return parent
+
+    @functools.cached_property
+    def _default_seed(self) -> Any:
+        """The seed of a random step that was given none; None without any above.
+
+        Mixes the seeds of the nearest ancestors that have one, each with how far away
+        it is, by `numpy.random.SeedSequence`.
+        """
+        found: list[int] = []
+        level: list[tuple[Any, int]] = [(self, 0)]
+        for node, depth in level:
+            seed = getattr(node, "_seed_rng_seed", None)
+            if seed is not None:
+                found += (seed, depth)
+            else:
+                level += [(parent, depth + 1) for parent in node._parents]
+        if not found:
+            return None
+        return np.random.SeedSequence(found).generate_state(1, dtype=np.uint32)[0]
+
+    @property
+    def _element_spec(self) -> Any:
+        raise NotImplementedError(
+            f"`element_spec` inference is not implemented for {type(self).__name__}"
+        )
+
+    @functools.cached_property
+    def _stats(self) -> Stats:
+        return Stats()
+
+    def _measure(self) -> None:
+        """Find what follows from the parents, such as lengths; see `with_parents`."""
+
+    def pipe(self, func: Callable[..., S], /, *args: Any, **kwargs: Any) -> S:
+        """Return ``func(self, *args, **kwargs)``.
+
+        Args:
+            func: Takes a dataset first, such as a dataset's class.
+            *args: Passed on.
+            **kwargs: Passed on.
+        """
+        return func(self, *args, **kwargs)
+
+    def __str__(self) -> str:
+        return type(self).__name__
+
+    def __repr__(self) -> str:
+        return node_text(self)
+
+    def _repr_html_(self) -> str | None:
+        return observer.current().figure_of(self)
+
+
+def check_parents(dataset: Any, parents: Iterable[Any], wanted: type) -> None:
+    """Refuse parents of a node that are no datasets, or of the other kind.
+
+    Args:
+        dataset: The node.
+        parents: What it was given.
+        wanted: What they must be.
+
+    Raises:
+        TypeError: One is not.
+    """
+    for parent in parents:
+        if isinstance(parent, wanted):
+            continue
+        advice = "Make one of it with MapDataset.source(...)."
+        if isinstance(parent, Dataset):
+            advice = (
+                "Use the node for an IterDataset, or put it before to_iter_dataset."
+            )
+        raise TypeError(
+            f"{type(dataset).__name__} is made of datasets, of kind"
+            f" {wanted.__name__}, got {kind(parent)}. {advice}"
+        )
+
+
+def chain_of(dataset: Any) -> Iterator[Any]:
+    """A dataset and all that it is made of, the nearest first."""
+    nodes = [dataset]
+    for node in nodes:
+        yield node
+        nodes += node._parents
+
+
+def with_parents(dataset: Any, parents: Sequence[Any]) -> Any:
+    """A copy of a dataset, made of other parents.
+
+    Seeds stay what they were; what a built-in dataset knows of its parents is found
+    again.
+    """
+    made = copy.copy(dataset)
+    made._parents = tuple(parents)
+    for known in ("_plan", "_run"):
+        made.__dict__.pop(known, None)
+    if isinstance(made, Dataset):
+        made._measure()
+    return made

@@ -1,0 +1,124 @@
+"""Options of a dataset, and what an iterator knows of where it runs."""
+
+from __future__ import annotations
+
+import dataclasses
+import enum
+from typing import Any
+
+from gristmill._base.checks import check_finite, check_instance, check_integer
+
+__all__ = ["DatasetOptions", "ExecutionTrackingMode"]
+
+
+class ExecutionTrackingMode(enum.Enum):
+    """What is measured while a dataset is iterated over."""
+
+    DISABLED = 1
+    STAGE_TIMING = 2
+
+
+# The default of a field, which tells "not given" from any value.
+_UNSET: Any = object()
+_DEFAULTS: dict[str, Any] = {
+    "filter_warn_threshold_ratio": 0.9,
+    "filter_raise_threshold_ratio": None,
+    "execution_tracking_mode": ExecutionTrackingMode.DISABLED,
+    "min_shm_size": 0,
+}
+
+
+@dataclasses.dataclass(kw_only=True, frozen=True)
+class DatasetOptions:
+    """Options that hold for a whole dataset.
+
+    Args:
+        filter_warn_threshold_ratio: A warning is logged where at least this share of
+            1000 consecutive elements is dropped.  None never warns.
+        filter_raise_threshold_ratio: As above, with a ValueError.
+        execution_tracking_mode: STAGE_TIMING measures every node.
+        min_shm_size: Arrays of at least this many bytes come from workers by shared
+            memory.  Gristmill sends every array that way and copies small ones out,
+            so this changes nothing that can be seen.
+
+    Example:
+        >>> options = DatasetOptions(filter_warn_threshold_ratio=0.5)
+        >>> options.merge(DatasetOptions(min_shm_size=64)).min_shm_size
+        64
+    """
+
+    filter_warn_threshold_ratio: float | None = _UNSET
+    filter_raise_threshold_ratio: float | None = _UNSET
+    execution_tracking_mode: ExecutionTrackingMode = _UNSET
+    min_shm_size: int = _UNSET
+    _user_set_fields: set[str] = dataclasses.field(default_factory=set, init=False)
+
+    def __post_init__(self) -> None:
+        for name, default in _DEFAULTS.items():
+            if getattr(self, name) is _UNSET:
+                object.__setattr__(self, name, default)
+            else:
+                self._user_set_fields.add(name)
+        for name in ("filter_warn_threshold_ratio", "filter_raise_threshold_ratio"):
+            if getattr(self, name) is not None:
+                check_finite(name, getattr(self, name))
+        check_instance(
+            "execution_tracking_mode",
+            self.execution_tracking_mode,
+            ExecutionTrackingMode,
+            "an ExecutionTrackingMode",
+        )
+        check_integer("min_shm_size", self.min_shm_size)
+
+    def merge(self, other: DatasetOptions | None) -> DatasetOptions:
+        """The options of both; where both give one, this one's."""
+        if other is None:
+            return self
+        given = {name: getattr(other, name) for name in other._user_set_fields}
+        given |= {name: getattr(self, name) for name in self._user_set_fields}
+        return DatasetOptions(**given)
+
+
+@dataclasses.dataclass(kw_only=True, frozen=True, slots=True)
+class MultiprocessingContext:
+    """Which of the processes that share the data this one is.
+
+    Attributes:
+        process_index: From 0.
+        process_count: At least 1.
+    """
+
+    process_index: int = 0
+    process_count: int = 1
+
+
+@dataclasses.dataclass(kw_only=True, slots=True)
+class IteratorContext:
+    """What all iterators of one chain share.
+
+    Attributes:
+        dataset_options: Merged over the whole chain.
+        mp_context: Which process this is.
+        is_dataloader_pipeline: Always False here: a `DataLoader` has its own.
+    """
+
+    dataset_options: DatasetOptions = dataclasses.field(default_factory=DatasetOptions)
+    mp_context: MultiprocessingContext = dataclasses.field(
+        default_factory=MultiprocessingContext
+    )
+    is_dataloader_pipeline: bool = False
+
+    def merge(self, other: IteratorContext) -> None:
+        """Take over what another chain knows, where two meet.
+
+        Raises:
+            ValueError: They run in different processes.
+        """
+        self.dataset_options = self.dataset_options.merge(other.dataset_options)
+        if self.mp_context != other.mp_context:
+            raise ValueError(
+                "Cannot merge contexts from different worker processes:"
+                f" {self.mp_context} vs {other.mp_context}. Make all parents of a"
+                " dataset in one process."
+            )
+        self.is_dataloader_pipeline |= other.is_dataloader_pipeline

@@ -1,0 +1,69 @@
+"""Applies transforms to a dataset of either kind."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, TypeAlias, overload
+
+from gristmill import transforms
+from gristmill._dataset.model.building import builds
+from gristmill._dataset.model.iter_dataset import IterDataset
+from gristmill._dataset.model.map_dataset import MapDataset
+from gristmill._dataset.nodes import flat_map
+
+Transforms: TypeAlias = transforms.AnyTransform | Sequence[transforms.AnyTransform]
+
+
+@overload
+def apply_transformations(
+    ds: MapDataset[Any], transformations: Transforms
+) -> MapDataset[Any]: ...
+
+
+@overload
+def apply_transformations(
+    ds: IterDataset[Any], transformations: Transforms
+) -> IterDataset[Any]: ...
+
+
+@builds("MapDataset.apply", "IterDataset.apply")
+def apply_transformations(ds: Any, transformations: Any) -> Any:
+    """Apply transforms to a dataset, in this order.
+
+    Args:
+        ds: A `MapDataset` or an `IterDataset`.
+        transformations: One transform, or a sequence of them.
+
+    Returns:
+        A dataset of the same kind.
+
+    Raises:
+        NotImplementedError: Something is no transform that datasets know.
+    """
+    if not isinstance(transformations, Sequence):
+        transformations = (transformations,)
+    for transform in transformations:
+        ds = _applied(ds, transform)
+    return ds
+
+
+def _applied(dataset: Any, transform: Any) -> Any:
+    match transform:
+        case transforms.Batch(size, drop_remainder, batch_fn):
+            return dataset.batch(size, drop_remainder=drop_remainder, batch_fn=batch_fn)
+        case transforms.Map():
+            return dataset.map(transform)
+        case transforms.RandomMap():
+            return dataset.random_map(transform)
+        case transforms.MapWithIndex():
+            return dataset.map_with_index(transform)
+        case transforms.FlatMap():
+            if isinstance(dataset, MapDataset):
+                return flat_map.FlatMapMapDataset(dataset, transform)
+            return flat_map.FlatMapIterDataset(dataset, transform)
+        case transforms.Filter():
+            return dataset.filter(transform)
+    raise NotImplementedError(
+        f"Transformation type: {transform} is not supported. Pass a Batch, Map,"
+        " RandomMap, MapWithIndex, FlatMap or Filter; a function goes to ds.map()."
+    )

@@ -1,0 +1,257 @@
+"""Datasets that group consecutive elements."""
+
+from __future__ import annotations
+
+import math
+import operator
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import numpy as np
+
+from gristmill import batching
+from gristmill._base.checks import check_callable, check_flag, check_integer
+from gristmill._base.types import Alloc, Int64Array
+from gristmill._dataset.model.blocks import (
+    BlockMapDataset,
+    block_of,
+    epochs_and_offsets,
+)
+from gristmill._dataset.model.building import builds
+from gristmill._dataset.model.failing import note_element, note_step
+from gristmill._dataset.model.iter_dataset import IterDataset
+from gristmill._dataset.model.iterator import (
+    DatasetIterator,
+    ParentStateIterator,
+    get_next_index,
+    set_next_index,
+)
+from gristmill._dataset.model.map_dataset import MapDataset
+from gristmill._dataset.model.node import chain_of
+from gristmill._dataset.model.spec import get_element_spec, spec_of_batch
+from gristmill._dataset.nodes import filter as filtering
+from gristmill._dataset.nodes import flat_map
+from gristmill._dataset.nodes.rows import Rows
+from gristmill._dataset.nodes.to_iter import PrefetchDatasetIterator
+from gristmill._hot import steps
+
+T = TypeVar("T")
+BatchFn = Callable[[list[Any]], Any]
+# What Grain says where a batch of indexed elements cannot be made.
+SPARSE = (
+    "\nIf you are trying to batch elements after a sparse transformation, such as"
+    " `filter`, you need to first convert the dataset to `IterDataset` with"
+    " `to_iter_dataset()` and then apply `batch`."
+)
+MADE = "made the batch up to"
+
+
+class Batching:
+    """What batch datasets of both kinds have in common."""
+
+    _parent: Any
+    _batch_size: int
+    _drop_remainder: bool
+    _batch_fn: BatchFn | None
+
+    @property
+    def _element_spec(self) -> Any:
+        return spec_of_batch(
+            get_element_spec(self._parent),
+            self._batch_size,
+            self._drop_remainder,
+            self._batch_fn,
+        )
+
+    def __str__(self) -> str:
+        return (
+            f"{type(self).__name__}(batch_size={self._batch_size},"
+            f" drop_remainder={self._drop_remainder})"
+        )
+
+
+@builds("MapDataset.batch")
+class BatchMapDataset(Batching, BlockMapDataset[T]):
+    """Batches of the parent's elements; none crosses an epoch."""
+
+    def __init__(
+        self,
+        parent: MapDataset[Any],
+        batch_size: int,
+        drop_remainder: bool = False,
+        batch_fn: BatchFn | None = None,
+    ) -> None:
+        super().__init__(parent)
+        _check_batch(batch_size, drop_remainder, batch_fn)
+        batch_size = operator.index(batch_size)
+        _refuse_sparse(parent)
+        self._batch_size = batch_size
+        self._drop_remainder = drop_remainder
+        self._batch_fn = batch_fn
+        self._measure()
+
+    def _measure(self) -> None:
+        self._parent_length = len(self._parent)
+        if self._drop_remainder:
+            self._length = self._parent_length // self._batch_size
+        else:
+            # In floating point, as Grain has it: an endless parent is rounded.
+            self._length = math.ceil(self._parent_length / self._batch_size)
+        self._rows = Rows.of(self._parent) if self._batch_fn is None else None
+
+    def __len__(self) -> int:
+        return self._length
+
+    def _block(self, indices: Int64Array) -> list[Any]:
+        epochs, batches = epochs_and_offsets(indices, self._length)
+        self._check(epochs)
+        firsts = batches * self._batch_size
+        lasts = np.minimum(firsts + self._batch_size, self._parent_length)
+        offsets = epochs * self._parent_length
+        if self._rows is not None:
+            sizes = (lasts - firsts).tolist()
+            begins = (firsts + offsets).tolist()
+            pairs = zip(begins, sizes, strict=True)
+            return [self._rows.range(begin, size) for begin, size in pairs]
+        ranges = [
+            np.arange(first, last, dtype=np.int64)
+            for first, last in zip(firsts + offsets, lasts + offsets, strict=True)
+        ]
+        elements = block_of(self._parent, np.concatenate(ranges))
+        made: list[Any] = []
+        first = 0
+        for range_ in ranges:
+            part = elements[first : first + len(range_)]
+            made.append(self._make(part, int(range_[-1])))
+            first += len(range_)
+        return made
+
+    def _check(self, epochs: Int64Array) -> None:
+        """Raise where the parent's indices do not fit into 64 bits."""
+        for epoch in (int(epochs.min(initial=0)), int(epochs.max(initial=0))):
+            begin = epoch * self._parent_length
+            if not -(2**63) <= begin < 2**63 - self._parent_length:
+                raise OverflowError(
+                    f"{self}: epoch {epoch} begins at index {begin} of its parent,"
+                    " which does not fit into 64 bits"
+                )
+
+    def _make(self, elements: list[Any], last: int) -> Any:
+        try:
+            return (self._batch_fn or batching.make_batch)(elements)
+        except Exception as error:
+            if isinstance(error, ValueError):
+                error.add_note(SPARSE)
+            note_element(error, self, self._parent, last, MADE)
+            raise
+
+
+@builds("IterDataset.batch")
+class BatchIterDataset(Batching, IterDataset[T]):
+    """Batches of the parent's elements."""
+
+    def __init__(
+        self,
+        parent: IterDataset[Any],
+        batch_size: int,
+        drop_remainder: bool = False,
+        batch_fn: BatchFn | None = None,
+    ) -> None:
+        super().__init__(parent)
+        _check_batch(batch_size, drop_remainder, batch_fn)
+        batch_size = operator.index(batch_size)
+        self._batch_size = batch_size
+        self._drop_remainder = drop_remainder
+        self._batch_fn = batch_fn
+
+    def __iter__(self) -> DatasetIterator[T]:
+        return BatchDatasetIterator(
+            iter(self._parent), self._batch_size, self._drop_remainder, self._batch_fn
+        )
+
+
+class BatchDatasetIterator(Batching, ParentStateIterator[T]):
+    """Iterates over batches.
+
+    Args:
+        parent: Gives the elements.
+        batch_size: How many make a batch.
+        drop_remainder: Whether a last, shorter batch is left out.
+        batch_fn: Makes a batch; None stacks.
+
+    Attributes:
+        alloc: Makes the arrays of batches that are stacked; None leaves it to NumPy.
+    """
+
+    _TAKES_IN_STEP = True
+    _BATCHES = True
+
+    def __init__(
+        self,
+        parent: DatasetIterator[Any],
+        batch_size: int,
+        drop_remainder: bool,
+        batch_fn: BatchFn | None,
+    ) -> None:
+        super().__init__(parent)
+        self.alloc: Alloc | None = None
+        self._batch_size = batch_size
+        self._drop_remainder = drop_remainder
+        self._batch_fn = batch_fn
+        self._rules = batching.tree_rules()
+        self._rows: Rows | None = None
+        if batch_fn is None and type(parent) is PrefetchDatasetIterator:
+            self._rows = Rows.of(parent.dataset)
+
+    def __next__(self) -> Any:
+        if self._rows is not None:
+            return self._gathered(self._rows)
+        elements = steps.take(self._parent, self._batch_size)
+        if not elements or (self._drop_remainder and len(elements) < self._batch_size):
+            raise StopIteration
+        try:
+            if self._batch_fn is not None:
+                return self._batch_fn(elements)
+            return batching.make_batch(elements, rules=self._rules, alloc=self.alloc)
+        except Exception as error:
+            note_step(error, self, MADE)
+            raise
+
+    def _gathered(self, rows: Rows) -> Any:
+        feed: Any = self._parent
+        first, count = feed.pass_over(self._batch_size)
+        if not count or (self._drop_remainder and count < self._batch_size):
+            raise StopIteration
+        return rows.range(first, count, self.alloc)
+
+    def _get_next_index(self) -> int:
+        return -(-get_next_index(self._parent) // self._batch_size)
+
+    def _set_next_index(self, index: int) -> None:
+        set_next_index(self._parent, index * self._batch_size)
+
+
+def _check_batch(batch_size: int, drop_remainder: bool, batch_fn: Any) -> None:
+    check_integer("batch_size", batch_size)
+    check_flag("drop_remainder", drop_remainder)
+    if batch_fn is not None:
+        check_callable("batch_fn", batch_fn, " Leave it out to stack leaves.")
+    if operator.index(batch_size) <= 0:
+        raise ValueError(f"batch_size must be positive. Got {batch_size}.")
+
+
+def _refuse_sparse(dataset: Any) -> None:
+    """Raise where an element may be absent: a batch could not have it."""
+    for node in chain_of(dataset):
+        if isinstance(node, filtering.FilterMapDataset):
+            raise ValueError(
+                "`MapDataset.batch` can not follow `MapDataset.filter` because `filter`"
+                " can discard elements. Convert `MapDataset` to `IterDataset` with"
+                " `to_iter_dataset()` before calling `batch`."
+            )
+        if isinstance(node, flat_map.FlatMapMapDataset):
+            raise ValueError(
+                "`MapDataset.batch` can not follow `FlatMapMapDataset` because"
+                " `FlatMapMapDataset` can discard elements. Convert `MapDataset` to"
+                " `IterDataset` with `to_iter_dataset()` before calling `batch`."
+            )

@@ -1,0 +1,349 @@
+"""A dataset that lays sequences end to end and cuts them into rows of one length."""
+
+from __future__ import annotations
+
+import collections
+import enum
+import operator
+from collections.abc import Collection, Mapping
+from typing import Any
+
+from gristmill._base import log
+from gristmill._base.checks import check_flag, check_instance
+from gristmill._dataset.model import state_checks
+from gristmill._dataset.model.failing import note_outermost
+from gristmill._dataset.model.iter_dataset import IterDataset
+from gristmill._dataset.model.iterator import DatasetIterator
+from gristmill._hot import concat_split
+from gristmill._slow.pack_layout import SplitLayout
+from gristmill.errors import StateMismatch
+
+# What a state has for a feature of which nothing is left over.
+NOTHING_LEFT = (-1, -1)
+
+
+class BOSHandling(enum.Enum):
+    """What packing does to the token that begins a sequence.
+
+    Attributes:
+        DO_NOTHING: Sequences stay as they are.
+        REPLACE_FIRST_TOKEN_WITH_BOS: The first token of each sequence in a row, and of
+            what is left of one that was cut, becomes the BOS token.
+    """
+
+    DO_NOTHING = enum.auto()
+    REPLACE_FIRST_TOKEN_WITH_BOS = enum.auto()
+
+
+class ConcatThenSplitIterDataset(IterDataset[Any]):
+    """Lay elements end to end and cut them into rows of one length.
+
+    Elements are flat dicts of scalars and of arrays, whose first axis is laid end to
+    end, with exactly the features of `length_struct`.  A row takes elements until one
+    of its features is full; the last element is cut there, and the next row begins with
+    what is left of it.  Other features of the row are padded with zeros.  A scalar
+    counts as one cell, and is there again in each part of its element.
+
+    A row is a dict; for a feature ``k`` of shape ``(n, *S)`` it has
+
+    - ``k``: shape ``(length, *S)`` and the dtype of the row's first element;
+    - ``k_segment_ids``: int32, shape ``(length,)``: 1 for the cells of the row's first
+      element or part of one, 2 for those of its second, ..., 0 for padding;
+    - ``k_positions``: int32, shape ``(length,)``: 0, 1, 2, ... in each of them.
+
+    Args:
+        parent: Gives the elements.
+        length_struct: How many cells of each feature a row has, at least 1.
+        meta_features: Features that are never cut and get no segment ids and positions.
+            All parts of an element have them. One that does not fit any more ends the
+            row.
+        split_full_length_features: False gives elements that fill a row by themselves
+            (a feature has the length of a row, and none more) out as they are, behind
+            the row that is being filled.
+        bos_handling: What happens to the token that begins a sequence.
+        bos_features: The features that it happens to.
+        bos_token_id: The token that takes its place.
+
+    Raises:
+        TypeError: A length is no int.
+        ValueError: An argument is out of range, or the arguments about BOS do not fit
+            together. At iteration: an element has other features, or one that is never
+            cut is longer than a row; the element is dropped, and ``next`` goes on with
+            the one after it.
+
+    Example:
+        >>> ds = gristmill.MapDataset.source([{"x": np.arange(n)} for n in (3, 6)])
+        >>> packed = gristmill.experimental.ConcatThenSplitIterDataset(
+        ...     ds.to_iter_dataset(), length_struct={"x": 5}
+        ... )
+        >>> [row["x"].tolist() for row in packed]
+        [[0, 1, 2, 0, 1], [2, 3, 4, 5, 0]]
+    """
+
+    def __init__(
+        self,
+        parent: IterDataset[Any],
+        *,
+        length_struct: Mapping[str, int],
+        meta_features: Collection[str] = (),
+        split_full_length_features: bool = True,
+        bos_handling: BOSHandling = BOSHandling.DO_NOTHING,
+        bos_features: Collection[str] = (),
+        bos_token_id: int | None = None,
+    ) -> None:
+        super().__init__(parent)
+        check_flag("split_full_length_features", split_full_length_features)
+        check_instance("length_struct", length_struct, Mapping, "a dict of ints")
+        check_instance("bos_handling", bos_handling, BOSHandling, "a BOSHandling")
+        self._length_struct = length_struct
+        self._bos_handling = bos_handling
+        _check_bos(bos_handling, bos_features, bos_token_id, meta_features)
+        for name in (*meta_features, *bos_features):
+            if name not in length_struct:
+                log.warning(
+                    "ConcatThenSplitIterDataset: %r is not in length_struct, so that"
+                    " naming it in meta_features or bos_features changes nothing.",
+                    name,
+                )
+        keys = tuple(length_struct)
+        columns = _columns(keys, meta_features)
+        replaces = bos_handling is BOSHandling.REPLACE_FIRST_TOKEN_WITH_BOS
+        self._layout = SplitLayout(
+            keys=keys,
+            lengths=tuple(_length(key, length_struct[key]) for key in keys),
+            whole=tuple(key in meta_features for key in keys),
+            bos=tuple(replaces and key in bos_features for key in keys),
+            bos_token=bos_token_id,
+            split_full_rows=split_full_length_features,
+            columns=tuple(columns.values()),
+            column_keys=tuple(columns),
+        )
+
+    def __iter__(self) -> DatasetIterator[Any]:
+        return ConcatThenSplitDatasetIterator(iter(self._parent), self._layout)
+
+
+def _check_state(iterator: ConcatThenSplitDatasetIterator, state: Any) -> None:
+    """Refuse what is no state of an iterator over elements laid end to end."""
+    state_checks.fields(
+        parent_state=state_checks.parent,
+        remainder_slices=_check_slices,
+        elements_from_buffer_after_checkpoint=state_checks.count,
+    )(iterator, state)
+
+
+def _check_slices(
+    iterator: ConcatThenSplitDatasetIterator, slices: Any, name: str
+) -> None:
+    state_checks.check_keys(iterator, slices, list(iterator._nothing_left()))
+    for key, part in slices.items():
+        what = f"{name} of {key!r}"
+        state_checks.check_list(iterator, part, what, 2)
+        begin, end = (state_checks.integer(iterator, at, what) for at in part)
+        if not 0 <= begin <= end and (begin, end) != NOTHING_LEFT:
+            raise state_checks.mismatch(iterator, f"has {what} {begin} to {end}")
+
+
+class ConcatThenSplitDatasetIterator(DatasetIterator[Any]):
+    """Iterates over rows of elements laid end to end.
+
+    The state is where the parent stood before the element that opens a row, what of
+    that element is left, and how many rows were given out since.
+
+    Args:
+        parent: Gives the elements.
+        layout: What the rows are made of.
+    """
+
+    _TAKES_IN_STEP = True
+    _BATCHES = True
+
+    def __init__(self, parent: DatasetIterator[Any], layout: SplitLayout) -> None:
+        super().__init__(parent)
+        self._layout = layout
+        self._splitter = concat_split.Splitter(layout)
+        self._rows: collections.deque[Any] = collections.deque()
+        self._ended = False
+        # Whether a row is being filled, from the position that is saved.
+        self._is_filling = False
+        self._warned = False
+        # The saved position; the parent's is asked for when it is needed.
+        self._parent_state: Any = None
+        self._left: dict[Any, tuple[int, int]] | None = None
+        self._given = 0
+        # What is still to be done of a `set_state`.
+        self._to_restore = False
+        self._to_skip = 0
+
+    def __next__(self) -> Any:
+        if self._to_restore:
+            self._restore_rest()
+        while self._to_skip:
+            self._skip()
+        return self._next()
+
+    def get_state(self) -> Any:
+        """The position at which the last row, or several, began."""
+        if self._parent_state is None:
+            self._parent_state = self._parent.get_state()
+        nothing = self._nothing_left()
+        return {
+            "parent_state": self._parent_state,
+            "remainder_slices": dict(nothing if self._left is None else self._left),
+            "elements_from_buffer_after_checkpoint": self._given + self._to_skip,
+        }
+
+    @state_checks.checked(_check_state)
+    def set_state(self, state: Any) -> None:
+        """Continue at a position; the next ``next`` makes its last rows again."""
+        self._parent.set_state(state["parent_state"])
+        self._parent_state = None
+        # JSON makes lists of tuples.
+        left = {
+            key: (begin, end) for key, (begin, end) in state["remainder_slices"].items()
+        }
+        self._to_restore = any(part != NOTHING_LEFT for part in left.values())
+        self._left = left if self._to_restore else None
+        self._to_skip = state["elements_from_buffer_after_checkpoint"]
+        self._given = 0
+        self._splitter.clear()
+        self._rows.clear()
+        self._ended = self._is_filling = False
+
+    def __str__(self) -> str:
+        return "ConcatThenSplitDatasetIterator"
+
+    def _next(self) -> Any:
+        if not self._rows and not self._ended:
+            self._fill()
+        if not self._rows:
+            raise StopIteration
+        self._given += 1
+        return self._rows.popleft()
+
+    def _fill(self) -> None:
+        """Make one row, and those that elements make by themselves meanwhile."""
+        if not self._is_filling:
+            self._save_position()
+            self._is_filling = True
+        try:
+            rows, self._ended = self._splitter.fill(self._parent)
+        except Exception as error:
+            note_outermost(error, self)
+            raise
+        self._is_filling = False
+        self._rows.extend(rows)
+        if not rows:
+            self._save_position()
+        limit = self._splitter.limited_by
+        if limit is not None and not self._warned:
+            self._warned = True
+            log.warning(
+                "Meta feature %r limited packing: rows end where it is full, with other"
+                " features padded. Raise its length in length_struct.",
+                limit,
+            )
+
+    def _save_position(self) -> None:
+        rest = self._splitter.rest()
+        self._given = 0
+        self._left = None
+        if rest is None:
+            self._parent_state = self._parent.get_state()
+            return
+        self._parent_state, ranges = rest
+        if ranges is not None:
+            pairs = zip(self._layout.keys, ranges, strict=True)
+            self._left = {
+                key: part for key, part in pairs if key in self._nothing_left()
+            }
+
+    def _nothing_left(self) -> dict[Any, tuple[int, int]]:
+        pairs = zip(self._layout.keys, self._layout.whole, strict=True)
+        return {key: NOTHING_LEFT for key, whole in pairs if not whole}
+
+    def _restore_rest(self) -> None:
+        """Read the element again that opens the row; try again if that fails."""
+        assert self._left is not None
+        state = self.get_state()["parent_state"]
+        left = {
+            key: None if part == NOTHING_LEFT else part
+            for key, part in self._left.items()
+        }
+        try:
+            element = next(self._parent)
+            self._splitter.restore(
+                element, state, [left.get(key) for key in self._layout.keys]
+            )
+        except StopIteration:
+            self._parent.set_state(state)
+            raise StateMismatch(
+                "Got unexpected StopIteration from parent when restoring checkpoint"
+                f" {self.get_state()} on {self}: a part of an element is left over, but"
+                " there is none. It was made by another pipeline, or the data have"
+                " changed."
+            ) from None
+        except Exception:
+            self._parent.set_state(state)
+            raise
+        self._to_restore = False
+
+    def _skip(self) -> None:
+        """Make a row again that was given out before the position was saved."""
+        try:
+            self._next()
+        except StopIteration:
+            raise StateMismatch(
+                f"The state is {self._given + self._to_skip} rows behind"
+                f" {self._parent_state}, but there are only {self._given}. It was made"
+                " by another pipeline, or the data have changed."
+            ) from None
+        self._to_skip -= 1
+
+
+def _check_bos(
+    handling: BOSHandling,
+    features: Collection[str],
+    token: int | None,
+    meta_features: Collection[str],
+) -> None:
+    """Refuse arguments about BOS that do not fit together.
+
+    Raises:
+        ValueError: They do not.
+    """
+    if handling is BOSHandling.DO_NOTHING and (token is not None or features):
+        raise ValueError(
+            f"bos_handling={handling} indicates that BOS handling is not used. So"
+            " bos_token_id and bos_features should not be set."
+        )
+    if handling is not BOSHandling.DO_NOTHING and token is None:
+        raise ValueError(f"bos_token_id must be set if bos_handling is {handling}.")
+    if not set(meta_features).isdisjoint(features):
+        raise ValueError(
+            "bos_features and meta_features should not overlap. bos_features:"
+            f" {features}, meta_features: {meta_features}"
+        )
+
+
+def _columns(keys: tuple[Any, ...], meta_features: Collection[str]) -> dict[Any, int]:
+    """The keys of a row, in its order, and the number of the column of each."""
+    columns: dict[Any, int] = {}
+    for number, key in enumerate(keys):
+        columns[key] = number
+        if key not in meta_features:
+            columns[f"{key}_segment_ids"] = len(keys) + number
+            columns[f"{key}_positions"] = 2 * len(keys) + number
+    return columns
+
+
+def _length(key: Any, value: Any) -> int:
+    try:
+        length = operator.index(value)
+    except TypeError:
+        raise TypeError(
+            f"length_struct[{key!r}] must be an int, got {value!r}."
+        ) from None
+    if length < 1:
+        raise ValueError(f"length_struct[{key!r}] must be at least 1, got {length}.")
+    return length

@@ -1,0 +1,386 @@
+"""A dataset that takes from several in turn, a few of them at a time."""
+
+from __future__ import annotations
+
+import copy
+import functools
+from collections.abc import Mapping, Sequence
+from typing import Any, Self
+
+from gristmill._base.checks import kind, whole_number
+from gristmill._base.types import T
+from gristmill._dataset.model import state_checks
+from gristmill._dataset.model.iter_dataset import IterDataset
+from gristmill._dataset.model.iterator import (
+    DatasetIterator,
+    get_next_index,
+    set_next_index,
+)
+from gristmill._dataset.model.map_dataset import MapDataset
+from gristmill._dataset.model.spec import get_element_spec
+from gristmill._dataset.nodes.making import Making, iterator_of
+from gristmill._hot import turns
+from gristmill.errors import StateMismatch
+from gristmill.options import ReadOptions
+
+NEXT = "next_index_in_datasets"
+# What a state has.
+KEYS = (
+    "iterators_in_use_indices",
+    "iterators_in_use_states",
+    "exhausted",
+    "next_index_in_cycle",
+    NEXT,
+)
+Datasets = (
+    Sequence[IterDataset[T] | MapDataset[T]]
+    | MapDataset[IterDataset[T] | MapDataset[T]]
+)
+
+
+class InterleaveIterDataset(IterDataset[T]):
+    """One element of each dataset in turn, of a few datasets at a time.
+
+    Where one has ended, the next that has not been begun takes its place, when it is
+    that place's turn again.  The datasets are not this one's parents: a `seed` of
+    theirs does not hold for random steps behind this.
+
+    Args:
+        datasets: The datasets: a sequence, or a `MapDataset` whose elements are
+            datasets, which are made when they are needed.
+        cycle_length: How many are open at a time; 1 goes through one after another.
+        num_make_iter_threads: Threads that open datasets ahead where that is slow.
+        make_iter_buffer_size: How many opened ones may wait.
+        iter_buffer_size: How many elements of each `IterDataset` a thread computes
+            ahead, where they are slow.
+
+    Attributes:
+        datasets: The datasets.
+
+    Raises:
+        ValueError: The length of the cycle is not positive.
+
+    Example:
+        >>> MapDataset = gristmill.MapDataset
+        >>> parts = [MapDataset.range(10 * i, 10 * i + i) for i in (1, 2, 3)]
+        >>> ds = gristmill.experimental.InterleaveIterDataset(parts, cycle_length=2)
+        >>> list(ds)
+        [10, 20, 21, 30, 31, 32]
+    """
+
+    def __init__(
+        self,
+        datasets: Datasets[T],
+        *,
+        cycle_length: int,
+        num_make_iter_threads: int = 1,
+        make_iter_buffer_size: int = 1,
+        iter_buffer_size: int = 1,
+    ) -> None:
+        super().__init__()
+        cycle_length = whole_number("cycle_length", cycle_length)
+        for name, value in (
+            ("num_make_iter_threads", num_make_iter_threads),
+            ("make_iter_buffer_size", make_iter_buffer_size),
+            ("iter_buffer_size", iter_buffer_size),
+        ):
+            if whole_number(name, value) < 0:
+                raise ValueError(f"{name} must be at least 0, got {value}.")
+        if isinstance(datasets, IterDataset) or not hasattr(datasets, "__getitem__"):
+            raise TypeError(
+                "datasets must be a sequence of datasets, or a MapDataset of them, got"
+                f" {kind(datasets)}. Put them in a list."
+            )
+        if cycle_length < 1:
+            raise ValueError(f"cycle_length must be positive. Got {cycle_length}.")
+        self.datasets = datasets
+        self._cycle_length = cycle_length
+        self._num_make_iter_threads = num_make_iter_threads
+        self._make_iter_buffer_size = make_iter_buffer_size
+        self._iter_buffer_size = iter_buffer_size
+
+    def __iter__(self) -> DatasetIterator[T]:
+        return InterleaveDatasetIterator(
+            self.datasets,
+            self._cycle_length,
+            self._num_make_iter_threads,
+            self._make_iter_buffer_size,
+            self._iter_buffer_size,
+        )
+
+    def __str__(self) -> str:
+        return (
+            f"InterleaveIterDataset([{len(self.datasets)} datasets],"
+            f" cycle_length={self._cycle_length})"
+        )
+
+    @property
+    def _element_spec(self) -> Any:
+        return get_element_spec(self.datasets[0])
+
+    def with_datasets(self, datasets: Datasets[T]) -> Self:
+        """A copy of this dataset, of other ones."""
+        made = copy.copy(self)
+        made.datasets = datasets
+        return made
+
+    def set_slice(self, sl: slice, sequential_slice: bool = False) -> None:
+        """Leave this dataset some of the datasets, so that workers share them.
+
+        Args:
+            sl: Which of them.
+            sequential_slice: Makes no difference.
+        """
+        self.datasets = self.datasets[sl]
+
+
+def _check_state(iterator: InterleaveDatasetIterator[Any], state: Any) -> None:
+    """Refuse what is no state of an iterator over as many datasets at a time.
+
+    Raises:
+        StateMismatch: It is none.
+    """
+    state_checks.check_keys(iterator, state, KEYS, ["future_states"])
+    numbers = state["iterators_in_use_indices"]
+    cycle, datasets = iterator._cycle_length, len(iterator._datasets)
+    if isinstance(numbers, (list, tuple)) and len(numbers) != cycle:
+        raise StateMismatch(
+            f"{iterator}: the state has {len(numbers)} datasets at a time. Restore it"
+            " with the cycle_length and the datasets that it was saved with."
+        )
+    for name in KEYS[:3]:
+        state_checks.check_list(iterator, state[name], name, cycle)
+    for name, most in (("next_index_in_cycle", cycle - 1), (NEXT, datasets)):
+        state_checks.count(iterator, state[name], name)
+        if state[name] > max(most, 0):
+            what = f"has {name} {state[name]}, expected at most {max(most, 0)}"
+            raise state_checks.mismatch(iterator, what)
+    _check_futures(iterator, state.get("future_states"))
+    iterator._prepared.clear()
+    for place, (number, position, ended) in enumerate(
+        zip(*(state[name] for name in KEYS[:3]), strict=True)
+    ):
+        state_checks.flag(iterator, ended, "exhausted")
+        state_checks.count(iterator, number, "iterators_in_use_indices")
+        if position is None or ended:
+            continue
+        if number >= datasets:
+            what = f"is of dataset {number}, but there are {datasets}"
+            raise state_checks.mismatch(iterator, what)
+        part = iterator._iterator(place, number)
+        state_checks.check_state(part, position)
+        iterator._prepared[place] = part
+
+
+def _check_futures(iterator: InterleaveDatasetIterator[Any], futures: Any) -> None:
+    if futures and not isinstance(futures, Mapping):
+        raise state_checks.mismatch(iterator, "has future_states that are no dict")
+    for number in futures or ():
+        if not str(number).isdecimal():
+            what = f"has future_states of {number!r}, expected numbers of datasets"
+            raise state_checks.mismatch(iterator, what)
+
+
+class InterleaveDatasetIterator(turns.Turns, DatasetIterator[T]):
+    """Iterates over several datasets in turn.
+
+    Args:
+        datasets: The datasets.
+        cycle_length: How many are open at a time.
+        num_make_iter_threads: Threads that open datasets ahead.
+        make_iter_buffer_size: How many opened ones may wait.
+        iter_buffer_size: How many elements of each may wait.
+    """
+
+    def __init__(
+        self,
+        datasets: Datasets[T],
+        cycle_length: int,
+        num_make_iter_threads: int = 1,
+        make_iter_buffer_size: int = 1,
+        iter_buffer_size: int = 1,
+    ) -> None:
+        self._datasets = datasets
+        self._cycle_length = min(cycle_length, len(datasets))
+        turns.Turns.__init__(self, self._cycle_length)
+        self._make = functools.partial(iterator_of, datasets, iter_buffer_size)
+        self._making = Making(
+            self._make,
+            len(datasets),
+            ReadOptions(num_make_iter_threads, make_iter_buffer_size),
+        )
+        # The first dataset that was not opened yet.
+        self._next = 0
+        # For each place: which dataset has it, and the last state of one that ended.
+        self._numbers = list(range(self._cycle_length))
+        self._ended: list[Any] = [None] * self._cycle_length
+        self._started = False
+        # For each place: the number and the iterator of the last that ended there,
+        # where a next epoch may need it.
+        self._kept: list[tuple[int, DatasetIterator[T]] | None] | None = None
+        # Where datasets that are not open yet begin, by number; mostly empty.
+        self._future_states: dict[int, Any] = {}
+        # For places: iterators that a state was found to be of, which will be set.
+        self._prepared: dict[int, DatasetIterator[T]] = {}
+        DatasetIterator.__init__(self)
+
+    __iter__ = DatasetIterator.__iter__
+
+    def get_state(self) -> Any:
+        """The positions of all that are open; opens the first ones."""
+        states: list[Any] = [None] * self._cycle_length
+        for place in range(self._cycle_length):
+            if self.places[place] is not None:
+                states[place] = self.places[place].get_state()
+            elif self._ended[place] is not None:
+                states[place] = self._ended[place]
+            elif self._open_next(place):
+                states[place] = self.places[place].get_state()
+            else:
+                break
+        return {
+            "next_index_in_cycle": self.turn,
+            "next_index_in_datasets": self._next,
+            "iterators_in_use_indices": list(self._numbers),
+            "iterators_in_use_states": states,
+            "exhausted": [int(state is not None) for state in self._ended],
+            "future_states": dict(self._future_states),
+        }
+
+    @state_checks.checked(_check_state)
+    def set_state(self, state: Any) -> None:
+        """Continue at a position.
+
+        Raises:
+            StateMismatch: It is of another number of datasets at a time.
+        """
+        self._assert_not_closed()
+        numbers = state["iterators_in_use_indices"]
+        self._making.forget()
+        positions = zip(
+            numbers, state["iterators_in_use_states"], state["exhausted"], strict=True
+        )
+        for place, (number, position, ended) in enumerate(positions):
+            self._ended[place] = position if ended else None
+            if position is None or ended:
+                self.places[place] = None
+            else:
+                self._restore(place, number, position)
+        self._prepared.clear()
+        self._numbers = list(numbers)
+        self._next = state["next_index_in_datasets"]
+        self.turn = state["next_index_in_cycle"]
+        # JSON makes text of the numbers.
+        futures = state.get("future_states") or {}
+        self._future_states = {int(number): at for number, at in futures.items()}
+
+    def start_prefetch(self) -> None:
+        """Open the first datasets, and begin to compute their elements."""
+        self._assert_not_closed()
+        self.get_state()
+        for iterator in self.places:
+            if iterator is not None:
+                iterator.start_prefetch()
+
+    def keep_after_end(self) -> list[DatasetIterator[T]]:
+        """Keep iterators that end for a next epoch; returns those that are open."""
+        if self._kept is None:
+            self._kept = [None] * self._cycle_length
+        return [iterator for iterator in self.places if iterator is not None]
+
+    def close(self) -> None:
+        """End all threads."""
+        if getattr(self, "_closed", True):
+            return
+        super().close()
+        self._making.close()
+        kept = [pair[1] for pair in self._kept or () if pair is not None]
+        for iterator in (*self.places, *kept):
+            if iterator is not None:
+                iterator.close()
+        self.places = [None] * self._cycle_length
+
+    def __str__(self) -> str:
+        return (
+            f"InterleaveDatasetIterator([{len(self._datasets)} datasets],"
+            f" cycle_length={self._cycle_length})"
+        )
+
+    def _vacate(self, place: int) -> None:
+        """Take the iterator that has ended out of its place."""
+        iterator = self.places[place]
+        self._ended[place] = iterator.get_state()
+        self.places[place] = None
+        if self._kept is not None:
+            self._kept[place] = (self._numbers[place], iterator)
+
+    def _occupy(self, place: int) -> bool:
+        """Open the next dataset in a place; False where there is none."""
+        self._assert_not_closed()
+        self._started = True
+        return self._open_next(place)
+
+    def _open_next(self, place: int) -> bool:
+        while self._next < len(self._datasets):
+            number = self._next
+            self._next += 1
+            options = self._ctx.dataset_options
+            if self._started:
+                iterator = self._making.take(number, options)
+            else:
+                iterator = self._make(number, options, start=False)
+            if iterator is None:
+                continue
+            if number in self._future_states:
+                iterator.set_state(self._future_states.pop(number))
+            self.places[place] = iterator
+            self._numbers[place] = number
+            self._ended[place] = None
+            return True
+        return False
+
+    def _restore(self, place: int, number: int, position: Any) -> None:
+        """Put the iterator of a dataset in a place, at a position."""
+        iterator = self._prepared.pop(place, None) or self._iterator(place, number)
+        iterator.set_state(position)
+        self.places[place] = iterator
+
+    def _iterator(self, place: int, number: int) -> DatasetIterator[T]:
+        """The iterator of a dataset, for a place: that which is there, or a new one.
+
+        Raises:
+            StateMismatch: The dataset is absent.
+        """
+        iterator: DatasetIterator[T] | None = self.places[place]
+        if iterator is not None and number == self._numbers[place]:
+            return iterator
+        kept = self._kept[place] if self._kept is not None else None
+        if kept is not None and kept[0] == number:
+            return kept[1]
+        iterator = self._make(number, self._ctx.dataset_options, start=False)
+        if iterator is None:
+            raise StateMismatch(
+                f"{self}: dataset {number} of the state is absent. Restore it with the"
+                " datasets that it was saved with."
+            )
+        return iterator
+
+    def _get_next_index(self) -> int:
+        self._check_single("get_next_index")
+        iterator = self.places[0]
+        return 0 if iterator is None else get_next_index(iterator)
+
+    def _set_next_index(self, index: int) -> None:
+        self._check_single("set_next_index")
+        self.get_state()
+        if self.places[0] is None:
+            self._restore(0, 0, self._ended[0])
+            self._ended[0] = None
+        set_next_index(self.places[0], index)
+
+    def _check_single(self, function: str) -> None:
+        if len(self._datasets) != 1:
+            raise NotImplementedError(
+                f"{function} is not supported for InterleaveDatasetIterator with more"
+                f" than one dataset. There are {len(self._datasets)}."
+            )

@@ -1,0 +1,356 @@
+"""Datasets that take from several: in proportion, by a map, or one after another."""
+
+from __future__ import annotations
+
+import itertools
+import sys
+from collections.abc import Mapping, Sequence
+from typing import Any, TypeVar
+
+import numpy as np
+
+from gristmill import _core, transforms
+from gristmill._base.checks import kind
+from gristmill._base.types import Int64Array
+from gristmill._dataset.model import state_checks
+from gristmill._dataset.model.blocks import (
+    BlockMapDataset,
+    block_of,
+    epochs_and_offsets,
+)
+from gristmill._dataset.model.building import builds
+from gristmill._dataset.model.checks import check_names, check_weights, listed
+from gristmill._dataset.model.iter_dataset import IterDataset
+from gristmill._dataset.model.iterator import DatasetIterator
+from gristmill._dataset.model.map_dataset import MapDataset
+from gristmill._dataset.model.spec import get_element_spec
+from gristmill._hot import steps
+from gristmill.batching import tree_rules
+from gristmill.errors import StateMismatch
+
+T = TypeVar("T")
+
+
+class SelectingMapDataset(BlockMapDataset[T]):
+    """Each index is an index of one of the parents."""
+
+    def __str__(self) -> str:
+        return f"MixedMapDataset[{len(self._parents)} parents]"
+
+    @property
+    def _element_spec(self) -> Any:
+        return get_element_spec(self._parents[0])
+
+    def _select(self, indices: Int64Array) -> tuple[Int64Array, Int64Array]:
+        """Which parent, and which of its indices, at each of `indices`."""
+        raise NotImplementedError
+
+    def _block(self, indices: Int64Array) -> list[Any]:
+        chosen, keys = self._select(indices)
+        if len(chosen) == 1:
+            return self._part(int(chosen[0]), keys)
+        elements: list[Any] = [None] * len(chosen)
+        # Sorting brings the indices of one parent together, in their order.
+        order = np.argsort(chosen, kind="stable")
+        bounds = np.searchsorted(chosen[order], range(len(self._parents) + 1))
+        for number, (first, last) in enumerate(itertools.pairwise(bounds)):
+            if first == last:
+                continue
+            places = order[first:last]
+            steps.scatter(self._part(number, keys[places]), places, elements)
+        return elements
+
+    def _part(self, number: int, keys: Int64Array) -> list[Any]:
+        try:
+            return block_of(self._parents[number], keys)
+        except Exception as error:
+            error.add_note(
+                f"Exception caught while processing dataset @ dataset_index={number},"
+            )
+            raise
+
+
+@builds("MapDataset.mix")
+class MixedMapDataset(SelectingMapDataset[T]):
+    """Takes from each parent in proportion to its weight."""
+
+    def __init__(
+        self,
+        parents: Sequence[MapDataset[T]],
+        proportions: Sequence[float] | None = None,
+    ) -> None:
+        super().__init__(listed(parents, "mix"))
+        if not self._parents:
+            raise ValueError("There are no datasets to mix. Pass at least one.")
+        if proportions is None:
+            whole = [1] * len(self._parents)
+        else:
+            whole = integer_proportions(proportions, len(self._parents))
+        self._proportions = tuple(whole)
+        self._mixture = _core.Mixture(whole)
+        self._measure()
+
+    def _measure(self) -> None:
+        self._length = self._shortest()
+
+    def __len__(self) -> int:
+        return self._length
+
+    def __repr__(self) -> str:
+        return (
+            f"MixedMapDataset(parent_lengths={[len(p) for p in self._parents]},"
+            f" selection_map=SelectionWithProportionsMap(proportions="
+            f"{self._proportions}, length={self._length}))"
+        )
+
+    def _select(self, indices: Int64Array) -> tuple[Int64Array, Int64Array]:
+        return self._mixture.take(indices)
+
+    def _shortest(self) -> int:
+        """The length at which the first parent ends, in Grain's arithmetic."""
+        whole = sum(self._proportions)
+        lengths = [
+            len(parent) / (proportion / whole)
+            for parent, proportion in zip(self._parents, self._proportions, strict=True)
+        ]
+        empty = [
+            f"index {i} ({self._parents[i]})"
+            for i, length in enumerate(lengths)
+            if length == 0
+        ]
+        if empty:
+            raise ValueError(
+                "All datasets must have positive length for mixing, but dataset(s) "
+                f"at {', '.join(empty)} have length 0."
+            )
+        return min(sys.maxsize, int(min(lengths)))
+
+
+@builds("MapDataset.select_from_datasets")
+class SelectedMapDataset(SelectingMapDataset[T]):
+    """Takes from the parents as the user's own map says."""
+
+    def __init__(
+        self,
+        parents: Sequence[MapDataset[T]],
+        selection_map: transforms.DatasetSelectionMap,
+    ) -> None:
+        super().__init__(listed(parents, "select_from_datasets"))
+        missing = {"__len__", "__getitem__"} - set(dir(selection_map))
+        if isinstance(selection_map, type) or missing:
+            raise TypeError(
+                "selection_map must have __len__() and __getitem__(index) that returns"
+                f" (dataset, index in it), got {kind(selection_map)}. Derive it from"
+                " transforms.DatasetSelectionMap."
+            )
+        self._selection_map = selection_map
+        self._length = len(selection_map)
+
+    def __len__(self) -> int:
+        return self._length
+
+    def __repr__(self) -> str:
+        return (
+            f"MixedMapDataset(parent_lengths={[len(p) for p in self._parents]},"
+            f" selection_map={self._selection_map!r})"
+        )
+
+    def _select(self, indices: Int64Array) -> tuple[Int64Array, Int64Array]:
+        selected = [self._selection_map[index] for index in indices.tolist()]
+        # A parent may be counted from the end, as in a list.
+        chosen = [range(len(self._parents))[number] for number, _ in selected]
+        keys = [key for _, key in selected]
+        return np.array(chosen, np.int64), np.array(keys, np.int64)
+
+
+@builds("MapDataset.concatenate")
+class ConcatenateMapDataset(SelectingMapDataset[T]):
+    """All elements of an epoch of each parent, one parent after another."""
+
+    def __init__(self, parents: Sequence[MapDataset[T]]) -> None:
+        super().__init__(listed(parents, "concatenate"))
+        for parent in self._parents:
+            if len(parent) >= sys.maxsize:
+                raise ValueError(
+                    f"Cannot concatenate infinite datasets. {parent} is infinite."
+                )
+        self._measure()
+
+    def _measure(self) -> None:
+        self._lengths = np.array([len(p) for p in self._parents], np.int64)
+        self._begins = np.concatenate([[0], np.cumsum(self._lengths)])
+
+    def __len__(self) -> int:
+        return int(self._begins[-1])
+
+    def __repr__(self) -> str:
+        return f"ConcatenateMapDataset(parent_lengths={self._lengths.tolist()})"
+
+    def _select(self, indices: Int64Array) -> tuple[Int64Array, Int64Array]:
+        epochs, offsets = epochs_and_offsets(indices, len(self))
+        chosen = np.searchsorted(self._begins, offsets, side="right") - 1
+        keys = offsets - self._begins[chosen] + epochs * self._lengths[chosen]
+        return chosen, keys
+
+
+@builds("IterDataset.mix")
+class MixedIterDataset(IterDataset[T]):
+    """Takes from each parent in proportion to its weight."""
+
+    def __init__(
+        self,
+        parents: Sequence[IterDataset[T]] | Mapping[str, IterDataset[T]],
+        proportions: Sequence[float] | Mapping[str, float] | None = None,
+    ) -> None:
+        check_names(parents, proportions)
+        self._names = _ordered_names(parents)
+        super().__init__(listed(_in_order(parents, self._names), "mix"))
+        if proportions is None:
+            given: Any = [1] * len(self._parents)
+        else:
+            given = _in_order(proportions, _ordered_names(proportions))
+        self._proportions = integer_proportions(given, len(self._parents))
+
+    def __iter__(self) -> DatasetIterator[T]:
+        return MixedDatasetIterator(
+            [iter(parent) for parent in self._parents], self._proportions, self._names
+        )
+
+    def __str__(self) -> str:
+        return (
+            f"MixedIterDataset([{len(self._parents)} parents],"
+            f" proportions={self._proportions})"
+        )
+
+    @property
+    def _element_spec(self) -> Any:
+        return get_element_spec(self._parents[0])
+
+
+def _check_state(iterator: MixedDatasetIterator[Any], state: Any) -> None:
+    """Refuse what is no state of a mixture, or one of other parts without names."""
+    state_checks.check_keys(iterator, state, ["parents", "index", "stop"])
+    state_checks.count(iterator, state["index"], "index")
+    state_checks.flag(iterator, state["stop"], "stop")
+    found, names = state["parents"], iterator._names
+    if isinstance(found, Mapping) != (names is not None):
+        raise StateMismatch(iterator._mismatch("names", found))
+    if names is not None:
+        found = [found.get(name) for name in names]
+    elif not isinstance(found, (list, tuple)) or len(found) != len(iterator._parents):
+        raise StateMismatch(iterator._mismatch("number", found))
+    for parent, position in zip(iterator._parents, found, strict=True):
+        if position is not None:
+            state_checks.check_state(parent, position)
+
+
+class MixedDatasetIterator(steps.MixStep, DatasetIterator[T]):
+    """Iterates over a mixture.
+
+    Args:
+        parents: One iterator for each part.
+        proportions: One positive integer for each.
+        names: Of the parts, where the state says them; else None.
+    """
+
+    _MUTATES_ELEMENT_SPEC = False
+    _TURNS_AT_ONCE = 1024
+
+    def __init__(
+        self,
+        parents: Sequence[DatasetIterator[T]],
+        proportions: Sequence[int],
+        names: Sequence[str] | None,
+    ) -> None:
+        DatasetIterator.__init__(self, parents)
+        steps.MixStep.__init__(self, parents)
+        self._proportions = tuple(proportions)
+        self._mixture = _core.Mixture(list(proportions))
+        self._names = names
+        # Where parts stopped that are in the mixture no more.
+        self._absent: dict[str, Any] = {}
+
+    __iter__ = DatasetIterator.__iter__
+
+    def get_state(self) -> Any:
+        """The position; by name of the parts, where they have names."""
+        states = [parent.get_state() for parent in self._parents]
+        parents: Any = states
+        if self._names is not None:
+            parents = dict(zip(self._names, states, strict=True)) | self._absent
+        return {"parents": parents, "index": self.index, "stop": self.stopped}
+
+    @state_checks.checked(_check_state)
+    def set_state(self, state: Any) -> None:
+        """Continue at a position.
+
+        Parts that it does not name begin anew.  Of parts that only it has the positions
+        are kept, so that they can come back.
+
+        Raises:
+            StateMismatch: It is that of other parts, which have no names.
+        """
+        found = state["parents"]
+        if self._names is not None:
+            absent = found.keys() - set(self._names)
+            self._absent = {name: found[name] for name in found if name in absent}
+            found = [found.get(name) for name in self._names]
+        for parent, position in zip(self._parents, found, strict=True):
+            if position is not None:
+                parent.set_state(position)
+        self.index = state["index"]
+        self.stopped = state["stop"]
+
+    def __str__(self) -> str:
+        return (
+            f"MixedDatasetIterator([{len(self._parents)} parents],"
+            f" proportions={self._proportions})"
+        )
+
+    def _mismatch(self, what: str, found: Any) -> str:
+        parts: Any = kind(found)
+        if isinstance(found, Mapping):
+            parts = list(found)
+        elif isinstance(found, (list, tuple)):
+            parts = f"{len(found)} parts"
+        mine = self._names or f"{len(self._parents)} parts"
+        return (
+            f"{self}: the state has other parts in {what}: {parts}, expected {mine}. A"
+            " mixture whose parts change needs names: IterDataset.mix({name: dataset})."
+        )
+
+    def _look_up_turns(self, first: int) -> list[int]:
+        indices = np.arange(first, first + self._TURNS_AT_ONCE, dtype=np.int64)
+        turns: list[int] = self._mixture.take(indices)[0].tolist()
+        return turns
+
+
+def integer_proportions(weights: Sequence[float], parts: int) -> list[int]:
+    """Weights as integers, the smallest about 100: Grain's rounding.
+
+    Raises:
+        ValueError: There is not one positive weight for each part.
+    """
+    check_weights(weights)
+    weights = list(weights)
+    if len(weights) != parts:
+        raise ValueError(f"There are {parts} datasets but {len(weights)} weights.")
+    if not weights:
+        raise ValueError("There are no datasets to mix. Pass at least one.")
+    if 0 in weights:
+        raise ValueError("Must specify all non-zero proportions for mixing.")
+    if min(weights) < 0:
+        raise ValueError(f"Weights must be positive, got {list(weights)}.")
+    scale = 100 / min(weights)
+    return [int(weight * scale) for weight in weights]
+
+
+def _ordered_names(parts: Any) -> list[str] | None:
+    """The names of a mapping, in the order in which its parts take turns."""
+    if not isinstance(parts, Mapping):
+        return None
+    return sorted(parts) if tree_rules() == "jax" else list(parts)
+
+
+def _in_order(parts: Any, names: list[str] | None) -> Any:
+    return parts if names is None else [parts[name] for name in names]

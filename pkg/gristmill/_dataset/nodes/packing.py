@@ -1,0 +1,308 @@
+"""Datasets that pack several sequences into each row, without cutting any.
+
+Rows are filled a batch at a time.  What is saved of a position is where the parent
+stood before the first element of the batch, and how many of its rows were given out;
+restoring packs the batch again.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from typing import Any, ClassVar
+
+import numpy as np
+
+from gristmill._base.checks import check_flag, check_integer
+from gristmill._dataset.model import state_checks
+from gristmill._dataset.model.failing import note_outermost
+from gristmill._dataset.model.iter_dataset import IterDataset
+from gristmill._dataset.model.iterator import DatasetIterator
+from gristmill._dataset.nodes.pack_layout import check_flat, pack_layout
+from gristmill._hot import packing
+from gristmill._slow.pack_layout import PackLayout
+from gristmill.errors import StateMismatch
+
+
+class PackIterDataset(IterDataset[Any]):
+    """Packs elements into rows; its subclasses say into which."""
+
+    _best_fit: ClassVar[bool]
+
+    def __init__(  # noqa: PLR0913 (Grain's arguments)
+        self,
+        parent: IterDataset[Any],
+        *,
+        length_struct: Any,
+        num_packing_bins: int,
+        seed: int = 0,
+        shuffle_bins: bool = True,
+        shuffle_bins_group_by_feature: str | None = None,
+        meta_features: Sequence[str] = (),
+        pack_alignment_struct: Any = None,
+        padding_struct: Any = None,
+        max_sequences_per_bin: int | None = None,
+    ) -> None:
+        super().__init__(parent)
+        check_integer("seed", seed)
+        check_flag("shuffle_bins", shuffle_bins)
+        if isinstance(meta_features, str):
+            raise TypeError(
+                "meta_features must be a sequence of names, got one:"
+                f" {meta_features!r}. Write ({meta_features!r},)."
+            )
+        self._length_struct = length_struct
+        self._num_packing_bins = num_packing_bins
+        self._meta_features = meta_features
+        self._layout = pack_layout(
+            length_struct,
+            rows=num_packing_bins,
+            best_fit=self._best_fit,
+            meta_features=meta_features,
+            alignments=pack_alignment_struct,
+            paddings=padding_struct,
+            max_sequences=max_sequences_per_bin,
+        )
+        self._shuffle = (
+            RowShuffle(seed, shuffle_bins_group_by_feature) if shuffle_bins else None
+        )
+
+    def __iter__(self) -> DatasetIterator[Any]:
+        check_flat(self._length_struct, self._meta_features)
+        return PackingDatasetIterator(iter(self._parent), self._layout, self._shuffle)
+
+    def __str__(self) -> str:
+        return type(self).__name__
+
+
+class FirstFitPackIterDataset(PackIterDataset):
+    """Pack each element into the first of several rows that has room for it.
+
+    Elements are dicts of arrays; the features that `length_struct` names are laid
+    behind one another along their first axis, the others are dropped.  A scalar counts
+    as one cell.  A row is a dict; for a feature ``k`` of shape ``(n, *S)`` it has
+
+    - ``k``: shape ``(length, *S)`` and the dtype of the batch's first element, padded
+      with zeros or what `padding_struct` says;
+    - ``k_segment_ids``: int32, shape ``(length,)``: 1 for the cells of the row's first
+      element, 2 for those of its second, ..., 0 for padding;
+    - ``k_positions``: int32, shape ``(length,)``: 0, 1, 2, ... in each element.
+
+    When an element fits into no row, all rows are given out, and it begins the next
+    batch.  More rows leave less padding; elements of several epochs may meet in one.
+
+    Args:
+        parent: Gives the elements.
+        length_struct: How many cells of each feature a row has.
+        num_packing_bins: Rows that are filled at the same time, at least 1.
+        seed: Orders the rows of each batch.
+        shuffle_bins: Whether rows are given out in a random order.
+        shuffle_bins_group_by_feature: Orders rows by the mean of the distinct nonzero
+            values of this feature instead, and at random only where it is equal. Used
+            with `shuffle_bins` only.
+        meta_features: Features that get no segment ids and positions. One that is not
+            in `length_struct` is not packed: a row has a list of its elements' values.
+        pack_alignment_struct: Elements begin at multiples of so many cells; has the
+            structure of `length_struct`. None for 1.
+        padding_struct: What cells hold that nothing is packed into; has the structure
+            of `length_struct`. None, also for single features, for zeros.
+        max_sequences_per_bin: The most elements that a row holds; None for no limit.
+
+    Raises:
+        TypeError: `length_struct` is no dict of ints.
+        ValueError: An argument is out of range, or has another structure than
+            `length_struct`. At iteration: a feature is longer than a row; the element
+            is dropped, and ``next`` goes on with the one after it.
+
+    Example:
+        >>> ds = gristmill.MapDataset.source([{"x": np.ones(n)} for n in (3, 4, 2)])
+        >>> packed = gristmill.experimental.FirstFitPackIterDataset(
+        ...     ds.to_iter_dataset(), length_struct={"x": 5}, num_packing_bins=2,
+        ...     shuffle_bins=False,
+        ... )
+        >>> [row["x_segment_ids"].tolist() for row in packed]
+        [[1, 1, 1, 2, 2], [1, 1, 1, 1, 0]]
+    """
+
+    _best_fit = False
+
+
+class BestFitPackIterDataset(PackIterDataset):
+    """Pack each element into the fullest of several rows that has room for it.
+
+    As `FirstFitPackIterDataset`, with its arguments and rows, but an element goes to
+    the row where the most cells of all features together are taken; of equally full
+    ones to the first. That leaves less padding where lengths vary much.
+
+    Example:
+        >>> ds = gristmill.MapDataset.source([{"x": np.ones(n)} for n in (2, 4, 3, 1)])
+        >>> packed = gristmill.experimental.BestFitPackIterDataset(
+        ...     ds.to_iter_dataset(), length_struct={"x": 5}, num_packing_bins=2,
+        ...     shuffle_bins=False,
+        ... )
+        >>> [row["x_segment_ids"].tolist() for row in packed]
+        [[1, 1, 2, 2, 2], [1, 1, 1, 1, 2]]
+    """
+
+    _best_fit = True
+
+
+@dataclasses.dataclass(frozen=True)
+class RowShuffle:
+    """In what order the rows of a batch are given out.
+
+    Args:
+        seed: Of the random order.
+        group_by: The feature that orders them first, if any.
+    """
+
+    seed: int
+    group_by: str | None
+
+    def order(self, batch: packing.PackedRows, before: int) -> list[int]:
+        """The order of a batch's rows; `before` it, so many were given out.
+
+        Raises:
+            KeyError: Rows do not have the feature.
+        """
+        rng = np.random.default_rng(self.seed + before)
+        rows = range(len(batch))
+        order: list[int] = rng.permuted(rows).tolist()
+        if self.group_by is None:
+            return order
+        groups = [self._group(batch.row(row)) for row in rows]
+        return [row for *_, row in sorted(zip(groups, order, rows, strict=True))]
+
+    def _group(self, row: Any) -> Any:
+        if self.group_by not in row:
+            raise KeyError(
+                f"shuffle_bins_group_by_feature is {self.group_by!r}, but packed rows"
+                f" have only {list(row)!r}."
+            )
+        values = np.unique(row[self.group_by])
+        nonzero = np.count_nonzero(values)
+        return np.nan_to_num(np.sum(values) / nonzero, nan=0.0) if nonzero else 0.0
+
+
+class PackingDatasetIterator(DatasetIterator[Any]):
+    """Iterates over packed rows.
+
+    Args:
+        parent: Gives the elements.
+        layout: What the rows are made of.
+        shuffle: Orders the rows of a batch; None leaves them in order.
+    """
+
+    _TAKES_IN_STEP = True
+    _BATCHES = True
+
+    def __init__(
+        self,
+        parent: DatasetIterator[Any],
+        layout: PackLayout,
+        shuffle: RowShuffle | None,
+    ) -> None:
+        super().__init__(parent)
+        self._layout = layout
+        self._shuffle = shuffle
+        self._row_bytes: int | None = None
+        self._begin(0, 0)
+
+    def _begin(self, next_row: int, counter: int) -> None:
+        """Go on behind row `next_row` of the batch that the parent is before."""
+        self._packer = packing.Packer(self._layout)
+        self._batch: packing.PackedRows | None = None
+        self._order: Sequence[int] = ()
+        self._next_row = next_row
+        self._counter = counter
+        # Where the parent was before the first element of the batch, and of the next
+        # one; the former is asked for when it is needed.
+        self._first_state: Any = None
+        self._next_first_state: Any = None
+
+    def __next__(self) -> Any:
+        batch = self._batch or self._pack()
+        row = batch.row(self._order[self._next_row])
+        self._next_row += 1
+        self._counter += 1
+        if self._next_row == len(batch):
+            self._batch = None
+            self._next_row = 0
+            self._first_state = self._next_first_state
+        return row
+
+    def get_state(self) -> Any:
+        """The parent's position before the batch in hand, and the rows given out."""
+        return {
+            "parent": self._state_before_batch(),
+            "next_row": self._next_row,
+            "counter": self._counter,
+        }
+
+    @state_checks.checked(
+        state_checks.fields(
+            parent=state_checks.parent,
+            next_row=state_checks.count,
+            counter=state_checks.count,
+        )
+    )
+    def set_state(self, state: Any) -> None:
+        """Continue at a position; the next ``next`` packs its batch again."""
+        self._parent.set_state(state["parent"])
+        self._begin(state["next_row"], state["counter"])
+
+    def get_packed_batch_size_bytes(self) -> int:
+        """Bytes of a batch of rows, with all that Grain keeps while it fills one.
+
+        Raises:
+            ValueError: No batch has been filled yet.
+        """
+        if self._row_bytes is None:
+            raise ValueError(
+                "No current batch. Size can only be computed after at least one element"
+                " has been packed."
+            )
+        # Two int32 for each cell and an int64 for each feature, beside the values.
+        lengths = self._layout.lengths
+        return self._layout.rows * (self._row_bytes + 8 * (sum(lengths) + len(lengths)))
+
+    def __str__(self) -> str:
+        return "PackingDatasetIterator"
+
+    def _state_before_batch(self) -> Any:
+        if self._first_state is None:
+            self._first_state = self._parent.get_state()
+        return self._first_state
+
+    def _pack(self) -> packing.PackedRows:
+        """Fill a batch and put its rows in order.
+
+        Raises:
+            StopIteration: There are no more elements.
+        """
+        self._state_before_batch()
+        try:
+            state, rest = self._packer.fill(self._parent)
+        except Exception as error:
+            note_outermost(error, self)
+            raise
+        if rest is None and not len(self._packer):
+            raise StopIteration
+        batch = self._packer.finish()
+        self._row_bytes = sum(values[0].nbytes for values in batch.values)
+        if self._next_row >= len(batch):
+            self.set_state(self.get_state())
+            raise StateMismatch(
+                f"The state is behind row {self._next_row} of a batch, but the batch"
+                f" packed there has only {len(batch)} rows. It was made by another"
+                " pipeline, or the data have changed."
+            )
+        self._next_first_state = state
+        if rest is not None:
+            self._packer.add(*rest)
+        if self._shuffle is None:
+            self._order = range(len(batch))
+        else:
+            self._order = self._shuffle.order(batch, self._counter - self._next_row)
+        self._batch = batch
+        return batch

@@ -1,0 +1,159 @@
+"""A dataset of the rows of Parquet files; needs the pyarrow package."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import numpy as np
+
+from gristmill._base.checks import check_instance
+from gristmill._base.describing import call_text
+from gristmill._dataset.model import state_checks
+from gristmill._dataset.model.iter_dataset import IterDataset
+from gristmill._dataset.model.iterator import DatasetIterator
+from gristmill._dataset.nodes.interleave import InterleaveIterDataset
+from gristmill._hot import steps
+from gristmill.sources._columns import Columns
+from gristmill.sources._parquet_files import ParquetFiles
+
+CYCLE_LENGTH = 16
+ROWS_AT_ONCE = 256
+
+
+class ParquetIterDataset(IterDataset[dict[str, Any]]):
+    """The rows of Parquet files, from first to last: dicts of ``{column: value}``.
+
+    Args:
+        path: A file, or several, of which 16 at a time are read in turn.
+        **read_kwargs: Further arguments of ``pyarrow.parquet.ParquetFile``.
+
+    Values are NumPy scalars, str, bytes, arrays for lists, dicts for structs, and None
+    or NaN where they are missing.  For rows by number use `sources.ParquetDataSource`.
+
+    Raises:
+        ImportError: pyarrow is not installed.
+        FileNotFoundError: A file is missing; by ``iter(ds)`` or while iterating.
+        CorruptRecord: A file is no Parquet file, or damaged; likewise.
+
+    Example:
+        >>> import pathlib, pyarrow, pyarrow.parquet, tempfile
+        >>> file = pathlib.Path(tempfile.mkdtemp(), "part.parquet")
+        >>> pyarrow.parquet.write_table(pyarrow.table({"x": [1, 2]}), file)
+        >>> list(gristmill.experimental.ParquetIterDataset(str(file)))
+        [{'x': np.int64(1)}, {'x': np.int64(2)}]
+    """
+
+    def __init__(
+        self, path: str | os.PathLike[str] | Sequence[Any], **read_kwargs: Any
+    ) -> None:
+        super().__init__()
+        if importlib.util.find_spec("pyarrow") is None:
+            raise ImportError(
+                "experimental.ParquetIterDataset needs the pyarrow package. Install it"
+                " with: pip install 'gristmill[parquet]'"
+            )
+        single = isinstance(path, (str, bytes, os.PathLike))
+        paths: Any = [path] if single else path
+        check_instance("path", paths, Iterable, "a file or a sequence of files")
+        self._paths: list[Any] = list(paths)
+        self._read_kwargs = read_kwargs
+
+    def __iter__(self) -> DatasetIterator[dict[str, Any]]:
+        if len(self._paths) == 1:
+            return ParquetDatasetIterator(
+                os.fsdecode(self._paths[0]), self._read_kwargs
+            )
+        files = [ParquetIterDataset(path, **self._read_kwargs) for path in self._paths]
+        return iter(
+            InterleaveIterDataset[dict[str, Any]](files, cycle_length=CYCLE_LENGTH)
+        )
+
+    def __repr__(self) -> str:
+        return call_text(self, *self._paths, **self._read_kwargs)
+
+    def set_slice(self, sl: slice, sequential_slice: bool = False) -> None:
+        """Leave this dataset some of the files, so that workers share them.
+
+        Args:
+            sl: Which of them.
+            sequential_slice: Makes no difference.
+        """
+        self._paths = self._paths[sl]
+
+
+def _check_state(iterator: ParquetDatasetIterator, state: Any) -> None:
+    """Refuse what is no row of the file, nor its end."""
+    state_checks.fields(
+        row_group=state_checks.count, index_within_row_group=state_checks.count
+    )(iterator, state)
+    group, row = state["row_group"], state["index_within_row_group"]
+    bounds = iterator._bounds
+    if group >= len(bounds) or bounds[group] + row > bounds[-1]:
+        raise state_checks.mismatch(
+            iterator,
+            f"is of row {row} of row group {group}, but the file has {bounds[-1]} rows"
+            f" in {len(bounds) - 1} row groups",
+        )
+
+
+class ParquetDatasetIterator(steps.Feed, DatasetIterator[dict[str, Any]]):
+    """Iterates over the rows of a Parquet file, one row group in memory at a time.
+
+    Args:
+        path: The file.
+        read_kwargs: Further arguments of ``pyarrow.parquet.ParquetFile``.
+    """
+
+    def __init__(self, path: str, read_kwargs: dict[str, Any]) -> None:
+        steps.Feed.__init__(self, keep_absent=True)
+        self._file = ParquetFiles(
+            [path],
+            None,
+            storage_options={},
+            remote_options=None,
+            read_kwargs=read_kwargs,
+        )
+        self._bounds = np.concatenate([[0], np.cumsum(self._file.rows)])
+        self._group = -1
+        self._columns: Columns | None = None
+        DatasetIterator.__init__(self)
+
+    __iter__ = DatasetIterator.__iter__
+
+    def get_state(self) -> Any:
+        """The row group of the last row that was given out, and the row behind it."""
+        group = max(int(self._bounds.searchsorted(self.given, "left")) - 1, 0)
+        return {
+            "row_group": group,
+            "index_within_row_group": self.given - int(self._bounds[group]),
+        }
+
+    @state_checks.checked(_check_state)
+    def set_state(self, state: Any) -> None:
+        """Continue at a row."""
+        first = int(self._bounds[state["row_group"]])
+        self.seek(first + state["index_within_row_group"])
+
+    def close(self) -> None:
+        """Drop the row group in memory."""
+        if not getattr(self, "_closed", True):
+            self._columns = None
+            self._group = -1
+            self.seek(self.given)
+        super().close()
+
+    def _refill(self, first: int) -> list[Any]:
+        """The next rows of the row group that row `first` is in."""
+        self._assert_not_closed()
+        if first >= self._bounds[-1]:
+            return []
+        group = int(self._bounds.searchsorted(first, "right")) - 1
+        if group != self._group or self._columns is None:
+            self._columns = None  # Before the next is decoded.
+            self._columns, self._group = self._file.read(group), group
+        start = int(self._bounds[group])
+        last = min(first + ROWS_AT_ONCE, int(self._bounds[group + 1]))
+        return self._columns.rows(np.arange(first - start, last - start))

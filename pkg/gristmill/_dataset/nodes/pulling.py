@@ -1,0 +1,122 @@
+"""The thread that takes elements out of an iterator ahead of need."""
+
+from __future__ import annotations
+
+import atexit
+import os
+import queue
+import sys
+import threading
+import time
+import weakref
+from typing import Any, TypeAlias
+
+from gristmill._dataset.model.states import snapshot
+
+# An element, the state behind it, and what was raised instead of it.
+Pulled: TypeAlias = tuple[Any, Any, BaseException | None]
+
+# Handing an element from one thread to another takes about this long.
+FAST_ELEMENT_S = 20e-6
+PROBED_ELEMENTS = 32
+# How long the end of the interpreter waits for an element in the making.
+EXIT_WAIT_S = 1.0
+
+
+class Pulling:
+    """Takes elements out of an iterator, in a thread, until it ends or one fails.
+
+    The iterator belongs to the thread until `take` has returned its end, or `stop` has
+    returned.
+
+    Args:
+        source: Has ``__next__`` and ``get_state``.
+        size: How many elements may wait, at least 1.
+        name: Of the thread.
+        fresh: Whether states of the iterator need no copy; see `snapshot`.
+        always: Whether the thread goes on where elements are computed faster than they
+            are handed over.
+
+    Attributes:
+        pid: The process that has the thread.
+    """
+
+    def __init__(
+        self, source: Any, size: int, name: str, *, fresh: bool, always: bool
+    ) -> None:
+        self.pid = os.getpid()
+        self._source = source
+        self._fresh = fresh
+        self._always = always
+        self._stopping = False
+        self._room = threading.Semaphore(size)
+        self._ready: queue.SimpleQueue[Any] = queue.SimpleQueue()
+        self._thread = threading.Thread(
+            target=self._run, daemon=True, name=f"gristmill-thread-prefetch-{name}"
+        )
+        _alive.add(self)
+        self._thread.start()
+
+    def take(self) -> Pulled | None:
+        """The next element, the state behind it, and what was raised instead of it.
+
+        After an exception, or None, which says that elements are too fast for a
+        thread, the thread has ended.
+        """
+        item = self._ready.get()
+        self._room.release()
+        if item is None or item[2] is not None:
+            self._thread.join()
+        taken: Pulled | None = item
+        return taken
+
+    def stop(self, timeout_s: float | None = None) -> None:
+        """End the thread, and wait for it; elements that wait are lost."""
+        if self._stopping or self.pid != os.getpid():
+            return  # A fork has not its parent's threads.
+        self._stopping = True
+        self._room.release()
+        ending = self._thread is threading.current_thread() or sys.is_finalizing()
+        if not ending:
+            self._thread.join(timeout_s)
+
+    def _run(self) -> None:
+        source, took_s = self._source, []
+        fresh = self._fresh
+        while True:
+            self._room.acquire()
+            if self._stopping:
+                return
+            began = time.perf_counter()
+            try:
+                self._ready.put((next(source), snapshot(source, fresh), None))
+            except BaseException as error:
+                self._ready.put((None, _state_behind(source, error), error))
+                return
+            took_s.append(time.perf_counter() - began)
+            if len(took_s) == PROBED_ELEMENTS:
+                usual_s = sorted(took_s)[PROBED_ELEMENTS // 2]
+                if usual_s < FAST_ELEMENT_S and not self._always:
+                    self._ready.put(None)
+                    return
+                took_s.clear()
+
+
+def _state_behind(source: Any, error: BaseException) -> Any:
+    """The state behind an element that failed; None at the end, or if it has none."""
+    if isinstance(error, StopIteration):
+        return None
+    try:
+        return snapshot(source)
+    except Exception:
+        return None
+
+
+# Those that may have a thread; it must not run while the interpreter is torn down.
+_alive: weakref.WeakSet[Pulling] = weakref.WeakSet()
+
+
+@atexit.register
+def _stop_all() -> None:
+    for pulling in list(_alive):
+        pulling.stop(EXIT_WAIT_S)

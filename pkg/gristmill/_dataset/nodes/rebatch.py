@@ -1,0 +1,182 @@
+"""A dataset that cuts its parent's batches anew."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from gristmill import batching
+from gristmill._base.checks import check_flag, check_integer
+from gristmill._dataset.model import state_checks
+from gristmill._dataset.model.iter_dataset import IterDataset
+from gristmill._dataset.model.iterator import DatasetIterator
+from gristmill._dataset.model.spec import get_element_spec
+from gristmill._hot import tree
+from gristmill.errors import ShapeMismatch
+
+
+class RebatchIterDataset(IterDataset[Any]):
+    """Batches of another size, of the same rows in the same order.
+
+    Args:
+        parent: Gives batches: trees of arrays with equally long first axes.
+        batch_size: Rows of a new batch, ``B``, at least 1.
+        drop_remainder: Whether a last, shorter batch is left out.
+
+    A batch that lies within one of the parent's is a view of it.
+
+    Raises:
+        ValueError: The size is not positive; or, while iterating, a batch has no rows
+            or leaves that differ in length.
+        ShapeMismatch: Two batches differ in structure; while iterating.
+
+    Example:
+        >>> ds = gristmill.MapDataset.range(5).batch(3).to_iter_dataset()
+        >>> ds = gristmill.experimental.RebatchIterDataset(ds, 2)
+        >>> [batch.tolist() for batch in ds]
+        [[0, 1], [2, 3], [4]]
+    """
+
+    def __init__(
+        self, parent: IterDataset[Any], batch_size: int, drop_remainder: bool = False
+    ) -> None:
+        super().__init__(parent)
+        check_integer("batch_size", batch_size)
+        check_flag("drop_remainder", drop_remainder)
+        if batch_size <= 0:
+            raise ValueError(f"batch_size must be positive. Got {batch_size}.")
+        self._batch_size = batch_size
+        self._drop_remainder = drop_remainder
+
+    def __iter__(self) -> DatasetIterator[Any]:
+        return RebatchDatasetIterator(
+            iter(self._parent), self._batch_size, self._drop_remainder
+        )
+
+    def __str__(self) -> str:
+        return (
+            f"RebatchIterDataset(batch_size={self._batch_size},"
+            f" drop_remainder={self._drop_remainder})"
+        )
+
+    @property
+    def _element_spec(self) -> Any:
+        leaves, treedef = tree.flatten(
+            get_element_spec(self._parent), batching.tree_rules()
+        )
+        rebatched = [
+            type(leaf)(shape=(self._batch_size, *leaf.shape[1:]), dtype=leaf.dtype)
+            if hasattr(leaf, "shape") and hasattr(leaf, "dtype")
+            else leaf
+            for leaf in leaves
+        ]
+        return tree.unflatten(treedef, rebatched)
+
+
+class RebatchDatasetIterator(DatasetIterator[Any]):
+    """Iterates over batches of another size.
+
+    The state is the position before the parent's batch in hand, and how many of its
+    rows were given out; restoring reads that batch again.
+
+    Args:
+        parent: Gives batches.
+        batch_size: Rows of a new batch.
+        drop_remainder: Whether a last, shorter batch is left out.
+    """
+
+    def __init__(
+        self, parent: DatasetIterator[Any], batch_size: int, drop_remainder: bool
+    ) -> None:
+        super().__init__(parent)
+        self._batch_size = batch_size
+        self._drop_remainder = drop_remainder
+        self._rules = batching.tree_rules()
+        self._before = parent.get_state()
+        # The leaves of the batch in hand, its rows, and how many were given out.
+        self._leaves: list[Any] | None = None
+        self._treedef: tree.TreeDef | None = None
+        self._rows = 0
+        self._given = 0
+
+    def __next__(self) -> Any:
+        pieces: list[list[Any]] = []
+        missing = self._batch_size
+        while missing and self._has_rows():
+            assert self._leaves is not None
+            last = min(self._given + missing, self._rows)
+            pieces.append([leaf[self._given : last] for leaf in self._leaves])
+            missing -= last - self._given
+            self._given = last
+        if not pieces or (missing and self._drop_remainder):
+            raise StopIteration
+        assert self._treedef is not None
+        return tree.unflatten(self._treedef, _joined(pieces))
+
+    def get_state(self) -> Any:
+        """The position before the batch in hand, and its rows given out."""
+        return {"parent": self._before, "batch_idx": self._given}
+
+    @state_checks.checked(
+        state_checks.fields(parent=state_checks.parent, batch_idx=state_checks.count)
+    )
+    def set_state(self, state: Any) -> None:
+        """Continue at a position."""
+        self._parent.set_state(state["parent"])
+        self._before = self._parent.get_state()
+        self._given = state["batch_idx"]
+        self._leaves = None
+
+    def _has_rows(self) -> bool:
+        """Whether there are rows to give out; takes the next batch where needed."""
+        while self._leaves is None or self._given >= self._rows:
+            given = self._given if self._leaves is None else 0
+            self._before = self._parent.get_state()
+            try:
+                batch = next(self._parent)
+                leaves, treedef = tree.flatten(batch, self._rules)
+                self._treedef = self._treedef or treedef
+                _check_structure(treedef, self._treedef)
+                self._rows = _rows_of(leaves)
+            except StopIteration:
+                return False
+            except Exception:
+                self._before, self._given = self._parent.get_state(), 0
+                self._leaves = None
+                raise
+            self._leaves, self._given = leaves, given
+        return True
+
+
+def _check_structure(treedef: tree.TreeDef, expected: tree.TreeDef) -> None:
+    if treedef != expected:
+        found, first = (
+            tree.unflatten(each, ["leaf"] * each.num_leaves)
+            for each in (treedef, expected)
+        )
+        raise ShapeMismatch(
+            f"A batch to rebatch is {found}, but the first was {first}. Make them equal"
+            " in a map before this."
+        )
+
+
+def _rows_of(leaves: list[Any]) -> int:
+    """The length of all leaves."""
+    lengths = {len(leaf) for leaf in leaves}
+    if len(lengths) > 1:
+        raise ValueError(
+            f"Leaves of a batch to rebatch have {sorted(lengths)} rows, but must have"
+            " equally many. Drop those that are not batched first."
+        )
+    rows = max(lengths, default=0)
+    if not rows:
+        raise ValueError("Rebatching with starting batch size of 0 is not supported.")
+    return rows
+
+
+def _joined(pieces: list[list[Any]]) -> list[Any]:
+    """The leaves of one batch, out of those of its pieces."""
+    if len(pieces) == 1:
+        return pieces[0]
+    return [np.concatenate(parts, axis=0) for parts in zip(*pieces, strict=True)]

@@ -1,0 +1,127 @@
+"""A dataset that goes through its parent several times."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from gristmill._base.checks import whole_number
+from gristmill._base.types import T
+from gristmill._dataset.model import state_checks
+from gristmill._dataset.model.iter_dataset import IterDataset
+from gristmill._dataset.model.iterator import DatasetIterator
+from gristmill._dataset.model.spec import ParentSpec
+
+
+class RepeatIterDataset(ParentSpec, IterDataset[T]):
+    """The parent's elements several times, each time the same.
+
+    Workers of the parent stay alive from one epoch to the next.  For other shuffles in
+    each epoch use `MapDataset.repeat`.
+
+    Args:
+        parent: The dataset.
+        num_epochs: How many times; None for no end.
+
+    Raises:
+        ValueError: The number is not positive; or, while iterating without an end,
+            the parent has no elements.
+
+    Example:
+        >>> ds = gristmill.MapDataset.range(2).to_iter_dataset()
+        >>> list(gristmill.experimental.RepeatIterDataset(ds, num_epochs=2))
+        [0, 1, 0, 1]
+    """
+
+    def __init__(self, parent: IterDataset[T], num_epochs: int | None = None) -> None:
+        super().__init__(parent)
+        if num_epochs is not None:
+            num_epochs = whole_number("num_epochs", num_epochs)
+        if num_epochs is not None and num_epochs <= 0:
+            raise ValueError(f"num_epochs must be positive, but got {num_epochs}.")
+        self._num_epochs = num_epochs
+
+    def __iter__(self) -> DatasetIterator[T]:
+        return RepeatDatasetIterator(iter(self._parent), self._num_epochs)
+
+    def __str__(self) -> str:
+        return f"RepeatIterDataset(num_epochs={self._num_epochs})"
+
+
+def _check_state(iterator: RepeatDatasetIterator[Any], state: Any) -> None:
+    """Refuse what is no state of an iterator over epochs."""
+    state_checks.fields(parent=state_checks.parent, epoch=state_checks.count)(
+        iterator, state
+    )
+    epoch, epochs = state["epoch"], iterator._num_epochs
+    if epochs is not None and epoch > epochs:
+        raise state_checks.mismatch(
+            iterator, f"is of epoch {epoch}, but there are {epochs}"
+        )
+
+
+class RepeatDatasetIterator(DatasetIterator[T]):
+    """Iterates over the parent, and sets it back to its start where it ends.
+
+    Args:
+        parent: Gives the elements of one epoch.
+        num_epochs: How many times; None for no end.
+    """
+
+    _MUTATES_ELEMENT_SPEC = False
+    _TAKES_IN_STEP = True
+
+    def __init__(self, parent: DatasetIterator[T], num_epochs: int | None) -> None:
+        super().__init__(parent)
+        self._num_epochs = num_epochs
+        self._epoch = 0
+        self._start = parent.get_state()
+        # Whether the parent is at its start, as far as is known.
+        self._at_start = True
+        _keep_after_end(parent)
+
+    def __next__(self) -> T:
+        while self._epoch != self._num_epochs:
+            try:
+                element: T = next(self._parents[0])
+            except StopIteration:
+                self._begin_next_epoch()
+            else:
+                self._at_start = False
+                return element
+        raise StopIteration
+
+    def get_state(self) -> Any:
+        """The parent's position, and the epoch."""
+        return {"parent": self._parent.get_state(), "epoch": self._epoch}
+
+    @state_checks.checked(_check_state)
+    def set_state(self, state: Any) -> None:
+        """Continue at a position."""
+        self._parent.set_state(state["parent"])
+        self._epoch = state["epoch"]
+        self._at_start = False
+
+    def __str__(self) -> str:
+        return f"_RepeatDatasetIterator(num_epochs={self._num_epochs})"
+
+    def _begin_next_epoch(self) -> None:
+        if self._at_start and self._num_epochs is None:
+            raise ValueError(
+                f"{self} has no end, but the dataset that it repeats has no elements:"
+                f" {self._parent} ended at once. Check what filters it, or pass"
+                " num_epochs."
+            ) from None
+        self._epoch += 1
+        if self._epoch != self._num_epochs:
+            state_checks.go_to(self._parent, self._start)
+            self._at_start = True
+
+
+def _keep_after_end(iterator: Any) -> None:
+    """Ask those that can to keep at their end what a next epoch needs, too."""
+    nodes = [iterator]
+    for node in nodes:
+        keep = getattr(node, "keep_after_end", None)
+        if keep is not None:
+            nodes.extend(keep())
+        nodes.extend(node._parents)

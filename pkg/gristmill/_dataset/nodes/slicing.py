@@ -1,0 +1,70 @@
+"""Cuts a chain of datasets into parts, one for each stream.
+
+Part w of W has every W-th element of each `MapDataset` that the chain iterates over,
+from w on; or, where that is asked for, the w-th contiguous piece of each source.
+"""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+from gristmill._dataset.model.iter_dataset import IterDataset
+from gristmill._dataset.model.map_dataset import MapDataset
+from gristmill._dataset.model.node import with_parents
+from gristmill._dataset.nodes.source import RangeMapDataset, SourceMapDataset
+from gristmill._dataset.nodes.to_iter import PrefetchIterDataset
+from gristmill.sharding import ShardOptions, even_split
+
+
+def sliced(
+    dataset: IterDataset[Any], part: int, parts: int, sequential: bool
+) -> IterDataset[Any]:
+    """One part of a chain.
+
+    Args:
+        dataset: The chain's last dataset; it is not changed.
+        part: From 0 to ``parts - 1``.
+        parts: How many there are; 1 returns a chain with the same elements.
+        sequential: Whether sources are cut into contiguous pieces.
+
+    Raises:
+        ValueError: A source of the chain cannot be cut.
+    """
+    if parts == 1:
+        return dataset
+    found: IterDataset[Any] = _part_of(dataset, slice(part, None, parts), sequential)
+    return found
+
+
+def _part_of(dataset: Any, sl: slice, sequential: bool) -> Any:
+    if isinstance(dataset, PrefetchIterDataset):
+        parent = dataset._parent
+        if sequential:
+            return with_parents(dataset, [_part_of(parent, sl, sequential)])
+        return with_parents(dataset, [parent.slice(sl)])
+    if isinstance(dataset, (SourceMapDataset, RangeMapDataset)):
+        return _piece_of(dataset, sl)
+    if callable(getattr(dataset, "set_slice", None)):
+        part = copy.copy(dataset)
+        part.set_slice(sl, sequential)
+        return part
+    if not dataset._parents:
+        kind = "MapDataset" if isinstance(dataset, MapDataset) else "IterDataset"
+        raise ValueError(
+            f"Cannot slice `{kind}` source. {type(dataset)} Give it a method"
+            " set_slice(sl, sequential_slice) that leaves it the elements of a slice,"
+            " or use one worker."
+        )
+    parents = [_part_of(parent, sl, sequential) for parent in dataset._parents]
+    return with_parents(dataset, parents)
+
+
+def _piece_of(source: SourceMapDataset | RangeMapDataset, sl: slice) -> Any:
+    """A source with a contiguous piece of its elements."""
+    shard = ShardOptions(shard_index=sl.start, shard_count=sl.step)
+    first, last = even_split(len(source), shard)
+    if isinstance(source, RangeMapDataset):
+        piece = range(source.start, source.stop, source.step)[first:last]
+        return RangeMapDataset(piece.start, piece.stop, piece.step)
+    return SourceMapDataset(source.slice(slice(first, last)))

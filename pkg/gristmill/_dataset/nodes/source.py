@@ -1,0 +1,113 @@
+"""Datasets that have no parents: what a source holds, and integers."""
+
+from __future__ import annotations
+
+import builtins
+import contextlib
+import sys
+from typing import Any
+
+import numpy as np
+
+from gristmill import _core
+from gristmill._base.types import Int64Array
+from gristmill._dataset.model.blocks import BlockMapDataset, offsets_of
+from gristmill._dataset.model.building import builds
+from gristmill._dataset.model.spec import ShapeDtypeStruct
+from gristmill._dataset.nodes.to_iter import PrefetchIterDataset
+from gristmill._hot import run as hot_run
+from gristmill.options import ReadOptions
+from gristmill.sources import as_table, known_length
+from gristmill.sources._checks import check_numbered, check_readable, length_of
+
+
+@builds("MapDataset.source")
+class SourceMapDataset(BlockMapDataset[Any]):
+    """The elements of a source, ``source[i % len(source)]``.
+
+    A dict of arrays and a table of pyarrow are sources of their rows.
+    """
+
+    _MUTATES_ELEMENT_SPEC = False
+
+    def __init__(self, source: Any) -> None:
+        super().__init__()
+        self._source = source
+        # An array of no rows is as good as any other source of no elements.
+        empty = isinstance(source, np.ndarray) and not len(source)
+        self._reader = source if empty else as_table(source)
+        check_readable(self._reader)
+        check_numbered(self._reader)
+
+    def __len__(self) -> int:
+        return length_of(self._reader)
+
+    def __str__(self) -> str:
+        return f"SourceMapDataset(source={type(self._source).__name__})"
+
+    def _record(self, index: int) -> int:
+        return index % (known_length(self._reader) or sys.maxsize)
+
+    def _block(self, indices: Int64Array) -> list[Any]:
+        length = known_length(self._reader)
+        keys = indices
+        if length is not None:
+            keys = offsets_of(indices, length)
+        elements, _, _, error = hot_run.run_block(
+            self._reader, keys, indices, (), None, 0
+        )
+        if error is not None:
+            raise error
+        return elements
+
+
+@builds("MapDataset.range")
+class RangeMapDataset(BlockMapDataset[int]):
+    """The integers of a `range`."""
+
+    _MUTATES_ELEMENT_SPEC = False
+
+    def __init__(self, start: int, stop: int | None = None, step: int = 1) -> None:
+        super().__init__()
+        self.start = 0 if stop is None else start
+        self.stop = start if stop is None else stop
+        self.step = step
+        self._range = builtins.range(self.start, self.stop, self.step)
+        self._keys: _core.KeyPlan | None = None
+        with contextlib.suppress(OverflowError):
+            # Else values are such as only Python's integers hold.
+            self._keys = _core.KeyPlan.range(len(self._range), self.start, self.step)
+
+    def __len__(self) -> int:
+        return len(self._range)
+
+    def __str__(self) -> str:
+        return (
+            f"RangeMapDataset(start={self.start}, stop={self.stop}, step={self.step})"
+        )
+
+    @property
+    def _element_spec(self) -> Any:
+        return ShapeDtypeStruct(shape=(), dtype=np.int64)
+
+    def to_iter_dataset(
+        self, read_options: ReadOptions | None = None, *, allow_nones: bool = False
+    ) -> PrefetchIterDataset[int]:
+        """As for any dataset; by default without threads."""
+        return PrefetchIterDataset(
+            self,
+            read_options=read_options or ReadOptions(prefetch_buffer_size=0),
+            allow_nones=allow_nones,
+        )
+
+    def _record(self, index: int) -> int:
+        return index % len(self._range)
+
+    def _block(self, indices: Int64Array) -> list[Any]:
+        values: list[Any]
+        if self._keys is None:
+            offsets = offsets_of(indices, len(self._range)).tolist()
+            values = [self._range[offset] for offset in offsets]
+        else:
+            values = self._keys.keys(indices).tolist()
+        return values

@@ -1,0 +1,128 @@
+"""A dataset of the records of a TFRecord file."""
+
+from __future__ import annotations
+
+import functools
+import os
+from typing import Any
+
+from gristmill._base.checks import check_instance
+from gristmill._core import TfRecordStream
+from gristmill._dataset.model import state_checks
+from gristmill._dataset.model.iter_dataset import IterDataset
+from gristmill._dataset.model.iterator import DatasetIterator
+from gristmill.sources._tf_record_stream import (
+    START,
+    TFRecordPosition,
+    open_tf_records,
+    records_of,
+)
+
+
+class TFRecordIterDataset(IterDataset[bytes]):
+    """The records of a TFRecord file, as bytes.
+
+    Several files are read by an `InterleaveIterDataset` of several of these.
+
+    Args:
+        path: The file, or a URL that fsspec knows; gzip and zlib are recognized.
+
+    Checksums of lengths are compared, those of data are not, as in Grain;
+    `sources.read_tf_records` compares all.
+
+    Raises:
+        OSError: The file cannot be opened; by ``iter(ds)``.
+        CorruptRecord: The file is no TFRecord file, or truncated; while iterating.
+
+    Example:
+        >>> import pathlib, tempfile
+        >>> file = pathlib.Path(tempfile.mkdtemp(), "empty.tfrecord")
+        >>> _ = file.write_bytes(b"")
+        >>> list(gristmill.experimental.TFRecordIterDataset(str(file)))
+        []
+    """
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        super().__init__()
+        kinds = (str, bytes, os.PathLike)
+        check_instance("path", path, kinds, "one file; interleave those of several")
+        self._path = path
+
+    def __iter__(self) -> DatasetIterator[bytes]:
+        return TFRecordDatasetIterator(self._path)
+
+
+class TFRecordReader:
+    """Reads the records of a TFRecord file one after the other.
+
+    A subclass may open the file itself: `_reader` is any binary file that can seek.
+
+    Args:
+        path: The file.
+    """
+
+    _path = "a TFRecord file"
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        self._path = os.fspath(path)
+        self._reader = open_tf_records(path)
+
+    @functools.cached_property
+    def _records(self) -> TfRecordStream:
+        return self._from(START)
+
+    def _from(self, position: TFRecordPosition) -> TfRecordStream:
+        self._reader.seek(0)
+        return records_of(self._reader, self._path, "auto", "none", position)[0]
+
+    def __next__(self) -> bytes:
+        """The next record."""
+        return self._records.__next__()
+
+    def seek(self, offset: int) -> None:
+        """Go on at a record."""
+        # Which record that is only errors would say.
+        self._records = self._from(TFRecordPosition(record=0, offset=offset))
+
+    def tell(self) -> int:
+        """Where the next record begins, in bytes of what the file holds."""
+        return self._records.offset
+
+    def close(self) -> None:
+        """Close the file."""
+        self._reader.close()
+
+    def __del__(self) -> None:
+        if hasattr(self, "_reader"):
+            self.close()
+
+
+class TFRecordDatasetIterator(DatasetIterator[bytes]):
+    """Iterates over the records of a TFRecord file.
+
+    Args:
+        path: The file.
+    """
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        self._reader = TFRecordReader(path)
+        super().__init__()
+
+    def __next__(self) -> bytes:
+        self._assert_not_closed()
+        return next(self._reader)
+
+    def get_state(self) -> Any:
+        """Where the next record begins, in bytes of what the file holds."""
+        return {"reader_offset": self._reader.tell()}
+
+    @state_checks.checked(state_checks.fields(reader_offset=state_checks.count))
+    def set_state(self, state: Any) -> None:
+        """Continue at a record."""
+        self._reader.seek(state["reader_offset"])
+
+    def close(self) -> None:
+        """Close the file."""
+        if not getattr(self, "_closed", True):
+            self._reader.close()
+        super().close()

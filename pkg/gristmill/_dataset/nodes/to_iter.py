@@ -1,0 +1,321 @@
+"""Iterates over a dataset of indices, in their order.
+
+Elements are made in blocks, as many at a time as take about a millisecond; slow ones
+are made by threads ahead of need, see `gristmill._engine.reading`.
+"""
+
+from __future__ import annotations
+
+import functools
+import time
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import numpy as np
+
+from gristmill._base.checks import check_flag, check_options
+from gristmill._base.types import Int64Array
+from gristmill._dataset.model import state_checks
+from gristmill._dataset.model.blocks import BlockMapDataset, block_of, is_built_in
+from gristmill._dataset.model.building import builds
+from gristmill._dataset.model.iter_dataset import IterDataset
+from gristmill._dataset.model.iterator import DatasetIterator
+from gristmill._dataset.model.map_dataset import MapDataset
+from gristmill._dataset.model.node import chain_of
+from gristmill._dataset.model.spec import ParentSpec
+from gristmill._dataset.nodes.filter import check_dropped
+from gristmill._dataset.nodes.with_options import options_of
+from gristmill._engine.reading import Reading, read_each
+from gristmill._hot import steps
+from gristmill.options import ReadOptions
+from gristmill.sources._checks import length_of
+
+if TYPE_CHECKING:
+    from gristmill._observe.sampling import Sampling  # It knows nodes made of this one.
+
+T = TypeVar("T")
+MOST_AT_ONCE = 512
+BLOCK_NS = 1_000_000
+
+
+@builds("MapDataset.to_iter_dataset")
+class PrefetchIterDataset(ParentSpec, IterDataset[T]):
+    """The elements of a `MapDataset`, for one epoch.
+
+    Args:
+        parent: The dataset of indices.
+        read_options: Threads that compute ahead where elements are slow; None for
+            Grain's 16.
+        allow_nones: Whether absent elements are given out as None.
+    """
+
+    def __init__(
+        self,
+        parent: MapDataset[T],
+        *,
+        read_options: ReadOptions | None = None,
+        allow_nones: bool = False,
+    ) -> None:
+        super().__init__(parent)
+        if read_options is not None:
+            example = "ReadOptions(num_threads=4)"
+            check_options("read_options", read_options, ReadOptions, example)
+        check_flag("allow_nones", allow_nones)
+        for node in chain_of(parent):
+            if hasattr(node, "_reader"):
+                length_of(node._reader)
+        self._read_options = ReadOptions() if read_options is None else read_options
+        self._allow_nones = allow_nones
+
+    def __iter__(self) -> DatasetIterator[T]:
+        return PrefetchDatasetIterator(
+            self._parent, self._read_options, self._allow_nones
+        )
+
+    def __str__(self) -> str:
+        return (
+            f"PrefetchIterDataset(read_options={self._read_options},"
+            f" allow_nones={self._allow_nones})"
+        )
+
+
+def _check_state(iterator: PrefetchDatasetIterator[Any], state: Any) -> None:
+    """Refuse what is no index of the dataset, nor its end."""
+    state_checks.check_keys(iterator, state, ["next_index"])
+    index = state_checks.integer(iterator, state["next_index"], "next_index")
+    if not 0 <= index <= iterator._length:
+        raise IndexError(
+            f"Checkpoint `next_index` {index} is out of range for dataset of length"
+            f" {iterator._length}."
+        )
+
+
+class PrefetchDatasetIterator(steps.Feed, DatasetIterator[T]):
+    """Iterates over the elements of a `MapDataset`.
+
+    Args:
+        dataset: The dataset of indices.
+        read_options: Threads that compute ahead where elements are slow.
+        allow_nones: Whether absent elements are given out as None.
+
+    Attributes:
+        dataset: The dataset of indices.
+    """
+
+    _MUTATES_ELEMENT_SPEC = False
+
+    def __init__(
+        self, dataset: MapDataset[T], read_options: ReadOptions, allow_nones: bool
+    ) -> None:
+        DatasetIterator.__init__(self)
+        self._ctx.dataset_options = options_of(dataset)
+        steps.Feed.__init__(self, allow_nones)
+        self.dataset = dataset
+        self._length = len(dataset)
+        self._read_options = read_options
+        self._allow_nones = allow_nones
+        self._at_once = 1
+        self._most_at_once = MOST_AT_ONCE
+        self._failure: tuple[int, Exception] | None = None
+        self._limit = self._length
+        self._look_ahead = True
+        self._elements = _Elements(dataset)
+        self._reading = self._new_reading()
+
+    __iter__ = DatasetIterator.__iter__
+
+    def get_state(self) -> Any:
+        """Indices that were given out, absent elements included."""
+        return {"next_index": self.given}
+
+    @state_checks.checked(_check_state)
+    def set_state(self, state: Any) -> None:
+        """Continue at an index.
+
+        Raises:
+            StateMismatch: It is a state of another iterator, or none.
+            IndexError: It is not an index of the dataset, nor its end.
+        """
+        self._reading.forget()
+        self._failure = None
+        self._at_once = 1
+        self.seek(state["next_index"])
+
+    def start_prefetch(self) -> None:
+        """Begin to compute ahead."""
+        self._reading.start(self.given + self.ahead())
+
+    def close(self) -> None:
+        """End the threads."""
+        # Where making it failed, there is nothing to end.
+        if not getattr(self, "_closed", True) and hasattr(self, "_reading"):
+            self._reading.close()
+            self.seek(self.given)
+        super().close()
+
+    def __str__(self) -> str:
+        return (
+            f"PrefetchDatasetIterator(read_options={self._read_options},"
+            f" allow_nones={self._allow_nones})"
+        )
+
+    @property
+    def sampling(self) -> Sampling | None:
+        """What measures some of the blocks; None: nothing does."""
+        return self._elements.sampling
+
+    @sampling.setter
+    def sampling(self, sampling: Sampling | None) -> None:
+        self._elements.sampling = sampling
+
+    @property
+    def capacity(self) -> int:
+        """How many elements may be ready ahead of need; 0 without threads."""
+        return self._reading.capacity
+
+    def ready(self) -> int:
+        """How many elements could be given out at once."""
+        ahead = self.ahead()
+        return ahead + self._reading.ready(self.given + ahead)
+
+    def _get_next_index(self) -> int:
+        return self.given
+
+    def _set_next_index(self, index: int) -> None:
+        self.set_state({"next_index": index})
+
+    def pass_over(self, count: int) -> tuple[int, int]:
+        """Skip up to `count` indices; returns the first one and how many there were."""
+        self._assert_not_closed()
+        first = self.given
+        count = min(count, self._length - first)
+        self.seek(first + count)
+        return first, count
+
+    def limit_blocks(self, count: int = MOST_AT_ONCE) -> None:
+        """Make at most `count` elements at once from now on."""
+        self._most_at_once = count
+        self._at_once = min(self._at_once, count)
+
+    def confine(self, first: int, count: int) -> None:
+        """Go to index `first`, and make no elements behind `count` until they are due.
+
+        For a worker that has to compute these, and others the ones behind them.
+        """
+        if self._look_ahead:
+            self._look_ahead = False
+            self._reading.close()
+            self._reading = self._new_reading()
+        self._failure = None
+        self._limit = min(first + count, self._length)
+        self._at_once = min(count, self._most_at_once)
+        self.seek(first)
+
+    def _last_taken(self) -> tuple[MapDataset[T], int]:
+        """The dataset, and the index of the element that was given out last."""
+        return self.dataset, self.given - 1
+
+    def _new_reading(self) -> Reading:
+        return Reading(
+            self._elements,
+            self._read_options,
+            lambda first, count: range(first, first + count),
+            self._length,
+            look_ahead=self._look_ahead,
+        )
+
+    def _judge(self, skipped: int) -> None:
+        check_dropped(skipped, str(self), self._ctx.dataset_options)
+
+    def _refill(self, first: int) -> list[Any]:
+        """The elements from index `first` on, as many as are made at once."""
+        self._assert_not_closed()
+        last = self._limit if first < self._limit else self._length
+        count = min(self._at_once, last - first)
+        if count <= 0:
+            return []
+        began = time.perf_counter_ns()
+        try:
+            elements = self._made(first, count, began)
+        except Exception:
+            self.given += 1
+            raise
+        took = time.perf_counter_ns() - began
+        if took < BLOCK_NS / 2:
+            self._at_once = min(2 * self._at_once, self._most_at_once)
+        elif took > 2 * BLOCK_NS:
+            self._at_once = max(int(count * BLOCK_NS / took), 1)
+            self._reading.probe_soon()
+        return elements
+
+    def _made(self, first: int, count: int, now_ns: int) -> list[Any]:
+        if self._failure is not None:
+            index, error = self._failure
+            self._failure = None
+            if index == first:
+                raise error
+        indices = np.arange(first, first + count, dtype=np.int64)
+        read = self._reading.read(first, indices)
+        if read is None and not self._reading.block_failed:
+            try:
+                return self._elements.read(indices, now_ns)
+            except Exception:
+                if count == 1:
+                    raise
+        if read is None:
+            read = read_each(self._elements, range(first, first + count))
+        elements, failure = read
+        if failure is not None:
+            if not elements:
+                raise failure
+            self._failure = (first + len(elements), failure)
+        return elements
+
+
+def feeds_of(iterator: Any) -> Iterator[PrefetchDatasetIterator[Any]]:
+    """The iterators of a chain that read a dataset by index."""
+    if isinstance(iterator, PrefetchDatasetIterator):
+        yield iterator
+    for parent in getattr(iterator, "_parents", ()):
+        yield from feeds_of(parent)
+
+
+class _Elements:
+    """The elements of a dataset, read in blocks, or by threads one by one.
+
+    Attributes:
+        by_threads: Whether they should: no source of the chain says otherwise.
+        sampling: What measures some of the blocks; None: nothing does.
+    """
+
+    def __init__(self, dataset: MapDataset[Any]) -> None:
+        self._read: Callable[[Int64Array], list[Any]]
+        self._read = functools.partial(block_of, dataset)
+        if isinstance(dataset, BlockMapDataset) and is_built_in(type(dataset)):
+            self._read = dataset._block
+        self.by_threads = _by_threads(dataset)
+        self.sampling: Sampling | None = None
+
+    def read(self, indices: Int64Array, now_ns: int) -> list[Any]:
+        """The elements at `indices`, of shape (n,); absent ones are None."""
+        sampling = self.sampling
+        if sampling is None:
+            return self._read(indices)
+        try:
+            if now_ns < sampling.due_ns:
+                return self._read(indices)
+            return sampling.read(indices)
+        except Exception:
+            sampling.failed()
+            raise
+
+    def __getitem__(self, index: int) -> Any:
+        return self.__getitems__([index])[0]
+
+    def __getitems__(self, indices: list[int]) -> list[Any]:
+        return self.read(np.array(indices, np.int64), time.perf_counter_ns())
+
+
+def _by_threads(dataset: Any) -> bool:
+    sources = (getattr(node, "_source", None) for node in chain_of(dataset))
+    return all(getattr(source, "by_threads", True) for source in sources)

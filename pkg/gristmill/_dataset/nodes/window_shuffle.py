@@ -1,0 +1,205 @@
+"""Datasets that shuffle within windows of consecutive elements."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+from gristmill import _core
+from gristmill._base.checks import check_integer
+from gristmill._base.types import Int64Array, T
+from gristmill._dataset.model import state_checks
+from gristmill._dataset.model.blocks import BlockMapDataset, block_of
+from gristmill._dataset.model.iter_dataset import IterDataset
+from gristmill._dataset.model.iterator import DatasetIterator
+from gristmill._dataset.model.map_dataset import MapDataset
+from gristmill._dataset.model.replay import replay
+from gristmill._dataset.model.spec import ParentSpec
+from gristmill._dataset.model.states import copied
+from gristmill._hot import steps
+
+
+class WindowShuffleMapDataset(ParentSpec, BlockMapDataset[T]):
+    """The parent's elements, each window of an epoch in a random order.
+
+    Window w of all epochs is shuffled with seed ``seed + w``; the last window of an
+    epoch ends with it.
+
+    Args:
+        parent: The dataset.
+        window_size: Elements of a window, at least 1.
+        seed: Of the first window.
+
+    Raises:
+        ValueError: The size is not positive.
+        TypeError: The seed of a window is not in [0, 2**32); when it is used.
+
+    Example:
+        >>> ds = gristmill.experimental.WindowShuffleMapDataset(
+        ...     gristmill.MapDataset.range(8), window_size=4, seed=1
+        ... )
+        >>> list(ds)
+        [1, 2, 3, 0, 4, 7, 5, 6]
+    """
+
+    _MUTATES_ELEMENT_SPEC = False
+
+    def __init__(self, parent: MapDataset[T], *, window_size: int, seed: int) -> None:
+        super().__init__(parent)
+        _check(window_size, seed)
+        self._window_size = window_size
+        self._seed = seed
+
+    def __len__(self) -> int:
+        return len(self._parent)
+
+    def _block(self, indices: Int64Array) -> list[Any]:
+        shuffled = _core.window_shuffle(
+            indices, self._window_size, self._seed, len(self._parent)
+        )
+        return block_of(self._parent, shuffled)
+
+
+class WindowShuffleIterDataset(ParentSpec, IterDataset[T]):
+    """The parent's elements, each window of them in a random order.
+
+    A window is read whole before its first element is given out.  Window w is shuffled
+    with seed ``seed + w``.
+
+    Args:
+        parent: The dataset.
+        window_size: Elements of a window, at least 1.
+        seed: Of the first window.
+
+    Raises:
+        ValueError: The size is not positive.
+        TypeError: The seed of a window is not in [0, 2**32); when it is used.
+
+    Example:
+        >>> ds = gristmill.experimental.WindowShuffleIterDataset(
+        ...     gristmill.MapDataset.range(8).to_iter_dataset(), window_size=4, seed=1
+        ... )
+        >>> list(ds)
+        [0, 3, 2, 1, 6, 5, 7, 4]
+    """
+
+    def __init__(self, parent: IterDataset[T], *, window_size: int, seed: int) -> None:
+        super().__init__(parent)
+        _check(window_size, seed)
+        self._window_size = window_size
+        self._seed = seed
+
+    def __iter__(self) -> DatasetIterator[T]:
+        return WindowShuffleDatasetIterator(
+            iter(self._parent), self._window_size, self._seed
+        )
+
+
+def _check_state(iterator: WindowShuffleDatasetIterator[Any], state: Any) -> None:
+    """Refuse what is no state of an iterator over windows."""
+    state_checks.fields(
+        parent_window_start_state=state_checks.parent,
+        window_index=state_checks.count,
+        pos_in_window=state_checks.count,
+    )(iterator, state)
+    given, size = state["pos_in_window"], iterator._window_size
+    if given > size:
+        raise state_checks.mismatch(
+            iterator, f"has pos_in_window {given}, but windows have {size} elements"
+        )
+
+
+class WindowShuffleDatasetIterator(steps.Feed, DatasetIterator[T]):
+    """Iterates over shuffled windows.
+
+    The state is the position before the window in hand and how many of its elements
+    were given out; restoring reads the window again.
+
+    Args:
+        parent: Gives the elements.
+        window_size: Elements of a window.
+        seed: Of the first window.
+    """
+
+    _MUTATES_ELEMENT_SPEC = False
+
+    def __init__(self, parent: DatasetIterator[T], window_size: int, seed: int) -> None:
+        DatasetIterator.__init__(self, parent)
+        steps.Feed.__init__(self, keep_absent=True)
+        self._window_size = window_size
+        self._seed = seed
+        # The position before the window in hand, its number and its length.
+        self._before = parent.get_state()
+        self._window = 0
+        self._length = 0
+        # What a window that is not complete has, because reading it failed.
+        self._gathered: list[T] = []
+        # What a restored window has left.
+        self._restored: list[T] = []
+        self._parent_ended = False
+
+    __iter__ = DatasetIterator.__iter__
+
+    def get_state(self) -> Any:
+        """The position before the window, its number, and its elements given out."""
+        left = self.ahead() + len(self._restored)
+        return {
+            "parent_window_start_state": copied(self._before),
+            "window_index": self._window + (self._length > 0 and left == 0),
+            "pos_in_window": self._length - left,
+        }
+
+    @state_checks.checked(_check_state)
+    def set_state(self, state: Any) -> None:
+        """Continue at a position."""
+        self._before = copied(state["parent_window_start_state"])
+        self._parent.set_state(copied(self._before))
+        self._window = state["window_index"]
+        self._length = 0
+        self._gathered, self._restored = [], []
+        self._parent_ended = False
+        self.seek(0)
+        given = state["pos_in_window"]
+        if given:
+            window = replay(self._parent, self._window_size)
+            self._length = len(window)
+            self._parent_ended = self._length < self._window_size
+            self._restored = self._shuffled(window)[given:]
+            # The number in the state is the next window's if none is left of this.
+            self._window -= not self._restored
+
+    def __str__(self) -> str:
+        return "WindowShuffleDatasetIterator"
+
+    def _refill(self, first: int) -> list[Any]:
+        """The next window, in the order in which it is given out."""
+        if self._restored:
+            window, self._restored = self._restored, []
+            return window
+        if self._parent_ended:
+            return []
+        self._window += self._length > 0
+        self._length = 0
+        if not self._gathered:
+            self._before = self._parent.get_state()
+        missing = self._window_size - len(self._gathered)
+        # Keeps what was read where reading fails.
+        self._gathered.extend(itertools.islice(self._parent, missing))
+        window, self._gathered = self._gathered, []
+        self._length = len(window)
+        self._parent_ended = self._length < self._window_size
+        return self._shuffled(window)
+
+    def _shuffled(self, window: list[T]) -> list[T]:
+        """A window in a random order, the last first."""
+        if not window:
+            return []  # Which needs no seed.
+        order = _core.permutation(len(window), self._seed + self._window)
+        return [window[place] for place in order[::-1].tolist()]
+
+
+def _check(window_size: int, seed: int) -> None:
+    check_integer("window_size", window_size)
+    check_integer("seed", seed)
+    if window_size <= 0:
+        raise ValueError(f"window_size must be positive. Got {window_size}.")

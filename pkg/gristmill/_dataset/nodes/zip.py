@@ -1,0 +1,177 @@
+"""Datasets that put the elements of several side by side, in tuples."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NoReturn
+
+from gristmill._base.checks import check_flag
+from gristmill._base.types import Int64Array, T
+from gristmill._dataset.model import state_checks
+from gristmill._dataset.model.blocks import BlockMapDataset, block_of
+from gristmill._dataset.model.building import builds
+from gristmill._dataset.model.checks import listed
+from gristmill._dataset.model.iter_dataset import IterDataset
+from gristmill._dataset.model.iterator import DatasetIterator
+from gristmill._dataset.model.map_dataset import MapDataset
+from gristmill._dataset.model.spec import get_element_spec
+
+
+@builds("MapDataset.zip")
+class ZipMapDataset(BlockMapDataset[T]):
+    """Tuples of what equally long datasets have at an index.
+
+    An element that is absent is None in its tuple.
+
+    Args:
+        parents: The datasets, at least 1.
+
+    Raises:
+        ValueError: There are none, or they differ in length.
+
+    Example:
+        >>> MapDataset = gristmill.MapDataset
+        >>> parts = [MapDataset.range(3), MapDataset.range(10, 13)]
+        >>> list(gristmill.experimental.ZipMapDataset(parts))
+        [(0, 10), (1, 11), (2, 12)]
+    """
+
+    def __init__(self, parents: Sequence[MapDataset[Any]]) -> None:
+        super().__init__(listed(parents, "zip"))
+        _check_any(self._parents)
+        self._measure()
+
+    def _measure(self) -> None:
+        lengths = [len(parent) for parent in self._parents]
+        if len(set(lengths)) != 1:
+            raise ValueError(
+                f"All parents must have the same length, but they have {lengths}."
+                " Slice or repeat them first."
+            )
+        self._length = lengths[0]
+
+    def __len__(self) -> int:
+        return self._length
+
+    def __str__(self) -> str:
+        return f"ZipMapDataset(parents={self._parents})"
+
+    @property
+    def _element_spec(self) -> Any:
+        return tuple(get_element_spec(parent) for parent in self._parents)
+
+    def _block(self, indices: Int64Array) -> list[Any]:
+        columns = [block_of(parent, indices) for parent in self._parents]
+        return list(zip(*columns, strict=True))
+
+
+@builds("IterDataset.zip")
+class ZipIterDataset(IterDataset[T]):
+    """Tuples of the next element of each dataset.
+
+    Args:
+        parents: The datasets, at least 1.
+        strict: Whether it is an error that one ends before another.  Otherwise the
+            shortest decides.
+
+    Raises:
+        ValueError: There are none; or, while iterating, one ends before another.
+
+    Example:
+        >>> MapDataset = gristmill.MapDataset
+        >>> parts = [MapDataset.range(n).to_iter_dataset() for n in (2, 3)]
+        >>> list(gristmill.experimental.ZipIterDataset(parts, strict=False))
+        [(0, 0), (1, 1)]
+    """
+
+    def __init__(
+        self, parents: Sequence[IterDataset[Any]], *, strict: bool = True
+    ) -> None:
+        super().__init__(listed(parents, "zip"))
+        _check_any(self._parents)
+        check_flag("strict", strict)
+        self._strict = strict
+
+    def __iter__(self) -> DatasetIterator[T]:
+        return ZipDatasetIterator(
+            [iter(parent) for parent in self._parents], strict=self._strict
+        )
+
+    def __str__(self) -> str:
+        return f"ZipIterDataset(parents={self._parents}, strict={self._strict})"
+
+    @property
+    def _element_spec(self) -> Any:
+        return tuple(get_element_spec(parent) for parent in self._parents)
+
+
+class ZipDatasetIterator(DatasetIterator[T]):
+    """Iterates over several iterators side by side.
+
+    Args:
+        parents: The iterators.
+        strict: Whether it is an error that one ends before another.
+    """
+
+    def __init__(
+        self, parents: Sequence[DatasetIterator[Any]], *, strict: bool
+    ) -> None:
+        super().__init__(parents)
+        self._strict = strict
+
+    def __next__(self) -> Any:
+        items: list[Any] = []
+        try:
+            # Stops short where a parent has ended.
+            items.extend(map(next, self._parents))
+        except Exception:
+            self._skip(len(items) + 1)
+            raise
+        if len(items) == len(self._parents):
+            return tuple(items)
+        self._end(len(items))
+
+    def get_state(self) -> Any:
+        """The positions of all parents."""
+        return {"parents": [parent.get_state() for parent in self._parents]}
+
+    @state_checks.checked(state_checks.fields(parents=state_checks.parents))
+    def set_state(self, state: Any) -> None:
+        """Continue at a position."""
+        for parent, position in zip(self._parents, state["parents"], strict=True):
+            parent.set_state(position)
+
+    def __str__(self) -> str:
+        return f"ZipDatasetIterator([{len(self._parents)} parents])"
+
+    def _skip(self, first: int) -> None:
+        """Drop the next element of the parents from `first` on.
+
+        One before them has failed, and the tuple with it; the others stay in step.
+        """
+        for parent in self._parents[first:]:
+            try:
+                next(parent, None)
+            except Exception:
+                continue
+
+    def _end(self, number: int) -> NoReturn:
+        """Raise what it means that parent `number` has ended and none before it."""
+        if self._strict and number > 0:
+            raise ValueError(_misfit(number, "shorter"))
+        if self._strict:
+            missing = object()
+            for other, parent in enumerate(self._parents[1:], start=1):
+                if next(parent, missing) is not missing:
+                    raise ValueError(_misfit(other, "longer"))
+        raise StopIteration
+
+
+def _check_any(parents: Sequence[Any]) -> None:
+    if not parents:
+        raise ValueError("At least one parent must be provided.")
+
+
+def _misfit(number: int, how: str) -> str:
+    others = "argument 1" if number == 1 else f"arguments 1-{number}"
+    return f"ZipIterDataset argument {number + 1} is {how} than {others}"

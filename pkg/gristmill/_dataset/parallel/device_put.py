@@ -1,0 +1,51 @@
+"""Moves elements to jax's devices ahead of need."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from gristmill._dataset.model.iter_dataset import IterDataset
+from gristmill._dataset.nodes.thread_prefetch import ThreadPrefetchIterDataset
+
+
+class _AheadIterDataset(ThreadPrefetchIterDataset[Any]):
+    """Computes ahead however fast: a transfer begins long before it is done."""
+
+    _ALWAYS_AHEAD = True
+
+
+def device_put(
+    ds: IterDataset[Any],
+    device: Any,
+    *,
+    cpu_buffer_size: int = 4,
+    device_buffer_size: int = 2,
+) -> IterDataset[Any]:
+    """Put the elements of a dataset on devices, ahead of need.
+
+    Args:
+        ds: The dataset.
+        device: As the second argument of ``jax.device_put``.
+        cpu_buffer_size: How many elements may wait in memory.
+        device_buffer_size: How many may wait on the devices.
+
+    Raises:
+        ImportError: jax is not installed.
+
+    Example:
+        >>> import jax
+        >>> ds = gristmill.MapDataset.range(4).batch(2).to_iter_dataset()
+        >>> ds = gristmill.experimental.device_put(ds, jax.devices()[0])
+        >>> [batch.tolist() for batch in ds]
+        [[0, 1], [2, 3]]
+    """
+    try:
+        import jax
+    except ImportError as error:
+        raise ImportError(
+            "experimental.device_put needs the jax package. Install it with: pip"
+            " install 'gristmill[jax]'"
+        ) from error
+    ahead = ThreadPrefetchIterDataset(ds, prefetch_buffer_size=cpu_buffer_size)
+    moved = ahead.map(lambda element: jax.device_put(element, device))
+    return _AheadIterDataset(moved, prefetch_buffer_size=device_buffer_size)

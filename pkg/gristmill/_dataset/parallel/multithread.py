@@ -1,0 +1,94 @@
+"""Computes parts of a dataset in threads, and puts them together again."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any, TypeVar
+
+from gristmill._base.checks import check_flag, check_integer
+from gristmill._dataset.model.iter_dataset import IterDataset
+from gristmill._dataset.model.iterator import DatasetIterator
+from gristmill._dataset.model.node import chain_of
+from gristmill._dataset.model.options import MultiprocessingContext
+from gristmill._dataset.model.spec import ParentSpec
+from gristmill._dataset.nodes.interleave import InterleaveIterDataset
+from gristmill._dataset.nodes.slicing import sliced
+from gristmill._dataset.nodes.source import SourceMapDataset
+from gristmill._dataset.nodes.with_options import WithOptionsIterDataset, options_of
+
+T = TypeVar("T")
+
+
+def multithread_prefetch(
+    ds: IterDataset[T],
+    num_threads: int,
+    buffer_size: int,
+    sequential_slice: bool = False,
+) -> IterDataset[T]:
+    """Compute a dataset in several threads, for Python without a GIL.
+
+    Thread t computes elements t, t + `num_threads`, ... of the datasets of indices that
+    the chain begins with, with a copy of all transforms of its own.
+
+    Args:
+        ds: The dataset.
+        num_threads: How many threads; 0 returns the dataset itself.
+        buffer_size: How many elements of each thread may wait.
+        sequential_slice: Whether each thread gets a contiguous piece of each source.
+
+    Raises:
+        ValueError: A source of the chain cannot be cut.
+
+    Example:
+        >>> ds = gristmill.MapDataset.range(6).to_iter_dataset()
+        >>> ds = gristmill.experimental.multithread_prefetch(ds, 2, buffer_size=1)
+        >>> list(ds.map(lambda x: x * 10))
+        [0, 10, 20, 30, 40, 50]
+    """
+    for name, value in (("num_threads", num_threads), ("buffer_size", buffer_size)):
+        check_integer(name, value)
+        if value < 0:
+            raise ValueError(f"{name} must be at least 0, got {value}.")
+    check_flag("sequential_slice", sequential_slice)
+    if num_threads == 0:
+        return ds
+    parts = []
+    for thread in range(num_threads):
+        part = sliced(ds, thread, num_threads, sequential_slice)
+        if num_threads > 1:
+            part = copy.deepcopy(part, _shared(part))
+        place = MultiprocessingContext(process_index=thread, process_count=num_threads)
+        parts.append(PlacedIterDataset(part, place))
+    joined = InterleaveIterDataset[T](
+        parts, cycle_length=num_threads, iter_buffer_size=buffer_size
+    )
+    # The parts are no parents, so that their options would not be found.
+    return WithOptionsIterDataset(joined, options_of(ds))
+
+
+class PlacedIterDataset(ParentSpec, IterDataset[T]):
+    """The parent's elements, computed as those of one process of several.
+
+    Args:
+        parent: The dataset.
+        place: Which process this is.
+    """
+
+    def __init__(self, parent: IterDataset[T], place: MultiprocessingContext) -> None:
+        super().__init__(parent)
+        self._place = place
+
+    def __iter__(self) -> DatasetIterator[T]:
+        iterator: DatasetIterator[T] = iter(self._parent)
+        iterator._ctx.mp_context = self._place
+        return iterator
+
+
+def _shared(dataset: Any) -> dict[int, Any]:
+    """What copies of a chain have in common: its sources, which may be large."""
+    found: dict[int, Any] = {}
+    for node in chain_of(dataset):
+        if isinstance(node, SourceMapDataset):
+            for source in (node._source, node._reader):
+                found[id(source)] = source
+    return found

@@ -1,0 +1,122 @@
+"""Chooses workers and buffers by the size of a few elements."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import math
+import os
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from gristmill._base import log
+from gristmill._dataset.model.iter_dataset import IterDataset
+from gristmill._dataset.nodes.to_iter import PrefetchIterDataset
+from gristmill.options import MultiprocessingOptions, ReadOptions
+
+MEBIBYTE = 1024 * 1024
+MOST_BUFFERED = 1000
+
+
+@dataclasses.dataclass(slots=True)
+class PerformanceConfig:
+    """Options that `pick_performance_config` chose.
+
+    Args:
+        multiprocessing_options: For `mp_prefetch`.
+        read_options: For `to_iter_dataset`.
+    """
+
+    multiprocessing_options: MultiprocessingOptions | None = None
+    read_options: ReadOptions | None = None
+
+
+def pick_performance_config(
+    ds: IterDataset[Any],
+    *,
+    ram_budget_mb: int,
+    max_workers: int | None,
+    max_buffer_size: int | None,
+    samples_to_check: int = 5,
+) -> PerformanceConfig:
+    """Choose as many workers and as long buffers as memory allows.
+
+    It reads a few elements of the dataset and measures them.
+
+    Args:
+        ds: The dataset.
+        ram_budget_mb: Memory for elements that wait, in MiB, for workers and for
+            buffers each.
+        max_workers: At most so many workers; None for the number of CPUs.
+        max_buffer_size: At most so many elements in a buffer; None for 1000.
+        samples_to_check: How many elements to read.  If there are fewer, the most
+            workers and the longest buffers are chosen.
+
+    Example:
+        >>> ds = gristmill.MapDataset.range(100).batch(10).to_iter_dataset()
+        >>> config = gristmill.experimental.pick_performance_config(
+        ...     ds, ram_budget_mb=1024, max_workers=4, max_buffer_size=None
+        ... )
+        >>> config.multiprocessing_options.num_workers
+        4
+    """
+    most_workers = (os.cpu_count() or 1) if max_workers is None else max_workers
+    most_buffered = MOST_BUFFERED if max_buffer_size is None else max_buffer_size
+    # Elements wait in buffers in front of to_iter_dataset as they come out of there.
+    buffered = _inputs(ds)
+    workers = _fitting([ds], ram_budget_mb, most_workers, samples_to_check)
+    places = _fitting(buffered, ram_budget_mb, most_buffered, samples_to_check)
+    return PerformanceConfig(
+        multiprocessing_options=MultiprocessingOptions(num_workers=workers),
+        read_options=ReadOptions(prefetch_buffer_size=places),
+    )
+
+
+def _fitting(datasets: Sequence[Any], budget_mb: int, most: int, samples: int) -> int:
+    """How many elements of each dataset fit, at most `most`."""
+    size_mb = _mean_size_mb(datasets, samples)
+    if size_mb <= 0:
+        return most
+    return min(int(budget_mb / (size_mb * len(datasets))), most)
+
+
+def _mean_size_mb(datasets: Sequence[Any], samples: int) -> float:
+    """The mean size of some elements in MiB; 0 if there are too few of them."""
+    if not datasets:
+        return 0.0
+    each = math.ceil(samples / len(datasets))
+    sizes = [
+        _size(element)
+        for dataset in datasets
+        for element in itertools.islice(dataset, each)
+    ]
+    if len(sizes) < samples:
+        log.warning(
+            "%d elements are too few to tell how large they are: %d were asked for."
+            " Memory does not limit workers and buffers.",
+            len(sizes),
+            samples,
+        )
+        return 0.0
+    return float(np.mean(sizes)) / MEBIBYTE
+
+
+def _size(element: Any) -> int:
+    """Bytes of an element."""
+    if isinstance(element, dict):
+        return sum(map(_size, element.values()))
+    if isinstance(element, (list, tuple)):
+        return sum(map(_size, element))
+    if isinstance(element, np.ndarray):
+        return int(element.nbytes)
+    return sys.getsizeof(element)
+
+
+def _inputs(dataset: Any) -> list[Any]:
+    """The datasets of indices that a chain iterates over."""
+    if isinstance(dataset, PrefetchIterDataset):
+        return [dataset._parent]
+    return [found for parent in dataset._parents for found in _inputs(parent)]

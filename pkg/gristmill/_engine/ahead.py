@@ -1,0 +1,125 @@
+"""Iterators that hold batches ready on a device before they are asked for."""
+
+from __future__ import annotations
+
+import abc
+import collections
+import dataclasses
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from gristmill._base.describing import call_text
+from gristmill._base.types import T
+from gristmill.checkpoint import Checkpointable
+
+
+@dataclasses.dataclass(slots=True)
+class _Placed:
+    """A batch on the device, or what was raised instead, and the state after it."""
+
+    batch: Any
+    state: Any
+    failure: Exception | None = None
+
+
+class Ahead(Checkpointable, Iterator[T]):
+    """Places batches on a device before they are asked for.
+
+    `get_state` is the position after the last batch that was given out, not after
+    those that wait on the device: save this iterator, and not the one below.  An
+    exception is raised in its turn, after the batches before it.
+
+    Args:
+        batches: Any iterator or iterable; its state goes along where it has one.
+        depth: Batches on the device at a time, the one given out included, at
+            least 1.
+
+    Raises:
+        ValueError: `depth` is less than 1.
+    """
+
+    def __init__(self, batches: Iterable[Any], depth: int) -> None:
+        if depth < 1:
+            raise ValueError(f"depth must be at least 1, got {depth}.")
+        self._iterator: Any = iter(batches)
+        self._depth = depth
+        self._queue: collections.deque[_Placed] = collections.deque()
+        self._has_state = self._can_tell_state()
+        self._state = self._state_now()
+
+    @abc.abstractmethod
+    def _place(self, batch: Any) -> Any:
+        """Begin to bring a batch to the device; `_hand_out` takes what this returns."""
+
+    def _hand_out(self, placed: Any) -> Any:
+        """The batch for the caller."""
+        return placed
+
+    def __next__(self) -> T:
+        # Nothing is read past a failure until the caller has had it.
+        while len(self._queue) < self._depth and not self._fails():
+            try:
+                placed = self._place(self._draw())
+            except StopIteration:
+                break
+            except Exception as error:
+                self._queue.append(_Placed(None, self._state_now(), error))
+                break
+            self._queue.append(_Placed(placed, self._state_now()))
+        if not self._queue:
+            raise StopIteration
+        due = self._queue.popleft()
+        self._state = due.state
+        if due.failure is not None:
+            raise due.failure
+        batch: T = self._hand_out(due.batch)
+        return batch
+
+    def __repr__(self) -> str:
+        return call_text(self, self._iterator, depth=self._depth)
+
+    def get_state(self) -> Any:
+        """The iterator's state after the last batch that was given out.
+
+        Raises:
+            TypeError: The iterator below has no state.
+        """
+        if not self._has_state:
+            raise TypeError(f"{type(self._iterator).__name__} has no get_state().")
+        return self._state
+
+    def set_state(self, state: Any) -> None:
+        """Continue after `state`; batches on the device are dropped."""
+        self._queue.clear()
+        self._go_to(state)
+        self._state = state
+
+    def start_prefetch(self) -> None:
+        """Let the iterator start computing in the background, where it can."""
+        if hasattr(self._iterator, "start_prefetch"):
+            self._iterator.start_prefetch()
+
+    def close(self) -> None:
+        """Drop the batches on the device, and close the iterator where it can be."""
+        if self._has_state:
+            self.set_state(self._state)
+        self._queue.clear()
+        if hasattr(self._iterator, "close"):
+            self._iterator.close()
+
+    def _fails(self) -> bool:
+        return bool(self._queue) and self._queue[-1].failure is not None
+
+    # What a kind of loader that keeps its state elsewhere answers in its own way.
+
+    def _draw(self) -> Any:
+        return next(self._iterator)
+
+    def _can_tell_state(self) -> bool:
+        return hasattr(self._iterator, "get_state")
+
+    def _state_now(self) -> Any:
+        return self._iterator.get_state() if self._has_state else None
+
+    def _go_to(self, state: Any) -> None:
+        self._iterator.set_state(state)

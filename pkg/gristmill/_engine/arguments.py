@@ -1,0 +1,199 @@
+"""Checks a loader's arguments, and makes of them what the engine takes."""
+
+from __future__ import annotations
+
+import collections.abc
+import functools
+import os
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from gristmill import operations as legacy
+from gristmill import sharding, sources, transforms
+from gristmill._base import log
+from gristmill._base.checks import check_callable, check_integer, check_number, kind
+from gristmill._engine.program import SAMPLERS, is_legacy
+from gristmill.options import ReadOptions
+from gristmill.sources._checks import check_numbered
+
+STALL_ACTIONS = ("warn", "restart")
+
+
+def worker_count(worker_count: int | None) -> int:
+    if worker_count is None:
+        return os.cpu_count() or 1
+    check_integer(
+        "worker_count",
+        worker_count,
+        " Pass 0 to compute in this process, or None for one worker per CPU core.",
+    )
+    if worker_count < 0:
+        raise ValueError(
+            "Worker count should be greater than or equal zero."
+            f"Current worker_count is {worker_count}. Pass 0 to compute in this "
+            "process, or None for one worker per CPU core."
+        )
+    return int(worker_count)
+
+
+def check_counts(buffer: int, streams: int | None, max_restarts: int) -> None:
+    check_integer("worker_buffer_size", buffer)
+    if buffer < 0:
+        raise ValueError(
+            "Worker buffer size must be greater than or equal zero."
+            f"Current worker_buffer_size is {buffer}."
+        )
+    if streams is not None:
+        check_integer("streams", streams)
+        if streams < 1:
+            raise ValueError(
+                f"streams must be at least 1, got {streams}. Leave it out for "
+                "max(worker_count, 1)."
+            )
+    check_integer("max_restarts", max_restarts)
+    if max_restarts < 0:
+        raise ValueError(
+            f"max_restarts must be at least 0, got {max_restarts}. 0 gives up when a "
+            "worker dies."
+        )
+
+
+def check_readers(sampler: Any, read_options: Any) -> None:
+    if not hasattr(type(sampler), "__getitem__") or _is_plain(sampler):
+        raise TypeError(
+            "The sampler must have __getitem__(index) that returns a RecordMetadata, "
+            f"got {kind(sampler)}. Pass an IndexSampler, a SequentialSampler or one "
+            "of your own."
+        )
+    if read_options is not None and not isinstance(read_options, ReadOptions):
+        raise TypeError(
+            f"read_options must be a ReadOptions or None, got {kind(read_options)}."
+        )
+
+
+def _is_plain(sampler: Any) -> bool:
+    """Whether this is a sequence of something else than a sampler's metadata."""
+    if not isinstance(sampler, (collections.abc.Sequence, np.ndarray)):
+        return False
+    return not len(sampler) or not hasattr(sampler[0], "record_key")
+
+
+@functools.cache
+def warn_of_lengths(sampler: str, records: int, length: int) -> None:
+    """Log, once for each pair of numbers, that a sampler is for another source."""
+    what, purpose = (
+        f"only records of the first {records} are read",
+        f"slice it: MapDataset.source(source)[:{records}]",
+    )
+    if records > length:
+        what = "record keys wrap around, so that some records are read more often"
+        purpose = "pass num_epochs"
+    log.warning(
+        "%s has num_records=%d, but the data source has %d records: %s. Pass"
+        " num_records=%d, or use load(), which asks the source; len() of a dict of"
+        " arrays is its number of columns. Where this is meant, %s.",
+        sampler,
+        records,
+        length,
+        what,
+        length,
+        purpose,
+    )
+
+
+def check_records(sampler: Any, source: Any) -> None:
+    """Refuse a source that has none of a sampler's records; warn where it has others.
+
+    Raises:
+        TypeError: Its records have no numbers.
+    """
+    if not isinstance(sampler, SAMPLERS):
+        return
+    check_numbered(source)
+    length = sources.known_length(source)
+    if length not in (None, sampler.num_records):
+        warn_of_lengths(type(sampler).__name__, sampler.num_records, length)
+
+
+def stall_timeout(seconds: float | None) -> float:
+    if seconds is None:
+        return -1.0
+    check_number("stall_timeout", seconds)
+    # Written so that NaN fails, too.
+    if not seconds > 0:
+        raise ValueError(
+            f"stall_timeout must be more than 0 seconds, or None, got {seconds}."
+        )
+    return float(seconds)
+
+
+def stall_action(action: str) -> str:
+    if action not in STALL_ACTIONS:
+        raise ValueError(
+            f"stall_action must be one of {STALL_ACTIONS}, got {action!r}."
+        )
+    return action
+
+
+def memory_limit(limit: int | None) -> int:
+    if limit is None:
+        return 0
+    check_integer("memory_limit", limit)
+    if limit <= 0:
+        raise ValueError(
+            f"memory_limit must be more than 0 bytes, got {limit}. Leave it out for "
+            "80 % of the memory there is."
+        )
+    return limit
+
+
+def checked_shard_options(
+    given: sharding.ShardOptions | None, sampler: Any
+) -> sharding.ShardOptions:
+    if given is not None and not isinstance(given, sharding.ShardOptions):
+        raise TypeError(
+            f"shard_options must be a ShardOptions, got {kind(given)}. Pass "
+            "NoSharding() or ShardOptions(shard_index, shard_count)."
+        )
+    found = given if given is not None else getattr(sampler, "_shard_options", None)
+    if not isinstance(found, sharding.ShardOptions):
+        raise ValueError(
+            "No shard options were provided to the DataLoader. Please pass "
+            "shard_options=NoSharding() or another ShardOptions: the sampler "
+            f"{type(sampler).__name__} has none either."
+        )
+    return found
+
+
+def checked_operations(
+    operations: Sequence[Any], name: str = "operations"
+) -> list[Any]:
+    if not isinstance(operations, collections.abc.Iterable):
+        raise TypeError(
+            f"{name} must be a sequence, got {kind(operations)}. Put a single "
+            "operation in a list."
+        )
+    checked = []
+    for number, op in enumerate(operations):
+        if type(op) is legacy.BatchOperation:
+            op = transforms.Batch(op.batch_size, op.drop_remainder, op.batch_fn)
+        if isinstance(op, transforms.Batch):
+            check_integer(f"batch_size of {name}[{number}]", op.batch_size)
+            if op.batch_size <= 0:
+                raise ValueError(
+                    f"batch_size must be positive, got {op.batch_size} in "
+                    f"{name}[{number}]."
+                )
+            if op.batch_fn is not None:
+                check_callable(f"batch_fn of {name}[{number}]", op.batch_fn)
+        if is_legacy(op) and (isinstance(op, type) or not callable(op)):
+            what = op.__name__ if isinstance(op, type) else type(op).__name__
+            raise TypeError(
+                f"{name}[{number}] is {what!r}, which is neither a transformation "
+                "(an instance of Map, RandomMap, MapWithIndex, Filter, FlatMap or "
+                "Batch) nor callable."
+            )
+        checked.append(op)
+    return checked

@@ -1,0 +1,141 @@
+"""Draws a chain with what its elements look like: as text, and as a picture."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import os
+import pprint
+import re
+from typing import Any
+
+from gristmill._base import log
+from gristmill._dataset.model.node import chain_of
+from gristmill._dataset.model.spec import get_element_spec
+from gristmill._observe import picture
+from gristmill._observe.kinds import kind_of, parents_of
+from gristmill._observe.meter import Measurement, Meter
+
+UNSEEN = "(no element yet)"
+# Of a picture in a notebook.
+MOST_NODES = 100
+# Two box-drawing lines that look like slashes: the head of an arrow.
+HEAD = "\u2572\u2571"
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Box:
+    """A node of a drawing.
+
+    Attributes:
+        name: The node as text.
+        kind: What it does.
+        spec: What its elements look like, as text of one or more lines.
+        parents: The nodes that it is made of.
+    """
+
+    name: str
+    kind: str
+    spec: str
+    parents: tuple[Box, ...]
+
+
+def draw(measurement: Measurement, folder: str | None) -> None:
+    """Log the drawing of a chain; write it to a folder, where there is one.
+
+    Raises:
+        OSError: The folder cannot be written to.
+    """
+    box = boxes(measurement, 0)
+    text = f"Grain Dataset graph:\n\n{as_text(box)}"
+    if folder:
+        text += f"\nWritten to {_write(box, folder)}"
+    log.show(text)
+
+
+def boxes(measurement: Measurement, number: int) -> Box:
+    """The drawing of a node and all that it is made of."""
+    meter = measurement.meters[number]
+    parents = tuple(boxes(measurement, parent) for parent in meter.inputs)
+    if meter.kind == "none":
+        return parents[0]
+    spec = _spec_text(measurement.datasets[number], meter)
+    return Box(meter.name, meter.kind, spec, parents)
+
+
+def figure_of(dataset: Any) -> str | None:
+    """The picture of a chain as HTML for a notebook; None where it has too many nodes.
+
+    Nothing is iterated over: elements look as the nodes say.
+    """
+    nodes = itertools.islice(chain_of(dataset), MOST_NODES + 1)
+    if sum(1 for _ in nodes) > MOST_NODES:
+        return None
+    svg = picture.as_svg(_box_before(dataset))
+    return f'<div style="overflow-x: auto">\n{svg}</div>\n'
+
+
+def _box_before(dataset: Any) -> Box:
+    """The drawing of a node that has given no element."""
+    parents = tuple(_box_before(parent) for parent in parents_of(dataset))
+    return Box(repr(dataset), kind_of(dataset), _said_spec(dataset), parents)
+
+
+def _said_spec(dataset: Any) -> str:
+    """What a node says of its elements; empty where it cannot tell."""
+    try:
+        return pprint.pformat(get_element_spec(dataset))
+    except Exception:  # A user's node may raise anything; the drawing goes on.
+        return ""
+
+
+def _spec_text(dataset: Any, meter: Meter) -> str:
+    """What was seen, else what the node says of itself, else that nothing was."""
+    if meter.spec is not None:
+        return pprint.pformat(meter.spec)
+    return f"{_said_spec(dataset)} {UNSEEN}".lstrip()
+
+
+def as_text(box: Box) -> str:
+    """The drawing as text, sources first, in Grain's form.
+
+    A node of several parents comes after all of them, each one indented by a bar.
+    """
+    if not box.parents:
+        return _edge(box.name, "", box.spec)
+    if len(box.parents) == 1:
+        return _edge(as_text(box.parents[0]), box.name, box.spec)
+    parts = []
+    for number, parent in enumerate(box.parents):
+        lines = as_text(parent).rstrip("\n").split("\n")
+        body = "\n".join(f"┃ {line}".rstrip() for line in lines)
+        parts.append(f"┏ parent {number} of {len(box.parents)}\n{body}\n┗\n")
+    return _edge("".join(parts), box.name, box.spec)
+
+
+def _edge(above: str, name: str, below: str) -> str:
+    return f"{above}\n  ││\n  ││  {name}\n  ││\n  {HEAD}\n{below}\n"
+
+
+def _write(box: Box, folder: str) -> str:
+    """Write the picture and a page with it; returns the paths."""
+    os.makedirs(folder, exist_ok=True)
+    stem = _free_stem(folder, re.split(r"\W", box.name)[0] or "dataset")
+    svg = picture.as_svg(box)
+    for suffix, text in ((".svg", svg), (".html", picture.as_html(box, svg))):
+        with open(stem + suffix, "w", encoding="utf-8") as file:
+            file.write(text)
+    return f"{stem}.svg and .html"
+
+
+def _free_stem(folder: str, name: str) -> str:
+    """A path without suffix that no drawing has: each chain gets its own."""
+    number = 0
+    while True:
+        stem = os.path.join(folder, f"{name}-{os.getpid()}-{number}")
+        try:
+            os.close(os.open(f"{stem}.svg", os.O_CREAT | os.O_EXCL | os.O_WRONLY))
+        except FileExistsError:
+            number += 1
+            continue
+        return stem

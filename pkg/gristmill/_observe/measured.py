@@ -1,0 +1,429 @@
+"""Nodes that measure the nodes they stand behind.
+
+`measured` copies a chain and puts one behind each node of the copy, so that a chain
+that is not measured has none and pays nothing.
+"""
+
+from __future__ import annotations
+
+import functools
+import time
+from typing import Any, TypeVar
+
+from gristmill import batching
+from gristmill._base.types import Int64Array
+from gristmill._dataset.model.blocks import BlockMapDataset, block_of, is_built_in
+from gristmill._dataset.model.failing import record_of
+from gristmill._dataset.model.iter_dataset import IterDataset
+from gristmill._dataset.model.iterator import (
+    DatasetIterator,
+    ParentStateIterator,
+    get_next_index,
+    set_next_index,
+)
+from gristmill._dataset.model.map_dataset import MapDataset
+from gristmill._dataset.model.node import with_parents
+from gristmill._dataset.model.spec import ParentSpec
+from gristmill._dataset.nodes.interleave import InterleaveIterDataset
+from gristmill._dataset.nodes.order import IndexMapDataset
+from gristmill._dataset.parallel.process_prefetch import ProcessPrefetchIterDataset
+from gristmill._observe.kinds import gathers, kind_of, parents_of
+from gristmill._observe.meter import Costs, Measurement, Meter, Stopwatch
+
+T = TypeVar("T")
+# How often a worker says what it has measured.
+SAY_EVERY_NS = 50_000_000
+# The size of an element of one call of 16 that are timed is taken.
+_SIZED_MASK = 15
+# One of 17 short calls is timed, since that takes longer than they do.  17 has no
+# divisor in common with the sizes of blocks and batches.
+SHORT_NS = 20_000
+UNTIMED = 16
+
+
+def measured(dataset: Any) -> tuple[Any, Measurement]:
+    """A copy of a chain that is measured, and what will be known of it.
+
+    Args:
+        dataset: The chain's last node, of either kind; it is not changed.
+    """
+    measurement = Measurement(_costs())
+    return _copy(dataset, measurement), measurement
+
+
+def measured_copy(dataset: Any) -> tuple[Any, Measurement]:
+    """As `measured`, at less cost and for a `MapDataset`.
+
+    A run of nodes that only order is one, and users' own nodes are not copied, so that
+    what these read counts as their own.
+    """
+    measurement = Measurement(_costs())
+    return _cheap_copy(dataset, measurement), measurement
+
+
+def _cheap_copy(dataset: Any, measurement: Measurement) -> Any:
+    meter = measurement.new_meter(dataset, kind_of(dataset))
+    if not is_built_in(type(dataset)) or gathers(dataset):
+        return MeasuredMapDataset(dataset, measurement, meter)
+    run = [dataset]
+    while isinstance(run[-1], IndexMapDataset) and len(run[-1]._parents) == 1:
+        parent = run[-1]._parents[0]
+        if not (isinstance(parent, IndexMapDataset) and is_built_in(type(parent))):
+            break
+        run.append(parent)
+    parents = []
+    for parent in run[-1]._parents:
+        meter.inputs.append(len(measurement.meters))
+        parents.append(_cheap_copy(parent, measurement))
+    node = with_parents(run[-1], parents) if parents else run[-1]
+    for below in reversed(run[:-1]):
+        node = with_parents(below, [node])
+    meter.name = " <- ".join(map(str, run))
+    return MeasuredMapDataset(node, measurement, meter)
+
+
+def _copy(dataset: Any, measurement: Measurement) -> Any:
+    meter = measurement.new_meter(dataset, kind_of(dataset))
+    if isinstance(dataset, InterleaveIterDataset):
+        node = _copy_of_interleave(dataset, measurement, meter)
+        return MeasuredIterDataset(node, measurement, meter)
+    parents = []
+    for parent in () if gathers(dataset) else parents_of(dataset):
+        meter.inputs.append(len(measurement.meters))
+        parents.append(_copy(parent, measurement))
+    node = dataset
+    if isinstance(dataset, ProcessPrefetchIterDataset):
+        node = dataset.with_in_workers(SayingIterDataset(parents[0], measurement))
+        node = HearingIterDataset(node, measurement)
+    elif parents:
+        node = with_parents(dataset, parents)
+    if isinstance(dataset, MapDataset):
+        return MeasuredMapDataset(node, measurement, meter)
+    return MeasuredIterDataset(node, measurement, meter)
+
+
+def _copy_of_interleave(
+    dataset: InterleaveIterDataset[Any], measurement: Measurement, meter: Meter
+) -> Any:
+    """A copy whose datasets are measured; those of one shape have common meters."""
+    if isinstance(dataset.datasets, MapDataset):
+        return dataset  # They are made when they are needed.
+    firsts: dict[Any, int] = {}
+    copies = []
+    for part in dataset.datasets:
+        shape = _shape(part)
+        begin = firsts.setdefault(shape, len(measurement.meters))
+        if begin == len(measurement.meters):
+            meter.inputs.append(begin)
+            copies.append(_copy(part, measurement))
+            continue
+        # Copied with meters of its own, which are then taken from it.
+        end = len(measurement.meters)
+        copied = _copy(part, measurement)
+        _share_meters(copied, measurement, begin - end)
+        del measurement.meters[end:], measurement.datasets[end:]
+        copies.append(copied)
+    return dataset.with_datasets(copies)
+
+
+def _shape(dataset: Any) -> Any:
+    """What two datasets have in common that are made of the same nodes."""
+    parents = parents_of(dataset)
+    if isinstance(dataset, InterleaveIterDataset):
+        return (type(dataset), id(dataset))
+    return (type(dataset), gathers(dataset), *map(_shape, parents))
+
+
+def _share_meters(copied: Any, measurement: Measurement, distance: int) -> None:
+    """Make all measuring nodes of a copy use meters `distance` further on."""
+    if isinstance(copied, (MeasuredMapDataset, MeasuredIterDataset)):
+        copied._meter = measurement.meters[copied._meter.number + distance]
+    for parent in parents_of(copied):
+        _share_meters(parent, measurement, distance)
+
+
+class MeasuredMapDataset(ParentSpec, BlockMapDataset[T]):
+    """The elements of a node, which is measured.
+
+    Args:
+        node: The node.
+        measurement: What is known of the chain.
+        meter: What is known of the node.
+    """
+
+    def __init__(
+        self, node: MapDataset[T], measurement: Measurement, meter: Meter
+    ) -> None:
+        super().__init__(node)
+        self._measurement = measurement
+        self._meter = meter
+
+    def __len__(self) -> int:
+        return len(self._parent)
+
+    def __str__(self) -> str:
+        return str(self._parent)
+
+    def _record(self, index: int) -> int | None:
+        return record_of(self._parent, index)
+
+    def _block(self, indices: Int64Array) -> list[Any]:
+        measurement, meter = self._measurement, self._meter
+        started = measurement.start(meter)
+        made = 0
+        try:
+            elements = block_of(self._parent, indices)
+            made = len(elements)
+        finally:
+            measurement.stop(meter, started, made)
+        if meter.spec is None or meter.calls & _SIZED_MASK == 1:
+            found = next((x for x in elements if x is not None), None)
+            _look_at(measurement, meter, found)
+        return elements
+
+
+class MeasuredIterDataset(ParentSpec, IterDataset[T]):
+    """The elements of a node, which is measured.  See `MeasuredMapDataset`."""
+
+    _IS_INNER = True
+
+    def __init__(
+        self, node: IterDataset[T], measurement: Measurement, meter: Meter
+    ) -> None:
+        super().__init__(node)
+        self._measurement = measurement
+        self._meter = meter
+
+    def __iter__(self) -> DatasetIterator[T]:
+        inner: DatasetIterator[T] = iter(self._parent)
+        if isinstance(inner, MeasuredDatasetIterator):
+            # A node that only sets something has its parent's iterator.
+            self._meter.kind = "none"
+            if self._measurement.output == self._meter.number:
+                self._measurement.output = inner._meter.number
+            return inner
+        self._meter.name = str(inner)
+        return MeasuredDatasetIterator(inner, self._measurement, self._meter)
+
+    def __str__(self) -> str:
+        return str(self._parent)
+
+
+class PassingIterator(ParentStateIterator[T]):
+    """Iterates over another iterator's elements; its state is that one's.
+
+    Attributes that it has not are the other one's.
+    """
+
+    _MUTATES_ELEMENT_SPEC = False
+    _TAKES_IN_STEP = True
+
+    @property
+    def alloc(self) -> Any:
+        """What makes the arrays of batches, where the other iterator has such."""
+        return self._parent.alloc  # type: ignore[attr-defined]
+
+    @alloc.setter
+    def alloc(self, alloc: Any) -> None:
+        self._parent.alloc = alloc  # type: ignore[attr-defined]
+
+    def __str__(self) -> str:
+        return str(self._parent)
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__") or "_parents" not in self.__dict__:
+            raise AttributeError(name)
+        return getattr(self._parent, name)
+
+    def _get_next_index(self) -> int:
+        return get_next_index(self._parent)
+
+    def _set_next_index(self, index: int) -> None:
+        set_next_index(self._parent, index)
+
+
+class MeasuredDatasetIterator(PassingIterator[T]):
+    """Iterates over a node's elements and measures how long they take.
+
+    Of calls that are short one of 17 is timed; the others are counted, and taken to
+    have been as long.
+
+    Args:
+        inner: The node's iterator.
+        measurement: What is known of the chain.
+        meter: What is known of the node.
+    """
+
+    def __init__(
+        self, inner: DatasetIterator[T], measurement: Measurement, meter: Meter
+    ) -> None:
+        super().__init__(inner)
+        self._inner = inner
+        self.measurement = measurement
+        self._meter = meter
+        # Calls that come before the next one that is timed.
+        self._untimed = 0
+        self._timed = self._took_ns = self._mean_ns = 0
+        # Whether the next call starts workers, which is left out.
+        self._starts = meter.kind == "transport"
+
+    def __next__(self) -> T:
+        measurement, meter = self.measurement, self._meter
+        if self._untimed:
+            here = measurement.here
+            if here.root is not None:
+                self._untimed -= 1
+                before = here.nested_ns
+                element = next(self._inner)
+                # What nodes further up took is in the mean.
+                here.nested_ns = before + self._mean_ns
+                meter.elements += 1
+                return element
+        started = measurement.start(meter)
+        made = 0
+        try:
+            element = next(self._inner)
+            made = 1
+        finally:
+            took = measurement.stop(meter, started, made)
+        if self._starts:
+            self._starts = False
+            meter.forget_times()
+        self._took_ns += took
+        self._timed += 1
+        self._mean_ns = self._took_ns // self._timed + measurement.costs.untimed
+        if took < SHORT_NS:
+            self._untimed = UNTIMED
+        if meter.calls & _SIZED_MASK == 1:
+            _look_at(measurement, meter, element)
+        return element
+
+
+@functools.cache
+def _costs() -> Costs:
+    """What measuring adds.  Takes a few milliseconds to find out."""
+    measurement = Measurement(Costs())
+    node, parent = (measurement.new_meter(None, "transform") for _ in range(2))
+    inner: Any = MeasuredDatasetIterator(_Nothing(), measurement, parent)
+    outer: Any = MeasuredDatasetIterator(inner, measurement, node)
+
+    def median_times(untimed: int) -> tuple[int, int]:
+        times: list[tuple[int, int]] = []
+        for _ in range(301):
+            before = node.direct_ns, parent.direct_ns
+            inner._untimed, outer._untimed = untimed, 0
+            next(outer)
+            times.append((node.direct_ns - before[0], parent.direct_ns - before[1]))
+        of_node, of_parent = zip(*times, strict=True)
+        return sorted(of_node)[150], sorted(of_parent)[150]
+
+    of_node, call = median_times(0)
+    inner._took_ns = inner._mean_ns = 0
+    untimed, _ = median_times(1)
+    return Costs(call, max(of_node - call, 0), max(untimed - call, 0))
+
+
+class _Nothing(DatasetIterator[int]):
+    """Gives zeros, at once."""
+
+    def __next__(self) -> int:
+        return 0
+
+    def get_state(self) -> Any:
+        return {}
+
+    def set_state(self, state: Any) -> None:
+        pass
+
+
+def _look_at(measurement: Measurement, meter: Meter, element: Any) -> None:
+    """Take the looks and the size of an element into account."""
+    if element is None:
+        return
+    began = time.perf_counter_ns()
+    meter.take_size(element)
+    if meter.spec is None:
+        meter.spec = batching.spec_like(element, batching.tree_rules())
+    # To the node that asked for the element this is not its own time.
+    took = time.perf_counter_ns() - began
+    measurement.here.nested_ns += took
+    measurement.here.nested_cpu_ns += took
+
+
+class SayingIterDataset(IterDataset[T]):
+    """In a worker: elements, with what was measured of them and those before.
+
+    An element becomes ``(element, snapshot)``; the snapshot is mostly empty.
+
+    Args:
+        parent: The elements.
+        measurement: What is known of the chain in this process.
+    """
+
+    def __init__(self, parent: IterDataset[T], measurement: Measurement) -> None:
+        super().__init__(parent)
+        self._measurement = measurement
+
+    def __iter__(self) -> DatasetIterator[Any]:
+        return SayingDatasetIterator(iter(self._parent), self._measurement)
+
+    def __str__(self) -> str:
+        return str(self._parent)
+
+
+class SayingDatasetIterator(PassingIterator[Any]):
+    """Iterates over elements with what was measured; see `SayingIterDataset`."""
+
+    def __init__(self, parent: DatasetIterator[Any], measurement: Measurement) -> None:
+        super().__init__(parent)
+        self._measurement = measurement
+        self._said_ns = 0
+        self._left_cpu_ns: int | None = None
+
+    def __next__(self) -> Any:
+        measurement = self._measurement
+        if not measurement.given:
+            measurement.began_ns = time.perf_counter_ns()
+        elif self._left_cpu_ns is not None:
+            measurement.sending_ns += time.thread_time_ns() - self._left_cpu_ns
+        self._left_cpu_ns = None
+        working = Stopwatch()
+        element = next(self._parent)
+        measurement.working_ns += working.read_ns()
+        measurement.given += 1
+        snapshot = b""
+        now = time.perf_counter_ns()
+        if now - self._said_ns > SAY_EVERY_NS:
+            self._said_ns = now
+            snapshot = measurement.snapshot()
+        self._left_cpu_ns = time.thread_time_ns()
+        return element, snapshot
+
+
+class HearingIterDataset(IterDataset[T]):
+    """Behind workers: the elements that `SayingIterDataset` was given."""
+
+    def __init__(self, parent: IterDataset[Any], measurement: Measurement) -> None:
+        super().__init__(parent)
+        self._measurement = measurement
+
+    def __iter__(self) -> DatasetIterator[T]:
+        return HearingDatasetIterator(iter(self._parent), self._measurement)
+
+    def __str__(self) -> str:
+        return str(self._parent)
+
+
+class HearingDatasetIterator(PassingIterator[T]):
+    """Iterates over what `SayingDatasetIterator` was given, and hears what it says."""
+
+    def __init__(self, parent: DatasetIterator[Any], measurement: Measurement) -> None:
+        super().__init__(parent)
+        self._measurement = measurement
+
+    def __next__(self) -> T:
+        element, snapshot = next(self._parent)
+        if snapshot:
+            self._measurement.receive(snapshot)
+        found: T = element
+        return found

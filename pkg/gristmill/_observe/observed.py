@@ -1,0 +1,86 @@
+"""The iterator that a user gets of a chain that is measured."""
+
+from __future__ import annotations
+
+import threading
+import time
+import weakref
+from typing import TypeVar
+
+from gristmill._base import log
+from gristmill._dataset.model.iterator import DatasetIterator
+from gristmill._observe import drawing
+from gristmill._observe.measured import PassingIterator
+from gristmill._observe.meter import Measurement
+from gristmill._observe.summary import execution_summary, summarize
+from gristmill._observe.watch import Watch
+
+T = TypeVar("T")
+LOG_EVERY_S = 60.0
+IDLE_S = 120.0
+
+
+class ObservedDatasetIterator(PassingIterator[T]):
+    """Iterates over a chain that is measured.
+
+    Args:
+        inner: The iterator of its last node.
+        measurement: What is known of the chain.
+        logs: Whether to log the table of nodes every minute.
+        folder: Where a drawing goes: a folder, "" for the log alone, None for nowhere.
+    """
+
+    def __init__(
+        self,
+        inner: DatasetIterator[T],
+        measurement: Measurement,
+        logs: bool,
+        folder: str | None,
+    ) -> None:
+        super().__init__(inner)
+        self.measurement = measurement
+        self._inner = inner
+        self._folder = folder
+        self._draws = folder is not None
+        self._logs = logs
+        self._ended = threading.Event()
+        weakref.finalize(self, self._ended.set)
+        self._watch = Watch(self, always=True)
+
+    def __next__(self) -> T:
+        if self._logs:
+            self._logs = False
+            _start_logging(self.measurement, self._ended)
+        element = next(self._inner)
+        if self._draws:
+            self._draws = False
+            drawing.draw(self.measurement, self._folder)
+        return element
+
+    def close(self) -> None:
+        """End threads and workers, the one that logs included."""
+        if not getattr(self, "_closed", True):
+            self._ended.set()
+        super().close()
+
+
+def _start_logging(measurement: Measurement, ended: threading.Event) -> None:
+    thread = threading.Thread(
+        target=_log_now_and_then,
+        args=(measurement, ended),
+        name="gristmill-debug",
+        daemon=True,
+    )
+    thread.start()
+
+
+def _log_now_and_then(measurement: Measurement, ended: threading.Event) -> None:
+    """Log the table where there is news, until the iterator ends or is left alone."""
+    logged_ns = 0
+    while not ended.wait(LOG_EVERY_S):
+        updated_ns = measurement.updated_ns
+        if time.perf_counter_ns() - updated_ns > IDLE_S * 1e9:
+            return
+        if updated_ns > logged_ns:
+            logged_ns = updated_ns
+            log.show(execution_summary(summarize(measurement)))

@@ -1,0 +1,209 @@
+"""What a report says of a chain of datasets, in fields and in words."""
+
+from __future__ import annotations
+
+import dataclasses
+import html
+from collections.abc import Sequence
+from typing import Literal
+
+from gristmill._observe.summary import bytes_text, time_text
+
+Limit = Literal[
+    "read",
+    "order",
+    "transform",
+    "batch",
+    "prefetch",
+    "transport",
+    "consumer",
+    "balanced",
+    "unknown",
+]
+NAME_WIDTH = 60
+# Lines of the text above the stages.
+HEADLINES = 3
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Stage:
+    """One node of a chain.
+
+    Attributes:
+        name: The node as text.
+        kind: What it does: "read", "order", "transform", "batch", "prefetch" (waits
+            for threads) or "transport" (gets elements from worker processes).
+        share: Its part of what the consumer waited for, from 0 to 1.
+        seconds: Its own time for one output, in all threads and processes.
+        cpu_share: The part of that in which it computed rather than waited.
+        elements: Elements that it made, of those that were measured.
+    """
+
+    name: str
+    kind: str
+    share: float
+    seconds: float
+    cpu_share: float
+    elements: int
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Buffer:
+    """Elements that were ready when one was asked for.
+
+    Attributes:
+        name: Whose they were.
+        mean: How many, on the average.
+        capacity: How many there may be at most.
+    """
+
+    name: str
+    mean: float
+    capacity: int
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class WorkerLoad:
+    """One worker process.
+
+    Attributes:
+        pid: Its number.
+        busy: The part of its time in which it computed elements, from 0 to 1.
+        sending_s: Processor time that sending one took, in s.
+        elements: Elements that it made.
+    """
+
+    pid: int
+    busy: float
+    sending_s: float
+    elements: int
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Advice:
+    """Something to change.
+
+    Attributes:
+        text: What.
+        gain: How many times as many elements a second that should give.
+    """
+
+    text: str
+    gain: float
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
+class Report:
+    """Which stage of a chain limits how fast it gives elements out.
+
+    An output is what ``next`` returns: an element, or a batch of them.
+
+    Attributes:
+        limit: What limits: the kind of a stage, "consumer" where elements are mostly
+            ready before they are asked for, "balanced" where no stage stands out, or
+            "unknown" where too little was measured.
+        stage: The name of the stage that limits; None where none does.
+        seconds: How long was measured, in s.
+        outputs: How many were given out in that time.
+        outputs_per_s: Outputs a second.
+        bytes_per_s: Their size a second, about.
+        waited: The part of the time that the consumer spent in ``next``, 0 to 1.
+        p50_s: Half of the calls of ``next`` took at most so long, in s.
+        p95_s: As well, 95 %.
+        p99_s: As well, 99 %.
+        stages: The nodes; those that are waited for longest come first.
+        buffers: Elements that were ready.
+        workers: Worker processes.
+        advice: What to change, the best first.
+        notes: What was not measured.
+    """
+
+    limit: Limit
+    stage: str | None
+    seconds: float
+    outputs: int
+    outputs_per_s: float
+    bytes_per_s: float
+    waited: float
+    p50_s: float
+    p95_s: float
+    p99_s: float
+    stages: tuple[Stage, ...] = ()
+    buffers: tuple[Buffer, ...] = ()
+    workers: tuple[WorkerLoad, ...] = ()
+    advice: tuple[Advice, ...] = ()
+    notes: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        p50, p95, p99 = (
+            time_text(s * 1e9) for s in (self.p50_s, self.p95_s, self.p99_s)
+        )
+        lines = [
+            f"Limit: {self.limit}{f', {self.stage}' if self.stage else ''}",
+            f"{self.outputs} outputs in {self.seconds:.2f} s:"
+            f" {self.outputs_per_s:.1f}/s, {bytes_text(self.bytes_per_s)}/s",
+            f"The consumer waited {self.waited:.0%} of the time. next() took {p50}"
+            f" (half of the calls), {p95} (95 %), {p99} (99 %).",
+        ]
+        lines += self._stage_lines()
+        lines += [
+            f"Buffer of {_short(b.name)}: {b.mean:.1f} of {b.capacity} ready"
+            for b in self.buffers
+        ]
+        lines += [
+            f"Worker {w.pid}: busy {w.busy:.0%} of the time, {w.elements} elements"
+            for w in self.workers
+        ]
+        lines += [f"Advice: {advice.text}" for advice in self.advice]
+        lines += [f"Note: {note}" for note in self.notes]
+        return "\n".join(lines)
+
+    def _repr_html_(self) -> str:
+        lines = str(dataclasses.replace(self, stages=())).split("\n")
+        texts = [f"<p>{html.escape(line)}</p>\n" for line in lines]
+        texts.insert(HEADLINES, self._table())
+        return f"<div>\n{''.join(texts)}</div>\n"
+
+    def _table(self) -> str:
+        if not self.stages:
+            return ""
+        heads = ("waited for", "per output", "computing", "does", "stage")
+        rows = [
+            (
+                f"{stage.share:.1%}",
+                time_text(stage.seconds * 1e9),
+                f"{stage.cpu_share:.0%}",
+                stage.kind,
+                stage.name,
+            )
+            for stage in self.stages
+        ]
+        body = "".join(_row("td", row) for row in rows)
+        return (
+            f"<table>\n<thead>\n{_row('th', heads)}</thead>\n"
+            f"<tbody>\n{body}</tbody>\n</table>\n"
+        )
+
+    def _stage_lines(self) -> list[str]:
+        if not self.stages:
+            return []
+        lines = ["  waited for   per output  computing  stage"]
+        for stage in self.stages:
+            each = time_text(stage.seconds * 1e9)
+            lines.append(
+                f"  {stage.share:>10.1%} {each:>12} {stage.cpu_share:>10.0%}"
+                f"  {stage.kind}: {_short(stage.name)}"
+            )
+        return lines
+
+
+def _row(tag: str, cells: Sequence[str]) -> str:
+    row = "".join(f"<{tag}>{html.escape(cell)}</{tag}>" for cell in cells)
+    return f"<tr>{row}</tr>\n"
+
+
+def _short(name: str) -> str:
+    if len(name) <= NAME_WIDTH:
+        return name
+    half = NAME_WIDTH // 2
+    return f"{name[: half - 2]}...{name[-half + 1 :]}"

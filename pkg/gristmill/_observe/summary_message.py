@@ -1,0 +1,143 @@
+"""What was measured of each node of a chain, as the protobuf message that Grain has."""
+
+from __future__ import annotations
+
+import functools
+import importlib
+from typing import Any
+
+from gristmill._observe.observed import ObservedDatasetIterator
+from gristmill._observe.summary import NodeSummary, rows_of, summarize
+
+# Fields of a node: name, number and protobuf's name of the type.
+_NODE = (
+    ("id", 2, "INT32"),
+    ("name", 3, "STRING"),
+    ("inputs", 4, "INT32"),
+    ("wait_time_ratio", 5, "DOUBLE"),
+    ("total_processing_time_ns", 6, "INT64"),
+    ("min_processing_time_ns", 7, "INT64"),
+    ("max_processing_time_ns", 8, "INT64"),
+    ("num_produced_elements", 9, "INT64"),
+    ("output_spec", 10, "STRING"),
+    ("is_output", 11, "BOOL"),
+    ("is_prefetch", 12, "BOOL"),
+    ("bytes_consumed", 13, "INT64"),
+    ("bytes_produced", 14, "INT64"),
+)
+_PACKAGE = "grain.python.execution_summary"
+_REPEATED = ("execution_summaries", "inputs", "nodes")
+
+
+@functools.cache
+def _classes() -> dict[str, Any]:
+    """The messages' classes, made of the same fields as Grain's, in a pool of ours."""
+    try:
+        protobuf = importlib.import_module("google.protobuf.descriptor_pb2")
+        pools = importlib.import_module("google.protobuf.descriptor_pool")
+        factory = importlib.import_module("google.protobuf.message_factory")
+    except ImportError as error:
+        raise ImportError(
+            "Execution summaries are protobuf messages: pip install protobuf."
+        ) from error
+
+    kinds = protobuf.FieldDescriptorProto
+
+    def add(message: Any, name: str, number: int, kind: str, of: str = "") -> None:
+        message.field.add(
+            name=name,
+            number=number,
+            type=getattr(kinds, f"TYPE_{kind}"),
+            type_name=f".{_PACKAGE}.{of}" if of else None,
+            label=kinds.LABEL_REPEATED if name in _REPEATED else kinds.LABEL_OPTIONAL,
+        )
+
+    file = protobuf.FileDescriptorProto(
+        name="grain/proto/execution_summary.proto", package=_PACKAGE, syntax="proto3"
+    )
+    summary = file.message_type.add(name="ExecutionSummary")
+    add(summary, "nodes", 1, "MESSAGE", "ExecutionSummary.NodesEntry")
+    node = summary.nested_type.add(name="Node")
+    for field in _NODE:
+        add(node, *field)
+    entry = summary.nested_type.add(name="NodesEntry")
+    entry.options.map_entry = True
+    add(entry, "key", 1, "INT32")
+    add(entry, "value", 2, "MESSAGE", "ExecutionSummary.Node")
+    several = file.message_type.add(name="ExecutionSummaries")
+    add(several, "execution_summaries", 1, "MESSAGE", "ExecutionSummary")
+    pool = pools.DescriptorPool()
+    pool.Add(file)
+    return {
+        name: factory.GetMessageClass(pool.FindMessageTypeByName(f"{_PACKAGE}.{name}"))
+        for name in ("ExecutionSummary", "ExecutionSummaries")
+    }
+
+
+def __getattr__(name: str) -> Any:
+    if name not in ("ExecutionSummary", "ExecutionSummaries"):
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return _classes()[name]
+
+
+def get_execution_summary(ds: Any) -> Any:
+    """What was measured of each node, by its id.
+
+    Args:
+        ds: An iterator whose nodes are measured.
+
+    Raises:
+        ValueError: They are not.
+        ImportError: protobuf is not installed.
+    """
+    if not isinstance(ds, ObservedDatasetIterator):
+        raise ValueError(
+            "Set `grain_py_debug_mode` or set `execution_tracking_mode` in grain"
+            " options to `STAGE_TIMING` to enable execution statistics collection."
+        )
+    message = _classes()["ExecutionSummary"]()
+    meters = (meter for meter in ds.measurement.totals() if meter.kind != "none")
+    for node, meter in zip(summarize(ds.measurement), meters, strict=True):
+        bytes_produced = int(node.bytes_per_element * node.num_produced_elements)
+        made = message.nodes[node.id]
+        made.inputs.extend(node.inputs)
+        made.output_spec = "" if meter.spec is None else str(meter.spec)
+        for name, value in {
+            "id": node.id,
+            "name": node.name,
+            "wait_time_ratio": node.wait_ratio or 0.0,
+            "total_processing_time_ns": node.total_processing_time_ns,
+            "min_processing_time_ns": node.min_processing_time_ns,
+            "max_processing_time_ns": node.max_processing_time_ns,
+            "num_produced_elements": node.num_produced_elements,
+            "is_output": node.id == 0,
+            "is_prefetch": node.wait_ratio is None,
+            "bytes_consumed": bytes_produced + node.memory_usage,
+            "bytes_produced": bytes_produced,
+        }.items():
+            setattr(made, name, value)
+    return message
+
+
+def pretty_format_summary(summary: Any) -> str:
+    """The nodes of a summary as a table, the one with the highest id first."""
+    numbers = sorted(summary.nodes, reverse=True)
+    return rows_of([_node_of(summary.nodes[number]) for number in numbers])
+
+
+def _node_of(node: Any) -> NodeSummary:
+    held = node.bytes_consumed - node.bytes_produced if node.is_prefetch else 0
+    return NodeSummary(
+        id=node.id,
+        name=node.name,
+        kind="prefetch" if node.is_prefetch else "transform",
+        inputs=tuple(node.inputs),
+        wait_ratio=None if node.is_prefetch else node.wait_time_ratio,
+        total_processing_time_ns=node.total_processing_time_ns,
+        min_processing_time_ns=node.min_processing_time_ns,
+        max_processing_time_ns=node.max_processing_time_ns,
+        num_produced_elements=node.num_produced_elements,
+        computes=0.0,
+        bytes_per_element=0.0,
+        memory_usage=max(0, held),
+    )

@@ -1,0 +1,270 @@
+"""Pickles objects with the memory of their tensors and arrays beside the pickle.
+
+The counterpart of torch's ``ForkingPickler``, and what that does to an object is done
+here, too: its table of reducers is used.  Only the memory of tensors goes another
+way: it is not moved to shared files but given to the caller, as the buffers of pickle
+protocol 5.  Where that pickle fails, cloudpickle takes its place, for classes from
+``__main__`` and lambdas.
+"""
+
+from __future__ import annotations
+
+import collections
+import ctypes
+import functools
+import io
+import itertools
+import operator
+import pickle
+from collections.abc import Sequence
+from multiprocessing.reduction import ForkingPickler
+from typing import Any
+
+import cloudpickle
+import numpy as np
+import numpy.typing as npt
+import torch
+import torch.multiprocessing  # Registers torch's reducers with ForkingPickler.
+from torch.utils.hooks import warn_if_has_hooks
+
+from gristmill._base import open_files
+from gristmill._torch import private
+from gristmill._torch.batches import classes
+
+Array = npt.NDArray[Any]
+Bytes = npt.NDArray[np.uint8]
+PROTOCOL = 5
+# Named, since the user may have set another default.
+CPU = torch.device("cpu")
+# Buffers as parts of blobs: int64 of shape (n, 3), each row (blob, offset, bytes).
+Places = npt.NDArray[np.int64]
+Pickled = tuple[memoryview, list[Bytes]]
+APART: Places = np.empty((0, 3), np.int64)
+
+
+def array_of(tensor: torch.Tensor) -> Array | None:
+    """The array that views all of a plain tensor, in row-major order; else None."""
+    try:
+        array: Array = tensor.numpy()
+    except (RuntimeError, TypeError, ValueError):
+        # It requires grad, or NumPy has no such thing: a device, a layout, a dtype.
+        return None
+    return array if tensor.stride() == _strides_of(tensor.shape) else None
+
+
+@functools.lru_cache(maxsize=1024)
+def _strides_of(shape: torch.Size) -> tuple[int, ...] | None:
+    """The strides, in elements, that an array gets back; None for an empty one."""
+    if 0 in shape:
+        return None
+    steps = itertools.accumulate(reversed(shape), operator.mul, initial=1)
+    return tuple(steps)[-2::-1]
+
+
+def reduce(thing: Any) -> Any:
+    """How to pickle what has memory of tensors; NotImplemented for all else."""
+    kind = type(thing)
+    if kind is torch.Tensor:
+        array: Any = array_of(thing)
+        if array is None:
+            return _reduce_tensor(thing)
+        return make_plain, (pickle.PickleBuffer(array), array.dtype, array.shape)
+    if kind is torch.nn.Parameter:
+        return _reduce_tensor(thing)
+    if kind is torch.UntypedStorage and thing.device.type == "cpu":
+        return make_storage, (_buffer_of(thing, 0, thing.nbytes()),)
+    return NotImplemented
+
+
+def _reduce_tensor(tensor: torch.Tensor) -> Any:
+    if tensor.is_quantized:
+        # Torch's queue loses the quantizer.
+        return tensor.__reduce_ex__(PROTOCOL)
+    strided = tensor.layout is torch.strided and not tensor.is_nested
+    if not strided or tensor.device.type != "cpu":
+        return NotImplemented
+    if tensor.requires_grad:
+        if not tensor.is_leaf:
+            return NotImplemented  # Torch refuses it, and says why.
+        warn_if_has_hooks(tensor)
+    size, stride = tuple(tensor.size()), tensor.stride()
+    buffer = None
+    if tensor.numel():
+        last = sum((n - 1) * step for n, step in zip(size, stride, strict=True))
+        begin = tensor.storage_offset() * tensor.itemsize
+        nbytes = (last + 1) * tensor.itemsize
+        buffer = _buffer_of(tensor.untyped_storage(), begin, nbytes)
+    bits = tensor.is_conj(), tensor.is_neg()
+    parameter = type(tensor) is torch.nn.Parameter
+    geometry = (tensor.dtype, size, stride)
+    return make_tensor, (buffer, geometry, bits, tensor.requires_grad, parameter)
+
+
+class _Pickler(ForkingPickler):
+    """Pickles functions and classes by name."""
+
+    reducer_override = staticmethod(reduce)
+
+
+class _Buffers:
+    """Puts the buffers of a pickle beside it."""
+
+    def __init__(self) -> None:
+        self.buffers: list[Bytes] = []
+
+    def __call__(self, buffer: pickle.PickleBuffer) -> bool:
+        self.buffers.append(np.frombuffer(buffer.raw(), np.uint8))
+        return False
+
+
+class CloudPickler(open_files.Pickler):
+    """Pickles functions and classes by value, too, where nothing else will do."""
+
+    def __init__(self, file: io.BytesIO, buffer_callback: _Buffers) -> None:
+        inherited = cloudpickle.Pickler.dispatch_table
+        ours = ForkingPickler(io.BytesIO()).dispatch_table
+        # Before the base class looks for it.
+        self.dispatch_table = collections.ChainMap(inherited, ours)
+        super().__init__(file, PROTOCOL, buffer_callback)
+
+    def reducer_override(self, thing: Any) -> Any:
+        if isinstance(thing, type):
+            return self.reduce_class(thing)
+        reduced = reduce(thing)
+        return super().reducer_override(thing) if reduced is NotImplemented else reduced
+
+    def reduce_class(self, cls: type) -> Any:
+        """How to pickle a class."""
+        return classes.give_back(cls) or super().reducer_override(cls)
+
+
+def dumps(thing: Any) -> Pickled:
+    """Pickle an object: ``(pickle, buffers)``.
+
+    The buffers view the memory of its tensors and arrays; `loads` wants them all, in
+    this order.
+
+    Raises:
+        Exception: Whatever pickling raised.
+    """
+    try:
+        file, keep = io.BytesIO(), _Buffers()
+        _Pickler(file, PROTOCOL, True, keep).dump(thing)
+    except Exception:
+        return dumps_by_value(thing)
+    return file.getbuffer(), keep.buffers
+
+
+def dumps_by_value(thing: Any, pickler: type[CloudPickler] = CloudPickler) -> Pickled:
+    """Like `dumps`, but functions and classes from ``__main__`` are in the pickle."""
+    file, keep = io.BytesIO(), _Buffers()
+    pickler(file, keep).dump(thing)
+    return file.getbuffer(), keep.buffers
+
+
+def loads(pickled: Any, buffers: Sequence[Any]) -> Any:
+    """The object of a pickle; its tensors and arrays view the buffers."""
+    return pickle.loads(pickled, buffers=buffers)
+
+
+def merged(buffers: list[Bytes]) -> tuple[list[Bytes], Places]:
+    """Blobs with the memory of all buffers, each byte once, and where each buffer is.
+
+    Tensors with memory in common have it in common again when their buffers are taken
+    out of the blobs.  Where there are none, the blobs are the buffers and the places
+    `APART`.
+    """
+    if len(buffers) < 2:
+        return buffers, APART
+    spans = [(_address_of(buffer), buffer.nbytes) for buffer in buffers]
+    order = sorted(range(len(buffers)), key=spans.__getitem__)
+    groups: list[tuple[int, int, list[int]]] = []  # Begin, end and the buffers of each.
+    for i in order:
+        begin, nbytes = spans[i]
+        if groups and begin < groups[-1][1]:
+            first, end, members = groups.pop()
+            groups.append((first, max(end, begin + nbytes), [*members, i]))
+        else:
+            groups.append((begin, begin + nbytes, [i]))
+    if len(groups) == len(buffers):
+        return buffers, APART
+    places = np.empty((len(buffers), 3), np.int64)
+    for blob, (first, _, members) in enumerate(groups):
+        for i in members:
+            places[i] = blob, spans[i][0] - first, spans[i][1]
+    blobs = [
+        _span(first, end - first, [buffers[i] for i in members])
+        for first, end, members in groups
+    ]
+    return blobs, places
+
+
+def parted(blobs: list[Bytes], places: Places) -> list[Bytes]:
+    """The buffers that `merged` made blobs of."""
+    if not len(places):
+        return blobs
+    return [blobs[blob][at : at + size] for blob, at, size in places.tolist()]
+
+
+def make_plain(
+    buffer: Any, dtype: np.dtype[Any], shape: tuple[int, ...]
+) -> torch.Tensor:
+    """A tensor that views a buffer in row-major order."""
+    return torch.from_numpy(np.ndarray(shape, dtype, buffer))
+
+
+def make_tensor(
+    buffer: Any,
+    geometry: tuple[torch.dtype, tuple[int, ...], tuple[int, ...]],
+    bits: tuple[bool, bool],
+    requires_grad: bool,
+    parameter: bool,
+) -> torch.Tensor:
+    """A tensor that views a buffer, which is None where it has no elements.
+
+    Args:
+        buffer: From its first to its last byte.
+        geometry: Its dtype, size and strides.
+        bits: Whether its conjugate and negative bits are set.
+        requires_grad: Whether it does.
+        parameter: Whether it is a ``torch.nn.Parameter``.
+    """
+    dtype, size, stride = geometry
+    if buffer is None:
+        tensor = torch.empty_strided(size, stride, dtype=dtype, device=CPU)
+    else:
+        tensor = torch.empty(0, dtype=dtype, device=CPU)
+        tensor.set_(make_storage(buffer), 0, size, stride)
+    conjugate, negative = bits
+    tensor = tensor.conj() if conjugate else tensor
+    tensor = private.neg_view(tensor) if negative else tensor
+    if parameter:
+        return torch.nn.Parameter(tensor, requires_grad)
+    return tensor.requires_grad_() if requires_grad else tensor
+
+
+def make_storage(buffer: Any) -> torch.UntypedStorage:
+    """A storage that views a buffer."""
+    memory = np.frombuffer(buffer, np.uint8)
+    return torch.from_numpy(memory).untyped_storage()
+
+
+def _buffer_of(
+    storage: torch.UntypedStorage, begin: int, nbytes: int
+) -> pickle.PickleBuffer:
+    """Bytes of a storage, which lives as long as the buffer does."""
+    view = torch.empty(0, dtype=torch.uint8, device=CPU)
+    memory: Any = view.set_(storage, begin, (nbytes,), (1,)).numpy()
+    return pickle.PickleBuffer(memory)
+
+
+def _address_of(array: Bytes) -> int:
+    address: int = array.__array_interface__["data"][0]
+    return address
+
+
+def _span(address: int, nbytes: int, owners: list[Bytes]) -> Bytes:
+    """Memory that several arrays make up together."""
+    memory: Any = (ctypes.c_ubyte * nbytes).from_address(address)
+    memory.owners = owners
+    return np.frombuffer(memory, np.uint8)

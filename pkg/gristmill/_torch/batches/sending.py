@@ -1,0 +1,118 @@
+"""Batches of tensors as elements that cross a slot of shared memory, and back.
+
+A worker turns its batch into an element that `gristmill._hot.transport` writes
+without pickling its arrays; the parent turns what it reads into a batch again:
+
+    element = to_send(batch)      # in the worker
+    batch = received(element)     # in the parent
+
+What arrives is what torch's own queue would give: the same types, dtypes, shapes and
+strides.  Large tensors view the slot, small ones their own memory; all are writable
+and none ``is_shared()``.
+
+A plain batch, dicts, lists and tuples of ordinary tensors, becomes ``(tree,)`` with
+an array for each tensor.  Any other batch is pickled, as torch would do it but with
+the memory of its tensors and arrays beside the pickle, and becomes ``(buffers,
+places)``.
+"""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+
+from gristmill._torch.batches import pickling
+
+Array = npt.NDArray[Any]
+
+# Leaves that are the same on the other side, and keys.
+ATOMS = frozenset({str, int, float, bool, bytes, complex, type(None)})
+
+
+class NotPlain(Exception):
+    """A batch has a part that an array cannot stand for."""
+
+
+def to_send(batch: Any) -> Any:
+    """The element that stands for a batch on its way.
+
+    Its arrays view the tensors' memory: write it to a slot before that changes.
+
+    Raises:
+        RuntimeError: A tensor requires grad and is not a leaf.
+        Exception: Whatever pickling an object of the batch raised.
+    """
+    spans: list[tuple[int, int]] = []
+    try:
+        tree = _arrays_of(batch, spans)
+    except (NotPlain, RecursionError):
+        return _pickled(batch)
+    if len(spans) > 1 and _overlap(spans):
+        return _pickled(batch)
+    return (tree,)
+
+
+def received(element: Any) -> Any:
+    """The batch that an element stands for; its tensors view the element's arrays."""
+    if len(element) == 1:
+        return _tensors_of(element[0])
+    (*blobs, pickled), places = element
+    return pickling.loads(pickled, pickling.parted(blobs, places))
+
+
+def _arrays_of(tree: Any, spans: list[tuple[int, int]]) -> Any:
+    """The tree with arrays for its tensors.
+
+    Address and bytes of each are appended to `spans`.
+
+    Raises:
+        NotPlain: An array cannot stand for some part.
+    """
+    kind = type(tree)
+    if kind is torch.Tensor:
+        array = pickling.array_of(tree)
+        if array is None:
+            raise NotPlain
+        spans.append((tree.data_ptr(), array.nbytes))
+        return array
+    if kind in ATOMS:
+        return tree
+    if kind is dict:
+        if not ATOMS.issuperset(map(type, tree)):
+            raise NotPlain
+        return {key: _arrays_of(value, spans) for key, value in tree.items()}
+    if kind is list or kind is tuple:
+        if ATOMS.issuperset(map(type, tree)):
+            return tree
+        return kind([_arrays_of(value, spans) for value in tree])
+    raise NotPlain
+
+
+def _tensors_of(tree: Any) -> Any:
+    kind = type(tree)
+    if kind is np.ndarray:
+        return torch.from_numpy(tree)
+    if kind is dict:
+        return {key: _tensors_of(value) for key, value in tree.items()}
+    if kind is list or kind is tuple:
+        if ATOMS.issuperset(map(type, tree)):
+            return tree
+        return kind([_tensors_of(value) for value in tree])
+    return tree
+
+
+def _overlap(spans: list[tuple[int, int]]) -> bool:
+    """Whether two tensors have memory in common: as arrays they would arrive apart."""
+    spans.sort()
+    pairs = itertools.pairwise(spans)
+    return any(begin + nbytes > after for (begin, nbytes), (after, _) in pairs)
+
+
+def _pickled(batch: Any) -> tuple[list[Array], npt.NDArray[np.int64]]:
+    pickled, buffers = pickling.dumps(batch)
+    blobs, places = pickling.merged(buffers)
+    return [*blobs, np.frombuffer(pickled, np.uint8)], places

@@ -1,0 +1,118 @@
+"""Batches as torch tensors that share the memory of the batch."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterable, Iterator
+from typing import Any, Never, overload
+
+import numpy as np
+import torch
+
+from gristmill._base.describing import call_text
+from gristmill._base.types import Array, K, N, T
+from gristmill.checkpoint import Checkpointable
+
+
+class TensorIterator(Checkpointable, Iterator[T]):
+    """Gives the elements of an iterator with tensors in place of its arrays.
+
+    Args:
+        iterator: Gives trees of dicts, lists and tuples with array leaves.
+    """
+
+    def __init__(self, iterator: Iterator[Any]) -> None:
+        self._iterator = iterator
+
+    def __next__(self) -> T:
+        element: T = as_tensor_tree(next(self._iterator))
+        return element
+
+    def __repr__(self) -> str:
+        return call_text(self, self._iterator)
+
+    def get_state(self) -> Any:
+        """The iterator's own state."""
+        return self._iterator.get_state()  # type: ignore[attr-defined]
+
+    def set_state(self, state: Any) -> None:
+        """Set the iterator's own state."""
+        self._iterator.set_state(state)  # type: ignore[attr-defined]
+
+    def start_prefetch(self) -> None:
+        """Let the iterator start computing in the background."""
+        self._iterator.start_prefetch()  # type: ignore[attr-defined]
+
+    def close(self) -> None:
+        """Close the iterator."""
+        self._iterator.close()  # type: ignore[attr-defined]
+
+
+# Any alone is Never, too: what nothing is known of comes here.
+@overload
+def as_tensors(iterator: Iterable[Never]) -> TensorIterator[Any]: ...
+
+
+@overload
+def as_tensors(iterator: Iterable[Array[N]]) -> TensorIterator[torch.Tensor]: ...
+
+
+@overload
+def as_tensors(
+    iterator: Iterable[dict[K, Never]],
+) -> TensorIterator[dict[K, Any]]: ...
+
+
+@overload
+def as_tensors(
+    iterator: Iterable[dict[K, Array[N]]],
+) -> TensorIterator[dict[K, torch.Tensor]]: ...
+
+
+@overload
+def as_tensors(iterator: Iterable[Any]) -> TensorIterator[Any]: ...
+
+
+def as_tensors(iterator: Any) -> TensorIterator[Any]:
+    """Iterate over elements with their arrays as tensors, without copying.
+
+    A tensor keeps the memory of its batch alive.  Arrays that a tensor cannot view
+    (read-only ones, negative strides, foreign byte order) are copied.  Leaves that
+    torch has no dtype for (strings, dates, objects) stay what they are.
+
+    Args:
+        iterator: A `DataLoaderIterator` or any iterator or iterable of elements.
+    """
+    return TensorIterator(iter(iterator))
+
+
+def as_tensor_tree(element: Any) -> Any:
+    """One element with its arrays as tensors."""
+    if isinstance(element, np.ndarray):
+        return _as_tensor(element)
+    if isinstance(element, dict):
+        # A copy keeps the class, and the factory of a defaultdict.
+        tensors = copy.copy(element)
+        for key, value in element.items():
+            tensors[key] = as_tensor_tree(value)
+        return tensors
+    if isinstance(element, tuple) and hasattr(element, "_fields"):
+        return type(element)(*(as_tensor_tree(value) for value in element))
+    if type(element) in (list, tuple):
+        return type(element)(as_tensor_tree(value) for value in element)
+    return element
+
+
+def _as_tensor(array: np.ndarray[Any, Any]) -> Any:
+    if array.dtype.name == "bfloat16":
+        return _as_tensor(array.view(np.uint16)).view(torch.bfloat16)
+    if array.dtype.kind not in "biufc":
+        return array
+    if not array.flags.writeable or not array.dtype.isnative:
+        array = array.astype(array.dtype.newbyteorder("="))
+    try:
+        return torch.from_numpy(array)
+    except ValueError:
+        return torch.from_numpy(array.copy())
+    except TypeError:
+        return array

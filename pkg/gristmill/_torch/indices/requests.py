@@ -1,0 +1,157 @@
+"""What the workers of a loader are asked for, as integers.
+
+The core carries a request to a worker and keeps it until it is answered, so that the
+successor of a dead worker is asked the same.  See `_core.Scheduler`, kind R.
+"""
+
+from __future__ import annotations
+
+import collections
+import copyreg
+import dataclasses
+import io
+import pickle
+from typing import Any
+
+import numpy as np
+import torch
+
+from gristmill._base import open_files
+from gristmill._base.types import Int64Array
+from gristmill._engine.words import as_words, from_words
+from gristmill._torch.indices import aside
+from gristmill._torch.indices.drawing import Drawn
+
+_LIST, _ONE, _PICKLED, _NEXT, _BEGIN, _WITH_STATE, _ASIDE = range(7)
+
+
+@dataclasses.dataclass(frozen=True)
+class Next:
+    """Asks for what comes next in a dataset that is iterated over.
+
+    Attributes:
+        epoch: Counts the iterations over the dataset.
+        number: How many were asked for before in this epoch.
+        size: Samples in a batch, -1 for one sample that is no batch.
+        seed: Of the epoch, for datapipes; 0 otherwise.
+    """
+
+    epoch: int
+    number: int
+    size: int
+    seed: int = 0
+
+
+@dataclasses.dataclass(frozen=True)
+class Begin:
+    """Asks for the state of a worker when an epoch begins.
+
+    Attributes:
+        epoch: See `Next`.
+        seed: See `Next`.
+    """
+
+    epoch: int
+    seed: int = 0
+
+
+@dataclasses.dataclass(frozen=True)
+class Generators:
+    """Asks for the states of a worker's random generators.
+
+    Attributes:
+        wanted: What they are to be from now on; None leaves them as they are.
+    """
+
+    wanted: Any = None
+
+
+@dataclasses.dataclass(frozen=True)
+class WithState:
+    """Asks for a batch, and the state of the worker that has made it."""
+
+    request: Any
+
+
+@dataclasses.dataclass(frozen=True)
+class ElsewhereAt:
+    """Stands for a request whose integers are at a place; see `aside`.
+
+    Attributes:
+        place: Where, of shape (2,).
+    """
+
+    place: Int64Array
+
+
+def packed(request: Any) -> Int64Array | list[int]:
+    """A request as integers.
+
+    Args:
+        request: `Next`, `Begin`, `Generators`, `WithState`, `ElsewhereAt`, or what the
+            dataset of a map-style loader is asked for: a key, a batch of them, or a
+            `Drawn`.
+
+    Raises:
+        Exception: Whatever pickling a key raised.
+    """
+    if type(request) is list and all(type(key) is int for key in request):
+        try:
+            return np.array([_LIST, *request], np.int64)
+        except OverflowError:
+            return _pickled(request)
+    if type(request) is Drawn:
+        return np.concatenate([[_LIST], request.block])
+    if type(request) is int and -(1 << 63) <= request < 1 << 63:
+        return [_ONE, request]
+    if type(request) is Next:
+        return [_NEXT, *dataclasses.astuple(request)]
+    if type(request) is Begin:
+        return [_BEGIN, *dataclasses.astuple(request)]
+    if type(request) is WithState:
+        return np.concatenate([[_WITH_STATE], packed(request.request)])
+    if type(request) is ElsewhereAt:
+        return [_ASIDE, *request.place.tolist()]
+    return _pickled(request)
+
+
+def unpacked(words: Int64Array) -> Any:
+    """The request that `packed` was given; a list in place of a `Drawn`."""
+    kind, rest = int(words[0]), words[1:]
+    if kind == _LIST:
+        return rest.tolist()
+    if kind == _ONE:
+        return int(rest[0])
+    if kind == _NEXT:
+        return Next(*rest.tolist())
+    if kind == _BEGIN:
+        return Begin(*rest.tolist())
+    if kind == _WITH_STATE:
+        return WithState(unpacked(rest))
+    if kind == _ASIDE:
+        return unpacked(aside.taken(rest))
+    return pickle.loads(from_words(rest))
+
+
+def _pickled(request: Any) -> Int64Array:
+    file = io.BytesIO()
+    pickler = pickle.Pickler(file, 5)
+    pickler.dispatch_table = _REDUCTIONS
+    try:
+        pickler.dump(request)
+    except Exception:
+        data = open_files.dumps(request)
+    else:
+        data = file.getvalue()
+    return np.concatenate([[_PICKLED], as_words(data)])
+
+
+def _reduced(tensor: torch.Tensor) -> Any:
+    """A tensor by itself: torch would pickle all of the storage that it views."""
+    try:
+        return torch.from_numpy, (tensor.numpy(),)
+    except (RuntimeError, TypeError):
+        return tensor.__reduce_ex__(5)
+
+
+_REDUCTIONS = collections.ChainMap({torch.Tensor: _reduced}, copyreg.dispatch_table)

@@ -1,0 +1,184 @@
+"""Starts workers: the user's side, and the launcher that forks zygotes.
+
+The supervisor (``csrc/core/processes/supervise.hpp``) starts one launcher per user
+process, and another for loaders whose workers want modules that take long to import. A
+launcher runs :func:`main`, holds nothing of the user's, and forks one zygote for each
+pipeline. A zygote imports and unpickles the pipeline once, then forks its workers
+(`gristmill._workers.zygote`). Each ends with its parent, whatever ends that one.
+"""
+
+import atexit
+import contextlib
+import gc
+import importlib
+import os
+import pickle
+import select
+import signal
+import socket
+import sys
+import warnings
+from collections.abc import Sequence
+
+from gristmill import _core
+from gristmill._workers.processes import (
+    ENLIST,
+    FORGET,
+    READY,
+    Message,
+    lasting_threads,
+    receive,
+    send,
+    send_failure,
+)
+from gristmill._workers.worker_process import leave_signals_to_parent
+from gristmill._workers.zygote import Zygote
+from gristmill._workers.zygotes import Zygotes
+
+# In the user's process.
+
+
+def configure(entry: str) -> None:
+    """Tell the supervisor how to start the launcher of this process.
+
+    The launcher is this interpreter with this one's options, ``sys.path`` and
+    environment. To be called before a crew is enlisted; it costs microseconds.
+
+    Args:
+        entry: A module that it imports once for all zygotes; see `setup`.
+
+    Raises:
+        RuntimeError: ``sys.executable`` names no interpreter, as in programs that
+            embed Python.
+    """
+    import subprocess  # The launcher itself does without it.
+
+    if not sys.executable:
+        raise RuntimeError(
+            "worker processes need a Python interpreter, but sys.executable is "
+            "empty: set it, or use no workers"
+        )
+    flags = subprocess._args_from_interpreter_flags()  # type: ignore[attr-defined]
+    bootstrap = (
+        f"import gc, sys; gc.disable(); sys.path[:] = {_search_path()!r}; "
+        f"from gristmill._workers.launcher import main; main({entry!r})"
+    )
+    environ = [name + b"=" + value for name, value in os.environb.items()]
+    _core.configure_supervisor([sys.executable, *flags, "-c", bootstrap], environ)
+    atexit.unregister(_core.shutdown_supervisor)
+    atexit.register(_core.shutdown_supervisor)
+
+
+def setup(entry: str) -> bytes:
+    """Pickle what makes a zygote resemble this process.
+
+    Args:
+        entry: The module whose ``load`` and ``serve`` the workers call.
+            ``load(blob_fd)`` returns the program. It is called once in the zygote,
+            or, where it starts threads, once in each worker, on a descriptor that
+            all share: it must not use the file position. ``serve(program, arena_fd,
+            knock_fd, begun_fd, worker, generation)`` runs a worker until it returns,
+            and closes begun_fd after the first output: more workers may begin.
+    """
+    like_parent = {
+        "entry": entry,
+        "pid": os.getpid(),
+        "sys_path": _search_path(),
+        "cwd": _working_directory(),
+        "environ": dict(os.environ),
+        "argv": list(getattr(sys, "argv", [""])),
+        "affinity": os.sched_getaffinity(0),
+    }
+    return pickle.dumps(like_parent)
+
+
+def _working_directory() -> str:
+    try:
+        return os.getcwd()
+    except FileNotFoundError:  # It was removed; imports by full path still work.
+        return "/"
+
+
+def _search_path() -> list[str]:
+    return [str(part) for part in sys.path]  # Some programs insert Paths.
+
+
+# In the launcher.
+
+
+def main(entry: str) -> None:
+    """Run the launcher: fork a zygote for each crew until the supervisor is gone."""
+    *modules, fd, parent = sys.argv[1:]
+    _core.die_with_parent(int(parent))
+    leave_signals_to_parent()
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, (signal.SIGINT, signal.SIGTERM))
+    importlib.import_module(entry)  # Once, and not again in every zygote.
+    _import_all(modules)
+    gc.freeze()  # What is never looked at is never copied.
+    gc.enable()
+    os.set_inheritable(int(fd), False)
+    supervisor = socket.socket(fileno=int(fd))
+    send(supervisor, Message(READY))
+    _Launcher(supervisor).run()
+
+
+def _import_all(modules: Sequence[str]) -> None:
+    """Import modules; begin anew without them if they start threads."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # The user's process has shown them.
+        for module in modules:
+            # The zygote that needs it tries again, and says why it cannot.
+            with contextlib.suppress(Exception):
+                importlib.import_module(module)
+    if modules and lasting_threads():
+        command = sys.orig_argv
+        os.execv(sys.executable, [*command[: -2 - len(modules)], *command[-2:]])
+
+
+class _Launcher:
+    """Does what the supervisor says."""
+
+    def __init__(self, supervisor: socket.socket) -> None:
+        self._supervisor = supervisor
+        self._poll = select.poll()
+        self._zygotes = Zygotes(supervisor, self._poll)
+
+    def run(self) -> None:
+        """Fork zygotes until the supervisor is gone."""
+        supervisor = self._supervisor.fileno()
+        self._poll.register(supervisor, select.POLLIN)
+        while True:
+            ready = {fd for fd, _ in self._poll.poll()}
+            for fd in ready - {supervisor}:
+                self._zygotes.bury(fd)
+            if supervisor in ready and not self._obey():
+                return
+
+    def _obey(self) -> bool:
+        """Do what the supervisor says; False if it is gone."""
+        received = receive(self._supervisor)
+        if received is None:
+            return False
+        message, fds = received
+        if message.kind == ENLIST:
+            self._start_zygote(message, fds)
+        elif message.kind == FORGET:
+            self._zygotes.kill(message.crew)
+        return True
+
+    def _start_zygote(self, message: Message, fds: Sequence[int]) -> None:
+        """Fork a zygote and tell the supervisor."""
+        others = self._zygotes.fds()
+
+        def child() -> None:
+            for other in others:
+                os.close(other)
+            self._supervisor.close()
+            Zygote(message.crew, late=bool(message.value), fds=fds).run()
+
+        try:
+            self._zygotes.fork(message.crew, child)
+        except OSError:
+            send_failure(self._supervisor, message.crew)
+        for fd in fds:
+            os.close(fd)

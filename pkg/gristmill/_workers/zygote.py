@@ -1,0 +1,242 @@
+"""The zygote, which loads a program once and forks the workers that run it."""
+
+import contextlib
+import gc
+import importlib
+import os
+import pickle
+import select
+import socket
+import sys
+import time
+import types
+from collections import deque
+from collections.abc import Sequence
+from typing import Any
+
+from gristmill._workers.processes import (
+    BORN,
+    DIED,
+    THREADS,
+    Message,
+    fork,
+    lasting_threads,
+    reap,
+    receive,
+    send,
+    send_failure,
+)
+from gristmill._workers.worker_process import look_like_worker, restore_signals_in_forks
+
+# How long a worker may look idle before the next one starts, and how long it may
+# take to its first output in any case.
+_PATIENCE_S = 0.05
+_LONGEST_S = 2.0
+
+
+class Zygote:
+    """Holds a loaded program and forks it.
+
+    Args:
+        crew: The number that the supervisor knows its workers by.
+        late: Whether each worker loads the program for itself.
+        fds: The supervisor's socket, setup, blob, arena and knock, all owned.
+    """
+
+    def __init__(self, crew: int, *, late: bool, fds: Sequence[int]) -> None:
+        self._crew = crew
+        self._late = late
+        self._supervisor = socket.socket(fileno=fds[0])
+        setup_fd, self._blob_fd, self._arena_fd, self._knock_fd = fds[1:]
+        with open(setup_fd, "rb") as file:
+            file.seek(0)  # Where another zygote of this crew has read it.
+            self._setup = pickle.load(file)
+        self._wanted: deque[Message] = deque()
+        self._workers: dict[int, Message] = {}  # pidfd: value is the pid
+        self._beginners = _Beginners()
+        self._poll = select.poll()
+        self._entry: types.ModuleType
+        self._program: Any = None
+
+    def run(self) -> None:
+        """Load the program, then fork workers until the supervisor is gone."""
+        try:
+            self._entry = become_like_parent(self._setup)
+            if not self._late:
+                self._load()
+        except BaseException:
+            send_failure(self._supervisor, self._crew)
+            return
+        if not self._late and (threads := lasting_threads()):
+            _warn_of_threads(threads)
+            send(self._supervisor, Message(THREADS))
+            return
+        gc.collect()
+        gc.freeze()  # As the launcher did.
+        self._serve()
+
+    def _load(self) -> None:
+        self._program = self._entry.load(self._blob_fd)
+
+    def _serve(self) -> None:
+        try:
+            self._serve_supervisor()
+        except OSError:
+            send_failure(self._supervisor, self._crew)
+
+    def _serve_supervisor(self) -> None:
+        self._poll.register(self._supervisor, select.POLLIN)
+        while True:
+            patience_ms = self._beginners.patience_ms() if self._wanted else None
+            for ready, _ in self._poll.poll(patience_ms):
+                if ready in self._workers:
+                    self._bury(ready)
+                elif ready in self._beginners.fds:
+                    self._let_go(ready)
+                elif received := receive(self._supervisor):
+                    self._wanted.append(received[0])
+                else:
+                    return
+            self._hire_some()
+
+    def _hire_some(self) -> None:
+        """Fork the workers that are wanted, as far as they may begin now."""
+        if self._wanted:
+            for fd in self._beginners.no_longer_busy():
+                self._let_go(fd)
+        while self._wanted and self._beginners.has_room():
+            self._hire(self._wanted.popleft())
+
+    def _hire(self, wanted: Message) -> None:
+        """Fork a worker and tell the supervisor."""
+        begins, has_begun = os.pipe()
+
+        def child() -> None:
+            os.close(begins)
+            self._work(wanted, has_begun)
+
+        pid, pidfd = fork(child)
+        os.close(has_begun)
+        self._workers[pidfd] = born = wanted._replace(kind=BORN, value=pid)
+        self._beginners.add(begins, pid)
+        for fd in (pidfd, begins):
+            self._poll.register(fd, select.POLLIN)
+        send(self._supervisor, born, pidfd)
+
+    def _bury(self, pidfd: int) -> None:
+        """Tell the supervisor how a worker ended."""
+        self._poll.unregister(pidfd)
+        worker = self._workers.pop(pidfd)
+        status = reap(worker.value)
+        send(self._supervisor, worker._replace(kind=DIED, value=status))
+        os.close(pidfd)
+
+    def _let_go(self, begins: int) -> None:
+        """Count a worker among the beginners no longer."""
+        self._poll.unregister(begins)
+        self._beginners.drop(begins)
+        os.close(begins)
+
+    def _work(self, wanted: Message, has_begun: int) -> None:
+        for fd in (*self._workers, *self._beginners.fds):
+            os.close(fd)
+        look_like_worker(f"GristmillWorker-{wanted.worker}", self._setup["pid"])
+        restore_signals_in_forks()
+        if self._late:
+            try:
+                self._load()
+            except BaseException:
+                send_failure(self._supervisor, self._crew)
+                return
+        self._supervisor.close()
+        # Python reseeds its own generator in every fork.
+        if random := sys.modules.get("numpy.random"):
+            random.seed()
+        self._entry.serve(
+            self._program,
+            self._arena_fd,
+            self._knock_fd,
+            has_begun,
+            wanted.worker,
+            wanted.generation,
+        )
+
+
+def become_like_parent(wanted: dict[str, Any]) -> types.ModuleType:
+    """Make this process resemble the user's; returns the module to enter.
+
+    Args:
+        wanted: What `gristmill._workers.launcher.setup` has pickled.
+    """
+    look_like_worker("GristmillWorker", wanted["pid"])
+    os.environ.clear()
+    os.environ.update(wanted["environ"])
+    sys.path[:] = wanted["sys_path"]
+    sys.argv[:] = wanted["argv"]
+    os.chdir(wanted["cwd"])
+    with contextlib.suppress(OSError):  # Cores may be taken away meanwhile.
+        os.sched_setaffinity(0, wanted["affinity"])
+    return importlib.import_module(wanted["entry"])
+
+
+class _Beginners:
+    """Workers without a first output: as many at a time as there are cores.
+
+    If all began at once, all first outputs would come at once, as late as the last
+    one. A worker closes its end of a pipe after its first output. One that uses
+    little processor time meanwhile, since it waits for its source, keeps nobody.
+    """
+
+    def __init__(self) -> None:
+        # Our end of the pipe: pid, start, last look, processor time then.
+        self.fds: dict[int, tuple[int, float, float, float]] = {}
+
+    def add(self, fd: int, pid: int) -> None:
+        now = time.monotonic()
+        self.fds[fd] = pid, now, now, _processor_time(pid)
+
+    def drop(self, fd: int) -> None:
+        del self.fds[fd]
+
+    def has_room(self) -> bool:
+        return len(self.fds) < len(os.sched_getaffinity(0))
+
+    def patience_ms(self) -> int:
+        """Milliseconds until somebody is to be looked at."""
+        next_look = min(seen for _, _, seen, _ in self.fds.values()) + _PATIENCE_S
+        return max(0, round((next_look - time.monotonic()) * 1e3) + 1)
+
+    def no_longer_busy(self) -> list[int]:
+        """Look at those whose time has come; return who need not be waited for."""
+        now = time.monotonic()
+        idle = []
+        for fd, (pid, start, seen, used) in self.fds.items():
+            if now < seen + _PATIENCE_S:
+                continue
+            uses = _processor_time(pid)
+            if uses - used < (now - seen) / 4 or now > start + _LONGEST_S:
+                idle.append(fd)
+            else:
+                self.fds[fd] = pid, start, now, uses
+        return idle
+
+
+def _processor_time(pid: int) -> float:
+    """Seconds of processor time that a child has used, 0 if it is gone."""
+    # The number that clock_getcpuclockid(3) makes of a pid.
+    clock = (~pid << 3) | 2
+    try:
+        return time.clock_gettime(clock)
+    except OSError:
+        return 0.0
+
+
+def _warn_of_threads(count: int) -> None:
+    import logging  # Rarely needed, and slow to import.
+
+    logging.getLogger("gristmill").warning(
+        "unpickling the pipeline started %d thread(s), which no fork copies: each "
+        "worker unpickles it for itself, which takes more time and memory. Start "
+        "threads on first use instead of on import to avoid this.",
+        count,
+    )

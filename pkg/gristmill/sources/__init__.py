@@ -1,0 +1,383 @@
+"""Where records come from: anything with ``__len__`` and ``__getitem__``.
+
+Lists, tuples and your own classes are read one record at a time.  A NumPy array,
+or a dict of equally long ones, is read natively, a block of rows at once, and so is a
+pyarrow Table whose columns are numbers.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Mapping
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    Protocol,
+    SupportsIndex,
+    TypeAlias,
+    runtime_checkable,
+)
+
+import numpy as np
+import numpy.typing as npt
+
+from gristmill import _core
+from gristmill._base.checks import check_finite, kind
+from gristmill._base.listing import lazily, listed
+from gristmill._base.types import Alloc, Int64Array, Rules, T
+from gristmill.sources._checks import check_readable
+
+if TYPE_CHECKING:
+    from gristmill.sources._array_record import ArrayRecordDataSource
+    from gristmill.sources._parquet import ParquetDataSource
+    from gristmill.sources._remote import RemoteOptions
+    from gristmill.sources._shared_list import SharedMemoryDataSource
+    from gristmill.sources._tf_record import TFRecordDataSource
+    from gristmill.sources._tf_record_stream import (
+        TFRecordPosition,
+        TFRecordStream,
+        read_tf_records,
+    )
+    from gristmill.sources._tfds import TFDSDataSource
+
+__all__ = [
+    "ArrayRecordDataSource",
+    "ParquetDataSource",
+    "RandomAccessDataSource",
+    "RangeDataSource",
+    "RemoteOptions",
+    "SharedMemoryDataSource",
+    "TFDSDataSource",
+    "TFRecordDataSource",
+    "TFRecordPosition",
+    "TFRecordStream",
+    "TableSource",
+    "read_tf_records",
+]
+
+Columns: TypeAlias = Mapping[str, npt.NDArray[Any]]
+
+
+@runtime_checkable
+class RandomAccessDataSource(Protocol[T]):
+    """What a loader reads: records by number, from 0 to ``len(source) - 1``.
+
+    Give it a ``__repr__`` that says which data it reads, because saved states are
+    compared by it, and make it picklable to use worker processes.
+    """
+
+    def __len__(self) -> int:
+        """Return the number of records."""
+
+    def __getitem__(self, index: int, /) -> T:
+        """Return one record."""
+
+
+class RangeDataSource:
+    """Serve the integers of ``range(start, stop, step)``.
+
+    Args:
+        start: The first record.
+        stop: Where to end; not included.
+        step: Distance between records, not 0.
+
+    Raises:
+        AssertionError: `step` is 0, or leads away from `stop`.
+
+    Example:
+        >>> list(RangeDataSource(start=1, stop=8, step=3))
+        [1, 4, 7]
+    """
+
+    def __init__(self, start: int, stop: int, step: int) -> None:
+        for name, value in (("start", start), ("stop", stop), ("step", step)):
+            check_finite(name, value)
+        if step == 0:
+            raise AssertionError("step can't be zero.")
+        self._start = start
+        self._stop = stop
+        self._step = step
+        # Rounded up, in integers: floats would miscount past 2**53.
+        self._len = int(-((start - stop) // step))
+        if self._len < 0:
+            raise AssertionError("length can't be negative.")
+
+    def __len__(self) -> int:
+        return self._len
+
+    def __getitem__(self, record_key: SupportsIndex) -> int:
+        key = record_key.__index__()
+        if not 0 <= key < self._len:
+            raise IndexError(f"Index {key} out of range for {self._len}")
+        return self._start + key * self._step
+
+    def __repr__(self) -> str:
+        return (
+            f"RangeDataSource(start={self._start}, stop={self._stop}, "
+            f"step={self._step})"
+        )
+
+
+class TableSource:
+    """Serve the rows of an array, or of a dict of equally long arrays.
+
+    A loader that is given such an array or dict makes one of these itself.
+
+    Args:
+        columns: An array of shape ``(N, *S)``, or a dict of such with one ``N``.
+
+    Record ``i`` is ``array[i]``, or the dict of ``{name: array[i]}``.
+
+    Raises:
+        TypeError: A column is not an array.
+        ValueError: There is no column, one has no rows axis, or they differ in
+            length.
+
+    Example:
+        >>> table = TableSource({"x": np.zeros((3, 2)), "y": np.arange(3)})
+        >>> len(table), table[2]["y"].item()
+        (3, 2)
+    """
+
+    def __init__(self, columns: npt.NDArray[Any] | Columns) -> None:
+        if isinstance(columns, Mapping):
+            self._columns = dict(columns)
+            self._single = False
+        else:
+            self._columns = {"": columns}
+            self._single = True
+        self._length = _common_length(self._columns, self._single)
+        for name, column in self._columns.items():
+            # Rows are ordinary arrays, in workers and without.
+            if isinstance(column, np.memmap):
+                self._columns[name] = np.asarray(column)
+
+    @property
+    def gathers(self) -> bool:
+        """Whether `gather` gives what stacking the rows would give.
+
+        It does not for objects, records and foreign byte orders, which NumPy
+        converts when it stacks rows, nor for single strings, which it makes as wide
+        as the longest one of a batch.
+        """
+        return all(
+            column.dtype.isnative
+            and not column.dtype.hasobject
+            and column.dtype.names is None
+            and not (column.ndim == 1 and column.dtype.kind in "US")
+            for column in self._columns.values()
+        )
+
+    @property
+    def contiguous(self) -> bool:
+        """Whether the rows of every column follow one another in memory."""
+        return all(c.flags.c_contiguous for c in self._columns.values())
+
+    @property
+    def row_bytes(self) -> int:
+        """Bytes of one row, all columns together."""
+        return sum(c.nbytes for c in self._columns.values()) // max(1, self._length)
+
+    def __len__(self) -> int:
+        return self._length
+
+    def __getitem__(self, index: int) -> Any:
+        if self._single:
+            return self._columns[""][index]
+        return {name: column[index] for name, column in self._columns.items()}
+
+    def gather(
+        self, rows: Int64Array, alloc: Alloc | None = None, rules: Rules = "plain"
+    ) -> Any:
+        """Return a batch of rows, an array or a dict of arrays.
+
+        Args:
+            rows: Row numbers in [0, len), int64 of shape (B,).
+            alloc: Makes the arrays of the batch. None leaves them to NumPy.
+            rules: "jax" gives a dict with its names sorted, as stacking rows by
+                jax's rules does; "plain" keeps the table's order.
+
+        Returns:
+            Arrays of shape ``(B, *S)``, alone or in a dict.
+
+        Raises:
+            IndexError: A row is out of range.
+        """
+        if self._single:
+            return _gather(self._columns[""], rows, alloc)
+        return self._each(lambda column: _gather(column, rows, alloc), rules)
+
+    def begin_gather(
+        self,
+        rows: Int64Array,
+        pool: _core.Pool,
+        alloc: Alloc | None = None,
+        rules: Rules = "plain",
+    ) -> tuple[Any, list[_core.PendingGather]]:
+        """Begin to `gather` with the threads of a pool.
+
+        Returns:
+            The batch, which is filled once each item of the list has been waited
+            for. Only for tables that are `contiguous`.
+        """
+        pending: list[_core.PendingGather] = []
+
+        def begin(column: npt.NDArray[Any]) -> npt.NDArray[Any]:
+            out = _empty_batch(column, len(rows), alloc)
+            pending.append(_core.PendingGather(pool, column, rows, out))
+            return out
+
+        return self._each(begin, rules), pending
+
+    def _each(
+        self, function: Callable[[npt.NDArray[Any]], npt.NDArray[Any]], rules: Rules
+    ) -> Any:
+        if self._single:
+            return function(self._columns[""])
+        names = sorted(self._columns) if rules == "jax" else self._columns
+        return {name: function(self._columns[name]) for name in names}
+
+    def __repr__(self) -> str:
+        if self._single:
+            return f"TableSource({_kind_of(self._columns[''])})"
+        kinds = ", ".join(f"{n!r}: {_kind_of(c)}" for n, c in self._columns.items())
+        return f"TableSource({{{kinds}}})"
+
+
+def as_source(data_source: Any) -> Any:
+    """Return what a loader reads for its argument `data_source`.
+
+    Arrays and dicts of arrays become a `TableSource`, tables of pyarrow one as well or
+    a source of their rows, without a copy; anything else is returned as it is, once it
+    is known to be readable.
+
+    Raises:
+        TypeError: It cannot be read by number.
+        ValueError: It has no records.
+    """
+    source = as_table(data_source)
+    check_readable(source)
+    if known_length(source) == 0:
+        raise ValueError(
+            f"data_source, a {kind(source)}, has 0 records, but number of records must"
+            " be greater than 0. Check the path or the filter it was made from."
+        )
+    return source
+
+
+def as_table(source: Any) -> Any:
+    """Return arrays, dicts of arrays and tables of pyarrow as a source of their rows.
+
+    Anything else is returned as it is.
+    """
+    if _is_table(source):
+        return TableSource(source)
+    return _arrow_source(source) if _is_arrow(source) else source
+
+
+def known_length(source: Any) -> int | None:
+    """Return ``len(source)``, or None where it has no length or does not know it.
+
+    Record keys then go to the source as they are; others are taken modulo its length.
+    """
+    try:
+        return len(source)
+    except TypeError:
+        return None
+
+
+def _is_table(source: Any) -> bool:
+    if isinstance(source, np.ndarray):
+        # Rows of other subclasses mean something that their bytes do not say.
+        return type(source) in (np.ndarray, np.memmap)
+    return type(source) is dict and any(
+        isinstance(column, np.ndarray) for column in source.values()
+    )
+
+
+def _is_arrow(source: Any) -> bool:
+    """Whether this is a table of pyarrow, which is not imported to find out."""
+    pyarrow = sys.modules.get("pyarrow")
+    return pyarrow is not None and isinstance(
+        source, (pyarrow.Table, pyarrow.RecordBatch)
+    )
+
+
+def _arrow_source(table: Any) -> Any:
+    from gristmill.sources import _arrow  # It imports pyarrow.
+
+    arrays = _arrow.as_arrays(table)
+    return _arrow.ArrowSource(table) if arrays is None else TableSource(arrays)
+
+
+def _common_length(columns: dict[str, npt.NDArray[Any]], single: bool) -> int:
+    if not columns:
+        raise ValueError("data_source is an empty dict. Pass at least one array.")
+    longest: tuple[str, int] | None = None
+    for name, column in columns.items():
+        what = "data_source" if single else f"data_source[{name!r}]"
+        if not isinstance(column, np.ndarray):
+            raise TypeError(
+                f"{what} is a {type(column).__name__}, but every value of a dict of"
+                " arrays must be a NumPy array. Convert it with np.asarray."
+            )
+        if column.ndim == 0:
+            raise ValueError(
+                f"{what} has shape (), but needs a first axis to count records by."
+            )
+        if longest is None:
+            longest = (what, len(column))
+        elif len(column) != longest[1]:
+            raise ValueError(
+                f"{what} has {len(column)} rows, but {longest[0]} has {longest[1]}."
+                " All arrays of a data source must have one length."
+            )
+    assert longest is not None
+    return longest[1]
+
+
+def _gather(
+    column: npt.NDArray[Any], rows: Int64Array, alloc: Alloc | None
+) -> npt.NDArray[Any]:
+    out = _empty_batch(column, len(rows), alloc)
+    if column.flags.c_contiguous and not column.dtype.hasobject:
+        _core.gather(column, rows, out)
+    else:
+        if rows.size and rows.min() < 0:
+            raise IndexError(f"row {rows.min()} is out of range for {len(column)} rows")
+        np.take(column, rows, axis=0, out=out)
+    return out
+
+
+def _empty_batch(
+    column: npt.NDArray[Any], rows: int, alloc: Alloc | None
+) -> npt.NDArray[Any]:
+    shape = (rows, *column.shape[1:])
+    if alloc is None or column.dtype.hasobject:
+        return np.empty(shape, column.dtype)
+    return alloc(shape, column.dtype)
+
+
+def _kind_of(column: npt.NDArray[Any]) -> str:
+    return f"{column.dtype}[{','.join(map(str, column.shape))}]"
+
+
+# Names whose modules are not needed by most.
+_HOMES = {
+    "sources._array_record": "ArrayRecordDataSource",
+    "sources._parquet": "ParquetDataSource",
+    "sources._remote": "RemoteOptions",
+    "sources._shared_list": "SharedMemoryDataSource",
+    "sources._tf_record": "TFRecordDataSource",
+    "sources._tf_record_stream": "TFRecordPosition TFRecordStream read_tf_records",
+    "sources._tfds": "TFDSDataSource",
+}
+
+
+# Type checkers must not see it: they would accept every name.
+if not TYPE_CHECKING:
+    __getattr__ = lazily(__name__, _HOMES)
+
+
+def __dir__() -> list[str]:
+    return listed(__all__)

@@ -1,0 +1,242 @@
+"""The class behind sources.ArrayRecordDataSource."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import pathlib
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Protocol, cast, runtime_checkable
+
+import numpy as np
+
+from gristmill import _core
+from gristmill._base import log
+from gristmill._base.types import Int64Array
+from gristmill.sources._file_names import expand
+from gristmill.sources._record_files import CACHE_BYTES, check_name, open_file
+from gristmill.sources._record_source import RecordSource, name_of, open_parts
+from gristmill.sources._remote import RemoteOptions
+
+__all__ = ["ArrayRecordDataSource"]
+
+INSTRUCTION = re.compile(r"(.*)\[(\d+):(\d+)\]", re.DOTALL)
+
+# Options of the array_record package's reader.  They tune how that one reads; what is
+# read does not depend on them.
+READER_OPTIONS = (
+    "footer_prefetch_bytes",
+    "index_storage_option",
+    "max_parallelism",
+    "readahead_buffer_size",
+)
+
+
+@runtime_checkable
+class FileInstruction(Protocol):
+    """A part of a file: `take` records from number `skip` on, as TFDS has them."""
+
+    filename: str
+    skip: int
+    take: int
+    examples_in_shard: int
+
+
+Path = str | os.PathLike[str] | FileInstruction
+
+
+class Opener:
+    """Opens the files of a source, by their number; they share a cache."""
+
+    def __init__(
+        self, paths: Sequence[str], cache_bytes: int, settings: dict[str, Any]
+    ) -> None:
+        self._arguments = tuple(paths), cache_bytes, settings
+        self._cache = _core.ChunkCache(cache_bytes)
+
+    def __call__(self, part: int) -> _core.RecordFile:
+        paths, _, settings = self._arguments
+        return open_file(paths[part], cache=self._cache, **settings)
+
+    def __reduce__(self) -> Any:
+        return Opener, self._arguments
+
+
+class ArrayRecordDataSource(RecordSource):
+    """Serve the records of ArrayRecord files, in the order of the files.
+
+    Args:
+        paths: A path, a URL that fsspec knows, such as ``gs://bucket/path``, a
+            FileInstruction (filename, skip, take, examples_in_shard), or a list of
+            these, at least one.
+            ``"path[start:end]"`` stands for a part of a file.  Files that are named
+            without a part are opened at once, to count their records; a name of no
+            file may be a pattern (``"train-*.array_record"``, in the order of names)
+            or stand for shards (``"train.array_record@4"`` is
+            ``train.array_record-00000-of-00004`` and so on, ``"@*"`` any number).
+        reader_options: Options of the array_record package's reader by name, such as
+            ``{"index_storage_option": "offloaded"}``.  They are accepted for the sake
+            of existing code: they tune that reader and change no record, and this
+            reader has no use for them.
+        verify: Which hashes are compared: "all" of them, only those of "headers", or
+            "none".
+        access: How files are read: "pread", or "mmap", which is faster where they
+            are in the page cache, but ends the process when a file is truncated
+            while it is read.
+        cache_bytes: Memory for decoded chunks, where files have several records in
+            a chunk. Each process that reads has as much.
+        storage_options: Arguments of the file system of URLs, such as credentials.
+            All paths must be URLs then.
+        remote_options: How files behind URLs are read. None for the defaults.
+
+    A path may be a URL that fsspec knows, such as ``gs://bucket/path``.
+
+    Record ``i`` is ``bytes``.
+
+    Raises:
+        ValueError: The list of paths is empty, a part is not of its file, or an
+            option is unknown.
+        OSError: A file cannot be opened; a RemoteError, if it is behind a URL.
+        ImportError: fsspec, or what it needs for a URL, is not installed.
+        CorruptRecord: A file is no ArrayRecord file, or it is damaged.
+    """
+
+    def __init__(
+        self,
+        paths: Path | Sequence[Path],
+        reader_options: dict[str, str] | None = None,
+        *,
+        verify: str = "all",
+        access: str = "pread",
+        cache_bytes: int = CACHE_BYTES,
+        storage_options: Mapping[str, Any] | None = None,
+        remote_options: RemoteOptions | None = None,
+    ) -> None:
+        _check_options(reader_options)
+        if verify not in ("all", "headers", "none"):
+            raise ValueError(
+                f"verify is {verify!r}, but must be 'all', 'headers' or 'none'"
+            )
+        wanted = [
+            (name, part)
+            for path, part in map(_instruction, _as_list(paths))
+            for name in (expand(path, storage_options) if part is None else [path])
+        ]
+        self._paths = [path for path, _ in wanted]
+        for path in self._paths:
+            check_name(path, access, storage_options)
+        settings = {
+            "verify": verify,
+            "access": access,
+            "storage_options": storage_options,
+            "remote_options": remote_options,
+        }
+        opener = Opener(self._paths, cache_bytes, settings)
+        whole = [i for i, (_, part) in enumerate(wanted) if part is None]
+        files = dict(zip(whole, open_parts(opener, whole), strict=True))
+        ranges = [
+            (0, len(files[i])) if part is None else part
+            for i, (_, part) in enumerate(wanted)
+        ]
+        super().__init__(name_of(self._paths), ranges, opener)
+        for part, file in files.items():
+            self.reader.open_part(part, file)
+        _warn_of_groups(files.values())
+        self._group_sizes = {part: file.group_size for part, file in files.items()}
+
+    @property
+    def paths(self) -> list[str]:
+        """The paths of the files, without their parts."""
+        return self._paths
+
+    @property
+    def groups(self) -> Int64Array:
+        """Records in each chunk, in order, int64 of shape (G,).
+
+        A chunk is decoded whole, so `samplers.GroupShuffleSampler` is the one to
+        shuffle records of which there are several in a chunk.
+
+        Raises:
+            OSError: A file that was named with a part of it cannot be opened.
+            CorruptRecord: It is no ArrayRecord file, or it is damaged.
+        """
+        counts = []
+        for part, (first, count) in enumerate(self._ranges):
+            if part not in self._group_sizes:
+                file = cast(_core.RecordFile, self._open_part(part))
+                self.reader.open_part(part, file)
+                self._group_sizes[part] = file.group_size
+            size = self._group_sizes[part]
+            begins = np.arange(first // size * size + size, first + count, size)
+            edges = np.concatenate([[first], begins, [first + count]])
+            counts.append(np.diff(edges.astype(np.int64)))
+        return np.concatenate(counts)
+
+    def __repr__(self) -> str:
+        # Of paths alone, as Grain's: saved states are compared by it.
+        sha1 = hashlib.sha1(usedforsecurity=False)
+        for path in self._paths:
+            sha1.update(path.encode())
+        return f"ArrayRecordDataSource(hash_of_paths={sha1.hexdigest()})"
+
+
+def _as_list(paths: Any) -> Sequence[Path]:
+    kinds = (str, pathlib.Path, os.PathLike, FileInstruction)
+    if isinstance(paths, kinds):
+        return [paths]
+    if not isinstance(paths, Sequence):
+        raise ValueError(
+            "Unsupported path format was used. Path format must be a Sequence, String,"
+            f" pathlib.Path or FileInstruction, got {type(paths).__name__}."
+        )
+    if len(paths) == 0:
+        raise ValueError("Paths sequence can not be of 0 length")
+    for path in paths:
+        if not isinstance(path, kinds):
+            raise ValueError(
+                "All elements in a path sequence must be of type: String,"
+                f" pathlib.Path, or FileInstruction, got {type(path).__name__}."
+            )
+    return paths
+
+
+def _instruction(path: Path) -> tuple[str, tuple[int, int] | None]:
+    """The file, and the first record and number of records to read of it."""
+    if isinstance(path, FileInstruction):
+        return os.fspath(path.filename), (int(path.skip), int(path.take))
+    name = os.fspath(path)
+    if found := INSTRUCTION.fullmatch(name):
+        start, end = int(found[2]), int(found[3])
+        if end < start:
+            raise ValueError(
+                f"{name}: the part ends at {end}, before its start {start}"
+            )
+        return found[1], (start, end - start)
+    return name, None
+
+
+def _warn_of_groups(files: Iterable[_core.RecordFile]) -> None:
+    for file in files:
+        if file.num_chunks > 1 < file.group_size:
+            log.warning(
+                "%s has chunks of %s records, and all of a chunk are decoded to read"
+                " one. For random access write files with 'group_size:1', or shuffle"
+                " groups of records.",
+                file.path,
+                file.group_size,
+            )
+            return
+
+
+def _check_options(options: dict[str, str] | None) -> None:
+    for name in options or {}:
+        if name not in READER_OPTIONS:
+            raise ValueError(
+                f"reader_options has {name!r}, which is none of"
+                f" {', '.join(READER_OPTIONS)}."
+            )
+
+
+# Pickles name the public place, which imports this module when it is asked.
+ArrayRecordDataSource.__module__ = "gristmill.sources"

@@ -1,0 +1,141 @@
+"""Checks of data sources: what cannot be read by number, and what reads it instead."""
+
+from __future__ import annotations
+
+import collections.abc
+import os
+import re
+from typing import Any
+
+from gristmill._base.checks import kind
+
+__all__ = ["check_numbered", "check_readable", "length_of"]
+
+NEEDS = (
+    "A data source needs __len__() and __getitem__(index): a list, an array, a dict of"
+    " arrays, or an object with both methods."
+)
+# What reads a file, by the end of its name; what follows it may be a compression, the
+# number of a shard or a pattern of several.
+READERS = {
+    "array_record": "sources.ArrayRecordDataSource({path!r})",
+    "arrayrecord": "sources.ArrayRecordDataSource({path!r})",
+    "tfrecord": "sources.TFRecordDataSource({path!r})",
+    "tfrecords": "sources.TFRecordDataSource({path!r})",
+    "parquet": "sources.ParquetDataSource({path!r})",
+    "pq": "sources.ParquetDataSource({path!r})",
+    "npy": "numpy.load({path!r}, mmap_mode='r')",
+    "npz": "dict(numpy.load({path!r}))",
+    "arrow": "datasets.Dataset.from_file({path!r})",
+    "csv": "pyarrow.csv.read_csv({path!r})",
+    "json": "pyarrow.json.read_json({path!r})",
+    "jsonl": "pyarrow.json.read_json({path!r})",
+    "txt": "open({path!r}).readlines()",
+}
+SUFFIX = re.compile(rf"\.({'|'.join(READERS)})(\.(gz|gzip|zlib|zst))?([-@*].*)?$")
+LONGEST_PATH = 4096
+
+
+def check_readable(source: Any) -> None:
+    """Refuse what has no records that can be asked for by number.
+
+    Raises:
+        TypeError: So it is; the text says what reads it, where that is known.
+    """
+    _refuse_path(source)
+    if isinstance(source, type):
+        raise TypeError(
+            f"data_source is the class {source.__name__} itself. Pass an instance of"
+            " it."
+        )
+    if not hasattr(type(source), "__getitem__"):
+        names = ("__len__", "__getitem__")
+        missing = [name for name in names if not hasattr(type(source), name)]
+        raise TypeError(
+            f"data_source is a {kind(source)}, which has no"
+            f" {' and no '.join(missing)}. {NEEDS}{_in_order(source)}"
+        )
+
+
+def check_numbered(source: Any) -> None:
+    """Refuse what has records, but not by number, such as a dict of lists.
+
+    Raises:
+        TypeError: So it is.
+    """
+    if isinstance(source, dict):
+        _refuse_dict(source)
+    elif hasattr(source, "iloc") and hasattr(source, "columns"):
+        raise TypeError(
+            f"data_source is a {kind(source)}, which is indexed by column, not by row."
+            " Pass {name: frame[name].to_numpy() for name in frame}."
+        )
+
+
+def length_of(source: Any) -> int:
+    """How many records a readable source has.
+
+    Raises:
+        TypeError: It does not say.
+    """
+    try:
+        return len(source)
+    except TypeError as error:
+        raise TypeError(
+            f"data_source is a {kind(source)}, which does not say how many records it"
+            f" has: {error}. Give it a method __len__(), or pass a DataLoader a"
+            " sampler with num_records."
+        ) from error
+
+
+def _refuse_path(source: Any) -> None:
+    if not isinstance(source, (str, os.PathLike)):
+        return
+    path = os.fspath(source)
+    if not isinstance(path, str):
+        return
+    named = SUFFIX.search(path)
+    short = len(path) < LONGEST_PATH and "\n" not in path and "\0" not in path
+    there = short and bool(path) and os.path.exists(path)
+    if isinstance(source, str) and not (short and (named or there)):
+        return  # A text is a source of its characters.
+    advice = f"Open it first. {NEEDS}"
+    if named:
+        advice = f"Pass {READERS[named[1]].format(path=path)}."
+    elif there and os.path.isdir(path):
+        advice = (
+            f"Pass sources.TFDSDataSource({path!r}) for a folder of TFDS, or a source"
+            " of the files in it."
+        )
+    raise TypeError(f"data_source is the path {path!r}, not what is in it. {advice}")
+
+
+def _refuse_dict(source: dict[Any, Any]) -> None:
+    """Refuse a dict that has no record 0, such as one of lists."""
+    if not source or 0 in source or hasattr(type(source), "__missing__"):
+        return
+    names = ", ".join(repr(name) for name in list(source)[:3])
+    value = next(iter(source.values()))
+    advice = "Pass a list of its values, or one of them."
+    if isinstance(value, (list, tuple)) or hasattr(value, "__array__"):
+        advice = (
+            "Of columns pass a dict of arrays:"
+            " {name: np.asarray(column) for name, column in source.items()}; of several"
+            " data sets pass one, such as source[name]."
+        )
+    raise TypeError(
+        f"data_source is a {kind(source)} of {kind(value)}, with the keys {names}, so"
+        f" there is no record 0. {advice}"
+    )
+
+
+def _in_order(source: Any) -> str:
+    """What to do with something that can only be iterated over."""
+    if isinstance(source, (collections.abc.Iterator, collections.abc.Set)):
+        return " It can only be read in order: pass list(...) of it."
+    if isinstance(source, collections.abc.Iterable):
+        return (
+            " It can only be read in order: pass list(...) of it, or what it is made"
+            " of."
+        )
+    return ""

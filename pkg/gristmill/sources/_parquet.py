@@ -1,0 +1,230 @@
+"""The class behind sources.ParquetDataSource; needs the pyarrow package."""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.util
+import operator
+import os
+from collections.abc import Mapping, Sequence
+from typing import Any, SupportsIndex
+
+import numpy as np
+
+from gristmill._base import log
+from gristmill._base.checks import check_integer
+from gristmill._base.closing import Closing
+from gristmill._base.types import Int64Array
+from gristmill.errors import CorruptRecord
+from gristmill.sources._columns import Columns
+from gristmill.sources._group_cache import GroupCache
+from gristmill.sources._parquet_files import ParquetFiles, find_files
+from gristmill.sources._remote import RemoteOptions
+
+__all__ = ["ParquetDataSource"]
+
+# Row groups that were decoded again before the cache is said to be too small, and
+# how many of their rows there were for each row that was asked for.
+REPEATED_GROUPS = 16
+REPEATED_ROWS = 4
+
+
+class ParquetDataSource(Closing):
+    """Serve the rows of Parquet files, in the order of the files.
+
+    Args:
+        paths: A file, a folder (its ``*.parquet``), a pattern such as
+            ``data/**/*.parquet``, a URL that fsspec knows, or a list of these.
+        columns: Names of the columns to read, in the order that rows have them. None
+            reads all.
+        cache_bytes: Bytes of decoded row groups that are kept, those used last, in
+            each process. At least the last one is kept.
+        storage_options: Arguments of the file system of URLs, such as credentials.
+            All paths must be URLs then.
+        remote_options: How files behind URLs are read. None for the defaults.
+        **read_kwargs: Further arguments of ``pyarrow.parquet.ParquetFile``.
+
+    Record ``i`` is the dict of ``{column: value}`` that Grain's ParquetIterDataset
+    makes of it: NumPy scalars, str, bytes, arrays for lists, dicts for structs, None or
+    NaN where a value is missing (a column of integers has float64 in a row group with
+    missing ones).
+
+    A row group is decoded whole, so the order decides the speed: `IndexSampler`
+    without shuffle, or `samplers.GroupShuffleSampler` of ``source.groups``, decode each
+    about once.  ``cache_bytes`` must hold the sampler's window of row groups.
+
+    Raises:
+        FileNotFoundError: A file is missing, or a folder or pattern has none.
+        CorruptRecord: A file is no Parquet file, damaged, or changed while in use.
+            Raised by the constructor, or by the read that meets it.
+        ValueError: There are no paths, a column is missing or differs between files,
+            or there are storage_options for a path that is no URL.
+        RemoteError: A file behind a URL cannot be read.
+        ImportError: pyarrow, or fsspec for a URL, is not installed.
+
+    Example:
+        >>> import os, pyarrow, pyarrow.parquet, tempfile
+        >>> folder = tempfile.TemporaryDirectory()
+        >>> path = os.path.join(folder.name, "part.parquet")
+        >>> table = pyarrow.table({"x": [1, 2, 3], "name": ["a", "b", "c"]})
+        >>> pyarrow.parquet.write_table(table, path, row_group_size=2)
+        >>> source = ParquetDataSource(path)
+        >>> len(source), source.groups.tolist(), source[2]
+        (3, [2, 1], {'x': np.int64(3), 'name': 'c'})
+        >>> folder.cleanup()
+    """
+
+    # Threads that read ahead would turn over a cache that holds one window.
+    by_threads = False
+
+    def __init__(
+        self,
+        paths: str | os.PathLike[str] | Sequence[str | os.PathLike[str]],
+        columns: Sequence[str] | None = None,
+        *,
+        cache_bytes: int = 1 << 30,
+        storage_options: Mapping[str, Any] | None = None,
+        remote_options: RemoteOptions | None = None,
+        **read_kwargs: Any,
+    ) -> None:
+        if importlib.util.find_spec("pyarrow") is None:
+            raise ImportError(
+                "sources.ParquetDataSource needs the pyarrow package. Install it with:"
+                " pip install 'gristmill[parquet]'"
+            )
+        check_integer("cache_bytes", cache_bytes)
+        if cache_bytes < 0:
+            raise ValueError(f"cache_bytes must be at least 0, got {cache_bytes}.")
+        self._cache_bytes = operator.index(cache_bytes)
+        self._read_kwargs = read_kwargs
+        options = storage_options or {}
+        self._files = ParquetFiles(
+            find_files(paths, options),
+            columns,
+            storage_options=options,
+            remote_options=remote_options,
+            read_kwargs=read_kwargs,
+        )
+        self._begin()
+
+    def _begin(self) -> None:
+        """Make what each process has of its own."""
+        self._bounds = np.concatenate([[0], np.cumsum(self._files.rows)])
+        self._length = int(self._bounds[-1])
+        self._cache: GroupCache[Columns] = GroupCache(
+            self._decode, lambda columns: columns.nbytes, self._cache_bytes
+        )
+        self._decoded_before = np.zeros(len(self.groups), np.bool_)
+        self._repeated_groups = self._repeated_rows = self._rows_read = 0
+        self._warned = False
+        self._damaged: dict[int, str] = {}
+
+    @property
+    def paths(self) -> tuple[str, ...]:
+        """The files, in order."""
+        return self._files.paths
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """Names of the columns that a row has."""
+        return self._files.columns
+
+    @property
+    def groups(self) -> Int64Array:
+        """Rows of each row group, in order, int64 of shape (G,)."""
+        return self._files.rows
+
+    def __len__(self) -> int:
+        return self._length
+
+    def __getitem__(self, record_key: SupportsIndex) -> dict[str, Any]:
+        key = operator.index(record_key)
+        if not 0 <= key < self._length:
+            raise self._out_of_range(key)
+        group = int(self._bounds.searchsorted(key, "right")) - 1
+        self._rows_read += 1
+        return self._cache.get(group).row(key - int(self._bounds[group]))
+
+    def __getitems__(self, record_keys: Sequence[int]) -> list[dict[str, Any]]:
+        """Return several records, each row group of them looked up once."""
+        if len(record_keys) == 1:
+            return [self[record_keys[0]]]
+        keys = np.asarray(record_keys, np.int64)
+        if keys.size and (keys.min() < 0 or keys.max() >= self._length):
+            bad = keys[(keys < 0) | (keys >= self._length)]
+            raise self._out_of_range(int(bad[0]))
+        groups = self._bounds.searchsorted(keys, "right") - 1
+        by_group = np.argsort(groups, kind="stable")
+        cuts = np.flatnonzero(np.diff(groups[by_group])) + 1
+        parts = np.split(by_group, cuts) if keys.size else []
+        # In the order of the keys: the groups that they end with stay in the cache.
+        parts.sort(key=operator.itemgetter(0))
+        self._rows_read += len(keys)
+        records: list[Any] = [None] * len(keys)
+        for places in parts:
+            group = int(groups[places[0]])
+            rows = self._cache.get(group).rows(keys[places] - self._bounds[group])
+            for place, row in zip(places.tolist(), rows, strict=True):
+                records[place] = row
+        return records
+
+    def close(self) -> None:
+        """Drop the decoded row groups; reading decodes them again."""
+        self._cache.clear()
+        self._damaged.clear()
+
+    def __repr__(self) -> str:
+        names = "\n".join(self.paths).encode()
+        options = "".join(f", {n}={v!r}" for n, v in sorted(self._read_kwargs.items()))
+        return (
+            f"ParquetDataSource(hash_of_paths={hashlib.sha256(names).hexdigest()[:16]},"
+            f" rows={self._length}, columns={list(self.columns)}{options})"
+        )
+
+    def __getstate__(self) -> dict[str, Any]:
+        names = ("_cache_bytes", "_read_kwargs", "_files")
+        return {name: vars(self)[name] for name in names}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        vars(self).update(state)
+        self._begin()
+
+    def _decode(self, group: int) -> Columns:
+        if group in self._damaged:
+            raise CorruptRecord(self._damaged[group])
+        try:
+            columns = self._files.read(group)
+        except CorruptRecord as error:
+            # Each of its rows may be asked for: it fails at once the next time.
+            self._damaged[group] = str(error)
+            raise
+        if self._decoded_before[group]:
+            self._repeated_groups += 1
+            self._repeated_rows += int(self.groups[group])
+            self._warn_of_repeats(columns.nbytes)
+        self._decoded_before[group] = True
+        return columns
+
+    def _warn_of_repeats(self, group_bytes: int) -> None:
+        often = self._repeated_rows > REPEATED_ROWS * self._rows_read
+        if self._warned or self._repeated_groups < REPEATED_GROUPS or not often:
+            return
+        self._warned = True
+        log.warning(
+            "%r decoded %d rows a second time to serve %d: its cache of %d bytes is too"
+            " small for the order of reading, with about %d bytes a row group. Read in"
+            " the order of a samplers.GroupShuffleSampler of source.groups, with a"
+            " smaller window, or raise cache_bytes.",
+            self,
+            self._repeated_rows,
+            self._rows_read,
+            self._cache_bytes,
+            group_bytes,
+        )
+
+    def _out_of_range(self, key: int) -> IndexError:
+        return IndexError(f"Index {key} out of range for {self._length}")
+
+
+# Pickles name the public place, which imports this module when it is asked.
+ParquetDataSource.__module__ = "gristmill.sources"

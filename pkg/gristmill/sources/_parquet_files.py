@@ -1,0 +1,317 @@
+"""Finds Parquet files, reads their footers and decodes one row group at a time."""
+
+from __future__ import annotations
+
+import collections
+import contextlib
+import dataclasses
+import functools
+import glob
+import importlib
+import io
+import os
+import re
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import numpy as np
+
+from gristmill._base.types import Int64Array
+from gristmill.errors import CorruptRecord, RemoteError
+from gristmill.sources._columns import Columns
+from gristmill.sources._remote import RemoteFile, RemoteOptions, file_system_of, is_url
+
+__all__ = ["ParquetFiles", "find_files"]
+
+# Servers that list no folders, whose URLs may have question marks; chains of URLs.
+FILES_ONLY = re.compile(r"https?://|[^/]*::")
+
+FOOTER_THREADS = 16
+KEPT_FOOTERS = 16
+
+Path = str | os.PathLike[str]
+
+
+def find_files(
+    paths: Path | Sequence[Path], storage_options: Mapping[str, Any]
+) -> tuple[str, ...]:
+    """Return the files that paths, folders, patterns and URLs stand for, in order.
+
+    Raises:
+        FileNotFoundError: A folder or pattern has no Parquet files.
+        ValueError: The list of paths is empty, or options are for no URL.
+        TypeError: A path is no path.
+    """
+    given = [paths] if isinstance(paths, (str, os.PathLike)) else list(paths)
+    if not given:
+        raise ValueError("paths is empty. Pass at least one Parquet file.")
+    names = [_as_text(path) for path in given]
+    for name in names:
+        if storage_options and not is_url(name):
+            raise ValueError(
+                f"{name} is on this machine and has no use for storage_options."
+            )
+    return tuple(file for name in names for file in _expand(name, storage_options))
+
+
+def _as_text(path: Any) -> str:
+    if not isinstance(path, (str, os.PathLike)):
+        raise TypeError(
+            "paths must be a path, a pattern, a URL or a list of these, got one of type"
+            f" {type(path).__name__}."
+        )
+    return os.fsdecode(path)
+
+
+def _expand(path: str, storage_options: Mapping[str, Any]) -> list[str]:
+    if FILES_ONLY.match(path):
+        return [path]
+    if is_url(path):
+        system, inside = file_system_of(path, storage_options)
+        is_folder, find = system.isdir, system.glob
+        prefix = path.partition("://")[0] + "://"
+    else:
+        inside, is_folder, prefix = path, os.path.isdir, ""
+        find = functools.partial(glob.glob, recursive=True)
+    if is_folder(inside):
+        found = find(f"{glob.escape(inside.rstrip('/'))}/*.parquet")
+    elif glob.has_magic(inside) and not (prefix == "" and os.path.exists(inside)):
+        found = find(inside)
+    else:
+        return [path]
+    if not found:
+        raise FileNotFoundError(
+            f"{path} has no Parquet files. A folder is searched for *.parquet, not for"
+            " folders in it: pass a pattern such as 'folder/**/*.parquet' for those."
+        )
+    return [name if "://" in name else prefix + name for name in sorted(found)]
+
+
+@contextlib.contextmanager
+def _explained(path: str, doing: str) -> Iterator[None]:
+    """Turn what pyarrow raises into errors that name the file."""
+    import pyarrow
+
+    try:
+        yield
+    except RemoteError:
+        raise
+    except FileNotFoundError as error:
+        raise FileNotFoundError(
+            f"{path} does not exist. Check paths, and that it stays in place while it"
+            " is read."
+        ) from error
+    except (pyarrow.ArrowException, OSError) as error:
+        # The operating system's errors have a number; those of the format do not.
+        if getattr(error, "errno", None) is not None:
+            error.add_note(f"while {doing} {path}")
+            raise
+        raise CorruptRecord(
+            f"{path}: {doing} failed: {error}. It is no Parquet file, or damaged: write"
+            " it again, or leave it out of paths."
+        ) from error
+
+
+@dataclasses.dataclass(frozen=True)
+class _LocalFile:
+    """A file of this machine, as it was when it was opened."""
+
+    path: str
+    bytes: int
+    mtime_ns: int
+
+    @classmethod
+    def open(cls, path: str) -> _LocalFile:
+        """The file as it is now."""
+        status = os.stat(path)
+        return cls(path, status.st_size, status.st_mtime_ns)
+
+    def change(self) -> str:
+        """Say how the file changed since it was opened; empty if it did not."""
+        now = _LocalFile.open(self.path)
+        if now == self:
+            return ""
+        return (
+            f"the file has changed since it was opened: it had {self.bytes} bytes and"
+            f" has {now.bytes}"
+        )
+
+
+class _Ranges(io.RawIOBase):
+    """What pyarrow reads of a file behind a URL."""
+
+    def __init__(self, file: RemoteFile) -> None:
+        self._file = file
+        self._at = 0
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def tell(self) -> int:
+        return self._at
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
+        base = (0, self._at, self._file.size)[whence]
+        self._at = base + offset
+        return self._at
+
+    def read(self, size: int = -1) -> bytes:
+        left = max(0, self._file.size - self._at)
+        count = left if size < 0 else min(size, left)
+        data = self._file.read_range(self._at, count)
+        self._at += count
+        return data
+
+
+class ParquetFiles:
+    """The row groups of one or many files, numbered through.
+
+    Args:
+        paths: Local files and URLs, at least one.
+        columns: Names of the columns to read, in this order; None for all.
+        storage_options: Arguments of the URLs' file system.
+        remote_options: How files behind URLs are read.
+        read_kwargs: Further arguments of ``pyarrow.parquet.ParquetFile``.
+
+    Holds no open files, so it can be pickled.  Thread-safe.
+
+    Attributes:
+        paths: The files, in order.
+        columns: Names of the columns that are read.
+        rows: Rows of each row group, int64 of shape (G,).
+    """
+
+    def __init__(
+        self,
+        paths: Sequence[str],
+        columns: Sequence[str] | None,
+        *,
+        storage_options: Mapping[str, Any],
+        remote_options: RemoteOptions | None,
+        read_kwargs: Mapping[str, Any],
+    ) -> None:
+        self.paths = tuple(paths)
+        self._storage_options = dict(storage_options)
+        self._remote_options = remote_options
+        self._read_kwargs = dict(read_kwargs)
+        self._footers: collections.OrderedDict[int, Any] = collections.OrderedDict()
+        self._lock = threading.Lock()
+        with ThreadPoolExecutor(min(FOOTER_THREADS, len(self.paths))) as pool:
+            # Each footer is dropped once its counts are known: many are large.
+            opened = list(pool.map(self._look_at, self.paths))
+        self._files = [file for file, _, _ in opened]
+        self._first_group = np.cumsum([0, *(len(rows) for _, rows, _ in opened)])
+        self.rows: Int64Array = np.concatenate([rows for _, rows, _ in opened])
+        schemas = [schema for _, _, schema in opened]
+        self.columns = _chosen(schemas[0], columns, self.paths[0])
+        self._check_schemas(schemas)
+
+    def read(self, group: int) -> Columns:
+        """Decode a row group.
+
+        Raises:
+            CorruptRecord: It is damaged, or the file has changed.
+            OSError: It cannot be read.
+        """
+        number = int(self._first_group.searchsorted(group, "right")) - 1
+        path, inside = self.paths[number], group - int(self._first_group[number])
+        with _explained(path, f"decoding row group {inside}"):
+            if change := self._files[number].change():
+                raise CorruptRecord(
+                    f"{path}: {change}. Leave a file in place while it is read; make a"
+                    " new ParquetDataSource of the new one."
+                )
+            with self._parse(self._files[number], self._footers.get(number)) as file:
+                self._remember(number, file.metadata)
+                table = file.read_row_group(inside, columns=list(self.columns))
+                return _as_columns(table, self.columns)
+
+    def __getstate__(self) -> dict[str, Any]:
+        kept = {**vars(self), "_footers": collections.OrderedDict()}
+        del kept["_lock"]
+        return kept
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        vars(self).update(state)
+        self._lock = threading.Lock()
+        # Where this is loaded for several workers they share the import.
+        importlib.import_module("pyarrow.parquet")
+
+    def _look_at(
+        self, path: str
+    ) -> tuple[_LocalFile | RemoteFile, Int64Array, dict[str, Any]]:
+        """Open a file; returns the rows of its row groups and its columns' types."""
+        file: _LocalFile | RemoteFile
+        with _explained(path, "reading the footer"):
+            if is_url(path):
+                options = self._storage_options, self._remote_options
+                file = RemoteFile(path, *options)
+            else:
+                file = _LocalFile.open(path)
+            with self._parse(file, None) as parsed:
+                footer, schema = parsed.metadata, parsed.schema_arrow
+        counts = [footer.row_group(i).num_rows for i in range(footer.num_row_groups)]
+        if len(set(schema.names)) != len(schema.names):
+            raise ValueError(
+                f"{path} has two columns of one name: {schema.names}. Rows are dicts,"
+                " which hold one of each: rename them."
+            )
+        types = {name: str(schema.field(name).type) for name in schema.names}
+        return file, np.array(counts, np.int64), types
+
+    def _parse(self, file: _LocalFile | RemoteFile, footer: Any) -> Any:
+        from pyarrow import parquet
+
+        kwargs = {"page_checksum_verification": True, **self._read_kwargs}
+        readable = file.path if isinstance(file, _LocalFile) else _Ranges(file)
+        return parquet.ParquetFile(readable, metadata=footer, **kwargs)
+
+    def _remember(self, number: int, footer: Any) -> None:
+        """Keep the footers of the files used last: some take long to parse."""
+        with self._lock:
+            self._footers[number] = footer
+            self._footers.move_to_end(number)
+            while len(self._footers) > KEPT_FOOTERS:
+                self._footers.popitem(last=False)
+
+    def _check_schemas(self, schemas: Sequence[Mapping[str, Any]]) -> None:
+        first = schemas[0]
+        for path, types in zip(self.paths, schemas, strict=True):
+            for name in self.columns:
+                if types.get(name) != first[name]:
+                    found = types.get(name, "missing")
+                    raise ValueError(
+                        f"{path}: column {name!r} is {found}, but {first[name]} in"
+                        f" {self.paths[0]}. All files of a data source must have the"
+                        " same columns: choose others with columns=, or make one data"
+                        " source of each kind."
+                    )
+
+
+def _as_columns(table: Any, names: Sequence[str]) -> Columns:
+    arrays = {name: table.column(name).to_numpy() for name in names}
+    objects = [name for name in names if arrays[name].dtype.hasobject]
+    return Columns(arrays, sum(table.column(name).nbytes for name in objects))
+
+
+def _chosen(
+    schema: Mapping[str, Any], columns: Sequence[str] | None, path: str
+) -> tuple[str, ...]:
+    if columns is None:
+        return tuple(schema)
+    if isinstance(columns, str):
+        raise TypeError(f"columns must be a list of names, got the str {columns!r}.")
+    chosen = tuple(dict.fromkeys(columns))
+    if not chosen:
+        raise ValueError("columns is empty. Name at least one, or pass None for all.")
+    for name in chosen:
+        if name not in schema:
+            raise ValueError(
+                f"{path} has no column {name!r}. It has {', '.join(map(repr, schema))}."
+            )
+    return chosen

@@ -1,0 +1,149 @@
+"""What the sources of record files have in common: they read by a native reader."""
+
+from __future__ import annotations
+
+import functools
+import operator
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, SupportsIndex, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+
+from gristmill import _core
+from gristmill._base.closing import Closing
+from gristmill._base.types import Int64Array
+
+ReaderT = TypeVar("ReaderT", bound=_core.RecordReader)
+
+ITER_BLOCK = 256
+OPENING_THREADS = 64
+
+
+def open_parts(
+    open_part: Callable[[int], ReaderT], parts: Sequence[int]
+) -> list[ReaderT]:
+    """Return the readers of several parts, opened at the same time."""
+    if len(parts) < 2:
+        return [open_part(part) for part in parts]
+    from concurrent.futures import ThreadPoolExecutor  # Slow to import.
+
+    with ThreadPoolExecutor(min(len(parts), OPENING_THREADS)) as pool:
+        return list(pool.map(open_part, parts))
+
+
+class RecordSource(Closing):
+    """Serve the records of several files as one list; see the classes made of it.
+
+    Args:
+        name: What errors call the source.
+        ranges: First record and number of records of each file.
+        open_part: Called with a file's number, returns its reader.  Picklable, and
+            without a reference to the source.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        ranges: Sequence[tuple[int, int]],
+        open_part: Callable[[int], _core.RecordReader],
+    ) -> None:
+        self._name = name
+        self._ranges = tuple(ranges)
+        self._open_part = open_part
+        self._reader = self._new_reader()
+        self._length = len(self._reader)
+
+    @property
+    def reader(self) -> _core.RecordSet:
+        """All records; files are opened when they are read."""
+        return self._reader
+
+    def __len__(self) -> int:
+        return self._length
+
+    def __getitem__(self, record_key: SupportsIndex) -> bytes:
+        key = operator.index(record_key)
+        if not 0 <= key < self._length:
+            raise self._out_of_range(key)
+        return self._reader.read(key)
+
+    def __getitems__(self, record_keys: Sequence[SupportsIndex]) -> list[bytes]:
+        return self._reader.read_many(self._checked(record_keys))
+
+    def __iter__(self) -> Iterator[bytes]:
+        for first in range(0, self._length, ITER_BLOCK):
+            last = min(first + ITER_BLOCK, self._length)
+            yield from self._reader.read_many(np.arange(first, last))
+
+    def sizes(
+        self, record_keys: Sequence[SupportsIndex] | npt.NDArray[np.integer[Any]]
+    ) -> Int64Array:
+        """Return the sizes of records in bytes.
+
+        Args:
+            record_keys: Numbers in [0, len), shape (k,).
+
+        Returns:
+            int64, shape (k,).  Where every record has its place in the file's index,
+            no record is read for it.
+
+        Raises:
+            ValueError: A key is out of range.
+        """
+        return self._reader.sizes(self._checked(record_keys))
+
+    def close(self) -> None:
+        """Close the files.  They are opened again when they are read again."""
+        self._reader.close()
+
+    def __getstate__(self) -> dict[str, Any]:
+        state = self.__dict__.copy()
+        # Where it is unpickled, files are opened anew.
+        del state["_reader"]
+        return state
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        self._reader = self._new_reader()
+
+    def _new_reader(self) -> _core.RecordSet:
+        # Without a reference to the source, which has one to the reader.
+        opener = functools.partial(open_parts, self._open_part)
+        return _core.RecordSet(self._name, self._ranges, opener)
+
+    def _checked(self, record_keys: Any) -> Int64Array:
+        if isinstance(record_keys, np.ndarray) and record_keys.dtype == np.int64:
+            keys: Int64Array = np.ascontiguousarray(record_keys)
+        else:
+            numbers = [operator.index(key) for key in record_keys]
+            for number in numbers:
+                if not 0 <= number < self._length:
+                    raise self._out_of_range(number)
+            keys = np.array(numbers, np.int64)
+        if keys.size and not (keys.min() >= 0 and keys.max() < self._length):
+            bad = keys[(keys < 0) | (keys >= self._length)]
+            raise self._out_of_range(int(bad[0]))
+        return keys
+
+    def _out_of_range(self, key: int) -> ValueError:
+        return ValueError(
+            f"Record key should be in [0, num_records), got {key} for the"
+            f" {self._length} records of {self._name}"
+        )
+
+
+def name_of(paths: Sequence[str]) -> str:
+    """What errors call a source of these files."""
+    if len(paths) == 1:
+        return paths[0]
+    return f"{paths[0]} and {len(paths) - 1} more"
+
+
+def reads_natively(source: Any) -> bool:
+    """Whether ``source.reader`` gives just what ``source[key]`` does."""
+    return (
+        isinstance(source, RecordSource)
+        and type(source).__getitem__ is RecordSource.__getitem__
+        and type(source).__getitems__ is RecordSource.__getitems__
+    )

@@ -1,0 +1,257 @@
+"""The class behind sources.TFRecordDataSource: TFRecord files by record number."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import os
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from gristmill import _core
+from gristmill._base import log
+from gristmill.sources._file_names import expand
+from gristmill.sources._record_files import find_file, is_local, local_path
+from gristmill.sources._record_source import RecordSource, name_of
+from gristmill.sources._remote import RemoteOptions
+
+__all__ = ["TFRecordDataSource"]
+
+SIDECAR_SUFFIX = ".gristmill-index"
+
+# Indexing more than this takes long enough to do it in a thread, interruptibly.
+QUICK_BYTES = 64 << 20
+# Indexing is mentioned once it has taken this long, and then now and then.
+QUIET_S = 1.0
+REPORT_S = 10.0
+
+Path = str | os.PathLike[str]
+
+
+class TFRecordDataSource(RecordSource):
+    """Serve the records of TFRecord files by number, in the order of the files.
+
+    A TFRecord file does not say where its records are.  When a file is opened for the
+    first time its records are counted in one pass, at the speed of the disk, and the
+    result is kept as ``.NAME.gristmill-index`` beside the file, or, where that folder
+    cannot be written to, in the folder of the environment variable
+    ``GRISTMILL_CACHE_DIR`` (by default ``~/.cache/gristmill``).  It is made anew when
+    the file's size or time of change is another.  Indices of files behind URLs go to
+    that folder, too; making one reads the whole file.
+
+    Args:
+        paths: A path or a list of paths, at least one.  A path may be a URL that fsspec
+            knows, such as ``gs://bucket/path``.  One that names no file may be a
+            pattern (``"train-*.tfrecord"``, in the order of names) or stand for shards
+            (``"train.tfrecord@4"`` is ``train.tfrecord-00000-of-00004`` and so on,
+            ``"train.tfrecord@*"`` any number of them).
+        verify: Which checksums are compared when a record is read: "all", only that of
+            its length ("headers"), or "none".  The length itself is compared with the
+            index in any case.
+        access: How files are read: "pread", or "mmap", which is faster where they
+            are in the page cache, but ends the process when a file is truncated
+            while it is read.
+        index_dir: The folder for the indices, made if it is missing.  None for the
+            places named above.
+        storage_options: Arguments of the file system of URLs, such as credentials.
+        remote_options: How files behind URLs are read.  None for the defaults.
+
+    Record ``i`` is ``bytes``.
+
+    Raises:
+        ValueError: The list of paths is empty, or an option is unknown.
+        OSError: A file cannot be opened, or no file has the name.
+        CorruptRecord: A file is no TFRecord file, is compressed (read it by
+            `read_tf_records`), or is truncated or damaged between its records.
+
+    Example:
+        >>> import tempfile, pathlib
+        >>> file = pathlib.Path(tempfile.mkdtemp(), "empty.tfrecord")
+        >>> _ = file.write_bytes(b"")
+        >>> len(TFRecordDataSource(file))
+        0
+    """
+
+    def __init__(
+        self,
+        paths: Path | Sequence[Path],
+        *,
+        verify: str = "all",
+        access: str = "pread",
+        index_dir: Path | None = None,
+        storage_options: Mapping[str, Any] | None = None,
+        remote_options: RemoteOptions | None = None,
+    ) -> None:
+        self._paths = expand(paths, storage_options)
+        folder = None if index_dir is None else os.fspath(index_dir)
+        if folder is not None:
+            os.makedirs(folder, exist_ok=True)
+        opener = Opener(
+            tuple(self._paths), verify, access, folder, storage_options, remote_options
+        )
+        files = _open_all(opener)
+        ranges = [(0, len(file)) for file in files]
+        super().__init__(name_of(self._paths), ranges, opener)
+        for part, file in enumerate(files):
+            self.reader.open_part(part, file)
+
+    @property
+    def paths(self) -> list[str]:
+        """The paths of the files."""
+        return self._paths
+
+    def __repr__(self) -> str:
+        # Of paths alone: saved states are compared by it.
+        sha1 = hashlib.sha1("\n".join(self._paths).encode(), usedforsecurity=False)
+        return f"TFRecordDataSource(hash_of_paths={sha1.hexdigest()})"
+
+
+@dataclasses.dataclass(frozen=True)
+class Opener:
+    """Opens the files of a source, by their number."""
+
+    paths: tuple[str, ...]
+    verify: str
+    access: str
+    index_dir: str | None
+    storage_options: Mapping[str, Any] | None
+    remote_options: RemoteOptions | None
+
+    def __call__(
+        self, part: int, progress: _core.ScanProgress | None = None
+    ) -> _core.TfRecordFile:
+        path = self.paths[part]
+        sidecars = sidecar_paths(path, self.index_dir)
+        progress = progress or _core.ScanProgress()
+        found = find_file(path, self.access, self.storage_options, self.remote_options)
+        if isinstance(found, str):
+            file = _core.TfRecordFile(
+                found, self.verify, self.access, sidecars, progress
+            )
+        else:
+            file = _core.TfRecordFile(found, self.verify, sidecars, progress)
+        if not file.sidecar:
+            _save_index(file, sidecars)
+        return file
+
+
+def sidecar_paths(path: str, index_dir: str | None = None) -> list[str]:
+    """Return where the index of a TFRecord file may lie, the best place first.
+
+    Args:
+        path: The TFRecord file.
+        index_dir: The only folder to consider, or None.
+    """
+    here = is_local(path)
+    whole = os.path.abspath(local_path(path)) if here else path
+    folder, name = os.path.split(whole)
+    # Files of one name from several folders may share a folder of indices.
+    digest = hashlib.sha1(folder.encode(), usedforsecurity=False).hexdigest()[:16]
+    elsewhere = f"{name}-{digest}{SIDECAR_SUFFIX}"
+    if index_dir is not None:
+        return [os.path.join(index_dir, elsewhere)]
+    cached = os.path.join(cache_dir(), "tf_record", elsewhere)
+    if not here:
+        return [cached]
+    # Hidden, so that patterns for the data files do not match it.
+    return [os.path.join(folder, f".{name}{SIDECAR_SUFFIX}"), cached]
+
+
+def cache_dir() -> str:
+    """Return the folder for what may be made again; it need not exist."""
+    if folder := os.environ.get("GRISTMILL_CACHE_DIR"):
+        return folder
+    caches = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
+    return os.path.join(caches, "gristmill")
+
+
+def _save_index(file: _core.TfRecordFile, sidecars: Sequence[str]) -> None:
+    reason: OSError | None = None
+    for sidecar in sidecars:
+        try:
+            # The folder of a data file is there, others may not be.
+            os.makedirs(os.path.dirname(sidecar), exist_ok=True)
+            file.save_index(sidecar)
+        except OSError as error:
+            reason = error
+        else:
+            return
+    log.warning(
+        "The index of %s cannot be kept (%s), so that the file is read through each"
+        " time it is opened. Set GRISTMILL_CACHE_DIR, or index_dir=, to a folder that"
+        " can be written to.",
+        file.path,
+        reason,
+    )
+
+
+def _open_all(opener: Opener) -> list[_core.TfRecordFile]:
+    parts = range(len(opener.paths))
+    sizes = [
+        os.path.getsize(local_path(path)) if is_local(path) else None
+        for path in opener.paths
+    ]
+    if len(parts) == 1 and sizes[0] is not None and sizes[0] < QUICK_BYTES:
+        return [opener(0)]
+    from concurrent import futures  # Slow to import.
+
+    report = _Report(sizes)
+    with futures.ThreadPoolExecutor() as pool:
+        opening = [pool.submit(opener, part, report.progress[part]) for part in parts]
+        try:
+            while True:
+                waited = futures.wait(opening, QUIET_S, "FIRST_EXCEPTION")
+                for future in waited.done:
+                    future.result()  # Raises what went wrong.
+                if not waited.not_done:
+                    return [future.result() for future in opening]
+                report.update()
+        finally:
+            # After an error or an interrupt nobody needs the others.
+            pool.shutdown(wait=False, cancel_futures=True)
+            for progress in report.progress:
+                progress.cancel()
+            report.finish()
+
+
+class _Report:
+    """Says how far indexing is: on a terminal in place, elsewhere in the log."""
+
+    def __init__(self, sizes: Sequence[int | None]) -> None:
+        self.progress = [_core.ScanProgress() for _ in sizes]
+        known = [size for size in sizes if size is not None]
+        self._total = sum(known) if len(known) == len(sizes) else None
+        self._start = time.monotonic()
+        self._next = self._start
+        self._terminal = sys.stderr is not None and sys.stderr.isatty()
+        self._shown = False
+
+    def update(self) -> None:
+        done = sum(progress.done_bytes for progress in self.progress)
+        if done == 0:
+            return  # Files are opened, but none is read through.
+        of = "" if self._total is None else f" of {self._total / 1e9:.1f}"
+        text = (
+            f"Indexing {len(self.progress)} TFRecord files, once:"
+            f" {done / 1e9:.1f}{of} GB"
+        )
+        if self._terminal:
+            sys.stderr.write(f"\r{text}")
+            sys.stderr.flush()
+        elif time.monotonic() >= self._next:
+            log.info("%s", text)
+            self._next = time.monotonic() + REPORT_S
+        self._shown = True
+
+    def finish(self) -> None:
+        if not self._shown:
+            return
+        if self._terminal:
+            sys.stderr.write("\n")
+        log.info("Indexed in %.1f s.", time.monotonic() - self._start)
+
+
+# Pickles name the public place, which imports this module when it is asked.
+TFRecordDataSource.__module__ = "gristmill.sources"

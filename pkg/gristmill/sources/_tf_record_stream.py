@@ -1,0 +1,274 @@
+"""The function behind sources.read_tf_records: TFRecord files from start to end."""
+
+from __future__ import annotations
+
+import io
+import os
+import zlib
+from collections.abc import Iterator, Mapping
+from typing import IO, Any, Literal, NamedTuple
+
+from gristmill import _core
+from gristmill._base.closing import Closing
+from gristmill.errors import CorruptRecord
+from gristmill.sources._record_files import find_file
+from gristmill.sources._remote import RemoteFile, RemoteOptions
+
+__all__ = ["TFRecordPosition", "TFRecordStream", "read_tf_records"]
+
+Compression = Literal["auto", "GZIP", "ZLIB", ""] | None
+
+HEAD_BYTES = 12  # The length of a record and its checksum.
+INPUT_BYTES = 64 << 10
+REMOTE_BYTES = 8 << 20
+# The formats by zlib's window bits.
+WINDOW_BITS = {"GZIP": 31, "ZLIB": 15}
+
+
+class TFRecordPosition(NamedTuple):
+    """A place in a TFRecord file: between two records.
+
+    Attributes:
+        record: The number of the next record.
+        offset: Where it begins, in bytes of the file, or of what the file holds if
+            that is compressed.
+    """
+
+    record: int
+    offset: int
+
+
+START = TFRecordPosition(0, 0)
+
+
+def read_tf_records(
+    path: str | os.PathLike[str],
+    compression: Compression = "auto",
+    *,
+    verify: str = "all",
+    position: TFRecordPosition = START,
+    storage_options: Mapping[str, Any] | None = None,
+    remote_options: RemoteOptions | None = None,
+) -> TFRecordStream:
+    """Read a TFRecord file from its start to its end.
+
+    Use it for compressed files, which have no random access, and where every record is
+    needed once: no index is made.  Memory is that of the longest record.
+
+    Args:
+        path: The file, or a URL that fsspec knows, such as ``gs://bucket/path``.
+        compression: "GZIP", "ZLIB", or None or "" for none.  "auto" finds out.
+        verify: Which checksums are compared: "all", or only those of lengths by
+            "headers" or "none": a wrong length leaves nothing to go on with.
+        position: Where to begin: the `position` of an earlier stream over the file.
+            A compressed file is decompressed up to there.
+        storage_options: Arguments of the file system of a URL, such as credentials.
+        remote_options: How a file behind a URL is read.  None for the defaults.
+
+    Returns:
+        An iterator of ``bytes``, a context manager.  Its ``position`` is that of the
+        record that comes next.
+
+    Raises:
+        ValueError: `compression` or `verify` is unknown.
+        OSError: The file cannot be opened.
+        CorruptRecord: Raised by the iterator: the file is no TFRecord file, is
+            truncated, or a record is damaged.  Where only a record's data are, the
+            iterator can go on with the record after it.
+
+    Example:
+        >>> import tempfile, pathlib
+        >>> file = pathlib.Path(tempfile.mkdtemp(), "empty.tfrecord")
+        >>> _ = file.write_bytes(b"")
+        >>> with read_tf_records(file) as records:
+        ...     list(records)
+        []
+    """
+    if compression not in ("auto", "GZIP", "ZLIB", "", None):
+        raise ValueError(
+            f"compression is {compression!r}, but must be 'auto', 'GZIP', 'ZLIB' or"
+            " None."
+        )
+    file = open_tf_records(path, storage_options, remote_options)
+    return TFRecordStream(file, os.fspath(path), compression, verify, position)
+
+
+def open_tf_records(
+    path: str | os.PathLike[str],
+    storage_options: Mapping[str, Any] | None = None,
+    remote_options: RemoteOptions | None = None,
+) -> IO[bytes]:
+    """Open a TFRecord file as bytes, as `read_tf_records` does."""
+    found = find_file(os.fspath(path), "pread", storage_options, remote_options)
+    if isinstance(found, str):
+        return io.FileIO(found)  # Not buffered: the parser reads large pieces.
+    return io.BufferedReader(_Ranges(found), REMOTE_BYTES)
+
+
+def records_of(
+    file: IO[bytes],
+    path: str,
+    compression: Compression,
+    verify: str,
+    position: TFRecordPosition,
+) -> tuple[_core.TfRecordStream, str]:
+    """The records of an open file, and how it is compressed: "" where it is not.
+
+    REQUIRES: the file is at its start.
+    """
+    record, offset = position
+    if compression == "auto":
+        compressed = _core.tf_record_compression(file.read(HEAD_BYTES))
+        file.seek(0)
+    else:
+        compressed = compression or ""
+    source: Any = file
+    if compressed:
+        source = Inflated(file, path, compressed)
+        source.skip(offset)
+    else:
+        _seek(file, path, offset)
+    return _core.TfRecordStream(source, path, verify, record, offset), compressed
+
+
+def _seek(file: IO[bytes], path: str, offset: int) -> None:
+    if offset > (size := file.seek(0, io.SEEK_END)):
+        raise CorruptRecord(
+            f"{path}: the file has {size} bytes, but the position to go on"
+            f" from is {offset}: it is another file, or was not copied whole"
+        )
+    file.seek(offset)
+
+
+class TFRecordStream(Closing, Iterator[bytes]):
+    """The records of a TFRecord file in order, made by `read_tf_records`.
+
+    It closes its file when it is closed or collected.
+    """
+
+    def __init__(
+        self,
+        file: IO[bytes],
+        path: str,
+        compression: Compression,
+        verify: str,
+        position: TFRecordPosition,
+    ) -> None:
+        self._file = file
+        self._path = path
+        self._records, compressed = records_of(
+            file, path, compression, verify, position
+        )
+        self._compression = compressed or None
+
+    @property
+    def compression(self) -> str | None:
+        """How the file is compressed: "GZIP", "ZLIB" or None."""
+        return self._compression
+
+    @property
+    def position(self) -> TFRecordPosition:
+        """The place of the record that comes next; give it to `read_tf_records`."""
+        return TFRecordPosition(self._records.record, self._records.offset)
+
+    def __next__(self) -> bytes:
+        if self._file.closed:
+            raise ValueError(f"{self._path}: the stream is closed")
+        return self._records.__next__()
+
+    def __del__(self) -> None:
+        self._file.close()
+
+    def close(self) -> None:
+        """Close the file; nothing can be read from then on."""
+        self._file.close()
+
+    def __repr__(self) -> str:
+        return f"<TFRecordStream {self._path!r} at {self.position}>"
+
+
+class _Ranges(io.RawIOBase):
+    """A file behind a URL, to be read from its start to its end."""
+
+    def __init__(self, file: RemoteFile) -> None:
+        self._remote = file
+        self._at = 0
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
+        start = {io.SEEK_SET: 0, io.SEEK_CUR: self._at, io.SEEK_END: self._remote.size}
+        self._at = start[whence] + offset
+        return self._at
+
+    def readinto(self, room: Any) -> int:
+        size = max(0, min(len(room), self._remote.size - self._at))
+        room[:size] = self._remote.read_range(self._at, size)
+        self._at += size
+        return size
+
+
+class Inflated:
+    """What a compressed file holds, read by `readinto` in bounded memory."""
+
+    def __init__(self, file: IO[bytes], path: str, compression: str) -> None:
+        self._file = file
+        self._path = path
+        self._compression = compression
+        self._bits = WINDOW_BITS[compression]
+        self._inflater = zlib.decompressobj(self._bits)
+        self._input = b""
+        self._offset = 0
+
+    def readinto(self, room: memoryview) -> int:
+        """Fill the front of `room`; 0 bytes are the end."""
+        try:
+            data = self._read(len(room))
+        except zlib.error as error:
+            raise self._corrupt(f"cannot be decompressed: {error}") from error
+        room[: len(data)] = data
+        self._offset += len(data)
+        return len(data)
+
+    def skip(self, count: int) -> None:
+        """Read `count` bytes in vain."""
+        spare = memoryview(bytearray(min(count, io.DEFAULT_BUFFER_SIZE)))
+        while count:
+            done = self.readinto(spare[: min(count, len(spare))])
+            if not done:
+                raise self._corrupt("ends")
+            count -= done
+
+    def _read(self, most: int) -> bytes:
+        while True:
+            if self._inflater.eof:
+                # A file may have several streams, one after another.
+                self._input = self._inflater.unused_data or self._file.read(INPUT_BYTES)
+                if not self._input:
+                    return b""
+                self._inflater = zlib.decompressobj(self._bits)
+            data = self._inflater.decompress(self._input, most)
+            self._input = self._inflater.unconsumed_tail
+            if data:
+                return data
+            if not self._input and not self._inflater.eof:
+                self._input = self._file.read(INPUT_BYTES)
+                if not self._input:
+                    raise self._corrupt("is cut off")
+
+    def _corrupt(self, what: str) -> CorruptRecord:
+        return CorruptRecord(
+            f"{self._path}: the {self._compression} data {what} behind"
+            f" {self._offset} decompressed bytes: the file is damaged, or was not"
+            " copied whole"
+        )
+
+
+# Pickles and tracebacks name the public place.
+TFRecordPosition.__module__ = "gristmill.sources"
+TFRecordStream.__module__ = "gristmill.sources"
+read_tf_records.__module__ = "gristmill.sources"

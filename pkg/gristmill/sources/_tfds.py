@@ -1,0 +1,247 @@
+"""The class behind sources.TFDSDataSource."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, SupportsIndex
+
+from gristmill._base.closing import Closing
+from gristmill.sources._array_record import ArrayRecordDataSource
+from gristmill.sources._record_files import find_file
+from gristmill.sources._remote import RemoteFile, RemoteOptions
+from gristmill.sources._tfds_features import DecodeTFDS, leaves_of
+from gristmill.transforms import Map
+
+__all__ = ["TFDSDataSource"]
+
+TEMPLATE = "{DATASET}-{SPLIT}.{FILEFORMAT}-{SHARD_X_OF_Y}"
+SPLIT = re.compile(r"(?P<name>[^\[\]+]+)(?:\[(?P<first>[^:]*):(?P<last>[^:]*)\])?")
+BOUND = re.compile(r"(-?\d+)(%?)")
+
+
+@dataclasses.dataclass
+class _Part:
+    """The records of one file that are read."""
+
+    filename: str
+    skip: int
+    take: int
+    examples_in_shard: int
+
+
+class TFDSDataSource(Closing):
+    """Serve the elements of a TFDS dataset, without TFDS or TensorFlow.
+
+    Args:
+        directory: Where the dataset's version is prepared as ``array_record``: the
+            folder of ``dataset_info.json`` and ``features.json``, or a URL of one that
+            fsspec knows.
+        split: Name of a split, or a part of one: ``"train[100:200]"``,
+            ``"train[:80%]"``.
+        features: Names of the features to read, of the outermost ones; None reads
+            all.
+        storage_options: Arguments of the URL's file system, such as credentials.
+        remote_options: How files behind a URL are read. None for the defaults.
+
+    Element ``i`` is the dict that ``tfds.data_source`` gives: Python's numbers and
+    ``bytes`` for scalars, arrays for tensors and images, lists for sequences.  Decoded
+    are tensors (also those encoded as bytes or zlib), scalars, text, class labels,
+    bounding boxes, translations and images of uint8; dicts of these, sequences of
+    these or of such dicts, and sequences of sequences of scalars.
+
+    Raises:
+        FileNotFoundError: The directory holds no prepared dataset.
+        ValueError: It is of another format, the split or a feature is not in it, the
+            split has no records, a feature is of a kind that cannot be decoded, or
+            there are storage_options and no URL.
+        RemoteError: A file behind a URL cannot be read.
+        ImportError: fsspec, or what it needs for a URL, is not installed.
+        CorruptRecord: A record is damaged. Raised when it is read.
+
+    Example:
+        >>> source = TFDSDataSource("mnist/3.0.1", "train[:90%]")  # doctest: +SKIP
+        >>> source[0]["image"].shape, source[0]["label"]  # doctest: +SKIP
+        ((28, 28, 1), 4)
+    """
+
+    def __init__(
+        self,
+        directory: str | os.PathLike[str],
+        split: str = "train",
+        features: Sequence[str] | None = None,
+        *,
+        storage_options: Mapping[str, Any] | None = None,
+        remote_options: RemoteOptions | None = None,
+    ) -> None:
+        self._directory = os.fspath(directory).rstrip("/")
+        remote = storage_options, remote_options
+        info = _read(self._directory, "dataset_info.json", *remote)
+        written = info.get("fileFormat", "tfrecord")
+        if written != "array_record":
+            raise ValueError(
+                f"{self._directory} holds files of format {written!r}, but only"
+                " 'array_record' has random access. Prepare the dataset with"
+                " file_format='array_record'."
+            )
+        outermost = _read(self._directory, "features.json", *remote)
+        self._name = f"{info['name']}:{info['version']}"
+        self._split = split
+        chosen = _chosen(outermost, features, self._directory)
+        self._features = list(chosen["featuresDict"]["features"])
+        self._decode = DecodeTFDS(list(leaves_of(chosen)))
+        self._records = ArrayRecordDataSource(
+            _parts(self._directory, info, split),
+            storage_options=storage_options,
+            remote_options=remote_options,
+        )
+
+    @property
+    def records(self) -> ArrayRecordDataSource:
+        """The records that elements are decoded from."""
+        return self._records
+
+    @property
+    def decode(self) -> Map:
+        """The step from a record to its element.
+
+        ``records`` as a loader's source and this as its first operation give the
+        same elements, and read the files ahead of need.
+        """
+        return self._decode
+
+    def __len__(self) -> int:
+        return len(self._records)
+
+    def __getitem__(self, record_key: SupportsIndex) -> dict[str, Any]:
+        return self._decode.map(self._records[record_key])
+
+    def __getitems__(self, record_keys: Sequence[SupportsIndex]) -> list[Any]:
+        records = self._records.__getitems__(record_keys)
+        return [self._decode.map(record) for record in records]
+
+    def __iter__(self) -> Iterator[dict[str, Any]]:
+        return map(self._decode.map, self._records)
+
+    def close(self) -> None:
+        """Close the files.  They are opened again when they are read again."""
+        self._records.close()
+
+    def __repr__(self) -> str:
+        return (
+            f"TFDSDataSource(name={self._name}, split={self._split!r},"
+            f" records={len(self)}, features={self._features})"
+        )
+
+
+def _read(
+    directory: str,
+    name: str,
+    storage_options: Mapping[str, Any] | None,
+    remote_options: RemoteOptions | None,
+) -> Any:
+    path = f"{directory}/{name}"
+    try:
+        file = find_file(path, "pread", storage_options, remote_options)
+        if isinstance(file, RemoteFile):
+            return json.loads(file.read_range(0, file.size))
+        with open(file, encoding="utf-8") as text:
+            return json.load(text)
+    except FileNotFoundError:
+        raise FileNotFoundError(
+            f"{directory} has no {name}. Pass the folder of a prepared version, such as"
+            " ~/tensorflow_datasets/mnist/3.0.1."
+        ) from None
+
+
+def _chosen(
+    outermost: Mapping[str, Any], wanted: Sequence[str] | None, directory: str
+) -> dict[str, Any]:
+    """The dict of features, less those that are not wanted."""
+    if "featuresDict" not in outermost:
+        raise ValueError(
+            f"{directory}: elements are no dicts of features. Use tfds.data_source(...)"
+            " as data_source, which works as it is."
+        )
+    features = outermost["featuresDict"]["features"]
+    if isinstance(wanted, str):
+        raise TypeError(f"features must be a list of names, got the str {wanted!r}.")
+    for name in wanted or ():
+        if name not in features:
+            raise ValueError(
+                f"{directory} has no feature {name!r}. It has"
+                f" {', '.join(map(repr, features))}."
+            )
+    names = features if wanted is None else wanted
+    if not names:
+        raise ValueError(f"{directory}: there are no features to read.")
+    return {"featuresDict": {"features": {name: features[name] for name in names}}}
+
+
+def _parts(directory: str, info: Mapping[str, Any], split: str) -> list[_Part]:
+    """The records of each file that are in a split."""
+    found = SPLIT.fullmatch(split)
+    splits = {one["name"]: one for one in info["splits"]}
+    if found is None or found["name"] not in splits:
+        raise ValueError(
+            f"{directory} has no split {split!r}. It has {', '.join(splits)}, and parts"
+            " of these such as 'train[10:20]' or 'train[:50%]'."
+        )
+    name = found["name"]
+    # A split without records is written without its lengths.
+    lengths = [int(length) for length in splits[name].get("shardLengths", ())]
+    total = sum(lengths)
+    first = _bound(split, found["first"], total, default=0)
+    last = _bound(split, found["last"], total, default=total)
+    bounds = [bound for bound in (found["first"], found["last"]) if bound]
+    if len({bound.strip().endswith("%") for bound in bounds}) > 1:
+        raise ValueError(
+            f"split {split!r} counts records and percents. Use one of them for both"
+            " bounds."
+        )
+    if last <= first:
+        raise ValueError(f"split {split!r} has no records: {name!r} has {total}.")
+    template = splits[name].get("filepathTemplate") or TEMPLATE
+    parts, begin = [], 0
+    for shard, length in enumerate(lengths):
+        skip, end = max(first - begin, 0), min(last - begin, length)
+        if skip < end:
+            file = _file_name(template, info["name"], name, shard, len(lengths))
+            parts.append(_Part(f"{directory}/{file}", skip, end - skip, length))
+        begin += length
+    return parts
+
+
+def _bound(split: str, text: str | None, total: int, default: int) -> int:
+    """A bound of a part, in records; TFDS rounds percents to the nearest record."""
+    if not text:
+        return default
+    found = BOUND.fullmatch(text.strip())
+    number = int(found[1]) if found else 0
+    most = 100 if found and found[2] else total
+    if found is None or abs(number) > most:
+        raise ValueError(
+            f"split {split!r} has the bound {text!r}, but must have numbers of records"
+            f" up to {total}, or percents up to 100%."
+        )
+    if found[2]:
+        number = round(number * total / 100)
+    return number + total if number < 0 else number
+
+
+def _file_name(template: str, dataset: str, split: str, shard: int, shards: int) -> str:
+    return template.format(
+        DATASET=dataset,
+        SPLIT=split,
+        FILEFORMAT="array_record",
+        SHARD_X_OF_Y=f"{shard:05d}-of-{shards:05d}",
+        SHARD_INDEX=f"{shard:05d}",
+        NUM_SHARDS=f"{shards:05d}",
+    )
+
+
+# Pickles name the public place, which imports this module when it is asked.
+TFDSDataSource.__module__ = "gristmill.sources"

@@ -1,0 +1,270 @@
+"""Parses serialized ``tf.train.Example`` records, without TensorFlow or protobuf.
+
+`_features` says what a record becomes, `_core.ExampleParser` does the work.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Literal, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from gristmill import _core
+from gristmill._base.types import Alloc, Int64Array, Rules
+from gristmill.errors import CorruptRecord
+from gristmill.transforms import Map
+from gristmill.transforms._features import (
+    FixedLen,
+    Ragged,
+    RaggedArray,
+    VarLen,
+    as_feature,
+)
+
+__all__ = ["ParseExample"]
+
+Parsed: TypeAlias = dict[str, Any]
+
+# What `_core.ExampleParser` calls an output.
+Output: TypeAlias = tuple[
+    Any, str, np.dtype[Any], tuple[int, ...], bool, npt.NDArray[Any] | None
+]
+
+# Rows that no value is in take memory: a damaged record must not ask for all of it.
+_MOST_EMPTY_ROWS = 2**24
+
+
+class ParseExample(Map):
+    """Parse serialized ``tf.train.Example`` records to dicts of arrays.
+
+    Args:
+        features: What to read, by name: `FixedLen`, `VarLen` or `Ragged`, or the
+            ``tf.io.FixedLenFeature``, ``VarLenFeature``, ``RaggedFeature`` and
+            ``FixedLenSequenceFeature`` of existing code. None reads every feature
+            as an array of one dimension, int64, float32 or of bytes, in the order
+            of their names; those without any kind of list are left out.
+        unknown: What to do about other features of a record: "ignore" them, as
+            TensorFlow does, or "raise".
+
+    A `FixedLen` of shape ``S`` becomes an array of shape ``S``, or a scalar where
+    that is (): of NumPy's types, or `bytes`. A `VarLen` becomes an array of shape
+    ``(n, *S)``, where TensorFlow makes a SparseTensor. A `Ragged` becomes a
+    `RaggedArray`. Arrays of bytes have dtype object. All arrays are the caller's.
+
+    Records are read as protobuf reads them: of features of one name the last
+    counts, and lists that are written in pieces are joined.
+
+    Raises:
+        TypeError: `features` is not a dict of features. Raised by the constructor.
+        ValueError: An argument is out of range. Raised by the constructor.
+        CorruptRecord: A record is no Example, lacks a feature that has no default,
+            or has other values than asked for. Raised by `map`, which names the
+            feature.
+
+    Example:
+        >>> record = bytes.fromhex("0a0c0a0a0a01791205" "1a030a0107")
+        >>> ParseExample({"y": FixedLen((), np.int32)}).map(record)["y"].item()
+        7
+        >>> ParseExample().map(record)
+        {'y': array([7])}
+    """
+
+    def __init__(
+        self,
+        features: Mapping[str, Any] | None = None,
+        *,
+        unknown: Literal["ignore", "raise"] = "ignore",
+    ) -> None:
+        if unknown not in ("ignore", "raise"):
+            raise ValueError(
+                f"unknown is {unknown!r}, but must be 'ignore' or 'raise'."
+            )
+        if features is None:
+            self._features = None
+            if unknown == "raise":
+                raise ValueError("unknown='raise' needs features: all are read.")
+        elif isinstance(features, Mapping):
+            self._features = {n: as_feature(n, f) for n, f in features.items()}
+        else:
+            raise TypeError(
+                f"features is a {type(features).__name__}, but must be a dict of names"
+                " and features, or None."
+            )
+        self._unknown = unknown
+        self._compile()
+
+    def _compile(self) -> None:
+        features = self._features or {}
+        self._ragged = [n for n, f in features.items() if isinstance(f, Ragged)]
+        self._parse = _core.parse_all_features
+        if self._features is not None:
+            self._parser = self._new_parser(list(features))
+            self._parse = self._parser.parse
+            # A block of the other order of names is parsed by another parser, so
+            # that its arrays are allocated in that order, too.
+            self._sorted_parser = self._new_parser(sorted(features))
+
+    def _new_parser(self, names: list[str]) -> _core.ExampleParser:
+        assert self._features is not None
+        outputs: list[Output] = []
+        # The parts of ragged features, by the feature they are read from and dtype.
+        parts: dict[tuple[str, str], Output] = {}
+        for name in names:
+            feature = self._features[name]
+            if isinstance(feature, FixedLen):
+                default = feature.default_array
+                outputs.append(
+                    (name, name, feature.dtype, feature.shape, True, default)
+                )
+            elif isinstance(feature, VarLen):
+                outputs.append((name, name, feature.dtype, feature.shape, False, None))
+            else:
+                for key, dtype in _parts_of(name, feature):
+                    part = (key, dtype.str)
+                    parts[part] = (part, key, dtype, (), False, None)
+        return _core.ExampleParser(
+            [*outputs, *parts.values()], self._unknown == "raise"
+        )
+
+    def map(self, element: Any) -> Parsed:
+        """Return the dict of a record's features.
+
+        Args:
+            element: The record, `bytes` or another buffer of them.
+
+        Raises:
+            CorruptRecord: It cannot be parsed as `features` says.
+            TypeError: It is not bytes.
+        """
+        parsed = self._parse(element)
+        return self._with_ragged(parsed) if self._ragged else parsed
+
+    def _with_ragged(self, parsed: dict[Any, Any]) -> Parsed:
+        assert self._features is not None
+        return {
+            name: _ragged(name, feature, parsed)
+            if isinstance(feature, Ragged)
+            else parsed[name]
+            for name, feature in self._features.items()
+        }
+
+    @property
+    def decodes_blocks(self) -> bool:
+        """Whether `decode_block` can be called: all features are fixed numbers.
+
+        False for a subclass that has a `map` of its own.
+        """
+        return (
+            type(self).map is ParseExample.map
+            and self._features is not None
+            and all(
+                isinstance(feature, FixedLen) and not feature.dtype.hasobject
+                for feature in self._features.values()
+            )
+        )
+
+    def decode_block(
+        self,
+        data: npt.NDArray[np.uint8],
+        offsets: Int64Array,
+        alloc: Alloc | None = None,
+        rules: Rules = "plain",
+    ) -> dict[str, npt.NDArray[Any]]:
+        """Return what stacking the results of `map` gives, without the GIL.
+
+        Args:
+            data: The bytes of all records, of shape ``(n,)``.
+            offsets: Record ``i`` is ``data[offsets[i]:offsets[i + 1]]``; of shape
+                ``(k + 1,)``.
+            alloc: Makes the arrays of the block. None leaves them to NumPy.
+            rules: "jax" sorts the names, "plain" keeps the order of `features`.
+
+        Returns:
+            Arrays of shape ``(k, *S)`` by name.
+
+        Raises:
+            CorruptRecord: A record cannot be parsed; `position` says which.
+            TypeError: `decodes_blocks` is False.
+        """
+        if not self.decodes_blocks:
+            raise TypeError("only features of fixed shape and numbers make blocks.")
+        parser = self._sorted_parser if rules == "jax" else self._parser
+        return parser.parse_block(data, offsets, alloc)
+
+    def __getstate__(self) -> dict[str, Any]:
+        compiled = ("_parse", "_parser", "_sorted_parser", "_ragged")
+        return {k: v for k, v in vars(self).items() if k not in compiled}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        vars(self).update(state)
+        self._compile()
+
+    def __repr__(self) -> str:
+        unknown = "" if self._unknown == "ignore" else f", unknown={self._unknown!r}"
+        return f"ParseExample({self._features}{unknown})"
+
+
+def _parts_of(name: str, feature: Ragged) -> list[tuple[str, np.dtype[Any]]]:
+    """The features that a ragged one is made of, its values first."""
+    rows = [(key, np.dtype(np.int64)) for key in feature.row_keys]
+    return [(feature.value_key or name, feature.dtype), *rows]
+
+
+def _ragged(name: str, feature: Ragged, parsed: dict[Any, Any]) -> Any:
+    """The `RaggedArray` of the parts that were parsed, or an array."""
+    values, *rows = (parsed[key, dtype.str] for key, dtype in _parts_of(name, feature))
+    length = len(values)
+    for partition in reversed(feature.partitions):
+        try:
+            if isinstance(partition, Ragged.UniformRowLength):
+                if length % partition.length:
+                    raise ValueError(f"its {length} values make no rows of that length")
+                length //= partition.length
+                if isinstance(values, np.ndarray):
+                    values = values.reshape(length, partition.length, *values.shape[1:])
+                    continue
+                splits = np.arange(length + 1) * partition.length
+            else:
+                splits = _row_splits(partition, rows.pop(), length)
+        except ValueError as error:
+            raise CorruptRecord(
+                f"feature {name!r}, divided by {partition}: {error}"
+            ) from None
+        length = len(splits) - 1
+        values = RaggedArray(values, splits.astype(feature.row_splits_dtype))
+    return values
+
+
+def _row_splits(partition: Any, told: Int64Array, length: int) -> Int64Array:
+    """The splits of `length` values into rows.
+
+    Raises:
+        ValueError: What the partition tells is not about so many values.
+    """
+    if isinstance(partition, Ragged.ValueRowIds):
+        return _splits_of_ids(told, length)
+    zero = np.zeros(1, np.int64)
+    if isinstance(partition, Ragged.RowLengths):
+        if told.size and not 0 <= told.min() <= told.max() <= length:
+            raise ValueError(f"row lengths are not between 0 and its {length} values")
+        splits = np.concatenate((zero, told.cumsum()))
+    elif isinstance(partition, Ragged.RowStarts):
+        splits = np.append(told, length)
+    else:
+        splits = told if told.size else zero
+    if splits[0] != 0 or splits[-1] != length or (np.diff(splits) < 0).any():
+        raise ValueError(f"rows do not ascend from 0 to its {length} values")
+    return splits
+
+
+def _splits_of_ids(ids: Int64Array, length: int) -> Int64Array:
+    if len(ids) != length:
+        raise ValueError(f"there are {len(ids)} row ids for its {length} values")
+    if length and (ids[0] < 0 or (np.diff(ids) < 0).any()):
+        raise ValueError("row ids do not ascend from 0")
+    rows = int(ids[-1]) + 1 if length else 0
+    if rows > length + _MOST_EMPTY_ROWS:
+        raise ValueError(f"row ids leave more than {_MOST_EMPTY_ROWS} rows empty")
+    return np.searchsorted(ids, np.arange(rows + 1))

@@ -1,0 +1,210 @@
+"""Decodes records that are JPEG, PNG, WebP or other images, by Pillow."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Sequence
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from gristmill.errors import CorruptRecord
+from gristmill.transforms._decoding import Decoder
+
+__all__ = ["DecodeImage"]
+
+_MODES = {1: "L", 3: "RGB", 4: "RGBA"}
+# Pillow's modes whose channels are the array's as they are.
+_KEPT = ("L", "LA", "RGB", "RGBA")
+_DTYPES = (np.dtype(np.uint8), np.dtype(np.float32))
+# Other modes with alpha, by what they become.
+_WITH_ALPHA = {"La": "LA", "PA": "RGBA", "RGBa": "RGBA"}
+# Pillow warns of larger images.
+MAX_PIXELS = 89_478_485
+
+
+class DecodeImage(Decoder):
+    """Decode the bytes of an image file: JPEG, PNG, WebP, or what else Pillow reads.
+
+    Args:
+        channels: Channels ``C`` of the array: 1 for gray, 3 for RGB, 4 for RGB and
+            alpha. None keeps the file's own: 1, 2 (gray and alpha), 3 or 4; colors
+            of a palette, CMYK and others become RGB, or RGBA where they have alpha.
+        dtype: uint8, or float32 for values in [0, 1]. Samples of 16 bits are
+            reduced to 8 for uint8, and kept for float32 where Pillow has them,
+            which is for gray.
+        key: Which field of a dict to decode; the others stay as they are. None
+            decodes the record itself.
+        size: Height and width that images are resized to, by bilinear
+            interpolation over all pixels that a new one covers. None keeps theirs.
+        draft: Whether JPEG files may be decoded at 1/2, 1/4 or 1/8 of their size,
+            as long as that is not less than `size`: faster, and slightly different
+            pixels. Needs `size`.
+        orient: Whether to turn images as their EXIF orientation says.
+        max_pixels: The most pixels of a file; those of larger ones are not decoded.
+            Pillow's own limit, ``PIL.Image.MAX_IMAGE_PIXELS``, holds as well.
+
+    The array has shape ``(H, W, C)``, also where ``C`` is 1, as ``tf.io.decode_image``
+    gives it; torchvision's ``(C, H, W)`` is ``np.moveaxis(image, -1, 0)``. Of files
+    with several frames, it is the first.
+
+    Raises:
+        ImportError: Pillow is not installed. Raised by the constructor.
+        ValueError: An argument is out of range. Raised by the constructor.
+        CorruptRecord: The bytes are no image that Pillow reads, are damaged, or have
+            more than `max_pixels`. Raised by `map`, with the reason.
+
+    Example:
+        >>> DecodeImage(channels=3, size=(224, 224))
+        DecodeImage(channels=3, size=(224, 224))
+    """
+
+    def __init__(
+        self,
+        channels: int | None = None,
+        dtype: npt.DTypeLike = np.uint8,
+        *,
+        key: str | None = None,
+        size: tuple[int, int] | None = None,
+        draft: bool = False,
+        orient: bool = False,
+        max_pixels: int = MAX_PIXELS,
+    ) -> None:
+        super().__init__(key)
+        if channels not in (None, *_MODES):
+            raise ValueError(f"channels is {channels}, but must be None, 1, 3 or 4.")
+        if np.dtype(dtype) not in _DTYPES:
+            raise ValueError(f"dtype is {dtype}, but must be uint8 or float32.")
+        if size is not None and not _is_size(size):
+            raise ValueError(f"size is {size}, but must be a height and a width.")
+        if draft and size is None:
+            raise ValueError("draft=True needs size, below which it does not go.")
+        if max_pixels < 1:
+            raise ValueError(f"max_pixels is {max_pixels}, but must be 1 or more.")
+        self._channels = channels
+        self._dtype = np.dtype(dtype)
+        self._size = None if size is None else (int(size[0]), int(size[1]))
+        self._draft = bool(draft)
+        self._orient = bool(orient)
+        self._max_pixels = int(max_pixels)
+        _pillow()
+
+    def decode(self, data: memoryview) -> npt.NDArray[Any]:
+        """Return the pixels of a file."""
+        pillow = _pillow()
+        try:
+            with pillow.open(io.BytesIO(data)) as image:
+                pixels = self._pixels(image)
+        except (CorruptRecord, MemoryError):
+            raise
+        except (
+            Exception
+        ) as error:  # Pillow's decoders raise many, for what may be anything.
+            reason = str(error)
+            if isinstance(error, pillow.UnidentifiedImageError):
+                reason = "they are of no format that Pillow knows"
+            raise CorruptRecord(
+                f"{len(data)} bytes cannot be decoded as an image: {reason}"
+            ) from error
+        return pixels
+
+    def _pixels(self, image: Any) -> npt.NDArray[Any]:
+        width, height = image.size
+        if width * height > self._max_pixels:
+            raise CorruptRecord(
+                f"the image has {width} x {height} pixels, more than max_pixels,"
+                f" {self._max_pixels}."
+            )
+        if self._size is not None and self._draft:
+            # Turning may exchange the sides later.
+            rows, columns = self._size
+            if self._orient:
+                rows = columns = max(self._size)
+            image.draft(None, (columns, rows))
+        if self._orient:
+            image = _image_ops().exif_transpose(image)
+        if image.mode.startswith("I;16") or (image.mode, image.format) == ("I", "PNG"):
+            return self._of_16_bits(image)
+        image = self._resized(self._converted(image))
+        pixels = np.array(image)
+        if pixels.ndim == 2:
+            pixels = pixels[:, :, np.newaxis]
+        if self._dtype == np.float32:
+            return pixels * np.float32(1 / 255)
+        return pixels
+
+    def _of_16_bits(self, image: Any) -> npt.NDArray[Any]:
+        gray: npt.NDArray[Any] = np.asarray(image).astype(np.float32)
+        gray = np.asarray(self._resized(_pillow().fromarray(gray)))
+        gray = gray / 65535 if self._dtype == np.float32 else gray // 256
+        pixels = np.empty((*gray.shape, self._channels or 1), self._dtype)
+        pixels[:] = gray[:, :, np.newaxis]
+        if self._channels == 4:
+            pixels[:, :, 3] = 1 if self._dtype == np.float32 else 255
+        return pixels
+
+    def _converted(self, image: Any) -> Any:
+        if image.mode in ("I", "F") or image.mode.startswith("I;"):
+            raise CorruptRecord(
+                f"the image has samples of Pillow's mode {image.mode}, expected 8 bits,"
+                " or 16 of gray."
+            )
+        if image.mode in ("P", "PA") and "transparency" in image.info:
+            image = image.convert("RGBA")
+        if self._channels is not None:
+            mode = _MODES[self._channels]
+        elif image.mode in _KEPT:
+            mode = image.mode
+        elif image.mode == "1":
+            mode = "L"
+        else:
+            mode = _WITH_ALPHA.get(image.mode, "RGB")
+        return image if image.mode == mode else image.convert(mode)
+
+    def _resized(self, image: Any) -> Any:
+        if self._size is None:
+            return image
+        rows, columns = self._size
+        return image.resize((columns, rows), _pillow().Resampling.BILINEAR)
+
+    def __repr__(self) -> str:
+        shown = {
+            "channels": self._channels,
+            "dtype": None if self._dtype == np.uint8 else self._dtype.name,
+            "key": self._key,
+            "size": self._size,
+            "draft": self._draft or None,
+            "orient": self._orient or None,
+            "max_pixels": None if self._max_pixels == MAX_PIXELS else self._max_pixels,
+        }
+        given = [
+            f"{name}={value!r}" for name, value in shown.items() if value is not None
+        ]
+        return f"DecodeImage({', '.join(given)})"
+
+
+def _is_size(size: Sequence[int]) -> bool:
+    return len(size) == 2 and min(size) >= 1
+
+
+def _pillow() -> ModuleType:
+    try:
+        import PIL.Image
+    except ModuleNotFoundError as error:
+        if error.name != "PIL":
+            raise
+        raise ImportError(
+            "transforms.DecodeImage needs the pillow package. Install it with:"
+            " pip install 'gristmill[image]'"
+        ) from error
+    images: ModuleType = PIL.Image
+    return images
+
+
+def _image_ops() -> ModuleType:
+    import PIL.ImageOps
+
+    operations: ModuleType = PIL.ImageOps
+    return operations

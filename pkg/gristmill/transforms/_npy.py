@@ -1,0 +1,223 @@
+"""Decodes records that are ``.npy`` files, of every version and byte order."""
+
+from __future__ import annotations
+
+import ast
+import math
+import re
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from gristmill._base.types import Alloc, Int64Array, Rules
+from gristmill.errors import CorruptRecord
+from gristmill.transforms._decoding import Decoder
+
+__all__ = ["DecodeNpy"]
+
+_MAGIC = b"\x93NUMPY"
+# Bytes of the header's length, and its encoding, by version.
+_VERSIONS = {(1, 0): (2, "latin1"), (2, 0): (4, "latin1"), (3, 0): (4, "utf8")}
+# NumPy's own limit: to parse the text of a longer header may exhaust the stack.
+_LONGEST_HEADER = 10_000
+# Headers are parsed once; records of ever new shapes must not fill the memory.
+_MOST_LAYOUTS = 1024
+
+
+class _Layout(NamedTuple):
+    """What the header of a file says."""
+
+    shape: tuple[int, ...]
+    dtype: np.dtype[Any]
+    fortran: bool
+
+    @property
+    def size(self) -> int:
+        """Bytes of the data that follow the header."""
+        return math.prod(self.shape) * self.dtype.itemsize
+
+    @property
+    def stacks(self) -> bool:
+        """Whether a stack of such arrays is their bytes, one after the other."""
+        plain = self.dtype.isnative and self.dtype.kind in "biufcmM"
+        return plain and not self.fortran
+
+
+class DecodeNpy(Decoder):
+    """Decode the bytes of a ``.npy`` file to the array that `numpy.load` gives.
+
+    Args:
+        key: Which field of a dict to decode; the others stay as they are. None
+            decodes the record itself.
+
+    The array has the shape and dtype that the file says, is writable and owns its
+    memory. Files of Python objects are refused: they are pickles, which run code.
+
+    Raises:
+        CorruptRecord: The bytes are no ``.npy`` file, have too few or too many for
+            its shape, or are of objects. Raised by `map`.
+
+    Example:
+        >>> import io
+        >>> file = io.BytesIO()
+        >>> np.save(file, np.arange(3))
+        >>> DecodeNpy().map(file.getvalue())
+        array([0, 1, 2])
+    """
+
+    def __init__(self, key: str | None = None) -> None:
+        super().__init__(key)
+        self._layouts: dict[bytes, _Layout] = {}
+
+    def decode(self, data: memoryview) -> npt.NDArray[Any]:
+        """Return the array of a file."""
+        begin = _end_of_header(data)
+        layout = self._layout(bytes(data[:begin]))
+        if len(data) - begin != layout.size:
+            raise CorruptRecord(
+                f"the .npy file has {len(data) - begin} bytes of data, but shape"
+                f" {layout.shape} of {layout.dtype} needs {layout.size}. It was cut off"
+                " or written over."
+            )
+        try:
+            out: npt.NDArray[Any] = np.ndarray(
+                layout.shape, layout.dtype, order="F" if layout.fortran else "C"
+            )
+        except ValueError as error:  # Too many axes, or too long ones beside a 0.
+            raise CorruptRecord(
+                f"the .npy file has shape {layout.shape}: {error}"
+            ) from None
+        if layout.size:
+            flat = out.reshape(-1, order="A").view(np.uint8)
+            flat[:] = np.frombuffer(data, np.uint8, offset=begin)
+        return out
+
+    def _layout(self, header: bytes) -> _Layout:
+        found = self._layouts.get(header)
+        if found is None:
+            found = _parse(header)
+            if len(self._layouts) >= _MOST_LAYOUTS:
+                self._layouts.clear()
+            self._layouts[header] = found
+        return found
+
+    @property
+    def decodes_blocks(self) -> bool:
+        """Whether `decode_block` can be called: records are decoded themselves.
+
+        False for a subclass that decodes in a way of its own.
+        """
+        own = type(self).map, type(self).decode
+        return self._key is None and own == (DecodeNpy.map, DecodeNpy.decode)
+
+    def decode_block(
+        self,
+        data: npt.NDArray[np.uint8],
+        offsets: Int64Array,
+        alloc: Alloc | None = None,
+        rules: Rules = "plain",
+    ) -> npt.NDArray[Any] | None:
+        """Return what stacking the results of `map` gives, or None.
+
+        Args:
+            data: The bytes of all records, of shape ``(n,)``.
+            offsets: Record ``i`` is ``data[offsets[i]:offsets[i + 1]]``; of shape
+                ``(k + 1,)``.
+            alloc: Makes the array of the block. None leaves it to NumPy.
+            rules: Makes no difference to an array.
+
+        Returns:
+            An array of shape ``(k, *S)``. None unless all files have one header, of
+            native numbers in C order, and no fault: then decode them by `map`.
+
+        Raises:
+            TypeError: `decodes_blocks` is False.
+        """
+        if not self.decodes_blocks:
+            raise TypeError(f"{self!r} decodes a field, and no blocks of records.")
+        count = len(offsets) - 1
+        sizes = np.diff(offsets)
+        if count < 1 or (sizes != sizes[0]).any():
+            return None
+        rows = data[offsets[0] : offsets[-1]].reshape(count, sizes[0])
+        try:
+            begin = _end_of_header(rows[0].data)
+            layout = self._layout(rows[0, :begin].tobytes())
+        except CorruptRecord:
+            return None
+        if not layout.stacks or begin + layout.size != sizes[0]:
+            return None
+        if (rows[:, :begin] != rows[0, :begin]).any():
+            return None
+        shape = (count, *layout.shape)
+        make = np.empty if alloc is None else alloc
+        out: npt.NDArray[Any] = make(shape, layout.dtype)
+        if layout.size:
+            out.reshape(-1).view(np.uint8).reshape(count, -1)[:] = rows[:, begin:]
+        return out
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {"_key": self._key, "_layouts": {}}
+
+    def __repr__(self) -> str:
+        return f"DecodeNpy({'' if self._key is None else f'key={self._key!r}'})"
+
+
+def _end_of_header(data: memoryview) -> int:
+    """Where the data of a file begin."""
+    if bytes(data[: len(_MAGIC)]) != _MAGIC:
+        raise CorruptRecord(
+            f"a .npy file begins with {_MAGIC!r}, but these {len(data)} bytes do not."
+        )
+    if len(data) < len(_MAGIC) + 6:
+        raise CorruptRecord(f"the .npy file has {len(data)} bytes, less than a header.")
+    version = (data[6], data[7])
+    if version not in _VERSIONS:
+        raise CorruptRecord(
+            f"the .npy file is of version {version}, expected one of"
+            f" {', '.join(map(str, _VERSIONS))}."
+        )
+    begin = 8 + _VERSIONS[version][0]
+    end = begin + int.from_bytes(data[8:begin], "little")
+    if end - begin > _LONGEST_HEADER:
+        raise CorruptRecord(
+            f"the .npy file has a header of {end - begin} bytes, expected at most"
+            f" {_LONGEST_HEADER}."
+        )
+    if len(data) < end:
+        raise CorruptRecord(
+            f"the .npy file has {len(data)} bytes, but its header alone needs {end}."
+        )
+    return end
+
+
+def _parse(header: bytes) -> _Layout:
+    version = (header[6], header[7])
+    length_bytes, encoding = _VERSIONS[version]
+    try:
+        text = header[8 + length_bytes :].decode(encoding)
+        fields = _literal(text)
+        if set(fields) != {"descr", "fortran_order", "shape"}:
+            raise ValueError(f"it has the fields {', '.join(fields)}")
+        shape, fortran = fields["shape"], fields["fortran_order"]
+        if not isinstance(fortran, bool) or not isinstance(shape, tuple):
+            raise TypeError("fortran_order is no bool, or shape is no tuple")
+        if not all(isinstance(extent, int) and extent >= 0 for extent in shape):
+            raise ValueError(f"shape is {shape}")
+        dtype = np.lib.format.descr_to_dtype(fields["descr"])
+    except Exception as error:  # Python and NumPy raise many, for what may be anything.
+        raise CorruptRecord(f"the .npy file has a damaged header: {error}") from None
+    if dtype.hasobject:
+        raise CorruptRecord(
+            f"the .npy file has dtype {dtype}, whose objects are pickled. They are"
+            " never loaded, because pickles run code. Save arrays of numbers."
+        )
+    return _Layout(shape, dtype, fortran)
+
+
+def _literal(text: str) -> Any:
+    try:
+        return ast.literal_eval(text)
+    except SyntaxError:  # Python 2 wrote its long integers as 3L.
+        return ast.literal_eval(re.sub(r"(\d)L\b", r"\1", text))

@@ -1,0 +1,53 @@
+"""Pickles of version 0.1 name modules that lie elsewhere, and load all the same."""
+
+import pickle
+import pickletools
+
+import pytest
+
+import gristmill
+from gristmill import sources, transforms
+
+
+def named(module, name):
+    """A pickle of a class, in text."""
+    return f"c{module}\n{name}\n.".encode()
+
+
+@pytest.mark.parametrize(
+    ("module", "name", "cls"),
+    [
+        ("_array_record", "ArrayRecordDataSource", sources.ArrayRecordDataSource),
+        ("_parquet", "ParquetDataSource", sources.ParquetDataSource),
+        ("_remote", "RemoteOptions", sources.RemoteOptions),
+        ("_shared_list", "SharedMemoryDataSource", sources.SharedMemoryDataSource),
+        ("_tf_record", "TFRecordDataSource", sources.TFRecordDataSource),
+        ("_tf_record_stream", "TFRecordStream", sources.TFRecordStream),
+        ("_tfds", "TFDSDataSource", sources.TFDSDataSource),
+        ("_example", "ParseExample", transforms.ParseExample),
+        ("_features", "FixedLen", transforms.FixedLen),
+        ("_image", "DecodeImage", transforms.DecodeImage),
+        ("_npy", "DecodeNpy", transforms.DecodeNpy),
+    ],
+)
+def test_classes_of_old_pickles_are_found(module, name, cls):
+    assert pickle.loads(named(f"gristmill.{module}", name)) is cls
+
+
+def test_a_dataset_of_an_old_pickle_gives_its_elements():
+    dataset = gristmill.MapDataset.range(10).shuffle(seed=3).map(abs).batch(3)
+    wanted = [batch.tolist() for batch in dataset]
+    today = pickle.dumps(dataset.to_iter_dataset(), 2)
+    old = today
+    for folder in (b"nodes", b"model", b"parallel"):
+        old = old.replace(b"gristmill._dataset." + folder, b"gristmill._dataset")
+    assert old != today
+    assert [batch.tolist() for batch in pickle.loads(old)] == wanted
+    names = {str(value) for _, value, _ in pickletools.genops(old)}
+    assert "gristmill._dataset.batch BatchMapDataset" in names
+
+
+def test_modules_that_nobody_has_are_not_found():
+    for name in ("gristmill._dataset.no_such", "gristmill.no_such", "gristmill.__x__"):
+        with pytest.raises(ModuleNotFoundError, match=name):
+            pickle.loads(named(name, "Class"))
