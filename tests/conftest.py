@@ -77,10 +77,10 @@ def skipping_without_packages():
 def pytest_make_collect_report(collector):
     report = yield
     failure = report.call.excinfo
-    if report.failed and not EVERYTHING_IS_INSTALLED:
-        if package := missing_package(failure.value):
-            report.outcome = "skipped"
-            report.longrepr = (str(collector.path), 0, f"Skipped: needs {package}")
+    package = missing_package(failure.value) if report.failed else None
+    if package and not EVERYTHING_IS_INSTALLED:
+        report.outcome = "skipped"
+        report.longrepr = (str(collector.path), 0, f"Skipped: needs {package}")
     return report
 
 
