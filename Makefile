@@ -59,7 +59,7 @@ $(DEV_VENV)/bin/ninja:
 # that is not there is skipped, see tests/conftest.py.
 quick:
 	@test -x $(DEV_VENV)/bin/ninja || { echo "Run make dev first."; exit 1; }
-	env -u CI $(DEV_BIN)/python -m pytest -q -n 2 $(PYTEST_ARGS) \
+	env -u CI $(DEV_BIN)/python -m pytest -q -rfE -n 2 $(PYTEST_ARGS) \
 		-m 'not multiprocess and not slow and not soak'
 
 test: tools test-core
