@@ -27,8 +27,8 @@ FENCE = re.compile(r"^```([^\n]*)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 NOT_RUN = "# Not run by the tests: "
 # What only such a block may hold.
 BUILDS = {
-    *(".", "cmake", "gdb", "make", "pip", "python3", "sudo"),
-    *(".venv-dev/bin/py-spy", ".venv-dev/bin/python"),
+    *(".", "gdb", "make", "pip", "python3", "sudo"),
+    *(f".venv-dev/bin/{name}" for name in ("cmake", "py-spy", "python")),
     "build/dev/tests/core/test_permute",
 }
 # What the others may use.
