@@ -2,6 +2,8 @@
 # the virtual environment and installs the package into it, as users would.
 #
 #   make demo      train a digit classifier on data fed by gristmill
+#   make dev       a debug build in place, in an environment of its own
+#   make quick     the fast tests of that build: seconds, no workers, no packages
 #   make test      all tests: C++ (ctest) and Python (pytest)
 #   make sanitize  the C++ tests under ASan, UBSan and TSan
 #   make lint      formatting, linters, types, stubs
@@ -11,11 +13,14 @@
 
 PYTHON ?= python3
 VENV ?= .venv
+DEV_VENV ?= .venv-dev
 BUILD_DIR ?= build
 WERROR ?= OFF
 PYTEST_ARGS ?=
 
 BIN := $(abspath $(VENV))/bin
+DEV_BIN := $(abspath $(DEV_VENV))/bin
+DEV_BUILD := $(BUILD_DIR)/dev
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 INSTALL := $(BIN)/python .ci/install.py
 CTEST := $(BIN)/ctest --output-on-failure --no-tests=error
@@ -24,13 +29,38 @@ CXX_FILES = $(wildcard csrc/*/*.[ch]pp csrc/*/*/*.[ch]pp tests/core/*.[ch]pp \
 HOT_MODULES = $(patsubst pkg/gristmill/_hot/%.pyx,gristmill._hot.%,\
 	$(wildcard pkg/gristmill/_hot/*.pyx))
 
-.PHONY: demo test test-core sanitize bench soak clean tools lint-tools \
+.PHONY: demo dev quick test test-core sanitize bench soak clean tools lint-tools \
 	lint check-format check-ruff check-mypy check-stubs
 .NOTPARALLEL:
 
 demo: tools
 	$(INSTALL) demo
 	$(BIN)/python examples/train_digits.py --picture $(BUILD_DIR)/digits.png
+
+# Compiles what changed and puts the modules into pkg, where the environment looks
+# for the package: what is written in Python there needs no step at all.
+dev: $(DEV_VENV)/bin/ninja
+	$(DEV_BIN)/cmake -S . -B $(DEV_BUILD) -G Ninja --log-level=WARNING \
+		-DCMAKE_MAKE_PROGRAM=$(DEV_BIN)/ninja -DCMAKE_BUILD_TYPE=Debug \
+		-DPython_EXECUTABLE=$(DEV_BIN)/python -DGRISTMILL_BUILD_TESTS=ON
+	$(DEV_BIN)/cmake --build $(DEV_BUILD) --target csrc/all
+	$(DEV_BIN)/cmake --install $(DEV_BUILD) --prefix pkg > $(DEV_BUILD)/installed.log
+
+$(DEV_VENV)/bin/ninja:
+	.ci/system-packages $(PYTHON)
+	test -x $(DEV_VENV)/bin/python || $(PYTHON) -m venv $(DEV_VENV)
+	$(DEV_BIN)/python -c 'import pathlib, site; \
+		path = pathlib.Path(site.getsitepackages()[0]) / "gristmill-dev.pth"; \
+		path.write_text(str(pathlib.Path("pkg").resolve()))'
+	$(DEV_BIN)/python -m pip --disable-pip-version-check install --quiet \
+		$$($(DEV_BIN)/python .ci/extra.py dev) 'cmake>=3.24' ninja
+
+# Leaves out what starts processes or takes seconds; what needs an optional package
+# that is not there is skipped, see tests/conftest.py.
+quick:
+	@test -x $(DEV_VENV)/bin/ninja || { echo "Run make dev first."; exit 1; }
+	env -u CI $(DEV_BIN)/python -m pytest -q -rfE -n 2 $(PYTEST_ARGS) \
+		-m 'not multiprocess and not slow and not soak'
 
 test: tools test-core
 	$(INSTALL) test
@@ -85,7 +115,7 @@ $(VENV)/bin/ninja:
 	$(PIP) install --quiet 'cmake>=3.24' ninja
 
 clean:
-	rm -rf $(BUILD_DIR) .venv dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(BUILD_DIR) .venv .venv-dev dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
 
 # Builds the C++ tests: $(1) is the build folder, $(2) more options. Debug, because
 # Release removes the asserts that guard every REQUIRES.

@@ -1,8 +1,15 @@
 """Settings that all tests share."""
 
+import contextlib
+import importlib
+import importlib.metadata
 import os
+import pathlib
+import re
 import signal
+import sys
 
+import pytest
 from hypothesis import HealthCheck, settings
 
 # A shell without job control has what it starts with `&` ignore Ctrl-C, and so would
@@ -28,3 +35,62 @@ settings.register_profile(
     "soak", parent=settings.get_profile("gristmill"), derandomize=False
 )
 settings.load_profile(os.environ.get("GRISTMILL_HYPOTHESIS_PROFILE", "gristmill"))
+
+
+# Where everything is installed, what cannot be imported fails.
+EVERYTHING_IS_INSTALLED = os.environ.get("CI") == "true"
+if EVERYTHING_IS_INSTALLED:
+    pytest.importorskip = importlib.import_module
+
+
+def missing_package(error: BaseException | None) -> str | None:
+    """Return the name of the other project's package for want of which error came."""
+    while error is not None:
+        if isinstance(error, importlib.metadata.PackageNotFoundError):
+            return error.name  # Gristmill itself, where it is built but not installed.
+        if isinstance(error, ImportError):
+            told = re.search(r"needs? the (\S+) package\. Install it", str(error))
+            if told:  # By Gristmill.
+                return told[1]
+        if isinstance(error, ModuleNotFoundError) and error.name:
+            package = error.name.partition(".")[0]
+            beside = list(pathlib.Path(__file__).parent.glob(f"**/{package}.py"))
+            ours = package == "gristmill" or beside
+            return None if ours or package in sys.stdlib_module_names else package
+        error = error.__cause__ or error.__context__
+    return None
+
+
+@contextlib.contextmanager
+def skipping_without_packages():
+    """Skip a test that imports a package of the extra `test` that is not there."""
+    try:
+        yield
+    except ImportError as error:
+        package = missing_package(error)
+        if EVERYTHING_IS_INSTALLED or package is None:
+            raise
+        pytest.skip(f"could not import {package}: pip install '.[test]'")
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_make_collect_report(collector):
+    report = yield
+    failure = report.call.excinfo
+    package = missing_package(failure.value) if report.failed else None
+    if package and not EVERYTHING_IS_INSTALLED:
+        report.outcome = "skipped"
+        report.longrepr = (str(collector.path), 0, f"Skipped: needs {package}")
+    return report
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_setup(item):
+    with skipping_without_packages():
+        return (yield)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call(item):
+    with skipping_without_packages():
+        return (yield)

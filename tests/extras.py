@@ -1,6 +1,7 @@
 """What the test extra brings here, and what it cannot bring."""
 
 import importlib
+import importlib.util
 import pathlib
 import tomllib
 
@@ -20,6 +21,13 @@ def packages(extra, **platform):
         for requirement in map(Requirement, PROJECT["optional-dependencies"][extra])
         if not requirement.marker or requirement.marker.evaluate(environment)
     }
+
+
+def need(*packages):
+    """Raise what importing packages would, if they are not there."""
+    for package in packages:
+        if importlib.util.find_spec(package) is None:
+            raise ModuleNotFoundError(f"no package {package}", name=package)
 
 
 def need_tensorflow():

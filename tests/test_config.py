@@ -1,6 +1,5 @@
 """Settings: Grain's names, set by update, flag or environment."""
 
-import importlib.util
 import subprocess
 import sys
 
@@ -124,12 +123,12 @@ print(config.py_debug_mode, config.tf_lookup_batch_size)
     "configuration through absl flags; UnparsedFlagAccessError in plain scripts; "
     "ValueError for unknown names"
 )
-@pytest.mark.skipif(importlib.util.find_spec("absl") is None, reason="absl is missing")
 @pytest.mark.parametrize(
     ("given", "printed"),
     [([], "False 5"), (["--grain_py_debug_mode"], "True 5")],
 )
 def test_parsed_flags_go_before_the_environment(monkeypatch, given, printed):
+    pytest.importorskip("absl")
     monkeypatch.setenv("GRISTMILL_TF_LOOKUP_BATCH_SIZE", "5")
     done = subprocess.run(
         [sys.executable, "-c", FLAGS.format(given=given)],

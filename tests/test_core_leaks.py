@@ -20,6 +20,7 @@ from gristmill import _core
 from gristmill._hot import concat_split, draw, packing, run, transport, tree, views
 from gristmill._slow.views import CoreSlot
 
+pytestmark = pytest.mark.slow
 ROUNDS = 100
 DTYPE = np.dtype([("a", "f4"), ("b", "i8")])  # Not shared with anybody else.
 TABLE = np.zeros((20, 3), DTYPE)

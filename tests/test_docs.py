@@ -18,11 +18,19 @@ import pytest
 import extras
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
-TEXTS = ["README.md", *(f"docs/{path.name}" for path in sorted(ROOT.glob("docs/*.md")))]
+PAGES = [
+    *(ROOT / name for name in ("README.md", "CONTRIBUTING.md", "SECURITY.md")),
+    *sorted(ROOT.glob("docs/**/*.md")),
+]
+TEXTS = [path.relative_to(ROOT).as_posix() for path in PAGES]
 FENCE = re.compile(r"^```([^\n]*)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 NOT_RUN = "# Not run by the tests: "
 # What only such a block may hold.
-BUILDS = {".", "make", "pip", "python3", "sudo"}
+BUILDS = {
+    *(".", "gdb", "make", "pip", "python3", "sudo"),
+    *(f".venv-dev/bin/{name}" for name in ("cmake", "py-spy", "python")),
+    "build/dev/tests/core/test_permute",
+}
 # What the others may use.
 COMMANDS = {"gristmill", "printf"}
 
@@ -73,7 +81,9 @@ def elsewhere(tmp_path, monkeypatch):
 
 
 @pytest.mark.multiprocess
-@pytest.mark.parametrize("text", TEXTS)
+@pytest.mark.parametrize(
+    "text", [text for text in TEXTS if any(block.runs for block in blocks_of(text))]
+)
 def test_every_block_runs_in_a_fresh_folder(elsewhere, text):
     blocks = [block for block in blocks_of(text) if block.runs]
     # The program lies outside of the folder, which is as empty as the reader's.
@@ -126,7 +136,7 @@ def test_the_readme_says_what_each_extra_is_for():
     table = (ROOT / "README.md").read_text().partition("| extra | for |")[2]
     rows = re.findall(r"^\| (`.*?) \|", table.partition("\n\n")[0], re.MULTILINE)
     named = re.findall(r"`(\w+)`", " ".join(rows))
-    of_developers = {"bench", "demo", "lint", "test"}
+    of_developers = {"bench", "demo", "dev", "lint", "test"}
     there = set(extras.PROJECT["optional-dependencies"])
     assert len(named) == len({*named})
     assert {*named} == there - of_developers

@@ -21,4 +21,10 @@ MODULES = [
 def test_examples_run(name):
     module = importlib.import_module(name)
     names = {**vars(module), "np": np, "grain": gristmill, "gristmill": gristmill}
-    assert doctest.testmod(module, globs=names).failed == 0
+    try:
+        doctest.testmod(module, globs=names, raise_on_error=True)
+    except doctest.UnexpectedException as raised:
+        raise raised.exc_info[1] from None
+    except doctest.DocTestFailure as failure:
+        source, example = failure.example.source, failure.test.name
+        pytest.fail(f"{example}: {source}gives {failure.got}not {failure.example.want}")

@@ -1,6 +1,5 @@
 """python -m gristmill.drop_in runs Grain scripts on Gristmill."""
 
-import importlib.util
 import os
 import subprocess
 import sys
@@ -59,8 +58,8 @@ def test_runs_a_module_as_the_main_program(script):
     assert (done.returncode, done.stdout) == (0, "ran __main__ a\n"), done.stderr
 
 
-@pytest.mark.skipif(importlib.util.find_spec("absl") is None, reason="absl is missing")
 def test_absl_knows_grains_flags(script, tmp_path):
+    pytest.importorskip("absl")
     script.write_text(SCRIPT.format(run="from absl import app; app.run(main)"))
     done = run([str(script), "--grain_py_debug_mode", "a"], tmp_path)
     assert (done.returncode, done.stdout) == (0, "ran __main__ a\n"), done.stderr

@@ -11,6 +11,8 @@ import sys
 import numpy as np
 import pytest
 
+import extras
+
 EXAMPLES = pathlib.Path(__file__).resolve().parent.parent / "examples"
 
 
@@ -79,6 +81,7 @@ def test_text_pipeline_gives_the_batches_that_grain_gives(tmp_path, example):
 
 
 def test_text_pipeline_runs_with_grain_too():
+    extras.need("grain", "tokenizers")
     command = [sys.executable, str(EXAMPLES / "text_pipeline.py")]
     command += ["--library", "grain", "--workers", "--documents", "300"]
     command += ["--batch-size", "4", "--batches", "2", "--steps", "2"]

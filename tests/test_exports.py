@@ -14,6 +14,7 @@ import types
 
 import pytest
 
+import extras
 import gristmill
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
@@ -93,6 +94,7 @@ def test_all_of_a_submodule_exists(name):
 
 @pytest.mark.parametrize("name", PUBLIC)
 def test_dir_lists_the_public_names_and_nothing_else(name):
+    extras.need("apache_beam", "jax", "orbax", "torch")
     module = importlib.import_module(name)
     assert dir(module) == sorted({*module.__all__, *OPTIONAL.get(name, ())})
     assert all(hasattr(module, listed) for listed in dir(module))
@@ -115,6 +117,7 @@ def test_dir_leaves_out_what_needs_a_package_that_is_missing(monkeypatch):
 
 
 def test_completion_gives_names_that_were_not_used_yet():
+    extras.need("orbax")
     completer = rlcompleter.Completer({"grain": gristmill})
 
     def completed(text):

@@ -77,6 +77,7 @@ def packed(module: Any, layout: Any, elements: list[Any]) -> Any:
 @given(made=elements_of(), data=st.data(), best=st.booleans())
 @settings(max_examples=200)
 @pytest.mark.filterwarnings("ignore::numpy.exceptions.ComplexWarning")
+@pytest.mark.slow
 def test_packer_is_its_twin(made, data, best):
     made, elements = made
     names = list(made)
@@ -125,6 +126,7 @@ def restored(module: Any, layout: Any, elements: list[Any], rest: Any) -> Any:
 @given(made=elements_of(times=3), data=st.data())
 @settings(max_examples=200)
 @pytest.mark.filterwarnings("ignore::numpy.exceptions.ComplexWarning")
+@pytest.mark.slow
 def test_splitter_is_its_twin(made, data):
     made, elements = made
     names = list(made)

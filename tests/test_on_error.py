@@ -103,6 +103,7 @@ def assert_resumes(case, workers, hops):
 
 
 @pytest.mark.claim("on_error=, max_errors=, quarantine=, iterator.errors")
+@pytest.mark.slow
 @hypothesis.settings(max_examples=400)
 @hypothesis.given(cases())
 def test_outputs_log_and_count_are_the_models(case):
@@ -116,6 +117,7 @@ def test_workers_give_the_same(case, workers):
     assert_runs(case, workers)
 
 
+@pytest.mark.slow
 @hypothesis.settings(max_examples=100)
 @hypothesis.given(cases())
 def test_goes_on_from_every_state(case):

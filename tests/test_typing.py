@@ -14,6 +14,7 @@ import typing
 
 import pytest
 
+import extras
 import gristmill as grain
 
 SCRIPTS = pathlib.Path(__file__).parent / "typing"
@@ -51,6 +52,7 @@ def test_pyright_knows_the_types_of_users_programs():
 
 @pytest.mark.parametrize("name", sorted(path.name for path in SCRIPTS.glob("use_*.py")))
 def test_the_programs_run(name):
+    extras.need("orbax")
     runpy.run_path(str(SCRIPTS / name))
 
 

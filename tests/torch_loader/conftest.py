@@ -2,9 +2,6 @@
 
 import pytest
 
-from gristmill._torch import loader
-from gristmill._torch.workers import start_method
-
 
 @pytest.fixture(autouse=True, scope="session")
 def _warned_of_accelerate():
@@ -12,6 +9,8 @@ def _warned_of_accelerate():
 
     Here warnings are compared.
     """
+    from gristmill._torch import loader
+
     loader._warned_of_accelerate = True
 
 
@@ -21,6 +20,8 @@ def _jax_has_not_begun():
 
     Tests of that have processes of their own.
     """
+    from gristmill._torch.workers import start_method
+
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(start_method, "_has_jax_begun", lambda: False)
         yield

@@ -1,20 +1,20 @@
 """Fixtures of the tests with real trainers."""
 
 import pytest
-import torch.utils.data
-
-from gristmill.torch import uninstall
-from trainers.watching import Watch
 
 
 @pytest.fixture
 def watch(monkeypatch):
+    from trainers.watching import Watch
+
     return Watch(monkeypatch)
 
 
 @pytest.fixture
 def uninstalled():
     """Ends what a test has installed."""
+    from gristmill.torch import uninstall
+
     yield
     uninstall()
 
@@ -25,4 +25,6 @@ def impatient_torch(monkeypatch):
 
     Its loader then waits for five seconds before it kills one.
     """
+    import torch.utils.data
+
     monkeypatch.setattr(torch.utils.data._utils, "MP_STATUS_CHECK_INTERVAL", 0.2)
