@@ -77,9 +77,8 @@ def imported_modules(path: pathlib.Path) -> Iterator[tuple[int, str]]:
         elif isinstance(node, ast.Import):
             for alias in node.names:
                 yield from _target(node.lineno, alias.name)
-        elif isinstance(node, ast.Constant) and node.value in FILES:
-            if node.value != "gristmill":
-                yield node.lineno, str(node.value)
+        elif isinstance(node, ast.Constant) and node.value in {*FILES} - {"gristmill"}:
+            yield node.lineno, str(node.value)
 
 
 def _nodes_that_run(tree: ast.AST) -> Iterator[ast.AST]:

@@ -5,13 +5,17 @@ It imports `_dataset`, which knows nothing of it but `model/observer.py`.  Begin
 them.
 """
 
+import importlib
 from types import ModuleType
-
-from gristmill._dataset.model import observer
+from typing import Any
 
 
 def observe_datasets(datasets: ModuleType) -> None:
     """Let datasets be looked at; called when they have been imported."""
-    from gristmill._observe import face
+    from gristmill._dataset.model import observer  # Here: it may be what imports this.
 
-    observer.install(face)
+    observer.install(_import_face)
+
+
+def _import_face() -> Any:
+    return importlib.import_module(f"{__name__}.face")
