@@ -15,6 +15,7 @@ from apache_beam.io.localfilesystem import LocalFileSystem
 
 from cli import names, read_array_record, shards, write_tf_record
 from gristmill import _core, beam, errors
+from gristmill._convert import beam_files
 
 SCHEME = "gristmilltest"
 OPTIONS = {"runner": "DirectRunner"}
@@ -141,7 +142,7 @@ def test_a_file_that_is_converted_twice_is_one_file(elsewhere, inputs):
     for final in (f"{url}/out/x.arrayrecord", f"{folder}/out/x.arrayrecord"):
         for _ in range(2):
             source = f"{url}/in/1.tfrecord"
-            assert beam._convert_file(source, final, "group_size:1") == final
+            assert beam_files.convert_file(source, final, "group_size:1") == final
         assert names(folder / "out") == ["x.arrayrecord"]
         assert read_array_record(folder / "out" / "x.arrayrecord") == inputs[1]
 
@@ -151,10 +152,10 @@ def test_a_file_that_fails_leaves_nothing(elsewhere, inputs, monkeypatch, tmp_pa
     path = folder / "in" / "0.tfrecord"
     path.write_bytes(path.read_bytes()[:-1])
     (tmp_path / "temporary").mkdir()
-    monkeypatch.setattr(beam.tempfile, "tempdir", str(tmp_path / "temporary"))
+    monkeypatch.setattr(beam_files.tempfile, "tempdir", str(tmp_path / "temporary"))
     for final in (f"{url}/out/x.arrayrecord", f"{folder}/out/x.arrayrecord"):
         with pytest.raises(errors.CorruptRecord, match="record 199"):
-            beam._convert_file(f"{url}/in/0.tfrecord", final, "group_size:1")
+            beam_files.convert_file(f"{url}/in/0.tfrecord", final, "group_size:1")
         assert names(folder / "out") == []
         assert names(tmp_path / "temporary") == []
 

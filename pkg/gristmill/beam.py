@@ -22,23 +22,13 @@ a bundle that is tried again, or twice at once, leaves one file.
 from __future__ import annotations
 
 import argparse
-import contextlib
 import functools
 import os
-import shutil
-import tempfile
-import uuid
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from gristmill._base.listing import listed
-from gristmill._convert.shards import (
-    Digest,
-    check_file,
-    open_writer,
-    writer_options,
-)
-from gristmill.sources._tf_record_stream import START, TFRecordStream
+from gristmill._convert.shards import writer_options
 
 try:
     import apache_beam as beam
@@ -52,6 +42,8 @@ from apache_beam.io.filesystem import CompressionTypes
 from apache_beam.io.filesystems import FileSystems
 from apache_beam.options.pipeline_options import PipelineOptions
 
+from gristmill._convert.beam_files import Writer, convert_file, records_of
+
 __all__ = [
     "ReadTFRecords",
     "WriteArrayRecord",
@@ -61,7 +53,6 @@ __all__ = [
 ]
 
 SUFFIX = ".arrayrecord"
-COPY_BYTES = 1 << 20
 
 
 class ReadTFRecords(beam.PTransform):  # type: ignore[misc]
@@ -89,7 +80,7 @@ class ReadTFRecords(beam.PTransform):  # type: ignore[misc]
             pipeline
             | "Match" >> _Match(self._file_pattern)
             | "Spread" >> beam.Reshuffle()
-            | "Read" >> beam.FlatMap(_records_of).with_output_types(bytes)
+            | "Read" >> beam.FlatMap(records_of).with_output_types(bytes)
         )
 
 
@@ -144,65 +135,14 @@ class _Sink(filebasedsink.FileBasedSink):  # type: ignore[misc]
 
     writer_options = ""
 
-    def open(self, temp_path: str) -> _Writer:
-        return _Writer(temp_path, self.writer_options)
+    def open(self, temp_path: str) -> Writer:
+        return Writer(temp_path, self.writer_options)
 
-    def write_record(self, file_handle: _Writer, value: bytes) -> None:
+    def write_record(self, file_handle: Writer, value: bytes) -> None:
         file_handle.write(value)
 
-    def close(self, file_handle: _Writer) -> None:
+    def close(self, file_handle: Writer) -> None:
         file_handle.close()
-
-
-class _Writer:
-    """Writes a file on one of Beam's file systems, and reads it back."""
-
-    def __init__(self, path: str, options: str) -> None:
-        self._path = path
-        self._local = path
-        if FileSystems.get_scheme(path) is not None:
-            self._folder = tempfile.mkdtemp(prefix="gristmill-")
-            self._local = os.path.join(self._folder, "records")
-        self._digest = Digest()
-        self._writer = open_writer(self._local, options)
-
-    def write(self, record: bytes) -> None:
-        self._writer.write(record)
-        self._digest.add(record)
-
-    def close(self) -> None:
-        """Finish the file.
-
-        Raises:
-            OSError: It cannot be written, or does not hold what was written.
-        """
-        try:
-            try:
-                self._writer.close()
-            except RuntimeError as error:
-                raise OSError(f"{self._local}: {error}.") from error
-            check_file(self._local, self._digest)
-            if self._local != self._path:
-                self._copy()
-        finally:
-            self._forget()
-
-    def _copy(self) -> None:
-        to = FileSystems.create(
-            self._path, compression_type=CompressionTypes.UNCOMPRESSED
-        )
-        with open(self._local, "rb") as file, to:
-            shutil.copyfileobj(file, to, COPY_BYTES)
-
-    def discard(self) -> None:
-        """End without a file; after a failed close(), too."""
-        with contextlib.suppress(RuntimeError):
-            self._writer.close()
-        self._forget()
-
-    def _forget(self) -> None:
-        if self._local != self._path:
-            shutil.rmtree(self._folder, ignore_errors=True)
 
 
 class _Match(beam.PTransform):  # type: ignore[misc]
@@ -243,7 +183,7 @@ class _ConvertFiles(beam.PTransform):  # type: ignore[misc]
             | "List" >> beam.combiners.ToList()
             | "Name" >> beam.FlatMap(_pairs, self._name)
             | "Spread" >> beam.Reshuffle()
-            | "Convert" >> beam.MapTuple(lambda a, b: _convert_file(a, b, options))
+            | "Convert" >> beam.MapTuple(lambda a, b: convert_file(a, b, options))
         )
 
 
@@ -259,36 +199,6 @@ def _pairs(paths: Iterable[str], name: Any) -> list[tuple[str, str]]:
                 " their folders one by one."
             )
     return pairs
-
-
-def _convert_file(path: str, final: str, options: str) -> str:
-    """Convert one file, and return the path of the other."""
-    folder, name = FileSystems.split(final)
-    with contextlib.suppress(
-        OSError
-    ):  # It exists, or writing will say why it does not.
-        FileSystems.mkdirs(folder)
-    # Two workers may do this at once, and each may be killed at any time.
-    part = FileSystems.join(folder, f".{name}.{uuid.uuid4().hex}.part")
-    writer = _Writer(part, options)
-    try:
-        for record in _records_of(path):
-            writer.write(record)
-        writer.close()
-        FileSystems.rename([part], [final])
-    except BaseException:
-        writer.discard()
-        if FileSystems.exists(part):
-            FileSystems.delete([part])
-        raise
-    return final
-
-
-def _records_of(path: str) -> Iterator[bytes]:
-    """Yield the records of a TFRecord file on any of Beam's file systems."""
-    uncompressed = CompressionTypes.UNCOMPRESSED  # Beam goes by the name, we do not.
-    with FileSystems.open(path, compression_type=uncompressed) as file:
-        yield from TFRecordStream(file, path, "auto", "all", START)
 
 
 def convert_tf_to_arrayrecord_disk(

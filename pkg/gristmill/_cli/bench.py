@@ -14,6 +14,7 @@ import numpy as np
 
 from gristmill import _core, loader, samplers, sources, transforms
 from gristmill._base.types import Int64Array
+from gristmill._cli.parsing import command_parser, number_from
 from gristmill._cli.terminal import amount, count, rate, table
 from gristmill._convert import finding
 from gristmill._convert.inputs import TFRecordInput, reading, steps_of
@@ -67,14 +68,8 @@ class Rate(NamedTuple):
 
 def add_to(commands: Any) -> None:
     """Add the command to the parser of `gristmill`."""
-    parser = commands.add_parser(
-        "bench",
-        help="measure how fast a file is read, beside bare preads",
-        description=DESCRIPTION,
-        epilog=EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False,
-    )
+    purpose = "measure how fast a file is read, beside bare preads"
+    parser = command_parser(commands, "bench", purpose, DESCRIPTION, EPILOG)
     add = parser.add_argument
     add("file", metavar="FILE", help="an ArrayRecord or TFRecord file")
     add(
@@ -86,7 +81,7 @@ def add_to(commands: Any) -> None:
     )
     add(
         "--batch-size",
-        type=_positive,
+        type=number_from(1),
         default=256,
         metavar="N",
         help="records that are asked for together (default: %(default)s)",
@@ -290,12 +285,6 @@ def _as_json(path: str, rates: list[Rate]) -> str:
         for each in rates
     ]
     return json.dumps({"path": path, "rates": rows})
-
-
-def _positive(text: str) -> int:
-    if not text.isdecimal() or int(text) < 1:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a number from 1 on")
-    return int(text)
 
 
 def _numbers(text: str) -> list[int]:

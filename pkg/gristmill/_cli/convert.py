@@ -6,9 +6,10 @@ import argparse
 import os
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
+from gristmill._cli.parsing import command_parser, number_from
 from gristmill._cli.terminal import Bar, Silence, amount, count
 from gristmill._convert import finding
 from gristmill._convert.conversion import Result, convert
@@ -48,14 +49,8 @@ examples:
 
 def add_to(commands: Any) -> None:
     """Add the command to the parser of `gristmill`."""
-    parser = commands.add_parser(
-        "convert",
-        help="make ArrayRecord files of TFRecord, Parquet, JSON lines or a folder",
-        description=DESCRIPTION,
-        epilog=EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False,
-    )
+    purpose = "make ArrayRecord files of TFRecord, Parquet, JSON lines or a folder"
+    parser = command_parser(commands, "convert", purpose, DESCRIPTION, EPILOG)
     add = parser.add_argument
     add("inputs", nargs="+", metavar="IN", help="a file, a folder, or a 'pattern*'")
     add("output", metavar="OUT", help="the file, or the start of the shards' names")
@@ -68,7 +63,7 @@ def add_to(commands: Any) -> None:
     )
     add(
         "--group-size",
-        type=_positive,
+        type=number_from(1),
         default=1,
         metavar="N",
         help="records that are compressed together and read together (default: 1,"
@@ -83,12 +78,24 @@ def add_to(commands: Any) -> None:
     )
     add(
         "--processes",
-        type=_positive,
+        type=number_from(1),
         default=len(os.sched_getaffinity(0)),
         metavar="N",
         help="shards that are written at once (default: the cores there are,"
         " %(default)s)",
     )
+    _add_options_of_inputs(add)
+    add(
+        "--restart",
+        action="store_true",
+        help="remove what an earlier conversion made, and begin anew",
+    )
+    add("--quiet", action="store_true", help="print nothing if all is well")
+    parser.set_defaults(run=run, parser=parser)
+
+
+def _add_options_of_inputs(add: Callable[..., Any]) -> None:
+    """Add what says how inputs are read."""
     add(
         "--from",
         dest="form",
@@ -114,13 +121,6 @@ def add_to(commands: Any) -> None:
         help="read also what links in a folder lead to outside of it (default: such a"
         " link is an error)",
     )
-    add(
-        "--restart",
-        action="store_true",
-        help="remove what an earlier conversion made, and begin anew",
-    )
-    add("--quiet", action="store_true", help="print nothing if all is well")
-    parser.set_defaults(run=run, parser=parser)
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -210,16 +210,10 @@ def _summary(result: Result, output: Output, inputs: int, seconds: float) -> str
     )
 
 
-def _positive(text: str) -> int:
-    if not text.isdecimal() or int(text) < 1:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a number from 1 on")
-    return int(text)
-
-
 def _shards(text: str) -> int | str:
     if text == "inputs":
         return text
-    number = _positive(text)
+    number = number_from(1)(text)
     if number > 99_999:
         raise argparse.ArgumentTypeError(
             f"{number} shards, but at most 99999 have names"

@@ -11,6 +11,7 @@ import sys
 from typing import Any
 
 from gristmill._cli import contents
+from gristmill._cli.parsing import command_parser, number_from
 from gristmill._cli.records import show
 from gristmill._cli.terminal import Bar, Silence, amount, bar, count, table
 from gristmill._convert import finding
@@ -39,14 +40,8 @@ BAR_COLUMNS = 40
 
 def add_to(commands: Any) -> None:
     """Add the command to the parser of `gristmill`."""
-    parser = commands.add_parser(
-        "inspect",
-        help="tell what files hold, and whether every record is whole",
-        description=DESCRIPTION,
-        epilog=EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False,
-    )
+    purpose = "tell what files hold, and whether every record is whole"
+    parser = command_parser(commands, "inspect", purpose, DESCRIPTION, EPILOG)
     add = parser.add_argument
     add("files", nargs="+", metavar="FILE", help="a file, a folder, or a 'pattern*'")
     add(
@@ -56,7 +51,7 @@ def add_to(commands: Any) -> None:
     )
     add(
         "--head",
-        type=_count,
+        type=number_from(0),
         default=3,
         metavar="N",
         help="records to show, from the first on (default: %(default)s)",
@@ -188,9 +183,3 @@ def _shown(number: int, record: bytes) -> str:
         return line
     columns = shutil.get_terminal_size().columns
     return line if len(line) <= columns else line[: columns - 3] + "..."
-
-
-def _count(text: str) -> int:
-    if not text.isdecimal():
-        raise argparse.ArgumentTypeError(f"{text!r} is not a number from 0 on")
-    return int(text)

@@ -6,6 +6,7 @@ ones of the installed Grain from their parts.  Ours are iterated over as they ar
 
 from __future__ import annotations
 
+import functools
 import importlib
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -43,29 +44,8 @@ def adapt(adapters: Any) -> None:
 
 
 def _adapter_class(theirs: Any, utils: Any) -> type[Any]:
+    """Keras's adapter class, with iterators over what Gristmill gives."""
     tree = importlib.import_module("keras.tree")
-
-    def to_numpy(x: Any) -> Any:
-        if not isinstance(x, np.ndarray) and hasattr(x, "__array__"):
-            return np.asarray(x.cpu() if utils.is_torch_tensor(x) else x)
-        return x
-
-    def to_jax(x: Any) -> Any:
-        if utils.is_scipy_sparse(x):
-            return utils.scipy_sparse_to_jax_sparse(x)
-        if utils.is_tensorflow_sparse(x):
-            return utils.tf_sparse_to_jax_sparse(x)
-        return x
-
-    def to_tensorflow(x: Any) -> Any:
-        if x is None:
-            tensorflow = importlib.import_module("tensorflow")
-            return tensorflow.experimental.Optional.empty(None)
-        if utils.is_scipy_sparse(x):
-            return utils.scipy_sparse_to_tf_sparse(x)
-        if utils.is_jax_sparse(x):
-            return utils.jax_sparse_to_tf_sparse(x)
-        return x
 
     class GristmillAdapter(theirs):  # type: ignore[misc]
         """Gives Keras the elements of a loader or dataset of Gristmill's."""
@@ -75,24 +55,22 @@ def _adapter_class(theirs: Any, utils: Any) -> type[Any]:
             found = self._get_dataset_info(dataset)
             self._batch_size, self._output_signature = found
 
-        def get_numpy_iterator(self) -> Any:
+        def _converted(self, convert: Convert, **how: Any) -> _Converted:
+            one = functools.partial(convert, utils)
             return _Converted(
-                self._dataset,
-                lambda x: tree.map_structure(to_numpy, x, none_is_leaf=False),
+                self._dataset, lambda x: tree.map_structure(one, x, **how)
             )
 
+        def get_numpy_iterator(self) -> Any:
+            return self._converted(_to_numpy, none_is_leaf=False)
+
         def get_jax_iterator(self) -> Any:
-            return _Converted(
-                self._dataset,
-                lambda x: tree.map_structure(to_jax, x, none_is_leaf=False),
-            )
+            return self._converted(_to_jax, none_is_leaf=False)
 
         def get_tf_dataset(self) -> Any:
             tensorflow = importlib.import_module("tensorflow")
-            converted = _Converted(
-                self._dataset,
-                lambda x: tree.lists_to_tuples(tree.map_structure(to_tensorflow, x)),
-            )
+            elements = self._converted(_to_tensorflow)
+            converted = _Converted(elements, tree.lists_to_tuples)
             return tensorflow.data.Dataset.from_generator(
                 lambda: converted,
                 output_signature=tree.map_structure(
@@ -101,6 +79,35 @@ def _adapter_class(theirs: Any, utils: Any) -> type[Any]:
             )
 
     return GristmillAdapter
+
+
+# What becomes of a leaf, given Keras's data_adapter_utils and the leaf.
+Convert = Callable[[Any, Any], Any]
+
+
+def _to_numpy(utils: Any, x: Any) -> Any:
+    if not isinstance(x, np.ndarray) and hasattr(x, "__array__"):
+        return np.asarray(x.cpu() if utils.is_torch_tensor(x) else x)
+    return x
+
+
+def _to_jax(utils: Any, x: Any) -> Any:
+    if utils.is_scipy_sparse(x):
+        return utils.scipy_sparse_to_jax_sparse(x)
+    if utils.is_tensorflow_sparse(x):
+        return utils.tf_sparse_to_jax_sparse(x)
+    return x
+
+
+def _to_tensorflow(utils: Any, x: Any) -> Any:
+    if x is None:
+        tensorflow = importlib.import_module("tensorflow")
+        return tensorflow.experimental.Optional.empty(None)
+    if utils.is_scipy_sparse(x):
+        return utils.scipy_sparse_to_tf_sparse(x)
+    if utils.is_jax_sparse(x):
+        return utils.jax_sparse_to_tf_sparse(x)
+    return x
 
 
 class _Converted:

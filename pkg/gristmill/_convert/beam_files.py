@@ -1,0 +1,101 @@
+"""Reads and writes record files on the file systems of Apache Beam."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import tempfile
+import uuid
+from collections.abc import Iterator
+
+from apache_beam.io.filesystem import CompressionTypes
+from apache_beam.io.filesystems import FileSystems
+
+from gristmill._convert.shards import Digest, check_file, open_writer
+from gristmill.sources._tf_record_stream import START, TFRecordStream
+
+__all__ = ["Writer", "convert_file", "records_of"]
+
+COPY_BYTES = 1 << 20
+
+
+class Writer:
+    """Writes a file on one of Beam's file systems, and reads it back."""
+
+    def __init__(self, path: str, options: str) -> None:
+        self._path = path
+        self._local = path
+        if FileSystems.get_scheme(path) is not None:
+            self._folder = tempfile.mkdtemp(prefix="gristmill-")
+            self._local = os.path.join(self._folder, "records")
+        self._digest = Digest()
+        self._writer = open_writer(self._local, options)
+
+    def write(self, record: bytes) -> None:
+        self._writer.write(record)
+        self._digest.add(record)
+
+    def close(self) -> None:
+        """Finish the file.
+
+        Raises:
+            OSError: It cannot be written, or does not hold what was written.
+        """
+        try:
+            try:
+                self._writer.close()
+            except RuntimeError as error:
+                raise OSError(f"{self._local}: {error}.") from error
+            check_file(self._local, self._digest)
+            if self._local != self._path:
+                self._copy()
+        finally:
+            self._forget()
+
+    def _copy(self) -> None:
+        to = FileSystems.create(
+            self._path, compression_type=CompressionTypes.UNCOMPRESSED
+        )
+        with open(self._local, "rb") as file, to:
+            shutil.copyfileobj(file, to, COPY_BYTES)
+
+    def discard(self) -> None:
+        """End without a file; after a failed close(), too."""
+        with contextlib.suppress(RuntimeError):
+            self._writer.close()
+        self._forget()
+
+    def _forget(self) -> None:
+        if self._local != self._path:
+            shutil.rmtree(self._folder, ignore_errors=True)
+
+
+def convert_file(path: str, final: str, options: str) -> str:
+    """Convert one file, and return the path of the other."""
+    folder, name = FileSystems.split(final)
+    with contextlib.suppress(
+        OSError
+    ):  # It exists, or writing will say why it does not.
+        FileSystems.mkdirs(folder)
+    # Two workers may do this at once, and each may be killed at any time.
+    part = FileSystems.join(folder, f".{name}.{uuid.uuid4().hex}.part")
+    writer = Writer(part, options)
+    try:
+        for record in records_of(path):
+            writer.write(record)
+        writer.close()
+        FileSystems.rename([part], [final])
+    except BaseException:
+        writer.discard()
+        if FileSystems.exists(part):
+            FileSystems.delete([part])
+        raise
+    return final
+
+
+def records_of(path: str) -> Iterator[bytes]:
+    """Yield the records of a TFRecord file on any of Beam's file systems."""
+    uncompressed = CompressionTypes.UNCOMPRESSED  # Beam goes by the name, we do not.
+    with FileSystems.open(path, compression_type=uncompressed) as file:
+        yield from TFRecordStream(file, path, "auto", "all", START)
