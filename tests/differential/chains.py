@@ -6,6 +6,7 @@ names.  Functions are known by name so that a failing chain can be read and kept
 """
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -188,40 +189,47 @@ def _joined(choices: Choices, parts: list[Chain]) -> Chain:
     return chain
 
 
+def _bit(choices: Choices) -> bool:
+    return bool(choices.integer(0, 1))
+
+
+def _bins(choices: Choices) -> Chain:
+    shuffled = _bit(choices)
+    return {"bins": choices.integer(1, 4), "shuffle": shuffled}
+
+
+def _count(choices: Choices) -> Chain:
+    return {"count": choices.integer(1, 9)}
+
+
+# What each kind of node is drawn; others have nothing to choose.
+_DRAWN: dict[str, Callable[[Choices], Chain]] = {
+    "map": lambda c: {"f": _pick(c, MAPS)},
+    "map_with_index": lambda c: {"f": _pick(c, MAPS_WITH_INDEX)},
+    "random_map": lambda c: {
+        "f": _pick(c, RANDOM_MAPS),
+        "seed": _pick(c, [None, 3, 2**40]),
+    },
+    "filter": lambda c: {"f": _pick(c, FILTERS)},
+    "slice": lambda c: {"args": _slice(c)},
+    "repeat": lambda c: {"epochs": c.integer(1, 3), "reseed": _bit(c)},
+    "batch": lambda c: {"size": c.integer(1, 5), "drop": _bit(c)},
+    "seed": lambda c: {"seed": _seed(c)},
+    "shuffle": lambda c: {"seed": _pick(c, [None, _seed(c)])},
+    "flat_map": lambda c: {"fan_out": c.integer(1, 3)},
+    "window_shuffle": lambda c: {"window": c.integer(1, 9), "seed": _seed(c) // 2},
+    "limit": _count,
+    "rebatch": _count,
+    "thread_prefetch": _count,
+    "repeat_epochs": lambda c: {"epochs": c.integer(1, 3)},
+    "first_fit": _bins,
+    "best_fit": _bins,
+}
+
+
 def _arguments(choices: Choices, kind: str) -> Chain:
-    if kind == "map":
-        return {"f": _pick(choices, MAPS)}
-    if kind == "map_with_index":
-        return {"f": _pick(choices, MAPS_WITH_INDEX)}
-    if kind == "random_map":
-        return {
-            "f": _pick(choices, RANDOM_MAPS),
-            "seed": _pick(choices, [None, 3, 2**40]),
-        }
-    if kind == "filter":
-        return {"f": _pick(choices, FILTERS)}
-    if kind == "slice":
-        return {"args": _slice(choices)}
-    if kind == "repeat":
-        return {"epochs": choices.integer(1, 3), "reseed": bool(choices.integer(0, 1))}
-    if kind == "batch":
-        return {"size": choices.integer(1, 5), "drop": bool(choices.integer(0, 1))}
-    if kind == "seed":
-        return {"seed": _seed(choices)}
-    if kind == "shuffle":
-        return {"seed": _pick(choices, [None, _seed(choices)])}
-    if kind == "flat_map":
-        return {"fan_out": choices.integer(1, 3)}
-    if kind == "window_shuffle":
-        return {"window": choices.integer(1, 9), "seed": _seed(choices) // 2}
-    if kind in ("limit", "rebatch", "thread_prefetch"):
-        return {"count": choices.integer(1, 9)}
-    if kind == "repeat_epochs":
-        return {"epochs": choices.integer(1, 3)}
-    if kind in ("first_fit", "best_fit"):
-        shuffled = bool(choices.integer(0, 1))
-        return {"bins": choices.integer(1, 4), "shuffle": shuffled}
-    return {}
+    draw = _DRAWN.get(kind)
+    return {} if draw is None else draw(choices)
 
 
 def describe_map(choices: Choices, depth: int = 8) -> Chain:
