@@ -9,7 +9,7 @@ from typing import Any, TypeAlias
 
 from gristmill import batching
 from gristmill._hot import tree
-from gristmill._slow.pack_layout import PackLayout
+from gristmill._hot.layouts import PackLayout
 from gristmill._types import Rules
 
 Path: TypeAlias = tuple[Any, ...]

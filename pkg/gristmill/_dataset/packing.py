@@ -20,7 +20,7 @@ from gristmill._dataset.failing import note_outermost
 from gristmill._dataset.iterator import DatasetIterator
 from gristmill._dataset.pack_layout import check_flat, pack_layout
 from gristmill._hot import packing
-from gristmill._slow.pack_layout import PackLayout
+from gristmill._hot.layouts import PackLayout
 from gristmill.errors import StateMismatch
 
 

@@ -1,7 +1,7 @@
 # cython: boundscheck=False, wraparound=False
 """Writes features of elements into the arrays that they are packed into.
 
-Its plain-Python twin is gristmill._slow.row_matrix.
+Cells run along the second axis of an array of shape ``(rows, length, *S)``.
 """
 cimport numpy as cnp
 from cpython.float cimport PyFloat_AS_DOUBLE, PyFloat_CheckExact
@@ -9,9 +9,9 @@ from cpython.long cimport PyLong_CheckExact
 from cpython.object cimport PyObject
 from libc.stdint cimport int32_t, int64_t
 
-import numpy as np
+import collections.abc
 
-from gristmill._slow import row_matrix as _slow
+import numpy as np
 
 cnp.import_array()
 
@@ -26,6 +26,7 @@ cdef enum:
     _MAX_ITEM = 64  # Bytes; no number has more.
 
 cdef object _number = np.number
+cdef object _Mapping = collections.abc.Mapping
 
 
 cdef RowMatrix matrix_of(cnp.ndarray values, object segment_ids, object positions):
@@ -49,19 +50,45 @@ cdef int64_t length_of(object leaf, object name) except -1:
         return cnp.PyArray_DIM(<cnp.ndarray>leaf, 0)
     if PyLong_CheckExact(leaf) or PyFloat_CheckExact(leaf):
         return 1
-    return _slow.length_of(leaf, name)
+    if leaf is None or isinstance(leaf, (list, tuple, _Mapping)):
+        raise ValueError(
+            f"Structures are not the same: {name} of the element is a"
+            f" {type(leaf).__name__}, but length_struct has a length there, which is"
+            " for an array or a scalar. Make it one in a map before packing, such as"
+            " by np.asarray."
+        )
+    return 1 if np.ndim(leaf) == 0 else len(leaf)
+
+
+cdef object make_matrix(tuple shape, object leaf, object padding):
+    array = np.asarray(leaf)
+    # Python's bool counts as an int, as in Grain.
+    dtype = np.dtype(np.int64) if isinstance(leaf, int) else array.dtype
+    if padding is None:
+        return np.zeros((*shape, *array.shape[1:]), dtype)
+    return np.full((*shape, *array.shape[1:]), padding, dtype)
+
+
+cdef int blank(object cells, object padding) except -1:
+    cells[...] = np.zeros((), cells.dtype) if padding is None else padding
+    return 0
+
+
+cdef int add_note(object error, object name, object values) except -1:
+    error.add_note(
+        f"while packing {name} into cells of dtype {values.dtype} and shape"
+        f" {values.shape[2:]}, which the batch has from its first element"
+    )
+    return 0
 
 
 cdef inline bint _same(cnp.dtype one, cnp.dtype other):
     return one is other or PyArray_EquivTypes(one, other)
 
 
-cdef bint _has_cells_of(cnp.ndarray array, cnp.ndarray values):
-    """Whether a cell of the array is laid out as one of the values is."""
+cdef bint has_cells_of(cnp.ndarray array, cnp.ndarray values):
     cdef int axis, dimensions = cnp.PyArray_NDIM(values)
     cdef int own = cnp.PyArray_NDIM(array)
-    if not cnp.PyArray_IS_C_CONTIGUOUS(array):
-        return False
     if own != dimensions - 1 and (own != 0 or dimensions != 2):
         return False
     for axis in range(2, dimensions):
@@ -83,7 +110,9 @@ cdef bint write(
     if PyDataType_REFCHK(dtype):
         return False
     if cnp.PyArray_CheckExact(leaf):
-        if not _has_cells_of(<cnp.ndarray>leaf, values):
+        if not cnp.PyArray_IS_C_CONTIGUOUS(<cnp.ndarray>leaf):
+            return False
+        if not has_cells_of(<cnp.ndarray>leaf, values):
             return False
         source = <const byte*>cnp.PyArray_BYTES(<cnp.ndarray>leaf)
         matrix.copy(row, begin, count, source + first * <int64_t>matrix.cell_bytes)
