@@ -12,7 +12,7 @@ PACKAGE = ROOT / "pkg" / "gristmill"
 CSRC = ROOT / "csrc"
 
 # A module imports from rows above it, never from its own, except that the files of
-# one folder, and the loops and their plain twins, may import each other.
+# one folder may import each other.
 ROWS = (
     {"_describing", "_listing"},
     {
@@ -29,7 +29,7 @@ ROWS = (
         "errors",
     },
     {"_open_files"},
-    {"_core", "_hot", "_slow"},
+    {"_core", "_hot"},
     {"_processes", "_worker_process"},
     {"_zygotes"},
     {"_zygote"},
@@ -70,7 +70,6 @@ ROWS = (
     {"__main__"},
 )
 ROW_OF = {module: row for row, modules in enumerate(ROWS) for module in modules}
-TWINS = {"_hot", "_slow"}
 CYTHON_IMPORT = re.compile(
     r"^\s*(?:from\s+gristmill(?P<module>[\w.]*)\s+c?import\s+(?P<names>.+)"
     r"|c?import\s+gristmill(?P<whole>[\w.]*))"
@@ -117,9 +116,7 @@ def _targets(line: int, module: str, names: list[str]) -> Iterator[tuple[int, st
 
 
 def may_import(importer: str, imported: str) -> bool:
-    if importer == imported or {importer, imported} <= TWINS:
-        return True
-    return ROW_OF[imported] < ROW_OF[importer]
+    return importer == imported or ROW_OF[imported] < ROW_OF[importer]
 
 
 def test_imports_point_down():

@@ -1,8 +1,7 @@
 # cython: boundscheck=False, wraparound=False
 """Reads records and runs the user's steps on them.
 
-Its plain-Python twin is gristmill._slow.run.  Arrays are indexed unchecked after
-their shapes have been compared once.
+Arrays are indexed unchecked after their shapes have been compared once.
 """
 cimport numpy as cnp
 from cpython.list cimport PyList_CheckExact, PyList_GET_ITEM, PyList_GET_SIZE

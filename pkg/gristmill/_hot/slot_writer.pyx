@@ -153,7 +153,8 @@ def _dump(thing):
     try:
         return pickle.dumps(thing, 5, buffer_callback=keep_in_band), buffers
     except Exception:
-        from gristmill import _open_files  # Slow to import, rarely needed.
+        # Slow to import, rarely needed.
+        from gristmill import _open_files
 
         buffers.clear()
         return _open_files.dumps(thing, keep_in_band), buffers

@@ -1,8 +1,5 @@
 # cython: boundscheck=False, wraparound=False
-"""Takes elements from several iterators in turn.
-
-The plain-Python twin is gristmill._slow.turns.
-"""
+"""Takes elements from several iterators in turn."""
 from cpython.list cimport PyList_GET_ITEM, PyList_GET_SIZE
 from cpython.object cimport PyObject
 
