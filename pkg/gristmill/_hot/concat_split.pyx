@@ -3,13 +3,11 @@
 cimport cython
 cimport numpy as cnp
 from cpython.list cimport PyList_GET_ITEM
-from cpython.object cimport PyObject
 from cpython.sequence cimport PySequence_GetItem
 from libc.stdint cimport int32_t, int64_t
 from libcpp.memory cimport unique_ptr
 from libcpp.vector cimport vector
 
-from gristmill._hot.calls cimport Py_DECREF, PyIter_Next
 from gristmill._hot.row_matrix cimport (
     RowMatrix, add_note, blank, has_cells_of, length_of, make_matrix, matrix_of, write,
 )
@@ -20,6 +18,7 @@ import numpy as np
 
 cnp.import_array()
 
+cdef object _END = object()
 cdef object _Mapping = collections.abc.Mapping
 
 cdef extern from "core/batches/concat_split.hpp" namespace "gristmill" nogil:
@@ -97,25 +96,17 @@ cdef class _Block:
 
     cdef bint suits(self, list leaves):
         """Whether there is another row, for cells like those of the leaves."""
-        cdef Py_ssize_t i
         if self.used == self.rows:
             return False
-        for i in range(len(leaves)):
-            if not has_cells_of(
-                <cnp.ndarray>PyList_GET_ITEM(leaves, i),
-                <cnp.ndarray>PyList_GET_ITEM(self.values, i),
-            ):
+        for leaf, values in zip(leaves, self.values):
+            if not has_cells_of(leaf, values):
                 return False
         return True
 
     cdef dict row(self, Py_ssize_t index, tuple keys):
         cdef dict row = {}
-        cdef Py_ssize_t i = 0
-        for key in keys:
-            row[key] = PySequence_GetItem(
-                <object>PyList_GET_ITEM(self.everything, i), index
-            )
-            i += 1
+        for key, column in zip(keys, self.everything):
+            row[key] = PySequence_GetItem(column, index)
         return row
 
 
@@ -217,18 +208,15 @@ cdef class Splitter:
                 the next.
         """
         cdef bint ended = False
-        cdef PyObject* found
         cdef list rows
         get_state = parent.get_state
         while self._rest is None or self._pack_rest():
             self._rest = None
             state = get_state()
-            found = PyIter_Next(parent)
-            if found is NULL:
+            element = next(parent, _END)
+            if element is _END:
                 ended = True
                 break
-            element = <object>found
-            Py_DECREF(found)
             self._pull(element, state)
         rows = []
         if self._segment:
@@ -267,9 +255,9 @@ cdef class Splitter:
     cdef int _take_whole(self, list leaves) except -1:
         """Let all cells of an element be left."""
         cdef Py_ssize_t i
-        for i in range(len(leaves)):
+        for i, leaf in enumerate(leaves):
             self._ranges[i].begin = 0
-            self._ranges[i].end = length_of(<object>PyList_GET_ITEM(leaves, i), None)
+            self._ranges[i].end = length_of(leaf, None)
         return 0
 
     cdef int _leave(self, Py_ssize_t i, object left) except -1:

@@ -2,13 +2,11 @@
 """Packs elements into the rows of one batch after another."""
 cimport numpy as cnp
 from cpython.list cimport PyList_GET_ITEM
-from cpython.object cimport PyObject
 from cpython.sequence cimport PySequence_GetItem
 from libc.stdint cimport int32_t, int64_t
 from libcpp.memory cimport unique_ptr
 from libcpp.vector cimport vector
 
-from gristmill._hot.calls cimport Py_DECREF, PyIter_Next
 from gristmill._hot.row_matrix cimport (
     RowMatrix, add_note, blank, length_of, make_matrix, matrix_of, write,
 )
@@ -16,6 +14,8 @@ from gristmill._hot.row_matrix cimport (
 import numpy as np
 
 cnp.import_array()
+
+cdef object _END = object()
 
 cdef extern from "core/batches/packing.hpp" namespace "gristmill" nogil:
     cdef enum class Fit:
@@ -199,15 +199,12 @@ cdef class Packer:
             Exception: What the iterator or `add` raises; that element is dropped, and
                 another call goes on with the next.
         """
-        cdef PyObject* found
         get_state = parent.get_state
         while True:
             state = get_state()
-            found = PyIter_Next(parent)
-            if found is NULL:
+            element = next(parent, _END)
+            if element is _END:
                 return state, None
-            element = <object>found
-            Py_DECREF(found)
             if not self._add(element):
                 return state, (element,)
 
