@@ -295,11 +295,10 @@ def test_equal_keys_of_other_types_keep_their_type() -> None:
 
 
 @pytest.mark.parametrize("rules", ["jax", "plain"])
-def test_treedef_is_hashable_comparable_picklable(rules: str) -> None:
+def test_treedef_is_comparable_and_picklable(rules: str) -> None:
     defs = [tree.flatten(element, rules)[1] for element in TREES]
     again = [tree.flatten(element, rules)[1] for element in TREES]
     assert defs == again
-    assert [hash(treedef) for treedef in defs] == [hash(treedef) for treedef in again]
     assert pickle.loads(pickle.dumps(defs)) == defs
     assert tree.flatten([1], rules)[1] != tree.flatten((1,), rules)[1]
     assert tree.flatten({"a": 1}, rules)[1] != tree.flatten({"b": 1}, rules)[1]

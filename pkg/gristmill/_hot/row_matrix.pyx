@@ -4,9 +4,6 @@
 Cells run along the second axis of an array of shape ``(rows, length, *S)``.
 """
 cimport numpy as cnp
-from cpython.float cimport PyFloat_AS_DOUBLE, PyFloat_CheckExact
-from cpython.long cimport PyLong_CheckExact
-from cpython.object cimport PyObject
 from libc.stdint cimport int32_t, int64_t
 
 import collections.abc
@@ -15,17 +12,10 @@ import numpy as np
 
 cnp.import_array()
 
-cdef extern from "Python.h":
-    long long PyLong_AsLongLongAndOverflow(object number, int* overflow) except? -1
-
 cdef extern from "numpy/arrayobject.h":
     bint PyArray_EquivTypes(cnp.dtype one, cnp.dtype other) noexcept
     bint PyDataType_REFCHK(cnp.dtype dtype) noexcept
 
-cdef enum:
-    _MAX_ITEM = 64  # Bytes; no number has more.
-
-cdef object _number = np.number
 cdef object _Mapping = collections.abc.Mapping
 
 
@@ -48,8 +38,6 @@ cdef int64_t length_of(object leaf, object name) except -1:
         if cnp.PyArray_NDIM(<cnp.ndarray>leaf) == 0:
             return 1
         return cnp.PyArray_DIM(<cnp.ndarray>leaf, 0)
-    if PyLong_CheckExact(leaf) or PyFloat_CheckExact(leaf):
-        return 1
     if leaf is None or isinstance(leaf, (list, tuple, _Mapping)):
         raise ValueError(
             f"Structures are not the same: {name} of the element is a"
@@ -102,44 +90,12 @@ cdef bint write(
     object leaf, int64_t first, int64_t count
 ) except -1:
     cdef const byte* source
-    cdef char item[_MAX_ITEM]
-    cdef int64_t number
-    cdef double real
-    cdef int overflow
-    cdef cnp.dtype dtype = values.descr
-    if PyDataType_REFCHK(dtype):
+    if not cnp.PyArray_CheckExact(leaf) or PyDataType_REFCHK(values.descr):
         return False
-    if cnp.PyArray_CheckExact(leaf):
-        if not cnp.PyArray_IS_C_CONTIGUOUS(<cnp.ndarray>leaf):
-            return False
-        if not has_cells_of(<cnp.ndarray>leaf, values):
-            return False
-        source = <const byte*>cnp.PyArray_BYTES(<cnp.ndarray>leaf)
-        matrix.copy(row, begin, count, source + first * <int64_t>matrix.cell_bytes)
-        return True
-    if cnp.PyArray_NDIM(values) != 2 or count != 1:
+    if not cnp.PyArray_IS_C_CONTIGUOUS(<cnp.ndarray>leaf):
         return False
-    if PyLong_CheckExact(leaf):
-        if dtype.type_num != cnp.NPY_INT64 or not cnp.PyArray_ISNOTSWAPPED(values):
-            return False
-        overflow = 0
-        number = PyLong_AsLongLongAndOverflow(leaf, &overflow)
-        if overflow:
-            return False
-        matrix.copy(row, begin, 1, <const byte*>&number)
-        return True
-    if PyFloat_CheckExact(leaf):
-        if dtype.type_num != cnp.NPY_FLOAT64 or not cnp.PyArray_ISNOTSWAPPED(values):
-            return False
-        real = PyFloat_AS_DOUBLE(leaf)
-        matrix.copy(row, begin, 1, <const byte*>&real)
-        return True
-    if (
-        isinstance(leaf, _number)
-        and cnp.PyArray_ISNUMBER(values)
-        and _same(cnp.PyArray_DescrFromScalar(leaf), dtype)
-    ):
-        cnp.PyArray_ScalarAsCtype(leaf, item)
-        matrix.copy(row, begin, 1, <const byte*>item)
-        return True
-    return False
+    if not has_cells_of(<cnp.ndarray>leaf, values):
+        return False
+    source = <const byte*>cnp.PyArray_BYTES(<cnp.ndarray>leaf)
+    matrix.copy(row, begin, count, source + first * <int64_t>matrix.cell_bytes)
+    return True

@@ -13,7 +13,6 @@ from gristmill._hot.slot_format cimport (
     TUPLE, Header, Row,
 )
 
-import math
 import operator
 import pickle
 
@@ -54,22 +53,6 @@ cdef class SlotWriter:
         self.capacity = capacity
         self.used = HEADER_BYTES
 
-    def alloc(self, Py_ssize_t nbytes, Py_ssize_t align=64):
-        """Return the offset of nbytes unused bytes; align is a power of 2.
-
-        Raises:
-            NeedSpace: The slot is too small.
-        """
-        cdef Py_ssize_t before = self.used, needed, offset
-        if nbytes < 0 or nbytes > LARGEST or align < 1 or align & (align - 1):
-            raise ValueError(f"cannot allocate {nbytes} bytes aligned to {align}")
-        offset = self._take(nbytes, align)
-        if self.used > self.capacity:
-            needed = self.used
-            self.used = before
-            raise NeedSpace(needed)
-        return offset
-
     def empty(self, shape, dtype):
         """Return an array in the slot, not filled.
 
@@ -78,15 +61,22 @@ cdef class SlotWriter:
         """
         cdef object sizes = (shape,) if isinstance(shape, int) else shape
         cdef cnp.dtype descr = np.dtype(dtype)
-        sizes = tuple([operator.index(size) for size in sizes])
         if descr.hasobject:
-            return np.empty(sizes, descr)
-        if min(sizes, default=0) < 0:
-            raise ValueError("negative dimensions are not allowed")
-        nbytes = descr.itemsize * math.prod(sizes)
+            return np.empty(shape, descr)
+        nbytes = descr.itemsize
+        for size in sizes:
+            if size < 0:
+                raise ValueError("negative dimensions are not allowed")
+            nbytes *= operator.index(size)
         if nbytes > LARGEST:
             raise ValueError("array is too big")
-        return self._array(self.alloc(nbytes), nbytes, sizes, descr)
+        before = self.used
+        offset = self._take(nbytes, 64)
+        if self.used > self.capacity:
+            needed = self.used
+            self.used = before
+            raise NeedSpace(needed)
+        return self._array(offset, nbytes, sizes, descr)
 
     cdef object _array(
         self, Py_ssize_t offset, Py_ssize_t nbytes, object shape, cnp.dtype descr
@@ -98,7 +88,7 @@ cdef class SlotWriter:
         return np.ndarray(shape, descr, memory)
 
     cdef Py_ssize_t _take(self, Py_ssize_t nbytes, Py_ssize_t align) noexcept:
-        """Like alloc, but goes on beyond the end, to find out what is needed."""
+        """Offset of unused bytes, also beyond the end, to find out what is needed."""
         cdef Py_ssize_t offset = (self.used + align - 1) & -align
         self.used = offset + nbytes
         return offset

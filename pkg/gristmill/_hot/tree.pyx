@@ -28,22 +28,15 @@ cdef extern from "Python.h":
 cdef enum Kind:
     UNKNOWN = -1
     LEAF = 0
-    NONE = 1
     LIST = 2
     TUPLE = 3
     DICT = 5
-
-# Sorted keys by keys in insertion order, for dicts whose keys are all str.  A
-# pipeline has few of them; the limit only guards against generated keys.
-cdef dict _sorted = {}
-cdef Py_ssize_t _SORTED_LIMIT = 1024
 
 
 cdef class TreeDef:
     """The containers of an element without its leaves.
 
-    Immutable, hashable, comparable and picklable.  ``num_leaves`` counts the
-    leaves in it.
+    Immutable, comparable and picklable.  ``num_leaves`` counts the leaves in it.
     """
 
     cdef readonly int kind
@@ -51,7 +44,6 @@ cdef class TreeDef:
     cdef readonly object aux
     cdef readonly tuple children
     cdef readonly Py_ssize_t num_leaves
-    cdef Py_hash_t _hash
 
     def __init__(self, int kind, cls, aux, tuple children):
         cdef TreeDef child
@@ -62,12 +54,6 @@ cdef class TreeDef:
         self.num_leaves = 1 if kind == LEAF else 0
         for child in children:
             self.num_leaves += child.num_leaves
-        self._hash = 0
-
-    def __hash__(self):
-        if self._hash == 0:
-            self._hash = hash((self.kind, self.cls, self.aux, self.children)) or 1
-        return self._hash
 
     def __eq__(self, other):
         cdef TreeDef that
@@ -111,31 +97,17 @@ cdef int _kind(object tree):
         return LIST
     if cls is tuple:
         return TUPLE
-    if (
-        cls is int or cls is float or cls is str or cls is bytes or cls is bool
-        or cnp.PyArray_IsAnyScalar(tree)
-    ):
-        return LEAF
-    return UNKNOWN
+    return LEAF if cnp.PyArray_IsAnyScalar(tree) else UNKNOWN
 
 
 cdef tuple _keys(dict tree, bint jax):
-    """Returns the keys in order, with jax's error where they have none."""
-    cdef tuple keys = tuple(tree)
-    if not jax:
-        return keys
-    cdef object found = _sorted.get(keys)
-    cdef object key
-    # Equal keys of other types (1 and True) would find each other's entry.
-    for key in keys:
-        if type(key) is not str:
-            return sort_keys(keys)
-    if found is None:
-        found = tuple(sorted(keys))
-        if len(_sorted) >= _SORTED_LIMIT:
-            _sorted.clear()
-        _sorted[keys] = found
-    return <tuple>found
+    cdef list keys = list(tree)
+    if jax:
+        try:
+            keys.sort()
+        except Exception:
+            return sort_keys(tuple(tree))  # Which raises jax's error.
+    return tuple(keys)
 
 
 cdef TreeDef _flatten(object tree, bint jax, list leaves):
