@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import collections
 import contextlib
-import ctypes
 import gc
 import pickle
 import sys
@@ -15,10 +14,19 @@ import numpy as np
 import pytest
 
 import gristmill
+from core_slot import CoreSlot
 from example_samples import bytes_list, example, float_list
 from gristmill import _core
-from gristmill._hot import concat_split, draw, packing, run, transport, tree, views
-from gristmill._slow.views import CoreSlot
+from gristmill._hot import (
+    concat_split,
+    draw,
+    packing,
+    run,
+    slot_reader,
+    slot_writer,
+    tree,
+    views,
+)
 
 pytestmark = pytest.mark.slow
 ROUNDS = 100
@@ -27,7 +35,7 @@ TABLE = np.zeros((20, 3), DTYPE)
 KEYS = np.arange(5)
 OUT = np.zeros((5, 3), DTYPE)
 MEMORY = np.zeros(1 << 16, np.uint8)
-SLOT = CoreSlot(1 << 30, 0, 0)
+SLOT = CoreSlot(1 << 30)
 Pair = collections.namedtuple("Pair", "x y")
 ELEMENTS = [
     {"b": [1, TABLE[0]], "a": Pair(2, None), "c": collections.OrderedDict(x=i)}
@@ -134,23 +142,23 @@ class Source:
 
 
 def slots() -> None:
-    writer = transport.SlotWriter(MEMORY.ctypes.data, MEMORY.nbytes)
+    writer = slot_writer.SlotWriter(MEMORY.ctypes.data, MEMORY.nbytes)
     made = writer.empty((4, 3), DTYPE)
     element = {"x": made, "y": (TABLE, "text"), "z": [bytearray(9000), None]}
-    used = transport.encode(writer, [(element, KEYS, (1, 2))], (b"why", (3, 4)))
+    used = slot_writer.encode(writer, [(element, KEYS, (1, 2))], (b"why", (3, 4)))
     for limit in (0, 1 << 20):
-        transport.decode(
+        slot_reader.decode(
             writer.address, used, 0, lambda: views.SlotView(slot_with_a_view()), limit
         )
-    transport.decode(writer.address, used, 1, None, 0)
-    with contextlib.suppress(transport.NeedSpace):
-        transport.encode(writer, [(np.zeros(1 << 17), KEYS, ())], None)
-    transport.decode(writer.address, 100, 0, None, 0)
+    slot_reader.decode(writer.address, used, 1, None, 0)
+    with contextlib.suppress(slot_writer.NeedSpace):
+        slot_writer.encode(writer, [(np.zeros(1 << 17), KEYS, ())], None)
+    slot_reader.decode(writer.address, 100, 0, None, 0)
 
 
 def slot_with_a_view() -> int:
     SLOT.views += 1
-    return ctypes.addressof(SLOT)
+    return SLOT.address
 
 
 class Positions:

@@ -7,7 +7,7 @@ import re
 import numpy as np
 
 from gristmill import sources
-from gristmill._hot import transport
+from gristmill._hot import slot_writer
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 FORMATS = ROOT / "docs" / "formats"
@@ -33,11 +33,11 @@ def numbered(page, heading):
 def test_a_slot_is_written_as_described():
     raw = np.full(4096 + 64, 0xA5, np.uint8)
     start = -int(raw.ctypes.data) % 64
-    writer = transport.SlotWriter(int(raw.ctypes.data) + start, 4096)
+    writer = slot_writer.SlotWriter(int(raw.ctypes.data) + start, 4096)
     x = writer.empty(3, np.int16)
     x[:] = [10, 20, 30]
     output = ({"x": x, "label": 7}, np.array([5], np.int64), (1,))
-    used = transport.encode(writer, [output], None)
+    used = slot_writer.encode(writer, [output], None)
     slot = raw[start : start + used].tobytes()
     described = example("slot.md")
     for at, given in described.items():

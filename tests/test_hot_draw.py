@@ -1,4 +1,4 @@
-"""gristmill._hot.draw and its twin, against NumPy's own Philox."""
+"""gristmill._hot.draw against NumPy's own Philox and Grain's RngPool."""
 
 from __future__ import annotations
 
@@ -12,15 +12,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gristmill._hot import draw as hot
-from gristmill._slow import draw as slow
+from gristmill._hot import draw
 
 experimental = pytest.importorskip("grain.experimental")
-
-
-@pytest.fixture(params=[hot, slow], ids=["hot", "slow"])
-def draw(request: pytest.FixtureRequest) -> Any:
-    return request.param
 
 
 def numpy_generator(key: int) -> np.random.Generator:
@@ -38,7 +32,7 @@ def numpy_generator(key: int) -> np.random.Generator:
         (2**100, 12),
     ],
 )
-def test_state_is_that_of_a_new_philox(draw: Any, seed: int, index: int) -> None:
+def test_state_is_that_of_a_new_philox(seed: int, index: int) -> None:
     draws = draw.Draws(seed)
     draws.at(3).random(5)
     generator = draws.at(index)
@@ -47,7 +41,7 @@ def test_state_is_that_of_a_new_philox(draw: Any, seed: int, index: int) -> None
     assert generator.normal(size=9).tolist() == expected.normal(size=9).tolist()
 
 
-def test_a_half_used_word_is_forgotten(draw: Any) -> None:
+def test_a_half_used_word_is_forgotten() -> None:
     draws = draw.Draws(5)
     draws.at(0).integers(0, 100, dtype=np.uint32)
     generator, expected = draws.at(1), numpy_generator(6)
@@ -57,7 +51,7 @@ def test_a_half_used_word_is_forgotten(draw: Any) -> None:
         )
 
 
-def test_a_kept_generator_is_not_touched(draw: Any) -> None:
+def test_a_kept_generator_is_not_touched() -> None:
     draws = draw.Draws(1)
     kept = draws.at(0)
     other = draws.at(1)
@@ -66,20 +60,20 @@ def test_a_kept_generator_is_not_touched(draw: Any) -> None:
     assert other.random() == numpy_generator(2).random()
 
 
-def test_a_kept_bit_generator_is_not_touched(draw: Any) -> None:
+def test_a_kept_bit_generator_is_not_touched() -> None:
     draws = draw.Draws(1)
     kept = draws.at(0).bit_generator
     draws.at(1).random()
     assert repr(kept.state) == repr(numpy_generator(1).bit_generator.state)
 
 
-def test_a_negative_key_is_numpy_s_error(draw: Any) -> None:
+def test_a_negative_key_is_numpy_s_error() -> None:
     with pytest.raises(ValueError, match="key must be positive"):
         draw.Draws(-5).at(1)
     assert draw.Draws(-5).at(6).random() == numpy_generator(1).random()
 
 
-def test_a_key_too_large_is_numpy_s_error(draw: Any) -> None:
+def test_a_key_too_large_is_numpy_s_error() -> None:
     with pytest.raises(ValueError, match="less than 2"):
         draw.Draws(2**128).at(0)
     draws = draw.Draws(2**128 - 5)
@@ -139,9 +133,7 @@ USES = [
 
 
 @pytest.mark.parametrize("use", USES)
-def test_whatever_a_step_does_with_one_draw_the_next_is_new(
-    draw: Any, use: Any
-) -> None:
+def test_whatever_a_step_does_with_one_draw_the_next_is_new(use: Any) -> None:
     draws = draw.Draws(5)
     kept = []
     for index in range(4):
@@ -152,19 +144,19 @@ def test_whatever_a_step_does_with_one_draw_the_next_is_new(
         )
 
 
-def test_spawning_is_numpy_s_error(draw: Any) -> None:
+def test_spawning_is_numpy_s_error() -> None:
     for rng in (draw.Draws(5).at(0), numpy_generator(5)):
         with pytest.raises(TypeError, match="does not implement spawning"):
             rng.spawn(2)
 
 
-def test_pickles(draw: Any) -> None:
+def test_pickles() -> None:
     again = pickle.loads(pickle.dumps(draw.Draws(9)))
     assert again.at(1).random() == numpy_generator(10).random()
 
 
 def test_one_generator_is_used_again() -> None:
-    draws = hot.Draws(0)
+    draws = draw.Draws(0)
     first = id(draws.at(0))
     assert id(draws.at(1)) == first
 
@@ -182,9 +174,7 @@ SEEDS = [0, 42, 2**32 - 1, 2**200 + 1, np.uint32(955475868), [3, 1], np.arange(4
 
 
 @pytest.mark.parametrize("seed", SEEDS, ids=repr)
-def test_an_operations_state_is_that_of_a_philox_counted_on(
-    draw: Any, seed: Any
-) -> None:
+def test_an_operations_state_is_that_of_a_philox_counted_on(seed: Any) -> None:
     draws = draw.OpDraws(seed, 5)
     for index in (0, 7, 2**40, 2**63 - 1, np.int64(3)):
         draws.at(3).integers(0, 9, dtype=np.uint32)
@@ -203,15 +193,11 @@ def test_an_operations_state_is_that_of_a_philox_counted_on(
 def test_an_operations_draws_are_grains(seed: Any, index: int, op_seed: int) -> None:
     pool = experimental.RngPool(seed)
     expected = pool.acquire_rng(index, op_seed=op_seed).random(5).tolist()
-    for module in (hot, slow):
-        draws = module.OpDraws(seed, op_seed)
-        assert draws.at(index).random(5).tolist() == expected
+    assert draw.OpDraws(seed, op_seed).at(index).random(5).tolist() == expected
 
 
 @pytest.mark.parametrize("use", USES)
-def test_whatever_an_operation_does_with_one_draw_the_next_is_new(
-    draw: Any, use: Any
-) -> None:
+def test_whatever_an_operation_does_with_one_draw_the_next_is_new(use: Any) -> None:
     draws = draw.OpDraws(5)
     kept = []
     for index in range(4):
@@ -222,7 +208,7 @@ def test_whatever_an_operation_does_with_one_draw_the_next_is_new(
         )
 
 
-def test_a_kept_generator_of_an_operation_is_not_touched(draw: Any) -> None:
+def test_a_kept_generator_of_an_operation_is_not_touched() -> None:
     draws = draw.OpDraws(1)
     kept, kept_bits = draws.at(0), draws.at(1).bit_generator
     draws.at(2).random()
@@ -230,14 +216,14 @@ def test_a_kept_generator_of_an_operation_is_not_touched(draw: Any) -> None:
     assert repr(kept_bits.state) == repr(restarted(1, 1).bit_generator.state)
 
 
-def test_an_operations_generator_spawns(draw: Any) -> None:
+def test_an_operations_generator_spawns() -> None:
     (child,) = draw.OpDraws(5).at(3).spawn(1)
     (expected,) = np.random.Generator(np.random.Philox(5)).spawn(1)
     assert child.random() == expected.random()
 
 
 @pytest.mark.parametrize("index", [-1, -(2**63), 2**64])
-def test_an_index_outside_a_word_is_an_overflow(draw: Any, index: int) -> None:
+def test_an_index_outside_a_word_is_an_overflow(index: int) -> None:
     with pytest.raises(OverflowError, match=rf"index .* but got {index}"):
         draw.OpDraws(3).at(index)
     with pytest.raises(OverflowError, match=rf"op_seed .* but got {index}"):
@@ -250,7 +236,7 @@ def test_an_index_outside_a_word_is_an_overflow(draw: Any, index: int) -> None:
 
 
 @pytest.mark.parametrize("index", [1.0, "1", None])
-def test_an_index_is_a_whole_number(draw: Any, index: Any) -> None:
+def test_an_index_is_a_whole_number(index: Any) -> None:
     with pytest.raises(TypeError):
         draw.OpDraws(3).at(index)
 
@@ -258,7 +244,7 @@ def test_an_index_is_a_whole_number(draw: Any, index: Any) -> None:
 @pytest.mark.parametrize(
     ("seed", "error"), [(-1, ValueError), ("3", TypeError), (0.5, TypeError)]
 )
-def test_no_seed_is_numpy_s_error(draw: Any, seed: Any, error: Any) -> None:
+def test_no_seed_is_numpy_s_error(seed: Any, error: Any) -> None:
     with pytest.raises(error) as expected:
         np.random.Philox(seed)
     with pytest.raises(error) as found:
@@ -267,19 +253,19 @@ def test_no_seed_is_numpy_s_error(draw: Any, seed: Any, error: Any) -> None:
 
 
 @pytest.mark.parametrize("seed", SEEDS, ids=repr)
-def test_an_operations_draws_pickle(draw: Any, seed: Any) -> None:
+def test_an_operations_draws_pickle(seed: Any) -> None:
     again = pickle.loads(pickle.dumps(draw.OpDraws(seed, 2)))
     assert again.op_seed == 2
     assert again.at(1).random() == restarted(seed, 1, 2).random()
 
 
 def test_an_operation_uses_one_generator_again() -> None:
-    draws = hot.OpDraws(0)
+    draws = draw.OpDraws(0)
     first = id(draws.at(0))
     assert id(draws.at(1)) == first
 
 
-def test_restarting_keeps_the_key(draw: Any) -> None:
+def test_restarting_keeps_the_key() -> None:
     generator = np.random.Generator(np.random.Philox(8))
     generator.integers(0, 9, dtype=np.uint32)
     draw.restart(generator, 4, 3)
@@ -288,6 +274,6 @@ def test_restarting_keeps_the_key(draw: Any) -> None:
     assert generator.random() == expected.random()
 
 
-def test_only_philox_restarts(draw: Any) -> None:
+def test_only_philox_restarts() -> None:
     with pytest.raises(TypeError, match="Philox, but got one of PCG64"):
         draw.restart(np.random.default_rng(0), 1)

@@ -1,4 +1,4 @@
-"""gristmill._hot.run and its twin."""
+"""gristmill._hot.run, by itself and against a model."""
 
 from __future__ import annotations
 
@@ -8,18 +8,15 @@ from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from gristmill._hot import run as hot
+from gristmill._hot import run
 from gristmill._hot.draw import Draws
 from gristmill._hot.place import place_of
-from gristmill._slow import run as slow
+from models import run as model
 
 NO_STEPS: Any = ()
-
-
-@pytest.fixture(params=[hot, slow], ids=["hot", "slow"])
-def run(request: pytest.FixtureRequest) -> Any:
-    return request.param
 
 
 def int64s(*values: int) -> Any:
@@ -61,30 +58,30 @@ class Batched(Squares):
     ],
     ids=lambda source: type(source).__name__,
 )
-def test_reads_keys_in_order(run: Any, source: Any) -> None:
+def test_reads_keys_in_order(source: Any) -> None:
     result = run.run_block(source, int64s(7, 0, 7), int64s(0, 1, 2), NO_STEPS, None, 0)
     assert result == ([70, 0, 70], None, 3, None)
 
 
-def test_rows_of_an_array_are_views(run: Any) -> None:
+def test_rows_of_an_array_are_views() -> None:
     table = np.zeros((3, 2))
     rows, *_ = run.run_block(table, int64s(1), int64s(0), NO_STEPS, None, 0)
     assert np.shares_memory(rows[0], table)
 
 
-def test_applies_steps_in_order(run: Any) -> None:
+def test_applies_steps_in_order() -> None:
     steps = ((run.MAP, lambda x: x + 1, "add"), (run.MAP, lambda x: x * 10, "times"))
     result = run.run_block([5, 6, 7], int64s(2, 0), int64s(0, 1), steps, None, 0)
     assert result == ([80, 60], None, 2, None)
 
 
-def test_index_is_the_first_argument(run: Any) -> None:
+def test_index_is_the_first_argument() -> None:
     steps = ((run.MAP_WITH_INDEX, lambda i, x: (i, x), "number"),)
     done, *_ = run.run_block([5, 6], int64s(1, 0), int64s(70, 80), steps, None, 0)
     assert done == [(70, 6), (80, 5)]
 
 
-def test_random_steps_of_a_record_share_a_generator(run: Any) -> None:
+def test_random_steps_of_a_record_share_a_generator() -> None:
     step = (run.RANDOM_MAP, lambda x, rng: [*x, rng.random()], "noise")
     steps = (step, step)
     done, *_ = run.run_block([[]], int64s(0, 0), int64s(5, 6), steps, Draws(100), 0)
@@ -92,7 +89,7 @@ def test_random_steps_of_a_record_share_a_generator(run: Any) -> None:
     assert done == [[rng.random(), rng.random()] for rng in expected]
 
 
-def test_any_object_with_at_may_give_generators(run: Any) -> None:
+def test_any_object_with_at_may_give_generators() -> None:
     class Named:
         def at(self, index: int) -> str:
             return f"generator {index}"
@@ -102,12 +99,12 @@ def test_any_object_with_at_may_give_generators(run: Any) -> None:
     assert done == ["generator 3"]
 
 
-def test_generator_is_none_without_a_seed(run: Any) -> None:
+def test_generator_is_none_without_a_seed() -> None:
     steps = ((run.RANDOM_MAP, lambda x, rng: rng, "noise"),)
     assert run.run_block([0], int64s(0), int64s(0), steps, None, 0)[0] == [None]
 
 
-def test_filter_says_which_records_are_kept(run: Any) -> None:
+def test_filter_says_which_records_are_kept() -> None:
     seen: list[int] = []
     steps = (
         (run.FILTER, lambda x: x % 2 and "truthy", "odd"),
@@ -119,26 +116,26 @@ def test_filter_says_which_records_are_kept(run: Any) -> None:
     assert seen == [3, 5, 7]
 
 
-def test_filter_that_keeps_all_says_none(run: Any) -> None:
+def test_filter_that_keeps_all_says_none() -> None:
     steps = ((run.FILTER, lambda x: True, "all"),)
     keys = int64s(0, 1)
     assert run.run_block([3, 4], keys, keys, steps, None, 0) == ([3, 4], None, 2, None)
 
 
-def test_filter_that_drops_all(run: Any) -> None:
+def test_filter_that_drops_all() -> None:
     steps = ((run.FILTER, lambda x: False, "none"),)
     keys = int64s(0, 1)
     assert run.run_block([3, 4], keys, keys, steps, None, 0) == ([], [], 2, None)
 
 
-def test_filter_is_truth_tested(run: Any) -> None:
+def test_filter_is_truth_tested() -> None:
     steps = ((run.FILTER, lambda x: np.array([1, 2]), "ambiguous"),)
     *_, error = run.run_block([3], int64s(0), int64s(0), steps, None, 0)
     assert isinstance(error, ValueError)
     assert error.__notes__ == ["while ambiguous processed record 0 (index 0)"]
 
 
-def test_error_ends_the_block_and_names_step_and_record(run: Any) -> None:
+def test_error_ends_the_block_and_names_step_and_record() -> None:
     steps = (
         (run.FILTER, lambda x: x != 8, "no eights"),
         (run.MAP, lambda x: 1 // x, "invert"),
@@ -156,7 +153,7 @@ def test_error_ends_the_block_and_names_step_and_record(run: Any) -> None:
     assert type(pickle.loads(pickle.dumps(place))) is str
 
 
-def test_error_of_the_source_names_the_record(run: Any) -> None:
+def test_error_of_the_source_names_the_record() -> None:
     done, kept, consumed, error = run.run_block(
         Squares(), int64s(2, 13, 3), int64s(0, 1, 2), NO_STEPS, None, 0
     )
@@ -168,14 +165,14 @@ def test_error_of_the_source_names_the_record(run: Any) -> None:
     assert (place.operation, place.key, place.record_index) == (None, 13, 1)
 
 
-def test_reads_the_block_with_one_call(run: Any) -> None:
+def test_reads_the_block_with_one_call() -> None:
     source = Batched()
     result = run.run_block(source, int64s(3, 4), int64s(0, 1), NO_STEPS, None, 0)
     assert result == ([9, 16], None, 2, None)
     assert source.calls == 1
 
 
-def test_a_failed_read_of_many_keeps_the_records_before_the_bad_one(run: Any) -> None:
+def test_a_failed_read_of_many_keeps_the_records_before_the_bad_one() -> None:
     done, kept, consumed, error = run.run_block(
         Batched(), int64s(3, 13), int64s(0, 1), NO_STEPS, None, 0
     )
@@ -183,7 +180,7 @@ def test_a_failed_read_of_many_keeps_the_records_before_the_bad_one(run: Any) ->
     assert error.__notes__ == ["while reading record 13 (index 1)"]
 
 
-def test_a_read_of_many_must_return_as_many(run: Any) -> None:
+def test_a_read_of_many_must_return_as_many() -> None:
     class Short:
         def __getitems__(self, keys: list[int]) -> list[int]:
             return keys[1:]
@@ -194,7 +191,7 @@ def test_a_read_of_many_must_return_as_many(run: Any) -> None:
     assert place_of(result[3]) is None
 
 
-def test_the_source_may_change_the_list_it_gave(run: Any) -> None:
+def test_the_source_may_change_the_list_it_gave() -> None:
     class Source:
         def __getitems__(self, keys: list[int]) -> list[int]:
             self.given = list(keys)
@@ -233,19 +230,19 @@ class Wrapper:
         return getattr(self.wrapped, name)
 
 
-def test_only_a_sources_own_read_of_many_is_used(run: Any) -> None:
+def test_only_a_sources_own_read_of_many_is_used() -> None:
     for source, expected in ((Overridden(), [-3, -4]), (Wrapper(), [-9, -16])):
         keys = int64s(3, 4)
         done, *_ = run.run_block(source, keys, int64s(0, 1), NO_STEPS, None, 0)
         assert done == expected
 
 
-def test_long_chains_of_steps(run: Any) -> None:
+def test_long_chains_of_steps() -> None:
     steps = ((run.MAP, lambda x: x + 1, "add"),) * 500
     assert run.run_block([0], int64s(0), int64s(0), steps, None, 0)[0] == [500]
 
 
-def test_interrupts_are_not_kept(run: Any) -> None:
+def test_interrupts_are_not_kept() -> None:
     def interrupt(element: int) -> int:
         raise KeyboardInterrupt
 
@@ -254,7 +251,7 @@ def test_interrupts_are_not_kept(run: Any) -> None:
         run.run_block([1], int64s(0), int64s(0), steps, None, 0)
 
 
-def test_elements_take_the_place_of_the_source(run: Any) -> None:
+def test_elements_take_the_place_of_the_source() -> None:
     steps = ((run.MAP, lambda x: x * 2, "double"),)
     result = run.run_block(
         None, int64s(7, 8), int64s(0, 1), steps, None, 0, elements=["a", "b"]
@@ -262,7 +259,7 @@ def test_elements_take_the_place_of_the_source(run: Any) -> None:
     assert result == (["aa", "bb"], None, 2, None)
 
 
-def test_tells_which_record_is_in_work(run: Any) -> None:
+def test_tells_which_record_is_in_work() -> None:
     told = ctypes.c_int64(-1)
     seen: list[int] = []
     steps = ((run.MAP, lambda x: seen.append(told.value), "look"),)
@@ -271,7 +268,7 @@ def test_tells_which_record_is_in_work(run: Any) -> None:
     assert seen == [2, 0, 1]
 
 
-def test_an_empty_block(run: Any) -> None:
+def test_an_empty_block() -> None:
     for source in ([], Squares(), Batched()):
         result = run.run_block(source, int64s(), int64s(), NO_STEPS, None, 0)
         assert result == ([], None, 0, None)
@@ -280,11 +277,54 @@ def test_an_empty_block(run: Any) -> None:
 @pytest.mark.parametrize(
     "bad", [np.zeros(2), np.zeros((2, 1), np.int64), np.zeros(2, ">i8")]
 )
-def test_keys_are_int64(run: Any, bad: Any) -> None:
+def test_keys_are_int64(bad: Any) -> None:
     with pytest.raises(TypeError, match="keys and indices must be contiguous int64"):
         run.run_block([1, 2], bad, int64s(0, 1), NO_STEPS, None, 0)
 
 
-def test_keys_and_indices_have_one_length(run: Any) -> None:
+def test_keys_and_indices_have_one_length() -> None:
     with pytest.raises(ValueError, match="expected 2 keys and indices, got 1"):
         run.run_block([1, 2], int64s(0, 1), int64s(0), NO_STEPS, None, 0)
+
+
+def fail_on_multiples(x: int) -> int:
+    if x % 5 == 4:
+        raise ValueError(x)
+    return 2 * x
+
+
+STEPS: list[Any] = [
+    (run.MAP, lambda x: x + 3, "add"),
+    (run.MAP, fail_on_multiples, "double"),
+    (run.MAP_WITH_INDEX, lambda i, x: 100 * i + x, "number"),
+    (run.RANDOM_MAP, lambda x, rng: x + int(rng.integers(50)), "noise"),
+    (run.FILTER, lambda x: x % 3, "filter"),
+]
+SOURCES: list[Any] = [list(range(40)), range(14), np.arange(14), Squares(), Batched()]
+
+
+def seen(block: Any, source: Any, *args: Any) -> Any:
+    """Return what a block gives, its error in words, and the record in work."""
+    told = ctypes.c_int64(-1)
+    out, kept, consumed, error = block(source, *args, ctypes.addressof(told))
+    notes = None if error is None else [repr(error), error.__notes__]
+    place = None if error is None else vars_of(place_of(error))
+    return [int(x) for x in out], kept, consumed, notes, place, told.value
+
+
+def vars_of(place: Any) -> Any:
+    return place and (place.operation, place.key, place.record_index)
+
+
+@given(
+    source=st.sampled_from(SOURCES),
+    keys=st.lists(st.integers(0, 20), max_size=8),
+    first=st.integers(-(2**62), 2**62),
+    steps=st.lists(st.sampled_from(STEPS), max_size=4),
+)
+def test_blocks_are_the_models(
+    source: Any, keys: list[int], first: int, steps: list[Any]
+) -> None:
+    numbers = int64s(*range(first, first + len(keys)))
+    args = (int64s(*keys), numbers, tuple(steps), Draws(2**64))
+    assert seen(run.run_block, source, *args) == seen(model.run_block, source, *args)

@@ -1,27 +1,12 @@
-"""Steps run by _hot and by _slow: each promise holds for both."""
+"""Steps; differential/test_dataset_chains.py compares chains of them with Grain."""
 
 import weakref
 
 import numpy as np
 import pytest
 
-import gristmill._hot.draw
-import gristmill._hot.steps
-import gristmill._slow.draw
-import gristmill._slow.steps
-
-HOT = gristmill._hot.steps, gristmill._hot.draw.OpDraws
-SLOW = gristmill._slow.steps, gristmill._slow.draw.OpDraws
-
-
-@pytest.fixture(params=[HOT, SLOW], ids=["hot", "slow"])
-def steps(request):
-    return request.param[0]
-
-
-@pytest.fixture(params=[HOT, SLOW], ids=["hot", "slow"])
-def both(request):
-    return request.param
+from gristmill._hot import steps
+from gristmill._hot.draw import OpDraws
 
 
 def indices(*values):
@@ -43,75 +28,74 @@ def noted(error, index):
 
 
 class TestBlocks:
-    def test_map_leaves_absent_elements_absent(self, steps):
+    def test_map_leaves_absent_elements_absent(self):
         assert steps.map_block(
             lambda x: 10 * x, [1, None, 2], indices(0, 1, 2), refused
         ) == [10, None, 20]
 
-    def test_a_map_may_return_none(self, steps):
+    def test_a_map_may_return_none(self):
         assert steps.map_block(lambda x: None, [1, 2], indices(0, 1), refused) == [
             None,
             None,
         ]
 
-    def test_filter_asks_for_the_truth_of_the_result(self, steps):
+    def test_filter_asks_for_the_truth_of_the_result(self):
         found = steps.filter_block(
             lambda x: np.bool_(x > 1), [1, None, 2], indices(0, 1, 2), refused
         )
         assert found == [None, None, 2]
 
-    def test_map_with_index_gives_python_integers(self, steps):
+    def test_map_with_index_gives_python_integers(self):
         found = steps.map_with_index_block(
             lambda i, x: (type(i), i, x), ["a", None, "b"], indices(7, 8, -2), refused
         )
         assert found == [(int, 7, "a"), None, (int, -2, "b")]
 
-    def test_random_map_draws_by_index(self, both):
-        steps, draws = both
+    def test_random_map_draws_by_index(self):
         found = steps.random_map_block(
             lambda x, rng: (x, rng.integers(1000)),
             ["a", None, "b"],
             indices(5, 6, 5),
-            draws(42),
+            OpDraws(42),
             refused,
         )
-        drawn = draws(42).at(5).integers(1000)
+        drawn = OpDraws(42).at(5).integers(1000)
         assert found == [("a", drawn), None, ("b", drawn)]
 
     @pytest.mark.parametrize(
         "wrong", [np.arange(2), np.arange(3, dtype=np.int32), [0, 1, 2]]
     )
-    def test_indices_must_fit_the_elements(self, steps, wrong):
+    def test_indices_must_fit_the_elements(self, wrong):
         with pytest.raises(TypeError, match="int64 array of 3 elements"):
             steps.map_with_index_block(lambda i, x: x, [1, 2, 3], wrong, refused)
 
-    def test_scatter_puts_each_element_in_its_place(self, steps):
+    def test_scatter_puts_each_element_in_its_place(self):
         out = [None] * 4
         steps.scatter(["a", "b"], indices(3, 0), out)
         assert out == ["b", None, None, "a"]
 
     @pytest.mark.parametrize("place", [-1, 4])
-    def test_scatter_refuses_places_outside(self, steps, place):
+    def test_scatter_refuses_places_outside(self, place):
         with pytest.raises(IndexError, match=f"place {place} is not in a list of 4"):
             steps.scatter(["a"], indices(place), [None] * 4)
 
     @pytest.mark.parametrize(
         "block",
         [
-            lambda steps, draws, *rest: steps.map_block(fail_on_three, *rest),
-            lambda steps, draws, *rest: steps.filter_block(fail_on_three, *rest),
-            lambda steps, draws, *rest: steps.map_with_index_block(
+            lambda *rest: steps.map_block(fail_on_three, *rest),
+            lambda *rest: steps.filter_block(fail_on_three, *rest),
+            lambda *rest: steps.map_with_index_block(
                 lambda i, x: fail_on_three(x), *rest
             ),
-            lambda steps, draws, elements, at, failed: steps.random_map_block(
-                lambda x, rng: fail_on_three(x), elements, at, draws(1), failed
+            lambda elements, at, failed: steps.random_map_block(
+                lambda x, rng: fail_on_three(x), elements, at, OpDraws(1), failed
             ),
         ],
         ids=["map", "filter", "map_with_index", "random_map"],
     )
-    def test_an_error_passes_through_once_its_index_was_told(self, both, block):
+    def test_an_error_passes_through_once_its_index_was_told(self, block):
         with pytest.raises(KeyError) as caught:
-            block(*both, [1, None, 3, 3], indices(5, 6, 7, 8), noted)
+            block([1, None, 3, 3], indices(5, 6, 7, 8), noted)
         assert caught.value.__notes__ == ["element 7"]
 
 
@@ -141,9 +125,8 @@ class TestIterators:
             ("RandomMapStep", lambda x, rng: fail_on_three(x)),
         ],
     )
-    def test_a_failed_element_is_told_of_and_passed_over(self, both, kind, call):
-        steps, draws = both
-        more = [draws(1)] if kind == "RandomMapStep" else []
+    def test_a_failed_element_is_told_of_and_passed_over(self, kind, call):
+        more = [OpDraws(1)] if kind == "RandomMapStep" else []
         step = noting(getattr(steps, kind))(iter([1, 3, 5]), call, *more)
         assert next(step) == 1
         with pytest.raises(KeyError) as caught:
@@ -151,24 +134,24 @@ class TestIterators:
         assert caught.value.__notes__ == ["in a step"]
         assert list(step) == [5]
 
-    def test_what_an_iterator_before_a_step_raises_is_not_the_steps(self, steps):
+    def test_what_an_iterator_before_a_step_raises_is_not_the_steps(self):
         before = noting(steps.MapStep)(iter([3]), fail_on_three)
         step = noting(steps.MapStep)(before, lambda x: x)
         with pytest.raises(KeyError) as caught:
             next(step)
         assert caught.value.__notes__ == ["in a step"]
 
-    def test_none_passes_maps_uncalled(self, steps):
+    def test_none_passes_maps_uncalled(self):
         assert list(steps.MapStep(iter([None, 1]), lambda x: x + 1)) == [None, 2]
 
-    def test_a_filter_sees_none(self, steps):
+    def test_a_filter_sees_none(self):
         class Filter(steps.FilterStep):
             def _judge(self, skipped):
                 raise AssertionError
 
         assert list(Filter(iter([None, 1, 0]), lambda x: x is None)) == [None]
 
-    def test_counters_count_absent_elements(self, steps):
+    def test_counters_count_absent_elements(self):
         step = steps.MapWithIndexStep(iter("abc"), lambda i, x: (i, x))
         step.counter = 4
         assert list(step) == [(4, "a"), (5, "b"), (6, "c")]
@@ -176,30 +159,29 @@ class TestIterators:
         step = steps.MapWithIndexStep(iter([None, "b"]), lambda i, x: (i, x))
         assert list(step) == [None, (1, "b")]
 
-    def test_generators_are_numbered_over_all_processes(self, both):
-        steps, draws = both
+    def test_generators_are_numbered_over_all_processes(self):
 
         class Step(steps.RandomMapStep):
             def _processes(self):
                 return 2, 3
 
-        step = Step(iter("abc"), lambda x, rng: rng.integers(10**6), draws(1))
-        expected = [draws(1).at(index).integers(10**6) for index in (2, 5, 8)]
+        step = Step(iter("abc"), lambda x, rng: rng.integers(10**6), OpDraws(1))
+        expected = [OpDraws(1).at(index).integers(10**6) for index in (2, 5, 8)]
         assert list(step) == expected
         assert step.counter == 3
 
-    def test_take_stops_at_the_end(self, steps):
+    def test_take_stops_at_the_end(self):
         iterator = iter(range(5))
         assert steps.take(iterator, 3) == [0, 1, 2]
         assert steps.take(iterator, 3) == [3, 4]
         assert steps.take(iterator, 3) == []
 
-    def test_take_passes_errors_on(self, steps):
+    def test_take_passes_errors_on(self):
         with pytest.raises(KeyError):
             steps.take(noting(steps.MapStep)(iter([1, 3]), fail_on_three), 5)
 
 
-def judged(steps, passed):
+def judged(passed):
     """How many were skipped in each window of a filter that passes as told."""
     found = []
 
@@ -212,15 +194,15 @@ def judged(steps, passed):
 
 
 class TestDropping:
-    def test_windows_do_not_overlap(self, steps):
+    def test_windows_do_not_overlap(self):
         passed = [True] * 990 + [False] * 10 + [False] * 1000 + [False] * 999
-        assert judged(steps, passed) == [10, 1000]
+        assert judged(passed) == [10, 1000]
 
-    def test_a_window_without_drops_is_not_judged(self, steps):
-        assert judged(steps, [True] * 2500) == []
+    def test_a_window_without_drops_is_not_judged(self):
+        assert judged([True] * 2500) == []
 
 
-def feed(steps, blocks, keep_absent=False):
+def feed(blocks, keep_absent=False):
     class Feed(steps.Feed):
         def _refill(self, first):
             self.asked = [*getattr(self, "asked", []), first]
@@ -237,34 +219,34 @@ def feed(steps, blocks, keep_absent=False):
 
 
 class TestFeed:
-    def test_skips_absent_elements_and_counts_them(self, steps):
-        source = feed(steps, {0: [1, None], 2: [None, 4]})
+    def test_skips_absent_elements_and_counts_them(self):
+        source = feed({0: [1, None], 2: [None, 4]})
         assert list(source) == [1, 4]
         assert source.given == 4
         assert source.asked == [0, 2, 4]
 
-    def test_may_keep_absent_elements(self, steps):
-        assert list(feed(steps, {0: [1, None]}, keep_absent=True)) == [1, None]
+    def test_may_keep_absent_elements(self):
+        assert list(feed({0: [1, None]}, keep_absent=True)) == [1, None]
 
-    def test_goes_on_behind_what_refilling_raises(self, steps):
-        source = feed(steps, {0: [1], 1: KeyError("x"), 2: [3]})
+    def test_goes_on_behind_what_refilling_raises(self):
+        source = feed({0: [1], 1: KeyError("x"), 2: [3]})
         assert next(source) == 1
         with pytest.raises(KeyError):
             next(source)
         assert source.given == 2
         assert list(source) == [3]
 
-    def test_keeps_no_element_that_was_given_out(self, steps):
+    def test_keeps_no_element_that_was_given_out(self):
         class Element:
             pass
 
-        source = feed(steps, {})
+        source = feed({})
         source.__class__._refill = lambda self, first: [Element(), Element()]
         ref = weakref.ref(next(source))
         assert ref() is None
 
-    def test_seeking_forgets_what_is_ahead(self, steps):
-        source = feed(steps, {0: [1, 2, 3], 7: [8]})
+    def test_seeking_forgets_what_is_ahead(self):
+        source = feed({0: [1, 2, 3], 7: [8]})
         assert next(source) == 1
         assert source.ahead() == 2
         source.seek(7)
@@ -273,23 +255,23 @@ class TestFeed:
 
 
 class TestMixing:
-    def mix(self, steps, parts, turns):
+    def mix(self, parts, turns):
         class Mix(steps.MixStep):
             def _look_up_turns(self, first):
                 return turns[first : first + 2]
 
         return Mix(parts)
 
-    def test_ends_with_the_part_whose_turn_it_is(self, steps):
-        mix = self.mix(steps, [iter("abc"), iter("x")], [0, 1, 0, 1, 0])
+    def test_ends_with_the_part_whose_turn_it_is(self):
+        mix = self.mix([iter("abc"), iter("x")], [0, 1, 0, 1, 0])
         assert list(mix) == ["a", "x", "b"]
         assert mix.stopped
         assert mix.index == 4
         assert list(mix) == []
 
-    def test_a_failed_element_has_had_its_turn(self, steps):
+    def test_a_failed_element_has_had_its_turn(self):
         failing = noting(steps.MapStep)(iter([3, 4]), fail_on_three)
-        mix = self.mix(steps, [iter("abc"), failing], [0, 1, 0, 1, 0])
+        mix = self.mix([iter("abc"), failing], [0, 1, 0, 1, 0])
         assert next(mix) == "a"
         with pytest.raises(KeyError) as caught:
             next(mix)
@@ -299,7 +281,7 @@ class TestMixing:
         ]
         assert [next(mix), next(mix), next(mix)] == ["b", 4, "c"]
 
-    def test_goes_on_at_any_turn(self, steps):
-        mix = self.mix(steps, [iter("abc"), iter("xyz")], [0, 1, 0, 1, 1])
+    def test_goes_on_at_any_turn(self):
+        mix = self.mix([iter("abc"), iter("xyz")], [0, 1, 0, 1, 1])
         mix.index = 3
         assert [next(mix), next(mix)] == ["x", "y"]

@@ -1,41 +1,36 @@
-"""Taking turns, in the compiled loop and in its plain twin."""
+"""Taking turns; what Grain makes of it is compared in dataset/test_interleave.py."""
 
 import pytest
 
-from gristmill._hot import turns as hot
-from gristmill._slow import turns as slow
+from gristmill._hot.turns import Turns
 
 
-@pytest.fixture(params=[hot, slow], ids=["hot", "slow"])
-def queue(request):
-    class Queue(request.param.Turns):
-        """Puts the iterators of a list in places that become free."""
+class Queue(Turns):
+    """Puts the iterators of a list in places that become free."""
 
-        def __init__(self, places, waiting):
-            super().__init__(places)
-            self.waiting = list(waiting)
-            self.log = []
+    def __init__(self, places, waiting):
+        super().__init__(places)
+        self.waiting = list(waiting)
+        self.log = []
 
-        def _vacate(self, place):
-            self.log.append(("vacate", place))
-            self.places[place] = None
+    def _vacate(self, place):
+        self.log.append(("vacate", place))
+        self.places[place] = None
 
-        def _occupy(self, place):
-            if not self.waiting:
-                return False
-            self.log.append(("occupy", place))
-            self.places[place] = iter(self.waiting.pop(0))
-            return True
-
-    return Queue
+    def _occupy(self, place):
+        if not self.waiting:
+            return False
+        self.log.append(("occupy", place))
+        self.places[place] = iter(self.waiting.pop(0))
+        return True
 
 
-def test_each_place_has_its_turn(queue):
-    assert list(queue(2, ["ab", "xyz", "12"])) == list("axbyz12")
+def test_each_place_has_its_turn():
+    assert list(Queue(2, ["ab", "xyz", "12"])) == list("axbyz12")
 
 
-def test_places_are_vacated_and_occupied_when_it_is_their_turn(queue):
-    iterator = queue(2, ["a", "xy", "1"])
+def test_places_are_vacated_and_occupied_when_it_is_their_turn():
+    iterator = Queue(2, ["a", "xy", "1"])
     assert [next(iterator) for _ in range(4)] == list("axy1")
     assert iterator.log == [
         ("occupy", 0),
@@ -45,32 +40,32 @@ def test_places_are_vacated_and_occupied_when_it_is_their_turn(queue):
     ]
 
 
-def test_the_turn_can_be_seen_and_set(queue):
-    iterator = queue(3, ["ab", "cd", "ef"])
+def test_the_turn_can_be_seen_and_set():
+    iterator = Queue(3, ["ab", "cd", "ef"])
     assert next(iterator) == "a"
     assert iterator.turn == 1
     iterator.turn = 2
     assert [next(iterator), iterator.turn] == ["c", 0]
 
 
-def test_no_places_have_no_elements(queue):
-    assert list(queue(0, ["ab"])) == []
+def test_no_places_have_no_elements():
+    assert list(Queue(0, ["ab"])) == []
 
 
-def test_the_end_is_the_end(queue):
-    iterator = queue(2, ["a"])
+def test_the_end_is_the_end():
+    iterator = Queue(2, ["a"])
     assert list(iterator) == ["a"]
     turn = iterator.turn
     assert list(iterator) == []
     assert iterator.turn == turn
 
 
-def test_an_error_costs_its_turn(queue):
+def test_an_error_costs_its_turn():
     def fail():
         yield "a"
         raise RuntimeError
 
-    iterator = queue(2, [fail(), "xyz"])
+    iterator = Queue(2, [fail(), "xyz"])
     assert [next(iterator), next(iterator)] == ["a", "x"]
     with pytest.raises(RuntimeError):
         next(iterator)

@@ -1,24 +1,14 @@
-"""gristmill._hot.views and its twin: who keeps a slot, and when it is given back."""
+"""gristmill._hot.views: who keeps a slot, and when it is given back."""
 
 from __future__ import annotations
 
-import ctypes
 import gc
 from typing import Any
 
 import numpy as np
-import pytest
 
-from gristmill._hot import views as hot
-from gristmill._slow import views as slow
-
-# ArenaBook of csrc/core/memory/arena.hpp: base, bytes, holders.
-BOOK = (ctypes.c_uint64 * 3)(0, 0, 1 << 20)
-
-
-@pytest.fixture(params=[hot, slow], ids=["hot", "slow"])
-def views(request: pytest.FixtureRequest) -> Any:
-    return request.param
+from core_slot import CoreSlot
+from gristmill._hot import views
 
 
 class Slot:
@@ -26,7 +16,7 @@ class Slot:
 
     def __init__(self) -> None:
         self.memory = np.zeros(4096, np.uint8)
-        self.core = slow.CoreSlot(0, 0, ctypes.addressof(BOOK))
+        self.core = CoreSlot()
 
     @property
     def address(self) -> int:
@@ -36,14 +26,14 @@ class Slot:
     def returned(self) -> bool:
         return bool(self.core.returned)
 
-    def view(self, module: Any) -> Any:
+    def view(self) -> Any:
         self.core.views += 1
-        return module.SlotView(ctypes.addressof(self.core))
+        return views.SlotView(self.core.address)
 
 
-def test_takes_over_a_view_and_gives_back_at_zero(views: Any) -> None:
+def test_takes_over_a_view_and_gives_back_at_zero() -> None:
     slot = Slot()
-    first, second = slot.view(views), slot.view(views)
+    first, second = slot.view(), slot.view()
     assert (slot.core.views, slot.returned) == (2, False)
     del first
     gc.collect()
@@ -53,9 +43,9 @@ def test_takes_over_a_view_and_gives_back_at_zero(views: Any) -> None:
     assert (slot.core.views, slot.returned) == (0, True)
 
 
-def test_a_slice_of_an_array_keeps_the_slot(views: Any) -> None:
+def test_a_slice_of_an_array_keeps_the_slot() -> None:
     slot = Slot()
-    array = np.frombuffer(slot.view(views).slice(slot.address, 128), np.float32)
+    array = np.frombuffer(slot.view().slice(slot.address, 128), np.float32)
     part = array.reshape(4, 8)[1:, ::2].T
     del array
     gc.collect()
@@ -67,9 +57,9 @@ def test_a_slice_of_an_array_keeps_the_slot(views: Any) -> None:
     assert slot.returned
 
 
-def test_a_memoryview_keeps_the_slot(views: Any) -> None:
+def test_a_memoryview_keeps_the_slot() -> None:
     slot = Slot()
-    bytes_ = memoryview(slot.view(views).slice(slot.address + 8, 16)).cast("B")
+    bytes_ = memoryview(slot.view().slice(slot.address + 8, 16)).cast("B")
     bytes_[0] = 7
     assert slot.memory[8] == 7
     assert bytes_.nbytes == 16
@@ -86,5 +76,5 @@ def test_a_memoryview_keeps_the_slot(views: Any) -> None:
 
 def test_the_collector_need_not_know_it() -> None:
     slot = Slot()
-    assert not gc.is_tracked(slot.view(hot))
-    assert not gc.is_tracked(slot.view(hot).slice(slot.address, 1))
+    assert not gc.is_tracked(slot.view())
+    assert not gc.is_tracked(slot.view().slice(slot.address, 1))

@@ -16,7 +16,7 @@ CSRC = ROOT / "csrc"
 # A room imports from those before it: folders of pkg/gristmill, and public modules.
 ROOMS = """
     _base _core constants config errors options sharding transforms sources records
-    _slow _hot batching bad_records checkpoint monitoring multiprocessing
+    _hot batching bad_records checkpoint monitoring multiprocessing
     operations samplers drop_in _workers _engine
     _dataset/model _dataset/nodes _dataset/parallel _dataset experimental
     _observe loader _convert _peers
@@ -32,8 +32,6 @@ CPP_ROOMS = """
     bindings/array_record bindings/tf_record bindings/example bindings/schedule
     bindings/processes module
 """.split()
-# The loops and their plain twins import each other.
-TWINS = {"_hot", "_slow"}
 CYTHON_IMPORT = re.compile(
     r"^\s*(?:from\s+(?P<module>gristmill[\w.]*)\s+c?import\s+(?P<names>.+)"
     r"|c?import\s+(?P<whole>gristmill[\w.]*))"
@@ -120,7 +118,7 @@ def test_rooms_import_from_those_below():
         for line, target in imports:
             where = f"{module}:{line} imports {target}"
             there = "_cli" if target == "gristmill" else room_of(target)
-            if {here, there} <= TWINS or here == there or target == module:
+            if here == there:
                 continue
             if rank[there] > rank[here]:
                 wrong.append(where)
@@ -131,7 +129,6 @@ def test_files_do_not_import_in_a_circle():
     graph = {
         module: {target for _, target in imports} - {module}
         for module, imports in IMPORTS.items()
-        if room_of(module) not in TWINS
     }
     try:
         graphlib.TopologicalSorter(graph).prepare()

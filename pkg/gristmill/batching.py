@@ -20,9 +20,8 @@ import numpy.typing as npt
 from gristmill import _core
 from gristmill._base.listing import listed
 from gristmill._base.types import Alloc, Rules
-from gristmill._hot import tree
+from gristmill._hot import containers, tree
 from gristmill._hot.signals import StructureMismatch
-from gristmill._slow import tree as plain_tree
 from gristmill.errors import ShapeMismatch
 
 __all__ = ["make_batch"]
@@ -212,11 +211,11 @@ def spec_like(value: Any, rules: Rules) -> Any:
     ):
         item = type(value[0]).__name__ if value else ""
         return f"{type(value).__name__}<{item}>{_shape_text(value)}"
-    level = plain_tree.take_apart(value, rules)
+    level = containers.take_apart(value, rules == "jax")
     if level is not None:
         kind, cls, aux, children = level
         items = [spec_like(child, rules) for child in children]
-        return plain_tree.assemble(kind, cls, aux, items)
+        return containers.assemble(kind, cls, aux, items)
     return f"{_type_text(value, rules)}{_shape_text(value)}"
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import collections
-import ctypes
 import dataclasses
 import pickle
 from multiprocessing.reduction import ForkingPickler
@@ -12,14 +11,12 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 
-from gristmill._hot import transport, views
-from gristmill._slow.views import CoreSlot
+from core_slot import CoreSlot
+from gristmill._hot import slot_reader, slot_writer, views
 from gristmill._torch.batches import sending
 
 COPIED_BYTES = 16 << 10
 NO_KEYS = np.empty(0, np.int64)
-# ArenaBook of csrc/core/memory/arena.hpp: base, bytes, holders.
-BOOK = (ctypes.c_uint64 * 3)(0, 0, 1 << 20)
 
 
 class Pair(NamedTuple):
@@ -52,9 +49,9 @@ class Slot:
 
     def __init__(self, nbytes: int = 1 << 20) -> None:
         self._raw = np.full(nbytes + 64, 0xA5, np.uint8)
-        self._core = CoreSlot(0, 0, ctypes.addressof(BOOK))
+        self._core = CoreSlot()
         self.address = -(-int(self._raw.ctypes.data) // 64) * 64
-        self.writer = transport.SlotWriter(self.address, nbytes)
+        self.writer = slot_writer.SlotWriter(self.address, nbytes)
 
     @property
     def views(self) -> int:
@@ -65,15 +62,15 @@ class Slot:
         """An array in the slot; in private memory if it is full, as in a worker."""
         try:
             return self.writer.empty(shape, dtype)
-        except transport.NeedSpace:
+        except slot_writer.NeedSpace:
             return np.empty(shape, dtype)
 
     def send(self, batch: Any) -> Any:
         """What the parent gets for a worker's batch."""
         element = sending.to_send(batch)
-        used = transport.encode(self.writer, [(element, NO_KEYS, (1,))], None)
+        used = slot_writer.encode(self.writer, [(element, NO_KEYS, (1,))], None)
         del element
-        got, _, _ = transport.decode(self.address, used, 0, self._view, COPIED_BYTES)
+        got, _, _ = slot_reader.decode(self.address, used, 0, self._view, COPIED_BYTES)
         return sending.received(got)
 
     def holds(self, tensor: torch.Tensor) -> bool:
@@ -82,7 +79,7 @@ class Slot:
 
     def _view(self) -> views.SlotView:
         self._core.views += 1
-        return views.SlotView(ctypes.addressof(self._core))
+        return views.SlotView(self._core.address)
 
 
 def through_torch(batch: Any) -> Any:

@@ -20,7 +20,7 @@ from gristmill._engine.runnable import Runnable
 from gristmill._engine.state import Position
 from gristmill._engine.stream import NO_KEYS
 from gristmill._engine.tally import Account
-from gristmill._hot import transport, views
+from gristmill._hot import slot_reader, views
 from gristmill.errors import ArenaFull, WorkerDied
 
 # The module that workers of the launcher run; see `gristmill._workers.launcher`.
@@ -245,7 +245,7 @@ def received(scheduler: _core.Scheduler, due: _core.Due) -> tuple[Any, Int64Arra
 
     Of an output that is an error it is what the worker sent in place of an element.
     """
-    element, keys, _ = transport.decode(
+    element, keys, _ = slot_reader.decode(
         due.address,
         due.bytes,
         due.index,

@@ -25,7 +25,7 @@ from gristmill._engine.stream import (
     Stream,
     Vector,
 )
-from gristmill._hot import transport
+from gristmill._hot import slot_writer
 
 Output = tuple[Any, Int64Array, Vector]
 ALIGNMENT = 64
@@ -95,10 +95,10 @@ class _Result:
         self.outputs = []
         self.leave()
 
-    def encode(self, writer: transport.SlotWriter) -> int:
+    def encode(self, writer: slot_writer.SlotWriter) -> int:
         """Write to a slot; returns the bytes used."""
         failure = None if self.failure is None else (self.failure, self.vector)
-        return transport.encode(writer, self.outputs, failure)
+        return slot_writer.encode(writer, self.outputs, failure)
 
 
 class _Server:
@@ -243,14 +243,14 @@ class _Server:
                 return failure
         return tolerance.send_failure(failure, stream.mishaps.packed(self._worker))
 
-    def _write(self, writer: transport.SlotWriter, result: _Result) -> int | None:
+    def _write(self, writer: slot_writer.SlotWriter, result: _Result) -> int | None:
         """Write a result to the slot, or to a larger one; returns the bytes used.
 
         None where the unit is no longer wanted, or there is no memory for it.
         """
         try:
             used = result.encode(writer)
-        except transport.NeedSpace as need:
+        except slot_writer.NeedSpace as need:
             return self._write_elsewhere(need.bytes, result)
         except Exception as error:
             # The outputs before it may lie in the slot: the writer goes on there.
@@ -266,10 +266,10 @@ class _Server:
         """
         memory = np.empty(size + ALIGNMENT, np.uint8)
         skip = -memory.ctypes.data % ALIGNMENT
-        writer = transport.SlotWriter(memory.ctypes.data + skip, size)
+        writer = slot_writer.SlotWriter(memory.ctypes.data + skip, size)
         try:
             used = result.encode(writer)
-        except transport.NeedSpace as need:
+        except slot_writer.NeedSpace as need:
             return self._write_elsewhere(need.bytes, result)
         except Exception as error:
             self._refuse(result, error)
@@ -305,11 +305,11 @@ class _Slot:
     """The slot of the unit in work: batches are made in it where they fit."""
 
     def __init__(self, address: int, capacity: int) -> None:
-        self.writer = transport.SlotWriter(address, capacity)
+        self.writer = slot_writer.SlotWriter(address, capacity)
 
     def empty(self, shape: tuple[int, ...], dtype: Any) -> npt.NDArray[Any]:
         """An array in the slot; in private memory, to be copied, if it is full."""
         try:
             return self.writer.empty(shape, dtype)
-        except transport.NeedSpace:
+        except slot_writer.NeedSpace:
             return np.empty(shape, dtype)

@@ -1,5 +1,7 @@
 """The loops that touch a Python object per element.
 
-Each module here is compiled and has a plain-Python twin of the same name in
-``gristmill._slow``; ``signals`` holds the two exceptions that the twins share.
+Compiled modules, one for each loop, and what they need in Python: `layouts` is data
+about packed rows, `containers` says what the containers of elements are, `place` and
+`signals` are what the loops put on exceptions, and raise.  They import each other, and
+`_open_files` for what only it can pickle; begin with `run`.
 """

@@ -1,6 +1,6 @@
 from typing import Any
 
-from gristmill._slow.pack_layout import SplitLayout
+from gristmill._hot.layouts import SplitLayout
 
 class Splitter:
     def __init__(self, layout: SplitLayout) -> None: ...

@@ -1,30 +1,25 @@
 # cython: boundscheck=False, wraparound=False
-"""Lays elements end to end and cuts rows.
-
-Its plain-Python twin is gristmill._slow.concat_split.
-"""
+"""Lays elements end to end and cuts rows."""
 cimport cython
 cimport numpy as cnp
-from cpython.dict cimport PyDict_CheckExact, PyDict_GetItemWithError, PyDict_Size
 from cpython.list cimport PyList_GET_ITEM
-from cpython.object cimport PyObject
 from cpython.sequence cimport PySequence_GetItem
 from libc.stdint cimport int32_t, int64_t
 from libcpp.memory cimport unique_ptr
 from libcpp.vector cimport vector
 
-from gristmill._hot.calls cimport Py_DECREF, PyIter_Next
-from gristmill._hot.row_matrix cimport RowMatrix, byte, matrix_of, write
+from gristmill._hot.row_matrix cimport (
+    RowMatrix, add_note, blank, has_cells_of, length_of, make_matrix, matrix_of, write,
+)
+
+import collections.abc
 
 import numpy as np
 
-from gristmill._slow import concat_split as _slow
-from gristmill._slow.row_matrix import add_note, blank, make_matrix
-
 cnp.import_array()
 
-cdef extern from "numpy/arrayobject.h":
-    bint PyArray_EquivTypes(cnp.dtype one, cnp.dtype other) noexcept
+cdef object _END = object()
+cdef object _Mapping = collections.abc.Mapping
 
 cdef extern from "core/batches/concat_split.hpp" namespace "gristmill" nogil:
     cdef cppclass CellRange:
@@ -101,34 +96,17 @@ cdef class _Block:
 
     cdef bint suits(self, list leaves):
         """Whether there is another row, for cells like those of the leaves."""
-        cdef Py_ssize_t i
-        cdef int axis, dimensions
-        cdef cnp.ndarray leaf, values
         if self.used == self.rows:
             return False
-        for i in range(len(leaves)):
-            leaf = <cnp.ndarray>PyList_GET_ITEM(leaves, i)
-            values = <cnp.ndarray>PyList_GET_ITEM(self.values, i)
-            dimensions = cnp.PyArray_NDIM(leaf)
-            if max(dimensions, 1) != cnp.PyArray_NDIM(values) - 1:
-                return False
-            for axis in range(1, dimensions):
-                if cnp.PyArray_DIM(leaf, axis) != cnp.PyArray_DIM(values, axis + 1):
-                    return False
-            if leaf.descr is not values.descr and not PyArray_EquivTypes(
-                leaf.descr, values.descr
-            ):
+        for leaf, values in zip(leaves, self.values):
+            if not has_cells_of(leaf, values):
                 return False
         return True
 
     cdef dict row(self, Py_ssize_t index, tuple keys):
         cdef dict row = {}
-        cdef Py_ssize_t i = 0
-        for key in keys:
-            row[key] = PySequence_GetItem(
-                <object>PyList_GET_ITEM(self.everything, i), index
-            )
-            i += 1
+        for key, column in zip(keys, self.everything):
+            row[key] = PySequence_GetItem(column, index)
         return row
 
 
@@ -209,11 +187,11 @@ cdef class Splitter:
         Raises:
             ValueError: The element is not as the layout says, or has fewer cells.
         """
-        cdef Py_ssize_t i = 0
-        leaves = _slow.leaves_of(self._layout, element)
-        for key, leaf, left in zip(self._keys, leaves, ranges, strict=True):
-            self._ranges[i].begin, self._ranges[i].end = _slow.range_of(key, leaf, left)
-            i += 1
+        cdef list leaves = self._leaves_of(element)
+        self._take_whole(leaves)
+        for i, left in zip(range(len(leaves)), ranges, strict=True):
+            if left is not None:
+                self._leave(i, left)
         self._rest = leaves
         self._rest_state = state
         self._is_cut = True
@@ -230,18 +208,15 @@ cdef class Splitter:
                 the next.
         """
         cdef bint ended = False
-        cdef PyObject* found
         cdef list rows
         get_state = parent.get_state
         while self._rest is None or self._pack_rest():
             self._rest = None
             state = get_state()
-            found = PyIter_Next(parent)
-            if found is NULL:
+            element = next(parent, _END)
+            if element is _END:
                 ended = True
                 break
-            element = <object>found
-            Py_DECREF(found)
             self._pull(element, state)
         rows = []
         if self._segment:
@@ -269,19 +244,34 @@ cdef class Splitter:
 
     cdef int _pull(self, object element, object state) except -1:
         cdef list leaves = self._leaves_of(element)
-        cdef Py_ssize_t i
-        cdef cnp.ndarray leaf
-        for i in range(len(leaves)):
-            leaf = <cnp.ndarray>PyList_GET_ITEM(leaves, i)
-            self._ranges[i].begin = 0
-            self._ranges[i].end = 1
-            if cnp.PyArray_NDIM(leaf) != 0:
-                self._ranges[i].end = cnp.PyArray_DIM(leaf, 0)
+        self._take_whole(leaves)
         if not self._split_full_rows and self._filler.get().is_full_row(self._ranges):
             return self._pack_alone(leaves)
         self._rest = leaves
         self._rest_state = state
         self._is_cut = False
+        return 0
+
+    cdef int _take_whole(self, list leaves) except -1:
+        """Let all cells of an element be left."""
+        cdef Py_ssize_t i
+        for i, leaf in enumerate(leaves):
+            self._ranges[i].begin = 0
+            self._ranges[i].end = length_of(leaf, None)
+        return 0
+
+    cdef int _leave(self, Py_ssize_t i, object left) except -1:
+        """Let only some cells of a feature be left."""
+        begin, end = left
+        size = self._ranges[i].end
+        if not 0 <= begin <= end <= size:
+            raise ValueError(
+                f"The state has cells {begin} to {end} of feature {self._keys[i]!r}"
+                f" left over, but the element there has {size}. It was made by another"
+                " pipeline, or the data have changed."
+            )
+        self._ranges[i].begin = begin
+        self._ranges[i].end = end
         return 0
 
     cdef int _pack_alone(self, list leaves) except -1:
@@ -337,24 +327,23 @@ cdef class Splitter:
         self.limited_by = self._keys[i]
         if self._segment == 0:
             self._rest = None
-            raise _slow.whole_error(
-                self._keys[i], self._ranges[i].size(), self._layout.lengths[i]
-            )
+            raise self._layout.whole_error(i, self._ranges[i].size())
         return 0
 
     cdef list _leaves_of(self, object element):
         cdef list leaves = []
-        cdef PyObject* item
-        if not PyDict_CheckExact(element) or PyDict_Size(element) != len(self._keys):
-            return _slow.leaves_of(self._layout, element)
+        if not isinstance(element, (dict, _Mapping)):
+            raise ValueError(
+                "Parent elements must be unnested dictionaries but got"
+                f" {type(element).__name__}. Make them so in a map before packing."
+            )
+        if len(element) != len(self._keys):
+            raise self._layout.structure_error(element)
         for key in self._keys:
-            item = PyDict_GetItemWithError(element, key)
-            if item is NULL:
-                return _slow.leaves_of(self._layout, element)
-            if cnp.PyArray_CheckExact(<object>item):
-                leaves.append(<object>item)
-            else:
-                leaves.append(np.asarray(<object>item))
+            if key not in element:
+                raise self._layout.structure_error(element)
+            leaf = element[key]
+            leaves.append(leaf if cnp.PyArray_CheckExact(leaf) else np.asarray(leaf))
         return leaves
 
     cdef int _write(self, list leaves, const vector[CellRange]& taken) except -1:

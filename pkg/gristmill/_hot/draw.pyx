@@ -3,8 +3,6 @@
 
 A sampler's record has a key of its own (Draws), an operation's element a counter
 (OpDraws).
-
-Its plain-Python twin is gristmill._slow.draw.
 """
 cimport cython
 from cpython.number cimport PyNumber_Index

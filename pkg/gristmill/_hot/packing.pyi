@@ -3,7 +3,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from gristmill._slow.pack_layout import PackLayout
+from gristmill._hot.layouts import PackLayout
 
 class PackedRows:
     def __init__(

@@ -1,26 +1,21 @@
 # cython: boundscheck=False, wraparound=False
-"""Packs elements into the rows of one batch after another.
-
-Its plain-Python twin is gristmill._slow.packing.
-"""
+"""Packs elements into the rows of one batch after another."""
 cimport numpy as cnp
-from cpython.dict cimport PyDict_CheckExact, PyDict_GetItemWithError
 from cpython.list cimport PyList_GET_ITEM
-from cpython.object cimport PyObject
 from cpython.sequence cimport PySequence_GetItem
 from libc.stdint cimport int32_t, int64_t
 from libcpp.memory cimport unique_ptr
 from libcpp.vector cimport vector
 
-from gristmill._hot.calls cimport Py_DECREF, PyIter_Next
-from gristmill._hot.row_matrix cimport RowMatrix, length_of, matrix_of, write
+from gristmill._hot.row_matrix cimport (
+    RowMatrix, add_note, blank, length_of, make_matrix, matrix_of, write,
+)
 
 import numpy as np
 
-from gristmill._slow import packing as _slow
-from gristmill._slow.row_matrix import add_note, blank, make_matrix
-
 cnp.import_array()
+
+cdef object _END = object()
 
 cdef extern from "core/batches/packing.hpp" namespace "gristmill" nogil:
     cdef enum class Fit:
@@ -43,6 +38,17 @@ cdef extern from "core/batches/packing.hpp" namespace "gristmill" nogil:
         size_t rows_in_use()
 
     int64_t kUnlimited "gristmill::RowPlacer::kUnlimited"
+
+
+cdef object _item_of(object element, object key):
+    try:
+        return element[key]
+    except KeyError:
+        raise KeyError(
+            f"{key!r} is to be packed, but the element has only {list(element)!r}."
+            " Add it in a map before packing, or take it out of length_struct and"
+            " meta_features."
+        ) from None
 
 
 cdef class PackedRows:
@@ -150,14 +156,14 @@ cdef class Packer:
         cdef Py_ssize_t i, row
         cdef bint too_long = False
         if self._meta_keys:
-            metas = [_slow.item_of(element, key) for key in self._meta_keys]
+            metas = [_item_of(element, key) for key in self._meta_keys]
         for i in range(len(leaves)):
             self._lengths[i] = length_of(
                 <object>PyList_GET_ITEM(leaves, i), self._names[i]
             )
             too_long |= self._lengths[i] > self._capacities[i]
         if too_long:
-            raise _slow.too_long_error(self._layout, self._lengths)
+            raise self._layout.too_long_error(self._lengths)
         row = self._placer.get().find(self._lengths)
         if row < 0:
             return False
@@ -193,33 +199,19 @@ cdef class Packer:
             Exception: What the iterator or `add` raises; that element is dropped, and
                 another call goes on with the next.
         """
-        cdef PyObject* found
         get_state = parent.get_state
         while True:
             state = get_state()
-            found = PyIter_Next(parent)
-            if found is NULL:
+            element = next(parent, _END)
+            if element is _END:
                 return state, None
-            element = <object>found
-            Py_DECREF(found)
             if not self._add(element):
                 return state, (element,)
 
     cdef list _leaves_of(self, object element):
-        cdef list leaves
-        cdef PyObject* item
         if self._keys is None:
             return self._layout.leaves_of(element)
-        leaves = []
-        for key in self._keys:
-            item = NULL
-            if PyDict_CheckExact(element):
-                item = PyDict_GetItemWithError(element, key)
-            if item is NULL:
-                leaves.append(_slow.item_of(element, key))
-            else:
-                leaves.append(<object>item)
-        return leaves
+        return [_item_of(element, key) for key in self._keys]
 
     cdef int _allocate(self, list leaves) except -1:
         cdef list values = []

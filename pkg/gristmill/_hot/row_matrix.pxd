@@ -20,7 +20,20 @@ cdef extern from "core/batches/row_matrix.hpp" namespace "gristmill" nogil:
 cdef RowMatrix matrix_of(cnp.ndarray values, object segment_ids, object positions)
 
 # Returns how many cells a feature takes.  `name` says where it is, for the error.
+# Raises ValueError where it is no array or scalar.
 cdef int64_t length_of(object leaf, object name) except -1
+
+# Returns an array of padding for leaves like this one; `shape` comes first.
+cdef object make_matrix(tuple shape, object leaf, object padding)
+
+# Sets cells to what they hold where nothing is packed.
+cdef int blank(object cells, object padding) except -1
+
+# Notes on an error which feature did not fit into which array.
+cdef int add_note(object error, object name, object values) except -1
+
+# Returns whether a cell of an array is what one of the values is.
+cdef bint has_cells_of(cnp.ndarray array, cnp.ndarray values)
 
 # Writes cells [first, first + count) of a feature to a row, from cell `begin` on.
 # Returns false, with nothing written, where that takes NumPy's conversions.

@@ -1,31 +1,22 @@
 # cython: boundscheck=False, wraparound=False
 """Writes features of elements into the arrays that they are packed into.
 
-Its plain-Python twin is gristmill._slow.row_matrix.
+Cells run along the second axis of an array of shape ``(rows, length, *S)``.
 """
 cimport numpy as cnp
-from cpython.float cimport PyFloat_AS_DOUBLE, PyFloat_CheckExact
-from cpython.long cimport PyLong_CheckExact
-from cpython.object cimport PyObject
 from libc.stdint cimport int32_t, int64_t
+
+import collections.abc
 
 import numpy as np
 
-from gristmill._slow import row_matrix as _slow
-
 cnp.import_array()
-
-cdef extern from "Python.h":
-    long long PyLong_AsLongLongAndOverflow(object number, int* overflow) except? -1
 
 cdef extern from "numpy/arrayobject.h":
     bint PyArray_EquivTypes(cnp.dtype one, cnp.dtype other) noexcept
     bint PyDataType_REFCHK(cnp.dtype dtype) noexcept
 
-cdef enum:
-    _MAX_ITEM = 64  # Bytes; no number has more.
-
-cdef object _number = np.number
+cdef object _Mapping = collections.abc.Mapping
 
 
 cdef RowMatrix matrix_of(cnp.ndarray values, object segment_ids, object positions):
@@ -47,21 +38,45 @@ cdef int64_t length_of(object leaf, object name) except -1:
         if cnp.PyArray_NDIM(<cnp.ndarray>leaf) == 0:
             return 1
         return cnp.PyArray_DIM(<cnp.ndarray>leaf, 0)
-    if PyLong_CheckExact(leaf) or PyFloat_CheckExact(leaf):
-        return 1
-    return _slow.length_of(leaf, name)
+    if leaf is None or isinstance(leaf, (list, tuple, _Mapping)):
+        raise ValueError(
+            f"Structures are not the same: {name} of the element is a"
+            f" {type(leaf).__name__}, but length_struct has a length there, which is"
+            " for an array or a scalar. Make it one in a map before packing, such as"
+            " by np.asarray."
+        )
+    return 1 if np.ndim(leaf) == 0 else len(leaf)
+
+
+cdef object make_matrix(tuple shape, object leaf, object padding):
+    array = np.asarray(leaf)
+    # Python's bool counts as an int, as in Grain.
+    dtype = np.dtype(np.int64) if isinstance(leaf, int) else array.dtype
+    if padding is None:
+        return np.zeros((*shape, *array.shape[1:]), dtype)
+    return np.full((*shape, *array.shape[1:]), padding, dtype)
+
+
+cdef int blank(object cells, object padding) except -1:
+    cells[...] = np.zeros((), cells.dtype) if padding is None else padding
+    return 0
+
+
+cdef int add_note(object error, object name, object values) except -1:
+    error.add_note(
+        f"while packing {name} into cells of dtype {values.dtype} and shape"
+        f" {values.shape[2:]}, which the batch has from its first element"
+    )
+    return 0
 
 
 cdef inline bint _same(cnp.dtype one, cnp.dtype other):
     return one is other or PyArray_EquivTypes(one, other)
 
 
-cdef bint _has_cells_of(cnp.ndarray array, cnp.ndarray values):
-    """Whether a cell of the array is laid out as one of the values is."""
+cdef bint has_cells_of(cnp.ndarray array, cnp.ndarray values):
     cdef int axis, dimensions = cnp.PyArray_NDIM(values)
     cdef int own = cnp.PyArray_NDIM(array)
-    if not cnp.PyArray_IS_C_CONTIGUOUS(array):
-        return False
     if own != dimensions - 1 and (own != 0 or dimensions != 2):
         return False
     for axis in range(2, dimensions):
@@ -75,42 +90,12 @@ cdef bint write(
     object leaf, int64_t first, int64_t count
 ) except -1:
     cdef const byte* source
-    cdef char item[_MAX_ITEM]
-    cdef int64_t number
-    cdef double real
-    cdef int overflow
-    cdef cnp.dtype dtype = values.descr
-    if PyDataType_REFCHK(dtype):
+    if not cnp.PyArray_CheckExact(leaf) or PyDataType_REFCHK(values.descr):
         return False
-    if cnp.PyArray_CheckExact(leaf):
-        if not _has_cells_of(<cnp.ndarray>leaf, values):
-            return False
-        source = <const byte*>cnp.PyArray_BYTES(<cnp.ndarray>leaf)
-        matrix.copy(row, begin, count, source + first * <int64_t>matrix.cell_bytes)
-        return True
-    if cnp.PyArray_NDIM(values) != 2 or count != 1:
+    if not cnp.PyArray_IS_C_CONTIGUOUS(<cnp.ndarray>leaf):
         return False
-    if PyLong_CheckExact(leaf):
-        if dtype.type_num != cnp.NPY_INT64 or not cnp.PyArray_ISNOTSWAPPED(values):
-            return False
-        overflow = 0
-        number = PyLong_AsLongLongAndOverflow(leaf, &overflow)
-        if overflow:
-            return False
-        matrix.copy(row, begin, 1, <const byte*>&number)
-        return True
-    if PyFloat_CheckExact(leaf):
-        if dtype.type_num != cnp.NPY_FLOAT64 or not cnp.PyArray_ISNOTSWAPPED(values):
-            return False
-        real = PyFloat_AS_DOUBLE(leaf)
-        matrix.copy(row, begin, 1, <const byte*>&real)
-        return True
-    if (
-        isinstance(leaf, _number)
-        and cnp.PyArray_ISNUMBER(values)
-        and _same(cnp.PyArray_DescrFromScalar(leaf), dtype)
-    ):
-        cnp.PyArray_ScalarAsCtype(leaf, item)
-        matrix.copy(row, begin, 1, <const byte*>item)
-        return True
-    return False
+    if not has_cells_of(<cnp.ndarray>leaf, values):
+        return False
+    source = <const byte*>cnp.PyArray_BYTES(<cnp.ndarray>leaf)
+    matrix.copy(row, begin, count, source + first * <int64_t>matrix.cell_bytes)
+    return True

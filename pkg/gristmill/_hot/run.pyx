@@ -1,17 +1,14 @@
 # cython: boundscheck=False, wraparound=False
 """Reads records and runs the user's steps on them.
 
-Its plain-Python twin is gristmill._slow.run.  Arrays are indexed unchecked after
-their shapes have been compared once.
+Arrays are indexed unchecked after their shapes have been compared once.
 """
 cimport numpy as cnp
 from cpython.list cimport PyList_CheckExact, PyList_GET_ITEM, PyList_GET_SIZE
-from cpython.object cimport PyObject, PyObject_GetItem, PyObject_IsTrue
 from cpython.sequence cimport PySequence_GetItem
 from cpython.tuple cimport PyTuple_CheckExact, PyTuple_GET_ITEM, PyTuple_GET_SIZE
 from libc.stdint cimport int64_t, uintptr_t
 
-from gristmill._hot.calls cimport PyObject_CallOneArg, call_two
 from gristmill._hot.draw cimport Draws
 
 from gristmill._hot.place import Place
@@ -23,7 +20,6 @@ cdef enum:
     _RANDOM_MAP = 1
     _MAP_WITH_INDEX = 2
     _FILTER = 3
-    _MAX_STEPS = 1024
     _ALL = -2  # In place of a step: reading all records together.
 
 MAP = _MAP
@@ -31,9 +27,7 @@ RANDOM_MAP = _RANDOM_MAP
 MAP_WITH_INDEX = _MAP_WITH_INDEX
 FILTER = _FILTER
 
-cdef struct Step:
-    int opcode
-    PyObject* call  # Borrowed from the tuple of steps.
+cdef object _DROPPED = object()
 
 
 cdef const int64_t* _int64s(object array, Py_ssize_t n) except? NULL:
@@ -103,18 +97,6 @@ cdef inline bint _takes_integers(object source):
     )
 
 
-cdef int _load_steps(tuple steps, Step* out) except -1:
-    cdef Py_ssize_t i
-    cdef tuple step
-    if PyTuple_GET_SIZE(steps) > _MAX_STEPS:
-        raise ValueError(f"at most {_MAX_STEPS} steps, got {len(steps)}")
-    for i in range(PyTuple_GET_SIZE(steps)):
-        step = <tuple>PyTuple_GET_ITEM(steps, i)
-        out[i].opcode = step[0]
-        out[i].call = <PyObject*>step[1]
-    return 0
-
-
 cdef object _place(
     tuple steps, Py_ssize_t step, const int64_t* keys, const int64_t* indices,
     Py_ssize_t i
@@ -122,6 +104,37 @@ cdef object _place(
     place = Place(None if step < 0 else steps[step][2], keys[i], indices[i])
     # Where all were read together, no record is to blame: what remains is the text.
     return str(place) if step == _ALL else place
+
+
+cdef object _run(
+    object element, int64_t index, tuple steps, Draws own, object draws, Py_ssize_t* step
+):
+    """What the steps make of a record, or _DROPPED; ``step`` is the one at work."""
+    cdef Py_ssize_t k
+    cdef tuple found
+    cdef int opcode
+    cdef object call, generator = None
+    for k in range(PyTuple_GET_SIZE(steps)):
+        step[0] = k
+        found = <tuple>PyTuple_GET_ITEM(steps, k)
+        opcode = <object>PyTuple_GET_ITEM(found, 0)
+        call = <object>PyTuple_GET_ITEM(found, 1)
+        if opcode == _MAP:
+            element = call(element)
+        elif opcode == _FILTER:
+            if not call(element):
+                return _DROPPED
+        elif opcode == _RANDOM_MAP:
+            # All random steps of a record share one generator.
+            if generator is None:
+                if own is not None:
+                    generator = own.draw(index)
+                elif draws is not None:
+                    generator = draws.at(index)
+            element = call(element, generator)
+        else:
+            element = call(index, element)
+    return element
 
 
 def run_block(
@@ -140,27 +153,23 @@ def run_block(
     record was dropped.  An exception of the source or of a step ends the block: it
     comes back as ``error``, with a note, and ``consumed`` counts its record, too.
     """
-    cdef Step loaded[_MAX_STEPS]
     cdef Py_ssize_t n = -1 if elements is None else PyList_GET_SIZE(elements)
     cdef const int64_t* key_of = _int64s(keys, n)
     n = cnp.PyArray_DIM(<cnp.ndarray>keys, 0)
     cdef const int64_t* index_of = _int64s(indices, n)
-    cdef Py_ssize_t n_steps = PyTuple_GET_SIZE(steps)
-    cdef Py_ssize_t i = 0, k = _ALL
+    cdef Py_ssize_t i = 0, step = _ALL
     cdef int64_t* told = <int64_t*>at
-    cdef bint kept_all = True, keep, as_sequence = _takes_integers(source)
+    cdef bint kept_all = True, as_sequence = _takes_integers(source)
     cdef Draws own = draws if type(draws) is Draws else None
     cdef list out = [], kept = [], records = elements
-    cdef object element, generator, error = None
-
-    _load_steps(steps, loaded)
+    cdef object element, error = None
     try:
         if records is None and not as_sequence:
             if told is not NULL and n > 0:
                 told[0] = key_of[0]
             records = _read_all(source, key_of, n)
         for i in range(n):
-            k = -1
+            step = -1
             if told is not NULL:
                 told[0] = key_of[i]
             if records is not None:
@@ -168,37 +177,18 @@ def run_block(
             elif as_sequence and key_of[i] >= 0:
                 element = PySequence_GetItem(source, key_of[i])
             else:
-                element = PyObject_GetItem(source, key_of[i])
-            keep = True
-            generator = None
-            for k in range(n_steps):
-                if loaded[k].opcode == _MAP:
-                    element = PyObject_CallOneArg(<object>loaded[k].call, element)
-                elif loaded[k].opcode == _FILTER:
-                    if not PyObject_IsTrue(
-                        PyObject_CallOneArg(<object>loaded[k].call, element)
-                    ):
-                        keep = False
-                        break
-                elif loaded[k].opcode == _RANDOM_MAP:
-                    # All random steps of a record share one generator.
-                    if generator is None:
-                        if own is not None:
-                            generator = own.draw(index_of[i])
-                        elif draws is not None:
-                            generator = draws.at(index_of[i])
-                    element = call_two(<object>loaded[k].call, element, generator)
-                else:
-                    element = call_two(<object>loaded[k].call, index_of[i], element)
-            if keep:
-                out.append(element)
-                if not kept_all:
-                    kept.append(i)
-            elif kept_all:
-                kept_all = False
-                kept = list(range(i))
+                element = source[<object>key_of[i]]
+            element = _run(element, index_of[i], steps, own, draws, &step)
+            if element is _DROPPED:
+                if kept_all:
+                    kept_all = False
+                    kept = list(range(i))
+                continue
+            out.append(element)
+            if not kept_all:
+                kept.append(i)
         i = n - 1
     except Exception as raised:
         error = raised
-        error.add_note(_place(steps, k, key_of, index_of, i))
+        error.add_note(_place(steps, step, key_of, index_of, i))
     return out, None if kept_all else kept, i + 1, error

@@ -4,38 +4,20 @@
 The functions run a step over a block of elements, for datasets that are indexed; the
 classes run one over an iterator.  None stands for an element that is absent: no step
 sees it.  What the user's code raises goes on; before, whoever runs the step is told, to
-note where it came from.  The plain-Python twin is gristmill._slow.steps.
+note where it came from.
 """
 cimport numpy as cnp
 from cpython.list cimport PyList_GET_ITEM, PyList_GET_SIZE
-from cpython.object cimport PyObject, PyObject_IsTrue
 from libc.stdint cimport int64_t
 
-from gristmill._hot.calls cimport (
-    Py_DECREF,
-    PyIter_Next,
-    PyObject_CallOneArg,
-    call_two,
-    try_one,
-    try_truth,
-    try_two,
-)
 from gristmill._hot.draw cimport OpDraws
 
 cnp.import_array()
 
+cdef object _END = object()
+
 WINDOW = 1000
 cdef Py_ssize_t _WINDOW = WINDOW
-
-
-cdef inline object _next(object iterator):
-    """The next item; StopIteration at the end."""
-    cdef PyObject* found = PyIter_Next(iterator)
-    if found is NULL:
-        raise StopIteration
-    item = <object>found
-    Py_DECREF(found)
-    return item
 
 
 cdef const int64_t* _indices_of(object indices, Py_ssize_t n) except? NULL:
@@ -52,26 +34,37 @@ cdef const int64_t* _indices_of(object indices, Py_ssize_t n) except? NULL:
     return <const int64_t*>cnp.PyArray_DATA(<cnp.ndarray>indices)
 
 
-cdef inline object _made(PyObject* made, object step):
-    """What a call made; else what it raised goes on, once the step was told of it."""
-    if made is NULL:
-        _tell(step)
-    element = <object>made
-    Py_DECREF(made)
-    return element
+# What a block of elements is called with, and what becomes of the result.
+cdef enum Kind:
+    MAP, FILTER, MAP_WITH_INDEX, RANDOM_MAP
 
 
-cdef int _tell(object step) except -1:
+cdef list _block(
+    Kind kind, object call, list elements, object indices, OpDraws draws, object failed
+):
+    cdef Py_ssize_t i, n = PyList_GET_SIZE(elements)
+    cdef const int64_t* index_of = _indices_of(indices, n)
+    cdef list out = []
+    cdef object element
     try:
-        _raise_what_is_set()
+        for i in range(n):
+            element = <object>PyList_GET_ITEM(elements, i)
+            if element is None:
+                pass
+            elif kind == MAP:
+                element = call(element)
+            elif kind == FILTER:
+                if not call(element):
+                    element = None
+            elif kind == MAP_WITH_INDEX:
+                element = call(index_of[i], element)
+            else:
+                element = call(element, draws.draw(index_of[i]))
+            out.append(element)
     except Exception as error:
-        step._failed(error)
+        failed(error, index_of[i])
         raise
-    return -1
-
-
-cdef int _raise_what_is_set() except? -1:
-    return -1
+    return out
 
 
 def map_block(call, list elements not None, indices, failed):
@@ -83,58 +76,17 @@ def map_block(call, list elements not None, indices, failed):
         indices: Theirs, int64 of shape (n,).
         failed: Called with what an element raised and its index, before that goes on.
     """
-    cdef Py_ssize_t i, n = PyList_GET_SIZE(elements)
-    cdef const int64_t* index_of = _indices_of(indices, n)
-    cdef list out = []
-    cdef object element
-    try:
-        for i in range(n):
-            element = <object>PyList_GET_ITEM(elements, i)
-            if element is not None:
-                element = PyObject_CallOneArg(call, element)
-            out.append(element)
-    except Exception as error:
-        failed(error, index_of[i])
-        raise
-    return out
+    return _block(MAP, call, elements, indices, None, failed)
 
 
 def filter_block(call, list elements not None, indices, failed):
     """Return the elements, absent where ``call(x)`` is false; see `map_block`."""
-    cdef Py_ssize_t i, n = PyList_GET_SIZE(elements)
-    cdef const int64_t* index_of = _indices_of(indices, n)
-    cdef list out = []
-    cdef object element
-    try:
-        for i in range(n):
-            element = <object>PyList_GET_ITEM(elements, i)
-            if element is not None and not PyObject_IsTrue(
-                PyObject_CallOneArg(call, element)
-            ):
-                element = None
-            out.append(element)
-    except Exception as error:
-        failed(error, index_of[i])
-        raise
-    return out
+    return _block(FILTER, call, elements, indices, None, failed)
 
 
 def map_with_index_block(call, list elements not None, indices, failed):
     """Return ``call(i, x)`` for each element; see `map_block`."""
-    cdef Py_ssize_t i, n = PyList_GET_SIZE(elements)
-    cdef const int64_t* index_of = _indices_of(indices, n)
-    cdef list out = []
-    cdef object element
-    try:
-        for i in range(n):
-            element = <object>PyList_GET_ITEM(elements, i)
-            if element is not None:
-                element = call_two(call, index_of[i], element)
-            out.append(element)
-    except Exception as error:
-        failed(error, index_of[i])
-        raise
-    return out
+    return _block(MAP_WITH_INDEX, call, elements, indices, None, failed)
 
 
 def random_map_block(
@@ -144,20 +96,7 @@ def random_map_block(
 
     See `map_block`.
     """
-    cdef Py_ssize_t i, n = PyList_GET_SIZE(elements)
-    cdef const int64_t* index_of = _indices_of(indices, n)
-    cdef list out = []
-    cdef object element
-    try:
-        for i in range(n):
-            element = <object>PyList_GET_ITEM(elements, i)
-            if element is not None:
-                element = call_two(call, element, draws.draw(index_of[i]))
-            out.append(element)
-    except Exception as error:
-        failed(error, index_of[i])
-        raise
-    return out
+    return _block(RANDOM_MAP, call, elements, indices, draws, failed)
 
 
 def scatter(list part not None, places, list out not None):
@@ -195,10 +134,14 @@ cdef class MapStep:
         return self
 
     def __next__(self):
-        element = _next(self._elements)
+        element = next(self._elements)
         if element is None:
             return None
-        return _made(try_one(self._call, element), self)
+        try:
+            return self._call(element)
+        except Exception as error:
+            (<object>self)._failed(error)
+            raise
 
 
 cdef class Dropping:
@@ -241,13 +184,13 @@ cdef class FilterStep(Dropping):
 
     def __next__(self):
         cdef bint passed
-        cdef int truth
         while True:
-            element = _next(self._elements)
-            truth = try_truth(_made(try_one(self._call, element), self))
-            if truth < 0:
-                _tell(self)
-            passed = truth
+            element = next(self._elements)
+            try:
+                passed = bool(self._call(element))
+            except Exception as error:
+                (<object>self)._failed(error)
+                raise
             self._count(passed)
             if passed:
                 return element
@@ -272,11 +215,15 @@ cdef class MapWithIndexStep:
 
     def __next__(self):
         cdef int64_t index = self.counter
-        element = _next(self._elements)
+        element = next(self._elements)
         self.counter = index + 1
         if element is None:
             return None
-        return _made(try_two(self._call, index, element), self)
+        try:
+            return self._call(index, element)
+        except Exception as error:
+            (<object>self)._failed(error)
+            raise
 
 
 cdef class RandomMapStep:
@@ -312,14 +259,18 @@ cdef class RandomMapStep:
 
     def __next__(self):
         cdef int64_t count = self.counter
-        element = _next(self._elements)
+        element = next(self._elements)
         self.counter = count + 1
         if element is None:
             return None
         if self._stride == 0:
             self._first, self._stride = (<object>self)._processes()
         generator = self._draws.draw(self._first + count * self._stride)
-        return _made(try_two(self._call, element, generator), self)
+        try:
+            return self._call(element, generator)
+        except Exception as error:
+            (<object>self)._failed(error)
+            raise
 
 
 cdef class MixStep:
@@ -351,7 +302,6 @@ cdef class MixStep:
     def __next__(self):
         cdef int64_t place = self.index - self._turns_from
         cdef Py_ssize_t number
-        cdef PyObject* found
         if self.stopped:
             raise StopIteration
         if not 0 <= place < PyList_GET_SIZE(self._turns):
@@ -361,17 +311,15 @@ cdef class MixStep:
         number = self._turns[place]
         self.index += 1
         try:
-            found = PyIter_Next(self._parts[number])
+            element = next(self._parts[number], _END)
         except Exception as error:
             error.add_note(
                 f"Exception caught while processing dataset @ input_index={number}"
             )
             raise
-        if found is NULL:
+        if element is _END:
             self.stopped = True
             raise StopIteration
-        element = <object>found
-        Py_DECREF(found)
         return element
 
 
@@ -444,11 +392,9 @@ def take(elements, Py_ssize_t count):
     """Return up to `count` elements of an iterator, fewer only at its end."""
     cdef list out = []
     cdef Py_ssize_t i
-    cdef PyObject* found
     for i in range(count):
-        found = PyIter_Next(elements)
-        if found is NULL:
+        element = next(elements, _END)
+        if element is _END:
             break
-        out.append(<object>found)
-        Py_DECREF(found)
+        out.append(element)
     return out

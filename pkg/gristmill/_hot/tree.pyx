@@ -1,25 +1,22 @@
 # cython: boundscheck=False, wraparound=False
 """Takes elements apart into leaves and puts them together again.
 
-Its plain-Python twin is gristmill._slow.tree.  Two sets of rules say what a
-container is: "jax" are those of jax.tree_util, "plain" those that Grain uses
-where jax is not installed.
+Two sets of rules say what a container is: "jax" are those of jax.tree_util, "plain"
+those that Grain uses where jax is not installed.  Dicts, lists and tuples are taken
+apart here; `containers` has the rules and knows the others.
 """
-import collections
-import collections.abc
-import sys
-
 cimport numpy as cnp
-from cpython.dict cimport PyDict_CheckExact, PyDict_GetItemWithError, PyDict_Size
+from cpython.dict cimport PyDict_GetItemWithError, PyDict_Size
 from cpython.list cimport (
-    PyList_CheckExact, PyList_GET_ITEM, PyList_GET_SIZE, PyList_New,
-    PyList_SET_ITEM,
+    PyList_GET_ITEM, PyList_GET_SIZE, PyList_New, PyList_SET_ITEM,
 )
 from cpython.object cimport PyObject
 from cpython.ref cimport Py_INCREF
-from cpython.tuple cimport PyTuple_CheckExact, PyTuple_GET_ITEM, PyTuple_GET_SIZE
+from cpython.tuple cimport PyTuple_GET_ITEM, PyTuple_GET_SIZE
 
-from gristmill._slow import tree as _slow
+from gristmill._hot.containers import (
+    Misfit, assemble, raise_mismatch, sort_keys, split, take_apart,
+)
 
 cnp.import_array()
 
@@ -27,26 +24,19 @@ cdef extern from "Python.h":
     int Py_EnterRecursiveCall(const char* where) noexcept
     void Py_LeaveRecursiveCall() noexcept
 
-cdef object _OrderedDict = collections.OrderedDict
-cdef object _defaultdict = collections.defaultdict
-cdef object _Mapping = collections.abc.Mapping
-cdef dict _modules = sys.modules
-
+# The kinds of `containers` that are common; UNKNOWN is for all others.
 cdef enum Kind:
-    LEAF, NONE, LIST, TUPLE, NAMEDTUPLE, DICT, ORDERED, DEFAULT, CUSTOM, SEQUENCE
-    MAPPING
-
-# Sorted keys by keys in insertion order, for dicts whose keys are all str.  A
-# pipeline has few of them; the limit only guards against generated keys.
-cdef dict _sorted = {}
-cdef Py_ssize_t _SORTED_LIMIT = 1024
+    UNKNOWN = -1
+    LEAF = 0
+    LIST = 2
+    TUPLE = 3
+    DICT = 5
 
 
 cdef class TreeDef:
     """The containers of an element without its leaves.
 
-    Immutable, hashable, comparable and picklable.  ``num_leaves`` counts the
-    leaves in it.
+    Immutable, comparable and picklable.  ``num_leaves`` counts the leaves in it.
     """
 
     cdef readonly int kind
@@ -54,7 +44,6 @@ cdef class TreeDef:
     cdef readonly object aux
     cdef readonly tuple children
     cdef readonly Py_ssize_t num_leaves
-    cdef Py_hash_t _hash
 
     def __init__(self, int kind, cls, aux, tuple children):
         cdef TreeDef child
@@ -65,12 +54,6 @@ cdef class TreeDef:
         self.num_leaves = 1 if kind == LEAF else 0
         for child in children:
             self.num_leaves += child.num_leaves
-        self._hash = 0
-
-    def __hash__(self):
-        if self._hash == 0:
-            self._hash = hash((self.kind, self.cls, self.aux, self.children)) or 1
-        return self._hash
 
     def __eq__(self, other):
         cdef TreeDef that
@@ -97,7 +80,6 @@ cdef class TreeDef:
 
 LEAF_DEF = TreeDef(LEAF, None, None, ())
 cdef TreeDef _LEAF = LEAF_DEF
-cdef TreeDef _NONE = TreeDef(NONE, None, None, ())
 
 
 cdef inline int _go_deeper(const char* where) except -1:
@@ -105,71 +87,34 @@ cdef inline int _go_deeper(const char* where) except -1:
     return -1 if Py_EnterRecursiveCall(where) else 0
 
 
-cdef inline bint _is_certain_leaf(object tree):
+cdef int _kind(object tree):
     cdef object cls = type(tree)
-    return (
-        cnp.PyArray_CheckExact(tree) or cls is int or cls is float or cls is str
-        or cls is bytes or cls is bool or cnp.PyArray_IsAnyScalar(tree)
-    )
-
-
-cdef int _kind(object tree, bint jax) except -1:
-    if PyDict_CheckExact(tree):
-        return DICT
-    if PyList_CheckExact(tree):
-        return LIST
-    if PyTuple_CheckExact(tree):
-        return TUPLE
-    if tree is None:
-        return NONE if jax else LEAF
-    if _is_certain_leaf(tree):
+    if cnp.PyArray_CheckExact(tree):
         return LEAF
-    cdef object cls = type(tree)
-    if isinstance(tree, tuple) and hasattr(cls, "_fields"):
-        return NAMEDTUPLE
+    if cls is dict:
+        return DICT
+    if cls is list:
+        return LIST
+    if cls is tuple:
+        return TUPLE
+    return LEAF if cnp.PyArray_IsAnyScalar(tree) else UNKNOWN
+
+
+cdef tuple _keys(dict tree, bint jax):
+    cdef list keys = list(tree)
     if jax:
-        if cls is _OrderedDict:
-            return ORDERED
-        if cls is _defaultdict:
-            return DEFAULT
-        return CUSTOM if "jax" in _modules else LEAF
-    if isinstance(tree, (list, tuple)):
-        return SEQUENCE
-    if isinstance(tree, _defaultdict):
-        return DEFAULT
-    return MAPPING if isinstance(tree, (dict, _Mapping)) else LEAF
-
-
-cdef tuple _sort(tuple keys):
-    """Returns the keys in order, with jax's error where they have none."""
-    cdef object found = _sorted.get(keys)
-    cdef object key
-    # Equal keys of other types (1 and True) would find each other's entry.
-    for key in keys:
-        if type(key) is not str:
-            return _slow.sort_keys(keys)
-    if found is None:
-        found = tuple(sorted(keys))
-        if len(_sorted) >= _SORTED_LIMIT:
-            _sorted.clear()
-        _sorted[keys] = found
-    return <tuple>found
-
-
-cdef tuple _keys(object tree, int kind, bint jax):
-    cdef tuple keys = tuple(tree)
-    if not jax or kind == ORDERED:
-        return keys
-    return _sort(keys) if kind == DICT else tuple(sorted(keys))
+        try:
+            keys.sort()
+        except Exception:
+            return sort_keys(tuple(tree))  # Which raises jax's error.
+    return tuple(keys)
 
 
 cdef TreeDef _flatten(object tree, bint jax, list leaves):
-    cdef int kind = LEAF if cnp.PyArray_CheckExact(tree) else _kind(tree, jax)
+    cdef int kind = _kind(tree)
     if kind == LEAF:
         leaves.append(tree)
         return _LEAF
-    if kind == NONE:
-        return _NONE
     _go_deeper(b" while flattening an element")
     try:
         return _flatten_container(tree, kind, jax, leaves)
@@ -178,38 +123,22 @@ cdef TreeDef _flatten(object tree, bint jax, list leaves):
 
 
 cdef TreeDef _flatten_container(object tree, int kind, bint jax, list leaves):
-    cdef object child, aux = None, cls = None
+    cdef object child, children = tree, aux = None, cls = None, level
     cdef tuple keys
     cdef list defs = []
     if kind == DICT:
-        aux = keys = _keys(tree, kind, jax)
+        aux = keys = _keys(tree, jax)
         for child in keys:
             defs.append(_flatten((<dict>tree)[child], jax, leaves))
-    elif kind == LIST:
-        for child in <list>tree:
-            defs.append(_flatten(child, jax, leaves))
-    elif kind == TUPLE:
-        for child in <tuple>tree:
-            defs.append(_flatten(child, jax, leaves))
-    elif kind == CUSTOM:
-        child = _slow.one_level(tree)
-        if child is None:
+        return TreeDef(kind, None, aux, tuple(defs))
+    if kind == UNKNOWN:
+        level = take_apart(tree, jax)
+        if level is None:
             leaves.append(tree)
             return _LEAF
-        children, aux = child
-        for child in children:
-            defs.append(_flatten(child, jax, leaves))
-    elif kind == NAMEDTUPLE or kind == SEQUENCE:
-        cls = type(tree)
-        for child in tree:
-            defs.append(_flatten(child, jax, leaves))
-    else:
-        cls = type(tree)
-        aux = keys = _keys(tree, kind, jax)
-        for child in keys:
-            defs.append(_flatten(tree[child], jax, leaves))
-        if kind == DEFAULT:
-            aux = (tree.default_factory, keys)
+        kind, cls, aux, children = level
+    for child in children:
+        defs.append(_flatten(child, jax, leaves))
     return TreeDef(kind, cls, aux, tuple(defs))
 
 
@@ -233,8 +162,6 @@ cdef object _unflatten(TreeDef node, list leaves, Py_ssize_t* at):
     if kind == LEAF:
         at[0] += 1
         return leaves[at[0] - 1]
-    if kind == NONE:
-        return None
     _go_deeper(b" while making an element")
     try:
         return _unflatten_container(node, leaves, at)
@@ -264,7 +191,7 @@ cdef object _unflatten_container(TreeDef node, list leaves, Py_ssize_t* at):
         return items
     if kind == TUPLE:
         return tuple(items)
-    return _slow.assemble(kind, node.cls, node.aux, items)
+    return assemble(kind, node.cls, node.aux, items)
 
 
 def unflatten(TreeDef treedef not None, leaves):
@@ -282,42 +209,57 @@ def unflatten(TreeDef treedef not None, leaves):
     return _unflatten(treedef, items, &at)
 
 
-class _Misfit(Exception):
-    """An element does not fit; the slow twin then finds out which and where."""
-
-
-cdef list _column_of_key(list column, object key, Py_ssize_t n_keys):
+cdef list _parts_of_dicts(list column, tuple keys):
+    """Returns a column for each key; None where not all are dicts with these keys."""
     cdef Py_ssize_t i, n = PyList_GET_SIZE(column)
-    cdef list out = PyList_New(n)
-    cdef PyObject* element
+    cdef list out = [], part
+    cdef object element
     cdef PyObject* item
-    for i in range(n):
-        element = PyList_GET_ITEM(column, i)
-        if not PyDict_CheckExact(<object>element):
-            raise _Misfit
-        if PyDict_Size(<object>element) != n_keys:
-            raise _Misfit
-        item = PyDict_GetItemWithError(<object>element, key)
-        if item is NULL:
-            raise _Misfit
-        Py_INCREF(<object>item)
-        PyList_SET_ITEM(out, i, <object>item)
+    for element in column:
+        if type(element) is not dict or PyDict_Size(element) != len(keys):
+            return None
+    for key in keys:
+        part = PyList_New(n)
+        for i in range(n):
+            item = PyDict_GetItemWithError(<object>PyList_GET_ITEM(column, i), key)
+            if item is NULL:
+                return None
+            Py_INCREF(<object>item)
+            PyList_SET_ITEM(part, i, <object>item)
+        out.append(part)
     return out
 
 
-cdef list _columns_of_rows(list rows, Py_ssize_t width):
-    """Returns column after column of rows, all lists or tuples of ``width``."""
-    cdef list out = []
+cdef list _parts_of_rows(list column, object cls, Py_ssize_t width):
+    """Returns ``width`` columns; None where not all are of this type and length."""
     cdef Py_ssize_t j
-    for j in range(width):
-        out.append([row[j] for row in rows])
-    return out
+    cdef object row
+    for row in column:
+        if type(row) is not cls or len(row) != width:
+            return None
+    return [[row[j] for row in column] for j in range(width)]
 
 
-cdef TreeDef _transpose_all(
-    int kind, object cls, object aux, list parts, bint jax, list columns
-):
-    cdef list part, defs = []
+cdef TreeDef _transpose(list column, bint jax, list columns):
+    cdef object first = <object>PyList_GET_ITEM(column, 0)
+    cdef int kind = _kind(first)
+    cdef object cls = None, aux = None, found
+    cdef list parts = None
+    if kind == LEAF:
+        columns.append(column)
+        return _LEAF
+    if kind == DICT:
+        aux = _keys(first, jax)
+        parts = _parts_of_dicts(column, aux)
+    elif kind == LIST or kind == TUPLE:
+        parts = _parts_of_rows(column, type(first), len(first))
+    if parts is None:
+        found = split(column, jax)
+        if found is None:
+            columns.append(column)
+            return _LEAF
+        kind, cls, aux, parts = found
+    cdef list defs = []
     _go_deeper(b" while batching elements")
     try:
         for part in parts:
@@ -325,50 +267,6 @@ cdef TreeDef _transpose_all(
     finally:
         Py_LeaveRecursiveCall()
     return TreeDef(kind, cls, aux, tuple(defs))
-
-
-cdef TreeDef _transpose(list column, bint jax, list columns):
-    cdef object first = <object>PyList_GET_ITEM(column, 0)
-    cdef int kind = LEAF if cnp.PyArray_CheckExact(first) else _kind(first, jax)
-    cdef Py_ssize_t width
-    cdef list parts
-    cdef tuple keys
-    cdef object element, cls, aux, rules, found
-    if kind == LEAF:
-        columns.append(column)
-        return _LEAF
-    if kind == DICT:
-        keys = _keys(first, kind, jax)
-        width = PyTuple_GET_SIZE(keys)
-        if width == 0:
-            for element in column:
-                if not PyDict_CheckExact(element) or PyDict_Size(element):
-                    raise _Misfit
-        parts = [_column_of_key(column, key, width) for key in keys]
-        return _transpose_all(kind, None, keys, parts, jax, columns)
-    if kind == LIST or kind == TUPLE:
-        width = len(first)
-        for element in column:
-            if type(element) is not type(first) or len(element) != width:
-                raise _Misfit
-        parts = _columns_of_rows(column, width)
-        return _transpose_all(kind, None, None, parts, jax, columns)
-    if kind == NONE:
-        for element in column:
-            if element is not None:
-                raise _Misfit
-        return _NONE
-    # Rare containers: their twin knows how to take them apart.
-    rules = "jax" if jax else "plain"
-    for element in column:
-        if not _slow.fits(first, element, rules):
-            raise _Misfit
-    found = _slow.split(column, rules)
-    if found is None:
-        columns.append(column)
-        return _LEAF
-    _, cls, aux, parts = found
-    return _transpose_all(kind, cls, aux, parts, jax, columns)
 
 
 def batch_leaves(list elements not None, rules):
@@ -388,21 +286,12 @@ def batch_leaves(list elements not None, rules):
         raise ValueError("Cannot batch 0 values.")
     try:
         treedef = _transpose(elements, jax, columns)
-    except _Misfit:
-        columns, plain = _slow.batch_leaves(elements, rules)
-        treedef = from_twin(plain)
+    except Misfit:
+        raise_mismatch(elements, jax)
     if columns and columns[0] is elements:
         # A caller may change the columns, never the elements.
         columns[0] = list(elements)
     return columns, treedef
-
-
-def from_twin(node):
-    """Return the treedef that equals one of the slow twin's."""
-    if node.kind == LEAF:
-        return _LEAF
-    children = tuple([from_twin(child) for child in node.children])
-    return TreeDef(node.kind, node.cls, node.aux, children)
 
 
 def map_batch(function, list elements not None, rules):

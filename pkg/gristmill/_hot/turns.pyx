@@ -1,12 +1,8 @@
 # cython: boundscheck=False, wraparound=False
-"""Takes elements from several iterators in turn.
-
-The plain-Python twin is gristmill._slow.turns.
-"""
+"""Takes elements from several iterators in turn."""
 from cpython.list cimport PyList_GET_ITEM, PyList_GET_SIZE
-from cpython.object cimport PyObject
 
-from gristmill._hot.calls cimport Py_DECREF, PyIter_Next
+cdef object _END = object()
 
 
 cdef class Turns:
@@ -39,21 +35,18 @@ cdef class Turns:
     def __next__(self):
         cdef Py_ssize_t vacant = 0
         cdef Py_ssize_t count = PyList_GET_SIZE(self.places)
-        cdef PyObject* found
-        cdef object iterator
+        cdef object iterator, element
         while vacant < count:
             iterator = <object>PyList_GET_ITEM(self.places, self.turn)
             if iterator is not None:
                 vacant = 0
                 try:
-                    found = PyIter_Next(iterator)
+                    element = next(iterator, _END)
                 except:
                     self._advance()
                     raise
-                if found is not NULL:
+                if element is not _END:
                     self._advance()
-                    element = <object>found
-                    Py_DECREF(found)
                     return element
                 (<object>self)._vacate(self.turn)
                 self._advance()

@@ -1,8 +1,5 @@
 # cython: boundscheck=False, wraparound=False
-"""Keeps a slot of shared memory from being reused while arrays view it.
-
-Its plain-Python twin is gristmill._slow.views.
-"""
+"""Keeps a slot of shared memory from being reused while arrays view it."""
 cimport cython
 from cpython.buffer cimport PyBuffer_FillInfo
 from libc.stdint cimport uintptr_t

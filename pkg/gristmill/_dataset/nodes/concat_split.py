@@ -15,7 +15,7 @@ from gristmill._dataset.model.failing import note_outermost
 from gristmill._dataset.model.iter_dataset import IterDataset
 from gristmill._dataset.model.iterator import DatasetIterator
 from gristmill._hot import concat_split
-from gristmill._slow.pack_layout import SplitLayout
+from gristmill._hot.layouts import SplitLayout
 from gristmill.errors import StateMismatch
 
 # What a state has for a feature of which nothing is left over.

@@ -10,7 +10,7 @@ from typing import Any, TypeAlias
 from gristmill import batching
 from gristmill._base.types import Rules
 from gristmill._hot import tree
-from gristmill._slow.pack_layout import PackLayout
+from gristmill._hot.layouts import PackLayout
 
 Path: TypeAlias = tuple[Any, ...]
 

@@ -20,7 +20,7 @@ from gristmill._dataset.model.iter_dataset import IterDataset
 from gristmill._dataset.model.iterator import DatasetIterator
 from gristmill._dataset.nodes.pack_layout import check_flat, pack_layout
 from gristmill._hot import packing
-from gristmill._slow.pack_layout import PackLayout
+from gristmill._hot.layouts import PackLayout
 from gristmill.errors import StateMismatch
 
 

@@ -1,6 +1,6 @@
 """Batches of tensors as elements that cross a slot of shared memory, and back.
 
-A worker turns its batch into an element that `gristmill._hot.transport` writes
+A worker turns its batch into an element that `gristmill._hot.slot_writer` writes
 without pickling its arrays; the parent turns what it reads into a batch again:
 
     element = to_send(batch)      # in the worker

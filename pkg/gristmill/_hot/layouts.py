@@ -1,10 +1,12 @@
-"""What packed rows are made of: plain data for the compiled loops and their twins."""
+"""What packed rows are made of: plain data for the compiled loops."""
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
+
+import numpy as np
 
 
 @dataclasses.dataclass(frozen=True)
@@ -51,6 +53,21 @@ class PackLayout:
     assemble: Callable[[list[Any]], Any] | None
     too_long: str
 
+    def too_long_error(self, lengths: Sequence[int]) -> ValueError:
+        """Return the error about features longer than a row, in Grain's words."""
+        details = ", ".join(
+            f"({path}, {length}, {capacity})"
+            for path, length, capacity in zip(
+                self.paths, lengths, self.lengths, strict=True
+            )
+            if length > capacity
+        )
+        return ValueError(
+            f"{self.too_long} Exceeds: (feature_path, feature_length, max_length) ="
+            f" [{details}]. Cut longer elements in a map before packing, or raise"
+            " length_struct."
+        )
+
 
 @dataclasses.dataclass(frozen=True)
 class SplitLayout:
@@ -80,3 +97,28 @@ class SplitLayout:
     split_full_rows: bool
     columns: tuple[int, ...]
     column_keys: tuple[Any, ...]
+
+    def structure_error(self, element: Any) -> ValueError:
+        """Return the error about an element with other keys, in Grain's words."""
+        found = {key: _spec_of(value) for key, value in element.items()}
+        lengths = dict(zip(self.keys, self.lengths, strict=True))
+        return ValueError(
+            f"Parent element has structure {found} but target sequence length is"
+            f" {lengths}. There must be a sequence length for each feature. Drop"
+            " features that are not to be packed in a map before packing."
+        )
+
+    def whole_error(self, feature: int, size: int) -> ValueError:
+        """Return the error about a feature that is never cut and fits in no row."""
+        return ValueError(
+            f"Meta feature {self.keys[feature]!r} of an element has length {size}, but"
+            f" a row has only {self.lengths[feature]} cells for it, and meta features"
+            " are never cut. Raise its length in length_struct, or cut it in a map"
+            " before packing."
+        )
+
+
+def _spec_of(value: Any) -> str:
+    """Return what a feature is, in Grain's words."""
+    kind = value.dtype if isinstance(value, np.ndarray) else type(value).__name__
+    return f"{kind}{list(np.shape(value))}"

@@ -1,4 +1,3 @@
-from collections.abc import Callable
 from typing import Any, final
 
 import numpy as np
@@ -15,23 +14,12 @@ class SlotWriter:
     def capacity(self) -> int: ...
     @property
     def used(self) -> int: ...
-    def alloc(self, nbytes: int, align: int = 64) -> int: ...
     def empty(
         self, shape: int | tuple[int, ...], dtype: npt.DTypeLike
     ) -> npt.NDArray[Any]: ...
-
-@final
-class Reader: ...
 
 def encode(
     writer: SlotWriter,
     outputs: list[tuple[Any, npt.NDArray[np.int64], tuple[int, ...]]],
     failure: tuple[bytes, tuple[int, ...]] | None,
 ) -> int: ...
-def decode(
-    address: int,
-    used: int,
-    index: int,
-    base_factory: Callable[[], Any],
-    copy_limit: int,
-) -> tuple[Any, npt.NDArray[np.int64], tuple[int, ...]]: ...

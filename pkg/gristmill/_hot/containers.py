@@ -1,0 +1,226 @@
+"""What the containers of elements are, one level at a time.
+
+Two sets of rules say it: "jax" are those of jax.tree_util, "plain" those that Grain
+uses where jax is not installed.  The compiled loops over elements, in `tree`, know
+dicts, lists and tuples themselves and ask here about all others.
+"""
+
+from __future__ import annotations
+
+import collections
+import collections.abc
+import sys
+from typing import Any, NoReturn
+
+import numpy as np
+
+from gristmill._hot.signals import StructureMismatch
+
+LEAF, NONE, LIST, TUPLE, NAMEDTUPLE, DICT, ORDERED, DEFAULT, CUSTOM, SEQUENCE = range(
+    10
+)
+MAPPING = 10
+NATIVE = {
+    np.ndarray: LEAF,
+    int: LEAF,
+    float: LEAF,
+    str: LEAF,
+    bytes: LEAF,
+    bool: LEAF,
+    dict: DICT,
+    list: LIST,
+    tuple: TUPLE,
+}
+# Their subclasses are leaves, too, also where jax is told to take them apart.
+NUMBERS_AND_TEXT = (np.generic, int, float, complex, str, bytes)
+
+# The kind of a container, its type where the kind does not say it, keys or what else
+# makes it, and what is in it.
+Level = tuple[int, type | None, Any, Any]
+
+
+class Misfit(Exception):
+    """An element does not fit the first; `raise_mismatch` says which and where."""
+
+
+def take_apart(tree: Any, jax: bool) -> Level | None:
+    """Return one level of an element by jax's rules or the plain ones; None: a leaf."""
+    kind = _kind(tree, jax)
+    if kind == LEAF:
+        return None
+    if kind == NONE:
+        return NONE, None, None, ()
+    if kind == CUSTOM:
+        return _custom_level(tree)
+    if kind in (LIST, TUPLE):
+        return kind, None, None, tuple(tree)
+    if kind in (NAMEDTUPLE, SEQUENCE):
+        return kind, type(tree), None, tuple(tree)
+    keys = tuple(tree)
+    if jax and kind != ORDERED:
+        # jax sorts the keys of a defaultdict in Python, with Python's error.
+        keys = sort_keys(keys) if kind == DICT else tuple(sorted(keys))
+    aux = (tree.default_factory, keys) if kind == DEFAULT else keys
+    cls = None if kind == DICT else type(tree)
+    return kind, cls, aux, tuple(tree[key] for key in keys)
+
+
+def assemble(kind: int, cls: Any, aux: Any, items: list[Any]) -> Any:
+    """Make a container from what is in it."""
+    if kind == NONE:
+        return None
+    if kind == LIST:
+        return items
+    if kind == TUPLE:
+        return tuple(items)
+    if kind == NAMEDTUPLE:
+        return cls(*items)
+    if kind == SEQUENCE:
+        return cls(items)
+    if kind == CUSTOM:
+        return aux.unflatten(items)
+    if kind == DEFAULT:
+        made = cls(aux[0])
+        made.update(zip(aux[1], items, strict=True))
+        return made
+    return (cls or dict)(zip(aux, items, strict=True))
+
+
+def sort_keys(keys: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Return the keys of a dict in jax's order.
+
+    Raises:
+        ValueError: They cannot be compared.
+    """
+    try:
+        return tuple(sorted(keys))
+    except Exception as error:
+        raise ValueError(
+            "Comparator raised exception while sorting pytree dictionary keys."
+        ) from error
+
+
+def split(
+    column: list[Any], jax: bool
+) -> tuple[int, type | None, Any, list[list[Any]]] | None:
+    """Take one level of B elements apart.
+
+    Returns:
+        (kind, cls, aux, parts), with a list of B for each child; None for leaves.
+
+    Raises:
+        Misfit: An element does not fit the first.
+    """
+    level = take_apart(column[0], jax)
+    if level is None:
+        return None
+    kind, cls, aux, first = level
+    rows = [first]
+    for element in column[1:]:
+        children = _children_like(column[0], level, element, jax)
+        if children is None:
+            raise Misfit
+        rows.append(children)
+    # Grain's plain rules zip sequences, so the shortest one says how many.
+    width = min(map(len, rows))
+    return kind, cls, aux, [[row[j] for row in rows] for j in range(width)]
+
+
+def raise_mismatch(elements: list[Any], jax: bool) -> NoReturn:
+    """Say which of B elements is the first that does not fit the first one, and where.
+
+    REQUIRES: one does not.
+    """
+    for position, element in enumerate(elements[1:], 1):
+        _check_fits(elements[0], element, jax, position, ())
+    raise AssertionError(elements)
+
+
+def _kind(tree: Any, jax: bool) -> int:
+    kind = NATIVE.get(type(tree))
+    if kind is not None:
+        return kind
+    if tree is None:
+        return NONE if jax else LEAF
+    if isinstance(tree, NUMBERS_AND_TEXT):
+        return LEAF
+    if isinstance(tree, tuple) and hasattr(type(tree), "_fields"):
+        return NAMEDTUPLE
+    return _kind_jax(tree) if jax else _kind_plain(tree)
+
+
+def _kind_jax(tree: Any) -> int:
+    if type(tree) is collections.OrderedDict:
+        return ORDERED
+    if type(tree) is collections.defaultdict:
+        return DEFAULT
+    return CUSTOM if "jax" in sys.modules else LEAF
+
+
+def _kind_plain(tree: Any) -> int:
+    if isinstance(tree, (list, tuple)):
+        return SEQUENCE
+    if isinstance(tree, collections.defaultdict):
+        return DEFAULT
+    return MAPPING if isinstance(tree, collections.abc.Mapping) else LEAF
+
+
+def _custom_level(tree: Any) -> Level | None:
+    """Ask jax's registry about a type that is not built in."""
+    jax = sys.modules.get("jax")
+    if jax is None:
+        return None
+    util = jax.tree_util
+    children, treedef = util.tree_flatten(tree, is_leaf=lambda part: part is not tree)
+    # jax's treedef_is_leaf is true of a container without children, too.
+    is_leaf = treedef.num_leaves == 1 and treedef.num_nodes == 1
+    return None if is_leaf else (CUSTOM, None, treedef, children)
+
+
+def _children_like(first: Any, level: Level, element: Any, jax: bool) -> Any:
+    """Return what is in an element, in the order of the first one's level.
+
+    None stands for an element that does not fit.
+    """
+    kind, _, aux, children = level
+    if jax:
+        theirs = take_apart(element, jax)
+        if theirs is None or level[:3] != theirs[:3]:
+            return None
+        return theirs[3] if len(children) == len(theirs[3]) else None
+    if isinstance(first, collections.abc.Mapping):
+        is_alike = isinstance(element, collections.abc.Mapping) and (
+            set(first) == set(element)
+        )
+        keys = aux[1] if kind == DEFAULT else aux
+        return tuple(element[key] for key in keys) if is_alike else None
+    return tuple(element) if hasattr(element, "__iter__") else None
+
+
+def _check_fits(
+    first: Any, element: Any, jax: bool, position: int, path: tuple[Any, ...]
+) -> None:
+    level = take_apart(first, jax)
+    if level is None:
+        return
+    kind, _, aux, children = level
+    others = _children_like(first, level, element, jax)
+    if others is None:
+        expected, found = _describe(first), _describe(element)
+        if expected == found:
+            found = f"{found} of another kind"
+        raise StructureMismatch(position, path, expected, found)
+    steps: Any = range(len(children))
+    if kind in (DICT, ORDERED, DEFAULT, MAPPING):
+        steps = aux[1] if kind == DEFAULT else aux
+    for step, child, other in zip(steps, children, others, strict=False):
+        _check_fits(child, other, jax, position, (*path, step))
+
+
+def _describe(tree: Any) -> str:
+    name = type(tree).__name__
+    if isinstance(tree, collections.abc.Mapping):
+        return f"a {name} with keys {sorted(tree, key=repr)}"
+    if isinstance(tree, (list, tuple)):
+        return f"a {name} of {len(tree)}"
+    return f"a {name}" if tree is not None else "None"

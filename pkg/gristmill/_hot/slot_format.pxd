@@ -1,0 +1,37 @@
+"""The bytes of a slot: a header, a table with a row for each output, what rows point at.
+
+Offsets are from the start of the slot; all numbers are little-endian.  The page
+docs/formats/slot.md tells it in words.
+"""
+from libc.stdint cimport uint32_t, uint64_t
+
+cdef enum:
+    MAGIC = 0x31534D47  # "GMS1"
+    HEADER_BYTES = 64  # Where the first output may begin.
+    ERROR = 1
+    MAX_DEPTH = 32  # Of containers; what lies deeper is pickled as a whole.
+    CACHE_LIMIT = 512  # Layouts that a process remembers.
+
+# The first item of a spec; ARRAY is followed by dtype and number of dimensions, DICT
+# by its keys and the specs of its values, LIST and TUPLE by the specs of their items.
+cdef enum Kind:
+    ARRAY, OBJECT, DICT, LIST, TUPLE
+
+cdef struct Header:
+    uint32_t magic
+    uint32_t outputs
+    uint32_t vector_room  # Integers that each row has room for behind it.
+    uint32_t status  # ERROR if the last output is one.
+    uint64_t table  # Offset of the first row.
+
+cdef struct Row:
+    uint64_t layout_at  # A pickle of (words, spec), shared by outputs that are alike.
+    uint32_t layout_bytes
+    uint32_t flags  # ERROR: the rest is the bytes of an error.
+    # `words` u64, for each array its offset and dimensions; then the number of
+    # out-of-band buffers, offset and bytes of each, and a pickle of all other leaves.
+    uint64_t rest_at
+    uint64_t rest_bytes
+    uint64_t keys_at  # Record keys, int64.
+    uint32_t n_keys
+    uint32_t vector_len  # Integers of the position after this output, int64.

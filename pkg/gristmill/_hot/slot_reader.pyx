@@ -1,0 +1,246 @@
+# cython: boundscheck=False, wraparound=False
+"""Reads outputs from a slot of shared memory."""
+cimport cython
+cimport numpy as cnp
+from cpython.buffer cimport PyBUF_READ
+from cpython.bytes cimport PyBytes_FromStringAndSize
+from cpython.memoryview cimport PyMemoryView_FromMemory
+from cpython.object cimport PyObject
+from cpython.ref cimport Py_INCREF
+from cpython.tuple cimport PyTuple_GET_ITEM, PyTuple_GET_SIZE
+from libc.stdint cimport int64_t, uint64_t, uintptr_t
+from libc.string cimport memcpy
+
+from gristmill._hot.slot_format cimport (
+    ARRAY, CACHE_LIMIT, DICT, ERROR, LIST, MAGIC, OBJECT, Header, Row,
+)
+
+import pickle
+
+cnp.import_array()
+
+cdef extern from "Python.h":
+    bytearray PyByteArray_FromStringAndSize(const char* data, Py_ssize_t nbytes)
+
+cdef extern from "numpy/arrayobject.h":
+    object PyArray_NewFromDescr(
+        type subtype, cnp.dtype descr, int nd, const cnp.npy_intp* dims,
+        const cnp.npy_intp* strides, void* data, int flags, PyObject* obj
+    )
+
+cdef enum:
+    # All copies of an output together may take this many times the limit of one.
+    _COPIES = 4
+
+cdef object _loads = pickle.loads
+# (words, spec) by layout.  A pipeline has few; the limit guards against keys made from
+# data.
+cdef dict _spec_of = {}
+
+
+cdef cnp.ndarray _view(
+    uintptr_t address, cnp.dtype descr, int n, const cnp.npy_intp* dims
+):
+    """A writable array on plain memory; a new one of its own for address 0."""
+    cdef cnp.ndarray out
+    Py_INCREF(descr)
+    if address == 0:
+        return PyArray_NewFromDescr(
+            cnp.ndarray, descr, n, dims, NULL, NULL, 0, NULL
+        )
+    out = PyArray_NewFromDescr(
+        cnp.ndarray, descr, n, dims, NULL, <void*>address, cnp.NPY_ARRAY_CARRAY, NULL
+    )
+    cnp.PyArray_UpdateFlags(out, cnp.NPY_ARRAY_UPDATE_ALL)
+    return out
+
+
+@cython.final
+@cython.freelist(8)
+cdef class Reader:
+    """Takes the parts of one output out of a slot, within its committed bytes."""
+
+    cdef const char* slot
+    cdef uint64_t used
+    cdef object base_factory
+    cdef object base
+    cdef uint64_t copy_limit
+    cdef uint64_t copies_left
+    cdef const uint64_t* words  # Offsets and dimensions, advanced by array().
+    cdef list objects
+    cdef Py_ssize_t next_object
+
+    cdef const char* at(self, uint64_t offset, uint64_t nbytes) except NULL:
+        """The address of bytes that are certain to be committed."""
+        if nbytes > self.used or offset > self.used - nbytes:
+            raise ValueError(
+                f"{nbytes} bytes at {offset} are beyond the {self.used} of the slot"
+            )
+        return self.slot + offset
+
+    cdef bint copies(self, uint64_t nbytes) noexcept:
+        """Whether a leaf of this size is copied out; if so it is accounted for."""
+        if nbytes > self.copy_limit or nbytes > self.copies_left:
+            return False
+        self.copies_left -= nbytes
+        return True
+
+    cdef int need_base(self) except -1:
+        if self.base is None:
+            self.base = self.base_factory()
+        return 0
+
+    cdef object array(self, cnp.dtype descr, int n):
+        cdef uint64_t offset = self.words[0]
+        cdef const cnp.npy_intp* dims = <const cnp.npy_intp*>(self.words + 1)
+        cdef uint64_t nbytes = descr.itemsize
+        cdef const char* data
+        cdef cnp.ndarray out
+        cdef int i
+        self.words += 1 + n
+        for i in range(n):
+            if dims[i] > 0 and nbytes > self.used // <uint64_t>dims[i]:
+                raise ValueError(f"an array is larger than the {self.used} of the slot")
+            nbytes *= dims[i]
+        if nbytes == 0:
+            return _view(0, descr, n, dims)
+        data = self.at(offset, nbytes)
+        if self.copies(nbytes):
+            out = _view(0, descr, n, dims)
+            memcpy(cnp.PyArray_DATA(out), data, nbytes)
+            return out
+        self.need_base()
+        out = _view(<uintptr_t>data, descr, n, dims)
+        cnp.set_array_base(out, self.base)
+        return out
+
+    cdef object buffer(self, uint64_t offset, uint64_t nbytes):
+        cdef const char* data = self.at(offset, nbytes)
+        if self.copies(nbytes):
+            return PyByteArray_FromStringAndSize(data, nbytes)
+        self.need_base()
+        return memoryview(self.base.slice(<uintptr_t>data, nbytes))
+
+    cdef object build(self, tuple spec):
+        cdef int kind = <object>PyTuple_GET_ITEM(spec, 0)
+        cdef tuple keys, children
+        cdef Py_ssize_t i
+        cdef list items
+        cdef dict out
+        if kind == ARRAY:
+            return self.array(
+                <cnp.dtype>PyTuple_GET_ITEM(spec, 1), <object>PyTuple_GET_ITEM(spec, 2)
+            )
+        if kind == OBJECT:
+            self.next_object += 1
+            return self.objects[self.next_object - 1]
+        if kind == DICT:
+            keys = <tuple>PyTuple_GET_ITEM(spec, 1)
+            children = <tuple>PyTuple_GET_ITEM(spec, 2)
+            out = {}
+            for i in range(PyTuple_GET_SIZE(children)):
+                out[<object>PyTuple_GET_ITEM(keys, i)] = self.build(
+                    <tuple>PyTuple_GET_ITEM(children, i)
+                )
+            return out
+        children = <tuple>PyTuple_GET_ITEM(spec, 1)
+        items = []
+        for i in range(PyTuple_GET_SIZE(children)):
+            items.append(self.build(<tuple>PyTuple_GET_ITEM(children, i)))
+        return items if kind == LIST else tuple(items)
+
+
+cdef tuple _parse_layout(const char* data, Py_ssize_t nbytes):
+    cdef bytes layout = PyBytes_FromStringAndSize(data, nbytes)
+    cdef object found = _spec_of.get(layout)
+    if found is None:
+        found = _loads(layout)
+        if len(_spec_of) >= CACHE_LIMIT:
+            _spec_of.clear()
+        _spec_of[layout] = found
+    return <tuple>found
+
+
+cdef object _element(Reader reader, const Row* row):
+    """The element of a row that is no error."""
+    cdef tuple layout = _parse_layout(
+        reader.at(row.layout_at, row.layout_bytes), row.layout_bytes
+    )
+    cdef uint64_t n_words = layout[0], n_buffers, i, head
+    cdef const char* rest = reader.at(row.rest_at, row.rest_bytes)
+    cdef const uint64_t* more
+    cdef list buffers = []
+    if row.rest_bytes // 8 <= n_words:
+        raise ValueError(f"the rest of an output has {row.rest_bytes} bytes")
+    reader.words = <const uint64_t*>rest
+    more = reader.words + n_words
+    n_buffers = more[0]
+    if n_buffers > (row.rest_bytes // 8 - n_words - 1) // 2:
+        raise ValueError(f"the rest of an output has {row.rest_bytes} bytes")
+    head = 8 * (n_words + 1 + 2 * n_buffers)
+    if row.rest_bytes > head:
+        for i in range(n_buffers):
+            buffers.append(reader.buffer(more[1 + 2 * i], more[2 + 2 * i]))
+        reader.objects = _loads(
+            PyMemoryView_FromMemory(
+                <char*>rest + head, row.rest_bytes - head, PyBUF_READ
+            ),
+            buffers=buffers,
+        )
+    return reader.build(<tuple>layout[1])
+
+
+def decode(
+    uintptr_t address, uint64_t used, int64_t index, base_factory, uint64_t copy_limit
+):
+    """Read one output: ``(element, keys, vector)``.
+
+    Args:
+        address: Where the slot begins.
+        used: How many bytes of it were committed; nothing beyond is read.
+        index: Which output of the unit.
+        base_factory: Makes the SlotView that keeps the slot; called once, and only
+            if something views it.
+        copy_limit: Leaves up to this many bytes are copied out, four times this
+            much in one output.
+
+    The element of an error is its bytes.  Arrays are writable.
+
+    Raises:
+        ValueError: The slot does not hold what it must.
+    """
+    cdef Reader reader = Reader.__new__(Reader)
+    cdef const Header* header
+    cdef const Row* row
+    cdef cnp.npy_intp n_keys, length, room
+    cdef uint64_t width
+    cdef object element
+    cdef cnp.ndarray keys, vector
+    reader.slot = <const char*>address
+    reader.used = used
+    reader.base_factory = base_factory
+    reader.copy_limit = copy_limit
+    reader.copies_left = _COPIES * copy_limit
+    reader.next_object = 0
+    header = <const Header*>reader.at(0, sizeof(Header))
+    if header.magic != MAGIC or index < 0 or index >= header.outputs:
+        raise ValueError(f"output {index} is not in the slot")
+    width = sizeof(Row) + 8 * <uint64_t>header.vector_room
+    row = <const Row*>reader.at(header.table + index * width, width)
+    length, room = row.vector_len, header.vector_room
+    if length > room:
+        raise ValueError(f"a position of {length} integers in a row with {room}")
+    vector = cnp.PyArray_EMPTY(1, &length, cnp.NPY_INT64, 0)
+    memcpy(cnp.PyArray_DATA(vector), <const char*>row + sizeof(Row), 8 * length)
+    n_keys = row.n_keys
+    keys = cnp.PyArray_EMPTY(1, &n_keys, cnp.NPY_INT64, 0)
+    memcpy(
+        cnp.PyArray_DATA(keys), reader.at(row.keys_at, 8 * <uint64_t>n_keys), 8 * n_keys
+    )
+    if row.flags & ERROR:
+        element = PyBytes_FromStringAndSize(
+            reader.at(row.rest_at, row.rest_bytes), row.rest_bytes
+        )
+    else:
+        element = _element(reader, row)
+    return element, keys, vector

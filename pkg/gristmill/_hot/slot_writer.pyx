@@ -1,0 +1,346 @@
+# cython: boundscheck=False, wraparound=False
+"""Writes outputs into a slot of shared memory."""
+cimport cython
+cimport numpy as cnp
+from cpython.buffer cimport PyBUF_WRITE
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
+from cpython.memoryview cimport PyMemoryView_FromMemory
+from libc.stdint cimport int64_t, uint32_t, uint64_t, uintptr_t
+from libc.string cimport memcpy, memset
+
+from gristmill._hot.slot_format cimport (
+    ARRAY, CACHE_LIMIT, DICT, ERROR, HEADER_BYTES, LIST, MAGIC, MAX_DEPTH, OBJECT,
+    TUPLE, Header, Row,
+)
+
+import operator
+import pickle
+
+import numpy as np
+
+from gristmill._hot.signals import NeedSpace as NeedSpace
+
+cnp.import_array()
+
+cdef extern from "numpy/arrayobject.h":
+    bint PyDataType_REFCHK(cnp.dtype dtype) noexcept
+
+cdef enum:
+    # Buffers below this size are cheaper inside the pickle than beside it.
+    _IN_BAND_BYTES = 4096
+
+cdef Py_ssize_t LARGEST = 1 << 62  # Bytes; sums of a few stay below 2**63.
+cdef tuple _OBJECT_SPEC = (OBJECT,)
+# Layouts by spec.  A pipeline has few; the limit guards against keys made from data.
+cdef dict _layout_of = {}
+
+
+@cython.final
+cdef class SlotWriter:
+    """Hands out the memory of one slot from its start.
+
+    Args:
+        address: Where the slot begins.
+        capacity: Its size in bytes.
+    """
+
+    cdef readonly uintptr_t address
+    cdef readonly Py_ssize_t capacity
+    cdef readonly Py_ssize_t used
+
+    def __init__(self, uintptr_t address, Py_ssize_t capacity):
+        self.address = address
+        self.capacity = capacity
+        self.used = HEADER_BYTES
+
+    def empty(self, shape, dtype):
+        """Return an array in the slot, not filled.
+
+        Raises:
+            NeedSpace: The slot is too small.
+        """
+        cdef object sizes = (shape,) if isinstance(shape, int) else shape
+        cdef cnp.dtype descr = np.dtype(dtype)
+        if descr.hasobject:
+            return np.empty(shape, descr)
+        nbytes = descr.itemsize
+        for size in sizes:
+            if size < 0:
+                raise ValueError("negative dimensions are not allowed")
+            nbytes *= operator.index(size)
+        if nbytes > LARGEST:
+            raise ValueError("array is too big")
+        before = self.used
+        offset = self._take(nbytes, 64)
+        if self.used > self.capacity:
+            needed = self.used
+            self.used = before
+            raise NeedSpace(needed)
+        return self._array(offset, nbytes, sizes, descr)
+
+    cdef object _array(
+        self, Py_ssize_t offset, Py_ssize_t nbytes, object shape, cnp.dtype descr
+    ):
+        """An array on memory of the slot."""
+        memory = PyMemoryView_FromMemory(
+            <char*>self.address + offset, nbytes, PyBUF_WRITE
+        )
+        return np.ndarray(shape, descr, memory)
+
+    cdef Py_ssize_t _take(self, Py_ssize_t nbytes, Py_ssize_t align) noexcept:
+        """Offset of unused bytes, also beyond the end, to find out what is needed."""
+        cdef Py_ssize_t offset = (self.used + align - 1) & -align
+        self.used = offset + nbytes
+        return offset
+
+    cdef char* _at(self, Py_ssize_t offset, Py_ssize_t nbytes) noexcept:
+        """Where to write nbytes at an offset; NULL beyond the end."""
+        if offset + nbytes > self.capacity:
+            return NULL
+        return <char*>self.address + offset
+
+    cdef Py_ssize_t _put(
+        self, const void* data, Py_ssize_t nbytes, Py_ssize_t align
+    ) noexcept:
+        """Copies bytes into the slot if they fit; returns their offset."""
+        cdef Py_ssize_t offset = self._take(nbytes, align)
+        cdef char* to = self._at(offset, nbytes)
+        if to is not NULL and nbytes:
+            memcpy(to, data, nbytes)
+        return offset
+
+    cdef Py_ssize_t _place(self, cnp.ndarray array) except -1:
+        """Offset of an array that lies in the slot, or of a copy made there."""
+        cdef Py_ssize_t nbytes = cnp.PyArray_NBYTES(array)
+        cdef uintptr_t data = <uintptr_t>cnp.PyArray_DATA(array)
+        cdef Py_ssize_t offset
+        if nbytes == 0:
+            return 0
+        if cnp.PyArray_IS_C_CONTIGUOUS(array):
+            if (
+                self.address <= data
+                and data + nbytes <= self.address + self.capacity
+            ):
+                return data - self.address
+            return self._put(<void*>data, nbytes, 64)
+        offset = self._take(nbytes, 64)
+        if self._at(offset, nbytes) is not NULL:
+            self._array(offset, nbytes, (<object>array).shape, array.descr)[...] = array
+        return offset
+
+
+def _dump(thing):
+    """Pickle with large buffers beside it: ``(bytes, buffers)``."""
+    buffers = []
+
+    def keep_in_band(buffer):
+        raw = buffer.raw()
+        if raw.nbytes < _IN_BAND_BYTES:
+            return True
+        buffers.append(raw)
+        return False
+
+    try:
+        return pickle.dumps(thing, 5, buffer_callback=keep_in_band), buffers
+    except Exception:
+        # Slow to import, rarely needed.
+        from gristmill._base import open_files
+
+        buffers.clear()
+        return open_files.dumps(thing, keep_in_band), buffers
+
+
+cdef inline bint _goes_in_place(cnp.ndarray array):
+    """Whether an array's bytes alone say what is in it."""
+    cdef cnp.dtype descr = array.descr
+    if PyDataType_REFCHK(descr) or cnp.PyArray_ITEMSIZE(array) == 0:
+        return False
+    return (<object>descr).metadata is None
+
+
+cdef tuple _walk(object tree, list arrays, list objects, int depth, bint* plain):
+    """The spec of a tree; its arrays and the rest of its leaves are appended.
+
+    ``plain`` becomes false where a key is not a str: such keys may be equal and yet
+    differ, so the spec cannot be looked up.  None stands for containers that lie in
+    each other without end, or nearly.
+    """
+    cdef int kind
+    cdef object part
+    cdef tuple child
+    cdef list children
+    cdef Py_ssize_t n_arrays, n_objects
+    if cnp.PyArray_CheckExact(tree) and _goes_in_place(<cnp.ndarray>tree):
+        arrays.append(tree)
+        return (ARRAY, (<cnp.ndarray>tree).dtype, cnp.PyArray_NDIM(<cnp.ndarray>tree))
+    if type(tree) is dict:
+        kind = DICT
+    elif type(tree) is list:
+        kind = LIST
+    elif type(tree) is tuple:
+        kind = TUPLE
+    else:
+        objects.append(tree)
+        return _OBJECT_SPEC
+    if depth == MAX_DEPTH:
+        return None
+    n_arrays = len(arrays)
+    n_objects = len(objects)
+    children = []
+    for part in (<dict>tree).values() if kind == DICT else tree:
+        child = _walk(part, arrays, objects, depth + 1, plain)
+        if child is None:
+            return None
+        children.append(child)
+    if len(arrays) == n_arrays:
+        # Without arrays the pickle of the whole is shorter than that of its parts.
+        del objects[n_objects:]
+        objects.append(tree)
+        return _OBJECT_SPEC
+    if kind != DICT:
+        return (kind, tuple(children))
+    for part in <dict>tree:
+        if type(part) is not str:
+            plain[0] = False
+    return (DICT, tuple(tree), tuple(children))
+
+
+cdef bytes _layout(tuple spec, Py_ssize_t n_words, bint plain):
+    cdef object found = _layout_of.get(spec) if plain else None
+    if found is None:
+        found, _ = _dump((n_words, spec))
+        if plain:
+            if len(_layout_of) >= CACHE_LIMIT:
+                _layout_of.clear()
+            _layout_of[spec] = found
+    return <bytes>found
+
+
+cdef int _encode_one(
+    SlotWriter writer, object element, object keys, dict layouts, Row* row
+) except -1:
+    cdef list arrays = [], objects = [], words = []
+    cdef bint plain = True
+    cdef tuple spec
+    cdef bytes layout, pickled = b""
+    cdef list buffers = []
+    cdef cnp.ndarray array, key_array
+    cdef Py_ssize_t i, n_words, rest_bytes
+    cdef uint64_t* to
+    cdef object found
+    spec = _walk(element, arrays, objects, 0, &plain)
+    if spec is None:
+        arrays = []
+        objects = [element]
+        spec = _OBJECT_SPEC
+    for array in arrays:
+        words.append(writer._place(array))
+        for i in range(cnp.PyArray_NDIM(array)):
+            words.append(cnp.PyArray_DIM(array, i))
+    layout = _layout(spec, len(words), plain)
+    found = layouts.get(layout)
+    if found is None:
+        found = writer._put(PyBytes_AS_STRING(layout), PyBytes_GET_SIZE(layout), 8)
+        layouts[layout] = found
+    if objects:
+        pickled, buffers = _dump(objects)
+    words.append(len(buffers))
+    for raw in buffers:
+        words.append(writer._place(np.frombuffer(raw, np.uint8)))
+        words.append(raw.nbytes)
+    key_array = np.ascontiguousarray(keys, np.int64)
+    n_words = len(words)
+    rest_bytes = 8 * n_words + PyBytes_GET_SIZE(pickled)
+    row.layout_at = found
+    row.layout_bytes = <uint32_t>PyBytes_GET_SIZE(layout)
+    row.flags = 0
+    row.n_keys = <uint32_t>cnp.PyArray_SIZE(key_array)
+    row.keys_at = writer._put(
+        cnp.PyArray_DATA(key_array), cnp.PyArray_NBYTES(key_array), 8
+    )
+    row.rest_at = writer._take(rest_bytes, 8)
+    row.rest_bytes = rest_bytes
+    to = <uint64_t*>writer._at(row.rest_at, rest_bytes)
+    if to is not NULL:
+        for i in range(n_words):
+            to[i] = words[i]
+        memcpy(to + n_words, PyBytes_AS_STRING(pickled), PyBytes_GET_SIZE(pickled))
+    return 0
+
+
+cdef int _finish_row(
+    SlotWriter writer, Py_ssize_t offset, Row* row, object vector, Py_ssize_t room
+) except -1:
+    """Stores a row and its position, if the slot reaches so far."""
+    cdef Py_ssize_t i, n = len(vector)
+    cdef char* to = writer._at(offset, sizeof(Row) + 8 * room)
+    cdef int64_t* numbers = <int64_t*>(to + sizeof(Row))
+    if to is NULL:
+        return 0
+    row.vector_len = <uint32_t>n
+    memcpy(to, row, sizeof(Row))
+    if type(vector) is tuple:
+        for i in range(n):
+            numbers[i] = (<tuple>vector)[i]
+    else:
+        vector = np.ascontiguousarray(vector, np.int64)
+        memcpy(numbers, cnp.PyArray_DATA(<cnp.ndarray>vector), 8 * n)
+    memset(numbers + n, 0, 8 * (room - n))
+    return 0
+
+
+cdef int _encode_all(SlotWriter writer, list outputs, tuple failure) except -1:
+    cdef Py_ssize_t n = len(outputs) + (failure is not None), at, room = 0, width
+    cdef dict layouts = {}
+    cdef Row row
+    cdef Header header
+    cdef bytes error
+    cdef char* to
+    for _, _, vector in outputs if failure is None else [*outputs, (0, *failure)]:
+        room = max(room, <Py_ssize_t>len(vector))
+    width = sizeof(Row) + 8 * room
+    header.magic = MAGIC
+    header.outputs = n
+    header.vector_room = room
+    header.status = 0 if failure is None else ERROR
+    header.table = at = writer._take(n * width, 8)
+    for element, keys, vector in outputs:
+        _encode_one(writer, element, keys, layouts, &row)
+        _finish_row(writer, at, &row, vector, room)
+        at += width
+    if failure is not None:
+        error, vector = failure
+        row = Row(0, 0, ERROR, 0, PyBytes_GET_SIZE(error), 0, 0, 0)
+        row.rest_at = writer._put(PyBytes_AS_STRING(error), row.rest_bytes, 8)
+        _finish_row(writer, at, &row, vector, room)
+    to = writer._at(0, sizeof(Header))
+    if to is not NULL:
+        memcpy(to, &header, sizeof(Header))
+    return 0
+
+
+def encode(SlotWriter writer not None, list outputs not None, tuple failure):
+    """Write all outputs of a unit; return the bytes of the slot that are used.
+
+    Args:
+        writer: The slot.  Arrays that were made in it are not copied.
+        outputs: For each the element, its record keys and the position after it.
+        failure: What ended the unit early, in bytes, and the position after it.
+
+    Positions are tuples of ints or int64 arrays of shape (n,), each of its own n.
+
+    Raises:
+        NeedSpace: The slot is too small; the writer is as it was before.
+        Exception: What pickling an element raised; the same.
+    """
+    cdef Py_ssize_t before = writer.used, needed
+    try:
+        _encode_all(writer, outputs, failure)
+    except BaseException:
+        writer.used = before
+        raise
+    if writer.used > writer.capacity:
+        needed = writer.used
+        writer.used = before
+        raise NeedSpace(needed)
+    return writer.used
