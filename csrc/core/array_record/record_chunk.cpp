@@ -11,6 +11,7 @@
 
 #include "core/array_record/transposed_chunk.hpp"
 #include "core/base/varint.hpp"
+#include "core/files/damage.hpp"
 
 namespace gristmill {
 namespace {
@@ -23,14 +24,6 @@ constexpr std::size_t kPieceBytes = std::size_t{16} << 10;
 
 // A byte for the codec and two varints are the most that precede a record.
 constexpr std::size_t kMaxPrefix = 1 + 2 * kMaxVarint;
-
-Status damaged(std::string what) {
-  return Status(Code::kInvalidArgument, std::move(what));
-}
-
-std::string found(std::uint64_t value, std::uint64_t expected) {
-  return std::to_string(value) + ", expected " + std::to_string(expected);
-}
 
 std::string found_hash(std::uint64_t value, std::uint64_t expected) {
   return hex(value) + ", expected " + hex(expected);
@@ -129,6 +122,24 @@ Status decode_simple(std::span<const std::byte> data, const ChunkSizes& sizes,
 }
 
 }  // namespace
+
+Status unpack_simple(std::span<const std::byte> data, const ChunkSizes& sizes,
+                     SimpleRecords& to) {
+  SimpleParts parts;
+  Status status = split_simple(data, parts);
+  if (!status.ok()) return status;
+  status = unpack(parts.codec, parts.sizes, sizes.num_records * kMaxVarint,
+                  "sizes", to.sizes);
+  if (!status.ok()) return status;
+  if (status.ok()) {
+    status = unpack(parts.codec, parts.values, sizes.decoded_size, "values",
+                    to.values);
+  }
+  const std::uint64_t size = to.values.bytes.size();
+  if (!status.ok() || size == sizes.decoded_size) return status;
+  return damaged("the size of its values is " +
+                 found(size, sizes.decoded_size));
+}
 
 std::string hex(std::uint64_t value) {
   std::array<char, 20> text;

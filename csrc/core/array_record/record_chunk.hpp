@@ -13,8 +13,8 @@
 #include <span>
 #include <string>
 
-#include "core/base/byte_buffer.hpp"
 #include "core/array_record/decoded_chunk.hpp"
+#include "core/base/byte_buffer.hpp"
 #include "core/base/highway_hash.hpp"
 #include "core/base/status.hpp"
 #include "core/files/verify.hpp"

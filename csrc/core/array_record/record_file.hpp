@@ -17,11 +17,11 @@
 #include <vector>
 
 #include "core/array_record/chunk_cache.hpp"
+#include "core/array_record/record_index.hpp"
+#include "core/base/status.hpp"
 #include "core/files/file.hpp"
 #include "core/files/local_file.hpp"
-#include "core/array_record/record_index.hpp"
 #include "core/files/record_reader.hpp"
-#include "core/base/status.hpp"
 
 namespace gristmill {
 
