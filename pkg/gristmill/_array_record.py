@@ -13,7 +13,7 @@ import numpy as np
 
 from gristmill import _core, _log
 from gristmill._file_names import expand
-from gristmill._record_files import CACHE_BYTES, check_name, open_file
+from gristmill._record_files import check_name, open_file
 from gristmill._record_source import RecordSource, name_of, open_parts
 from gristmill._remote import RemoteOptions
 from gristmill._types import Int64Array
@@ -108,7 +108,7 @@ class ArrayRecordDataSource(RecordSource):
         *,
         verify: str = "all",
         access: str = "pread",
-        cache_bytes: int = CACHE_BYTES,
+        cache_bytes: int = 64 << 20,
         storage_options: Mapping[str, Any] | None = None,
         remote_options: RemoteOptions | None = None,
     ) -> None:

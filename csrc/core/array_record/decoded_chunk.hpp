@@ -45,6 +45,8 @@ struct ChunkSizes {
 struct Unpacked {
   ByteBuffer own;
   std::span<const std::byte> bytes;
+
+  [[nodiscard]] bool is_own() const { return bytes.data() == own.all().data(); }
 };
 
 // The parts of a chunk that is not transposed.

@@ -139,7 +139,27 @@ Status check_size(std::uint64_t size) {
                  "its writer");
 }
 
-// Returns where the footer is.
+// Returns where the footer is: before `limit`.
+Result<std::uint64_t> parse_postscript(std::span<const std::byte> record,
+                                       std::uint64_t limit) {
+  std::uint64_t footer = 0;
+  std::uint64_t magic = 0;
+  const bool whole = each_field(record, [&](const Field& field) {
+    if (field.tag == number_field(1)) footer = field.value;
+    if (field.tag == number_field(2)) magic = field.value;
+  });
+  if (!whole) return damaged("it is not readable");
+  if (magic != kMagic) {
+    return damaged("its magic number is " + hex(magic) + ", expected " +
+                   hex(kMagic));
+  }
+  if (footer < kFirstChunk || footer >= limit) {
+    return damaged("it puts the footer at offset " + std::to_string(footer) +
+                   ", expected one from 64 to " + std::to_string(limit - 1));
+  }
+  return footer;
+}
+
 Result<std::uint64_t> read_postscript(Tail& tail, std::uint64_t offset,
                                       Verify verify) {
   auto raw = tail.fetch(offset, kPostscriptBytes);
@@ -152,22 +172,8 @@ Result<std::uint64_t> read_postscript(Tail& tail, std::uint64_t offset,
   status = chunk.decode(decoded, spare);
   if (!status.ok()) return status;
   if (decoded.count() == 0) return chunk.placed(damaged("it is empty"));
-  std::uint64_t footer = 0;
-  std::uint64_t magic = 0;
-  const bool whole = each_field(decoded.record(0), [&](const Field& field) {
-    if (field.tag == number_field(1)) footer = field.value;
-    if (field.tag == number_field(2)) magic = field.value;
-  });
-  if (!whole) return chunk.placed(damaged("it is not readable"));
-  if (magic != kMagic) {
-    return chunk.placed(damaged("its magic number is " + hex(magic) +
-                                ", expected " + hex(kMagic)));
-  }
-  if (footer < 64 || footer >= offset) {
-    return chunk.placed(
-        damaged("it puts the footer at offset " + std::to_string(footer) +
-                ", expected one from 64 to " + std::to_string(offset - 1)));
-  }
+  auto footer = parse_postscript(decoded.record(0), offset);
+  if (!footer.ok()) return chunk.placed(footer.status());
   return footer;
 }
 
