@@ -71,7 +71,8 @@ class Local:
         os.unlink(self.name)
 
     def open(self, verify="all"):
-        return open_file(self.name, verify=verify, access=self.access, cache_bytes=0)
+        cache = _core.ChunkCache(0)
+        return open_file(self.name, verify=verify, access=self.access, cache=cache)
 
 
 class Remote:
@@ -88,7 +89,10 @@ class Remote:
 
     def open(self, verify="all"):
         return open_file(
-            self.name, verify=verify, cache_bytes=0, remote_options=OPTIONS
+            self.name,
+            verify=verify,
+            cache=_core.ChunkCache(0),
+            remote_options=OPTIONS,
         )
 
 

@@ -166,16 +166,6 @@ def test_reads_repeated_records(grouped):
     assert file.read_many(ints([])) == []
 
 
-def test_reads_into_an_array(grouped):
-    file, records = grouped
-    order = ints([7, 100, 7, 198])
-    offsets = np.concatenate([[5], 5 + np.cumsum(file.sizes(order))])
-    out = np.full(offsets[-1] + 5, 255, np.uint8)
-    file.read_into(order, out, offsets)
-    expected = b"".join(records[i] for i in order)
-    assert out.tobytes() == b"\xff" * 5 + expected + b"\xff" * 5
-
-
 def test_reads_ahead_on_a_pool(grouped):
     file, records = grouped
     pool = _core.Pool(3)
@@ -186,16 +176,6 @@ def test_reads_ahead_on_a_pool(grouped):
         assert read.wait() == [records[i] for i in order]
     with pytest.raises(ValueError, match="taken already"):
         pending[0].wait()
-
-
-def test_reads_ahead_into_an_array(grouped):
-    file, records = grouped
-    order = ints([5, 190, 6, 7, 42])
-    offsets = np.concatenate([[0], np.cumsum(file.sizes(order))])
-    out = np.zeros(offsets[-1], np.uint8)
-    read = _core.PendingRead(_core.Pool(2), file, order, out, offsets)
-    assert read.wait() is None
-    assert out.tobytes() == b"".join(records[i] for i in order)
 
 
 def test_a_pending_read_outlives_its_file(grouped):
@@ -228,13 +208,14 @@ def test_eight_threads_share_a_file(grouped):
 def test_the_cache_is_bounded(file_of):
     records = [bytes([i % 256]) * 1000 for i in range(400)]
     path = file_of(records, options_of("zstd", 20))
-    file = _core.RecordFile(path, cache_bytes=100_000)
+    cache = _core.ChunkCache(100_000)
+    file = _core.RecordFile(path, cache=cache)
     for i in range(0, 400, 7):
         assert file.read(i) == records[i]
-        assert 0 < file.cached_bytes <= 100_000
-    none = _core.RecordFile(path, cache_bytes=0)
-    assert none.read(13) == records[13]
-    assert none.cached_bytes == 0
+        assert 0 < cache.held_bytes <= 100_000
+    cache = _core.ChunkCache(0)
+    assert _core.RecordFile(path, cache=cache).read(13) == records[13]
+    assert cache.held_bytes == 0
 
 
 # Wrong arguments
@@ -265,29 +246,11 @@ def test_refuses_records_out_of_range(file_of, record):
 
 def test_refuses_wrong_arrays(file_of):
     file = _core.RecordFile(file_of([b"abc", b"de"]))
-    both, out = ints([0, 1]), np.zeros(5, np.uint8)
+    both = ints([0, 1])
     with pytest.raises(ValueError, match="records must have one dimension"):
         file.read_many(both.reshape(1, 2))
     with pytest.raises(TypeError):
         file.read_many(both.astype(np.int32))
-    with pytest.raises(ValueError, match="offsets has 2 items, but must have 3"):
-        file.read_into(both, out, ints([0, 3]))
-    for offsets in ([0, 3, 6], [-1, 2, 4], [3, 0, 2]):
-        with pytest.raises(ValueError, match="offsets must ascend from 0 to the 5"):
-            file.read_into(both, out, ints(offsets))
-    for read in (
-        lambda offsets: file.read_into(both, out, offsets),
-        lambda offsets: _core.PendingRead(
-            _core.Pool(1), file, both, out, offsets
-        ).wait(),
-    ):
-        with pytest.raises(ValueError, match="record 1: it has 2 bytes, but its ") as e:
-            read(ints([0, 3, 4]))
-        assert e.type is ValueError  # Not CorruptRecord: the file is as it should be.
-    with pytest.raises(ValueError, match="writeable and uint8"):
-        file.read_into(both, out.astype(np.int16), ints([0, 3, 5]))
-    file.read_into(both, out, ints([0, 3, 5]))
-    assert out.tobytes() == b"abcde"
 
 
 def test_refuses_after_close(file_of):
@@ -432,7 +395,7 @@ def test_truncation_while_open_is_an_error(file_of, group, access):
     rng = np.random.default_rng(5)
     records = [rng.bytes(10_000) for _ in range(40)]
     path = file_of(records, options_of("uncompressed", group))
-    file = _core.RecordFile(path, access=access, cache_bytes=0)
+    file = _core.RecordFile(path, access=access, cache=_core.ChunkCache(0))
     os.truncate(path, 2 * BLOCK)
     found = error_of(lambda: file.read(39))
     assert found.startswith(f"{path}: ")

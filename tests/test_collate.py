@@ -2,8 +2,6 @@
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from gristmill import _core
 
@@ -50,20 +48,11 @@ def test_stack_of_much_memory_equals_numpy():
 
 @pytest.mark.parametrize("shape", [(2,), (64, 64), (33_333,)])
 @pytest.mark.parametrize("streaming", [False, True])
-def test_stack_in_parts_equals_numpy(shape, streaming):
+def test_stack_past_the_caches_equals_numpy(shape, streaming):
     arrays = [filled(shape, "f8", seed) for seed in range(64)]
-    out = np.full((66, *shape), -1.0)
-    for first in range(0, 64, 10):
-        assert _core.stack(arrays[first : first + 10], out, first + 1, streaming) == -1
-    assert np.array_equal(out[1:65], np.stack(arrays))
-    assert (out[[0, 65]] == -1).all()
-
-
-@pytest.mark.parametrize(("first", "count"), [(4, 1), (2, 3), (5, 0), (0, 5)])
-def test_stack_stays_inside_of_the_batch(first, count):
-    message = rf"shape \(4, 2\), but must have {count} rows from row {first} on"
-    with pytest.raises(ValueError, match=message):
-        _core.stack([np.zeros(2)] * count, np.empty((4, 2)), first)
+    out = np.empty((64, *shape))
+    assert _core.stack(arrays, out, streaming) == -1
+    assert np.array_equal(out, np.stack(arrays))
 
 
 class Subclass(np.ndarray):
@@ -104,7 +93,6 @@ def test_refuses_bad_batches():
     for fill in (
         _core.stack,
         _core.stack_scalars,
-        lambda elements, out: _core.pad(elements, out, 0),
         lambda elements, out: _core.gather(np.zeros((1, 2)), np.zeros(1, int), out),
     ):
         with pytest.raises(TypeError, match="references"):
@@ -162,7 +150,6 @@ def test_stack_scalars_names_the_first_misfit(values, dtype, position):
 def test_nothing_makes_an_empty_batch():
     assert _core.stack([], np.empty((0, 3))) == -1
     assert _core.stack_scalars([], np.empty(0)) == -1
-    assert _core.pad([], np.empty((0, 3)), 1) == -1
     _core.gather(np.empty((0, 3)), np.empty(0, np.int64), np.empty((0, 3)))
 
 
@@ -258,29 +245,3 @@ def test_a_pending_gather_keeps_its_arrays_and_its_pool():
     del table, rows
     gather.wait()
     assert np.array_equal(out, expected)
-
-
-@settings(deadline=None)
-@given(data=st.data(), ndim=st.integers(0, 3), dtype=st.sampled_from(DTYPES[:7]))
-def test_pad_equals_slicing(data, ndim, dtype):
-    extents = st.integers(0, 4)
-    row = tuple(data.draw(st.lists(extents, min_size=ndim, max_size=ndim)))
-    arrays = [
-        filled(tuple(data.draw(st.integers(0, extent)) for extent in row), dtype, seed)
-        for seed in range(data.draw(st.integers(0, 3)))
-    ]
-    expected = np.full((len(arrays), *row), 1, dtype)
-    for k, array in enumerate(arrays):
-        expected[k, *(slice(extent) for extent in array.shape)] = array
-    out = np.empty_like(expected)
-    assert _core.pad(arrays, out, 1) == -1
-    assert np.array_equal(out, expected)
-
-
-def test_pad_names_the_first_misfit():
-    out = np.zeros((3, 4))
-    assert _core.pad([np.ones(2), np.ones(5), np.ones(2)], out, 0) == 1
-    assert _core.pad([np.ones(2), np.ones(2), np.ones(2, "f4")], out, 0) == 2
-    assert not out.any()
-    with pytest.raises(ValueError, match="one item"):
-        _core.pad([np.ones(2)] * 3, out, [1, 2])

@@ -27,7 +27,6 @@ PLAN_STEPS = st.one_of(
     st.tuples(st.just("shard"), INTS, INTS),
     st.tuples(st.just("shuffle"), INTS),
     st.tuples(st.just("repeat"), INTS | st.none(), st.booleans()),
-    st.tuples(st.just("slice"), INTS | st.none(), INTS | st.none(), INTS | st.none()),
     st.tuples(st.just("take"), INTS, INTS, INTS),
 )
 
@@ -123,10 +122,6 @@ def test_arrays_are_copied_or_refused(
             fill(parts, one)
         with contextlib.suppress(*ERRORS):
             fill([one, one, one], two)
-    with contextlib.suppress(*ERRORS):
-        _core.pad(parts, one, two)
-    with contextlib.suppress(*ERRORS):
-        _core.pad([one, two, three], three, 1)
 
 
 @pytest.mark.parametrize("threads", [0, -1, 1025, 10**6, 2**64, "4", None, 1.5])

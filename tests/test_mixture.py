@@ -85,14 +85,10 @@ def test_large_blocks_equal_small_ones():
     assert positions[0] == -5000
 
 
-def test_survives_pickling_and_repr():
+def test_survives_pickling():
     mixture = Mixture([300, 100])
-    for again in (pickle.loads(pickle.dumps(mixture)), eval(repr(mixture))):
-        assert again == mixture
-        assert hash(again) == hash(mixture)
-        assert again.proportions == (300, 100)
-    assert mixture != Mixture([100, 300])
-    assert mixture != (300, 100)
+    again = pickle.loads(pickle.dumps(mixture))
+    assert pairs(again, range(9)) == pairs(mixture, range(9))
 
 
 @pytest.mark.parametrize(

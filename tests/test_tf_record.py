@@ -485,7 +485,7 @@ class TestUrls:
         remote = _remote.RemoteFile(urls[0])
         sidecars = _tf_record.sidecar_paths(urls[0])
         progress = _core.ScanProgress()
-        file = _core.TfRecordFile(remote, "all", sidecars, progress)
+        file = _core.TfRecordFile(remote, "all", "pread", sidecars, progress)
         assert file.sidecar == sidecars[0]
         assert progress.done_bytes == 0
         fsspec.filesystem("memory").pipe(urls[0], framed(b"another"))

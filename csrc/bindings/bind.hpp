@@ -7,6 +7,7 @@
 #include <pybind11/pybind11.h>
 #include <unistd.h>
 
+#include <cstddef>
 #include <utility>
 
 #include "core/base/status.hpp"
@@ -38,6 +39,20 @@ class Unlocked {
  private:
   PyThreadState* const state_;
 };
+
+// Returns what `call` returns without the GIL.
+template <class Call>
+auto unlocked(Call&& call) {
+  const Unlocked without;
+  return call();
+}
+
+// As unlocked(), but keeps the GIL for less than `least` of the work's `size`:
+// giving it back would cost more than it frees.
+template <class Call>
+auto unlocked_from(std::size_t least, std::size_t size, Call&& call) {
+  return size < least ? call() : unlocked(call);
+}
 
 // Raises an exception again that came by way of the core, with a note of what
 // it kept from being done.  REQUIRES: the GIL is held; the status is kRaised.

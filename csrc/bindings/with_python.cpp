@@ -25,8 +25,6 @@ void end_entering() {
   entering.notify_all();
 }
 
-bool is_python_ending() { return ending.load(); }
-
 void leave_python_at_exit() {
   // In a child that is forked, threads that were entering do not exist.
   pthread_atfork(nullptr, nullptr, [] { entering.store(0); });

@@ -15,10 +15,6 @@ namespace gristmill::bind {
 // once.  REQUIRES: the GIL is held.
 void leave_python_at_exit();
 
-// Whether the interpreter is about to end: threads that are in with_python()
-// may never come back.
-[[nodiscard]] bool is_python_ending();
-
 // Says that a thread is about to take the GIL, and that it has it; false if it
 // must not any more.  For with_python() only.
 [[nodiscard]] bool begin_entering();

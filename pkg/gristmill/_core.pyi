@@ -6,14 +6,13 @@ from typing import (
     Literal,
     Protocol,
     Self,
-    SupportsIndex,
     final,
     overload,
     type_check_only,
 )
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
 # core/permute.hpp
 
@@ -89,7 +88,7 @@ class KeyPlan:
     ``i // len(plan)``. Plans compare by value and can be hashed and pickled.
 
     Example:
-        >>> plan = KeyPlan.range(5).slice(None, None, -2)
+        >>> plan = KeyPlan.range(5).take(4, -2, 3)
         >>> [plan.key(i) for i in range(3)]
         [4, 2, 0]
     """
@@ -107,7 +106,7 @@ class KeyPlan:
         ``k``.
 
         Example:
-            >>> plan = KeyPlan.positions(4).slice(1, 3).repeat(2)
+            >>> plan = KeyPlan.positions(4).take(1, 1, 2).repeat(2)
             >>> [plan.key(i) for i in range(4)]
             [1, 2, 5, 6]
         """
@@ -136,18 +135,6 @@ class KeyPlan:
         Raises:
             ValueError: ``epochs`` is not positive, or the plan is endless already.
             OverflowError: The new length exceeds 2**63 - 1.
-        """
-
-    def slice(
-        self,
-        start: SupportsIndex | None,
-        stop: SupportsIndex | None,
-        step: SupportsIndex | None = None,
-    ) -> KeyPlan:
-        """Take the offsets [start:stop:step] of each epoch, as a list would.
-
-        Raises:
-            ValueError: ``step`` is 0.
         """
 
     def take(self, first: int, step: int, count: int) -> KeyPlan:
@@ -213,8 +200,7 @@ class Mixture:
     """An immutable rule that mixes datasets by whole proportions.
 
     Of any number of first positions each component has its share, to within one, in
-    the order of Grain's ``mix``. Every int64 is a position. Mixtures compare by their
-    proportions and can be hashed and pickled.
+    the order of Grain's ``mix``. Every int64 is a position. Mixtures can be pickled.
 
     Args:
         proportions: One for each component, each positive, their sum below 2**63.
@@ -230,10 +216,6 @@ class Mixture:
     """
 
     def __init__(self, proportions: Sequence[int]) -> None: ...
-    @property
-    def proportions(self) -> tuple[int, ...]:
-        """One for each component, as given."""
-
     def take(
         self, positions: NDArray[np.int64]
     ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
@@ -249,9 +231,6 @@ class Mixture:
             ValueError: ``positions`` is not of one dimension.
             TypeError: ``positions`` has another dtype.
         """
-
-    def __eq__(self, other: object) -> bool: ...
-    def __hash__(self) -> int: ...
 
 # core/heap.hpp
 
@@ -313,7 +292,6 @@ def gather(table: NDArray[Any], rows: NDArray[np.int64], out: NDArray[Any]) -> N
 def stack(
     elements: list[Any],
     out: NDArray[Any],
-    first: int | None = None,
     streaming: bool = False,
 ) -> int:
     """Write B arrays of shape S to ``out``, as ``np.stack`` does.
@@ -321,8 +299,6 @@ def stack(
     Args:
         elements: B exact ndarrays, C-contiguous, of one shape and dtype.
         out: Shape (B, *S), the elements' dtype, C-contiguous, apart from them.
-        first: With this, `out` has shape (N, *S), N at least ``first + B``, and the
-            rows from this one on are written.
         streaming: Whether long rows are written past the caches, which is faster
             where they are not read soon.
 
@@ -331,8 +307,7 @@ def stack(
         written then.
 
     Raises:
-        ValueError: ``out`` is read-only, not C-contiguous, or not of B rows, or
-            lacks the rows from `first` on.
+        ValueError: ``out`` is read-only, not C-contiguous, or not of B rows.
         TypeError: The dtype of ``out`` holds references.
     """
 
@@ -350,25 +325,6 @@ def stack_scalars(elements: list[Any], out: NDArray[Any]) -> int:
 
     Raises:
         ValueError: ``out`` is read-only, not C-contiguous, or not of shape (B,).
-        TypeError: The dtype of ``out`` holds references.
-    """
-
-def pad(elements: list[Any], out: NDArray[Any], value: ArrayLike) -> int:
-    """Write B arrays to the origins of the rows of ``out``, and ``value`` around them.
-
-    Args:
-        elements: B exact ndarrays, C-contiguous, of the dtype of ``out``, no larger
-            than S in any dimension.
-        out: Shape (B, *S), C-contiguous, apart from the elements.
-        value: One item, converted to the dtype of ``out``.
-
-    Returns:
-        -1, or the position of the first element that does not fit; nothing was
-        written then.
-
-    Raises:
-        ValueError: ``out`` is read-only, not C-contiguous, or not of B rows, or
-            ``value`` is not one item.
         TypeError: The dtype of ``out`` holds references.
     """
 
@@ -483,23 +439,6 @@ class RecordReader:
                 ``bytes[offsets[k]:offsets[k + 1]]``.
         """
 
-    def read_into(
-        self,
-        records: NDArray[np.int64],
-        out: NDArray[np.uint8],
-        offsets: NDArray[np.int64],
-    ) -> None:
-        """Write record k of n to ``out[offsets[k]:offsets[k + 1]]``.
-
-        Args:
-            records: Shape (n,).
-            out: Any shape, C-contiguous; the offsets are those of its bytes.
-            offsets: Shape (n + 1,), ascending.
-
-        Raises:
-            ValueError: A record does not fill its place, or an array is not as above.
-        """
-
     def sizes(self, records: NDArray[np.int64]) -> NDArray[np.int64]:
         """Return the sizes in bytes; nothing is read if ``knows_sizes``."""
 
@@ -523,11 +462,8 @@ class PendingRead:
         records: Shape (n,).
         packed: See ``RecordReader.read_many``.
         parts: How many threads share the work; 0 for all of the pool.
-        out: See ``RecordReader.read_into``.
-        offsets: See there.
     """
 
-    @overload
     def __init__(
         self,
         pool: Pool,
@@ -537,17 +473,8 @@ class PendingRead:
         packed: bool = False,
         parts: int = 0,
     ) -> None: ...
-    @overload
-    def __init__(
-        self,
-        pool: Pool,
-        reader: RecordReader,
-        records: NDArray[np.int64],
-        out: NDArray[np.uint8],
-        offsets: NDArray[np.int64],
-    ) -> None: ...
     def wait(self) -> Any:
-        """Return when all is read: what ``read_many`` returns, or None.
+        """Return when all is read: what ``read_many`` returns.
 
         Raises:
             CorruptRecord: A record is damaged.
@@ -604,15 +531,13 @@ class RecordFile(RecordReader):
     """An ArrayRecord file, open for reading.
 
     Args:
-        path: A regular file.
-        file: Reads the file instead of the system.
+        file: The path of a regular file, or what is read instead of one.
         verify: Which hashes are compared: "all" of data and headers, "headers", or
             "none".
         access: "pread", or "mmap" for less work per record; a mapped file that
-            another process truncates may end this process.
-        cache_bytes: Memory for decoded chunks of more than one record; the one used
-            last stays in any case, unless this is 0.
-        cache: A cache that is shared with other files, instead of one's own.
+            another process truncates may end this process. Of paths only.
+        cache: Keeps decoded chunks of more than one record, of other files too; None
+            for one of 64 MiB.
 
     Raises:
         OSError: The file cannot be opened or read.
@@ -620,21 +545,11 @@ class RecordFile(RecordReader):
         ValueError: ``verify`` or ``access`` is none of the above.
     """
 
-    @overload
     def __init__(
         self,
-        path: str,
+        file: str | RangeReader,
         verify: str = "all",
         access: str = "pread",
-        cache_bytes: int = 67108864,
-        cache: ChunkCache | None = None,
-    ) -> None: ...
-    @overload
-    def __init__(
-        self,
-        file: RangeReader,
-        verify: str = "all",
-        cache_bytes: int = 67108864,
         cache: ChunkCache | None = None,
     ) -> None: ...
     def chunk(self, chunk: int) -> tuple[int, int, int, int]:
@@ -653,10 +568,6 @@ class RecordFile(RecordReader):
     @property
     def index_bytes(self) -> int:
         """Memory of the index."""
-
-    @property
-    def cached_bytes(self) -> int:
-        """Memory of the decoded chunks that are kept."""
 
 # core/record_set.hpp
 
@@ -699,8 +610,7 @@ class TfRecordFile(RecordReader):
     """A TFRecord file, open for reading.
 
     Args:
-        path: A regular file.
-        file: Reads the file instead of the system.
+        file: As of RecordFile.
         verify: Which checksums are compared: "all", those of the "headers", which are
             the lengths, or "none".
         access: As of RecordFile.
@@ -713,21 +623,12 @@ class TfRecordFile(RecordReader):
         ValueError: ``verify`` or ``access`` is none of the above.
     """
 
-    @overload
     def __init__(
         self,
-        path: str,
+        file: str | RangeReader,
         verify: str,
         access: str,
-        sidecars: list[str],
-        progress: ScanProgress,
-    ) -> None: ...
-    @overload
-    def __init__(
-        self,
-        file: RangeReader,
-        verify: str,
-        sidecars: list[str],
+        sidecars: Sequence[str],
         progress: ScanProgress,
     ) -> None: ...
     def save_index(self, sidecar: str) -> None:

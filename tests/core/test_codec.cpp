@@ -1,4 +1,3 @@
-#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <cstdint>
@@ -87,36 +86,6 @@ void refuses_what_does_not_fit(const Sample& sample) {
   CHECK(!decodes(sample, longer, 120));
 }
 
-// Feeds a stream in pieces of `step` bytes.
-bool streams(const Sample& sample, std::span<const std::byte> from,
-             std::size_t step, std::uint64_t size, Bytes& out) {
-  StreamDecoder decoder(sample.codec, size);
-  const auto sink = [&](std::span<const std::byte> piece) {
-    out.insert(out.end(), piece.begin(), piece.end());
-    return Status();
-  };
-  for (std::size_t at = 0; at < from.size(); at += step) {
-    const auto piece = from.subspan(at, std::min(step, from.size() - at));
-    if (!decoder.feed(piece, sink).ok()) return false;
-  }
-  return decoder.finish(sink).ok();
-}
-
-void decompresses_streams(const Sample& sample) {
-  for (const std::size_t step : {1u, 2u, 3u, 7u, 1000u}) {
-    Bytes out;
-    CHECK(streams(sample, sample.packed, step, 120, out));
-    CHECK(out == text());
-    CHECK(!streams(sample, sample.packed, step, 119, out));
-    CHECK(!streams(sample, sample.packed, step, 121, out));
-    const std::span<const std::byte> packed(sample.packed);
-    CHECK(!streams(sample, packed.first(packed.size() - 1), step, 120, out));
-    out.clear();
-    CHECK(streams(sample, sample.nothing, step, 0, out));
-    CHECK(out.empty());
-  }
-}
-
 void claims_are_bounded() {
   CHECK(plausible(Codec::kNone, 5, 5) && !plausible(Codec::kNone, 5, 6));
   CHECK(plausible(Codec::kZstd, 20, 1 << 20));
@@ -138,7 +107,6 @@ int main() {
   for (const auto& sample : gristmill::samples()) {
     gristmill::decompresses(sample);
     gristmill::refuses_what_does_not_fit(sample);
-    gristmill::decompresses_streams(sample);
   }
   gristmill::claims_are_bounded();
   gristmill::codecs_have_names();

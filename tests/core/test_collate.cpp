@@ -1,4 +1,4 @@
-// Gather, stack and pad, byte for byte against plain loops.
+// Gather and stack, byte for byte against plain loops.
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
@@ -76,26 +76,6 @@ void stack_streams_nothing_beside_its_rows() {
   }
 }
 
-void pad_fills_around_the_corner() {
-  using Shape = std::vector<std::ptrdiff_t>;
-  const Shape to_shape{3, 4, 2};
-  const Bytes value{std::byte{1}, std::byte{2}, std::byte{3}};
-  const auto from = some_bytes(24 * value.size());
-  for (const auto& shape : {Shape{3, 4, 2}, Shape{2, 4, 2}, Shape{3, 1, 2},
-                            Shape{1, 2, 1}, Shape{0, 4, 2}, Shape{3, 4, 0}}) {
-    Bytes out(from.size());
-    gristmill::pad(shape, from.data(), to_shape, value, out.data());
-    for (std::ptrdiff_t item = 0; item < 24; ++item) {
-      const Shape at{item / 8, item / 2 % 4, item % 2};
-      const bool inside =
-          at[0] < shape[0] && at[1] < shape[1] && at[2] < shape[2];
-      const auto source = (at[0] * shape[1] + at[1]) * shape[2] + at[2];
-      const auto* expected = inside ? from.data() + source * 3 : value.data();
-      CHECK(std::equal(expected, expected + 3, out.data() + item * 3));
-    }
-  }
-}
-
 }  // namespace
 
 int main() {
@@ -103,5 +83,4 @@ int main() {
   gather_names_the_first_bad_row();
   stack_lays_parts_end_to_end();
   stack_streams_nothing_beside_its_rows();
-  pad_fills_around_the_corner();
 }

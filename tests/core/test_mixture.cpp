@@ -79,7 +79,7 @@ void equals_the_rule() {
   }
 }
 
-void a_common_factor_changes_nothing_but_equality() {
+void a_common_factor_changes_nothing() {
   const auto small = Mixture::of({2, 3}).value();
   const auto large = Mixture::of({200, 300}).value();
   std::vector<std::int64_t> one{-7, 0, 11, 12, 13};
@@ -89,8 +89,6 @@ void a_common_factor_changes_nothing_but_equality() {
   small.take(one, from_one);
   large.take(two, from_two);
   CHECK(one == two && from_one == from_two);
-  CHECK(small == Mixture::of({2, 3}).value());
-  CHECK(!(small == large));
 }
 
 void refuses_bad_proportions() {
@@ -107,6 +105,6 @@ void refuses_bad_proportions() {
 
 int main() {
   equals_the_rule();
-  a_common_factor_changes_nothing_but_equality();
+  a_common_factor_changes_nothing();
   refuses_bad_proportions();
 }

@@ -7,6 +7,7 @@
 
 #include "check.hpp"
 #include "core/array_record/record_file.hpp"
+#include "core/files/local_file.hpp"
 #include "record_writer.hpp"
 
 namespace gristmill {
@@ -14,6 +15,10 @@ namespace {
 
 using Access = LocalFile::Access;
 using FilePtr = std::shared_ptr<const RecordFile>;
+
+std::shared_ptr<ChunkCache> no_cache() {
+  return std::make_shared<ChunkCache>(0);
+}
 
 // Keeps each record in memory of its own.
 struct Kept final : RecordFile::Sink {
@@ -53,16 +58,25 @@ Bytes file_of(const std::vector<Bytes>& records, std::size_t group) {
   return writer.finish();
 }
 
-FilePtr open(const std::string& path, RecordFile::Options options = {}) {
-  auto file = RecordFile::open(path, options);
+Result<FilePtr> try_open(const std::string& path,
+                         const RecordFile::Options& options, Access access) {
+  auto file = LocalFile::open(path, access);
+  if (!file.ok()) return file.status();
+  return RecordFile::open(std::move(file).value(), options);
+}
+
+FilePtr open(const std::string& path, const RecordFile::Options& options = {},
+             Access access = Access::kPread) {
+  auto file = try_open(path, options, access);
   if (!file.ok()) std::cerr << file.status().message() << std::endl;
   CHECK(file.ok());
   return file.value();
 }
 
 std::string open_error(const std::string& path,
-                       RecordFile::Options options = {}) {
-  auto file = RecordFile::open(path, options);
+                       const RecordFile::Options& options = {},
+                       Access access = Access::kPread) {
+  auto file = try_open(path, options, access);
   CHECK(!file.ok());
   return file.status().message();
 }
@@ -85,10 +99,11 @@ bool contains(const std::string& text, const std::string& part) {
   return false;
 }
 
-void reads_what_was_written(std::size_t group, RecordFile::Options options) {
+void reads_what_was_written(std::size_t group,
+                            const RecordFile::Options& options, Access access) {
   const auto records = some_records();
   const TemporaryFile disk(file_of(records, group));
-  const FilePtr file = open(disk.path(), options);
+  const FilePtr file = open(disk.path(), options, access);
   CHECK_EQ(file->size(), records.size());
   std::vector<std::int64_t> order;
   for (std::size_t i = 0; i < 2 * records.size(); ++i) {
@@ -138,7 +153,8 @@ void damaged_block_headers_are_named() {
   bad[kBlockBytes * 3 + 5] ^= std::byte{1};
   const TemporaryFile disk(bad);
   for (const auto access : {Access::kPread, Access::kMmap}) {
-    const FilePtr file = open(disk.path(), {Verify::kHeaders, access, 0});
+    const FilePtr file =
+        open(disk.path(), {Verify::kHeaders, no_cache()}, access);
     int errors = 0;
     for (std::int64_t i = 0; i < 18; ++i) {
       const std::string error = read_error(*file, i);
@@ -147,7 +163,8 @@ void damaged_block_headers_are_named() {
       ++errors;
     }
     CHECK_EQ(errors, 1);
-    const FilePtr trusting = open(disk.path(), {Verify::kNone, access, 0});
+    const FilePtr trusting =
+        open(disk.path(), {Verify::kNone, no_cache()}, access);
     for (std::int64_t i = 0; i < 18; ++i) {
       CHECK_EQ(read_error(*trusting, i), "");
     }
@@ -178,7 +195,7 @@ void files_of_wrong_length_are_refused() {
   const Bytes good = file_of(some_records(), 1);
   const TemporaryFile disk({});
   CHECK(contains(open_error(disk.path()), ": the file has 0 bytes"));
-  CHECK(contains(open_error(disk.path(), {Verify::kAll, Access::kMmap, 0}),
+  CHECK(contains(open_error(disk.path(), {}, Access::kMmap),
                  ": the file has 0 bytes"));
   Bytes bad = good;
   bad.pop_back();
@@ -242,7 +259,7 @@ void a_footer_that_lies_is_refused() {
 void a_file_that_changes_is_noticed(Access access, std::size_t group) {
   const Bytes good = file_of(some_records(), group);
   const TemporaryFile disk(good);
-  const FilePtr file = open(disk.path(), {Verify::kAll, access, 0});
+  const FilePtr file = open(disk.path(), {Verify::kAll, no_cache()}, access);
   CHECK_EQ(read_error(*file, 9), "");
   CHECK_EQ(truncate(disk.path().c_str(), kBlockBytes), 0);
   const std::string error = read_error(*file, 9);
@@ -276,8 +293,8 @@ void a_file_that_is_replaced_is_read_on() {
 void threads_share_a_file(std::size_t group, std::size_t cache_bytes) {
   const auto records = some_records();
   const TemporaryFile disk(file_of(records, group));
-  const FilePtr file =
-      open(disk.path(), {Verify::kAll, Access::kPread, cache_bytes});
+  const FilePtr file = open(
+      disk.path(), {Verify::kAll, std::make_shared<ChunkCache>(cache_bytes)});
   std::vector<std::thread> threads;
   for (std::size_t t = 0; t < 4; ++t) {
     threads.emplace_back([&, t] {
@@ -413,9 +430,9 @@ int main() {
     for (const auto access : {Access::kPread, Access::kMmap}) {
       for (const auto verify :
            {Verify::kAll, Verify::kHeaders, Verify::kNone}) {
-        reads_what_was_written(group, {verify, access, 1u << 20});
+        reads_what_was_written(group, {verify}, access);
       }
-      reads_what_was_written(group, {Verify::kAll, access, 0});
+      reads_what_was_written(group, {Verify::kAll, no_cache()}, access);
     }
     threads_share_a_file(group, 1u << 20);
     threads_share_a_file(group, 1000);

@@ -19,6 +19,7 @@
 #include <utility>
 #include <vector>
 
+#include "core/files/local_file.hpp"
 #include "read_some.hpp"
 
 namespace gristmill {
@@ -59,9 +60,11 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data,
   const auto flags = std::to_integer<unsigned>(input[0]);
   const RecordFile::Options options{
       (flags & 2) != 0 ? Verify::kAll : Verify::kNone,
-      (flags & 1) != 0 ? LocalFile::Access::kMmap : LocalFile::Access::kPread,
-      std::size_t{1} << 20};
-  auto opened = RecordFile::open(path, options);
+      std::make_shared<ChunkCache>(std::size_t{1} << 20)};
+  auto local =
+      LocalFile::open(path, (flags & 1) != 0 ? LocalFile::Access::kMmap
+                                             : LocalFile::Access::kPread);
+  auto opened = RecordFile::open(std::move(local).value(), options);
   if (opened.ok()) static_cast<void>(read_some(*opened.value()).ok());
   return 0;
 }

@@ -19,11 +19,12 @@
 #include <vector>
 
 #include "core/base/crc32c.hpp"
+#include "core/base/varint.hpp"
+#include "core/files/local_file.hpp"
 #include "core/tf_record/tf_record_file.hpp"
 #include "core/tf_record/tf_record_frame.hpp"
 #include "core/tf_record/tf_record_parser.hpp"
 #include "core/tf_record/tf_record_sidecar.hpp"
-#include "core/base/varint.hpp"
 #include "read_some.hpp"
 
 namespace gristmill {
@@ -140,12 +141,12 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data,
   const Verify verify = (flags & 2) != 0   ? Verify::kAll
                         : (flags & 4) != 0 ? Verify::kHeaders
                                            : Verify::kNone;
-  const TfRecordFile::Options options{
-      verify,
-      (flags & 1) != 0 ? LocalFile::Access::kMmap : LocalFile::Access::kPread,
-      {index_file.path()}};
+  const TfRecordFile::Options options{verify, {index_file.path()}};
   ScanProgress progress;
-  auto opened = TfRecordFile::open(data_file.path(), options, progress);
+  auto local = LocalFile::open(
+      data_file.path(),
+      (flags & 1) != 0 ? LocalFile::Access::kMmap : LocalFile::Access::kPread);
+  auto opened = TfRecordFile::open(std::move(local).value(), options, progress);
   const std::uint64_t parsed = parse(file, verify);
   if (opened.ok()) {
     const TfRecordFile& found = *opened.value();

@@ -12,34 +12,14 @@ class FileHandle final : public ReaderHandle {
  public:
   using ReaderHandle::ReaderHandle;
 
-  static std::unique_ptr<FileHandle> open(std::string path,
+  static std::unique_ptr<FileHandle> open(const py::object& object,
                                           const std::string& verify,
                                           const std::string& access,
-                                          std::size_t cache_bytes,
                                           std::shared_ptr<ChunkCache> cache) {
-    const RecordFile::Options options{verify_of(verify), access_of(access),
-                                      cache_bytes, std::move(cache)};
-    return std::make_unique<FileHandle>(checked_file([&] {
-      const Unlocked unlocked;
-      return RecordFile::open(std::move(path), options);
-    }()));
-  }
-
-  static std::unique_ptr<FileHandle> open_object(
-      const py::object& object, const std::string& verify,
-      std::size_t cache_bytes, std::shared_ptr<ChunkCache> cache) {
-    const RecordFile::Options options{verify_of(verify),
-                                      LocalFile::Access::kPread, cache_bytes,
-                                      std::move(cache)};
-    if (!py::hasattr(object, "read_range")) {
-      throw py::type_error("file must be a path or have read_range(), got " +
-                           std::string(Py_TYPE(object.ptr())->tp_name));
-    }
-    File::Ptr file = PythonFile::open(object);
-    return std::make_unique<FileHandle>(checked_file([&] {
-      const Unlocked unlocked;
-      return RecordFile::open(std::move(file), options);
-    }()));
+    const RecordFile::Options options{verify_of(verify), std::move(cache)};
+    File::Ptr file = open_file(object, access);
+    return std::make_unique<FileHandle>(checked_file(
+        unlocked([&] { return RecordFile::open(std::move(file), options); })));
   }
 
   [[nodiscard]] std::shared_ptr<const RecordFile> file() const {
@@ -71,13 +51,8 @@ void record_file(py::module_& m) {
       .def_property_readonly("held_bytes", &ChunkCache::held_bytes);
   py::class_<FileHandle, ReaderHandle>(m, "RecordFile",
                                        "An ArrayRecord file, open for reading.")
-      .def(py::init(&FileHandle::open), "path"_a, "verify"_a = "all",
-           "access"_a = "pread",
-           "cache_bytes"_a = RecordFile::Options().cache_bytes,
-           "cache"_a = py::none())
-      .def(py::init(&FileHandle::open_object), "file"_a, "verify"_a = "all",
-           "cache_bytes"_a = RecordFile::Options().cache_bytes,
-           "cache"_a = py::none())
+      .def(py::init(&FileHandle::open), "file"_a, "verify"_a = "all",
+           "access"_a = "pread", "cache"_a = py::none())
       .def("chunk", &FileHandle::chunk, "chunk"_a)
       .def_property_readonly("options",
                              [](const FileHandle& h) {
@@ -89,11 +64,8 @@ void record_file(py::module_& m) {
       .def_property_readonly(
           "num_chunks",
           [](const FileHandle& h) { return h.file()->index().num_chunks(); })
-      .def_property_readonly(
-          "index_bytes",
-          [](const FileHandle& h) { return h.file()->index().held_bytes(); })
-      .def_property_readonly("cached_bytes", [](const FileHandle& h) {
-        return h.file()->cache().held_bytes();
+      .def_property_readonly("index_bytes", [](const FileHandle& h) {
+        return h.file()->index().held_bytes();
       });
 }
 

@@ -1,15 +1,12 @@
-// Binds core/batches/collate.hpp: checks the arrays, drops the GIL, passes bytes.
-#include <pybind11/stl.h>
-
+// Binds core/batches/collate.hpp: checks the arrays, drops the GIL, passes
+// bytes.
 #include <algorithm>
-#include <array>
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
 #include <functional>
 #include <limits>
-#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -18,8 +15,8 @@
 #include <vector>
 
 #include "bindings/bind.hpp"
-#include "core/batches/collate.hpp"
 #include "core/base/pool.hpp"
+#include "core/batches/collate.hpp"
 
 namespace gristmill::bind {
 namespace {
@@ -65,33 +62,14 @@ void check_plain(const py::array& array, const char* name) {
   }
 }
 
-// Checks that `out` has rows that can be written.  Returns how many.
-std::size_t rows_of(const py::array& out) {
-  check_plain(out, "out");
-  if (!out.writeable()) throw py::value_error("out must be writeable");
-  return out.ndim() == 0 ? 0 : static_cast<std::size_t>(out.shape(0));
-}
-
-[[noreturn]] void raise_rows(const py::array& out, const std::string& rows) {
-  throw py::value_error("out has shape " +
-                        py::str(out.attr("shape")).cast<std::string>() +
-                        ", but must have " + rows);
-}
-
 // Checks that `out` can be written as a batch of `count` rows.
 void check_batch(const py::array& out, std::size_t count) {
-  if (rows_of(out) != count || out.ndim() == 0) {
-    raise_rows(out, std::to_string(count) + " rows");
-  }
-}
-
-// Checks that `count` rows of `out` can be written, from `first` on.
-void check_part(const py::array& out, std::size_t first, std::size_t count) {
-  const std::size_t rows = rows_of(out);
-  if (out.ndim() == 0 || first > rows || count > rows - first) {
-    raise_rows(out, std::to_string(count) + " rows from row " +
-                        std::to_string(first) + " on");
-  }
+  check_plain(out, "out");
+  if (!out.writeable()) throw py::value_error("out must be writeable");
+  if (out.ndim() > 0 && static_cast<std::size_t>(out.shape(0)) == count) return;
+  throw py::value_error("out has shape " +
+                        py::str(out.attr("shape")).cast<std::string>() +
+                        ", but must have " + std::to_string(count) + " rows");
 }
 
 // The first comparison settles nearly every call: NumPy shares the
@@ -160,13 +138,8 @@ void raise_bad_row(const Gather& job, std::ptrdiff_t bad) {
 
 void gather_rows(const py::array& table, const Rows& rows, py::array& out) {
   const Gather job = check_gather(table, rows, out);
-  std::ptrdiff_t bad = -1;
-  if (job.out.size() < kUnlockBytes) {
-    bad = job.run();
-  } else {
-    const Unlocked unlocked;
-    bad = job.run();
-  }
+  const std::ptrdiff_t bad =
+      unlocked_from(kUnlockBytes, job.out.size(), [&] { return job.run(); });
   raise_bad_row(job, bad);
 }
 
@@ -187,18 +160,16 @@ class PendingGather {
     }
   }
   ~PendingGather() {
-    const Unlocked unlocked;
-    static_cast<void>(group_.wait());
+    static_cast<void>(unlocked([&] { return group_.wait(); }));
   }
   PendingGather(const PendingGather&) = delete;
   PendingGather& operator=(const PendingGather&) = delete;
 
   void wait() {
-    {
-      const Unlocked unlocked;
+    unlocked([&] {
       // In a forked child the threads are missing, and `out` is a copy.
       if (!group_.wait()) run_part(0, job_.rows.size());
-    }
+    });
     const std::size_t bad = bad_.load();
     if (bad < job_.rows.size()) {
       raise_bad_row(job_, static_cast<std::ptrdiff_t>(bad));
@@ -235,24 +206,6 @@ Shape shape_of(const py::detail::PyArray_Proxy& array) {
   return {array.dimensions, static_cast<std::size_t>(array.nd)};
 }
 
-// Holds one pointer per element; the usual batch needs no allocation.
-class Parts {
- public:
-  explicit Parts(std::size_t count) {
-    if (count > few_.size()) many_.resize(count);
-    all_ = {count > few_.size() ? many_.data() : few_.data(), count};
-  }
-  Parts(const Parts&) = delete;
-  Parts& operator=(const Parts&) = delete;
-
-  std::span<const std::byte*> all() { return all_; }
-
- private:
-  std::array<const std::byte*, 512> few_;
-  std::vector<const std::byte*> many_;
-  std::span<const std::byte*> all_;
-};
-
 // Returns the position of the first element that is not a row of `out`, or
 // -1 with the address of every element in `parts`.
 py::ssize_t find_parts(const py::list& elements, const py::array& out,
@@ -272,56 +225,19 @@ py::ssize_t find_parts(const py::list& elements, const py::array& out,
 }
 
 py::ssize_t stack_arrays(const py::list& elements, py::array& out,
-                         std::optional<std::size_t> first, bool streaming) {
-  if (first) {
-    check_part(out, *first, elements.size());
-  } else {
-    check_batch(out, elements.size());
-  }
-  Parts parts(elements.size());
-  const auto misfit = find_parts(elements, out, parts.all());
+                         bool streaming) {
+  check_batch(out, elements.size());
+  std::vector<const std::byte*> parts(elements.size());
+  const auto misfit = find_parts(elements, out, parts);
   if (misfit >= 0) return misfit;
   const auto row_bytes = row_bytes_of(out);
-  auto* const to = static_cast<std::byte*>(out.mutable_data()) +
-                   first.value_or(0) * row_bytes;
-  if (elements.size() * row_bytes < kUnlockBytes) {
-    gristmill::stack(parts.all(), row_bytes, to, streaming);
-  } else {
-    // Another thread may change the list meanwhile.
-    const py::tuple alive(elements);
-    const Unlocked unlocked;
-    gristmill::stack(parts.all(), row_bytes, to, streaming);
-  }
-  return -1;
-}
-
-py::ssize_t pad_arrays(const py::list& elements, py::array& out,
-                       const py::object& value) {
-  check_batch(out, elements.size());
-  const auto filler = py::cast<py::array>(
-      py::module_::import("numpy").attr("asarray")(value, out.dtype()));
-  if (filler.size() != 1) throw py::value_error("value must be one item");
-  const auto row_shape = shape_of(out).subspan(1);
-  PyObject* const dtype = out.dtype().ptr();
-  std::vector<const py::detail::PyArray_Proxy*> arrays;
-  for (const auto& element : elements) {
-    const auto* array = exact_array(element.ptr());
-    if (array == nullptr || !same_dtype(array->descr, dtype) ||
-        !std::ranges::equal(shape_of(*array), row_shape,
-                            [](auto from, auto to) { return from <= to; })) {
-      return static_cast<py::ssize_t>(arrays.size());
-    }
-    arrays.push_back(array);
-  }
-  const std::span item(bytes_of(filler),
-                       static_cast<std::size_t>(out.itemsize()));
-  const auto row_bytes = row_bytes_of(out);
-  auto* to = static_cast<std::byte*>(out.mutable_data());
-  for (const auto* array : arrays) {
-    const auto* from = reinterpret_cast<const std::byte*>(array->data);
-    gristmill::pad(shape_of(*array), from, row_shape, item, to);
-    to += row_bytes;
-  }
+  auto* const to = static_cast<std::byte*>(out.mutable_data());
+  const std::size_t bytes = parts.size() * row_bytes;
+  // Another thread may change the list while the GIL is given up.
+  const py::tuple alive =
+      bytes < kUnlockBytes ? py::tuple() : py::tuple(elements);
+  unlocked_from(kUnlockBytes, bytes,
+                [&] { gristmill::stack(parts, row_bytes, to, streaming); });
   return -1;
 }
 
@@ -400,18 +316,13 @@ void collate(py::module_& m) {
       .def("wait", &PendingGather::wait,
            "Returns when `out` is filled.  Raises IndexError as gather does.");
   m.def("stack", &stack_arrays, "elements"_a, "out"_a.noconvert(),
-        "first"_a = py::none(), "streaming"_a = false,
-        "Writes B arrays of shape S to out, (B, *S), or to B rows of it from "
-        "`first` on, past the caches if `streaming`. Returns -1, or the "
-        "position of the first element that "
+        "streaming"_a = false,
+        "Writes B arrays of shape S to out, (B, *S), past the caches if "
+        "`streaming`. Returns -1, or the position of the first element that "
         "does not fit.");
   m.def("stack_scalars", &stack_scalars, "elements"_a, "out"_a.noconvert(),
         "Writes B scalars of one exact type to out, (B,). Returns -1, or the "
         "position of the first element that does not fit.");
-  m.def("pad", &pad_arrays, "elements"_a, "out"_a.noconvert(), "value"_a,
-        "Writes B arrays, no larger than S, to the origins of out's rows, "
-        "(B, *S), and value to the rest. Returns -1, or the position of the "
-        "first element that does not fit.");
 }
 
 }  // namespace gristmill::bind

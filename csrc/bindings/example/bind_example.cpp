@@ -1,4 +1,5 @@
-// Binds core/example/example.hpp: checks what is asked for, makes arrays, reads.
+// Binds core/example/example.hpp: checks what is asked for, makes arrays,
+// reads.
 #include <pybind11/stl.h>
 
 #include <algorithm>
@@ -15,6 +16,7 @@
 #include <vector>
 
 #include "bindings/bind.hpp"
+#include "bindings/files/record_reader.hpp"
 #include "core/example/example.hpp"
 
 namespace gristmill::bind {
@@ -28,26 +30,6 @@ using Extents = std::vector<py::ssize_t>;
 
 // Below this many bytes, giving the lock back costs more than it frees.
 constexpr std::size_t kUnlockBytes = std::size_t{64} << 10;
-
-// Raises a CorruptRecord.  Names of features in records may be any bytes.
-[[noreturn]] void raise_corrupt(const std::string& message,
-                                std::optional<std::size_t> position) {
-  const py::object text =
-      py::reinterpret_steal<py::object>(PyUnicode_DecodeUTF8(
-          message.data(), static_cast<py::ssize_t>(message.size()),
-          "backslashreplace"));
-  if (!text) throw py::error_already_set();
-  const py::object type =
-      py::module_::import("gristmill.errors").attr("CorruptRecord");
-  const py::object error = type(text);
-  if (position) error.attr("position") = *position;
-  PyErr_SetObject(type.ptr(), error.ptr());
-  throw py::error_already_set();
-}
-
-void check_record(const Status& status) {
-  if (!status.ok()) raise_corrupt(status.message(), std::nullopt);
-}
 
 // The bytes of a record, which do not move before this is gone.
 class Record {
@@ -80,32 +62,15 @@ class Record {
   Bytes all_;
 };
 
+// Returns what numbers of a dtype are; none for objects.
 std::optional<Number> number_of(const py::dtype& dtype) {
-  const auto narrowest = [&](Number first, std::size_t size) {
-    return static_cast<Number>(static_cast<std::size_t>(first) +
-                               (size == 1   ? 0
-                                : size == 2 ? 1
-                                : size == 4 ? 2
-                                            : 3));
-  };
-  const auto size = static_cast<std::size_t>(dtype.itemsize());
-  switch (dtype.kind()) {
-    case 'b':
-      return Number::kBool;
-    case 'i':
-      return narrowest(Number::kInt8, size);
-    case 'u':
-      return narrowest(Number::kUint8, size);
-    case 'f':
-      if (size > sizeof(double)) break;
-      return narrowest(Number::kFloat16, size / 2);
-    case 'O':
-      return std::nullopt;
-    default:
-      break;
+  if (dtype.kind() == 'O') return std::nullopt;
+  const auto name = py::str(dtype).cast<std::string>();
+  for (auto number = Number::kBool; number <= Number::kFloat64;
+       number = static_cast<Number>(static_cast<int>(number) + 1)) {
+    if (name == name_of(number)) return number;
   }
-  throw py::value_error("features cannot be read as " +
-                        py::str(dtype).cast<std::string>());
+  throw py::value_error("features cannot be read as " + name);
 }
 
 py::array new_array(const py::dtype& dtype, const Extents& shape) {
@@ -124,12 +89,7 @@ std::span<std::byte> contents(py::array& array) {
 }
 
 // Returns what NumPy makes of an array that is indexed by (): a scalar.
-py::object scalar_of(const py::array& array) {
-  const py::tuple nothing;
-  PyObject* const item = PyObject_GetItem(array.ptr(), nothing.ptr());
-  if (item == nullptr) throw py::error_already_set();
-  return py::reinterpret_steal<py::object>(item);
-}
+py::object scalar_of(const py::array& array) { return array[py::tuple()]; }
 
 // Returns an array of what `alloc` makes, or of NumPy's own memory.
 py::array new_rows(const py::dtype& dtype, const Extents& shape,
@@ -170,12 +130,6 @@ std::span<const std::int64_t> offsets_of(const Offsets& offsets,
   return at;
 }
 
-void set_item(py::dict& out, const py::object& key, const py::object& value) {
-  if (PyDict_SetItem(out.ptr(), key.ptr(), value.ptr()) != 0) {
-    throw py::error_already_set();
-  }
-}
-
 py::bytes bytes_object(Bytes value) {
   return py::bytes(reinterpret_cast<const char*>(value.data()), value.size());
 }
@@ -195,7 +149,7 @@ struct Output {
 [[noreturn]] void raise_about(std::string_view name, const Found& found,
                               const std::string& what) {
   const Status status(Code::kInvalidArgument, what);
-  raise_corrupt(about(name, found, status).message(), std::nullopt);
+  raise_corrupt(about(name, found, status).message());
 }
 
 std::size_t count_of(std::string_view name, const Found& found) {
@@ -210,10 +164,9 @@ py::array numbers_of(std::string_view name, const Found& found, Number number,
                      const py::dtype& dtype, const Extents& shape) {
   py::array array = new_array(dtype, shape);
   const std::span<std::byte> to = contents(array);
-  std::optional<Unlocked> unlocked;
-  if (found.list.size() >= kUnlockBytes) unlocked.emplace();
-  const Status status = read_numbers(number, found.list, to);
-  unlocked.reset();
+  const Status status = unlocked_from(kUnlockBytes, found.list.size(), [&] {
+    return read_numbers(number, found.list, to);
+  });
   if (!status.ok()) raise_about(name, found, status.message());
   return array;
 }
@@ -248,11 +201,10 @@ class Parser {
   py::dict parse(py::handle record) const {
     const Record bytes(record);
     Finds finds;
-    check_record(parser_.find(bytes.all(), finds));
+    check_file(parser_.find(bytes.all(), finds));
     py::dict out;
     for (const Output& output : outputs_) {
-      set_item(out, output.key,
-               value_of(output, finds.features[output.feature]));
+      out[output.key] = value_of(output, finds.features[output.feature]);
     }
     return out;
   }
@@ -272,15 +224,13 @@ class Parser {
       py::array rows = new_rows(output.dtype, shape, alloc);
       columns.push_back({output.feature, *output.number, contents(rows),
                          fallback_row(output)});
-      set_item(out, output.key, rows);
+      out[output.key] = rows;
     }
     const Bytes bytes(static_cast<const std::byte*>(data.data()),
                       static_cast<std::size_t>(data.nbytes()));
     std::size_t position = 0;
-    const Status status = [&] {
-      const Unlocked unlocked;
-      return parser_.read_block(bytes, at, columns, position);
-    }();
+    const Status status = unlocked(
+        [&] { return parser_.read_block(bytes, at, columns, position); });
     if (!status.ok()) raise_corrupt(status.message(), position);
     return out;
   }
@@ -294,7 +244,7 @@ class Parser {
 
   py::object value_of(const Output& output, const Found& found) const {
     if (found.kind == ListKind::kNone) return missing(output, found);
-    check_record(parser_.check(
+    check_file(parser_.check(
         output.feature, found,
         output.number ? list_of(*output.number) : ListKind::kBytes));
     const std::string& name = parser_.names()[output.feature];
@@ -317,7 +267,7 @@ class Parser {
       return new_array(output.dtype, shape);
     }
     if (output.fallback.is_none()) {
-      check_record(parser_.check(output.feature, found, ListKind::kInt64));
+      check_file(parser_.check(output.feature, found, ListKind::kInt64));
     }
     if (!output.shape.empty()) return output.fallback.attr("copy")();
     return scalar_of(py::reinterpret_borrow<py::array>(output.fallback));
@@ -404,10 +354,10 @@ py::dict parse_all(py::handle record) {
   const Record bytes(record);
   Finds finds;
   std::vector<ExampleParser::Named> named;
-  check_record(ExampleParser::find_all(bytes.all(), named, finds));
+  check_file(ExampleParser::find_all(bytes.all(), named, finds));
   py::dict out;
   for (const auto& [name, found] : named) {
-    set_item(out, py::str(name.data(), name.size()), all_of(name, found));
+    out[py::str(name.data(), name.size())] = all_of(name, found);
   }
   return out;
 }

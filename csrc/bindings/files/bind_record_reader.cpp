@@ -1,10 +1,8 @@
-// Binds core/files/record_reader.hpp: makes bytes or checks arrays, drops the GIL,
-// reads.
+// Binds core/files/record_reader.hpp: makes memory, drops the GIL, reads.
 #include <algorithm>
-#include <atomic>
 #include <chrono>
 #include <cstddef>
-#include <cstring>
+#include <numeric>
 #include <optional>
 
 #include "bindings/files/python_file.hpp"
@@ -22,48 +20,66 @@ using Request = RecordReader::Request;
 // How often a thread that waits for something far away looks for signals.
 constexpr std::chrono::milliseconds kSignalPeriod{100};
 
-// Raised for a file that is not as it should be; set when the module starts
-// and alive as long as the process.
-PyObject* corrupt_record = nullptr;
-
-std::span<const std::int64_t> span_of(const Records& records) {
+// Other threads may write to the array as soon as the GIL is given up.
+std::vector<std::int64_t> copy_of(const Records& records) {
   if (records.ndim() != 1) {
     throw py::value_error("records must have one dimension");
   }
-  return {records.data(), static_cast<std::size_t>(records.size())};
-}
-
-// Other threads may write to the array as soon as the GIL is given up.
-std::vector<std::int64_t> copy_of(const Records& records) {
-  const auto keys = span_of(records);
-  return {keys.begin(), keys.end()};
+  return {records.data(), records.data() + records.size()};
 }
 
 py::ssize_t to_ssize(std::size_t value) {
   return static_cast<py::ssize_t>(value);
 }
 
-// Returns a new reference.
-PyObject* new_bytes(std::int64_t size) {
-  PyObject* const bytes =
-      PyBytes_FromStringAndSize(nullptr, static_cast<py::ssize_t>(size));
-  if (bytes == nullptr) throw py::error_already_set();
-  return bytes;
-}
-
-std::span<std::byte> contents(PyObject* bytes) {
-  return {reinterpret_cast<std::byte*>(PyBytes_AS_STRING(bytes)),
-          static_cast<std::size_t>(PyBytes_GET_SIZE(bytes))};
-}
-
 std::vector<std::int64_t> sizes_of(const RecordReader& reader,
                                    std::span<const std::int64_t> records) {
   std::vector<std::int64_t> sizes(records.size());
-  check_file([&] {
-    const Unlocked unlocked;
-    return reader.sizes(records, sizes);
-  }());
+  check_file(unlocked([&] { return reader.sizes(records, sizes); }));
   return sizes;
+}
+
+// A Python object, and the memory in it where each record goes.
+struct Memory {
+  py::object object;
+  std::vector<std::span<std::byte>> places;
+};
+
+// Makes a list of bytes objects.
+Memory new_list(std::span<const std::int64_t> sizes) {
+  py::list list(sizes.size());
+  std::vector<std::span<std::byte>> places;
+  places.reserve(sizes.size());
+  for (const std::int64_t size : sizes) {
+    PyObject* const bytes = PyBytes_FromStringAndSize(nullptr, to_ssize(size));
+    if (bytes == nullptr) throw py::error_already_set();
+    PyList_SET_ITEM(list.ptr(), to_ssize(places.size()), bytes);
+    places.emplace_back(reinterpret_cast<std::byte*>(PyBytes_AS_STRING(bytes)),
+                        size);
+  }
+  return {std::move(list), std::move(places)};
+}
+
+// Makes an array of all bytes, and one of where each record begins.
+Memory new_arrays(std::span<const std::int64_t> sizes) {
+  Records offsets(to_ssize(sizes.size() + 1));
+  std::int64_t* const at = offsets.mutable_data();
+  at[0] = 0;
+  std::partial_sum(sizes.begin(), sizes.end(), at + 1);
+  py::array_t<std::uint8_t> data(at[sizes.size()]);
+  auto* to = reinterpret_cast<std::byte*>(data.mutable_data());
+  std::vector<std::span<std::byte>> places;
+  places.reserve(sizes.size());
+  for (const std::int64_t size : sizes) {
+    places.emplace_back(to, size);
+    to += size;
+  }
+  return {py::make_tuple(std::move(data), std::move(offsets)),
+          std::move(places)};
+}
+
+Memory new_memory(std::span<const std::int64_t> sizes, bool packed) {
+  return packed ? new_arrays(sizes) : new_list(sizes);
 }
 
 // Where records go: a Sink of which the Python side is made beforehand or
@@ -71,215 +87,60 @@ std::vector<std::int64_t> sizes_of(const RecordReader& reader,
 struct Target : RecordReader::Sink {
   // Returns what the caller gets.  REQUIRES: the GIL is held; all was read.
   virtual py::object take() = 0;
-
-  // True if what is written to belongs to the target alone.
-  [[nodiscard]] virtual bool owns_memory() const { return true; }
-
-  // True if a record did not fit: then it is not the file that is wrong.
-  [[nodiscard]] virtual bool refused() const { return false; }
-
-  // Raises what a failed read stands for.  REQUIRES: the GIL is held.
-  void check_read(const Status& status) const {
-    refused() ? check(status) : check_file(status);
-  }
 };
 
-// Says that a record is not as long as its file said before.
-Status other_size(std::uint64_t found, std::uint64_t expected) {
-  return Status(Code::kInvalidArgument,
-                "it has " + std::to_string(found) + " bytes, but " +
-                    std::to_string(expected) +
-                    " when its size was asked for: the file changed");
-}
-
-// New bytes objects of sizes that are known.
-class KnownBytes final : public Target {
+// Memory for records of sizes that are known.
+class KnownSizes final : public Target {
  public:
-  KnownBytes(const RecordReader& reader, std::span<const std::int64_t> records)
-      : list_(records.size()) {
-    const std::vector<std::int64_t> sizes = sizes_of(reader, records);
-    for (std::size_t k = 0; k < sizes.size(); ++k) {
-      PyList_SET_ITEM(list_.ptr(), to_ssize(k), new_bytes(sizes[k]));
-    }
-  }
+  explicit KnownSizes(Memory memory) : memory_(std::move(memory)) {}
 
   Result<std::span<std::byte>> place(std::size_t slot,
                                      std::uint64_t size) override {
-    const auto room = contents(PyList_GET_ITEM(list_.ptr(), to_ssize(slot)));
-    if (size != room.size()) return other_size(size, room.size());
-    return room;
+    const auto place = memory_.places[slot];
+    if (size == place.size()) return place;
+    return Status(Code::kInvalidArgument,
+                  "it has " + std::to_string(size) + " bytes, but " +
+                      std::to_string(place.size()) +
+                      " when its size was asked for: the file changed");
   }
-  py::object take() override { return std::move(list_); }
+  py::object take() override { return std::move(memory_.object); }
 
  private:
-  py::list list_;
+  Memory memory_;
 };
 
-// Memory that becomes bytes objects when all sizes are known.
-class LateBytes final : public Target {
+// Memory for each record, whose size is known when it was read.
+class LateSizes final : public Target {
  public:
-  explicit LateBytes(std::size_t count) : buffers_(count) {}
+  LateSizes(std::size_t count, bool packed)
+      : buffers_(count), packed_(packed) {}
 
   Result<std::span<std::byte>> place(std::size_t slot,
                                      std::uint64_t size) override {
-    if (!buffers_[slot].reset(size)) {
-      return Status(Code::kNoMemory,
-                    "no memory for " + std::to_string(size) + " bytes");
-    }
-    return buffers_[slot].all();
+    if (buffers_[slot].reset(size)) return buffers_[slot].all();
+    return Status(Code::kNoMemory,
+                  "no memory for " + std::to_string(size) + " bytes");
   }
+
   py::object take() override {
-    py::list list(buffers_.size());
+    std::vector<std::int64_t> sizes;
+    for (const ByteBuffer& buffer : buffers_) {
+      sizes.push_back(static_cast<std::int64_t>(buffer.all().size()));
+    }
+    Memory memory = new_memory(sizes, packed_);
     for (std::size_t k = 0; k < buffers_.size(); ++k) {
-      const auto bytes = buffers_[k].all();
-      list[k] =
-          py::bytes(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+      std::ranges::copy(buffers_[k].all(), memory.places[k].begin());
       buffers_[k].shrink(0);
     }
-    return list;
+    return std::move(memory.object);
   }
 
  private:
   std::vector<ByteBuffer> buffers_;
+  const bool packed_;
 };
 
-// The ranges [offsets[k], offsets[k + 1]) of an array of bytes.
-class Slots final : public Target {
- public:
-  Slots(py::array out, Records offsets, std::size_t count)
-      : out_(std::move(out)), offsets_(std::move(offsets)) {
-    if (!out_.dtype().equal(py::dtype::of<std::uint8_t>()) ||
-        !(out_.flags() & py::array::c_style) || !out_.writeable()) {
-      throw py::value_error("out must be C-contiguous, writeable and uint8");
-    }
-    if (offsets_.ndim() != 1 ||
-        static_cast<std::size_t>(offsets_.size()) != count + 1) {
-      throw py::value_error("offsets has " + std::to_string(offsets_.size()) +
-                            " items, but must have " +
-                            std::to_string(count + 1));
-    }
-    // A copy: other threads may write to the array meanwhile.
-    at_.assign(offsets_.data(), offsets_.data() + count + 1);
-    if (at_.front() < 0 || at_.back() > out_.nbytes() ||
-        !std::ranges::is_sorted(at_)) {
-      throw py::value_error("offsets must ascend from 0 to the " +
-                            std::to_string(out_.nbytes()) + " bytes of out");
-    }
-    bytes_ = {static_cast<std::byte*>(out_.mutable_data()),
-              static_cast<std::size_t>(out_.nbytes())};
-  }
-
-  Result<std::span<std::byte>> place(std::size_t slot,
-                                     std::uint64_t size) override {
-    const auto begin = static_cast<std::size_t>(at_[slot]);
-    const auto room = static_cast<std::size_t>(at_[slot + 1]) - begin;
-    if (size != room) {
-      refused_.store(true, std::memory_order_relaxed);
-      return Status(Code::kInvalidArgument,
-                    "it has " + std::to_string(size) +
-                        " bytes, but its place in out has " +
-                        std::to_string(room));
-    }
-    return bytes_.subspan(begin, room);
-  }
-  py::object take() override { return py::none(); }
-  [[nodiscard]] bool owns_memory() const override { return false; }
-  [[nodiscard]] bool refused() const override {
-    return refused_.load(std::memory_order_relaxed);
-  }
-
- private:
-  py::array out_;
-  Records offsets_;
-  std::vector<std::int64_t> at_;
-  std::span<std::byte> bytes_;
-  std::atomic<bool> refused_{false};  // Read when all threads are done.
-};
-
-// The records one after another in an array of bytes, and where they begin.
-class Packed final : public Target {
- public:
-  Packed(const RecordReader& reader, std::span<const std::int64_t> records)
-      : offsets_(to_ssize(records.size() + 1)) {
-    if (!reader.knows_sizes() && !records.empty()) {
-      buffers_.resize(records.size());
-      return;
-    }
-    const std::vector<std::int64_t> sizes = sizes_of(reader, records);
-    allocate([&](std::size_t k) { return sizes[k]; }, sizes.size());
-  }
-
-  Result<std::span<std::byte>> place(std::size_t slot,
-                                     std::uint64_t size) override {
-    if (buffers_.empty()) {
-      const auto room = static_cast<std::uint64_t>(at_[slot + 1] - at_[slot]);
-      if (size != room) return other_size(size, room);
-      return bytes_.subspan(static_cast<std::size_t>(at_[slot]), room);
-    }
-    if (!buffers_[slot].reset(size)) {
-      return Status(Code::kNoMemory,
-                    "no memory for " + std::to_string(size) + " bytes");
-    }
-    return buffers_[slot].all();
-  }
-
-  py::object take() override {
-    if (!buffers_.empty()) join();
-    return py::make_tuple(std::move(data_), std::move(offsets_));
-  }
-
- private:
-  template <class SizeOf>
-  void allocate(SizeOf size_of, std::size_t count) {
-    std::int64_t* const offsets = offsets_.mutable_data();
-    offsets[0] = 0;
-    for (std::size_t k = 0; k < count; ++k) {
-      offsets[k + 1] = offsets[k] + size_of(k);
-    }
-    data_ = py::array_t<std::uint8_t>(offsets[count]);
-    at_ = offsets;
-    bytes_ = {reinterpret_cast<std::byte*>(data_.mutable_data()),
-              static_cast<std::size_t>(data_.nbytes())};
-  }
-
-  void join() {
-    const auto size = [&](std::size_t k) {
-      return static_cast<std::int64_t>(buffers_[k].all().size());
-    };
-    allocate(size, buffers_.size());
-    for (std::size_t k = 0; k < buffers_.size(); ++k) {
-      const auto from = buffers_[k].all();
-      std::ranges::copy(from, bytes_.subspan(at_[k], from.size()).begin());
-    }
-  }
-
-  Records offsets_;
-  py::array_t<std::uint8_t> data_;
-  const std::int64_t* at_ = nullptr;
-  std::span<std::byte> bytes_;
-  std::vector<ByteBuffer> buffers_;  // While sizes are not known.
-};
-
-std::unique_ptr<Target> new_target(const RecordReader& reader,
-                                   std::span<const std::int64_t> records,
-                                   bool packed) {
-  if (packed) return std::make_unique<Packed>(reader, records);
-  if (reader.knows_sizes()) {
-    return std::make_unique<KnownBytes>(reader, records);
-  }
-  return std::make_unique<LateBytes>(records.size());
-}
-
-// Reads in this thread.
-void read_here(const RecordReader& reader, std::span<const Request> requests,
-               Target& target) {
-  target.check_read([&] {
-    const Unlocked unlocked;
-    return reader.read(requests, target);
-  }());
-}
-
-// What threads use that are at a read.
+// A read that was asked for; threads may be at it.
 struct Work {
   const ReaderPtr reader;
   const std::vector<Request> requests;
@@ -292,68 +153,68 @@ struct Work {
 // Whoever is the last to use it frees it, with the GIL.
 using WorkPtr = std::shared_ptr<Work>;
 
-WorkPtr begin_work(ReaderPtr reader, std::vector<Request> requests,
-                   std::unique_ptr<Target> target, Pool& pool,
-                   std::size_t threads) {
+// Checks what is to be read, and makes memory for it.
+WorkPtr new_work(ReaderHandle& handle, std::span<const std::int64_t> records,
+                 bool packed) {
+  ReaderPtr reader = handle.reader();
+  auto requests = handle.plan(*reader, records);
+  std::unique_ptr<Target> target;
+  if (reader->knows_sizes()) {
+    target = std::make_unique<KnownSizes>(
+        new_memory(sizes_of(*reader, records), packed));
+  } else {
+    target = std::make_unique<LateSizes>(records.size(), packed);
+  }
   auto* const made = new Work{std::move(reader), std::move(requests),
                               std::move(target), std::nullopt};
-  const WorkPtr work(made, [](Work* old) {
-    static_cast<void>(with_python([old] { delete old; }));
-  });
+  return {made, [](Work* old) {
+            static_cast<void>(with_python([old] { delete old; }));
+          }};
+}
+
+// Lets threads read: those of `pool`, or, what is far away, as many of its own
+// as the reader likes best.
+void begin_work(const WorkPtr& work, Pool& pool, std::size_t threads) {
   // Nobody waits for what is far away and not wanted any more.
   work->read.emplace(work->is_far() ? far_pool() : pool,
                      work->is_far() ? work->reader->parallel() : threads,
                      *work->reader, work->requests, *work->target,
                      work->is_far() ? work : nullptr);
-  return work;
 }
 
-// Leaves a read to itself, unless it writes to memory of others.
+// Leaves a read to itself.
 void leave_work(const WorkPtr& work) {
-  if (work->is_far()) {
-    work->read->stop();
-    if (work->target->owns_memory() || is_python_ending()) return;
-  }
-  const Unlocked unlocked;
-  static_cast<void>(work->read->wait());
+  if (work->is_far()) return work->read->stop();
+  static_cast<void>(unlocked([&] { return work->read->wait(); }));
 }
 
 // Returns true when all was read; false in a forked child, where the threads
 // are missing.  The user may interrupt a read of something far away.
 bool finish_work(const WorkPtr& work) {
   for (;;) {
-    std::optional<bool> finished;
-    {
-      const Unlocked unlocked;
-      finished = work->is_far() ? work->read->wait_for(kSignalPeriod)
-                                : work->read->wait();
-    }
+    const std::optional<bool> finished = unlocked([&] {
+      return work->is_far() ? work->read->wait_for(kSignalPeriod)
+                            : std::optional(work->read->wait());
+    });
     if (finished) return *finished;
     if (PyErr_CheckSignals() != 0) throw py::error_already_set();
   }
 }
 
-// Waits for a read and returns its records.
-py::object take_work(const WorkPtr& work) {
-  // In a forked child the target is a copy.
-  if (finish_work(work)) {
-    work->target->check_read(work->read->status());
-  } else {
-    read_here(*work->reader, work->requests, *work->target);
-  }
+// Reads in this thread, and returns the records.
+py::object read_here(const WorkPtr& work) {
+  check_file(unlocked(
+      [&] { return work->reader->read(work->requests, *work->target); }));
   return work->target->take();
 }
 
-py::object read_all(ReaderPtr reader, std::vector<Request> requests,
-                    std::unique_ptr<Target> target) {
-  if (reader->parallel() == 1 || requests.size() == 1) {
-    read_here(*reader, requests, *target);
-    return target->take();
-  }
-  const WorkPtr work = begin_work(std::move(reader), std::move(requests),
-                                  std::move(target), far_pool(), 1);
+// Waits for a read and returns its records.
+py::object take_work(const WorkPtr& work) {
   try {
-    return take_work(work);
+    // In a forked child the target is a copy.
+    if (!finish_work(work)) return read_here(work);
+    check_file(work->read->status());
+    return work->target->take();
   } catch (const py::error_already_set&) {
     leave_work(work);
     throw;
@@ -362,62 +223,31 @@ py::object read_all(ReaderPtr reader, std::vector<Request> requests,
 
 py::object read_many(ReaderHandle& handle, const Records& records,
                      bool packed) {
-  ReaderPtr reader = handle.reader();
-  const auto keys = copy_of(records);
-  auto requests = handle.plan(*reader, keys);
-  auto target = new_target(*reader, keys, packed);
-  return read_all(std::move(reader), std::move(requests), std::move(target));
+  const WorkPtr work = new_work(handle, copy_of(records), packed);
+  if (!work->is_far() || work->requests.size() == 1) return read_here(work);
+  begin_work(work, far_pool(), 1);
+  return take_work(work);
 }
 
-py::bytes read_one(ReaderHandle& handle, std::int64_t record) {
-  const ReaderPtr reader = handle.reader();
-  const std::span records(&record, 1);
-  const auto requests = handle.plan(*reader, records);
-  const auto target = new_target(*reader, records, false);
-  read_here(*reader, requests, *target);
-  return py::cast<py::list>(target->take())[0];
-}
-
-void read_into(ReaderHandle& handle, const Records& records, py::array out,
-               Records offsets) {
-  ReaderPtr reader = handle.reader();
-  auto requests = handle.plan(*reader, span_of(records));
-  auto slots = std::make_unique<Slots>(std::move(out), std::move(offsets),
-                                       requests.size());
-  read_all(std::move(reader), std::move(requests), std::move(slots));
+py::object read_one(ReaderHandle& handle, std::int64_t record) {
+  return read_here(new_work(handle, {&record, 1}, false))[py::int_(0)];
 }
 
 Records sizes(ReaderHandle& handle, const Records& records) {
   const ReaderPtr reader = handle.reader();
   const auto keys = copy_of(records);
   handle.plan(*reader, keys);
-  Records out(records.size());
   const auto found = sizes_of(*reader, keys);
-  std::ranges::copy(found, out.mutable_data());
-  return out;
+  return Records(to_ssize(found.size()), found.data());
 }
 
 // A read that threads are at.
 class PendingRead {
  public:
   PendingRead(Pool& pool, ReaderHandle& handle, const Records& records,
-              bool packed, std::size_t parts) {
-    ReaderPtr reader = handle.reader();
-    const auto keys = copy_of(records);
-    auto requests = handle.plan(*reader, keys);
-    auto target = new_target(*reader, keys, packed);
-    work_ =
-        begin_work(std::move(reader), std::move(requests), std::move(target),
-                   pool, parts == 0 ? pool.threads() : parts);
-  }
-  PendingRead(Pool& pool, ReaderHandle& handle, const Records& records,
-              py::array out, Records offsets) {
-    ReaderPtr reader = handle.reader();
-    auto requests = handle.plan(*reader, span_of(records));
-    auto slots = std::make_unique<Slots>(std::move(out), std::move(offsets),
-                                         requests.size());
-    work_ = begin_work(std::move(reader), std::move(requests), std::move(slots),
-                       pool, pool.threads());
+              bool packed, std::size_t parts)
+      : work_(new_work(handle, copy_of(records), packed)) {
+    begin_work(work_, pool, parts == 0 ? pool.threads() : parts);
   }
   ~PendingRead() {
     if (work_) leave_work(work_);
@@ -428,13 +258,7 @@ class PendingRead {
   py::object wait() {
     if (!work_) throw py::value_error("the records were taken already");
     // Taken before the GIL is given up: another thread may wait, too.
-    const WorkPtr work = std::exchange(work_, nullptr);
-    try {
-      return take_work(work);
-    } catch (const py::error_already_set&) {
-      leave_work(work);
-      throw;
-    }
+    return take_work(std::exchange(work_, nullptr));
   }
 
  private:
@@ -443,23 +267,32 @@ class PendingRead {
 
 }  // namespace
 
-void check_file(const Status& status) {
-  if (status.code() != Code::kInvalidArgument) return check(status);
-  py::set_error(corrupt_record, status.message().c_str());
+void raise_corrupt(const std::string& message,
+                   std::optional<std::size_t> position) {
+  const py::object text =
+      py::reinterpret_steal<py::object>(PyUnicode_DecodeUTF8(
+          message.data(), static_cast<py::ssize_t>(message.size()),
+          "backslashreplace"));
+  if (!text) throw py::error_already_set();
+  const py::object type =
+      py::module_::import("gristmill.errors").attr("CorruptRecord");
+  const py::object error = type(text);
+  if (position) error.attr("position") = *position;
+  py::set_error(type, error);
   throw py::error_already_set();
 }
 
+void check_file(const Status& status) {
+  if (status.code() != Code::kInvalidArgument) return check(status);
+  raise_corrupt(status.message());
+}
+
 void record_reader(py::module_& m) {
-  const py::object type =
-      py::module_::import("gristmill.errors").attr("CorruptRecord");
-  corrupt_record = type.inc_ref().ptr();
   py::class_<ReaderHandle>(m, "RecordReader", "Records, open for reading.")
       .def("__len__", [](const ReaderHandle& h) { return h.reader()->size(); })
       .def("read", &read_one, "record"_a)
       .def("read_many", &read_many, "records"_a.noconvert(), py::kw_only(),
            "packed"_a = false)
-      .def("read_into", &read_into, "records"_a.noconvert(),
-           "out"_a.noconvert(), "offsets"_a.noconvert())
       .def("sizes", &sizes, "records"_a.noconvert())
       .def("close", &ReaderHandle::close)
       .def_property_readonly("closed", &ReaderHandle::closed)
@@ -471,9 +304,6 @@ void record_reader(py::module_& m) {
       .def(py::init<Pool&, ReaderHandle&, const Records&, bool, std::size_t>(),
            "pool"_a, "reader"_a, "records"_a.noconvert(), py::kw_only(),
            "packed"_a = false, "parts"_a = 0, py::keep_alive<1, 2>())
-      .def(py::init<Pool&, ReaderHandle&, const Records&, py::array, Records>(),
-           "pool"_a, "reader"_a, "records"_a.noconvert(), "out"_a.noconvert(),
-           "offsets"_a.noconvert(), py::keep_alive<1, 2>())
       .def("wait", &PendingRead::wait);
 }
 

@@ -1,5 +1,5 @@
-// Binds core/files/record_set.hpp.  Readers of parts are opened by Python, in the
-// thread that wants to read them.
+// Binds core/files/record_set.hpp.  Readers of parts are opened by Python, in
+// the thread that wants to read them.
 #include <pybind11/stl.h>
 
 #include <memory>

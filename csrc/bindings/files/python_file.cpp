@@ -4,6 +4,8 @@
 #include <cstddef>
 #include <cstring>
 
+#include "bindings/files/reader_options.hpp"
+#include "bindings/files/record_reader.hpp"
 #include "bindings/with_python.hpp"
 
 namespace gristmill::bind {
@@ -142,6 +144,20 @@ std::string PythonFile::change() const {
     PyErr_Clear();
   }));
   return change;
+}
+
+File::Ptr open_file(const py::object& file, const std::string& access) {
+  const LocalFile::Access how = access_of(access);
+  py::detail::make_caster<std::string> path;
+  if (path.load(file, true)) {
+    return checked_file(unlocked(
+        [&] { return LocalFile::open(static_cast<std::string&>(path), how); }));
+  }
+  if (!py::hasattr(file, "read_range")) {
+    throw py::type_error("file must be a path or have read_range(), got " +
+                         std::string(Py_TYPE(file.ptr())->tp_name));
+  }
+  return PythonFile::open(file);
 }
 
 Pool& far_pool() {

@@ -19,8 +19,8 @@
 #include <string>
 
 #include "bindings/bind.hpp"
-#include "core/files/file.hpp"
 #include "core/base/pool.hpp"
+#include "core/files/file.hpp"
 
 namespace gristmill::bind {
 
@@ -45,6 +45,10 @@ class PythonFile final : public File {
   const std::shared_ptr<const void> object_;
   const std::uint64_t version_;
 };
+
+// Opens a file of the system's by its path, as `access` says, or one that a
+// Python object reads.  REQUIRES: the GIL is held.
+File::Ptr open_file(const py::object& file, const std::string& access);
 
 // The threads that wait for PythonFiles, whoever reads.  They are never joined:
 // when the interpreter ends, some may be where they cannot get out.

@@ -2,8 +2,10 @@
 // The bindings of each kind of reader derive theirs from it.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <utility>
@@ -16,6 +18,12 @@ namespace gristmill::bind {
 
 using Records = py::array_t<std::int64_t, py::array::c_style>;
 using ReaderPtr = std::shared_ptr<const RecordReader>;
+
+// Raises CorruptRecord, for the record at a position among several if it is
+// given.  A message may quote any bytes.
+[[noreturn]] void raise_corrupt(
+    const std::string& message,
+    std::optional<std::size_t> position = std::nullopt);
 
 // As check(), but it is the file that is invalid, not an argument: raises
 // CorruptRecord.  REQUIRES: the GIL is held.

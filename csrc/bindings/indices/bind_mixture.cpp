@@ -23,12 +23,7 @@ py::tuple take(const Mixture& mixture, const Positions& positions) {
   Indices components(out.size());
   const auto to = numbers(out);
   const auto which = numbers(components);
-  if (to.size() < kUnlockPositions) {
-    mixture.take(to, which);
-  } else {
-    const Unlocked unlocked;
-    mixture.take(to, which);
-  }
+  unlocked_from(kUnlockPositions, to.size(), [&] { mixture.take(to, which); });
   return py::make_tuple(std::move(components), std::move(out));
 }
 
@@ -50,19 +45,6 @@ void mixture(py::module_& m) {
       .def("take", &take, "positions"_a.noconvert(),
            "Returns the components, and the positions in them, at any int64 "
            "positions.")
-      .def_property_readonly("proportions", &proportions, "As given.")
-      .def("__repr__",
-           [](const Mixture& self) {
-             const py::list all(proportions(self));
-             return "Mixture(" + py::repr(all).cast<std::string>() + ")";
-           })
-      .def("__hash__",
-           [](const Mixture& self) { return py::hash(proportions(self)); })
-      .def("__eq__",
-           [](const Mixture& self, const py::object& other) {
-             return py::isinstance<Mixture>(other) &&
-                    self == other.cast<const Mixture&>();
-           })
       .def(py::pickle(&proportions, [](const py::tuple& all) {
         return checked(Mixture::of(all.cast<std::vector<std::int64_t>>()));
       }));

@@ -30,10 +30,9 @@ void permute(py::module_& m) {
       "index_shuffle",
       [](std::int64_t index, std::int64_t max_index, std::uint32_t seed,
          std::uint32_t rounds) {
-        return checked([&] {
-          const Unlocked unlocked;  // A small range walks long.
+        return checked(unlocked([&] {  // A small range walks long.
           return gristmill::index_shuffle(index, max_index, seed, rounds);
-        }());
+        }));
       },
       "index"_a, "max_index"_a, "seed"_a, "rounds"_a,
       "Returns the position of `index` in a permutation of "

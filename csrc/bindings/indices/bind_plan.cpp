@@ -1,4 +1,5 @@
-// Binds core/indices/plan.hpp: resolves Python slices and spells plans as tuples.
+// Binds core/indices/plan.hpp: resolves Python slices and spells plans as
+// tuples.
 #include <pybind11/stl.h>
 
 #include <cstdint>
@@ -24,46 +25,20 @@ KeyPlan repeat(const KeyPlan& plan, std::optional<std::int64_t> epochs,
   return checked(plan.repeat(*epochs, reseed));
 }
 
-// Resolves start, stop and step as list[start:stop:step] does.
-KeyPlan slice(const KeyPlan& plan, const py::object& start,
-              const py::object& stop, const py::object& step) {
-  const auto bounds = py::reinterpret_steal<py::slice>(
-      PySlice_New(start.ptr(), stop.ptr(), step.ptr()));
-  py::ssize_t first = 0;
-  py::ssize_t last = 0;
-  py::ssize_t stride = 0;
-  if (!bounds || PySlice_Unpack(bounds.ptr(), &first, &last, &stride) < 0) {
-    throw py::error_already_set();
-  }
-  const auto count =
-      PySlice_AdjustIndices(plan.length(), &first, &last, stride);
-  return checked(plan.slice(first, stride, count));
-}
-
 void fill(const KeyPlan& plan, std::int64_t first, std::int64_t step,
           Indices& out) {
   if (out.ndim() != 1) throw py::value_error("out must have one dimension");
   if (!is_aligned(out)) throw py::value_error("out must be aligned");
   const std::span keys(out.mutable_data(),
                        static_cast<std::size_t>(out.size()));
-  if (keys.size() < kUnlockKeys) return check(plan.fill(first, step, keys));
-  check([&] {
-    const Unlocked unlocked;
-    return plan.fill(first, step, keys);
-  }());
+  check(unlocked_from(kUnlockKeys, keys.size(),
+                      [&] { return plan.fill(first, step, keys); }));
 }
 
 Indices keys(const KeyPlan& plan, const Positions& positions) {
   auto out = copied(positions);
   const auto all = numbers(out);
-  if (all.size() < kUnlockKeys) {
-    check(plan.keys(all));
-    return out;
-  }
-  check([&] {
-    const Unlocked unlocked;
-    return plan.keys(all);
-  }());
+  check(unlocked_from(kUnlockKeys, all.size(), [&] { return plan.keys(all); }));
   return out;
 }
 
@@ -154,8 +129,6 @@ void plan(py::module_& m) {
           "seed"_a, "Permutes epoch e with the seed (seed + e) mod 2**32.")
       .def("repeat", &repeat, "epochs"_a = py::none(), "reseed"_a = true,
            "One epoch of `epochs` epochs; None is endless.")
-      .def("slice", &slice, "start"_a, "stop"_a, "step"_a = py::none(),
-           "Offsets [start:stop:step] of each epoch, as a list's.")
       .def(
           "take",
           [](const KeyPlan& self, std::int64_t first, std::int64_t step,

@@ -14,10 +14,9 @@ void window_shuffle(py::module_& m) {
          std::int64_t seed, std::int64_t length) {
         auto out = copied(positions);
         const auto all = numbers(out);
-        const auto status = [&] {
-          const Unlocked unlocked;  // A small window walks long.
+        const auto status = unlocked([&] {  // A small window walks long.
           return gristmill::window_shuffle(all, window_size, seed, length);
-        }();
+        });
         if (status.code() == Code::kOutOfRange) {
           // As Grain's, to whom it is an argument of the wrong width.
           throw py::type_error(status.message());

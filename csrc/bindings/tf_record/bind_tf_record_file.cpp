@@ -1,4 +1,6 @@
 // Binds core/tf_record/tf_record_file.hpp.
+#include <pybind11/stl.h>
+
 #include "bindings/files/python_file.hpp"
 #include "bindings/files/reader_options.hpp"
 #include "bindings/files/record_reader.hpp"
@@ -7,42 +9,20 @@
 namespace gristmill::bind {
 namespace {
 
-TfRecordFile::Options options_of(const std::string& verify,
-                                 const std::string& access,
-                                 const py::list& sidecars) {
-  TfRecordFile::Options options{verify_of(verify), access_of(access), {}};
-  for (const py::handle sidecar : sidecars) {
-    options.sidecars.push_back(py::cast<std::string>(sidecar));
-  }
-  return options;
-}
-
 class TfFileHandle final : public ReaderHandle {
  public:
   using ReaderHandle::ReaderHandle;
 
-  static std::unique_ptr<TfFileHandle> open(std::string path,
+  static std::unique_ptr<TfFileHandle> open(const py::object& object,
                                             const std::string& verify,
                                             const std::string& access,
-                                            const py::list& sidecars,
+                                            std::vector<std::string> sidecars,
                                             ScanProgress& progress) {
-    const auto options = options_of(verify, access, sidecars);
-    return std::make_unique<TfFileHandle>(checked_file([&] {
-      const Unlocked unlocked;
-      return TfRecordFile::open(std::move(path), options, progress);
-    }()));
-  }
-
-  static std::unique_ptr<TfFileHandle> open_object(const py::object& object,
-                                                   const std::string& verify,
-                                                   const py::list& sidecars,
-                                                   ScanProgress& progress) {
-    const auto options = options_of(verify, "pread", sidecars);
-    File::Ptr file = PythonFile::open(object);
-    return std::make_unique<TfFileHandle>(checked_file([&] {
-      const Unlocked unlocked;
+    const TfRecordFile::Options options{verify_of(verify), std::move(sidecars)};
+    File::Ptr file = open_file(object, access);
+    return std::make_unique<TfFileHandle>(checked_file(unlocked([&] {
       return TfRecordFile::open(std::move(file), options, progress);
-    }()));
+    })));
   }
 
   [[nodiscard]] std::shared_ptr<const TfRecordFile> file() const {
@@ -51,10 +31,7 @@ class TfFileHandle final : public ReaderHandle {
 
   void save_index(const std::string& sidecar) const {
     const auto file = this->file();
-    check([&] {
-      const Unlocked unlocked;
-      return file->save_index(sidecar);
-    }());
+    check(unlocked([&] { return file->save_index(sidecar); }));
   }
 };
 
@@ -74,9 +51,7 @@ void tf_record_file(py::module_& m) {
       });
   py::class_<TfFileHandle, ReaderHandle>(m, "TfRecordFile",
                                          "A TFRecord file, open for reading.")
-      .def(py::init(&TfFileHandle::open), "path"_a, "verify"_a, "access"_a,
-           "sidecars"_a, "progress"_a)
-      .def(py::init(&TfFileHandle::open_object), "file"_a, "verify"_a,
+      .def(py::init(&TfFileHandle::open), "file"_a, "verify"_a, "access"_a,
            "sidecars"_a, "progress"_a)
       .def("save_index", &TfFileHandle::save_index, "sidecar"_a)
       .def_property_readonly(

@@ -1,5 +1,5 @@
-// Binds core/tf_record/tf_record_parser.hpp: bytes come from a Python object, records go
-// out as bytes.
+// Binds core/tf_record/tf_record_parser.hpp: bytes come from a Python object,
+// records go out as bytes.
 #include "bindings/files/reader_options.hpp"
 #include "bindings/files/record_reader.hpp"
 #include "core/tf_record/tf_record_frame.hpp"
@@ -29,7 +29,9 @@ class Stream {
       check_named(parser_.finish());
       throw py::stop_iteration();
     }
-    return to_bytes(checked_named(take()));
+    const auto data = checked_named(unlocked_from(
+        kLargeRecord, parser_.next_bytes(), [&] { return parser_.take(); }));
+    return {reinterpret_cast<const char*>(data.data()), data.size()};
   }
 
  private:
@@ -82,16 +84,6 @@ class Stream {
     }
     parser_.received(count);
     return count;
-  }
-
-  Result<std::span<const std::byte>> take() {
-    if (parser_.next_bytes() < kLargeRecord) return parser_.take();
-    const Unlocked unlocked;
-    return parser_.take();
-  }
-
-  static py::bytes to_bytes(std::span<const std::byte> data) {
-    return {reinterpret_cast<const char*>(data.data()), data.size()};
   }
 
   void check_named(const Status& status) const {

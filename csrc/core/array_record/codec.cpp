@@ -4,12 +4,9 @@
 #include <snappy.h>
 #include <zstd.h>
 
-#include <algorithm>
 #include <cstring>
+#include <memory>
 #include <string>
-#include <vector>
-
-#include "core/base/byte_buffer.hpp"
 
 namespace gristmill {
 namespace {
@@ -25,16 +22,6 @@ struct BrotliDeleter {
   }
 };
 using BrotliState = std::unique_ptr<BrotliDecoderState, BrotliDeleter>;
-
-// Windows of more than 16 MiB are an extension that files may use.
-BrotliState new_brotli() {
-  BrotliState state(BrotliDecoderCreateInstance(nullptr, nullptr, nullptr));
-  if (state) {
-    BrotliDecoderSetParameter(state.get(), BROTLI_DECODER_PARAM_LARGE_WINDOW,
-                              1);
-  }
-  return state;
-}
 
 Status no_memory(Codec codec) {
   return Status(Code::kNoMemory,
@@ -74,8 +61,11 @@ Status decompress_zstd(std::span<const std::byte> from,
 
 Status decompress_brotli(std::span<const std::byte> from,
                          std::span<std::byte> to) {
-  const BrotliState state = new_brotli();
+  const BrotliState state(
+      BrotliDecoderCreateInstance(nullptr, nullptr, nullptr));
   if (!state) return no_memory(Codec::kBrotli);
+  // Windows of more than 16 MiB are an extension that files may use.
+  BrotliDecoderSetParameter(state.get(), BROTLI_DECODER_PARAM_LARGE_WINDOW, 1);
   std::size_t from_left = from.size();
   const auto* next = reinterpret_cast<const std::uint8_t*>(from.data());
   std::size_t to_left = to.size();
@@ -172,126 +162,6 @@ Status decompress(Codec codec, std::span<const std::byte> from,
       return decompress_snappy(from, to);
   }
   return Status(Code::kInvalidArgument, "unknown compression");
-}
-
-struct StreamDecoder::Impl {
-  Impl(Codec its_codec, std::uint64_t its_size)
-      : codec(its_codec), size(its_size) {
-    if (codec == Codec::kZstd) {
-      zstd.reset(ZSTD_createDCtx());
-      if (zstd) {
-        const auto bounds = ZSTD_dParam_getBounds(ZSTD_d_windowLogMax);
-        ZSTD_DCtx_setParameter(zstd.get(), ZSTD_d_windowLogMax,
-                               bounds.upperBound);
-      }
-    }
-    if (codec == Codec::kBrotli) brotli = new_brotli();
-    if (codec == Codec::kZstd) out.resize(ZSTD_DStreamOutSize());
-  }
-
-  // Hands `bytes` on, if they are not more than were expected.
-  Status give(std::span<const std::byte> bytes, const Sink& sink) {
-    if (bytes.size() > size - given) {
-      return damaged(codec, "they became more than the expected " +
-                                std::to_string(size) + " bytes");
-    }
-    given += bytes.size();
-    return bytes.empty() ? Status() : sink(bytes);
-  }
-
-  Status feed_zstd(std::span<const std::byte> from, const Sink& sink) {
-    if (!zstd) return no_memory(codec);
-    ZSTD_inBuffer in{from.data(), from.size(), 0};
-    for (bool full = true; in.pos < in.size || full;) {
-      ZSTD_outBuffer made{out.data(), out.size(), 0};
-      const auto hint = ZSTD_decompressStream(zstd.get(), &made, &in);
-      if (ZSTD_isError(hint)) return damaged(codec, ZSTD_getErrorName(hint));
-      ended = hint == 0;
-      full = made.pos == made.size && !ended;
-      Status status = give(std::span(out).first(made.pos), sink);
-      if (!status.ok()) return status;
-    }
-    return {};
-  }
-
-  Status feed_brotli(std::span<const std::byte> from, const Sink& sink) {
-    if (!brotli) return no_memory(codec);
-    if (ended) return damaged(codec, "more follows their end");
-    std::size_t left = from.size();
-    const auto* next = reinterpret_cast<const std::uint8_t*>(from.data());
-    for (;;) {
-      std::size_t none = 0;
-      const auto end = BrotliDecoderDecompressStream(brotli.get(), &left, &next,
-                                                     &none, nullptr, nullptr);
-      if (end == BROTLI_DECODER_RESULT_ERROR) {
-        const auto error = BrotliDecoderGetErrorCode(brotli.get());
-        return damaged(codec, BrotliDecoderErrorString(error));
-      }
-      while (BrotliDecoderHasMoreOutput(brotli.get())) {
-        std::size_t made = 0;
-        const auto* bytes = BrotliDecoderTakeOutput(brotli.get(), &made);
-        Status status =
-            give({reinterpret_cast<const std::byte*>(bytes), made}, sink);
-        if (!status.ok()) return status;
-      }
-      ended = BrotliDecoderIsFinished(brotli.get()) != 0;
-      if (ended && left > 0) return damaged(codec, "more follows their end");
-      if (end != BROTLI_DECODER_RESULT_NEEDS_MORE_OUTPUT) return {};
-    }
-  }
-
-  const Codec codec;
-  const std::uint64_t size;
-  std::uint64_t given = 0;
-  bool ended = false;  // The compressed form says so itself.
-  ZstdContext zstd;
-  BrotliState brotli;
-  std::vector<std::byte> out;   // Of zstd.
-  std::vector<std::byte> held;  // Snappy cannot start before it has all.
-};
-
-StreamDecoder::StreamDecoder(Codec codec, std::uint64_t size)
-    : impl_(std::make_unique<Impl>(codec, size)) {}
-
-StreamDecoder::~StreamDecoder() = default;
-
-Status StreamDecoder::feed(std::span<const std::byte> from, const Sink& sink) {
-  if (from.empty()) return {};
-  switch (impl_->codec) {
-    case Codec::kNone:
-      return impl_->give(from, sink);
-    case Codec::kZstd:
-      return impl_->feed_zstd(from, sink);
-    case Codec::kBrotli:
-      return impl_->feed_brotli(from, sink);
-    case Codec::kSnappy:
-      impl_->held.insert(impl_->held.end(), from.begin(), from.end());
-      return {};
-  }
-  return {};
-}
-
-Status StreamDecoder::finish(const Sink& sink) {
-  Impl& impl = *impl_;
-  if (impl.codec == Codec::kSnappy) {
-    if (!plausible(impl.codec, impl.held.size(), impl.size)) {
-      return damaged(impl.codec, std::to_string(impl.held.size()) +
-                                     " bytes cannot become " +
-                                     std::to_string(impl.size));
-    }
-    ByteBuffer all;
-    if (!all.reset(impl.size)) return no_memory(impl.codec);
-    Status status = decompress_snappy(impl.held, all.all());
-    if (!status.ok()) return status;
-    return impl.give(all.all(), sink);
-  }
-  if (impl.given != impl.size) {
-    return wrong_size(impl.codec, impl.given, impl.size);
-  }
-  if (impl.codec != Codec::kNone && !impl.ended) {
-    return damaged(impl.codec, "they end too early");
-  }
-  return {};
 }
 
 }  // namespace gristmill

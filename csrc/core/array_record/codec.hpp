@@ -1,16 +1,11 @@
 // Decompression of what chunks of records are compressed with.
 //
-// decompress() is for data whose decompressed size is known; a StreamDecoder
-// hands out data that is too large to be held as a whole.
-//
-// Thread safety: decompress() may run in any number of threads at once, each
-// of which keeps a context for itself.  A StreamDecoder belongs to one thread.
+// Thread safety: any thread may call any function; each thread keeps a context
+// for itself.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
-#include <functional>
-#include <memory>
 #include <optional>
 #include <span>
 
@@ -40,27 +35,5 @@ enum class Codec : std::uint8_t {
 // `to` is written.
 Status decompress(Codec codec, std::span<const std::byte> from,
                   std::span<std::byte> to);
-
-class StreamDecoder {
- public:
-  // Takes the next decompressed bytes; an error ends the decoding.
-  using Sink = std::function<Status(std::span<const std::byte>)>;
-
-  // `size` is what the data is expected to become.
-  StreamDecoder(Codec codec, std::uint64_t size);
-  ~StreamDecoder();
-  StreamDecoder(const StreamDecoder&) = delete;
-  StreamDecoder& operator=(const StreamDecoder&) = delete;
-
-  // Decompresses the next piece of the data.
-  Status feed(std::span<const std::byte> from, const Sink& sink);
-
-  // No more data comes.  Fails unless it became `size` bytes.
-  Status finish(const Sink& sink);
-
- private:
-  struct Impl;
-  const std::unique_ptr<Impl> impl_;
-};
 
 }  // namespace gristmill

@@ -9,8 +9,8 @@
 #include <span>
 #include <vector>
 
-#include "core/base/byte_buffer.hpp"
 #include "core/array_record/codec.hpp"
+#include "core/base/byte_buffer.hpp"
 #include "core/base/status.hpp"
 
 namespace gristmill {
@@ -45,7 +45,20 @@ struct ChunkSizes {
 struct Unpacked {
   ByteBuffer own;
   std::span<const std::byte> bytes;
+
+  [[nodiscard]] bool is_own() const { return bytes.data() == own.all().data(); }
 };
+
+// The parts of a chunk that is not transposed.
+struct SimpleRecords {
+  Unpacked sizes;   // Of the records, a varint each.
+  Unpacked values;  // The records, back to back.
+};
+
+// Decompresses the parts of such a chunk from its data, which stay where they
+// are as long as `to` is used.
+Status unpack_simple(std::span<const std::byte> data, const ChunkSizes& sizes,
+                     SimpleRecords& to);
 
 // Decompresses a part of a chunk: a varint of the size, then the data; plain
 // data come without the varint.  Fails if there are more than `most` bytes.

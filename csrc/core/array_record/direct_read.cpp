@@ -20,10 +20,7 @@ constexpr std::uint64_t kMinBytes = std::uint64_t{16} << 10;
 struct Prefix {
   explicit Prefix(std::uint64_t size) {
     bytes[1] = static_cast<std::byte>(varint_bytes(size));
-    for (length = 2; size >= 0x80; size >>= 7) {
-      bytes[length++] = static_cast<std::byte>((size & 0x7f) | 0x80);
-    }
-    bytes[length++] = static_cast<std::byte>(size);
+    length = static_cast<std::size_t>(put_varint(&bytes[2], size) - &bytes[0]);
   }
   [[nodiscard]] std::span<const std::byte> all() const {
     return std::span(bytes).first(length);

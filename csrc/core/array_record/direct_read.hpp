@@ -12,12 +12,12 @@
 #include <optional>
 #include <span>
 
-#include "core/base/byte_buffer.hpp"
-#include "core/files/file.hpp"
-#include "core/base/highway_hash.hpp"
-#include "core/files/packed_chunks.hpp"
 #include "core/array_record/record_chunk.hpp"
+#include "core/base/byte_buffer.hpp"
+#include "core/base/highway_hash.hpp"
 #include "core/base/status.hpp"
+#include "core/files/file.hpp"
+#include "core/files/packed_chunks.hpp"
 
 namespace gristmill {
 

@@ -11,6 +11,7 @@
 
 #include "core/array_record/transposed_chunk.hpp"
 #include "core/base/varint.hpp"
+#include "core/files/damage.hpp"
 
 namespace gristmill {
 namespace {
@@ -23,14 +24,6 @@ constexpr std::size_t kPieceBytes = std::size_t{16} << 10;
 
 // A byte for the codec and two varints are the most that precede a record.
 constexpr std::size_t kMaxPrefix = 1 + 2 * kMaxVarint;
-
-Status damaged(std::string what) {
-  return Status(Code::kInvalidArgument, std::move(what));
-}
-
-std::string found(std::uint64_t value, std::uint64_t expected) {
-  return std::to_string(value) + ", expected " + std::to_string(expected);
-}
 
 std::string found_hash(std::uint64_t value, std::uint64_t expected) {
   return hex(value) + ", expected " + hex(expected);
@@ -105,29 +98,6 @@ Status unpack_values(const SimpleParts& parts, std::span<std::byte> to) {
   return decompress(parts.codec, cursor.rest(), to);
 }
 
-Status decode_simple(std::span<const std::byte> data, const ChunkSizes& sizes,
-                     DecodedChunk& to) {
-  SimpleParts parts;
-  Status status = split_simple(data, parts);
-  if (!status.ok()) return status;
-  Unpacked packed;
-  status = unpack(parts.codec, parts.sizes, sizes.num_records * kMaxVarint,
-                  "sizes", packed);
-  if (!status.ok()) return status;
-  status = sum_sizes(packed.bytes, sizes, to.ends);
-  if (!status.ok()) return status;
-  if (!plausible(parts.codec, parts.values.size(), sizes.decoded_size)) {
-    return damaged(std::to_string(parts.values.size()) + " bytes cannot hold " +
-                   std::to_string(sizes.decoded_size));
-  }
-  if (!to.values.reset(sizes.decoded_size)) {
-    return Status(Code::kNoMemory, "no memory for " +
-                                       std::to_string(sizes.decoded_size) +
-                                       " bytes of records");
-  }
-  return unpack_values(parts, to.values.all());
-}
-
 }  // namespace
 
 std::string hex(std::uint64_t value) {
@@ -161,6 +131,47 @@ Status unpack(Codec codec, std::span<const std::byte> stored,
   to.bytes = to.own.all();
   return decompress(codec, cursor.rest(), to.own.all());
 }
+
+Status unpack_simple(std::span<const std::byte> data, const ChunkSizes& sizes,
+                     SimpleRecords& to) {
+  SimpleParts parts;
+  Status status = split_simple(data, parts);
+  if (!status.ok()) return status;
+  status = unpack(parts.codec, parts.sizes, sizes.num_records * kMaxVarint,
+                  "sizes", to.sizes);
+  if (!status.ok()) return status;
+  if (status.ok()) {
+    status = unpack(parts.codec, parts.values, sizes.decoded_size, "values",
+                    to.values);
+  }
+  const std::uint64_t size = to.values.bytes.size();
+  if (!status.ok() || size == sizes.decoded_size) return status;
+  return damaged("the size of its values is " +
+                 found(size, sizes.decoded_size));
+}
+
+namespace {
+
+Status decode_simple(std::span<const std::byte> data, const ChunkSizes& sizes,
+                     DecodedChunk& to) {
+  SimpleRecords parts;
+  Status status = unpack_simple(data, sizes, parts);
+  if (status.ok()) status = sum_sizes(parts.sizes.bytes, sizes, to.ends);
+  if (!status.ok()) return status;
+  if (parts.values.is_own()) {
+    to.values = std::move(parts.values.own);
+    return {};
+  }
+  if (!to.values.reset(sizes.decoded_size)) {
+    return Status(Code::kNoMemory, "no memory for " +
+                                       std::to_string(sizes.decoded_size) +
+                                       " bytes of records");
+  }
+  std::ranges::copy(parts.values.bytes, to.values.all().begin());
+  return {};
+}
+
+}  // namespace
 
 std::span<const std::byte> BlockWalk::next(std::uint64_t most) {
   if (at_ % kBlockBytes == 0 && !pass_header()) return {};

@@ -13,10 +13,11 @@
 #include <span>
 #include <string>
 
-#include "core/base/byte_buffer.hpp"
 #include "core/array_record/decoded_chunk.hpp"
+#include "core/base/byte_buffer.hpp"
 #include "core/base/highway_hash.hpp"
 #include "core/base/status.hpp"
+#include "core/files/file_reader.hpp"
 #include "core/files/verify.hpp"
 
 namespace gristmill {
@@ -45,14 +46,6 @@ inline constexpr HighwayHash::Key kRiegeliKey = {
 
 // "0x" and the digits.
 [[nodiscard]] std::string hex(std::uint64_t value);
-
-// Bytes of a file, block headers included.
-struct RawBytes {
-  std::uint64_t begin = 0;  // Their offset in the file.
-  std::span<const std::byte> bytes;
-
-  [[nodiscard]] std::uint64_t end() const { return begin + bytes.size(); }
-};
 
 // Walks over raw bytes and leaves the block headers out.
 class BlockWalk {

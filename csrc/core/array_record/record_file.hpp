@@ -11,45 +11,36 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
-#include <vector>
 
 #include "core/array_record/chunk_cache.hpp"
-#include "core/files/file.hpp"
-#include "core/files/local_file.hpp"
 #include "core/array_record/record_index.hpp"
-#include "core/files/record_reader.hpp"
 #include "core/base/status.hpp"
+#include "core/files/file.hpp"
+#include "core/files/file_reader.hpp"
 
 namespace gristmill {
 
 class DirectChecks;
 
-class RecordFile final : public RecordReader {
+class RecordFile final : public FileReader {
  public:
   struct Options {
     Verify verify = Verify::kAll;
-    LocalFile::Access access = LocalFile::Access::kPread;  // Of a path.
-    std::size_t cache_bytes = std::size_t{64} << 20;
-    // Keeps decoded chunks; null for a cache of the file's own, of
-    // `cache_bytes`.
+    // Keeps decoded chunks; null for a cache of the file's own.
     std::shared_ptr<ChunkCache> cache = nullptr;
   };
 
   ~RecordFile() override { cache_->forget(first_id_, index_.num_chunks()); }
 
-  // Opens the file and reads its index.  Every error names the file, and where
-  // in it something is not as expected.
-  static Result<std::shared_ptr<const RecordFile>> open(std::string path,
-                                                        Options options);
+  // Reads the index of a file.  Every error names the file, and where in it
+  // something is not as expected.
   static Result<std::shared_ptr<const RecordFile>> open(File::Ptr file,
-                                                        Options options);
+                                                        const Options& options);
 
-  [[nodiscard]] const std::string& path() const override {
-    return file_->path();
-  }
   [[nodiscard]] std::uint64_t size() const override {
     return index_.num_records();
   }
@@ -60,52 +51,48 @@ class RecordFile final : public RecordReader {
                std::span<std::int64_t> sizes) const override;
   [[nodiscard]] bool shares_work(std::int64_t left,
                                  std::int64_t right) const override;
-  [[nodiscard]] std::size_t parallel() const override {
-    return file_->hints().parallel;
-  }
   Status read(std::span<const Request> requests, Sink& sink) const override;
 
   [[nodiscard]] const RecordIndex& index() const { return index_; }
-  [[nodiscard]] const ChunkCache& cache() const { return *cache_; }
 
  private:
   RecordFile(File::Ptr file, RecordIndex index, const Options& options)
-      : file_(std::move(file)),
+      : FileReader(std::move(file)),
         index_(std::move(index)),
         verify_(options.verify),
-        cache_(options.cache
-                   ? options.cache
-                   : std::make_shared<ChunkCache>(options.cache_bytes)),
+        cache_(options.cache ? options.cache
+                             : std::make_shared<ChunkCache>(kCacheBytes)),
         first_id_(cache_->reserve(index_.num_chunks())) {}
+
+  static constexpr std::size_t kCacheBytes = std::size_t{64} << 20;
 
   struct Scratch;
   static Scratch& scratch();
 
-  Status check_mapped() const;
-  Status read_singles(std::span<const Request> requests, Sink& sink) const;
-  Status read_singles(std::span<const Request> requests, Sink& sink,
-                      DirectChecks& checks) const;
-  Status read_large(const Request& request, Sink& sink, DirectChecks& checks,
-                    bool& done) const;
-  std::size_t find_run(std::span<const Request> requests,
-                       std::uint64_t& end) const;
+  // Takes a record of a decoded chunk.
+  using Visit =
+      std::function<Status(const Request&, std::span<const std::byte>)>;
+
+  [[nodiscard]] std::uint64_t chunk_of(std::int64_t record) const {
+    return static_cast<std::uint64_t>(record) / index_.group_size();
+  }
+  [[nodiscard]] Extent extent(std::int64_t record) const override;
+  [[nodiscard]] std::string describe(std::int64_t record) const override;
+  [[nodiscard]] Extent likely_extent(std::uint64_t chunk) const;
+
+  Result<bool> read_large(const Request& request, Sink& sink,
+                          DirectChecks& checks) const;
   Status read_single(const Request& request, const RawBytes& run,
-                     Scratch& spare, Sink& sink) const;
-  Status read_grouped(std::span<const Request> requests, Sink& sink) const;
+                     Sink& sink) const;
+  Status read_grouped(std::span<const Request> requests,
+                      const Visit& visit) const;
   Result<ChunkCache::Chunk> chunk(std::uint64_t chunk) const;
   Status decode(std::uint64_t chunk, DecodedChunk& to) const;
-
-  Result<RawBytes> fetch(std::uint64_t begin, std::uint64_t end,
-                         ByteBuffer& buffer) const;
-  Status open_chunk(std::uint64_t chunk, RawBytes raw, ByteBuffer& buffer,
-                    ChunkView& view) const;
+  Status open_chunk(std::uint64_t chunk, const RawBytes& raw,
+                    ByteBuffer& buffer, ChunkView& view) const;
   Status open_as_listed(std::uint64_t chunk, const RawBytes& raw,
                         ChunkView& view) const;
-  [[nodiscard]] std::uint64_t likely_end(
-      const PackedChunks::Chunk& chunk) const;
-  [[nodiscard]] Status explain(const Status& status, std::int64_t record) const;
 
-  const File::Ptr file_;
   const RecordIndex index_;
   const Verify verify_;
   const std::shared_ptr<ChunkCache> cache_;

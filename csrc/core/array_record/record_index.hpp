@@ -1,8 +1,7 @@
 // A RecordIndex knows where each chunk of an ArrayRecord file lies.
 //
 // The file ends in a postscript that says where the footer is, and the footer
-// lists the chunks.  The footer is decoded as a stream: only the packed list
-// stays in memory.
+// lists the chunks.  Only the packed list stays in memory.
 //
 // Thread safety: const methods may overlap.
 #pragma once
@@ -11,10 +10,10 @@
 #include <cstdint>
 #include <string>
 
-#include "core/files/file.hpp"
-#include "core/files/packed_chunks.hpp"
 #include "core/array_record/record_chunk.hpp"
 #include "core/base/status.hpp"
+#include "core/files/file.hpp"
+#include "core/files/packed_chunks.hpp"
 
 namespace gristmill {
 
@@ -45,7 +44,7 @@ class RecordIndex {
   [[nodiscard]] std::size_t held_bytes() const { return chunks_.held_bytes(); }
 
  private:
-  friend class FooterParser;
+  friend class IndexBuilder;
 
   std::uint64_t num_records_ = 0;
   std::uint64_t group_size_ = 1;

@@ -32,6 +32,16 @@ template <class T>
   return bytes;
 }
 
+// Writes `value` as a varint; returns where it ends.
+// REQUIRES: varint_bytes(value) bytes are writable at `to`.
+inline std::byte* put_varint(std::byte* to, std::uint64_t value) noexcept {
+  for (; value >= 0x80; value >>= 7) {
+    *to++ = static_cast<std::byte>((value & 0x7f) | 0x80);
+  }
+  *to++ = static_cast<std::byte>(value);
+  return to;
+}
+
 class ByteCursor {
  public:
   explicit ByteCursor(std::span<const std::byte> bytes) noexcept

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <utility>
 
 #include "core/base/stream_copy.hpp"
 
@@ -24,30 +25,20 @@ constexpr std::size_t kStreamRowBytes = std::size_t{4} << 10;
 template <class Rows>
 void with_row_copy(std::size_t row_bytes, const Rows& rows) {
   const auto fixed = [&]<std::size_t kBytes>() {
+    if (row_bytes != kBytes) return false;
     rows([](std::byte* to, const std::byte* from) {
       std::memcpy(to, from, kBytes);
     });
+    return true;
   };
-  switch (row_bytes) {
-    case 1:
-      return fixed.template operator()<1>();
-    case 2:
-      return fixed.template operator()<2>();
-    case 4:
-      return fixed.template operator()<4>();
-    case 8:
-      return fixed.template operator()<8>();
-    case 16:
-      return fixed.template operator()<16>();
-    case 32:
-      return fixed.template operator()<32>();
-    case 64:
-      return fixed.template operator()<64>();
-    default:
-      return rows([row_bytes](std::byte* to, const std::byte* from) {
-        std::memcpy(to, from, row_bytes);
-      });
-  }
+  const auto usual =
+      [&]<std::size_t... kBytes>(std::index_sequence<kBytes...>) {
+        return (fixed.template operator()<kBytes>() || ...);
+      };
+  if (usual(std::index_sequence<1, 2, 4, 8, 16, 32, 64>())) return;
+  rows([row_bytes](std::byte* to, const std::byte* from) {
+    std::memcpy(to, from, row_bytes);
+  });
 }
 
 std::ptrdiff_t first_bad_row(std::span<const std::int64_t> rows,
@@ -61,29 +52,6 @@ std::ptrdiff_t first_bad_row(std::span<const std::int64_t> rows,
   for (const auto row : rows) any |= bad(row);  // No branch: vectorized.
   if (!any) return -1;
   return std::find_if(rows.begin(), rows.end(), bad) - rows.begin();
-}
-
-// Sets `to` to copies of `value`, by copying what is already there, twice as
-// much each time.
-void repeat_value(std::span<const std::byte> value,
-                  std::span<std::byte> to) noexcept {
-  if (to.empty()) return;
-  if (value.size() == 1) {
-    std::memset(to.data(), std::to_integer<int>(value[0]), to.size());
-    return;
-  }
-  std::memcpy(to.data(), value.data(), value.size());
-  for (auto done = value.size(); done < to.size();) {
-    const auto more = std::min(done, to.size() - done);
-    std::memcpy(to.data() + done, to.data(), more);
-    done += more;
-  }
-}
-
-std::size_t product(std::span<const std::ptrdiff_t> shape) noexcept {
-  std::size_t items = 1;
-  for (const auto extent : shape) items *= static_cast<std::size_t>(extent);
-  return items;
 }
 
 }  // namespace
@@ -130,34 +98,6 @@ void stack(std::span<const std::byte* const> parts, std::size_t row_bytes,
       out += row_bytes;
     }
   });
-}
-
-void pad(std::span<const std::ptrdiff_t> from_shape, const std::byte* from,
-         std::span<const std::ptrdiff_t> to_shape,
-         std::span<const std::byte> value, std::byte* to) noexcept {
-  // Everything from `inner` on has one shape in both arrays, so that it is
-  // contiguous in both.
-  auto inner = from_shape.size();
-  while (inner > 0 && from_shape[inner - 1] == to_shape[inner - 1]) --inner;
-  const auto from_bytes =
-      product(from_shape.subspan(inner > 0 ? 1 : 0)) * value.size();
-  const auto to_bytes =
-      product(to_shape.subspan(inner > 0 ? 1 : 0)) * value.size();
-  if (inner == 0) {
-    if (from_bytes > 0) std::memcpy(to, from, from_bytes);
-    return;
-  }
-  const auto kept = static_cast<std::size_t>(from_shape[0]);
-  const auto rows = static_cast<std::size_t>(to_shape[0]);
-  if (inner == 1) {
-    if (kept * from_bytes > 0) std::memcpy(to, from, kept * from_bytes);
-  } else {
-    for (std::size_t row = 0; row < kept; ++row) {
-      pad(from_shape.subspan(1), from + row * from_bytes, to_shape.subspan(1),
-          value, to + row * to_bytes);
-    }
-  }
-  repeat_value(value, {to + kept * to_bytes, (rows - kept) * to_bytes});
 }
 
 }  // namespace gristmill

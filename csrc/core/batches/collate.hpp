@@ -1,4 +1,4 @@
-// Gather, stack and pad copy the leaves of many elements into one batch.
+// Gather and stack copy the leaves of many elements into one batch.
 //
 // They move bytes and know nothing of dtypes: a row is row_bytes bytes that
 // may be copied with memcpy.  Sources and destination must not overlap.
@@ -29,14 +29,5 @@ namespace gristmill {
 // REQUIRES: out.size() == parts.size() * row_bytes.
 void stack(std::span<const std::byte* const> parts, std::size_t row_bytes,
            std::byte* out, bool streaming) noexcept;
-
-// Copies the array `from` into the corner at the origin of the array `to`
-// and sets the rest of `to` to `value`.  Both are C-contiguous and have items
-// of value.size() bytes; from_shape and to_shape are their shapes.
-// REQUIRES: from_shape.size() == to_shape.size(), no dimension of from_shape
-// is larger than its counterpart, and value is not empty.
-void pad(std::span<const std::ptrdiff_t> from_shape, const std::byte* from,
-         std::span<const std::ptrdiff_t> to_shape,
-         std::span<const std::byte> value, std::byte* to) noexcept;
 
 }  // namespace gristmill

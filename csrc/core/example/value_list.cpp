@@ -296,33 +296,14 @@ std::optional<std::size_t> count_values(
 
 Status read_numbers(Number number, std::span<const std::byte> list,
                     std::span<std::byte> to) {
-  switch (number) {
-    case Number::kBool:
-      return read_as<IntWriter, bool>(number, list, to);
-    case Number::kInt8:
-      return read_as<IntWriter, std::int8_t>(number, list, to);
-    case Number::kInt16:
-      return read_as<IntWriter, std::int16_t>(number, list, to);
-    case Number::kInt32:
-      return read_as<IntWriter, std::int32_t>(number, list, to);
-    case Number::kInt64:
-      return read_as<IntWriter, std::int64_t>(number, list, to);
-    case Number::kUint8:
-      return read_as<IntWriter, std::uint8_t>(number, list, to);
-    case Number::kUint16:
-      return read_as<IntWriter, std::uint16_t>(number, list, to);
-    case Number::kUint32:
-      return read_as<IntWriter, std::uint32_t>(number, list, to);
-    case Number::kUint64:
-      return read_as<IntWriter, std::uint64_t>(number, list, to);
-    case Number::kFloat16:
-      return read_as<FloatWriter, Half>(number, list, to);
-    case Number::kFloat32:
-      return read_as<FloatWriter, float>(number, list, to);
-    case Number::kFloat64:
-      return read_as<FloatWriter, double>(number, list, to);
-  }
-  return Status(Code::kInvalidArgument, "unknown type of number");
+  constexpr std::array readers{
+      read_as<IntWriter, bool>,          read_as<IntWriter, std::int8_t>,
+      read_as<IntWriter, std::int16_t>,  read_as<IntWriter, std::int32_t>,
+      read_as<IntWriter, std::int64_t>,  read_as<IntWriter, std::uint8_t>,
+      read_as<IntWriter, std::uint16_t>, read_as<IntWriter, std::uint32_t>,
+      read_as<IntWriter, std::uint64_t>, read_as<FloatWriter, Half>,
+      read_as<FloatWriter, float>,       read_as<FloatWriter, double>};
+  return readers[static_cast<std::size_t>(number)](number, list, to);
 }
 
 Status read_strings(std::span<const std::byte> list,

@@ -14,9 +14,9 @@
 #include <span>
 #include <string>
 
+#include "core/base/status.hpp"
 #include "core/files/descriptor.hpp"
 #include "core/files/file.hpp"
-#include "core/base/status.hpp"
 
 namespace gristmill {
 

@@ -15,8 +15,8 @@
 #include <string>
 #include <vector>
 
-#include "core/files/record_reader.hpp"
 #include "core/base/status.hpp"
+#include "core/files/record_reader.hpp"
 
 namespace gristmill {
 

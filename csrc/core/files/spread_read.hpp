@@ -14,8 +14,8 @@
 #include <vector>
 
 #include "core/base/pool.hpp"
-#include "core/files/record_reader.hpp"
 #include "core/base/status.hpp"
+#include "core/files/record_reader.hpp"
 
 namespace gristmill {
 

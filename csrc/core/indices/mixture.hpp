@@ -36,10 +36,6 @@ class Mixture {
   void take(std::span<std::int64_t> positions,
             std::span<std::int64_t> components) const noexcept;
 
-  friend bool operator==(const Mixture& a, const Mixture& b) noexcept {
-    return a.proportions_ == b.proportions_;
-  }
-
  private:
   // A component's part in what the components before it leave.
   struct Share {

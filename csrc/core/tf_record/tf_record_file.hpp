@@ -16,42 +16,29 @@
 #include <string>
 #include <vector>
 
-#include "core/base/byte_buffer.hpp"
-#include "core/files/file.hpp"
-#include "core/files/local_file.hpp"
-#include "core/files/record_reader.hpp"
 #include "core/base/status.hpp"
-#include "core/tf_record/tf_record_index.hpp"
+#include "core/files/file.hpp"
+#include "core/files/file_reader.hpp"
 #include "core/files/verify.hpp"
+#include "core/tf_record/tf_record_index.hpp"
 
 namespace gristmill {
 
-class TfRecordFile final : public RecordReader {
+class TfRecordFile final : public FileReader {
  public:
   struct Options {
     Verify verify = Verify::kAll;
-    LocalFile::Access access = LocalFile::Access::kPread;
     // Where the sidecar may be: the first that fits the file is loaded.
     std::vector<std::string> sidecars = {};
   };
 
-  // Opens a file and loads or makes its index.  Every error names the file,
+  // Loads or makes its index.  Every error names the file,
   // and where in it something is not as expected.
-  static Result<std::shared_ptr<const TfRecordFile>> open(
-      std::string path, const Options& options, ScanProgress& progress);
   static Result<std::shared_ptr<const TfRecordFile>> open(
       File::Ptr file, const Options& options, ScanProgress& progress);
 
-  [[nodiscard]] const std::string& path() const override {
-    return file_->path();
-  }
   [[nodiscard]] std::uint64_t size() const override { return index_.size(); }
   [[nodiscard]] bool knows_sizes() const override { return true; }
-  [[nodiscard]] std::size_t parallel() const override {
-    return file_->hints().parallel;
-  }
-  [[nodiscard]] bool shares_work(std::int64_t left,
-                                 std::int64_t right) const override;
   Status sizes(std::span<const std::int64_t> records,
                std::span<std::int64_t> sizes) const override;
   Status read(std::span<const Request> requests, Sink& sink) const override;
@@ -67,7 +54,7 @@ class TfRecordFile final : public RecordReader {
  private:
   TfRecordFile(File::Ptr file, TfRecordIndex index, std::string sidecar,
                Verify verify)
-      : file_(std::move(file)),
+      : FileReader(std::move(file)),
         index_(std::move(index)),
         sidecar_(std::move(sidecar)),
         verify_(verify) {}
@@ -75,17 +62,16 @@ class TfRecordFile final : public RecordReader {
   [[nodiscard]] TfRecordIndex::Place place(std::int64_t record) const {
     return index_.place(static_cast<std::uint64_t>(record));
   }
-  [[nodiscard]] std::size_t find_run(std::span<const Request> requests) const;
-  Status read_run(std::span<const Request> requests, Sink& sink) const;
+  [[nodiscard]] Extent extent(std::int64_t record) const override {
+    const auto at = place(record);
+    return {at.begin, at.end};
+  }
+  [[nodiscard]] std::string describe(std::int64_t record) const override;
   Status read_large(const Request& request, Sink& sink) const;
   Status deliver(const Request& request, std::span<const std::byte> frame,
                  Sink& sink) const;
   Status check_head(std::span<const std::byte> head,
                     std::uint64_t data_size) const;
-  [[nodiscard]] Status explain(const Status& status,
-                               const Request& request) const;
-
-  const File::Ptr file_;
   const TfRecordIndex index_;
   const std::string sidecar_;
   const Verify verify_;

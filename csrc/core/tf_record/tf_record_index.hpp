@@ -12,9 +12,9 @@
 #include <cstdint>
 #include <utility>
 
+#include "core/base/status.hpp"
 #include "core/files/file.hpp"
 #include "core/files/packed_chunks.hpp"
-#include "core/base/status.hpp"
 #include "core/tf_record/tf_record_frame.hpp"
 
 namespace gristmill {

@@ -3,8 +3,8 @@
 #include <cstring>
 #include <utility>
 
-#include "core/tf_record/tf_record_frame.hpp"
 #include "core/base/varint.hpp"
+#include "core/tf_record/tf_record_frame.hpp"
 
 namespace gristmill {
 namespace {

@@ -14,8 +14,9 @@
 
 #include "core/base/byte_buffer.hpp"
 #include "core/base/crc32c.hpp"
-#include "core/files/local_file.hpp"
 #include "core/base/varint.hpp"
+#include "core/files/damage.hpp"
+#include "core/files/local_file.hpp"
 
 namespace gristmill {
 namespace {
@@ -33,10 +34,6 @@ void store_le(std::byte* to, T value) {
   std::memcpy(to, &value, sizeof value);
 }
 
-Status invalid(const std::string& message) {
-  return Status(Code::kInvalidArgument, message);
-}
-
 Status write_all(int fd, std::span<const std::byte> bytes) {
   while (!bytes.empty()) {
     const ssize_t put = ::write(fd, bytes.data(), bytes.size());
@@ -45,6 +42,29 @@ Status write_all(int fd, std::span<const std::byte> bytes) {
     bytes = bytes.subspan(static_cast<std::size_t>(put));
   }
   return {};
+}
+
+// Makes an index of the sizes of `records` records, which fill a file of
+// `file_size` bytes.
+Result<TfRecordIndex> parse_sizes(std::span<const std::byte> sizes,
+                                  std::uint64_t records,
+                                  std::uint64_t file_size) {
+  ByteCursor cursor(sizes);
+  if (records > cursor.left()) return damaged("the index lacks records");
+  TfRecordIndex::Builder builder(records);
+  for (std::uint64_t i = 0; i < records; ++i) {
+    std::uint64_t size = 0;
+    const std::uint64_t left = file_size - builder.end();
+    if (!cursor.varint(size) || left < kFrameBytes ||
+        size > left - kFrameBytes) {
+      return damaged("record " + std::to_string(i) + " of the index is wrong");
+    }
+    builder.add(size);
+  }
+  if (cursor.left() > 0 || builder.end() != file_size) {
+    return damaged("the index does not end with the file");
+  }
+  return std::move(builder).finish();
 }
 
 // A name beside `path` that no other process or thread comes upon.
@@ -72,11 +92,7 @@ std::vector<std::byte> pack_sidecar(const TfRecordIndex& index,
   store_le(bytes.data() + kRecordsAt, index.size());
   std::byte* to = bytes.data() + kHeaderBytes;
   for (std::uint64_t i = 0; i < index.size(); ++i) {
-    std::uint64_t value = index.place(i).data_size();
-    for (; value >= 0x80; value >>= 7) {
-      *to++ = static_cast<std::byte>((value & 0x7f) | 0x80);
-    }
-    *to++ = static_cast<std::byte>(value);
+    to = put_varint(to, index.place(i).data_size());
   }
   store_le(bytes.data() + kChecksumAt,
            crc32c(std::span(bytes).subspan(kStampAt)));
@@ -88,37 +104,22 @@ Result<TfRecordIndex> parse_sidecar(std::span<const std::byte> contents,
   const std::byte* const header = contents.data();
   if (contents.size() < kHeaderBytes ||
       std::memcmp(header, kMagic.data(), kMagic.size()) != 0) {
-    return invalid("not the index of a TFRecord file");
+    return damaged("not the index of a TFRecord file");
   }
   const auto version = load_le<std::uint32_t>(header + kVersionAt);
   if (version != kVersion) {
-    return invalid("the index has version " + std::to_string(version) +
+    return damaged("the index has version " + std::to_string(version) +
                    ", expected " + std::to_string(kVersion));
   }
   if (load_le<std::uint32_t>(header + kChecksumAt) !=
       crc32c(contents.subspan(kStampAt))) {
-    return invalid("the index is damaged");
+    return damaged("the index is damaged");
   }
   const FileStamp found{load_le<std::uint64_t>(header + kStampAt),
                         load_le<std::uint64_t>(header + kStampAt + 8)};
-  if (found != stamp) return invalid("the index is of another file");
-  const auto records = load_le<std::uint64_t>(header + kRecordsAt);
-  ByteCursor cursor(contents.subspan(kHeaderBytes));
-  if (records > cursor.left()) return invalid("the index lacks records");
-  TfRecordIndex::Builder builder(records);
-  for (std::uint64_t i = 0; i < records; ++i) {
-    std::uint64_t size = 0;
-    const std::uint64_t left = stamp.size - builder.end();
-    if (!cursor.varint(size) || left < kFrameBytes ||
-        size > left - kFrameBytes) {
-      return invalid("record " + std::to_string(i) + " of the index is wrong");
-    }
-    builder.add(size);
-  }
-  if (cursor.left() > 0 || builder.end() != stamp.size) {
-    return invalid("the index does not end with the file");
-  }
-  return std::move(builder).finish();
+  if (found != stamp) return damaged("the index is of another file");
+  return parse_sizes(contents.subspan(kHeaderBytes),
+                     load_le<std::uint64_t>(header + kRecordsAt), stamp.size);
 }
 
 Result<TfRecordIndex> load_sidecar(const std::string& path,
@@ -128,7 +129,7 @@ Result<TfRecordIndex> load_sidecar(const std::string& path,
   const File& file = *opened.value();
   // A record of n bytes takes 16 + n bytes there, and a varint here.
   if (file.size() > kHeaderBytes + stamp.size / kFrameBytes) {
-    return invalid("the index has more records than the file has room for");
+    return damaged("the index has more records than the file has room for");
   }
   ByteBuffer contents;
   if (!contents.reset(file.size())) {

@@ -31,8 +31,8 @@
 #include <string>
 #include <vector>
 
-#include "core/files/file.hpp"
 #include "core/base/status.hpp"
+#include "core/files/file.hpp"
 #include "core/tf_record/tf_record_index.hpp"
 
 namespace gristmill {

@@ -15,7 +15,7 @@ from gristmill import _core
 from gristmill._base import log
 from gristmill._base.types import Int64Array
 from gristmill.sources._file_names import expand
-from gristmill.sources._record_files import CACHE_BYTES, check_name, open_file
+from gristmill.sources._record_files import check_name, open_file
 from gristmill.sources._record_source import RecordSource, name_of, open_parts
 from gristmill.sources._remote import RemoteOptions
 
@@ -109,7 +109,7 @@ class ArrayRecordDataSource(RecordSource):
         *,
         verify: str = "all",
         access: str = "pread",
-        cache_bytes: int = CACHE_BYTES,
+        cache_bytes: int = 64 << 20,
         storage_options: Mapping[str, Any] | None = None,
         remote_options: RemoteOptions | None = None,
     ) -> None:

@@ -9,10 +9,7 @@ from typing import Any
 from gristmill import _core
 from gristmill.sources._remote import RemoteFile, RemoteOptions, is_url
 
-__all__ = ["CACHE_BYTES", "open_file"]
-
-# Memory for decoded chunks of one file.
-CACHE_BYTES = 64 << 20
+__all__ = ["open_file"]
 
 _LOCAL_SCHEMES = ("file://", "local://")
 
@@ -22,7 +19,6 @@ def open_file(
     *,
     verify: str = "all",
     access: str = "pread",
-    cache_bytes: int = CACHE_BYTES,
     cache: _core.ChunkCache | None = None,
     storage_options: Mapping[str, Any] | None = None,
     remote_options: RemoteOptions | None = None,
@@ -37,8 +33,8 @@ def open_file(
         access: How files of this machine are read: "pread", or "mmap" for less work
             per record; a mapped file that another process truncates may end this
             process. Files behind URLs know "pread" only.
-        cache_bytes: Memory for decoded chunks of more than one record.
-        cache: A cache that is shared with other files, instead of one of `cache_bytes`.
+        cache: Keeps decoded chunks of more than one record, of other files too; None
+            for one of 64 MiB.
         storage_options: Arguments of the URL's file system, such as credentials.
         remote_options: How files behind URLs are read. None for the defaults.
 
@@ -56,9 +52,7 @@ def open_file(
         ValueError: /none/such is on this machine and has no use for storage_options.
     """
     file = find_file(os.fspath(path), access, storage_options, remote_options)
-    if isinstance(file, str):
-        return _core.RecordFile(file, verify, access, cache_bytes, cache)
-    return _core.RecordFile(file, verify, cache_bytes, cache)
+    return _core.RecordFile(file, verify, access, cache)
 
 
 def find_file(

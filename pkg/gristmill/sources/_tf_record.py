@@ -126,12 +126,7 @@ class Opener:
         sidecars = sidecar_paths(path, self.index_dir)
         progress = progress or _core.ScanProgress()
         found = find_file(path, self.access, self.storage_options, self.remote_options)
-        if isinstance(found, str):
-            file = _core.TfRecordFile(
-                found, self.verify, self.access, sidecars, progress
-            )
-        else:
-            file = _core.TfRecordFile(found, self.verify, sidecars, progress)
+        file = _core.TfRecordFile(found, self.verify, self.access, sidecars, progress)
         if not file.sidecar:
             _save_index(file, sidecars)
         return file

@@ -1,0 +1,96 @@
+// A FileReader is a RecordReader of one file, by one read of the file for
+// records that lie near each other.
+//
+// Thread safety: const methods may overlap.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <span>
+#include <string>
+#include <utility>
+
+#include "core/base/byte_buffer.hpp"
+#include "core/base/status.hpp"
+#include "core/files/file.hpp"
+#include "core/files/record_reader.hpp"
+
+namespace gristmill {
+
+// Bytes of a file.
+struct RawBytes {
+  std::uint64_t begin = 0;  // Their offset in the file.
+  std::span<const std::byte> bytes;
+
+  [[nodiscard]] std::uint64_t end() const { return begin + bytes.size(); }
+};
+
+// Adds to a message which file it is about, and how that has changed.
+Status name_file(const File& file, const Status& status);
+
+class FileReader : public RecordReader {
+ public:
+  [[nodiscard]] const std::string& path() const override {
+    return file_->path();
+  }
+  [[nodiscard]] std::size_t parallel() const override {
+    return file_->hints().parallel;
+  }
+
+  // True if both lie where one read of a file that is far away reaches.
+  [[nodiscard]] bool shares_work(std::int64_t left,
+                                 std::int64_t right) const override;
+
+ protected:
+  // Where something begins and ends in the file.
+  struct Extent {
+    std::uint64_t begin = 0;
+    std::uint64_t end = 0;
+  };
+
+  // Tries to read a record straight to its place; returns whether it did.
+  // Its errors name the record.
+  using ReadAlone = std::function<Result<bool>(const Request&)>;
+
+  // Takes a record out of bytes of the file that its extent lies in.
+  using Deliver = std::function<Status(const Request&, const RawBytes&)>;
+
+  explicit FileReader(File::Ptr file) : file_(std::move(file)) {}
+
+  [[nodiscard]] const File& file() const { return *file_; }
+
+  // Where a record lies, at a guess.
+  [[nodiscard]] virtual Extent extent(std::int64_t record) const = 0;
+
+  // What errors call a record.
+  [[nodiscard]] virtual std::string describe(std::int64_t record) const = 0;
+
+  // Reads records one run after the other: one of several records, or of a
+  // mapped file, for deliver(), and others for alone() if it can.
+  Status read_runs(std::span<const Request> requests, const ReadAlone& alone,
+                   const Deliver& deliver) const;
+
+  // Returns the bytes of an extent: mapped ones, or read to `buffer`.
+  Result<RawBytes> fetch(const Extent& extent, ByteBuffer& buffer) const;
+
+  // Fails if the file is mapped and has become shorter: touching what is no
+  // longer there would end the process.
+  [[nodiscard]] Status check_mapped() const;
+
+  // Adds to an error which record of which file it is about.
+  [[nodiscard]] Status explain(const Status& status, std::int64_t record) const;
+
+ private:
+  struct Run {
+    std::size_t count = 1;  // Requests to serve by one read ...
+    Extent extent;          // ... of this.
+  };
+  [[nodiscard]] Run find_run(std::span<const Request> requests) const;
+  Status read_run(std::span<const Request> requests, const Extent& extent,
+                  const ReadAlone& alone, const Deliver& deliver) const;
+
+  const File::Ptr file_;
+};
+
+}  // namespace gristmill
