@@ -9,7 +9,8 @@ from gristmill import transforms
 from gristmill._base.checks import check_callable, check_finite, kind
 from gristmill._dataset.model.node import Dataset
 
-# The method of a dataset that takes each kind of transform.
+# The method of a dataset that takes each kind of transform; most transforms have one of
+# the same name, which is called.
 _METHODS: dict[type, str] = {
     transforms.Map: "map",
     transforms.MapWithIndex: "map_with_index",
@@ -38,6 +39,17 @@ def check_transform(transform: Any, wanted: type) -> None:
     if found is not None:
         advice = f" It is a transforms.{found.__name__}: use ds.{_METHODS[found]}(...)."
     check_callable(f"The transform of {_METHODS[wanted]}", transform, advice)
+
+
+def call_of(transform: Any, wanted: type) -> Any:
+    """What is called for an element: a transform's method, or the function itself.
+
+    Raises:
+        TypeError: It is neither.
+    """
+    check_transform(transform, wanted)
+    is_transform = isinstance(transform, wanted)
+    return getattr(transform, _METHODS[wanted]) if is_transform else transform
 
 
 def listed(datasets: Any, name: str) -> list[Any]:

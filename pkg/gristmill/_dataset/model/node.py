@@ -15,9 +15,9 @@ from gristmill._dataset.model.names import node_text
 from gristmill._dataset.model.stats import Stats
 
 S = TypeVar("S")
-# What a node does.  "read" gets elements from outside, "order" says which one comes when,
-# "transform" runs somebody's function, "batch" groups or packs, "prefetch" works ahead
-# with threads, and "transport" gets elements from worker processes.
+# What a node does.  "read" gets elements from outside, "order" says which one comes
+# when, "transform" runs somebody's function, "batch" groups or packs, "prefetch" works
+# ahead with threads, and "transport" gets elements from worker processes.
 Kind = Literal["read", "order", "transform", "batch", "prefetch", "transport"]
 
 
@@ -26,11 +26,11 @@ class Dataset:
 
     # What this does; None: "transform" where it has parents, else "read".
     _KIND: ClassVar[Kind | None] = None
-    # Whether each element is made of one element of the parent's, and nothing else.
-    _ONE_TO_ONE: ClassVar[bool] = False
-    # Whether elements may be absent that the parents have.
-    _SPARSE: ClassVar[bool] = False
-    _MUTATES_ELEMENT_SPEC: ClassVar[bool] = True
+    # What may drop elements that the parents have, in Grain's words; None: nothing.
+    _SPARSE: ClassVar[str | None] = None
+    # Of how many elements of the only parent each is made, one behind another, where
+    # nothing but the parent's position says which are next; else None.
+    _stride: int | None = None
     _seed_rng_seed: Any = None
     _parents: Sequence[Any] = ()
 
@@ -93,8 +93,12 @@ class Dataset:
         """
         return func(self, *args, **kwargs)
 
+    def _arguments_text(self) -> str:
+        """What follows the class's name in the text of a node and of its iterators."""
+        return ""
+
     def __str__(self) -> str:
-        return type(self).__name__
+        return type(self).__name__ + self._arguments_text()
 
     def __repr__(self) -> str:
         return node_text(self)
@@ -126,6 +130,11 @@ def check_parents(dataset: Any, parents: Iterable[Any], wanted: type) -> None:
             f"{type(dataset).__name__} is made of datasets, of kind"
             f" {wanted.__name__}, got {kind(parent)}. {advice}"
         )
+
+
+def is_ours(node: Any) -> bool:
+    """Whether the class of a dataset or an iterator is Gristmill's."""
+    return type(node).__module__.startswith("gristmill.")
 
 
 def chain_of(dataset: Any) -> Iterator[Any]:

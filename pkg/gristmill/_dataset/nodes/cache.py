@@ -7,7 +7,7 @@ from typing import Any
 from gristmill._base.types import T
 from gristmill._dataset.model import state_checks
 from gristmill._dataset.model.iter_dataset import IterDataset
-from gristmill._dataset.model.iterator import DatasetIterator
+from gristmill._dataset.model.iterator import DatasetIterator, NodeIterator
 from gristmill._dataset.model.replay import replay
 from gristmill._dataset.model.spec import ParentSpec
 
@@ -32,24 +32,22 @@ class CacheIterDataset(ParentSpec, IterDataset[T]):
         super().__init__(parent)
 
     def __iter__(self) -> DatasetIterator[T]:
-        return CacheDatasetIterator(iter(self._parent))
+        return CacheDatasetIterator(self)
 
-    def __str__(self) -> str:
-        return f"CacheIterDataset(parent={self._parent})"
+    def _arguments_text(self) -> str:
+        return f"(parent={self._parent})"
 
 
-class CacheDatasetIterator(DatasetIterator[T]):
+class CacheDatasetIterator(NodeIterator[T]):
     """Iterates over the parent's elements and keeps them.
 
     The position in the cache counts; the parent's own is that of the last element
     that was read from it.
     """
 
-    _MUTATES_ELEMENT_SPEC = False
-
-    def __init__(self, parent: DatasetIterator[T]) -> None:
-        super().__init__(parent)
-        self._start = parent.get_state()
+    def __init__(self, node: CacheIterDataset[T]) -> None:
+        super().__init__(node)
+        self._start = self._parent.get_state()
         self._cache: list[T] = []
         self._position = 0
         self._filled = False

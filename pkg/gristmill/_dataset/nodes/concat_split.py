@@ -13,7 +13,7 @@ from gristmill._base.checks import check_flag, check_instance
 from gristmill._dataset.model import state_checks
 from gristmill._dataset.model.failing import note_outermost
 from gristmill._dataset.model.iter_dataset import IterDataset
-from gristmill._dataset.model.iterator import DatasetIterator
+from gristmill._dataset.model.iterator import DatasetIterator, NodeIterator
 from gristmill._hot import concat_split
 from gristmill._slow.pack_layout import SplitLayout
 from gristmill.errors import StateMismatch
@@ -122,7 +122,7 @@ class ConcatThenSplitIterDataset(IterDataset[Any]):
         )
 
     def __iter__(self) -> DatasetIterator[Any]:
-        return ConcatThenSplitDatasetIterator(iter(self._parent), self._layout)
+        return ConcatThenSplitDatasetIterator(self)
 
 
 def _check_state(iterator: ConcatThenSplitDatasetIterator, state: Any) -> None:
@@ -146,24 +146,20 @@ def _check_slices(
             raise state_checks.mismatch(iterator, f"has {what} {begin} to {end}")
 
 
-class ConcatThenSplitDatasetIterator(DatasetIterator[Any]):
+class ConcatThenSplitDatasetIterator(NodeIterator[Any]):
     """Iterates over rows of elements laid end to end.
 
     The state is where the parent stood before the element that opens a row, what of
     that element is left, and how many rows were given out since.
-
-    Args:
-        parent: Gives the elements.
-        layout: What the rows are made of.
     """
 
     _TAKES_IN_STEP = True
     _BATCHES = True
 
-    def __init__(self, parent: DatasetIterator[Any], layout: SplitLayout) -> None:
-        super().__init__(parent)
-        self._layout = layout
-        self._splitter = concat_split.Splitter(layout)
+    def __init__(self, node: ConcatThenSplitIterDataset) -> None:
+        super().__init__(node)
+        self._layout = node._layout
+        self._splitter = concat_split.Splitter(self._layout)
         self._rows: collections.deque[Any] = collections.deque()
         self._ended = False
         # Whether a row is being filled, from the position that is saved.
@@ -211,9 +207,6 @@ class ConcatThenSplitDatasetIterator(DatasetIterator[Any]):
         self._splitter.clear()
         self._rows.clear()
         self._ended = self._is_filling = False
-
-    def __str__(self) -> str:
-        return "ConcatThenSplitDatasetIterator"
 
     def _next(self) -> Any:
         if not self._rows and not self._ended:

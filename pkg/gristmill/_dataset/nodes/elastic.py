@@ -3,8 +3,7 @@
 There is one stream of elements, which does not depend on hosts.  Global batch b is its
 elements ``[b * G, (b + 1) * G)``, and host h of H has every H-th of them, from h on.
 Where elements have indices, a host reads only its own; elsewhere (filters, packing,
-anything that is no `MapDataset`) each host runs the stream, and computes what is one
-element for each, at its end, for its own.
+anything that is no `MapDataset`) each host runs the stream.
 """
 
 from __future__ import annotations
@@ -18,21 +17,10 @@ from gristmill._dataset.model import state_checks
 from gristmill._dataset.model.iter_dataset import IterDataset
 from gristmill._dataset.model.iterator import DatasetIterator
 from gristmill._dataset.model.map_dataset import MapDataset
-from gristmill._dataset.model.node import Dataset, chain_of, check_parents, with_parents
+from gristmill._dataset.model.node import Dataset, chain_of, check_parents
 from gristmill._dataset.model.states import snapshot
-from gristmill._dataset.nodes.filter import FilterMapDataset
-from gristmill._dataset.nodes.flat_map import FlatMapMapDataset
-from gristmill._dataset.nodes.map import (
-    CountingIterator,
-    MapIterDataset,
-    MapWithIndexIterDataset,
-    RandomMapIterDataset,
-)
 from gristmill.options import MultiprocessingOptions, ReadOptions
 from gristmill.sharding import ShardOptions
-
-_ONE_FOR_EACH = (MapIterDataset, MapWithIndexIterDataset, RandomMapIterDataset)
-_SPARSE = (FilterMapDataset, FlatMapMapDataset)
 
 
 class ElasticIterator(IterDataset[Any]):
@@ -242,13 +230,8 @@ class ElasticStreamDatasetIterator(DatasetIterator[Any]):
     """
 
     def __init__(self, dataset: IterDataset[Any], share: _Share) -> None:
-        last_steps: list[Any] = []
-        while type(dataset) in _ONE_FOR_EACH:
-            last_steps.append(dataset)
-            dataset = dataset._parent
         super().__init__(iter(dataset))
         self._share = share
-        self._finish = _LastSteps(reversed(last_steps), self._ctx)
         self._next_index = 0
         # The elements of the global batch in hand that were read: its own, and how
         # many in all.  Some only where the stream has ended or failed within it.
@@ -267,13 +250,9 @@ class ElasticStreamDatasetIterator(DatasetIterator[Any]):
                 self._own.append(element)
             self._read += 1
         own, self._own, self._read = self._own, [], 0
-        first = self._next_index + self._share.host
         self._next_index += self._share.global_batch_size
-        indices = range(first, self._next_index, self._share.hosts)
         assert len(own) == size
-        return batching.make_batch(
-            [self._finish(index, x) for index, x in zip(indices, own, strict=True)]
-        )
+        return batching.make_batch(own)
 
     def get_state(self) -> Any:
         """How many elements all hosts together were given, and where the stream is."""
@@ -292,61 +271,6 @@ class ElasticStreamDatasetIterator(DatasetIterator[Any]):
         self._own, self._read = [], 0
 
 
-class _LastSteps:
-    """Applies the steps at the end of a chain to single elements.
-
-    Args:
-        steps: The datasets of the steps, in order.
-        context: Of the chain.
-    """
-
-    def __init__(self, steps: Any, context: Any) -> None:
-        self._given = _GivenIterator()
-        self._given._ctx = context
-        last: DatasetIterator[Any] = self._given
-        self._counting: list[CountingIterator[Any]] = []
-        for step in steps:
-            last = iter(with_parents(step, [_Standing(last)]))
-            if isinstance(last, CountingIterator):
-                self._counting.append(last)
-        self._last = last
-
-    def __call__(self, index: int, element: Any) -> Any:
-        """What the steps make of element `index` of the stream."""
-        self._given.element = element
-        for step in self._counting:
-            step.counter = index
-        return next(self._last)
-
-
-class _Standing(IterDataset[Any]):
-    """Stands for a dataset that is iterated over already."""
-
-    def __init__(self, iterator: DatasetIterator[Any]) -> None:
-        super().__init__()
-        self._iterator = iterator
-
-    def __iter__(self) -> DatasetIterator[Any]:
-        return self._iterator
-
-
-class _GivenIterator(DatasetIterator[Any]):
-    """Gives the element that it was handed."""
-
-    element: Any = None
-
-    def __next__(self) -> Any:
-        element, self.element = self.element, None
-        return element
-
-    def get_state(self) -> Any:
-        """Nothing: it is told what comes."""
-        return {}
-
-    def set_state(self, state: Any) -> None:
-        """Do nothing."""
-
-
 def _is_sparse(dataset: MapDataset[Any]) -> bool:
     """Whether elements may be absent."""
-    return any(isinstance(node, _SPARSE) for node in chain_of(dataset))
+    return any(node._SPARSE is not None for node in chain_of(dataset))

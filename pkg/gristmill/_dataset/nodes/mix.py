@@ -21,7 +21,7 @@ from gristmill._dataset.model.blocks import (
 from gristmill._dataset.model.building import builds
 from gristmill._dataset.model.checks import check_names, check_weights, listed
 from gristmill._dataset.model.iter_dataset import IterDataset
-from gristmill._dataset.model.iterator import DatasetIterator
+from gristmill._dataset.model.iterator import DatasetIterator, NodeIterator
 from gristmill._dataset.model.map_dataset import MapDataset
 from gristmill._dataset.model.spec import get_element_spec
 from gristmill._hot import steps
@@ -213,18 +213,13 @@ class MixedIterDataset(IterDataset[T]):
             given: Any = [1] * len(self._parents)
         else:
             given = _in_order(proportions, _ordered_names(proportions))
-        self._proportions = integer_proportions(given, len(self._parents))
+        self._proportions = tuple(integer_proportions(given, len(self._parents)))
 
     def __iter__(self) -> DatasetIterator[T]:
-        return MixedDatasetIterator(
-            [iter(parent) for parent in self._parents], self._proportions, self._names
-        )
+        return MixedDatasetIterator(self)
 
-    def __str__(self) -> str:
-        return (
-            f"MixedIterDataset([{len(self._parents)} parents],"
-            f" proportions={self._proportions})"
-        )
+    def _arguments_text(self) -> str:
+        return f"([{len(self._parents)} parents], proportions={self._proportions})"
 
     @property
     def _element_spec(self) -> Any:
@@ -248,33 +243,19 @@ def _check_state(iterator: MixedDatasetIterator[Any], state: Any) -> None:
             state_checks.check_state(parent, position)
 
 
-class MixedDatasetIterator(steps.MixStep, DatasetIterator[T]):
-    """Iterates over a mixture.
+class MixedDatasetIterator(steps.MixStep, NodeIterator[T]):
+    """Iterates over a mixture."""
 
-    Args:
-        parents: One iterator for each part.
-        proportions: One positive integer for each.
-        names: Of the parts, where the state says them; else None.
-    """
-
-    _MUTATES_ELEMENT_SPEC = False
     _TURNS_AT_ONCE = 1024
 
-    def __init__(
-        self,
-        parents: Sequence[DatasetIterator[T]],
-        proportions: Sequence[int],
-        names: Sequence[str] | None,
-    ) -> None:
-        DatasetIterator.__init__(self, parents)
-        steps.MixStep.__init__(self, parents)
-        self._proportions = tuple(proportions)
-        self._mixture = _core.Mixture(list(proportions))
-        self._names = names
+    def __init__(self, node: MixedIterDataset[T]) -> None:
+        NodeIterator.__init__(self, node)
+        steps.MixStep.__init__(self, self._parents)
+        self._mixture = _core.Mixture(list(node._proportions))
+        # Of the parts, where the state says them.
+        self._names = node._names
         # Where parts stopped that are in the mixture no more.
         self._absent: dict[str, Any] = {}
-
-    __iter__ = DatasetIterator.__iter__
 
     def get_state(self) -> Any:
         """The position; by name of the parts, where they have names."""
@@ -304,12 +285,6 @@ class MixedDatasetIterator(steps.MixStep, DatasetIterator[T]):
                 parent.set_state(position)
         self.index = state["index"]
         self.stopped = state["stop"]
-
-    def __str__(self) -> str:
-        return (
-            f"MixedDatasetIterator([{len(self._parents)} parents],"
-            f" proportions={self._proportions})"
-        )
 
     def _mismatch(self, what: str, found: Any) -> str:
         parts: Any = kind(found)

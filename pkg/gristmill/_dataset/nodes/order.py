@@ -27,11 +27,13 @@ class IndexMapDataset(ParentSpec, BlockMapDataset[T]):
     """A dataset that only says which of its parent's elements comes at an index."""
 
     _KIND = "order"
-    _MUTATES_ELEMENT_SPEC = False
 
     def _extend(self, plan: _core.KeyPlan) -> _core.KeyPlan:
         """The plan of this dataset, given its parent's."""
-        raise NotImplementedError
+        return plan
+
+    def __len__(self) -> int:
+        return len(self._parent)
 
     @functools.cached_property
     def _plan(self) -> tuple[_core.KeyPlan, MapDataset[Any]]:
@@ -75,9 +77,6 @@ class ShuffleMapDataset(IndexMapDataset[T]):
             raise ValueError(text)
         self._seed = int(seed)
 
-    def __len__(self) -> int:
-        return len(self._parent)
-
     def _extend(self, plan: _core.KeyPlan) -> _core.KeyPlan:
         return plan.shuffle(self._seed)
 
@@ -103,8 +102,8 @@ class SliceMapDataset(IndexMapDataset[T]):
     def __len__(self) -> int:
         return self._length
 
-    def __str__(self) -> str:
-        return f"SliceMapDataset[{self._start}:{self._stop}:{self._step}]"
+    def _arguments_text(self) -> str:
+        return f"[{self._start}:{self._stop}:{self._step}]"
 
     def _extend(self, plan: _core.KeyPlan) -> _core.KeyPlan:
         return plan.take(self._start, self._step, self._length)
@@ -144,8 +143,8 @@ class RepeatMapDataset(IndexMapDataset[T]):
     def __len__(self) -> int:
         return self._length
 
-    def __str__(self) -> str:
-        return f"RepeatMapDataset(num_epochs={self._num_epochs})"
+    def _arguments_text(self) -> str:
+        return f"(num_epochs={self._num_epochs})"
 
     def _extend(self, plan: _core.KeyPlan) -> _core.KeyPlan:
         return plan.repeat(self._num_epochs, self._reseed_each_epoch)

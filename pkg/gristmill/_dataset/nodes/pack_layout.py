@@ -113,7 +113,7 @@ def pack_layout(
         )
     if isinstance(meta_features, str):
         raise TypeError(
-            f"meta_features must be a sequence of names, got the str {meta_features!r}."
+            f"meta_features must be a sequence of names, got one: {meta_features!r}."
             f" Write ({meta_features!r},)."
         )
     features = Features(struct)

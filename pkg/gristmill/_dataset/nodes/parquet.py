@@ -121,8 +121,6 @@ class ParquetDatasetIterator(steps.Feed, DatasetIterator[dict[str, Any]]):
         self._columns: Columns | None = None
         DatasetIterator.__init__(self)
 
-    __iter__ = DatasetIterator.__iter__
-
     def get_state(self) -> Any:
         """The row group of the last row that was given out, and the row behind it."""
         group = max(int(self._bounds.searchsorted(self.given, "left")) - 1, 0)

@@ -28,8 +28,6 @@ class SourceMapDataset(BlockMapDataset[Any]):
     A dict of arrays and a table of pyarrow are sources of their rows.
     """
 
-    _MUTATES_ELEMENT_SPEC = False
-
     def __init__(self, source: Any) -> None:
         super().__init__()
         self._source = source
@@ -42,8 +40,8 @@ class SourceMapDataset(BlockMapDataset[Any]):
     def __len__(self) -> int:
         return length_of(self._reader)
 
-    def __str__(self) -> str:
-        return f"SourceMapDataset(source={type(self._source).__name__})"
+    def _arguments_text(self) -> str:
+        return f"(source={type(self._source).__name__})"
 
     def _record(self, index: int) -> int:
         return index % (known_length(self._reader) or sys.maxsize)
@@ -65,8 +63,6 @@ class SourceMapDataset(BlockMapDataset[Any]):
 class RangeMapDataset(BlockMapDataset[int]):
     """The integers of a `range`."""
 
-    _MUTATES_ELEMENT_SPEC = False
-
     def __init__(self, start: int, stop: int | None = None, step: int = 1) -> None:
         super().__init__()
         self.start = 0 if stop is None else start
@@ -81,10 +77,8 @@ class RangeMapDataset(BlockMapDataset[int]):
     def __len__(self) -> int:
         return len(self._range)
 
-    def __str__(self) -> str:
-        return (
-            f"RangeMapDataset(start={self.start}, stop={self.stop}, step={self.step})"
-        )
+    def _arguments_text(self) -> str:
+        return f"(start={self.start}, stop={self.stop}, step={self.step})"
 
     @property
     def _element_spec(self) -> Any:

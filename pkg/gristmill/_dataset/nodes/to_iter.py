@@ -70,15 +70,10 @@ class PrefetchIterDataset(ParentSpec, IterDataset[T]):
         self._allow_nones = allow_nones
 
     def __iter__(self) -> DatasetIterator[T]:
-        return PrefetchDatasetIterator(
-            self._parent, self._read_options, self._allow_nones
-        )
+        return PrefetchDatasetIterator(self)
 
-    def __str__(self) -> str:
-        return (
-            f"PrefetchIterDataset(read_options={self._read_options},"
-            f" allow_nones={self._allow_nones})"
-        )
+    def _arguments_text(self) -> str:
+        return f"(read_options={self._read_options}, allow_nones={self._allow_nones})"
 
 
 def _check_state(iterator: PrefetchDatasetIterator[Any], state: Any) -> None:
@@ -95,27 +90,18 @@ def _check_state(iterator: PrefetchDatasetIterator[Any], state: Any) -> None:
 class PrefetchDatasetIterator(steps.Feed, DatasetIterator[T]):
     """Iterates over the elements of a `MapDataset`.
 
-    Args:
-        dataset: The dataset of indices.
-        read_options: Threads that compute ahead where elements are slow.
-        allow_nones: Whether absent elements are given out as None.
-
     Attributes:
         dataset: The dataset of indices.
     """
 
-    _MUTATES_ELEMENT_SPEC = False
-
-    def __init__(
-        self, dataset: MapDataset[T], read_options: ReadOptions, allow_nones: bool
-    ) -> None:
+    def __init__(self, node: PrefetchIterDataset[T]) -> None:
+        dataset: MapDataset[T] = node._parent
         DatasetIterator.__init__(self)
         self._ctx.dataset_options = options_of(dataset)
-        steps.Feed.__init__(self, allow_nones)
+        steps.Feed.__init__(self, node._allow_nones)
+        self._node = node
         self.dataset = dataset
         self._length = len(dataset)
-        self._read_options = read_options
-        self._allow_nones = allow_nones
         self._at_once = 1
         self._most_at_once = MOST_AT_ONCE
         self._failure: tuple[int, Exception] | None = None
@@ -123,8 +109,6 @@ class PrefetchDatasetIterator(steps.Feed, DatasetIterator[T]):
         self._look_ahead = True
         self._elements = _Elements(dataset)
         self._reading = self._new_reading()
-
-    __iter__ = DatasetIterator.__iter__
 
     def get_state(self) -> Any:
         """Indices that were given out, absent elements included."""
@@ -156,10 +140,7 @@ class PrefetchDatasetIterator(steps.Feed, DatasetIterator[T]):
         super().close()
 
     def __str__(self) -> str:
-        return (
-            f"PrefetchDatasetIterator(read_options={self._read_options},"
-            f" allow_nones={self._allow_nones})"
-        )
+        return type(self).__name__ + self._node._arguments_text()
 
     @property
     def sampling(self) -> Sampling | None:
@@ -220,7 +201,7 @@ class PrefetchDatasetIterator(steps.Feed, DatasetIterator[T]):
     def _new_reading(self) -> Reading:
         return Reading(
             self._elements,
-            self._read_options,
+            self._node._read_options,
             lambda first, count: range(first, first + count),
             self._length,
             look_ahead=self._look_ahead,

@@ -11,7 +11,7 @@ from gristmill._base.types import Int64Array, T
 from gristmill._dataset.model import state_checks
 from gristmill._dataset.model.blocks import BlockMapDataset, block_of
 from gristmill._dataset.model.iter_dataset import IterDataset
-from gristmill._dataset.model.iterator import DatasetIterator
+from gristmill._dataset.model.iterator import DatasetIterator, NodeIterator
 from gristmill._dataset.model.map_dataset import MapDataset
 from gristmill._dataset.model.replay import replay
 from gristmill._dataset.model.spec import ParentSpec
@@ -19,7 +19,22 @@ from gristmill._dataset.model.states import copied
 from gristmill._hot import steps
 
 
-class WindowShuffleMapDataset(ParentSpec, BlockMapDataset[T]):
+class WindowShuffling(ParentSpec):
+    """A dataset of either kind that shuffles windows of its parent's elements."""
+
+    _KIND = "order"
+
+    def __init__(self, parent: Any, *, window_size: int, seed: int) -> None:
+        super().__init__(parent)
+        check_integer("window_size", window_size)
+        check_integer("seed", seed)
+        if window_size <= 0:
+            raise ValueError(f"window_size must be positive. Got {window_size}.")
+        self._window_size = window_size
+        self._seed = seed
+
+
+class WindowShuffleMapDataset(WindowShuffling, BlockMapDataset[T]):
     """The parent's elements, each window of an epoch in a random order.
 
     Window w of all epochs is shuffled with seed ``seed + w``; the last window of an
@@ -42,14 +57,8 @@ class WindowShuffleMapDataset(ParentSpec, BlockMapDataset[T]):
         [1, 2, 3, 0, 4, 7, 5, 6]
     """
 
-    _KIND = "order"
-    _MUTATES_ELEMENT_SPEC = False
-
     def __init__(self, parent: MapDataset[T], *, window_size: int, seed: int) -> None:
-        super().__init__(parent)
-        _check(window_size, seed)
-        self._window_size = window_size
-        self._seed = seed
+        super().__init__(parent, window_size=window_size, seed=seed)
 
     def __len__(self) -> int:
         return len(self._parent)
@@ -61,7 +70,7 @@ class WindowShuffleMapDataset(ParentSpec, BlockMapDataset[T]):
         return block_of(self._parent, shuffled)
 
 
-class WindowShuffleIterDataset(ParentSpec, IterDataset[T]):
+class WindowShuffleIterDataset(WindowShuffling, IterDataset[T]):
     """The parent's elements, each window of them in a random order.
 
     A window is read whole before its first element is given out.  Window w is shuffled
@@ -84,18 +93,11 @@ class WindowShuffleIterDataset(ParentSpec, IterDataset[T]):
         [0, 3, 2, 1, 6, 5, 7, 4]
     """
 
-    _KIND = "order"
-
     def __init__(self, parent: IterDataset[T], *, window_size: int, seed: int) -> None:
-        super().__init__(parent)
-        _check(window_size, seed)
-        self._window_size = window_size
-        self._seed = seed
+        super().__init__(parent, window_size=window_size, seed=seed)
 
     def __iter__(self) -> DatasetIterator[T]:
-        return WindowShuffleDatasetIterator(
-            iter(self._parent), self._window_size, self._seed
-        )
+        return WindowShuffleDatasetIterator(self)
 
 
 def _check_state(iterator: WindowShuffleDatasetIterator[Any], state: Any) -> None:
@@ -112,27 +114,19 @@ def _check_state(iterator: WindowShuffleDatasetIterator[Any], state: Any) -> Non
         )
 
 
-class WindowShuffleDatasetIterator(steps.Feed, DatasetIterator[T]):
+class WindowShuffleDatasetIterator(steps.Feed, NodeIterator[T]):
     """Iterates over shuffled windows.
 
     The state is the position before the window in hand and how many of its elements
     were given out; restoring reads the window again.
-
-    Args:
-        parent: Gives the elements.
-        window_size: Elements of a window.
-        seed: Of the first window.
     """
 
-    _MUTATES_ELEMENT_SPEC = False
-
-    def __init__(self, parent: DatasetIterator[T], window_size: int, seed: int) -> None:
-        DatasetIterator.__init__(self, parent)
+    def __init__(self, node: WindowShuffling) -> None:
+        NodeIterator.__init__(self, node)
         steps.Feed.__init__(self, keep_absent=True)
-        self._window_size = window_size
-        self._seed = seed
+        self._window_size = node._window_size
         # The position before the window in hand, its number and its length.
-        self._before = parent.get_state()
+        self._before = self._parent.get_state()
         self._window = 0
         self._length = 0
         # What a window that is not complete has, because reading it failed.
@@ -140,8 +134,6 @@ class WindowShuffleDatasetIterator(steps.Feed, DatasetIterator[T]):
         # What a restored window has left.
         self._restored: list[T] = []
         self._parent_ended = False
-
-    __iter__ = DatasetIterator.__iter__
 
     def get_state(self) -> Any:
         """The position before the window, its number, and its elements given out."""
@@ -171,9 +163,6 @@ class WindowShuffleDatasetIterator(steps.Feed, DatasetIterator[T]):
             # The number in the state is the next window's if none is left of this.
             self._window -= not self._restored
 
-    def __str__(self) -> str:
-        return "WindowShuffleDatasetIterator"
-
     def _refill(self, first: int) -> list[Any]:
         """The next window, in the order in which it is given out."""
         if self._restored:
@@ -197,12 +186,5 @@ class WindowShuffleDatasetIterator(steps.Feed, DatasetIterator[T]):
         """A window in a random order, the last first."""
         if not window:
             return []  # Which needs no seed.
-        order = _core.permutation(len(window), self._seed + self._window)
+        order = _core.permutation(len(window), self._node._seed + self._window)
         return [window[place] for place in order[::-1].tolist()]
-
-
-def _check(window_size: int, seed: int) -> None:
-    check_integer("window_size", window_size)
-    check_integer("seed", seed)
-    if window_size <= 0:
-        raise ValueError(f"window_size must be positive. Got {window_size}.")

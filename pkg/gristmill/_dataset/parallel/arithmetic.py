@@ -15,43 +15,29 @@ from typing import Any
 from gristmill._base.types import Alloc
 from gristmill._dataset.model.blocks import is_built_in
 from gristmill._dataset.model.iter_dataset import IterDataset
-from gristmill._dataset.nodes.batch import BatchIterDataset
-from gristmill._dataset.nodes.filter import FilterMapDataset
-from gristmill._dataset.nodes.flat_map import FlatMapMapDataset
-from gristmill._dataset.nodes.map import MapIterDataset
-from gristmill._dataset.nodes.seed import WithSeedIterDataset
+from gristmill._dataset.model.node import chain_of, is_ours
 from gristmill._dataset.nodes.slicing import sliced
 from gristmill._dataset.nodes.to_iter import PrefetchIterDataset, feeds_of
-from gristmill._dataset.nodes.with_options import WithOptionsIterDataset
 from gristmill._dataset.parallel.pipeline import Pipeline
 from gristmill._engine.program import RUN_RECORDS
 from gristmill._engine.stream import NO_KEYS, Vector
 from gristmill._engine.tolerance import Mishaps
 from gristmill.errors import StateMismatch
 
-STEPS = (MapIterDataset, BatchIterDataset, WithSeedIterDataset, WithOptionsIterDataset)
 
-
-def is_arithmetic(dataset: IterDataset[Any]) -> bool:
-    """Whether an `ArithmeticPipeline` may run a chain.
+def records_of_unit(dataset: IterDataset[Any]) -> int | None:
+    """Elements of one batch, or of a run of small outputs; None: no arithmetic.
 
     Elements may turn out to be absent all the same: a function may return None.  Then
     what was computed behind them is computed again.
     """
-    node: Any = dataset
-    while type(node) in STEPS:
-        node = node._parent
-    return type(node) is PrefetchIterDataset and _is_dense(node._parent)
-
-
-def records_of_unit(dataset: IterDataset[Any]) -> int:
-    """Elements of one batch of an arithmetic chain, or of a run of small outputs."""
     records = 1
     node: Any = dataset
-    while type(node) in STEPS:
-        if isinstance(node, BatchIterDataset):
-            records *= node._batch_size
+    while is_ours(node) and node._stride is not None:
+        records *= node._stride
         node = node._parent
+    if type(node) is not PrefetchIterDataset or not _is_dense(node._parent):
+        return None
     return records if records > 1 else RUN_RECORDS
 
 
@@ -60,16 +46,15 @@ def _counts(index: Any) -> bool:
 
 
 def _is_dense(dataset: Any) -> bool:
-    if not is_built_in(type(dataset)):
-        return False
-    if isinstance(dataset, (FilterMapDataset, FlatMapMapDataset)):
-        return False
-    return all(_is_dense(parent) for parent in dataset._parents)
+    """Whether no element can be absent, but by a function that returns None."""
+    return all(
+        is_built_in(type(node)) and node._SPARSE is None for node in chain_of(dataset)
+    )
 
 
 @dataclasses.dataclass(frozen=True)
 class ArithmeticPipeline(Pipeline):
-    """A pipeline for which `is_arithmetic` holds.  See `Pipeline`.
+    """A pipeline for which `records_of_unit` is not None.  See `Pipeline`.
 
     Attributes:
         unit_records: See `records_of_unit`; kept because nodes that measure may be put

@@ -65,8 +65,6 @@ class InterleavedDatasetIterator(DatasetIterator[T]):
         fixed: Whether a state with another number of streams is refused.
     """
 
-    _MUTATES_ELEMENT_SPEC = False
-
     def __init__(self, pipeline: Pipeline, fixed: bool) -> None:
         super().__init__()
         self._ctx.dataset_options = pipeline.options

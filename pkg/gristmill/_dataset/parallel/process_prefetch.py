@@ -18,11 +18,7 @@ from gristmill._dataset.model.iter_dataset import IterDataset
 from gristmill._dataset.model.iterator import DatasetIterator
 from gristmill._dataset.model.spec import get_element_spec
 from gristmill._dataset.nodes.with_options import options_of
-from gristmill._dataset.parallel.arithmetic import (
-    ArithmeticPipeline,
-    is_arithmetic,
-    records_of_unit,
-)
+from gristmill._dataset.parallel.arithmetic import ArithmeticPipeline, records_of_unit
 from gristmill._dataset.parallel.in_turn import RunInTurn
 from gristmill._dataset.parallel.interleaved import InterleavedDatasetIterator, Run
 from gristmill._dataset.parallel.pipeline import Pipeline
@@ -92,7 +88,6 @@ class ProcessPrefetchIterDataset(IterDataset[T]):
     """
 
     _KIND = "transport"
-    _MUTATES_ELEMENT_SPEC = False
 
     def __init__(
         self,
@@ -115,10 +110,9 @@ class ProcessPrefetchIterDataset(IterDataset[T]):
             workers=options.num_workers,
             worker_init_fn=worker_init_fn,
         )
-        if options.num_workers and is_arithmetic(dataset):
-            pipeline = ArithmeticPipeline(
-                **vars(pipeline), unit_records=records_of_unit(dataset)
-            )
+        records = records_of_unit(dataset)
+        if options.num_workers and records is not None:
+            pipeline = ArithmeticPipeline(**vars(pipeline), unit_records=records)
         self._pipeline = pipeline
 
     def __iter__(self) -> DatasetIterator[T]:
@@ -143,9 +137,9 @@ class ProcessPrefetchIterDataset(IterDataset[T]):
             self._pipeline, numbers=self._pipeline.numbers[sl]
         )
 
-    def __str__(self) -> str:
+    def _arguments_text(self) -> str:
         return (
-            f"ProcessPrefetchIterDataset(num_workers={self._options.num_workers},"
+            f"(num_workers={self._options.num_workers},"
             f" streams={self._pipeline.streams})"
         )
 
