@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import collections
 import enum
-import operator
 from collections.abc import Collection, Mapping
 from typing import Any
 
@@ -14,6 +13,7 @@ from gristmill._dataset.model import state_checks
 from gristmill._dataset.model.failing import note_outermost
 from gristmill._dataset.model.iter_dataset import IterDataset
 from gristmill._dataset.model.iterator import DatasetIterator, NodeIterator
+from gristmill._dataset.nodes.pack_layout import at_least
 from gristmill._hot import concat_split
 from gristmill._slow.pack_layout import SplitLayout
 from gristmill.errors import StateMismatch
@@ -112,7 +112,10 @@ class ConcatThenSplitIterDataset(IterDataset[Any]):
         replaces = bos_handling is BOSHandling.REPLACE_FIRST_TOKEN_WITH_BOS
         self._layout = SplitLayout(
             keys=keys,
-            lengths=tuple(_length(key, length_struct[key]) for key in keys),
+            lengths=tuple(
+                at_least(1, length, f"length_struct[{key!r}]")
+                for key, length in length_struct.items()
+            ),
             whole=tuple(key in meta_features for key in keys),
             bos=tuple(replaces and key in bos_features for key in keys),
             bos_token=bos_token_id,
@@ -330,15 +333,3 @@ def _columns(keys: tuple[Any, ...], meta_features: Collection[str]) -> dict[Any,
             columns[f"{key}_segment_ids"] = len(keys) + number
             columns[f"{key}_positions"] = 2 * len(keys) + number
     return columns
-
-
-def _length(key: Any, value: Any) -> int:
-    try:
-        length = operator.index(value)
-    except TypeError:
-        raise TypeError(
-            f"length_struct[{key!r}] must be an int, got {value!r}."
-        ) from None
-    if length < 1:
-        raise ValueError(f"length_struct[{key!r}] must be at least 1, got {length}.")
-    return length

@@ -80,8 +80,8 @@ class ElasticIterator(IterDataset[Any]):
                 MultiprocessingOptions,
                 example,
             )
-        self._ds = ds
-        self._global_batch_size = global_batch_size
+        self._ds: Any = ds
+        self._global_batch_size = int(global_batch_size)
         self._shard_options = shard_options
         self._read_options = read_options
         self._multiprocessing_options = multiprocessing_options
@@ -106,70 +106,49 @@ class ElasticIterator(IterDataset[Any]):
 
     @functools.cached_property
     def _iterator(self) -> DatasetIterator[Any]:
-        ds = self._ds
-        share = _Share(self._global_batch_size, self._shard_options)
-        if isinstance(ds, MapDataset) and not _is_sparse(ds):
-            return ElasticMapDatasetIterator(
-                ds, share, self._read_options, self._multiprocessing_options
-            )
-        if isinstance(ds, MapDataset):
-            ds = ds.to_iter_dataset(self._read_options)
-        if self._multiprocessing_options is not None:
-            ds = ds.mp_prefetch(self._multiprocessing_options)
-        return ElasticStreamDatasetIterator(ds, share)
-
-
-class _Share:
-    """Which elements of a global batch are a host's.
-
-    Args:
-        global_batch_size: Elements of all hosts.
-        options: Which host of how many.
-    """
-
-    def __init__(self, global_batch_size: int, options: ShardOptions) -> None:
-        self.global_batch_size = int(global_batch_size)
-        self.host = int(options.shard_index)
-        self.hosts = int(options.shard_count)
+        if _is_indexed(self._ds):
+            return ElasticMapDatasetIterator(self)
+        return ElasticStreamDatasetIterator(self)
 
     @property
-    def batch_size(self) -> int:
+    def _hosts(self) -> int:
+        return int(self._shard_options.shard_count)
+
+    @property
+    def _host(self) -> int:
+        return int(self._shard_options.shard_index)
+
+    @property
+    def _batch_size(self) -> int:
         """Elements of one host.
 
         Raises:
             ValueError: Hosts would have different numbers of them.
         """
-        each, rest = divmod(self.global_batch_size, self.hosts)
+        each, rest = divmod(self._global_batch_size, self._hosts)
         if rest:
             raise ValueError(
-                f"Global batch size {self.global_batch_size} is not divisible by shard"
-                f" count {self.hosts}."
+                f"Global batch size {self._global_batch_size} is not divisible by shard"
+                f" count {self._hosts}."
             )
         return each
 
+    def _iterated(self, ds: Any) -> IterDataset[Any]:
+        """A dataset that is iterated over as the options say."""
+        if isinstance(ds, MapDataset):
+            ds = ds.to_iter_dataset(self._read_options)
+        if self._multiprocessing_options is not None:
+            ds = ds.mp_prefetch(self._multiprocessing_options)
+        found: IterDataset[Any] = ds
+        return found
+
 
 class ElasticMapDatasetIterator(DatasetIterator[Any]):
-    """Iterates over a host's share of a dataset of indices.
+    """Iterates over a host's share of a dataset of indices."""
 
-    Args:
-        dataset: The dataset.
-        share: Which elements of a global batch are this host's.
-        read_options: For `to_iter_dataset`.
-        multiprocessing_options: For `mp_prefetch`.
-    """
-
-    def __init__(
-        self,
-        dataset: MapDataset[Any],
-        share: _Share,
-        read_options: ReadOptions,
-        multiprocessing_options: MultiprocessingOptions | None,
-    ) -> None:
+    def __init__(self, node: ElasticIterator) -> None:
         super().__init__()
-        self._dataset = dataset
-        self._share = share
-        self._read_options = read_options
-        self._multiprocessing_options = multiprocessing_options
+        self._node = node
         self._next_index = 0
         # Of the part of the dataset from `_next_index` on; None where it is not made.
         self._batches: DatasetIterator[Any] | None = None
@@ -179,7 +158,7 @@ class ElasticMapDatasetIterator(DatasetIterator[Any]):
         if self._batches is None:
             self._batches = self._begin()
         batch = next(self._batches)
-        self._next_index += self._share.global_batch_size
+        self._next_index += self._node._global_batch_size
         return batch
 
     def get_state(self) -> Any:
@@ -206,14 +185,9 @@ class ElasticMapDatasetIterator(DatasetIterator[Any]):
         super().close()
 
     def _begin(self) -> DatasetIterator[Any]:
-        size = self._share.batch_size
-        own = self._dataset[self._next_index + self._share.host :: self._share.hosts]
-        batches = own.batch(size, drop_remainder=True).to_iter_dataset(
-            self._read_options
-        )
-        if self._multiprocessing_options is not None:
-            batches = batches.mp_prefetch(self._multiprocessing_options)
-        return iter(batches)
+        node = self._node
+        own = node._ds[self._next_index + node._host :: node._hosts]
+        return iter(node._iterated(own.batch(node._batch_size, drop_remainder=True)))
 
     def _drop(self) -> None:
         batches, self._batches = self._batches, None
@@ -222,16 +196,11 @@ class ElasticMapDatasetIterator(DatasetIterator[Any]):
 
 
 class ElasticStreamDatasetIterator(DatasetIterator[Any]):
-    """Iterates over a host's share of a stream that all hosts run.
+    """Iterates over a host's share of a stream that all hosts run."""
 
-    Args:
-        dataset: Gives the stream.
-        share: Which elements of a global batch are this host's.
-    """
-
-    def __init__(self, dataset: IterDataset[Any], share: _Share) -> None:
-        super().__init__(iter(dataset))
-        self._share = share
+    def __init__(self, node: ElasticIterator) -> None:
+        super().__init__(iter(node._iterated(node._ds)))
+        self._node = node
         self._next_index = 0
         # The elements of the global batch in hand that were read: its own, and how
         # many in all.  Some only where the stream has ended or failed within it.
@@ -241,16 +210,17 @@ class ElasticStreamDatasetIterator(DatasetIterator[Any]):
         self._before: Any = None
 
     def __next__(self) -> Any:
-        size = self._share.batch_size
+        node = self._node
+        size = node._batch_size
         if not self._read:
             self._before = snapshot(self._parent)
-        while self._read < self._share.global_batch_size:
+        while self._read < node._global_batch_size:
             element = next(self._parent)
-            if self._read % self._share.hosts == self._share.host:
+            if self._read % node._hosts == node._host:
                 self._own.append(element)
             self._read += 1
         own, self._own, self._read = self._own, [], 0
-        self._next_index += self._share.global_batch_size
+        self._next_index += node._global_batch_size
         assert len(own) == size
         return batching.make_batch(own)
 
@@ -271,6 +241,8 @@ class ElasticStreamDatasetIterator(DatasetIterator[Any]):
         self._own, self._read = [], 0
 
 
-def _is_sparse(dataset: MapDataset[Any]) -> bool:
-    """Whether elements may be absent."""
-    return any(node._SPARSE is not None for node in chain_of(dataset))
+def _is_indexed(dataset: Any) -> bool:
+    """Whether a dataset has indices, and an element at each."""
+    return isinstance(dataset, MapDataset) and all(
+        node._SPARSE is None for node in chain_of(dataset)
+    )

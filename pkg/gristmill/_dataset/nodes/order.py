@@ -85,6 +85,8 @@ class ShuffleMapDataset(IndexMapDataset[T]):
 class SliceMapDataset(IndexMapDataset[T]):
     """The elements at the indices of a slice, of each epoch."""
 
+    _CUT_IN_PIECES = True
+
     def __init__(self, parent: MapDataset[T], sl: builtins.slice) -> None:
         super().__init__(parent)
         if not isinstance(sl, builtins.slice):

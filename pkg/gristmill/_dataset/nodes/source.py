@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import builtins
 import contextlib
+import copy
 import sys
 from typing import Any
 
@@ -28,6 +29,8 @@ class SourceMapDataset(BlockMapDataset[Any]):
     A dict of arrays and a table of pyarrow are sources of their rows.
     """
 
+    _CUT_IN_PIECES = True
+
     def __init__(self, source: Any) -> None:
         super().__init__()
         self._source = source
@@ -39,6 +42,10 @@ class SourceMapDataset(BlockMapDataset[Any]):
 
     def __len__(self) -> int:
         return length_of(self._reader)
+
+    def __deepcopy__(self, memo: Any) -> SourceMapDataset:
+        # Copies for threads have the source in common, which may be large.
+        return copy.copy(self)
 
     def _arguments_text(self) -> str:
         return f"(source={type(self._source).__name__})"
@@ -62,6 +69,8 @@ class SourceMapDataset(BlockMapDataset[Any]):
 @builds("MapDataset.range")
 class RangeMapDataset(BlockMapDataset[int]):
     """The integers of a `range`."""
+
+    _CUT_IN_PIECES = True
 
     def __init__(self, start: int, stop: int | None = None, step: int = 1) -> None:
         super().__init__()

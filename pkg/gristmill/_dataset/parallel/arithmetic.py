@@ -9,7 +9,6 @@ from __future__ import annotations
 import ctypes
 import dataclasses
 import operator
-from collections.abc import Mapping, Sequence
 from typing import Any
 
 from gristmill._base.types import Alloc
@@ -18,11 +17,10 @@ from gristmill._dataset.model.iter_dataset import IterDataset
 from gristmill._dataset.model.node import chain_of, is_ours
 from gristmill._dataset.nodes.slicing import sliced
 from gristmill._dataset.nodes.to_iter import PrefetchIterDataset, feeds_of
-from gristmill._dataset.parallel.pipeline import Pipeline
+from gristmill._dataset.parallel.pipeline import Pipeline, is_start
 from gristmill._engine.program import RUN_RECORDS
 from gristmill._engine.stream import NO_KEYS, Vector
 from gristmill._engine.tolerance import Mishaps
-from gristmill.errors import StateMismatch
 
 
 def records_of_unit(dataset: IterDataset[Any]) -> int | None:
@@ -39,10 +37,6 @@ def records_of_unit(dataset: IterDataset[Any]) -> int | None:
     if type(node) is not PrefetchIterDataset or not _is_dense(node._parent):
         return None
     return records if records > 1 else RUN_RECORDS
-
-
-def _counts(index: Any) -> bool:
-    return hasattr(index, "__index__") and not isinstance(index, bool)
 
 
 def _is_dense(dataset: Any) -> bool:
@@ -79,29 +73,9 @@ class ArithmeticPipeline(Pipeline):
         """The state of the iterator of a stream at a position."""
         return {"next_index": vector[0]}
 
-    def check_states(self, states: Sequence[Any]) -> None:
-        """See `Pipeline.check_states`."""
-        for stream, state in enumerate(states):
-            self.vector_of(stream, state)
-
     def vector_of(self, stream: int, state: Any) -> Vector:
         """The position of a stream at a state of its iterator; None is its start."""
-        if state is None:
-            return (0,)
-        index: Any = state.get("next_index") if isinstance(state, Mapping) else None
-        if not _counts(index) or set(state) != {"next_index"}:
-            raise StateMismatch(
-                f"The state of stream {stream} is {state!r:.200}, expected"
-                " {'next_index': n}. Restore it to the chain that it was taken from."
-            )
-        index, length = operator.index(index), self.stream_length(stream)
-        if not 0 <= index <= length:
-            raise IndexError(
-                f"Checkpoint `next_index` {index} is out of range for dataset of length"
-                f" {length}, which stream {stream} has. Restore it to the dataset that"
-                " it was taken from."
-            )
-        return (index,)
+        return (0,) if is_start(state) else (operator.index(state["next_index"]),)
 
     def open_stream(self, stream: int, at: int = 0) -> ArithmeticStream:  # type: ignore[override]
         """What computes one stream; the index in work is stored `at` an address."""

@@ -95,7 +95,7 @@ class Pipeline:
             IndexError: One is of a longer dataset.
         """
         for stream, state in enumerate(states):
-            if _is_start(state):
+            if is_start(state):
                 continue
             try:
                 iterator = self.iterator(stream)
@@ -108,7 +108,7 @@ class Pipeline:
 
     def vector_of(self, stream: int, state: Any) -> Vector:
         """The position of a stream at a state of its iterator; None is its start."""
-        return FRESH if _is_start(state) else packed(state)
+        return FRESH if is_start(state) else packed(state)
 
     def unpicklable_note(self) -> str:
         """See `Runnable`."""
@@ -211,7 +211,8 @@ class DatasetStream:
         self._begun = False
 
 
-def _is_start(state: Any) -> bool:
+def is_start(state: Any) -> bool:
+    """Whether a state stands for the start of a stream."""
     return state is None or (isinstance(state, dict) and not state)
 
 

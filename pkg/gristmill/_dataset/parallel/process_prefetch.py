@@ -19,20 +19,13 @@ from gristmill._dataset.model.iterator import DatasetIterator
 from gristmill._dataset.model.spec import get_element_spec
 from gristmill._dataset.nodes.with_options import options_of
 from gristmill._dataset.parallel.arithmetic import ArithmeticPipeline, records_of_unit
-from gristmill._dataset.parallel.in_turn import RunInTurn
-from gristmill._dataset.parallel.interleaved import InterleavedDatasetIterator, Run
 from gristmill._dataset.parallel.pipeline import Pipeline
-from gristmill._engine.remote import RemoteOptions, RemoteRun
-from gristmill._engine.state import Position
-from gristmill._engine.tally import Replayed
+from gristmill._dataset.parallel.process_iterator import ProcessPrefetchDatasetIterator
 from gristmill.options import MultiprocessingOptions
 
 T = TypeVar("T")
 WorkerInitFn = Callable[[int, int], None]
 DEFAULT_WORKERS = 10
-STALL_TIMEOUT_S = 60.0
-# How often an element that killed its worker is tried again.
-MAX_RESTARTS = 1
 
 
 @builds("IterDataset.mp_prefetch")
@@ -146,35 +139,3 @@ class ProcessPrefetchIterDataset(IterDataset[T]):
     @property
     def _element_spec(self) -> Any:
         return get_element_spec(self._pipeline.dataset)
-
-
-class ProcessPrefetchDatasetIterator(InterleavedDatasetIterator[T]):
-    """Iterates over what workers compute; they start at the first `next`.
-
-    Args:
-        pipeline: The chain and its streams.
-        fixed: Whether a state with another number of streams is refused.
-        buffer: Outputs that each worker may be ahead, beyond the two in hand.
-    """
-
-    def __init__(self, pipeline: Pipeline, fixed: bool, buffer: int) -> None:
-        super().__init__(pipeline, fixed)
-        self._buffer = buffer
-
-    def _open(self, pipeline: Pipeline, position: Position) -> Run:
-        if pipeline.workers == 0:
-            return RunInTurn(pipeline, position)
-        workers = pipeline.workers
-        if pipeline.owned:
-            # Each stream is one worker's: more workers than streams would idle.
-            workers = min(workers, pipeline.streams)
-        options = RemoteOptions(
-            workers=workers,
-            buffer=self._buffer,
-            max_restarts=MAX_RESTARTS,
-            memory_limit=0,
-            stall_timeout=STALL_TIMEOUT_S,
-            stall_action="warn",
-        )
-        pipeline = dataclasses.replace(pipeline, workers=workers)
-        return RemoteRun(pipeline, position, options, Replayed())
