@@ -11,7 +11,7 @@ from gristmill._dataset.model.node import Dataset
 
 # The method of a dataset that takes each kind of transform; most transforms have one of
 # the same name, which is called.
-_METHODS: dict[type, str] = {
+METHODS: dict[type, str] = {
     transforms.Map: "map",
     transforms.MapWithIndex: "map_with_index",
     transforms.RandomMap: "random_map",
@@ -29,16 +29,16 @@ def check_transform(transform: Any, wanted: type) -> None:
     """
     if isinstance(transform, wanted):
         return
-    if isinstance(transform, type) and issubclass(transform, tuple(_METHODS)):
+    if isinstance(transform, type) and issubclass(transform, tuple(METHODS)):
         raise TypeError(
-            f"{_METHODS[wanted]} got {kind(transform)}. Pass an instance of it:"
+            f"{METHODS[wanted]} got {kind(transform)}. Pass an instance of it:"
             f" {transform.__name__}()."
         )
-    found = next((each for each in _METHODS if isinstance(transform, each)), None)
+    found = next((each for each in METHODS if isinstance(transform, each)), None)
     advice = f" Pass a function, or an instance of transforms.{wanted.__name__}."
     if found is not None:
-        advice = f" It is a transforms.{found.__name__}: use ds.{_METHODS[found]}(...)."
-    check_callable(f"The transform of {_METHODS[wanted]}", transform, advice)
+        advice = f" It is a transforms.{found.__name__}: use ds.{METHODS[found]}(...)."
+    check_callable(f"The transform of {METHODS[wanted]}", transform, advice)
 
 
 def call_of(transform: Any, wanted: type) -> Any:
@@ -49,7 +49,7 @@ def call_of(transform: Any, wanted: type) -> Any:
     """
     check_transform(transform, wanted)
     is_transform = isinstance(transform, wanted)
-    return getattr(transform, _METHODS[wanted]) if is_transform else transform
+    return getattr(transform, METHODS[wanted]) if is_transform else transform
 
 
 def listed(datasets: Any, name: str) -> list[Any]:

@@ -136,17 +136,16 @@ class DatasetIterator(checkpoint.Checkpointable, Iterator[T], Generic[T]):
         raise NotImplementedError(f"{self} cannot go to element {index}.")
 
 
-class ParentStateIterator(DatasetIterator[T]):
+class CheckedIterator(state_checks.Checked, DatasetIterator[T]):
+    """An iterator whose states are looked at before anything is changed."""
+
+
+class ParentStateIterator(CheckedIterator[T]):
     """An iterator that keeps nothing itself: its state is the parent's."""
 
     def get_state(self) -> Any:
         """The parent's position."""
         return self._parent.get_state()
-
-    @state_checks.checked(state_checks.parent)
-    def set_state(self, state: Any) -> None:
-        """Continue at a position."""
-        self._parent.set_state(state)
 
 
 class NodeIterator(ParentStateIterator[T]):
@@ -175,13 +174,6 @@ class NodeIterator(ParentStateIterator[T]):
         set_next_index(self._parent, index * self._node._stride)
 
 
-def check_counted(iterator: CountingIterator[Any], state: Any) -> None:
-    """Refuse what is no state of an iterator that counts."""
-    name = iterator._COUNTER_NAME
-    look = {"parent": state_checks.parent, name: state_checks.count}
-    state_checks.fields(**look)(iterator, state)
-
-
 class CountingIterator(NodeIterator[T]):
     """An iterator whose state is the parent's position and a count."""
 
@@ -192,9 +184,14 @@ class CountingIterator(NodeIterator[T]):
         """The parent's position, and the count."""
         return {"parent": self._parent_state(), self._COUNTER_NAME: self.counter}
 
-    @state_checks.checked(check_counted)
-    def set_state(self, state: Any) -> None:
-        """Continue at a position."""
+    def _check_state(self, state: Any) -> None:
+        keys: dict[str, state_checks.Check] = {
+            "parent": state_checks.parent,
+            self._COUNTER_NAME: state_checks.count,
+        }
+        state_checks.check_values(self, state, keys)
+
+    def _go_to(self, state: Any) -> None:
         self._parent.set_state(state["parent"])
         self.counter = state[self._COUNTER_NAME]
 

@@ -45,6 +45,12 @@ class CacheDatasetIterator(NodeIterator[T]):
     that was read from it.
     """
 
+    _STATE = state_checks.fields(
+        parent=state_checks.parent,
+        position=state_checks.count,
+        cache_filled=state_checks.flag,
+    )
+
     def __init__(self, node: CacheIterDataset[T]) -> None:
         super().__init__(node)
         self._start = self._parent.get_state()
@@ -96,14 +102,7 @@ class CacheDatasetIterator(NodeIterator[T]):
             "cache_filled": self._filled or idle,
         }
 
-    @state_checks.checked(
-        state_checks.fields(
-            parent=state_checks.parent,
-            position=state_checks.count,
-            cache_filled=state_checks.flag,
-        )
-    )
-    def set_state(self, state: Any) -> None:
+    def _go_to(self, state: Any) -> None:
         """Continue at a position; what is in the cache is not read again."""
         self._parent.set_state(state["parent"])
         self._position = state["position"]

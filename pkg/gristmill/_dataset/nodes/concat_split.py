@@ -128,15 +128,6 @@ class ConcatThenSplitIterDataset(IterDataset[Any]):
         return ConcatThenSplitDatasetIterator(self)
 
 
-def _check_state(iterator: ConcatThenSplitDatasetIterator, state: Any) -> None:
-    """Refuse what is no state of an iterator over elements laid end to end."""
-    state_checks.fields(
-        parent_state=state_checks.parent,
-        remainder_slices=_check_slices,
-        elements_from_buffer_after_checkpoint=state_checks.count,
-    )(iterator, state)
-
-
 def _check_slices(
     iterator: ConcatThenSplitDatasetIterator, slices: Any, name: str
 ) -> None:
@@ -156,6 +147,11 @@ class ConcatThenSplitDatasetIterator(NodeIterator[Any]):
     that element is left, and how many rows were given out since.
     """
 
+    _STATE = state_checks.fields(
+        parent_state=state_checks.parent,
+        remainder_slices=_check_slices,
+        elements_from_buffer_after_checkpoint=state_checks.count,
+    )
     _TAKES_IN_STEP = True
     _BATCHES = True
 
@@ -194,8 +190,7 @@ class ConcatThenSplitDatasetIterator(NodeIterator[Any]):
             "elements_from_buffer_after_checkpoint": self._given + self._to_skip,
         }
 
-    @state_checks.checked(_check_state)
-    def set_state(self, state: Any) -> None:
+    def _go_to(self, state: Any) -> None:
         """Continue at a position; the next ``next`` makes its last rows again."""
         self._parent.set_state(state["parent_state"])
         self._parent_state = None

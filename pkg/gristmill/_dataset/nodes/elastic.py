@@ -15,7 +15,7 @@ from gristmill import batching
 from gristmill._base.checks import check_integer, check_options
 from gristmill._dataset.model import state_checks
 from gristmill._dataset.model.iter_dataset import IterDataset
-from gristmill._dataset.model.iterator import DatasetIterator
+from gristmill._dataset.model.iterator import CheckedIterator, DatasetIterator
 from gristmill._dataset.model.map_dataset import MapDataset
 from gristmill._dataset.model.node import Dataset, chain_of, check_parents
 from gristmill._dataset.model.states import snapshot
@@ -143,8 +143,10 @@ class ElasticIterator(IterDataset[Any]):
         return found
 
 
-class ElasticMapDatasetIterator(DatasetIterator[Any]):
+class ElasticMapDatasetIterator(CheckedIterator[Any]):
     """Iterates over a host's share of a dataset of indices."""
+
+    _STATE = state_checks.fields(global_next_index=state_checks.count)
 
     def __init__(self, node: ElasticIterator) -> None:
         super().__init__()
@@ -165,9 +167,7 @@ class ElasticMapDatasetIterator(DatasetIterator[Any]):
         """How many elements all hosts together were given."""
         return {"global_next_index": self._next_index}
 
-    @state_checks.checked(state_checks.fields(global_next_index=state_checks.count))
-    def set_state(self, state: Any) -> None:
-        """Continue at a position."""
+    def _go_to(self, state: Any) -> None:
         self._drop()
         self._next_index = state["global_next_index"]
 
@@ -195,8 +195,12 @@ class ElasticMapDatasetIterator(DatasetIterator[Any]):
             batches.close()
 
 
-class ElasticStreamDatasetIterator(DatasetIterator[Any]):
+class ElasticStreamDatasetIterator(CheckedIterator[Any]):
     """Iterates over a host's share of a stream that all hosts run."""
+
+    _STATE = state_checks.fields(
+        global_next_index=state_checks.count, stream=state_checks.parent
+    )
 
     def __init__(self, node: ElasticIterator) -> None:
         super().__init__(iter(node._iterated(node._ds)))
@@ -229,13 +233,7 @@ class ElasticStreamDatasetIterator(DatasetIterator[Any]):
         stream = self._before if self._read else self._parent.get_state()
         return {"global_next_index": self._next_index, "stream": stream}
 
-    @state_checks.checked(
-        state_checks.fields(
-            global_next_index=state_checks.count, stream=state_checks.parent
-        )
-    )
-    def set_state(self, state: Any) -> None:
-        """Continue at a position."""
+    def _go_to(self, state: Any) -> None:
         self._parent.set_state(state["stream"])
         self._next_index = state["global_next_index"]
         self._own, self._read = [], 0

@@ -10,14 +10,12 @@ import numpy as np
 
 from gristmill._base.checks import check_integer, kind
 from gristmill._base.types import Int64Array, S, Splits, T
-from gristmill._dataset.model import state_checks
 from gristmill._dataset.model.blocks import BlockMapDataset, block_of
 from gristmill._dataset.model.failing import note_element
 from gristmill._dataset.model.iter_dataset import IterDataset
 from gristmill._dataset.model.iterator import (
     CountingIterator,
     DatasetIterator,
-    check_counted,
 )
 from gristmill._dataset.model.map_dataset import MapDataset
 from gristmill._dataset.model.names import transform_name
@@ -148,10 +146,8 @@ class FlatMapDatasetIterator(CountingIterator[T]):
         self.counter += 1
         return split
 
-    @state_checks.checked(check_counted)
-    def set_state(self, state: Any) -> None:
-        """Continue at a position."""
-        super().set_state(state)
+    def _go_to(self, state: Any) -> None:
+        super()._go_to(state)
         self._before, self._splits = state["parent"], ()
         if self.counter:
             element = next(self._parent, None)

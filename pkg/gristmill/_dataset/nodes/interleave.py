@@ -132,53 +132,6 @@ class InterleaveIterDataset(IterDataset[T]):
         self.datasets = self.datasets[sl]
 
 
-def _check_state(iterator: InterleaveDatasetIterator[Any], state: Any) -> None:
-    """Refuse what is no state of an iterator over as many datasets at a time.
-
-    Raises:
-        StateMismatch: It is none.
-    """
-    state_checks.check_keys(iterator, state, KEYS, ["future_states"])
-    numbers = state["iterators_in_use_indices"]
-    cycle, datasets = iterator._cycle_length, iterator._count
-    if isinstance(numbers, (list, tuple)) and len(numbers) != cycle:
-        raise StateMismatch(
-            f"{iterator}: the state has {len(numbers)} datasets at a time. Restore it"
-            " with the cycle_length and the datasets that it was saved with."
-        )
-    for name in KEYS[:3]:
-        state_checks.check_list(iterator, state[name], name, cycle)
-    for name, most in (("next_index_in_cycle", cycle - 1), (NEXT, datasets)):
-        state_checks.count(iterator, state[name], name)
-        if state[name] > max(most, 0):
-            what = f"has {name} {state[name]}, expected at most {max(most, 0)}"
-            raise state_checks.mismatch(iterator, what)
-    _check_futures(iterator, state.get("future_states"))
-    iterator._prepared.clear()
-    for place, (number, position, ended) in enumerate(
-        zip(*(state[name] for name in KEYS[:3]), strict=True)
-    ):
-        state_checks.flag(iterator, ended, "exhausted")
-        state_checks.count(iterator, number, "iterators_in_use_indices")
-        if position is None or ended:
-            continue
-        if number >= datasets:
-            what = f"is of dataset {number}, but there are {datasets}"
-            raise state_checks.mismatch(iterator, what)
-        part = iterator._iterator(number)
-        state_checks.check_state(part, position)
-        iterator._prepared[place] = part
-
-
-def _check_futures(iterator: InterleaveDatasetIterator[Any], futures: Any) -> None:
-    if futures and not isinstance(futures, Mapping):
-        raise state_checks.mismatch(iterator, "has future_states that are no dict")
-    for number in futures or ():
-        if not str(number).isdecimal():
-            what = f"has future_states of {number!r}, expected numbers of datasets"
-            raise state_checks.mismatch(iterator, what)
-
-
 class _Iterators:
     """The iterators of several datasets, by number, made where they are asked for.
 
@@ -272,8 +225,47 @@ class InterleaveDatasetIterator(turns.Turns, NodeIterator[T]):
             "future_states": dict(self._future_states),
         }
 
-    @state_checks.checked(_check_state)
-    def set_state(self, state: Any) -> None:
+    def _check_state(self, state: Any) -> None:
+        state_checks.check_keys(self, state, KEYS, ["future_states"])
+        numbers = state["iterators_in_use_indices"]
+        cycle, datasets = self._cycle_length, self._count
+        if isinstance(numbers, (list, tuple)) and len(numbers) != cycle:
+            raise StateMismatch(
+                f"{self}: the state has {len(numbers)} datasets at a time. Restore it"
+                " with the cycle_length and the datasets that it was saved with."
+            )
+        for name in KEYS[:3]:
+            state_checks.check_list(self, state[name], name, cycle)
+        for name, most in (("next_index_in_cycle", cycle - 1), (NEXT, datasets)):
+            state_checks.count(self, state[name], name)
+            if state[name] > max(most, 0):
+                what = f"has {name} {state[name]}, expected at most {max(most, 0)}"
+                raise state_checks.mismatch(self, what)
+        self._check_futures(state.get("future_states"))
+        self._prepared.clear()
+        for place, (number, position, ended) in enumerate(
+            zip(*(state[name] for name in KEYS[:3]), strict=True)
+        ):
+            state_checks.flag(self, ended, "exhausted")
+            state_checks.count(self, number, "iterators_in_use_indices")
+            if position is None or ended:
+                continue
+            if number >= datasets:
+                what = f"is of dataset {number}, but there are {datasets}"
+                raise state_checks.mismatch(self, what)
+            part = self._iterator(number)
+            state_checks.check_state(part, position)
+            self._prepared[place] = part
+
+    def _check_futures(self, futures: Any) -> None:
+        if futures and not isinstance(futures, Mapping):
+            raise state_checks.mismatch(self, "has future_states that are no dict")
+        for number in futures or ():
+            if not str(number).isdecimal():
+                what = f"has future_states of {number!r}, expected numbers of datasets"
+                raise state_checks.mismatch(self, what)
+
+    def _go_to(self, state: Any) -> None:
         """Continue at a position.
 
         Raises:

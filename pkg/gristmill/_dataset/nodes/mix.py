@@ -39,6 +39,16 @@ class SelectingMapDataset(BlockMapDataset[T]):
     def __str__(self) -> str:
         return f"MixedMapDataset[{len(self._parents)} parents]"
 
+    def __repr__(self) -> str:
+        return (
+            f"MixedMapDataset(parent_lengths={[len(p) for p in self._parents]},"
+            f" selection_map={self._selection_text()})"
+        )
+
+    def _selection_text(self) -> str:
+        """What says which parent is taken from."""
+        raise NotImplementedError
+
     @property
     def _element_spec(self) -> Any:
         return get_element_spec(self._parents[0])
@@ -98,11 +108,10 @@ class MixedMapDataset(SelectingMapDataset[T]):
     def __len__(self) -> int:
         return self._length
 
-    def __repr__(self) -> str:
+    def _selection_text(self) -> str:
         return (
-            f"MixedMapDataset(parent_lengths={[len(p) for p in self._parents]},"
-            f" selection_map=SelectionWithProportionsMap(proportions="
-            f"{self._proportions}, length={self._length}))"
+            f"SelectionWithProportionsMap(proportions={self._proportions},"
+            f" length={self._length})"
         )
 
     def _select(self, indices: Int64Array) -> tuple[Int64Array, Int64Array]:
@@ -151,11 +160,8 @@ class SelectedMapDataset(SelectingMapDataset[T]):
     def __len__(self) -> int:
         return self._length
 
-    def __repr__(self) -> str:
-        return (
-            f"MixedMapDataset(parent_lengths={[len(p) for p in self._parents]},"
-            f" selection_map={self._selection_map!r})"
-        )
+    def _selection_text(self) -> str:
+        return repr(self._selection_map)
 
     def _select(self, indices: Int64Array) -> tuple[Int64Array, Int64Array]:
         selected = [self._selection_map[index] for index in indices.tolist()]
@@ -226,23 +232,6 @@ class MixedIterDataset(IterDataset[T]):
         return get_element_spec(self._parents[0])
 
 
-def _check_state(iterator: MixedDatasetIterator[Any], state: Any) -> None:
-    """Refuse what is no state of a mixture, or one of other parts without names."""
-    state_checks.check_keys(iterator, state, ["parents", "index", "stop"])
-    state_checks.count(iterator, state["index"], "index")
-    state_checks.flag(iterator, state["stop"], "stop")
-    found, names = state["parents"], iterator._names
-    if isinstance(found, Mapping) != (names is not None):
-        raise StateMismatch(iterator._mismatch("names", found))
-    if names is not None:
-        found = [found.get(name) for name in names]
-    elif not isinstance(found, (list, tuple)) or len(found) != len(iterator._parents):
-        raise StateMismatch(iterator._mismatch("number", found))
-    for parent, position in zip(iterator._parents, found, strict=True):
-        if position is not None:
-            state_checks.check_state(parent, position)
-
-
 class MixedDatasetIterator(steps.MixStep, NodeIterator[T]):
     """Iterates over a mixture."""
 
@@ -265,8 +254,22 @@ class MixedDatasetIterator(steps.MixStep, NodeIterator[T]):
             parents = dict(zip(self._names, states, strict=True)) | self._absent
         return {"parents": parents, "index": self.index, "stop": self.stopped}
 
-    @state_checks.checked(_check_state)
-    def set_state(self, state: Any) -> None:
+    def _check_state(self, state: Any) -> None:
+        state_checks.check_keys(self, state, ["parents", "index", "stop"])
+        state_checks.count(self, state["index"], "index")
+        state_checks.flag(self, state["stop"], "stop")
+        found, names = state["parents"], self._names
+        if isinstance(found, Mapping) != (names is not None):
+            raise StateMismatch(self._mismatch("names", found))
+        if names is not None:
+            found = [found.get(name) for name in names]
+        elif not isinstance(found, (list, tuple)) or len(found) != len(self._parents):
+            raise StateMismatch(self._mismatch("number", found))
+        for parent, position in zip(self._parents, found, strict=True):
+            if position is not None:
+                state_checks.check_state(parent, position)
+
+    def _go_to(self, state: Any) -> None:
         """Continue at a position.
 
         Parts that it does not name begin anew.  Of parts that only it has the positions

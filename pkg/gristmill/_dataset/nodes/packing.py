@@ -179,6 +179,11 @@ class RowShuffle:
 class PackingDatasetIterator(NodeIterator[Any]):
     """Iterates over packed rows."""
 
+    _STATE = state_checks.fields(
+        parent=state_checks.parent,
+        next_row=state_checks.count,
+        counter=state_checks.count,
+    )
     _TAKES_IN_STEP = True
     _BATCHES = True
 
@@ -220,14 +225,7 @@ class PackingDatasetIterator(NodeIterator[Any]):
             "counter": self._counter,
         }
 
-    @state_checks.checked(
-        state_checks.fields(
-            parent=state_checks.parent,
-            next_row=state_checks.count,
-            counter=state_checks.count,
-        )
-    )
-    def set_state(self, state: Any) -> None:
+    def _go_to(self, state: Any) -> None:
         """Continue at a position; the next ``next`` packs its batch again."""
         self._parent.set_state(state["parent"])
         self._begin(state["next_row"], state["counter"])

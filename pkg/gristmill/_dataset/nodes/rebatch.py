@@ -8,12 +8,10 @@ import numpy as np
 
 from gristmill import batching
 from gristmill._base.checks import check_flag, check_integer
-from gristmill._dataset.model import state_checks
 from gristmill._dataset.model.iter_dataset import IterDataset
 from gristmill._dataset.model.iterator import (
     CountingIterator,
     DatasetIterator,
-    check_counted,
 )
 from gristmill._dataset.model.spec import get_element_spec
 from gristmill._hot import tree
@@ -107,10 +105,8 @@ class RebatchDatasetIterator(CountingIterator[Any]):
         assert self._treedef is not None
         return tree.unflatten(self._treedef, _joined(pieces))
 
-    @state_checks.checked(check_counted)
-    def set_state(self, state: Any) -> None:
-        """Continue at a position."""
-        super().set_state(state)
+    def _go_to(self, state: Any) -> None:
+        super()._go_to(state)
         self._before = self._parent.get_state()
         self._leaves = None
 

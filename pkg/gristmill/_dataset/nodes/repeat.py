@@ -11,7 +11,6 @@ from gristmill._dataset.model.iter_dataset import IterDataset
 from gristmill._dataset.model.iterator import (
     CountingIterator,
     DatasetIterator,
-    check_counted,
 )
 from gristmill._dataset.model.spec import ParentSpec
 
@@ -53,16 +52,6 @@ class RepeatIterDataset(ParentSpec, IterDataset[T]):
         return f"(num_epochs={self._num_epochs})"
 
 
-def _check_state(iterator: RepeatDatasetIterator[Any], state: Any) -> None:
-    """Refuse what is no state of an iterator over epochs."""
-    check_counted(iterator, state)
-    epoch, epochs = state["epoch"], iterator._num_epochs
-    if epochs is not None and epoch > epochs:
-        raise state_checks.mismatch(
-            iterator, f"is of epoch {epoch}, but there are {epochs}"
-        )
-
-
 class RepeatDatasetIterator(CountingIterator[T]):
     """Iterates over the parent, and sets it back to its start where it ends."""
 
@@ -88,10 +77,16 @@ class RepeatDatasetIterator(CountingIterator[T]):
                 return element
         raise StopIteration
 
-    @state_checks.checked(_check_state)
-    def set_state(self, state: Any) -> None:
-        """Continue at a position."""
-        super().set_state(state)
+    def _check_state(self, state: Any) -> None:
+        super()._check_state(state)
+        epoch, epochs = state["epoch"], self._num_epochs
+        if epochs is not None and epoch > epochs:
+            raise state_checks.mismatch(
+                self, f"is of epoch {epoch}, but there are {epochs}"
+            )
+
+    def _go_to(self, state: Any) -> None:
+        super()._go_to(state)
         self._at_start = False
 
     def __str__(self) -> str:

@@ -12,6 +12,7 @@ from gristmill._base.types import T
 from gristmill._dataset.model import state_checks
 from gristmill._dataset.model.iter_dataset import IterDataset
 from gristmill._dataset.model.iterator import (
+    CheckedIterator,
     DatasetIterator,
     get_next_index,
     set_next_index,
@@ -74,7 +75,7 @@ class ThreadPrefetchIterDataset(ParentSpec, IterDataset[T]):
         return f"(prefetch_buffer_size={self._prefetch_buffer_size})"
 
 
-class ThreadPrefetchDatasetIterator(DatasetIterator[T]):
+class ThreadPrefetchDatasetIterator(CheckedIterator[T]):
     """Iterates over elements that a thread computes ahead of need.
 
     The state is the parent's behind the last element that was given out.  An exception
@@ -127,11 +128,10 @@ class ThreadPrefetchDatasetIterator(DatasetIterator[T]):
             self._state = self._source.get_state()
         return self._state
 
-    @state_checks.checked(
-        lambda self, state: state_checks.check_state(self._source, state)
-    )
-    def set_state(self, state: Any) -> None:
-        """Continue at a position."""
+    def _check_state(self, state: Any) -> None:
+        state_checks.check_state(self._source, state)
+
+    def _go_to(self, state: Any) -> None:
         self._stop()
         self._source.set_state(state)
         self._state = self._source.get_state()

@@ -19,7 +19,7 @@ from gristmill._dataset.model import state_checks
 from gristmill._dataset.model.blocks import BlockMapDataset, block_of, is_built_in
 from gristmill._dataset.model.building import builds
 from gristmill._dataset.model.iter_dataset import IterDataset
-from gristmill._dataset.model.iterator import DatasetIterator
+from gristmill._dataset.model.iterator import CheckedIterator, DatasetIterator
 from gristmill._dataset.model.map_dataset import MapDataset
 from gristmill._dataset.model.node import chain_of
 from gristmill._dataset.model.spec import ParentSpec
@@ -76,18 +76,7 @@ class PrefetchIterDataset(ParentSpec, IterDataset[T]):
         return f"(read_options={self._read_options}, allow_nones={self._allow_nones})"
 
 
-def _check_state(iterator: PrefetchDatasetIterator[Any], state: Any) -> None:
-    """Refuse what is no index of the dataset, nor its end."""
-    state_checks.check_keys(iterator, state, ["next_index"])
-    index = state_checks.integer(iterator, state["next_index"], "next_index")
-    if not 0 <= index <= iterator._length:
-        raise IndexError(
-            f"Checkpoint `next_index` {index} is out of range for dataset of length"
-            f" {iterator._length}."
-        )
-
-
-class PrefetchDatasetIterator(steps.Feed, DatasetIterator[T]):
+class PrefetchDatasetIterator(steps.Feed, CheckedIterator[T]):
     """Iterates over the elements of a `MapDataset`.
 
     Attributes:
@@ -114,8 +103,16 @@ class PrefetchDatasetIterator(steps.Feed, DatasetIterator[T]):
         """Indices that were given out, absent elements included."""
         return {"next_index": self.given}
 
-    @state_checks.checked(_check_state)
-    def set_state(self, state: Any) -> None:
+    def _check_state(self, state: Any) -> None:
+        state_checks.check_keys(self, state, ["next_index"])
+        index = state_checks.integer(self, state["next_index"], "next_index")
+        if not 0 <= index <= self._length:
+            raise IndexError(
+                f"Checkpoint `next_index` {index} is out of range for dataset of length"
+                f" {self._length}."
+            )
+
+    def _go_to(self, state: Any) -> None:
         """Continue at an index.
 
         Raises:

@@ -100,26 +100,18 @@ class WindowShuffleIterDataset(WindowShuffling, IterDataset[T]):
         return WindowShuffleDatasetIterator(self)
 
 
-def _check_state(iterator: WindowShuffleDatasetIterator[Any], state: Any) -> None:
-    """Refuse what is no state of an iterator over windows."""
-    state_checks.fields(
-        parent_window_start_state=state_checks.parent,
-        window_index=state_checks.count,
-        pos_in_window=state_checks.count,
-    )(iterator, state)
-    given, size = state["pos_in_window"], iterator._window_size
-    if given > size:
-        raise state_checks.mismatch(
-            iterator, f"has pos_in_window {given}, but windows have {size} elements"
-        )
-
-
 class WindowShuffleDatasetIterator(steps.Feed, NodeIterator[T]):
     """Iterates over shuffled windows.
 
     The state is the position before the window in hand and how many of its elements
     were given out; restoring reads the window again.
     """
+
+    _STATE = state_checks.fields(
+        parent_window_start_state=state_checks.parent,
+        window_index=state_checks.count,
+        pos_in_window=state_checks.count,
+    )
 
     def __init__(self, node: WindowShuffling) -> None:
         NodeIterator.__init__(self, node)
@@ -144,9 +136,15 @@ class WindowShuffleDatasetIterator(steps.Feed, NodeIterator[T]):
             "pos_in_window": self._length - left,
         }
 
-    @state_checks.checked(_check_state)
-    def set_state(self, state: Any) -> None:
-        """Continue at a position."""
+    def _check_state(self, state: Any) -> None:
+        super()._check_state(state)
+        given, size = state["pos_in_window"], self._window_size
+        if given > size:
+            raise state_checks.mismatch(
+                self, f"has pos_in_window {given}, but windows have {size} elements"
+            )
+
+    def _go_to(self, state: Any) -> None:
         self._before = copied(state["parent_window_start_state"])
         self._parent.set_state(copied(self._before))
         self._window = state["window_index"]

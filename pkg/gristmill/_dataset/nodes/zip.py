@@ -112,6 +112,8 @@ class ZipIterDataset(Zipping, IterDataset[T]):
 class ZipDatasetIterator(NodeIterator[T]):
     """Iterates over several iterators side by side."""
 
+    _STATE = state_checks.fields(parents=state_checks.parents)
+
     def __next__(self) -> Any:
         items: list[Any] = []
         try:
@@ -128,9 +130,7 @@ class ZipDatasetIterator(NodeIterator[T]):
         """The positions of all parents."""
         return {"parents": [parent.get_state() for parent in self._parents]}
 
-    @state_checks.checked(state_checks.fields(parents=state_checks.parents))
-    def set_state(self, state: Any) -> None:
-        """Continue at a position."""
+    def _go_to(self, state: Any) -> None:
         for parent, position in zip(self._parents, state["parents"], strict=True):
             parent.set_state(position)
 

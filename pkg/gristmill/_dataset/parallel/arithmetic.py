@@ -17,7 +17,7 @@ from gristmill._dataset.model.iter_dataset import IterDataset
 from gristmill._dataset.model.node import chain_of, is_ours
 from gristmill._dataset.nodes.slicing import sliced
 from gristmill._dataset.nodes.to_iter import PrefetchIterDataset, feeds_of
-from gristmill._dataset.parallel.pipeline import Pipeline, is_start
+from gristmill._dataset.parallel.pipeline import Pipeline
 from gristmill._engine.program import RUN_RECORDS
 from gristmill._engine.stream import NO_KEYS, Vector
 from gristmill._engine.tolerance import Mishaps
@@ -73,9 +73,13 @@ class ArithmeticPipeline(Pipeline):
         """The state of the iterator of a stream at a position."""
         return {"next_index": vector[0]}
 
+    def is_start(self, state: Any) -> bool:
+        """Whether a state stands for the start of a stream."""
+        return state is None
+
     def vector_of(self, stream: int, state: Any) -> Vector:
         """The position of a stream at a state of its iterator; None is its start."""
-        return (0,) if is_start(state) else (operator.index(state["next_index"]),)
+        return (0,) if state is None else (operator.index(state["next_index"]),)
 
     def open_stream(self, stream: int, at: int = 0) -> ArithmeticStream:  # type: ignore[override]
         """What computes one stream; the index in work is stored `at` an address."""

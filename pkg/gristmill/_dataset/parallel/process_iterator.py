@@ -10,8 +10,8 @@ import dataclasses
 import operator
 from typing import Any, TypeVar
 
-from gristmill._dataset.model import state_checks
 from gristmill._dataset.model.iterator import (
+    CheckedIterator,
     DatasetIterator,
     get_next_index,
     set_next_index,
@@ -31,18 +31,7 @@ STALL_TIMEOUT_S = 60.0
 MAX_RESTARTS = 1
 
 
-def _check_state(iterator: ProcessPrefetchDatasetIterator[Any], state: Any) -> None:
-    """Refuse what does not say where each stream stands.
-
-    Raises:
-        StateMismatch: It is no state of such an iterator, or of another chain.
-        IndexError: A stream has no such position.
-    """
-    states, _, _ = _parts_of(state)
-    iterator._pipeline_of(len(states)).check_states(states)
-
-
-class ProcessPrefetchDatasetIterator(DatasetIterator[T]):
+class ProcessPrefetchDatasetIterator(CheckedIterator[T]):
     """Iterates over what workers compute; they start at the first `next`.
 
     Args:
@@ -96,8 +85,11 @@ class ProcessPrefetchDatasetIterator(DatasetIterator[T]):
             "future_states": {},
         }
 
-    @state_checks.checked(_check_state)
-    def set_state(self, state: Any) -> None:
+    def _check_state(self, state: Any) -> None:
+        states, _, _ = _parts_of(state)
+        self._pipeline_of(len(states)).check_states(states)
+
+    def _go_to(self, state: Any) -> None:
         """Continue at a position.
 
         The number of streams becomes the state's, however many workers there are.
