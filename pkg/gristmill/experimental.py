@@ -1,62 +1,58 @@
-"""Names that Grain keeps in its experimental namespace, imported when first used."""
+"""Names that Grain keeps in its experimental namespace."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-from gristmill._base.listing import lazily, listed
+from gristmill._base.listing import listed
 from gristmill._core import index_shuffle
+from gristmill._dataset.model.iterator import get_next_index, set_next_index
+from gristmill._dataset.model.options import DatasetOptions, ExecutionTrackingMode
+from gristmill._dataset.model.spec import (
+    ShapeDtypeStruct,
+    ShapeDtypeStructProtocol,
+    get_element_spec,
+)
+from gristmill._dataset.nodes.apply import apply_transformations
+from gristmill._dataset.nodes.cache import CacheIterDataset
+from gristmill._dataset.nodes.checkpoint_check import (
+    assert_equal_output_after_checkpoint,
+)
+from gristmill._dataset.nodes.concat_split import (
+    BOSHandling,
+    ConcatThenSplitIterDataset,
+)
+from gristmill._dataset.nodes.elastic import ElasticIterator
+from gristmill._dataset.nodes.flat_map import FlatMapIterDataset, FlatMapMapDataset
+from gristmill._dataset.nodes.interleave import InterleaveIterDataset
+from gristmill._dataset.nodes.limit import LimitIterDataset
+from gristmill._dataset.nodes.pack_and_batch import PackAndBatchOperation
+from gristmill._dataset.nodes.packing import (
+    BestFitPackIterDataset,
+    FirstFitPackIterDataset,
+)
+from gristmill._dataset.nodes.padding import batch_and_pad
+from gristmill._dataset.nodes.parquet import ParquetIterDataset
+from gristmill._dataset.nodes.rebatch import RebatchIterDataset
+from gristmill._dataset.nodes.repeat import RepeatIterDataset
 from gristmill._dataset.nodes.rng_pool import RngPool
+from gristmill._dataset.nodes.tf_record import TFRecordIterDataset
+from gristmill._dataset.nodes.thread_prefetch import (
+    ThreadPrefetchDatasetIterator,
+    ThreadPrefetchIterDataset,
+)
+from gristmill._dataset.nodes.window_shuffle import (
+    WindowShuffleIterDataset,
+    WindowShuffleMapDataset,
+)
+from gristmill._dataset.nodes.with_options import WithOptionsIterDataset
+from gristmill._dataset.nodes.zip import ZipIterDataset, ZipMapDataset
+from gristmill._dataset.parallel.device_put import device_put
+from gristmill._dataset.parallel.multithread import multithread_prefetch
+from gristmill._dataset.parallel.performance import (
+    PerformanceConfig,
+    pick_performance_config,
+)
 from gristmill.transforms import FlatMap as FlatMapTransform
 from gristmill.transforms import MapWithIndex as MapWithIndexTransform
-
-if TYPE_CHECKING:
-    from gristmill._dataset.model.iterator import get_next_index, set_next_index
-    from gristmill._dataset.model.options import DatasetOptions, ExecutionTrackingMode
-    from gristmill._dataset.model.spec import (
-        ShapeDtypeStruct,
-        ShapeDtypeStructProtocol,
-        get_element_spec,
-    )
-    from gristmill._dataset.nodes.apply import apply_transformations
-    from gristmill._dataset.nodes.cache import CacheIterDataset
-    from gristmill._dataset.nodes.checkpoint_check import (
-        assert_equal_output_after_checkpoint,
-    )
-    from gristmill._dataset.nodes.concat_split import (
-        BOSHandling,
-        ConcatThenSplitIterDataset,
-    )
-    from gristmill._dataset.nodes.elastic import ElasticIterator
-    from gristmill._dataset.nodes.flat_map import FlatMapIterDataset, FlatMapMapDataset
-    from gristmill._dataset.nodes.interleave import InterleaveIterDataset
-    from gristmill._dataset.nodes.limit import LimitIterDataset
-    from gristmill._dataset.nodes.pack_and_batch import PackAndBatchOperation
-    from gristmill._dataset.nodes.packing import (
-        BestFitPackIterDataset,
-        FirstFitPackIterDataset,
-    )
-    from gristmill._dataset.nodes.padding import batch_and_pad
-    from gristmill._dataset.nodes.parquet import ParquetIterDataset
-    from gristmill._dataset.nodes.rebatch import RebatchIterDataset
-    from gristmill._dataset.nodes.repeat import RepeatIterDataset
-    from gristmill._dataset.nodes.tf_record import TFRecordIterDataset
-    from gristmill._dataset.nodes.thread_prefetch import (
-        ThreadPrefetchDatasetIterator,
-        ThreadPrefetchIterDataset,
-    )
-    from gristmill._dataset.nodes.window_shuffle import (
-        WindowShuffleIterDataset,
-        WindowShuffleMapDataset,
-    )
-    from gristmill._dataset.nodes.with_options import WithOptionsIterDataset
-    from gristmill._dataset.nodes.zip import ZipIterDataset, ZipMapDataset
-    from gristmill._dataset.parallel.device_put import device_put
-    from gristmill._dataset.parallel.multithread import multithread_prefetch
-    from gristmill._dataset.parallel.performance import (
-        PerformanceConfig,
-        pick_performance_config,
-    )
 
 __all__ = [
     "BOSHandling",
@@ -103,41 +99,6 @@ __all__ = [
 
 # What pickles call it.
 RngPool.__module__ = __name__
-
-# The modules that have them.
-_HOMES = {
-    "_dataset.nodes.apply": "apply_transformations",
-    "_dataset.nodes.cache": "CacheIterDataset",
-    "_dataset.nodes.checkpoint_check": "assert_equal_output_after_checkpoint",
-    "_dataset.nodes.concat_split": "BOSHandling ConcatThenSplitIterDataset",
-    "_dataset.parallel.device_put": "device_put",
-    "_dataset.nodes.elastic": "ElasticIterator",
-    "_dataset.nodes.flat_map": "FlatMapIterDataset FlatMapMapDataset",
-    "_dataset.nodes.interleave": "InterleaveIterDataset",
-    "_dataset.model.iterator": "get_next_index set_next_index",
-    "_dataset.nodes.limit": "LimitIterDataset",
-    "_dataset.parallel.multithread": "multithread_prefetch",
-    "_dataset.model.options": "DatasetOptions ExecutionTrackingMode",
-    "_dataset.nodes.pack_and_batch": "PackAndBatchOperation",
-    "_dataset.nodes.packing": "BestFitPackIterDataset FirstFitPackIterDataset",
-    "_dataset.nodes.padding": "batch_and_pad",
-    "_dataset.nodes.parquet": "ParquetIterDataset",
-    "_dataset.parallel.performance": "PerformanceConfig pick_performance_config",
-    "_dataset.nodes.rebatch": "RebatchIterDataset",
-    "_dataset.nodes.repeat": "RepeatIterDataset",
-    "_dataset.model.spec": "ShapeDtypeStruct ShapeDtypeStructProtocol get_element_spec",
-    "_dataset.nodes.tf_record": "TFRecordIterDataset",
-    "_dataset.nodes.thread_prefetch": "ThreadPrefetchDatasetIterator"
-    " ThreadPrefetchIterDataset",
-    "_dataset.nodes.window_shuffle": "WindowShuffleIterDataset WindowShuffleMapDataset",
-    "_dataset.nodes.with_options": "WithOptionsIterDataset",
-    "_dataset.nodes.zip": "ZipIterDataset ZipMapDataset",
-}
-
-
-# Type checkers must not see it: they would accept every name.
-if not TYPE_CHECKING:
-    __getattr__ = lazily(__name__, _HOMES)
 
 
 def __dir__() -> list[str]:

@@ -180,14 +180,6 @@ def test_all_hosts_end_together_and_leave_out_what_is_no_batch():
     assert rows == [17, 19]
 
 
-def test_last_steps_are_computed_for_own_elements_only():
-    computed = []
-    ds = numbers().to_iter_dataset().filter(lambda x: True)
-    ds = ds.map(lambda x: computed.append(x) or x)
-    next(ElasticIterator(ds, 8, ShardOptions(1, 4)))
-    assert computed == [1, 5]
-
-
 def test_an_error_in_the_stream_costs_its_element_on_all_hosts():
     def fail_at_two(x):
         if x == 2:

@@ -91,7 +91,7 @@ def test_slow_datasets_are_opened_by_threads():
         datasets, cycle_length=2, num_make_iter_threads=3, make_iter_buffer_size=3
     )
     assert list(ds) == list(range(12))
-    assert any(name.startswith("gristmill-make-iterator") for name in threads)
+    assert any(name.startswith("gristmill-read") for name in threads)
 
 
 def test_absent_datasets_are_passed_over():

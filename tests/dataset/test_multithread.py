@@ -113,3 +113,21 @@ def test_one_thread_takes_any_source(tmp_path):
     file = tmp_path / "empty"
     file.write_bytes(b"")
     assert list(multithread_prefetch(TFRecordIterDataset(file), 1, 1)) == []
+
+
+@pytest.mark.parametrize(
+    "chain",
+    [
+        lambda ds: ds[2:8],
+        lambda ds: ds[1::3],
+        lambda ds: ds[2:8].shuffle(seed=1),
+        lambda ds: ds.shuffle(seed=1)[2:8].map(lambda x: x),
+    ],
+)
+def test_pieces_of_a_slice_have_its_elements(chain):
+    ds = chain(gristmill.MapDataset.range(10))
+    for threads in (2, 3):
+        pieces = multithread_prefetch(
+            ds.to_iter_dataset(), threads, buffer_size=1, sequential_slice=True
+        )
+        assert sorted(pieces) == sorted(ds)

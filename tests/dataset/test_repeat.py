@@ -64,19 +64,6 @@ def test_every_epoch_of_an_interleave_can_be_resumed():
         assert_resumes(ds, state, elements[place:], 20)
 
 
-def test_iterators_are_kept_between_epochs():
-    made = []
-
-    def part(i):
-        made.append(i)
-        return gristmill.MapDataset.range(2).to_iter_dataset()
-
-    parts = gristmill.MapDataset.range(2).map(part)
-    ds = RepeatIterDataset(InterleaveIterDataset(parts, cycle_length=2), 3)
-    assert list(ds) == 3 * [0, 0, 1, 1]
-    assert sorted(made) == [0, 1]
-
-
 def process_of(x):
     return (x, os.getpid())
 

@@ -9,8 +9,9 @@ from gristmill import transforms
 from gristmill._base.checks import check_callable, check_finite, kind
 from gristmill._dataset.model.node import Dataset
 
-# The method of a dataset that takes each kind of transform.
-_METHODS: dict[type, str] = {
+# The method of a dataset that takes each kind of transform; most transforms have one of
+# the same name, which is called.
+METHODS: dict[type, str] = {
     transforms.Map: "map",
     transforms.MapWithIndex: "map_with_index",
     transforms.RandomMap: "random_map",
@@ -28,16 +29,27 @@ def check_transform(transform: Any, wanted: type) -> None:
     """
     if isinstance(transform, wanted):
         return
-    if isinstance(transform, type) and issubclass(transform, tuple(_METHODS)):
+    if isinstance(transform, type) and issubclass(transform, tuple(METHODS)):
         raise TypeError(
-            f"{_METHODS[wanted]} got {kind(transform)}. Pass an instance of it:"
+            f"{METHODS[wanted]} got {kind(transform)}. Pass an instance of it:"
             f" {transform.__name__}()."
         )
-    found = next((each for each in _METHODS if isinstance(transform, each)), None)
+    found = next((each for each in METHODS if isinstance(transform, each)), None)
     advice = f" Pass a function, or an instance of transforms.{wanted.__name__}."
     if found is not None:
-        advice = f" It is a transforms.{found.__name__}: use ds.{_METHODS[found]}(...)."
-    check_callable(f"The transform of {_METHODS[wanted]}", transform, advice)
+        advice = f" It is a transforms.{found.__name__}: use ds.{METHODS[found]}(...)."
+    check_callable(f"The transform of {METHODS[wanted]}", transform, advice)
+
+
+def call_of(transform: Any, wanted: type) -> Any:
+    """What is called for an element: a transform's method, or the function itself.
+
+    Raises:
+        TypeError: It is neither.
+    """
+    check_transform(transform, wanted)
+    is_transform = isinstance(transform, wanted)
+    return getattr(transform, METHODS[wanted]) if is_transform else transform
 
 
 def listed(datasets: Any, name: str) -> list[Any]:

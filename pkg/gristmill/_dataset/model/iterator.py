@@ -36,8 +36,6 @@ class DatasetIterator(checkpoint.Checkpointable, Iterator[T], Generic[T]):
 
     # Times some of the calls; of the outermost iterator of a chain.
     _watch: Any = None
-    # Grain's name for whether elements may look different from the parent's.
-    _MUTATES_ELEMENT_SPEC: ClassVar[bool] = True
     # Whether the last element of the parent's is the one that this works on.
     _TAKES_IN_STEP: ClassVar[bool] = False
     # Whether that is the last one of several.
@@ -138,17 +136,80 @@ class DatasetIterator(checkpoint.Checkpointable, Iterator[T], Generic[T]):
         raise NotImplementedError(f"{self} cannot go to element {index}.")
 
 
-class ParentStateIterator(DatasetIterator[T]):
+class CheckedIterator(state_checks.Checked, DatasetIterator[T]):
+    """An iterator whose states are looked at before anything is changed."""
+
+
+class ParentStateIterator(CheckedIterator[T]):
     """An iterator that keeps nothing itself: its state is the parent's."""
 
     def get_state(self) -> Any:
         """The parent's position."""
         return self._parent.get_state()
 
-    @state_checks.checked(state_checks.parent)
-    def set_state(self, state: Any) -> None:
-        """Continue at a position."""
-        self._parent.set_state(state)
+
+class NodeIterator(ParentStateIterator[T]):
+    """An iterator over a built-in node; all but its position is the node's.
+
+    Args:
+        node: The node; its parents are iterated over, too.
+    """
+
+    def __init__(self, node: Any) -> None:
+        super().__init__([iter(parent) for parent in node._parents])
+        self._node = node
+
+    def __str__(self) -> str:
+        return f"{type(self).__name__}{self._node._arguments_text()}"
+
+    def _get_next_index(self) -> int:
+        stride: int | None = self._node._stride
+        if stride is None:
+            return super()._get_next_index()
+        return -(-get_next_index(self._parent) // stride)
+
+    def _set_next_index(self, index: int) -> None:
+        if self._node._stride is None:
+            return super()._set_next_index(index)
+        set_next_index(self._parent, index * self._node._stride)
+
+
+class CountingIterator(NodeIterator[T]):
+    """An iterator whose state is the parent's position and a count."""
+
+    _COUNTER_NAME: ClassVar[str]
+    counter: int = 0
+
+    def get_state(self) -> Any:
+        """The parent's position, and the count."""
+        return {"parent": self._parent_state(), self._COUNTER_NAME: self.counter}
+
+    def _check_state(self, state: Any) -> None:
+        keys: dict[str, state_checks.Check] = {
+            "parent": state_checks.parent,
+            self._COUNTER_NAME: state_checks.count,
+        }
+        state_checks.check_values(self, state, keys)
+
+    def _go_to(self, state: Any) -> None:
+        self._parent.set_state(state["parent"])
+        self.counter = state[self._COUNTER_NAME]
+
+    def _parent_state(self) -> Any:
+        return self._parent.get_state()
+
+
+class ElementCountingIterator(CountingIterator[T]):
+    """An iterator that counts its parent's elements, each of which becomes one."""
+
+    _TAKES_IN_STEP = True
+
+    def _get_next_index(self) -> int:
+        return self.counter
+
+    def _set_next_index(self, index: int) -> None:
+        set_next_index(self._parent, index)
+        self.counter = index
 
 
 def _common_context(parents: Sequence[DatasetIterator[Any]]) -> IteratorContext:

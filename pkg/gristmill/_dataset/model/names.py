@@ -48,5 +48,5 @@ def node_text(node: Any) -> str:
     if home.startswith("gristmill.") and (said := str(node)).endswith((")", "]")):
         return said
     parents = ("parent", "parents", "ds")
-    arguments = kept_arguments(node)
+    arguments = kept_arguments(getattr(node, "_node", node))
     return call_text(node, **{k: v for k, v in arguments.items() if k not in parents})

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import functools
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any, ClassVar, TypeVar
+from typing import Any, ClassVar, Literal, TypeVar
 
 import numpy as np
 
@@ -15,12 +15,24 @@ from gristmill._dataset.model.names import node_text
 from gristmill._dataset.model.stats import Stats
 
 S = TypeVar("S")
+# What a node does.  "read" gets elements from outside, "order" says which one comes
+# when, "transform" runs somebody's function, "batch" groups or packs, "prefetch" works
+# ahead with threads, and "transport" gets elements from worker processes.
+Kind = Literal["read", "order", "transform", "batch", "prefetch", "transport"]
 
 
 class Dataset:
     """A node in a tree of datasets; its parents are where its elements come from."""
 
-    _MUTATES_ELEMENT_SPEC: ClassVar[bool] = True
+    # What this does; None: "transform" where it has parents, else "read".
+    _KIND: ClassVar[Kind | None] = None
+    # What may drop elements that the parents have, in Grain's words; None: nothing.
+    _SPARSE: ClassVar[str | None] = None
+    # Of how many elements of the only parent each is made, one behind another, where
+    # nothing but the parent's position says which are next; else None.
+    _stride: int | None = None
+    # Whether a contiguous piece of a chain's sources is a piece of this node.
+    _CUT_IN_PIECES: ClassVar[bool] = False
     _seed_rng_seed: Any = None
     _parents: Sequence[Any] = ()
 
@@ -83,8 +95,12 @@ class Dataset:
         """
         return func(self, *args, **kwargs)
 
+    def _arguments_text(self) -> str:
+        """What follows the class's name in the text of a node and of its iterators."""
+        return ""
+
     def __str__(self) -> str:
-        return type(self).__name__
+        return type(self).__name__ + self._arguments_text()
 
     def __repr__(self) -> str:
         return node_text(self)
@@ -116,6 +132,11 @@ def check_parents(dataset: Any, parents: Iterable[Any], wanted: type) -> None:
             f"{type(dataset).__name__} is made of datasets, of kind"
             f" {wanted.__name__}, got {kind(parent)}. {advice}"
         )
+
+
+def is_ours(node: Any) -> bool:
+    """Whether the class of a dataset or an iterator is Gristmill's."""
+    return type(node).__module__.startswith("gristmill.")
 
 
 def chain_of(dataset: Any) -> Iterator[Any]:

@@ -10,6 +10,7 @@ from typing import Any, Protocol, runtime_checkable
 import numpy as np
 
 from gristmill import batching
+from gristmill._dataset.model.node import Dataset
 from gristmill._hot import tree
 
 
@@ -55,10 +56,8 @@ def get_element_spec(ds: Any) -> Any:
     return ds._element_spec
 
 
-class ParentSpec:
+class ParentSpec(Dataset):
     """A dataset whose elements look as its parent's do."""
-
-    _parent: Any
 
     @property
     def _element_spec(self) -> Any:

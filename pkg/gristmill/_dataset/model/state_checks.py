@@ -1,6 +1,6 @@
 """Refuses what is no state of an iterator, before anything in it is changed.
 
-A class says what its states have by `checked` on its ``set_state``.  The call on the
+A class says by `_STATE` or `_check_state` what its states have.  The call on the
 outermost iterator of a chain looks at the whole state first; then each takes its part.
 An iterator of a user's own has states that only it knows, and what it hands on is
 checked where it arrives.
@@ -8,20 +8,18 @@ checked where it arrives.
 
 from __future__ import annotations
 
-import functools
 import operator
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, TypeVar
+from typing import Any, ClassVar
 
 import numpy as np
 
 from gristmill._base.checks import kind
 from gristmill.errors import StateMismatch
 
-SetState = TypeVar("SetState", bound=Callable[..., None])
-# Looks at a state, and raises what is wrong with it.
-Check = Callable[[Any, Any], None]
+# Looks at a value of an iterator's state, and raises what is wrong with it.
+Check = Callable[[Any, Any, str], None]
 ADVICE = "Restore a state to the chain that it was taken from."
 LONGEST_TEXT = 200
 
@@ -37,31 +35,43 @@ class _Here(threading.local):
 _here = _Here()
 
 
-def checked(check: Check) -> Callable[[SetState], SetState]:
-    """Have a ``set_state`` look at the state before it does anything.
+class Checked:
+    """An iterator whose states are looked at before anything is changed."""
 
-    Args:
-        check: Takes the iterator and the state.
-    """
+    # What its states have, with the check of each value; None: they are the parent's.
+    _STATE: ClassVar[Mapping[str, Check] | None] = None
 
-    def wrap(set_state: SetState) -> SetState:
-        @functools.wraps(set_state)
-        def checking(self: Any, state: Any) -> None:
-            if _here.trusts:
-                set_state(self, state)
-                return
+    def set_state(self, state: Any) -> None:
+        """Continue at a position that `get_state` returned.
+
+        Raises:
+            StateMismatch: It is a state of another chain, or none; nothing is changed.
+            IndexError: It is one of a longer dataset; nothing is changed.
+        """
+        if not _here.trusts:
             _here.met_unknown = False
-            check(self, state)
-            if _here.met_unknown:
-                set_state(self, state)
-            else:
-                _trusting(set_state, self, state)
+            self._check_state(state)
+            if not _here.met_unknown:
+                go_to(self, state)
+                return
+        self._go_to(state)
 
-        checking._check = check  # type: ignore[attr-defined]
-        found: SetState = checking  # type: ignore[assignment]
-        return found
+    def _check_state(self, state: Any) -> None:
+        """Refuse what is no state of this iterator."""
+        if self._STATE is None:
+            parent(self, state)
+        else:
+            check_values(self, state, self._STATE)
 
-    return wrap
+    def _go_to(self, state: Any) -> None:
+        """Continue at a position that is known to be one."""
+        parent: Any = self._parent  # type: ignore[attr-defined]
+        parent.set_state(state)
+
+
+def fields(**checks: Check) -> Mapping[str, Check]:
+    """What states have: for each key a check of its value."""
+    return checks
 
 
 def check_state(iterator: Any, state: Any) -> None:
@@ -71,31 +81,30 @@ def check_state(iterator: Any, state: Any) -> None:
         StateMismatch: It is none of this iterator.
         IndexError: It is one of a longer dataset.
     """
-    check = getattr(getattr(type(iterator), "set_state", None), "_check", None)
-    if check is None:
-        _here.met_unknown = True
+    if getattr(type(iterator), "set_state", None) is Checked.set_state:
+        iterator._check_state(state)
     else:
-        check(iterator, state)
+        _here.met_unknown = True
 
 
 def go_to(iterator: Any, state: Any) -> None:
     """Set a state that is known to be the iterator's."""
-    _trusting(type(iterator).set_state, iterator, state)
+    before, _here.trusts = _here.trusts, True
+    try:
+        iterator.set_state(state)
+    finally:
+        _here.trusts = before
 
 
-def fields(**kinds: Any) -> Check:
-    """A check for dicts with just these keys.
+def check_values(iterator: Any, state: Any, checks: Mapping[str, Check]) -> None:
+    """Refuse what is no dict with just these keys, or has other values.
 
-    Args:
-        **kinds: For each a function of the iterator, the value, and what to call it.
+    Raises:
+        StateMismatch: It is none.
     """
-
-    def check(iterator: Any, state: Any) -> None:
-        check_keys(iterator, state, kinds)
-        for name, look in kinds.items():
-            look(iterator, state[name], name)
-
-    return check
+    check_keys(iterator, state, checks)
+    for name, look in checks.items():
+        look(iterator, state[name], name)
 
 
 def check_keys(iterator: Any, state: Any, keys: Any, optional: Any = ()) -> None:
@@ -172,14 +181,6 @@ def check_list(iterator: Any, value: Any, name: str, length: int) -> None:
 def mismatch(iterator: Any, what: str) -> StateMismatch:
     """What to raise of a state of which `what` is said."""
     return StateMismatch(f"{iterator}: the state {what}. {ADVICE}")
-
-
-def _trusting(set_state: Callable[..., None], iterator: Any, state: Any) -> None:
-    before, _here.trusts = _here.trusts, True
-    try:
-        set_state(iterator, state)
-    finally:
-        _here.trusts = before
 
 
 def _short(value: Any) -> str:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import copy
 from typing import Any
 
+from gristmill._dataset.model.node import is_ours
+
 _FIXED = frozenset({int, str, float, bool, bytes, type(None)})
 
 
@@ -24,9 +26,7 @@ def gives_fresh_states(iterator: Any) -> bool:
 
     Those of built-in iterators do not, unless that of one of a user's is a part of it.
     """
-    return type(iterator).__module__.startswith("gristmill.") and all(
-        map(gives_fresh_states, iterator._parents)
-    )
+    return is_ours(iterator) and all(map(gives_fresh_states, iterator._parents))
 
 
 def copied(state: Any) -> Any:

@@ -7,6 +7,7 @@ from typing import Any, TypeAlias, overload
 
 from gristmill import transforms
 from gristmill._dataset.model.building import builds
+from gristmill._dataset.model.checks import METHODS
 from gristmill._dataset.model.iter_dataset import IterDataset
 from gristmill._dataset.model.map_dataset import MapDataset
 from gristmill._dataset.nodes import flat_map
@@ -51,18 +52,13 @@ def _applied(dataset: Any, transform: Any) -> Any:
     match transform:
         case transforms.Batch(size, drop_remainder, batch_fn):
             return dataset.batch(size, drop_remainder=drop_remainder, batch_fn=batch_fn)
-        case transforms.Map():
-            return dataset.map(transform)
-        case transforms.RandomMap():
-            return dataset.random_map(transform)
-        case transforms.MapWithIndex():
-            return dataset.map_with_index(transform)
         case transforms.FlatMap():
             if isinstance(dataset, MapDataset):
                 return flat_map.FlatMapMapDataset(dataset, transform)
             return flat_map.FlatMapIterDataset(dataset, transform)
-        case transforms.Filter():
-            return dataset.filter(transform)
+    for kind, method in METHODS.items():
+        if isinstance(transform, kind):
+            return getattr(dataset, method)(transform)
     raise NotImplementedError(
         f"Transformation type: {transform} is not supported. Pass a Batch, Map,"
         " RandomMap, MapWithIndex, FlatMap or Filter; a function goes to ds.map()."

@@ -20,17 +20,10 @@ from gristmill._dataset.model.blocks import (
 from gristmill._dataset.model.building import builds
 from gristmill._dataset.model.failing import note_element, note_step
 from gristmill._dataset.model.iter_dataset import IterDataset
-from gristmill._dataset.model.iterator import (
-    DatasetIterator,
-    ParentStateIterator,
-    get_next_index,
-    set_next_index,
-)
+from gristmill._dataset.model.iterator import DatasetIterator, NodeIterator
 from gristmill._dataset.model.map_dataset import MapDataset
-from gristmill._dataset.model.node import chain_of
+from gristmill._dataset.model.node import Dataset, chain_of
 from gristmill._dataset.model.spec import get_element_spec, spec_of_batch
-from gristmill._dataset.nodes import filter as filtering
-from gristmill._dataset.nodes import flat_map
 from gristmill._dataset.nodes.rows import Rows
 from gristmill._dataset.nodes.to_iter import PrefetchDatasetIterator
 from gristmill._hot import steps
@@ -46,13 +39,35 @@ SPARSE = (
 MADE = "made the batch up to"
 
 
-class Batching:
-    """What batch datasets of both kinds have in common."""
+class Batching(Dataset):
+    """A batch dataset of either kind.
 
-    _parent: Any
-    _batch_size: int
-    _drop_remainder: bool
-    _batch_fn: BatchFn | None
+    Args:
+        parent: Has the elements.
+        batch_size: How many make a batch.
+        drop_remainder: Whether a last, shorter batch is left out.
+        batch_fn: Makes a batch; None stacks.
+    """
+
+    _KIND = "batch"
+
+    def __init__(
+        self,
+        parent: Any,
+        batch_size: int,
+        drop_remainder: bool = False,
+        batch_fn: BatchFn | None = None,
+    ) -> None:
+        super().__init__(parent)
+        check_integer("batch_size", batch_size)
+        check_flag("drop_remainder", drop_remainder)
+        if batch_fn is not None:
+            check_callable("batch_fn", batch_fn, " Leave it out to stack leaves.")
+        if operator.index(batch_size) <= 0:
+            raise ValueError(f"batch_size must be positive. Got {batch_size}.")
+        self._batch_size = self._stride = operator.index(batch_size)
+        self._drop_remainder = drop_remainder
+        self._batch_fn = batch_fn
 
     @property
     def _element_spec(self) -> Any:
@@ -63,11 +78,8 @@ class Batching:
             self._batch_fn,
         )
 
-    def __str__(self) -> str:
-        return (
-            f"{type(self).__name__}(batch_size={self._batch_size},"
-            f" drop_remainder={self._drop_remainder})"
-        )
+    def _arguments_text(self) -> str:
+        return f"(batch_size={self._batch_size}, drop_remainder={self._drop_remainder})"
 
 
 @builds("MapDataset.batch")
@@ -81,13 +93,8 @@ class BatchMapDataset(Batching, BlockMapDataset[T]):
         drop_remainder: bool = False,
         batch_fn: BatchFn | None = None,
     ) -> None:
-        super().__init__(parent)
-        _check_batch(batch_size, drop_remainder, batch_fn)
-        batch_size = operator.index(batch_size)
+        super().__init__(parent, batch_size, drop_remainder, batch_fn)
         _refuse_sparse(parent)
-        self._batch_size = batch_size
-        self._drop_remainder = drop_remainder
-        self._batch_fn = batch_fn
         self._measure()
 
     def _measure(self) -> None:
@@ -150,34 +157,12 @@ class BatchMapDataset(Batching, BlockMapDataset[T]):
 class BatchIterDataset(Batching, IterDataset[T]):
     """Batches of the parent's elements."""
 
-    def __init__(
-        self,
-        parent: IterDataset[Any],
-        batch_size: int,
-        drop_remainder: bool = False,
-        batch_fn: BatchFn | None = None,
-    ) -> None:
-        super().__init__(parent)
-        _check_batch(batch_size, drop_remainder, batch_fn)
-        batch_size = operator.index(batch_size)
-        self._batch_size = batch_size
-        self._drop_remainder = drop_remainder
-        self._batch_fn = batch_fn
-
     def __iter__(self) -> DatasetIterator[T]:
-        return BatchDatasetIterator(
-            iter(self._parent), self._batch_size, self._drop_remainder, self._batch_fn
-        )
+        return BatchDatasetIterator(self)
 
 
-class BatchDatasetIterator(Batching, ParentStateIterator[T]):
+class BatchDatasetIterator(NodeIterator[T]):
     """Iterates over batches.
-
-    Args:
-        parent: Gives the elements.
-        batch_size: How many make a batch.
-        drop_remainder: Whether a last, shorter batch is left out.
-        batch_fn: Makes a batch; None stacks.
 
     Attributes:
         alloc: Makes the arrays of batches that are stacked; None leaves it to NumPy.
@@ -186,21 +171,16 @@ class BatchDatasetIterator(Batching, ParentStateIterator[T]):
     _TAKES_IN_STEP = True
     _BATCHES = True
 
-    def __init__(
-        self,
-        parent: DatasetIterator[Any],
-        batch_size: int,
-        drop_remainder: bool,
-        batch_fn: BatchFn | None,
-    ) -> None:
-        super().__init__(parent)
+    def __init__(self, node: Batching) -> None:
+        super().__init__(node)
         self.alloc: Alloc | None = None
-        self._batch_size = batch_size
-        self._drop_remainder = drop_remainder
-        self._batch_fn = batch_fn
+        self._batch_size = node._batch_size
+        self._drop_remainder = node._drop_remainder
+        self._batch_fn = node._batch_fn
         self._rules = batching.tree_rules()
         self._rows: Rows | None = None
-        if batch_fn is None and type(parent) is PrefetchDatasetIterator:
+        parent = self._parent
+        if self._batch_fn is None and type(parent) is PrefetchDatasetIterator:
             self._rows = Rows.of(parent.dataset)
 
     def __next__(self) -> Any:
@@ -224,34 +204,14 @@ class BatchDatasetIterator(Batching, ParentStateIterator[T]):
             raise StopIteration
         return rows.range(first, count, self.alloc)
 
-    def _get_next_index(self) -> int:
-        return -(-get_next_index(self._parent) // self._batch_size)
-
-    def _set_next_index(self, index: int) -> None:
-        set_next_index(self._parent, index * self._batch_size)
-
-
-def _check_batch(batch_size: int, drop_remainder: bool, batch_fn: Any) -> None:
-    check_integer("batch_size", batch_size)
-    check_flag("drop_remainder", drop_remainder)
-    if batch_fn is not None:
-        check_callable("batch_fn", batch_fn, " Leave it out to stack leaves.")
-    if operator.index(batch_size) <= 0:
-        raise ValueError(f"batch_size must be positive. Got {batch_size}.")
-
 
 def _refuse_sparse(dataset: Any) -> None:
     """Raise where an element may be absent: a batch could not have it."""
     for node in chain_of(dataset):
-        if isinstance(node, filtering.FilterMapDataset):
+        if node._SPARSE is not None:
+            name = node._SPARSE.rpartition(".")[2]
             raise ValueError(
-                "`MapDataset.batch` can not follow `MapDataset.filter` because `filter`"
+                f"`MapDataset.batch` can not follow `{node._SPARSE}` because `{name}`"
                 " can discard elements. Convert `MapDataset` to `IterDataset` with"
                 " `to_iter_dataset()` before calling `batch`."
-            )
-        if isinstance(node, flat_map.FlatMapMapDataset):
-            raise ValueError(
-                "`MapDataset.batch` can not follow `FlatMapMapDataset` because"
-                " `FlatMapMapDataset` can discard elements. Convert `MapDataset` to"
-                " `IterDataset` with `to_iter_dataset()` before calling `batch`."
             )

@@ -7,7 +7,7 @@ from typing import Any
 from gristmill._base.types import T
 from gristmill._dataset.model import state_checks
 from gristmill._dataset.model.iter_dataset import IterDataset
-from gristmill._dataset.model.iterator import DatasetIterator
+from gristmill._dataset.model.iterator import DatasetIterator, NodeIterator
 from gristmill._dataset.model.replay import replay
 from gristmill._dataset.model.spec import ParentSpec
 
@@ -32,24 +32,28 @@ class CacheIterDataset(ParentSpec, IterDataset[T]):
         super().__init__(parent)
 
     def __iter__(self) -> DatasetIterator[T]:
-        return CacheDatasetIterator(iter(self._parent))
+        return CacheDatasetIterator(self)
 
-    def __str__(self) -> str:
-        return f"CacheIterDataset(parent={self._parent})"
+    def _arguments_text(self) -> str:
+        return f"(parent={self._parent})"
 
 
-class CacheDatasetIterator(DatasetIterator[T]):
+class CacheDatasetIterator(NodeIterator[T]):
     """Iterates over the parent's elements and keeps them.
 
     The position in the cache counts; the parent's own is that of the last element
     that was read from it.
     """
 
-    _MUTATES_ELEMENT_SPEC = False
+    _STATE = state_checks.fields(
+        parent=state_checks.parent,
+        position=state_checks.count,
+        cache_filled=state_checks.flag,
+    )
 
-    def __init__(self, parent: DatasetIterator[T]) -> None:
-        super().__init__(parent)
-        self._start = parent.get_state()
+    def __init__(self, node: CacheIterDataset[T]) -> None:
+        super().__init__(node)
+        self._start = self._parent.get_state()
         self._cache: list[T] = []
         self._position = 0
         self._filled = False
@@ -98,14 +102,7 @@ class CacheDatasetIterator(DatasetIterator[T]):
             "cache_filled": self._filled or idle,
         }
 
-    @state_checks.checked(
-        state_checks.fields(
-            parent=state_checks.parent,
-            position=state_checks.count,
-            cache_filled=state_checks.flag,
-        )
-    )
-    def set_state(self, state: Any) -> None:
+    def _go_to(self, state: Any) -> None:
         """Continue at a position; what is in the cache is not read again."""
         self._parent.set_state(state["parent"])
         self._position = state["position"]

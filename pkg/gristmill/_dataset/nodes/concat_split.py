@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import collections
 import enum
-import operator
 from collections.abc import Collection, Mapping
 from typing import Any
 
@@ -13,7 +12,8 @@ from gristmill._base.checks import check_flag, check_instance
 from gristmill._dataset.model import state_checks
 from gristmill._dataset.model.failing import note_outermost
 from gristmill._dataset.model.iter_dataset import IterDataset
-from gristmill._dataset.model.iterator import DatasetIterator
+from gristmill._dataset.model.iterator import DatasetIterator, NodeIterator
+from gristmill._dataset.nodes.pack_layout import at_least
 from gristmill._hot import concat_split
 from gristmill._hot.layouts import SplitLayout
 from gristmill.errors import StateMismatch
@@ -80,6 +80,8 @@ class ConcatThenSplitIterDataset(IterDataset[Any]):
         [[0, 1, 2, 0, 1], [2, 3, 4, 5, 0]]
     """
 
+    _KIND = "batch"
+
     def __init__(
         self,
         parent: IterDataset[Any],
@@ -110,7 +112,10 @@ class ConcatThenSplitIterDataset(IterDataset[Any]):
         replaces = bos_handling is BOSHandling.REPLACE_FIRST_TOKEN_WITH_BOS
         self._layout = SplitLayout(
             keys=keys,
-            lengths=tuple(_length(key, length_struct[key]) for key in keys),
+            lengths=tuple(
+                at_least(1, length, f"length_struct[{key!r}]")
+                for key, length in length_struct.items()
+            ),
             whole=tuple(key in meta_features for key in keys),
             bos=tuple(replaces and key in bos_features for key in keys),
             bos_token=bos_token_id,
@@ -120,16 +125,7 @@ class ConcatThenSplitIterDataset(IterDataset[Any]):
         )
 
     def __iter__(self) -> DatasetIterator[Any]:
-        return ConcatThenSplitDatasetIterator(iter(self._parent), self._layout)
-
-
-def _check_state(iterator: ConcatThenSplitDatasetIterator, state: Any) -> None:
-    """Refuse what is no state of an iterator over elements laid end to end."""
-    state_checks.fields(
-        parent_state=state_checks.parent,
-        remainder_slices=_check_slices,
-        elements_from_buffer_after_checkpoint=state_checks.count,
-    )(iterator, state)
+        return ConcatThenSplitDatasetIterator(self)
 
 
 def _check_slices(
@@ -144,24 +140,25 @@ def _check_slices(
             raise state_checks.mismatch(iterator, f"has {what} {begin} to {end}")
 
 
-class ConcatThenSplitDatasetIterator(DatasetIterator[Any]):
+class ConcatThenSplitDatasetIterator(NodeIterator[Any]):
     """Iterates over rows of elements laid end to end.
 
     The state is where the parent stood before the element that opens a row, what of
     that element is left, and how many rows were given out since.
-
-    Args:
-        parent: Gives the elements.
-        layout: What the rows are made of.
     """
 
+    _STATE = state_checks.fields(
+        parent_state=state_checks.parent,
+        remainder_slices=_check_slices,
+        elements_from_buffer_after_checkpoint=state_checks.count,
+    )
     _TAKES_IN_STEP = True
     _BATCHES = True
 
-    def __init__(self, parent: DatasetIterator[Any], layout: SplitLayout) -> None:
-        super().__init__(parent)
-        self._layout = layout
-        self._splitter = concat_split.Splitter(layout)
+    def __init__(self, node: ConcatThenSplitIterDataset) -> None:
+        super().__init__(node)
+        self._layout = node._layout
+        self._splitter = concat_split.Splitter(self._layout)
         self._rows: collections.deque[Any] = collections.deque()
         self._ended = False
         # Whether a row is being filled, from the position that is saved.
@@ -193,8 +190,7 @@ class ConcatThenSplitDatasetIterator(DatasetIterator[Any]):
             "elements_from_buffer_after_checkpoint": self._given + self._to_skip,
         }
 
-    @state_checks.checked(_check_state)
-    def set_state(self, state: Any) -> None:
+    def _go_to(self, state: Any) -> None:
         """Continue at a position; the next ``next`` makes its last rows again."""
         self._parent.set_state(state["parent_state"])
         self._parent_state = None
@@ -209,9 +205,6 @@ class ConcatThenSplitDatasetIterator(DatasetIterator[Any]):
         self._splitter.clear()
         self._rows.clear()
         self._ended = self._is_filling = False
-
-    def __str__(self) -> str:
-        return "ConcatThenSplitDatasetIterator"
 
     def _next(self) -> Any:
         if not self._rows and not self._ended:
@@ -335,15 +328,3 @@ def _columns(keys: tuple[Any, ...], meta_features: Collection[str]) -> dict[Any,
             columns[f"{key}_segment_ids"] = len(keys) + number
             columns[f"{key}_positions"] = 2 * len(keys) + number
     return columns
-
-
-def _length(key: Any, value: Any) -> int:
-    try:
-        length = operator.index(value)
-    except TypeError:
-        raise TypeError(
-            f"length_struct[{key!r}] must be an int, got {value!r}."
-        ) from None
-    if length < 1:
-        raise ValueError(f"length_struct[{key!r}] must be at least 1, got {length}.")
-    return length

@@ -3,8 +3,7 @@
 There is one stream of elements, which does not depend on hosts.  Global batch b is its
 elements ``[b * G, (b + 1) * G)``, and host h of H has every H-th of them, from h on.
 Where elements have indices, a host reads only its own; elsewhere (filters, packing,
-anything that is no `MapDataset`) each host runs the stream, and computes what is one
-element for each, at its end, for its own.
+anything that is no `MapDataset`) each host runs the stream.
 """
 
 from __future__ import annotations
@@ -16,23 +15,12 @@ from gristmill import batching
 from gristmill._base.checks import check_integer, check_options
 from gristmill._dataset.model import state_checks
 from gristmill._dataset.model.iter_dataset import IterDataset
-from gristmill._dataset.model.iterator import DatasetIterator
+from gristmill._dataset.model.iterator import CheckedIterator, DatasetIterator
 from gristmill._dataset.model.map_dataset import MapDataset
-from gristmill._dataset.model.node import Dataset, chain_of, check_parents, with_parents
+from gristmill._dataset.model.node import Dataset, chain_of, check_parents
 from gristmill._dataset.model.states import snapshot
-from gristmill._dataset.nodes.filter import FilterMapDataset
-from gristmill._dataset.nodes.flat_map import FlatMapMapDataset
-from gristmill._dataset.nodes.map import (
-    CountingIterator,
-    MapIterDataset,
-    MapWithIndexIterDataset,
-    RandomMapIterDataset,
-)
 from gristmill.options import MultiprocessingOptions, ReadOptions
 from gristmill.sharding import ShardOptions
-
-_ONE_FOR_EACH = (MapIterDataset, MapWithIndexIterDataset, RandomMapIterDataset)
-_SPARSE = (FilterMapDataset, FlatMapMapDataset)
 
 
 class ElasticIterator(IterDataset[Any]):
@@ -92,8 +80,8 @@ class ElasticIterator(IterDataset[Any]):
                 MultiprocessingOptions,
                 example,
             )
-        self._ds = ds
-        self._global_batch_size = global_batch_size
+        self._ds: Any = ds
+        self._global_batch_size = int(global_batch_size)
         self._shard_options = shard_options
         self._read_options = read_options
         self._multiprocessing_options = multiprocessing_options
@@ -118,70 +106,51 @@ class ElasticIterator(IterDataset[Any]):
 
     @functools.cached_property
     def _iterator(self) -> DatasetIterator[Any]:
-        ds = self._ds
-        share = _Share(self._global_batch_size, self._shard_options)
-        if isinstance(ds, MapDataset) and not _is_sparse(ds):
-            return ElasticMapDatasetIterator(
-                ds, share, self._read_options, self._multiprocessing_options
-            )
-        if isinstance(ds, MapDataset):
-            ds = ds.to_iter_dataset(self._read_options)
-        if self._multiprocessing_options is not None:
-            ds = ds.mp_prefetch(self._multiprocessing_options)
-        return ElasticStreamDatasetIterator(ds, share)
-
-
-class _Share:
-    """Which elements of a global batch are a host's.
-
-    Args:
-        global_batch_size: Elements of all hosts.
-        options: Which host of how many.
-    """
-
-    def __init__(self, global_batch_size: int, options: ShardOptions) -> None:
-        self.global_batch_size = int(global_batch_size)
-        self.host = int(options.shard_index)
-        self.hosts = int(options.shard_count)
+        if _is_indexed(self._ds):
+            return ElasticMapDatasetIterator(self)
+        return ElasticStreamDatasetIterator(self)
 
     @property
-    def batch_size(self) -> int:
+    def _hosts(self) -> int:
+        return int(self._shard_options.shard_count)
+
+    @property
+    def _host(self) -> int:
+        return int(self._shard_options.shard_index)
+
+    @property
+    def _batch_size(self) -> int:
         """Elements of one host.
 
         Raises:
             ValueError: Hosts would have different numbers of them.
         """
-        each, rest = divmod(self.global_batch_size, self.hosts)
+        each, rest = divmod(self._global_batch_size, self._hosts)
         if rest:
             raise ValueError(
-                f"Global batch size {self.global_batch_size} is not divisible by shard"
-                f" count {self.hosts}."
+                f"Global batch size {self._global_batch_size} is not divisible by shard"
+                f" count {self._hosts}."
             )
         return each
 
+    def _iterated(self, ds: Any) -> IterDataset[Any]:
+        """A dataset that is iterated over as the options say."""
+        if isinstance(ds, MapDataset):
+            ds = ds.to_iter_dataset(self._read_options)
+        if self._multiprocessing_options is not None:
+            ds = ds.mp_prefetch(self._multiprocessing_options)
+        found: IterDataset[Any] = ds
+        return found
 
-class ElasticMapDatasetIterator(DatasetIterator[Any]):
-    """Iterates over a host's share of a dataset of indices.
 
-    Args:
-        dataset: The dataset.
-        share: Which elements of a global batch are this host's.
-        read_options: For `to_iter_dataset`.
-        multiprocessing_options: For `mp_prefetch`.
-    """
+class ElasticMapDatasetIterator(CheckedIterator[Any]):
+    """Iterates over a host's share of a dataset of indices."""
 
-    def __init__(
-        self,
-        dataset: MapDataset[Any],
-        share: _Share,
-        read_options: ReadOptions,
-        multiprocessing_options: MultiprocessingOptions | None,
-    ) -> None:
+    _STATE = state_checks.fields(global_next_index=state_checks.count)
+
+    def __init__(self, node: ElasticIterator) -> None:
         super().__init__()
-        self._dataset = dataset
-        self._share = share
-        self._read_options = read_options
-        self._multiprocessing_options = multiprocessing_options
+        self._node = node
         self._next_index = 0
         # Of the part of the dataset from `_next_index` on; None where it is not made.
         self._batches: DatasetIterator[Any] | None = None
@@ -191,16 +160,14 @@ class ElasticMapDatasetIterator(DatasetIterator[Any]):
         if self._batches is None:
             self._batches = self._begin()
         batch = next(self._batches)
-        self._next_index += self._share.global_batch_size
+        self._next_index += self._node._global_batch_size
         return batch
 
     def get_state(self) -> Any:
         """How many elements all hosts together were given."""
         return {"global_next_index": self._next_index}
 
-    @state_checks.checked(state_checks.fields(global_next_index=state_checks.count))
-    def set_state(self, state: Any) -> None:
-        """Continue at a position."""
+    def _go_to(self, state: Any) -> None:
         self._drop()
         self._next_index = state["global_next_index"]
 
@@ -218,14 +185,9 @@ class ElasticMapDatasetIterator(DatasetIterator[Any]):
         super().close()
 
     def _begin(self) -> DatasetIterator[Any]:
-        size = self._share.batch_size
-        own = self._dataset[self._next_index + self._share.host :: self._share.hosts]
-        batches = own.batch(size, drop_remainder=True).to_iter_dataset(
-            self._read_options
-        )
-        if self._multiprocessing_options is not None:
-            batches = batches.mp_prefetch(self._multiprocessing_options)
-        return iter(batches)
+        node = self._node
+        own = node._ds[self._next_index + node._host :: node._hosts]
+        return iter(node._iterated(own.batch(node._batch_size, drop_remainder=True)))
 
     def _drop(self) -> None:
         batches, self._batches = self._batches, None
@@ -233,22 +195,16 @@ class ElasticMapDatasetIterator(DatasetIterator[Any]):
             batches.close()
 
 
-class ElasticStreamDatasetIterator(DatasetIterator[Any]):
-    """Iterates over a host's share of a stream that all hosts run.
+class ElasticStreamDatasetIterator(CheckedIterator[Any]):
+    """Iterates over a host's share of a stream that all hosts run."""
 
-    Args:
-        dataset: Gives the stream.
-        share: Which elements of a global batch are this host's.
-    """
+    _STATE = state_checks.fields(
+        global_next_index=state_checks.count, stream=state_checks.parent
+    )
 
-    def __init__(self, dataset: IterDataset[Any], share: _Share) -> None:
-        last_steps: list[Any] = []
-        while type(dataset) in _ONE_FOR_EACH:
-            last_steps.append(dataset)
-            dataset = dataset._parent
-        super().__init__(iter(dataset))
-        self._share = share
-        self._finish = _LastSteps(reversed(last_steps), self._ctx)
+    def __init__(self, node: ElasticIterator) -> None:
+        super().__init__(iter(node._iterated(node._ds)))
+        self._node = node
         self._next_index = 0
         # The elements of the global batch in hand that were read: its own, and how
         # many in all.  Some only where the stream has ended or failed within it.
@@ -258,95 +214,33 @@ class ElasticStreamDatasetIterator(DatasetIterator[Any]):
         self._before: Any = None
 
     def __next__(self) -> Any:
-        size = self._share.batch_size
+        node = self._node
+        size = node._batch_size
         if not self._read:
             self._before = snapshot(self._parent)
-        while self._read < self._share.global_batch_size:
+        while self._read < node._global_batch_size:
             element = next(self._parent)
-            if self._read % self._share.hosts == self._share.host:
+            if self._read % node._hosts == node._host:
                 self._own.append(element)
             self._read += 1
         own, self._own, self._read = self._own, [], 0
-        first = self._next_index + self._share.host
-        self._next_index += self._share.global_batch_size
-        indices = range(first, self._next_index, self._share.hosts)
+        self._next_index += node._global_batch_size
         assert len(own) == size
-        return batching.make_batch(
-            [self._finish(index, x) for index, x in zip(indices, own, strict=True)]
-        )
+        return batching.make_batch(own)
 
     def get_state(self) -> Any:
         """How many elements all hosts together were given, and where the stream is."""
         stream = self._before if self._read else self._parent.get_state()
         return {"global_next_index": self._next_index, "stream": stream}
 
-    @state_checks.checked(
-        state_checks.fields(
-            global_next_index=state_checks.count, stream=state_checks.parent
-        )
-    )
-    def set_state(self, state: Any) -> None:
-        """Continue at a position."""
+    def _go_to(self, state: Any) -> None:
         self._parent.set_state(state["stream"])
         self._next_index = state["global_next_index"]
         self._own, self._read = [], 0
 
 
-class _LastSteps:
-    """Applies the steps at the end of a chain to single elements.
-
-    Args:
-        steps: The datasets of the steps, in order.
-        context: Of the chain.
-    """
-
-    def __init__(self, steps: Any, context: Any) -> None:
-        self._given = _GivenIterator()
-        self._given._ctx = context
-        last: DatasetIterator[Any] = self._given
-        self._counting: list[CountingIterator[Any]] = []
-        for step in steps:
-            last = iter(with_parents(step, [_Standing(last)]))
-            if isinstance(last, CountingIterator):
-                self._counting.append(last)
-        self._last = last
-
-    def __call__(self, index: int, element: Any) -> Any:
-        """What the steps make of element `index` of the stream."""
-        self._given.element = element
-        for step in self._counting:
-            step.counter = index
-        return next(self._last)
-
-
-class _Standing(IterDataset[Any]):
-    """Stands for a dataset that is iterated over already."""
-
-    def __init__(self, iterator: DatasetIterator[Any]) -> None:
-        super().__init__()
-        self._iterator = iterator
-
-    def __iter__(self) -> DatasetIterator[Any]:
-        return self._iterator
-
-
-class _GivenIterator(DatasetIterator[Any]):
-    """Gives the element that it was handed."""
-
-    element: Any = None
-
-    def __next__(self) -> Any:
-        element, self.element = self.element, None
-        return element
-
-    def get_state(self) -> Any:
-        """Nothing: it is told what comes."""
-        return {}
-
-    def set_state(self, state: Any) -> None:
-        """Do nothing."""
-
-
-def _is_sparse(dataset: MapDataset[Any]) -> bool:
-    """Whether elements may be absent."""
-    return any(isinstance(node, _SPARSE) for node in chain_of(dataset))
+def _is_indexed(dataset: Any) -> bool:
+    """Whether a dataset has indices, and an element at each."""
+    return isinstance(dataset, MapDataset) and all(
+        node._SPARSE is None for node in chain_of(dataset)
+    )

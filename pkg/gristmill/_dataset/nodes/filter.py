@@ -8,16 +8,15 @@ from typing import Any, TypeVar
 
 from gristmill import transforms
 from gristmill._base import log
-from gristmill._base.types import AnyFilter, Int64Array
+from gristmill._base.types import Int64Array
 from gristmill._dataset.model.blocks import StepMapDataset
 from gristmill._dataset.model.building import builds
-from gristmill._dataset.model.checks import check_transform
 from gristmill._dataset.model.iter_dataset import IterDataset
-from gristmill._dataset.model.iterator import DatasetIterator, ParentStateIterator
-from gristmill._dataset.model.map_dataset import MapDataset
+from gristmill._dataset.model.iterator import DatasetIterator, NodeIterator
 from gristmill._dataset.model.names import transform_name
 from gristmill._dataset.model.options import DatasetOptions
 from gristmill._dataset.model.spec import ParentSpec
+from gristmill._dataset.nodes.map import Calling
 from gristmill._hot import steps
 
 T = TypeVar("T")
@@ -26,18 +25,10 @@ WARN_EVERY_S = 60.0
 _warned_at: dict[str, float] = {}
 
 
-class Filtering(ParentSpec):
-    """What filter datasets of both kinds have in common."""
+class Filtering(ParentSpec, Calling):
+    """A filter dataset of either kind."""
 
-    _transform: Any
-    _parent: Any
-
-    @functools.cached_property
-    def _filter_fn(self) -> Any:
-        transform = self._transform
-        return (
-            transform.filter if isinstance(transform, transforms.Filter) else transform
-        )
+    _TAKES = transforms.Filter
 
     @functools.cached_property
     def _transform_name(self) -> str:
@@ -45,55 +36,33 @@ class Filtering(ParentSpec):
             return type(self._transform).__name__
         return transform_name(self._transform)
 
-    def __str__(self) -> str:
-        return f"{type(self).__name__}(transform={self._transform_name})"
-
 
 @builds("MapDataset.filter")
 class FilterMapDataset(Filtering, StepMapDataset[T]):
     """The parent's elements, None where the predicate is false."""
 
-    _MUTATES_ELEMENT_SPEC = False
-
-    def __init__(self, parent: MapDataset[T], transform: AnyFilter[Any]) -> None:
-        super().__init__(parent)
-        check_transform(transform, transforms.Filter)
-        self._transform = transform
+    _SPARSE = "MapDataset.filter"
 
     def _step(self, elements: list[Any], indices: Int64Array) -> list[Any]:
-        return steps.filter_block(self._filter_fn, elements, indices, self._failed)
+        return steps.filter_block(self._call, elements, indices, self._failed)
 
 
 @builds("IterDataset.filter")
 class FilterIterDataset(Filtering, IterDataset[T]):
     """The parent's elements for which the predicate is true."""
 
-    def __init__(self, parent: IterDataset[T], transform: AnyFilter[Any]) -> None:
-        super().__init__(parent)
-        check_transform(transform, transforms.Filter)
-        self._transform = transform
-
     def __iter__(self) -> DatasetIterator[T]:
-        return FilterDatasetIterator(
-            iter(self._parent), self._filter_fn, self._transform_name
-        )
+        return FilterDatasetIterator(self)
 
 
-class FilterDatasetIterator(steps.FilterStep, ParentStateIterator[T]):
+class FilterDatasetIterator(steps.FilterStep, NodeIterator[T]):
     """Iterates over the elements for which a predicate is true."""
 
-    _MUTATES_ELEMENT_SPEC = False
     _TAKES_IN_STEP = True
 
-    def __init__(self, parent: DatasetIterator[T], call: Any, name: str) -> None:
-        DatasetIterator.__init__(self, parent)
-        steps.FilterStep.__init__(self, parent, call)
-        self._transform_name = name
-
-    __iter__ = DatasetIterator.__iter__
-
-    def __str__(self) -> str:
-        return f"FilterDatasetIterator(transform={self._transform_name})"
+    def __init__(self, node: Filtering) -> None:
+        NodeIterator.__init__(self, node)
+        steps.FilterStep.__init__(self, self._parent, node._call)
 
     def _judge(self, skipped: int) -> None:
         check_dropped(skipped, str(self), self._ctx.dataset_options)

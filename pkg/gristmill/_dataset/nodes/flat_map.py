@@ -10,16 +10,35 @@ import numpy as np
 
 from gristmill._base.checks import check_integer, kind
 from gristmill._base.types import Int64Array, S, Splits, T
-from gristmill._dataset.model import state_checks
 from gristmill._dataset.model.blocks import BlockMapDataset, block_of
 from gristmill._dataset.model.failing import note_element
 from gristmill._dataset.model.iter_dataset import IterDataset
-from gristmill._dataset.model.iterator import DatasetIterator
+from gristmill._dataset.model.iterator import (
+    CountingIterator,
+    DatasetIterator,
+)
 from gristmill._dataset.model.map_dataset import MapDataset
 from gristmill._dataset.model.names import transform_name
+from gristmill._dataset.model.node import Dataset
 
 
-class FlatMapMapDataset(BlockMapDataset[T]):
+class FlatMapping(Dataset):
+    """A flat-map dataset of either kind."""
+
+    def __init__(self, parent: Any, transform: Splits[Any, Any]) -> None:
+        super().__init__(parent)
+        if isinstance(transform, type) or not hasattr(transform, "flat_map"):
+            raise TypeError(
+                "The transform of a flat map must be an instance of transforms.FlatMap,"
+                f" got {kind(transform)}. Give it max_fan_out and flat_map(element)."
+            )
+        self._transform = transform
+
+    def _arguments_text(self) -> str:
+        return f"(transform={transform_name(self._transform)})"
+
+
+class FlatMapMapDataset(FlatMapping, BlockMapDataset[T]):
     """``max_fan_out`` indices for each element; those it does not fill are None.
 
     Args:
@@ -27,9 +46,10 @@ class FlatMapMapDataset(BlockMapDataset[T]):
         transform: Makes a sequence of each.
     """
 
+    _SPARSE = "FlatMapMapDataset"
+
     def __init__(self, parent: MapDataset[S], transform: Splits[S, T]) -> None:
-        super().__init__(parent)
-        _check(transform)
+        super().__init__(parent, transform)
         check_integer(
             f"max_fan_out of {kind(transform)}", getattr(transform, "max_fan_out", None)
         )
@@ -38,16 +58,12 @@ class FlatMapMapDataset(BlockMapDataset[T]):
                 f"max_fan_out of {kind(transform)} must be at least 1, got"
                 f" {transform.max_fan_out}."
             )
-        self._transform = transform
 
     def __len__(self) -> int:
         fan_out = self._transform.max_fan_out
         if len(self._parent) >= sys.maxsize / fan_out:
             return sys.maxsize
         return fan_out * len(self._parent)
-
-    def __str__(self) -> str:
-        return f"FlatMapMapDataset(transform={transform_name(self._transform)})"
 
     def _block(self, indices: Int64Array) -> list[Any]:
         fan_out = self._transform.max_fan_out
@@ -81,7 +97,7 @@ class FlatMapMapDataset(BlockMapDataset[T]):
         return found
 
 
-class FlatMapIterDataset(IterDataset[T]):
+class FlatMapIterDataset(FlatMapping, IterDataset[T]):
     """All elements that are made of each.
 
     Args:
@@ -90,18 +106,13 @@ class FlatMapIterDataset(IterDataset[T]):
     """
 
     def __init__(self, parent: IterDataset[S], transform: Splits[S, T]) -> None:
-        super().__init__(parent)
-        _check(transform)
-        self._transform = transform
+        super().__init__(parent, transform)
 
     def __iter__(self) -> DatasetIterator[T]:
-        return FlatMapDatasetIterator(iter(self._parent), self._transform)
-
-    def __str__(self) -> str:
-        return f"FlatMapIterDataset(transform={transform_name(self._transform)})"
+        return FlatMapDatasetIterator(self)
 
 
-class FlatMapDatasetIterator(DatasetIterator[T]):
+class FlatMapDatasetIterator(CountingIterator[T]):
     """Iterates over the elements made of each of the parent's.
 
     The state is the position before the element in hand, and how many of its were
@@ -109,53 +120,41 @@ class FlatMapDatasetIterator(DatasetIterator[T]):
     """
 
     _TAKES_IN_STEP = True
+    _COUNTER_NAME = "next_index_in_buffer"
 
-    def __init__(self, parent: DatasetIterator[S], transform: Splits[S, T]) -> None:
-        super().__init__(parent)
-        _check(transform)
-        self._transform = transform
-        self._before = parent.get_state()
+    def __init__(self, node: FlatMapping) -> None:
+        super().__init__(node)
+        self._transform = node._transform
+        self._before = self._parent.get_state()
         self._splits: Sequence[Any] = ()
-        self._given = 0
 
     def __next__(self) -> T:
-        while self._given >= len(self._splits):
+        while self.counter >= len(self._splits):
             self._before = self._parent.get_state()
             try:
                 element = next(self._parent)
-                self._splits, self._given = (), 0
+                self._splits, self.counter = (), 0
                 self._splits = self._split(element)
             except StopIteration:
                 # The position at the end keeps the last count, as Grain's does.
                 raise
             except Exception:
                 self._before = self._parent.get_state()
-                self._splits, self._given = (), 0
+                self._splits, self.counter = (), 0
                 raise
-        split: T = self._splits[self._given]
-        self._given += 1
+        split: T = self._splits[self.counter]
+        self.counter += 1
         return split
 
-    def get_state(self) -> Any:
-        """The position before the element in hand, and its elements given out."""
-        return {"parent": self._before, "next_index_in_buffer": self._given}
-
-    @state_checks.checked(
-        state_checks.fields(
-            parent=state_checks.parent, next_index_in_buffer=state_checks.count
-        )
-    )
-    def set_state(self, state: Any) -> None:
-        """Continue at a position."""
-        self._before = state["parent"]
-        self._parent.set_state(self._before)
-        self._splits, self._given = (), state["next_index_in_buffer"]
-        if self._given:
+    def _go_to(self, state: Any) -> None:
+        super()._go_to(state)
+        self._before, self._splits = state["parent"], ()
+        if self.counter:
             element = next(self._parent, None)
             self._splits = () if element is None else self._split(element)
 
-    def __str__(self) -> str:
-        return f"FlatMapDatasetIterator(transform={transform_name(self._transform)})"
+    def _parent_state(self) -> Any:
+        return self._before
 
     def _split(self, element: Any) -> Sequence[Any]:
         try:
@@ -164,12 +163,3 @@ class FlatMapDatasetIterator(DatasetIterator[T]):
         except Exception as error:
             self._failed(error)
             raise
-
-
-def _check(transform: Any) -> None:
-    """Refuse what makes no elements of one."""
-    if isinstance(transform, type) or not hasattr(transform, "flat_map"):
-        raise TypeError(
-            "The transform of a flat map must be an instance of transforms.FlatMap, got"
-            f" {kind(transform)}. Give it max_fan_out and flat_map(element)."
-        )

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import functools
 from collections.abc import Mapping, Sequence
 from typing import Any, Self
 
@@ -13,12 +12,18 @@ from gristmill._dataset.model import state_checks
 from gristmill._dataset.model.iter_dataset import IterDataset
 from gristmill._dataset.model.iterator import (
     DatasetIterator,
+    NodeIterator,
     get_next_index,
     set_next_index,
 )
 from gristmill._dataset.model.map_dataset import MapDataset
+from gristmill._dataset.model.options import DatasetOptions
 from gristmill._dataset.model.spec import get_element_spec
-from gristmill._dataset.nodes.making import Making, iterator_of
+from gristmill._dataset.nodes.thread_prefetch import (
+    ThreadPrefetchDatasetIterator,
+    ThreadPrefetchIterDataset,
+)
+from gristmill._engine.reading import Reading
 from gristmill._hot import turns
 from gristmill.errors import StateMismatch
 from gristmill.options import ReadOptions
@@ -68,6 +73,8 @@ class InterleaveIterDataset(IterDataset[T]):
         [10, 20, 21, 30, 31, 32]
     """
 
+    _KIND = "order"
+
     def __init__(
         self,
         datasets: Datasets[T],
@@ -100,19 +107,10 @@ class InterleaveIterDataset(IterDataset[T]):
         self._iter_buffer_size = iter_buffer_size
 
     def __iter__(self) -> DatasetIterator[T]:
-        return InterleaveDatasetIterator(
-            self.datasets,
-            self._cycle_length,
-            self._num_make_iter_threads,
-            self._make_iter_buffer_size,
-            self._iter_buffer_size,
-        )
+        return InterleaveDatasetIterator(self)
 
-    def __str__(self) -> str:
-        return (
-            f"InterleaveIterDataset([{len(self.datasets)} datasets],"
-            f" cycle_length={self._cycle_length})"
-        )
+    def _arguments_text(self) -> str:
+        return f"([{len(self.datasets)} datasets], cycle_length={self._cycle_length})"
 
     @property
     def _element_spec(self) -> Any:
@@ -134,80 +132,65 @@ class InterleaveIterDataset(IterDataset[T]):
         self.datasets = self.datasets[sl]
 
 
-def _check_state(iterator: InterleaveDatasetIterator[Any], state: Any) -> None:
-    """Refuse what is no state of an iterator over as many datasets at a time.
-
-    Raises:
-        StateMismatch: It is none.
-    """
-    state_checks.check_keys(iterator, state, KEYS, ["future_states"])
-    numbers = state["iterators_in_use_indices"]
-    cycle, datasets = iterator._cycle_length, len(iterator._datasets)
-    if isinstance(numbers, (list, tuple)) and len(numbers) != cycle:
-        raise StateMismatch(
-            f"{iterator}: the state has {len(numbers)} datasets at a time. Restore it"
-            " with the cycle_length and the datasets that it was saved with."
-        )
-    for name in KEYS[:3]:
-        state_checks.check_list(iterator, state[name], name, cycle)
-    for name, most in (("next_index_in_cycle", cycle - 1), (NEXT, datasets)):
-        state_checks.count(iterator, state[name], name)
-        if state[name] > max(most, 0):
-            what = f"has {name} {state[name]}, expected at most {max(most, 0)}"
-            raise state_checks.mismatch(iterator, what)
-    _check_futures(iterator, state.get("future_states"))
-    iterator._prepared.clear()
-    for place, (number, position, ended) in enumerate(
-        zip(*(state[name] for name in KEYS[:3]), strict=True)
-    ):
-        state_checks.flag(iterator, ended, "exhausted")
-        state_checks.count(iterator, number, "iterators_in_use_indices")
-        if position is None or ended:
-            continue
-        if number >= datasets:
-            what = f"is of dataset {number}, but there are {datasets}"
-            raise state_checks.mismatch(iterator, what)
-        part = iterator._iterator(place, number)
-        state_checks.check_state(part, position)
-        iterator._prepared[place] = part
-
-
-def _check_futures(iterator: InterleaveDatasetIterator[Any], futures: Any) -> None:
-    if futures and not isinstance(futures, Mapping):
-        raise state_checks.mismatch(iterator, "has future_states that are no dict")
-    for number in futures or ():
-        if not str(number).isdecimal():
-            what = f"has future_states of {number!r}, expected numbers of datasets"
-            raise state_checks.mismatch(iterator, what)
-
-
-class InterleaveDatasetIterator(turns.Turns, DatasetIterator[T]):
-    """Iterates over several datasets in turn.
+class _Iterators:
+    """The iterators of several datasets, by number, made where they are asked for.
 
     Args:
-        datasets: The datasets.
-        cycle_length: How many are open at a time.
-        num_make_iter_threads: Threads that open datasets ahead.
-        make_iter_buffer_size: How many opened ones may wait.
-        iter_buffer_size: How many elements of each may wait.
+        datasets: A sequence, or a `MapDataset`, whose elements are datasets.
+        buffer_size: How many elements of an `IterDataset` a thread computes ahead.
+
+    Attributes:
+        options: Of the chain that the iterators will be a part of.
     """
 
-    def __init__(
-        self,
-        datasets: Datasets[T],
-        cycle_length: int,
-        num_make_iter_threads: int = 1,
-        make_iter_buffer_size: int = 1,
-        iter_buffer_size: int = 1,
-    ) -> None:
+    def __init__(self, datasets: Any, buffer_size: int) -> None:
+        self.options = DatasetOptions()
         self._datasets = datasets
-        self._cycle_length = min(cycle_length, len(datasets))
+        self._buffer_size = buffer_size
+
+    def __getitem__(self, number: int) -> DatasetIterator[Any] | None:
+        iterator = self.make(number)
+        if isinstance(iterator, ThreadPrefetchDatasetIterator):
+            iterator.start_prefetch()
+        return iterator
+
+    def make(self, number: int) -> DatasetIterator[Any] | None:
+        """The iterator of a dataset, of which nothing is computed yet.
+
+        Returns:
+            The iterator; None where the dataset is absent.
+        """
+        dataset = self._datasets[number]
+        if dataset is None:
+            return None
+        if isinstance(dataset, MapDataset):
+            # Has threads of its own, where they help.
+            dataset = dataset.to_iter_dataset()
+        else:
+            dataset = ThreadPrefetchIterDataset(
+                dataset, prefetch_buffer_size=self._buffer_size
+            )
+        iterator: DatasetIterator[Any] = iter(dataset)
+        context = iterator._ctx
+        context.dataset_options = self.options.merge(context.dataset_options)
+        return iterator
+
+
+class InterleaveDatasetIterator(turns.Turns, NodeIterator[T]):
+    """Iterates over several datasets in turn."""
+
+    def __init__(self, node: InterleaveIterDataset[T]) -> None:
+        count = len(node.datasets)
+        self._count = count
+        self._cycle_length = min(node._cycle_length, count)
         turns.Turns.__init__(self, self._cycle_length)
-        self._make = functools.partial(iterator_of, datasets, iter_buffer_size)
-        self._making = Making(
-            self._make,
-            len(datasets),
-            ReadOptions(num_make_iter_threads, make_iter_buffer_size),
+        self._iterators = _Iterators(node.datasets, node._iter_buffer_size)
+        self._reading = Reading(
+            self._iterators,
+            ReadOptions(node._num_make_iter_threads, node._make_iter_buffer_size),
+            lambda first, count: range(first, first + count),
+            count,
+            look_ahead=True,
         )
         # The first dataset that was not opened yet.
         self._next = 0
@@ -215,16 +198,11 @@ class InterleaveDatasetIterator(turns.Turns, DatasetIterator[T]):
         self._numbers = list(range(self._cycle_length))
         self._ended: list[Any] = [None] * self._cycle_length
         self._started = False
-        # For each place: the number and the iterator of the last that ended there,
-        # where a next epoch may need it.
-        self._kept: list[tuple[int, DatasetIterator[T]] | None] | None = None
         # Where datasets that are not open yet begin, by number; mostly empty.
         self._future_states: dict[int, Any] = {}
         # For places: iterators that a state was found to be of, which will be set.
         self._prepared: dict[int, DatasetIterator[T]] = {}
-        DatasetIterator.__init__(self)
-
-    __iter__ = DatasetIterator.__iter__
+        NodeIterator.__init__(self, node)
 
     def get_state(self) -> Any:
         """The positions of all that are open; opens the first ones."""
@@ -247,8 +225,47 @@ class InterleaveDatasetIterator(turns.Turns, DatasetIterator[T]):
             "future_states": dict(self._future_states),
         }
 
-    @state_checks.checked(_check_state)
-    def set_state(self, state: Any) -> None:
+    def _check_state(self, state: Any) -> None:
+        state_checks.check_keys(self, state, KEYS, ["future_states"])
+        numbers = state["iterators_in_use_indices"]
+        cycle, datasets = self._cycle_length, self._count
+        if isinstance(numbers, (list, tuple)) and len(numbers) != cycle:
+            raise StateMismatch(
+                f"{self}: the state has {len(numbers)} datasets at a time. Restore it"
+                " with the cycle_length and the datasets that it was saved with."
+            )
+        for name in KEYS[:3]:
+            state_checks.check_list(self, state[name], name, cycle)
+        for name, most in (("next_index_in_cycle", cycle - 1), (NEXT, datasets)):
+            state_checks.count(self, state[name], name)
+            if state[name] > max(most, 0):
+                what = f"has {name} {state[name]}, expected at most {max(most, 0)}"
+                raise state_checks.mismatch(self, what)
+        self._check_futures(state.get("future_states"))
+        self._prepared.clear()
+        for place, (number, position, ended) in enumerate(
+            zip(*(state[name] for name in KEYS[:3]), strict=True)
+        ):
+            state_checks.flag(self, ended, "exhausted")
+            state_checks.count(self, number, "iterators_in_use_indices")
+            if position is None or ended:
+                continue
+            if number >= datasets:
+                what = f"is of dataset {number}, but there are {datasets}"
+                raise state_checks.mismatch(self, what)
+            part = self._iterator(number)
+            state_checks.check_state(part, position)
+            self._prepared[place] = part
+
+    def _check_futures(self, futures: Any) -> None:
+        if futures and not isinstance(futures, Mapping):
+            raise state_checks.mismatch(self, "has future_states that are no dict")
+        for number in futures or ():
+            if not str(number).isdecimal():
+                what = f"has future_states of {number!r}, expected numbers of datasets"
+                raise state_checks.mismatch(self, what)
+
+    def _go_to(self, state: Any) -> None:
         """Continue at a position.
 
         Raises:
@@ -256,15 +273,14 @@ class InterleaveDatasetIterator(turns.Turns, DatasetIterator[T]):
         """
         self._assert_not_closed()
         numbers = state["iterators_in_use_indices"]
-        self._making.forget()
+        self._reading.forget()
+        self._close_places()
         positions = zip(
             numbers, state["iterators_in_use_states"], state["exhausted"], strict=True
         )
         for place, (number, position, ended) in enumerate(positions):
             self._ended[place] = position if ended else None
-            if position is None or ended:
-                self.places[place] = None
-            else:
+            if position is not None and not ended:
                 self._restore(place, number, position)
         self._prepared.clear()
         self._numbers = list(numbers)
@@ -282,37 +298,23 @@ class InterleaveDatasetIterator(turns.Turns, DatasetIterator[T]):
             if iterator is not None:
                 iterator.start_prefetch()
 
-    def keep_after_end(self) -> list[DatasetIterator[T]]:
-        """Keep iterators that end for a next epoch; returns those that are open."""
-        if self._kept is None:
-            self._kept = [None] * self._cycle_length
-        return [iterator for iterator in self.places if iterator is not None]
-
     def close(self) -> None:
         """End all threads."""
-        if getattr(self, "_closed", True):
-            return
-        super().close()
-        self._making.close()
-        kept = [pair[1] for pair in self._kept or () if pair is not None]
-        for iterator in (*self.places, *kept):
+        if not getattr(self, "_closed", True):
+            super().close()
+            self._reading.close()
+            self._close_places()
+
+    def _close_places(self) -> None:
+        for place, iterator in enumerate(self.places):
+            self.places[place] = None
             if iterator is not None:
                 iterator.close()
-        self.places = [None] * self._cycle_length
-
-    def __str__(self) -> str:
-        return (
-            f"InterleaveDatasetIterator([{len(self._datasets)} datasets],"
-            f" cycle_length={self._cycle_length})"
-        )
 
     def _vacate(self, place: int) -> None:
         """Take the iterator that has ended out of its place."""
-        iterator = self.places[place]
-        self._ended[place] = iterator.get_state()
+        self._ended[place] = self.places[place].get_state()
         self.places[place] = None
-        if self._kept is not None:
-            self._kept[place] = (self._numbers[place], iterator)
 
     def _occupy(self, place: int) -> bool:
         """Open the next dataset in a place; False where there is none."""
@@ -321,14 +323,12 @@ class InterleaveDatasetIterator(turns.Turns, DatasetIterator[T]):
         return self._open_next(place)
 
     def _open_next(self, place: int) -> bool:
-        while self._next < len(self._datasets):
+        while self._next < self._count:
             number = self._next
             self._next += 1
-            options = self._ctx.dataset_options
-            if self._started:
-                iterator = self._making.take(number, options)
-            else:
-                iterator = self._make(number, options, start=False)
+            self._iterators.options = self._ctx.dataset_options
+            make = self._begun if self._started else self._iterators.make
+            iterator = make(number)
             if iterator is None:
                 continue
             if number in self._future_states:
@@ -339,25 +339,31 @@ class InterleaveDatasetIterator(turns.Turns, DatasetIterator[T]):
             return True
         return False
 
+    def _begun(self, number: int) -> DatasetIterator[T] | None:
+        """The iterator of a dataset, made ahead of need where that is slow."""
+        read = self._reading.read(number, [number])
+        if read is None:
+            return self._iterators[number]
+        iterators, failure = read
+        if failure is not None:
+            raise failure
+        iterator: DatasetIterator[T] | None = iterators[0]
+        return iterator
+
     def _restore(self, place: int, number: int, position: Any) -> None:
         """Put the iterator of a dataset in a place, at a position."""
-        iterator = self._prepared.pop(place, None) or self._iterator(place, number)
+        iterator = self._prepared.pop(place, None) or self._iterator(number)
         iterator.set_state(position)
         self.places[place] = iterator
 
-    def _iterator(self, place: int, number: int) -> DatasetIterator[T]:
-        """The iterator of a dataset, for a place: that which is there, or a new one.
+    def _iterator(self, number: int) -> DatasetIterator[T]:
+        """A new iterator of a dataset.
 
         Raises:
             StateMismatch: The dataset is absent.
         """
-        iterator: DatasetIterator[T] | None = self.places[place]
-        if iterator is not None and number == self._numbers[place]:
-            return iterator
-        kept = self._kept[place] if self._kept is not None else None
-        if kept is not None and kept[0] == number:
-            return kept[1]
-        iterator = self._make(number, self._ctx.dataset_options, start=False)
+        self._iterators.options = self._ctx.dataset_options
+        iterator = self._iterators.make(number)
         if iterator is None:
             raise StateMismatch(
                 f"{self}: dataset {number} of the state is absent. Restore it with the"
@@ -379,8 +385,8 @@ class InterleaveDatasetIterator(turns.Turns, DatasetIterator[T]):
         set_next_index(self.places[0], index)
 
     def _check_single(self, function: str) -> None:
-        if len(self._datasets) != 1:
+        if self._count != 1:
             raise NotImplementedError(
                 f"{function} is not supported for InterleaveDatasetIterator with more"
-                f" than one dataset. There are {len(self._datasets)}."
+                f" than one dataset. There are {self._count}."
             )

@@ -4,24 +4,22 @@ from __future__ import annotations
 
 import functools
 import threading
-from typing import Any, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 from gristmill import transforms
 from gristmill._base.checks import check_seed_of_draws
-from gristmill._base.types import AnyMap, AnyMapWithIndex, AnyRandomMap, Int64Array
-from gristmill._dataset.model import state_checks
+from gristmill._base.types import Int64Array
 from gristmill._dataset.model.blocks import StepMapDataset
 from gristmill._dataset.model.building import builds
-from gristmill._dataset.model.checks import check_transform
+from gristmill._dataset.model.checks import call_of
 from gristmill._dataset.model.iter_dataset import IterDataset
 from gristmill._dataset.model.iterator import (
     DatasetIterator,
-    ParentStateIterator,
-    get_next_index,
-    set_next_index,
+    ElementCountingIterator,
+    NodeIterator,
 )
-from gristmill._dataset.model.map_dataset import MapDataset
 from gristmill._dataset.model.names import transform_name
+from gristmill._dataset.model.node import Dataset
 from gristmill._dataset.model.spec import spec_of_step
 from gristmill._hot import steps
 from gristmill._hot.draw import OpDraws
@@ -29,213 +27,151 @@ from gristmill._hot.draw import OpDraws
 T = TypeVar("T")
 
 
-class Mapping:
-    """What map datasets of both kinds have in common."""
+class Calling(Dataset):
+    """A dataset of either kind that calls a function or a transform's method.
 
-    _transform: Any
-    _map_fn: Any
+    Args:
+        parent: Has the elements.
+        transform: The function, or the transform.
+    """
+
+    # The kind of transform that it takes.
+    _TAKES: ClassVar[type] = transforms.Map
+
+    def __init__(self, parent: Any, transform: Any) -> None:
+        super().__init__(parent)
+        self._transform = transform
+        self._call = call_of(transform, self._TAKES)
 
     @functools.cached_property
     def _transform_name(self) -> str:
         return transform_name(self._transform)
 
+    def _arguments_text(self) -> str:
+        return f"(transform={self._transform_name})"
+
+
+class Mapping(Calling):
+    """A map dataset of either kind."""
+
     @property
     def _element_spec(self) -> Any:
         return spec_of_step(self, self._transform, self._transform_name)
 
-    def __str__(self) -> str:
-        return f"{type(self).__name__}(transform={self._transform_name})"
 
+class IndexMapping(Mapping):
+    """A map dataset whose function takes the index, too."""
 
-class IndexedMapping(Mapping, StepMapDataset[T]):
-    """A map dataset that is indexed."""
-
-    def __init__(self, parent: MapDataset[Any], transform: Any, call: Any) -> None:
-        super().__init__(parent)
-        self._transform = transform
-        self._map_fn = call
-
-
-@builds("MapDataset.map")
-class MapMapDataset(IndexedMapping[T]):
-    """``f(parent[i])``."""
-
-    def __init__(self, parent: MapDataset[Any], transform: AnyMap[Any, Any]) -> None:
-        super().__init__(parent, transform, _call_of(transform, transforms.Map))
-
-    def _step(self, elements: list[Any], indices: Int64Array) -> list[Any]:
-        return steps.map_block(self._map_fn, elements, indices, self._failed)
-
-
-@builds("MapDataset.map_with_index")
-class MapWithIndexMapDataset(IndexedMapping[T]):
-    """``f(i, parent[i])``."""
-
-    def __init__(
-        self, parent: MapDataset[Any], transform: AnyMapWithIndex[Any, Any]
-    ) -> None:
-        super().__init__(
-            parent, transform, _call_of(transform, transforms.MapWithIndex)
-        )
+    _TAKES = transforms.MapWithIndex
 
     @functools.cached_property
     def _transform_name(self) -> str:
-        return transform_name(self._map_fn)
+        return transform_name(self._call)
+
+
+class RandomMapping(Mapping):
+    """A map dataset whose function takes a random generator, too.
+
+    Args:
+        parent: Has the elements.
+        transform: The function, or the transform.
+        seed: By default made of the nearest seed above.
+
+    Raises:
+        ValueError: There is no seed.
+    """
+
+    _TAKES = transforms.RandomMap
+
+    def __init__(self, parent: Any, transform: Any, seed: int | None = None) -> None:
+        super().__init__(parent, transform)
+        check_seed_of_draws("seed", seed)
+        self._seed = self._default_seed if seed is None else seed
+        if self._seed is None:
+            raise ValueError(
+                "`random_map` requires a seed. Please either provide it with"
+                " `ds.seed(seed)` before any random transformations or pass it directly"
+                " with `ds.random_map(transform, seed=seed)`."
+            )
+
+
+@builds("MapDataset.map")
+class MapMapDataset(Mapping, StepMapDataset[T]):
+    """``f(parent[i])``."""
 
     def _step(self, elements: list[Any], indices: Int64Array) -> list[Any]:
-        return steps.map_with_index_block(self._map_fn, elements, indices, self._failed)
+        return steps.map_block(self._call, elements, indices, self._failed)
+
+
+@builds("MapDataset.map_with_index")
+class MapWithIndexMapDataset(IndexMapping, StepMapDataset[T]):
+    """``f(i, parent[i])``."""
+
+    def _step(self, elements: list[Any], indices: Int64Array) -> list[Any]:
+        return steps.map_with_index_block(self._call, elements, indices, self._failed)
 
 
 @builds("MapDataset.random_map")
-class RandomMapMapDataset(IndexedMapping[T]):
+class RandomMapMapDataset(RandomMapping, StepMapDataset[T]):
     """``f(parent[i], rng)``, the generator being that of i."""
 
-    def __init__(
-        self,
-        parent: MapDataset[Any],
-        transform: AnyRandomMap[Any, Any],
-        seed: int | None = None,
-    ) -> None:
-        super().__init__(parent, transform, _call_of(transform, transforms.RandomMap))
-        self._seed = _given_or_default(self, seed)
-        self._draws = _ThreadDraws(self._seed)
+    @functools.cached_property
+    def _draws(self) -> _ThreadDraws:
+        return _ThreadDraws(self._seed)
 
     def _step(self, elements: list[Any], indices: Int64Array) -> list[Any]:
         return steps.random_map_block(
-            self._map_fn, elements, indices, self._draws.here(), self._failed
+            self._call, elements, indices, self._draws.here(), self._failed
         )
-
-
-class StepIterDataset(Mapping, IterDataset[T]):
-    """A map dataset that is iterated over."""
-
-    def __init__(self, parent: IterDataset[Any], transform: Any, call: Any) -> None:
-        super().__init__(parent)
-        self._transform = transform
-        self._map_fn = call
 
 
 @builds("IterDataset.map")
-class MapIterDataset(StepIterDataset[T]):
+class MapIterDataset(Mapping, IterDataset[T]):
     """``f(x)`` for each x of the parent."""
 
-    def __init__(self, parent: IterDataset[Any], transform: AnyMap[Any, Any]) -> None:
-        super().__init__(parent, transform, _call_of(transform, transforms.Map))
+    _stride = 1
 
     def __iter__(self) -> DatasetIterator[T]:
-        return MapDatasetIterator(
-            iter(self._parent), self._map_fn, self._transform_name
-        )
+        return MapDatasetIterator(self)
 
 
 @builds("IterDataset.map_with_index")
-class MapWithIndexIterDataset(StepIterDataset[T]):
+class MapWithIndexIterDataset(IndexMapping, IterDataset[T]):
     """``f(n, x)`` for each x of the parent, n counting them."""
 
-    def __init__(
-        self, parent: IterDataset[Any], transform: AnyMapWithIndex[Any, Any]
-    ) -> None:
-        super().__init__(
-            parent, transform, _call_of(transform, transforms.MapWithIndex)
-        )
-
     def __iter__(self) -> DatasetIterator[T]:
-        return MapWithIndexDatasetIterator(
-            iter(self._parent), self._map_fn, self._transform_name
-        )
+        return MapWithIndexDatasetIterator(self)
 
 
 @builds("IterDataset.random_map")
-class RandomMapIterDataset(StepIterDataset[T]):
+class RandomMapIterDataset(RandomMapping, IterDataset[T]):
     """``f(x, rng)`` for each x of the parent."""
 
-    def __init__(
-        self,
-        parent: IterDataset[Any],
-        transform: AnyRandomMap[Any, Any],
-        seed: int | None = None,
-    ) -> None:
-        super().__init__(parent, transform, _call_of(transform, transforms.RandomMap))
-        self._seed = _given_or_default(self, seed)
-
     def __iter__(self) -> DatasetIterator[T]:
-        return RandomMapDatasetIterator(
-            iter(self._parent), self._map_fn, self._seed, self._transform_name
-        )
+        return RandomMapDatasetIterator(self)
 
 
-class MapDatasetIterator(steps.MapStep, ParentStateIterator[T]):
+class MapDatasetIterator(steps.MapStep, NodeIterator[T]):
     """Iterates over what a function makes of each element."""
 
     _TAKES_IN_STEP = True
 
-    def __init__(self, parent: DatasetIterator[Any], call: Any, name: str) -> None:
-        DatasetIterator.__init__(self, parent)
-        steps.MapStep.__init__(self, parent, call)
-        self._transform_name = name
-
-    __iter__ = DatasetIterator.__iter__
-
-    def __str__(self) -> str:
-        return f"MapDatasetIterator(transform={self._transform_name})"
-
-    def _get_next_index(self) -> int:
-        return get_next_index(self._parent)
-
-    def _set_next_index(self, index: int) -> None:
-        set_next_index(self._parent, index)
+    def __init__(self, node: Mapping) -> None:
+        NodeIterator.__init__(self, node)
+        steps.MapStep.__init__(self, self._parent, node._call)
 
 
-def _check_counted(iterator: CountingIterator[Any], state: Any) -> None:
-    """Refuse what is no state of an iterator that counts."""
-    name = iterator._COUNTER_NAME
-    look = {"parent": state_checks.parent, name: state_checks.count}
-    state_checks.fields(**look)(iterator, state)
-
-
-class CountingIterator(DatasetIterator[T]):
-    """A step over an iterator that counts the elements; the count is its state."""
-
-    _TAKES_IN_STEP = True
-    counter: int
-    _COUNTER_NAME: str
-    _transform_name: str
-
-    def get_state(self) -> Any:
-        """The parent's position, and the elements counted."""
-        return {"parent": self._parent.get_state(), self._COUNTER_NAME: self.counter}
-
-    @state_checks.checked(_check_counted)
-    def set_state(self, state: Any) -> None:
-        """Continue at a position."""
-        self._parent.set_state(state["parent"])
-        self.counter = state[self._COUNTER_NAME]
-
-    def __str__(self) -> str:
-        return f"{type(self).__name__}(transform={self._transform_name})"
-
-    def _get_next_index(self) -> int:
-        return self.counter
-
-    def _set_next_index(self, index: int) -> None:
-        set_next_index(self._parent, index)
-        self.counter = index
-
-
-class MapWithIndexDatasetIterator(steps.MapWithIndexStep, CountingIterator[T]):
+class MapWithIndexDatasetIterator(steps.MapWithIndexStep, ElementCountingIterator[T]):
     """Iterates over what a function makes of a count and each element."""
 
     _COUNTER_NAME = "counter"
 
-    def __init__(self, parent: DatasetIterator[Any], call: Any, name: str) -> None:
-        DatasetIterator.__init__(self, parent)
-        steps.MapWithIndexStep.__init__(self, parent, call)
-        self._transform_name = name
-
-    __iter__ = DatasetIterator.__iter__
+    def __init__(self, node: IndexMapping) -> None:
+        NodeIterator.__init__(self, node)
+        steps.MapWithIndexStep.__init__(self, self._parent, node._call)
 
 
-class RandomMapDatasetIterator(steps.RandomMapStep, CountingIterator[T]):
+class RandomMapDatasetIterator(steps.RandomMapStep, ElementCountingIterator[T]):
     """Iterates over what a function makes of each element and a generator.
 
     Generators are numbered over all processes that share the data, so that each
@@ -244,62 +180,26 @@ class RandomMapDatasetIterator(steps.RandomMapStep, CountingIterator[T]):
 
     _COUNTER_NAME = "index_for_rng"
 
-    def __init__(
-        self, parent: DatasetIterator[Any], call: Any, seed: Any, name: str
-    ) -> None:
-        DatasetIterator.__init__(self, parent)
-        steps.RandomMapStep.__init__(self, parent, call, OpDraws(seed))
-        self._transform_name = name
-
-    __iter__ = DatasetIterator.__iter__
+    def __init__(self, node: RandomMapping) -> None:
+        NodeIterator.__init__(self, node)
+        draws = OpDraws(node._seed)
+        steps.RandomMapStep.__init__(self, self._parent, node._call, draws)
 
     def _processes(self) -> tuple[int, int]:
         context = self._ctx.mp_context
         return context.process_index, context.process_count
 
 
-class _ThreadDraws:
+class _ThreadDraws(threading.local):
     """One generator for each thread that computes elements of a dataset."""
 
     def __init__(self, seed: Any) -> None:
         self._seed = seed
-        self._local = threading.local()
+        self._draws = OpDraws(seed)
 
     def here(self) -> OpDraws:
         """The calling thread's own."""
-        try:
-            draws: OpDraws = self._local.draws
-        except AttributeError:
-            draws = self._local.draws = OpDraws(self._seed)
-        return draws
+        return self._draws
 
     def __reduce__(self) -> tuple[type, tuple[Any]]:
         return _ThreadDraws, (self._seed,)
-
-
-# The method of each kind of transform that is called.
-_METHODS: dict[type, str] = {
-    transforms.Map: "map",
-    transforms.MapWithIndex: "map_with_index",
-    transforms.RandomMap: "random_map",
-}
-
-
-def _call_of(transform: Any, kind: type) -> Any:
-    """What is called: a transform's method, or the function itself."""
-    check_transform(transform, kind)
-    return (
-        getattr(transform, _METHODS[kind]) if isinstance(transform, kind) else transform
-    )
-
-
-def _given_or_default(dataset: Any, seed: int | None) -> Any:
-    check_seed_of_draws("seed", seed)
-    found = dataset._default_seed if seed is None else seed
-    if found is None:
-        raise ValueError(
-            "`random_map` requires a seed. Please either provide it with"
-            " `ds.seed(seed)` before any random transformations or pass it directly"
-            " with `ds.random_map(transform, seed=seed)`."
-        )
-    return found

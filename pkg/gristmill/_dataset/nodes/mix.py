@@ -21,7 +21,7 @@ from gristmill._dataset.model.blocks import (
 from gristmill._dataset.model.building import builds
 from gristmill._dataset.model.checks import check_names, check_weights, listed
 from gristmill._dataset.model.iter_dataset import IterDataset
-from gristmill._dataset.model.iterator import DatasetIterator
+from gristmill._dataset.model.iterator import DatasetIterator, NodeIterator
 from gristmill._dataset.model.map_dataset import MapDataset
 from gristmill._dataset.model.spec import get_element_spec
 from gristmill._hot import steps
@@ -34,8 +34,20 @@ T = TypeVar("T")
 class SelectingMapDataset(BlockMapDataset[T]):
     """Each index is an index of one of the parents."""
 
+    _KIND = "order"
+
     def __str__(self) -> str:
         return f"MixedMapDataset[{len(self._parents)} parents]"
+
+    def __repr__(self) -> str:
+        return (
+            f"MixedMapDataset(parent_lengths={[len(p) for p in self._parents]},"
+            f" selection_map={self._selection_text()})"
+        )
+
+    def _selection_text(self) -> str:
+        """What says which parent is taken from."""
+        raise NotImplementedError
 
     @property
     def _element_spec(self) -> Any:
@@ -96,11 +108,10 @@ class MixedMapDataset(SelectingMapDataset[T]):
     def __len__(self) -> int:
         return self._length
 
-    def __repr__(self) -> str:
+    def _selection_text(self) -> str:
         return (
-            f"MixedMapDataset(parent_lengths={[len(p) for p in self._parents]},"
-            f" selection_map=SelectionWithProportionsMap(proportions="
-            f"{self._proportions}, length={self._length}))"
+            f"SelectionWithProportionsMap(proportions={self._proportions},"
+            f" length={self._length})"
         )
 
     def _select(self, indices: Int64Array) -> tuple[Int64Array, Int64Array]:
@@ -149,11 +160,8 @@ class SelectedMapDataset(SelectingMapDataset[T]):
     def __len__(self) -> int:
         return self._length
 
-    def __repr__(self) -> str:
-        return (
-            f"MixedMapDataset(parent_lengths={[len(p) for p in self._parents]},"
-            f" selection_map={self._selection_map!r})"
-        )
+    def _selection_text(self) -> str:
+        return repr(self._selection_map)
 
     def _select(self, indices: Int64Array) -> tuple[Int64Array, Int64Array]:
         selected = [self._selection_map[index] for index in indices.tolist()]
@@ -197,6 +205,8 @@ class ConcatenateMapDataset(SelectingMapDataset[T]):
 class MixedIterDataset(IterDataset[T]):
     """Takes from each parent in proportion to its weight."""
 
+    _KIND = "order"
+
     def __init__(
         self,
         parents: Sequence[IterDataset[T]] | Mapping[str, IterDataset[T]],
@@ -209,68 +219,32 @@ class MixedIterDataset(IterDataset[T]):
             given: Any = [1] * len(self._parents)
         else:
             given = _in_order(proportions, _ordered_names(proportions))
-        self._proportions = integer_proportions(given, len(self._parents))
+        self._proportions = tuple(integer_proportions(given, len(self._parents)))
 
     def __iter__(self) -> DatasetIterator[T]:
-        return MixedDatasetIterator(
-            [iter(parent) for parent in self._parents], self._proportions, self._names
-        )
+        return MixedDatasetIterator(self)
 
-    def __str__(self) -> str:
-        return (
-            f"MixedIterDataset([{len(self._parents)} parents],"
-            f" proportions={self._proportions})"
-        )
+    def _arguments_text(self) -> str:
+        return f"([{len(self._parents)} parents], proportions={self._proportions})"
 
     @property
     def _element_spec(self) -> Any:
         return get_element_spec(self._parents[0])
 
 
-def _check_state(iterator: MixedDatasetIterator[Any], state: Any) -> None:
-    """Refuse what is no state of a mixture, or one of other parts without names."""
-    state_checks.check_keys(iterator, state, ["parents", "index", "stop"])
-    state_checks.count(iterator, state["index"], "index")
-    state_checks.flag(iterator, state["stop"], "stop")
-    found, names = state["parents"], iterator._names
-    if isinstance(found, Mapping) != (names is not None):
-        raise StateMismatch(iterator._mismatch("names", found))
-    if names is not None:
-        found = [found.get(name) for name in names]
-    elif not isinstance(found, (list, tuple)) or len(found) != len(iterator._parents):
-        raise StateMismatch(iterator._mismatch("number", found))
-    for parent, position in zip(iterator._parents, found, strict=True):
-        if position is not None:
-            state_checks.check_state(parent, position)
+class MixedDatasetIterator(steps.MixStep, NodeIterator[T]):
+    """Iterates over a mixture."""
 
-
-class MixedDatasetIterator(steps.MixStep, DatasetIterator[T]):
-    """Iterates over a mixture.
-
-    Args:
-        parents: One iterator for each part.
-        proportions: One positive integer for each.
-        names: Of the parts, where the state says them; else None.
-    """
-
-    _MUTATES_ELEMENT_SPEC = False
     _TURNS_AT_ONCE = 1024
 
-    def __init__(
-        self,
-        parents: Sequence[DatasetIterator[T]],
-        proportions: Sequence[int],
-        names: Sequence[str] | None,
-    ) -> None:
-        DatasetIterator.__init__(self, parents)
-        steps.MixStep.__init__(self, parents)
-        self._proportions = tuple(proportions)
-        self._mixture = _core.Mixture(list(proportions))
-        self._names = names
+    def __init__(self, node: MixedIterDataset[T]) -> None:
+        NodeIterator.__init__(self, node)
+        steps.MixStep.__init__(self, self._parents)
+        self._mixture = _core.Mixture(list(node._proportions))
+        # Of the parts, where the state says them.
+        self._names = node._names
         # Where parts stopped that are in the mixture no more.
         self._absent: dict[str, Any] = {}
-
-    __iter__ = DatasetIterator.__iter__
 
     def get_state(self) -> Any:
         """The position; by name of the parts, where they have names."""
@@ -280,8 +254,22 @@ class MixedDatasetIterator(steps.MixStep, DatasetIterator[T]):
             parents = dict(zip(self._names, states, strict=True)) | self._absent
         return {"parents": parents, "index": self.index, "stop": self.stopped}
 
-    @state_checks.checked(_check_state)
-    def set_state(self, state: Any) -> None:
+    def _check_state(self, state: Any) -> None:
+        state_checks.check_keys(self, state, ["parents", "index", "stop"])
+        state_checks.count(self, state["index"], "index")
+        state_checks.flag(self, state["stop"], "stop")
+        found, names = state["parents"], self._names
+        if isinstance(found, Mapping) != (names is not None):
+            raise StateMismatch(self._mismatch("names", found))
+        if names is not None:
+            found = [found.get(name) for name in names]
+        elif not isinstance(found, (list, tuple)) or len(found) != len(self._parents):
+            raise StateMismatch(self._mismatch("number", found))
+        for parent, position in zip(self._parents, found, strict=True):
+            if position is not None:
+                state_checks.check_state(parent, position)
+
+    def _go_to(self, state: Any) -> None:
         """Continue at a position.
 
         Parts that it does not name begin anew.  Of parts that only it has the positions
@@ -300,12 +288,6 @@ class MixedDatasetIterator(steps.MixStep, DatasetIterator[T]):
                 parent.set_state(position)
         self.index = state["index"]
         self.stopped = state["stop"]
-
-    def __str__(self) -> str:
-        return (
-            f"MixedDatasetIterator([{len(self._parents)} parents],"
-            f" proportions={self._proportions})"
-        )
 
     def _mismatch(self, what: str, found: Any) -> str:
         parts: Any = kind(found)

@@ -26,11 +26,14 @@ from gristmill._dataset.model.spec import ParentSpec
 class IndexMapDataset(ParentSpec, BlockMapDataset[T]):
     """A dataset that only says which of its parent's elements comes at an index."""
 
-    _MUTATES_ELEMENT_SPEC = False
+    _KIND = "order"
 
     def _extend(self, plan: _core.KeyPlan) -> _core.KeyPlan:
         """The plan of this dataset, given its parent's."""
-        raise NotImplementedError
+        return plan
+
+    def __len__(self) -> int:
+        return len(self._parent)
 
     @functools.cached_property
     def _plan(self) -> tuple[_core.KeyPlan, MapDataset[Any]]:
@@ -74,9 +77,6 @@ class ShuffleMapDataset(IndexMapDataset[T]):
             raise ValueError(text)
         self._seed = int(seed)
 
-    def __len__(self) -> int:
-        return len(self._parent)
-
     def _extend(self, plan: _core.KeyPlan) -> _core.KeyPlan:
         return plan.shuffle(self._seed)
 
@@ -84,6 +84,8 @@ class ShuffleMapDataset(IndexMapDataset[T]):
 @builds("MapDataset.slice")
 class SliceMapDataset(IndexMapDataset[T]):
     """The elements at the indices of a slice, of each epoch."""
+
+    _CUT_IN_PIECES = True
 
     def __init__(self, parent: MapDataset[T], sl: builtins.slice) -> None:
         super().__init__(parent)
@@ -102,8 +104,8 @@ class SliceMapDataset(IndexMapDataset[T]):
     def __len__(self) -> int:
         return self._length
 
-    def __str__(self) -> str:
-        return f"SliceMapDataset[{self._start}:{self._stop}:{self._step}]"
+    def _arguments_text(self) -> str:
+        return f"[{self._start}:{self._stop}:{self._step}]"
 
     def _extend(self, plan: _core.KeyPlan) -> _core.KeyPlan:
         return plan.take(self._start, self._step, self._length)
@@ -143,8 +145,8 @@ class RepeatMapDataset(IndexMapDataset[T]):
     def __len__(self) -> int:
         return self._length
 
-    def __str__(self) -> str:
-        return f"RepeatMapDataset(num_epochs={self._num_epochs})"
+    def _arguments_text(self) -> str:
+        return f"(num_epochs={self._num_epochs})"
 
     def _extend(self, plan: _core.KeyPlan) -> _core.KeyPlan:
         return plan.repeat(self._num_epochs, self._reseed_each_epoch)

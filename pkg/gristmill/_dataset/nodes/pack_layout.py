@@ -27,6 +27,7 @@ class Features:
         paths: The keys that lead to each.
         keys: The keys of the leaves if the tree is one flat dict, else None.
         names: The paths in words: ``['tokens']``.
+        words: The paths as Grain prints them.
 
     Raises:
         TypeError: A leaf is no int.
@@ -34,16 +35,20 @@ class Features:
     """
 
     def __init__(self, struct: Any) -> None:
-        leaves, self.treedef = tree.flatten(struct, batching.tree_rules())
+        rules = batching.tree_rules()
+        leaves, self.treedef = tree.flatten(struct, rules)
         self._numbers = tree.unflatten(self.treedef, list(range(len(leaves))))
-        self.paths: list[Path] = [()] * len(leaves)
-        for number, path in _paths(self._numbers, ()):
-            self.paths[number] = path
+        places = dict(_places(self._numbers, (), (), rules))
+        self.paths = tuple(places[number][0] for number in range(len(leaves)))
+        self.words = tuple(
+            f"({', '.join(words)}{',' * (len(words) == 1)})"
+            for _, words in map(places.__getitem__, range(len(leaves)))
+        )
         self.names = tuple(
             "".join(f"[{step!r}]" for step in path) for path in self.paths
         )
         self.lengths = tuple(
-            _at_least(0, length, f"length_struct{name}")
+            at_least(0, length, f"length_struct{name}")
             for length, name in zip(leaves, self.names, strict=True)
         )
         is_flat = type(struct) is dict and all(len(path) == 1 for path in self.paths)
@@ -82,13 +87,6 @@ class Features:
             ) from None
         return tuple(leaves)
 
-    def in_grains_words(self, rules: Rules) -> tuple[str, ...]:
-        """The paths as Grain prints them."""
-        words = ["()"] * len(self.paths)
-        for number, steps in _grains_paths(self._numbers, (), rules):
-            words[number] = f"({', '.join(steps)}{',' * (len(steps) == 1)})"
-        return tuple(words)
-
 
 def pack_layout(
     struct: Any,
@@ -113,7 +111,7 @@ def pack_layout(
         )
     if isinstance(meta_features, str):
         raise TypeError(
-            f"meta_features must be a sequence of names, got the str {meta_features!r}."
+            f"meta_features must be a sequence of names, got one: {meta_features!r}."
             f" Write ({meta_features!r},)."
         )
     features = Features(struct)
@@ -145,7 +143,7 @@ def bare_layout(features: Features, **more: Any) -> PackLayout:
         ValueError: ``rows`` or ``max_sequences`` is not positive.
     """
     limit = more.pop("max_sequences")
-    rows = _at_least(1, more.pop("rows"), "the number of rows")
+    rows = at_least(1, more.pop("rows"), "the number of rows")
     if limit is not None and limit <= 0:
         raise ValueError(
             "If specified, `max_sequences_per_bin` must be a positive integer, but got"
@@ -154,7 +152,7 @@ def bare_layout(features: Features, **more: Any) -> PackLayout:
     return PackLayout(
         rows=rows,
         names=features.names,
-        paths=features.in_grains_words(batching.tree_rules()),
+        paths=features.words,
         lengths=features.lengths,
         keys=features.keys,
         leaves_of=None if features.keys is not None else features.leaves_of,
@@ -202,7 +200,7 @@ def _alignments(features: Features, struct: Any) -> tuple[int, ...]:
         return (1,) * len(features.paths)
     leaves = features.leaves_like(struct, "pack_alignment_struct")
     return tuple(
-        _at_least(1, leaf, f"pack_alignment_struct{name}")
+        at_least(1, leaf, f"pack_alignment_struct{name}")
         for leaf, name in zip(leaves, features.names, strict=True)
     )
 
@@ -213,7 +211,13 @@ def _paddings(features: Features, struct: Any) -> tuple[Any, ...]:
     return features.leaves_like(struct, "padding_struct")
 
 
-def _at_least(least: int, value: Any, name: str) -> int:
+def at_least(least: int, value: Any, name: str) -> int:
+    """The int that an argument is.
+
+    Raises:
+        TypeError: It is none.
+        ValueError: It is too small.
+    """
     try:
         number = operator.index(value)
     except TypeError:
@@ -235,14 +239,6 @@ def _children(tree_: Any) -> list[tuple[Any, Any]]:
     )
 
 
-def _paths(numbers: Any, path: Path) -> Iterator[tuple[int, Path]]:
-    if isinstance(numbers, int):
-        yield numbers, path
-        return
-    for step, child in _children(numbers):
-        yield from _paths(child, (*path, step))
-
-
 def _beside(numbers: Any, struct: Any) -> Iterator[tuple[int, Any]]:
     """Each number with what a tree of the same containers has in its place.
 
@@ -259,11 +255,12 @@ def _beside(numbers: Any, struct: Any) -> Iterator[tuple[int, Any]]:
         yield from _beside(child, struct[step])
 
 
-def _grains_paths(
-    numbers: Any, steps: tuple[str, ...], rules: Rules
-) -> Iterator[tuple[int, tuple[str, ...]]]:
+def _places(
+    numbers: Any, path: Path, words: tuple[str, ...], rules: Rules
+) -> Iterator[tuple[int, tuple[Path, tuple[str, ...]]]]:
+    """Each number with the keys that lead to it, and what Grain calls these."""
     if isinstance(numbers, int):
-        yield numbers, steps
+        yield numbers, (path, words)
         return
     for step, child in _children(numbers):
         if rules == "plain":
@@ -274,4 +271,4 @@ def _grains_paths(
             word = f"GetAttrKey(name={numbers._fields[step]!r})"
         else:
             word = f"SequenceKey(idx={step})"
-        yield from _grains_paths(child, (*steps, word), rules)
+        yield from _places(child, (*path, step), (*words, word), rules)

@@ -17,16 +17,16 @@ from gristmill._base.checks import check_flag, check_integer
 from gristmill._dataset.model import state_checks
 from gristmill._dataset.model.failing import note_outermost
 from gristmill._dataset.model.iter_dataset import IterDataset
-from gristmill._dataset.model.iterator import DatasetIterator
+from gristmill._dataset.model.iterator import DatasetIterator, NodeIterator
 from gristmill._dataset.nodes.pack_layout import check_flat, pack_layout
 from gristmill._hot import packing
-from gristmill._hot.layouts import PackLayout
 from gristmill.errors import StateMismatch
 
 
 class PackIterDataset(IterDataset[Any]):
     """Packs elements into rows; its subclasses say into which."""
 
+    _KIND = "batch"
     _best_fit: ClassVar[bool]
 
     def __init__(  # noqa: PLR0913 (Grain's arguments)
@@ -46,11 +46,6 @@ class PackIterDataset(IterDataset[Any]):
         super().__init__(parent)
         check_integer("seed", seed)
         check_flag("shuffle_bins", shuffle_bins)
-        if isinstance(meta_features, str):
-            raise TypeError(
-                "meta_features must be a sequence of names, got one:"
-                f" {meta_features!r}. Write ({meta_features!r},)."
-            )
         self._length_struct = length_struct
         self._num_packing_bins = num_packing_bins
         self._meta_features = meta_features
@@ -69,10 +64,7 @@ class PackIterDataset(IterDataset[Any]):
 
     def __iter__(self) -> DatasetIterator[Any]:
         check_flat(self._length_struct, self._meta_features)
-        return PackingDatasetIterator(iter(self._parent), self._layout, self._shuffle)
-
-    def __str__(self) -> str:
-        return type(self).__name__
+        return PackingDatasetIterator(self)
 
 
 class FirstFitPackIterDataset(PackIterDataset):
@@ -184,27 +176,21 @@ class RowShuffle:
         return np.nan_to_num(np.sum(values) / nonzero, nan=0.0) if nonzero else 0.0
 
 
-class PackingDatasetIterator(DatasetIterator[Any]):
-    """Iterates over packed rows.
+class PackingDatasetIterator(NodeIterator[Any]):
+    """Iterates over packed rows."""
 
-    Args:
-        parent: Gives the elements.
-        layout: What the rows are made of.
-        shuffle: Orders the rows of a batch; None leaves them in order.
-    """
-
+    _STATE = state_checks.fields(
+        parent=state_checks.parent,
+        next_row=state_checks.count,
+        counter=state_checks.count,
+    )
     _TAKES_IN_STEP = True
     _BATCHES = True
 
-    def __init__(
-        self,
-        parent: DatasetIterator[Any],
-        layout: PackLayout,
-        shuffle: RowShuffle | None,
-    ) -> None:
-        super().__init__(parent)
-        self._layout = layout
-        self._shuffle = shuffle
+    def __init__(self, node: PackIterDataset) -> None:
+        super().__init__(node)
+        self._layout = node._layout
+        self._shuffle = node._shuffle
         self._row_bytes: int | None = None
         self._begin(0, 0)
 
@@ -239,14 +225,7 @@ class PackingDatasetIterator(DatasetIterator[Any]):
             "counter": self._counter,
         }
 
-    @state_checks.checked(
-        state_checks.fields(
-            parent=state_checks.parent,
-            next_row=state_checks.count,
-            counter=state_checks.count,
-        )
-    )
-    def set_state(self, state: Any) -> None:
+    def _go_to(self, state: Any) -> None:
         """Continue at a position; the next ``next`` packs its batch again."""
         self._parent.set_state(state["parent"])
         self._begin(state["next_row"], state["counter"])
@@ -265,9 +244,6 @@ class PackingDatasetIterator(DatasetIterator[Any]):
         # Two int32 for each cell and an int64 for each feature, beside the values.
         lengths = self._layout.lengths
         return self._layout.rows * (self._row_bytes + 8 * (sum(lengths) + len(lengths)))
-
-    def __str__(self) -> str:
-        return "PackingDatasetIterator"
 
     def _state_before_batch(self) -> Any:
         if self._first_state is None:

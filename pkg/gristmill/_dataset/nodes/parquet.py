@@ -13,7 +13,7 @@ from gristmill._base.checks import check_instance
 from gristmill._base.describing import call_text
 from gristmill._dataset.model import state_checks
 from gristmill._dataset.model.iter_dataset import IterDataset
-from gristmill._dataset.model.iterator import DatasetIterator
+from gristmill._dataset.model.iterator import CheckedIterator, DatasetIterator
 from gristmill._dataset.nodes.interleave import InterleaveIterDataset
 from gristmill._hot import steps
 from gristmill.sources._columns import Columns
@@ -84,28 +84,17 @@ class ParquetIterDataset(IterDataset[dict[str, Any]]):
         self._paths = self._paths[sl]
 
 
-def _check_state(iterator: ParquetDatasetIterator, state: Any) -> None:
-    """Refuse what is no row of the file, nor its end."""
-    state_checks.fields(
-        row_group=state_checks.count, index_within_row_group=state_checks.count
-    )(iterator, state)
-    group, row = state["row_group"], state["index_within_row_group"]
-    bounds = iterator._bounds
-    if group >= len(bounds) or bounds[group] + row > bounds[-1]:
-        raise state_checks.mismatch(
-            iterator,
-            f"is of row {row} of row group {group}, but the file has {bounds[-1]} rows"
-            f" in {len(bounds) - 1} row groups",
-        )
-
-
-class ParquetDatasetIterator(steps.Feed, DatasetIterator[dict[str, Any]]):
+class ParquetDatasetIterator(steps.Feed, CheckedIterator[dict[str, Any]]):
     """Iterates over the rows of a Parquet file, one row group in memory at a time.
 
     Args:
         path: The file.
         read_kwargs: Further arguments of ``pyarrow.parquet.ParquetFile``.
     """
+
+    _STATE = state_checks.fields(
+        row_group=state_checks.count, index_within_row_group=state_checks.count
+    )
 
     def __init__(self, path: str, read_kwargs: dict[str, Any]) -> None:
         steps.Feed.__init__(self, keep_absent=True)
@@ -121,8 +110,6 @@ class ParquetDatasetIterator(steps.Feed, DatasetIterator[dict[str, Any]]):
         self._columns: Columns | None = None
         DatasetIterator.__init__(self)
 
-    __iter__ = DatasetIterator.__iter__
-
     def get_state(self) -> Any:
         """The row group of the last row that was given out, and the row behind it."""
         group = max(int(self._bounds.searchsorted(self.given, "left")) - 1, 0)
@@ -131,8 +118,18 @@ class ParquetDatasetIterator(steps.Feed, DatasetIterator[dict[str, Any]]):
             "index_within_row_group": self.given - int(self._bounds[group]),
         }
 
-    @state_checks.checked(_check_state)
-    def set_state(self, state: Any) -> None:
+    def _check_state(self, state: Any) -> None:
+        super()._check_state(state)
+        group, row = state["row_group"], state["index_within_row_group"]
+        bounds = self._bounds
+        if group >= len(bounds) or bounds[group] + row > bounds[-1]:
+            what = (
+                f"is of row {row} of row group {group}, but the file has"
+                f" {bounds[-1]} rows in {len(bounds) - 1} row groups"
+            )
+            raise state_checks.mismatch(self, what)
+
+    def _go_to(self, state: Any) -> None:
         """Continue at a row."""
         first = int(self._bounds[state["row_group"]])
         self.seek(first + state["index_within_row_group"])

@@ -8,9 +8,11 @@ import numpy as np
 
 from gristmill import batching
 from gristmill._base.checks import check_flag, check_integer
-from gristmill._dataset.model import state_checks
 from gristmill._dataset.model.iter_dataset import IterDataset
-from gristmill._dataset.model.iterator import DatasetIterator
+from gristmill._dataset.model.iterator import (
+    CountingIterator,
+    DatasetIterator,
+)
 from gristmill._dataset.model.spec import get_element_spec
 from gristmill._hot import tree
 from gristmill.errors import ShapeMismatch
@@ -38,6 +40,8 @@ class RebatchIterDataset(IterDataset[Any]):
         [[0, 1], [2, 3], [4]]
     """
 
+    _KIND = "batch"
+
     def __init__(
         self, parent: IterDataset[Any], batch_size: int, drop_remainder: bool = False
     ) -> None:
@@ -50,15 +54,10 @@ class RebatchIterDataset(IterDataset[Any]):
         self._drop_remainder = drop_remainder
 
     def __iter__(self) -> DatasetIterator[Any]:
-        return RebatchDatasetIterator(
-            iter(self._parent), self._batch_size, self._drop_remainder
-        )
+        return RebatchDatasetIterator(self)
 
-    def __str__(self) -> str:
-        return (
-            f"RebatchIterDataset(batch_size={self._batch_size},"
-            f" drop_remainder={self._drop_remainder})"
-        )
+    def _arguments_text(self) -> str:
+        return f"(batch_size={self._batch_size}, drop_remainder={self._drop_remainder})"
 
     @property
     def _element_spec(self) -> Any:
@@ -74,64 +73,50 @@ class RebatchIterDataset(IterDataset[Any]):
         return tree.unflatten(treedef, rebatched)
 
 
-class RebatchDatasetIterator(DatasetIterator[Any]):
+class RebatchDatasetIterator(CountingIterator[Any]):
     """Iterates over batches of another size.
 
     The state is the position before the parent's batch in hand, and how many of its
     rows were given out; restoring reads that batch again.
-
-    Args:
-        parent: Gives batches.
-        batch_size: Rows of a new batch.
-        drop_remainder: Whether a last, shorter batch is left out.
     """
 
-    def __init__(
-        self, parent: DatasetIterator[Any], batch_size: int, drop_remainder: bool
-    ) -> None:
-        super().__init__(parent)
-        self._batch_size = batch_size
-        self._drop_remainder = drop_remainder
+    _COUNTER_NAME = "batch_idx"
+
+    def __init__(self, node: RebatchIterDataset) -> None:
+        super().__init__(node)
         self._rules = batching.tree_rules()
-        self._before = parent.get_state()
-        # The leaves of the batch in hand, its rows, and how many were given out.
+        self._before = self._parent.get_state()
+        # The leaves of the batch in hand, and its rows.
         self._leaves: list[Any] | None = None
         self._treedef: tree.TreeDef | None = None
         self._rows = 0
-        self._given = 0
 
     def __next__(self) -> Any:
         pieces: list[list[Any]] = []
-        missing = self._batch_size
+        missing = self._node._batch_size
         while missing and self._has_rows():
             assert self._leaves is not None
-            last = min(self._given + missing, self._rows)
-            pieces.append([leaf[self._given : last] for leaf in self._leaves])
-            missing -= last - self._given
-            self._given = last
-        if not pieces or (missing and self._drop_remainder):
+            last = min(self.counter + missing, self._rows)
+            pieces.append([leaf[self.counter : last] for leaf in self._leaves])
+            missing -= last - self.counter
+            self.counter = last
+        if not pieces or (missing and self._node._drop_remainder):
             raise StopIteration
         assert self._treedef is not None
         return tree.unflatten(self._treedef, _joined(pieces))
 
-    def get_state(self) -> Any:
-        """The position before the batch in hand, and its rows given out."""
-        return {"parent": self._before, "batch_idx": self._given}
-
-    @state_checks.checked(
-        state_checks.fields(parent=state_checks.parent, batch_idx=state_checks.count)
-    )
-    def set_state(self, state: Any) -> None:
-        """Continue at a position."""
-        self._parent.set_state(state["parent"])
+    def _go_to(self, state: Any) -> None:
+        super()._go_to(state)
         self._before = self._parent.get_state()
-        self._given = state["batch_idx"]
         self._leaves = None
+
+    def _parent_state(self) -> Any:
+        return self._before
 
     def _has_rows(self) -> bool:
         """Whether there are rows to give out; takes the next batch where needed."""
-        while self._leaves is None or self._given >= self._rows:
-            given = self._given if self._leaves is None else 0
+        while self._leaves is None or self.counter >= self._rows:
+            given = self.counter if self._leaves is None else 0
             self._before = self._parent.get_state()
             try:
                 batch = next(self._parent)
@@ -142,10 +127,10 @@ class RebatchDatasetIterator(DatasetIterator[Any]):
             except StopIteration:
                 return False
             except Exception:
-                self._before, self._given = self._parent.get_state(), 0
+                self._before, self.counter = self._parent.get_state(), 0
                 self._leaves = None
                 raise
-            self._leaves, self._given = leaves, given
+            self._leaves, self.counter = leaves, given
         return True
 
 

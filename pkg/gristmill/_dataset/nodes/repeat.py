@@ -8,7 +8,10 @@ from gristmill._base.checks import whole_number
 from gristmill._base.types import T
 from gristmill._dataset.model import state_checks
 from gristmill._dataset.model.iter_dataset import IterDataset
-from gristmill._dataset.model.iterator import DatasetIterator
+from gristmill._dataset.model.iterator import (
+    CountingIterator,
+    DatasetIterator,
+)
 from gristmill._dataset.model.spec import ParentSpec
 
 
@@ -32,6 +35,8 @@ class RepeatIterDataset(ParentSpec, IterDataset[T]):
         [0, 1, 0, 1]
     """
 
+    _KIND = "order"
+
     def __init__(self, parent: IterDataset[T], num_epochs: int | None = None) -> None:
         super().__init__(parent)
         if num_epochs is not None:
@@ -41,46 +46,28 @@ class RepeatIterDataset(ParentSpec, IterDataset[T]):
         self._num_epochs = num_epochs
 
     def __iter__(self) -> DatasetIterator[T]:
-        return RepeatDatasetIterator(iter(self._parent), self._num_epochs)
+        return RepeatDatasetIterator(self)
 
-    def __str__(self) -> str:
-        return f"RepeatIterDataset(num_epochs={self._num_epochs})"
-
-
-def _check_state(iterator: RepeatDatasetIterator[Any], state: Any) -> None:
-    """Refuse what is no state of an iterator over epochs."""
-    state_checks.fields(parent=state_checks.parent, epoch=state_checks.count)(
-        iterator, state
-    )
-    epoch, epochs = state["epoch"], iterator._num_epochs
-    if epochs is not None and epoch > epochs:
-        raise state_checks.mismatch(
-            iterator, f"is of epoch {epoch}, but there are {epochs}"
-        )
+    def _arguments_text(self) -> str:
+        return f"(num_epochs={self._num_epochs})"
 
 
-class RepeatDatasetIterator(DatasetIterator[T]):
-    """Iterates over the parent, and sets it back to its start where it ends.
+class RepeatDatasetIterator(CountingIterator[T]):
+    """Iterates over the parent, and sets it back to its start where it ends."""
 
-    Args:
-        parent: Gives the elements of one epoch.
-        num_epochs: How many times; None for no end.
-    """
-
-    _MUTATES_ELEMENT_SPEC = False
     _TAKES_IN_STEP = True
+    _COUNTER_NAME = "epoch"
 
-    def __init__(self, parent: DatasetIterator[T], num_epochs: int | None) -> None:
-        super().__init__(parent)
-        self._num_epochs = num_epochs
-        self._epoch = 0
-        self._start = parent.get_state()
+    def __init__(self, node: RepeatIterDataset[T]) -> None:
+        super().__init__(node)
+        self._num_epochs = node._num_epochs
+        self._start = self._parent.get_state()
         # Whether the parent is at its start, as far as is known.
         self._at_start = True
-        _keep_after_end(parent)
+        _keep_after_end(self._parent)
 
     def __next__(self) -> T:
-        while self._epoch != self._num_epochs:
+        while self.counter != self._num_epochs:
             try:
                 element: T = next(self._parents[0])
             except StopIteration:
@@ -90,19 +77,20 @@ class RepeatDatasetIterator(DatasetIterator[T]):
                 return element
         raise StopIteration
 
-    def get_state(self) -> Any:
-        """The parent's position, and the epoch."""
-        return {"parent": self._parent.get_state(), "epoch": self._epoch}
+    def _check_state(self, state: Any) -> None:
+        super()._check_state(state)
+        epoch, epochs = state["epoch"], self._num_epochs
+        if epochs is not None and epoch > epochs:
+            raise state_checks.mismatch(
+                self, f"is of epoch {epoch}, but there are {epochs}"
+            )
 
-    @state_checks.checked(_check_state)
-    def set_state(self, state: Any) -> None:
-        """Continue at a position."""
-        self._parent.set_state(state["parent"])
-        self._epoch = state["epoch"]
+    def _go_to(self, state: Any) -> None:
+        super()._go_to(state)
         self._at_start = False
 
     def __str__(self) -> str:
-        return f"_RepeatDatasetIterator(num_epochs={self._num_epochs})"
+        return f"_{super().__str__()}"
 
     def _begin_next_epoch(self) -> None:
         if self._at_start and self._num_epochs is None:
@@ -111,8 +99,8 @@ class RepeatDatasetIterator(DatasetIterator[T]):
                 f" {self._parent} ended at once. Check what filters it, or pass"
                 " num_epochs."
             ) from None
-        self._epoch += 1
-        if self._epoch != self._num_epochs:
+        self.counter += 1
+        if self.counter != self._num_epochs:
             state_checks.go_to(self._parent, self._start)
             self._at_start = True
 

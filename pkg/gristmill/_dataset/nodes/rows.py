@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from gristmill import batching
-from gristmill._base.types import Alloc, Int64Array
+from gristmill._base.types import Alloc
 from gristmill._dataset.model.blocks import is_built_in
 from gristmill._dataset.nodes.order import IndexMapDataset
 from gristmill._dataset.nodes.source import SourceMapDataset
@@ -40,11 +40,9 @@ class Rows:
             return None
         return cls(dataset, table)
 
-    def batch(self, indices: Int64Array, alloc: Alloc | None = None) -> Any:
-        """The batch of the elements at `indices`, of shape (n,)."""
-        keys = indices if self._plan is None else self._plan.keys(indices)
-        return self._table.gather(keys % len(self._table), alloc, self._rules)
-
     def range(self, first: int, count: int, alloc: Alloc | None = None) -> Any:
         """The batch of `count` elements from index `first` on."""
-        return self.batch(np.arange(first, first + count, dtype=np.int64), alloc)
+        keys = np.arange(first, first + count, dtype=np.int64)
+        if self._plan is not None:
+            keys = self._plan.keys(keys)
+        return self._table.gather(keys % len(self._table), alloc, self._rules)

@@ -12,7 +12,6 @@ from typing import Any
 from gristmill._dataset.model.iter_dataset import IterDataset
 from gristmill._dataset.model.map_dataset import MapDataset
 from gristmill._dataset.model.node import with_parents
-from gristmill._dataset.nodes.source import RangeMapDataset, SourceMapDataset
 from gristmill._dataset.nodes.to_iter import PrefetchIterDataset
 from gristmill.sharding import ShardOptions, even_split
 
@@ -43,8 +42,9 @@ def _part_of(dataset: Any, sl: slice, sequential: bool) -> Any:
         if sequential:
             return with_parents(dataset, [_part_of(parent, sl, sequential)])
         return with_parents(dataset, [parent.slice(sl)])
-    if isinstance(dataset, (SourceMapDataset, RangeMapDataset)):
-        return _piece_of(dataset, sl)
+    if dataset._CUT_IN_PIECES:
+        shard = ShardOptions(shard_index=sl.start, shard_count=sl.step)
+        return dataset.slice(slice(*even_split(len(dataset), shard)))
     if callable(getattr(dataset, "set_slice", None)):
         part = copy.copy(dataset)
         part.set_slice(sl, sequential)
@@ -58,13 +58,3 @@ def _part_of(dataset: Any, sl: slice, sequential: bool) -> Any:
         )
     parents = [_part_of(parent, sl, sequential) for parent in dataset._parents]
     return with_parents(dataset, parents)
-
-
-def _piece_of(source: SourceMapDataset | RangeMapDataset, sl: slice) -> Any:
-    """A source with a contiguous piece of its elements."""
-    shard = ShardOptions(shard_index=sl.start, shard_count=sl.step)
-    first, last = even_split(len(source), shard)
-    if isinstance(source, RangeMapDataset):
-        piece = range(source.start, source.stop, source.step)[first:last]
-        return RangeMapDataset(piece.start, piece.stop, piece.step)
-    return SourceMapDataset(source.slice(slice(first, last)))

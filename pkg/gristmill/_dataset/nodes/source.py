@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import builtins
 import contextlib
+import copy
 import sys
 from typing import Any
 
@@ -28,7 +29,7 @@ class SourceMapDataset(BlockMapDataset[Any]):
     A dict of arrays and a table of pyarrow are sources of their rows.
     """
 
-    _MUTATES_ELEMENT_SPEC = False
+    _CUT_IN_PIECES = True
 
     def __init__(self, source: Any) -> None:
         super().__init__()
@@ -42,8 +43,12 @@ class SourceMapDataset(BlockMapDataset[Any]):
     def __len__(self) -> int:
         return length_of(self._reader)
 
-    def __str__(self) -> str:
-        return f"SourceMapDataset(source={type(self._source).__name__})"
+    def __deepcopy__(self, memo: Any) -> SourceMapDataset:
+        # Copies for threads have the source in common, which may be large.
+        return copy.copy(self)
+
+    def _arguments_text(self) -> str:
+        return f"(source={type(self._source).__name__})"
 
     def _record(self, index: int) -> int:
         return index % (known_length(self._reader) or sys.maxsize)
@@ -65,7 +70,7 @@ class SourceMapDataset(BlockMapDataset[Any]):
 class RangeMapDataset(BlockMapDataset[int]):
     """The integers of a `range`."""
 
-    _MUTATES_ELEMENT_SPEC = False
+    _CUT_IN_PIECES = True
 
     def __init__(self, start: int, stop: int | None = None, step: int = 1) -> None:
         super().__init__()
@@ -81,10 +86,8 @@ class RangeMapDataset(BlockMapDataset[int]):
     def __len__(self) -> int:
         return len(self._range)
 
-    def __str__(self) -> str:
-        return (
-            f"RangeMapDataset(start={self.start}, stop={self.stop}, step={self.step})"
-        )
+    def _arguments_text(self) -> str:
+        return f"(start={self.start}, stop={self.stop}, step={self.step})"
 
     @property
     def _element_spec(self) -> Any:

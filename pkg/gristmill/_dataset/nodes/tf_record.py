@@ -10,7 +10,7 @@ from gristmill._base.checks import check_instance
 from gristmill._core import TfRecordStream
 from gristmill._dataset.model import state_checks
 from gristmill._dataset.model.iter_dataset import IterDataset
-from gristmill._dataset.model.iterator import DatasetIterator
+from gristmill._dataset.model.iterator import CheckedIterator, DatasetIterator
 from gristmill.sources._tf_record_stream import (
     START,
     TFRecordPosition,
@@ -97,12 +97,14 @@ class TFRecordReader:
             self.close()
 
 
-class TFRecordDatasetIterator(DatasetIterator[bytes]):
+class TFRecordDatasetIterator(CheckedIterator[bytes]):
     """Iterates over the records of a TFRecord file.
 
     Args:
         path: The file.
     """
+
+    _STATE = state_checks.fields(reader_offset=state_checks.count)
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self._reader = TFRecordReader(path)
@@ -116,8 +118,7 @@ class TFRecordDatasetIterator(DatasetIterator[bytes]):
         """Where the next record begins, in bytes of what the file holds."""
         return {"reader_offset": self._reader.tell()}
 
-    @state_checks.checked(state_checks.fields(reader_offset=state_checks.count))
-    def set_state(self, state: Any) -> None:
+    def _go_to(self, state: Any) -> None:
         """Continue at a record."""
         self._reader.seek(state["reader_offset"])
 

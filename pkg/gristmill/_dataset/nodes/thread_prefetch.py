@@ -12,17 +12,14 @@ from gristmill._base.types import T
 from gristmill._dataset.model import state_checks
 from gristmill._dataset.model.iter_dataset import IterDataset
 from gristmill._dataset.model.iterator import (
+    CheckedIterator,
     DatasetIterator,
     get_next_index,
     set_next_index,
 )
 from gristmill._dataset.model.spec import ParentSpec
 from gristmill._dataset.model.states import gives_fresh_states, snapshot
-from gristmill._dataset.nodes.pulling import Pulling
-
-# A thread is for elements that take longer than handing them over does.
-SLOW_ELEMENT_S = 100e-6
-ELEMENTS_BETWEEN_LOOKS = 16
+from gristmill._dataset.nodes.prefetch_thread import PrefetchThread, SlowProbe
 
 
 class CheckpointableIterator(Iterator[T], Protocol[T]):
@@ -57,6 +54,8 @@ class ThreadPrefetchIterDataset(ParentSpec, IterDataset[T]):
         [0, 1, 2]
     """
 
+    _KIND = "prefetch"
+
     # Whether elements are computed ahead however fast they are.
     _ALWAYS_AHEAD = False
 
@@ -68,15 +67,15 @@ class ThreadPrefetchIterDataset(ParentSpec, IterDataset[T]):
         iterator = ThreadPrefetchDatasetIterator(
             iter(self._parent), self._prefetch_buffer_size
         )
-        iterator._always_ahead = self._ALWAYS_AHEAD
+        if self._ALWAYS_AHEAD:
+            iterator._probe = None
         return iterator
 
-    def __str__(self) -> str:
-        size = self._prefetch_buffer_size
-        return f"ThreadPrefetchIterDataset(prefetch_buffer_size={size})"
+    def _arguments_text(self) -> str:
+        return f"(prefetch_buffer_size={self._prefetch_buffer_size})"
 
 
-class ThreadPrefetchDatasetIterator(DatasetIterator[T]):
+class ThreadPrefetchDatasetIterator(CheckedIterator[T]):
     """Iterates over elements that a thread computes ahead of need.
 
     The state is the parent's behind the last element that was given out.  An exception
@@ -90,38 +89,37 @@ class ThreadPrefetchDatasetIterator(DatasetIterator[T]):
         ValueError: The size is negative.
     """
 
-    _MUTATES_ELEMENT_SPEC = False
-
     def __init__(
         self, parent: CheckpointableIterator[T], prefetch_buffer_size: int
     ) -> None:
         # First, as it is asked for when an iterator is dropped that was not made.
-        self._pulling: Pulling | None = None
+        self._thread: PrefetchThread | None = None
         super().__init__(parent if isinstance(parent, DatasetIterator) else ())
         self._source = parent
         self._size = _checked_size(prefetch_buffer_size)
-        self._always_ahead = False
+        # Says whether a thread saves more than it costs; None: it does.
+        self._probe: SlowProbe | None = SlowProbe()
         self._state: Any = parent.get_state()
         # None where it has to be found from the state.
         self._index: int | None = 0
         self._fresh = isinstance(parent, DatasetIterator) and gives_fresh_states(parent)
-        # Whether there is no thread, because it would cost more than it saves.
-        self._alone = False
-        self._until_look = ELEMENTS_BETWEEN_LOOKS
-        self._slow_looks = 0
 
     def __next__(self) -> T:
-        if not self._alone:
+        probe = self._probe
+        if self._thread is not None or (self._size and (probe is None or probe.slow)):
             return self._take()
-        self._until_look -= 1
+        self._check_open()
+        began = time.perf_counter()
         try:
-            element = next(self._source) if self._until_look else self._look()
+            element = next(self._source)
         except StopIteration:
             raise
         except BaseException:
             self._count(snapshot(self._source, self._fresh))
             raise
         self._count(snapshot(self._source, self._fresh))
+        if probe is not None:
+            probe.add(time.perf_counter() - began)
         return element
 
     def get_state(self) -> Any:
@@ -130,11 +128,10 @@ class ThreadPrefetchDatasetIterator(DatasetIterator[T]):
             self._state = self._source.get_state()
         return self._state
 
-    @state_checks.checked(
-        lambda self, state: state_checks.check_state(self._source, state)
-    )
-    def set_state(self, state: Any) -> None:
-        """Continue at a position."""
+    def _check_state(self, state: Any) -> None:
+        state_checks.check_state(self._source, state)
+
+    def _go_to(self, state: Any) -> None:
         self._stop()
         self._source.set_state(state)
         self._state = self._source.get_state()
@@ -146,27 +143,22 @@ class ThreadPrefetchDatasetIterator(DatasetIterator[T]):
         Raises:
             ValueError: The iterator is closed.
         """
-        if self._closed:
-            raise ValueError("Attempting to use a closed iterator.")
-        if self._pulling is not None and self._pulling.pid != os.getpid():
+        self._check_open()
+        if self._thread is not None and self._thread.pid != os.getpid():
             # A fork has not its parent's threads: begin where they were.
-            self._pulling = None
+            self._thread = None
             self._source.set_state(self._state)
-        if self._pulling is None and self._size:
-            self._alone = False
-            self._pulling = Pulling(
-                self._source,
-                self._size,
-                str(self),
-                fresh=self._fresh,
-                always=self._always_ahead,
+        if self._thread is None and self._size:
+            if self._probe is not None:
+                self._probe.slow = True
+            self._thread = PrefetchThread(
+                self._source, self._size, str(self), self._fresh, self._probe
             )
 
     def close(self) -> None:
         """End the thread, when the element that it computes is done."""
         if not getattr(self, "_closed", True):
             self._stop()
-            self._alone = False
         super().close()
 
     def __str__(self) -> str:
@@ -175,17 +167,17 @@ class ThreadPrefetchDatasetIterator(DatasetIterator[T]):
     def _take(self) -> T:
         """The next element, from the thread."""
         self.start_prefetch()
-        if self._pulling is None or (pulled := self._pulling.take()) is None:
-            # There shall be no thread, or it found that it is not needed.
-            self._pulling = None
-            self._alone = True
+        assert self._thread is not None
+        taken = self._thread.take()
+        if taken is None:  # Elements are too fast for a thread.
+            self._thread = None
             return next(self)
         element: T
-        element, state, error = pulled
+        element, state, error = taken
         if error is None:
             self._count(state)
             return element
-        self._pulling = None
+        self._thread = None
         if not isinstance(error, StopIteration):
             self._count(self._state if state is None else state)
         raise error
@@ -196,24 +188,14 @@ class ThreadPrefetchDatasetIterator(DatasetIterator[T]):
         if self._index is not None:
             self._index += 1
 
-    def _look(self) -> T:
-        """As `next`, finding out whether elements have become slow."""
-        self._until_look = ELEMENTS_BETWEEN_LOOKS
-        began = time.perf_counter()
-        element = next(self._source)
-        slow = time.perf_counter() - began > SLOW_ELEMENT_S
-        # Once may be chance.
-        self._slow_looks = self._slow_looks + 1 if slow else 0
-        if self._slow_looks > 1:
-            # The next element is taken from a thread again.
-            self._alone = False
-            self._slow_looks = 0
-        return element
+    def _check_open(self) -> None:
+        if self._closed:
+            raise ValueError("Attempting to use a closed iterator.")
 
     def _stop(self) -> None:
-        pulling, self._pulling = self._pulling, None
-        if pulling is not None:
-            pulling.stop()
+        thread, self._thread = self._thread, None
+        if thread is not None:
+            thread.stop()
 
     def _get_next_index(self) -> int:
         if self._index is None:

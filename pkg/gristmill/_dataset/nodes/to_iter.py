@@ -19,7 +19,7 @@ from gristmill._dataset.model import state_checks
 from gristmill._dataset.model.blocks import BlockMapDataset, block_of, is_built_in
 from gristmill._dataset.model.building import builds
 from gristmill._dataset.model.iter_dataset import IterDataset
-from gristmill._dataset.model.iterator import DatasetIterator
+from gristmill._dataset.model.iterator import CheckedIterator, DatasetIterator
 from gristmill._dataset.model.map_dataset import MapDataset
 from gristmill._dataset.model.node import chain_of
 from gristmill._dataset.model.spec import ParentSpec
@@ -49,6 +49,8 @@ class PrefetchIterDataset(ParentSpec, IterDataset[T]):
         allow_nones: Whether absent elements are given out as None.
     """
 
+    _KIND = "prefetch"
+
     def __init__(
         self,
         parent: MapDataset[T],
@@ -68,52 +70,27 @@ class PrefetchIterDataset(ParentSpec, IterDataset[T]):
         self._allow_nones = allow_nones
 
     def __iter__(self) -> DatasetIterator[T]:
-        return PrefetchDatasetIterator(
-            self._parent, self._read_options, self._allow_nones
-        )
+        return PrefetchDatasetIterator(self)
 
-    def __str__(self) -> str:
-        return (
-            f"PrefetchIterDataset(read_options={self._read_options},"
-            f" allow_nones={self._allow_nones})"
-        )
+    def _arguments_text(self) -> str:
+        return f"(read_options={self._read_options}, allow_nones={self._allow_nones})"
 
 
-def _check_state(iterator: PrefetchDatasetIterator[Any], state: Any) -> None:
-    """Refuse what is no index of the dataset, nor its end."""
-    state_checks.check_keys(iterator, state, ["next_index"])
-    index = state_checks.integer(iterator, state["next_index"], "next_index")
-    if not 0 <= index <= iterator._length:
-        raise IndexError(
-            f"Checkpoint `next_index` {index} is out of range for dataset of length"
-            f" {iterator._length}."
-        )
-
-
-class PrefetchDatasetIterator(steps.Feed, DatasetIterator[T]):
+class PrefetchDatasetIterator(steps.Feed, CheckedIterator[T]):
     """Iterates over the elements of a `MapDataset`.
-
-    Args:
-        dataset: The dataset of indices.
-        read_options: Threads that compute ahead where elements are slow.
-        allow_nones: Whether absent elements are given out as None.
 
     Attributes:
         dataset: The dataset of indices.
     """
 
-    _MUTATES_ELEMENT_SPEC = False
-
-    def __init__(
-        self, dataset: MapDataset[T], read_options: ReadOptions, allow_nones: bool
-    ) -> None:
+    def __init__(self, node: PrefetchIterDataset[T]) -> None:
+        dataset: MapDataset[T] = node._parent
         DatasetIterator.__init__(self)
         self._ctx.dataset_options = options_of(dataset)
-        steps.Feed.__init__(self, allow_nones)
+        steps.Feed.__init__(self, node._allow_nones)
+        self._node = node
         self.dataset = dataset
         self._length = len(dataset)
-        self._read_options = read_options
-        self._allow_nones = allow_nones
         self._at_once = 1
         self._most_at_once = MOST_AT_ONCE
         self._failure: tuple[int, Exception] | None = None
@@ -122,14 +99,20 @@ class PrefetchDatasetIterator(steps.Feed, DatasetIterator[T]):
         self._elements = _Elements(dataset)
         self._reading = self._new_reading()
 
-    __iter__ = DatasetIterator.__iter__
-
     def get_state(self) -> Any:
         """Indices that were given out, absent elements included."""
         return {"next_index": self.given}
 
-    @state_checks.checked(_check_state)
-    def set_state(self, state: Any) -> None:
+    def _check_state(self, state: Any) -> None:
+        state_checks.check_keys(self, state, ["next_index"])
+        index = state_checks.integer(self, state["next_index"], "next_index")
+        if not 0 <= index <= self._length:
+            raise IndexError(
+                f"Checkpoint `next_index` {index} is out of range for dataset of length"
+                f" {self._length}."
+            )
+
+    def _go_to(self, state: Any) -> None:
         """Continue at an index.
 
         Raises:
@@ -154,10 +137,7 @@ class PrefetchDatasetIterator(steps.Feed, DatasetIterator[T]):
         super().close()
 
     def __str__(self) -> str:
-        return (
-            f"PrefetchDatasetIterator(read_options={self._read_options},"
-            f" allow_nones={self._allow_nones})"
-        )
+        return type(self).__name__ + self._node._arguments_text()
 
     @property
     def sampling(self) -> Sampling | None:
@@ -218,7 +198,7 @@ class PrefetchDatasetIterator(steps.Feed, DatasetIterator[T]):
     def _new_reading(self) -> Reading:
         return Reading(
             self._elements,
-            self._read_options,
+            self._node._read_options,
             lambda first, count: range(first, first + count),
             self._length,
             look_ahead=self._look_ahead,

@@ -11,7 +11,7 @@ from gristmill._base.types import Int64Array, T
 from gristmill._dataset.model import state_checks
 from gristmill._dataset.model.blocks import BlockMapDataset, block_of
 from gristmill._dataset.model.iter_dataset import IterDataset
-from gristmill._dataset.model.iterator import DatasetIterator
+from gristmill._dataset.model.iterator import DatasetIterator, NodeIterator
 from gristmill._dataset.model.map_dataset import MapDataset
 from gristmill._dataset.model.replay import replay
 from gristmill._dataset.model.spec import ParentSpec
@@ -19,7 +19,22 @@ from gristmill._dataset.model.states import copied
 from gristmill._hot import steps
 
 
-class WindowShuffleMapDataset(ParentSpec, BlockMapDataset[T]):
+class WindowShuffling(ParentSpec):
+    """A dataset of either kind that shuffles windows of its parent's elements."""
+
+    _KIND = "order"
+
+    def __init__(self, parent: Any, *, window_size: int, seed: int) -> None:
+        super().__init__(parent)
+        check_integer("window_size", window_size)
+        check_integer("seed", seed)
+        if window_size <= 0:
+            raise ValueError(f"window_size must be positive. Got {window_size}.")
+        self._window_size = window_size
+        self._seed = seed
+
+
+class WindowShuffleMapDataset(WindowShuffling, BlockMapDataset[T]):
     """The parent's elements, each window of an epoch in a random order.
 
     Window w of all epochs is shuffled with seed ``seed + w``; the last window of an
@@ -42,13 +57,8 @@ class WindowShuffleMapDataset(ParentSpec, BlockMapDataset[T]):
         [1, 2, 3, 0, 4, 7, 5, 6]
     """
 
-    _MUTATES_ELEMENT_SPEC = False
-
     def __init__(self, parent: MapDataset[T], *, window_size: int, seed: int) -> None:
-        super().__init__(parent)
-        _check(window_size, seed)
-        self._window_size = window_size
-        self._seed = seed
+        super().__init__(parent, window_size=window_size, seed=seed)
 
     def __len__(self) -> int:
         return len(self._parent)
@@ -60,7 +70,7 @@ class WindowShuffleMapDataset(ParentSpec, BlockMapDataset[T]):
         return block_of(self._parent, shuffled)
 
 
-class WindowShuffleIterDataset(ParentSpec, IterDataset[T]):
+class WindowShuffleIterDataset(WindowShuffling, IterDataset[T]):
     """The parent's elements, each window of them in a random order.
 
     A window is read whole before its first element is given out.  Window w is shuffled
@@ -84,52 +94,31 @@ class WindowShuffleIterDataset(ParentSpec, IterDataset[T]):
     """
 
     def __init__(self, parent: IterDataset[T], *, window_size: int, seed: int) -> None:
-        super().__init__(parent)
-        _check(window_size, seed)
-        self._window_size = window_size
-        self._seed = seed
+        super().__init__(parent, window_size=window_size, seed=seed)
 
     def __iter__(self) -> DatasetIterator[T]:
-        return WindowShuffleDatasetIterator(
-            iter(self._parent), self._window_size, self._seed
-        )
+        return WindowShuffleDatasetIterator(self)
 
 
-def _check_state(iterator: WindowShuffleDatasetIterator[Any], state: Any) -> None:
-    """Refuse what is no state of an iterator over windows."""
-    state_checks.fields(
-        parent_window_start_state=state_checks.parent,
-        window_index=state_checks.count,
-        pos_in_window=state_checks.count,
-    )(iterator, state)
-    given, size = state["pos_in_window"], iterator._window_size
-    if given > size:
-        raise state_checks.mismatch(
-            iterator, f"has pos_in_window {given}, but windows have {size} elements"
-        )
-
-
-class WindowShuffleDatasetIterator(steps.Feed, DatasetIterator[T]):
+class WindowShuffleDatasetIterator(steps.Feed, NodeIterator[T]):
     """Iterates over shuffled windows.
 
     The state is the position before the window in hand and how many of its elements
     were given out; restoring reads the window again.
-
-    Args:
-        parent: Gives the elements.
-        window_size: Elements of a window.
-        seed: Of the first window.
     """
 
-    _MUTATES_ELEMENT_SPEC = False
+    _STATE = state_checks.fields(
+        parent_window_start_state=state_checks.parent,
+        window_index=state_checks.count,
+        pos_in_window=state_checks.count,
+    )
 
-    def __init__(self, parent: DatasetIterator[T], window_size: int, seed: int) -> None:
-        DatasetIterator.__init__(self, parent)
+    def __init__(self, node: WindowShuffling) -> None:
+        NodeIterator.__init__(self, node)
         steps.Feed.__init__(self, keep_absent=True)
-        self._window_size = window_size
-        self._seed = seed
+        self._window_size = node._window_size
         # The position before the window in hand, its number and its length.
-        self._before = parent.get_state()
+        self._before = self._parent.get_state()
         self._window = 0
         self._length = 0
         # What a window that is not complete has, because reading it failed.
@@ -137,8 +126,6 @@ class WindowShuffleDatasetIterator(steps.Feed, DatasetIterator[T]):
         # What a restored window has left.
         self._restored: list[T] = []
         self._parent_ended = False
-
-    __iter__ = DatasetIterator.__iter__
 
     def get_state(self) -> Any:
         """The position before the window, its number, and its elements given out."""
@@ -149,9 +136,15 @@ class WindowShuffleDatasetIterator(steps.Feed, DatasetIterator[T]):
             "pos_in_window": self._length - left,
         }
 
-    @state_checks.checked(_check_state)
-    def set_state(self, state: Any) -> None:
-        """Continue at a position."""
+    def _check_state(self, state: Any) -> None:
+        super()._check_state(state)
+        given, size = state["pos_in_window"], self._window_size
+        if given > size:
+            raise state_checks.mismatch(
+                self, f"has pos_in_window {given}, but windows have {size} elements"
+            )
+
+    def _go_to(self, state: Any) -> None:
         self._before = copied(state["parent_window_start_state"])
         self._parent.set_state(copied(self._before))
         self._window = state["window_index"]
@@ -167,9 +160,6 @@ class WindowShuffleDatasetIterator(steps.Feed, DatasetIterator[T]):
             self._restored = self._shuffled(window)[given:]
             # The number in the state is the next window's if none is left of this.
             self._window -= not self._restored
-
-    def __str__(self) -> str:
-        return "WindowShuffleDatasetIterator"
 
     def _refill(self, first: int) -> list[Any]:
         """The next window, in the order in which it is given out."""
@@ -194,12 +184,5 @@ class WindowShuffleDatasetIterator(steps.Feed, DatasetIterator[T]):
         """A window in a random order, the last first."""
         if not window:
             return []  # Which needs no seed.
-        order = _core.permutation(len(window), self._seed + self._window)
+        order = _core.permutation(len(window), self._node._seed + self._window)
         return [window[place] for place in order[::-1].tolist()]
-
-
-def _check(window_size: int, seed: int) -> None:
-    check_integer("window_size", window_size)
-    check_integer("seed", seed)
-    if window_size <= 0:
-        raise ValueError(f"window_size must be positive. Got {window_size}.")

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from gristmill import _core
 from gristmill._base.checks import check_options
 from gristmill._base.types import T
 from gristmill._dataset.model.building import builds
 from gristmill._dataset.model.iter_dataset import IterDataset
 from gristmill._dataset.model.iterator import DatasetIterator
-from gristmill._dataset.model.map_dataset import MapDataset
 from gristmill._dataset.model.node import chain_of
 from gristmill._dataset.model.options import DatasetOptions
 from gristmill._dataset.model.spec import ParentSpec
@@ -19,32 +17,30 @@ from gristmill._dataset.nodes.order import IndexMapDataset
 EXAMPLE = "DatasetOptions(filter_raise_threshold_ratio=0.99)"
 
 
-@builds("MapDataset.set_options")
-class WithOptionsMapDataset(IndexMapDataset[T]):
-    """The parent's elements; options hold for all iterators that are made of it.
+class WithOptions(ParentSpec):
+    """A node of either kind that sets options.
 
     Args:
         parent: The dataset.
         options: What to set.
     """
 
-    def __init__(self, parent: MapDataset[T], options: DatasetOptions) -> None:
+    def __init__(self, parent: Any, options: DatasetOptions) -> None:
         super().__init__(parent)
         check_options("options", options, DatasetOptions, EXAMPLE)
         self.options = options
 
-    def __len__(self) -> int:
-        return len(self._parent)
+    def _arguments_text(self) -> str:
+        return f"(options={self.options})"
 
-    def __str__(self) -> str:
-        return f"WithOptionsMapDataset(options={self.options})"
 
-    def _extend(self, plan: _core.KeyPlan) -> _core.KeyPlan:
-        return plan
+@builds("MapDataset.set_options")
+class WithOptionsMapDataset(WithOptions, IndexMapDataset[T]):
+    """The parent's elements; options hold for all iterators that are made of it."""
 
 
 @builds("IterDataset.set_options")
-class WithOptionsIterDataset(ParentSpec, IterDataset[T]):
+class WithOptionsIterDataset(WithOptions, IterDataset[T]):
     """The parent's elements; options hold for what is before and behind this node.
 
     Where several nodes of a chain set one option, the last one wins.
@@ -63,10 +59,7 @@ class WithOptionsIterDataset(ParentSpec, IterDataset[T]):
         9
     """
 
-    def __init__(self, parent: IterDataset[T], options: DatasetOptions) -> None:
-        super().__init__(parent)
-        check_options("options", options, DatasetOptions, EXAMPLE)
-        self.options = options
+    _stride = 1
 
     def __iter__(self) -> DatasetIterator[T]:
         iterator: DatasetIterator[T] = iter(self._parent)
@@ -75,14 +68,11 @@ class WithOptionsIterDataset(ParentSpec, IterDataset[T]):
         )
         return iterator
 
-    def __str__(self) -> str:
-        return f"WithOptionsIterDataset(options={self.options})"
-
 
 def options_of(dataset: Any) -> DatasetOptions:
     """The options that a dataset and its ancestors set, the last one of each."""
     found = DatasetOptions()
     for node in chain_of(dataset):
-        if isinstance(node, (WithOptionsMapDataset, WithOptionsIterDataset)):
+        if isinstance(node, WithOptions):
             found = found.merge(node.options)
     return found

@@ -12,13 +12,32 @@ from gristmill._dataset.model.blocks import BlockMapDataset, block_of
 from gristmill._dataset.model.building import builds
 from gristmill._dataset.model.checks import listed
 from gristmill._dataset.model.iter_dataset import IterDataset
-from gristmill._dataset.model.iterator import DatasetIterator
+from gristmill._dataset.model.iterator import DatasetIterator, NodeIterator
 from gristmill._dataset.model.map_dataset import MapDataset
+from gristmill._dataset.model.node import Dataset
 from gristmill._dataset.model.spec import get_element_spec
 
 
+class Zipping(Dataset):
+    """A dataset of either kind that has its parents' elements side by side."""
+
+    _KIND = "order"
+
+    def __init__(self, parents: Sequence[Any]) -> None:
+        super().__init__(listed(parents, "zip"))
+        if not self._parents:
+            raise ValueError("At least one parent must be provided.")
+
+    @property
+    def _element_spec(self) -> Any:
+        return tuple(get_element_spec(parent) for parent in self._parents)
+
+    def _arguments_text(self) -> str:
+        return f"(parents={self._parents})"
+
+
 @builds("MapDataset.zip")
-class ZipMapDataset(BlockMapDataset[T]):
+class ZipMapDataset(Zipping, BlockMapDataset[T]):
     """Tuples of what equally long datasets have at an index.
 
     An element that is absent is None in its tuple.
@@ -37,8 +56,7 @@ class ZipMapDataset(BlockMapDataset[T]):
     """
 
     def __init__(self, parents: Sequence[MapDataset[Any]]) -> None:
-        super().__init__(listed(parents, "zip"))
-        _check_any(self._parents)
+        super().__init__(parents)
         self._measure()
 
     def _measure(self) -> None:
@@ -53,20 +71,13 @@ class ZipMapDataset(BlockMapDataset[T]):
     def __len__(self) -> int:
         return self._length
 
-    def __str__(self) -> str:
-        return f"ZipMapDataset(parents={self._parents})"
-
-    @property
-    def _element_spec(self) -> Any:
-        return tuple(get_element_spec(parent) for parent in self._parents)
-
     def _block(self, indices: Int64Array) -> list[Any]:
         columns = [block_of(parent, indices) for parent in self._parents]
         return list(zip(*columns, strict=True))
 
 
 @builds("IterDataset.zip")
-class ZipIterDataset(IterDataset[T]):
+class ZipIterDataset(Zipping, IterDataset[T]):
     """Tuples of the next element of each dataset.
 
     Args:
@@ -87,37 +98,21 @@ class ZipIterDataset(IterDataset[T]):
     def __init__(
         self, parents: Sequence[IterDataset[Any]], *, strict: bool = True
     ) -> None:
-        super().__init__(listed(parents, "zip"))
-        _check_any(self._parents)
+        super().__init__(parents)
         check_flag("strict", strict)
         self._strict = strict
 
     def __iter__(self) -> DatasetIterator[T]:
-        return ZipDatasetIterator(
-            [iter(parent) for parent in self._parents], strict=self._strict
-        )
+        return ZipDatasetIterator(self)
 
-    def __str__(self) -> str:
-        return f"ZipIterDataset(parents={self._parents}, strict={self._strict})"
-
-    @property
-    def _element_spec(self) -> Any:
-        return tuple(get_element_spec(parent) for parent in self._parents)
+    def _arguments_text(self) -> str:
+        return f"(parents={self._parents}, strict={self._strict})"
 
 
-class ZipDatasetIterator(DatasetIterator[T]):
-    """Iterates over several iterators side by side.
+class ZipDatasetIterator(NodeIterator[T]):
+    """Iterates over several iterators side by side."""
 
-    Args:
-        parents: The iterators.
-        strict: Whether it is an error that one ends before another.
-    """
-
-    def __init__(
-        self, parents: Sequence[DatasetIterator[Any]], *, strict: bool
-    ) -> None:
-        super().__init__(parents)
-        self._strict = strict
+    _STATE = state_checks.fields(parents=state_checks.parents)
 
     def __next__(self) -> Any:
         items: list[Any] = []
@@ -135,9 +130,7 @@ class ZipDatasetIterator(DatasetIterator[T]):
         """The positions of all parents."""
         return {"parents": [parent.get_state() for parent in self._parents]}
 
-    @state_checks.checked(state_checks.fields(parents=state_checks.parents))
-    def set_state(self, state: Any) -> None:
-        """Continue at a position."""
+    def _go_to(self, state: Any) -> None:
         for parent, position in zip(self._parents, state["parents"], strict=True):
             parent.set_state(position)
 
@@ -157,19 +150,14 @@ class ZipDatasetIterator(DatasetIterator[T]):
 
     def _end(self, number: int) -> NoReturn:
         """Raise what it means that parent `number` has ended and none before it."""
-        if self._strict and number > 0:
+        if self._node._strict and number > 0:
             raise ValueError(_misfit(number, "shorter"))
-        if self._strict:
+        if self._node._strict:
             missing = object()
             for other, parent in enumerate(self._parents[1:], start=1):
                 if next(parent, missing) is not missing:
                     raise ValueError(_misfit(other, "longer"))
         raise StopIteration
-
-
-def _check_any(parents: Sequence[Any]) -> None:
-    if not parents:
-        raise ValueError("At least one parent must be provided.")
 
 
 def _misfit(number: int, how: str) -> str:

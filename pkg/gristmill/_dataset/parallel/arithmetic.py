@@ -9,67 +9,46 @@ from __future__ import annotations
 import ctypes
 import dataclasses
 import operator
-from collections.abc import Mapping, Sequence
 from typing import Any
 
 from gristmill._base.types import Alloc
 from gristmill._dataset.model.blocks import is_built_in
 from gristmill._dataset.model.iter_dataset import IterDataset
-from gristmill._dataset.nodes.batch import BatchIterDataset
-from gristmill._dataset.nodes.filter import FilterMapDataset
-from gristmill._dataset.nodes.flat_map import FlatMapMapDataset
-from gristmill._dataset.nodes.map import MapIterDataset
-from gristmill._dataset.nodes.seed import WithSeedIterDataset
+from gristmill._dataset.model.node import chain_of, is_ours
 from gristmill._dataset.nodes.slicing import sliced
 from gristmill._dataset.nodes.to_iter import PrefetchIterDataset, feeds_of
-from gristmill._dataset.nodes.with_options import WithOptionsIterDataset
 from gristmill._dataset.parallel.pipeline import Pipeline
 from gristmill._engine.program import RUN_RECORDS
 from gristmill._engine.stream import NO_KEYS, Vector
 from gristmill._engine.tolerance import Mishaps
-from gristmill.errors import StateMismatch
-
-STEPS = (MapIterDataset, BatchIterDataset, WithSeedIterDataset, WithOptionsIterDataset)
 
 
-def is_arithmetic(dataset: IterDataset[Any]) -> bool:
-    """Whether an `ArithmeticPipeline` may run a chain.
+def records_of_unit(dataset: IterDataset[Any]) -> int | None:
+    """Elements of one batch, or of a run of small outputs; None: no arithmetic.
 
     Elements may turn out to be absent all the same: a function may return None.  Then
     what was computed behind them is computed again.
     """
-    node: Any = dataset
-    while type(node) in STEPS:
-        node = node._parent
-    return type(node) is PrefetchIterDataset and _is_dense(node._parent)
-
-
-def records_of_unit(dataset: IterDataset[Any]) -> int:
-    """Elements of one batch of an arithmetic chain, or of a run of small outputs."""
     records = 1
     node: Any = dataset
-    while type(node) in STEPS:
-        if isinstance(node, BatchIterDataset):
-            records *= node._batch_size
+    while is_ours(node) and node._stride is not None:
+        records *= node._stride
         node = node._parent
+    if type(node) is not PrefetchIterDataset or not _is_dense(node._parent):
+        return None
     return records if records > 1 else RUN_RECORDS
 
 
-def _counts(index: Any) -> bool:
-    return hasattr(index, "__index__") and not isinstance(index, bool)
-
-
 def _is_dense(dataset: Any) -> bool:
-    if not is_built_in(type(dataset)):
-        return False
-    if isinstance(dataset, (FilterMapDataset, FlatMapMapDataset)):
-        return False
-    return all(_is_dense(parent) for parent in dataset._parents)
+    """Whether no element can be absent, but by a function that returns None."""
+    return all(
+        is_built_in(type(node)) and node._SPARSE is None for node in chain_of(dataset)
+    )
 
 
 @dataclasses.dataclass(frozen=True)
 class ArithmeticPipeline(Pipeline):
-    """A pipeline for which `is_arithmetic` holds.  See `Pipeline`.
+    """A pipeline for which `records_of_unit` is not None.  See `Pipeline`.
 
     Attributes:
         unit_records: See `records_of_unit`; kept because nodes that measure may be put
@@ -94,29 +73,13 @@ class ArithmeticPipeline(Pipeline):
         """The state of the iterator of a stream at a position."""
         return {"next_index": vector[0]}
 
-    def check_states(self, states: Sequence[Any]) -> None:
-        """See `Pipeline.check_states`."""
-        for stream, state in enumerate(states):
-            self.vector_of(stream, state)
+    def is_start(self, state: Any) -> bool:
+        """Whether a state stands for the start of a stream."""
+        return state is None
 
     def vector_of(self, stream: int, state: Any) -> Vector:
         """The position of a stream at a state of its iterator; None is its start."""
-        if state is None:
-            return (0,)
-        index: Any = state.get("next_index") if isinstance(state, Mapping) else None
-        if not _counts(index) or set(state) != {"next_index"}:
-            raise StateMismatch(
-                f"The state of stream {stream} is {state!r:.200}, expected"
-                " {'next_index': n}. Restore it to the chain that it was taken from."
-            )
-        index, length = operator.index(index), self.stream_length(stream)
-        if not 0 <= index <= length:
-            raise IndexError(
-                f"Checkpoint `next_index` {index} is out of range for dataset of length"
-                f" {length}, which stream {stream} has. Restore it to the dataset that"
-                " it was taken from."
-            )
-        return (index,)
+        return (0,) if state is None else (operator.index(state["next_index"]),)
 
     def open_stream(self, stream: int, at: int = 0) -> ArithmeticStream:  # type: ignore[override]
         """What computes one stream; the index in work is stored `at` an address."""

@@ -9,7 +9,7 @@ from gristmill._engine.state import Position
 
 
 class RunInTurn:
-    """Computes each output when it is asked for.  See `interleaved.Run`.
+    """Computes each output when it is asked for.  See `LocalRun`.
 
     Args:
         pipeline: The chain.

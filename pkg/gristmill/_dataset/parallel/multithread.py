@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import copy
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from gristmill._base.checks import check_flag, check_integer
 from gristmill._dataset.model.iter_dataset import IterDataset
 from gristmill._dataset.model.iterator import DatasetIterator
-from gristmill._dataset.model.node import chain_of
 from gristmill._dataset.model.options import MultiprocessingContext
 from gristmill._dataset.model.spec import ParentSpec
 from gristmill._dataset.nodes.interleave import InterleaveIterDataset
 from gristmill._dataset.nodes.slicing import sliced
-from gristmill._dataset.nodes.source import SourceMapDataset
 from gristmill._dataset.nodes.with_options import WithOptionsIterDataset, options_of
 
 T = TypeVar("T")
@@ -56,7 +54,7 @@ def multithread_prefetch(
     for thread in range(num_threads):
         part = sliced(ds, thread, num_threads, sequential_slice)
         if num_threads > 1:
-            part = copy.deepcopy(part, _shared(part))
+            part = copy.deepcopy(part)
         place = MultiprocessingContext(process_index=thread, process_count=num_threads)
         parts.append(PlacedIterDataset(part, place))
     joined = InterleaveIterDataset[T](
@@ -82,13 +80,3 @@ class PlacedIterDataset(ParentSpec, IterDataset[T]):
         iterator: DatasetIterator[T] = iter(self._parent)
         iterator._ctx.mp_context = self._place
         return iterator
-
-
-def _shared(dataset: Any) -> dict[int, Any]:
-    """What copies of a chain have in common: its sources, which may be large."""
-    found: dict[int, Any] = {}
-    for node in chain_of(dataset):
-        if isinstance(node, SourceMapDataset):
-            for source in (node._source, node._reader):
-                found[id(source)] = source
-    return found

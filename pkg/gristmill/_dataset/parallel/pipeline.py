@@ -95,7 +95,7 @@ class Pipeline:
             IndexError: One is of a longer dataset.
         """
         for stream, state in enumerate(states):
-            if _is_start(state):
+            if self.is_start(state):
                 continue
             try:
                 iterator = self.iterator(stream)
@@ -106,9 +106,13 @@ class Pipeline:
             finally:
                 iterator.close()
 
+    def is_start(self, state: Any) -> bool:
+        """Whether a state stands for the start of a stream."""
+        return state is None or (isinstance(state, dict) and not state)
+
     def vector_of(self, stream: int, state: Any) -> Vector:
         """The position of a stream at a state of its iterator; None is its start."""
-        return FRESH if _is_start(state) else packed(state)
+        return FRESH if self.is_start(state) else packed(state)
 
     def unpicklable_note(self) -> str:
         """See `Runnable`."""
@@ -209,10 +213,6 @@ class DatasetStream:
         self._iterator = self._pipeline.iterator(self._stream)
         self._allocates = hasattr(self._iterator, "alloc")
         self._begun = False
-
-
-def _is_start(state: Any) -> bool:
-    return state is None or (isinstance(state, dict) and not state)
 
 
 def packed(state: Any) -> Vector:

@@ -18,25 +18,14 @@ from gristmill._dataset.model.iter_dataset import IterDataset
 from gristmill._dataset.model.iterator import DatasetIterator
 from gristmill._dataset.model.spec import get_element_spec
 from gristmill._dataset.nodes.with_options import options_of
-from gristmill._dataset.parallel.arithmetic import (
-    ArithmeticPipeline,
-    is_arithmetic,
-    records_of_unit,
-)
-from gristmill._dataset.parallel.in_turn import RunInTurn
-from gristmill._dataset.parallel.interleaved import InterleavedDatasetIterator, Run
+from gristmill._dataset.parallel.arithmetic import ArithmeticPipeline, records_of_unit
 from gristmill._dataset.parallel.pipeline import Pipeline
-from gristmill._engine.remote import RemoteOptions, RemoteRun
-from gristmill._engine.state import Position
-from gristmill._engine.tally import Replayed
+from gristmill._dataset.parallel.process_iterator import ProcessPrefetchDatasetIterator
 from gristmill.options import MultiprocessingOptions
 
 T = TypeVar("T")
 WorkerInitFn = Callable[[int, int], None]
 DEFAULT_WORKERS = 10
-STALL_TIMEOUT_S = 60.0
-# How often an element that killed its worker is tried again.
-MAX_RESTARTS = 1
 
 
 @builds("IterDataset.mp_prefetch")
@@ -91,7 +80,7 @@ class ProcessPrefetchIterDataset(IterDataset[T]):
             workers, which a state may change.
     """
 
-    _MUTATES_ELEMENT_SPEC = False
+    _KIND = "transport"
 
     def __init__(
         self,
@@ -114,10 +103,9 @@ class ProcessPrefetchIterDataset(IterDataset[T]):
             workers=options.num_workers,
             worker_init_fn=worker_init_fn,
         )
-        if options.num_workers and is_arithmetic(dataset):
-            pipeline = ArithmeticPipeline(
-                **vars(pipeline), unit_records=records_of_unit(dataset)
-            )
+        records = records_of_unit(dataset)
+        if options.num_workers and records is not None:
+            pipeline = ArithmeticPipeline(**vars(pipeline), unit_records=records)
         self._pipeline = pipeline
 
     def __iter__(self) -> DatasetIterator[T]:
@@ -142,44 +130,12 @@ class ProcessPrefetchIterDataset(IterDataset[T]):
             self._pipeline, numbers=self._pipeline.numbers[sl]
         )
 
-    def __str__(self) -> str:
+    def _arguments_text(self) -> str:
         return (
-            f"ProcessPrefetchIterDataset(num_workers={self._options.num_workers},"
+            f"(num_workers={self._options.num_workers},"
             f" streams={self._pipeline.streams})"
         )
 
     @property
     def _element_spec(self) -> Any:
         return get_element_spec(self._pipeline.dataset)
-
-
-class ProcessPrefetchDatasetIterator(InterleavedDatasetIterator[T]):
-    """Iterates over what workers compute; they start at the first `next`.
-
-    Args:
-        pipeline: The chain and its streams.
-        fixed: Whether a state with another number of streams is refused.
-        buffer: Outputs that each worker may be ahead, beyond the two in hand.
-    """
-
-    def __init__(self, pipeline: Pipeline, fixed: bool, buffer: int) -> None:
-        super().__init__(pipeline, fixed)
-        self._buffer = buffer
-
-    def _open(self, pipeline: Pipeline, position: Position) -> Run:
-        if pipeline.workers == 0:
-            return RunInTurn(pipeline, position)
-        workers = pipeline.workers
-        if pipeline.owned:
-            # Each stream is one worker's: more workers than streams would idle.
-            workers = min(workers, pipeline.streams)
-        options = RemoteOptions(
-            workers=workers,
-            buffer=self._buffer,
-            max_restarts=MAX_RESTARTS,
-            memory_limit=0,
-            stall_timeout=STALL_TIMEOUT_S,
-            stall_action="warn",
-        )
-        pipeline = dataclasses.replace(pipeline, workers=workers)
-        return RemoteRun(pipeline, position, options, Replayed())

@@ -1,4 +1,4 @@
-"""Iterates over the streams of a pipeline in turn, whoever computes them.
+"""Iterates over what workers compute of the streams of a pipeline, in turn.
 
 The state is that of Grain's interleaved iterators.  It says how many streams there
 are, so it can be restored with any number of workers or threads.
@@ -6,83 +6,53 @@ are, so it can be restored with any number of workers or threads.
 
 from __future__ import annotations
 
-import abc
 import dataclasses
 import operator
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
-from gristmill._dataset.model import state_checks
 from gristmill._dataset.model.iterator import (
+    CheckedIterator,
     DatasetIterator,
     get_next_index,
     set_next_index,
 )
 from gristmill._dataset.model.states import copied
+from gristmill._dataset.parallel.in_turn import RunInTurn
 from gristmill._dataset.parallel.pipeline import FRESH, Pipeline
+from gristmill._engine.remote import RemoteOptions, RemoteRun
 from gristmill._engine.state import Position
 from gristmill._engine.stream import Vector
+from gristmill._engine.tally import Replayed
 from gristmill.errors import StateMismatch
 
 T = TypeVar("T")
+STALL_TIMEOUT_S = 60.0
+# How often an element that killed its worker is tried again.
+MAX_RESTARTS = 1
 
 
-class Run(Protocol):
-    """Computes the streams of a pipeline: in workers, in threads, or here."""
-
-    @property
-    def position(self) -> Position:
-        """After the last output that was given."""
-
-    def next(self) -> Any:
-        """The next output of all streams."""
-
-    def start_prefetch(self) -> None:
-        """Begin to compute ahead."""
-
-    def restart(self, position: Position) -> None:
-        """Go on from another position with as many streams."""
-
-    def close(self) -> None:
-        """End what works in the background; `next` would begin it again."""
-
-
-def _check_state(iterator: InterleavedDatasetIterator[Any], state: Any) -> None:
-    """Refuse what does not say where each stream stands.
-
-    Raises:
-        StateMismatch: It is no state of such an iterator, or of another chain.
-        IndexError: A stream has no such position.
-    """
-    states, _, _ = _parts_of(state)
-    iterator._pipeline_of(len(states)).check_states(states)
-
-
-class InterleavedDatasetIterator(DatasetIterator[T]):
-    """Iterates over the streams of a pipeline.
+class ProcessPrefetchDatasetIterator(CheckedIterator[T]):
+    """Iterates over what workers compute; they start at the first `next`.
 
     Args:
         pipeline: The chain and its streams.
         fixed: Whether a state with another number of streams is refused.
+        buffer: Outputs that each worker may be ahead, beyond the two in hand.
     """
 
-    _MUTATES_ELEMENT_SPEC = False
-
-    def __init__(self, pipeline: Pipeline, fixed: bool) -> None:
+    def __init__(self, pipeline: Pipeline, fixed: bool, buffer: int) -> None:
         super().__init__()
         self._ctx.dataset_options = pipeline.options
         self._pipeline = pipeline
         self._fixed = fixed
-        self._run: Run | None = None
+        self._buffer = buffer
+        self._run: RunInTurn | RemoteRun | None = None
         # Where the run begins, until its first output was asked for.
         self._begins: Position | None = _start(pipeline.streams)
         self._ended = False
         self._kept_after_end = False
         # Of streams that gave nothing yet, by number; it takes an iterator to know.
         self._first_states: dict[int, Any] = {}
-
-    @abc.abstractmethod
-    def _open(self, pipeline: Pipeline, position: Position) -> Run:
-        """What computes the streams from a position on."""
 
     def __next__(self) -> T:
         self._assert_not_closed()
@@ -115,8 +85,11 @@ class InterleavedDatasetIterator(DatasetIterator[T]):
             "future_states": {},
         }
 
-    @state_checks.checked(_check_state)
-    def set_state(self, state: Any) -> None:
+    def _check_state(self, state: Any) -> None:
+        states, _, _ = _parts_of(state)
+        self._pipeline_of(len(states)).check_states(states)
+
+    def _go_to(self, state: Any) -> None:
         """Continue at a position.
 
         The number of streams becomes the state's, however many workers there are.
@@ -162,14 +135,32 @@ class InterleavedDatasetIterator(DatasetIterator[T]):
         assert self._run is not None
         return self._run.position
 
-    def _opened(self) -> Run:
+    def _opened(self) -> RunInTurn | RemoteRun:
         if self._run is None:
-            # Options of nodes behind this one came after it was made.
-            pipeline = dataclasses.replace(
-                self._pipeline, options=self._ctx.dataset_options
-            )
-            self._run = self._open(pipeline, _copy(self._position))
+            self._run = self._new_run(_copy(self._position))
         return self._run
+
+    def _new_run(self, position: Position) -> RunInTurn | RemoteRun:
+        """What computes the streams from a position on."""
+        # Options of nodes behind this one came after it was made.
+        pipeline = dataclasses.replace(
+            self._pipeline, options=self._ctx.dataset_options
+        )
+        if pipeline.workers == 0:
+            return RunInTurn(pipeline, position)
+        if pipeline.owned:
+            # Each stream is one worker's: more workers than streams would idle.
+            workers = min(pipeline.workers, pipeline.streams)
+            pipeline = dataclasses.replace(pipeline, workers=workers)
+        options = RemoteOptions(
+            workers=pipeline.workers,
+            buffer=self._buffer,
+            max_restarts=MAX_RESTARTS,
+            memory_limit=0,
+            stall_timeout=STALL_TIMEOUT_S,
+            stall_action="warn",
+        )
+        return RemoteRun(pipeline, position, options, Replayed())
 
     def _go_on(self, position: Position) -> None:
         self._begins = position

@@ -14,7 +14,7 @@ from typing import Any, TypeAlias
 from gristmill._dataset.model.states import snapshot
 
 # An element, the state behind it, and what was raised instead of it.
-Pulled: TypeAlias = tuple[Any, Any, BaseException | None]
+Taken: TypeAlias = tuple[Any, Any, BaseException | None]
 
 # Handing an element from one thread to another takes about this long.
 FAST_ELEMENT_S = 20e-6
@@ -23,8 +23,27 @@ PROBED_ELEMENTS = 32
 EXIT_WAIT_S = 1.0
 
 
-class Pulling:
-    """Takes elements out of an iterator, in a thread, until it ends or one fails.
+class SlowProbe:
+    """Finds out whether elements take longer than handing them to another thread.
+
+    Attributes:
+        slow: Whether the usual one of the last elements did; True at first.
+    """
+
+    def __init__(self) -> None:
+        self.slow = True
+        self._took_s: list[float] = []
+
+    def add(self, seconds: float) -> None:
+        """Take into account how long an element took."""
+        self._took_s.append(seconds)
+        if len(self._took_s) == PROBED_ELEMENTS:
+            self.slow = sorted(self._took_s)[PROBED_ELEMENTS // 2] > FAST_ELEMENT_S
+            self._took_s.clear()
+
+
+class PrefetchThread:
+    """Takes elements out of an iterator, until it ends, one fails, or they are fast.
 
     The iterator belongs to the thread until `take` has returned its end, or `stop` has
     returned.
@@ -34,20 +53,19 @@ class Pulling:
         size: How many elements may wait, at least 1.
         name: Of the thread.
         fresh: Whether states of the iterator need no copy; see `snapshot`.
-        always: Whether the thread goes on where elements are computed faster than they
-            are handed over.
+        probe: Told how long elements take; None goes on however fast they are.
 
     Attributes:
         pid: The process that has the thread.
     """
 
     def __init__(
-        self, source: Any, size: int, name: str, *, fresh: bool, always: bool
+        self, source: Any, size: int, name: str, fresh: bool, probe: SlowProbe | None
     ) -> None:
         self.pid = os.getpid()
         self._source = source
         self._fresh = fresh
-        self._always = always
+        self._probe = probe
         self._stopping = False
         self._room = threading.Semaphore(size)
         self._ready: queue.SimpleQueue[Any] = queue.SimpleQueue()
@@ -57,7 +75,7 @@ class Pulling:
         _alive.add(self)
         self._thread.start()
 
-    def take(self) -> Pulled | None:
+    def take(self) -> Taken | None:
         """The next element, the state behind it, and what was raised instead of it.
 
         After an exception, or None, which says that elements are too fast for a
@@ -67,7 +85,7 @@ class Pulling:
         self._room.release()
         if item is None or item[2] is not None:
             self._thread.join()
-        taken: Pulled | None = item
+        taken: Taken | None = item
         return taken
 
     def stop(self, timeout_s: float | None = None) -> None:
@@ -81,9 +99,8 @@ class Pulling:
             self._thread.join(timeout_s)
 
     def _run(self) -> None:
-        source, took_s = self._source, []
-        fresh = self._fresh
-        while True:
+        source, fresh, probe = self._source, self._fresh, self._probe
+        while probe is None or probe.slow:
             self._room.acquire()
             if self._stopping:
                 return
@@ -93,13 +110,9 @@ class Pulling:
             except BaseException as error:
                 self._ready.put((None, _state_behind(source, error), error))
                 return
-            took_s.append(time.perf_counter() - began)
-            if len(took_s) == PROBED_ELEMENTS:
-                usual_s = sorted(took_s)[PROBED_ELEMENTS // 2]
-                if usual_s < FAST_ELEMENT_S and not self._always:
-                    self._ready.put(None)
-                    return
-                took_s.clear()
+            if probe is not None:
+                probe.add(time.perf_counter() - began)
+        self._ready.put(None)
 
 
 def _state_behind(source: Any, error: BaseException) -> Any:
@@ -113,10 +126,10 @@ def _state_behind(source: Any, error: BaseException) -> Any:
 
 
 # Those that may have a thread; it must not run while the interpreter is torn down.
-_alive: weakref.WeakSet[Pulling] = weakref.WeakSet()
+_alive: weakref.WeakSet[PrefetchThread] = weakref.WeakSet()
 
 
 @atexit.register
 def _stop_all() -> None:
-    for pulling in list(_alive):
-        pulling.stop(EXIT_WAIT_S)
+    for thread in list(_alive):
+        thread.stop(EXIT_WAIT_S)
