@@ -6,7 +6,7 @@ import threading
 import pytest
 
 import gristmill
-from gristmill._dataset.model.nodes import to_iter
+from gristmill._dataset.nodes import to_iter
 from gristmill._engine import reading
 
 

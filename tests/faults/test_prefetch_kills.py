@@ -61,7 +61,7 @@ SCRIPT = (
     CHAINS
     + """
 import random
-from gristmill._dataset import process_prefetch
+from gristmill._dataset.parallel import process_prefetch
 process_prefetch.MAX_RESTARTS = 100
 chance = random.Random(7)
 iterator = iter(prefetched(2))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import functools
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any, ClassVar, TypeVar
+from typing import Any, ClassVar, Literal, TypeVar
 
 import numpy as np
 
@@ -15,11 +15,21 @@ from gristmill._dataset.model.names import node_text
 from gristmill._dataset.model.stats import Stats
 
 S = TypeVar("S")
+# What a node does.  "read" gets elements from outside, "order" says which one comes when,
+# "transform" runs somebody's function, "batch" groups or packs, "prefetch" works ahead
+# with threads, and "transport" gets elements from worker processes.
+Kind = Literal["read", "order", "transform", "batch", "prefetch", "transport"]
 
 
 class Dataset:
     """A node in a tree of datasets; its parents are where its elements come from."""
 
+    # What this does; None: "transform" where it has parents, else "read".
+    _KIND: ClassVar[Kind | None] = None
+    # Whether each element is made of one element of the parent's, and nothing else.
+    _ONE_TO_ONE: ClassVar[bool] = False
+    # Whether elements may be absent that the parents have.
+    _SPARSE: ClassVar[bool] = False
     _MUTATES_ELEMENT_SPEC: ClassVar[bool] = True
     _seed_rng_seed: Any = None
     _parents: Sequence[Any] = ()

@@ -74,6 +74,8 @@ class Batching:
 class BatchMapDataset(Batching, BlockMapDataset[T]):
     """Batches of the parent's elements; none crosses an epoch."""
 
+    _KIND = "batch"
+
     def __init__(
         self,
         parent: MapDataset[Any],
@@ -149,6 +151,8 @@ class BatchMapDataset(Batching, BlockMapDataset[T]):
 @builds("IterDataset.batch")
 class BatchIterDataset(Batching, IterDataset[T]):
     """Batches of the parent's elements."""
+
+    _KIND = "batch"
 
     def __init__(
         self,

@@ -80,6 +80,8 @@ class ConcatThenSplitIterDataset(IterDataset[Any]):
         [[0, 1, 2, 0, 1], [2, 3, 4, 5, 0]]
     """
 
+    _KIND = "batch"
+
     def __init__(
         self,
         parent: IterDataset[Any],

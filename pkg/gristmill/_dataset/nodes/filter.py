@@ -53,6 +53,7 @@ class Filtering(ParentSpec):
 class FilterMapDataset(Filtering, StepMapDataset[T]):
     """The parent's elements, None where the predicate is false."""
 
+    _SPARSE = True
     _MUTATES_ELEMENT_SPEC = False
 
     def __init__(self, parent: MapDataset[T], transform: AnyFilter[Any]) -> None:

@@ -27,6 +27,8 @@ class FlatMapMapDataset(BlockMapDataset[T]):
         transform: Makes a sequence of each.
     """
 
+    _SPARSE = True
+
     def __init__(self, parent: MapDataset[S], transform: Splits[S, T]) -> None:
         super().__init__(parent)
         _check(transform)

@@ -68,6 +68,8 @@ class InterleaveIterDataset(IterDataset[T]):
         [10, 20, 21, 30, 31, 32]
     """
 
+    _KIND = "order"
+
     def __init__(
         self,
         datasets: Datasets[T],

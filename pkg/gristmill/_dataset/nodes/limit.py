@@ -28,6 +28,8 @@ class LimitIterDataset(ParentSpec, IterDataset[T]):
         [0, 1]
     """
 
+    _KIND = "order"
+
     def __init__(self, parent: IterDataset[T], count: int) -> None:
         count = whole_number("count", count)
         if count <= 0:

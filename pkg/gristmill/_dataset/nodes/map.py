@@ -109,6 +109,8 @@ class RandomMapMapDataset(IndexedMapping[T]):
 class StepIterDataset(Mapping, IterDataset[T]):
     """A map dataset that is iterated over."""
 
+    _ONE_TO_ONE = True
+
     def __init__(self, parent: IterDataset[Any], transform: Any, call: Any) -> None:
         super().__init__(parent)
         self._transform = transform

@@ -34,6 +34,8 @@ T = TypeVar("T")
 class SelectingMapDataset(BlockMapDataset[T]):
     """Each index is an index of one of the parents."""
 
+    _KIND = "order"
+
     def __str__(self) -> str:
         return f"MixedMapDataset[{len(self._parents)} parents]"
 
@@ -196,6 +198,8 @@ class ConcatenateMapDataset(SelectingMapDataset[T]):
 @builds("IterDataset.mix")
 class MixedIterDataset(IterDataset[T]):
     """Takes from each parent in proportion to its weight."""
+
+    _KIND = "order"
 
     def __init__(
         self,

@@ -26,6 +26,7 @@ from gristmill._dataset.model.spec import ParentSpec
 class IndexMapDataset(ParentSpec, BlockMapDataset[T]):
     """A dataset that only says which of its parent's elements comes at an index."""
 
+    _KIND = "order"
     _MUTATES_ELEMENT_SPEC = False
 
     def _extend(self, plan: _core.KeyPlan) -> _core.KeyPlan:

@@ -27,6 +27,7 @@ from gristmill.errors import StateMismatch
 class PackIterDataset(IterDataset[Any]):
     """Packs elements into rows; its subclasses say into which."""
 
+    _KIND = "batch"
     _best_fit: ClassVar[bool]
 
     def __init__(  # noqa: PLR0913 (Grain's arguments)

@@ -38,6 +38,8 @@ class RebatchIterDataset(IterDataset[Any]):
         [[0, 1], [2, 3], [4]]
     """
 
+    _KIND = "batch"
+
     def __init__(
         self, parent: IterDataset[Any], batch_size: int, drop_remainder: bool = False
     ) -> None:

@@ -32,6 +32,8 @@ class RepeatIterDataset(ParentSpec, IterDataset[T]):
         [0, 1, 0, 1]
     """
 
+    _KIND = "order"
+
     def __init__(self, parent: IterDataset[T], num_epochs: int | None = None) -> None:
         super().__init__(parent)
         if num_epochs is not None:

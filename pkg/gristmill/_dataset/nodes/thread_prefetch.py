@@ -57,6 +57,8 @@ class ThreadPrefetchIterDataset(ParentSpec, IterDataset[T]):
         [0, 1, 2]
     """
 
+    _KIND = "prefetch"
+
     # Whether elements are computed ahead however fast they are.
     _ALWAYS_AHEAD = False
 

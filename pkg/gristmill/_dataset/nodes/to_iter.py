@@ -49,6 +49,8 @@ class PrefetchIterDataset(ParentSpec, IterDataset[T]):
         allow_nones: Whether absent elements are given out as None.
     """
 
+    _KIND = "prefetch"
+
     def __init__(
         self,
         parent: MapDataset[T],

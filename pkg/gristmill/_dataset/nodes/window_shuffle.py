@@ -42,6 +42,7 @@ class WindowShuffleMapDataset(ParentSpec, BlockMapDataset[T]):
         [1, 2, 3, 0, 4, 7, 5, 6]
     """
 
+    _KIND = "order"
     _MUTATES_ELEMENT_SPEC = False
 
     def __init__(self, parent: MapDataset[T], *, window_size: int, seed: int) -> None:
@@ -82,6 +83,8 @@ class WindowShuffleIterDataset(ParentSpec, IterDataset[T]):
         >>> list(ds)
         [0, 3, 2, 1, 6, 5, 7, 4]
     """
+
+    _KIND = "order"
 
     def __init__(self, parent: IterDataset[T], *, window_size: int, seed: int) -> None:
         super().__init__(parent)

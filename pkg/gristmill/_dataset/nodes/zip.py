@@ -36,6 +36,8 @@ class ZipMapDataset(BlockMapDataset[T]):
         [(0, 10), (1, 11), (2, 12)]
     """
 
+    _KIND = "order"
+
     def __init__(self, parents: Sequence[MapDataset[Any]]) -> None:
         super().__init__(listed(parents, "zip"))
         _check_any(self._parents)
@@ -83,6 +85,8 @@ class ZipIterDataset(IterDataset[T]):
         >>> list(gristmill.experimental.ZipIterDataset(parts, strict=False))
         [(0, 0), (1, 1)]
     """
+
+    _KIND = "order"
 
     def __init__(
         self, parents: Sequence[IterDataset[Any]], *, strict: bool = True

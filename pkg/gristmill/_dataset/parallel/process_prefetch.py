@@ -91,6 +91,7 @@ class ProcessPrefetchIterDataset(IterDataset[T]):
             workers, which a state may change.
     """
 
+    _KIND = "transport"
     _MUTATES_ELEMENT_SPEC = False
 
     def __init__(
