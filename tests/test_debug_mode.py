@@ -10,7 +10,7 @@ import pytest
 
 import gristmill as grain
 from gristmill import experimental
-from gristmill._observe import measured, meter, observed, summary, watching
+from gristmill._observe import measured, meter, observed, summary
 
 COLUMNS = [
     "id",
@@ -49,7 +49,7 @@ def node_of(iterator, name):
 
 
 def observe(dataset):
-    return watching.observed(dataset, logs=False, folder=None)
+    return observed.observed(dataset, logs=False, folder=None)
 
 
 @pytest.fixture

@@ -6,7 +6,6 @@ import collections.abc
 import dataclasses
 import json
 import os
-import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Generic, Self, overload
 
@@ -305,21 +304,26 @@ class DataLoaderIterator(checkpoint.Checkpointable, collections.abc.Iterator[T])
         self._validate_state = validate_state
         self._tally = data_loader._tally()
         self._run = data_loader._run(data_loader._start(), self._tally)
-        self._waited_s = 0.0
-        self._outputs = 0
-        self._profiles = data_loader.multiprocessing_options.enable_profiling
-        self._timed = self._profiles or monitoring.is_on()
         if state is not None:
             self.set_state(json.dumps(state, indent=4).encode())
-        self._watch = Watch(self)
+        self._watch = Watch(self, monitoring.record_get_next)
 
     def __iter__(self) -> Self:
         return self
 
     def __next__(self) -> T:
-        if self._timed:
-            return self._timed_next()
-        output: T = self._run.next()
+        try:
+            output: T = self._run.next()
+        except StopIteration:
+            if self._data_loader.multiprocessing_options.enable_profiling:
+                calls = self._watch.calls
+                calls.count()
+                log.warning(
+                    "%d outputs, waited %.3f s for them in all",
+                    calls.outputs,
+                    calls.next_ns / 1e9,
+                )
+            raise
         return output
 
     def get_state(self) -> bytes:
@@ -379,25 +383,6 @@ class DataLoaderIterator(checkpoint.Checkpointable, collections.abc.Iterator[T])
 
     def __str__(self) -> str:
         return f"PyGrainDatasetIterator(state={self.get_state().decode()})"
-
-    def _timed_next(self) -> T:
-        began = time.perf_counter()
-        try:
-            output: T = self._run.next()
-        except StopIteration:
-            if self._profiles:
-                log.warning(
-                    "%d outputs, waited %.3f s for them in all",
-                    self._outputs,
-                    self._waited_s,
-                )
-            raise
-        took_s = time.perf_counter() - began
-        self._waited_s += took_s
-        self._outputs += 1
-        if monitoring.is_on():
-            monitoring.record_get_next(int(took_s * 1e9))
-        return output
 
 
 @overload
