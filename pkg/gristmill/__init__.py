@@ -218,5 +218,5 @@ imports.when_imported("absl.flags", "gristmill._peers.absl_flags:define")
 imports.when_imported(
     "keras.src.trainers.data_adapters", "gristmill._peers.keras:adapt"
 )
-imports.when_imported("gristmill._dataset", "gristmill._observe:observe_datasets")
+imports.when_imported("gristmill._dataset", "gristmill._observe.face:observe_datasets")
 monitoring.setup_telemetry()

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
+from types import ModuleType
 from typing import Any
 
+from gristmill._dataset.model import observer
 from gristmill._dataset.model.iterator import DatasetIterator
 from gristmill._dataset.model.options import ExecutionTrackingMode
 from gristmill._dataset.nodes.with_options import options_of
@@ -32,3 +35,8 @@ def open_chain(dataset: Any, make: Callable[[Any], Any]) -> Any:
     if isinstance(iterator, DatasetIterator) and iterator._watch is None:
         watch(iterator)
     return iterator
+
+
+def observe_datasets(datasets: ModuleType) -> None:
+    """Let datasets be looked at; called when they have been imported."""
+    observer.install(sys.modules[__name__])

@@ -1,6 +1,6 @@
 """Measures some blocks of a dataset that is read by index, at hardly any cost.
 
-Now and then one block is computed by a copy of the chain that `measured_copy` made; its
+Now and then one block is computed by a copy of the chain that `measured` made; its
 elements are the same.  A user's own node is not copied, and what it reads is
 counted as its own.
 """
@@ -66,9 +66,9 @@ class Sampling:
         """
         with self._lock:
             if self._copy is None:
-                from gristmill._observe.measured import measured_copy  # Knows nodes.
+                from gristmill._observe.measured import measured  # Knows nodes.
 
-                self._copy, self.measurement = measured_copy(self._dataset)
+                self._copy, self.measurement = measured(self._dataset, False)
         self._wake(False)
         self._rest(REST_NS)
         began = time.perf_counter_ns()
@@ -114,12 +114,13 @@ class Sampling:
         sources = [m for m in meters if isinstance(m[1], SourceMapDataset)]
         for number, (meter, dataset) in enumerate(sources):
             before = told[number] if told else (0, 0.0)
-            now = (meter.elements, meter.direct + meter.background)
+            numbers = meter.numbers
+            now = (numbers.elements, numbers.direct + numbers.background)
             self._told.append(now)
             made = now[0] - before[0]
             if made > 0:
                 name = type(dataset._source).__name__
-                size = made * meter.bytes_each
+                size = made * numbers.bytes_each
                 monitoring.record_read(name, made, size, max(now[1] - before[1], 0.0))
 
 

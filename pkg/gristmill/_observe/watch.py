@@ -1,11 +1,11 @@
 """Times some of the calls of an iterator, at no cost to the others.
 
 While calls are timed their iterator has another class, made for the purpose, whose
-``__next__`` takes the time; else it has its own, since a call that is not timed may
-take less time than to decide that.  A stretch of calls is timed when the iterator is
+``__next__`` takes the time; else it has its own, since many a call takes less time than
+to find out whether it is to be timed.  A stretch of calls is timed when the iterator is
 new, and again every two seconds, when `Sampling` measures a block; where nothing is
-read by index all of them are.  Where an element fails, Gristmill's own frames are cut from its
-traceback, too.
+read by index all of them are.  Where an element fails, Gristmill's own frames are cut
+from its traceback, too.
 """
 
 from __future__ import annotations
