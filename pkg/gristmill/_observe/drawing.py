@@ -57,8 +57,6 @@ def boxes(measurement: Measurement, number: int) -> Box:
     """The drawing of a node and all that it is made of."""
     meter = measurement.meters[number]
     parents = tuple(boxes(measurement, parent) for parent in meter.inputs)
-    if meter.kind == "none":
-        return parents[0]
     spec = _spec_text(measurement.datasets[number], meter)
     return Box(meter.name, meter.kind, spec, parents)
 

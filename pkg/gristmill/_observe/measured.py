@@ -25,6 +25,8 @@ from gristmill._dataset.model.map_dataset import MapDataset
 from gristmill._dataset.model.node import with_parents
 from gristmill._dataset.model.spec import ParentSpec
 from gristmill._dataset.nodes.interleave import InterleaveIterDataset
+from gristmill._dataset.nodes.seed import WithSeedIterDataset
+from gristmill._dataset.nodes.with_options import WithOptionsIterDataset
 from gristmill._observe.kinds import gathers, kind_of, parents_of
 from gristmill._observe.meter import Costs, Measurement, Meter, Numbers, Stopwatch
 
@@ -52,6 +54,9 @@ def measured(dataset: Any, with_users: bool = True) -> tuple[Any, Measurement]:
 
 
 def _copy(dataset: Any, measurement: Measurement, with_users: bool = True) -> Any:
+    if isinstance(dataset, (WithOptionsIterDataset, WithSeedIterDataset)):
+        # Its iterator is its parent's.
+        return with_parents(dataset, [_copy(dataset._parent, measurement)])
     meter = measurement.new_meter(dataset, kind_of(dataset))
     node = dataset
     if isinstance(dataset, InterleaveIterDataset):
@@ -166,13 +171,8 @@ class MeasuredIterDataset(ParentSpec, IterDataset[T]):
 
     def __iter__(self) -> DatasetIterator[T]:
         inner: DatasetIterator[T] = iter(self._parent)
-        if isinstance(inner, MeasuredDatasetIterator):
-            # A node that only sets something has its parent's iterator.
-            self._meter.kind = "none"
-            if self._measurement.output == self._meter.number:
-                self._measurement.output = inner._meter.number
-            return inner
-        self._meter.name = str(inner)
+        if not isinstance(inner, MeasuredDatasetIterator):
+            self._meter.name = str(inner)
         return MeasuredDatasetIterator(inner, self._measurement, self._meter)
 
     def __str__(self) -> str:

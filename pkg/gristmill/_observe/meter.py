@@ -118,7 +118,7 @@ class Meter:
     Attributes:
         number: The node's, counted from the last node of the chain, 0, depth first.
         name: What the node is called.
-        kind: What it does, or "none" where it only sets something.
+        kind: What it does.
         inputs: Numbers of its parents.
         spec: What its first element looks like, None before that.
         numbers: What is counted of it in this process.
@@ -201,7 +201,6 @@ class Measurement:
         here: What this thread is at.
         meters: One for each node, in the order of their numbers.
         datasets: The nodes; none in a worker.
-        output: The number of the node that the consumer asks.
         updated_ns: When an element was last given out, by `time.perf_counter_ns`.
         own: What this process has measured, as a worker.
         workers: What worker processes said last, by process.
@@ -211,7 +210,6 @@ class Measurement:
         self.meters: list[Meter] = []
         self.datasets: list[Any] = []
         self.costs = costs
-        self.output = 0
         self._begin()
 
     def new_meter(self, dataset: Any, kind: str) -> Meter:
@@ -248,11 +246,11 @@ class Measurement:
         own = took - here.nested_ns - self.costs.call
         own_cpu = cpu_took - here.nested_cpu_ns - self.costs.call
         with self._lock:
-            meter.numbers.add_call(
-                own, own_cpu, elements, here.root.number == self.output
-            )
+            # The consumer asks the last node of the chain.
+            direct = here.root.number == 0
+            meter.numbers.add_call(own, own_cpu, elements, direct)
             if root is None:
-                meter.numbers.begun += meter.number != self.output
+                meter.numbers.begun += not direct
                 self.updated_ns = now
         here.root = root
         here.nested_ns = nested_ns + took + self.costs.of_parent
@@ -295,7 +293,7 @@ class Measurement:
         return merged
 
     def __getstate__(self) -> dict[str, Any]:
-        return {"meters": self.meters, "costs": self.costs, "output": self.output}
+        return {"meters": self.meters, "costs": self.costs}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)

@@ -128,7 +128,7 @@ def _run(
 def _add_nodes(evidence: Evidence, measurement: Measurement) -> None:
     """What is known of each node, and of each worker."""
     nodes = summarize(measurement)
-    outputs = max(measurement.meters[measurement.output].numbers.elements, 1)
+    outputs = max(measurement.meters[0].numbers.elements, 1)
     evidence.stages = [_stage(node, node.wait_ratio or 0.0, outputs) for node in nodes]
     evidence.workers = [
         WorkerLoad(

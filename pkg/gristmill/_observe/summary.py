@@ -68,14 +68,12 @@ def summarize(measurement: Measurement) -> tuple[NodeSummary, ...]:
     """What was measured of each node, in the order of their ids."""
     meters = measurement.totals()
     shares = _wait_shares(meters)
-    seen = [meter for meter in meters if meter.kind != "none"]
-    ids = {meter.number: new for new, meter in enumerate(seen)}
     return tuple(
         NodeSummary(
-            id=ids[meter.number],
+            id=meter.number,
             name=meter.name,
             kind=meter.kind,
-            inputs=tuple(ids[n] for n in _inputs(meters, meter)),
+            inputs=tuple(meter.inputs),
             wait_ratio=shares[meter.number],
             total_processing_time_ns=int(
                 meter.numbers.direct + meter.numbers.background
@@ -87,24 +85,13 @@ def summarize(measurement: Measurement) -> tuple[NodeSummary, ...]:
             bytes_per_element=meter.numbers.bytes_each,
             memory_usage=_held(meters, meter),
         )
-        for meter in seen
+        for meter in meters
     )
-
-
-def _inputs(meters: list[Meter], meter: Meter) -> list[int]:
-    """The parents that were measured, in place of those that only set something."""
-    found: list[int] = []
-    for number in meter.inputs:
-        if meters[number].kind == "none":
-            found += _inputs(meters, meters[number])
-        else:
-            found.append(number)
-    return found
 
 
 def _waits(meters: list[Meter], meter: Meter) -> bool:
     """Whether a node's own time is waiting for threads or processes behind it."""
-    return any(meters[number].numbers.begun for number in _inputs(meters, meter))
+    return any(meters[number].numbers.begun for number in meter.inputs)
 
 
 def _wait_shares(meters: list[Meter]) -> dict[int, float | None]:
@@ -146,7 +133,7 @@ def _held(meters: list[Meter], meter: Meter) -> int:
     """Bytes that a node which waits has ready, or has threads or processes make."""
     if not _waits(meters, meter):
         return 0
-    ready = sum(meters[number].numbers.elements for number in _inputs(meters, meter))
+    ready = sum(meters[number].numbers.elements for number in meter.inputs)
     return max(0, int((ready - meter.numbers.elements) * meter.numbers.bytes_each))
 
 
