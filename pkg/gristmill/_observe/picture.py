@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import dataclasses
 import html
 import textwrap
-from typing import Protocol
 
 CHARACTER = 7.3  # Width of one of the 12-pixel monospaced font.
 LINE = 16.0
@@ -26,27 +26,24 @@ COLORS = {
 }
 
 
-class Node(Protocol):
-    """What can be drawn; see `gristmill._observe.drawing.Box`."""
+@dataclasses.dataclass(frozen=True, slots=True)
+class Box:
+    """A node of a drawing.
 
-    @property
-    def name(self) -> str:
-        """The text in the box."""
+    Attributes:
+        name: The node as text.
+        kind: What it does, which says its color.
+        spec: What its elements look like, as text of one or more lines.
+        parents: The nodes that it is made of.
+    """
 
-    @property
-    def kind(self) -> str:
-        """What says its color."""
-
-    @property
-    def spec(self) -> str:
-        """The text on the edge that leaves it."""
-
-    @property
-    def parents(self) -> tuple[Node, ...]:
-        """The boxes above it."""
+    name: str
+    kind: str
+    spec: str
+    parents: tuple[Box, ...]
 
 
-def as_svg(node: Node) -> str:
+def as_svg(node: Box) -> str:
     """The picture of a chain: sources at the top, the last node at the bottom."""
     parts: list[str] = []
     bottom, columns = _draw(node, 0, parts)
@@ -61,7 +58,7 @@ def as_svg(node: Node) -> str:
     )
 
 
-def as_html(node: Node, svg: str) -> str:
+def as_html(node: Box, svg: str) -> str:
     """A page with the picture, its colors' meaning, and each node's full text."""
     legend = "".join(
         f'<span style="background:{color};padding:2px 8px;margin-right:6px">'
@@ -85,13 +82,13 @@ def as_html(node: Node, svg: str) -> str:
     )
 
 
-def _in_order(node: Node) -> list[Node]:
+def _in_order(node: Box) -> list[Box]:
     """A node and all above it, sources first."""
     found = [box for parent in node.parents for box in _in_order(parent)]
     return [*found, node]
 
 
-def _draw(node: Node, column: int, parts: list[str]) -> tuple[float, int]:
+def _draw(node: Box, column: int, parts: list[str]) -> tuple[float, int]:
     """Draw a node and all above it, a column for each source.
 
     Args:
@@ -119,7 +116,7 @@ def _draw(node: Node, column: int, parts: list[str]) -> tuple[float, int]:
     return _draw_edge(node, left + STEM, y, parts), max(free, column + 1)
 
 
-def _draw_box(node: Node, x: float, y: float, parts: list[str]) -> float:
+def _draw_box(node: Box, x: float, y: float, parts: list[str]) -> float:
     """Draw a node alone; returns where its box ends."""
     lines = _wrapped(node.name, WRAP)
     width = max(map(len, lines)) * CHARACTER + 2 * PADDING
@@ -134,7 +131,7 @@ def _draw_box(node: Node, x: float, y: float, parts: list[str]) -> float:
     return y + height
 
 
-def _draw_edge(node: Node, x: float, y: float, parts: list[str]) -> float:
+def _draw_edge(node: Box, x: float, y: float, parts: list[str]) -> float:
     """Draw the arrow below a box and what its elements look like; returns its end."""
     lines = [part for line in node.spec.split("\n") for part in _wrapped(line, WRAP)]
     if len(lines) > MOST_LINES:
