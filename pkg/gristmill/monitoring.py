@@ -159,9 +159,10 @@ def record_next(durations_ns: Iterable[int]) -> None:
         _metrics["next_ns"].observe(duration)
 
 
-def record_get_next(duration_ns: int) -> None:
-    """Take a call of ``next`` on the iterator of a `DataLoader` into account."""
-    _metrics["get_next"].observe(duration_ns)
+def record_get_next(durations_ns: Iterable[int]) -> None:
+    """Take calls of ``next`` on the iterator of a `DataLoader` into account."""
+    for duration in durations_ns:
+        _metrics["get_next"].observe(duration)
 
 
 def record_ready(elements: int) -> None:

@@ -5,7 +5,7 @@ import pytest
 
 import gristmill as grain
 from gristmill import experimental
-from gristmill._observe import summary, watching
+from gristmill._observe import observed, summary
 
 MapDataset = grain.MapDataset
 NO_THREADS = grain.ReadOptions(num_threads=0)
@@ -95,7 +95,7 @@ def as_iter(dataset):
 
 
 def observe(dataset):
-    return watching.observed(dataset, logs=False, folder=None)
+    return observed.observed(dataset, logs=False, folder=None)
 
 
 @pytest.mark.parametrize("name", CHAINS)

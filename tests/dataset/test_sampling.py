@@ -32,7 +32,7 @@ def test_metrics_know_each_element_that_threads_read(monkeypatch):
     monkeypatch.setattr(monitoring, "record_read", lambda *args: told.append(args))
     dataset = gristmill.MapDataset.source(InPairs(64)).map(lambda x: x)
     elements = _Elements(dataset)
-    elements.sampling = Sampling(dataset, lambda now: None)
+    elements.sampling = Sampling(dataset, lambda fails: None)
     with ThreadPoolExecutor(2) as pool:
         assert list(pool.map(elements.__getitem__, range(64))) == list(range(64))
     assert sum(made for _, made, _, _ in told) == 64

@@ -1,8 +1,8 @@
 """Finds out which part of a chain takes how long: reports, tables, pictures.
 
 It imports `_dataset`, which knows nothing of it but `model/observer.py`.  Begin with
-`watch.py`, the counters that every iterator has, and `reporting.py`, what becomes of
-them.
+`watch.py`, which times every iterator now and then, `measured.py`, the nodes that
+measure a whole chain, and `reporting.py`, what becomes of both.
 """
 
 import importlib

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import dataclasses
+import contextlib
 import itertools
 import os
 import pprint
@@ -15,29 +15,13 @@ from gristmill._dataset.model.spec import get_element_spec
 from gristmill._observe import picture
 from gristmill._observe.kinds import kind_of, parents_of
 from gristmill._observe.meter import Measurement, Meter
+from gristmill._observe.picture import Box
 
 UNSEEN = "(no element yet)"
 # Of a picture in a notebook.
 MOST_NODES = 100
 # Two box-drawing lines that look like slashes: the head of an arrow.
 HEAD = "\u2572\u2571"
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class Box:
-    """A node of a drawing.
-
-    Attributes:
-        name: The node as text.
-        kind: What it does.
-        spec: What its elements look like, as text of one or more lines.
-        parents: The nodes that it is made of.
-    """
-
-    name: str
-    kind: str
-    spec: str
-    parents: tuple[Box, ...]
 
 
 def draw(measurement: Measurement, folder: str | None) -> None:
@@ -57,8 +41,6 @@ def boxes(measurement: Measurement, number: int) -> Box:
     """The drawing of a node and all that it is made of."""
     meter = measurement.meters[number]
     parents = tuple(boxes(measurement, parent) for parent in meter.inputs)
-    if meter.kind == "none":
-        return parents[0]
     spec = _spec_text(measurement.datasets[number], meter)
     return Box(meter.name, meter.kind, spec, parents)
 
@@ -118,24 +100,18 @@ def _edge(above: str, name: str, below: str) -> str:
 
 
 def _write(box: Box, folder: str) -> str:
-    """Write the picture and a page with it; returns the paths."""
+    """Write the picture and a page with it, each chain its own; returns the paths."""
     os.makedirs(folder, exist_ok=True)
-    stem = _free_stem(folder, re.split(r"\W", box.name)[0] or "dataset")
     svg = picture.as_svg(box)
-    for suffix, text in ((".svg", svg), (".html", picture.as_html(box, svg))):
-        with open(stem + suffix, "w", encoding="utf-8") as file:
-            file.write(text)
-    return f"{stem}.svg and .html"
-
-
-def _free_stem(folder: str, name: str) -> str:
-    """A path without suffix that no drawing has: each chain gets its own."""
-    number = 0
-    while True:
+    name = re.split(r"\W", box.name)[0] or "dataset"
+    for number in itertools.count():
         stem = os.path.join(folder, f"{name}-{os.getpid()}-{number}")
-        try:
-            os.close(os.open(f"{stem}.svg", os.O_CREAT | os.O_EXCL | os.O_WRONLY))
-        except FileExistsError:
-            number += 1
-            continue
-        return stem
+        with (
+            contextlib.suppress(FileExistsError),
+            open(f"{stem}.svg", "x", encoding="utf-8") as file,
+        ):
+            file.write(svg)
+            break
+    with open(f"{stem}.html", "w", encoding="utf-8") as file:
+        file.write(picture.as_html(box, svg))
+    return f"{stem}.svg and .html"

@@ -1,6 +1,34 @@
 """What datasets ask for; see `gristmill._dataset.model.observer`."""
 
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from gristmill._dataset.model.iterator import DatasetIterator
+from gristmill._dataset.model.options import ExecutionTrackingMode
+from gristmill._dataset.nodes.with_options import options_of
 from gristmill._observe.drawing import figure_of as figure_of
+from gristmill._observe.observed import observed
 from gristmill._observe.reporting import report_of as report_of
 from gristmill._observe.reporting import report_of_run as report_of_run
-from gristmill._observe.watching import open_chain as open_chain
+from gristmill._observe.watch import watch
+from gristmill.config import config
+
+
+def open_chain(dataset: Any, make: Callable[[Any], Any]) -> Any:
+    """Return an iterator over a chain, looked at as much as settings ask for.
+
+    Args:
+        dataset: Its last node.
+        make: The node's own ``__iter__``.
+    """
+    folder = config.py_dataset_visualization_output_dir
+    logs = config.py_debug_mode
+    mode = options_of(dataset).execution_tracking_mode
+    if logs or folder is not None or mode is ExecutionTrackingMode.STAGE_TIMING:
+        return observed(dataset, logs, folder)
+    iterator = make(dataset)
+    if isinstance(iterator, DatasetIterator) and iterator._watch is None:
+        watch(iterator)
+    return iterator

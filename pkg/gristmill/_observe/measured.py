@@ -25,14 +25,14 @@ from gristmill._dataset.model.map_dataset import MapDataset
 from gristmill._dataset.model.node import with_parents
 from gristmill._dataset.model.spec import ParentSpec
 from gristmill._dataset.nodes.interleave import InterleaveIterDataset
-from gristmill._dataset.nodes.order import IndexMapDataset
-from gristmill._dataset.parallel.process_prefetch import ProcessPrefetchIterDataset
+from gristmill._dataset.nodes.seed import WithSeedIterDataset
+from gristmill._dataset.nodes.with_options import WithOptionsIterDataset
 from gristmill._observe.kinds import gathers, kind_of, parents_of
-from gristmill._observe.meter import Costs, Measurement, Meter, Stopwatch
+from gristmill._observe.meter import Costs, Measurement, Meter, Numbers, Stopwatch
 
 T = TypeVar("T")
-# How often a worker says what it has measured.
-SAY_EVERY_NS = 50_000_000
+# How often a worker sends what it has measured.
+SEND_EVERY_NS = 50_000_000
 # The size of an element of one call of 16 that are timed is taken.
 _SIZED_MASK = 15
 # One of 17 short calls is timed, since that takes longer than they do.  17 has no
@@ -41,62 +41,37 @@ SHORT_NS = 20_000
 UNTIMED = 16
 
 
-def measured(dataset: Any) -> tuple[Any, Measurement]:
+def measured(dataset: Any, with_users: bool = True) -> tuple[Any, Measurement]:
     """A copy of a chain that is measured, and what will be known of it.
 
     Args:
         dataset: The chain's last node, of either kind; it is not changed.
+        with_users: Whether users' own nodes are copied.  Else what they read counts as
+            their own.
     """
     measurement = Measurement(_costs())
-    return _copy(dataset, measurement), measurement
+    return _copy(dataset, measurement, with_users), measurement
 
 
-def measured_copy(dataset: Any) -> tuple[Any, Measurement]:
-    """As `measured`, at less cost and for a `MapDataset`.
-
-    A run of nodes that only order is one, and users' own nodes are not copied, so that
-    what these read counts as their own.
-    """
-    measurement = Measurement(_costs())
-    return _cheap_copy(dataset, measurement), measurement
-
-
-def _cheap_copy(dataset: Any, measurement: Measurement) -> Any:
+def _copy(dataset: Any, measurement: Measurement, with_users: bool = True) -> Any:
+    if isinstance(dataset, (WithOptionsIterDataset, WithSeedIterDataset)):
+        # Its iterator is its parent's.
+        return with_parents(dataset, [_copy(dataset._parent, measurement)])
     meter = measurement.new_meter(dataset, kind_of(dataset))
-    if not is_built_in(type(dataset)) or gathers(dataset):
-        return MeasuredMapDataset(dataset, measurement, meter)
-    run = [dataset]
-    while isinstance(run[-1], IndexMapDataset) and len(run[-1]._parents) == 1:
-        parent = run[-1]._parents[0]
-        if not (isinstance(parent, IndexMapDataset) and is_built_in(type(parent))):
-            break
-        run.append(parent)
-    parents = []
-    for parent in run[-1]._parents:
-        meter.inputs.append(len(measurement.meters))
-        parents.append(_cheap_copy(parent, measurement))
-    node = with_parents(run[-1], parents) if parents else run[-1]
-    for below in reversed(run[:-1]):
-        node = with_parents(below, [node])
-    meter.name = " <- ".join(map(str, run))
-    return MeasuredMapDataset(node, measurement, meter)
-
-
-def _copy(dataset: Any, measurement: Measurement) -> Any:
-    meter = measurement.new_meter(dataset, kind_of(dataset))
+    node = dataset
     if isinstance(dataset, InterleaveIterDataset):
         node = _copy_of_interleave(dataset, measurement, meter)
-        return MeasuredIterDataset(node, measurement, meter)
-    parents = []
-    for parent in () if gathers(dataset) else parents_of(dataset):
-        meter.inputs.append(len(measurement.meters))
-        parents.append(_copy(parent, measurement))
-    node = dataset
-    if isinstance(dataset, ProcessPrefetchIterDataset):
-        node = dataset.with_in_workers(SayingIterDataset(parents[0], measurement))
-        node = HearingIterDataset(node, measurement)
-    elif parents:
-        node = with_parents(dataset, parents)
+    elif not gathers(dataset) and (with_users or is_built_in(type(dataset))):
+        parents = []
+        for parent in parents_of(dataset):
+            meter.inputs.append(len(measurement.meters))
+            parents.append(_copy(parent, measurement, with_users))
+        if meter.kind == "transport":
+            node = PassingIterDataset(parents[0], SendingIterator, measurement)
+            node = dataset.with_in_workers(node)
+            node = PassingIterDataset(node, ReceivingIterator, measurement)
+        elif parents:
+            node = with_parents(dataset, parents)
     if isinstance(dataset, MapDataset):
         return MeasuredMapDataset(node, measurement, meter)
     return MeasuredIterDataset(node, measurement, meter)
@@ -176,7 +151,7 @@ class MeasuredMapDataset(ParentSpec, BlockMapDataset[T]):
             made = len(elements)
         finally:
             measurement.stop(meter, started, made)
-        if meter.spec is None or meter.calls & _SIZED_MASK == 1:
+        if meter.spec is None or meter.numbers.calls & _SIZED_MASK == 1:
             found = next((x for x in elements if x is not None), None)
             _look_at(measurement, meter, found)
         return elements
@@ -196,13 +171,8 @@ class MeasuredIterDataset(ParentSpec, IterDataset[T]):
 
     def __iter__(self) -> DatasetIterator[T]:
         inner: DatasetIterator[T] = iter(self._parent)
-        if isinstance(inner, MeasuredDatasetIterator):
-            # A node that only sets something has its parent's iterator.
-            self._meter.kind = "none"
-            if self._measurement.output == self._meter.number:
-                self._measurement.output = inner._meter.number
-            return inner
-        self._meter.name = str(inner)
+        if not isinstance(inner, MeasuredDatasetIterator):
+            self._meter.name = str(inner)
         return MeasuredDatasetIterator(inner, self._measurement, self._meter)
 
     def __str__(self) -> str:
@@ -277,7 +247,7 @@ class MeasuredDatasetIterator(PassingIterator[T]):
                 element = next(self._inner)
                 # What nodes further up took is in the mean.
                 here.nested_ns = before + self._mean_ns
-                meter.elements += 1
+                meter.numbers.elements += 1
                 return element
         started = measurement.start(meter)
         made = 0
@@ -288,13 +258,14 @@ class MeasuredDatasetIterator(PassingIterator[T]):
             took = measurement.stop(meter, started, made)
         if self._starts:
             self._starts = False
-            meter.forget_times()
+            known = meter.numbers
+            meter.numbers = Numbers(known.elements, calls=known.calls)
         self._took_ns += took
         self._timed += 1
         self._mean_ns = self._took_ns // self._timed + measurement.costs.untimed
         if took < SHORT_NS:
             self._untimed = UNTIMED
-        if meter.calls & _SIZED_MASK == 1:
+        if meter.numbers.calls & _SIZED_MASK == 1:
             _look_at(measurement, meter, element)
         return element
 
@@ -307,19 +278,19 @@ def _costs() -> Costs:
     inner: Any = MeasuredDatasetIterator(_Nothing(), measurement, parent)
     outer: Any = MeasuredDatasetIterator(inner, measurement, node)
 
-    def median_times(untimed: int) -> tuple[int, int]:
-        times: list[tuple[int, int]] = []
+    def medians(untimed: int) -> tuple[int, int]:
+        times = []
         for _ in range(301):
-            before = node.direct_ns, parent.direct_ns
+            node.numbers, parent.numbers = Numbers(), Numbers()
             inner._untimed, outer._untimed = untimed, 0
             next(outer)
-            times.append((node.direct_ns - before[0], parent.direct_ns - before[1]))
+            times.append((node.numbers.direct_ns, parent.numbers.direct_ns))
         of_node, of_parent = zip(*times, strict=True)
         return sorted(of_node)[150], sorted(of_parent)[150]
 
-    of_node, call = median_times(0)
+    of_node, call = medians(0)
     inner._took_ns = inner._mean_ns = 0
-    untimed, _ = median_times(1)
+    untimed, _ = medians(1)
     return Costs(call, max(of_node - call, 0), max(untimed - call, 0))
 
 
@@ -341,7 +312,7 @@ def _look_at(measurement: Measurement, meter: Meter, element: Any) -> None:
     if element is None:
         return
     began = time.perf_counter_ns()
-    meter.take_size(element)
+    measurement.take_size(meter, element)
     if meter.spec is None:
         meter.spec = batching.spec_like(element, batching.tree_rules())
     # To the node that asked for the element this is not its own time.
@@ -350,72 +321,66 @@ def _look_at(measurement: Measurement, meter: Meter, element: Any) -> None:
     measurement.here.nested_cpu_ns += took
 
 
-class SayingIterDataset(IterDataset[T]):
-    """In a worker: elements, with what was measured of them and those before.
-
-    An element becomes ``(element, snapshot)``; the snapshot is mostly empty.
+class PassingIterDataset(IterDataset[T]):
+    """What an iterator of a kind of `PassingIterator` makes of elements.
 
     Args:
         parent: The elements.
+        kind: The kind.
         measurement: What is known of the chain in this process.
     """
 
-    def __init__(self, parent: IterDataset[T], measurement: Measurement) -> None:
+    def __init__(
+        self,
+        parent: IterDataset[Any],
+        kind: type[SendingIterator | ReceivingIterator[T]],
+        measurement: Measurement,
+    ) -> None:
         super().__init__(parent)
+        self._kind = kind
         self._measurement = measurement
 
     def __iter__(self) -> DatasetIterator[Any]:
-        return SayingDatasetIterator(iter(self._parent), self._measurement)
+        return self._kind(iter(self._parent), self._measurement)
 
     def __str__(self) -> str:
         return str(self._parent)
 
 
-class SayingDatasetIterator(PassingIterator[Any]):
-    """Iterates over elements with what was measured; see `SayingIterDataset`."""
+class SendingIterator(PassingIterator[Any]):
+    """In a worker: iterates over elements, with what was measured up to each.
+
+    An element becomes ``(element, snapshot)``; the snapshot is mostly empty.
+    """
 
     def __init__(self, parent: DatasetIterator[Any], measurement: Measurement) -> None:
         super().__init__(parent)
         self._measurement = measurement
-        self._said_ns = 0
+        self._sent_ns = 0
         self._left_cpu_ns: int | None = None
 
     def __next__(self) -> Any:
-        measurement = self._measurement
-        if not measurement.given:
-            measurement.began_ns = time.perf_counter_ns()
-        elif self._left_cpu_ns is not None:
-            measurement.sending_ns += time.thread_time_ns() - self._left_cpu_ns
-        self._left_cpu_ns = None
+        own = self._measurement.own
+        if not own.elements:
+            own.began_ns = time.perf_counter_ns()
+        if self._left_cpu_ns is not None:
+            own.sending_ns += time.thread_time_ns() - self._left_cpu_ns
+            self._left_cpu_ns = None
         working = Stopwatch()
         element = next(self._parent)
-        measurement.working_ns += working.read_ns()
-        measurement.given += 1
+        own.working_ns += working.read_ns()
+        own.elements += 1
         snapshot = b""
         now = time.perf_counter_ns()
-        if now - self._said_ns > SAY_EVERY_NS:
-            self._said_ns = now
-            snapshot = measurement.snapshot()
+        if now - self._sent_ns > SEND_EVERY_NS:
+            self._sent_ns = now
+            snapshot = self._measurement.snapshot()
         self._left_cpu_ns = time.thread_time_ns()
         return element, snapshot
 
 
-class HearingIterDataset(IterDataset[T]):
-    """Behind workers: the elements that `SayingIterDataset` was given."""
-
-    def __init__(self, parent: IterDataset[Any], measurement: Measurement) -> None:
-        super().__init__(parent)
-        self._measurement = measurement
-
-    def __iter__(self) -> DatasetIterator[T]:
-        return HearingDatasetIterator(iter(self._parent), self._measurement)
-
-    def __str__(self) -> str:
-        return str(self._parent)
-
-
-class HearingDatasetIterator(PassingIterator[T]):
-    """Iterates over what `SayingDatasetIterator` was given, and hears what it says."""
+class ReceivingIterator(PassingIterator[T]):
+    """Behind workers: iterates over the elements that `SendingIterator` was given."""
 
     def __init__(self, parent: DatasetIterator[Any], measurement: Measurement) -> None:
         super().__init__(parent)

@@ -8,7 +8,6 @@ import pickle
 import resource
 import threading
 import time
-from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -19,36 +18,18 @@ ASK_CPU_NS = 20_000
 # What these do may take long all of a sudden.
 WAITING = ("read", "prefetch", "transport")
 MOST_SIZED = 64
-# The numbers of a meter that travel from a worker.
-FIELDS = (
-    "elements",
-    "timed",
-    "calls",
-    "direct_ns",
-    "background_ns",
-    "cpu_ns",
-    "direct_cpu_ns",
-    "least_ns",
-    "most_ns",
-    "sized",
-    "bytes",
-    "begun",
-)
 
 
-class Meter:
-    """What is measured of one node.
+@dataclasses.dataclass(slots=True)
+class Numbers:
+    """What is counted of one node; its own time is that without its parents'.
 
     Attributes:
-        number: The node's, counted from the last node of the chain, 0, depth first.
-        name: What the node is called.
-        kind: What it does; see `gristmill._observe.kinds`.
-        inputs: Numbers of its parents.
         elements: How many it made.
         timed: How many of them in calls that were timed.
         calls: How many calls were timed.
-        direct_ns: Its own time, while the consumer of the chain waited.
-        background_ns: Its own time in other threads and processes.
+        direct_ns: Its own time in these, while the consumer of the chain waited.
+        background_ns: As well, in other threads and processes.
         cpu_ns: Its own processor time, in all threads.
         direct_cpu_ns: As well, while the consumer of the chain waited.
         least_ns: Its own time for an element, at least.
@@ -56,56 +37,47 @@ class Meter:
         sized: Elements of which the size was taken.
         bytes: Their size.
         begun: Calls with which work of a thread or a worker process began.
-        spec: What its first element looks like, None before that.
     """
 
-    def __init__(self, number: int, name: str, kind: str) -> None:
-        self.number = number
-        self.name = name
-        self.kind = kind
-        self.inputs: list[int] = []
-        self.spec: Any = None
-        self.clear()
+    elements: int = 0
+    timed: int = 0
+    calls: int = 0
+    direct_ns: int = 0
+    background_ns: int = 0
+    cpu_ns: int = 0
+    direct_cpu_ns: int = 0
+    least_ns: int = 0
+    most_ns: int = 0
+    sized: int = 0
+    bytes: int = 0
+    begun: int = 0
 
-    def clear(self) -> None:
-        """Forget all numbers."""
-        self._lock = threading.Lock()
-        self.elements = self.calls = 0
-        self.forget_times()
-        self.sized = self.bytes = self.begun = 0
-        self.asks_cpu = True
-
-    def forget_times(self) -> None:
-        """Forget how long its calls took, and that they were timed."""
-        self.timed = 0
-        self.direct_ns = self.background_ns = self.cpu_ns = self.direct_cpu_ns = 0
-        self.least_ns = self.most_ns = 0
-
-    def add(self, own_ns: int, cpu_ns: int, elements: int, direct: bool) -> None:
-        """Take one call into account."""
-        with self._lock:
-            self.calls += 1
-            if direct:
-                self.direct_ns += own_ns
-                self.direct_cpu_ns += cpu_ns
-            else:
-                self.background_ns += own_ns
-            self.cpu_ns += cpu_ns
-            if not elements:
-                return
+    def add_call(self, own_ns: int, cpu_ns: int, elements: int, direct: bool) -> None:
+        """Count a call that was timed."""
+        self.calls += 1
+        self.cpu_ns += cpu_ns
+        if direct:
+            self.direct_ns += own_ns
+            self.direct_cpu_ns += cpu_ns
+        else:
+            self.background_ns += own_ns
+        if elements:
             each = max(own_ns // elements, 0)
-            if not self.timed or each < self.least_ns:
-                self.least_ns = each
-            self.most_ns = max(self.most_ns, each)
+            self._add_extent(each, each)
             self.elements += elements
             self.timed += elements
 
-    def take_size(self, element: Any) -> None:
-        """Take the size of one element into account."""
-        size = size_of(element)
-        with self._lock:
-            self.sized += 1
-            self.bytes += size
+    def add_worker(self, sent: Numbers) -> None:
+        """Count what a worker measured: all of it is in the background."""
+        if sent.timed:
+            self._add_extent(sent.least_ns, sent.most_ns)
+        self.background_ns += sent.direct_ns + sent.background_ns
+        for name in ("elements", "timed", "calls", "cpu_ns", "sized", "bytes", "begun"):
+            setattr(self, name, getattr(self, name) + getattr(sent, name))
+
+    def _add_extent(self, least_ns: int, most_ns: int) -> None:
+        self.least_ns = min(self.least_ns, least_ns) if self.timed else least_ns
+        self.most_ns = max(self.most_ns, most_ns)
 
     @property
     def direct(self) -> float:
@@ -130,24 +102,40 @@ class Meter:
         return min(max(cpu / whole, 0.0), 1.0) if whole > 0 else 1.0
 
     @property
-    def _scale(self) -> float:
-        return self.elements / self.timed if self.timed else 1.0
-
-    @property
     def bytes_each(self) -> float:
         """Bytes of an element, on the average."""
         return self.bytes / self.sized if self.sized else 0.0
 
-    def numbers(self) -> list[int]:
-        """The numbers that travel, in the order of `FIELDS`."""
-        return [getattr(self, name) for name in FIELDS]
+    @property
+    def _scale(self) -> float:
+        return self.elements / self.timed if self.timed else 1.0
 
-    def __getstate__(self) -> dict[str, Any]:
-        return {k: v for k, v in self.__dict__.items() if k != "_lock"}
 
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        self.__dict__.update(state)
-        self.clear()
+@dataclasses.dataclass(slots=True)
+class Meter:
+    """What is known of one node.
+
+    Attributes:
+        number: The node's, counted from the last node of the chain, 0, depth first.
+        name: What the node is called.
+        kind: What it does.
+        inputs: Numbers of its parents.
+        spec: What its first element looks like, None before that.
+        numbers: What is counted of it in this process.
+        asks_cpu: Whether the system is asked about its next call.
+    """
+
+    number: int
+    name: str
+    kind: str
+    inputs: list[int] = dataclasses.field(default_factory=list)
+    spec: Any = None
+    numbers: Numbers = dataclasses.field(default_factory=Numbers)
+    asks_cpu: bool = True
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # Another process has counted nothing yet.
+        return Meter, (self.number, self.name, self.kind, self.inputs)
 
 
 class _Here(threading.local):
@@ -166,25 +154,27 @@ class _Here(threading.local):
 
 @dataclasses.dataclass(slots=True)
 class WorkerNumbers:
-    """What one worker process said last.
+    """What one worker process measured.
 
     Attributes:
         pid: The process.
-        numbers: Of each meter, in the order of `FIELDS`.
+        began_ns: When its first element was asked for, by its clock.
+        alive_ns: How long ago that was.
         elements: Elements that it gave out.
         working_ns: Time in which it computed them.
         sending_ns: Processor time that it took to send them.
-        alive_ns: Time since it began.
+        numbers: Of each meter.
         specs: What elements of each node look like.
     """
 
     pid: int
-    numbers: list[list[int]]
-    elements: int
-    working_ns: int
-    sending_ns: int
-    alive_ns: int
-    specs: list[Any]
+    began_ns: int
+    alive_ns: int = 0
+    elements: int = 0
+    working_ns: int = 0
+    sending_ns: int = 0
+    numbers: list[Numbers] = dataclasses.field(default_factory=list)
+    specs: list[Any] = dataclasses.field(default_factory=list)
 
 
 class Costs(NamedTuple):
@@ -211,20 +201,15 @@ class Measurement:
         here: What this thread is at.
         meters: One for each node, in the order of their numbers.
         datasets: The nodes; none in a worker.
-        output: The number of the node that the consumer asks.
-        began_ns: When the measurement began, by `time.perf_counter_ns`.
-        updated_ns: When an element was last given out.
+        updated_ns: When an element was last given out, by `time.perf_counter_ns`.
+        own: What this process has measured, as a worker.
         workers: What worker processes said last, by process.
-        given: In a worker: elements that it gave out.
-        working_ns: In a worker: time in which it computed them.
-        sending_ns: In a worker: processor time that it took to send them.
     """
 
     def __init__(self, costs: Costs) -> None:
         self.meters: list[Meter] = []
         self.datasets: list[Any] = []
         self.costs = costs
-        self.output = 0
         self._begin()
 
     def new_meter(self, dataset: Any, kind: str) -> Meter:
@@ -247,7 +232,7 @@ class Measurement:
     def stop(self, meter: Meter, started: tuple[Any, ...], elements: int) -> int:
         """End the call, which made so many elements; returns how long it took."""
         now = time.perf_counter_ns()
-        outer, cpu, began = started
+        (root, nested_ns, nested_cpu_ns), cpu, began = started
         took: int = now - began
         cpu_took = took
         meter.asks_cpu = took > ASK_CPU_NS or meter.kind in WAITING
@@ -257,31 +242,35 @@ class Measurement:
                 # It never waited: the rest of the time other programs were at work.
                 took = cpu_took
         here = self.here
-        root = here.root
-        assert root is not None
+        assert here.root is not None
         own = took - here.nested_ns - self.costs.call
         own_cpu = cpu_took - here.nested_cpu_ns - self.costs.call
-        meter.add(own, own_cpu, elements, root.number == self.output)
-        if outer[0] is None:
-            meter.begun += meter.number != self.output
-            self.updated_ns = now
-        here.root = outer[0]
-        here.nested_ns = outer[1] + took + self.costs.of_parent
-        here.nested_cpu_ns = outer[2] + cpu_took + self.costs.of_parent
+        with self._lock:
+            # The consumer asks the last node of the chain.
+            direct = here.root.number == 0
+            meter.numbers.add_call(own, own_cpu, elements, direct)
+            if root is None:
+                meter.numbers.begun += not direct
+                self.updated_ns = now
+        here.root = root
+        here.nested_ns = nested_ns + took + self.costs.of_parent
+        here.nested_cpu_ns = nested_cpu_ns + cpu_took + self.costs.of_parent
         return took
+
+    def take_size(self, meter: Meter, element: Any) -> None:
+        """Count the size of one element."""
+        size = size_of(element)
+        with self._lock:
+            meter.numbers.sized += 1
+            meter.numbers.bytes += size
 
     def snapshot(self) -> bytes:
         """All numbers, to be sent to another process."""
-        said = WorkerNumbers(
-            os.getpid(),
-            [meter.numbers() for meter in self.meters],
-            self.given,
-            self.working_ns,
-            self.sending_ns,
-            time.perf_counter_ns() - self.began_ns,
-            [meter.spec for meter in self.meters],
-        )
-        return pickle.dumps(said, 5)
+        self.own.pid = os.getpid()
+        self.own.alive_ns = time.perf_counter_ns() - self.own.began_ns
+        self.own.numbers = [meter.numbers for meter in self.meters]
+        self.own.specs = [meter.spec for meter in self.meters]
+        return pickle.dumps(self.own, 5)
 
     def receive(self, snapshot: bytes) -> None:
         """Take what `snapshot` returned in a worker; only its last one counts."""
@@ -297,48 +286,25 @@ class Measurement:
         """The meters, with what the workers measured in the background."""
         merged = []
         for meter in self.meters:
-            total = Meter(meter.number, meter.name, meter.kind)
-            total.inputs = list(meter.inputs)
-            total.spec = meter.spec
-            for field in FIELDS:
-                setattr(total, field, getattr(meter, field))
+            numbers = dataclasses.replace(meter.numbers)
             for worker in self.workers.values():
-                _merge(total, worker.numbers[meter.number])
-            merged.append(total)
+                numbers.add_worker(worker.numbers[meter.number])
+            merged.append(dataclasses.replace(meter, numbers=numbers))
         return merged
 
-    def above(self, number: int) -> Iterator[int]:
-        """The numbers of all nodes that a node is made of."""
-        for parent in self.meters[number].inputs:
-            yield parent
-            yield from self.above(parent)
-
     def __getstate__(self) -> dict[str, Any]:
-        return {"meters": self.meters, "costs": self.costs, "output": self.output}
+        return {"meters": self.meters, "costs": self.costs}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
         self._begin()
 
     def _begin(self) -> None:
-        self.workers: dict[int, WorkerNumbers] = {}
-        self.given = self.working_ns = self.sending_ns = 0
+        self._lock = threading.Lock()
         self.here = _Here()
-        self.began_ns = self.updated_ns = time.perf_counter_ns()
-
-
-def _merge(total: Meter, numbers: list[int]) -> None:
-    sent = dict(zip(FIELDS, numbers, strict=True))
-    if not sent["calls"]:
-        return
-    if sent["timed"]:
-        least = (total.least_ns, sent["least_ns"])
-        total.least_ns = min(least) if total.timed else sent["least_ns"]
-        total.most_ns = max(total.most_ns, sent["most_ns"])
-    # In its own process a worker's consumer is the transport.
-    total.background_ns += sent["direct_ns"] + sent["background_ns"]
-    for name in ("elements", "timed", "calls", "cpu_ns", "sized", "bytes", "begun"):
-        setattr(total, name, getattr(total, name) + sent[name])
+        self.updated_ns = time.perf_counter_ns()
+        self.own = WorkerNumbers(os.getpid(), self.updated_ns)
+        self.workers: dict[int, WorkerNumbers] = {}
 
 
 def sleeps() -> int:

@@ -5,12 +5,13 @@ from __future__ import annotations
 import threading
 import time
 import weakref
-from typing import TypeVar
+from typing import Any, TypeVar
 
+from gristmill import monitoring
 from gristmill._base import log
 from gristmill._dataset.model.iterator import DatasetIterator
 from gristmill._observe import drawing
-from gristmill._observe.measured import PassingIterator
+from gristmill._observe.measured import PassingIterator, measured
 from gristmill._observe.meter import Measurement
 from gristmill._observe.summary import execution_summary, summarize
 from gristmill._observe.watch import Watch
@@ -45,7 +46,7 @@ class ObservedDatasetIterator(PassingIterator[T]):
         self._logs = logs
         self._ended = threading.Event()
         weakref.finalize(self, self._ended.set)
-        self._watch = Watch(self, always=True)
+        self._watch = Watch(self, monitoring.record_next)
 
     def __next__(self) -> T:
         if self._logs:
@@ -62,6 +63,20 @@ class ObservedDatasetIterator(PassingIterator[T]):
         if not getattr(self, "_closed", True):
             self._ended.set()
         super().close()
+
+
+def observed(
+    dataset: Any, logs: bool, folder: str | None
+) -> ObservedDatasetIterator[Any]:
+    """Return an iterator over a chain of which every node is measured.
+
+    Args:
+        dataset: Its last node.
+        logs: Whether to log the table of nodes every minute.
+        folder: Where a drawing goes; see `ObservedDatasetIterator`.
+    """
+    chain, measurement = measured(dataset)
+    return ObservedDatasetIterator(iter(chain), measurement, logs, folder)
 
 
 def _start_logging(measurement: Measurement, ended: threading.Event) -> None:

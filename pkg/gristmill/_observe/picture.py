@@ -5,15 +5,16 @@ from __future__ import annotations
 import dataclasses
 import html
 import textwrap
-from typing import Protocol
 
 CHARACTER = 7.3  # Width of one of the 12-pixel monospaced font.
 LINE = 16.0
 PADDING = 10.0
 GAP = 28.0
 WRAP = 44
+COLUMN = WRAP * CHARACTER + 2 * PADDING + GAP
 MOST_LINES = 14
 ARROW = 22.0
+STEM = 14.0  # From the left of a box to the line that leaves it.
 
 COLORS = {
     "read": "#d6e9f8",
@@ -25,60 +26,39 @@ COLORS = {
 }
 
 
-class Node(Protocol):
-    """What can be drawn; see `gristmill._observe.drawing.Box`."""
-
-    @property
-    def name(self) -> str:
-        """The text in the box."""
-
-    @property
-    def kind(self) -> str:
-        """What says its color."""
-
-    @property
-    def spec(self) -> str:
-        """The text on the edge that leaves it."""
-
-    @property
-    def parents(self) -> tuple[Node, ...]:
-        """The boxes above it."""
-
-
-@dataclasses.dataclass
-class _Placed:
-    """A box and what is above it, in pixels from the left and the top.
+@dataclasses.dataclass(frozen=True, slots=True)
+class Box:
+    """A node of a drawing.
 
     Attributes:
-        width: Of the box and all above it.
-        height: As well.
-        center: Of the box, from the left.
-        svg: The picture.
+        name: The node as text.
+        kind: What it does, which says its color.
+        spec: What its elements look like, as text of one or more lines.
+        parents: The nodes that it is made of.
     """
 
-    width: float
-    height: float
-    center: float
-    svg: str
+    name: str
+    kind: str
+    spec: str
+    parents: tuple[Box, ...]
 
 
-def as_svg(node: Node) -> str:
+def as_svg(node: Box) -> str:
     """The picture of a chain: sources at the top, the last node at the bottom."""
-    placed = _place(node)
-    spec, spec_width, spec_height = _edge_text(node, placed.center, placed.height)
-    left = max(0.0, spec_width - (placed.width - placed.center))
-    width = placed.width + left + 2 * PADDING
-    height = placed.height + spec_height + 2 * PADDING
+    parts: list[str] = []
+    bottom, columns = _draw(node, 0, parts)
+    width = columns * COLUMN + 2 * PADDING
+    height = bottom + 2 * PADDING
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" width="{width:.0f}"'
         f' height="{height:.0f}" viewBox="{-PADDING:.0f} {-PADDING:.0f}'
         f' {width:.0f} {height:.0f}" font-family="monospace" font-size="12">\n'
         '<rect x="-100%" y="-100%" width="300%" height="300%" fill="#ffffff"/>\n'
-        f"{placed.svg}{spec}</svg>\n"
+        f"{''.join(parts)}</svg>\n"
     )
 
 
-def as_html(node: Node, svg: str) -> str:
+def as_html(node: Box, svg: str) -> str:
     """A page with the picture, its colors' meaning, and each node's full text."""
     legend = "".join(
         f'<span style="background:{color};padding:2px 8px;margin-right:6px">'
@@ -102,92 +82,80 @@ def as_html(node: Node, svg: str) -> str:
     )
 
 
-def _in_order(node: Node) -> list[Node]:
+def _in_order(node: Box) -> list[Box]:
     """A node and all above it, sources first."""
     found = [box for parent in node.parents for box in _in_order(parent)]
     return [*found, node]
 
 
-def _place(node: Node) -> _Placed:
+def _draw(node: Box, column: int, parts: list[str]) -> tuple[float, int]:
+    """Draw a node and all above it, a column for each source.
+
+    Args:
+        node: The node.
+        column: The first column that is free, where it goes.
+        parts: Gets the picture.
+
+    Returns:
+        Where it ends, in pixels from the top, and the first column behind it.
+    """
+    ends: list[tuple[float, float]] = []
+    free = column
+    for parent in node.parents:
+        x = free * COLUMN + STEM
+        bottom, free = _draw(parent, free, parts)
+        ends.append((x, bottom))
+    y = max((bottom for _, bottom in ends), default=0.0)
+    # Shorter branches go on, so that all end where the box can begin.
+    parts += [_line(x, bottom, x, y) for x, bottom in ends]
+    left = column * COLUMN
+    if len(ends) > 1:
+        parts += [_line(x, y, left + STEM, y + GAP) for x, _ in ends]
+        y += GAP
+    y = _draw_box(node, left, y, parts)
+    return _draw_edge(node, left + STEM, y, parts), max(free, column + 1)
+
+
+def _draw_box(node: Box, x: float, y: float, parts: list[str]) -> float:
+    """Draw a node alone; returns where its box ends."""
     lines = _wrapped(node.name, WRAP)
-    box_width = max(map(len, lines)) * CHARACTER + 2 * PADDING
-    box_height = len(lines) * LINE + PADDING
-    above = [_place(parent) for parent in node.parents]
-    edges = [
-        _edge_text(parent, placed.center, placed.height)
-        for parent, placed in zip(node.parents, above, strict=True)
-    ]
-    # What an edge's text takes to the right of its arrow belongs to the parent.
-    widths = [
-        max(placed.width, placed.center + edge[1])
-        for placed, edge in zip(above, edges, strict=True)
-    ]
-    top = max((p.height + e[2] for p, e in zip(above, edges, strict=True)), default=0.0)
-    row_width = sum(widths) + GAP * max(len(widths) - 1, 0)
-    width = max(row_width, box_width)
-    x = (width - row_width) / 2
-    parts, centers = [], []
-    for placed, edge, taken in zip(above, edges, widths, strict=True):
-        # Shorter branches hang lower, so that all end at the box.
-        down = top - placed.height - edge[2]
-        moved = f'<g transform="translate({x:.1f} {down:.1f})">'
-        parts.append(f"{moved}\n{placed.svg}{edge[0]}</g>\n")
-        centers.append(x + placed.center)
-        x += taken + GAP
-    center = sum(centers) / len(centers) if centers else width / 2
-    center = min(max(center, box_width / 2), width - box_width / 2)
-    parts += [_slanted(start, center, top) for start in centers]
-    drop = GAP if len(centers) > 1 else 0.0
-    parts.append(_box(node, lines, center, top + drop, box_width, box_height))
-    return _Placed(width, top + drop + box_height, center, "".join(parts))
-
-
-def _slanted(start: float, end: float, top: float) -> str:
-    """From the end of a parent's edge to the box, where there are several."""
-    if abs(start - end) < 1:
-        return ""
-    return (
-        f'<line x1="{start:.1f}" y1="{top:.1f}" x2="{end:.1f}" y2="{top + GAP:.1f}"'
-        ' stroke="#666666"/>\n'
-    )
-
-
-def _box(
-    node: Node, lines: list[str], center: float, y: float, width: float, height: float
-) -> str:
-    color = COLORS.get(node.kind, "#ffffff")
-    text = "".join(
-        f'<text x="{center:.1f}" y="{y + PADDING + 6 + i * LINE:.1f}"'
-        f' text-anchor="middle">{_escaped(line)}</text>\n'
-        for i, line in enumerate(lines)
-    )
-    return (
+    width = max(map(len, lines)) * CHARACTER + 2 * PADDING
+    height = len(lines) * LINE + PADDING
+    parts.append(
         f"<g><title>{_escaped(node.name)}</title>\n"
-        f'<rect x="{center - width / 2:.1f}" y="{y:.1f}" width="{width:.1f}"'
-        f' height="{height:.1f}" rx="6" fill="{color}" stroke="#666666"/>\n{text}</g>\n'
+        f'<rect x="{x:.1f}" y="{y:.1f}" width="{width:.1f}" height="{height:.1f}"'
+        f' rx="6" fill="{COLORS.get(node.kind, "#ffffff")}" stroke="#666666"/>\n'
     )
+    parts += _texts(lines, x + PADDING, y + PADDING / 2)
+    parts.append("</g>\n")
+    return y + height
 
 
-def _edge_text(node: Node, center: float, y: float) -> tuple[str, float, float]:
-    """The arrow below a box, what its elements look like, and the size of both."""
+def _draw_edge(node: Box, x: float, y: float, parts: list[str]) -> float:
+    """Draw the arrow below a box and what its elements look like; returns its end."""
     lines = [part for line in node.spec.split("\n") for part in _wrapped(line, WRAP)]
     if len(lines) > MOST_LINES:
         lines = [*lines[: MOST_LINES - 1], "..."]
-    height = ARROW + len(lines) * LINE
-    end = y + height
-    text = "".join(
-        f'<text x="{center + 8:.1f}" y="{y + ARROW / 2 + (i + 0.8) * LINE:.1f}"'
-        f' fill="#333333" xml:space="preserve">{_escaped(line)}</text>\n'
-        for i, line in enumerate(lines)
-    )
-    arrow = (
-        f'<line x1="{center:.1f}" y1="{y:.1f}" x2="{center:.1f}" y2="{end:.1f}"'
+    end = y + ARROW + len(lines) * LINE
+    parts.append(_line(x, y, x, end))
+    parts += [_line(x + side, end - 7, x, end) for side in (-4, 4)]
+    parts += _texts(lines, x + 8, y + ARROW / 2)
+    return end
+
+
+def _line(x1: float, y1: float, x2: float, y2: float) -> str:
+    return (
+        f'<line x1="{x1:.1f}" y1="{y1:.1f}" x2="{x2:.1f}" y2="{y2:.1f}"'
         ' stroke="#666666"/>\n'
-        f'<path d="M {center - 4:.1f} {end - 7:.1f} L {center:.1f} {end:.1f}'
-        f' L {center + 4:.1f} {end - 7:.1f}" fill="none" stroke="#666666"/>\n'
     )
-    width = max(map(len, lines)) * CHARACTER + 8
-    return arrow + text, width, height
+
+
+def _texts(lines: list[str], x: float, y: float) -> list[str]:
+    return [
+        f'<text x="{x:.1f}" y="{y + (i + 0.8) * LINE:.1f}" fill="#333333"'
+        f' xml:space="preserve">{_escaped(line)}</text>\n'
+        for i, line in enumerate(lines)
+    ]
 
 
 def _wrapped(text: str, width: int) -> list[str]:

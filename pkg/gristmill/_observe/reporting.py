@@ -11,11 +11,10 @@ from gristmill._dataset.model.iterator import DatasetIterator
 from gristmill._dataset.model.opening import as_inner
 from gristmill._observe.diagnosis import Evidence, diagnose
 from gristmill._observe.meter import Measurement, Stopwatch, size_of
-from gristmill._observe.observed import ObservedDatasetIterator
+from gristmill._observe.observed import ObservedDatasetIterator, observed
 from gristmill._observe.report import Buffer, Report, Stage, WorkerLoad
+from gristmill._observe.sampling import samplings_of
 from gristmill._observe.summary import NodeSummary, summarize
-from gristmill._observe.watch import Watch
-from gristmill._observe.watching import observed
 
 BEHIND = "what is behind to_iter_dataset in this process"
 NOT_TOLD_APART = (
@@ -40,22 +39,23 @@ def report_of(iterator: Any) -> Report:
             f"{iterator} is part of a chain, so its calls were not timed. Ask the"
             " iterator that iter(dataset) returned for the report."
         )
-    watch.look()
+    watch.count(iterator)
+    watch.start(iterator)
+    calls = watch.calls
     evidence = Evidence(
-        outputs=watch.calls,
-        next_s=watch.next_ns / 1e9,
-        # As long after each call as after those of which it is known.
-        consumer_s=watch.gap_ns / max(watch.gaps, 1) * watch.calls / 1e9,
-        durations_s=[ns / 1e9 for ns in watch.durations_ns()],
-        bytes_each=watch.bytes / max(watch.sized, 1),
-        buffers=_buffers(watch),
+        outputs=calls.outputs,
+        next_s=calls.next_ns / 1e9,
+        consumer_s=calls.consumer_s,
+        durations_s=[ns / 1e9 for ns in list(calls.durations_ns)],
+        bytes_each=calls.bytes / max(calls.sized, 1),
+        buffers=_buffers(iterator),
     )
     if isinstance(iterator, ObservedDatasetIterator):
         _add_nodes(evidence, iterator.measurement)
     elif not isinstance(iterator, DatasetIterator):
         evidence.notes = [NOT_SEEN]
     else:
-        evidence.stages = _sampled_stages(watch, evidence)
+        evidence.stages = _sampled_stages(iterator, evidence)
         evidence.notes = [NOT_TOLD_APART]
     if not watch.complete:
         evidence.notes = [SAMPLED, *evidence.notes]
@@ -128,7 +128,7 @@ def _run(
 def _add_nodes(evidence: Evidence, measurement: Measurement) -> None:
     """What is known of each node, and of each worker."""
     nodes = summarize(measurement)
-    outputs = max(measurement.meters[measurement.output].elements, 1)
+    outputs = max(measurement.meters[0].numbers.elements, 1)
     evidence.stages = [_stage(node, node.wait_ratio or 0.0, outputs) for node in nodes]
     evidence.workers = [
         WorkerLoad(
@@ -153,34 +153,34 @@ def _stage(node: NodeSummary, share: float, outputs: float) -> Stage:
     )
 
 
-def _sampled_stages(watch: Watch, evidence: Evidence) -> Sequence[Stage]:
+def _sampled_stages(iterator: Any, evidence: Evidence) -> Sequence[Stage]:
     """The nodes that are read by index, and the rest as one stage."""
     if not evidence.outputs:
         return []
     each = evidence.next_s / evidence.outputs
     found: list[Stage] = []
     rest = each
-    for feed, indices in zip(watch.feeds, watch.indices, strict=True):
-        if feed.measurement is None or not feed.measured or not indices:
+    for sampling, _ in samplings_of(iterator):
+        if sampling.measurement is None or not (sampling.measured and sampling.indices):
             continue
-        per_output = indices / evidence.outputs
-        took = feed.took_ns / feed.measured * per_output / 1e9
+        per_output = sampling.indices / evidence.outputs
+        took = sampling.took_ns / sampling.measured * per_output / 1e9
         # In threads elements take longer than they are waited for.
         share = min(took / each, 1.0)
         rest -= share * each
-        nodes = summarize(feed.measurement)
+        nodes = summarize(sampling.measurement)
         whole = sum(node.total_processing_time_ns for node in nodes) or 1
         for node in nodes:
             part = node.total_processing_time_ns / whole
-            found.append(_stage(node, part * share, feed.measured / per_output))
+            found.append(_stage(node, part * share, sampling.measured / per_output))
     kind = "transform" if found else "unknown"
     rest = max(rest, 0.0)
     return [*found, Stage(BEHIND, kind, rest / each, rest, 1.0, evidence.outputs)]
 
 
-def _buffers(watch: Watch) -> list[Buffer]:
+def _buffers(iterator: Any) -> list[Buffer]:
     return [
-        Buffer(name, total / count, capacity)
-        for name, total, count, capacity in watch.readiness()
-        if count
+        Buffer(str(feed), sampling.ready / sampling.looks, feed.capacity)
+        for sampling, feed in samplings_of(iterator)
+        if sampling.looks and feed.capacity
     ]

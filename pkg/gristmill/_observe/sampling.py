@@ -1,6 +1,6 @@
 """Measures some blocks of a dataset that is read by index, at hardly any cost.
 
-Now and then one block is computed by a copy of the chain that `measured_copy` made; its
+Now and then one block is computed by a copy of the chain that `measured` made; its
 elements are the same.  A user's own node is not copied, and what it reads is
 counted as its own.
 """
@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from gristmill import monitoring
@@ -17,14 +17,12 @@ from gristmill._base.types import Int64Array
 from gristmill._dataset.model.blocks import block_of
 from gristmill._dataset.model.map_dataset import MapDataset
 from gristmill._dataset.nodes.source import SourceMapDataset
+from gristmill._dataset.nodes.to_iter import PrefetchDatasetIterator, feeds_of
 from gristmill._observe.meter import Measurement
 
-# To measure a block takes up to 0.2 ms.  A run shorter than this is not worth it:
-LEAST_REST_NS = 10_000_000
-# Rests grow with the run up to this:
-MOST_REST_NS = 250_000_000
-# This part of it:
-REST_OF_RUN = 1 / 4
+# To measure a block takes up to 0.2 ms, so that a run shorter than this has none.
+FIRST_NS = 10_000_000
+REST_NS = 250_000_000
 
 
 class Sampling:
@@ -34,13 +32,17 @@ class Sampling:
 
     Args:
         dataset: The dataset.
-        wake: Called now and then with False, and with True where an element fails.
+        wake: Called with False before a block is measured, and with True where an
+            element will fail, once those before it are given out.
 
     Attributes:
         due_ns: When the next block should be read here, by `time.perf_counter_ns`.
         measurement: What is known of the blocks that were measured; None before any.
         measured: How many elements they had.
         took_ns: How long they took, other programs' time included.
+        indices: Indices that were given out while calls were timed.
+        ready: Elements that were ready, of all times that somebody looked.
+        looks: How many times that was.
     """
 
     def __init__(self, dataset: MapDataset[Any], wake: Callable[[bool], None]) -> None:
@@ -50,10 +52,11 @@ class Sampling:
         self.measurement: Measurement | None = None
         self._wake = wake
         self.measured = self.took_ns = 0
+        self.indices = self.ready = self.looks = 0
+        self._given = 0
         # Elements of each source that metrics know of, and how long they took.
         self._told: list[tuple[int, float]] = []
-        self._opened_ns = time.perf_counter_ns()
-        self.due_ns = 0 if monitoring.is_on() else self._opened_ns + LEAST_REST_NS
+        self._rest(FIRST_NS)
 
     def read(self, indices: Int64Array) -> list[Any]:
         """The elements at `indices`, of shape (n,), which are measured.
@@ -63,14 +66,12 @@ class Sampling:
         """
         with self._lock:
             if self._copy is None:
-                from gristmill._observe.measured import measured_copy  # Knows nodes.
+                from gristmill._observe.measured import measured  # Knows nodes.
 
-                self._copy, self.measurement = measured_copy(self._dataset)
+                self._copy, self.measurement = measured(self._dataset, False)
         self._wake(False)
+        self._rest(REST_NS)
         began = time.perf_counter_ns()
-        rest = int(REST_OF_RUN * (began - self._opened_ns))
-        rest = min(max(rest, LEAST_REST_NS), MOST_REST_NS)
-        self.due_ns = 0 if monitoring.is_on() else began + rest
         elements = block_of(self._copy, indices)
         took = time.perf_counter_ns() - began
         with self._lock:
@@ -81,8 +82,29 @@ class Sampling:
         return elements
 
     def failed(self) -> None:
-        """Take into account that an element fails, after those before are given out."""
+        """Tell that an element will fail."""
         self._wake(True)
+
+    def begin(self, feed: PrefetchDatasetIterator[Any]) -> None:
+        """Begin to count indices that are given out."""
+        self._given = feed.given
+
+    def count(self, feed: PrefetchDatasetIterator[Any]) -> None:
+        """Count the indices that were given out since the last time."""
+        self.indices += max(feed.given - self._given, 0)
+        self._given = feed.given
+
+    def look(self, feed: PrefetchDatasetIterator[Any]) -> None:
+        """Count the elements that are ready."""
+        ready = feed.ready()
+        self.ready += ready
+        self.looks += 1
+        if monitoring.is_on():
+            monitoring.record_ready(ready)
+
+    def _rest(self, rest_ns: int) -> None:
+        """Measure no block for so long, unless metrics are to know each of them."""
+        self.due_ns = 0 if monitoring.is_on() else time.perf_counter_ns() + rest_ns
 
     def _tell(self) -> None:
         """Count what sources gave among the metrics; every block is measured then."""
@@ -92,10 +114,20 @@ class Sampling:
         sources = [m for m in meters if isinstance(m[1], SourceMapDataset)]
         for number, (meter, dataset) in enumerate(sources):
             before = told[number] if told else (0, 0.0)
-            now = (meter.elements, meter.direct + meter.background)
+            numbers = meter.numbers
+            now = (numbers.elements, numbers.direct + numbers.background)
             self._told.append(now)
             made = now[0] - before[0]
             if made > 0:
                 name = type(dataset._source).__name__
-                size = made * meter.bytes_each
+                size = made * numbers.bytes_each
                 monitoring.record_read(name, made, size, max(now[1] - before[1], 0.0))
+
+
+def samplings_of(
+    iterator: Any,
+) -> Iterator[tuple[Sampling, PrefetchDatasetIterator[Any]]]:
+    """What is known of each dataset that a chain reads by index, and who reads it."""
+    for feed in feeds_of(iterator):
+        if feed.sampling is not None:
+            yield feed.sampling, feed

@@ -68,41 +68,30 @@ def summarize(measurement: Measurement) -> tuple[NodeSummary, ...]:
     """What was measured of each node, in the order of their ids."""
     meters = measurement.totals()
     shares = _wait_shares(meters)
-    seen = [meter for meter in meters if meter.kind != "none"]
-    ids = {meter.number: new for new, meter in enumerate(seen)}
     return tuple(
         NodeSummary(
-            id=ids[meter.number],
+            id=meter.number,
             name=meter.name,
             kind=meter.kind,
-            inputs=tuple(ids[n] for n in _inputs(meters, meter)),
+            inputs=tuple(meter.inputs),
             wait_ratio=shares[meter.number],
-            total_processing_time_ns=int(meter.direct + meter.background),
-            min_processing_time_ns=meter.least_ns,
-            max_processing_time_ns=meter.most_ns,
-            num_produced_elements=meter.elements,
-            computes=meter.computes,
-            bytes_per_element=meter.bytes_each,
+            total_processing_time_ns=int(
+                meter.numbers.direct + meter.numbers.background
+            ),
+            min_processing_time_ns=meter.numbers.least_ns,
+            max_processing_time_ns=meter.numbers.most_ns,
+            num_produced_elements=meter.numbers.elements,
+            computes=meter.numbers.computes,
+            bytes_per_element=meter.numbers.bytes_each,
             memory_usage=_held(meters, meter),
         )
-        for meter in seen
+        for meter in meters
     )
-
-
-def _inputs(meters: list[Meter], meter: Meter) -> list[int]:
-    """The parents that were measured, in place of those that only set something."""
-    found: list[int] = []
-    for number in meter.inputs:
-        if meters[number].kind == "none":
-            found += _inputs(meters, meters[number])
-        else:
-            found.append(number)
-    return found
 
 
 def _waits(meters: list[Meter], meter: Meter) -> bool:
     """Whether a node's own time is waiting for threads or processes behind it."""
-    return any(meters[number].begun for number in _inputs(meters, meter))
+    return any(meters[number].numbers.begun for number in meter.inputs)
 
 
 def _wait_shares(meters: list[Meter]) -> dict[int, float | None]:
@@ -110,20 +99,20 @@ def _wait_shares(meters: list[Meter]) -> dict[int, float | None]:
 
     The part of a node that waits for others is theirs, in proportion to their time.
     """
-    whole = sum(meter.direct for meter in meters) or 1
+    whole = sum(meter.numbers.direct for meter in meters) or 1
     shares: dict[int, float | None] = {}
-    amounts = {meter.number: meter.direct / whole for meter in meters}
+    amounts = {meter.number: meter.numbers.direct / whole for meter in meters}
     for meter in meters:
         if not _waits(meters, meter):
             shares[meter.number] = amounts[meter.number]
             continue
         behind = _working_for(meters, meter)
-        weight = sum(node.background for node in behind)
+        weight = sum(node.numbers.background for node in behind)
         if not weight:
             shares[meter.number] = amounts[meter.number]
             continue
         for node in behind:
-            part = node.background / weight
+            part = node.numbers.background / weight
             amounts[node.number] += amounts[meter.number] * part
         shares[meter.number] = None
     return shares
@@ -144,8 +133,8 @@ def _held(meters: list[Meter], meter: Meter) -> int:
     """Bytes that a node which waits has ready, or has threads or processes make."""
     if not _waits(meters, meter):
         return 0
-    ready = sum(meters[number].elements for number in _inputs(meters, meter))
-    return max(0, int((ready - meter.elements) * meter.bytes_each))
+    ready = sum(meters[number].numbers.elements for number in meter.inputs)
+    return max(0, int((ready - meter.numbers.elements) * meter.numbers.bytes_each))
 
 
 def table(nodes: Sequence[NodeSummary]) -> str:

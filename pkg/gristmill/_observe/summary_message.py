@@ -96,8 +96,9 @@ def get_execution_summary(ds: Any) -> Any:
             " options to `STAGE_TIMING` to enable execution statistics collection."
         )
     message = _classes()["ExecutionSummary"]()
-    meters = (meter for meter in ds.measurement.totals() if meter.kind != "none")
-    for node, meter in zip(summarize(ds.measurement), meters, strict=True):
+    for node, meter in zip(
+        summarize(ds.measurement), ds.measurement.meters, strict=True
+    ):
         bytes_produced = int(node.bytes_per_element * node.num_produced_elements)
         made = message.nodes[node.id]
         made.inputs.extend(node.inputs)

@@ -1,210 +1,120 @@
 """Times some of the calls of an iterator, at no cost to the others.
 
-While a `Watch` is at work its iterator has another class, made for the purpose, whose
-``__next__`` takes the time; else it has its own.  Calls that take long are all timed.
-Of short ones a stretch is timed, and then none for two seconds; the datasets that it
-reads by index say when that is over.  Where an element fails, frames of Gristmill's are
-cut from its traceback, too.
+While calls are timed their iterator has another class, made for the purpose, whose
+``__next__`` takes the time; else it has its own, since many a call takes less time than
+to find out whether it is to be timed.  A stretch of calls is timed when the iterator is
+new, and again every two seconds, when `Sampling` measures a block; where nothing is
+read by index all of them are.  Where an element fails, Gristmill's own frames are cut
+from its traceback, too.
 """
 
 from __future__ import annotations
 
-import collections
 import functools
 import sys
 import time
 import weakref
-from collections.abc import Iterator
+from collections.abc import Callable
 from typing import Any
-
-import numpy as np
 
 from gristmill import monitoring
 from gristmill._dataset.model.iterator import DatasetIterator
-from gristmill._dataset.nodes.to_iter import PrefetchDatasetIterator, feeds_of
-from gristmill._observe.meter import size_of
-from gristmill._observe.sampling import Sampling
+from gristmill._dataset.nodes.to_iter import feeds_of
+from gristmill._observe.calls import Calls
+from gristmill._observe.sampling import Sampling, samplings_of
 from gristmill._observe.tracebacks import cut
 
-# Calls this long are all timed: that costs about a microsecond.
-LONG_NS = 200_000
+# Two blocks of short elements, so that how they are made is timed as well.
 STRETCH_CALLS = 1024
-AT_ONCE = 128
-REST_NS = 2_000_000_000
-KEPT_DURATIONS = 8192
+# From the beginning of a stretch to that of the next one.
+EVERY_NS = 2_000_000_000
 
 
 class Watch:
-    """What is known of the calls of one iterator.
+    """Has calls of one iterator timed.
 
     Args:
         iterator: The iterator.
-        always: Whether to time all calls, and to leave it to others to measure what
-            is read by index.
+        record: Is told how long calls took, in ns, while metrics are recorded.
 
     Attributes:
-        calls: Calls that were timed and gave an element.
-        next_ns: How long they took.
-        gaps: Times between two of them that were timed.
-        gap_ns: How long those took: the consumer's time.
-        sized: Elements of which the size was taken.
-        bytes: Their size.
-        complete: Whether all calls were timed.
-        feeds: What is measured of each dataset that it reads by index.
-        indices: Indices that each feed gave out for the calls that were timed.
-        fails_soon: Whether an element further on will fail, which ends the stretch.
+        calls: What is known of them.
+        complete: Whether all were timed.
     """
 
-    def __init__(self, iterator: Any, always: bool = False) -> None:
-        self._always = always
-        self.calls = self.next_ns = self.gaps = self.gap_ns = 0
-        self.sized = self.bytes = 0
+    def __init__(self, iterator: Any, record: Callable[[list[int]], None]) -> None:
+        self.calls = Calls(record)
         self.complete = True
-        self._durations: collections.deque[int] = collections.deque(
-            maxlen=KEPT_DURATIONS
-        )
-        self._iterator = weakref.ref(iterator)
-        # A loader has a metric of its own.
-        self._of_dataset = isinstance(iterator, DatasetIterator)
-        readers = [] if always else list(feeds_of(iterator))
-        # Weak, since one of them may be the iterator itself.
-        self._readers = [weakref.ref(reader) for reader in readers]
-        self.feeds = [self._sampling(reader) for reader in readers]
-        self.indices = [0] * len(self.feeds)
-        self._ready = [0] * len(self._readers)
-        self._looks = 0
-        self.fails_soon = False
-        # Beginnings and ends of calls that are not yet taken into account.
-        self.times: list[int] = []
-        # So many make it worth while.
-        self.at_once = 2 if monitoring.is_on() else 2 * AT_ONCE
+        # The iterator's own class, while it has another.
         self._kind: type | None = None
-        self._rests_until_ns = 0
-        self._last_ns = 0
-        self._stretch_calls = self._stretch_ns = 0
-        self._given: list[int] = []
-        self._begin(iterator)
+        self._until = self._due_ns = 0
+        self.start(iterator)
 
-    def durations_ns(self) -> list[int]:
-        """How long the last calls took."""
-        return list(self._durations)
-
-    def wake(self, iterator: Any, now: bool) -> None:
-        """Begin to time again, if it is time or has to be now."""
-        rested = now or time.perf_counter_ns() >= self._rests_until_ns
-        if self._kind is None and rested:
-            self._begin(iterator)
-        self.fails_soon |= now
-
-    def look(self) -> None:
-        """Take all that was timed into account, and time some calls again."""
-        self.count()
-        iterator = self._iterator()
-        if self._kind is None and iterator is not None:
-            self._begin(iterator)
-
-    def readiness(self) -> list[tuple[str, int, int, int]]:
-        """Of each buffer: name, elements ready in all, times looked, capacity."""
-        return [
-            (str(reader), self._ready[number], self._looks, reader.capacity)
-            for number, reader in self._open_readers()
-            if reader.capacity
-        ]
-
-    def take(self, iterator: Any, element: Any) -> None:
-        """Take calls into account: there are enough of them."""
-        self.count()
-        self._look_at_buffers()
-        if element is not None:
-            self.sized += 1
-            self.bytes += size_of(element)
-            self._last_ns = time.perf_counter_ns()
-        short = self._stretch_calls < STRETCH_CALLS
-        if self._kind is None or short or self.fails_soon:
-            return
-        took = self._stretch_ns
-        if self.feeds:
-            # Other programs' time does not count; where nobody wakes, waiting does.
-            took = time.thread_time_ns() - self._stretch_cpu_ns
-            self._stretch_cpu_ns += took
-        mean = took / self._stretch_calls
-        self._stretch_calls = self._stretch_ns = 0
-        if self._always or mean > LONG_NS or monitoring.is_on():
-            return
-        if tracing():
-            iterator.__class__ = timed_class(self._kind, annotates=True)
-            return
-        iterator.__class__ = self._kind
-        self._kind = None
-        self.complete = False
-        self._rests_until_ns = time.perf_counter_ns() + REST_NS
-
-    def count(self) -> None:
-        """Take the calls that were timed into account."""
-        times, self.times = self.times, []
-        if len(times) < 2:
-            return
-        whole = len(times) // 2 * 2
-        began, ended = np.array(times[:whole], np.int64).reshape(-1, 2).T
-        took = ended - began
-        gaps = began[1:] - ended[:-1]
-        self.calls += len(took)
-        self.next_ns += int(took.sum())
-        self.gaps += len(gaps)
-        self.gap_ns += int(gaps.sum())
-        if self._last_ns:
-            self.gaps += 1
-            self.gap_ns += int(began[0]) - self._last_ns
-        self._last_ns = int(ended[-1])
-        self._stretch_calls += len(took)
-        self._stretch_ns += int(ended[-1] - began[0])
-        self._durations.extend(took.tolist())
-        if monitoring.is_on() and self._of_dataset:
-            monitoring.record_next(took.tolist())
-        for number, reader in self._open_readers():
-            given = reader.given
-            self.indices[number] += max(given - self._given[number], 0)
-            self._given[number] = given
-
-    def _look_at_buffers(self) -> None:
-        self._looks += 1
-        for number, reader in self._open_readers():
-            ready = reader.ready()
-            self._ready[number] += ready
-            if monitoring.is_on():
-                monitoring.record_ready(ready)
-
-    def _begin(self, iterator: Any) -> None:
-        kind: Any = type(iterator)
+    def start(self, iterator: Any) -> None:
+        """Time the next calls."""
+        self._until = self.calls.outputs + STRETCH_CALLS
+        self._due_ns = time.perf_counter_ns() + EVERY_NS
+        kind = self._kind or type(iterator)
         try:
             iterator.__class__ = timed_class(kind, annotates=tracing())
         except TypeError:  # Its class allows no other: it goes untimed.
             self.complete = False
             return
-        self._kind = kind
-        self._last_ns = self._stretch_calls = self._stretch_ns = 0
-        self._stretch_cpu_ns = time.thread_time_ns()
-        self._given = [0] * len(self._readers)
-        for number, reader in self._open_readers():
-            self._given[number] = reader.given
+        if self._kind is None:
+            self._kind = kind
+            self.calls.pause()
+            for sampling, feed in samplings_of(iterator):
+                sampling.begin(feed)
 
-    def _open_readers(self) -> Iterator[tuple[int, PrefetchDatasetIterator[Any]]]:
-        for number, reference in enumerate(self._readers):
-            reader = reference()
-            if reader is not None:
-                yield number, reader
+    def start_if_due(self, iterator: Any) -> None:
+        """Time the next calls, unless some were timed not long ago."""
+        if time.perf_counter_ns() >= self._due_ns:
+            self.start(iterator)
 
-    def _sampling(self, reader: PrefetchDatasetIterator[Any]) -> Sampling:
-        # Weak, since it becomes the iterator's, and a circle would outlive it.
-        watched = self._iterator
+    def take(self, iterator: Any, element: Any) -> None:
+        """Count the calls that were timed; stop where that was enough."""
+        self.count(iterator)
+        found = list(samplings_of(iterator))
+        for sampling, feed in found:
+            sampling.look(feed)
+        if element is not None:
+            self.calls.take_size(element)
+        if not found or self.calls.outputs < self._until:
+            return
+        if monitoring.is_on() or tracing():
+            return
+        iterator.__class__ = self._kind
+        self._kind = None
+        self.complete = False
 
-        def wake(now: bool) -> None:
-            found = watched()
-            if found is not None and found._watch is not None:
-                found._watch.wake(found, now)
+    def count(self, iterator: Any) -> None:
+        """Count the calls that were timed."""
+        self.calls.count()
+        if self._kind is not None:
+            for sampling, feed in samplings_of(iterator):
+                sampling.count(feed)
 
-        reader.sampling = Sampling(reader.dataset, wake)
-        return reader.sampling
+
+def watch(iterator: DatasetIterator[Any]) -> None:
+    """Have calls of a chain's last iterator timed, and blocks that it reads measured.
+
+    Args:
+        iterator: The iterator, whose `_watch` this sets.
+    """
+    reference = weakref.ref(iterator)
+
+    def wake(fails: bool) -> None:
+        found = reference()
+        if found is None:
+            return
+        if fails:
+            found._watch.start(found)
+        else:
+            found._watch.start_if_due(found)
+
+    for feed in feeds_of(iterator):
+        feed.sampling = Sampling(feed.dataset, wake)
+    iterator._watch = Watch(iterator, monitoring.record_next)
 
 
 def tracing() -> bool:
@@ -224,6 +134,7 @@ def timed_class(kind: type, annotates: bool) -> type:
     advance = kind.__next__  # type: ignore[attr-defined]
     if annotates:
         advance = _annotated(kind, advance)
+    cuts = issubclass(kind, DatasetIterator)
     clock = time.perf_counter_ns
 
     def __next__(self: Any) -> Any:
@@ -232,16 +143,15 @@ def timed_class(kind: type, annotates: bool) -> type:
         try:
             element = advance(self)
         except BaseException as error:
-            watch.count()
-            watch.fails_soon = False
-            if isinstance(self, DatasetIterator):
+            watch.count(self)
+            if cuts:
                 cut(error)
             raise
         ended = clock()
-        times = watch.times
-        times.append(began)
-        times.append(ended)
-        if len(times) >= watch.at_once:
+        calls = watch.calls
+        calls.times.append(began)
+        calls.times.append(ended)
+        if len(calls.times) >= calls.enough:
             watch.take(self, element)
         return element
 

@@ -86,6 +86,8 @@ class Batching(Dataset):
 class BatchMapDataset(Batching, BlockMapDataset[T]):
     """Batches of the parent's elements; none crosses an epoch."""
 
+    _KIND = "batch"
+
     def __init__(
         self,
         parent: MapDataset[Any],

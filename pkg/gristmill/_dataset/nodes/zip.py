@@ -55,6 +55,8 @@ class ZipMapDataset(Zipping, BlockMapDataset[T]):
         [(0, 10), (1, 11), (2, 12)]
     """
 
+    _KIND = "order"
+
     def __init__(self, parents: Sequence[MapDataset[Any]]) -> None:
         super().__init__(parents)
         self._measure()
@@ -94,6 +96,8 @@ class ZipIterDataset(Zipping, IterDataset[T]):
         >>> list(gristmill.experimental.ZipIterDataset(parts, strict=False))
         [(0, 0), (1, 1)]
     """
+
+    _KIND = "order"
 
     def __init__(
         self, parents: Sequence[IterDataset[Any]], *, strict: bool = True

@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
-import collections.abc
 import dataclasses
-import json
 import os
-import time
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Generic, Self, overload
+from typing import Any, Generic, overload
 
 import numpy as np
-import numpy.typing as npt
 
-from gristmill import checkpoint, monitoring, samplers, sharding, sources, transforms
-from gristmill._base import log
+from gristmill import samplers, sharding, sources, transforms
 from gristmill._base.checks import check_flag
 from gristmill._base.describing import call_text
 from gristmill._base.listing import listed
@@ -27,16 +22,13 @@ from gristmill._engine.length import outputs
 from gristmill._engine.local import LocalRun
 from gristmill._engine.remote import RemoteOptions, RemoteRun
 from gristmill._engine.tally import Account, Replayed, Tally
-from gristmill._observe.watch import Watch
-from gristmill.bad_records import BadRecords, ErrorPolicy, OnError
+from gristmill.bad_records import ErrorPolicy, OnError
 from gristmill.errors import StateMismatch
+from gristmill.loader._iterator import DataLoaderIterator
 from gristmill.operations import Operation
 from gristmill.options import MultiprocessingOptions, ReadOptions
 from gristmill.sources import Columns, RandomAccessDataSource
 from gristmill.sources._checks import length_of
-
-if TYPE_CHECKING:
-    from gristmill._observe.report import Report
 
 __all__ = ["DataLoader", "DataLoaderIterator", "load"]
 
@@ -277,127 +269,6 @@ class DataLoader(Generic[T]):
 
     def _tally(self) -> Tally:
         return Tally(self._error_policy, self._pipeline.data_source)
-
-
-class DataLoaderIterator(checkpoint.Checkpointable, collections.abc.Iterator[T]):
-    """Iterates over a `DataLoader`; its position can be saved and restored.
-
-    Not thread-safe.  Batches, and all that comes from workers, are the caller's to
-    keep and to change; without either, an element is what the source returned.
-
-    Args:
-        data_loader: The loader.
-        state: Where to begin: a state's JSON object, or None for the beginning.
-        validate_state: Whether a state must name this sampler and data source.  It
-            must always be a position of these operations.
-
-    Raises:
-        StateMismatch: The state is of another pipeline.
-    """
-
-    def __init__(
-        self,
-        data_loader: DataLoader[T],
-        state: dict[str, Any] | None,
-        validate_state: bool = True,
-    ) -> None:
-        self._data_loader = data_loader
-        self._validate_state = validate_state
-        self._tally = data_loader._tally()
-        self._run = data_loader._run(data_loader._start(), self._tally)
-        self._waited_s = 0.0
-        self._outputs = 0
-        self._profiles = data_loader.multiprocessing_options.enable_profiling
-        self._timed = self._profiles or monitoring.is_on()
-        if state is not None:
-            self.set_state(json.dumps(state, indent=4).encode())
-        self._watch = Watch(self)
-
-    def __iter__(self) -> Self:
-        return self
-
-    def __next__(self) -> T:
-        if self._timed:
-            return self._timed_next()
-        output: T = self._run.next()
-        return output
-
-    def get_state(self) -> bytes:
-        """The position, as JSON text: a few integers, whatever was computed ahead."""
-        return states.encode(self._data_loader._pipeline, self._run.position)
-
-    def set_state(self, state: bytes) -> None:
-        """Continue after the output at which `get_state` returned `state`.
-
-        Nothing is replayed.  The worker count may differ from the one that the
-        state was saved with: the order of elements stays the state's.
-
-        Raises:
-            StateMismatch: The state is of another pipeline.
-            IndexError: The state points past the end of the data.
-        """
-        position = self._data_loader._restore(state, self._validate_state)
-        self._tally.restart(position.errors)
-        if position.streams == self._run.position.streams:
-            self._run.restart(position)
-            return
-        self._run.close()
-        self._run = self._data_loader._run(position, self._tally)
-
-    def start_prefetch(self) -> None:
-        """Start computing in the background, before the first ``next``."""
-        self._run.start_prefetch()
-
-    def ids(self) -> npt.NDArray[np.int64]:
-        """Record keys that the last output was made of, int64, shape (k,)."""
-        return self._run.keys.copy()
-
-    @property
-    def errors(self) -> BadRecords:
-        """Records that were skipped or substituted: how many, and the last ones."""
-        return self._tally.bad_records
-
-    def report(self) -> Report:
-        """How long outputs were waited for, and whether their consumer is slower.
-
-        What a loader does inside is not measured: its `Report` names no stage.  The
-        same pipeline as a `MapDataset` tells more.
-        """
-        from gristmill._observe.reporting import report_of
-
-        return report_of(self)
-
-    def close(self) -> None:
-        """End the workers now rather than when the iterator is collected.
-
-        The position stays: `next` goes on from it, and starts them again.
-        """
-        self._run.close()
-
-    def __repr__(self) -> str:
-        return call_text(self, self._data_loader)
-
-    def __str__(self) -> str:
-        return f"PyGrainDatasetIterator(state={self.get_state().decode()})"
-
-    def _timed_next(self) -> T:
-        began = time.perf_counter()
-        try:
-            output: T = self._run.next()
-        except StopIteration:
-            if self._profiles:
-                log.warning(
-                    "%d outputs, waited %.3f s for them in all",
-                    self._outputs,
-                    self._waited_s,
-                )
-            raise
-        took_s = time.perf_counter() - began
-        self._waited_s += took_s
-        self._outputs += 1
-        if monitoring.is_on():
-            monitoring.record_get_next(int(took_s * 1e9))
-        return output
 
 
 @overload

@@ -1,0 +1,129 @@
+"""The iterator of a `DataLoader`."""
+
+from __future__ import annotations
+
+import collections.abc
+import json
+from typing import TYPE_CHECKING, Any, Self
+
+import numpy as np
+import numpy.typing as npt
+
+from gristmill import checkpoint, monitoring
+from gristmill._base import log
+from gristmill._base.describing import call_text
+from gristmill._base.types import T
+from gristmill._engine import state as states
+from gristmill._observe.watch import Watch
+from gristmill.bad_records import BadRecords
+
+if TYPE_CHECKING:
+    from gristmill._observe.report import Report
+    from gristmill.loader import DataLoader
+
+
+class DataLoaderIterator(checkpoint.Checkpointable, collections.abc.Iterator[T]):
+    """Iterates over a `DataLoader`; its position can be saved and restored.
+
+    Not thread-safe.  Batches, and all that comes from workers, are the caller's to
+    keep and to change; without either, an element is what the source returned.
+
+    Args:
+        data_loader: The loader.
+        state: Where to begin: a state's JSON object, or None for the beginning.
+        validate_state: Whether a state must name this sampler and data source.  It
+            must always be a position of these operations.
+
+    Raises:
+        StateMismatch: The state is of another pipeline.
+    """
+
+    def __init__(
+        self,
+        data_loader: DataLoader[T],
+        state: dict[str, Any] | None,
+        validate_state: bool = True,
+    ) -> None:
+        self._data_loader = data_loader
+        self._validate_state = validate_state
+        self._tally = data_loader._tally()
+        self._run = data_loader._run(data_loader._start(), self._tally)
+        if state is not None:
+            self.set_state(json.dumps(state, indent=4).encode())
+        self._watch = Watch(self, monitoring.record_get_next)
+
+    def __iter__(self) -> Self:
+        return self
+
+    def __next__(self) -> T:
+        try:
+            output: T = self._run.next()
+        except StopIteration:
+            if self._data_loader.multiprocessing_options.enable_profiling:
+                calls = self._watch.calls
+                calls.count()
+                log.warning(
+                    "%d outputs, waited %.3f s for them in all",
+                    calls.outputs,
+                    calls.next_ns / 1e9,
+                )
+            raise
+        return output
+
+    def get_state(self) -> bytes:
+        """The position, as JSON text: a few integers, whatever was computed ahead."""
+        return states.encode(self._data_loader._pipeline, self._run.position)
+
+    def set_state(self, state: bytes) -> None:
+        """Continue after the output at which `get_state` returned `state`.
+
+        Nothing is replayed.  The worker count may differ from the one that the
+        state was saved with: the order of elements stays the state's.
+
+        Raises:
+            StateMismatch: The state is of another pipeline.
+            IndexError: The state points past the end of the data.
+        """
+        position = self._data_loader._restore(state, self._validate_state)
+        self._tally.restart(position.errors)
+        if position.streams == self._run.position.streams:
+            self._run.restart(position)
+            return
+        self._run.close()
+        self._run = self._data_loader._run(position, self._tally)
+
+    def start_prefetch(self) -> None:
+        """Start computing in the background, before the first ``next``."""
+        self._run.start_prefetch()
+
+    def ids(self) -> npt.NDArray[np.int64]:
+        """Record keys that the last output was made of, int64, shape (k,)."""
+        return self._run.keys.copy()
+
+    @property
+    def errors(self) -> BadRecords:
+        """Records that were skipped or substituted: how many, and the last ones."""
+        return self._tally.bad_records
+
+    def report(self) -> Report:
+        """How long outputs were waited for, and whether their consumer is slower.
+
+        What a loader does inside is not measured: its `Report` names no stage.  The
+        same pipeline as a `MapDataset` tells more.
+        """
+        from gristmill._observe.reporting import report_of
+
+        return report_of(self)
+
+    def close(self) -> None:
+        """End the workers now rather than when the iterator is collected.
+
+        The position stays: `next` goes on from it, and starts them again.
+        """
+        self._run.close()
+
+    def __repr__(self) -> str:
+        return call_text(self, self._data_loader)
+
+    def __str__(self) -> str:
+        return f"PyGrainDatasetIterator(state={self.get_state().decode()})"
