@@ -104,7 +104,7 @@ class InterleavedDatasetIterator(DatasetIterator[T]):
         position = self._position
         numbers = list(self._pipeline.numbers)
         return {
-            "next_index_in_cycle": position.turn,
+            "next_index_in_cycle": position.next_stream,
             "next_index_in_datasets": len(numbers),
             "iterators_in_use_indices": list(range(len(numbers))),
             "iterators_in_use_states": [

@@ -23,12 +23,11 @@ from gristmill._dataset.parallel.arithmetic import (
     is_arithmetic,
     records_of_unit,
 )
-from gristmill._dataset.parallel.in_turn import RunInTurn
 from gristmill._dataset.parallel.interleaved import InterleavedDatasetIterator, Run
 from gristmill._dataset.parallel.pipeline import Pipeline
+from gristmill._engine.local import LocalRun
 from gristmill._engine.remote import RemoteOptions, RemoteRun
 from gristmill._engine.state import Position
-from gristmill._engine.tally import Replayed
 from gristmill.options import MultiprocessingOptions
 
 T = TypeVar("T")
@@ -168,7 +167,7 @@ class ProcessPrefetchDatasetIterator(InterleavedDatasetIterator[T]):
 
     def _open(self, pipeline: Pipeline, position: Position) -> Run:
         if pipeline.workers == 0:
-            return RunInTurn(pipeline, position)
+            return LocalRun(pipeline, position, None)
         workers = pipeline.workers
         if pipeline.owned:
             # Each stream is one worker's: more workers than streams would idle.
@@ -182,4 +181,4 @@ class ProcessPrefetchDatasetIterator(InterleavedDatasetIterator[T]):
             stall_action="warn",
         )
         pipeline = dataclasses.replace(pipeline, workers=workers)
-        return RemoteRun(pipeline, position, options, Replayed())
+        return RemoteRun(pipeline, position, options, None)
