@@ -13,7 +13,7 @@ from array_record.python import array_record_module
 
 import gristmill as g
 from gristmill import _core
-from gristmill._engine.tolerance import stand_ins
+from gristmill._engine.record_errors import stand_ins
 from gristmill.bad_records import BadRecord, ErrorPolicy
 from gristmill.errors import ShapeMismatch, StateMismatch, TooManyErrors
 from on_error_model import Case, Double, Draw, Number, Parts, Rows, loader, plain

@@ -157,13 +157,13 @@ def test_bad_records_are_told_in_thousands_where_nothing_else_comes(
     chain, workers, tmp_path, monkeypatch
 ):
     taken = []
-    admit = Tally.admit
+    commit = Tally.commit
 
     def counted(tally, passed):
-        admit(tally, passed)
+        commit(tally, passed)
         taken.append(len(passed[0]))
 
-    monkeypatch.setattr(Tally, "admit", counted)
+    monkeypatch.setattr(Tally, "commit", counted)
     bad = range(8, 3508)
     made = rows(
         CHAINS[chain],

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from typing import Any
 
 import numpy as np
@@ -11,6 +10,7 @@ from gristmill._base.types import Int64Array
 from gristmill._engine.block_queue import BlockQueue, KeysOf
 from gristmill._engine.program import Program
 from gristmill._engine.reading import Reading
+from gristmill._engine.stream_keys import StreamKeys
 from gristmill.sources._record_source import RecordSource, reads_natively
 
 MIN_BLOCK = 64
@@ -123,16 +123,14 @@ def open_reading(
 ) -> Reading | BlockReading:
     """How the records of a program's stream are read."""
     source, length = program.source, program.stream_length(stream)
-    options = program.read_options
-    if program.in_blocks and reads_natively(source):
-        block_keys = functools.partial(program.key_block, stream)
-        queue = BlockQueue(
-            source,
-            options=options,
-            keys_of=block_keys,
-            length=length,
-            look_ahead=look_ahead,
-        )
-        return BlockReading(source, queue, block_keys)
-    keys_of = functools.partial(program.source_keys, stream)
-    return Reading(source, options, keys_of, length, look_ahead)
+    keys, options = StreamKeys(program, stream), program.read_options
+    if not (program.in_blocks and reads_natively(source)):
+        return Reading(source, options, keys.source_keys, length, look_ahead)
+    queue = BlockQueue(
+        source,
+        options=options,
+        keys_of=keys.block,
+        length=length,
+        look_ahead=look_ahead,
+    )
+    return BlockReading(source, queue, keys.block)

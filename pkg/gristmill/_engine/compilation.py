@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from gristmill import samplers, sources, transforms
@@ -19,21 +19,11 @@ from gristmill._engine.program import (
 )
 from gristmill._engine.record_stream import RecordStream
 from gristmill._engine.stream import Stream
-from gristmill._engine.tolerant_record_stream import TolerantRecordStream
-from gristmill._engine.tolerant_stream import TolerantStream
 from gristmill._hot import run as hot_run
 from gristmill.bad_records import OnError
 from gristmill.batching import tree_rules
 from gristmill.options import ReadOptions
 from gristmill.sharding import ShardOptions
-
-# By whether steps need records, and whether bad ones are passed over.
-_KINDS: dict[tuple[bool, bool], Callable[[Program, int, int, bool], Stream]] = {
-    (False, False): NativeStream,
-    (False, True): TolerantStream,
-    (True, False): RecordStream,
-    (True, True): TolerantRecordStream,
-}
 
 
 class LoaderProgram(Program):
@@ -41,7 +31,7 @@ class LoaderProgram(Program):
 
     def open_stream(self, stream: int, at: int = 0) -> Stream:
         """See `Runnable`.  A worker reads ahead only in streams that are its own."""
-        kind = _KINDS[self.over_records, self.tolerant]
+        kind = RecordStream if self.over_records else NativeStream
         return kind(self, stream, at, self.owned if at else True)
 
 

@@ -6,7 +6,6 @@ Python objects.
 
 from __future__ import annotations
 
-import functools
 import itertools
 from typing import Any, Protocol
 
@@ -16,6 +15,7 @@ import numpy.typing as npt
 from gristmill._base.types import Alloc, Int64Array, Rules
 from gristmill._engine.block_queue import BlockQueue
 from gristmill._engine.program import Program
+from gristmill._engine.stream_keys import StreamKeys
 from gristmill.sources._record_source import reads_natively
 
 
@@ -115,7 +115,7 @@ def open_decoding(program: Program, stream: int, look_ahead: bool) -> Decoding |
         return None
     if not (program.in_blocks and reads_natively(source)):
         return None
-    keys_of = functools.partial(program.key_block, stream)
+    keys_of = StreamKeys(program, stream).block
     queue = BlockQueue(
         source,
         options=program.read_options,

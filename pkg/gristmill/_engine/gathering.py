@@ -14,6 +14,8 @@ from typing import Any
 
 from gristmill import _core
 from gristmill._base.types import Alloc, Int64Array, Rules
+from gristmill._engine.program import Program
+from gristmill._engine.stream_keys import StreamKeys
 from gristmill.options import ReadOptions
 from gristmill.sources import TableSource
 
@@ -84,6 +86,11 @@ class Gathering:
         """Drop what was gathered ahead: the stream goes on from somewhere else."""
         self._waiting.clear()
 
+    def close(self) -> None:
+        """Drop what was gathered ahead, and end the threads."""
+        self.forget()
+        self._pool = None
+
     def _by_caller(
         self, position: int, count: int, alloc: Alloc | None
     ) -> tuple[Any, Int64Array]:
@@ -111,3 +118,21 @@ class Gathering:
             if position >= self._length:
                 break
             self._begin(position, min(count, self._length - position), None)
+
+
+def open_gathering(program: Program, stream: int, look_ahead: bool) -> Gathering | None:
+    """How whole batches are gathered, where a program's can be."""
+    first, source = program.levels[0], program.source
+    plain = not first.steps and first.batch is not None and first.batch.make is None
+    if not (plain and program.in_blocks and isinstance(source, TableSource)):
+        return None
+    if not source.gathers:
+        return None
+    return Gathering(
+        source,
+        rules=program.rules,
+        options=program.read_options,
+        keys_of=StreamKeys(program, stream).block,
+        length=program.stream_length(stream),
+        look_ahead=look_ahead,
+    )

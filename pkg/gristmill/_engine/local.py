@@ -1,24 +1,24 @@
-"""Runs the streams of a program in this process, without workers."""
+"""Computes the streams of a program in this process, one after another."""
 
 from __future__ import annotations
 
 from typing import Any
 
 from gristmill._base.types import Int64Array
-from gristmill._engine.compilation import LoaderProgram
+from gristmill._engine.record_errors import GiveUp, NoOutput
+from gristmill._engine.runnable import Runnable
 from gristmill._engine.state import Position
 from gristmill._engine.stream import NO_KEYS, Stream
-from gristmill._engine.tally import Account
-from gristmill._engine.tolerance import GIVEN_UP, NOTHING, Overrun
+from gristmill._engine.tally import Tally
 
 
 class LocalRun:
-    """Delivers outputs of all streams in turn.
+    """Computes each output when it is asked for, and delivers all streams in turn.
 
     Args:
         program: The compiled pipeline.
         position: Where to start.
-        account: Told of bad records.
+        tally: Told of bad records; None where nobody is.
 
     Attributes:
         position: Kept up to date; what a checkpoint says.
@@ -26,97 +26,108 @@ class LocalRun:
     """
 
     def __init__(
-        self, program: LoaderProgram, position: Position, account: Account
+        self, program: Runnable, position: Position, tally: Tally | None
     ) -> None:
         self.position = position
         self.keys: Int64Array = NO_KEYS
         self._program = program
-        self._account = account
+        self._tally = tally
         self._tolerant = program.tolerant
         # The output due, in a tuple, where it was held back for its bad records.
         self._held: tuple[Any] | None = None
-        self._streams: list[Stream] = []
-        # Grain's single stream without workers reports where its reading ended;
-        # with several, a stream that has ended keeps its last output's position.
-        self._reports_end = position.worker_count == 0 and position.streams == 1
+        self._streams: dict[int, Stream] = {}
+        self._reports_end = _reports_end(position)
 
     def next(self) -> Any:
         """The next output.
 
         Raises:
             StopIteration: All streams have ended.
+            Exception: What the user's code raised; the output counts as given.
             TooManyErrors: More records failed than may; the output is due again.
         """
-        position, held = self.position, self._held
-        streams = self._streams or self._open()
+        position = self.position
         while True:
-            turn = position.turn
-            if position.ended[turn]:
+            number = position.next_stream
+            if position.ended[number]:
                 if all(position.ended):
                     raise StopIteration
-                position.turn = (turn + 1) % len(streams)
+                position.pass_turn()
                 continue
-            stream = streams[turn]
+            stream = self._streams.get(number) or self._open(number)
             try:
-                output = stream.next() if held is None else held[0]
+                output = stream.next() if self._held is None else self._held[0]
             except StopIteration:
-                if not stream.mishaps.records:
-                    position.ended[turn] = True
+                if not stream.record_errors.records:
+                    position.ended[number] = True
                     if self._reports_end:
-                        position.vectors[turn] = stream.vector
-                    position.turn = (turn + 1) % len(streams)
+                        position.vectors[number] = stream.vector
+                    position.pass_turn()
                     continue
-                output = NOTHING
-            except Overrun:
-                output = GIVEN_UP
+                output = NoOutput.NOTHING
+            except GiveUp:
+                output = NoOutput.GIVEN_UP
             except Exception:
                 # The failed output has had its turn, so that the others keep theirs.
-                position.vectors[turn] = stream.vector
-                position.turn = (turn + 1) % len(streams)
-                if stream.mishaps.records:
-                    self._account.settle(stream.mishaps.passed)
-                    position.errors = self._account.count
+                position.vectors[number] = stream.vector
+                position.pass_turn()
+                if self._tally is not None and stream.record_errors.records:
+                    self._tally.flush(stream.record_errors.passed)
+                    position.errors = self._tally.count
                 raise
-            if self._tolerant and stream.mishaps.records:
-                self._held = (output,)
-                account = self._account
-                tell = account.refuse if output is GIVEN_UP else account.admit
-                tell(stream.mishaps.passed)
-                self._held = held = None
-                position.errors = self._account.count
-            if output is NOTHING or output is GIVEN_UP:
-                position.vectors[turn] = stream.vector
-                position.turn = (turn + 1) % len(streams)
+            if self._tolerant and stream.record_errors.records:
+                self._account(stream, output)
+            position.vectors[number] = stream.vector
+            position.pass_turn()
+            if self._tolerant and isinstance(output, NoOutput):
                 continue
             self.keys = stream.keys
-            position.vectors[turn] = stream.vector
-            position.turn = (turn + 1) % len(streams)
             return output
 
     def start_prefetch(self) -> None:
         """Begin to read ahead in every stream."""
-        for stream in self._streams or self._open():
-            stream.start_prefetch()
+        for number in range(self.position.streams):
+            (self._streams.get(number) or self._open(number)).start_prefetch()
 
     def restart(self, position: Position) -> None:
         """Go on from another position with as many streams."""
         self.keys = NO_KEYS
         self._held = None
         self.position = position
-        for stream, vector in zip(self._streams, position.vectors, strict=False):
-            stream.seek(vector)
-        self._reports_end = position.worker_count == 0 and position.streams == 1
+        for number, stream in self._streams.items():
+            stream.seek(position.vectors[number])
+        self._reports_end = _reports_end(position)
 
     def close(self) -> None:
         """Stop reading ahead."""
-        for stream in self._streams:
+        for stream in self._streams.values():
             stream.close()
-        self._streams = []
+        self._streams.clear()
         self._held = None
 
-    def _open(self) -> list[Stream]:
-        for number, vector in enumerate(self.position.vectors):
-            stream = self._program.open_stream(number)
-            stream.seek(vector)
-            self._streams.append(stream)
-        return self._streams
+    def _open(self, number: int) -> Stream:
+        stream = self._program.open_stream(number)
+        stream.seek(self.position.vectors[number])
+        self._streams[number] = stream
+        return stream
+
+    def _account(self, stream: Stream, output: Any) -> None:
+        """Tell of the bad records before an output, which waits until that is done."""
+        if self._tally is not None:
+            self._held = (output,)
+            passed = stream.record_errors.passed
+            if output is NoOutput.GIVEN_UP:
+                self._tally.reject(passed)
+            else:
+                self._tally.commit(passed)
+            self._held = None
+            self.position.errors = self._tally.count
+
+
+def _reports_end(position: Position) -> bool:
+    """Whether a stream that has ended is reported to stand where its reading ended.
+
+    Grain's single stream without workers does that; with several, one that has ended
+    keeps its last output's position.
+    """
+    return position.worker_count == 0 and position.streams == 1

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import functools
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -10,41 +11,20 @@ import numpy as np
 from gristmill import batching
 from gristmill._base.types import Alloc, Int64Array
 from gristmill._engine.block_reading import BlockReading, open_reading
-from gristmill._engine.decoding import open_decoding
-from gristmill._engine.gathering import Gathering
-from gristmill._engine.program import BatchSpec, Program, as_number
+from gristmill._engine.decoding import Decoding, open_decoding
+from gristmill._engine.gathering import Gathering, open_gathering
+from gristmill._engine.program import Program, as_number
 from gristmill._engine.reading import read_each
+from gristmill._engine.record_errors import RecordErrors
 from gristmill._engine.stream import NO_KEYS, Vector
-from gristmill._engine.tolerance import Mishaps
+from gristmill._engine.stream_keys import Records, StreamKeys, name_of
 from gristmill._hot import run as hot_run
-from gristmill._hot.draw import Draws
 from gristmill._hot.place import Place
 from gristmill.sources import TableSource
 
-KEY_BLOCK = 1024
-
-
-class SamplerDraws:
-    """Generators of a sampler that makes its own, by global index."""
-
-    def __init__(self) -> None:
-        self._generators: dict[int, np.random.Generator | None] = {}
-
-    def put(self, index: int, generator: np.random.Generator | None) -> None:
-        """Keep the generator of one record."""
-        self._generators[index] = generator
-
-    def has(self, index: int) -> bool:
-        """Whether a record of this index is kept."""
-        return index in self._generators
-
-    def at(self, index: int) -> np.random.Generator | None:
-        """The generator of one record; None where the sampler has no seed."""
-        return self._generators.get(index)
-
-    def clear(self) -> None:
-        """Forget all."""
-        self._generators.clear()
+# The elements of a block up to a failed read, and its exception; None where the loop
+# that runs the steps is to read.
+Read = tuple[list[Any], Exception | None] | None
 
 
 class NativeStream:
@@ -59,40 +39,35 @@ class NativeStream:
     ) -> None:
         self.vector: Vector = (0,)
         self.keys = NO_KEYS
-        self.mishaps = Mishaps(stream)
+        self.record_errors = RecordErrors(
+            stream, program.on_error, program.errors_per_output
+        )
         self._program = program
-        self._stream = stream
         self._at = at
+        self._tolerant = program.tolerant
         self._length = program.stream_length(stream)
         self._consumed = 0
         self._levels = program.levels
         self._steps = program.levels[0].steps
-        self._blockwise = program.in_blocks
-        self._draws: Any = SamplerDraws()
-        if self._blockwise:
-            self._draws = None if program.seed is None else Draws(program.seed)
-        self._gathering = self._native_gathering(look_ahead)
-        self._gathers_all = self._gathering is not None and len(self._levels) == 1
-        self._decoding = open_decoding(program, stream, look_ahead)
+        self._keys = StreamKeys(program, stream)
+        self._draws = self._keys.draws
+        # How whole batches are made without Python, where they can be.
+        self._batches: Gathering | Decoding | None = open_gathering(
+            program, stream, look_ahead
+        ) or open_decoding(program, stream, look_ahead)
         # What cannot be decoded at once has been read, and was looked ahead for.
         self._reading = open_reading(
-            program, stream, look_ahead and self._decoding is None
+            program, stream, look_ahead and self._batches is None
         )
         self._read_natively = isinstance(program.source, TableSource)
         self._key_parts: list[Int64Array] = []
-        self._cached_at = 0
-        self._cached_keys = NO_KEYS
-        self._cached_indices = NO_KEYS
-        # Keys of the block in work that int64 cannot say, as the sampler gave them.
-        self._odd_keys: list[Any] | None = None
 
     def seek(self, vector: Vector) -> None:
         """Make the next output the one that follows ``vector[0]`` records."""
         if vector[0] != self._consumed:
             self._reading.forget()
-            for ahead in (self._gathering, self._decoding):
-                if ahead is not None:
-                    ahead.forget()
+            if self._batches is not None:
+                self._batches.forget()
         self._consumed = vector[0]
         self.vector = vector
 
@@ -100,9 +75,10 @@ class NativeStream:
         """The next output, see `Stream.next`."""
         before = self._consumed
         self._key_parts.clear()
+        if self._tolerant:
+            self.record_errors.begin()
         try:
-            gathers = self._gathers_all
-            output = self._gathered(alloc) if gathers else self._output(alloc)
+            output = self._output(alloc)
         except Exception:
             self.vector = (self._consumed,)
             raise
@@ -117,18 +93,16 @@ class NativeStream:
     def start_prefetch(self) -> None:
         """Begin to read ahead."""
         spec = self._levels[0].batch
-        if self._decoding is not None and spec is not None:
-            self._decoding.start(self._consumed, spec.size)
+        if isinstance(self._batches, Decoding) and spec is not None:
+            self._batches.start(self._consumed, spec.size)
         elif not self._read_natively:
             self._reading.start(self._consumed)
 
     def close(self) -> None:
         """Stop reading ahead."""
         self._reading.close()
-        if self._gathering is not None:
-            self._gathering.forget()
-        if self._decoding is not None:
-            self._decoding.close()
+        if self._batches is not None:
+            self._batches.close()
 
     def _output(self, alloc: Alloc | None) -> Any:
         top = len(self._levels) - 1
@@ -142,13 +116,18 @@ class NativeStream:
     def _batch(self, level: int, alloc: Alloc | None) -> Any:
         spec = self._levels[level].batch
         assert spec is not None
-        if level == 0 and self._gathering is not None:
-            return self._gathered(alloc)
-        if level == 0 and self._decoding is not None:
-            count = self._whole_batch(spec)
-            found = self._decoding.batch(self._consumed, count, alloc)
+        if level == 0 and self._batches is not None:
+            # Each record gives one element here.
+            count = min(spec.size, self._length - self._consumed)
+            if count < spec.size and (spec.drop_remainder or count <= 0):
+                self._consumed = self._length
+                raise StopIteration
+            found = self._batches.batch(self._consumed, count, alloc)
             if isinstance(found, tuple):
-                return self._made_at_once(*found)
+                batch, keys = found
+                self._consumed += count
+                self._key_parts.append(keys)
+                return batch
             assert isinstance(self._reading, BlockReading)
             self._reading.offer(self._consumed, found)
         elements = self._elements(level, spec.size)
@@ -193,31 +172,46 @@ class NativeStream:
 
     def _records(self, want: int) -> list[Any]:
         elements: list[Any] = []
+        # What is read of a block behind a record that failed.
+        rest: tuple[Records, Read] | None = None
         while len(elements) < want and self._consumed < self._length:
-            count = min(want - len(elements), self._length - self._consumed)
-            keys, indices = self._block(self._consumed, count)
-            done, kept, consumed, error = self._run(keys, indices)
+            if rest is None:
+                count = min(want - len(elements), self._length - self._consumed)
+                records = self._keys.records(self._consumed, count)
+                read = self._read(records)
+            else:
+                records, read = rest
+            done, kept, consumed, error = self._run(records, read)
             self._consumed += consumed
-            if error is not None:
-                raise error
-            self._key_parts.append(keys if kept is None else keys[kept])
             elements = elements + done if elements else done
+            keys = records[0]
+            if error is None:
+                rest = None
+                self._key_parts.append(keys if kept is None else keys[kept])
+                continue
+            self._key_parts.append(keys[slice(len(done)) if kept is None else kept])
+            elements += self._in_place_of(error, records, consumed - 1)
+            rest = _behind(records, read, consumed)
+            if not elements and self.record_errors.many:
+                break
+        if elements:
+            self.record_errors.alone = False
         return elements
 
-    def _read(self, keys: Int64Array) -> tuple[list[Any], Exception | None] | None:
-        """Read a block as `Reading.read` does, None where the loop is to read it."""
+    def _read(self, records: Records) -> Read:
+        """Read a block, or leave that to the loop where it is fast."""
+        keys, _, names = records
         read = None
         if not self._read_natively:
-            names = keys if self._odd_keys is None else self._odd_keys
-            read = self._reading.read(self._consumed, names)
-        if read is None and self._odd_keys is not None:
-            read = read_each(self._program.source, self._odd_keys)
+            read = self._reading.read(self._consumed, keys if names is None else names)
+        if read is None and names is not None:
+            read = read_each(self._program.source, names)
         return read
 
     def _run(
-        self, keys: Int64Array, indices: Int64Array
+        self, records: Records, read: Read
     ) -> tuple[list[Any], list[int] | None, int, Exception | None]:
-        read = self._read(keys)
+        keys, indices, _ = records
         if read is None:
             source = self._program.source
             return hot_run.run_block(
@@ -236,94 +230,45 @@ class NativeStream:
         )
         if failure is None or result[3] is not None:
             return result
-        failure.add_note(self._place(keys, indices, count))
+        failure.add_note(Place(None, name_of(records, count), int(indices[count])))
         return result[0], result[1], count + 1, failure
 
-    def _place(self, keys: Int64Array, indices: Int64Array, place: int) -> Place:
-        """What is said of a record of the block in work that cannot be read."""
-        names: Any = keys if self._odd_keys is None else self._odd_keys
-        return Place(None, names[place], int(indices[place]))
+    def _in_place_of(
+        self, error: Exception, records: Records, number: int
+    ) -> Sequence[Any]:
+        """What takes the place of one of `records`, which was consumed last.
 
-    def _native_gathering(self, look_ahead: bool) -> Gathering | None:
-        """How whole batches are made without Python, where they can be."""
-        program = self._program
-        first, source = program.levels[0], program.source
-        plain = not first.steps and first.batch is not None and first.batch.make is None
-        if not (plain and program.in_blocks and isinstance(source, TableSource)):
-            return None
-        if not source.gathers:
-            return None
-        return Gathering(
-            source,
-            rules=program.rules,
-            options=program.read_options,
-            keys_of=self._keys,
-            length=self._length,
-            look_ahead=look_ahead,
-        )
-
-    def _gathered(self, alloc: Alloc | None) -> Any:
-        spec, gathering = self._levels[0].batch, self._gathering
-        assert spec is not None and gathering is not None
-        count = self._whole_batch(spec)
-        return self._made_at_once(*gathering.batch(self._consumed, count, alloc))
-
-    def _whole_batch(self, spec: BatchSpec) -> int:
-        """How many records the next batch has, where each gives one element."""
-        count = min(spec.size, self._length - self._consumed)
-        if count < spec.size and (spec.drop_remainder or count <= 0):
-            self._consumed = self._length
-            raise StopIteration
-        return count
-
-    def _made_at_once(self, batch: Any, keys: Int64Array) -> Any:
-        self._consumed += len(keys)
-        self._key_parts.append(keys)
-        return batch
-
-    def _block(self, first: int, count: int) -> tuple[Int64Array, Int64Array]:
-        """Record keys and global indices of the stream's records from `first` on."""
-        if not self._blockwise:
-            return self._block_by_metadata(first, count)
-        keys = self._keys(first, count)
-        offset = first - self._cached_at
-        return keys, self._cached_indices[offset : offset + count]
-
-    def _keys(self, first: int, count: int) -> Int64Array:
-        """The keys of `_block`, where they come in blocks."""
-        offset = first - self._cached_at
-        if offset < 0 or offset + count > len(self._cached_keys):
-            size = min(max(count, KEY_BLOCK), self._length - first)
-            streams = self._program.streams
-            self._cached_keys, self._cached_indices = self._program.keys.block(
-                self._stream + first * streams, streams, size
-            )
-            self._cached_at, offset = first, 0
-        return self._cached_keys[offset : offset + count]
-
-    def _block_by_metadata(
-        self, first: int, count: int
-    ) -> tuple[Int64Array, Int64Array]:
-        """As `_block`, from the sampler's own metadata; may be of fewer records.
-
-        Generators are found by index, so a block ends before an index that it has.
+        Raises:
+            Exception: `error`, unless it is passed over.
         """
-        names: list[Any] = []
-        indices: list[int] = []
-        self._draws.clear()
-        streams, shard = self._program.streams, self._program.keys.shard
-        for i in range(first, first + count):
-            position = self._stream + i * streams
-            metadata = self._program.keys.metadata(position)
-            index = metadata.index
-            if type(index) is not int or as_number(index) != index:
-                index = position * shard.shard_count + shard.shard_index
-            if self._draws.has(index):
-                break
-            self._draws.put(index, metadata.rng)
-            indices.append(index)
-            names.append(self._program.keys.source_key(metadata.record_key))
-        keys = [as_number(name) for name in names]
-        exact = all(type(n) is int and n == k for n, k in zip(names, keys, strict=True))
-        self._odd_keys = None if exact else names
-        return np.array(keys, np.int64), np.array(indices, np.int64)
+        position, index = self._consumed - 1, records[1][number : number + 1]
+
+        def become(name: Any) -> Sequence[Any]:
+            """What another record becomes, with the index and the generator of this."""
+            self._keys.renew_generator(position, int(index[0]))
+            elements, failure = read_each(self._program.source, [name])
+            if failure is not None:
+                raise failure
+            key = np.array([as_number(name)], np.int64)
+            done, _, _, failure = hot_run.run_block(
+                None, key, index, self._steps, self._draws, self._at, elements
+            )
+            if failure is not None:
+                raise failure
+            self._key_parts.append(key[: len(done)])
+            return done
+
+        others = (
+            (name, functools.partial(become, name))
+            for name in self._keys.stand_ins(position)
+        )
+        return self.record_errors.resolve(error, name_of(records, number), others)
+
+
+def _behind(records: Records, read: Read, count: int) -> tuple[Records, Read] | None:
+    """What is read of a block without the first `count` records, if anything."""
+    if read is None or count >= len(read[0]):
+        return None
+    keys, indices, names = records
+    rest = keys[count:], indices[count:], None if names is None else names[count:]
+    return rest, (read[0][count:], read[1])

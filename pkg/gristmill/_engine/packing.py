@@ -22,7 +22,7 @@ import os
 import pickle
 import struct
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy as np
 import numpy.typing as npt
@@ -65,42 +65,6 @@ class _SnapshotAt:
     ends: tuple[int, int]
 
 
-class _Writer:
-    """Appends to the file in large chunks and remembers where things are."""
-
-    def __init__(self, fd: int) -> None:
-        self._fd = fd
-        self._pending = bytearray()
-        self.offset = 0
-
-    def write(self, data: bytes | memoryview) -> None:
-        """Append, through a buffer where `data` is small."""
-        self.offset += len(data)
-        if len(data) < CHUNK_BYTES:
-            self._pending += data
-            if len(self._pending) >= CHUNK_BYTES:
-                self.flush()
-            return
-        self.flush()
-        _write_all(self._fd, memoryview(data))
-
-    def align(self) -> None:
-        """Continue at the next multiple of 64 bytes."""
-        self.write(b"\0" * (-self.offset % 64))
-
-    def place(self, data: memoryview) -> tuple[int, int]:
-        """Append on a 64-byte boundary; returns (offset, bytes)."""
-        self.align()
-        begin = self.offset
-        self.write(data)
-        return begin, len(data)
-
-    def flush(self) -> None:
-        """Write what is buffered."""
-        _write_all(self._fd, memoryview(bytes(self._pending)))
-        self._pending = bytearray()
-
-
 class _Pickler(open_files.Pickler):
     def reducer_override(self, thing: Any) -> Any:
         reduced = reduce_mapped(thing) if isinstance(thing, np.ndarray) else None
@@ -118,7 +82,8 @@ def pack(program: Runnable | Carrier) -> int:
         os.memfd_create("gristmill-program", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
     )
     try:
-        _write(fd, program)
+        with open(fd, "wb", CHUNK_BYTES, closefd=False) as writer:
+            _write(writer, program)
         fcntl.fcntl(fd, fcntl.F_ADD_SEALS, SEALS)
     except BaseException:
         os.close(fd)
@@ -142,8 +107,7 @@ def unpack(fd: int) -> Runnable:
     return program
 
 
-def _write(fd: int, program: Runnable | Carrier) -> None:
-    writer = _Writer(fd)
+def _write(writer: BinaryIO, program: Runnable | Carrier) -> None:
     source: Any = getattr(program, "source", None)
     if type(source) in (list, tuple) and len(source) >= LONG_LIST:
         program = _with_source(program, _place_snapshot(writer, source))
@@ -153,7 +117,7 @@ def _write(fd: int, program: Runnable | Carrier) -> None:
         with contextlib.suppress(BufferError):
             raw = buffer.raw()
             if raw.nbytes >= OUT_OF_BAND_BYTES:
-                table.append(writer.place(raw))
+                table.append(_place(writer, raw))
                 return False
         return True
 
@@ -163,11 +127,18 @@ def _write(fd: int, program: Runnable | Carrier) -> None:
     except Exception as error:
         error.add_note(program.unpicklable_note())
         raise
-    table.append(writer.place(pickled.getbuffer()))
-    at = writer.offset
+    table.append(_place(writer, pickled.getbuffer()))
+    at = writer.tell()
     writer.write(pickle.dumps(table))
     writer.write(struct.pack("<Q", at))
-    writer.flush()
+
+
+def _place(writer: BinaryIO, data: memoryview) -> tuple[int, int]:
+    """Append on a 64-byte boundary; returns (offset, bytes)."""
+    writer.write(b"\0" * (-writer.tell() % 64))
+    begin = writer.tell()
+    writer.write(data)
+    return begin, len(data)
 
 
 def _with_source(program: Any, source: Any) -> Runnable:
@@ -176,14 +147,15 @@ def _with_source(program: Any, source: Any) -> Runnable:
     return changed
 
 
-def _place_snapshot(writer: _Writer, elements: list[Any] | tuple[Any, ...]) -> Any:
-    begin = writer.offset
+def _place_snapshot(
+    writer: BinaryIO, elements: list[Any] | tuple[Any, ...]
+) -> _SnapshotAt:
+    end = begin = writer.tell()
     ends = np.empty(len(elements), np.int64)
     for i, data in enumerate(_pickled(elements)):
-        writer.write(data)
-        ends[i] = writer.offset - begin
-    data_at = (begin, writer.offset - begin)
-    return _SnapshotAt(data_at, writer.place(ends.data.cast("B")))
+        end += writer.write(data)
+        ends[i] = end - begin
+    return _SnapshotAt((begin, end - begin), _place(writer, ends.data.cast("B")))
 
 
 def _pickled(elements: list[Any] | tuple[Any, ...]) -> Iterator[bytes]:
@@ -211,8 +183,3 @@ def _above_standard_streams(fd: int) -> int:
         return fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, 3)
     finally:
         os.close(fd)
-
-
-def _write_all(fd: int, data: memoryview) -> None:
-    while data:
-        data = data[os.write(fd, data) :]

@@ -11,7 +11,7 @@ from __future__ import annotations
 import dataclasses
 import operator
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
@@ -28,12 +28,6 @@ from gristmill.sharding import ShardOptions
 Step = tuple[int, Callable[..., Any], str]
 # Small outputs that a worker computes at a time.
 RUN_RECORDS = 16
-
-
-class Sampler(Protocol):
-    """What the engine needs of a sampler: metadata of one position at a time."""
-
-    def __getitem__(self, index: int) -> RecordMetadata: ...
 
 
 @dataclasses.dataclass(frozen=True)
@@ -183,7 +177,7 @@ class Program:
         return not self.one_to_one or keeps_streams_apart(self.keys.sampler)
 
     @property
-    def patience(self) -> int | None:
+    def errors_per_output(self) -> int | None:
         """Bad records of one output after which it is given up; None for never.
 
         An output of a fixed number of records comes to an end by itself.
@@ -238,21 +232,6 @@ class Program:
     def stream_length(self, stream: int) -> int:
         """Records of one stream: it takes local elements stream, stream+S, ..."""
         return max(0, -(-(self.keys.length - stream) // self.streams))
-
-    def key_block(self, stream: int, first: int, count: int) -> Int64Array:
-        """As `source_keys`, int64 of shape (count,), where keys come in blocks."""
-        streams = self.streams
-        return self.keys.block(stream + first * streams, streams, count)[0]
-
-    def source_keys(self, stream: int, first: int, count: int) -> list[Any]:
-        """What the source is asked for at `count` places of a stream from `first`."""
-        if self.in_blocks:
-            block: list[Any] = self.key_block(stream, first, count).tolist()
-            return block
-        keys, streams = self.keys, self.streams
-        start = stream + first * streams
-        places = range(start, start + streams * count, streams)
-        return [keys.source_key(keys.metadata(place).record_key) for place in places]
 
 
 def is_legacy(operation: Any) -> bool:

@@ -15,12 +15,13 @@ from typing import Any
 from gristmill import _core
 from gristmill._base import log
 from gristmill._base.types import Int64Array
-from gristmill._engine import tolerance
+from gristmill._engine import record_errors
 from gristmill._engine.runnable import Runnable
 from gristmill._engine.state import Position
 from gristmill._engine.stream import NO_KEYS
-from gristmill._engine.tally import Account
 from gristmill._hot import slot_reader, views
+from gristmill._engine.tally import Tally
+
 from gristmill.errors import ArenaFull, WorkerDied
 
 # The module that workers of the launcher run; see `gristmill._workers.launcher`.
@@ -59,7 +60,7 @@ class RemoteRun:
         program: The compiled pipeline.
         position: Where to start.
         options: How workers are run.
-        account: Told of bad records.
+        tally: Told of bad records; None where there are none.
     """
 
     def __init__(
@@ -67,14 +68,13 @@ class RemoteRun:
         program: Runnable,
         position: Position,
         options: RemoteOptions,
-        account: Account,
+        tally: Tally | None,
     ) -> None:
         self.keys: Int64Array = NO_KEYS
         self._program = program
         self._start_position = position
         self._options = options
-        self._account = account
-        self._tolerant = program.tolerant
+        self._tally = tally if program.tolerant else None
         self._scheduler: _core.Scheduler | None = None
         self._owner = os.getpid()
 
@@ -89,7 +89,7 @@ class RemoteRun:
             turn,
             [tuple(vector.tolist()) for vector in vectors],
             ended,
-            self._account.count,
+            self._tally.count if self._tally else 0,
         )
 
     def next(self) -> Any:
@@ -106,7 +106,7 @@ class RemoteRun:
             due = scheduler.next(self._options.stall_timeout)
             if due.kind == "output":
                 output = self._deliver(scheduler, due)
-                if output is tolerance.NOTHING:
+                if isinstance(output, record_errors.NoOutput):
                     continue
                 return output
             if due.kind == "end":
@@ -126,7 +126,9 @@ class RemoteRun:
         self.keys = NO_KEYS
         self._start_position = position
         if self._scheduler is not None:
-            self._scheduler.reset(position.vectors, position.turn, position.ended)
+            self._scheduler.reset(
+                position.vectors, position.next_stream, position.ended
+            )
 
     def close(self) -> None:
         """End the workers.  Arrays that were delivered stay valid."""
@@ -150,7 +152,7 @@ class RemoteRun:
             memory_limit=options.memory_limit,
             lengths=[program.stream_length(s) for s in range(position.streams)],
             starts=position.vectors,
-            turn=position.turn,
+            turn=position.next_stream,
             ended=position.ended,
             vector_capacity=program.vector_capacity,
         )
@@ -171,38 +173,36 @@ class RemoteRun:
 
     def _deliver(self, scheduler: _core.Scheduler, due: _core.Due) -> Any:
         element, keys = received(scheduler, due)
-        if due.error:
-            return self._end_or_raise(scheduler, element)
-        if self._tolerant:
-            element, passed = tolerance.received_output(element)
+        failure: Any = None
+        if self._tally is not None:
+            if due.error:
+                failure, passed = record_errors.received_failure(element)
+                element = failure
+            else:
+                element, passed = record_errors.received_output(element)
             if passed is not None:
-                self._account.admit(passed)
-        self.keys = keys
+                self._account(self._tally, passed, failure)
+        elif due.error:
+            from gristmill._engine import failures
+
+            failure = failures.unpack_failure(element)
+        if failure is None:
+            self.keys = keys
         scheduler.advance()
+        if isinstance(failure, BaseException):
+            raise failure
         return element
 
-    def _end_or_raise(self, scheduler: _core.Scheduler, sent: bytes) -> Any:
-        """What comes of a turn without an output."""
-        from gristmill._engine import failures
-
-        if not self._tolerant:
-            scheduler.advance()
-            raise failures.unpack_failure(sent)
-        error, passed = tolerance.received_failure(sent)
-        if error is None:
-            assert passed is not None
-            self._account.admit(passed)
-            scheduler.advance()
-            return tolerance.NOTHING
-        if isinstance(error, tolerance.Overrun):
-            assert passed is not None
-            self._account.refuse(passed)
-            scheduler.advance()
-            return tolerance.NOTHING
-        if passed is not None:
-            self._account.settle(passed)
-        scheduler.advance()
-        raise error
+    def _account(
+        self, tally: Tally, passed: record_errors.Passed, failure: Any
+    ) -> None:
+        """Tell of the bad records before an output, or what came instead of one."""
+        if failure is None or failure is record_errors.NoOutput.NOTHING:
+            tally.commit(passed)
+        elif failure is record_errors.NoOutput.GIVEN_UP:
+            tally.reject(passed)
+        else:
+            tally.flush(passed)
 
     def _stalled(self, scheduler: _core.Scheduler, due: _core.Due) -> None:
         from gristmill._engine import stall

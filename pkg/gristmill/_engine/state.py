@@ -26,14 +26,14 @@ class Position:
 
     Attributes:
         worker_count: As the checkpoint says it; fixed when the run began.
-        turn: Stream that gives the next output.
+        next_stream: The stream that gives the next output.
         vectors: Position of each stream after its last delivered output.
         ended: Streams that gave all they have.
         errors: Bad records that were skipped or substituted on the way here.
     """
 
     worker_count: int
-    turn: int
+    next_stream: int
     vectors: list[Vector]
     ended: list[bool]
     errors: int = 0
@@ -42,6 +42,10 @@ class Position:
     def streams(self) -> int:
         """How many streams there are."""
         return len(self.vectors)
+
+    def pass_turn(self) -> None:
+        """Make the stream behind the next one the next one."""
+        self.next_stream = (self.next_stream + 1) % len(self.vectors)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -157,7 +161,7 @@ def _version_2(pipeline: Pipeline, position: Position) -> dict[str, Any]:
             str(i): offset + i * shards + vector[0] * stride
             for i, vector in enumerate(position.vectors)
         },
-        "last_worker_index": position.turn - 1,
+        "last_worker_index": position.next_stream - 1,
         "worker_count": position.worker_count,
         "sampler": pipeline.sampler,
         "data_source": pipeline.data_source,
@@ -189,7 +193,7 @@ def _nested(pipeline: Pipeline, position: Position) -> dict[str, Any]:
     if position.worker_count == 0 and position.streams == 1:
         return states[0]
     return {
-        "next_index_in_cycle": position.turn,
+        "next_index_in_cycle": position.next_stream,
         "next_index_in_datasets": position.streams,
         "iterators_in_use_indices": list(range(position.streams)),
         "iterators_in_use_states": states,
@@ -267,8 +271,10 @@ def _check_form(pipeline: Pipeline, position: Position) -> None:
         ValueError: There are too many numbers or too few, or one is out of range.
     """
     streams, length = position.streams, len(pipeline.start(0, 1).vectors[0])
-    if not 0 <= position.turn < streams or len(position.ended) != streams:
-        raise ValueError(f"turn {position.turn} and {position.ended} of {streams}")
+    if not 0 <= position.next_stream < streams or len(position.ended) != streams:
+        raise ValueError(
+            f"turn {position.next_stream} and {position.ended} of {streams}"
+        )
     for vector in position.vectors:
         # The first one is checked against the length of the data.
         numbers = [operator.index(number) for number in vector][1:]

@@ -7,7 +7,7 @@ from typing import Any, Protocol, runtime_checkable
 import numpy as np
 
 from gristmill._base.types import Alloc, Int64Array
-from gristmill._engine.tolerance import Mishaps
+from gristmill._engine.record_errors import RecordErrors
 
 Vector = tuple[int, ...]
 NO_KEYS: Int64Array = np.empty(0, np.int64)
@@ -19,12 +19,12 @@ class Stream(Protocol):
     Attributes:
         vector: Position after the last output; what a checkpoint stores.
         keys: Record keys that the last output was made of, shape (k,).
-        mishaps: Bad records passed over since the output before the last.
+        record_errors: Bad records passed over since the output before the last.
     """
 
     vector: Vector
     keys: Int64Array
-    mishaps: Mishaps
+    record_errors: RecordErrors
 
     def seek(self, vector: Vector) -> None:
         """Make the next output the one that follows position `vector`."""
@@ -33,7 +33,9 @@ class Stream(Protocol):
         """The next output; its arrays come from `alloc` where they can.
 
         Raises:
-            StopIteration: The stream has ended.
+            StopIteration: The stream has ended, or met many bad records and nothing
+                else: then there are record errors, and it goes on behind them.
+            GiveUp: It met more bad records than one output may.
             Exception: What the user's code raised; the records of this output up
                 to the failing one count as consumed, and `vector` says so.
         """

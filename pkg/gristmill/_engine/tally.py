@@ -6,65 +6,27 @@ import collections
 import dataclasses
 import datetime
 import json
-from typing import Protocol
+from collections.abc import Sequence
 
 from gristmill._base import log
-from gristmill._engine.tolerance import Passed
+from gristmill._engine.record_errors import Passed
 from gristmill.bad_records import BadRecord, BadRecords, ErrorPolicy
 from gristmill.errors import TooManyErrors
 
 LAST_KEPT = 10
 
 
-class Account(Protocol):
-    """Told of bad records in the order in which outputs are delivered.
-
-    Attributes:
-        count: Bad records passed over, those before a restored state included.
-    """
-
-    count: int
-
-    def admit(self, passed: Passed) -> None:
-        """Take those of an output that is about to be delivered.
-
-        Raises:
-            TooManyErrors: Their number passes the limit.  The output is due again,
-                and taken then.
-        """
-
-    def refuse(self, passed: Passed) -> None:
-        """Tell that those of an output that was given up are too many.
-
-        Raises:
-            TooManyErrors: So it is, and it was not raised for as many before.
-        """
-
-    def settle(self, passed: Passed) -> None:
-        """Take those before an error that is about to be raised."""
-
-
-class Replayed:
-    """Keeps no account: what is computed again for a look is not delivered."""
-
-    count = 0
-
-    def admit(self, passed: Passed) -> None:
-        """Do nothing."""
-
-    def refuse(self, passed: Passed) -> None:
-        """Do nothing."""
-
-    def settle(self, passed: Passed) -> None:
-        """Do nothing."""
-
-
 class Tally:
     """Counts bad records, logs them, and says when there are too many.
+
+    It is told of them in the order in which outputs are delivered.
 
     Args:
         policy: Limit and log file.
         data_source: What the log calls the source.
+
+    Attributes:
+        count: Bad records passed over, those before a restored state included.
     """
 
     def __init__(self, policy: ErrorPolicy, data_source: str) -> None:
@@ -73,8 +35,6 @@ class Tally:
         self._data_source = data_source
         self._met = 0
         self._last: collections.deque[BadRecord] = collections.deque(maxlen=LAST_KEPT)
-        # Whether the bad records of the output due are logged already.
-        self._told = False
         # Bad records in all, where the output due was held back for them.
         self._held_back = 0
 
@@ -86,37 +46,35 @@ class Tally:
     def restart(self, count: int) -> None:
         """Go on from the count of a restored state."""
         self.count = count
-        self._told, self._held_back = False, 0
+        self._held_back = 0
 
-    def admit(self, passed: Passed) -> None:
-        """See `Account.admit`."""
-        records, last = passed
-        limit, total = self._policy.max_errors, self.count + len(records)
+    def commit(self, passed: Passed) -> None:
+        """Take those of an output that is about to be delivered.
+
+        Raises:
+            TooManyErrors: Their number passes the limit.  The output is due again,
+                and taken then.
+        """
+        limit, total = self._policy.max_errors, self.count + len(passed[0])
         if limit is not None and total > limit and not self._held_back:
-            self._held_back = total
-            raise self._too_many(records) from _as_exception(last)
-        # Not again after an interrupt.
-        if not self._told:
-            self._tell(records)
-            self._told = True
-        self._told, self._held_back = False, 0
-        self.count = total
+            self._hold_back(passed)
+        self.flush(passed)
+        self._held_back = 0
 
-    def refuse(self, passed: Passed) -> None:
-        """See `Account.refuse`."""
-        records, last = passed
-        total = self.count + len(records)
-        if total > self._held_back:
-            self._held_back = total
-            raise self._too_many(records) from _as_exception(last)
+    def reject(self, passed: Passed) -> None:
+        """Take note that those of an output that was given up are too many.
 
-    def settle(self, passed: Passed) -> None:
-        """See `Account.settle`."""
-        self._tell(passed[0])
-        self.count += len(passed[0])
+        Raises:
+            TooManyErrors: So it is, and it was not raised for as many before.
+        """
+        if self.count + len(passed[0]) > self._held_back:
+            self._hold_back(passed)
 
-    def _tell(self, records: collections.abc.Sequence[BadRecord]) -> None:
+    def flush(self, passed: Passed) -> None:
+        """Log and count those before an error that is about to be raised."""
+        records, _ = passed
         self._write(records)
+        self.count += len(records)
         self._last.extend(records)
         before, self._met = self._met, self._met + len(records)
         # The first, the 10th, the 100th...
@@ -132,7 +90,7 @@ class Tally:
                 last.message,
             )
 
-    def _write(self, records: collections.abc.Sequence[BadRecord]) -> None:
+    def _write(self, records: Sequence[BadRecord]) -> None:
         path = self._policy.quarantine
         if path is None:
             return
@@ -145,21 +103,23 @@ class Tally:
         with open(path, "a", encoding="utf-8") as log:
             log.write("".join(lines))
 
-    def _too_many(self, records: collections.abc.Sequence[BadRecord]) -> TooManyErrors:
-        log = self._policy.quarantine
+    def _hold_back(self, passed: Passed) -> None:
+        records, error = passed
+        self._held_back = self.count + len(records)
+        path = self._policy.quarantine
         where = ""
-        if log is not None:
-            where = f" Those of the outputs that were delivered are listed in {log}."
+        if path is not None:
+            where = f" Those of the outputs that were delivered are listed in {path}."
         last = "; ".join(
             f"record {bad.key} in {bad.operation} ({bad.error}: {bad.message})"
             for bad in [*self._last, *records][-LAST_KEPT:]
         )
-        return TooManyErrors(
-            f"{self.count + len(records)} records failed, and "
+        raise TooManyErrors(
+            f"{self._held_back} records failed, and "
             f"max_errors={self._policy.max_errors}. The last were: {last}.{where} "
             "Repair the data, or pass a larger max_errors and go on from the last "
             "get_state(), after which nothing is lost."
-        )
+        ) from _as_exception(error)
 
 
 def _as_exception(error: BaseException | bytes) -> BaseException:

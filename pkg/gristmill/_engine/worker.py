@@ -16,7 +16,14 @@ import numpy.typing as npt
 from gristmill import _core, drop_in
 from gristmill._base import open_files
 from gristmill._base.types import Int64Array
-from gristmill._engine import failures, inherited_files, packing, stall, tolerance
+from gristmill._engine import (
+    failures,
+    inherited_files,
+    packing,
+    record_errors,
+    stall,
+)
+from gristmill._engine.record_errors import GiveUp, NoOutput
 from gristmill._engine.runnable import Runnable
 from gristmill._engine.stream import (
     NO_KEYS,
@@ -142,20 +149,9 @@ class _Server:
             return self._nothing((unit.first,), error)
         result = _Result([], stream.vector)
         last = unit.first + unit.count
-        while stream.vector[0] < last:
-            try:
-                element = stream.next(slot.empty)
-            except StopIteration:
-                if stream.mishaps.records:
-                    result.failure = self._pack(None, stream)
-                    result.vector = stream.vector
-                break
-            except Exception as error:
-                result.failure = self._pack(error, stream)
-                result.vector = stream.vector
-                break
-            result.vector = stream.vector
-            result.outputs.append(self._output(element, stream))
+        while stream.vector[0] < last and self._extend(result, unit.stream, slot):
+            pass
+        result.ended = False
         result.moved = result.vector[0] > last
         return result
 
@@ -172,22 +168,30 @@ class _Server:
         if unit.attempt and isinstance(stream, CarefulStream):
             # What killed the last worker may lie behind this output.
             stream.be_careful()
+        result = _Result([], before)
+        self._extend(result, unit.stream, slot)
+        return result
+
+    def _extend(self, result: _Result, number: int, slot: _Slot) -> bool:
+        """Add what comes next in a stream; returns whether that is an output."""
+        stream = self._streams[number]
         try:
             element = stream.next(slot.empty)
-            self._check_length(unit.stream, stream.vector)
+            self._check_length(number, stream.vector)
+            result.outputs.append(self._output(element, stream))
         except StopIteration:
-            if stream.mishaps.records:
-                return _Result([], stream.vector, self._pack(None, stream))
-            return _Result([], before, ended=True)
-        except tolerance.Overrun:
-            passed = stream.mishaps.packed(self._worker)
-            overrun = tolerance.send_failure(None, passed, overrun=True)
-            return _Result([], before, overrun)
+            if not stream.record_errors.records:
+                result.ended = True
+                return False
+            result.failure = self._pack(NoOutput.NOTHING, stream)
+        except GiveUp:
+            result.failure = self._pack(NoOutput.GIVEN_UP, stream)
+            return False
         except Exception as error:
-            fits = len(stream.vector) <= self._end.vector_capacity
-            vector = stream.vector if fits else before
-            return _Result([], vector, self._pack(error, stream))
-        return _Result([self._output(element, stream)], stream.vector)
+            result.failure = self._pack(error, stream)
+        if len(stream.vector) <= self._end.vector_capacity:
+            result.vector = stream.vector
+        return result.failure is None
 
     def _answer(self, unit: _core.Work, slot: _Slot) -> _Result:
         """What a request asks for; the position means nothing."""
@@ -231,17 +235,21 @@ class _Server:
 
     def _output(self, element: Any, stream: Stream) -> Output:
         if self._program.tolerant:
-            element = tolerance.send_output(element, stream.mishaps, self._worker)
+            errors = stream.record_errors
+            element = record_errors.send_output(element, errors, self._worker)
         return element, stream.keys, stream.vector
 
-    def _pack(self, error: Exception | None, stream: Stream) -> bytes:
-        """What the parent gets for an exception, or for an end with bad records."""
-        failure = None
-        if error is not None:
-            failure = failures.pack_failure(error, self._worker)
+    def _pack(self, instead: Exception | NoOutput, stream: Stream) -> bytes:
+        """What the parent gets instead of an output."""
+        failure: bytes | NoOutput
+        if isinstance(instead, NoOutput):
+            failure = instead
+        else:
+            failure = failures.pack_failure(instead, self._worker)
             if not self._program.tolerant:
                 return failure
-        return tolerance.send_failure(failure, stream.mishaps.packed(self._worker))
+        passed = record_errors.packed(stream.record_errors, self._worker)
+        return record_errors.send_failure(failure, passed)
 
     def _write(self, writer: slot_writer.SlotWriter, result: _Result) -> int | None:
         """Write a result to the slot, or to a larger one; returns the bytes used.
@@ -289,8 +297,8 @@ class _Server:
         result.outputs = result.outputs[:bad]
         result.failure = failures.pack_failure(error, self._worker)
         if self._program.tolerant:
-            _, passed = tolerance.received_output(element)
-            result.failure = tolerance.send_failure(result.failure, passed)
+            _, passed = record_errors.received_output(element)
+            result.failure = record_errors.send_failure(result.failure, passed)
 
 
 def _sends(output: Output) -> bool:

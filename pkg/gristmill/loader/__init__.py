@@ -21,7 +21,7 @@ from gristmill._engine import state as states
 from gristmill._engine.length import outputs
 from gristmill._engine.local import LocalRun
 from gristmill._engine.remote import RemoteOptions, RemoteRun
-from gristmill._engine.tally import Account, Replayed, Tally
+from gristmill._engine.tally import Tally
 from gristmill.bad_records import ErrorPolicy, OnError
 from gristmill.errors import StateMismatch
 from gristmill.loader._iterator import DataLoaderIterator
@@ -206,7 +206,7 @@ class DataLoader(Generic[T]):
         position = self._restore(state)
         # No limit: it was the iterator's to tell.
         program = dataclasses.replace(self._program_for(position), max_errors=None)
-        run = LocalRun(program, position, Replayed())
+        run = LocalRun(program, position, None)
         try:
             output: T = run.next()
         finally:
@@ -261,11 +261,11 @@ class DataLoader(Generic[T]):
             return self._program
         return self._compile(position.streams)
 
-    def _run(self, position: states.Position, account: Account) -> LocalRun | RemoteRun:
+    def _run(self, position: states.Position, tally: Tally) -> LocalRun | RemoteRun:
         program = self._program_for(position)
         if self._remote.workers == 0:
-            return LocalRun(program, position, account)
-        return RemoteRun(program, position, self._remote, account)
+            return LocalRun(program, position, tally)
+        return RemoteRun(program, position, self._remote, tally)
 
     def _tally(self) -> Tally:
         return Tally(self._error_policy, self._pipeline.data_source)

@@ -19,8 +19,8 @@ from gristmill._dataset.nodes.slicing import sliced
 from gristmill._dataset.nodes.to_iter import PrefetchIterDataset, feeds_of
 from gristmill._dataset.parallel.pipeline import Pipeline
 from gristmill._engine.program import RUN_RECORDS
+from gristmill._engine.record_errors import RecordErrors
 from gristmill._engine.stream import NO_KEYS, Vector
-from gristmill._engine.tolerance import Mishaps
 
 
 def records_of_unit(dataset: IterDataset[Any]) -> int | None:
@@ -100,7 +100,7 @@ class ArithmeticStream:
     def __init__(self, pipeline: ArithmeticPipeline, stream: int, at: int) -> None:
         self.vector: Vector = (0,)
         self.keys = NO_KEYS
-        self.mishaps = Mishaps(stream)
+        self.record_errors = RecordErrors(stream)
         self._unit = pipeline.unit_records
         self._iterator: Any = pipeline.iterator(stream)
         self._allocates = hasattr(self._iterator, "alloc")

@@ -20,9 +20,9 @@ from gristmill._dataset.model.opening import as_inner
 from gristmill._dataset.model.options import DatasetOptions, MultiprocessingContext
 from gristmill._dataset.nodes.slicing import sliced
 from gristmill._dataset.nodes.to_iter import PrefetchDatasetIterator, feeds_of
+from gristmill._engine.record_errors import RecordErrors
 from gristmill._engine.runnable import first_unpicklable
 from gristmill._engine.stream import NO_KEYS, Vector
-from gristmill._engine.tolerance import Mishaps
 from gristmill._engine.words import as_words, from_words
 
 # Bytes that the state of one stream may take on its way from a worker.
@@ -160,7 +160,7 @@ class DatasetStream:
     def __init__(self, pipeline: Pipeline, stream: int) -> None:
         self.vector = FRESH
         self.keys = NO_KEYS
-        self.mishaps = Mishaps(stream)
+        self.record_errors = RecordErrors(stream)
         self._pipeline = pipeline
         self._stream = stream
         self._limited: list[PrefetchDatasetIterator[Any]] = []

@@ -17,12 +17,11 @@ from gristmill._dataset.model.iterator import (
     set_next_index,
 )
 from gristmill._dataset.model.states import copied
-from gristmill._dataset.parallel.in_turn import RunInTurn
 from gristmill._dataset.parallel.pipeline import FRESH, Pipeline
+from gristmill._engine.local import LocalRun
 from gristmill._engine.remote import RemoteOptions, RemoteRun
 from gristmill._engine.state import Position
 from gristmill._engine.stream import Vector
-from gristmill._engine.tally import Replayed
 from gristmill.errors import StateMismatch
 
 T = TypeVar("T")
@@ -46,7 +45,7 @@ class ProcessPrefetchDatasetIterator(CheckedIterator[T]):
         self._pipeline = pipeline
         self._fixed = fixed
         self._buffer = buffer
-        self._run: RunInTurn | RemoteRun | None = None
+        self._run: LocalRun | RemoteRun | None = None
         # Where the run begins, until its first output was asked for.
         self._begins: Position | None = _start(pipeline.streams)
         self._ended = False
@@ -74,7 +73,7 @@ class ProcessPrefetchDatasetIterator(CheckedIterator[T]):
         position = self._position
         numbers = list(self._pipeline.numbers)
         return {
-            "next_index_in_cycle": position.turn,
+            "next_index_in_cycle": position.next_stream,
             "next_index_in_datasets": len(numbers),
             "iterators_in_use_indices": list(range(len(numbers))),
             "iterators_in_use_states": [
@@ -135,19 +134,19 @@ class ProcessPrefetchDatasetIterator(CheckedIterator[T]):
         assert self._run is not None
         return self._run.position
 
-    def _opened(self) -> RunInTurn | RemoteRun:
+    def _opened(self) -> LocalRun | RemoteRun:
         if self._run is None:
             self._run = self._new_run(_copy(self._position))
         return self._run
 
-    def _new_run(self, position: Position) -> RunInTurn | RemoteRun:
+    def _new_run(self, position: Position) -> LocalRun | RemoteRun:
         """What computes the streams from a position on."""
         # Options of nodes behind this one came after it was made.
         pipeline = dataclasses.replace(
             self._pipeline, options=self._ctx.dataset_options
         )
         if pipeline.workers == 0:
-            return RunInTurn(pipeline, position)
+            return LocalRun(pipeline, position, None)
         if pipeline.owned:
             # Each stream is one worker's: more workers than streams would idle.
             workers = min(pipeline.workers, pipeline.streams)
@@ -160,7 +159,7 @@ class ProcessPrefetchDatasetIterator(CheckedIterator[T]):
             stall_timeout=STALL_TIMEOUT_S,
             stall_action="warn",
         )
-        return RemoteRun(pipeline, position, options, Replayed())
+        return RemoteRun(pipeline, position, options, None)
 
     def _go_on(self, position: Position) -> None:
         self._begins = position

@@ -17,9 +17,9 @@ import torch
 from torch.utils.data import IterDataPipe, default_collate
 
 from gristmill._base.types import Alloc, Int64Array
+from gristmill._engine.record_errors import RecordErrors
 from gristmill._engine.runnable import first_unpicklable
 from gristmill._engine.stream import NO_KEYS, Vector
-from gristmill._engine.tolerance import Mishaps
 from gristmill._torch import private
 from gristmill._torch.batches import collating, native, sending
 from gristmill._torch.indices import requests
@@ -119,7 +119,7 @@ class FetchStream:
     def __init__(self, program: FetchProgram, worker: int) -> None:
         self.vector: Vector = (0,)
         self.keys: Int64Array = NO_KEYS
-        self.mishaps = Mishaps(worker)
+        self.record_errors = RecordErrors(worker)
         self._program = program
         self._worker = worker
         self._dataset = program.dataset

@@ -1,0 +1,262 @@
+"""Records that fail: what one stream does about them, and how its workers tell.
+
+A stream collects them while it computes an output.  They travel with that output,
+or with the error or the end that came instead, and count once it is delivered.
+"""
+
+from __future__ import annotations
+
+import enum
+import pickle
+import random
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, TypeVar
+
+from gristmill._base import log
+from gristmill._hot.place import Place, place_of
+from gristmill.bad_records import BadRecord, OnError, describe_error, describe_key
+from gristmill.errors import StateMismatch, TooManyErrors, WorkerDied
+
+T = TypeVar("T")
+
+# These say something about the engine or the machine, not about a record.
+NEVER_FORGIVEN = (
+    StopIteration,
+    MemoryError,
+    StateMismatch,
+    TooManyErrors,
+    WorkerDied,
+)
+# Records tried in the place of a bad one: its neighbours, then ever farther ones,
+# so that a bad stretch of a file neither ends a stream nor makes it repeat the one
+# good record behind it, and then others from all over the stream.
+NEIGHBOURS = 8
+LAST_DOUBLING = 28
+MOST_TRIED = 1024
+# Of the keys of those, so many are named.
+MOST_NAMED = 16
+
+# Bad records without an element after which a stream passes its turn.
+MANY = 1000
+
+
+class NoOutput(enum.Enum):
+    """What a stream's turn gave instead of an output or an exception."""
+
+    # Bad records alone.
+    NOTHING = enum.auto()
+    # More of them than one output may meet: it is due again.
+    GIVEN_UP = enum.auto()
+
+
+# Bad records, and the exception of the last one, packed where it came from a worker.
+Passed = tuple[Sequence[BadRecord], BaseException | bytes]
+
+
+class GiveUp(BaseException):
+    """Ends the making of an output that has met more bad records than may be.
+
+    As an interrupt does: its stream stays where it was before the output, which is
+    due again.
+    """
+
+
+class RecordErrors:
+    """The bad records of one stream since its last output, and what it does about them.
+
+    Args:
+        stream: Number of the stream.
+        on_error: "raise", "skip" or "substitute".
+        limit: Bad records of one output after which it is given up; None for never.
+
+    Attributes:
+        records: In the stream's order.
+        last: The exception of the last one.
+        alone: Whether the output in work has no element yet.
+    """
+
+    def __init__(
+        self, stream: int, on_error: OnError = "raise", limit: int | None = None
+    ) -> None:
+        self.records: list[BadRecord] = []
+        self.last: BaseException | None = None
+        self.alone = True
+        self._stream = stream
+        self._on_error = on_error
+        self._limit = limit
+        # The limit of the output in work, and that of one which was given up.
+        self._limit_of_output: int | None = None
+        self._raised_limit: int | None = None
+
+    @property
+    def many(self) -> bool:
+        """Whether they should be told before there is an element."""
+        return self.alone and len(self.records) >= MANY
+
+    @property
+    def passed(self) -> Passed:
+        """What to tell the account, where there are any."""
+        assert self.last is not None
+        return self.records, self.last
+
+    def begin(self) -> None:
+        """Forget all: an output is begun, or one that was given up once more."""
+        self.records, self.last, self.alone = [], None, True
+        raised, self._raised_limit = self._raised_limit, None
+        self._limit_of_output = self._limit if raised is None else raised
+
+    def replay(self) -> None:
+        """Know no limit until `begin`: what was given before is made again."""
+        self._limit_of_output = None
+
+    def resolve(
+        self,
+        error: Exception,
+        key: Any,
+        others: Iterator[tuple[Any, Callable[[], Sequence[T]]]],
+    ) -> Sequence[T]:
+        """What takes the place of a record that failed.
+
+        Args:
+            error: What it raised.
+            key: What the source was asked for.
+            others: The keys of those to try in its place, and what makes of each
+                what it becomes there.
+
+        Raises:
+            Exception: `error`, where it is no record's fault or is to be raised.
+            TooManyErrors: No other record takes its place.
+            GiveUp: They are too many for one output.
+        """
+        place = place_of(error)
+        if self._on_error == "raise" or place is None or not _forgivable(error):
+            raise error
+        if self._on_error == "skip":
+            self._add(error, place, key)
+            return ()
+        tried: list[Any] = []
+        for other, make in others:
+            try:
+                made = make()
+            except Exception as failure:
+                if not _forgivable(failure):
+                    raise
+                tried.append(other)
+                continue
+            self._add(error, place, key, other)
+            return made
+        raise _none_stands_in(key, tried) from error
+
+    def _add(
+        self, error: Exception, place: Place, key: Any, substitute: Any = None
+    ) -> None:
+        kind, message = describe_error(error)
+        self.last = error
+        self.records.append(
+            BadRecord(
+                key=describe_key(key),
+                index=place.record_index,
+                stream=self._stream,
+                operation=place.operation or "read",
+                error=kind,
+                message=message,
+                substitute=describe_key(substitute),
+            )
+        )
+        count, limit = len(self.records), self._limit_of_output
+        if limit is not None and count > limit:
+            self._raised_limit = max(2 * count, MANY)
+            raise GiveUp
+        if count > MANY and str(count).strip("0") == "1":
+            log.warning(
+                "Stream %d has met %d bad records and waits for the rest of an "
+                "output. The last one is %s: %s: %s",
+                self._stream,
+                count,
+                self.records[-1].key,
+                kind,
+                message,
+            )
+
+
+def stand_ins(position: int, length: int) -> Iterator[int]:
+    """Positions of a stream to try in place of one, best first.
+
+    Its neighbours, those at doubling distances, and then any: up to `MOST_TRIED` in
+    all, which is every other one of a stream of no more.
+    """
+    doublings = (1 << power for power in range(4, LAST_DOUBLING))
+    near = [n for n in (*range(1, NEIGHBOURS + 1), *doublings) if n < length]
+    for offset in near:
+        yield (position + offset) % length
+    # In an order of its own for each: bad records side by side find different ones.
+    order = random.Random(position)
+    known, left = {0, *near}, MOST_TRIED - len(near)
+    if length <= MOST_TRIED:
+        rest = [offset for offset in range(length) if offset not in known]
+        rest.sort(key=lambda _: order.random())
+        yield from ((position + offset) % length for offset in rest)
+        return
+    while left > 0:
+        offset = int(order.random() * length)
+        if offset not in known:
+            known.add(offset)
+            left -= 1
+            yield (position + offset) % length
+
+
+def _forgivable(error: Exception) -> bool:
+    """Whether an exception may be a record's fault."""
+    return not isinstance(error, NEVER_FORGIVEN)
+
+
+def _none_stands_in(key: Any, tried: list[Any]) -> TooManyErrors:
+    """What to raise where all of `stand_ins`, with these keys, failed as well."""
+    others = "there is no other in its stream"
+    if tried:
+        named = ", ".join(map(repr, tried[:MOST_NAMED]))
+        more = len(tried) - MOST_NAMED
+        rest = f" and {more} more" if more > 0 else ""
+        others = f"so did those tried in its place, [{named}]{rest}"
+    return TooManyErrors(
+        f"Record {key} failed, and {others}. Repair the data, or pass "
+        'on_error="skip" to leave bad records out.'
+    )
+
+
+def send_output(element: Any, errors: RecordErrors, worker: int) -> tuple[Any, ...]:
+    """What a worker sends instead of an element.  Its arrays stay where they are."""
+    if not errors.records:
+        return (element,)
+    return element, pickle.dumps(packed(errors, worker), 5)
+
+
+def received_output(sent: tuple[Any, ...]) -> tuple[Any, Passed | None]:
+    """The element and the bad records that `send_output` was given."""
+    if len(sent) == 1:
+        return sent[0], None
+    return sent[0], pickle.loads(sent[1])
+
+
+def send_failure(failure: bytes | NoOutput, passed: Passed | None) -> bytes:
+    """What a worker sends instead of an element: a packed exception, or no output."""
+    return pickle.dumps((failure, passed), 5)
+
+
+def received_failure(sent: bytes) -> tuple[BaseException | NoOutput, Passed | None]:
+    """What was sent instead of an element, and the bad records before it."""
+    from gristmill._engine import failures
+
+    failure, passed = pickle.loads(sent)
+    if isinstance(failure, NoOutput):
+        return failure, passed
+    return failures.unpack_failure(failure), passed
+
+
+def packed(errors: RecordErrors, worker: int) -> Passed | None:
+    """As `RecordErrors.passed`, to be sent; None where there are none."""
+    if errors.last is None:
+        return None
+    from gristmill._engine import failures
+
+    return errors.records, failures.pack_failure(errors.last, worker)

@@ -1,0 +1,304 @@
+"""Steps that see one `Record` at a time, flat-maps among them."""
+
+from __future__ import annotations
+
+import functools
+import itertools
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+from gristmill import operations as legacy
+from gristmill import transforms
+from gristmill._engine.program import Program, as_number
+from gristmill._engine.record_errors import RecordErrors
+from gristmill._engine.record_nodes import Node, ReadNode, place_in
+from gristmill._engine.stream import Vector
+from gristmill.records import Record, RecordMetadata
+
+# The position after it, and what a record became there: another or an exception.
+Result = tuple[Vector, Record[Any] | Exception]
+# What one step makes of a record: another, or splits; None where it is left out.
+Made = Record[Any] | list[Record[Any]] | None
+
+DRAWING = (transforms.RandomMap, transforms.TfRandomMap, legacy.RandomMapOperation)
+
+
+class StepsNode(Node):
+    """Maps, filters and flat-maps; each flat-map adds one integer to the position.
+
+    That is the position before the record in hand, and its splits given out.  A record
+    in hand is split again after a seek.  Steps behind are applied again to splits that
+    were given out only where they draw from the generator that splits share.
+
+    Args:
+        parent: Gives the records.
+        steps: What is done with each.
+    """
+
+    def __init__(self, parent: Node, steps: Sequence[Any]) -> None:
+        super().__init__(parent)
+        self._steps = steps
+        self._functions = [_function_of(step) for step in steps]
+        kinds = [isinstance(step, transforms.FlatMap) for step in steps]
+        self._flat_maps = sum(kinds)
+        behind = steps[kinds.index(True) :] if self._flat_maps else ()
+        # Whether all steps are applied again to what was given out.
+        self._replays = any(isinstance(step, DRAWING) for step in behind)
+        for step in steps:
+            if isinstance(step, legacy.OneByOne):
+                step.warn()
+        # For each flat-map: the position after the last record that it got.
+        self._reached: list[Vector] = []
+        # The position of the last one: before the record that it got last, and the
+        # splits of that which it gave out.
+        self._last: Vector = ()
+        # Splits up to this position were given out before, and are left out.
+        self._given_before: Vector = ()
+        self._state: Vector = ()
+        self._results: Iterator[Result] = iter(())
+        self._stand(parent.state() + (0,) * self._flat_maps)
+
+    def __next__(self) -> Record[Any]:
+        result = self._next_result()
+        if isinstance(result, Exception):
+            raise result
+        return result
+
+    def state(self) -> Vector:
+        """The position after the last record given out."""
+        return self._state if self._flat_maps else self._parent.state()
+
+    def seek(self, vector: Vector) -> None:
+        """Continue after `vector`."""
+        outer = vector[: len(vector) - self._flat_maps]
+        self._parent.seek(outer)
+        self._stand(outer + (0,) * self._flat_maps)
+        if not self._flat_maps:
+            return
+        self._given_before = () if self._replays else vector
+        while self._last < vector:
+            try:
+                results = self._taken()
+            except StopIteration:
+                self._stand(vector)
+                break
+            following = itertools.dropwhile(lambda made: made[0] <= vector, results)
+            first = next(following, None)
+            if first is not None:
+                self._results = itertools.chain([first], following)
+                break
+        self._state, self._given_before = vector, ()
+
+    def _stand(self, vector: Vector) -> None:
+        """Stand at a position where no record is in hand."""
+        outer = len(vector) - self._flat_maps
+        self._reached = [vector[: outer + level] for level in range(self._flat_maps)]
+        self._state = self._last = vector
+        self._results = iter(())
+
+    def _next_result(self) -> Record[Any] | Exception:
+        """What comes next, with the position after it."""
+        while True:
+            found = next(self._results, None)
+            if found is not None:
+                self._state, result = found
+                return result
+            try:
+                self._results = self._taken()
+            except StopIteration:
+                if self._flat_maps:
+                    self._state = self._end()
+                raise
+
+    def _end(self) -> Vector:
+        """The position where no record follows: it keeps the last count, as Grain's."""
+        return (*self._reached[-1], self._last[-1])
+
+    def _taken(self) -> Iterator[Result]:
+        """What the next record becomes."""
+        try:
+            record = next(self._parent)
+        except StopIteration:
+            raise
+        except Exception as error:
+            return iter([self._failed(error, 0, self._parent.state())])
+        return self._become(0, record, 0, self._parent.state())
+
+    def _become(
+        self, first: int, record: Record[Any], level: int, after: Vector
+    ) -> Iterator[Result]:
+        """What a record becomes by the steps from `first` on.
+
+        Args:
+            first: Number of the step.
+            record: What it gets.
+            level: How many flat-maps the record has passed.
+            after: The position of the first of them, and of those before, after it.
+        """
+        for number in range(first, len(self._steps)):
+            try:
+                made = self._functions[number](record)
+            except Exception as error:
+                step = self._steps[number]
+                error.add_note(place_in(step, record.metadata, self.keys))
+                yield self._failed(error, level, after)
+                return
+            if made is None:
+                return
+            if isinstance(made, list):
+                yield from self._become_splits(number + 1, made, level, after)
+                return
+            record = made
+        yield after, record
+
+    def _become_splits(
+        self, first: int, splits: list[Record[Any]], level: int, after: Vector
+    ) -> Iterator[Result]:
+        """As `_become`, for the splits that a flat-map made of one record."""
+        before, self._reached[level] = self._reached[level], after
+        last = level + 1 == self._flat_maps
+        if last:
+            self._last = (*before, 0)
+        for given, split in enumerate(splits, 1):
+            place = (*before, given)
+            if last:
+                self._last = place
+            if place > self._given_before[: len(place)]:
+                yield from self._become(first, split, level + 1, place)
+            elif not last:
+                self._reached[level + 1] = place
+
+    def _failed(self, error: Exception, level: int, after: Vector) -> Result:
+        """The result where a record failed: what is behind it has begun nothing."""
+        for deeper in range(level, self._flat_maps):
+            self._reached[deeper] = after + (0,) * (deeper - level)
+            self._last = after + (0,) * (self._flat_maps - level)
+        return after + (0,) * (self._flat_maps - level), error
+
+
+class TolerantStepsNode(StepsNode):
+    """Steps over the records of a stream, of which bad ones are passed over.
+
+    One that is skipped is left out, each split by itself.  With "substitute" all that
+    a record becomes is what another becomes with the index and the generator of this.
+
+    Args:
+        reader: Gives the records.
+        steps: What is done with each.
+        program: Whose records they are.
+        stream: Number of the stream.
+        errors: Knows what to do about bad records.
+        passes: Whether to stop for a while where they are many and nothing else.
+    """
+
+    def __init__(
+        self,
+        reader: ReadNode,
+        steps: Sequence[Any],
+        program: Program,
+        stream: int,
+        errors: RecordErrors,
+        passes: bool,
+    ) -> None:
+        super().__init__(reader, steps)
+        self._reader = reader
+        self._program = program
+        self._stream = stream
+        self._errors = errors
+        self._passes = passes
+        self._substitutes = program.on_error == "substitute"
+        # A record may have been replaced because of a split that was given out.
+        self._replays = self._replays or self._substitutes
+        self._keys: list[int] | None = None
+
+    def __next__(self) -> Record[Any]:
+        while not (self._passes and self._errors.many):
+            result = self._next_result()
+            if not isinstance(result, Exception):
+                self._errors.alone = False
+                return result
+            self._errors.resolve(result, self._reader.key, iter(()))
+        raise StopIteration
+
+    @property
+    def keys(self) -> list[int]:
+        """Keys of the record that the last one given out was made of."""
+        return self._reader.keys if self._keys is None else self._keys
+
+    def _end(self) -> Vector:
+        end = super()._end()
+        if not self._substitutes:
+            return end
+        # Bad records that became nothing are behind it, and are not met again.
+        [position] = self._reader.state()
+        if position < self._program.stream_length(self._stream):
+            return position, *[0] * self._flat_maps
+        return position, *end[1:]
+
+    def _taken(self) -> Iterator[Result]:
+        self._keys = None
+        if not self._substitutes:
+            return super()._taken()
+        if self._passes and self._errors.many:
+            raise StopIteration
+        reached = self._reached.copy()
+        [position] = self._reader.state()
+        results = list(super()._taken())
+        error = next((e for _, e in results if isinstance(e, Exception)), None)
+        if error is None:
+            return iter(results)
+
+        def become(key: Any) -> list[Result]:
+            """What another record becomes here."""
+            self._reached = reached.copy()
+            self._keys = [as_number(key)]
+            metadata = self._reader.positions.metadata(position)
+            record = Record(metadata, self._program.source[key])
+            made = list(self._become(0, record, 0, (position + 1,)))
+            for _, result in made:
+                if isinstance(result, Exception):
+                    raise result
+            return made
+
+        others = (
+            (key, functools.partial(become, key))
+            for key in self._reader.positions.stand_ins(position)
+        )
+        return iter(self._errors.resolve(error, self._reader.key, others))
+
+
+def _function_of(step: Any) -> Callable[[Record[Any]], Made]:
+    """What makes of a record what it becomes by a step."""
+    if isinstance(step, transforms.Map):
+        return lambda one: Record(one.metadata, step.map(one.data))
+    if isinstance(step, transforms.RandomMap):
+        return lambda one: Record(
+            one.metadata, step.random_map(one.data, _rng(one.metadata))
+        )
+    if isinstance(step, transforms.TfRandomMap):
+        return lambda one: Record(
+            one.metadata, step.np_random_map(one.data, _rng(one.metadata))
+        )
+    if isinstance(step, transforms.MapWithIndex):
+        return lambda one: Record(
+            one.metadata, step.map_with_index(one.metadata.index, one.data)
+        )
+    if isinstance(step, transforms.Filter):
+        return lambda one: one if step.filter(one.data) else None
+    if isinstance(step, transforms.FlatMap):
+        return functools.partial(_splits, step)
+    made_of: Callable[[Record[Any]], Made] = step.made_of
+    return made_of
+
+
+def _splits(step: transforms.FlatMap, record: Record[Any]) -> list[Record[Any]]:
+    offset, rng = record.metadata.index * step.max_fan_out, record.metadata.rng
+    return [
+        Record(RecordMetadata(index=number, rng=rng), split)
+        for number, split in enumerate(step.flat_map(record.data), offset)
+    ]
+
+
+def _rng(metadata: RecordMetadata) -> Any:
+    # Without a seed there is no generator, and Grain passes None all the same.
+    return metadata.rng

@@ -1,0 +1,134 @@
+"""Which records stand at the positions of one stream."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from gristmill._base.types import Int64Array
+from gristmill._engine.program import Program, as_number
+from gristmill._engine.record_errors import stand_ins
+from gristmill._engine.stream import NO_KEYS
+from gristmill._hot.draw import Draws
+from gristmill.records import RecordMetadata
+
+KEY_BLOCK = 1024
+
+
+class SamplerDraws(dict[int, np.random.Generator | None]):
+    """Generators of a sampler that makes its own, by global index."""
+
+    at = dict.get
+
+
+# Consecutive records of a stream: what the source is asked for, int64 and -1 for what
+# that cannot say; their global indices, int64; and the keys as the sampler gave them,
+# where int64 cannot say them.
+Records = tuple[Int64Array, Int64Array, list[Any] | None]
+
+
+class StreamKeys:
+    """The keys, indices and generators of the records of one stream.
+
+    Args:
+        program: Whose stream it is.
+        stream: Its number.
+
+    Attributes:
+        draws: Generators by global index, those of the records given out last where
+            the sampler makes its own; None where there is no seed.
+    """
+
+    def __init__(self, program: Program, stream: int) -> None:
+        self._program = program
+        self._stream = stream
+        self._length = program.stream_length(stream)
+        self._in_blocks = program.in_blocks
+        self._sampler_draws = SamplerDraws()
+        self.draws: Any = self._sampler_draws
+        if self._in_blocks:
+            self.draws = None if program.seed is None else Draws(program.seed)
+        self._cached_at = 0
+        self._cached = NO_KEYS, NO_KEYS
+
+    def records(self, first: int, count: int) -> Records:
+        """The records at `count` positions from `first` on.
+
+        They may be fewer where the sampler is asked for one at a time: generators are
+        found by index, so they end before an index that is among them already.
+        """
+        if not self._in_blocks:
+            return self._by_metadata(first, count)
+        keys = self.block(first, count)
+        offset = first - self._cached_at
+        return keys, self._cached[1][offset : offset + count], None
+
+    def block(self, first: int, count: int) -> Int64Array:
+        """The keys of `records`, where they come in blocks."""
+        offset = first - self._cached_at
+        if offset < 0 or offset + count > len(self._cached[0]):
+            size = min(max(count, KEY_BLOCK), self._length - first)
+            self._cached = self._block(first, size)
+            self._cached_at, offset = first, 0
+        return self._cached[0][offset : offset + count]
+
+    def source_keys(self, first: int, count: int) -> list[Any]:
+        """What the source is asked for at `count` positions from `first` on."""
+        if self._in_blocks:
+            listed: list[Any] = self._block(first, count)[0].tolist()
+            return listed
+        positions = range(first, first + count)
+        return [self.key_of(self.metadata(position)) for position in positions]
+
+    def metadata(self, position: int) -> RecordMetadata:
+        """The sampler's own metadata of one record."""
+        local = self._stream + position * self._program.streams
+        return self._program.keys.metadata(local)
+
+    def key_of(self, metadata: RecordMetadata) -> Any:
+        """What the source is asked for."""
+        return self._program.keys.source_key(metadata.record_key)
+
+    def stand_ins(self, position: int) -> Iterator[Any]:
+        """Keys of the records to try in the place of one, best first."""
+        for other in stand_ins(position, self._length):
+            yield self.source_keys(other, 1)[0]
+
+    def renew_generator(self, position: int, index: int) -> None:
+        """Forget what the record at `position`, of a global index, has drawn."""
+        if not self._in_blocks:
+            self._sampler_draws[index] = self.metadata(position).rng
+
+    def _block(self, first: int, count: int) -> tuple[Int64Array, Int64Array]:
+        streams = self._program.streams
+        return self._program.keys.block(self._stream + first * streams, streams, count)
+
+    def _by_metadata(self, first: int, count: int) -> Records:
+        names: list[Any] = []
+        indices: list[int] = []
+        draws = self._sampler_draws
+        draws.clear()
+        for position in range(first, first + count):
+            metadata = self.metadata(position)
+            index = metadata.index
+            if type(index) is not int or as_number(index) != index:
+                shard = self._program.keys.shard
+                local = self._stream + position * self._program.streams
+                index = local * shard.shard_count + shard.shard_index
+            if index in draws:
+                break
+            draws[index] = metadata.rng
+            indices.append(index)
+            names.append(self.key_of(metadata))
+        keys = [as_number(name) for name in names]
+        exact = all(type(n) is int and n == k for n, k in zip(names, keys, strict=True))
+        odd = None if exact else names
+        return np.array(keys, np.int64), np.array(indices, np.int64), odd
+
+
+def name_of(records: Records, number: int) -> Any:
+    """The key of one of some records, as the sampler gave it."""
+    keys, _, names = records
+    return keys[number] if names is None else names[number]

@@ -1,0 +1,150 @@
+"""Records of neighbouring groups, mixed."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Sequence
+
+from gristmill._base.checks import check_integer
+from gristmill._base.types import Int64Array
+from gristmill.samplers._checks import (
+    check_seed,
+    check_shard_options,
+    checked_groups,
+    checked_num_epochs,
+    checked_num_records,
+)
+from gristmill.samplers._group_order import GroupOrder
+from gristmill.samplers._planned import PlannedSampler
+from gristmill.sharding import NoSharding, ShardOptions
+
+_NO_SHARDING = NoSharding()
+
+
+class GroupShuffleSampler(PlannedSampler):
+    """Shuffle records that are stored in groups, and decode each group about once.
+
+    For sources that decode many records together: row groups of Parquet files,
+    chunks of ArrayRecord files written with a group size above 1.  A global shuffle
+    would decode a group for each of its records.  This one shuffles all groups in
+    every epoch and mixes the records of `window` groups at a time, so a reader needs
+    memory for `window` decoded groups.
+
+    Readers that take turns (shards, and the streams of a loader, one for each worker)
+    get equal parts of each epoch's shuffled groups, so that no two of them decode the
+    same group, but for one at each border between two parts: ``1 + (R - 1) / G`` times
+    the data is decoded by R readers of G groups.  A loader adapts the sampler to its
+    streams itself, and computes each stream in one worker: use no fewer ``streams``
+    than workers.
+
+    Args:
+        groups: Records in each group, in order, such as ``source.groups``; integers of
+            at least 0, with a sum of at least 1.
+        window: Groups whose records are mixed, at least 1. More mix better and need
+            more memory.
+        shard_options: Which part of each epoch this process reads. With
+            drop_remainder the last records of an epoch's order are left out.
+        num_epochs: Times to go through the records, at least 1, or None for ever.
+        seed: Seed in [0, 2**32) of the order and of the records' random numbers.
+        reshuffle: Whether every epoch has its own order.
+
+    Any place of the order is computed from its index, so resuming takes no time; an
+    epoch's first use sorts out its groups and takes time and memory in proportion to
+    their number.
+
+    Raises:
+        ValueError: A number is out of range, or there are no records.
+        TypeError: An argument has the wrong type.
+
+    Example:
+        >>> sampler = GroupShuffleSampler([3, 3, 2], window=1, num_epochs=1, seed=7)
+        >>> sampler.record_keys(0, 1, 8).tolist()
+        [7, 6, 2, 0, 1, 5, 3, 4]
+    """
+
+    _seed: int
+
+    def __init__(
+        self,
+        groups: Sequence[int] | Int64Array,
+        *,
+        window: int = 8,
+        shard_options: ShardOptions = _NO_SHARDING,
+        num_epochs: int | None = None,
+        seed: int,
+        reshuffle: bool = True,
+    ) -> None:
+        self._groups = checked_groups(groups)
+        check_integer("window", window)
+        if window < 1:
+            raise ValueError(f"window must be at least 1 group, got {window}.")
+        check_shard_options(shard_options)
+        num_epochs = checked_num_epochs(num_epochs)
+        check_seed(seed, shuffle=True)
+        self._num_records = checked_num_records(int(self._groups.sum()))
+        self._window = operator.index(window)
+        self._shard_options = shard_options
+        self._num_epochs = num_epochs
+        self._seed = seed
+        self._reshuffle = reshuffle
+        length = self._num_records
+        if shard_options.drop_remainder:
+            length -= length % int(shard_options.shard_count)
+        if not length:
+            raise ValueError(
+                f"{shard_options!r} leaves none of the {self._num_records} records. Use"
+                f" at most {self._num_records} shards."
+            )
+        self._epoch_length = length
+        self._max_index = None if num_epochs is None else num_epochs * length
+        self._order = self._order_of(int(shard_options.shard_count))
+
+    @property
+    def seed(self) -> int:
+        """Seed of the order and of the records' random numbers."""
+        return self._seed
+
+    def interleaved(self, lanes: int) -> GroupShuffleSampler:
+        """Return this sampler for `lanes` readers that take turns.
+
+        Reader r reads the indices that are r modulo `lanes`.  Every epoch has the
+        same groups in the same order, dealt out to more or fewer readers.
+
+        Args:
+            lanes: Readers, at least 1.
+        """
+        other = object.__new__(type(self))
+        vars(other).update(vars(self))
+        other._order = other._order_of(lanes)
+        return other
+
+    def __repr__(self) -> str:
+        import hashlib  # Slow to import.
+
+        sizes = hashlib.sha256(self._groups.tobytes()).hexdigest()[:16]
+        return (
+            f"GroupShuffleSampler(num_records={self._num_records}, "
+            f"groups={len(self._groups)}, "
+            f"hash_of_groups={sizes}, "
+            f"window={self._window}, "
+            f"shard_options={self._shard_options!r}, "
+            f"num_epochs={self._num_epochs}, "
+            f"seed={self._seed}, "
+            f"reshuffle={self._reshuffle})"
+        )
+
+    def _keys(self, first: int, step: int, count: int) -> Int64Array:
+        return self._order.keys(first, step, count)
+
+    def _key(self, index: int) -> int:
+        return int(self._order.keys(index, 1, 1)[0])
+
+    def _order_of(self, lanes: int) -> GroupOrder:
+        return GroupOrder(
+            self._groups,
+            window=self._window,
+            seed=self._seed,
+            lanes=lanes,
+            length=self._epoch_length,
+            reshuffle=self._reshuffle,
+        )

@@ -1,0 +1,141 @@
+"""Records of a shard, shuffled anew in each epoch if asked."""
+
+from __future__ import annotations
+
+import math
+import operator
+from typing import Any
+
+import numpy as np
+
+from gristmill._base.checks import check_integer
+from gristmill._base.types import Int64Array
+from gristmill._core import KeyPlan
+from gristmill.samplers._checks import (
+    check_seed,
+    check_shard_options,
+    checked_num_epochs,
+    checked_num_records,
+)
+from gristmill.samplers._planned import PlannedSampler
+from gristmill.sharding import NoSharding, ShardOptions, even_split
+
+_NO_SHARDING = NoSharding()
+
+
+class IndexSampler(PlannedSampler):
+    """Go through the records of a shard, shuffled if asked, for some epochs.
+
+    Each shard owns a contiguous part of the records.  With `shuffle` every epoch
+    has its own order, and a shard shuffles only its own part.
+
+    Args:
+        num_records: Records of the source, at least 1.
+        shard_options: Which part of the records this process reads.
+        shuffle: Whether to shuffle. Needs a seed.
+        num_epochs: Times to go through the records, at least 1, or None for ever.
+        seed: Seed in [0, 2**32) of the order and of the records' random numbers,
+            or None for no generators.
+
+    Raises:
+        ValueError: A number is out of range, or `shuffle` comes without a seed.
+        TypeError: An argument has the wrong type.
+
+    Example:
+        >>> sampler = IndexSampler(num_records=5, shuffle=True, num_epochs=1, seed=1)
+        >>> sorted(sampler[i].record_key for i in range(5))
+        [0, 1, 2, 3, 4]
+    """
+
+    def __init__(
+        self,
+        num_records: int,
+        shard_options: ShardOptions = _NO_SHARDING,
+        shuffle: bool = False,
+        num_epochs: int | None = None,
+        seed: int | None = None,
+    ) -> None:
+        num_records = checked_num_records(num_records)
+        check_shard_options(shard_options)
+        num_epochs = checked_num_epochs(num_epochs)
+        check_seed(seed, shuffle)
+        self._num_records = num_records
+        self._shard_options = shard_options
+        self._shard_count = int(shard_options.shard_count)
+        self._shuffle = shuffle
+        self._num_epochs = num_epochs
+        self._seed = seed
+        self._max_index = None if num_epochs is None else num_epochs * num_records
+
+        keys = KeyPlan.range(num_records)
+        # An instance of NoSharding reads everything even where a subclass of it
+        # has other numbers; Grain decides by the type as well.
+        if not isinstance(shard_options, NoSharding):
+            keys = keys.shard(*even_split(num_records, shard_options))
+            if num_epochs is not None and shard_options.drop_remainder:
+                self._max_index = len(keys) * self._shard_count * num_epochs
+        if shuffle:
+            assert seed is not None
+            keys = keys.shuffle(seed)
+        self._record_keys = keys
+
+    @property
+    def shuffle(self) -> bool:
+        """Whether every epoch has its own random order."""
+        return self._shuffle
+
+    def plan(self) -> KeyPlan:
+        """Return the record keys in the order of this shard's own positions.
+
+        Global index i reads position ``i // shard_count`` of it.
+        """
+        return self._record_keys
+
+    def _keys(self, first: int, step: int, count: int) -> Int64Array:
+        if count and not len(self._record_keys):
+            raise self._owns_nothing()
+        keys = np.empty(count, np.int64)
+        shards = self._shard_count
+        # Indices that are a multiple of the shard count apart read positions that
+        # are equally far apart, so any step splits into this many even walks.
+        walks = shards // math.gcd(step, shards)
+        if walks == 1:
+            self._record_keys.fill(first // shards, step // shards, keys)
+            return keys
+        for walk in range(min(walks, count)):
+            part = np.empty(len(range(walk, count, walks)), np.int64)
+            start = (first + walk * step) // shards
+            self._record_keys.fill(start, step * walks // shards, part)
+            keys[walk::walks] = part
+        return keys
+
+    def __repr__(self) -> str:
+        return (
+            f"IndexSampler(num_records={self._num_records}, "
+            f"shard_options={self._shard_options!r}, "
+            f"shuffle={self._shuffle}, "
+            f"num_epochs={self._num_epochs}, "
+            f"seed={self._seed})"
+        )
+
+    def _key(self, index: int) -> int:
+        position = index // self._shard_count
+        try:
+            return self._record_keys.key(position)
+        except TypeError:
+            return self._record_keys.key(self._same_key(position))
+        except ZeroDivisionError:
+            raise self._owns_nothing() from None
+
+    def _same_key(self, position: Any) -> int:
+        """Return a position in int64 that has the key of one beyond it."""
+        check_integer("index", position)
+        # Epochs are shuffled by their number modulo 2**32.
+        return operator.index(position) % (len(self._record_keys) << 32)
+
+    def _owns_nothing(self) -> ZeroDivisionError:
+        # The kind of exception is Grain's.
+        return ZeroDivisionError(
+            f"{self._shard_options!r} owns none of the {self._num_records} records. Use"
+            f" at most {self._num_records} shards."
+        )

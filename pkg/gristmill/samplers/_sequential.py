@@ -1,0 +1,74 @@
+"""Records in the order of the source."""
+
+from __future__ import annotations
+
+import operator
+
+import numpy as np
+
+from gristmill._base.checks import check_integer
+from gristmill._base.types import Int64Array
+from gristmill._core import KeyPlan
+from gristmill.samplers._checks import check_shard_options, checked_num_records
+from gristmill.samplers._planned import PlannedSampler
+from gristmill.sharding import NoSharding, ShardOptions
+
+_NO_SHARDING = NoSharding()
+
+
+class SequentialSampler(PlannedSampler):
+    """Go through the records once, in order.
+
+    Args:
+        num_records: Records of the source, at least 1.
+        shard_options: Decides, with drop_remainder, how many records at the end
+            are left out. Which of the others a process reads is up to the loader.
+        seed: Seed in [0, 2**128 - num_records] of the records' random numbers, or
+            None for no generators.
+
+    Raises:
+        ValueError: A number is out of range.
+        TypeError: An argument has the wrong type.
+
+    Example:
+        >>> SequentialSampler(num_records=8)[3].record_key
+        3
+    """
+
+    def __init__(
+        self,
+        num_records: int,
+        shard_options: ShardOptions = _NO_SHARDING,
+        seed: int | None = None,
+    ) -> None:
+        num_records = checked_num_records(num_records)
+        check_shard_options(shard_options)
+        if seed is not None:
+            check_integer("seed", seed)
+            seed = operator.index(seed)
+            if not 0 <= seed <= 2**128 - num_records:
+                raise ValueError(
+                    f"seed must be in [0, 2**128 - num_records], got {seed}."
+                )
+        self._num_records = num_records
+        self._shard_options = shard_options
+        self._max_index = num_records
+        if shard_options.drop_remainder:
+            self._max_index -= num_records % int(shard_options.shard_count)
+        self._seed = seed
+
+    def plan(self) -> KeyPlan:
+        """Return the record keys in the order of global indices."""
+        return KeyPlan.range(self._num_records)
+
+    def __repr__(self) -> str:
+        return (
+            f"SequentialSampler(num_records={self._num_records}, "
+            f"shard_options={self._shard_options!r})"
+        )
+
+    def _keys(self, first: int, step: int, count: int) -> Int64Array:
+        return np.arange(first, first + step * count, step, dtype=np.int64)
+
+    def _key(self, index: int) -> int:
+        return index
