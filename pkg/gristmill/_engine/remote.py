@@ -19,9 +19,8 @@ from gristmill._engine import record_errors
 from gristmill._engine.runnable import Runnable
 from gristmill._engine.state import Position
 from gristmill._engine.stream import NO_KEYS
-from gristmill._hot import slot_reader, views
 from gristmill._engine.tally import Tally
-
+from gristmill._hot import slot_reader, views
 from gristmill.errors import ArenaFull, WorkerDied
 
 # The module that workers of the launcher run; see `gristmill._workers.launcher`.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import collections
 import os
 import queue
 import sys
@@ -18,7 +19,7 @@ Taken: TypeAlias = tuple[Any, Any, BaseException | None]
 
 # Handing an element from one thread to another takes about this long.
 FAST_ELEMENT_S = 20e-6
-PROBED_ELEMENTS = 32
+PROBED = 9
 # How long the end of the interpreter waits for an element in the making.
 EXIT_WAIT_S = 1.0
 
@@ -27,19 +28,18 @@ class SlowProbe:
     """Finds out whether elements take longer than handing them to another thread.
 
     Attributes:
-        slow: Whether the usual one of the last elements did; True at first.
+        slow: Whether the usual one of the last that were timed did; True at first.
     """
 
     def __init__(self) -> None:
         self.slow = True
-        self._took_s: list[float] = []
+        self._took_s: collections.deque[float] = collections.deque(maxlen=PROBED)
 
     def add(self, seconds: float) -> None:
         """Take into account how long an element took."""
         self._took_s.append(seconds)
-        if len(self._took_s) == PROBED_ELEMENTS:
-            self.slow = sorted(self._took_s)[PROBED_ELEMENTS // 2] > FAST_ELEMENT_S
-            self._took_s.clear()
+        if len(self._took_s) == PROBED:
+            self.slow = sorted(self._took_s)[PROBED // 2] > FAST_ELEMENT_S
 
 
 class PrefetchThread:

@@ -21,6 +21,10 @@ from gristmill._dataset.model.spec import ParentSpec
 from gristmill._dataset.model.states import gives_fresh_states, snapshot
 from gristmill._dataset.nodes.prefetch_thread import PrefetchThread, SlowProbe
 
+CLOSED = "Attempting to use a closed iterator."
+# Of elements that no thread computes, one of so many is timed.
+TIMED_EVERY = 16
+
 
 class CheckpointableIterator(Iterator[T], Protocol[T]):
     """What `ThreadPrefetchDatasetIterator` can iterate over."""
@@ -99,17 +103,17 @@ class ThreadPrefetchDatasetIterator(CheckedIterator[T]):
         self._size = _checked_size(prefetch_buffer_size)
         # Says whether a thread saves more than it costs; None: it does.
         self._probe: SlowProbe | None = SlowProbe()
+        # Elements that are computed without a thread until one is timed.
+        self._untimed = 0
         self._state: Any = parent.get_state()
         # None where it has to be found from the state.
         self._index: int | None = 0
         self._fresh = isinstance(parent, DatasetIterator) and gives_fresh_states(parent)
 
     def __next__(self) -> T:
-        probe = self._probe
-        if self._thread is not None or (self._size and (probe is None or probe.slow)):
-            return self._take()
-        self._check_open()
-        began = time.perf_counter()
+        if not self._untimed:
+            return self._take_or_time()
+        self._untimed -= 1
         try:
             element = next(self._source)
         except StopIteration:
@@ -118,8 +122,6 @@ class ThreadPrefetchDatasetIterator(CheckedIterator[T]):
             self._count(snapshot(self._source, self._fresh))
             raise
         self._count(snapshot(self._source, self._fresh))
-        if probe is not None:
-            probe.add(time.perf_counter() - began)
         return element
 
     def get_state(self) -> Any:
@@ -143,14 +145,14 @@ class ThreadPrefetchDatasetIterator(CheckedIterator[T]):
         Raises:
             ValueError: The iterator is closed.
         """
-        self._check_open()
+        if self._closed:
+            raise ValueError(CLOSED)
         if self._thread is not None and self._thread.pid != os.getpid():
             # A fork has not its parent's threads: begin where they were.
             self._thread = None
             self._source.set_state(self._state)
         if self._thread is None and self._size:
-            if self._probe is not None:
-                self._probe.slow = True
+            self._untimed = 0
             self._thread = PrefetchThread(
                 self._source, self._size, str(self), self._fresh, self._probe
             )
@@ -159,10 +161,27 @@ class ThreadPrefetchDatasetIterator(CheckedIterator[T]):
         """End the thread, when the element that it computes is done."""
         if not getattr(self, "_closed", True):
             self._stop()
+            self._untimed = 0
         super().close()
 
     def __str__(self) -> str:
         return f"ThreadPrefetchDatasetIterator(prefetch_buffer_size={self._size})"
+
+    def _take_or_time(self) -> T:
+        """The next element: from the thread, or computed here and timed."""
+        probe = self._probe
+        if self._size and (self._thread is not None or probe is None or probe.slow):
+            return self._take()
+        if self._closed:
+            raise ValueError(CLOSED)
+        self._untimed = TIMED_EVERY
+        began = time.perf_counter()
+        element = next(self)
+        if probe is not None:
+            probe.add(time.perf_counter() - began)
+            if probe.slow:
+                self._untimed = 0
+        return element
 
     def _take(self) -> T:
         """The next element, from the thread."""
@@ -187,10 +206,6 @@ class ThreadPrefetchDatasetIterator(CheckedIterator[T]):
         self._state = state
         if self._index is not None:
             self._index += 1
-
-    def _check_open(self) -> None:
-        if self._closed:
-            raise ValueError("Attempting to use a closed iterator.")
 
     def _stop(self) -> None:
         thread, self._thread = self._thread, None
