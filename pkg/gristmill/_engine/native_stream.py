@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import functools
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -14,7 +15,7 @@ from gristmill._engine.block_reading import BlockReading, open_reading
 from gristmill._engine.decoding import Decoding, open_decoding
 from gristmill._engine.gathering import Gathering, open_gathering
 from gristmill._engine.program import Program, as_number
-from gristmill._engine.reading import read_each
+from gristmill._engine.reading import Reading, read_each
 from gristmill._engine.record_errors import RecordErrors
 from gristmill._engine.stream import NO_KEYS, Vector
 from gristmill._engine.stream_keys import Records, StreamKeys, name_of
@@ -60,6 +61,10 @@ class NativeStream:
             program, stream, look_ahead and self._batches is None
         )
         self._read_natively = isinstance(program.source, TableSource)
+        self._reads_together = self._tolerant and hot_run.reads_together(
+            type(program.source)
+        )
+        self._told = ctypes.c_int64.from_address(at) if at else ctypes.c_int64()
         self._key_parts: list[Int64Array] = []
 
     def seek(self, vector: Vector) -> None:
@@ -206,7 +211,23 @@ class NativeStream:
             read = self._reading.read(self._consumed, keys if names is None else names)
         if read is None and names is not None:
             read = read_each(self._program.source, names)
+        if read is None and self._reads_together:
+            read = self._read_together(keys)
         return read
+
+    def _read_together(self, keys: Int64Array) -> Read:
+        """Read a block here, so that nothing is read again behind a bad record."""
+        source = self._program.source
+        self._told.value = int(keys[0])
+        if not (isinstance(self._reading, Reading) and self._reading.block_failed):
+            try:
+                elements = list(source.__getitems__(keys.tolist()))
+            except Exception:
+                pass  # One by one it shows which is bad.
+            else:
+                # The loop raises where they are too few.
+                return (elements, None) if len(elements) == len(keys) else None
+        return read_each(source, keys.tolist())
 
     def _run(
         self, records: Records, read: Read

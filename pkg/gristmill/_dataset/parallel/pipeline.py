@@ -20,10 +20,10 @@ from gristmill._dataset.model.opening import as_inner
 from gristmill._dataset.model.options import DatasetOptions, MultiprocessingContext
 from gristmill._dataset.nodes.slicing import sliced
 from gristmill._dataset.nodes.to_iter import PrefetchDatasetIterator, feeds_of
+from gristmill._engine.packed_int64 import pack_int64, unpack_int64
 from gristmill._engine.record_errors import RecordErrors
 from gristmill._engine.runnable import first_unpicklable
 from gristmill._engine.stream import NO_KEYS, Vector
-from gristmill._engine.words import as_words, from_words
 
 # Bytes that the state of one stream may take on its way from a worker.
 MOST_STATE_BYTES = 64 << 10
@@ -221,12 +221,12 @@ def packed(state: Any) -> Vector:
         data = pickle.dumps(state, 5)
     except Exception:
         data = open_files.dumps(state)
-    return tuple(as_words(data).tolist())
+    return tuple(pack_int64(data).tolist())
 
 
 def unpacked(vector: Vector) -> Any:
     """The state that a position other than `FRESH` holds."""
-    return pickle.loads(from_words(vector))
+    return pickle.loads(unpack_int64(vector))
 
 
 def _sources_first(dataset: Any) -> Iterator[Any]:

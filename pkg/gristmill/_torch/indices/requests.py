@@ -18,7 +18,7 @@ import torch
 
 from gristmill._base import open_files
 from gristmill._base.types import Int64Array
-from gristmill._engine.words import as_words, from_words
+from gristmill._engine.packed_int64 import pack_int64, unpack_int64
 from gristmill._torch.indices import aside
 from gristmill._torch.indices.drawing import Drawn
 
@@ -130,7 +130,7 @@ def unpacked(words: Int64Array) -> Any:
         return WithState(unpacked(rest))
     if kind == _ASIDE:
         return unpacked(aside.taken(rest))
-    return pickle.loads(from_words(rest))
+    return pickle.loads(unpack_int64(rest))
 
 
 def _pickled(request: Any) -> Int64Array:
@@ -143,7 +143,7 @@ def _pickled(request: Any) -> Int64Array:
         data = open_files.dumps(request)
     else:
         data = file.getvalue()
-    return np.concatenate([[_PICKLED], as_words(data)])
+    return np.concatenate([[_PICKLED], pack_int64(data)])
 
 
 def _reduced(tensor: torch.Tensor) -> Any:
