@@ -24,11 +24,12 @@ from __future__ import annotations
 import atexit
 import errno
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from gristmill._base import log
 from gristmill._base.listing import listed
+from gristmill._base.sizes import size_of
 
 __all__ = ["DEFAULT_HOST", "DEFAULT_PORT", "is_on", "serve", "setup_telemetry", "start"]
 
@@ -170,19 +171,18 @@ def record_ready(elements: int) -> None:
     _metrics["ready"].observe(elements)
 
 
-def record_read(source: str, elements: int, size: float, took_ns: float) -> None:
+def record_read(source: str, elements: Sequence[Any], took_ns: int) -> None:
     """Take elements that a source gave into account.
 
     Args:
         source: The source's class.
-        elements: How many.
-        size: Bytes of all.
+        elements: The elements.
         took_ns: How long all took.
     """
-    _metrics["bytes_read"].labels(source).inc(size)
+    _metrics["bytes_read"].labels(source).inc(sum(map(size_of, elements)))
     histogram = _metrics["read_ns"].labels(source)
-    for _ in range(elements):
-        histogram.observe(took_ns / elements)
+    for _ in elements:
+        histogram.observe(took_ns / len(elements))
 
 
 def _client() -> Any:

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from gristmill import monitoring
-from gristmill._observe.meter import size_of
+from gristmill._base.sizes import size_of
 
 AT_ONCE = 128
 KEPT_DURATIONS = 8192

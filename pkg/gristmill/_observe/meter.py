@@ -10,14 +10,13 @@ import threading
 import time
 from typing import Any, NamedTuple
 
-import numpy as np
+from gristmill._base.sizes import size_of
 
 # A call after one that took less is taken to compute all the time, not to wait: asking
 # the system about it would take longer than the call.
 ASK_CPU_NS = 20_000
 # What these do may take long all of a sudden.
 WAITING = ("read", "prefetch", "transport")
-MOST_SIZED = 64
 
 
 @dataclasses.dataclass(slots=True)
@@ -326,21 +325,3 @@ class Stopwatch:
         took = time.perf_counter_ns() - self._began_ns
         cpu = time.thread_time_ns() - self._cpu_ns
         return took if sleeps() != self._sleeps else min(took, cpu)
-
-
-def size_of(element: Any) -> int:
-    """About how many bytes an element has: its arrays, texts and numbers.
-
-    Of a long list the first items stand for all.
-    """
-    if isinstance(element, (np.ndarray, np.generic)):
-        return element.nbytes
-    if isinstance(element, (bytes, bytearray, memoryview, str)):
-        return len(element)
-    if isinstance(element, dict):
-        element = list(element.values())
-    if isinstance(element, (list, tuple)):
-        some = element[:MOST_SIZED]
-        whole = sum(map(size_of, some))
-        return whole * len(element) // max(len(some), 1)
-    return 8 if isinstance(element, (bool, int, float)) else 0

@@ -7,10 +7,11 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from gristmill._base.sizes import size_of
 from gristmill._dataset.model.iterator import DatasetIterator
 from gristmill._dataset.model.opening import as_inner
 from gristmill._observe.diagnosis import Evidence, diagnose
-from gristmill._observe.meter import Measurement, Stopwatch, size_of
+from gristmill._observe.meter import Measurement, Stopwatch
 from gristmill._observe.observed import ObservedDatasetIterator, observed
 from gristmill._observe.report import Buffer, Report, Stage, WorkerLoad
 from gristmill._observe.sampling import samplings_of

@@ -16,7 +16,6 @@ from gristmill import monitoring
 from gristmill._base.types import Int64Array
 from gristmill._dataset.model.blocks import block_of
 from gristmill._dataset.model.map_dataset import MapDataset
-from gristmill._dataset.nodes.source import SourceMapDataset
 from gristmill._dataset.nodes.to_iter import PrefetchDatasetIterator, feeds_of
 from gristmill._observe.meter import Measurement
 
@@ -54,9 +53,7 @@ class Sampling:
         self.measured = self.took_ns = 0
         self.indices = self.ready = self.looks = 0
         self._given = 0
-        # Elements of each source that metrics know of, and how long they took.
-        self._told: list[tuple[int, float]] = []
-        self._rest(FIRST_NS)
+        self.due_ns = time.perf_counter_ns() + FIRST_NS
 
     def read(self, indices: Int64Array) -> list[Any]:
         """The elements at `indices`, of shape (n,), which are measured.
@@ -70,15 +67,13 @@ class Sampling:
 
                 self._copy, self.measurement = measured(self._dataset, False)
         self._wake(False)
-        self._rest(REST_NS)
         began = time.perf_counter_ns()
+        self.due_ns = began + REST_NS
         elements = block_of(self._copy, indices)
         took = time.perf_counter_ns() - began
         with self._lock:
             self.measured += len(indices)
             self.took_ns += took
-            if monitoring.is_on():
-                self._tell()
         return elements
 
     def failed(self) -> None:
@@ -101,27 +96,6 @@ class Sampling:
         self.looks += 1
         if monitoring.is_on():
             monitoring.record_ready(ready)
-
-    def _rest(self, rest_ns: int) -> None:
-        """Measure no block for so long, unless metrics are to know each of them."""
-        self.due_ns = 0 if monitoring.is_on() else time.perf_counter_ns() + rest_ns
-
-    def _tell(self) -> None:
-        """Count what sources gave among the metrics; every block is measured then."""
-        assert self.measurement is not None
-        told, self._told = self._told, []
-        meters = zip(self.measurement.meters, self.measurement.datasets, strict=True)
-        sources = [m for m in meters if isinstance(m[1], SourceMapDataset)]
-        for number, (meter, dataset) in enumerate(sources):
-            before = told[number] if told else (0, 0.0)
-            numbers = meter.numbers
-            now = (numbers.elements, numbers.direct + numbers.background)
-            self._told.append(now)
-            made = now[0] - before[0]
-            if made > 0:
-                name = type(dataset._source).__name__
-                size = made * numbers.bytes_each
-                monitoring.record_read(name, made, size, max(now[1] - before[1], 0.0))
 
 
 def samplings_of(

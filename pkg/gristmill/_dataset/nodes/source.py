@@ -6,11 +6,12 @@ import builtins
 import contextlib
 import copy
 import sys
+import time
 from typing import Any
 
 import numpy as np
 
-from gristmill import _core
+from gristmill import _core, monitoring
 from gristmill._base.types import Int64Array
 from gristmill._dataset.model.blocks import BlockMapDataset, offsets_of
 from gristmill._dataset.model.building import builds
@@ -58,11 +59,15 @@ class SourceMapDataset(BlockMapDataset[Any]):
         keys = indices
         if length is not None:
             keys = offsets_of(indices, length)
+        began_ns = time.perf_counter_ns()
         elements, _, _, error = hot_run.run_block(
             self._reader, keys, indices, (), None, 0
         )
         if error is not None:
             raise error
+        if monitoring.is_on():
+            took_ns = time.perf_counter_ns() - began_ns
+            monitoring.record_read(type(self._source).__name__, elements, took_ns)
         return elements
 
 
