@@ -19,8 +19,8 @@
 #include <vector>
 
 #include "check.hpp"
-#include "core/schedule/scheduler.hpp"
 #include "core/memory/slot.hpp"
+#include "core/schedule/scheduler.hpp"
 #include "core/schedule/worker_end.hpp"
 
 namespace gristmill::testing {

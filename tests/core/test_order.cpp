@@ -73,6 +73,19 @@ void withdrawn_units_are_planned_again() {
   CHECK_EQ(order.pending(), std::size_t{0});
 }
 
+void a_stream_ends_behind_a_unit_that_cannot_be_computed() {
+  Order order(UnitKind::kOwned, 1, {-1, -1}, {{0}, {0}}, 0, {false, false});
+  for (std::uint64_t id = 1; id <= 6; ++id) publish_one(order, id);
+  const std::vector<std::uint64_t> behind = {3, 5};
+  CHECK(order.seal_behind(0, 0) == behind);
+  CHECK_EQ(order.pending(), std::size_t{4});
+  CHECK(!order.has_more(0));
+  CHECK(order.seal_behind(1, 2).empty());
+  order.opened(0);
+  order.stream(0).open = false;
+  CHECK_EQ(order.due(), 1);
+}
+
 }  // namespace
 
 int main() {
@@ -81,4 +94,5 @@ int main() {
   the_last_unit_is_short_and_the_stream_ends();
   ended_streams_are_skipped();
   withdrawn_units_are_planned_again();
+  a_stream_ends_behind_a_unit_that_cannot_be_computed();
 }

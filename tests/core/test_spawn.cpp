@@ -1,4 +1,5 @@
-// Tests core/processes/spawn.hpp: descriptors and fork, messages, the start of a command.
+// Tests core/processes/spawn.hpp: descriptors and fork, messages, the start of
+// a command.
 #include <fcntl.h>
 #include <poll.h>
 #include <signal.h>

@@ -1,5 +1,6 @@
-// Tests core/processes/supervise.hpp against a launcher of its own: this program, run
-// again, plays launcher, zygotes and workers as the setup text says.
+// Tests core/processes/supervise.hpp against a launcher of its own: this
+// program, run again, plays launcher, zygotes and workers as the setup text
+// says.
 #include <poll.h>
 #include <signal.h>
 #include <sys/syscall.h>

@@ -15,8 +15,9 @@
 #include <string>
 #include <vector>
 
-#include "core/files/record_reader.hpp"
+#include "core/base/mutex.hpp"
 #include "core/base/status.hpp"
+#include "core/files/record_reader.hpp"
 
 namespace gristmill {
 
@@ -75,8 +76,11 @@ class RecordSet final : public RecordReader {
   const std::string name_;
   const std::vector<Range> ranges_;
   std::vector<std::uint64_t> begins_;  // Of each part, and the end of all.
-  std::vector<std::shared_ptr<const RecordReader>>
-      readers_;  // Guarded by a mutex.
+
+  static Mutex readers_mutex_;  // Of all sets.
+  static const bool kHeldAtFork;
+  std::vector<std::shared_ptr<const RecordReader>> readers_
+      GUARDED_BY(readers_mutex_);
 };
 
 }  // namespace gristmill

@@ -48,7 +48,7 @@ class Fd {
   // Takes ownership of `fd`, or of a copy in its place; -1 owns nothing.
   explicit Fd(int fd);
   Fd(Fd&& other) noexcept
-      : fd_(std::exchange(other.fd_, -1)), life_(other.life_) {}
+      : fd_(std::exchange(other.fd_, -1)), forks_(other.forks_) {}
   Fd& operator=(Fd&& other) noexcept;
   ~Fd();
 
@@ -57,12 +57,8 @@ class Fd {
 
  private:
   int fd_ = -1;
-  uint64_t life_ = 0;  // Forks between the first process and the owner.
+  uint64_t forks_ = 0;  // Before this process, and one.
 };
-
-// Puts the handlers that close descriptors before those which the caller is
-// about to register with pthread_atfork: children close first.
-void close_before_later_atfork();
 
 // Each throws std::system_error where the system has no descriptor left.
 [[nodiscard]] Fd copy_of(int fd);

@@ -14,6 +14,7 @@
 #include <utility>
 #include <vector>
 
+#include "core/base/at_fork.hpp"
 #include "core/processes/supervisor.hpp"
 
 namespace gristmill {
@@ -160,39 +161,31 @@ void Supervisor::stop() {
 
 namespace {
 
-// The mutex is held by whoever forks, so a child finds the rest whole.  It
-// comes before the one that guards the open descriptors.
+Mutex process_mutex;
+
 struct Process {
-  std::mutex mutex;
   Supervisor* supervisor = nullptr;
   std::vector<Supervisor*>
       past;  // For ever: Enlistments may still point there.
   std::optional<Command> command;
-
-  static Process& instance() {
-    static auto* const process = new Process;  // Leaked: threads outlive main.
-    return *process;
-  }
-
- private:
-  Process() {
-    close_before_later_atfork();
-    pthread_atfork([] { instance().mutex.lock(); },
-                   [] { instance().mutex.unlock(); },
-                   [] { instance().enter_child(); });
-  }
-
-  void enter_child() {
-    if (supervisor != nullptr) {
-      supervisor->make_inert();
-      past.push_back(std::exchange(supervisor, nullptr));
-    }
-    mutex.unlock();
-  }
 };
 
-// REQUIRES: the mutex is held.
-Supervisor& running_supervisor(Process& process) {
+Process& this_process() REQUIRES(process_mutex) {
+  static auto* const process = new Process;  // Leaked: threads outlive main.
+  return *process;
+}
+
+void enter_child() REQUIRES(process_mutex) {
+  Process& process = this_process();
+  if (process.supervisor == nullptr) return;
+  process.supervisor->make_inert();
+  process.past.push_back(std::exchange(process.supervisor, nullptr));
+}
+
+[[maybe_unused]] const bool kHeldAtFork =
+    at_fork(ForkStep::kSupervisor, held_at_fork<process_mutex, enter_child>());
+
+Supervisor& running_supervisor(Process& process) REQUIRES(process_mutex) {
   if (!process.command) {
     throw std::logic_error("configure_supervisor() comes first");
   }
@@ -208,23 +201,23 @@ Supervisor& running_supervisor(Process& process) {
 }  // namespace
 
 void configure_supervisor(Command command) {
-  Process& process = Process::instance();
-  const std::lock_guard held(process.mutex);
+  const MutexLock held(process_mutex);
+  Process& process = this_process();
   if (process.supervisor != nullptr) process.supervisor->set_command(command);
   process.command = std::move(command);
 }
 
 std::unique_ptr<Enlistment> enlist(Crew* crew, const CrewSpec& spec) {
-  Process& process = Process::instance();
-  const std::lock_guard held(process.mutex);
+  const MutexLock held(process_mutex);
+  Process& process = this_process();
   return running_supervisor(process).enlist(crew, spec);
 }
 
 void shutdown_supervisor() {
-  Process& process = Process::instance();
   Supervisor* supervisor = nullptr;
   {
-    const std::lock_guard held(process.mutex);
+    const MutexLock held(process_mutex);
+    Process& process = this_process();
     supervisor = std::exchange(process.supervisor, nullptr);
     if (supervisor == nullptr) return;
     process.past.push_back(supervisor);

@@ -28,8 +28,8 @@
 #include <memory>
 #include <string>
 
-#include "core/schedule/crew.hpp"
 #include "core/processes/spawn.hpp"
+#include "core/schedule/crew.hpp"
 
 namespace gristmill {
 

@@ -17,9 +17,9 @@
 #include <utility>
 #include <vector>
 
-#include "core/schedule/crew.hpp"
 #include "core/processes/spawn.hpp"
 #include "core/processes/supervise.hpp"
+#include "core/schedule/crew.hpp"
 
 namespace gristmill {
 

@@ -70,6 +70,16 @@ class LeaseTable {
   // Whether it was handed back, not computed, for want of memory.
   [[nodiscard]] bool refused(const Lease& lease) const noexcept;
 
+  // Whether it is committed and was not refused.
+  [[nodiscard]] bool computed(const Lease& lease) const noexcept {
+    return state(lease) == UnitState::kCommitted && !refused(lease);
+  }
+
+  // The position after the unit; empty if that is not known.
+  [[nodiscard]] Vector position_after(const Lease& lease) const {
+    return computed(lease) ? commit_of(lease).vector_out : Vector();
+  }
+
   // Bytes of the slot that its holder populated.
   // REQUIRES: the lease is committed, waits with kNeed or its holder is dead.
   [[nodiscard]] std::uint64_t populated(const Lease& lease) const noexcept;

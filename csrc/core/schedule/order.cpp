@@ -136,6 +136,16 @@ void Order::unpublished(const Lease& lease) {
   --pending_;
 }
 
+std::vector<std::uint64_t> Order::seal_behind(std::uint32_t s, std::size_t at) {
+  Stream& stream = streams_[s];
+  stream.sealed = true;
+  const auto begin = stream.pending.begin() + static_cast<std::ptrdiff_t>(at);
+  std::vector<std::uint64_t> behind(begin + 1, stream.pending.end());
+  stream.pending.erase(begin + 1, stream.pending.end());
+  pending_ -= behind.size();
+  return behind;
+}
+
 void Order::restart(std::uint32_t s, std::int64_t first) {
   Stream& stream = streams_[s];
   pending_ -= stream.pending.size();

@@ -9,6 +9,7 @@
 // Thread safety: external synchronization (the scheduler's mutex).
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <deque>
 #include <vector>
@@ -77,6 +78,10 @@ class Order {
 
   // The stream's youngest unit was withdrawn before anybody claimed it.
   void unpublished(const Lease& lease);
+
+  // Nothing behind the stream's pending unit `at` can be computed: the stream
+  // ends there.  Returns the units behind it, which are no longer pending.
+  std::vector<std::uint64_t> seal_behind(std::uint32_t stream, std::size_t at);
 
   // All its units were withdrawn: the stream goes on at `first`.
   void restart(std::uint32_t stream, std::int64_t first);

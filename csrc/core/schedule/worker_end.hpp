@@ -14,8 +14,8 @@
 #include <unordered_set>
 #include <vector>
 
-#include "core/memory/control.hpp"
 #include "core/base/status.hpp"
+#include "core/memory/control.hpp"
 
 namespace gristmill {
 
