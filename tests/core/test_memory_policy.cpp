@@ -15,18 +15,18 @@ constexpr std::uint64_t kMiB = std::uint64_t{1} << 20;
 // Streams of a worker each, below a limit of 4 MiB: four units of the first
 // guess, which is 1 MiB.
 struct Bench {
-  explicit Bench(std::uint32_t streams, UnitKind kind = UnitKind::kArithmetic)
+  explicit Bench(std::uint32_t streams, UnitKind kind = UnitKind::kRange)
       : arena(Arena::create(Region::head_bytes(streams, kUnits, 2), 4 * kMiB)
                   .value()),
         region(arena->base()),
         order(kind, 1, std::vector<std::int64_t>(streams, -1),
-              std::vector<Vector>(streams, Vector{0}), 0,
+              std::vector<Cursor>(streams, Cursor{0}), 0,
               std::vector<bool>(streams, false)),
         workers(streams) {
     Control& control = *new (arena->base()) Control{};
     control.workers = control.streams = streams;
     control.units = kUnits;
-    control.vector_capacity = 2;
+    control.cursor_capacity = 2;
     for (std::uint32_t i = 0; i < kUnits; ++i) new (&region.unit(i)) Unit{};
     leases = std::make_unique<LeaseTable>(region, arena->fd());
     policy = std::make_unique<MemoryPolicy>(*arena, *leases, order, workers);
@@ -65,11 +65,11 @@ struct Bench {
 
 void slots_are_as_large_as_units_were() {
   Bench bench(1);
-  Slot* const first = bench.policy->slot_for_next();
+  ArenaSlot* const first = bench.policy->slot_for_next();
   CHECK_EQ(first->capacity, kMiB);
   bench.policy->used(2 * kMiB);
   CHECK_EQ(bench.policy->shortage().need, 2 * kMiB);
-  Slot* const second = bench.policy->slot_for_next();
+  ArenaSlot* const second = bench.policy->slot_for_next();
   CHECK_EQ(second->capacity, 2 * kMiB + kMiB / 4);
   CHECK(bench.policy->slot_for_next() == nullptr);
 }
@@ -142,7 +142,7 @@ void a_free_unit_does_not_wait_while_another_worker_may_take_it() {
 
 void an_owned_unit_waits_for_its_owner_only() {
   for (const std::uint32_t worker : {0U, 1U}) {
-    Bench bench(2, UnitKind::kOwned);
+    Bench bench(2, UnitKind::kSequential);
     const auto due = bench.publish(0, 1);
     const auto needy = bench.publish(worker, worker + 1);
     bench.need(needy, worker, 5 * kMiB);
@@ -153,7 +153,7 @@ void an_owned_unit_waits_for_its_owner_only() {
 }
 
 void refused_units_are_freed_from_one_on() {
-  Bench bench(1, UnitKind::kOwned);
+  Bench bench(1, UnitKind::kSequential);
   std::vector<std::uint64_t> ids;
   for (int i = 0; i < 3; ++i) ids.push_back(bench.publish(0, 1));
   for (const std::size_t i : {0U, 2U}) {
@@ -162,13 +162,13 @@ void refused_units_are_freed_from_one_on() {
     bench.set(ids[i], UnitState::kCommitted, 0);
   }
   bench.set(ids[1], UnitState::kLeased, 0);
-  const Vector begins = {7};
+  const Cursor begins = {7};
   bench.policy->retry_refused(bench.order.stream(0), 0, &begins);
   CHECK(bench.state(ids[0]) == UnitState::kFree);
   CHECK(bench.state(ids[1]) == UnitState::kLeased);
   CHECK(bench.state(ids[2]) == UnitState::kFree);
-  CHECK_EQ(*bench.region.vector_in(bench.leases->at(ids[0]).cell), 7);
-  CHECK_EQ(*bench.region.vector_in(bench.leases->at(ids[2]).cell), 0);
+  CHECK_EQ(*bench.region.cursor_in(bench.leases->at(ids[0]).cell), 7);
+  CHECK_EQ(*bench.region.cursor_in(bench.leases->at(ids[2]).cell), 0);
 }
 
 }  // namespace

@@ -45,7 +45,7 @@ void messages_carry_descriptors() {
   Channel sender(std::move(near));
   Channel receiver(std::move(far));
   Message message;
-  message.kind = Message::kBorn;
+  message.kind = Message::kStarted;
   message.worker = 7;
   message.generation = 8;
   message.value = -9;

@@ -178,7 +178,7 @@ std::string describe_wait_status(int wait_status) {
 
 void die_with_parent(pid_t parent) {
   prctl(PR_SET_PDEATHSIG, SIGKILL);
-  // A parent that died before the call above sends nothing.
+  // A parent that ended before the call above sends nothing.
   if (getppid() != parent) ::kill(getpid(), SIGKILL);
 }
 

@@ -6,22 +6,24 @@
 // of every socket is pkg/gristmill/_processes.py, which must agree with this:
 //
 //   kind      from → to               value        descriptors
-//   kEnlist   supervisor → launcher   1: late      zygote's socket, setup,
-//                                                  blob, arena, knock
+//   kOpenGroup   supervisor → launcher   1: late      zygote's socket, setup,
+//                                                  blob, arena,
+//                                                  slot requests
 //   kForget   supervisor → launcher
 //   kZygote   launcher → supervisor   pid          pidfd
 //   kGone     launcher → supervisor   wait status
-//   kHire     supervisor → zygote
-//   kBorn     zygote → supervisor     pid          pidfd
-//   kDied     zygote → supervisor     wait status
+//   kStartWorker     supervisor → zygote
+//   kStarted     zygote → supervisor     pid          pidfd
+//   kExited     zygote → supervisor     wait status
 //   kThreads  zygote → supervisor
 //   kFailed   any → supervisor                     memfd of UTF-8 text
 //   kReady    launcher → supervisor
 //
-// `crew` is set in messages of the launcher and in kFailed, `worker` and
-// `generation` in kHire, kBorn and kDied; what is not set is 0.  Setup is a
-// pickled dict.  A zygote is sent kHire only after its kZygote was read, so
-// that it forks nothing before the supervisor can see it die.
+// `group` is set in messages of the launcher and in kFailed, `worker` and
+// `generation` in kStartWorker, kStarted and kExited; what is not set is 0.
+// Setup is a pickled dict.  A zygote is sent kStartWorker only after its
+// kZygote was read, so that it forks nothing before the supervisor can see it
+// die.
 #pragma once
 
 #include <sys/types.h>
@@ -78,7 +80,7 @@ bool silence(int eventfd);
 // Signals a process through its pidfd; a process that is gone is no error.
 void kill_by(int pidfd) noexcept;
 
-// Collects a dead child; one that somebody else collected is no error.
+// Collects a child that ended; one that somebody else collected is no error.
 void reap(int pidfd) noexcept;
 
 // "exit code 3", "killed by signal 9 (Killed)".
@@ -90,19 +92,19 @@ void die_with_parent(pid_t parent);
 
 struct Message {
   enum Kind : uint32_t {
-    kEnlist = 1,
+    kOpenGroup = 1,
     kForget,
     kZygote,
     kGone,
-    kHire,
-    kBorn,
-    kDied,
+    kStartWorker,
+    kStarted,
+    kExited,
     kThreads,
     kFailed,
     kReady,
   };
   uint32_t kind = 0;
-  uint32_t crew = 0;
+  uint32_t group = 0;
   int32_t worker = 0;
   uint32_t generation = 0;
   int32_t value = 0;

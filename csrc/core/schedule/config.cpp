@@ -18,15 +18,15 @@ Status check_streams(const SchedulerConfig& config) {
   if (config.starts.size() != streams || config.ended.size() != streams) {
     return wrong("lengths, starts and ended must have one entry per stream");
   }
-  if (config.turn >= streams) return wrong("turn must name a stream");
-  if (config.vector_capacity < 1 ||
-      config.vector_capacity > kMaxVectorCapacity) {
+  if (config.next_stream >= streams) return wrong("turn must name a stream");
+  if (config.cursor_capacity < 1 ||
+      config.cursor_capacity > kMaxCursorCapacity) {
     return wrong("vector_capacity must be between 1 and 65536");
   }
-  for (const Vector& start : config.starts) {
-    Status status = check_length("position", start, config.vector_capacity);
+  for (const Cursor& start : config.starts) {
+    Status status = check_length("position", start, config.cursor_capacity);
     if (!status.ok()) return status;
-    if (config.kind == UnitKind::kArithmetic && start.front() < 0) {
+    if (config.kind == UnitKind::kRange && start.front() < 0) {
       return wrong("a position must not be negative");
     }
   }
@@ -35,12 +35,12 @@ Status check_streams(const SchedulerConfig& config) {
 
 }  // namespace
 
-Status check_length(const char* what, const Vector& vector,
+Status check_length(const char* what, const Cursor& cursor,
                     std::uint32_t capacity) {
-  if (!vector.empty() && vector.size() <= capacity) return {};
+  if (!cursor.empty() && cursor.size() <= capacity) return {};
   return Status(Code::kInvalidArgument,
                 std::string("a ") + what + " has " +
-                    std::to_string(vector.size()) +
+                    std::to_string(cursor.size()) +
                     " integers; expected 1 to vector_capacity, which is " +
                     std::to_string(capacity));
 }
@@ -51,10 +51,6 @@ Status check_config(const SchedulerConfig& config) {
   };
   if (config.workers < 1 || config.workers > kMaxWorkers) {
     return wrong("workers must be between 1 and 4094");
-  }
-  if (config.kind != UnitKind::kArithmetic && config.kind != UnitKind::kOwned &&
-      config.kind != UnitKind::kRequested) {
-    return wrong("kind must be 'A', 'C' or 'R'");
   }
   if (std::uint64_t{config.workers} * config.buffer > kMostAhead) {
     return wrong("workers times buffer must be at most 2^20");

@@ -10,10 +10,10 @@ constexpr std::uint64_t kFirstGuess = std::uint64_t{1} << 20;
 
 }  // namespace
 
-Slot* MemoryPolicy::slot_for_next() {
+ArenaSlot* MemoryPolicy::slot_for_next() {
   if (largest_ == 0) return arena_.take(kFirstGuess);
   // Units differ a little; an eighth more spares most of them a second slot.
-  Slot* const slot = arena_.take(largest_ + largest_ / 8);
+  ArenaSlot* const slot = arena_.take(largest_ + largest_ / 8);
   return slot != nullptr ? slot : arena_.take(largest_);
 }
 
@@ -33,13 +33,13 @@ bool MemoryPolicy::grant(Lease& lease) {
   used(std::min(needed, arena_.memory_limit()));
   // The content of the old slot is worth nothing, its room may be.
   arena_.give_back(lease.slot);
-  Slot* const slot = arena_.take(needed);
+  ArenaSlot* const slot = arena_.take(needed);
   if (slot != nullptr) {
     leases_.grant(lease, slot);
     return true;
   }
   lease.slot = arena_.take(1, true);
-  lease.starved = some_wait_ = true;
+  lease.waits_for_memory = some_wait_ = true;
   return false;
 }
 
@@ -83,13 +83,13 @@ std::optional<Shortage> MemoryPolicy::find_memory_for(const Lease& due) {
 // theirs.
 Lease* MemoryPolicy::blocking(const Lease& due) {
   if (!some_wait_) return nullptr;
-  if (due.starved) return &leases_.at(due.id);
+  if (due.waits_for_memory) return &leases_.at(due.id);
   if (leases_.state(due) != UnitState::kFree) return nullptr;
   Lease* found = nullptr;
   std::uint32_t waiting = 0;
   bool owner_waits = false;
   for (const auto& [id, lease] : leases_.all()) {
-    if (!lease.starved) continue;
+    if (!lease.waits_for_memory) continue;
     found = &leases_.at(id);
     ++waiting;
     owner_waits |= leases_.word(lease).holder() == due.owner;
@@ -99,7 +99,7 @@ Lease* MemoryPolicy::blocking(const Lease& due) {
 }
 
 void MemoryPolicy::retry_refused(const Stream& stream, std::size_t at,
-                                 const Vector* begins) {
+                                 const Cursor* begins) {
   for (; at < stream.pending.size(); ++at) {
     Lease& lease = leases_.at(stream.pending[at]);
     if (leases_.refused(lease) && !leases_.free_again(lease, begins)) return;

@@ -27,7 +27,7 @@ class MemoryPolicy {
       : arena_(arena), leases_(leases), order_(order), workers_(workers) {}
 
   // A slot for a unit to be published, or nullptr.
-  [[nodiscard]] Slot* slot_for_next();
+  [[nodiscard]] ArenaSlot* slot_for_next();
 
   // A unit has used so many bytes.
   void used(std::uint64_t bytes);
@@ -49,7 +49,7 @@ class MemoryPolicy {
   // workers handed back for want of memory.  The first begins at `begins`, if
   // that is given; the others where the one before them ends.
   void retry_refused(const Stream& stream, std::size_t at,
-                     const Vector* begins);
+                     const Cursor* begins);
 
   // What is missing for a unit of `need` bytes; 0: for the next one.
   [[nodiscard]] Shortage shortage(std::uint64_t need = 0) const;

@@ -19,9 +19,9 @@ struct Output {
 
 // Why no worker will compute the output due; after a timeout, who is waited
 // for.
-struct Death {
+struct WorkerReport {
   int worker = -1;                      // -1: not one worker's fault
-  int pid = 0;                          // of the worker, 0 before its birth
+  int pid = 0;                          // of the worker, 0 before its start
   std::uint32_t generation = 0;         // of the worker
   std::optional<int> wait_status = {};  // as waitpid(2), if it became known
   int stream = -1;
@@ -51,8 +51,8 @@ enum class NextKind {
   kOutput,
   kEnd,          // all streams have ended
   kInterrupted,  // a signal came: run its handler, call again
-  kTimeout,      // `death` says who works on the output due, on what
-  kDied,
+  kTimeout,      // `report` says who works on the output due, on what
+  kExited,
   kFull,  // call again when some memory is free
   kClosed,
   kForked,  // this process is a fork of the one that made the scheduler
@@ -61,12 +61,13 @@ enum class NextKind {
 struct Next {
   NextKind kind = NextKind::kEnd;
   Output output = {};
-  Death death = {};
+  WorkerReport report = {};
   Shortage shortage = {};
 
   // It is about a process that ended, and how is not known so far.
   [[nodiscard]] bool lacks_wait_status() const noexcept {
-    return kind == NextKind::kDied && death.worker >= 0 && !death.wait_status;
+    return kind == NextKind::kExited && report.worker >= 0 &&
+           !report.wait_status;
   }
 };
 

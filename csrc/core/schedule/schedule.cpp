@@ -14,7 +14,7 @@ Schedule::Schedule(const SchedulerConfig& config, Arena& arena, Region region)
       region_(region),
       leases_(region, arena.fd()),
       order_(config.kind, config.unit_records, config.lengths, config.starts,
-             config.turn, config.ended),
+             config.next_stream, config.ended),
       memory_(arena_, leases_, order_, config.workers),
       workers_(region, config.workers),
       opened_(config.lengths.size()) {}
@@ -57,26 +57,26 @@ bool Schedule::publish_due(std::uint32_t s) {
 // Publishes the stream's next unit; false if there is no room for it.
 bool Schedule::publish(std::uint32_t s) {
   if (!leases_.has_room()) return false;
-  Slot* const slot = memory_.slot_for_next();
+  ArenaSlot* const slot = memory_.slot_for_next();
   if (slot == nullptr) return false;
   const Stream& stream = order_.stream(s);
   Lease lease = order_.plan(s);
   lease.slot = slot;
-  if (!arithmetic()) lease.owner = s % config_.workers + 1;
-  Vector vector;
+  if (!is_range()) lease.owner = s % config_.workers + 1;
+  Cursor cursor;
   switch (config_.kind) {
-    case UnitKind::kArithmetic:
-      vector = stream.tail;
-      vector.front() = lease.first;
+    case UnitKind::kRange:
+      cursor = stream.tail;
+      cursor.front() = lease.first;
       break;
-    case UnitKind::kOwned:
-      vector = begin_of_next(stream);
+    case UnitKind::kSequential:
+      cursor = begin_of_next(stream);
       break;
-    case UnitKind::kRequested:
-      vector = order_.request(s);
+    case UnitKind::kRequest:
+      cursor = order_.request(s);
       break;
   }
-  const std::uint64_t id = leases_.publish(lease, vector);
+  const std::uint64_t id = leases_.publish(lease, cursor);
   if (id == 0) {
     arena_.give_back(slot);
     return false;
@@ -87,22 +87,22 @@ bool Schedule::publish(std::uint32_t s) {
 
 // Where the stream's next unit begins, if the one before it is computed.  If it
 // is not, its holder goes on from its live state and looks at no position.
-Vector Schedule::begin_of_next(const Stream& stream) const {
+Cursor Schedule::begin_of_next(const Stream& stream) const {
   if (!stream.pending.empty()) {
     const Lease& before = leases_.all().at(stream.pending.back());
-    Vector after = leases_.position_after(before);
+    Cursor after = leases_.position_after(before);
     if (!after.empty()) return after;
   }
   return stream.tail;
 }
 
-void Schedule::ask(std::uint32_t stream, Vector request) {
+void Schedule::ask(std::uint32_t stream, Cursor request) {
   order_.ask(stream, std::move(request));
   fill();
 }
 
 Schedule::Progress Schedule::progress(const Lease& lease) const {
-  if (lease.doomed) return Progress::kPoisoned;
+  if (lease.poisoned) return Progress::kPoisoned;
   if (leases_.computed(lease)) return Progress::kComputed;
   return leases_.refused(lease) ? Progress::kRefused : Progress::kAwaited;
 }
@@ -121,14 +121,14 @@ bool Schedule::is_published(std::uint32_t s) const {
 
 bool Schedule::has_more(std::uint32_t s) const { return order_.has_more(s); }
 
-// Gives the turn to the first stream, from the one whose turn it is, that is
-// wanted; false if none is.
-bool Schedule::turn_to_any(bool (Schedule::*wanted)(std::uint32_t) const) {
+// Makes the first stream due that is wanted, from the one due on; false if none
+// is.
+bool Schedule::choose_any(bool (Schedule::*wanted)(std::uint32_t) const) {
   const auto count = static_cast<std::uint32_t>(opened_.size());
   for (std::uint32_t n = 0; n < count; ++n) {
-    const std::uint32_t s = (order_.turn() + n) % count;
+    const std::uint32_t s = (order_.next_stream() + n) % count;
     if (!(this->*wanted)(s)) continue;
-    order_.turn_to(s);
+    order_.choose_next_stream(s);
     return true;
   }
   return false;
@@ -137,10 +137,10 @@ bool Schedule::turn_to_any(bool (Schedule::*wanted)(std::uint32_t) const) {
 // The stream whose output is due, or -1: where order does not matter one that
 // has an output, if there is one, else one that will.
 int Schedule::due() {
-  if (!config_.in_order && (turn_to_any(&Schedule::is_done) ||
-                            turn_to_any(&Schedule::is_published) ||
-                            turn_to_any(&Schedule::has_more))) {
-    return static_cast<int>(order_.turn());
+  if (!config_.in_order &&
+      (choose_any(&Schedule::is_done) || choose_any(&Schedule::is_published) ||
+       choose_any(&Schedule::has_more))) {
+    return static_cast<int>(order_.next_stream());
   }
   return order_.due();
 }
@@ -149,8 +149,8 @@ std::variant<Next, Schedule::Awaited> Schedule::look() {
   const auto no_memory = [](const Shortage& shortage) {
     return Next{.kind = NextKind::kFull, .shortage = shortage};
   };
-  const auto died = [](const Death& death) {
-    return Next{.kind = NextKind::kDied, .death = death};
+  const auto exited = [](const WorkerReport& report) {
+    return Next{.kind = NextKind::kExited, .report = report};
   };
   arena_.sweep(false);
   collect();
@@ -161,7 +161,7 @@ std::variant<Next, Schedule::Awaited> Schedule::look() {
     const auto s = static_cast<std::uint32_t>(due);
     if (opened_[s] != nullptr) return output(s);
     if (!is_published(s) && !publish_due(s)) {
-      if (workers_.fatal()) return died(*workers_.fatal());
+      if (workers_.fatal()) return exited(*workers_.fatal());
       return no_memory(memory_.shortage());
     }
     const Stream& stream = order_.stream(s);
@@ -169,18 +169,19 @@ std::variant<Next, Schedule::Awaited> Schedule::look() {
     switch (progress(lease)) {
       case Progress::kComputed:
         if (open(s)) continue;
-        return died({.stream = due,
-                     .text = "a worker committed a unit that cannot be read"});
+        return exited(
+            {.stream = due,
+             .text = "a worker committed a unit that cannot be read"});
       case Progress::kRefused:
         memory_.retry_refused(
             stream, 0,
-            config_.kind == UnitKind::kOwned ? &stream.tail : nullptr);
+            config_.kind == UnitKind::kSequential ? &stream.tail : nullptr);
         wake_everybody();  // Once the caller knows, somebody tries again.
         return no_memory(memory_.shortage(lease.slot->capacity));
       case Progress::kPoisoned:
-        return died(poisoned_.at(lease.id));
+        return exited(poisoned_.at(lease.id));
       case Progress::kAwaited:
-        if (workers_.fatal()) return died(*workers_.fatal());
+        if (workers_.fatal()) return exited(*workers_.fatal());
         if (const auto shortage = memory_.find_memory_for(lease)) {
           return no_memory(*shortage);
         }
@@ -195,7 +196,7 @@ std::optional<Next> Schedule::timed_out(Awaited awaited) {
   // A worker that is stopped may have taken the wake-up of another.
   wake_everybody();
   return Next{.kind = NextKind::kTimeout,
-              .death = workers_.awaited(leases_, lease)};
+              .report = workers_.awaited(leases_, lease)};
 }
 
 Next Schedule::output(std::uint32_t s) const {
@@ -220,12 +221,12 @@ bool Schedule::open(std::uint32_t s) {
   auto unit = std::make_unique<Opened>();
   unit->id = lease.id;
   unit->bytes = commit.bytes;
-  if (commit.bytes > lease.slot->capacity || commit.vector_out.empty()) {
+  if (commit.bytes > lease.slot->capacity || commit.cursor_out.empty()) {
     return false;
   }
   if (commit.outputs > 0) {
     const std::span slot(arena_.base() + lease.slot->offset, commit.bytes);
-    if (!read_outputs(slot, commit.outputs, config_.vector_capacity,
+    if (!read_outputs(slot, commit.outputs, config_.cursor_capacity,
                       unit->outputs)) {
       return false;
     }
@@ -235,14 +236,14 @@ bool Schedule::open(std::uint32_t s) {
   workers_.unit_done();
   leases_.take(lease.id);
   order_.opened(s);
-  stream.tail = commit.vector_out;
+  stream.tail = commit.cursor_out;
   needs_fill_ = true;
   if (commit.status == UnitStatus::kEnd) {
     stream.sealed = true;
     withdraw_stream(s);
-  } else if (commit.status != UnitStatus::kOk && arithmetic()) {
+  } else if (commit.status != UnitStatus::kOk && is_range()) {
     withdraw_stream(s);
-    order_.restart(s, commit.vector_out.front());
+    order_.restart(s, commit.cursor_out.front());
   }
   if (commit.outputs == 0) {
     arena_.give_back(lease.slot);
@@ -262,7 +263,7 @@ void Schedule::close_unit(std::uint32_t s) {
 }
 
 void Schedule::advance() {
-  const std::uint32_t s = order_.turn();
+  const std::uint32_t s = order_.next_stream();
   if (opened_[s] == nullptr) return;
   Opened& unit = *opened_[s];
   order_.stream(s).position = unit.outputs[unit.index].vector;
@@ -270,15 +271,15 @@ void Schedule::advance() {
   order_.step();
 }
 
-Slot* Schedule::hold() {
-  const auto& unit = opened_[order_.turn()];
+ArenaSlot* Schedule::hold() {
+  const auto& unit = opened_[order_.next_stream()];
   if (unit == nullptr) return nullptr;
   retain_view(unit->slot);
   return unit->slot;
 }
 
 void Schedule::withdraw(std::uint64_t id) {
-  Slot* const slot = leases_.at(id).slot;
+  ArenaSlot* const slot = leases_.at(id).slot;
   poisoned_.erase(id);
   if (leases_.withdraw(id)) arena_.give_back(slot);
 }
@@ -297,11 +298,12 @@ void Schedule::clear() {
   collect();
 }
 
-void Schedule::restart(const std::vector<Vector>& positions, std::uint32_t turn,
+void Schedule::restart(const std::vector<Cursor>& positions,
+                       std::uint32_t next_stream,
                        const std::vector<bool>& ended) {
   clear();
   order_ = Order(config_.kind, config_.unit_records, config_.lengths, positions,
-                 turn, ended);
+                 next_stream, ended);
   fill();
 }
 

@@ -1,7 +1,7 @@
 // What is published, delivered and given up: the state behind a Scheduler.
 //
 // Nothing here waits, and nothing calls back.  What a worker does is read from
-// the shared memory; what happens to it is told by on_exited() and the like.
+// the shared memory; the rest is reported by on_exited() and the like.
 //
 // Thread safety: external synchronization (the scheduler's mutex).
 #pragma once
@@ -43,8 +43,8 @@ class Schedule {
   // Publishes what there is room for.
   void fill();
 
-  // REQUIRES: kind is kRequested, check_length() is ok.
-  void ask(std::uint32_t stream, Vector request);
+  // REQUIRES: kind is kRequest, check_length() is ok.
+  void ask(std::uint32_t stream, Cursor request);
 
   // The output due, or why there is none.
   [[nodiscard]] std::variant<Next, Awaited> look();
@@ -56,13 +56,13 @@ class Schedule {
   void advance();
 
   // One more view of the slot of the output due, or nullptr.
-  [[nodiscard]] Slot* hold();
+  [[nodiscard]] ArenaSlot* hold();
 
   // Withdraws everything.
   void clear();
 
   // Withdraws everything and goes on from another position.
-  void restart(const std::vector<Vector>& positions, std::uint32_t turn,
+  void restart(const std::vector<Cursor>& positions, std::uint32_t next_stream,
                const std::vector<bool>& ended);
 
   // Gives the slots of withdrawn units back whose holders are done.
@@ -87,32 +87,32 @@ class Schedule {
   // A unit being delivered.
   struct Opened {
     std::uint64_t id = 0;
-    Slot* slot = nullptr;  // null without outputs
+    ArenaSlot* slot = nullptr;  // null without outputs
     std::uint64_t bytes = 0;
     std::uint32_t index = 0;  // of the output due
     std::vector<SlotOutput> outputs;
   };
   enum class Progress { kComputed, kRefused, kPoisoned, kAwaited };
 
-  [[nodiscard]] bool arithmetic() const noexcept {
-    return config_.kind == UnitKind::kArithmetic;
+  [[nodiscard]] bool is_range() const noexcept {
+    return config_.kind == UnitKind::kRange;
   }
   [[nodiscard]] Progress progress(const Lease& lease) const;
   [[nodiscard]] bool is_done(std::uint32_t stream) const;
   int due();
-  bool turn_to_any(bool (Schedule::*wanted)(std::uint32_t) const);
+  bool choose_any(bool (Schedule::*wanted)(std::uint32_t) const);
   [[nodiscard]] bool is_published(std::uint32_t stream) const;
   [[nodiscard]] bool has_more(std::uint32_t stream) const;
 
   bool publish(std::uint32_t stream);
   bool publish_due(std::uint32_t stream);
-  [[nodiscard]] Vector begin_of_next(const Stream& stream) const;
+  [[nodiscard]] Cursor begin_of_next(const Stream& stream) const;
   [[nodiscard]] Next output(std::uint32_t stream) const;
   bool open(std::uint32_t stream);
   void close_unit(std::uint32_t stream);
   void withdraw(std::uint64_t id);
   void withdraw_stream(std::uint32_t stream);
-  void poison(Lease& lease, Death death);
+  void poison(Lease& lease, WorkerReport report);
   void free_units_of(int worker, std::uint32_t generation);
   void relink(std::uint32_t stream, int worker, std::uint32_t generation);
   void wake_workers(std::size_t units);
@@ -124,9 +124,9 @@ class Schedule {
   Order order_;
   MemoryPolicy memory_;
   WorkerTable workers_;
-  std::vector<std::unique_ptr<Opened>> opened_;  // per stream, or null
-  std::map<std::uint64_t, Death> poisoned_;      // why, of units pending
-  bool needs_fill_ = true;                       // something may be published
+  std::vector<std::unique_ptr<Opened>> opened_;     // per stream, or null
+  std::map<std::uint64_t, WorkerReport> poisoned_;  // why, of units pending
+  bool needs_fill_ = true;  // something may be published
 };
 
 }  // namespace gristmill

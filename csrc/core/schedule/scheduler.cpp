@@ -41,15 +41,15 @@ Region lay_out(const Arena& arena, const SchedulerConfig& config) {
   control.workers = config.workers;
   control.units = units;
   control.streams = static_cast<std::uint32_t>(config.lengths.size());
-  control.vector_capacity = config.vector_capacity;
+  control.cursor_capacity = config.cursor_capacity;
   for (std::uint32_t w = 0; w < config.workers; ++w) {
     new (&region.cell(w)) Cell{};
   }
   for (std::uint32_t i = 0; i < units; ++i) {
     new (&region.unit(i)) Unit{};
-    if (config.vector_capacity > kSmallVector) continue;
-    std::fill_n(region.vector_in(i), config.vector_capacity, 0);
-    std::fill_n(region.vector_out(i), config.vector_capacity, 0);
+    if (config.cursor_capacity > kSmallCursor) continue;
+    std::fill_n(region.cursor_in(i), config.cursor_capacity, 0);
+    std::fill_n(region.cursor_out(i), config.cursor_capacity, 0);
   }
   return region;
 }
@@ -68,12 +68,12 @@ class Scheduler::All {
     const MutexLock lock(mutex_);
     std::erase(all(), scheduler);
   }
-  static Slot* slot_at(std::uintptr_t address) {
+  static ArenaSlot* slot_at(std::uintptr_t address) {
     const MutexLock lock(mutex_);
     for (Scheduler* scheduler : all()) {
       const MutexLock one(scheduler->mutex_);
       if (scheduler->forked_) continue;
-      Slot* const slot = scheduler->arena_->shown_at(address);
+      ArenaSlot* const slot = scheduler->arena_->shown_at(address);
       if (slot != nullptr) return slot;
     }
     return nullptr;
@@ -118,7 +118,7 @@ const bool Scheduler::All::kHeldAtFork =
 Result<std::unique_ptr<Scheduler>> Scheduler::create(SchedulerConfig config) {
   if (Status status = check_config(config); !status.ok()) return status;
   const std::uint64_t head_bytes = Region::head_bytes(
-      config.workers, cells_for(config), config.vector_capacity);
+      config.workers, cells_for(config), config.cursor_capacity);
   auto arena = Arena::create(head_bytes, config.memory_limit);
   if (!arena.ok()) return arena.status();
   return std::unique_ptr<Scheduler>(
@@ -138,30 +138,30 @@ Scheduler::~Scheduler() {
   All::remove(this);
 }
 
-Slot* Scheduler::slot_at(std::uintptr_t address) {
+ArenaSlot* Scheduler::slot_at(std::uintptr_t address) {
   return All::slot_at(address);
 }
 
-void Scheduler::start(Hirer* hirer) {
-  hirer_ = hirer;
+void Scheduler::start(WorkerStarter* starter) {
+  starter_ = starter;
   {
     const MutexLock lock(mutex_);
     if (!is_over()) schedule_.fill();
   }
-  if (hirer == nullptr) return;
+  if (starter == nullptr) return;
   // Those whose outputs are due first come first: not all begin at once.
   for (std::uint32_t i = 0; i < config_.workers; ++i) {
-    hirer->hire(static_cast<int>((config_.turn + i) % config_.workers), 1);
+    starter->start_worker(
+        static_cast<int>((config_.next_stream + i) % config_.workers), 1);
   }
 }
 
-Status Scheduler::ask(std::uint32_t stream, Vector request) {
-  if (config_.kind != UnitKind::kRequested ||
-      stream >= config_.lengths.size()) {
+Status Scheduler::ask(std::uint32_t stream, Cursor request) {
+  if (config_.kind != UnitKind::kRequest || stream >= config_.lengths.size()) {
     return Status(Code::kInvalidArgument,
                   "nothing can be asked of this stream");
   }
-  Status status = check_length("request", request, config_.vector_capacity);
+  Status status = check_length("request", request, config_.cursor_capacity);
   if (!status.ok()) return status;
   const MutexLock lock(mutex_);
   if (!is_over()) schedule_.ask(stream, std::move(request));
@@ -174,9 +174,9 @@ Next Scheduler::next(double timeout_s) {
   std::optional<Clock::time_point> exit_seen;
   MutexLock lock(mutex_);
   for (;;) {
-    // Read the bell, then look: a commit after the look rings it.
+    // Read the sequence, then look: a commit after the look raises it.
     const std::uint32_t seen =
-        control.done_bell.load(std::memory_order_seq_cst);
+        control.done_sequence.load(std::memory_order_seq_cst);
     if (forked_) return {.kind = NextKind::kForked};
     if (closed_) return {.kind = NextKind::kClosed};
     double wait_s = timeout_s;
@@ -198,7 +198,7 @@ Next Scheduler::next(double timeout_s) {
     }
     control.waiting_for.store(wanted, std::memory_order_seq_cst);
     lock.unlock();
-    const int result = futex_wait(&control.done_bell, seen, wait_s);
+    const int result = futex_wait(&control.done_sequence, seen, wait_s);
     control.waiting_for.store(0, std::memory_order_seq_cst);
     lock.lock();
     if (result == EINTR) return {.kind = NextKind::kInterrupted};
@@ -210,21 +210,22 @@ void Scheduler::advance() {
   schedule_.advance();
 }
 
-Slot* Scheduler::hold() {
+ArenaSlot* Scheduler::hold() {
   const MutexLock lock(mutex_);
   return schedule_.hold();
 }
 
-Status Scheduler::reset(const std::vector<Vector>& positions,
-                        std::uint32_t turn, const std::vector<bool>& ended) {
+Status Scheduler::reset(const std::vector<Cursor>& positions,
+                        std::uint32_t next_stream,
+                        const std::vector<bool>& ended) {
   SchedulerConfig config = config_;
   config.starts = positions;
-  config.turn = turn;
+  config.next_stream = next_stream;
   config.ended = ended;
   if (Status status = check_config(config); !status.ok()) return status;
   const MutexLock lock(mutex_);
   if (is_over()) return {};
-  schedule_.restart(positions, turn, ended);
+  schedule_.restart(positions, next_stream, ended);
   return {};
 }
 
@@ -240,30 +241,31 @@ void Scheduler::close() {
   schedule_.wake_everybody();
 }
 
-void Scheduler::born(int worker, std::uint32_t generation, int pid) {
+void Scheduler::on_started(int worker, std::uint32_t generation, int pid) {
   const MutexLock lock(mutex_);
   if (!forked_) schedule_.on_started(worker, generation, pid);
 }
 
-void Scheduler::died(int worker, std::uint32_t generation) {
+void Scheduler::on_exited(int worker, std::uint32_t generation) {
   {
     const MutexLock lock(mutex_);
     if (forked_ || !schedule_.on_exited(worker, generation) || closed_) return;
   }
-  if (hirer_ != nullptr) hirer_->hire(worker, generation + 1);
+  if (starter_ != nullptr) starter_->start_worker(worker, generation + 1);
 }
 
-void Scheduler::how(int worker, std::uint32_t generation, int wait_status) {
+void Scheduler::on_exit_status(int worker, std::uint32_t generation,
+                               int wait_status) {
   const MutexLock lock(mutex_);
   if (!forked_) schedule_.on_exit_status(worker, generation, wait_status);
 }
 
-void Scheduler::knocked() {
+void Scheduler::on_slot_requested() {
   const MutexLock lock(mutex_);
   if (!forked_) schedule_.on_slot_requested();
 }
 
-void Scheduler::failed(std::string why) {
+void Scheduler::on_failed(std::string why) {
   const MutexLock lock(mutex_);
   if (!forked_) schedule_.on_failed(std::move(why));
 }
@@ -273,18 +275,18 @@ std::vector<Process> Scheduler::processes() {
   return schedule_.workers().processes();
 }
 
-std::vector<Vector> Scheduler::vectors() {
+std::vector<Cursor> Scheduler::cursors() {
   const MutexLock lock(mutex_);
-  std::vector<Vector> all;
+  std::vector<Cursor> all;
   for (const Stream& stream : schedule_.order().streams()) {
     all.push_back(stream.position);
   }
   return all;
 }
 
-std::uint32_t Scheduler::turn() {
+std::uint32_t Scheduler::next_stream() {
   const MutexLock lock(mutex_);
-  return schedule_.order().turn();
+  return schedule_.order().next_stream();
 }
 
 std::vector<bool> Scheduler::ended() {

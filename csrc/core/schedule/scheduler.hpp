@@ -1,4 +1,4 @@
-// The parent's object: publishes units, frees those of dead workers, and
+// The parent's object: publishes units, frees those of workers that exited, and
 // delivers outputs in order.
 //
 // next() waits for the commit of one unit and nothing else.  The cursor moves
@@ -6,9 +6,9 @@
 // or signal before that loses nothing.
 //
 // Thread safety: one consumer thread at a time calls next, advance, hold and
-// reset; the supervisor thread calls the Crew's methods; anybody may call
+// reset; the supervisor thread calls those of WorkerEvents; anybody may call
 // close and the readers of the state.  One private mutex, never held while
-// waiting, nor while calling the Hirer.
+// waiting, nor while calling the WorkerStarter.
 //
 // Fork: in a child every call does nothing, and next() says so.
 #pragma once
@@ -22,26 +22,26 @@
 #include "core/base/status.hpp"
 #include "core/memory/arena.hpp"
 #include "core/schedule/config.hpp"
-#include "core/schedule/crew.hpp"
 #include "core/schedule/next.hpp"
 #include "core/schedule/schedule.hpp"
+#include "core/schedule/worker_events.hpp"
 
 namespace gristmill {
 
-class Scheduler final : public Crew {
+class Scheduler final : public WorkerEvents {
  public:
   static Result<std::unique_ptr<Scheduler>> create(SchedulerConfig config);
   // REQUIRES: the supervisor makes no more calls; workers may still live.
   ~Scheduler() override;
 
-  // Asks for the workers.  Without a hirer, somebody else brings them.
-  // REQUIRES: the hirer outlives the scheduler or dismisses it first.
-  void start(Hirer* hirer);
+  // Asks for the workers.  Without a starter, somebody else brings them.
+  // REQUIRES: the starter outlives the scheduler or dismisses it first.
+  void start(WorkerStarter* starter);
 
   // What the stream's owner is to compute next, after all that was asked of it
-  // before: 1 to vector_capacity integers, of which the core knows nothing.
-  // REQUIRES: kind is kRequested.
-  Status ask(std::uint32_t stream, Vector request);
+  // before: 1 to cursor_capacity integers, of which the core knows nothing.
+  // REQUIRES: kind is kRequest.
+  Status ask(std::uint32_t stream, Cursor request);
 
   // The output due, once it is there; of requests kEnd says that nothing is
   // asked for.  Called again without advance() it returns the same output.  A
@@ -53,18 +53,18 @@ class Scheduler final : public Crew {
 
   // One more view of the slot of the output that next() returned last, to be
   // ended by release_view(); nullptr after advance() or close().
-  [[nodiscard]] Slot* hold();
+  [[nodiscard]] ArenaSlot* hold();
 
   // Withdraws everything and goes on from another position.
-  Status reset(const std::vector<Vector>& positions, std::uint32_t turn,
+  Status reset(const std::vector<Cursor>& positions, std::uint32_t next_stream,
                const std::vector<bool>& ended);
 
   // Ends waits and tells workers to leave.  May be called again.
   void close();
 
   // Position of each stream, the stream due and which streams have ended.
-  [[nodiscard]] std::vector<Vector> vectors();
-  [[nodiscard]] std::uint32_t turn();
+  [[nodiscard]] std::vector<Cursor> cursors();
+  [[nodiscard]] std::uint32_t next_stream();
   [[nodiscard]] std::vector<bool> ended();
   [[nodiscard]] std::vector<Process> processes();
   [[nodiscard]] Region region() const noexcept { return region_; }
@@ -72,13 +72,14 @@ class Scheduler final : public Crew {
 
   // The slot of any scheduler of this process that the address lies in, or
   // nullptr.  REQUIRES: the caller keeps a view of what is there.
-  [[nodiscard]] static Slot* slot_at(std::uintptr_t address);
+  [[nodiscard]] static ArenaSlot* slot_at(std::uintptr_t address);
 
-  void born(int worker, std::uint32_t generation, int pid) override;
-  void died(int worker, std::uint32_t generation) override;
-  void how(int worker, std::uint32_t generation, int wait_status) override;
-  void knocked() override;
-  void failed(std::string why) override;
+  void on_started(int worker, std::uint32_t generation, int pid) override;
+  void on_exited(int worker, std::uint32_t generation) override;
+  void on_exit_status(int worker, std::uint32_t generation,
+                      int wait_status) override;
+  void on_slot_requested() override;
+  void on_failed(std::string why) override;
 
  private:
   class All;
@@ -92,7 +93,7 @@ class Scheduler final : public Crew {
   const SchedulerConfig config_;
   const std::unique_ptr<Arena> arena_;  // Used by schedule_, and in forks.
   const Region region_;
-  Hirer* hirer_ = nullptr;  // Fixed by start().
+  WorkerStarter* starter_ = nullptr;  // Fixed by start().
 
   Mutex mutex_;
   Schedule schedule_ GUARDED_BY(mutex_);

@@ -40,11 +40,11 @@ bool WorkerTable::exited(int worker, std::uint32_t generation) {
   }
   // A program that says what is wrong says the same the next time.
   if (++state.failed_starts < kStarts && said == 0) return true;
-  Death death = describe(worker, generation, nullptr);
-  death.at_start = true;
-  death.attempts = state.failed_starts;
-  death.text.assign(cell.error, said);
-  fail(std::move(death));
+  WorkerReport report = describe(worker, generation, nullptr);
+  report.at_start = true;
+  report.attempts = state.failed_starts;
+  report.text.assign(cell.error, said);
+  fail(std::move(report));
   return false;
 }
 
@@ -64,26 +64,26 @@ void WorkerTable::exit_status(int worker, std::uint32_t generation,
   if (fatal_) fatal_->learn(worker, generation, wait_status);
 }
 
-void WorkerTable::fail(Death death) {
-  if (!fatal_) fatal_ = std::move(death);
+void WorkerTable::fail(WorkerReport report) {
+  if (!fatal_) fatal_ = std::move(report);
 }
 
 void WorkerTable::unit_done() {
   for (State& state : workers_) state.failed_starts = 0;
 }
 
-Death WorkerTable::describe(int worker, std::uint32_t generation,
-                            const Lease* lease) const {
-  Death death;
-  death.worker = worker;
-  death.generation = generation;
-  death.pid = workers_[static_cast<std::size_t>(worker)].process.pid;
+WorkerReport WorkerTable::describe(int worker, std::uint32_t generation,
+                                   const Lease* lease) const {
+  WorkerReport report;
+  report.worker = worker;
+  report.generation = generation;
+  report.pid = workers_[static_cast<std::size_t>(worker)].process.pid;
   if (lease != nullptr) {
-    death.stream = static_cast<int>(lease->stream);
-    death.attempts = lease->deaths;
-    death.record = cell(worker).at.load(std::memory_order_relaxed);
+    report.stream = static_cast<int>(lease->stream);
+    report.attempts = lease->attempts;
+    report.record = cell(worker).at.load(std::memory_order_relaxed);
   }
-  return death;
+  return report;
 }
 
 bool WorkerTable::is_starting(std::uint32_t worker) {
@@ -94,9 +94,9 @@ bool WorkerTable::is_starting(std::uint32_t worker) {
   return started != state.generation && ++state.slow_start < kLongestStart;
 }
 
-Death WorkerTable::awaited(const LeaseTable& leases, const Lease& due) {
-  Death death;
-  death.stream = static_cast<int>(due.stream);
+WorkerReport WorkerTable::awaited(const LeaseTable& leases, const Lease& due) {
+  WorkerReport report;
+  report.stream = static_cast<int>(due.stream);
   const Lease* held = &due;
   if (leases.state(due) == UnitState::kFree) {
     held = nullptr;
@@ -109,20 +109,20 @@ Death WorkerTable::awaited(const LeaseTable& leases, const Lease& due) {
       }
       const std::vector<std::uint64_t> units = leases.held_by(w);
       if (units.empty()) {
-        death.worker = static_cast<int>(w);
-        death.idle = true;
+        report.worker = static_cast<int>(w);
+        report.idle = true;
       } else if (held == nullptr || units.front() < held->id) {
         held = &leases.all().at(units.front());
       }
     }
-    if (death.idle || starting) return death;
+    if (report.idle || starting) return report;
   }
   const std::uint32_t holder = leases.word(*held).holder();
-  if (holder == 0) return death;
-  death.worker = static_cast<int>(holder) - 1;
-  death.stream = static_cast<int>(held->stream);
-  death.record = cell(death.worker).at.load(std::memory_order_relaxed);
-  return death;
+  if (holder == 0) return report;
+  report.worker = static_cast<int>(holder) - 1;
+  report.stream = static_cast<int>(held->stream);
+  report.record = cell(report.worker).at.load(std::memory_order_relaxed);
+  return report;
 }
 
 std::vector<Process> WorkerTable::processes() const {

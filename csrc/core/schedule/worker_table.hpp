@@ -20,7 +20,7 @@ namespace gristmill {
 
 // A worker's process, as far as is known.
 struct Process {
-  int pid = 0;  // of the last one that was born, 0 before
+  int pid = 0;  // of the last one that started, 0 before
   bool alive = false;
   std::optional<int> wait_status;  // of that one, as waitpid(2)
 };
@@ -49,21 +49,24 @@ class WorkerTable {
   void exit_status(int worker, std::uint32_t generation, int wait_status);
 
   // No worker can be had any more.  Only the first reason counts.
-  void fail(Death death);
-  [[nodiscard]] const std::optional<Death>& fatal() const { return fatal_; }
+  void fail(WorkerReport report);
+  [[nodiscard]] const std::optional<WorkerReport>& fatal() const {
+    return fatal_;
+  }
 
   // A unit was computed: starts that fail are no longer failures in a row.
   void unit_done();
 
   // What to say about the end of a process, in whose hands a unit may be.
-  [[nodiscard]] Death describe(int worker, std::uint32_t generation,
-                               const Lease* lease) const;
+  [[nodiscard]] WorkerReport describe(int worker, std::uint32_t generation,
+                                      const Lease* lease) const;
 
   // Who keeps the unit that is waited for, when a timeout has passed: its
   // holder; of a free unit an idle worker that may take it, else the one that
   // is busy for longest.  Nobody, while a worker that may take it is on its
   // way, unless that takes several timeouts.
-  [[nodiscard]] Death awaited(const LeaseTable& leases, const Lease& due);
+  [[nodiscard]] WorkerReport awaited(const LeaseTable& leases,
+                                     const Lease& due);
 
   [[nodiscard]] std::vector<Process> processes() const;
 
@@ -85,7 +88,7 @@ class WorkerTable {
 
   const Region region_;
   std::vector<State> workers_;
-  std::optional<Death> fatal_;
+  std::optional<WorkerReport> fatal_;
 };
 
 }  // namespace gristmill

@@ -11,7 +11,7 @@ from typing import Any
 
 
 class CoreSlot(ctypes.Structure):
-    """The beginning of the core's ``Slot`` (csrc/core/memory/arena.hpp)."""
+    """The beginning of the core's ``ArenaSlot`` (csrc/core/memory/arena.hpp)."""
 
     _fields_ = [
         ("views", ctypes.c_uint32),
@@ -24,7 +24,7 @@ class SlotView:
     """The base of all arrays that view one output in a slot.
 
     Args:
-        slot: Address of the core's ``Slot``.  The caller held one view of it, which
+        slot: Address of the core's ``ArenaSlot``.  The caller held one view of it, which
             is this object's from now on.
     """
 
