@@ -206,7 +206,9 @@ def test_a_scheduler_that_is_not_started_answers() -> None:
 
 
 def test_a_position_is_a_sequence_or_an_array_of_any_length_that_fits() -> None:
-    scheduler = make_scheduler(kind=_core.UnitKind.SEQUENTIAL, starts=[range(9)], cursor_capacity=9000)
+    scheduler = make_scheduler(
+        kind=_core.UnitKind.SEQUENTIAL, starts=[range(9)], cursor_capacity=9000
+    )
     assert scheduler.position()[0][0].tolist() == list(range(9))
     for position in ([7], np.arange(9000)[::-1], (-(2**63), 2**63 - 1)):
         scheduler.reset([position], 0, [False])

@@ -88,7 +88,9 @@ def test_killed_worker_is_told_and_can_be_hired_again(enlist):
     victim = next(line["pid"] for line in crew.findings(2) if line["worker"] == 1)
     os.kill(victim, signal.SIGKILL)
     assert crew.await_events("exited", 1) == [("exited", 1, 1, 0, "")]
-    assert crew.await_events("exit_status", 1) == [("exit_status", 1, 1, signal.SIGKILL, "")]
+    assert crew.await_events("exit_status", 1) == [
+        ("exit_status", 1, 1, signal.SIGKILL, "")
+    ]
     crew.core.start_worker(1, 2)
     assert crew.await_events("started", 3)[-1] == ("started", 1, 2, 0, "")
 

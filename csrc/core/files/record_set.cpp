@@ -74,7 +74,7 @@ Status RecordSet::open_part(std::size_t part, ReaderPtr reader) {
 
 void RecordSet::close_parts() {
   // They end after the lock does: a reader may be Python's.
-  std::vector<ReaderPtr> closed(readers_.size());
+  std::vector<ReaderPtr> closed(ranges_.size());
   const MutexLock lock(readers_mutex_);
   readers_.swap(closed);
 }

@@ -75,7 +75,8 @@ class RecordSet final : public RecordReader {
 
   const std::string name_;
   const std::vector<Range> ranges_;
-  std::vector<std::uint64_t> begins_;  // Of each part, and the end of all.
+  // Of each part, and the end of all.
+  std::vector<std::uint64_t> begins_;  // unguarded: fixed from the start
 
   static Mutex readers_mutex_;  // Of all sets.
   static const bool kHeldAtFork;

@@ -77,12 +77,13 @@ class EventLoop {
   Mutex running_;                                // Held while tasks run.
   bool abandoned_ GUARDED_BY(running_) = false;  // None may run any more.
 
-  // Touched by tasks only.
+  // unguarded: only tasks touch these three
   std::unordered_map<Serial, std::shared_ptr<const Watch>> watches_;
   Serial last_serial_ = 0;
   bool stopping_ = false;
 
-  std::thread thread_;  // Last: it uses the above.
+  // unguarded: fixed from the start; last, since it uses the above
+  std::thread thread_;
 };
 
 }  // namespace gristmill

@@ -126,11 +126,12 @@ class Supervisor {
   Command command_ GUARDED_BY(mutex_);
   uint32_t last_id_ GUARDED_BY(mutex_) = 0;
 
-  // Touched on the loop's thread only.
+  // unguarded: only the loop's thread touches these two
   std::map<Modules, Launcher> launchers_;
   std::map<uint32_t, std::unique_ptr<Group>> groups_;
 
-  EventLoop loop_;  // Last: its thread uses the above.
+  // unguarded: it has locks of its own; last, since its thread uses the above
+  EventLoop loop_;
 };
 
 }  // namespace gristmill

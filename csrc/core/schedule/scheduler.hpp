@@ -93,7 +93,7 @@ class Scheduler final : public WorkerEvents {
   const SchedulerConfig config_;
   const std::unique_ptr<Arena> arena_;  // Used by schedule_, and in forks.
   const Region region_;
-  WorkerStarter* starter_ = nullptr;  // Fixed by start().
+  WorkerStarter* starter_ = nullptr;  // unguarded: fixed by start()
 
   Mutex mutex_;
   Schedule schedule_ GUARDED_BY(mutex_);

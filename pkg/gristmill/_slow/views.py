@@ -24,8 +24,8 @@ class SlotView:
     """The base of all arrays that view one output in a slot.
 
     Args:
-        slot: Address of the core's ``ArenaSlot``.  The caller held one view of it, which
-            is this object's from now on.
+        slot: Address of the core's ``ArenaSlot``.  The caller held one view of it,
+            which is this object's from now on.
     """
 
     def __init__(self, slot: int) -> None:

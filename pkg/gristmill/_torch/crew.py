@@ -1,9 +1,9 @@
 """The worker processes of one iterator, as its own process sees them.
 
 They are asked for batches one by one, each by its number, and answer in the order in
-which they were asked.  Slots, deaths and restarts are the core's business
-(`_core.Scheduler`, kind REQUEST); here requests are packed, batches unpacked, and what went
-wrong is put into torch's words.
+which they were asked.  Slots, exits and restarts are the core's business
+(`_core.Scheduler`, kind REQUEST); here requests are packed, batches unpacked, and what
+went wrong is put into torch's words.
 """
 
 from __future__ import annotations
