@@ -6,7 +6,7 @@
 #   make quick     the fast tests of that build: seconds, no workers, no packages
 #   make test      all tests: C++ (ctest) and Python (pytest)
 #   make sanitize  the C++ tests under ASan, UBSan and TSan
-#   make lint      formatting, linters, types, stubs
+#   make lint      formatting, linters, types, stubs, locks
 #   make bench     the table of measurements
 #   make soak      the tests that take minutes
 #   make clean     remove what these targets made
@@ -30,7 +30,7 @@ HOT_MODULES = $(patsubst pkg/gristmill/_hot/%.pyx,gristmill._hot.%,\
 	$(wildcard pkg/gristmill/_hot/*.pyx))
 
 .PHONY: demo dev quick test test-core sanitize bench soak clean tools lint-tools \
-	lint check-format check-ruff check-mypy check-stubs
+	lint check-format check-ruff check-mypy check-stubs check-threads
 .NOTPARALLEL:
 
 demo: tools
@@ -84,7 +84,7 @@ soak: tools
 	$(INSTALL) test
 	GRISTMILL_HYPOTHESIS_PROFILE=soak $(BIN)/python -m pytest -n 2 -m soak --timeout 3600 $(PYTEST_ARGS)
 
-lint: check-format check-ruff check-mypy check-stubs
+lint: check-format check-ruff check-mypy check-stubs check-threads
 
 check-format: lint-tools
 	$(BIN)/ruff format --check .
@@ -102,6 +102,10 @@ check-stubs: lint-tools
 	$(BIN)/python -m mypy.stubtest --mypy-config-file pyproject.toml \
 		--allowlist .ci/stubtest-allowlist --ignore-disjoint-bases \
 		gristmill._core $(HOT_MODULES)
+
+# Clang's analysis of who holds which lock, see thread_annotations.hpp.
+check-threads: lint-tools
+	$(BIN)/python .ci/check_threads.py $(BIN)/clang-tidy
 
 lint-tools: tools
 	$(PIP) install --quiet $$($(BIN)/python .ci/extra.py lint)

@@ -96,7 +96,7 @@ def test_all_workers_are_born_in_the_end(on_one_core, program):
         f"""
 crew = Crew("{program}")
 hire(crew, 6)
-born = crew.await_events("born", 6)
+born = crew.await_events("started", 6)
 assert [worker for _, worker, *_ in born] == list(range(6))
 crew.close()
 """
@@ -111,7 +111,7 @@ crew = Crew("computes")
 hire(crew, 3)
 zygote = crew.findings(1)[0]["zygote"]
 os.kill(zygote, signal.SIGKILL)
-crew.await_events("born", 3)
+crew.await_events("started", 3)
 crew.close()
 """
     )

@@ -134,13 +134,13 @@ def make_scheduler(**changes: Any) -> _core.Scheduler:
     arguments: dict[str, Any] = {
         "workers": 1,
         "buffer": 1,
-        "kind": "A",
+        "kind": _core.UnitKind.RANGE,
         "unit_records": 4,
         "max_restarts": 1,
         "memory_limit": 1 << 24,
         "lengths": [10],
         "starts": [[0]],
-        "turn": 0,
+        "next_stream": 0,
         "ended": [False],
     }
     return _core.Scheduler(**{**arguments, **changes})
@@ -169,11 +169,11 @@ def make_scheduler(**changes: Any) -> _core.Scheduler:
         {"starts": [np.zeros((1, 1), np.int64)]},
         {"starts": [["0"]]},
         {"starts": 0},
-        {"starts": [[0] * 9], "vector_capacity": 8},
-        {"vector_capacity": 0},
-        {"vector_capacity": -1},
-        {"vector_capacity": 65537},
-        {"turn": 1},
+        {"starts": [[0] * 9], "cursor_capacity": 8},
+        {"cursor_capacity": 0},
+        {"cursor_capacity": -1},
+        {"cursor_capacity": 65537},
+        {"next_stream": 1},
         {"ended": []},
         {"ended": None},
     ],
@@ -201,7 +201,9 @@ def test_a_scheduler_that_is_not_started_answers() -> None:
 
 
 def test_a_position_is_a_sequence_or_an_array_of_any_length_that_fits() -> None:
-    scheduler = make_scheduler(kind="C", starts=[range(9)], vector_capacity=9000)
+    scheduler = make_scheduler(
+        kind=_core.UnitKind.SEQUENTIAL, starts=[range(9)], cursor_capacity=9000
+    )
     assert scheduler.position()[0][0].tolist() == list(range(9))
     for position in ([7], np.arange(9000)[::-1], (-(2**63), 2**63 - 1)):
         scheduler.reset([position], 0, [False])

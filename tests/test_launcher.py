@@ -1,4 +1,4 @@
-"""The launcher, its zygotes and workers, driven through _core.EventCrew."""
+"""The launcher, its zygotes and workers, driven through _core.WorkerLog."""
 
 import json
 import os
@@ -56,7 +56,7 @@ def test_workers_are_born_once_each_and_resemble_the_parent(
     monkeypatch.chdir(tmp_path)
     crew = enlist("run")
     hire(crew, 4)
-    crew.await_events("knocked", 1)
+    crew.await_events("slot_requested", 1)
     found = crew.findings(4)
     assert sorted(line["worker"] for line in found) == [0, 1, 2, 3]
     assert len({line["zygote"] for line in found}) == 1
@@ -87,19 +87,21 @@ def test_killed_worker_is_told_and_can_be_hired_again(enlist):
     hire(crew, 2)
     victim = next(line["pid"] for line in crew.findings(2) if line["worker"] == 1)
     os.kill(victim, signal.SIGKILL)
-    assert crew.await_events("died", 1) == [("died", 1, 1, 0, "")]
-    assert crew.await_events("how", 1) == [("how", 1, 1, signal.SIGKILL, "")]
-    crew.core.hire(1, 2)
-    assert crew.await_events("born", 3)[-1] == ("born", 1, 2, 0, "")
+    assert crew.await_events("exited", 1) == [("exited", 1, 1, 0, "")]
+    assert crew.await_events("exit_status", 1) == [
+        ("exit_status", 1, 1, signal.SIGKILL, "")
+    ]
+    crew.core.start_worker(1, 2)
+    assert crew.await_events("started", 3)[-1] == ("started", 1, 2, 0, "")
 
 
 def test_killed_zygote_is_replaced(enlist):
     crew = enlist("run")
     hire(crew, 3)
     zygote = crew.findings(3)[0]["zygote"]
-    crew.await_events("born", 3)  # One that nobody told of would be born again.
+    crew.await_events("started", 3)  # One that nobody told of would be born again.
     os.kill(zygote, signal.SIGKILL)
-    crew.await_events("died", 3)
+    crew.await_events("exited", 3)
     hire(crew, 3, generation=2)
     assert crew.findings(6)[-1]["zygote"] != zygote
 
@@ -110,15 +112,15 @@ def test_killed_launcher_is_replaced_for_every_crew(enlist):
         hire(crew, 2)
     zygotes = [crew.findings(2)[0]["zygote"] for crew in crews]
     for crew in crews:
-        crew.await_events("born", 2)
+        crew.await_events("started", 2)
     launcher = parent_of(zygotes[0])
     assert parent_of(zygotes[1]) == launcher
     ending = watched(launcher, *zygotes)
     os.kill(launcher, signal.SIGKILL)
     for crew in crews:
-        crew.await_events("died", 2)
+        crew.await_events("exited", 2)
         hire(crew, 2, generation=2)
-        crew.await_events("born", 4)
+        crew.await_events("started", 4)
     await_gone(ending)
 
 
@@ -131,11 +133,11 @@ def test_every_hire_is_born_whoever_is_killed_meanwhile(enlist):
             victims = [pid for launcher in victims for pid in children_of(launcher)]
         for pid in victims:
             os.kill(pid, signal.SIGKILL)
-        crew.await_events("born", 3 * generation)
+        crew.await_events("started", 3 * generation)
         for worker in range(3):
             crew.core.kill(worker)
-        crew.await_events("died", 3 * generation)
-    for what in ("born", "died"):
+        crew.await_events("exited", 3 * generation)
+    for what in ("started", "exited"):
         told = [event[1:3] for event in crew.seen if event[0] == what]
         assert sorted(told) == [(w, g) for w in range(3) for g in range(1, 9)]
 
@@ -185,14 +187,14 @@ def test_the_thread_of_jemalloc_is_no_thread(enlist):
 def test_worker_that_returns_exits_with_0_and_its_output_flushed(output, enlist):
     crew = enlist("end")
     hire(crew, 1)
-    assert crew.await_events("how", 1) == [("how", 0, 1, 0, "")]
+    assert crew.await_events("exit_status", 1) == [("exit_status", 0, 1, 0, "")]
     assert output.readouterr().out == "bye\n"
 
 
 def test_worker_that_raises_exits_with_1_and_prints_why(output, enlist):
     crew = enlist("break")
     hire(crew, 1)
-    assert crew.await_events("how", 1) == [("how", 0, 1, 1 << 8, "")]
+    assert crew.await_events("exit_status", 1) == [("exit_status", 0, 1, 1 << 8, "")]
     assert "ValueError: broken toy" in output.readouterr().err
 
 
@@ -203,10 +205,10 @@ def test_signals_to_the_group_end_nobody(enlist):
     for pid in (line["pid"], line["zygote"], parent_of(line["zygote"])):
         os.kill(pid, signal.SIGINT)
         os.kill(pid, signal.SIGTERM)
-    crew.core.hire(1, 1)
+    crew.core.start_worker(1, 1)
     crew.findings(2)
     crew.seen += crew.core.events()
-    assert not [event for event in crew.seen if event[0] == "died"]
+    assert not [event for event in crew.seen if event[0] == "exited"]
 
 
 def test_dismissal_ends_the_processes_even_while_loading(enlist):
@@ -231,12 +233,12 @@ def test_forked_child_has_no_engine_and_ends_quietly(enlist):
     crew.findings(1)
     child = os.fork()
     if child == 0:
-        crew.core.hire(1, 1)
+        crew.core.start_worker(1, 1)
         crew.core.dismiss()
         _core.shutdown_supervisor()
         os._exit(0)
     assert os.waitpid(child, 0)[1] == 0
-    crew.core.hire(2, 1)
+    crew.core.start_worker(2, 1)
     assert crew.findings(2)[-1]["worker"] == 2
 
 
@@ -247,9 +249,9 @@ from gristmill._workers import launcher
 launcher.configure("gristmill._engine.worker")
 blob, arena = os.memfd_create("blob"), os.memfd_create("arena")
 arena = os.open(f"/proc/self/fd/{arena}", os.O_RDWR | os.O_APPEND)
-crew = _core.EventCrew(arena, blob, launcher.setup("gristmill_toy"))
+crew = _core.WorkerLog(arena, blob, launcher.setup("gristmill_toy"))
 for worker in range(4):
-    crew.hire(worker, 1)
+    crew.start_worker(worker, 1)
 while os.pread(arena, 1 << 16, 0).count(b"\\n") < 4:
     time.sleep(0.002)
 print(os.pread(arena, 1 << 16, 0).decode(), flush=True)

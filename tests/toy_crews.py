@@ -1,4 +1,4 @@
-"""Crews that run a toy program, driven through _core.EventCrew, and their processes."""
+"""Crews that run a toy program, driven through _core.WorkerLog, and their processes."""
 
 import json
 import os
@@ -72,7 +72,7 @@ class Crew:
         self.appending = os.open(f"/proc/self/fd/{self.arena}", os.O_RDWR | os.O_APPEND)
         self.seen = []
         setup = launcher.setup(entry)
-        self.core = _core.EventCrew(self.appending, self.blob, setup, modules)
+        self.core = _core.WorkerLog(self.appending, self.blob, setup, modules)
 
     def close(self):
         self.core.dismiss()
@@ -102,7 +102,7 @@ class Crew:
 
 def hire(crew, workers, generation=1):
     for worker in range(workers):
-        crew.core.hire(worker, generation)
+        crew.core.start_worker(worker, generation)
 
 
 def watched(*pids):

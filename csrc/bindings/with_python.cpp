@@ -1,8 +1,8 @@
 #include "bindings/with_python.hpp"
 
-#include <pthread.h>
-
 #include <atomic>
+
+#include "core/base/at_fork.hpp"
 
 namespace gristmill::bind {
 namespace {
@@ -10,6 +10,10 @@ namespace {
 // Threads that are about to take the GIL, and whether they still may.
 std::atomic<int> entering{0};
 std::atomic<bool> ending{false};
+
+// In a child that is forked, threads that were entering do not exist.
+[[maybe_unused]] const bool kNoneInChildren =
+    at_fork(ForkStep::kPython, {.in_child = [] { entering.store(0); }});
 
 }  // namespace
 
@@ -26,8 +30,6 @@ void end_entering() {
 }
 
 void leave_python_at_exit() {
-  // In a child that is forked, threads that were entering do not exist.
-  pthread_atfork(nullptr, nullptr, [] { entering.store(0); });
   const auto end = [] {
     ending.store(true);
     const Unlocked unlocked;

@@ -1,6 +1,7 @@
 """The compiled core of gristmill; not a public interface."""
 
 from collections.abc import Callable, Sequence
+from enum import Enum
 from typing import (
     Any,
     Literal,
@@ -332,15 +333,15 @@ def configure_supervisor(argv: list[str], environ: list[bytes]) -> None: ...
 def shutdown_supervisor() -> None: ...
 def die_with_parent(parent: int) -> None: ...
 
-class EventCrew:
+class WorkerLog:
     def __init__(
         self, arena_fd: int, blob_fd: int, setup: bytes, modules: Sequence[str] = ()
     ) -> None: ...
     def fileno(self) -> int: ...
     def events(self) -> list[tuple[str, int, int, int, str]]: ...
-    def hire(self, worker: int, generation: int) -> None: ...
+    def start_worker(self, worker: int, generation: int) -> None: ...
     def kill(self, worker: int) -> None: ...
-    def knock_fd(self) -> int: ...
+    def slot_request_fd(self) -> int: ...
     def dismiss(self) -> None: ...
 
 # core/example.hpp
@@ -743,19 +744,17 @@ class Scheduler:
     Args:
         workers: Processes, from 1 to 4094.
         buffer: Units that each may be ahead, beyond the two in hand.
-        kind: "A" (any worker computes records [first, first + count) of a stream), "C"
-            (a stream's owner computes what comes next) or "R" (it computes what is
-            asked for).
-        unit_records: Records in a unit of kind A.
-        max_restarts: How often a unit that killed its worker is tried again.
+        kind: Who computes a unit, and what.
+        unit_records: Records in a unit of kind RANGE.
+        max_restarts: How often a unit that ended its worker is tried again.
         memory_limit: Bytes of shared memory, 0 for 80 % of what there is.
         lengths: Records of each stream, -1 where unknown or endless.
-        starts: Position of each stream, 1 to `vector_capacity` integers.
-        turn: The stream whose output is due.
+        starts: Position of each stream, 1 to `cursor_capacity` integers.
+        next_stream: The stream whose output is due.
         ended: Which streams have ended.
-        vector_capacity: Integers that a position or request may have, at most 65536.
+        cursor_capacity: Integers that a position or request may have, at most 65536.
         in_order: Whether outputs come in order; else as they are done.
-        deaths_final: Whether no worker takes the place of a dead one.
+        exits_final: Whether no worker takes the place of one that exited.
 
     Raises:
         ValueError: An argument is out of range.
@@ -767,23 +766,23 @@ class Scheduler:
         *,
         workers: int,
         buffer: int,
-        kind: str,
+        kind: UnitKind,
         unit_records: int,
         max_restarts: int,
         memory_limit: int,
         lengths: Sequence[int],
         starts: Sequence[Sequence[int] | NDArray[np.int64]],
-        turn: int,
+        next_stream: int,
         ended: Sequence[bool],
-        vector_capacity: int = 8,
+        cursor_capacity: int = 8,
         in_order: bool = True,
-        deaths_final: bool = False,
+        exits_final: bool = False,
     ) -> None: ...
     def start_alone(self) -> None: ...
-    def born(self, worker: int, generation: int, pid: int) -> None: ...
-    def died(self, worker: int, generation: int, wait_status: int) -> None: ...
-    def knocked(self) -> None: ...
-    def failed(self, why: str) -> None: ...
+    def on_started(self, worker: int, generation: int, pid: int) -> None: ...
+    def on_exited(self, worker: int, generation: int, wait_status: int) -> None: ...
+    def on_slot_requested(self) -> None: ...
+    def on_failed(self, why: str) -> None: ...
     def ask(self, stream: int, request: Sequence[int] | NDArray[np.int64]) -> None: ...
     def start(
         self, blob_fd: int, setup: bytes, modules: Sequence[str] = ()
@@ -795,7 +794,7 @@ class Scheduler:
     def reset(
         self,
         positions: Sequence[Sequence[int] | NDArray[np.int64]],
-        turn: int,
+        next_stream: int,
         ended: Sequence[bool],
     ) -> None: ...
     def processes(self) -> list[tuple[int, bool, int | None]]: ...
@@ -826,13 +825,20 @@ STATUS_END: int
 STATUS_ERROR: int
 STATUS_MOVED: int
 
+class UnitKind(Enum):
+    """Who computes a unit: any worker, or the stream's owner."""
+
+    RANGE = 0  # records [first, first + count) of the stream, by any worker
+    SEQUENTIAL = 1  # what comes next in the stream, by its owner
+    REQUEST = 2  # what is asked for, by the stream's owner
+
 class Work:
     """A claimed unit."""
 
     @property
     def stream(self) -> int: ...
     @property
-    def kind(self) -> str: ...
+    def kind(self) -> UnitKind: ...
     @property
     def first(self) -> int: ...
     @property
@@ -842,7 +848,7 @@ class Work:
     @property
     def proceed(self) -> bool: ...
     @property
-    def vector_in(self) -> NDArray[np.int64]: ...
+    def cursor_in(self) -> NDArray[np.int64]: ...
     @property
     def address(self) -> int: ...
     @property
@@ -857,7 +863,7 @@ class WorkerEnd:
     """
 
     def __init__(
-        self, arena_fd: int, knock_fd: int, worker: int, generation: int
+        self, arena_fd: int, slot_request_fd: int, worker: int, generation: int
     ) -> None: ...
     def claim(self) -> Work | None:
         """Wait for a unit; None when told to stop.
@@ -881,7 +887,7 @@ class WorkerEnd:
         status: int,
         outputs: int,
         bytes: int,
-        vector_out: Sequence[int] | NDArray[np.int64],
+        cursor_out: Sequence[int] | NDArray[np.int64],
     ) -> None:
         """Hand the unit to the parent, with the position after it.
 
@@ -892,6 +898,6 @@ class WorkerEnd:
 
     def set_startup_error(self, text: str) -> None: ...
     @property
-    def vector_capacity(self) -> int: ...
+    def cursor_capacity(self) -> int: ...
     @property
     def at_address(self) -> int: ...

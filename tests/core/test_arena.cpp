@@ -31,8 +31,8 @@ void is_sealed_and_sparse() {
 
 void the_last_idle_slot_is_taken_first() {
   const auto arena = make();
-  Slot* const a = arena->take(kMiB);
-  Slot* const b = arena->take(kMiB);
+  ArenaSlot* const a = arena->take(kMiB);
+  ArenaSlot* const b = arena->take(kMiB);
   CHECK(a->offset >= 10000 && a->offset % 4096 == 0);
   CHECK(b->offset >= a->offset + a->capacity);
   arena->give_back(a);
@@ -43,7 +43,7 @@ void the_last_idle_slot_is_taken_first() {
 
 void a_slot_with_a_view_is_not_reused() {
   const auto arena = make();
-  Slot* const slot = arena->take(kMiB);
+  ArenaSlot* const slot = arena->take(kMiB);
   arena->show(slot);
   retain_view(slot);
   release_view(slot);
@@ -57,21 +57,22 @@ void a_slot_with_a_view_is_not_reused() {
 
 void the_limit_holds_and_idle_slots_make_room() {
   const auto arena = make(4 * kMiB);
-  Slot* const a = arena->take(kMiB);
-  Slot* const b = arena->take(2 * kMiB);
+  ArenaSlot* const a = arena->take(kMiB);
+  ArenaSlot* const b = arena->take(2 * kMiB);
   CHECK(arena->take(2 * kMiB) == nullptr);
   arena->settle(a, kMiB);
   arena->settle(b, 4096);
   CHECK_EQ(arena->charged(), kMiB + 4096);
   arena->give_back(a);
-  Slot* const c = arena->take(3 * kMiB);  // a is punched and its range free.
+  ArenaSlot* const c =
+      arena->take(3 * kMiB);  // a is punched and its range free.
   CHECK(c != nullptr);
   CHECK(arena->charged() <= 4 * kMiB);
 }
 
 void views_outlive_the_arena() {
   auto arena = make();
-  Slot* const slot = arena->take(kMiB);
+  ArenaSlot* const slot = arena->take(kMiB);
   std::byte* const bytes = arena->base() + slot->offset;
   std::memset(bytes, 7, kMiB);
   arena->show(slot);
@@ -80,13 +81,13 @@ void views_outlive_the_arena() {
   release_view(slot);  // Unmaps.
 }
 
-std::uintptr_t address_of(const Arena& arena, const Slot* slot) {
+std::uintptr_t address_of(const Arena& arena, const ArenaSlot* slot) {
   return reinterpret_cast<std::uintptr_t>(arena.base() + slot->offset);
 }
 
 void a_slot_is_found_by_any_address_in_it_while_it_has_views() {
   const auto arena = make();
-  Slot* const slot = arena->take(kMiB);
+  ArenaSlot* const slot = arena->take(kMiB);
   const std::uintptr_t begin = address_of(*arena, slot);
   CHECK(arena->shown_at(begin) == nullptr);
   arena->show(slot);
@@ -100,7 +101,7 @@ void a_slot_is_found_by_any_address_in_it_while_it_has_views() {
 
 void a_pinned_slot_keeps_its_pages_and_is_reused() {
   const auto arena = make(4 * kMiB);
-  Slot* const slot = arena->take(kMiB);
+  ArenaSlot* const slot = arena->take(kMiB);
   std::byte* const bytes = arena->base() + slot->offset;
   std::memset(bytes, 7, kMiB);
   arena->show(slot);
@@ -120,7 +121,7 @@ void a_pinned_slot_keeps_its_pages_and_is_reused() {
 
 void a_pinned_slot_outlives_arena_and_views() {
   auto arena = make();
-  Slot* const slot = arena->take(kMiB);
+  ArenaSlot* const slot = arena->take(kMiB);
   std::byte* const bytes = arena->base() + slot->offset;
   std::memset(bytes, 7, kMiB);
   arena->show(slot);
@@ -136,7 +137,7 @@ void ranges_merge() {
   // Each round needs a larger slot; without merging the mapping would be full.
   for (std::uint64_t size = kMiB; size < available_memory() / 3;
        size += size / 3) {
-    Slot* const slot = arena->take(size);
+    ArenaSlot* const slot = arena->take(size);
     CHECK(slot != nullptr);
     arena->give_back(slot);
   }
@@ -144,7 +145,7 @@ void ranges_merge() {
 
 void slots_seen_by_a_fork_are_retired() {
   const auto arena = make();
-  Slot* const slot = arena->take(kMiB);
+  ArenaSlot* const slot = arena->take(kMiB);
   arena->show(slot);
   arena->retire_out();
   release_view(slot);
@@ -154,12 +155,12 @@ void slots_seen_by_a_fork_are_retired() {
 
 void many_kept_slots_are_collected_in_time() {
   const auto arena = make();
-  std::vector<Slot*> slots;
+  std::vector<ArenaSlot*> slots;
   for (int i = 0; i < 1000; ++i) {
     slots.push_back(arena->take(4096));
     arena->show(slots.back());
   }
-  for (Slot* slot : slots) release_view(slot);
+  for (ArenaSlot* slot : slots) release_view(slot);
   for (int i = 0; i < 20; ++i) arena->sweep(false);
   CHECK_EQ(arena->kept_slots(), std::size_t{0});
 }

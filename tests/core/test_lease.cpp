@@ -28,7 +28,7 @@ struct Bench {
     control.workers = 2;
     control.units = kUnits;
     control.streams = 2;
-    control.vector_capacity = capacity;
+    control.cursor_capacity = capacity;
     for (std::uint32_t w = 0; w < 2; ++w) {
       (new (&region.cell(w)) Cell{})->admitted = 1;
     }
@@ -43,7 +43,7 @@ struct Bench {
     lease.stream = stream;
     lease.owner = owner;
     lease.prev = prev;
-    lease.kind = owner == 0 ? UnitKind::kArithmetic : UnitKind::kOwned;
+    lease.kind = owner == 0 ? UnitKind::kRange : UnitKind::kSequential;
     lease.first = 7;
     lease.count = 3;
     lease.slot = arena.take(5000);
@@ -76,7 +76,7 @@ void the_oldest_unit_is_claimed_first() {
   CHECK_EQ(work->id, second);
   CHECK_EQ(work->first, 7);
   CHECK_EQ(work->count, 3);
-  CHECK(work->vector_in == std::vector<std::int64_t>({7, 70}));
+  CHECK(work->cursor_in == std::vector<std::int64_t>({7, 70}));
   CHECK(work->capacity >= 5000);
   CHECK(bench.table->held_by(1) == std::vector<std::uint64_t>{second});
   CHECK(!bench.table->withdraw_free(second));
@@ -87,7 +87,7 @@ void the_oldest_unit_is_claimed_first() {
   CHECK(commit.status == UnitStatus::kEnd);
   CHECK_EQ(commit.outputs, 2U);
   CHECK_EQ(commit.bytes, 123U);
-  CHECK(commit.vector_out == Vector({10, 100}));
+  CHECK(commit.cursor_out == Cursor({10, 100}));
   CHECK_EQ(end.claim()->id, third);
 }
 
@@ -108,33 +108,33 @@ void owned_units_wait_for_their_owner_and_go_on() {
 
   // A new process has no live state: it begins where it is told to.
   Lease& lease = bench.table->at(second);
-  ++lease.deaths;
-  const Vector after_first =
-      bench.table->commit_of(bench.table->at(first)).vector_out;
+  ++lease.attempts;
+  const Cursor after_first =
+      bench.table->commit_of(bench.table->at(first)).cursor_out;
   CHECK(bench.table->free_again(lease, &after_first));
-  WorkerEnd heir(bench.region, -1, 1, 1);
-  work = heir.claim();
+  WorkerEnd successor(bench.region, -1, 1, 1);
+  work = successor.claim();
   CHECK_EQ(work->id, second);
   CHECK_EQ(work->attempt, 1U);
   CHECK(!work->proceed);
-  CHECK(work->vector_in == std::vector<std::int64_t>({8, 80}));
+  CHECK(work->cursor_in == std::vector<std::int64_t>({8, 80}));
 }
 
 void a_need_is_granted_or_lost() {
   Bench bench;
-  const int knock = eventfd(0, EFD_CLOEXEC);
+  const int slot_requests = eventfd(0, EFD_CLOEXEC);
   for (const bool grant : {true, false}) {
     const auto id = bench.publish(0);
     std::thread holder([&] {
-      WorkerEnd end(bench.region, knock, 0, 1);
+      WorkerEnd end(bench.region, slot_requests, 0, 1);
       auto work = end.claim();
       CHECK_EQ(end.need(*work, 50'000), grant);
       if (!grant) return;
       CHECK(work->capacity >= 50'000);
       end.commit(*work, UnitStatus::kOk, 0, 50'000, {1, 1});
     });
-    std::uint64_t knocks = 0;
-    CHECK(read(knock, &knocks, 8) == 8);
+    std::uint64_t count = 0;
+    CHECK(read(slot_requests, &count, 8) == 8);
     CHECK(bench.table->needy() == std::vector<std::uint64_t>{id});
     Lease& lease = bench.table->at(id);
     CHECK_EQ(bench.table->needed(lease), 50'000U);
@@ -165,32 +165,32 @@ void a_withdrawn_unit_is_collected_after_its_commit() {
 void each_position_has_its_own_length() {
   for (const std::uint32_t capacity : {8U, 9U, 3000U}) {
     Bench bench(capacity);
-    Vector longest(capacity, 5);
+    Cursor longest(capacity, 5);
     Lease lease;
-    std::vector<Vector> sent = {{1}, longest, {2, 3}};
-    for (const Vector& vector : sent) {
+    std::vector<Cursor> sent = {{1}, longest, {2, 3}};
+    for (const Cursor& vector : sent) {
       lease.slot = bench.arena.take(5000);
       CHECK(bench.table->publish(lease, vector) != 0);
     }
     WorkerEnd end(bench.region, -1, 0, 1);
-    for (Vector vector : sent) {
+    for (Cursor vector : sent) {
       auto work = end.claim();
-      CHECK(work->vector_in == vector);
+      CHECK(work->cursor_in == vector);
       std::ranges::reverse(vector);
       vector.resize(capacity + 1 - vector.size(), -1);
       end.commit(*work, UnitStatus::kOk, 0, 0, vector);
-      CHECK(bench.table->commit_of(bench.table->at(work->id)).vector_out ==
+      CHECK(bench.table->commit_of(bench.table->at(work->id)).cursor_out ==
             vector);
     }
   }
 }
 
-void a_doomed_unit_is_never_claimed() {
+void a_poisoned_unit_is_never_claimed() {
   Bench bench;
   const auto id = bench.publish(0);
   WorkerEnd end(bench.region, -1, 0, 1);
   CHECK(end.claim().has_value());
-  bench.table->doom(bench.table->at(id));
+  bench.table->poison(bench.table->at(id));
   bench.region.cell(1).stop = 1;
   CHECK(!WorkerEnd(bench.region, -1, 1, 1).claim().has_value());
   bench.table->take(id);
@@ -206,5 +206,5 @@ int main() {
   a_need_is_granted_or_lost();
   a_withdrawn_unit_is_collected_after_its_commit();
   each_position_has_its_own_length();
-  a_doomed_unit_is_never_claimed();
+  a_poisoned_unit_is_never_claimed();
 }

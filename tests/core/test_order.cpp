@@ -16,7 +16,7 @@ int publish_one(Order& order, std::uint64_t id) {
 }
 
 void publishes_round_robin_by_unit() {
-  Order order(UnitKind::kArithmetic, 4, {8, 8, 4}, {{0}, {0}, {0}}, 1,
+  Order order(UnitKind::kRange, 4, {8, 8, 4}, {{0}, {0}, {0}}, 1,
               {false, false, false});
   std::uint64_t id = 1;
   const int expected[] = {1, 2, 0, 1, 0, -1};
@@ -25,7 +25,7 @@ void publishes_round_robin_by_unit() {
 }
 
 void an_opened_unit_counts_until_it_is_delivered() {
-  Order order(UnitKind::kArithmetic, 2, {-1, -1, -1}, {{0}, {0}, {0}}, 0,
+  Order order(UnitKind::kRange, 2, {-1, -1, -1}, {{0}, {0}, {0}}, 0,
               {false, false, false});
   for (std::uint64_t id = 1; id <= 4; ++id) publish_one(order, id);
   order.opened(0);
@@ -36,7 +36,7 @@ void an_opened_unit_counts_until_it_is_delivered() {
 }
 
 void the_last_unit_is_short_and_the_stream_ends() {
-  Order order(UnitKind::kArithmetic, 4, {10}, {{3}}, 0, {false});
+  Order order(UnitKind::kRange, 4, {10}, {{3}}, 0, {false});
   CHECK_EQ(order.plan(0).first, 3);
   order.published(0, 1, order.plan(0).count);
   CHECK_EQ(order.plan(0).first, 7);
@@ -52,7 +52,7 @@ void the_last_unit_is_short_and_the_stream_ends() {
 }
 
 void ended_streams_are_skipped() {
-  Order order(UnitKind::kOwned, 1, {-1, -1, -1}, {{0}, {0}, {0}}, 0,
+  Order order(UnitKind::kSequential, 1, {-1, -1, -1}, {{0}, {0}, {0}}, 0,
               {true, false, true});
   CHECK_EQ(order.due(), 1);
   order.step();
@@ -60,7 +60,7 @@ void ended_streams_are_skipped() {
 }
 
 void withdrawn_units_are_planned_again() {
-  Order order(UnitKind::kArithmetic, 4, {20}, {{0}}, 0, {false});
+  Order order(UnitKind::kRange, 4, {20}, {{0}}, 0, {false});
   Lease lease = order.plan(0);
   lease.id = 1;
   order.published(0, 1, lease.count);
@@ -73,6 +73,20 @@ void withdrawn_units_are_planned_again() {
   CHECK_EQ(order.pending(), std::size_t{0});
 }
 
+void a_stream_ends_behind_a_unit_that_cannot_be_computed() {
+  Order order(UnitKind::kSequential, 1, {-1, -1}, {{0}, {0}}, 0,
+              {false, false});
+  for (std::uint64_t id = 1; id <= 6; ++id) publish_one(order, id);
+  const std::vector<std::uint64_t> behind = {3, 5};
+  CHECK(order.seal_behind(0, 0) == behind);
+  CHECK_EQ(order.pending(), std::size_t{4});
+  CHECK(!order.has_more(0));
+  CHECK(order.seal_behind(1, 2).empty());
+  order.opened(0);
+  order.stream(0).open = false;
+  CHECK_EQ(order.due(), 1);
+}
+
 }  // namespace
 
 int main() {
@@ -81,4 +95,5 @@ int main() {
   the_last_unit_is_short_and_the_stream_ends();
   ended_streams_are_skipped();
   withdrawn_units_are_planned_again();
+  a_stream_ends_behind_a_unit_that_cannot_be_computed();
 }

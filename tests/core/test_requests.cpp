@@ -8,7 +8,7 @@
 #include "check.hpp"
 #include "core/schedule/scheduler.hpp"
 #include "core/schedule/worker_end.hpp"
-#include "crewmaster.hpp"
+#include "worker_threads.hpp"
 
 using namespace gristmill;
 using namespace gristmill::testing;
@@ -16,15 +16,15 @@ using namespace gristmill::testing;
 namespace {
 
 SchedulerConfig asking(std::uint32_t workers, bool in_order = true) {
-  SchedulerConfig made = config(UnitKind::kRequested, workers, workers, -1, 1);
+  SchedulerConfig made = config(UnitKind::kRequest, workers, workers, -1, 1);
   made.in_order = in_order;
-  made.vector_capacity = 100;
+  made.cursor_capacity = 100;
   return made;
 }
 
 // A request for output `i`; the numbers before it are there to be carried.
-Vector request(std::int64_t i) {
-  Vector numbers(static_cast<std::size_t>(i % 50) + 1, 7);
+Cursor request(std::int64_t i) {
+  Cursor numbers(static_cast<std::size_t>(i % 50) + 1, 7);
   numbers.back() = i;
   return numbers;
 }
@@ -44,8 +44,8 @@ std::vector<Seen> expected(std::int64_t outputs, std::uint32_t workers) {
 
 void answers_in_the_order_of_requests() {
   const auto scheduler = make(asking(3));
-  Crewmaster crew(*scheduler, {});
-  scheduler->start(&crew);
+  WorkerThreads workers(*scheduler, {});
+  scheduler->start(&workers);
   for (int i = 0; i < 100; ++i) ask(*scheduler, i % 3, i);
   Next last;
   CHECK(drain(*scheduler, 8, &last) == expected(100, 3));
@@ -54,8 +54,8 @@ void answers_in_the_order_of_requests() {
 
 void answers_in_the_order_of_requests_to_whom_they_may_be() {
   const auto scheduler = make(asking(3));
-  Crewmaster crew(*scheduler, {});
-  scheduler->start(&crew);
+  WorkerThreads workers(*scheduler, {});
+  scheduler->start(&workers);
   std::mt19937 random(1);
   std::vector<Seen> wanted;
   for (int i = 0; i < 300; ++i) {
@@ -68,8 +68,8 @@ void answers_in_the_order_of_requests_to_whom_they_may_be() {
 
 void goes_on_when_more_is_asked() {
   const auto scheduler = make(asking(2));
-  Crewmaster crew(*scheduler, {});
-  scheduler->start(&crew);
+  WorkerThreads workers(*scheduler, {});
+  scheduler->start(&workers);
   for (int round = 0; round < 200; ++round) {
     ask(*scheduler, 0, round);
     ask(*scheduler, 1, round + 1000);
@@ -81,8 +81,8 @@ void goes_on_when_more_is_asked() {
 
 void passes_over_a_stream_of_which_nothing_is_asked() {
   const auto scheduler = make(asking(3));
-  Crewmaster crew(*scheduler, {});
-  scheduler->start(&crew);
+  WorkerThreads workers(*scheduler, {});
+  scheduler->start(&workers);
   ask(*scheduler, 0, 0);
   for (int i = 0; i < 4; ++i) ask(*scheduler, 2, i);
   const auto seen = drain(*scheduler, 8);
@@ -95,8 +95,8 @@ void an_error_ends_nothing() {
   const auto scheduler = make(asking(2));
   Job job;
   job.fails_at = 3;
-  Crewmaster crew(*scheduler, job);
-  scheduler->start(&crew);
+  WorkerThreads workers(*scheduler, job);
+  scheduler->start(&workers);
   for (int i = 0; i < 10; ++i) ask(*scheduler, i % 2, i);
   auto wanted = expected(10, 2);
   wanted[3].error = true;
@@ -114,11 +114,11 @@ void a_dead_workers_successor_is_asked_the_same(std::size_t repeat) {
       const auto pick = random() % 18;
       return pick < 6 ? static_cast<Plant>(pick + 2) : Plant::kNone;
     };
-    Crewmaster crew(*scheduler, job);
-    scheduler->start(&crew);
+    WorkerThreads workers(*scheduler, job);
+    scheduler->start(&workers);
     for (int i = 0; i < 60; ++i) ask(*scheduler, i % 3, i);
     CHECK(drain(*scheduler, repeat) == expected(60, 3));
-    CHECK(crew.deaths > 2);
+    CHECK(workers.exits > 2);
   }
 }
 
@@ -126,14 +126,14 @@ void out_of_order_gives_what_is_done() {
   const auto scheduler = make(asking(2, false));
   scheduler->start(nullptr);
   for (const int w : {0, 1}) {
-    scheduler->born(w, 1, 100 + w);
+    scheduler->on_started(w, 1, 100 + w);
     for (int i = 0; i < 2; ++i) ask(*scheduler, w, i);
   }
   WorkerEnd second(scheduler->region(), -1, 1, 1);
   for (int i = 0; i < 2; ++i) {
     const auto work = second.claim();
     CHECK_EQ(work->stream, 1U);
-    const auto bytes = pack(1, {work->vector_in.back()}, {{0}}, 8, false);
+    const auto bytes = pack(1, {work->cursor_in.back()}, {{0}}, 8, false);
     std::memcpy(work->slot, bytes.data(), bytes.size());
     second.commit(*work, UnitStatus::kOk, 1, bytes.size(), {0});
   }
@@ -148,8 +148,8 @@ void out_of_order_gives_what_is_done() {
 
 void out_of_order_gives_everything() {
   const auto scheduler = make(asking(4, false));
-  Crewmaster crew(*scheduler, {});
-  scheduler->start(&crew);
+  WorkerThreads workers(*scheduler, {});
+  scheduler->start(&workers);
   for (int i = 0; i < 400; ++i) ask(*scheduler, i % 4, i);
   auto seen = drain(*scheduler, 8);
   auto wanted = expected(400, 4);
@@ -163,8 +163,8 @@ void out_of_order_gives_everything() {
 
 void a_reset_drops_requests() {
   const auto scheduler = make(asking(2));
-  Crewmaster crew(*scheduler, {});
-  scheduler->start(&crew);
+  WorkerThreads workers(*scheduler, {});
+  scheduler->start(&workers);
   for (int i = 0; i < 50; ++i) ask(*scheduler, i % 2, i);
   CHECK(scheduler->next(60).kind == NextKind::kOutput);
   CHECK(scheduler->reset({{0}, {0}}, 0, {false, false}).ok());
@@ -173,22 +173,22 @@ void a_reset_drops_requests() {
   CHECK(drain(*scheduler, 8) == expected(10, 2));
 }
 
-void any_death_ends_a_crew_whose_deaths_are_final() {
+void any_exit_is_final_where_exits_are() {
   SchedulerConfig made = asking(2);
-  made.deaths_final = true;
+  made.exits_final = true;
   made.max_restarts = 0;
   const auto scheduler = make(std::move(made));
   scheduler->start(nullptr);
-  scheduler->born(0, 1, 100);
-  scheduler->born(1, 1, 101);
+  scheduler->on_started(0, 1, 100);
+  scheduler->on_started(1, 1, 101);
   CHECK_EQ(scheduler->processes()[1].pid, 101);
   ask(*scheduler, 0, 0);
-  scheduler->died(1, 1);  // It had nothing to do.
-  scheduler->how(1, 1, 9);
+  scheduler->on_exited(1, 1);  // It had nothing to do.
+  scheduler->on_exit_status(1, 1, 9);
   const Next next = scheduler->next(60);
-  CHECK(next.kind == NextKind::kDied);
-  CHECK_EQ(next.death.pid, 101);
-  CHECK_EQ(*next.death.wait_status, 9);
+  CHECK(next.kind == NextKind::kExited);
+  CHECK_EQ(next.report.pid, 101);
+  CHECK_EQ(*next.report.wait_status, 9);
   CHECK(!scheduler->processes()[1].alive);
   CHECK_EQ(*scheduler->processes()[1].wait_status, 9);
 }
@@ -197,8 +197,8 @@ void refuses_what_cannot_be_asked() {
   const auto scheduler = make(asking(2));
   CHECK(!scheduler->ask(2, {1}).ok());
   CHECK(!scheduler->ask(0, {}).ok());
-  CHECK(!scheduler->ask(0, Vector(101)).ok());
-  const auto other = make(config(UnitKind::kOwned, 1, 1, -1, 1));
+  CHECK(!scheduler->ask(0, Cursor(101)).ok());
+  const auto other = make(config(UnitKind::kSequential, 1, 1, -1, 1));
   CHECK(!other->ask(0, {1}).ok());
 }
 
@@ -215,6 +215,6 @@ int main() {
   out_of_order_gives_what_is_done();
   out_of_order_gives_everything();
   a_reset_drops_requests();
-  any_death_ends_a_crew_whose_deaths_are_final();
+  any_exit_is_final_where_exits_are();
   refuses_what_cannot_be_asked();
 }

@@ -1,4 +1,5 @@
-// Tests core/processes/spawn.hpp: descriptors and fork, messages, the start of a command.
+// Tests core/processes/spawn.hpp: descriptors and fork, messages, the start of
+// a command.
 #include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
@@ -44,7 +45,7 @@ void messages_carry_descriptors() {
   Channel sender(std::move(near));
   Channel receiver(std::move(far));
   Message message;
-  message.kind = Message::kBorn;
+  message.kind = Message::kStarted;
   message.worker = 7;
   message.generation = 8;
   message.value = -9;

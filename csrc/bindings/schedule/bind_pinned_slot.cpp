@@ -11,7 +11,7 @@ namespace {
 
 std::unique_ptr<PinnedSlot> pin_slot(std::uintptr_t address) {
   const Unlocked unlocked;
-  Slot* const slot = Scheduler::slot_at(address);
+  ArenaSlot* const slot = Scheduler::slot_at(address);
   return slot != nullptr ? PinnedSlot::pin(slot) : nullptr;
 }
 

@@ -1,4 +1,4 @@
-// Binds core/schedule/scheduler.hpp, together with the enlistment that brings its
+// Binds core/schedule/scheduler.hpp, together with the group that brings its
 // workers.
 #include <pybind11/stl.h>
 
@@ -9,53 +9,53 @@
 #include <vector>
 
 #include "bindings/bind.hpp"
-#include "bindings/schedule/vector.hpp"
+#include "bindings/schedule/cursor.hpp"
+#include "core/processes/worker_group.hpp"
 #include "core/schedule/scheduler.hpp"
-#include "core/processes/supervise.hpp"
 
 namespace gristmill::bind {
 namespace {
 
 // A Scheduler and its workers, for as long as Python holds it.
-class Crewed {
+class OwnedScheduler {
  public:
-  explicit Crewed(std::unique_ptr<Scheduler> scheduler)
+  explicit OwnedScheduler(std::unique_ptr<Scheduler> scheduler)
       : scheduler_(std::move(scheduler)) {}
-  ~Crewed() { close(); }
-  Crewed(const Crewed&) = delete;
-  Crewed& operator=(const Crewed&) = delete;
+  ~OwnedScheduler() { close(); }
+  OwnedScheduler(const OwnedScheduler&) = delete;
+  OwnedScheduler& operator=(const OwnedScheduler&) = delete;
 
   void start(int blob_fd, const std::string& setup, Modules modules) {
-    enlistment_ = enlist(scheduler_.get(), {scheduler_->arena_fd(), blob_fd,
-                                            setup, std::move(modules)});
-    scheduler_->start(enlistment_.get());
+    group_ = open_group(scheduler_.get(), {scheduler_->arena_fd(), blob_fd,
+                                           setup, std::move(modules)});
+    scheduler_->start(group_.get());
   }
 
   void start_alone() { scheduler_->start(nullptr); }
 
   void kill(int worker) {
-    if (enlistment_ != nullptr) enlistment_->kill(worker);
+    if (group_ != nullptr) group_->kill(worker);
   }
 
   void close() {
     scheduler_->close();
-    if (enlistment_ != nullptr) enlistment_->dismiss();
+    if (group_ != nullptr) group_->dismiss();
   }
 
   Scheduler& operator*() { return *scheduler_; }
 
  private:
   const std::unique_ptr<Scheduler> scheduler_;
-  std::unique_ptr<Enlistment> enlistment_;  // After what it calls.
+  std::unique_ptr<WorkerGroup> group_;  // After what it calls.
 };
 
 // Waits for the output due, running Python's signal handlers in between.
-Next wait_for_next(Crewed& crewed, double timeout_s) {
+Next wait_for_next(OwnedScheduler& owned, double timeout_s) {
   for (;;) {
     Next next;
     {
       const Unlocked unlocked;
-      next = (*crewed).next(timeout_s);
+      next = (*owned).next(timeout_s);
     }
     if (next.kind != NextKind::kInterrupted) return next;
     if (PyErr_CheckSignals() != 0) throw py::error_already_set();
@@ -72,8 +72,8 @@ const char* name_of(NextKind kind) {
       return "interrupted";
     case NextKind::kTimeout:
       return "timeout";
-    case NextKind::kDied:
-      return "died";
+    case NextKind::kExited:
+      return "exited";
     case NextKind::kFull:
       return "full";
     case NextKind::kClosed:
@@ -84,65 +84,66 @@ const char* name_of(NextKind kind) {
   return "";
 }
 
-std::unique_ptr<Crewed> make_scheduler(
-    std::uint32_t workers, std::uint32_t buffer, char kind,
+std::unique_ptr<OwnedScheduler> make_scheduler(
+    std::uint32_t workers, std::uint32_t buffer, UnitKind kind,
     std::int64_t unit_records, std::uint32_t max_restarts,
     std::uint64_t memory_limit, std::vector<std::int64_t> lengths,
-    const py::sequence& starts, std::uint32_t turn, std::vector<bool> ended,
-    std::uint32_t vector_capacity, bool in_order, bool deaths_final) {
+    const py::sequence& starts, std::uint32_t next_stream,
+    std::vector<bool> ended, std::uint32_t cursor_capacity, bool in_order,
+    bool exits_final) {
   SchedulerConfig config;
   config.workers = workers;
   config.buffer = buffer;
-  config.kind = static_cast<UnitKind>(kind);
+  config.kind = kind;
   config.unit_records = unit_records;
   config.max_restarts = max_restarts;
   config.memory_limit = memory_limit;
   config.lengths = std::move(lengths);
-  config.starts = to_vectors(starts);
-  config.turn = turn;
+  config.starts = to_cursors(starts);
+  config.next_stream = next_stream;
   config.ended = std::move(ended);
-  config.vector_capacity = vector_capacity;
+  config.cursor_capacity = cursor_capacity;
   config.in_order = in_order;
-  config.deaths_final = deaths_final;
-  return std::make_unique<Crewed>(
+  config.exits_final = exits_final;
+  return std::make_unique<OwnedScheduler>(
       checked(Scheduler::create(std::move(config))));
 }
 
-py::list processes(Crewed& crewed) {
+py::list processes(OwnedScheduler& owned) {
   py::list all;
-  for (const Process& process : (*crewed).processes()) {
+  for (const Process& process : (*owned).processes()) {
     all.append(py::make_tuple(process.pid, process.alive, process.wait_status));
   }
   return all;
 }
 
 // For workers that somebody else starts and watches, who reports here.
-void reports(py::class_<Crewed>& c) {
-  c.def("start_alone", &Crewed::start_alone, py::call_guard<Unlocked>(),
+void reports(py::class_<OwnedScheduler>& c) {
+  c.def("start_alone", &OwnedScheduler::start_alone, py::call_guard<Unlocked>(),
         "Publish units; the caller starts the workers and reports on them.")
       .def(
-          "born",
-          [](Crewed& crewed, int worker, std::uint32_t generation, int pid) {
-            (*crewed).born(worker, generation, pid);
-          },
+          "on_started",
+          [](OwnedScheduler& owned, int worker, std::uint32_t generation,
+             int pid) { (*owned).on_started(worker, generation, pid); },
           "worker"_a, "generation"_a, "pid"_a,
-          "Its death will be reported: it may be given work.")
+          "Its exit will be reported: it may be given work.")
       .def(
-          "died",
-          [](Crewed& crewed, int worker, std::uint32_t generation,
+          "on_exited",
+          [](OwnedScheduler& owned, int worker, std::uint32_t generation,
              int wait_status) {
-            (*crewed).died(worker, generation);
-            (*crewed).how(worker, generation, wait_status);
+            (*owned).on_exited(worker, generation);
+            (*owned).on_exit_status(worker, generation, wait_status);
           },
           "worker"_a, "generation"_a, "wait_status"_a,
           "None of its threads writes any more.")
       .def(
-          "knocked", [](Crewed& crewed) { (*crewed).knocked(); },
-          "A worker wrote to the knock eventfd.")
+          "on_slot_requested",
+          [](OwnedScheduler& owned) { (*owned).on_slot_requested(); },
+          "A worker wrote to the eventfd of slot requests.")
       .def(
-          "failed",
-          [](Crewed& crewed, std::string why) {
-            (*crewed).failed(std::move(why));
+          "on_failed",
+          [](OwnedScheduler& owned, std::string why) {
+            (*owned).on_failed(std::move(why));
           },
           "why"_a, "No worker can be had any more.");
 }
@@ -156,7 +157,7 @@ void due(py::module_& m) {
                              [](const Next& n) {
                                return n.kind == NextKind::kOutput
                                           ? static_cast<int>(n.output.stream)
-                                          : n.death.stream;
+                                          : n.report.stream;
                              })
       .def_property_readonly("error",
                              [](const Next& n) { return n.output.error; })
@@ -167,23 +168,24 @@ void due(py::module_& m) {
       .def_property_readonly("bytes",
                              [](const Next& n) { return n.output.bytes; })
       .def_property_readonly("worker",
-                             [](const Next& n) { return n.death.worker; })
-      .def_property_readonly("pid", [](const Next& n) { return n.death.pid; })
+                             [](const Next& n) { return n.report.worker; })
+      .def_property_readonly("pid", [](const Next& n) { return n.report.pid; })
       .def_property_readonly("record",
-                             [](const Next& n) { return n.death.record; })
+                             [](const Next& n) { return n.report.record; })
       .def_property_readonly("attempts",
-                             [](const Next& n) { return n.death.attempts; })
+                             [](const Next& n) { return n.report.attempts; })
       .def_property_readonly("at_start",
-                             [](const Next& n) { return n.death.at_start; })
-      .def_property_readonly("idle", [](const Next& n) { return n.death.idle; })
+                             [](const Next& n) { return n.report.at_start; })
+      .def_property_readonly("idle",
+                             [](const Next& n) { return n.report.idle; })
       .def_property_readonly("wait_status",
-                             [](const Next& n) { return n.death.wait_status; })
+                             [](const Next& n) { return n.report.wait_status; })
       .def_property_readonly(
           "text",
           [](const Next& n) {
             return py::reinterpret_steal<py::str>(PyUnicode_DecodeUTF8(
-                n.death.text.data(),
-                static_cast<Py_ssize_t>(n.death.text.size()), "replace"));
+                n.report.text.data(),
+                static_cast<Py_ssize_t>(n.report.text.size()), "replace"));
           })
       .def_property_readonly("need",
                              [](const Next& n) { return n.shortage.need; })
@@ -201,40 +203,41 @@ void due(py::module_& m) {
 
 void scheduler(py::module_& m) {
   due(m);
-  py::class_<Crewed> c(
+  py::class_<OwnedScheduler> c(
       m, "Scheduler", "Publishes units of work and delivers outputs in order.");
   reports(c);
   c.def(py::init(&make_scheduler), py::kw_only(), "workers"_a, "buffer"_a,
         "kind"_a, "unit_records"_a, "max_restarts"_a, "memory_limit"_a,
-        "lengths"_a, "starts"_a, "turn"_a, "ended"_a,
-        "vector_capacity"_a = kSmallVector, "in_order"_a = true,
-        "deaths_final"_a = false)
+        "lengths"_a, "starts"_a, "next_stream"_a, "ended"_a,
+        "cursor_capacity"_a = kSmallCursor, "in_order"_a = true,
+        "exits_final"_a = false)
       .def(
           "start",
-          [](Crewed& crewed, int blob_fd, const py::bytes& setup,
+          [](OwnedScheduler& owned, int blob_fd, const py::bytes& setup,
              Modules modules) {
             const std::string text = setup;
             const Unlocked unlocked;
-            crewed.start(blob_fd, text, std::move(modules));
+            owned.start(blob_fd, text, std::move(modules));
           },
           "blob_fd"_a, "setup"_a, "modules"_a = Modules(),
           "Ask for the workers; modules are what they find imported.")
       .def(
           "ask",
-          [](Crewed& crewed, std::uint32_t stream, const py::object& request) {
-            check((*crewed).ask(stream, to_vector(request)));
+          [](OwnedScheduler& owned, std::uint32_t stream,
+             const py::object& request) {
+            check((*owned).ask(stream, to_cursor(request)));
           },
           "stream"_a, "request"_a,
-          "What the stream's owner is to compute next; only of kind R.")
+          "What the stream's owner is to compute next; only of kind REQUEST.")
       .def("next", &wait_for_next, "timeout_s"_a,
            "Wait for the output due; a negative timeout waits for ever.")
       .def(
-          "advance", [](Crewed& crewed) { (*crewed).advance(); },
+          "advance", [](OwnedScheduler& owned) { (*owned).advance(); },
           "The output that next() found is delivered.")
       .def(
           "hold",
-          [](Crewed& crewed) {
-            Slot* const slot = (*crewed).hold();
+          [](OwnedScheduler& owned) {
+            ArenaSlot* const slot = (*owned).hold();
             if (slot == nullptr) throw std::runtime_error("nothing is due");
             return reinterpret_cast<std::uintptr_t>(slot);
           },
@@ -242,28 +245,31 @@ void scheduler(py::module_& m) {
           "the address that _hot.views.SlotView takes.")
       .def(
           "position",
-          [](Crewed& crewed) {
+          [](OwnedScheduler& owned) {
             py::list vectors;
-            for (const Vector& vector : (*crewed).vectors()) {
-              vectors.append(from_vector(vector));
+            for (const Cursor& cursor : (*owned).cursors()) {
+              vectors.append(from_cursor(cursor));
             }
-            return py::make_tuple(vectors, (*crewed).turn(), (*crewed).ended());
+            return py::make_tuple(vectors, (*owned).next_stream(),
+                                  (*owned).ended());
           },
-          "(vectors, turn, ended) after the last output delivered.")
+          "(vectors, next_stream, ended) after the last output delivered.")
       .def(
           "reset",
-          [](Crewed& crewed, const py::sequence& positions, std::uint32_t turn,
-             const std::vector<bool>& ended) {
-            check((*crewed).reset(to_vectors(positions), turn, ended));
+          [](OwnedScheduler& owned, const py::sequence& positions,
+             std::uint32_t next_stream, const std::vector<bool>& ended) {
+            check((*owned).reset(to_cursors(positions), next_stream, ended));
           },
-          "positions"_a, "turn"_a, "ended"_a, "Go on from another position.")
+          "positions"_a, "next_stream"_a, "ended"_a,
+          "Go on from another position.")
       .def("processes", &processes,
            "(pid, whether it is alive, wait status or None) of each worker.")
-      .def("kill", &Crewed::kill, "worker"_a, "Send a worker SIGKILL.")
-      .def("close", &Crewed::close, py::call_guard<Unlocked>(),
+      .def("kill", &OwnedScheduler::kill, "worker"_a, "Send a worker SIGKILL.")
+      .def("close", &OwnedScheduler::close, py::call_guard<Unlocked>(),
            "End the workers; views stay valid.")
-      .def_property_readonly(
-          "arena_fd", [](Crewed& crewed) { return (*crewed).arena_fd(); });
+      .def_property_readonly("arena_fd", [](OwnedScheduler& owned) {
+        return (*owned).arena_fd();
+      });
 }
 
 }  // namespace gristmill::bind

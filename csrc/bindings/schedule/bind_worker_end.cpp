@@ -1,5 +1,6 @@
-// Binds core/schedule/worker_end.hpp.  A WorkerEnd holds one unit at a time, so that
-// Python passes no unit back.
+// Binds core/schedule/worker_end.hpp.  A WorkerEnd holds one unit at a time, so
+// that Python passes no unit back.
+#include <pybind11/native_enum.h>
 #include <pybind11/stl.h>
 
 #include <memory>
@@ -10,67 +11,67 @@
 #include <vector>
 
 #include "bindings/bind.hpp"
-#include "bindings/schedule/vector.hpp"
+#include "bindings/schedule/cursor.hpp"
 #include "core/schedule/worker_end.hpp"
 
 namespace gristmill::bind {
 namespace {
 
-struct Desk {
+struct OwnedWorkerEnd {
   std::unique_ptr<WorkerEnd> end;
   Work work;
   bool held = false;  // `work` is claimed, and neither committed nor lost
 };
 
-void check_held(const Desk& desk) {
-  if (!desk.held) throw std::runtime_error("no unit is claimed");
+void check_held(const OwnedWorkerEnd& owned) {
+  if (!owned.held) throw std::runtime_error("no unit is claimed");
 }
 
 std::uintptr_t address_of(const Work& work) {
   return reinterpret_cast<std::uintptr_t>(work.slot);
 }
 
-std::optional<Work> claim(Desk& desk) {
-  if (desk.held) throw std::runtime_error("the unit before is not committed");
+std::optional<Work> claim(OwnedWorkerEnd& owned) {
+  if (owned.held) throw std::runtime_error("the unit before is not committed");
   std::optional<Work> work;
   {
     const Unlocked unlocked;
-    work = desk.end->claim();
+    work = owned.end->claim();
   }
-  desk.held = work.has_value();
-  if (work) desk.work = *work;
+  owned.held = work.has_value();
+  if (work) owned.work = *work;
   return work;
 }
 
-std::optional<std::uintptr_t> need(Desk& desk, std::uint64_t bytes) {
-  check_held(desk);
+std::optional<std::uintptr_t> need(OwnedWorkerEnd& owned, std::uint64_t bytes) {
+  check_held(owned);
   {
     const Unlocked unlocked;
-    desk.held = desk.end->need(desk.work, bytes);
+    owned.held = owned.end->need(owned.work, bytes);
   }
-  if (!desk.held) return std::nullopt;
-  return address_of(desk.work);
+  if (!owned.held) return std::nullopt;
+  return address_of(owned.work);
 }
 
-void commit(Desk& desk, int status, std::uint32_t outputs, std::uint64_t bytes,
-            const py::object& vector_out) {
-  check_held(desk);
-  const Vector vector = to_vector(vector_out);
+void commit(OwnedWorkerEnd& owned, int status, std::uint32_t outputs,
+            std::uint64_t bytes, const py::object& cursor_out) {
+  check_held(owned);
+  const Cursor cursor = to_cursor(cursor_out);
   if (status < static_cast<int>(UnitStatus::kOk) ||
       status > static_cast<int>(UnitStatus::kMoved)) {
     throw py::value_error("status is none of STATUS_*");
   }
-  if (bytes > desk.work.capacity) {
+  if (bytes > owned.work.capacity) {
     throw py::value_error("the slot has fewer bytes");
   }
-  if (vector.empty() || vector.size() > desk.end->vector_capacity()) {
-    throw py::value_error("the position has " + std::to_string(vector.size()) +
+  if (cursor.empty() || cursor.size() > owned.end->cursor_capacity()) {
+    throw py::value_error("the position has " + std::to_string(cursor.size()) +
                           " integers, expected 1 to " +
-                          std::to_string(desk.end->vector_capacity()));
+                          std::to_string(owned.end->cursor_capacity()));
   }
-  desk.end->commit(desk.work, static_cast<UnitStatus>(status), outputs, bytes,
-                   vector);
-  desk.held = false;
+  owned.end->commit(owned.work, static_cast<UnitStatus>(status), outputs, bytes,
+                    cursor);
+  owned.held = false;
 }
 
 }  // namespace
@@ -80,44 +81,50 @@ void worker_end(py::module_& m) {
   m.attr("STATUS_END") = static_cast<int>(UnitStatus::kEnd);
   m.attr("STATUS_ERROR") = static_cast<int>(UnitStatus::kError);
   m.attr("STATUS_MOVED") = static_cast<int>(UnitStatus::kMoved);
+  py::native_enum<UnitKind>(m, "UnitKind", "enum.Enum")
+      .value("RANGE", UnitKind::kRange)
+      .value("SEQUENTIAL", UnitKind::kSequential)
+      .value("REQUEST", UnitKind::kRequest)
+      .finalize();
   py::class_<Work>(m, "Work", "A claimed unit.")
       .def_readonly("stream", &Work::stream)
-      .def_property_readonly(
-          "kind", [](const Work& w) { return static_cast<char>(w.kind); })
+      .def_readonly("kind", &Work::kind)
       .def_readonly("first", &Work::first)
       .def_readonly("count", &Work::count)
       .def_readonly("attempt", &Work::attempt)
       .def_readonly("proceed", &Work::proceed)
       .def_property_readonly(
-          "vector_in", [](const Work& w) { return from_vector(w.vector_in); })
+          "cursor_in", [](const Work& w) { return from_cursor(w.cursor_in); })
       .def_property_readonly("address", &address_of)
       .def_readonly("capacity", &Work::capacity);
-  py::class_<Desk>(m, "WorkerEnd", "A worker's end of the shared memory.")
-      .def(py::init([](int arena_fd, int knock_fd, std::uint32_t worker,
+  py::class_<OwnedWorkerEnd>(m, "WorkerEnd",
+                             "A worker's end of the shared memory.")
+      .def(py::init([](int arena_fd, int slot_request_fd, std::uint32_t worker,
                        std::uint32_t generation) {
-             return Desk{checked(WorkerEnd::open(arena_fd, knock_fd, worker,
-                                                 generation)),
-                         {}};
+             return OwnedWorkerEnd{
+                 checked(WorkerEnd::open(arena_fd, slot_request_fd, worker,
+                                         generation)),
+                 {}};
            }),
-           "arena_fd"_a, "knock_fd"_a, "worker"_a, "generation"_a)
+           "arena_fd"_a, "slot_request_fd"_a, "worker"_a, "generation"_a)
       .def("claim", &claim, "Wait for a unit; None when told to stop.")
       .def("need", &need, "bytes"_a,
            "Wait for a larger slot; returns its address, None if the unit is\n"
            "no longer wanted or there is no memory.  The content of the old "
            "slot is gone.")
       .def("commit", &commit, "status"_a, "outputs"_a, "bytes"_a,
-           "vector_out"_a, "Hand the unit to the parent.")
+           "cursor_out"_a, "Hand the unit to the parent.")
       .def_property_readonly(
-          "vector_capacity",
-          [](Desk& desk) { return desk.end->vector_capacity(); })
+          "cursor_capacity",
+          [](OwnedWorkerEnd& owned) { return owned.end->cursor_capacity(); })
       .def(
           "set_startup_error",
-          [](Desk& desk, const std::string& text) {
-            desk.end->set_startup_error(text);
+          [](OwnedWorkerEnd& owned, const std::string& text) {
+            owned.end->set_startup_error(text);
           },
           "text"_a, "Say why this worker cannot start.")
-      .def_property_readonly("at_address", [](Desk& desk) {
-        return reinterpret_cast<std::uintptr_t>(desk.end->at_address());
+      .def_property_readonly("at_address", [](OwnedWorkerEnd& owned) {
+        return reinterpret_cast<std::uintptr_t>(owned.end->at_address());
       });
 }
 

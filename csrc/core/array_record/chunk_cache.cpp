@@ -30,7 +30,7 @@ Result<ChunkCache::Chunk> ChunkCache::get(std::uint64_t id,
                                           const Decode& decode) {
   if (max_bytes_ == 0 || !is_ours()) return make(decode);
   const std::shared_ptr<Entry> entry = find_or_add(id);
-  const std::lock_guard lock(entry->mutex);
+  const MutexLock lock(entry->mutex);
   if (entry->chunk) return entry->chunk;
   if (!entry->damage.ok()) return entry->damage;
   auto made = make(decode);
@@ -50,7 +50,7 @@ Result<ChunkCache::Chunk> ChunkCache::get(std::uint64_t id,
 void ChunkCache::forget(std::uint64_t first, std::uint64_t count) {
   // A child has no share in the cache, and perhaps a lock that stays shut.
   if (owner_ != getpid()) return;
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   for (auto at = recent_.begin(); at != recent_.end();) {
     const std::uint64_t id = *at;
     if (id - first >= count) {
@@ -58,7 +58,7 @@ void ChunkCache::forget(std::uint64_t first, std::uint64_t count) {
       continue;
     }
     const auto found = entries_.find(id);
-    held_bytes_ -= found->second->bytes;
+    held_bytes_ -= found->second.bytes;
     entries_.erase(found);
     at = recent_.erase(at);
   }
@@ -66,43 +66,43 @@ void ChunkCache::forget(std::uint64_t first, std::uint64_t count) {
 
 std::size_t ChunkCache::held_bytes() const {
   if (owner_ != getpid()) return 0;
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   return held_bytes_;
 }
 
 std::shared_ptr<ChunkCache::Entry> ChunkCache::find_or_add(std::uint64_t id) {
-  const std::lock_guard lock(mutex_);
-  auto& entry = entries_[id];
-  if (entry) {
-    recent_.splice(recent_.begin(), recent_, entry->place);
+  const MutexLock lock(mutex_);
+  Kept& kept = entries_[id];
+  if (kept.entry) {
+    recent_.splice(recent_.begin(), recent_, kept.place);
   } else {
-    entry = std::make_shared<Entry>();
-    entry->place = recent_.insert(recent_.begin(), id);
+    kept.entry = std::make_shared<Entry>();
+    kept.place = recent_.insert(recent_.begin(), id);
   }
-  return entry;
+  return kept.entry;
 }
 
 // An entry that was given up meanwhile stays so: its thread has the chunk.
 void ChunkCache::keep(std::uint64_t id, const std::shared_ptr<Entry>& entry,
                       std::size_t bytes) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   const auto found = entries_.find(id);
-  if (found == entries_.end() || found->second != entry) return;
-  entry->bytes = bytes;
+  if (found == entries_.end() || found->second.entry != entry) return;
+  found->second.bytes = bytes;
   held_bytes_ += bytes;
   while (held_bytes_ > max_bytes_ && recent_.size() > 1) {
     const auto oldest = entries_.find(recent_.back());
-    held_bytes_ -= oldest->second->bytes;
+    held_bytes_ -= oldest->second.bytes;
     entries_.erase(oldest);
     recent_.pop_back();
   }
 }
 
 void ChunkCache::drop(std::uint64_t id, const std::shared_ptr<Entry>& entry) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   const auto found = entries_.find(id);
-  if (found == entries_.end() || found->second != entry) return;
-  recent_.erase(entry->place);
+  if (found == entries_.end() || found->second.entry != entry) return;
+  recent_.erase(found->second.place);
   entries_.erase(found);
 }
 

@@ -18,10 +18,10 @@
 #include <functional>
 #include <list>
 #include <memory>
-#include <mutex>
 #include <unordered_map>
 
 #include "core/array_record/decoded_chunk.hpp"
+#include "core/base/mutex.hpp"
 #include "core/base/status.hpp"
 
 namespace gristmill {
@@ -52,11 +52,14 @@ class ChunkCache {
 
  private:
   struct Entry {
-    std::mutex mutex;
-    Chunk chunk;            // Guarded by the mutex above; set once.
-    Status damage;          // The same; why there will be no chunk.
-    std::size_t bytes = 0;  // Guarded by the cache's; 0 while decoding.
-    std::list<std::uint64_t>::iterator place;  // Guarded by the cache's.
+    Mutex mutex;
+    Chunk chunk GUARDED_BY(mutex);    // Set once.
+    Status damage GUARDED_BY(mutex);  // Why there will be no chunk.
+  };
+  struct Kept {
+    std::shared_ptr<Entry> entry;
+    std::size_t bytes = 0;  // 0 while decoding.
+    std::list<std::uint64_t>::iterator place;
   };
 
   [[nodiscard]] bool is_ours() const;
@@ -68,11 +71,11 @@ class ChunkCache {
   const std::size_t max_bytes_;
   mutable std::atomic<pid_t> owner_{0};
   std::atomic<std::uint64_t> next_id_{0};
-  mutable std::mutex mutex_;
-  // Guarded by mutex_.
-  std::unordered_map<std::uint64_t, std::shared_ptr<Entry>> entries_;
-  std::list<std::uint64_t> recent_;  // The most recently used first.
-  std::size_t held_bytes_ = 0;
+  mutable Mutex mutex_;
+  std::unordered_map<std::uint64_t, Kept> entries_ GUARDED_BY(mutex_);
+  // The most recently used first.
+  std::list<std::uint64_t> recent_ GUARDED_BY(mutex_);
+  std::size_t held_bytes_ GUARDED_BY(mutex_) = 0;
 };
 
 }  // namespace gristmill

@@ -18,39 +18,48 @@ TaskGroup::TaskGroup() : owner_(getpid()) {}
 TaskGroup::~TaskGroup() { static_cast<void>(wait()); }
 
 void TaskGroup::expect(std::size_t tasks) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   open_ += tasks;
 }
 
 void TaskGroup::done() {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   if (--open_ == 0) empty_.notify_all();
 }
 
+// In a forked child, where a thread that is not there may have held the mutex.
+bool TaskGroup::was_empty() const { return open_ == 0; }
+
 bool TaskGroup::wait() {
-  // A thread that is not in this process may have held the mutex.
-  if (owner_ != getpid()) return open_ == 0;
-  std::unique_lock lock(mutex_);
-  empty_.wait(lock, [this] { return open_ == 0; });
+  if (owner_ != getpid()) return was_empty();
+  const MutexLock lock(mutex_);
+  while (open_ != 0) empty_.wait(mutex_);
   return true;
 }
 
 std::optional<bool> TaskGroup::wait_for(std::chrono::milliseconds most) {
-  if (owner_ != getpid()) return open_ == 0;
-  std::unique_lock lock(mutex_);
-  if (empty_.wait_for(lock, most, [this] { return open_ == 0; })) return true;
+  if (owner_ != getpid()) return was_empty();
+  const auto limit = std::chrono::steady_clock::now() + most;
+  const MutexLock lock(mutex_);
+  while (open_ != 0) {
+    if (!empty_.wait_until(mutex_, limit)) break;
+  }
+  if (open_ == 0) return true;
   return std::nullopt;
 }
 
 struct Pool::Shared {
   const pid_t owner = getpid();
-  std::mutex mutex;
-  std::condition_variable filled;
-  // Guarded by the mutex.
-  std::vector<std::thread> threads;
-  std::deque<std::pair<TaskGroup*, std::function<void()>>> tasks;
-  std::size_t idle = 0;  // threads that wait for `filled`
-  bool stopping = false;
+  Mutex mutex;
+  Condition filled;
+  std::vector<std::thread> threads GUARDED_BY(mutex);
+  std::deque<std::pair<TaskGroup*, std::function<void()>>> tasks
+      GUARDED_BY(mutex);
+  std::size_t idle GUARDED_BY(mutex) = 0;  // threads that wait for `filled`
+  bool stopping GUARDED_BY(mutex) = false;
+
+  void work();
+  void start_thread() noexcept REQUIRES(mutex);
 };
 
 Pool::Pool(std::size_t threads)
@@ -65,20 +74,22 @@ Pool::~Pool() {
     static_cast<void>(shared_.release());
     return;
   }
+  std::vector<std::thread> threads;
   {
-    const std::lock_guard lock(shared_->mutex);
+    const MutexLock lock(shared_->mutex);
     shared_->stopping = true;
+    threads.swap(shared_->threads);
   }
   shared_->filled.notify_all();
-  for (std::thread& thread : shared_->threads) thread.join();
+  for (std::thread& thread : threads) thread.join();
 }
 
 void Pool::run(TaskGroup& group, std::function<void()> task) {
   if (shared_->owner == getpid()) {
     Shared& shared = *shared_;
-    const std::lock_guard lock(shared.mutex);
+    const MutexLock lock(shared.mutex);
     if (shared.tasks.size() >= shared.idle && shared.threads.size() < most_) {
-      start_thread(shared);
+      shared.start_thread();
     }
     if (!shared.threads.empty()) {
       shared.tasks.emplace_back(&group, std::move(task));
@@ -91,35 +102,32 @@ void Pool::run(TaskGroup& group, std::function<void()> task) {
 }
 
 // Does nothing where the system has no more threads.
-void Pool::start_thread(Shared& shared) noexcept {
+void Pool::Shared::start_thread() noexcept {
   // The user's signals are the business of the user's threads.
   sigset_t all;
   sigset_t before;
   sigfillset(&all);
   pthread_sigmask(SIG_SETMASK, &all, &before);
   try {
-    shared.threads.emplace_back([&shared] { work(shared); });
+    threads.emplace_back([this] { work(); });
   } catch (const std::exception&) {
   }
   pthread_sigmask(SIG_SETMASK, &before, nullptr);
 }
 
-void Pool::work(Shared& shared) {
-  std::unique_lock lock(shared.mutex);
+void Pool::Shared::work() {
+  MutexLock lock(mutex);
   for (;;) {
-    ++shared.idle;
-    shared.filled.wait(
-        lock, [&] { return shared.stopping || !shared.tasks.empty(); });
-    --shared.idle;
-    if (shared.tasks.empty()) return;
-    {
-      const auto [group, task] = std::move(shared.tasks.front());
-      shared.tasks.pop_front();
-      lock.unlock();
-      task();
-      group->done();
-      // The task ends without the lock: what it owns may take its time.
-    }
+    ++idle;
+    while (!stopping && tasks.empty()) filled.wait(mutex);
+    --idle;
+    if (tasks.empty()) return;
+    auto [group, task] = std::move(tasks.front());
+    tasks.pop_front();
+    lock.unlock();
+    task();
+    group->done();
+    task = nullptr;  // Without the lock: what it owns may take its time.
     lock.lock();
   }
 }

@@ -14,12 +14,12 @@
 #include <sys/types.h>
 
 #include <chrono>
-#include <condition_variable>
 #include <cstddef>
 #include <functional>
 #include <memory>
-#include <mutex>
 #include <optional>
+
+#include "core/base/mutex.hpp"
 
 namespace gristmill {
 
@@ -39,16 +39,19 @@ class TaskGroup {
 
   // Returns true when every task expected so far is done; false in a forked
   // child if some were open at the fork, because they never will be.
-  [[nodiscard]] bool wait();
+  [[nodiscard]] bool wait() EXCLUDES(mutex_);
 
   // As wait(), but for at most so long; empty if tasks are open still.
-  [[nodiscard]] std::optional<bool> wait_for(std::chrono::milliseconds most);
+  [[nodiscard]] std::optional<bool> wait_for(std::chrono::milliseconds most)
+      EXCLUDES(mutex_);
 
  private:
+  bool was_empty() const NO_THREAD_SAFETY_ANALYSIS;
+
   const pid_t owner_;
-  std::mutex mutex_;
-  std::condition_variable empty_;
-  std::size_t open_ = 0;  // Guarded by mutex_.
+  Mutex mutex_;
+  Condition empty_;
+  std::size_t open_ GUARDED_BY(mutex_) = 0;
 };
 
 class Pool {
@@ -70,9 +73,6 @@ class Pool {
 
  private:
   struct Shared;
-
-  static void work(Shared& shared);
-  static void start_thread(Shared& shared) noexcept;
 
   const std::size_t most_;
   std::unique_ptr<Shared> shared_;

@@ -7,11 +7,12 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
-#include <mutex>
 
-#include "core/base/fork_mutex.hpp"
+#include "core/base/at_fork.hpp"
 
 namespace gristmill {
+
+Mutex Descriptor::lender_mutex_;
 
 // Knows which Descriptors have a number, and takes some back when they are too
 // many.  Leaked, because files may be closed while the process ends.
@@ -23,7 +24,7 @@ class Lender {
   }
 
   void add(const Descriptor& file) {
-    const std::scoped_lock lock(mutex());
+    const MutexLock lock(Descriptor::lender_mutex_);
     if (file.listed_) return;
     file.place_ = open_.insert(open_.end(), &file);
     file.listed_ = true;
@@ -31,30 +32,30 @@ class Lender {
   }
 
   void remove(const Descriptor& file) {
-    const std::scoped_lock lock(mutex());
+    const MutexLock lock(Descriptor::lender_mutex_);
     if (file.listed_) open_.erase(file.place_);
     file.listed_ = false;
   }
 
   // Takes back about half of the numbers.
   void make_room() {
-    const std::scoped_lock lock(mutex());
+    const MutexLock lock(Descriptor::lender_mutex_);
     keep(open_.size() / 2);
   }
 
   std::size_t count() {
-    const std::scoped_lock lock(mutex());
+    const MutexLock lock(Descriptor::lender_mutex_);
     return open_.size();
   }
 
   void set_limit(std::size_t limit) {
-    const std::scoped_lock lock(mutex());
+    const MutexLock lock(Descriptor::lender_mutex_);
     limit_ = limit;
     keep(limit_);
   }
 
  private:
-  static std::mutex& mutex() { return fork_mutex<Lender>(); }
+  static const bool kHeldAtFork;
 
   Lender() {
     struct rlimit limit;
@@ -65,8 +66,7 @@ class Lender {
   }
 
   // A second chance for each that was used since the last look.
-  // REQUIRES: the mutex is held.
-  void keep(std::size_t most) {
+  void keep(std::size_t most) REQUIRES(Descriptor::lender_mutex_) {
     std::size_t looks = 2 * open_.size();
     while (open_.size() > most && looks-- > 0) {
       const Descriptor& oldest = *open_.front();
@@ -82,9 +82,12 @@ class Lender {
 
   static constexpr std::size_t kMost = 4096;
 
-  std::list<const Descriptor*> open_;  // Guarded by the mutex.
-  std::size_t limit_ = kMost;          // The same.
+  std::list<const Descriptor*> open_ GUARDED_BY(Descriptor::lender_mutex_);
+  std::size_t limit_ GUARDED_BY(Descriptor::lender_mutex_) = kMost;
 };
+
+const bool Lender::kHeldAtFork =
+    at_fork(ForkStep::kDescriptors, held_at_fork<Descriptor::lender_mutex_>());
 
 Result<int> Descriptor::open(const std::string& path) {
   // Not blocking: opening a pipe would wait for somebody to write to it.

@@ -20,6 +20,7 @@
 #include <string>
 #include <utility>
 
+#include "core/base/mutex.hpp"
 #include "core/base/status.hpp"
 
 namespace gristmill {
@@ -83,8 +84,11 @@ class Descriptor {
   const struct timespec modified_;
   mutable std::atomic<State> state_;
   mutable std::atomic<bool> used_{true};  // Since the lender looked last.
-  mutable bool listed_ = false;           // Guarded by the lender's mutex.
-  mutable std::list<const Descriptor*>::iterator place_;  // The same.
+
+  static Mutex lender_mutex_;
+  mutable bool listed_ GUARDED_BY(lender_mutex_) = false;
+  mutable std::list<const Descriptor*>::iterator place_
+      GUARDED_BY(lender_mutex_);
 };
 
 }  // namespace gristmill

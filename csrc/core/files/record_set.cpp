@@ -2,21 +2,17 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <mutex>
 #include <utility>
 
-#include "core/base/fork_mutex.hpp"
+#include "core/base/at_fork.hpp"
 
 namespace gristmill {
 
 using ReaderPtr = std::shared_ptr<const RecordReader>;
 
-namespace {
-
-// Guards the readers of all sets.
-std::mutex& readers_mutex() { return fork_mutex<RecordSet>(); }
-
-}  // namespace
+Mutex RecordSet::readers_mutex_;
+const bool RecordSet::kHeldAtFork =
+    at_fork(ForkStep::kRecordReaders, held_at_fork<readers_mutex_>());
 
 RecordSet::RecordSet(std::string name, std::span<const Range> ranges)
     : name_(std::move(name)),
@@ -38,7 +34,7 @@ RecordSet::Place RecordSet::find(std::int64_t record) const {
 }
 
 ReaderPtr RecordSet::reader(std::size_t part) const {
-  const std::scoped_lock lock(readers_mutex());
+  const MutexLock lock(readers_mutex_);
   return readers_[part];
 }
 
@@ -51,7 +47,7 @@ Result<ReaderPtr> RecordSet::open_reader(std::size_t part) const {
 std::vector<std::size_t> RecordSet::closed_parts(
     std::span<const Request> requests) const {
   std::vector<std::size_t> closed;
-  const std::scoped_lock lock(readers_mutex());
+  const MutexLock lock(readers_mutex_);
   std::uint64_t end = 0;  // Of the part that was looked at last.
   for (const Request& request : requests) {
     if (static_cast<std::uint64_t>(request.record) < end) continue;
@@ -71,20 +67,20 @@ Status RecordSet::open_part(std::size_t part, ReaderPtr reader) {
                       " are asked for, but there are " +
                       std::to_string(reader->size()));
   }
-  const std::scoped_lock lock(readers_mutex());
+  const MutexLock lock(readers_mutex_);
   if (!readers_[part]) readers_[part] = std::move(reader);
   return {};
 }
 
 void RecordSet::close_parts() {
   // They end after the lock does: a reader may be Python's.
-  std::vector<ReaderPtr> closed(readers_.size());
-  const std::scoped_lock lock(readers_mutex());
+  std::vector<ReaderPtr> closed(ranges_.size());
+  const MutexLock lock(readers_mutex_);
   readers_.swap(closed);
 }
 
 bool RecordSet::knows_sizes() const {
-  const std::scoped_lock lock(readers_mutex());
+  const MutexLock lock(readers_mutex_);
   return std::ranges::all_of(readers_, [](const ReaderPtr& reader) {
     return reader == nullptr || reader->knows_sizes();
   });
@@ -99,7 +95,7 @@ bool RecordSet::shares_work(std::int64_t left, std::int64_t right) const {
 }
 
 std::size_t RecordSet::parallel() const {
-  const std::scoped_lock lock(readers_mutex());
+  const MutexLock lock(readers_mutex_);
   std::size_t most = 1;
   for (const ReaderPtr& reader : readers_) {
     if (reader) most = std::max(most, reader->parallel());

@@ -15,6 +15,7 @@
 #include <string>
 #include <vector>
 
+#include "core/base/mutex.hpp"
 #include "core/base/status.hpp"
 #include "core/files/record_reader.hpp"
 
@@ -74,9 +75,13 @@ class RecordSet final : public RecordReader {
 
   const std::string name_;
   const std::vector<Range> ranges_;
-  std::vector<std::uint64_t> begins_;  // Of each part, and the end of all.
-  std::vector<std::shared_ptr<const RecordReader>>
-      readers_;  // Guarded by a mutex.
+  // Of each part, and the end of all.
+  std::vector<std::uint64_t> begins_;  // unguarded: fixed from the start
+
+  static Mutex readers_mutex_;  // Of all sets.
+  static const bool kHeldAtFork;
+  std::vector<std::shared_ptr<const RecordReader>> readers_
+      GUARDED_BY(readers_mutex_);
 };
 
 }  // namespace gristmill

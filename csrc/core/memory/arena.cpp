@@ -18,20 +18,20 @@ namespace {
 constexpr std::uint64_t kSweepAtOnce = 128;
 constexpr std::uint64_t kSmallestHeap = std::uint64_t{64} << 20;
 
-// Books that nobody holds any more.  The last view may die inside any
+// Books that nobody holds any more.  The last view may end inside any
 // allocation, so it frees nothing: the next arena does.
-std::atomic<ArenaBook*> buried{nullptr};
+std::atomic<ArenaBook*> unheld{nullptr};
 
-void bury(ArenaBook* book) noexcept {
+void retire_book(ArenaBook* book) noexcept {
   munmap(book->base, book->bytes);
-  book->next = buried.load(std::memory_order_relaxed);
-  while (!buried.compare_exchange_weak(
+  book->next = unheld.load(std::memory_order_relaxed);
+  while (!unheld.compare_exchange_weak(
       book->next, book, std::memory_order_release, std::memory_order_relaxed)) {
   }
 }
 
-void free_buried() {
-  ArenaBook* book = buried.exchange(nullptr, std::memory_order_acquire);
+void reap_books() {
+  ArenaBook* book = unheld.exchange(nullptr, std::memory_order_acquire);
   while (book != nullptr) delete std::exchange(book, book->next);
 }
 
@@ -84,7 +84,7 @@ std::uint64_t available_memory() {
 
 Result<std::unique_ptr<Arena>> Arena::create(std::uint64_t head_bytes,
                                              std::uint64_t memory_limit) {
-  free_buried();
+  reap_books();
   int fd = memfd_create("gristmill", MFD_CLOEXEC | MFD_ALLOW_SEALING);
   if (fd >= 0 && fd <= STDERR_FILENO) {
     // A standard stream that is closed; what is printed must not land here.
@@ -111,7 +111,7 @@ Result<std::unique_ptr<Arena>> Arena::create(std::uint64_t head_bytes,
   arena->book_ = new ArenaBook;
   arena->book_->base = base;
   arena->book_->bytes = bytes;
-  arena->book_->end = &bury;
+  arena->book_->end = &retire_book;
   arena->limit_ = memory_limit != 0 ? memory_limit : available_memory() / 5 * 4;
   const std::uint64_t head = round_to_page(head_bytes);
   arena->holes_[head] = bytes - head;
@@ -132,19 +132,19 @@ Arena::~Arena() {
 
 std::uint64_t Arena::kept_bytes() const noexcept {
   std::uint64_t bytes = 0;
-  for (const Slot* slot : out_) bytes += slot->charge;
+  for (const ArenaSlot* slot : out_) bytes += slot->charge;
   return bytes;
 }
 
-void Arena::charge(Slot* slot, std::uint64_t bytes) noexcept {
+void Arena::charge(ArenaSlot* slot, std::uint64_t bytes) noexcept {
   charged_ += bytes - slot->charge;
   slot->charge = bytes;
 }
 
-Slot* Arena::take(std::uint64_t bytes, bool beyond_limit) {
+ArenaSlot* Arena::take(std::uint64_t bytes, bool beyond_limit) {
   const std::uint64_t wanted = round_to_page(std::max<std::uint64_t>(bytes, 1));
   if (wanted > book_->bytes) return nullptr;
-  Slot* slot = nullptr;
+  ArenaSlot* slot = nullptr;
   for (std::size_t i = idle_.size(); i-- > 0;) {
     if (idle_[i]->capacity < wanted) continue;
     slot = idle_[i];
@@ -175,7 +175,7 @@ bool Arena::make_room(std::uint64_t bytes) {
 // less are charged or none is left.
 void Arena::drop_idle(std::uint64_t bytes) {
   std::uint64_t freed = 0;
-  std::erase_if(idle_, [&](Slot* slot) {
+  std::erase_if(idle_, [&](ArenaSlot* slot) {
     if (freed >= bytes || slot->pinned.load(std::memory_order_acquire)) {
       return false;
     }
@@ -186,7 +186,7 @@ void Arena::drop_idle(std::uint64_t bytes) {
 }
 
 // First fit; when no hole is large enough, idle slots become holes again.
-Slot* Arena::cut(std::uint64_t capacity) {
+ArenaSlot* Arena::cut(std::uint64_t capacity) {
   auto hole = holes_.begin();
   const auto find = [&] {
     return std::find_if(holes_.begin(), holes_.end(), [&](const auto& range) {
@@ -200,7 +200,7 @@ Slot* Arena::cut(std::uint64_t capacity) {
   }
   if (hole == holes_.end()) return nullptr;
   if (spare_.empty()) spare_.push_back(&book_->slots.emplace_back());
-  Slot* const slot = spare_.back();
+  ArenaSlot* const slot = spare_.back();
   spare_.pop_back();
   slot->book = book_;
   slot->populated = 0;
@@ -213,7 +213,7 @@ Slot* Arena::cut(std::uint64_t capacity) {
 }
 
 // Gives an idle slot's pages back and makes a hole of its range.
-void Arena::drop(Slot* slot) {
+void Arena::drop(ArenaSlot* slot) {
   madvise(base() + slot->offset, slot->capacity, MADV_REMOVE);
   charge(slot, 0);
   std::uint64_t offset = slot->offset;
@@ -235,25 +235,27 @@ void Arena::drop(Slot* slot) {
   spare_.push_back(slot);
 }
 
-void Arena::settle(Slot* slot, std::uint64_t populated) noexcept {
+void Arena::settle(ArenaSlot* slot, std::uint64_t populated) noexcept {
   slot->populated = std::max(
       slot->populated, std::min(round_to_page(populated), slot->capacity));
   charge(slot, slot->populated);
 }
 
-void Arena::give_back(Slot* slot) { idle_.push_back(slot); }
+void Arena::give_back(ArenaSlot* slot) { idle_.push_back(slot); }
 
-Slot* Arena::shown_at(std::uintptr_t address) const noexcept {
+ArenaSlot* Arena::shown_at(std::uintptr_t address) const noexcept {
   const std::uintptr_t offset =
       address - reinterpret_cast<std::uintptr_t>(book_->base);
-  const auto found = std::find_if(out_.begin(), out_.end(), [&](Slot* slot) {
-    return offset >= slot->offset && offset < slot->offset + slot->capacity &&
-           slot->views.load(std::memory_order_relaxed) != 0;
-  });
+  const auto found =
+      std::find_if(out_.begin(), out_.end(), [&](ArenaSlot* slot) {
+        return offset >= slot->offset &&
+               offset < slot->offset + slot->capacity &&
+               slot->views.load(std::memory_order_relaxed) != 0;
+      });
   return found != out_.end() ? *found : nullptr;
 }
 
-void Arena::show(Slot* slot) {
+void Arena::show(ArenaSlot* slot) {
   slot->returned.store(0, std::memory_order_relaxed);
   slot->views.store(1, std::memory_order_relaxed);
   book_->holders.fetch_add(1, std::memory_order_relaxed);
@@ -262,7 +264,7 @@ void Arena::show(Slot* slot) {
 
 void Arena::sweep(bool all) {
   const auto collect = [&](std::size_t i) {
-    Slot* const slot = out_[i];
+    ArenaSlot* const slot = out_[i];
     if (slot->returned.load(std::memory_order_acquire) == 0) return false;
     out_[i] = out_.back();
     out_.pop_back();
@@ -274,7 +276,7 @@ void Arena::sweep(bool all) {
     for (std::size_t i = out_.size(); i-- > 0;) collect(i);
     return;
   }
-  // The newest die first, mostly; the others get their turn.
+  // The newest end first, mostly; the others are looked at in turn.
   for (std::size_t n = 0, i = out_.size(); n < kSweepAtOnce; ++n) collect(--i);
   for (std::size_t n = 0; n < kSweepAtOnce && !out_.empty(); ++n) {
     cursor_ = cursor_ + 1 < out_.size() ? cursor_ + 1 : 0;
@@ -283,7 +285,7 @@ void Arena::sweep(bool all) {
 }
 
 void Arena::retire_out() noexcept {
-  for (Slot* slot : out_) slot->retired = true;
+  for (ArenaSlot* slot : out_) slot->retired = true;
 }
 
 void Arena::forget() noexcept {

@@ -3,7 +3,7 @@
 //
 // Growing is handing out another range: nothing is remapped and no descriptor
 // is passed after the start.  Idle slots are reused last-in first-out.  A slot
-// is reused only after its last view died in this process, with no fork while
+// is reused only after its last view ended in this process, with no fork while
 // it was out.  A pinned slot is reused, but its pages are never given back.
 //
 // Thread safety: external synchronization, but for retain_view and
@@ -25,9 +25,9 @@ namespace gristmill {
 struct ArenaBook;
 
 // Private to the process.
-struct Slot {
+struct ArenaSlot {
   std::atomic<std::uint32_t> views{0};
-  std::atomic<std::uint32_t> returned{0};  // 1 once the last view has died
+  std::atomic<std::uint32_t> returned{0};  // 1 once the last view has ended
   ArenaBook* book = nullptr;
   std::uint64_t offset = 0;
   std::uint64_t capacity = 0;
@@ -42,20 +42,21 @@ struct ArenaBook {
   void* base = nullptr;
   std::size_t bytes = 0;
   std::atomic<std::uint64_t> holders{1};  // the arena and each slot that is out
-  // Unmaps and buries the book; called once, by the last holder.  A pointer,
-  // since that may be in another shared library than the arena.
+  // Unmaps the book and leaves it to be reaped; called once, by the last
+  // holder.  A pointer, since that may be in another shared library than the
+  // arena.
   void (*end)(ArenaBook*) noexcept = nullptr;
-  ArenaBook* next = nullptr;  // among the buried
-  std::deque<Slot> slots;     // all there ever were; addresses are stable
+  ArenaBook* next = nullptr;    // among those to be reaped
+  std::deque<ArenaSlot> slots;  // all there ever were; addresses are stable
 };
 
 // Adds a view.  REQUIRES: the slot has one already.
-inline void retain_view(Slot* slot) noexcept {
+inline void retain_view(ArenaSlot* slot) noexcept {
   slot->views.fetch_add(1, std::memory_order_relaxed);
 }
 
 // Ends a view.  No lock, no allocation, no Python.
-inline void release_view(Slot* slot) noexcept {
+inline void release_view(ArenaSlot* slot) noexcept {
   if (slot->views.fetch_sub(1, std::memory_order_acq_rel) != 1) return;
   ArenaBook* const book = slot->book;
   slot->returned.store(1, std::memory_order_release);
@@ -87,22 +88,22 @@ class Arena {
 
   // A slot of at least `bytes`, or nullptr when the limit leaves no room.
   // `beyond_limit`: nullptr only when the mapping itself is full.
-  [[nodiscard]] Slot* take(std::uint64_t bytes, bool beyond_limit = false);
+  [[nodiscard]] ArenaSlot* take(std::uint64_t bytes, bool beyond_limit = false);
 
   // The slot's content is known: `populated` of its bytes may have pages.
-  void settle(Slot* slot, std::uint64_t populated) noexcept;
+  void settle(ArenaSlot* slot, std::uint64_t populated) noexcept;
 
   // Gives back a slot that was never shown.
-  void give_back(Slot* slot);
+  void give_back(ArenaSlot* slot);
 
   // The slot with views that the address lies in, or nullptr.
-  [[nodiscard]] Slot* shown_at(std::uintptr_t address) const noexcept;
+  [[nodiscard]] ArenaSlot* shown_at(std::uintptr_t address) const noexcept;
 
   // Counts one view of a taken slot, the caller's, to be ended by
   // release_view().
-  void show(Slot* slot);
+  void show(ArenaSlot* slot);
 
-  // Collects slots whose last view has died.  `all`: look at every slot that
+  // Collects slots whose last view has ended.  `all`: look at every slot that
   // is out, not only at some.
   void sweep(bool all);
 
@@ -114,11 +115,11 @@ class Arena {
 
  private:
   Arena() = default;
-  Slot* cut(std::uint64_t capacity);
+  ArenaSlot* cut(std::uint64_t capacity);
   void drop_idle(std::uint64_t bytes);
-  void drop(Slot* slot);
+  void drop(ArenaSlot* slot);
   bool make_room(std::uint64_t bytes);
-  void charge(Slot* slot, std::uint64_t bytes) noexcept;
+  void charge(ArenaSlot* slot, std::uint64_t bytes) noexcept;
 
   int fd_ = -1;
   bool forgotten_ = false;
@@ -126,9 +127,9 @@ class Arena {
   std::uint64_t limit_ = 0;
   std::uint64_t charged_ = 0;
   std::size_t cursor_ = 0;                        // of the partial sweep
-  std::vector<Slot*> idle_;                       // newest last
-  std::vector<Slot*> out_;                        // shown, with views
-  std::vector<Slot*> spare_;                      // without a range
+  std::vector<ArenaSlot*> idle_;                  // newest last
+  std::vector<ArenaSlot*> out_;                   // shown, with views
+  std::vector<ArenaSlot*> spare_;                 // without a range
   std::map<std::uint64_t, std::uint64_t> holes_;  // offset to length, no pages
 };
 

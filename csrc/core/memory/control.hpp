@@ -1,6 +1,6 @@
-// The part of the shared memory that both ends read: bells, one Cell for each
-// worker, one Unit for each piece of work in flight and two position vectors
-// for each Unit.  Slots follow behind.
+// The part of the shared memory that both ends read: sequence numbers to sleep
+// on, one Cell for each worker, one Unit for each piece of work in flight and
+// two cursors for each Unit.  Slots follow behind.
 //
 // Every shared word has one writer at a time; the only contested store is the
 // claim of a unit, one compare-and-swap that also names the holder.  Plain
@@ -20,11 +20,11 @@ static_assert(std::endian::native == std::endian::little);
 static_assert(std::atomic<std::uint64_t>::is_always_lock_free);
 static_assert(std::atomic<std::int64_t>::is_always_lock_free);
 
-// Vectors of a run whose capacity is at most this have pages from the start;
+// Cursors of a run whose capacity is at most this have pages from the start;
 // those of others are given pages as far as they are used, see populate.hpp.
-inline constexpr std::uint32_t kSmallVector = 8;
-// Integers that a run's vectors may have room for.
-inline constexpr std::uint32_t kMaxVectorCapacity = 1U << 16;
+inline constexpr std::uint32_t kSmallCursor = 8;
+// Integers that a run's cursors may have room for.
+inline constexpr std::uint32_t kMaxCursorCapacity = 1U << 16;
 // Workers, at most: the unit's word has 12 bits for holder + 1.
 inline constexpr std::uint32_t kMaxWorkers = 4094;
 inline constexpr std::uint32_t kErrorBytes = 7936;
@@ -42,16 +42,16 @@ enum class UnitState : std::uint32_t {
 enum class UnitStatus : std::uint32_t {
   kOk,
   kEnd,       // the stream has no outputs after these
-  kError,     // the last output is an error; kind A goes on behind it
-  kMoved,     // kind A: the stream goes on elsewhere than where the unit ends
+  kError,     // the last output is an error; a range goes on behind it
+  kMoved,     // a range: the stream goes on elsewhere than where the unit ends
   kNoMemory,  // not computed: the slot could not be given pages
 };
 
 // Who may compute a unit, and in what order.
 enum class UnitKind : std::uint32_t {
-  kArithmetic = 'A',  // records [first, first + count), by anybody
-  kOwned = 'C',       // what comes next in the stream, by its owner, in order
-  kRequested = 'R',   // what its vector_in asks for, by the stream's owner
+  kRange,       // records [first, first + count), by anybody
+  kSequential,  // what comes next in the stream, by its owner, in order
+  kRequest,     // what its cursor_in asks for, by the stream's owner
 };
 
 // The Control's waiting_for of a consumer that takes whatever comes first.
@@ -90,10 +90,10 @@ struct Control {
   std::uint32_t workers;
   std::uint32_t units;
   std::uint32_t streams;
-  std::uint32_t vector_capacity;  // integers in a position, at most
+  std::uint32_t cursor_capacity;  // integers in a position, at most
 
-  alignas(64) std::atomic<std::uint32_t> work_bell;
-  alignas(64) std::atomic<std::uint32_t> done_bell;
+  alignas(64) std::atomic<std::uint32_t> work_sequence;
+  alignas(64) std::atomic<std::uint32_t> done_sequence;
   // The id of the unit that the consumer sleeps for, or kAnyUnit; 0 while it is
   // awake.
   alignas(64) std::atomic<std::uint64_t> waiting_for;
@@ -121,7 +121,7 @@ struct alignas(64) Unit {
   std::uint64_t prev;       // id of the stream's unit before this, 0 for none
   std::uint64_t offset;     // of the slot, from the start of the mapping
   std::uint64_t capacity;   // of the slot
-  std::uint32_t vector_in;  // integers in the position that it starts from
+  std::uint32_t cursor_in;  // integers in the position that it starts from
   // Written by the holder.
   alignas(64) UnitStatus status;
   std::uint32_t outputs;
@@ -129,7 +129,7 @@ struct alignas(64) Unit {
   std::uint64_t needed;      // with kNeed: the capacity asked for
   std::uint64_t populated;   // bytes of the slot that have pages; the parent
                              // writes it first
-  std::uint32_t vector_out;  // integers in the position after it
+  std::uint32_t cursor_out;  // integers in the position after it
 };
 
 // Where things lie in the mapping.
@@ -141,9 +141,9 @@ class Region {
   // Bytes before the first slot.
   [[nodiscard]] static std::uint64_t head_bytes(
       std::uint32_t workers, std::uint32_t units,
-      std::uint32_t vector_capacity) noexcept {
-    return vectors_at(workers, units) +
-           2 * units * vector_bytes(vector_capacity);
+      std::uint32_t cursor_capacity) noexcept {
+    return cursors_at(workers, units) +
+           2 * units * cursor_bytes(cursor_capacity);
   }
 
   [[nodiscard]] std::byte* base() const noexcept { return base_; }
@@ -167,31 +167,31 @@ class Region {
   }
   // Where the position lies that a unit starts from.
   // REQUIRES: index < control().units.
-  [[nodiscard]] std::int64_t* vector_in(std::uint32_t index) const noexcept {
-    return vector(2 * std::uint64_t{index});
+  [[nodiscard]] std::int64_t* cursor_in(std::uint32_t index) const noexcept {
+    return cursor(2 * std::uint64_t{index});
   }
   // Where the position lies after the unit's last output, or after what a unit
   // without outputs has consumed.
   // REQUIRES: index < control().units.
-  [[nodiscard]] std::int64_t* vector_out(std::uint32_t index) const noexcept {
-    return vector(2 * std::uint64_t{index} + 1);
+  [[nodiscard]] std::int64_t* cursor_out(std::uint32_t index) const noexcept {
+    return cursor(2 * std::uint64_t{index} + 1);
   }
 
  private:
-  [[nodiscard]] static std::uint64_t vectors_at(std::uint32_t workers,
+  [[nodiscard]] static std::uint64_t cursors_at(std::uint32_t workers,
                                                 std::uint32_t units) noexcept {
     return sizeof(Control) + workers * sizeof(Cell) + units * sizeof(Unit);
   }
   // Whole cache lines: the two of a unit have different writers.
-  [[nodiscard]] static std::uint64_t vector_bytes(
+  [[nodiscard]] static std::uint64_t cursor_bytes(
       std::uint32_t capacity) noexcept {
     return (capacity * sizeof(std::int64_t) + 63) & ~std::uint64_t{63};
   }
-  [[nodiscard]] std::int64_t* vector(std::uint64_t index) const noexcept {
+  [[nodiscard]] std::int64_t* cursor(std::uint64_t index) const noexcept {
     const Control& c = control();
     return reinterpret_cast<std::int64_t*>(
-        base_ + vectors_at(c.workers, c.units) +
-        index * vector_bytes(c.vector_capacity));
+        base_ + cursors_at(c.workers, c.units) +
+        index * cursor_bytes(c.cursor_capacity));
   }
 
   std::byte* base_ = nullptr;

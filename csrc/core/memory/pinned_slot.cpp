@@ -2,7 +2,7 @@
 
 namespace gristmill {
 
-std::unique_ptr<PinnedSlot> PinnedSlot::pin(Slot* slot) {
+std::unique_ptr<PinnedSlot> PinnedSlot::pin(ArenaSlot* slot) {
   if (slot->pinned.exchange(true, std::memory_order_acq_rel)) return nullptr;
   slot->book->holders.fetch_add(1, std::memory_order_relaxed);
   // Registering gives every page of the range its memory.  Nobody else writes

@@ -19,7 +19,7 @@ class PinnedSlot {
  public:
   // Pins a slot, or returns nullptr where it is pinned already.
   // REQUIRES: the caller keeps a view of the slot.
-  static std::unique_ptr<PinnedSlot> pin(Slot* slot);
+  static std::unique_ptr<PinnedSlot> pin(ArenaSlot* slot);
   ~PinnedSlot();
   PinnedSlot(const PinnedSlot&) = delete;
   PinnedSlot& operator=(const PinnedSlot&) = delete;
@@ -29,9 +29,9 @@ class PinnedSlot {
   [[nodiscard]] std::uint64_t bytes() const noexcept;
 
  private:
-  explicit PinnedSlot(Slot* slot) noexcept : slot_(slot) {}
+  explicit PinnedSlot(ArenaSlot* slot) noexcept : slot_(slot) {}
 
-  Slot* const slot_;
+  ArenaSlot* const slot_;
 };
 
 }  // namespace gristmill

@@ -5,13 +5,13 @@
 namespace gristmill {
 
 bool read_outputs(std::span<const std::byte> slot, std::uint32_t outputs,
-                  std::uint32_t vector_capacity,
+                  std::uint32_t cursor_capacity,
                   std::vector<SlotOutput>& into) {
   SlotHeader header;
   if (slot.size() < sizeof(header)) return false;
   std::memcpy(&header, slot.data(), sizeof(header));
   if (header.magic != kSlotMagic || header.outputs != outputs ||
-      header.vector_room > vector_capacity ||
+      header.vector_room > cursor_capacity ||
       header.table_offset > slot.size()) {
     return false;
   }

@@ -45,10 +45,10 @@ struct SlotOutput {
 
 // Copies what the core needs out of a slot.  Returns true iff the slot holds
 // `outputs` entries within its bytes, each with a position of 1 to
-// `vector_capacity` integers.
+// `cursor_capacity` integers.
 [[nodiscard]] bool read_outputs(std::span<const std::byte> slot,
                                 std::uint32_t outputs,
-                                std::uint32_t vector_capacity,
+                                std::uint32_t cursor_capacity,
                                 std::vector<SlotOutput>& into);
 
 }  // namespace gristmill

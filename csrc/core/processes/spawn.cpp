@@ -17,9 +17,10 @@
 #include <bit>
 #include <cerrno>
 #include <cstring>
-#include <mutex>
 #include <set>
 #include <system_error>
+
+#include "core/base/at_fork.hpp"
 
 // Older C libraries lack names for what the kernel has.
 #ifndef SYS_pidfd_send_signal
@@ -52,47 +53,21 @@ constexpr auto kByPidfd = static_cast<idtype_t>(3);  // P_PIDFD
 }
 
 // Every open Fd of this process, so that a forked child can close them.
-class OpenFds {
- public:
-  static OpenFds& instance() {
-    static auto* const all = new OpenFds;  // Leaked: destructors run at exit.
-    return *all;
-  }
+Mutex open_mutex;
+std::set<int>& open_fds() REQUIRES(open_mutex) {
+  static auto* const all = new std::set<int>;  // Leaked: ends close at exit.
+  return *all;
+}
+std::uint64_t forks GUARDED_BY(open_mutex) = 1;  // And one.
 
-  uint64_t add(int fd) {
-    const std::lock_guard held(mutex_);
-    open_.insert(fd);
-    return life_;
-  }
+void close_in_child() REQUIRES(open_mutex) {
+  for (const int fd : open_fds()) ::close(fd);
+  open_fds().clear();
+  ++forks;
+}
 
-  // Closes a descriptor unless a fork did.
-  void close(int fd, uint64_t life) {
-    const std::lock_guard held(mutex_);
-    if (life != life_) return;
-    open_.erase(fd);
-    ::close(fd);
-  }
-
-  void lock() { mutex_.lock(); }
-  void unlock() { mutex_.unlock(); }
-
-  void enter_child() {
-    for (const int fd : open_) ::close(fd);
-    open_.clear();
-    ++life_;
-    mutex_.unlock();
-  }
-
- private:
-  OpenFds() {
-    pthread_atfork([] { instance().lock(); }, [] { instance().unlock(); },
-                   [] { instance().enter_child(); });
-  }
-
-  std::mutex mutex_;
-  std::set<int> open_;
-  uint64_t life_ = 1;
-};
+[[maybe_unused]] const bool kClosedInChildren =
+    at_fork(ForkStep::kOpenFds, held_at_fork<open_mutex, close_in_child>());
 
 }  // namespace
 
@@ -105,20 +80,24 @@ Fd::Fd(int fd) : fd_(fd) {
       fd_ = higher;
     }
   }
-  life_ = OpenFds::instance().add(fd_);
+  const MutexLock lock(open_mutex);
+  open_fds().insert(fd_);
+  forks_ = forks;
 }
 
 Fd& Fd::operator=(Fd&& other) noexcept {
   std::swap(fd_, other.fd_);
-  std::swap(life_, other.life_);
+  std::swap(forks_, other.forks_);
   return *this;
 }
 
 Fd::~Fd() {
-  if (fd_ >= 0) OpenFds::instance().close(fd_, life_);
+  if (fd_ < 0) return;
+  const MutexLock lock(open_mutex);
+  if (forks_ != forks) return;  // The fork closed it.
+  open_fds().erase(fd_);
+  ::close(fd_);
 }
-
-void close_before_later_atfork() { OpenFds::instance(); }
 
 Fd copy_of(int fd) {
   Fd copy(fcntl(fd, F_DUPFD_CLOEXEC, kSocketInChild));
@@ -199,7 +178,7 @@ std::string describe_wait_status(int wait_status) {
 
 void die_with_parent(pid_t parent) {
   prctl(PR_SET_PDEATHSIG, SIGKILL);
-  // A parent that died before the call above sends nothing.
+  // A parent that ended before the call above sends nothing.
   if (getppid() != parent) ::kill(getpid(), SIGKILL);
 }
 

@@ -6,22 +6,24 @@
 // of every socket is pkg/gristmill/_workers/processes.py, which must agree with this:
 //
 //   kind      from → to               value        descriptors
-//   kEnlist   supervisor → launcher   1: late      zygote's socket, setup,
-//                                                  blob, arena, knock
+//   kOpenGroup   supervisor → launcher   1: late      zygote's socket, setup,
+//                                                  blob, arena,
+//                                                  slot requests
 //   kForget   supervisor → launcher
 //   kZygote   launcher → supervisor   pid          pidfd
 //   kGone     launcher → supervisor   wait status
-//   kHire     supervisor → zygote
-//   kBorn     zygote → supervisor     pid          pidfd
-//   kDied     zygote → supervisor     wait status
+//   kStartWorker     supervisor → zygote
+//   kStarted     zygote → supervisor     pid          pidfd
+//   kExited     zygote → supervisor     wait status
 //   kThreads  zygote → supervisor
 //   kFailed   any → supervisor                     memfd of UTF-8 text
 //   kReady    launcher → supervisor
 //
-// `crew` is set in messages of the launcher and in kFailed, `worker` and
-// `generation` in kHire, kBorn and kDied; what is not set is 0.  Setup is a
-// pickled dict.  A zygote is sent kHire only after its kZygote was read, so
-// that it forks nothing before the supervisor can see it die.
+// `group` is set in messages of the launcher and in kFailed, `worker` and
+// `generation` in kStartWorker, kStarted and kExited; what is not set is 0.
+// Setup is a pickled dict.  A zygote is sent kStartWorker only after its
+// kZygote was read, so that it forks nothing before the supervisor can see it
+// die.
 #pragma once
 
 #include <sys/types.h>
@@ -48,7 +50,7 @@ class Fd {
   // Takes ownership of `fd`, or of a copy in its place; -1 owns nothing.
   explicit Fd(int fd);
   Fd(Fd&& other) noexcept
-      : fd_(std::exchange(other.fd_, -1)), life_(other.life_) {}
+      : fd_(std::exchange(other.fd_, -1)), forks_(other.forks_) {}
   Fd& operator=(Fd&& other) noexcept;
   ~Fd();
 
@@ -57,12 +59,8 @@ class Fd {
 
  private:
   int fd_ = -1;
-  uint64_t life_ = 0;  // Forks between the first process and the owner.
+  uint64_t forks_ = 0;  // Before this process, and one.
 };
-
-// Puts the handlers that close descriptors before those which the caller is
-// about to register with pthread_atfork: children close first.
-void close_before_later_atfork();
 
 // Each throws std::system_error where the system has no descriptor left.
 [[nodiscard]] Fd copy_of(int fd);
@@ -82,7 +80,7 @@ bool silence(int eventfd);
 // Signals a process through its pidfd; a process that is gone is no error.
 void kill_by(int pidfd) noexcept;
 
-// Collects a dead child; one that somebody else collected is no error.
+// Collects a child that ended; one that somebody else collected is no error.
 void reap(int pidfd) noexcept;
 
 // "exit code 3", "killed by signal 9 (Killed)".
@@ -94,19 +92,19 @@ void die_with_parent(pid_t parent);
 
 struct Message {
   enum Kind : uint32_t {
-    kEnlist = 1,
+    kOpenGroup = 1,
     kForget,
     kZygote,
     kGone,
-    kHire,
-    kBorn,
-    kDied,
+    kStartWorker,
+    kStarted,
+    kExited,
     kThreads,
     kFailed,
     kReady,
   };
   uint32_t kind = 0;
-  uint32_t crew = 0;
+  uint32_t group = 0;
   int32_t worker = 0;
   uint32_t generation = 0;
   int32_t value = 0;

@@ -3,99 +3,114 @@
 #include <sys/epoll.h>
 
 #include <algorithm>
-#include <cerrno>
 #include <cstring>
-#include <optional>
+#include <stdexcept>
 #include <system_error>
 
 namespace gristmill {
 namespace {
 
-constexpr int kMostBarren = 3;
+// Zygotes in a row that end before a worker has started.
+constexpr int kMostFailedStarts = 3;
+constexpr uint32_t kBothWays = EPOLLIN | EPOLLOUT | EPOLLET;
+constexpr auto kNoDescriptors =
+    "this process has no descriptors left (ulimit -n)";
 
 }  // namespace
 
-void Supervisor::run() {
-  std::vector<epoll_event> events(64);
-  while (!stopping_) {
-    const int n = epoll_wait(epoll_.get(), events.data(),
-                             static_cast<int>(events.size()), -1);
-    const std::lock_guard held(events_mutex_);
-    if (abandoned_) return;
-    if (n < 0 && errno != EINTR) return abandon();
-    for (int i = 0; i < n; ++i) {
-      const auto at =
-          watches_.find(events[static_cast<std::size_t>(i)].data.u64);
-      if (at == watches_.end()) continue;
-      const auto kept = at->second;  // It may leave while it runs.
-      kept->ready();
-    }
-  }
+Supervisor::Supervisor(Command command)
+    : command_(std::move(command)),
+      loop_([this] { end_all(); }, [this] { lose_all(); }) {}
+
+std::unique_ptr<WorkerGroup> Supervisor::open_group(WorkerEvents* events,
+                                                    const GroupSpec& spec) {
+  // Shared, since a task can be copied.
+  const auto made = std::make_shared<std::unique_ptr<Group>>(new Group);
+  Group& group = **made;
+  group.events = events;
+  group.modules = spec.modules;
+  group.setup = Channel::share(memfd_of(spec.setup));
+  group.blob = Channel::share(copy_of(spec.blob_fd));
+  group.arena = Channel::share(copy_of(spec.arena_fd));
+  group.slot_requests = Channel::share(new_eventfd());
+  const int slot_request_fd = group.slot_requests->get();
   {
-    const std::lock_guard held(mutex_);
-    stopped_ = true;
+    const MutexLock lock(mutex_);
+    group.id = ++last_id_;
   }
-  run_tasks();  // Whoever waits for one is released.
-  while (!teams_.empty()) drop(teams_.begin()->first);
+  const uint32_t id = group.id;
+  const bool posted = loop_.post([this, made] {
+    Group& entered = **made;
+    groups_.emplace(entered.id, std::move(*made));
+    const int fd = entered.slot_requests->get();
+    entered.slot_watch = watch(entered, fd, [&entered, fd] {
+      if (silence(fd)) entered.events->on_slot_requested();
+    });
+    if (!entered.failed) start_zygote(entered);
+  });
+  if (!posted) throw std::logic_error("the supervisor was stopped meanwhile");
+  return std::unique_ptr<WorkerGroup>(
+      new WorkerGroup(this, id, slot_request_fd));
+}
+
+void Supervisor::start_worker(uint32_t id, int worker, uint32_t generation) {
+  loop_.post([this, id, worker, generation] {
+    const auto at = groups_.find(id);
+    if (at == groups_.end() || at->second->failed) return;
+    at->second->requests.push_back({{worker, generation}});
+    send_requests(*at->second);
+  });
+}
+
+void Supervisor::kill(uint32_t id, int worker) {
+  loop_.post([this, id, worker] {
+    const auto at = groups_.find(id);
+    if (at == groups_.end()) return;
+    for (auto& [key, live] : at->second->workers) {
+      if (key.first == worker) kill_by(live.pidfd.get());
+    }
+    for (Request& request : at->second->requests) {
+      if (request.key.first == worker) request.killed = true;
+    }
+  });
+}
+
+void Supervisor::dismiss(uint32_t id) {
+  loop_.call([this, id] { drop(id); });
+}
+
+void Supervisor::set_command(Command command) {
+  const MutexLock lock(mutex_);
+  command_ = std::move(command);
+}
+
+// The user closed our descriptors.  Their numbers may be others' by now, so
+// nothing is closed or signalled.
+void Supervisor::lose_all() {
+  for (auto& [id, group] : groups_) {
+    if (std::exchange(group->failed, true)) continue;
+    group->events->on_failed(
+        "this process has closed the engine's descriptors");
+  }
+}
+
+void Supervisor::end_all() {
+  while (!groups_.empty()) drop(groups_.begin()->first);
   for (const auto& [modules, launcher] : launchers_) {
     kill_by(launcher.pidfd.get());
   }
   while (!launchers_.empty()) close_launcher(launchers_.begin()->second);
 }
 
-// The user closed our descriptors.  Their numbers may be others' by now, so
-// nothing is closed or signalled.
-void Supervisor::abandon() {
-  for (auto& [id, team] : teams_) {
-    if (!std::exchange(team->failed, true)) {
-      team->crew->failed("this process has closed the engine's descriptors");
-    }
-  }
-  std::vector<Task> tasks;  // Whoever waits for one is released.
-  const std::lock_guard held(mutex_);
-  stopped_ = true;
-  tasks.swap(tasks_);
-}
-
-void Supervisor::run_tasks() {
-  silence(control_.get());
-  std::vector<Task> tasks;
-  {
-    const std::lock_guard held(mutex_);
-    tasks.swap(tasks_);
-  }
-  for (const auto& task : tasks) task();
-}
-
-Supervisor::Serial Supervisor::watch(int fd, uint32_t events, Task ready) {
-  const Serial serial = ++last_serial_;
-  epoll_event event{};
-  event.events = events;
-  event.data.u64 = serial;
-  if (epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, fd, &event) != 0) {
-    throw std::system_error(errno, std::generic_category(), "epoll_ctl");
-  }
-  watches_.emplace(serial,
-                   std::make_shared<const Watch>(Watch{fd, std::move(ready)}));
-  return serial;
-}
-
-// As watch(), but a failure is the team's.
-Supervisor::Serial Supervisor::watch_for(Team& team, int fd, Task ready) {
+// Watches for input; a failure is the group's.
+Supervisor::Serial Supervisor::watch(Group& group, int fd,
+                                     EventLoop::Task ready) {
   try {
-    return watch(fd, EPOLLIN, std::move(ready));
+    return loop_.watch(fd, EPOLLIN, std::move(ready));
   } catch (const std::system_error& error) {
-    fail(team, std::string("cannot watch workers: ") + error.what());
+    fail(group, std::string("cannot watch workers: ") + error.what());
     return 0;
   }
-}
-
-void Supervisor::unwatch(Serial serial) {
-  const auto at = watches_.find(serial);
-  if (at == watches_.end()) return;
-  // A close alone does not do it: a child the user forked may hold a copy.
-  epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, at->second->fd, nullptr);
-  watches_.erase(at);
 }
 
 // The launcher that has these modules, or will; it is started if there is none.
@@ -109,7 +124,7 @@ Supervisor::Launcher& Supervisor::launcher_for(const Modules& modules) {
   }
   Command command;
   {
-    const std::lock_guard held(mutex_);
+    const MutexLock lock(mutex_);
     command = command_;
   }
   auto [pidfd, channel] = launch(std::move(command), modules);
@@ -117,219 +132,221 @@ Supervisor::Launcher& Supervisor::launcher_for(const Modules& modules) {
   launcher.modules = modules;
   launcher.pidfd = std::move(pidfd);
   launcher.channel = std::move(channel);
-  launcher.watch = watch(launcher.pidfd.get(), EPOLLIN,
-                         [this, &launcher] { launcher_ended(launcher); });
+  launcher.watch =
+      loop_.watch(launcher.pidfd.get(), EPOLLIN,
+                  [this, &launcher] { on_launcher_exited(launcher); });
   launcher.channel_watch =
-      watch(launcher.channel.fd(), EPOLLIN | EPOLLOUT | EPOLLET,
-            [this, &launcher] { launcher_said(launcher); });
+      loop_.watch(launcher.channel.fd(), kBothWays,
+                  [this, &launcher] { on_launcher_ready(launcher); });
   return launcher;
 }
 
-void Supervisor::launcher_said(Launcher& launcher) {
+void Supervisor::on_launcher_ready(Launcher& launcher) {
   while (auto packet = launcher.channel.receive()) {
     if (packet->message.kind == Message::kReady) {
       launcher.ready = true;
       continue;
     }
-    const auto at = teams_.find(packet->message.crew);
-    if (at == teams_.end()) continue;
-    Team& team = *at->second;
-    switch (packet->message.kind) {
-      case Message::kZygote:
-        if (!packet->fds.empty()) {
-          zygote_began(team, std::move(packet->fds[0]));
-        } else {
-          fail(team, "this process has no descriptors left (ulimit -n)");
-        }
-        break;
-      case Message::kGone:
-        team.last_end = describe_wait_status(packet->message.value);
-        break;
-      case Message::kFailed:
-        if (!packet->fds.empty()) fail(team, text_of(packet->fds[0].get()));
-        break;
-      default:
-        break;
-    }
+    const auto at = groups_.find(packet->message.group);
+    if (at != groups_.end()) on_launcher_message(*at->second, *packet);
   }
   if (launcher.channel.flush() != 0) kill_by(launcher.pidfd.get());
 }
 
-void Supervisor::launcher_ended(Launcher& launcher) {
-  launcher_said(launcher);  // Zygotes that it told of.
-  // The others have their deaths reported by their own pidfds.
-  std::vector<Team*> unanswered;
-  for (const auto& [id, team] : teams_) {
-    if (team->launcher != &launcher) continue;
-    team->launcher = nullptr;
-    if (!team->zygote) unanswered.push_back(team.get());
+void Supervisor::on_launcher_message(Group& group, Packet& packet) {
+  switch (packet.message.kind) {
+    case Message::kZygote:
+      on_zygote_started(group, packet);
+      break;
+    case Message::kGone:
+      group.last_end = describe_wait_status(packet.message.value);
+      break;
+    case Message::kFailed:
+      on_failed(group, packet);
+      break;
+    default:
+      break;
+  }
+}
+
+void Supervisor::on_launcher_exited(Launcher& launcher) {
+  on_launcher_ready(launcher);  // Zygotes that it told of.
+  // The others have their ends reported by their own pidfds.
+  std::vector<Group*> unanswered;
+  for (const auto& [id, group] : groups_) {
+    if (group->launcher != &launcher) continue;
+    group->launcher = nullptr;
+    if (!group->zygote) unanswered.push_back(group.get());
   }
   close_launcher(launcher);
-  for (Team* const team : unanswered) {
-    team->last_end = "the launcher ended first";
-    zygote_ended(*team);
+  for (Group* const group : unanswered) {
+    group->last_end = "the launcher ended first";
+    on_zygote_exited(*group);
   }
 }
 
 void Supervisor::close_launcher(Launcher& launcher) {
-  unwatch(launcher.watch);
-  unwatch(launcher.channel_watch);
+  loop_.unwatch(launcher.watch);
+  loop_.unwatch(launcher.channel_watch);
   reap(launcher.pidfd.get());
   const Modules modules = launcher.modules;  // The key outlives its entry.
   launchers_.erase(modules);
 }
 
-void Supervisor::open(Team& team) {
+void Supervisor::start_zygote(Group& group) {
   try {
-    team.launcher = &launcher_for(team.modules);
+    group.launcher = &launcher_for(group.modules);
     auto [near, far] = new_socket_pair();
-    team.channel = Channel(std::move(near));
-    team.channel_watch = watch(team.channel.fd(), EPOLLIN | EPOLLOUT | EPOLLET,
-                               [this, &team] { team_ready(team); });
+    group.channel = Channel(std::move(near));
+    group.channel_watch =
+        loop_.watch(group.channel.fd(), kBothWays,
+                    [this, &group] { on_zygote_ready(group); });
     Message message;
-    message.kind = Message::kEnlist;
-    message.crew = team.id;
-    message.value = team.late ? 1 : 0;
-    Channel& channel = team.launcher->channel;
-    channel.push(message, {Channel::share(std::move(far)), team.setup,
-                           team.blob, team.arena, team.knock});
-    flush(team, channel);
+    message.kind = Message::kOpenGroup;
+    message.group = group.id;
+    message.value = group.late ? 1 : 0;
+    Channel& channel = group.launcher->channel;
+    channel.push(message, {Channel::share(std::move(far)), group.setup,
+                           group.blob, group.arena, group.slot_requests});
+    flush(group, channel);
   } catch (const std::system_error& error) {
-    fail(team, std::string("cannot start workers: ") + error.what());
+    fail(group, std::string("cannot start workers: ") + error.what());
   }
 }
 
-void Supervisor::flush(Team& team, Channel& channel) {
+void Supervisor::flush(Group& group, Channel& channel) {
   if (const int error = channel.flush(); error != 0) {
-    fail(team, std::string("cannot reach the workers' launcher: ") +
-                   std::strerror(error));
+    fail(group, std::string("cannot reach the workers' launcher: ") +
+                    std::strerror(error));
   }
 }
 
-void Supervisor::send_hires(Team& team) {
-  if (!team.zygote) return;
-  for (Hire& hire : team.hires) {
-    if (std::exchange(hire.sent, true)) continue;
+void Supervisor::send_requests(Group& group) {
+  if (!group.zygote) return;
+  for (Request& request : group.requests) {
+    if (std::exchange(request.sent, true)) continue;
     Message message;
-    message.kind = Message::kHire;
-    message.worker = hire.key.first;
-    message.generation = hire.key.second;
-    team.channel.push(message);
+    message.kind = Message::kStartWorker;
+    message.worker = request.key.first;
+    message.generation = request.key.second;
+    group.channel.push(message);
   }
-  flush(team, team.channel);
+  flush(group, group.channel);
 }
 
-void Supervisor::team_ready(Team& team) {
-  while (auto packet = team.channel.receive()) {
+void Supervisor::on_zygote_ready(Group& group) {
+  while (auto packet = group.channel.receive()) {
     const Message& message = packet->message;
     const Key key{message.worker, message.generation};
     switch (message.kind) {
-      case Message::kBorn:
-        worker_born(team, key, packet->message.value, packet->fds);
+      case Message::kStarted:
+        on_worker_started(group, key, *packet);
         break;
-      case Message::kDied:
-        worker_ended(team, key);  // Its pidfd may not have been seen yet.
-        team.crew->how(key.first, key.second, message.value);
+      case Message::kExited:
+        on_worker_exited(group, key);  // Its pidfd may not have been seen yet.
+        group.events->on_exit_status(key.first, key.second, message.value);
         break;
       case Message::kThreads:
-        team.late = team.retiring = true;
+        group.late = group.retiring = true;
         break;
       case Message::kFailed:
-        if (!packet->fds.empty()) fail(team, text_of(packet->fds[0].get()));
+        on_failed(group, *packet);
         break;
       default:
         break;
     }
   }
-  flush(team, team.channel);
+  flush(group, group.channel);
 }
 
-void Supervisor::zygote_began(Team& team, Fd pidfd) {
-  team.zygote = std::move(pidfd);
-  team.zygote_watch =
-      watch_for(team, team.zygote.get(), [this, &team] { zygote_ended(team); });
-  send_hires(team);
+void Supervisor::on_zygote_started(Group& group, Packet& packet) {
+  if (packet.fds.empty()) return fail(group, kNoDescriptors);
+  group.zygote = std::move(packet.fds[0]);
+  group.zygote_watch = watch(group, group.zygote.get(),
+                             [this, &group] { on_zygote_exited(group); });
+  send_requests(group);
 }
 
-void Supervisor::zygote_ended(Team& team) {
-  team_ready(team);  // What it said last.
-  unwatch(team.channel_watch);
-  unwatch(team.zygote_watch);
-  team.channel = Channel();
-  team.zygote = Fd();
-  for (Hire& hire : team.hires) hire.sent = false;
-  if (team.failed) return;
-  if (!std::exchange(team.retiring, false) && ++team.barren >= kMostBarren) {
-    fail(team, "the process that starts the workers ended " +
-                   std::to_string(team.barren) +
-                   " times before a worker had started; last: " +
-                   (team.last_end.empty() ? "unknown" : team.last_end) +
-                   ". Its own messages are on this process's stderr");
+void Supervisor::on_zygote_exited(Group& group) {
+  on_zygote_ready(group);  // What it said last.
+  loop_.unwatch(group.channel_watch);
+  loop_.unwatch(group.zygote_watch);
+  group.channel = Channel();
+  group.zygote = Fd();
+  for (Request& request : group.requests) request.sent = false;
+  if (group.failed) return;
+  if (!std::exchange(group.retiring, false) &&
+      ++group.failed_starts >= kMostFailedStarts) {
+    fail(group, "the process that starts the workers ended " +
+                    std::to_string(group.failed_starts) +
+                    " times before a worker had started; last: " +
+                    (group.last_end.empty() ? "unknown" : group.last_end) +
+                    ". Its own messages are on this process's stderr");
     return;
   }
-  open(team);
+  start_zygote(group);
 }
 
-void Supervisor::worker_born(Team& team, Key key, int pid,
-                             std::vector<Fd>& fds) {
-  const auto hired = std::ranges::find(team.hires, key, &Hire::key);
-  if (hired == team.hires.end()) return;
-  if (fds.empty()) {
-    fail(team, "this process has no descriptors left (ulimit -n)");
-    return;
-  }
-  const bool doomed = hired->doomed;
-  team.hires.erase(hired);
-  team.barren = 0;
-  const int pidfd = fds[0].get();
-  const Serial serial =
-      watch_for(team, pidfd, [this, &team, key] { worker_ended(team, key); });
-  team.workers.emplace(key, Live{std::move(fds[0]), serial});
-  team.crew->born(key.first, key.second, pid);
-  if (doomed) kill_by(pidfd);
+void Supervisor::on_worker_started(Group& group, Key key, Packet& packet) {
+  const auto asked = std::ranges::find(group.requests, key, &Request::key);
+  if (asked == group.requests.end()) return;
+  if (packet.fds.empty()) return fail(group, kNoDescriptors);
+  const bool killed = asked->killed;
+  group.requests.erase(asked);
+  group.failed_starts = 0;
+  const int pidfd = packet.fds[0].get();
+  const Serial serial = watch(
+      group, pidfd, [this, &group, key] { on_worker_exited(group, key); });
+  group.workers.emplace(key, Live{std::move(packet.fds[0]), serial});
+  group.events->on_started(key.first, key.second, packet.message.value);
+  if (killed) kill_by(pidfd);
 }
 
-void Supervisor::worker_ended(Team& team, Key key) {
-  const auto at = team.workers.find(key);
-  if (at == team.workers.end()) return;
-  unwatch(at->second.watch);
-  team.workers.erase(at);
-  team.crew->died(key.first, key.second);
+void Supervisor::on_worker_exited(Group& group, Key key) {
+  const auto at = group.workers.find(key);
+  if (at == group.workers.end()) return;
+  loop_.unwatch(at->second.watch);
+  group.workers.erase(at);
+  group.events->on_exited(key.first, key.second);
 }
 
-void Supervisor::end_zygote(Team& team) {
-  if (team.zygote) {
-    kill_by(team.zygote.get());
-  } else if (team.launcher != nullptr) {
+void Supervisor::on_failed(Group& group, const Packet& packet) {
+  if (!packet.fds.empty()) fail(group, text_of(packet.fds[0].get()));
+}
+
+void Supervisor::end_zygote(Group& group) {
+  if (group.zygote) {
+    kill_by(group.zygote.get());
+  } else if (group.launcher != nullptr) {
     Message message;
     message.kind = Message::kForget;
-    message.crew = team.id;
-    Launcher& launcher = *team.launcher;
+    message.group = group.id;
+    Launcher& launcher = *group.launcher;
     launcher.channel.push(message);
     if (launcher.channel.flush() != 0) kill_by(launcher.pidfd.get());
   }
 }
 
-void Supervisor::fail(Team& team, std::string why) {
-  if (std::exchange(team.failed, true)) return;
-  team.hires.clear();
-  end_zygote(team);
-  team.crew->failed(std::move(why));
+void Supervisor::fail(Group& group, std::string why) {
+  if (std::exchange(group.failed, true)) return;
+  group.requests.clear();
+  end_zygote(group);
+  group.events->on_failed(std::move(why));
 }
 
 void Supervisor::drop(uint32_t id) {
-  const auto at = teams_.find(id);
-  if (at == teams_.end()) return;
-  Team& team = *at->second;
-  end_zygote(team);
-  for (auto& [key, live] : team.workers) {
+  const auto at = groups_.find(id);
+  if (at == groups_.end()) return;
+  Group& group = *at->second;
+  end_zygote(group);
+  for (auto& [key, live] : group.workers) {
     kill_by(live.pidfd.get());
-    unwatch(live.watch);
+    loop_.unwatch(live.watch);
   }
-  unwatch(team.channel_watch);
-  unwatch(team.zygote_watch);
-  unwatch(team.knock_watch);
-  teams_.erase(at);
+  loop_.unwatch(group.channel_watch);
+  loop_.unwatch(group.zygote_watch);
+  loop_.unwatch(group.slot_watch);
+  groups_.erase(at);
 }
 
 }  // namespace gristmill

@@ -1,25 +1,40 @@
-// The Supervisor itself; supervise.hpp is what others see of it.
+// The Supervisor starts worker processes for any number of groups, and tells
+// whoever opened a group when they start and when they exit.
+//
+// It starts one launcher process for each list of modules that groups want; a
+// launcher imports them and forks one zygote per group, which forks the group's
+// workers (spawn.hpp has the messages).  The end of any of them is a readable
+// pidfd:
+//
+//   worker     on_exited() is called; the group asks for another if it wants
+//              one.
+//   zygote     its workers end with it, each reported by its own pidfd; another
+//              zygote is started and told of every worker that was asked for
+//              and has not started yet.
+//   launcher   its zygotes end with it, as above.
+//   this one   the kernel ends all of them, without code of ours.
+//
+// Promise to a group: each start_worker() is followed by one on_started() and,
+// when the worker is gone, one on_exited(), in this order, until on_failed() or
+// dismiss().  on_failed() comes once: when the program cannot be loaded, or
+// when three zygotes in a row end before any worker has started.
 //
 // Thread safety: the public methods may be called from any thread and hand over
-// to the supervisor thread, on which all else runs.
+// to the loop's, on which all else runs.
 #pragma once
 
-#include <pthread.h>
-
-#include <atomic>
 #include <cstdint>
-#include <functional>
 #include <map>
 #include <memory>
-#include <mutex>
 #include <string>
-#include <unordered_map>
 #include <utility>
 #include <vector>
 
-#include "core/schedule/crew.hpp"
+#include "core/base/mutex.hpp"
+#include "core/processes/event_loop.hpp"
 #include "core/processes/spawn.hpp"
-#include "core/processes/supervise.hpp"
+#include "core/processes/worker_group.hpp"
+#include "core/schedule/worker_events.hpp"
 
 namespace gristmill {
 
@@ -27,31 +42,24 @@ class Supervisor {
  public:
   explicit Supervisor(Command command);
 
-  std::unique_ptr<Enlistment> enlist(Crew* crew, const CrewSpec& spec);
-  void hire(uint32_t id, int worker, uint32_t generation);
+  // As the functions and methods of worker_group.hpp.
+  std::unique_ptr<WorkerGroup> open_group(WorkerEvents* events,
+                                          const GroupSpec& spec);
+  void start_worker(uint32_t id, int worker, uint32_t generation);
   void kill(uint32_t id, int worker);
   void dismiss(uint32_t id);
-  void set_command(Command command);
-  void stop();
+  void set_command(Command command) EXCLUDES(mutex_);
 
-  // Has the supervisor thread run a task; false if there is no such thread.
-  bool post(std::function<void()> task);
-
-  // In a forked child: nothing of this object may be touched from now on.
-  void make_inert() noexcept { inert_.store(true, std::memory_order_relaxed); }
+  void stop() { loop_.stop(); }
+  bool is_running() {
+    return loop_.post([] {});
+  }
+  void make_inert() noexcept { loop_.make_inert(); }
 
  private:
-  using Task = std::function<void()>;
   using Key = std::pair<int, uint32_t>;  // Worker, generation.
+  using Serial = EventLoop::Serial;
   using Shared = Channel::Shared;
-
-  struct Watch {
-    int fd;
-    Task ready;
-  };
-  // A descriptor in epoll.  Serials are never used twice, so an event that was
-  // fetched before its descriptor left finds nothing.
-  using Serial = uint64_t;
 
   struct Launcher {
     Modules modules;
@@ -61,85 +69,69 @@ class Supervisor {
     Serial channel_watch = 0;
     bool ready = false;  // Its modules are imported.
   };
-  struct Hire {
+  struct Request {
     Key key;
     bool sent = false;    // To the zygote there is now.
-    bool doomed = false;  // To be killed once born.
+    bool killed = false;  // To be killed once it has started.
   };
   struct Live {
     Fd pidfd;
     Serial watch;
   };
-  struct Team {
+  struct Group {
+    WorkerEvents* events = nullptr;
     uint32_t id = 0;
-    Crew* crew = nullptr;
     Modules modules;
+    Shared setup, blob, arena, slot_requests;
     Launcher* launcher = nullptr;  // That of the zygote, while it lives.
-    Shared setup, blob, arena, knock;
-    Serial knock_watch = 0;
+    Serial slot_watch = 0;
     Channel channel;
     Serial channel_watch = 0;
     Fd zygote;  // Its pidfd, once the launcher has sent it.
     Serial zygote_watch = 0;
-    std::vector<Hire> hires;  // That have borne no worker, oldest first.
+    std::vector<Request> requests;  // Of workers not started, oldest first.
     std::map<Key, Live> workers;
     bool late = false;      // Workers load after their own fork.
     bool retiring = false;  // The zygote ends because it was not late.
     bool failed = false;
-    int barren = 0;  // Zygotes that ended since the last birth.
+    int failed_starts = 0;  // Zygotes that ended since a worker started.
     std::string last_end;
   };
 
-  // Runs on any thread.
-  void call(Task task);
-  void forsake();
+  // All below runs on the loop's thread.
+  Serial watch(Group& group, int fd, EventLoop::Task ready);
+  void lose_all();
+  void end_all();
 
-  // All below runs on the supervisor thread.
-  void run();
-  void abandon();
-  void run_tasks();
-  Serial watch(int fd, uint32_t events, Task ready);
-  Serial watch_for(Team& team, int fd, Task ready);
-  void unwatch(Serial serial);
-
-  Launcher& launcher_for(const Modules& modules);
-  void launcher_said(Launcher& launcher);
-  void launcher_ended(Launcher& launcher);
+  Launcher& launcher_for(const Modules& modules) EXCLUDES(mutex_);
+  void on_launcher_ready(Launcher& launcher);
+  void on_launcher_message(Group& group, Packet& packet);
+  void on_launcher_exited(Launcher& launcher);
   void close_launcher(Launcher& launcher);
 
-  void open(Team& team);
-  void flush(Team& team, Channel& channel);
-  void send_hires(Team& team);
-  void team_ready(Team& team);
-  void zygote_began(Team& team, Fd pidfd);
-  void zygote_ended(Team& team);
-  void worker_born(Team& team, Key key, int pid, std::vector<Fd>& fds);
-  void worker_ended(Team& team, Key key);
-  void end_zygote(Team& team);
-  void fail(Team& team, std::string why);
+  void start_zygote(Group& group);
+  void flush(Group& group, Channel& channel);
+  void send_requests(Group& group);
+  void on_zygote_ready(Group& group);
+  void on_zygote_started(Group& group, Packet& packet);
+  void on_zygote_exited(Group& group);
+  void on_worker_started(Group& group, Key key, Packet& packet);
+  void on_worker_exited(Group& group, Key key);
+  void on_failed(Group& group, const Packet& packet);
+  void end_zygote(Group& group);
+  void fail(Group& group, std::string why);
   void drop(uint32_t id);
 
-  std::atomic<bool> inert_{false};
-  const Fd epoll_;
-  const Fd control_;
-  pthread_t thread_{};
+  Mutex mutex_;
+  Command command_ GUARDED_BY(mutex_);
+  uint32_t last_id_ GUARDED_BY(mutex_) = 0;
 
-  std::mutex mutex_;  // Guards the five below.
-  std::vector<Task> tasks_;
-  bool stopped_ = false;
-  bool closed_ = false;  // The user closed control_.
-  Command command_;
-  uint32_t last_id_ = 0;
-
-  std::mutex events_mutex_;  // Held while events are dealt with.
-  bool abandoned_ = false;   // Guarded by it: no event is dealt with any more.
-
-  // Touched by the supervisor thread only.
-  std::unordered_map<Serial, std::shared_ptr<const Watch>> watches_;
-  Serial last_serial_ = 0;
-  bool stopping_ = false;
+  // unguarded: only the loop's thread touches these two
   std::map<Modules, Launcher> launchers_;
-  std::map<uint32_t, std::unique_ptr<Team>> teams_;
+  std::map<uint32_t, std::unique_ptr<Group>> groups_;
+
+  // unguarded: it has locks of its own; last, since its thread uses the above
+  EventLoop loop_;
 };
 
 }  // namespace gristmill

@@ -11,33 +11,33 @@ namespace gristmill {
 LeaseTable::LeaseTable(Region region, int arena_fd)
     : region_(region),
       arena_fd_(arena_fd),
-      vector_capacity_(region.control().vector_capacity) {
+      cursor_capacity_(region.control().cursor_capacity) {
   for (std::uint32_t i = region.control().units; i-- > 0;) unused_.push_back(i);
 }
 
-bool LeaseTable::set_vector_in(std::uint32_t cell,
-                               const Vector& vector) const noexcept {
-  assert(!vector.empty() && vector.size() <= vector_capacity_);
-  std::int64_t* const to = region_.vector_in(cell);
-  if (vector_capacity_ > kSmallVector &&
+bool LeaseTable::set_cursor_in(std::uint32_t cell,
+                               const Cursor& cursor) const noexcept {
+  assert(!cursor.empty() && cursor.size() <= cursor_capacity_);
+  std::int64_t* const to = region_.cursor_in(cell);
+  if (cursor_capacity_ > kSmallCursor &&
       !populate(region_.base(), arena_fd_, region_.offset_of(to),
-                vector.size() * sizeof(std::int64_t))) {
+                cursor.size() * sizeof(std::int64_t))) {
     return false;
   }
-  std::copy(vector.begin(), vector.end(), to);
-  region_.unit(cell).vector_in = static_cast<std::uint32_t>(vector.size());
+  std::copy(cursor.begin(), cursor.end(), to);
+  region_.unit(cell).cursor_in = static_cast<std::uint32_t>(cursor.size());
   return true;
 }
 
-void LeaseTable::set_slot(Unit& unit, const Slot& slot) const noexcept {
+void LeaseTable::set_slot(Unit& unit, const ArenaSlot& slot) const noexcept {
   unit.offset = slot.offset;
   unit.capacity = slot.capacity;
   unit.populated = slot.populated;
 }
 
-std::uint64_t LeaseTable::publish(Lease lease, const Vector& vector_in) {
+std::uint64_t LeaseTable::publish(Lease lease, const Cursor& cursor_in) {
   lease.cell = unused_.back();
-  if (!set_vector_in(lease.cell, vector_in)) return 0;
+  if (!set_cursor_in(lease.cell, cursor_in)) return 0;
   lease.id = next_id_++;
   unused_.pop_back();
   Unit& unit = region_.unit(lease.cell);
@@ -65,9 +65,9 @@ Commit LeaseTable::commit_of(const Lease& lease) const {
   commit.status = unit.status;
   commit.outputs = unit.outputs;
   commit.bytes = unit.bytes;
-  if (unit.vector_out <= vector_capacity_) {
-    const std::int64_t* const from = region_.vector_out(lease.cell);
-    commit.vector_out.assign(from, from + unit.vector_out);
+  if (unit.cursor_out <= cursor_capacity_) {
+    const std::int64_t* const from = region_.cursor_out(lease.cell);
+    commit.cursor_out.assign(from, from + unit.cursor_out);
   }
   return commit;
 }
@@ -110,7 +110,7 @@ bool LeaseTable::withdraw_free(std::uint64_t id) {
 bool LeaseTable::withdraw(std::uint64_t id) {
   if (withdraw_free(id)) return true;
   Lease& lease = at(id);
-  if (lease.doomed || state(lease) == UnitState::kCommitted) {
+  if (lease.poisoned || state(lease) == UnitState::kCommitted) {
     take(id);
     return true;
   }
@@ -166,11 +166,11 @@ std::uint64_t LeaseTable::needed(const Lease& lease) const noexcept {
   return region_.unit(lease.cell).needed;
 }
 
-void LeaseTable::grant(Lease& lease, Slot* slot) {
+void LeaseTable::grant(Lease& lease, ArenaSlot* slot) {
   Unit& unit = region_.unit(lease.cell);
   const UnitWord now = word(lease);
   lease.slot = slot;
-  lease.starved = false;
+  lease.waits_for_memory = false;
   set_slot(unit, *slot);
   unit.word.store(now.with(UnitState::kGranted, now.holder()).bits,
                   std::memory_order_release);
@@ -178,25 +178,25 @@ void LeaseTable::grant(Lease& lease, Slot* slot) {
   futex_wake(&unit.word, kEverybody);
 }
 
-bool LeaseTable::free_again(Lease& lease, const Vector* vector_in) {
-  if (vector_in != nullptr && !set_vector_in(lease.cell, *vector_in)) {
+bool LeaseTable::free_again(Lease& lease, const Cursor* cursor_in) {
+  if (cursor_in != nullptr && !set_cursor_in(lease.cell, *cursor_in)) {
     return false;
   }
   Unit& unit = region_.unit(lease.cell);
-  lease.starved = false;
+  lease.waits_for_memory = false;
   set_slot(unit, *lease.slot);
   unit.word.store(
-      UnitWord::make(lease.id, lease.deaths, UnitState::kFree, lease.owner)
+      UnitWord::make(lease.id, lease.attempts, UnitState::kFree, lease.owner)
           .bits,
       std::memory_order_release);
   return true;
 }
 
-void LeaseTable::doom(Lease& lease) {
-  lease.doomed = true;
+void LeaseTable::poison(Lease& lease) {
+  lease.poisoned = true;
   region_.unit(lease.cell)
       .word.store(
-          UnitWord::make(lease.id, lease.deaths, UnitState::kEmpty, 0).bits,
+          UnitWord::make(lease.id, lease.attempts, UnitState::kEmpty, 0).bits,
           std::memory_order_release);
 }
 

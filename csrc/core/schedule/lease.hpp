@@ -1,9 +1,9 @@
-// The parent's end of the units: publish, withdraw, take, free after a death.
+// The parent's end of the units: publish, withdraw, take, free after an exit.
 //
 // A unit lives in a cell of shared memory and in a private Lease.  What the
-// parent needs for a decision is read from the Lease; a dying worker cannot
-// touch it.  Unit cells come from a private free list, so units may be taken
-// in any order.
+// parent needs for a decision is read from the Lease; a worker that is killed
+// cannot touch it.  Unit cells come from a private free list, so units may be
+// taken in any order.
 //
 // Thread safety: external synchronization (the scheduler's mutex).
 #pragma once
@@ -17,22 +17,22 @@
 
 namespace gristmill {
 
-using Vector = std::vector<std::int64_t>;
+using Cursor = std::vector<std::int64_t>;
 
 struct Lease {
   std::uint64_t id = 0;
   std::uint32_t cell = 0;
   std::uint32_t stream = 0;
-  UnitKind kind = UnitKind::kArithmetic;
+  UnitKind kind = UnitKind::kRange;
   std::uint32_t owner = 0;  // worker + 1, or 0 for anybody
   std::int64_t first = 0;
   std::int64_t count = 0;
   std::uint64_t prev = 0;
-  Slot* slot = nullptr;
-  std::uint32_t deaths = 0;  // holders that died in it
-  bool withdrawn = false;    // its commit is awaited only to get the slot back
-  bool starved = false;      // needs a larger slot than there is room for
-  bool doomed = false;       // never leased again
+  ArenaSlot* slot = nullptr;
+  std::uint32_t attempts = 0;  // holders that exited in it
+  bool withdrawn = false;  // its commit is awaited only to get the slot back
+  bool waits_for_memory = false;  // needs a larger slot than there is room for
+  bool poisoned = false;          // never leased again
 };
 
 // What a holder committed.
@@ -40,7 +40,7 @@ struct Commit {
   UnitStatus status = UnitStatus::kOk;
   std::uint32_t outputs = 0;
   std::uint64_t bytes = 0;
-  Vector vector_out;  // empty: the holder wrote nothing that can be one
+  Cursor cursor_out;  // empty: the holder wrote nothing that can be one
 };
 
 class LeaseTable {
@@ -51,10 +51,10 @@ class LeaseTable {
 
   // Makes a unit free to be claimed.  Fields of `lease` but id and cell are the
   // caller's; returns the id, larger than any before, or 0 if there is no
-  // memory for the vector.
-  // REQUIRES: has_room(), vector_in has 1 to the region's vector_capacity
+  // memory for the cursor.
+  // REQUIRES: has_room(), cursor_in has 1 to the region's cursor_capacity
   // integers.
-  std::uint64_t publish(Lease lease, const Vector& vector_in);
+  std::uint64_t publish(Lease lease, const Cursor& cursor_in);
   [[nodiscard]] bool has_room() const noexcept { return !unused_.empty(); }
 
   // REQUIRES: `id` was published and not yet taken or withdrawn.
@@ -70,11 +70,22 @@ class LeaseTable {
   // Whether it was handed back, not computed, for want of memory.
   [[nodiscard]] bool refused(const Lease& lease) const noexcept;
 
+  // Whether it is committed and was not refused.
+  [[nodiscard]] bool computed(const Lease& lease) const noexcept {
+    return state(lease) == UnitState::kCommitted && !refused(lease);
+  }
+
+  // The position after the unit; empty if that is not known.
+  [[nodiscard]] Cursor position_after(const Lease& lease) const {
+    return computed(lease) ? commit_of(lease).cursor_out : Cursor();
+  }
+
   // Bytes of the slot that its holder populated.
-  // REQUIRES: the lease is committed, waits with kNeed or its holder is dead.
+  // REQUIRES: the lease is committed, waits with kNeed or its holder has
+  // exited.
   [[nodiscard]] std::uint64_t populated(const Lease& lease) const noexcept;
 
-  // Empties the cell of a committed or doomed unit and forgets the lease; the
+  // Empties the cell of a committed or poisoned unit and forgets the lease; the
   // slot is the caller's.
   void take(std::uint64_t id);
 
@@ -97,17 +108,17 @@ class LeaseTable {
   [[nodiscard]] std::uint64_t needed(const Lease& lease) const noexcept;
 
   // Answers a need.  REQUIRES: state(lease) is kNeed, slot is large enough.
-  void grant(Lease& lease, Slot* slot);
+  void grant(Lease& lease, ArenaSlot* slot);
 
-  // Frees a unit again, one attempt later if its holder died in it, from
+  // Frees a unit again, one attempt later if its holder exited in it, from
   // another position if that is given.  False, and nothing has changed, if
   // there is no memory for that.
-  // REQUIRES: it is refused; or its holder or, if it is free, its owner is
-  // dead.
-  [[nodiscard]] bool free_again(Lease& lease, const Vector* vector_in);
+  // REQUIRES: it is refused; or its holder or, if it is free, its owner has
+  // exited.
+  [[nodiscard]] bool free_again(Lease& lease, const Cursor* cursor_in);
 
-  // Nobody will claim it.  REQUIRES: its holder is dead.
-  void doom(Lease& lease);
+  // Nobody will claim it.  REQUIRES: its holder has exited.
+  void poison(Lease& lease);
 
   // Every lease, in no order.
   [[nodiscard]] const std::unordered_map<std::uint64_t, Lease>& all()
@@ -116,14 +127,14 @@ class LeaseTable {
   }
 
  private:
-  [[nodiscard]] bool set_vector_in(std::uint32_t cell,
-                                   const Vector& vector) const noexcept;
-  void set_slot(Unit& unit, const Slot& slot) const noexcept;
+  [[nodiscard]] bool set_cursor_in(std::uint32_t cell,
+                                   const Cursor& cursor) const noexcept;
+  void set_slot(Unit& unit, const ArenaSlot& slot) const noexcept;
   void forget(std::uint64_t id);
 
   const Region region_;
   const int arena_fd_;
-  const std::uint32_t vector_capacity_;
+  const std::uint32_t cursor_capacity_;
   std::uint64_t next_id_ = 1;
   std::uint32_t withdrawn_ = 0;
   std::vector<std::uint32_t> unused_;  // cells

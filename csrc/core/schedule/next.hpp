@@ -19,17 +19,23 @@ struct Output {
 
 // Why no worker will compute the output due; after a timeout, who is waited
 // for.
-struct Death {
-  int worker = -1;                 // -1: not one worker's fault
-  int pid = 0;                     // of the worker, 0 before its birth
-  std::uint32_t generation = 0;    // of the worker
-  std::optional<int> wait_status;  // as waitpid(2), if it became known
+struct WorkerReport {
+  int worker = -1;                      // -1: not one worker's fault
+  int pid = 0;                          // of the worker, 0 before its start
+  std::uint32_t generation = 0;         // of the worker
+  std::optional<int> wait_status = {};  // as waitpid(2), if it became known
   int stream = -1;
   std::int64_t record = -1;  // record in work, -1 for none
   std::uint32_t attempts = 0;
   bool at_start = false;  // it could not begin to work
   bool idle = false;      // after a timeout: it has not begun the output due
-  std::string text;       // what the worker or the supervisor said about it
+  std::string text = {};  // what the worker or the supervisor said about it
+
+  // Takes note of how a process ended, if it is this one.
+  void learn(int its_worker, std::uint32_t its_generation, int status) {
+    if (worker != its_worker || generation != its_generation) return;
+    wait_status = status;
+  }
 };
 
 // What did not fit below the memory limit.
@@ -45,8 +51,8 @@ enum class NextKind {
   kOutput,
   kEnd,          // all streams have ended
   kInterrupted,  // a signal came: run its handler, call again
-  kTimeout,      // `death` says who works on the output due, on what
-  kDied,
+  kTimeout,      // `report` says who works on the output due, on what
+  kExited,
   kFull,  // call again when some memory is free
   kClosed,
   kForked,  // this process is a fork of the one that made the scheduler
@@ -54,9 +60,15 @@ enum class NextKind {
 
 struct Next {
   NextKind kind = NextKind::kEnd;
-  Output output;
-  Death death;
-  Shortage shortage;
+  Output output = {};
+  WorkerReport report = {};
+  Shortage shortage = {};
+
+  // It is about a process that ended, and how is not known so far.
+  [[nodiscard]] bool lacks_wait_status() const noexcept {
+    return kind == NextKind::kExited && report.worker >= 0 &&
+           !report.wait_status;
+  }
 };
 
 }  // namespace gristmill

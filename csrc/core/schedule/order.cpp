@@ -9,19 +9,18 @@ namespace gristmill {
 
 Order::Order(UnitKind kind, std::int64_t unit_records,
              const std::vector<std::int64_t>& lengths,
-             const std::vector<Vector>& positions, std::uint32_t turn,
+             const std::vector<Cursor>& positions, std::uint32_t next_stream,
              const std::vector<bool>& ended)
     : kind_(kind),
       unit_records_(unit_records),
-      turn_(turn),
+      next_stream_(next_stream),
       streams_(lengths.size()) {
   for (std::size_t s = 0; s < streams_.size(); ++s) {
     Stream& stream = streams_[s];
     stream.length = lengths[s];
     stream.position = positions[s];
     stream.tail = positions[s];
-    stream.next_first =
-        kind == UnitKind::kArithmetic ? positions[s].front() : 0;
+    stream.next_first = kind == UnitKind::kRange ? positions[s].front() : 0;
     stream.sealed = stream.ended = ended[s];
   }
 }
@@ -29,20 +28,20 @@ Order::Order(UnitKind kind, std::int64_t unit_records,
 bool Order::has_more(std::uint32_t s) const noexcept {
   const Stream& stream = streams_[s];
   if (stream.sealed) return false;
-  if (kind_ == UnitKind::kRequested) {
+  if (kind_ == UnitKind::kRequest) {
     return stream.requests.size() > stream.pending.size();
   }
-  return kind_ != UnitKind::kArithmetic || stream.length < 0 ||
+  return kind_ != UnitKind::kRange || stream.length < 0 ||
          stream.next_first < stream.length;
 }
 
 int Order::due() {
-  if (kind_ == UnitKind::kRequested) return due_of_requests();
+  if (kind_ == UnitKind::kRequest) return due_of_requests();
   for (;;) {
-    Stream& stream = streams_[turn_];
+    Stream& stream = streams_[next_stream_];
     if (!stream.ended) {
-      if (stream.open || !stream.pending.empty() || has_more(turn_)) {
-        return static_cast<int>(turn_);
+      if (stream.open || !stream.pending.empty() || has_more(next_stream_)) {
+        return static_cast<int>(next_stream_);
       }
       stream.ended = true;
     } else if (std::ranges::all_of(streams_, &Stream::ended)) {
@@ -53,30 +52,30 @@ int Order::due() {
 }
 
 int Order::due_of_requests() {
-  if (!streams_[turn_].open) {
+  if (!streams_[next_stream_].open) {
     if (asked_.empty()) return -1;
-    turn_ = asked_.front();
+    next_stream_ = asked_.front();
   }
-  return static_cast<int>(turn_);
+  return static_cast<int>(next_stream_);
 }
 
-void Order::ask(std::uint32_t s, Vector request) {
+void Order::ask(std::uint32_t s, Cursor request) {
   streams_[s].requests.push_back(std::move(request));
   asked_.push_back(s);
 }
 
 void Order::step() noexcept {
-  turn_ = turn_ + 1 < streams_.size() ? turn_ + 1 : 0;
+  next_stream_ = next_stream_ + 1 < streams_.size() ? next_stream_ + 1 : 0;
 }
 
 int Order::choose() const noexcept {
   int best = -1;
   std::size_t best_ahead = std::numeric_limits<std::size_t>::max();
-  std::uint32_t s = turn_;
+  std::uint32_t s = next_stream_;
   for (std::size_t n = 0; n < streams_.size(); ++n) {
     const Stream& stream = streams_[s];
     // Units deliver the same number of outputs, so the stream with the fewest
-    // in hand runs dry first; among equals the one whose turn comes first.
+    // in hand runs dry first; among equals the one that is due first.
     const std::size_t ahead = stream.pending.size() + (stream.open ? 1 : 0);
     if (ahead < best_ahead && has_more(s)) {
       best = static_cast<int>(s);
@@ -92,7 +91,7 @@ Lease Order::plan(std::uint32_t s) const {
   Lease lease;
   lease.stream = s;
   lease.kind = kind_;
-  if (kind_ == UnitKind::kArithmetic) {
+  if (kind_ == UnitKind::kRange) {
     lease.first = stream.next_first;
     lease.count = stream.length < 0
                       ? unit_records_
@@ -104,7 +103,7 @@ Lease Order::plan(std::uint32_t s) const {
   return lease;
 }
 
-const Vector& Order::request(std::uint32_t s) const {
+const Cursor& Order::request(std::uint32_t s) const {
   const Stream& stream = streams_[s];
   return stream.requests[stream.pending.size()];
 }
@@ -119,7 +118,7 @@ void Order::published(std::uint32_t s, std::uint64_t id, std::int64_t count) {
 
 void Order::opened(std::uint32_t s) {
   streams_[s].pending.pop_front();
-  if (kind_ == UnitKind::kRequested) {
+  if (kind_ == UnitKind::kRequest) {
     streams_[s].requests.pop_front();
     asked_.erase(std::ranges::find(asked_, s));
   }
@@ -134,6 +133,16 @@ void Order::unpublished(const Lease& lease) {
   stream.next_first -= lease.count;
   stream.last_id = lease.prev;
   --pending_;
+}
+
+std::vector<std::uint64_t> Order::seal_behind(std::uint32_t s, std::size_t at) {
+  Stream& stream = streams_[s];
+  stream.sealed = true;
+  const auto begin = stream.pending.begin() + static_cast<std::ptrdiff_t>(at);
+  std::vector<std::uint64_t> behind(begin + 1, stream.pending.end());
+  stream.pending.erase(begin + 1, stream.pending.end());
+  pending_ -= behind.size();
+  return behind;
 }
 
 void Order::restart(std::uint32_t s, std::int64_t first) {

@@ -1,14 +1,15 @@
 // Which output is due, and which unit is to be published next.
 //
-// Streams give outputs in turn, passing over those that have ended; requests
-// are answered in the order of asking.  Each stream knows the units published
-// for it and not yet opened (oldest first), its position after its last
-// delivered output, and where its next unit begins.
-// Plain arithmetic: no shared memory, no threads.
+// Streams give outputs in next_stream, passing over those that have ended;
+// requests are answered in the order of asking.  Each stream knows the units
+// published for it and not yet opened (oldest first), its position after its
+// last delivered output, and where its next unit begins. Plain arithmetic: no
+// shared memory, no threads.
 //
 // Thread safety: external synchronization (the scheduler's mutex).
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <deque>
 #include <vector>
@@ -23,39 +24,41 @@ struct Stream {
   bool sealed = false;          // nothing more is published
   bool ended = false;           // no output is left
   bool open = false;            // one of its units is being delivered
-  Vector position;              // after the last delivered output
-  Vector tail;                  // after the last unit that was opened
+  Cursor position;              // after the last delivered output
+  Cursor tail;                  // after the last unit that was opened
   std::uint64_t last_id = 0;    // of the last unit published, 0 for none
   std::deque<std::uint64_t> pending;  // published, not opened
-  // Of kind kRequested: what was asked and not opened, the pending ones first.
-  std::deque<Vector> requests;
+  // Of kind kRequest: what was asked and not opened, the pending ones first.
+  std::deque<Cursor> requests;
 };
 
 class Order {
  public:
-  // `positions` has one vector for each stream; `unit_records` is the number
+  // `positions` has one cursor for each stream; `unit_records` is the number
   // of records in an arithmetic unit.
-  // REQUIRES: equal sizes, at least one stream, turn < their number.
+  // REQUIRES: equal sizes, at least one stream, next_stream < their number.
   Order(UnitKind kind, std::int64_t unit_records,
         const std::vector<std::int64_t>& lengths,
-        const std::vector<Vector>& positions, std::uint32_t turn,
+        const std::vector<Cursor>& positions, std::uint32_t next_stream,
         const std::vector<bool>& ended);
 
   // The stream whose output is due, or -1 when all have ended; of requests the
   // one that was asked first, or -1.  Passes over ended streams as Grain does,
-  // so that the turn in a checkpoint is Grain's: one that has just ended is
-  // passed over even where no other is left.
+  // so that the next stream in a checkpoint is Grain's: one that has just ended
+  // is passed over even where no other is left.
   [[nodiscard]] int due();
 
   // One more thing is asked of the stream.
-  // REQUIRES: kind is kRequested.
-  void ask(std::uint32_t stream, Vector request);
+  // REQUIRES: kind is kRequest.
+  void ask(std::uint32_t stream, Cursor request);
 
-  // The output of stream turn() was delivered: another stream's is due.
+  // The output of stream next_stream() was delivered: another stream's is due.
   void step() noexcept;
 
-  // It is another stream's turn after all.
-  void turn_to(std::uint32_t stream) noexcept { turn_ = stream; }
+  // Another stream is due after all.
+  void choose_next_stream(std::uint32_t stream) noexcept {
+    next_stream_ = stream;
+  }
 
   // The stream whose unit is expected to be needed first among those not yet
   // published, or -1 when there is nothing to publish.
@@ -66,8 +69,8 @@ class Order {
   [[nodiscard]] Lease plan(std::uint32_t stream) const;
 
   // What the stream's next unit asks for.
-  // REQUIRES: kind is kRequested, has_more(stream).
-  [[nodiscard]] const Vector& request(std::uint32_t stream) const;
+  // REQUIRES: kind is kRequest, has_more(stream).
+  [[nodiscard]] const Cursor& request(std::uint32_t stream) const;
 
   // The unit of plan() is published as `id`.
   void published(std::uint32_t stream, std::uint64_t id, std::int64_t count);
@@ -78,6 +81,10 @@ class Order {
   // The stream's youngest unit was withdrawn before anybody claimed it.
   void unpublished(const Lease& lease);
 
+  // Nothing behind the stream's pending unit `at` can be computed: the stream
+  // ends there.  Returns the units behind it, which are no longer pending.
+  std::vector<std::uint64_t> seal_behind(std::uint32_t stream, std::size_t at);
+
   // All its units were withdrawn: the stream goes on at `first`.
   void restart(std::uint32_t stream, std::int64_t first);
 
@@ -85,7 +92,9 @@ class Order {
   [[nodiscard]] const std::vector<Stream>& streams() const noexcept {
     return streams_;
   }
-  [[nodiscard]] std::uint32_t turn() const noexcept { return turn_; }
+  [[nodiscard]] std::uint32_t next_stream() const noexcept {
+    return next_stream_;
+  }
   // Units published and not opened.
   [[nodiscard]] std::size_t pending() const noexcept { return pending_; }
 
@@ -94,10 +103,10 @@ class Order {
 
   UnitKind kind_;
   std::int64_t unit_records_;
-  std::uint32_t turn_;
+  std::uint32_t next_stream_;
   std::size_t pending_ = 0;
   std::vector<Stream> streams_;
-  // Of kind kRequested: the stream of each request that is not opened.
+  // Of kind kRequest: the stream of each request that is not opened.
   std::deque<std::uint32_t> asked_;
 };
 

@@ -15,7 +15,8 @@
 
 namespace gristmill {
 
-Result<std::unique_ptr<WorkerEnd>> WorkerEnd::open(int arena_fd, int knock_fd,
+Result<std::unique_ptr<WorkerEnd>> WorkerEnd::open(int arena_fd,
+                                                   int slot_request_fd,
                                                    std::uint32_t worker,
                                                    std::uint32_t generation) {
   struct stat about{};
@@ -27,26 +28,27 @@ Result<std::unique_ptr<WorkerEnd>> WorkerEnd::open(int arena_fd, int knock_fd,
   void* const base = mmap(nullptr, bytes, PROT_READ | PROT_WRITE,
                           MAP_SHARED | MAP_NORESERVE, arena_fd, 0);
   if (base == MAP_FAILED) return Status::system(errno, "cannot map the arena");
-  // A process that a transform forks must not write after our death.
+  // A process that a transform forks must not write after our report.
   madvise(base, bytes, MADV_DONTFORK);
   const Region region(static_cast<std::byte*>(base));
   const Control& control = region.control();
   if (worker >= control.workers ||
       bytes < Region::head_bytes(control.workers, control.units,
-                                 control.vector_capacity)) {
+                                 control.cursor_capacity)) {
     munmap(base, bytes);
     return Status(Code::kInvalidArgument, "the arena has no such worker");
   }
-  auto end = std::make_unique<WorkerEnd>(region, knock_fd, worker, generation);
+  auto end =
+      std::make_unique<WorkerEnd>(region, slot_request_fd, worker, generation);
   end->mapped_bytes_ = bytes;
   end->arena_fd_ = fcntl(arena_fd, F_DUPFD_CLOEXEC, 0);
   return end;
 }
 
-WorkerEnd::WorkerEnd(Region region, int knock_fd, std::uint32_t worker,
+WorkerEnd::WorkerEnd(Region region, int slot_request_fd, std::uint32_t worker,
                      std::uint32_t generation)
     : region_(region),
-      knock_fd_(knock_fd),
+      slot_request_fd_(slot_request_fd),
       worker_(worker),
       generation_(generation),
       cell_(&region.cell(worker)),
@@ -58,22 +60,22 @@ WorkerEnd::~WorkerEnd() {
 }
 
 std::optional<Work> WorkerEnd::claim() {
-  std::atomic<std::uint32_t>& bell = region_.control().work_bell;
+  std::atomic<std::uint32_t>& sequence = region_.control().work_sequence;
   cell_->started.store(generation_, std::memory_order_release);
   for (;;) {
-    // Read the bell, then look: a unit published after the look rings it.
-    const std::uint32_t seen = bell.load(std::memory_order_seq_cst);
+    // Read the sequence, then look: a unit published after the look raises it.
+    const std::uint32_t seen = sequence.load(std::memory_order_seq_cst);
     if (cell_->stop.load(std::memory_order_acquire) != 0) return std::nullopt;
-    // Before it is admitted the parent could not learn of this worker's death.
+    // Before it is admitted the parent could not learn of this worker's report.
     if (cell_->admitted.load(std::memory_order_acquire) == generation_) {
       if (auto work = try_claim()) {
         if (!refused_.contains(unit_->prev) && ready(*work)) return work;
         refuse(*work);
-        continue;  // Others may be free, and nobody rings for them again.
+        continue;  // Others may be free, and nobody wakes us for them again.
       }
     }
     cell_->asleep.store(1, std::memory_order_seq_cst);
-    futex_wait(&bell, seen);
+    futex_wait(&sequence, seen);
     cell_->asleep.store(0, std::memory_order_seq_cst);
   }
 }
@@ -114,8 +116,8 @@ Work WorkerEnd::view(const Unit& unit, UnitWord word) {
   work.count = unit.count;
   work.attempt = word.attempt();
   work.proceed = unit.prev != 0 && done_[unit.stream] == unit.prev;
-  const std::int64_t* const vector = region_.vector_in(index_of(unit));
-  work.vector_in.assign(vector, vector + unit.vector_in);
+  const std::int64_t* const cursor = region_.cursor_in(index_of(unit));
+  work.cursor_in.assign(cursor, cursor + unit.cursor_in);
   work.slot = region_.base() + unit.offset;
   work.capacity = unit.capacity;
   return work;
@@ -127,7 +129,7 @@ bool WorkerEnd::need(Work& work, std::uint64_t bytes) {
   const UnitWord asked = word_.with(UnitState::kNeed, worker_ + 1);
   unit_->word.store(asked.bits, std::memory_order_release);
   const std::uint64_t one = 1;
-  while (write(knock_fd_, &one, sizeof(one)) < 0 && errno == EINTR) {
+  while (write(slot_request_fd_, &one, sizeof(one)) < 0 && errno == EINTR) {
   }
   for (;;) {
     const UnitWord now{unit_->word.load(std::memory_order_acquire)};
@@ -172,29 +174,29 @@ void WorkerEnd::refuse(const Work& work) {
   unit_->bytes = 0;
   // The live state may be ahead of the unit.
   done_[work.stream] = 0;
-  if (work.kind == UnitKind::kOwned) refused_.insert(work.id);
+  if (work.kind == UnitKind::kSequential) refused_.insert(work.id);
   hand_over(work);
 }
 
-bool WorkerEnd::set_vector_out(const std::vector<std::int64_t>& vector) {
-  assert(!vector.empty() && vector.size() <= vector_capacity());
-  std::int64_t* const to = region_.vector_out(index_of(*unit_));
-  if (vector_capacity() > kSmallVector &&
+bool WorkerEnd::set_cursor_out(const std::vector<std::int64_t>& cursor) {
+  assert(!cursor.empty() && cursor.size() <= cursor_capacity());
+  std::int64_t* const to = region_.cursor_out(index_of(*unit_));
+  if (cursor_capacity() > kSmallCursor &&
       !populate(region_.base(), arena_fd_, region_.offset_of(to),
-                vector.size() * sizeof(std::int64_t))) {
+                cursor.size() * sizeof(std::int64_t))) {
     return false;
   }
-  std::copy(vector.begin(), vector.end(), to);
-  unit_->vector_out = static_cast<std::uint32_t>(vector.size());
+  std::copy(cursor.begin(), cursor.end(), to);
+  unit_->cursor_out = static_cast<std::uint32_t>(cursor.size());
   return true;
 }
 
 void WorkerEnd::commit(const Work& work, UnitStatus status,
                        std::uint32_t outputs, std::uint64_t bytes,
-                       const std::vector<std::int64_t>& vector_out) {
+                       const std::vector<std::int64_t>& cursor_out) {
   assert(unit_ != nullptr && word_.id() == work.id);
   assert(bytes <= work.capacity);
-  if (!set_vector_out(vector_out)) {
+  if (!set_cursor_out(cursor_out)) {
     refuse(work);
     return;
   }
@@ -212,10 +214,10 @@ void WorkerEnd::hand_over(const Work& work) noexcept {
   unit_->word.store(word_.with(UnitState::kCommitted, worker_ + 1).bits,
                     std::memory_order_release);
   unit_ = nullptr;
-  control.done_bell.fetch_add(1, std::memory_order_seq_cst);
+  control.done_sequence.fetch_add(1, std::memory_order_seq_cst);
   const auto wanted = control.waiting_for.load(std::memory_order_seq_cst);
   if (wanted == work.id || wanted == kAnyUnit) {
-    futex_wake(&control.done_bell, kEverybody);
+    futex_wake(&control.done_sequence, kEverybody);
   }
 }
 

@@ -4,7 +4,7 @@
 // may be killed between any two instructions.
 //
 // Thread safety: one thread, the worker's main thread; at_address() is read by
-// the parent after the worker's death.
+// the parent after the worker's report.
 #pragma once
 
 #include <cstdint>
@@ -14,8 +14,8 @@
 #include <unordered_set>
 #include <vector>
 
-#include "core/memory/control.hpp"
 #include "core/base/status.hpp"
+#include "core/memory/control.hpp"
 
 namespace gristmill {
 
@@ -23,14 +23,14 @@ namespace gristmill {
 struct Work {
   std::uint64_t id = 0;
   std::uint32_t stream = 0;
-  UnitKind kind = UnitKind::kArithmetic;
+  UnitKind kind = UnitKind::kRange;
   std::int64_t first = 0;
   std::int64_t count = 0;
   std::uint32_t attempt = 0;
   // This process computed the stream's unit before this one: its live state is
-  // where the unit begins, and vector_in need not be looked at.
+  // where the unit begins, and cursor_in need not be looked at.
   bool proceed = false;
-  std::vector<std::int64_t> vector_in;
+  std::vector<std::int64_t> cursor_in;
   std::byte* slot = nullptr;
   std::uint64_t capacity = 0;
 };
@@ -39,11 +39,12 @@ class WorkerEnd {
  public:
   // Maps the arena.  Both descriptors stay the caller's; the arena's may be
   // closed afterwards.
-  static Result<std::unique_ptr<WorkerEnd>> open(int arena_fd, int knock_fd,
+  static Result<std::unique_ptr<WorkerEnd>> open(int arena_fd,
+                                                 int slot_request_fd,
                                                  std::uint32_t worker,
                                                  std::uint32_t generation);
   // Uses a mapping that outlives this object: both ends in one process.
-  WorkerEnd(Region region, int knock_fd, std::uint32_t worker,
+  WorkerEnd(Region region, int slot_request_fd, std::uint32_t worker,
             std::uint32_t generation);
   ~WorkerEnd();
   WorkerEnd(const WorkerEnd&) = delete;
@@ -62,28 +63,28 @@ class WorkerEnd {
   [[nodiscard]] bool need(Work& work, std::uint64_t bytes);
 
   // Hands the unit to the parent; back, to be computed again, if there is no
-  // memory for `vector_out`.  That is the stream's position after the last
+  // memory for `cursor_out`.  That is the stream's position after the last
   // output, or after what a unit without outputs has consumed.
-  // REQUIRES: bytes <= work.capacity, 1 to vector_capacity() integers.
+  // REQUIRES: bytes <= work.capacity, 1 to cursor_capacity() integers.
   void commit(const Work& work, UnitStatus status, std::uint32_t outputs,
-              std::uint64_t bytes, const std::vector<std::int64_t>& vector_out);
+              std::uint64_t bytes, const std::vector<std::int64_t>& cursor_out);
 
   // Says why this worker could not start; the parent raises it after the
-  // worker's death.  Truncated to kErrorBytes.
+  // worker's report.  Truncated to kErrorBytes.
   void set_startup_error(std::string_view text) noexcept;
 
   // Where the record in work is stored, before it is processed.
   [[nodiscard]] std::atomic<std::int64_t>* at_address() noexcept {
     return &cell_->at;
   }
-  [[nodiscard]] std::uint32_t vector_capacity() const noexcept {
-    return region_.control().vector_capacity;
+  [[nodiscard]] std::uint32_t cursor_capacity() const noexcept {
+    return region_.control().cursor_capacity;
   }
 
  private:
   [[nodiscard]] std::optional<Work> try_claim();
   [[nodiscard]] bool ready(const Work& work);
-  [[nodiscard]] bool set_vector_out(const std::vector<std::int64_t>& vector);
+  [[nodiscard]] bool set_cursor_out(const std::vector<std::int64_t>& vector);
   void refuse(const Work& work);
   void hand_over(const Work& work) noexcept;
   [[nodiscard]] Work view(const Unit& unit, UnitWord word);
@@ -92,7 +93,7 @@ class WorkerEnd {
   }
 
   const Region region_;
-  const int knock_fd_;
+  const int slot_request_fd_;
   const std::uint32_t worker_;
   const std::uint32_t generation_;
   Cell* const cell_;

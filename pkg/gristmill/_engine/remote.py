@@ -145,15 +145,15 @@ class RemoteRun:
         scheduler = _core.Scheduler(
             workers=self._useful_workers(),
             buffer=options.buffer,
-            kind="C" if program.owned else "A",
+            kind=_core.UnitKind.SEQUENTIAL if program.owned else _core.UnitKind.RANGE,
             unit_records=program.unit_records,
             max_restarts=options.max_restarts,
             memory_limit=options.memory_limit,
             lengths=[program.stream_length(s) for s in range(position.streams)],
             starts=position.vectors,
-            turn=position.next_stream,
+            next_stream=position.next_stream,
             ended=position.ended,
-            vector_capacity=program.vector_capacity,
+            cursor_capacity=program.vector_capacity,
         )
         blob_fd = packing.pack(program)
         try:
@@ -234,7 +234,7 @@ class RemoteRun:
     def _trouble(self, due: _core.Due) -> Exception:
         if due.kind == "full":
             return too_full(due, "An output", "outputs", "copy")
-        if due.kind == "died":
+        if due.kind == "exited":
             return WorkerDied(_death(due, self._options.max_restarts, self._program))
         return gone(self._owner)
 

@@ -50,14 +50,14 @@ def load(blob_fd: int) -> Runnable:
 def serve(
     program: Runnable,
     arena_fd: int,
-    knock_fd: int,
+    slot_request_fd: int,
     begun_fd: int,
     worker: int,
     generation: int,
 ) -> None:
     """Compute units until told to stop; close begun_fd, if not -1, after the first."""
     _core.keep_freed_memory()
-    end = _core.WorkerEnd(arena_fd, knock_fd, worker, generation)
+    end = _core.WorkerEnd(arena_fd, slot_request_fd, worker, generation)
     try:
         inherited_files.own_positions()
         stall.answer_to_signal(os.fstat(arena_fd).st_ino, worker)
@@ -130,9 +130,9 @@ class _Server:
     def compute(self, unit: _core.Work) -> None:
         """Compute one unit and commit it, whatever the user's code does."""
         slot = _Slot(unit.address, unit.capacity)
-        if unit.kind == "A":
+        if unit.kind is _core.UnitKind.RANGE:
             result = self._records(unit, slot)
-        elif unit.kind == "R":
+        elif unit.kind is _core.UnitKind.REQUEST:
             result = self._answer(unit, slot)
         else:
             result = self._next_output(unit, slot)
@@ -158,7 +158,7 @@ class _Server:
     def _next_output(self, unit: _core.Work, slot: _Slot) -> _Result:
         """What comes next in a stream that this worker owns."""
         if not unit.proceed:
-            self._reached[unit.stream] = tuple(unit.vector_in.tolist())
+            self._reached[unit.stream] = tuple(unit.cursor_in.tolist())
         before = self._reached[unit.stream]
         try:
             goes_on = unit.proceed and unit.stream in self._ready
@@ -189,7 +189,7 @@ class _Server:
             return False
         except Exception as error:
             result.failure = self._pack(error, stream)
-        if len(stream.vector) <= self._end.vector_capacity:
+        if len(stream.vector) <= self._end.cursor_capacity:
             result.vector = stream.vector
         return result.failure is None
 
@@ -197,14 +197,14 @@ class _Server:
         """What a request asks for; the position means nothing."""
         try:
             stream = cast(AnsweringStream, self._at(unit.stream, None))
-            element = stream.answer(unit.vector_in, slot.empty)
+            element = stream.answer(unit.cursor_in, slot.empty)
         except Exception as error:
             return self._nothing(ANYWHERE, error)
         output = (element, NO_KEYS, ANYWHERE)
         return _Result([output], ANYWHERE, leave=stream.leave_slot)
 
     def _check_length(self, stream: int, vector: Vector) -> None:
-        most = self._end.vector_capacity
+        most = self._end.cursor_capacity
         if len(vector) > most:
             raise ValueError(
                 f"The position of stream {stream} takes {8 * len(vector)} bytes after "

@@ -1,8 +1,8 @@
 cdef extern from "core/memory/arena.hpp" namespace "gristmill":
-    cdef cppclass Slot:
+    cdef cppclass ArenaSlot:
         pass
-    void release_view(Slot* slot) noexcept nogil
+    void release_view(ArenaSlot* slot) noexcept nogil
 
 
 cdef class SlotView:
-    cdef Slot* _slot
+    cdef ArenaSlot* _slot

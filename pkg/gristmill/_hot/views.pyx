@@ -12,7 +12,7 @@ cdef class SlotView:
     """The base of all arrays that view one output in a slot.
 
     Args:
-        slot: Address of the core's ``Slot``.  The caller held one view of it, which
+        slot: Address of the core's ``ArenaSlot``.  The caller held one view of it, which
             is this object's from now on.
 
     It counts as one view until its end, which takes no lock, allocates nothing and
@@ -20,7 +20,7 @@ cdef class SlotView:
     """
 
     def __cinit__(self, uintptr_t slot):
-        self._slot = <Slot*>slot
+        self._slot = <ArenaSlot*>slot
 
     def __dealloc__(self):
         if self._slot is not NULL:

@@ -1,7 +1,7 @@
 """What the workers of a loader are asked for, as integers.
 
 The core carries a request to a worker and keeps it until it is answered, so that the
-successor of a dead worker is asked the same.  See `_core.Scheduler`, kind R.
+successor of a dead worker is asked the same.  See `_core.Scheduler`, kind REQUEST.
 """
 
 from __future__ import annotations

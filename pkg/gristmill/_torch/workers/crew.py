@@ -1,9 +1,9 @@
 """The worker processes of one iterator, as its own process sees them.
 
 They are asked for batches one by one, each by its number, and answer in the order in
-which they were asked.  Slots, deaths and restarts are the core's business
-(`_core.Scheduler`, kind R); here requests are packed, batches unpacked, and what went
-wrong is put into torch's words.
+which they were asked.  Slots, exits and restarts are the core's business
+(`_core.Scheduler`, kind REQUEST); here requests are packed, batches unpacked, and what
+went wrong is put into torch's words.
 """
 
 from __future__ import annotations
@@ -115,17 +115,17 @@ class Crew:
         self._scheduler = _core.Scheduler(
             workers=workers,
             buffer=max(0, -(-window // workers) - 2),
-            kind="R",
+            kind=_core.UnitKind.REQUEST,
             unit_records=1,
             max_restarts=max_restarts,
             memory_limit=memory_limit,
             lengths=[-1] * workers,
             starts=[(0,)] * workers,
-            turn=0,
+            next_stream=0,
             ended=[False] * workers,
-            vector_capacity=program.vector_capacity,
+            cursor_capacity=program.vector_capacity,
             in_order=in_order,
-            deaths_final=max_restarts == 0,
+            exits_final=max_restarts == 0,
         )
 
     @property
@@ -271,7 +271,7 @@ class Crew:
     def _trouble(self, due: _core.Due) -> Exception:
         if due.kind == "full":
             return remote.too_full(due, "A batch", "batches", "clone")
-        if due.kind == "died":
+        if due.kind == "exited":
             return _death(due)
         return remote.gone(self._owner)
 

@@ -123,7 +123,7 @@ class StartedProcesses:
             process.join()
             raise
         self._living[pidfd] = worker, generation, process
-        self._scheduler.born(worker, generation, process.pid)
+        self._scheduler.on_started(worker, generation, process.pid)
 
     def _watch(self) -> None:
         poll = select.poll()
@@ -135,7 +135,7 @@ class StartedProcesses:
                     return self._end_processes()
                 if fd == self._knock.fd:
                     os.eventfd_read(fd)
-                    self._scheduler.knocked()
+                    self._scheduler.on_slot_requested()
                     continue
                 poll.unregister(fd)
                 for successor in self._bury(fd):
@@ -147,12 +147,12 @@ class StartedProcesses:
         os.close(pidfd)
         process.join()
         before = set(self._living)
-        self._scheduler.died(worker, generation, _wait_status(process.exitcode))
+        self._scheduler.on_exited(worker, generation, _wait_status(process.exitcode))
         if self._restarts:
             try:
                 self._start(worker, generation + 1)
             except Exception as error:
-                self._scheduler.failed(f"A worker could not be started: {error!r}")
+                self._scheduler.on_failed(f"A worker could not be started: {error!r}")
         return [fd for fd in self._living if fd not in before]
 
     def _end_processes(self) -> None:
@@ -166,7 +166,7 @@ class StartedProcesses:
                 process.join()
             os.close(pidfd)
             status = _wait_status(process.exitcode)
-            self._scheduler.died(worker, generation, status)
+            self._scheduler.on_exited(worker, generation, status)
         for descriptor in (self._arena, self._knock, self._stop):
             descriptor.close()
 

@@ -1,5 +1,6 @@
-// Tests core/processes/supervise.hpp against a launcher of its own: this program, run
-// again, plays launcher, zygotes and workers as the setup text says.
+// Tests core/processes/worker_group.hpp against a launcher of its own: this
+// program, run again, plays launcher, zygotes and workers as the setup text
+// says.
 #include <poll.h>
 #include <signal.h>
 #include <sys/syscall.h>
@@ -20,7 +21,7 @@
 #include <vector>
 
 #include "check.hpp"
-#include "core/processes/supervise.hpp"
+#include "core/processes/worker_group.hpp"
 
 namespace {
 
@@ -76,7 +77,7 @@ void fork_on(Message::Kind order, Message::Kind began, Message::Kind ended,
     if (!packet) return;
     if (packet->message.kind == Message::kForget) {
       for (const auto& child : children) {
-        if (child.about.crew == packet->message.crew) {
+        if (child.about.group == packet->message.group) {
           kill_by(child.pidfd.get());
         }
       }
@@ -108,18 +109,18 @@ void be_zygote(Packet& order) {
   Channel channel(std::move(order.fds[0]));
   const std::string setup = text_of(order.fds[1].get());
   const int before = count_zygote(order.fds[3].get());
-  const int knock = order.fds[4].get();
+  const int slot_requests = order.fds[4].get();
   Message message;
-  if (setup == "die") _exit(3);
-  if (setup == "die once" && before == 0) {
-    pollfd hired{channel.fd(), POLLIN, 0};
-    poll(&hired, 1, -1);
-    CHECK(channel.receive().has_value());  // A hire that bears no worker.
+  if (setup == "end") _exit(3);
+  if (setup == "end once" && before == 0) {
+    pollfd asked{channel.fd(), POLLIN, 0};
+    poll(&asked, 1, -1);
+    CHECK(channel.receive().has_value());  // A request that starts no worker.
     _exit(3);
   }
   if (setup == "fail") {
     message.kind = Message::kFailed;
-    message.crew = order.message.crew;
+    message.group = order.message.group;
     send(channel, message, memfd_of("ImportError: no luck"));
     _exit(0);
   }
@@ -128,10 +129,10 @@ void be_zygote(Packet& order) {
     send(channel, message);
     _exit(0);
   }
-  fork_on(Message::kHire, Message::kBorn, Message::kDied, channel,
-          [knock, &setup](Packet&) {
+  fork_on(Message::kStartWorker, Message::kStarted, Message::kExited, channel,
+          [slot_requests, &setup](Packet&) {
             if (setup == "short") _exit(5);
-            ring(knock);
+            ring(slot_requests);
             for (;;) pause();
           });
 }
@@ -142,33 +143,33 @@ int be_launcher(int count, char** arguments) {
   Message ready;
   ready.kind = Message::kReady;
   send(channel, ready);
-  fork_on(Message::kEnlist, Message::kZygote, Message::kGone, channel,
+  fork_on(Message::kOpenGroup, Message::kZygote, Message::kGone, channel,
           be_zygote);
   return 0;
 }
 
 // What this program does when it is run as the test.
 
-struct Log final : Crew {
+struct Log final : WorkerEvents {
   std::mutex mutex;
   std::condition_variable changed;
-  int births = 0, deaths = 0, hows = 0, knocks = 0;
+  int starts = 0, exits = 0, statuses = 0, slot_requests = 0;
   int last_status = -1;
   std::string failure;
 
-  void born(int, uint32_t, int) override {
-    note([&] { ++births; });
+  void on_started(int, uint32_t, int) override {
+    note([&] { ++starts; });
   }
-  void died(int, uint32_t) override {
-    note([&] { ++deaths; });
+  void on_exited(int, uint32_t) override {
+    note([&] { ++exits; });
   }
-  void how(int, uint32_t, int wait_status) override {
-    note([&] { ++hows, last_status = wait_status; });
+  void on_exit_status(int, uint32_t, int wait_status) override {
+    note([&] { ++statuses, last_status = wait_status; });
   }
-  void knocked() override {
-    note([&] { ++knocks; });
+  void on_slot_requested() override {
+    note([&] { ++slot_requests; });
   }
-  void failed(std::string why) override {
+  void on_failed(std::string why) override {
     note([&] { failure = std::move(why); });
   }
 
@@ -183,17 +184,17 @@ struct Log final : Crew {
   }
 };
 
-struct Team {
-  explicit Team(const std::string& setup, Modules modules = {})
+struct Group {
+  explicit Group(const std::string& setup, Modules modules = {})
       : arena(memfd_of("")) {
-    enlistment =
-        enlist(&log, {arena.get(), arena.get(), setup, std::move(modules)});
+    workers =
+        open_group(&log, {arena.get(), arena.get(), setup, std::move(modules)});
   }
   int zygotes() const { return static_cast<int>(text_of(arena.get()).size()); }
 
   Log log;
   Fd arena;
-  std::unique_ptr<Enlistment> enlistment;
+  std::unique_ptr<WorkerGroup> workers;
 };
 
 std::vector<pid_t> children_of(pid_t parent) {
@@ -212,144 +213,149 @@ std::vector<pid_t> children_of(pid_t parent) {
 
 pid_t launcher() { return children_of(getpid()).at(0); }
 
-void births_and_deaths_are_told_in_order() {
-  Team team("ok");
-  for (int worker = 0; worker < 8; ++worker) team.enlistment->hire(worker, 1);
-  team.log.await([&] { return team.log.births == 8; });
-  team.log.await([&] { return team.log.knocks > 0; });
-  team.enlistment->kill(3);
-  team.log.await([&] { return team.log.deaths == 1 && team.log.hows == 1; });
-  CHECK_EQ(team.log.last_status, SIGKILL);
-  team.enlistment->hire(3, 2);
-  team.log.await([&] { return team.log.births == 9; });
-  CHECK_EQ(team.zygotes(), 1);
+void starts_and_exits_are_reported_in_order() {
+  Group group("ok");
+  for (int worker = 0; worker < 8; ++worker)
+    group.workers->start_worker(worker, 1);
+  group.log.await([&] { return group.log.starts == 8; });
+  group.log.await([&] { return group.log.slot_requests > 0; });
+  group.workers->kill(3);
+  group.log.await(
+      [&] { return group.log.exits == 1 && group.log.statuses == 1; });
+  CHECK_EQ(group.log.last_status, SIGKILL);
+  group.workers->start_worker(3, 2);
+  group.log.await([&] { return group.log.starts == 9; });
+  CHECK_EQ(group.zygotes(), 1);
 }
 
-void more_hires_than_a_socket_holds_arrive() {
-  Team team("short");
-  constexpr int kHires = 600;
-  for (int i = 0; i < kHires; ++i) team.enlistment->hire(i, 1);
-  team.log.await([&] { return team.log.hows == kHires; });
-  CHECK_EQ(team.log.births, kHires);
-  CHECK_EQ(team.log.deaths, kHires);
-  CHECK_EQ(team.log.last_status, 5 << 8);
+void more_requests_than_a_socket_holds_arrive() {
+  Group group("short");
+  constexpr int kRequests = 600;
+  for (int i = 0; i < kRequests; ++i) group.workers->start_worker(i, 1);
+  group.log.await([&] { return group.log.statuses == kRequests; });
+  CHECK_EQ(group.log.starts, kRequests);
+  CHECK_EQ(group.log.exits, kRequests);
+  CHECK_EQ(group.log.last_status, 5 << 8);
 }
 
-void a_worker_killed_before_its_birth_dies() {
-  Team team("ok");
-  team.enlistment->hire(0, 1);
-  team.enlistment->kill(0);
-  team.log.await([&] { return team.log.births == 1 && team.log.deaths == 1; });
+void a_worker_killed_before_its_start_exits() {
+  Group group("ok");
+  group.workers->start_worker(0, 1);
+  group.workers->kill(0);
+  group.log.await(
+      [&] { return group.log.starts == 1 && group.log.exits == 1; });
 }
 
-void a_dead_zygote_is_replaced() {
-  Team team("ok");
-  for (int worker = 0; worker < 4; ++worker) team.enlistment->hire(worker, 1);
-  team.log.await([&] { return team.log.births == 4; });
+void a_zygote_that_ends_is_replaced() {
+  Group group("ok");
+  for (int worker = 0; worker < 4; ++worker)
+    group.workers->start_worker(worker, 1);
+  group.log.await([&] { return group.log.starts == 4; });
   for (const pid_t zygote : children_of(launcher())) ::kill(zygote, SIGKILL);
-  team.log.await([&] { return team.log.deaths == 4; });
-  team.enlistment->hire(0, 2);
-  team.log.await([&] { return team.log.births == 5; });
-  CHECK_EQ(team.zygotes(), 2);
+  group.log.await([&] { return group.log.exits == 4; });
+  group.workers->start_worker(0, 2);
+  group.log.await([&] { return group.log.starts == 5; });
+  CHECK_EQ(group.zygotes(), 2);
 }
 
-void a_dead_launcher_is_replaced_for_all_crews() {
-  Team one("ok");
-  Team two("ok");
-  for (int worker = 0; worker < 4; ++worker) one.enlistment->hire(worker, 1);
-  two.enlistment->hire(0, 1);
-  one.log.await([&] { return one.log.births == 4; });
-  two.log.await([&] { return two.log.births == 1; });
+void a_launcher_that_ends_is_replaced_for_all_groups() {
+  Group one("ok");
+  Group two("ok");
+  for (int worker = 0; worker < 4; ++worker)
+    one.workers->start_worker(worker, 1);
+  two.workers->start_worker(0, 1);
+  one.log.await([&] { return one.log.starts == 4; });
+  two.log.await([&] { return two.log.starts == 1; });
   const pid_t before = launcher();
   ::kill(before, SIGKILL);
-  one.log.await([&] { return one.log.deaths == 4; });
-  two.log.await([&] { return two.log.deaths == 1; });
-  one.enlistment->hire(0, 2);
-  two.enlistment->hire(0, 2);
-  one.log.await([&] { return one.log.births == 5; });
-  two.log.await([&] { return two.log.births == 2; });
+  one.log.await([&] { return one.log.exits == 4; });
+  two.log.await([&] { return two.log.exits == 1; });
+  one.workers->start_worker(0, 2);
+  two.workers->start_worker(0, 2);
+  one.log.await([&] { return one.log.starts == 5; });
+  two.log.await([&] { return two.log.starts == 2; });
   CHECK(launcher() != before);
 }
 
-void a_launcher_serves_the_crews_that_want_its_modules() {
+void a_launcher_serves_the_groups_that_want_its_modules() {
   shutdown_supervisor();
-  Team team("ok", {"a", "b"});
-  team.enlistment->hire(0, 1);
-  team.log.await([&] { return team.log.births == 1; });
-  Team plain("ok");  // Takes one that is ready.
-  plain.enlistment->hire(0, 1);
-  plain.log.await([&] { return plain.log.births == 1; });
+  Group group("ok", {"a", "b"});
+  group.workers->start_worker(0, 1);
+  group.log.await([&] { return group.log.starts == 1; });
+  Group plain("ok");  // Takes one that is ready.
+  plain.workers->start_worker(0, 1);
+  plain.log.await([&] { return plain.log.starts == 1; });
   CHECK_EQ(children_of(getpid()).size(), std::size_t{1});
   const pid_t first = launcher();
-  Team other("ok", {"c"});
-  other.enlistment->hire(0, 1);
-  other.log.await([&] { return other.log.births == 1; });
+  Group other("ok", {"c"});
+  other.workers->start_worker(0, 1);
+  other.log.await([&] { return other.log.starts == 1; });
   CHECK_EQ(children_of(getpid()).size(), std::size_t{2});
-  // Its crews get another; the others stay.
+  // Its groups get another; the others stay.
   ::kill(first, SIGKILL);
-  team.log.await([&] { return team.log.deaths == 1; });
-  plain.log.await([&] { return plain.log.deaths == 1; });
-  team.enlistment->hire(0, 2);
-  team.log.await([&] { return team.log.births == 2; });
-  CHECK_EQ(other.log.deaths, 0);
+  group.log.await([&] { return group.log.exits == 1; });
+  plain.log.await([&] { return plain.log.exits == 1; });
+  group.workers->start_worker(0, 2);
+  group.log.await([&] { return group.log.starts == 2; });
+  CHECK_EQ(other.log.exits, 0);
 }
 
-void a_hire_that_bore_no_worker_is_sent_again() {
-  Team team("die once");
-  team.enlistment->hire(0, 1);
-  team.log.await([&] { return team.log.births == 1; });
-  CHECK_EQ(team.zygotes(), 2);
-  CHECK_EQ(team.log.failure, "");
+void a_request_that_started_no_worker_is_sent_again() {
+  Group group("end once");
+  group.workers->start_worker(0, 1);
+  group.log.await([&] { return group.log.starts == 1; });
+  CHECK_EQ(group.zygotes(), 2);
+  CHECK_EQ(group.log.failure, "");
 }
 
-void three_barren_zygotes_are_a_failure() {
-  Team team("die");
-  team.enlistment->hire(0, 1);
-  team.log.await([&] { return !team.log.failure.empty(); });
-  CHECK_EQ(team.zygotes(), 3);
-  CHECK(team.log.failure.find("3 times") != std::string::npos);
-  CHECK(team.log.failure.find("exit code 3") != std::string::npos);
+void three_zygotes_without_a_worker_are_a_failure() {
+  Group group("end");
+  group.workers->start_worker(0, 1);
+  group.log.await([&] { return !group.log.failure.empty(); });
+  CHECK_EQ(group.zygotes(), 3);
+  CHECK(group.log.failure.find("3 times") != std::string::npos);
+  CHECK(group.log.failure.find("exit code 3") != std::string::npos);
 }
 
-void a_failed_load_is_told_once() {
-  Team team("fail");
-  team.enlistment->hire(0, 1);
-  team.log.await([&] { return !team.log.failure.empty(); });
-  CHECK_EQ(team.log.failure, "ImportError: no luck");
-  CHECK_EQ(team.zygotes(), 1);
+void a_failed_load_is_reported_once() {
+  Group group("fail");
+  group.workers->start_worker(0, 1);
+  group.log.await([&] { return !group.log.failure.empty(); });
+  CHECK_EQ(group.log.failure, "ImportError: no luck");
+  CHECK_EQ(group.zygotes(), 1);
 }
 
 void threads_make_the_next_zygote_late() {
-  Team team("threads");
-  team.enlistment->hire(0, 1);
-  team.log.await([&] { return team.log.births == 1; });
-  CHECK_EQ(team.zygotes(), 2);
+  Group group("threads");
+  group.workers->start_worker(0, 1);
+  group.log.await([&] { return group.log.starts == 1; });
+  CHECK_EQ(group.zygotes(), 2);
 }
 
 void nothing_comes_after_dismissal() {
   for (int i = 0; i < 20; ++i) {
-    auto team = std::make_unique<Team>(i % 2 == 0 ? "ok" : "short");
+    auto group = std::make_unique<Group>(i % 2 == 0 ? "ok" : "short");
     for (int worker = 0; worker < 4; ++worker) {
-      team->enlistment->hire(worker, 1);
+      group->workers->start_worker(worker, 1);
     }
-    if (i % 3 != 0) team->log.await([&] { return team->log.births > 0; });
-    team->enlistment->dismiss();
-    team.reset();  // A late callback would write to freed memory.
+    if (i % 3 != 0) group->log.await([&] { return group->log.starts > 0; });
+    group->workers->dismiss();
+    group.reset();  // A late callback would write to freed memory.
   }
 }
 
 void a_forked_child_is_inert_and_may_start_anew() {
-  Team team("ok");
-  team.enlistment->hire(0, 1);
-  team.log.await([&] { return team.log.births == 1; });
+  Group group("ok");
+  group.workers->start_worker(0, 1);
+  group.log.await([&] { return group.log.starts == 1; });
   const pid_t child = fork();
   if (child == 0) {
-    team.enlistment->hire(1, 1);
-    team.enlistment->dismiss();
+    group.workers->start_worker(1, 1);
+    group.workers->dismiss();
 #if !defined(__SANITIZE_THREAD__)  // It cannot start threads after a fork.
-    Team own("ok");
-    own.enlistment->hire(0, 1);
-    own.log.await([&] { return own.log.births == 1; });
+    Group own("ok");
+    own.workers->start_worker(0, 1);
+    own.log.await([&] { return own.log.starts == 1; });
 #endif
     shutdown_supervisor();
     _exit(0);
@@ -357,41 +363,41 @@ void a_forked_child_is_inert_and_may_start_anew() {
   int status = -1;
   CHECK_EQ(waitpid(child, &status, 0), child);
   CHECK_EQ(status, 0);
-  team.enlistment->kill(0);
-  team.log.await([&] { return team.log.deaths == 1; });
-  CHECK_EQ(team.log.births, 1);
+  group.workers->kill(0);
+  group.log.await([&] { return group.log.exits == 1; });
+  CHECK_EQ(group.log.starts, 1);
 }
 
-void shutdown_ends_everything_and_enlist_starts_again() {
-  auto team = std::make_unique<Team>("ok");
-  team->enlistment->hire(0, 1);
-  team->log.await([&] { return team->log.births == 1; });
+void shutdown_ends_everything_and_open_group_starts_again() {
+  auto group = std::make_unique<Group>("ok");
+  group->workers->start_worker(0, 1);
+  group->log.await([&] { return group->log.starts == 1; });
   shutdown_supervisor();
   CHECK(children_of(getpid()).empty());
-  team.reset();  // Its enlistment is nobody's.
-  Team again("ok");
-  again.enlistment->hire(0, 1);
-  again.log.await([&] { return again.log.births == 1; });
+  group.reset();  // Its group is nobody's.
+  Group again("ok");
+  again.workers->start_worker(0, 1);
+  again.log.await([&] { return again.log.starts == 1; });
 }
 
 void a_command_that_cannot_run_is_a_failure(const Command& good) {
   shutdown_supervisor();
   configure_supervisor({{"/no/such/program"}, {}});
   {
-    Team team("ok");
-    team.log.await([&] { return !team.log.failure.empty(); });
-    CHECK(team.log.failure.find("/no/such/program") != std::string::npos);
+    Group group("ok");
+    group.log.await([&] { return !group.log.failure.empty(); });
+    CHECK(group.log.failure.find("/no/such/program") != std::string::npos);
   }
   configure_supervisor({{"/bin/false"}, {}});
   {
-    Team team("ok");
-    team.log.await([&] { return !team.log.failure.empty(); });
-    CHECK(team.log.failure.find("3 times") != std::string::npos);
+    Group group("ok");
+    group.log.await([&] { return !group.log.failure.empty(); });
+    CHECK(group.log.failure.find("3 times") != std::string::npos);
   }
   configure_supervisor(good);
-  Team team("ok");
-  team.enlistment->hire(0, 1);
-  team.log.await([&] { return team.log.births == 1; });
+  Group group("ok");
+  group.workers->start_worker(0, 1);
+  group.log.await([&] { return group.log.starts == 1; });
 }
 
 #if !defined(__SANITIZE_THREAD__)  // As above.
@@ -402,9 +408,10 @@ void all_end_with_this_process() {
   const pid_t child = fork();
   if (child == 0) {
     close(ends[0]);
-    Team team("ok");
-    for (int worker = 0; worker < 4; ++worker) team.enlistment->hire(worker, 1);
-    team.log.await([&] { return team.log.births == 4; });
+    Group group("ok");
+    for (int worker = 0; worker < 4; ++worker)
+      group.workers->start_worker(worker, 1);
+    group.log.await([&] { return group.log.starts == 4; });
     const pid_t middle = launcher();
     const pid_t zygote = children_of(middle).at(0);
     std::vector<pid_t> all = children_of(zygote);
@@ -437,19 +444,19 @@ int main(int count, char** arguments) {
   }
   const Command command{{"/proc/self/exe", "launcher"}, {}};
   configure_supervisor(command);
-  births_and_deaths_are_told_in_order();
-  more_hires_than_a_socket_holds_arrive();
-  a_worker_killed_before_its_birth_dies();
-  a_dead_zygote_is_replaced();
-  a_dead_launcher_is_replaced_for_all_crews();
-  a_launcher_serves_the_crews_that_want_its_modules();
-  a_hire_that_bore_no_worker_is_sent_again();
-  three_barren_zygotes_are_a_failure();
-  a_failed_load_is_told_once();
+  starts_and_exits_are_reported_in_order();
+  more_requests_than_a_socket_holds_arrive();
+  a_worker_killed_before_its_start_exits();
+  a_zygote_that_ends_is_replaced();
+  a_launcher_that_ends_is_replaced_for_all_groups();
+  a_launcher_serves_the_groups_that_want_its_modules();
+  a_request_that_started_no_worker_is_sent_again();
+  three_zygotes_without_a_worker_are_a_failure();
+  a_failed_load_is_reported_once();
   threads_make_the_next_zygote_late();
   nothing_comes_after_dismissal();
   a_forked_child_is_inert_and_may_start_anew();
-  shutdown_ends_everything_and_enlist_starts_again();
+  shutdown_ends_everything_and_open_group_starts_again();
   a_command_that_cannot_run_is_a_failure(command);
 #if !defined(__SANITIZE_THREAD__)
   all_end_with_this_process();

@@ -1,6 +1,6 @@
 // Workers as threads of the scheduler's process on one mapping, so that
-// ThreadSanitizer sees both ends.  A worker "dies" by returning at a planted
-// point; the death is reported as the supervisor would.
+// ThreadSanitizer sees both ends.  A worker "exits" by returning at a planted
+// point; that is reported as the supervisor would.
 #pragma once
 
 #include <sys/eventfd.h>
@@ -19,22 +19,22 @@
 #include <vector>
 
 #include "check.hpp"
-#include "core/schedule/scheduler.hpp"
 #include "core/memory/slot.hpp"
+#include "core/schedule/scheduler.hpp"
 #include "core/schedule/worker_end.hpp"
 
 namespace gristmill::testing {
 
-// Where a worker dies, or that it does not.
+// Where a worker exits, or that it does not.
 enum class Plant {
   kNone,
-  kBorn,      // admitted, before any claim
+  kStarted,   // admitted, before any claim
   kClaimed,   // nothing written
   kMidWrite,  // half of the slot written
   kWritten,   // all written, not committed
   kNeed,      // asked for a larger slot, answer not awaited
   kGranted,   // got it, wrote nothing
-  kRang,      // committed; death is reported late
+  kRang,      // committed; its exit is reported late
 };
 
 using Values = std::vector<std::int64_t>;
@@ -78,17 +78,17 @@ inline std::vector<std::byte> pack(std::uint32_t s, const Values& outputs,
 
 // What the workers of a test compute.
 struct Job {
-  std::int64_t stream_end = -1;  // kind C: records in a stream
-  std::int64_t per_unit = 1;     // kind C: outputs per unit
+  std::int64_t stream_end = -1;  // a sequence: records in a stream
+  std::int64_t per_unit = 1;     // a sequence: outputs per unit
   std::size_t repeat = 8;        // integers in an output
   std::int64_t fails_at = -1;    // this record raises, in every stream
   std::int64_t absent = -1;      // multiples give no output; one more is taken
-  std::size_t longest = 0;       // kind C: positions are padded, see padded()
+  std::size_t longest = 0;  // a sequence: positions are padded, see padded()
   std::function<Plant(int worker, std::uint64_t id, std::uint32_t attempt)>
       plant = [](int, std::uint64_t, std::uint32_t) { return Plant::kNone; };
 };
 
-// A record is dropped by kind C's filter iff it is a multiple of 3.
+// A record is dropped by a sequence's filter iff it is a multiple of 3.
 inline bool dropped(std::int64_t record) { return record % 3 == 0; }
 
 // A position that is longer the more `longest` is, by a number that changes
@@ -121,9 +121,9 @@ class Worker {
   Worker(WorkerEnd& end, const Job& job, int index)
       : end_(end), job_(job), index_(index) {}
 
-  // Returns when told to stop or at its planted death.
+  // Returns when told to stop or at its planted exit.
   void serve() {
-    if (job_.plant(index_, 0, 0) == Plant::kBorn) return;
+    if (job_.plant(index_, 0, 0) == Plant::kStarted) return;
     while (auto work = end_.claim()) {
       const Plant plant = job_.plant(index_, work->id, work->attempt);
       if (plant == Plant::kClaimed) return;
@@ -149,9 +149,9 @@ class Worker {
  private:
   Filled compute(const Work& work) {
     switch (work.kind) {
-      case UnitKind::kArithmetic:
+      case UnitKind::kRange:
         return arithmetic(work);
-      case UnitKind::kOwned:
+      case UnitKind::kSequential:
         return owned(work);
       default:
         return requested(work);
@@ -161,8 +161,8 @@ class Worker {
   // The request's last integer is the output.
   Filled requested(const Work& work) {
     Filled filled;
-    filled.bytes = pack(work.stream, {work.vector_in.back()}, {{0}},
-                        job_.repeat, work.vector_in.back() == job_.fails_at);
+    filled.bytes = pack(work.stream, {work.cursor_in.back()}, {{0}},
+                        job_.repeat, work.cursor_in.back() == job_.fails_at);
     filled.outputs = 1;
     filled.vector = {0};
     return filled;
@@ -172,7 +172,7 @@ class Worker {
     Filled filled;
     Values records;
     std::vector<Values> vectors;
-    CHECK_EQ(work.vector_in[0], work.first);
+    CHECK_EQ(work.cursor_in[0], work.first);
     std::int64_t last = work.first + work.count;
     for (auto r = work.first; r < last; ++r) {
       end_.at_address()->store(r, std::memory_order_relaxed);
@@ -201,7 +201,7 @@ class Worker {
     if (work.proceed) {
       CHECK_EQ(live.size(), std::size_t{2});
     } else {
-      live = unpadded(work.vector_in, job_.longest);
+      live = unpadded(work.cursor_in, job_.longest);
     }
     Filled filled;
     Values records;
@@ -236,17 +236,17 @@ class Worker {
 
 // Runs workers as threads and reports what happens to them, on a thread of
 // its own as the supervisor does.
-class Crewmaster final : public Hirer {
+class WorkerThreads final : public WorkerStarter {
  public:
-  Crewmaster(Scheduler& scheduler, Job job, bool own_mapping = false)
+  WorkerThreads(Scheduler& scheduler, Job job, bool own_mapping = false)
       : scheduler_(scheduler),
         job_(std::move(job)),
         own_mapping_(own_mapping),
-        knock_fd_(eventfd(0, EFD_CLOEXEC)),
+        slot_request_fd_(eventfd(0, EFD_CLOEXEC)),
         supervisor_([this] { supervise(); }),
-        knocks_([this] { listen(); }) {}
+        slot_requests_([this] { listen(); }) {}
 
-  ~Crewmaster() override { dismiss(); }
+  ~WorkerThreads() override { dismiss(); }
 
   void dismiss() {
     scheduler_.close();
@@ -254,23 +254,23 @@ class Crewmaster final : public Hirer {
     if (supervisor_.joinable()) supervisor_.join();
     quit_ = true;
     const std::uint64_t one = 1;
-    CHECK(write(knock_fd_, &one, 8) == 8);
-    if (knocks_.joinable()) knocks_.join();
+    CHECK(write(slot_request_fd_, &one, 8) == 8);
+    if (slot_requests_.joinable()) slot_requests_.join();
     for (auto& thread : threads_) {
       if (thread.joinable()) thread.join();
     }
   }
 
-  void hire(int worker, std::uint32_t generation) override {
-    say({Event::kHire, worker, generation});
+  void start_worker(int worker, std::uint32_t generation) override {
+    say({Event::kStart, worker, generation});
   }
   void kill(int) override {}
 
-  std::atomic<int> deaths{0};
+  std::atomic<int> exits{0};
 
  private:
   struct Event {
-    enum Kind { kHire, kDeath, kStop } kind;
+    enum Kind { kStart, kExit, kStop } kind;
     int worker;
     std::uint32_t generation;
   };
@@ -291,13 +291,14 @@ class Crewmaster final : public Hirer {
         events_.pop_front();
       }
       if (event.kind == Event::kStop) return;
-      if (event.kind == Event::kHire) {
+      if (event.kind == Event::kStart) {
         threads_.emplace_back([this, event] { work(event); });
-        scheduler_.born(event.worker, event.generation, event.worker + 100);
+        scheduler_.on_started(event.worker, event.generation,
+                              event.worker + 100);
       } else {
-        ++deaths;
-        scheduler_.died(event.worker, event.generation);
-        scheduler_.how(event.worker, event.generation, 9);
+        ++exits;
+        scheduler_.on_exited(event.worker, event.generation);
+        scheduler_.on_exit_status(event.worker, event.generation, 9);
       }
     }
   }
@@ -306,34 +307,35 @@ class Crewmaster final : public Hirer {
     const auto index = static_cast<std::uint32_t>(event.worker);
     std::unique_ptr<WorkerEnd> end;
     if (own_mapping_) {
-      auto opened = WorkerEnd::open(scheduler_.arena_fd(), knock_fd_, index,
-                                    event.generation);
+      auto opened = WorkerEnd::open(scheduler_.arena_fd(), slot_request_fd_,
+                                    index, event.generation);
       CHECK(opened.ok());
       end = std::move(opened).value();
     } else {
-      end = std::make_unique<WorkerEnd>(scheduler_.region(), knock_fd_, index,
-                                        event.generation);
+      end = std::make_unique<WorkerEnd>(scheduler_.region(), slot_request_fd_,
+                                        index, event.generation);
     }
     Worker(*end, job_, event.worker).serve();
-    say({Event::kDeath, event.worker, event.generation});
+    say({Event::kExit, event.worker, event.generation});
   }
 
   void listen() {
     std::uint64_t count = 0;
-    while (read(knock_fd_, &count, 8) == 8 && !quit_) scheduler_.knocked();
+    while (read(slot_request_fd_, &count, 8) == 8 && !quit_)
+      scheduler_.on_slot_requested();
   }
 
   Scheduler& scheduler_;
   const Job job_;
   const bool own_mapping_;
-  const int knock_fd_;
+  const int slot_request_fd_;
   std::mutex mutex_;
   std::condition_variable changed_;
   std::deque<Event> events_;
   std::deque<std::thread> threads_;  // The supervisor's until it is joined.
   std::atomic<bool> quit_{false};
   std::thread supervisor_;
-  std::thread knocks_;
+  std::thread slot_requests_;
 };
 
 struct Seen {
@@ -352,7 +354,7 @@ inline SchedulerConfig config(UnitKind kind, std::uint32_t workers,
   made.unit_records = unit_records;
   made.lengths.assign(streams, length);
   made.starts.assign(streams,
-                     kind == UnitKind::kOwned ? Vector{0, 0} : Vector{0});
+                     kind == UnitKind::kSequential ? Cursor{0, 0} : Cursor{0});
   made.ended.assign(streams, false);
   return made;
 }
@@ -400,9 +402,9 @@ inline std::vector<Seen> drain(Scheduler& scheduler, std::size_t repeat,
   }
 }
 
-// What kind A delivers without an error.
-inline std::vector<Seen> expected_a(std::uint32_t streams,
-                                    std::int64_t length) {
+// What a range delivers without an error.
+inline std::vector<Seen> expected_ranges(std::uint32_t streams,
+                                         std::int64_t length) {
   std::vector<Seen> all;
   for (std::int64_t i = 0; i < length; ++i) {
     for (std::uint32_t s = 0; s < streams; ++s) {
@@ -412,11 +414,11 @@ inline std::vector<Seen> expected_a(std::uint32_t streams,
   return all;
 }
 
-inline std::vector<Seen> expected_c(std::uint32_t streams,
-                                    std::int64_t records) {
+inline std::vector<Seen> expected_sequences(std::uint32_t streams,
+                                            std::int64_t records) {
   std::int64_t survivors = 0;
   for (std::int64_t r = 0; r < records; ++r) survivors += dropped(r) ? 0 : 1;
-  return expected_a(streams, survivors);
+  return expected_ranges(streams, survivors);
 }
 
 }  // namespace gristmill::testing

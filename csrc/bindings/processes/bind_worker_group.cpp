@@ -1,41 +1,42 @@
-// Binds core/processes/supervise.hpp: how the launcher starts, what its processes need,
-// and EventCrew, a crew that only writes down what it hears.
+// Binds core/processes/worker_group.hpp: how the launcher starts, what its
+// processes need, and WorkerLog, which only writes down what is reported.
 #include <pybind11/stl.h>
 
 #include <memory>
-#include <mutex>
 #include <string>
 #include <system_error>
 #include <utility>
 #include <vector>
 
 #include "bindings/bind.hpp"
+#include "core/base/mutex.hpp"
 #include "core/processes/spawn.hpp"
-#include "core/processes/supervise.hpp"
+#include "core/processes/worker_group.hpp"
 
 namespace gristmill::bind {
 namespace {
 
-class EventCrew final : public Crew {
+class WorkerLog final : public WorkerEvents {
  public:
-  EventCrew(int arena_fd, int blob_fd, const py::bytes& setup, Modules modules)
+  WorkerLog(int arena_fd, int blob_fd, const py::bytes& setup, Modules modules)
       : happened_(new_eventfd()),
-        enlistment_(
-            enlist(this, {arena_fd, blob_fd, setup, std::move(modules)})) {}
+        group_(
+            open_group(this, {arena_fd, blob_fd, setup, std::move(modules)})) {}
 
-  ~EventCrew() override { dismiss(); }
+  ~WorkerLog() override { dismiss(); }
 
-  void born(int worker, uint32_t generation, int) override {
-    add({"born", worker, generation, 0, ""});
+  void on_started(int worker, uint32_t generation, int) override {
+    add({"started", worker, generation, 0, ""});
   }
-  void died(int worker, uint32_t generation) override {
-    add({"died", worker, generation, 0, ""});
+  void on_exited(int worker, uint32_t generation) override {
+    add({"exited", worker, generation, 0, ""});
   }
-  void how(int worker, uint32_t generation, int wait_status) override {
-    add({"how", worker, generation, wait_status, ""});
+  void on_exit_status(int worker, uint32_t generation,
+                      int wait_status) override {
+    add({"exit_status", worker, generation, wait_status, ""});
   }
-  void knocked() override { add({"knocked", 0, 0, 0, ""}); }
-  void failed(std::string why) override {
+  void on_slot_requested() override { add({"slot_requested", 0, 0, 0, ""}); }
+  void on_failed(std::string why) override {
     add({"failed", 0, 0, 0, std::move(why)});
   }
 
@@ -44,7 +45,7 @@ class EventCrew final : public Crew {
   std::vector<py::tuple> events() {
     std::vector<Event> taken;
     {
-      const std::lock_guard held(mutex_);
+      const MutexLock lock(mutex_);
       silence(happened_.get());
       taken.swap(events_);
     }
@@ -57,11 +58,11 @@ class EventCrew final : public Crew {
     return tuples;
   }
 
-  Enlistment& enlistment() { return *enlistment_; }
+  WorkerGroup& group() { return *group_; }
 
   void dismiss() {
     const Unlocked unlocked;
-    enlistment_->dismiss();
+    group_->dismiss();
   }
 
  private:
@@ -74,49 +75,48 @@ class EventCrew final : public Crew {
   };
 
   void add(Event event) {
-    const std::lock_guard held(mutex_);
+    const MutexLock lock(mutex_);
     events_.push_back(std::move(event));
     ring(happened_.get());
   }
 
   const Fd happened_;
-  std::mutex mutex_;  // Guards the next one.
-  std::vector<Event> events_;
-  const std::unique_ptr<Enlistment> enlistment_;  // Last: it calls the above.
+  Mutex mutex_;
+  std::vector<Event> events_ GUARDED_BY(mutex_);
+  const std::unique_ptr<WorkerGroup> group_;  // Last: it calls the above.
 };
 
-void event_crew(py::module_& m) {
-  py::class_<EventCrew>(
-      m, "EventCrew",
-      "A crew of workers whose births and deaths can be read: a diagnostic\n"
+void worker_log(py::module_& m) {
+  py::class_<WorkerLog>(
+      m, "WorkerLog",
+      "A group of workers whose starts and exits can be read: a diagnostic\n"
       "tool, which computes nothing.")
       .def(py::init<int, int, const py::bytes&, Modules>(), "arena_fd"_a,
            "blob_fd"_a, "setup"_a, "modules"_a = Modules(),
-           "Enlist with the supervisor; setup comes from _launcher.setup(), "
+           "Open a group of workers; setup comes from _launcher.setup(), "
            "and\n"
            "modules are what the workers' zygote finds imported.")
-      .def("fileno", &EventCrew::fileno,
+      .def("fileno", &WorkerLog::fileno,
            "A descriptor that is readable while events wait.")
-      .def("events", &EventCrew::events,
+      .def("events", &WorkerLog::events,
            "Take what happened since the last call, as a list of (what,\n"
-           "worker, generation, wait_status, why); what is 'born', 'died',\n"
-           "'how', 'knocked' or 'failed'.")
+           "worker, generation, wait_status, why); what is 'started',\n"
+           "'exited', 'exit_status', 'slot_requested' or 'failed'.")
       .def(
-          "hire",
-          [](EventCrew& crew, int worker, uint32_t generation) {
-            crew.enlistment().hire(worker, generation);
+          "start_worker",
+          [](WorkerLog& log, int worker, uint32_t generation) {
+            log.group().start_worker(worker, generation);
           },
           "worker"_a, "generation"_a, "Ask for a worker process.")
       .def(
-          "kill",
-          [](EventCrew& crew, int worker) { crew.enlistment().kill(worker); },
+          "kill", [](WorkerLog& log, int worker) { log.group().kill(worker); },
           "worker"_a, "Send SIGKILL to a worker.")
       .def(
-          "knock_fd",
-          [](EventCrew& crew) { return crew.enlistment().knock_fd(); },
-          "The eventfd whose writing is the event 'knocked'.")
-      .def("dismiss", &EventCrew::dismiss,
-           "Kill all processes of the crew; no event comes after it.");
+          "slot_request_fd",
+          [](WorkerLog& log) { return log.group().slot_request_fd(); },
+          "The eventfd whose writing is the event 'slot_requested'.")
+      .def("dismiss", &WorkerLog::dismiss,
+           "Kill all processes of the group; no event comes after it.");
 }
 
 }  // namespace
@@ -147,7 +147,7 @@ void supervise(py::module_& m) {
       "parent"_a,
       "Have this process killed when the thread that forked it ends; kill it\n"
       "now unless `parent` is the pid of its parent.");
-  event_crew(m);
+  worker_log(m);
 }
 
 }  // namespace gristmill::bind

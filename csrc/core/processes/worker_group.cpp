@@ -1,0 +1,88 @@
+#include "core/processes/worker_group.hpp"
+
+#include <optional>
+#include <stdexcept>
+#include <utility>
+#include <vector>
+
+#include "core/base/at_fork.hpp"
+#include "core/processes/supervisor.hpp"
+
+namespace gristmill {
+namespace {
+
+Mutex mutex;
+
+// The supervisors of this process.
+struct Supervisors {
+  Supervisor* running = nullptr;
+  std::vector<Supervisor*> past;  // For ever: WorkerGroups may point there.
+  std::optional<Command> command;
+
+  // Returns the one that was running, which will be asked for nothing new.
+  Supervisor* retire() {
+    if (running != nullptr) past.push_back(running);
+    return std::exchange(running, nullptr);
+  }
+};
+
+Supervisors& supervisors() REQUIRES(mutex) {
+  static auto* const all = new Supervisors;  // Leaked: threads outlive main.
+  return *all;
+}
+
+void enter_child() REQUIRES(mutex) {
+  Supervisor* const parents = supervisors().retire();
+  if (parents != nullptr) parents->make_inert();
+}
+
+[[maybe_unused]] const bool kHeldAtFork =
+    at_fork(ForkStep::kSupervisor, held_at_fork<mutex, enter_child>());
+
+Supervisor& running_supervisor() REQUIRES(mutex) {
+  Supervisors& all = supervisors();
+  if (!all.command) {
+    throw std::logic_error("configure_supervisor() comes first");
+  }
+  if (all.running != nullptr && !all.running->is_running()) all.retire();
+  if (all.running == nullptr) all.running = new Supervisor(*all.command);
+  return *all.running;
+}
+
+}  // namespace
+
+void configure_supervisor(Command command) {
+  const MutexLock lock(mutex);
+  Supervisors& all = supervisors();
+  if (all.running != nullptr) all.running->set_command(command);
+  all.command = std::move(command);
+}
+
+std::unique_ptr<WorkerGroup> open_group(WorkerEvents* events,
+                                        const GroupSpec& spec) {
+  const MutexLock lock(mutex);
+  return running_supervisor().open_group(events, spec);
+}
+
+void shutdown_supervisor() {
+  Supervisor* supervisor = nullptr;
+  {
+    const MutexLock lock(mutex);
+    supervisor = supervisors().retire();
+  }
+  if (supervisor != nullptr) supervisor->stop();
+}
+
+WorkerGroup::~WorkerGroup() { dismiss(); }
+
+void WorkerGroup::start_worker(int worker, uint32_t generation) {
+  supervisor_->start_worker(id_, worker, generation);
+}
+
+void WorkerGroup::kill(int worker) { supervisor_->kill(id_, worker); }
+
+void WorkerGroup::dismiss() {
+  if (!std::exchange(dismissed_, true)) supervisor_->dismiss(id_);
+}
+
+}  // namespace gristmill

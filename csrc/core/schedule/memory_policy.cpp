@@ -1,0 +1,116 @@
+#include "core/schedule/memory_policy.hpp"
+
+#include <algorithm>
+
+namespace gristmill {
+namespace {
+
+// The first guess of a unit's size, before one has been seen.
+constexpr std::uint64_t kFirstGuess = std::uint64_t{1} << 20;
+
+}  // namespace
+
+ArenaSlot* MemoryPolicy::slot_for_next() {
+  if (largest_ == 0) return arena_.take(kFirstGuess);
+  // Units differ a little; an eighth more spares most of them a second slot.
+  ArenaSlot* const slot = arena_.take(largest_ + largest_ / 8);
+  return slot != nullptr ? slot : arena_.take(largest_);
+}
+
+void MemoryPolicy::used(std::uint64_t bytes) {
+  largest_ = std::max(largest_, bytes);
+}
+
+bool MemoryPolicy::grant_all() {
+  some_wait_ = false;
+  for (const std::uint64_t id : leases_.needy()) grant(leases_.at(id));
+  return !some_wait_;
+}
+
+bool MemoryPolicy::grant(Lease& lease) {
+  arena_.settle(lease.slot, leases_.populated(lease));
+  const std::uint64_t needed = leases_.needed(lease);
+  used(std::min(needed, arena_.memory_limit()));
+  // The content of the old slot is worth nothing, its room may be.
+  arena_.give_back(lease.slot);
+  ArenaSlot* const slot = arena_.take(needed);
+  if (slot != nullptr) {
+    leases_.grant(lease, slot);
+    return true;
+  }
+  lease.slot = arena_.take(1, true);
+  lease.waits_for_memory = some_wait_ = true;
+  return false;
+}
+
+bool MemoryPolicy::evict(std::uint64_t keep) {
+  for (;;) {
+    std::uint64_t youngest = 0;
+    for (const Stream& stream : order_.streams()) {
+      if (stream.pending.empty()) continue;
+      const Lease& lease = leases_.at(stream.pending.back());
+      if (lease.id == keep || lease.id < youngest) continue;
+      const UnitState state = leases_.state(lease);
+      if (state == UnitState::kFree || state == UnitState::kCommitted) {
+        youngest = lease.id;
+      }
+    }
+    if (youngest == 0) return false;
+    const Lease lease = leases_.at(youngest);
+    if (leases_.state(lease) == UnitState::kCommitted) {
+      arena_.settle(lease.slot, leases_.populated(lease));
+      leases_.take(youngest);
+    } else if (!leases_.withdraw_free(youngest)) {
+      continue;  // A worker was faster.
+    }
+    order_.unpublished(lease);
+    arena_.give_back(lease.slot);
+    return true;
+  }
+}
+
+std::optional<Shortage> MemoryPolicy::find_memory_for(const Lease& due) {
+  while (Lease* const lease = blocking(due)) {
+    if (!grant(*lease) && !evict(due.id)) {
+      return shortage(leases_.needed(*lease));
+    }
+  }
+  return std::nullopt;
+}
+
+// The unit that must be given memory before `due` can be computed, or nullptr:
+// that one, or, if it is free and all who may claim it wait for memory, one of
+// theirs.
+Lease* MemoryPolicy::blocking(const Lease& due) {
+  if (!some_wait_) return nullptr;
+  if (due.waits_for_memory) return &leases_.at(due.id);
+  if (leases_.state(due) != UnitState::kFree) return nullptr;
+  Lease* found = nullptr;
+  std::uint32_t waiting = 0;
+  bool owner_waits = false;
+  for (const auto& [id, lease] : leases_.all()) {
+    if (!lease.waits_for_memory) continue;
+    found = &leases_.at(id);
+    ++waiting;
+    owner_waits |= leases_.word(lease).holder() == due.owner;
+  }
+  const bool all_wait = due.owner != 0 ? owner_waits : waiting == workers_;
+  return all_wait ? found : nullptr;
+}
+
+void MemoryPolicy::retry_refused(const Stream& stream, std::size_t at,
+                                 const Cursor* begins) {
+  for (; at < stream.pending.size(); ++at) {
+    Lease& lease = leases_.at(stream.pending[at]);
+    if (leases_.refused(lease) && !leases_.free_again(lease, begins)) return;
+    begins = nullptr;
+  }
+}
+
+Shortage MemoryPolicy::shortage(std::uint64_t need) const {
+  const std::uint64_t next = largest_ != 0 ? largest_ : kFirstGuess;
+  return {need != 0 ? need : next, arena_.memory_limit(), arena_.charged(),
+          arena_.kept_slots(), arena_.kept_bytes()};
+}
+
+}  // namespace gristmill

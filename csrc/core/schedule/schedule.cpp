@@ -1,0 +1,317 @@
+#include "core/schedule/schedule.hpp"
+
+#include <algorithm>
+#include <span>
+#include <utility>
+
+#include "core/base/futex.hpp"
+
+namespace gristmill {
+
+Schedule::Schedule(const SchedulerConfig& config, Arena& arena, Region region)
+    : config_(config),
+      arena_(arena),
+      region_(region),
+      leases_(region, arena.fd()),
+      order_(config.kind, config.unit_records, config.lengths, config.starts,
+             config.next_stream, config.ended),
+      memory_(arena_, leases_, order_, config.workers),
+      workers_(region, config.workers),
+      opened_(config.lengths.size()) {}
+
+Schedule::~Schedule() {
+  for (auto& unit : opened_) {
+    if (unit != nullptr) release_view(unit->slot);
+  }
+  for (const auto& [id, lease] : leases_.all()) arena_.give_back(lease.slot);
+}
+
+void Schedule::fill() {
+  if (memory_.some_wait()) memory_.grant_all();
+  needs_fill_ = false;
+  const std::size_t ahead = std::size_t{config_.workers} * (config_.buffer + 2);
+  std::size_t count = 0;
+  while (order_.pending() < ahead) {
+    const int chosen = order_.choose();
+    if (chosen < 0) break;
+    if (!publish(static_cast<std::uint32_t>(chosen))) {
+      needs_fill_ = true;
+      break;
+    }
+    ++count;
+  }
+  wake_workers(count);
+}
+
+// Publishes a unit of the stream that is due beyond any budget, or nothing
+// would move; false if there is no memory for it.
+bool Schedule::publish_due(std::uint32_t s) {
+  while (!publish(s)) {
+    if (!memory_.evict(0)) return false;
+    needs_fill_ = true;
+  }
+  wake_workers(1);
+  return true;
+}
+
+// Publishes the stream's next unit; false if there is no room for it.
+bool Schedule::publish(std::uint32_t s) {
+  if (!leases_.has_room()) return false;
+  ArenaSlot* const slot = memory_.slot_for_next();
+  if (slot == nullptr) return false;
+  const Stream& stream = order_.stream(s);
+  Lease lease = order_.plan(s);
+  lease.slot = slot;
+  if (!is_range()) lease.owner = s % config_.workers + 1;
+  Cursor cursor;
+  switch (config_.kind) {
+    case UnitKind::kRange:
+      cursor = stream.tail;
+      cursor.front() = lease.first;
+      break;
+    case UnitKind::kSequential:
+      cursor = begin_of_next(stream);
+      break;
+    case UnitKind::kRequest:
+      cursor = order_.request(s);
+      break;
+  }
+  const std::uint64_t id = leases_.publish(lease, cursor);
+  if (id == 0) {
+    arena_.give_back(slot);
+    return false;
+  }
+  order_.published(s, id, lease.count);
+  return true;
+}
+
+// Where the stream's next unit begins, if the one before it is computed.  If it
+// is not, its holder goes on from its live state and looks at no position.
+Cursor Schedule::begin_of_next(const Stream& stream) const {
+  if (!stream.pending.empty()) {
+    const Lease& before = leases_.all().at(stream.pending.back());
+    Cursor after = leases_.position_after(before);
+    if (!after.empty()) return after;
+  }
+  return stream.tail;
+}
+
+void Schedule::ask(std::uint32_t stream, Cursor request) {
+  order_.ask(stream, std::move(request));
+  fill();
+}
+
+Schedule::Progress Schedule::progress(const Lease& lease) const {
+  if (lease.poisoned) return Progress::kPoisoned;
+  if (leases_.computed(lease)) return Progress::kComputed;
+  return leases_.refused(lease) ? Progress::kRefused : Progress::kAwaited;
+}
+
+// Whether there is an output of the stream, or nothing to wait for.
+bool Schedule::is_done(std::uint32_t s) const {
+  if (opened_[s] != nullptr) return true;
+  return is_published(s) &&
+         progress(leases_.all().at(order_.streams()[s].pending.front())) !=
+             Progress::kAwaited;
+}
+
+bool Schedule::is_published(std::uint32_t s) const {
+  return !order_.streams()[s].pending.empty();
+}
+
+bool Schedule::has_more(std::uint32_t s) const { return order_.has_more(s); }
+
+// Makes the first stream due that is wanted, from the one due on; false if none
+// is.
+bool Schedule::choose_any(bool (Schedule::*wanted)(std::uint32_t) const) {
+  const auto count = static_cast<std::uint32_t>(opened_.size());
+  for (std::uint32_t n = 0; n < count; ++n) {
+    const std::uint32_t s = (order_.next_stream() + n) % count;
+    if (!(this->*wanted)(s)) continue;
+    order_.choose_next_stream(s);
+    return true;
+  }
+  return false;
+}
+
+// The stream whose output is due, or -1: where order does not matter one that
+// has an output, if there is one, else one that will.
+int Schedule::due() {
+  if (!config_.in_order &&
+      (choose_any(&Schedule::is_done) || choose_any(&Schedule::is_published) ||
+       choose_any(&Schedule::has_more))) {
+    return static_cast<int>(order_.next_stream());
+  }
+  return order_.due();
+}
+
+std::variant<Next, Schedule::Awaited> Schedule::look() {
+  const auto no_memory = [](const Shortage& shortage) {
+    return Next{.kind = NextKind::kFull, .shortage = shortage};
+  };
+  const auto exited = [](const WorkerReport& report) {
+    return Next{.kind = NextKind::kExited, .report = report};
+  };
+  arena_.sweep(false);
+  collect();
+  for (;;) {
+    if (needs_fill_ || memory_.some_wait()) fill();
+    const int due = this->due();
+    if (due < 0) return Next{.kind = NextKind::kEnd};
+    const auto s = static_cast<std::uint32_t>(due);
+    if (opened_[s] != nullptr) return output(s);
+    if (!is_published(s) && !publish_due(s)) {
+      if (workers_.fatal()) return exited(*workers_.fatal());
+      return no_memory(memory_.shortage());
+    }
+    const Stream& stream = order_.stream(s);
+    const Lease& lease = leases_.at(stream.pending.front());
+    switch (progress(lease)) {
+      case Progress::kComputed:
+        if (open(s)) continue;
+        return exited(
+            {.stream = due,
+             .text = "a worker committed a unit that cannot be read"});
+      case Progress::kRefused:
+        memory_.retry_refused(
+            stream, 0,
+            config_.kind == UnitKind::kSequential ? &stream.tail : nullptr);
+        wake_everybody();  // Once the caller knows, somebody tries again.
+        return no_memory(memory_.shortage(lease.slot->capacity));
+      case Progress::kPoisoned:
+        return exited(poisoned_.at(lease.id));
+      case Progress::kAwaited:
+        if (workers_.fatal()) return exited(*workers_.fatal());
+        if (const auto shortage = memory_.find_memory_for(lease)) {
+          return no_memory(*shortage);
+        }
+        return Awaited{lease.id};
+    }
+  }
+}
+
+std::optional<Next> Schedule::timed_out(Awaited awaited) {
+  const Lease& lease = leases_.at(awaited.unit);
+  if (is_done(lease.stream)) return std::nullopt;
+  // A worker that is stopped may have taken the wake-up of another.
+  wake_everybody();
+  return Next{.kind = NextKind::kTimeout,
+              .report = workers_.awaited(leases_, lease)};
+}
+
+Next Schedule::output(std::uint32_t s) const {
+  const Opened& unit = *opened_[s];
+  const auto* const header = arena_.base() + unit.slot->offset;
+  return {
+      .kind = NextKind::kOutput,
+      .output = {.stream = s,
+                 .error = (unit.outputs[unit.index].flags & kOutputError) != 0,
+                 .unit = unit.id,
+                 .index = unit.index,
+                 .count = static_cast<std::uint32_t>(unit.outputs.size()),
+                 .address = reinterpret_cast<std::uint64_t>(header),
+                 .bytes = unit.bytes}};
+}
+
+// Opens the stream's oldest unit, which is computed.  False if it is corrupt.
+bool Schedule::open(std::uint32_t s) {
+  Stream& stream = order_.stream(s);
+  const Lease lease = leases_.at(stream.pending.front());
+  Commit commit = leases_.commit_of(lease);
+  auto unit = std::make_unique<Opened>();
+  unit->id = lease.id;
+  unit->bytes = commit.bytes;
+  if (commit.bytes > lease.slot->capacity || commit.cursor_out.empty()) {
+    return false;
+  }
+  if (commit.outputs > 0) {
+    const std::span slot(arena_.base() + lease.slot->offset, commit.bytes);
+    if (!read_outputs(slot, commit.outputs, config_.cursor_capacity,
+                      unit->outputs)) {
+      return false;
+    }
+  }
+  arena_.settle(lease.slot, leases_.populated(lease));
+  memory_.used(commit.bytes);
+  workers_.unit_done();
+  leases_.take(lease.id);
+  order_.opened(s);
+  stream.tail = commit.cursor_out;
+  needs_fill_ = true;
+  if (commit.status == UnitStatus::kEnd) {
+    stream.sealed = true;
+    withdraw_stream(s);
+  } else if (commit.status != UnitStatus::kOk && is_range()) {
+    withdraw_stream(s);
+    order_.restart(s, commit.cursor_out.front());
+  }
+  if (commit.outputs == 0) {
+    arena_.give_back(lease.slot);
+    stream.open = false;
+    return true;
+  }
+  unit->slot = lease.slot;
+  arena_.show(lease.slot);
+  opened_[s] = std::move(unit);
+  return true;
+}
+
+void Schedule::close_unit(std::uint32_t s) {
+  order_.stream(s).open = false;
+  release_view(opened_[s]->slot);
+  opened_[s] = nullptr;
+}
+
+void Schedule::advance() {
+  const std::uint32_t s = order_.next_stream();
+  if (opened_[s] == nullptr) return;
+  Opened& unit = *opened_[s];
+  order_.stream(s).position = unit.outputs[unit.index].vector;
+  if (++unit.index == unit.outputs.size()) close_unit(s);
+  order_.step();
+}
+
+ArenaSlot* Schedule::hold() {
+  const auto& unit = opened_[order_.next_stream()];
+  if (unit == nullptr) return nullptr;
+  retain_view(unit->slot);
+  return unit->slot;
+}
+
+void Schedule::withdraw(std::uint64_t id) {
+  ArenaSlot* const slot = leases_.at(id).slot;
+  poisoned_.erase(id);
+  if (leases_.withdraw(id)) arena_.give_back(slot);
+}
+
+void Schedule::withdraw_stream(std::uint32_t s) {
+  Stream& stream = order_.stream(s);
+  for (const std::uint64_t id : stream.pending) withdraw(id);
+  order_.restart(s, stream.next_first);
+}
+
+void Schedule::clear() {
+  for (std::uint32_t s = 0; s < opened_.size(); ++s) {
+    if (opened_[s] != nullptr) close_unit(s);
+    withdraw_stream(s);
+  }
+  collect();
+}
+
+void Schedule::restart(const std::vector<Cursor>& positions,
+                       std::uint32_t next_stream,
+                       const std::vector<bool>& ended) {
+  clear();
+  order_ = Order(config_.kind, config_.unit_records, config_.lengths, positions,
+                 next_stream, ended);
+  fill();
+}
+
+void Schedule::collect() {
+  for (const Lease& lease : leases_.collect_withdrawn()) {
+    arena_.settle(lease.slot, lease.slot->capacity);
+    arena_.give_back(lease.slot);
+  }
+}
+
+}  // namespace gristmill

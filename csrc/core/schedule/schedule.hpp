@@ -1,0 +1,132 @@
+// What is published, delivered and given up: the state behind a Scheduler.
+//
+// Nothing here waits, and nothing calls back.  What a worker does is read from
+// the shared memory; the rest is reported by on_exited() and the like.
+//
+// Thread safety: external synchronization (the scheduler's mutex).
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "core/memory/arena.hpp"
+#include "core/memory/slot.hpp"
+#include "core/schedule/config.hpp"
+#include "core/schedule/lease.hpp"
+#include "core/schedule/memory_policy.hpp"
+#include "core/schedule/next.hpp"
+#include "core/schedule/order.hpp"
+#include "core/schedule/worker_table.hpp"
+
+namespace gristmill {
+
+class Schedule {
+ public:
+  // There is no answer before this unit is committed.
+  struct Awaited {
+    std::uint64_t unit = 0;
+  };
+
+  // The region lies in the arena and is set up already.
+  // REQUIRES: check_config(config) is ok; config and arena outlive this.
+  Schedule(const SchedulerConfig& config, Arena& arena, Region region);
+  ~Schedule();
+  Schedule(const Schedule&) = delete;
+  Schedule& operator=(const Schedule&) = delete;
+
+  // Publishes what there is room for.
+  void fill();
+
+  // REQUIRES: kind is kRequest, check_length() is ok.
+  void ask(std::uint32_t stream, Cursor request);
+
+  // The output due, or why there is none.
+  [[nodiscard]] std::variant<Next, Awaited> look();
+
+  // What to say if a timeout has passed: nothing if the unit is done.
+  [[nodiscard]] std::optional<Next> timed_out(Awaited awaited);
+
+  // The output that look() returned last is delivered.
+  void advance();
+
+  // One more view of the slot of the output due, or nullptr.
+  [[nodiscard]] ArenaSlot* hold();
+
+  // Withdraws everything.
+  void clear();
+
+  // Withdraws everything and goes on from another position.
+  void restart(const std::vector<Cursor>& positions, std::uint32_t next_stream,
+               const std::vector<bool>& ended);
+
+  // Gives the slots of withdrawn units back whose holders are done.
+  void collect();
+
+  // The reports on workers, see WorkerEvents.  Those of processes before the
+  // last one are ignored.
+  void on_started(int worker, std::uint32_t generation, int pid);
+  // Returns whether another process is to be started.
+  bool on_exited(int worker, std::uint32_t generation);
+  void on_exit_status(int worker, std::uint32_t generation, int wait_status);
+  void on_slot_requested();
+  void on_failed(std::string why);
+
+  // Wakes everybody who sleeps on the shared memory, to look again.
+  void wake_everybody();
+
+  [[nodiscard]] const Order& order() const noexcept { return order_; }
+  [[nodiscard]] const WorkerTable& workers() const noexcept { return workers_; }
+
+ private:
+  // A unit being delivered.
+  struct Opened {
+    std::uint64_t id = 0;
+    ArenaSlot* slot = nullptr;  // null without outputs
+    std::uint64_t bytes = 0;
+    std::uint32_t index = 0;  // of the output due
+    std::vector<SlotOutput> outputs;
+  };
+  enum class Progress { kComputed, kRefused, kPoisoned, kAwaited };
+
+  [[nodiscard]] bool is_range() const noexcept {
+    return config_.kind == UnitKind::kRange;
+  }
+  [[nodiscard]] Progress progress(const Lease& lease) const;
+  [[nodiscard]] bool is_done(std::uint32_t stream) const;
+  int due();
+  bool choose_any(bool (Schedule::*wanted)(std::uint32_t) const);
+  [[nodiscard]] bool is_published(std::uint32_t stream) const;
+  [[nodiscard]] bool has_more(std::uint32_t stream) const;
+
+  bool publish(std::uint32_t stream);
+  bool publish_due(std::uint32_t stream);
+  [[nodiscard]] Cursor begin_of_next(const Stream& stream) const;
+  [[nodiscard]] Next output(std::uint32_t stream) const;
+  bool open(std::uint32_t stream);
+  void close_unit(std::uint32_t stream);
+  void withdraw(std::uint64_t id);
+  void withdraw_stream(std::uint32_t stream);
+  void poison(Lease& lease, WorkerReport report);
+  void free_units_of(int worker, std::uint32_t generation);
+  void relink(std::uint32_t stream, int worker, std::uint32_t generation);
+  void wake_workers(std::size_t units);
+
+  const SchedulerConfig& config_;
+  Arena& arena_;
+  const Region region_;
+  LeaseTable leases_;
+  Order order_;
+  MemoryPolicy memory_;
+  WorkerTable workers_;
+  std::vector<std::unique_ptr<Opened>> opened_;     // per stream, or null
+  std::map<std::uint64_t, WorkerReport> poisoned_;  // why, of units pending
+  bool needs_fill_ = true;  // something may be published
+};
+
+}  // namespace gristmill

@@ -1,0 +1,131 @@
+// What becomes of units when something happens to a worker, and how workers
+// learn of units.
+#include <algorithm>
+#include <utility>
+
+#include "core/base/futex.hpp"
+#include "core/schedule/schedule.hpp"
+
+namespace gristmill {
+
+void Schedule::wake_workers(std::size_t units) {
+  if (units == 0) return;
+  Control& control = region_.control();
+  control.work_sequence.fetch_add(1, std::memory_order_seq_cst);
+  for (std::uint32_t w = 0; w < config_.workers; ++w) {
+    if (region_.cell(w).asleep.load(std::memory_order_seq_cst) == 0) continue;
+    // Any worker will do for a unit for anybody; its owner only for another.
+    const std::size_t most = is_range() ? units : config_.workers;
+    futex_wake(&control.work_sequence,
+               static_cast<int>(std::min<std::size_t>(most, kMaxWorkers)));
+    return;
+  }
+}
+
+void Schedule::wake_everybody() {
+  Control& control = region_.control();
+  control.work_sequence.fetch_add(1, std::memory_order_seq_cst);
+  control.done_sequence.fetch_add(1, std::memory_order_seq_cst);
+  futex_wake(&control.work_sequence, kEverybody);
+  futex_wake(&control.done_sequence, kEverybody);
+}
+
+void Schedule::on_started(int worker, std::uint32_t generation, int pid) {
+  if (!workers_.is_current(worker, generation)) return;
+  workers_.started(worker, generation, pid);
+  wake_everybody();
+}
+
+bool Schedule::on_exited(int worker, std::uint32_t generation) {
+  if (!workers_.is_current(worker, generation)) return false;
+  bool again = workers_.exited(worker, generation);
+  if (config_.exits_final) {
+    again = false;
+    workers_.fail(workers_.describe(worker, generation, nullptr));
+  }
+  free_units_of(worker, generation);
+  if (config_.kind == UnitKind::kSequential) {
+    const auto streams = static_cast<std::uint32_t>(opened_.size());
+    for (auto s = static_cast<std::uint32_t>(worker); s < streams;
+         s += config_.workers) {
+      relink(s, worker, generation);
+    }
+  }
+  workers_.clear_cell(worker);
+  needs_fill_ = true;
+  // A wake-up may have gone to that process; a commit may lack its own.
+  wake_everybody();
+  return again;
+}
+
+void Schedule::free_units_of(int worker, std::uint32_t generation) {
+  for (const std::uint64_t id :
+       leases_.held_by(static_cast<std::uint32_t>(worker))) {
+    Lease& lease = leases_.at(id);
+    arena_.settle(lease.slot, leases_.populated(lease));
+    ++lease.attempts;
+    if (lease.withdrawn) {
+      arena_.give_back(lease.slot);
+      leases_.take(id);
+    } else if (lease.attempts <= config_.max_restarts) {
+      static_cast<void>(leases_.free_again(lease, nullptr));
+    } else {
+      poison(lease, workers_.describe(worker, generation, &lease));
+    }
+  }
+}
+
+void Schedule::poison(Lease& lease, WorkerReport report) {
+  leases_.poison(lease);
+  poisoned_.insert_or_assign(lease.id, std::move(report));
+}
+
+// The successor of a stream's owner has none of its live state: the first unit
+// that is not computed starts from the position after the one before.
+void Schedule::relink(std::uint32_t s, int worker, std::uint32_t generation) {
+  Stream& stream = order_.stream(s);
+  Cursor position = stream.tail;
+  std::size_t at = 0;
+  for (; at < stream.pending.size(); ++at) {
+    const Lease& lease = leases_.at(stream.pending[at]);
+    if (!leases_.computed(lease)) break;
+    Cursor after = leases_.position_after(lease);
+    if (!after.empty()) position = std::move(after);
+  }
+  if (at == stream.pending.size()) return;
+  Lease& first = leases_.at(stream.pending[at]);
+  if (!first.poisoned && !leases_.free_again(first, &position)) {
+    WorkerReport report = workers_.describe(worker, generation, &first);
+    report.text = "There is no memory for the position to start again from.";
+    poison(first, std::move(report));
+  }
+  if (!first.poisoned) {
+    // The successor knows of no refusal, and computes these in order.
+    memory_.retry_refused(stream, at + 1, nullptr);
+    return;
+  }
+  // What follows a unit that will never be computed cannot be either.
+  for (const std::uint64_t id : order_.seal_behind(s, at)) withdraw(id);
+}
+
+void Schedule::on_exit_status(int worker, std::uint32_t generation,
+                              int wait_status) {
+  workers_.exit_status(worker, generation, wait_status);
+  for (auto& [id, report] : poisoned_) {
+    report.learn(worker, generation, wait_status);
+  }
+  wake_everybody();
+}
+
+void Schedule::on_slot_requested() {
+  collect();
+  // The consumer may have to say that there is no memory.
+  if (!memory_.grant_all()) wake_everybody();
+}
+
+void Schedule::on_failed(std::string why) {
+  workers_.fail({.at_start = true, .text = std::move(why)});
+  wake_everybody();
+}
+
+}  // namespace gristmill

@@ -1,0 +1,134 @@
+#include "core/schedule/worker_table.hpp"
+
+#include <algorithm>
+#include <utility>
+
+namespace gristmill {
+namespace {
+
+// Timeouts after which a worker that runs and asks for no work is late.
+constexpr std::uint32_t kLongestStart = 4;
+// Ends in a row, before asking for work, that make a start hopeless.
+constexpr std::uint32_t kStarts = 3;
+
+}  // namespace
+
+WorkerTable::WorkerTable(Region region, std::uint32_t workers)
+    : region_(region), workers_(workers) {}
+
+bool WorkerTable::is_current(int worker, std::uint32_t generation) const {
+  return workers_[static_cast<std::size_t>(worker)].generation == generation;
+}
+
+void WorkerTable::started(int worker, std::uint32_t generation, int pid) {
+  state(worker).process = {pid, true, std::nullopt};
+  cell(worker).admitted.store(generation, std::memory_order_release);
+}
+
+bool WorkerTable::exited(int worker, std::uint32_t generation) {
+  State& state = this->state(worker);
+  state.process.alive = false;
+  state.process.wait_status.reset();
+  state.slow_start = 0;
+  ++state.generation;
+  const Cell& cell = this->cell(worker);
+  const std::uint32_t said =
+      std::min(cell.error_len.load(std::memory_order_acquire), kErrorBytes);
+  if (cell.started.load(std::memory_order_acquire) == generation && said == 0) {
+    state.failed_starts = 0;
+    return true;
+  }
+  // A program that says what is wrong says the same the next time.
+  if (++state.failed_starts < kStarts && said == 0) return true;
+  WorkerReport report = describe(worker, generation, nullptr);
+  report.at_start = true;
+  report.attempts = state.failed_starts;
+  report.text.assign(cell.error, said);
+  fail(std::move(report));
+  return false;
+}
+
+void WorkerTable::clear_cell(int worker) {
+  Cell& cell = this->cell(worker);
+  cell.admitted.store(0, std::memory_order_relaxed);
+  cell.asleep.store(0, std::memory_order_relaxed);
+  cell.at.store(-1, std::memory_order_relaxed);
+}
+
+void WorkerTable::exit_status(int worker, std::uint32_t generation,
+                              int wait_status) {
+  Process& process = state(worker).process;
+  if (!process.alive && is_current(worker, generation + 1)) {
+    process.wait_status = wait_status;
+  }
+  if (fatal_) fatal_->learn(worker, generation, wait_status);
+}
+
+void WorkerTable::fail(WorkerReport report) {
+  if (!fatal_) fatal_ = std::move(report);
+}
+
+void WorkerTable::unit_done() {
+  for (State& state : workers_) state.failed_starts = 0;
+}
+
+WorkerReport WorkerTable::describe(int worker, std::uint32_t generation,
+                                   const Lease* lease) const {
+  WorkerReport report;
+  report.worker = worker;
+  report.generation = generation;
+  report.pid = workers_[static_cast<std::size_t>(worker)].process.pid;
+  if (lease != nullptr) {
+    report.stream = static_cast<int>(lease->stream);
+    report.attempts = lease->attempts;
+    report.record = cell(worker).at.load(std::memory_order_relaxed);
+  }
+  return report;
+}
+
+bool WorkerTable::is_starting(std::uint32_t worker) {
+  State& state = workers_[worker];
+  if (!state.process.alive) return true;
+  const auto started =
+      region_.cell(worker).started.load(std::memory_order_acquire);
+  return started != state.generation && ++state.slow_start < kLongestStart;
+}
+
+WorkerReport WorkerTable::awaited(const LeaseTable& leases, const Lease& due) {
+  WorkerReport report;
+  report.stream = static_cast<int>(due.stream);
+  const Lease* held = &due;
+  if (leases.state(due) == UnitState::kFree) {
+    held = nullptr;
+    bool starting = false;
+    for (std::uint32_t w = 0; w < workers_.size(); ++w) {
+      if (due.owner != 0 && due.owner != w + 1) continue;
+      if (is_starting(w)) {
+        starting = true;
+        continue;
+      }
+      const std::vector<std::uint64_t> units = leases.held_by(w);
+      if (units.empty()) {
+        report.worker = static_cast<int>(w);
+        report.idle = true;
+      } else if (held == nullptr || units.front() < held->id) {
+        held = &leases.all().at(units.front());
+      }
+    }
+    if (report.idle || starting) return report;
+  }
+  const std::uint32_t holder = leases.word(*held).holder();
+  if (holder == 0) return report;
+  report.worker = static_cast<int>(holder) - 1;
+  report.stream = static_cast<int>(held->stream);
+  report.record = cell(report.worker).at.load(std::memory_order_relaxed);
+  return report;
+}
+
+std::vector<Process> WorkerTable::processes() const {
+  std::vector<Process> all;
+  for (const State& state : workers_) all.push_back(state.process);
+  return all;
+}
+
+}  // namespace gristmill

@@ -1,0 +1,94 @@
+// What is known of the workers' processes, and which of them to name where no
+// output comes.
+//
+// A worker is named by its index; its generation grows by one with every
+// process that takes the index, so that a late report is recognised.
+//
+// Thread safety: external synchronization (the scheduler's mutex).
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "core/memory/control.hpp"
+#include "core/schedule/lease.hpp"
+#include "core/schedule/next.hpp"
+
+namespace gristmill {
+
+// A worker's process, as far as is known.
+struct Process {
+  int pid = 0;  // of the last one that started, 0 before
+  bool alive = false;
+  std::optional<int> wait_status;  // of that one, as waitpid(2)
+};
+
+class WorkerTable {
+ public:
+  // The region's cells are set up already.
+  WorkerTable(Region region, std::uint32_t workers);
+
+  // Whether the process is the worker's last: what is said about others came
+  // late.
+  [[nodiscard]] bool is_current(int worker, std::uint32_t generation) const;
+
+  // Lets the process touch units.  REQUIRES: is_current().
+  void started(int worker, std::uint32_t generation, int pid);
+
+  // Returns whether another process may do better than the one that ended; if
+  // not, fatal() says why.  Its cell stays as it left it.
+  // REQUIRES: is_current().
+  bool exited(int worker, std::uint32_t generation);
+
+  // Makes the cell ready for the next process.
+  void clear_cell(int worker);
+
+  // How a process ended, after exited().
+  void exit_status(int worker, std::uint32_t generation, int wait_status);
+
+  // No worker can be had any more.  Only the first reason counts.
+  void fail(WorkerReport report);
+  [[nodiscard]] const std::optional<WorkerReport>& fatal() const {
+    return fatal_;
+  }
+
+  // A unit was computed: starts that fail are no longer failures in a row.
+  void unit_done();
+
+  // What to say about the end of a process, in whose hands a unit may be.
+  [[nodiscard]] WorkerReport describe(int worker, std::uint32_t generation,
+                                      const Lease* lease) const;
+
+  // Who keeps the unit that is waited for, when a timeout has passed: its
+  // holder; of a free unit an idle worker that may take it, else the one that
+  // is busy for longest.  Nobody, while a worker that may take it is on its
+  // way, unless that takes several timeouts.
+  [[nodiscard]] WorkerReport awaited(const LeaseTable& leases,
+                                     const Lease& due);
+
+  [[nodiscard]] std::vector<Process> processes() const;
+
+ private:
+  struct State {
+    std::uint32_t generation = 1;
+    Process process;
+    std::uint32_t failed_starts = 0;  // in a row
+    std::uint32_t slow_start = 0;     // timeouts that passed during its start
+  };
+
+  [[nodiscard]] bool is_starting(std::uint32_t worker);
+  [[nodiscard]] Cell& cell(int worker) const {
+    return region_.cell(static_cast<std::uint32_t>(worker));
+  }
+  [[nodiscard]] State& state(int worker) {
+    return workers_[static_cast<std::size_t>(worker)];
+  }
+
+  const Region region_;
+  std::vector<State> workers_;
+  std::optional<WorkerReport> fatal_;
+};
+
+}  // namespace gristmill
