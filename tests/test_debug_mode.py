@@ -11,7 +11,7 @@ import pytest
 import gristmill as grain
 from gristmill import experimental
 from gristmill._dataset.nodes import to_iter
-from gristmill._observe import measured, meter, observed, summary
+from gristmill._observe import copying, measured, meter, observed, summary
 
 COLUMNS = [
     "id",
@@ -123,7 +123,7 @@ def test_time_is_the_nodes_own(monkeypatch):
     for module in (meter, measured, to_iter):
         monkeypatch.setattr(module, "time", clock)
     # What measuring costs by the real clock would be subtracted.
-    monkeypatch.setattr(measured, "_costs", meter.Costs)
+    monkeypatch.setattr(copying, "costs", meter.Costs)
 
     def slow(x):
         clock.now_ns += 2_000_000

@@ -46,3 +46,10 @@ def test_metrics_know_each_element_that_threads_read(monkeypatch):
         assert list(pool.map(elements.__getitem__, range(64))) == list(range(64))
     assert sorted(x for _, read, _ in told for x in read) == list(range(64))
     assert {source for source, *_ in told} == {"InPairs"}
+
+
+def test_a_chain_of_very_many_nodes_is_not_measured():
+    dataset = gristmill.MapDataset.range(3)
+    for _ in range(200):
+        dataset = dataset.map(float)
+    assert iter(dataset.to_iter_dataset()).sampling is None

@@ -10,16 +10,13 @@ import re
 from typing import Any
 
 from gristmill._base import log
-from gristmill._dataset.model.node import chain_of
 from gristmill._dataset.model.spec import get_element_spec
 from gristmill._observe import picture
-from gristmill._observe.kinds import kind_of, parents_of
+from gristmill._observe.kinds import is_long, kind_of, parents_of
 from gristmill._observe.meter import Measurement, Meter
 from gristmill._observe.picture import Box
 
 UNSEEN = "(no element yet)"
-# Of a picture in a notebook.
-MOST_NODES = 100
 # Two box-drawing lines that look like slashes: the head of an arrow.
 HEAD = "\u2572\u2571"
 
@@ -50,8 +47,7 @@ def figure_of(dataset: Any) -> str | None:
 
     Nothing is iterated over: elements look as the nodes say.
     """
-    nodes = itertools.islice(chain_of(dataset), MOST_NODES + 1)
-    if sum(1 for _ in nodes) > MOST_NODES:
+    if is_long(dataset):
         return None
     svg = picture.as_svg(_box_before(dataset))
     return f'<div style="overflow-x: auto">\n{svg}</div>\n'

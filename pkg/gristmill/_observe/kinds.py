@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import Any
 
 from gristmill._dataset.model.map_dataset import MapDataset
-from gristmill._dataset.model.node import Kind
+from gristmill._dataset.model.node import Kind, chain_of
 from gristmill._dataset.nodes.batch import Batching
 from gristmill._dataset.nodes.rows import Rows
 from gristmill._dataset.nodes.to_iter import PrefetchIterDataset
+
+MOST_NODES = 100
 
 
 def kind_of(dataset: Any) -> Kind:
@@ -22,6 +25,12 @@ def parents_of(dataset: Any) -> tuple[Any, ...]:
     if dataset._KIND == "transport":
         return (dataset.in_workers,)
     return tuple(dataset._parents)
+
+
+def is_long(dataset: Any) -> bool:
+    """Whether a chain has too many nodes to show or measure each."""
+    nodes = itertools.islice(chain_of(dataset), MOST_NODES + 1)
+    return sum(1 for _ in nodes) > MOST_NODES
 
 
 def gathers(dataset: Any) -> bool:

@@ -1,8 +1,4 @@
-"""Nodes that measure the nodes they stand behind.
-
-`measured` copies a chain and puts one behind each node of the copy, so that a chain
-that is not measured has none and pays nothing.
-"""
+"""Nodes that measure the nodes they stand behind; `copying.py` puts them there."""
 
 from __future__ import annotations
 
@@ -12,7 +8,7 @@ from typing import Any, TypeVar
 
 from gristmill import batching
 from gristmill._base.types import Int64Array
-from gristmill._dataset.model.blocks import BlockMapDataset, block_of, is_built_in
+from gristmill._dataset.model.blocks import BlockMapDataset, block_of
 from gristmill._dataset.model.failing import record_of
 from gristmill._dataset.model.iter_dataset import IterDataset
 from gristmill._dataset.model.iterator import (
@@ -22,12 +18,7 @@ from gristmill._dataset.model.iterator import (
     set_next_index,
 )
 from gristmill._dataset.model.map_dataset import MapDataset
-from gristmill._dataset.model.node import with_parents
 from gristmill._dataset.model.spec import ParentSpec
-from gristmill._dataset.nodes.interleave import InterleaveIterDataset
-from gristmill._dataset.nodes.seed import WithSeedIterDataset
-from gristmill._dataset.nodes.with_options import WithOptionsIterDataset
-from gristmill._observe.kinds import gathers, kind_of, parents_of
 from gristmill._observe.meter import Costs, Measurement, Meter, Numbers, Stopwatch
 
 T = TypeVar("T")
@@ -39,82 +30,6 @@ _SIZED_MASK = 15
 # divisor in common with the sizes of blocks and batches.
 SHORT_NS = 20_000
 UNTIMED = 16
-
-
-def measured(dataset: Any, with_users: bool = True) -> tuple[Any, Measurement]:
-    """A copy of a chain that is measured, and what will be known of it.
-
-    Args:
-        dataset: The chain's last node, of either kind; it is not changed.
-        with_users: Whether users' own nodes are copied.  Else what they read counts as
-            their own.
-    """
-    measurement = Measurement(_costs())
-    return _copy(dataset, measurement, with_users), measurement
-
-
-def _copy(dataset: Any, measurement: Measurement, with_users: bool = True) -> Any:
-    if isinstance(dataset, (WithOptionsIterDataset, WithSeedIterDataset)):
-        # Its iterator is its parent's.
-        return with_parents(dataset, [_copy(dataset._parent, measurement)])
-    meter = measurement.new_meter(dataset, kind_of(dataset))
-    node = dataset
-    if isinstance(dataset, InterleaveIterDataset):
-        node = _copy_of_interleave(dataset, measurement, meter)
-    elif not gathers(dataset) and (with_users or is_built_in(type(dataset))):
-        parents = []
-        for parent in parents_of(dataset):
-            meter.inputs.append(len(measurement.meters))
-            parents.append(_copy(parent, measurement, with_users))
-        if meter.kind == "transport":
-            node = PassingIterDataset(parents[0], SendingIterator, measurement)
-            node = dataset.with_in_workers(node)
-            node = PassingIterDataset(node, ReceivingIterator, measurement)
-        elif parents:
-            node = with_parents(dataset, parents)
-    if isinstance(dataset, MapDataset):
-        return MeasuredMapDataset(node, measurement, meter)
-    return MeasuredIterDataset(node, measurement, meter)
-
-
-def _copy_of_interleave(
-    dataset: InterleaveIterDataset[Any], measurement: Measurement, meter: Meter
-) -> Any:
-    """A copy whose datasets are measured; those of one shape have common meters."""
-    if isinstance(dataset.datasets, MapDataset):
-        return dataset  # They are made when they are needed.
-    firsts: dict[Any, int] = {}
-    copies = []
-    for part in dataset.datasets:
-        shape = _shape(part)
-        begin = firsts.setdefault(shape, len(measurement.meters))
-        if begin == len(measurement.meters):
-            meter.inputs.append(begin)
-            copies.append(_copy(part, measurement))
-            continue
-        # Copied with meters of its own, which are then taken from it.
-        end = len(measurement.meters)
-        copied = _copy(part, measurement)
-        _share_meters(copied, measurement, begin - end)
-        del measurement.meters[end:], measurement.datasets[end:]
-        copies.append(copied)
-    return dataset.with_datasets(copies)
-
-
-def _shape(dataset: Any) -> Any:
-    """What two datasets have in common that are made of the same nodes."""
-    parents = parents_of(dataset)
-    if isinstance(dataset, InterleaveIterDataset):
-        return (type(dataset), id(dataset))
-    return (type(dataset), gathers(dataset), *map(_shape, parents))
-
-
-def _share_meters(copied: Any, measurement: Measurement, distance: int) -> None:
-    """Make all measuring nodes of a copy use meters `distance` further on."""
-    if isinstance(copied, (MeasuredMapDataset, MeasuredIterDataset)):
-        copied._meter = measurement.meters[copied._meter.number + distance]
-    for parent in parents_of(copied):
-        _share_meters(parent, measurement, distance)
 
 
 class MeasuredMapDataset(ParentSpec, BlockMapDataset[T]):
@@ -271,7 +186,7 @@ class MeasuredDatasetIterator(PassingIterator[T]):
 
 
 @functools.cache
-def _costs() -> Costs:
+def costs() -> Costs:
     """What measuring adds.  Takes a few milliseconds to find out."""
     measurement = Measurement(Costs())
     node, parent = (measurement.new_meter(None, "transform") for _ in range(2))

@@ -11,7 +11,8 @@ from gristmill import monitoring
 from gristmill._base import log
 from gristmill._dataset.model.iterator import DatasetIterator
 from gristmill._observe import drawing
-from gristmill._observe.measured import PassingIterator, measured
+from gristmill._observe.copying import measured
+from gristmill._observe.measured import PassingIterator
 from gristmill._observe.meter import Measurement
 from gristmill._observe.summary import execution_summary, summarize
 from gristmill._observe.watch import Watch

@@ -21,6 +21,7 @@ from gristmill import monitoring
 from gristmill._dataset.model.iterator import DatasetIterator
 from gristmill._dataset.nodes.to_iter import feeds_of
 from gristmill._observe.calls import Calls
+from gristmill._observe.kinds import is_long
 from gristmill._observe.sampling import Sampling, samplings_of
 from gristmill._observe.tracebacks import cut
 
@@ -113,7 +114,8 @@ def watch(iterator: DatasetIterator[Any]) -> None:
             found._watch.start_if_due(found)
 
     for feed in feeds_of(iterator):
-        feed.sampling = Sampling(feed.dataset, wake)
+        if not is_long(feed.dataset):
+            feed.sampling = Sampling(feed.dataset, wake)
     iterator._watch = Watch(iterator, monitoring.record_next)
 
 
