@@ -34,14 +34,6 @@ def test_rows_are_not_read(name):
             assert repr(fetch(form)) == repr(batch)
 
 
-@pytest.mark.parametrize("name", ["hugging face", "hugging face torch"])
-def test_hugging_face_columns_are_not_made_into_rows(name, monkeypatch):
-    dataset = DATASETS[name](10)
-    monkeypatch.setattr(type(dataset), "__getitems__", refuse)
-    [batch] = DataLoader(dataset, 10)
-    assert batch["number"].tolist() == list(range(10))
-
-
 @pytest.mark.parametrize(
     "name",
     ["leaf", "sparse", "parameter", "subclass", "conjugate", "read only", "array >i4",

@@ -105,7 +105,10 @@ class FetchProgram:
         fetcher = kinds.create_fetcher(
             kind, dataset, self.auto_collation, collate_fn, self.drop_last
         )
-        return native.in_worker(fetcher, self.dataset) if self.native else fetcher
+        if self.native:
+            fetch = native.native_fetch(self.dataset, fetcher.fetch)
+            fetcher.fetch = fetch or fetcher.fetch
+        return fetcher
 
 
 class FetchStream:
