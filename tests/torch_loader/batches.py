@@ -14,7 +14,7 @@ import torch
 
 from gristmill._hot import transport, views
 from gristmill._slow.views import CoreSlot
-from gristmill._torch.batches import sending
+from gristmill._torch.batches import encoding
 
 COPIED_BYTES = 16 << 10
 NO_KEYS = np.empty(0, np.int64)
@@ -70,11 +70,11 @@ class Slot:
 
     def send(self, batch: Any) -> Any:
         """What the parent gets for a worker's batch."""
-        element = sending.to_send(batch)
+        element = encoding.encoded(batch)
         used = transport.encode(self.writer, [(element, NO_KEYS, (1,))], None)
         del element
         got, _, _ = transport.decode(self.address, used, 0, self._view, COPIED_BYTES)
-        return sending.received(got)
+        return encoding.decoded(got)
 
     def holds(self, tensor: torch.Tensor) -> bool:
         """Whether a tensor's memory lies in the slot."""

@@ -6,7 +6,7 @@ import torch
 from torch.utils.data import TensorDataset, default_collate
 
 from gristmill._torch.batches.native import is_torchs, native_fetch, samples_fetch
-from gristmill._torch.indices.drawing import Drawn
+from gristmill._torch.indices.draws import Drawn
 from gristmill.torch import DataLoader
 from torch_loader.datasets_zoo import DATASETS
 

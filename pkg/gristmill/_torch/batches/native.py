@@ -22,7 +22,8 @@ from torch.utils.data import (
 )
 
 from gristmill._torch import private
-from gristmill._torch.indices.drawing import Block, Drawn, as_list
+from gristmill._torch.batches.slot_collation import MANY
+from gristmill._torch.indices.draws import Block, Drawn, as_list
 
 Fetch: TypeAlias = Callable[[Any], Any]
 
@@ -36,8 +37,6 @@ _TORCH_COLLATION = {
     str: private.collate_str_fn,
     bytes: private.collate_str_fn,
 }
-# Torch stacks fewer ints faster than NumPy.
-_MANY = 16
 
 
 def is_torchs(collate_fn: Any) -> bool:
@@ -62,7 +61,7 @@ def samples_fetch(dataset: Any, fetch: Fetch) -> Fetch:
         # Not bools, nor ints of NumPy's: for those torch has other rules.
         if set(map(type, samples)) != {int}:
             return default_collate(samples)
-        if len(samples) >= _MANY and _tensors_are_on_cpu():
+        if len(samples) >= MANY and _tensors_are_on_cpu():
             with contextlib.suppress(OverflowError):
                 return torch.from_numpy(np.array(samples, np.int64))
         return torch.tensor(samples)
