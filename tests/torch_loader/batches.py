@@ -13,7 +13,7 @@ import torch
 
 from core_slot import CoreSlot
 from gristmill._hot import slot_reader, slot_writer, views
-from gristmill._torch.batches import sending
+from gristmill._torch.batches import encoding
 
 COPIED_BYTES = 16 << 10
 NO_KEYS = np.empty(0, np.int64)
@@ -67,11 +67,11 @@ class Slot:
 
     def send(self, batch: Any) -> Any:
         """What the parent gets for a worker's batch."""
-        element = sending.to_send(batch)
+        element = encoding.encoded(batch)
         used = slot_writer.encode(self.writer, [(element, NO_KEYS, (1,))], None)
         del element
         got, _, _ = slot_reader.decode(self.address, used, 0, self._view, COPIED_BYTES)
-        return sending.received(got)
+        return encoding.decoded(got)
 
     def holds(self, tensor: torch.Tensor) -> bool:
         """Whether a tensor's memory lies in the slot."""

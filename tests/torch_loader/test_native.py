@@ -6,7 +6,7 @@ import torch
 from torch.utils.data import TensorDataset, default_collate
 
 from gristmill._torch.batches.native import is_torchs, native_fetch, samples_fetch
-from gristmill._torch.indices.drawing import Drawn
+from gristmill._torch.indices.draws import Drawn
 from gristmill.torch import DataLoader
 from torch_loader.datasets_zoo import DATASETS
 
@@ -32,14 +32,6 @@ def test_rows_are_not_read(name):
         blocks = (np.array(index), range(index[0], index[-1] + 1))
         for form in (index, *map(Drawn, blocks)):
             assert repr(fetch(form)) == repr(batch)
-
-
-@pytest.mark.parametrize("name", ["hugging face", "hugging face torch"])
-def test_hugging_face_columns_are_not_made_into_rows(name, monkeypatch):
-    dataset = DATASETS[name](10)
-    monkeypatch.setattr(type(dataset), "__getitems__", refuse)
-    [batch] = DataLoader(dataset, 10)
-    assert batch["number"].tolist() == list(range(10))
 
 
 @pytest.mark.parametrize(

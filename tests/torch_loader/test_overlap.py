@@ -17,7 +17,7 @@ from torch.utils.data import (
     get_worker_info,
 )
 
-from gristmill._torch.indices import foreseeing
+from gristmill._torch.indices import lookahead
 from gristmill.torch import DataLoader
 from torch_loader.waiting import wait_for
 
@@ -173,7 +173,7 @@ def test_the_next_epoch_is_read_before_it_begins():
 def test_without_the_option_nothing_is_asked_ahead():
     loader = DataLoader(range(5), num_workers=2, persistent_workers=True)
     assert [batch.item() for batch in loader] == list(range(5))
-    assert loader._iterator._crew.next() is None
+    assert loader._iterator._pool.next() is None
     end(loader)
 
 
@@ -228,11 +228,11 @@ def test_an_error_of_the_next_epoch_is_raised_there():
 
 
 def test_a_long_epoch_is_not_drawn_twice(monkeypatch):
-    monkeypatch.setattr(foreseeing, "MOST_INDICES", 4)
+    monkeypatch.setattr(lookahead, "MOST_INDICES", 4)
     loader = overlapping(range(5), shuffle=True)
     for _ in range(2):
         assert sorted(batch.item() for batch in loader) == list(range(5))
-        assert loader._iterator._crew.next() is None
+        assert loader._iterator._pool.next() is None
     end(loader)
 
 

@@ -123,12 +123,12 @@ def test_the_thread_may_be_who_collects_the_iterator(monkeypatch):
     batches = iter(make(Numbers(range(10, 20))))
     ended = threading.Event()
 
-    def collected(answer):
+    def collected(value, device):
         batches._shutdown_workers()
         ended.set()
-        return answer
+        return value
 
-    monkeypatch.setattr(batches._pins, "_pinned", collected)
+    monkeypatch.setattr(pinning, "pin_memory", collected)
     next(batches)
     assert ended.wait(30)
     batches._pins._thread.join(30)

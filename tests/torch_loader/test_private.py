@@ -99,7 +99,7 @@ def test_to_look_draws_no_random_numbers_and_needs_no_device():
 def test_each_attribute_of_torchs_iterators_that_is_used_is_looked_at():
     iterator = iter(torch.utils.data.DataLoader([0]))
     used = set()
-    for path in FOLDER.glob("*.py"):
+    for path in FOLDER.rglob("*.py"):
         if path.name != "private.py":
             used |= set(re.findall(r"\bself\.(_\w+)", path.read_text()))
     of_torch = used & set(vars(iterator))

@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch.utils.data import BatchSampler, RandomSampler, get_worker_info
 
-from gristmill._torch.indices.drawing import as_list
-from gristmill._torch.resume.deliveries import Deliveries
-from gristmill._torch.resume.positions import Position
+from gristmill._torch.indices.draws import as_list
+from gristmill._torch.resume.position import Position
+from gristmill._torch.resume.snapshots import Overtaking
 from gristmill.torch import StatefulDataLoader
 from torch_loader.waiting import wait_for
 
@@ -132,16 +132,16 @@ def test_any_order_of_answers(kind, data):
     for _ in range(3):
         position = going_on(kind, state)
         state = position.state()
-        deliveries = Deliveries(2, state)
+        overtaking = Overtaking(2, state)
         under_way = [[], []]
         for worker in data.draw(st.lists(st.sampled_from([0, 1, 2, 3]), max_size=12)):
             if worker < 2:
                 for batch in as_lists(itertools.islice(position, 1)):
                     under_way[worker].append(batch)
-                    deliveries.asked(worker, position.state())
+                    overtaking.asked(worker, position.state())
             elif under_way[worker - 2]:
                 left.remove(under_way[worker - 2].pop(0))
-                state = deliveries.given(worker - 2)
+                state = overtaking.given(worker - 2)
         assert as_lists(going_on(kind, state)) == left
 
 

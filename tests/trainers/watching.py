@@ -4,7 +4,7 @@ import collections
 
 import psutil
 
-from gristmill._torch.iterators.stepping import Stepping
+from gristmill._torch.iterators.base import LoaderIterator
 
 
 class Watch:
@@ -19,7 +19,7 @@ class Watch:
     def __init__(self, monkeypatch):
         self.batches = collections.Counter()
         self.iterators = []
-        start, step = Stepping._start, Stepping.__next__
+        start, step = LoaderIterator._start, LoaderIterator.__next__
 
         def started(iterator, torch_class):
             self.iterators.append(iterator)
@@ -30,8 +30,8 @@ class Watch:
             self.batches[type(iterator).__name__] += 1
             return batch
 
-        monkeypatch.setattr(Stepping, "_start", started)
-        monkeypatch.setattr(Stepping, "__next__", stepped)
+        monkeypatch.setattr(LoaderIterator, "_start", started)
+        monkeypatch.setattr(LoaderIterator, "__next__", stepped)
 
     def workers_have_ended(self):
         """Whether all of them had workers, none of which is left."""

@@ -44,7 +44,7 @@ class Ahead(Checkpointable, Iterator[T]):
         self._iterator: Any = iter(batches)
         self._depth = depth
         self._queue: collections.deque[_Placed] = collections.deque()
-        self._has_state = self._can_tell_state()
+        self._has_state = hasattr(self._iterator, "get_state")
         self._state = self._state_now()
 
     @abc.abstractmethod
@@ -59,7 +59,7 @@ class Ahead(Checkpointable, Iterator[T]):
         # Nothing is read past a failure until the caller has had it.
         while len(self._queue) < self._depth and not self._fails():
             try:
-                placed = self._place(self._draw())
+                placed = self._place(next(self._iterator))
             except StopIteration:
                 break
             except Exception as error:
@@ -91,7 +91,7 @@ class Ahead(Checkpointable, Iterator[T]):
     def set_state(self, state: Any) -> None:
         """Continue after `state`; batches on the device are dropped."""
         self._queue.clear()
-        self._go_to(state)
+        self._iterator.set_state(state)
         self._state = state
 
     def start_prefetch(self) -> None:
@@ -110,16 +110,5 @@ class Ahead(Checkpointable, Iterator[T]):
     def _fails(self) -> bool:
         return bool(self._queue) and self._queue[-1].failure is not None
 
-    # What a kind of loader that keeps its state elsewhere answers in its own way.
-
-    def _draw(self) -> Any:
-        return next(self._iterator)
-
-    def _can_tell_state(self) -> bool:
-        return hasattr(self._iterator, "get_state")
-
     def _state_now(self) -> Any:
         return self._iterator.get_state() if self._has_state else None
-
-    def _go_to(self, state: Any) -> None:
-        self._iterator.set_state(state)

@@ -47,8 +47,8 @@ class Stream(Protocol):
         """Stop reading ahead."""
 
 
-class AnsweringStream(Stream, Protocol):
-    """A stream whose outputs are what its caller asks for."""
+class AnsweringStream(Protocol):
+    """In the place of a `Stream`: its outputs are what its caller asks for."""
 
     def answer(self, request: Int64Array, alloc: Alloc) -> Any:
         """The output that a request asks for, see `_core.Scheduler.ask`."""

@@ -2,7 +2,7 @@
 
 A state is a plain dict.  Without workers:
 
-    _index_sampler_state, _sampler_iter_state, _sampler_iter_yielded   (see `positions`)
+    _index_sampler_state, _sampler_iter_state, _sampler_iter_yielded   (see `position`)
     _num_yielded, _IterableDataset_len_called, _shared_seed,
     fetcher_state: None or {dataset_iter_state, fetcher_ended}, dataset_state,
     _iterator_finished

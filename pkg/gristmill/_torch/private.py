@@ -26,13 +26,43 @@ _LOADING = "utils.data.dataloader."
 _COLLATE = "utils.data._utils.collate."
 _WORKER = "utils.data._utils.worker."
 
+# What is used: with how many arguments it is called by position, `self` included, and
+# which ones by name; None of what is read or set, or has no signature.
+_USED: dict[str, tuple[int, tuple[str, ...]] | None] = {
+    # Called, or replaced, as part of a class.
+    _LOADING + "DataLoader._get_iterator": (1, ()),
+    _LOADING + "DataLoader.check_worker_number_rationality": (1, ()),
+    _LOADING + "_BaseDataLoaderIter.__init__": (2, ()),
+    _LOADING + "_BaseDataLoaderIter.__next__": (1, ()),
+    _LOADING + "_BaseDataLoaderIter._next_data": (1, ()),
+    _LOADING + "_BaseDataLoaderIter._next_index": (1, ()),
+    _LOADING + "_BaseDataLoaderIter._reset": (3, ()),
+    _LOADING + "_SingleProcessDataLoaderIter.__init__": (2, ()),
+    _LOADING + "_MultiProcessingDataLoaderIter._shutdown_workers": (1, ()),
+    _LOADING + "_DatasetKind.Iterable": None,
+    _LOADING + "_DatasetKind.Map": None,
+    _LOADING + "_DatasetKind.create_fetcher": (5, ()),
+    _COLLATE + "default_collate_fn_map": None,
+    _WORKER + "_worker_info": None,
+    _WORKER + "WorkerInfo": (0, ("id", "num_workers", "seed", "dataset")),
+    "autograd.profiler._is_profiler_enabled": None,
+    "_utils.ExceptionWrapper.reraise": (1, ()),
+    "multiprocessing.reductions.StorageWeakRef.expired": (1, ()),
+}
+
 
 class Absent:
     """Stands for what this torch does not have."""
 
 
-def _part(path: str) -> Any:
-    """A part of torch by its name after ``torch.``; `Absent` where there is none."""
+def _part(path: str, arguments: int | None = None, *names: str) -> Any:
+    """A part of torch by its name after ``torch.``, which is noted in `_USED`."""
+    _USED[path] = None if arguments is None else (arguments, names)
+    return _found(path)
+
+
+def _found(path: str) -> Any:
+    """A part of torch; `Absent` where there is none."""
     try:
         return functools.reduce(getattr, path.split("."), torch)
     except AttributeError:
@@ -48,72 +78,33 @@ MultiProcessIterator = _part(_LOADING + "_MultiProcessingDataLoaderIter")
 DatasetKind = _part(_LOADING + "_DatasetKind")
 # Of what is iterable, it gives None for ever.
 EndlessSampler = _part(_LOADING + "_InfiniteConstantSampler")
-init_sharding_worker = _part(_LOADING + "_sharding_worker_init_fn")
+init_sharding_worker = _part(_LOADING + "_sharding_worker_init_fn", 4)
 _profiler: Any = torch.autograd.profiler
 _profiler_enabled = _part("autograd._profiler_enabled")
-pin_memory = _part("utils.data._utils.pin_memory.pin_memory")
+pin_memory = _part("utils.data._utils.pin_memory.pin_memory", 2)
 # Workers.
-generate_state = _part(_WORKER + "_generate_state")
-set_thread_name = _part("multiprocessing._set_thread_name")
-compiled_for_xpu = _part("xpu._is_compiled")
+generate_state = _part(_WORKER + "_generate_state", 2)
+set_thread_name = _part("multiprocessing._set_thread_name", 1)
+compiled_for_xpu = _part("xpu._is_compiled", 0)
 if not TYPE_CHECKING:
-    ExceptionWrapper = _part("_utils.ExceptionWrapper")
+    ExceptionWrapper = _part("_utils.ExceptionWrapper", 0, "where")
 # Batches.
-collate_tensor_fn = _part(_COLLATE + "collate_tensor_fn")
-collate_numpy_array_fn = _part(_COLLATE + "collate_numpy_array_fn")
-collate_numpy_scalar_fn = _part(_COLLATE + "collate_numpy_scalar_fn")
-collate_float_fn = _part(_COLLATE + "collate_float_fn")
-collate_int_fn = _part(_COLLATE + "collate_int_fn")
-collate_str_fn = _part(_COLLATE + "collate_str_fn")
-StorageWeakRef = _part("multiprocessing.reductions.StorageWeakRef")
+collate_tensor_fn = _part(_COLLATE + "collate_tensor_fn", 1, "collate_fn_map")
+collate_numpy_array_fn = _part(_COLLATE + "collate_numpy_array_fn", 1, "collate_fn_map")
+collate_numpy_scalar_fn = _part(
+    _COLLATE + "collate_numpy_scalar_fn", 1, "collate_fn_map"
+)
+collate_float_fn = _part(_COLLATE + "collate_float_fn", 1, "collate_fn_map")
+collate_int_fn = _part(_COLLATE + "collate_int_fn", 1, "collate_fn_map")
+collate_str_fn = _part(_COLLATE + "collate_str_fn", 1, "collate_fn_map")
+StorageWeakRef = _part("multiprocessing.reductions.StorageWeakRef", 1)
 storage_of_weak_ref = _part("UntypedStorage._new_with_weak_ptr")
 neg_view = _part("_neg_view")
 # Takes the class, too.
-new_shared: Any = getattr(_part("UntypedStorage._new_shared"), "__func__", Absent)
+new_shared: Any = getattr(
+    _part("UntypedStorage._new_shared", 1, "device"), "__func__", Absent
+)
 
-# What is called, or replaced: with how many arguments by position, `self` included,
-# and which ones by name.
-_CALLED: tuple[tuple[str, int, tuple[str, ...]], ...] = (
-    (_LOADING + "DataLoader._get_iterator", 1, ()),
-    (_LOADING + "DataLoader.check_worker_number_rationality", 1, ()),
-    (_LOADING + "_BaseDataLoaderIter.__init__", 2, ()),
-    (_LOADING + "_BaseDataLoaderIter.__next__", 1, ()),
-    (_LOADING + "_BaseDataLoaderIter._next_data", 1, ()),
-    (_LOADING + "_BaseDataLoaderIter._next_index", 1, ()),
-    (_LOADING + "_BaseDataLoaderIter._reset", 3, ()),
-    (_LOADING + "_SingleProcessDataLoaderIter.__init__", 2, ()),
-    (_LOADING + "_MultiProcessingDataLoaderIter._shutdown_workers", 1, ()),
-    (_LOADING + "_DatasetKind.create_fetcher", 5, ()),
-    (_LOADING + "_sharding_worker_init_fn", 4, ()),
-    ("utils.data._utils.pin_memory.pin_memory", 2, ()),
-    (_WORKER + "WorkerInfo", 0, ("id", "num_workers", "seed", "dataset")),
-    (_WORKER + "_generate_state", 2, ()),
-    ("multiprocessing._set_thread_name", 1, ()),
-    ("xpu._is_compiled", 0, ()),
-    ("_utils.ExceptionWrapper", 0, ("where",)),
-    ("_utils.ExceptionWrapper.reraise", 1, ()),
-    (_COLLATE + "collate_tensor_fn", 1, ("collate_fn_map",)),
-    (_COLLATE + "collate_numpy_array_fn", 1, ("collate_fn_map",)),
-    (_COLLATE + "collate_numpy_scalar_fn", 1, ("collate_fn_map",)),
-    (_COLLATE + "collate_float_fn", 1, ("collate_fn_map",)),
-    (_COLLATE + "collate_int_fn", 1, ("collate_fn_map",)),
-    (_COLLATE + "collate_str_fn", 1, ("collate_fn_map",)),
-    ("multiprocessing.reductions.StorageWeakRef", 1, ()),
-    ("multiprocessing.reductions.StorageWeakRef.expired", 1, ()),
-    ("UntypedStorage._new_shared", 1, ("device",)),
-)
-# What is read or set, or has no signature.
-_THERE = (
-    _LOADING + "_DatasetKind.Iterable",
-    _LOADING + "_DatasetKind.Map",
-    _LOADING + "_InfiniteConstantSampler",
-    _COLLATE + "default_collate_fn_map",
-    _WORKER + "_worker_info",
-    "autograd._profiler_enabled",
-    "autograd.profiler._is_profiler_enabled",
-    "UntypedStorage._new_with_weak_ptr",
-    "_neg_view",
-)
 # Attributes of loaders, of their iterators and of fetchers of what is iterable.
 _OF_LOADERS = ("_dataset_kind", "_iterator")
 _OF_ITERATORS = (
@@ -143,20 +134,25 @@ _OF_FETCHERS = ("dataset", "dataset_iter", "ended", "fetch")
 
 def unknown() -> str | None:
     """What is not as it is known, in a few words; None where all is."""
-    for path in (*_THERE, *(path for path, _, _ in _CALLED)):
-        if _part(path) is Absent:
+    for path in _USED:
+        if _found(path) is Absent:
             return f"torch.{path} is not there"
-    for path, count, names in _CALLED:
+    for path, call in _USED.items():
+        if call is None:
+            continue
+        count, names = call
         try:
-            inspect.signature(_part(path)).bind(*[None] * count, **dict.fromkeys(names))
+            inspect.signature(_found(path)).bind(
+                *[None] * count, **dict.fromkeys(names)
+            )
         except (TypeError, ValueError):
             return f"torch.{path} takes other arguments"
     try:
         # With a generator and a device of its own: the program's stay as they are.
         with torch.device("cpu"):
             loader = TorchLoader([0], generator=torch.Generator())
-            iterator = _part(_LOADING + "_SingleProcessDataLoaderIter")(loader)
-            kinds = _part(_LOADING + "_DatasetKind")
+            iterator = _found(_LOADING + "_SingleProcessDataLoaderIter")(loader)
+            kinds = _found(_LOADING + "_DatasetKind")
             fetcher = kinds.create_fetcher(kinds.Iterable, [0], False, None, False)
     except Exception as error:
         return f"torch's iterator fails: {error!r}"

@@ -13,9 +13,9 @@ from gristmill._base.types import T
 from gristmill._torch import layout, private
 from gristmill._torch.layout import State
 from gristmill._torch.loader import DataLoader
-from gristmill._torch.resume.saving import Saving
-from gristmill._torch.resume.stateful_several import StatefulMultiProcessIterator
-from gristmill._torch.resume.stateful_single import StatefulSingleProcessIterator
+from gristmill._torch.resume.base import StatefulIterator
+from gristmill._torch.resume.several import StatefulMultiProcessIterator
+from gristmill._torch.resume.single import StatefulSingleProcessIterator
 from gristmill.sources import RandomAccessDataSource
 
 
@@ -152,7 +152,7 @@ class StatefulDataLoader(DataLoader[T]):
         # Whether the iterator was made to be asked for its state, and not given yet.
         self._initial_iter_for_state_dict = False
 
-    def __iter__(self) -> Saving:
+    def __iter__(self) -> StatefulIterator:
         """The iterator that `state_dict` describes from now on."""
         initial = self._initial_iter_for_state_dict and self._iterator is not None
         self._initial_iter_for_state_dict = False
@@ -163,7 +163,7 @@ class StatefulDataLoader(DataLoader[T]):
             with self._iterator.next_epoch():
                 self._begin_epoch()
                 self._iterator.draw_order()
-        iterator: Saving = self._iterator
+        iterator: StatefulIterator = self._iterator
         return iterator
 
     def _begin_epoch(self) -> None:

@@ -13,7 +13,6 @@ import gc
 import importlib
 import os
 import pickle
-import select
 import signal
 import socket
 import sys
@@ -24,7 +23,10 @@ from gristmill import _core
 from gristmill._workers.processes import (
     ENLIST,
     FORGET,
+    GONE,
     READY,
+    ZYGOTE,
+    Children,
     Message,
     lasting_threads,
     receive,
@@ -33,7 +35,6 @@ from gristmill._workers.processes import (
 )
 from gristmill._workers.worker_process import leave_signals_to_parent
 from gristmill._workers.zygote import Zygote
-from gristmill._workers.zygotes import Zygotes
 
 # In the user's process.
 
@@ -140,44 +141,28 @@ class _Launcher:
 
     def __init__(self, supervisor: socket.socket) -> None:
         self._supervisor = supervisor
-        self._poll = select.poll()
-        self._zygotes = Zygotes(supervisor, self._poll)
+        self._zygotes = Children(supervisor, GONE)
 
     def run(self) -> None:
         """Fork zygotes until the supervisor is gone."""
-        supervisor = self._supervisor.fileno()
-        self._poll.register(supervisor, select.POLLIN)
         while True:
-            ready = {fd for fd, _ in self._poll.poll()}
-            for fd in ready - {supervisor}:
-                self._zygotes.bury(fd)
-            if supervisor in ready and not self._obey():
-                return
-
-    def _obey(self) -> bool:
-        """Do what the supervisor says; False if it is gone."""
-        received = receive(self._supervisor)
-        if received is None:
-            return False
-        message, fds = received
-        if message.kind == ENLIST:
-            self._start_zygote(message, fds)
-        elif message.kind == FORGET:
-            self._zygotes.kill(message.crew)
-        return True
+            for _ in self._zygotes.wait():
+                received = receive(self._supervisor)
+                if received is None:
+                    return
+                message, fds = received
+                if message.kind == ENLIST:
+                    self._start_zygote(message, fds)
+                elif message.kind == FORGET:
+                    self._zygotes.kill(message.crew)
 
     def _start_zygote(self, message: Message, fds: Sequence[int]) -> None:
-        """Fork a zygote and tell the supervisor."""
-        others = self._zygotes.fds()
-
         def child() -> None:
-            for other in others:
-                os.close(other)
             self._supervisor.close()
             Zygote(message.crew, late=bool(message.value), fds=fds).run()
 
         try:
-            self._zygotes.fork(message.crew, child)
+            self._zygotes.fork(Message(ZYGOTE, message.crew), child)
         except OSError:
             send_failure(self._supervisor, message.crew)
         for fd in fds:

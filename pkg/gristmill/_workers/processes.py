@@ -5,6 +5,7 @@
 
 import contextlib
 import os
+import select
 import signal
 import socket
 import struct
@@ -86,14 +87,6 @@ def _flush() -> None:
             stream.flush()
 
 
-def reap(pid: int) -> int:
-    """Return the wait status of a dead child, 0 if user code took it before."""
-    try:
-        return os.waitpid(pid, 0)[1]
-    except ChildProcessError:
-        return 0
-
-
 def send(peer: socket.socket, message: Message, *fds: int) -> None:
     # A peer that is gone is found out when the socket is read.
     with contextlib.suppress(BrokenPipeError, ConnectionResetError):
@@ -109,6 +102,67 @@ def receive(peer: socket.socket) -> tuple[Message, list[int]] | None:
     except ConnectionResetError:
         return None
     return (Message(*_MESSAGE.unpack(data)), fds) if data else None
+
+
+class Children:
+    """The processes that this one has forked, of which it tells the supervisor.
+
+    Args:
+        supervisor: Is told who has started, and how each has ended.
+        ended: The kind of the message that says so.
+
+    Attributes:
+        poll: What `wait` waits for.
+    """
+
+    def __init__(self, supervisor: socket.socket, ended: int) -> None:
+        self._supervisor = supervisor
+        self._ended = ended
+        self._running: dict[int, Message] = {}  # By pidfd: the value is the pid.
+        self.poll = select.poll()
+        self.poll.register(supervisor, select.POLLIN)
+
+    def fork(self, started: Message, child: Callable[[], None]) -> int:
+        """Run child in a new process and say that it has started; return its pid.
+
+        Raises:
+            OSError: The system has no room for it.
+        """
+
+        def alone() -> None:
+            for other in self._running:
+                os.close(other)
+            child()
+
+        pid, pidfd = fork(alone)
+        self._running[pidfd] = message = started._replace(value=pid)
+        self.poll.register(pidfd, select.POLLIN)
+        send(self._supervisor, message, pidfd)
+        return pid
+
+    def wait(self, timeout_ms: int | None = None) -> list[int]:
+        """Wait for something to do, and reap; return what else is ready."""
+        ready = [fd for fd, _ in self.poll.poll(timeout_ms)]
+        return [fd for fd in ready if not self._reaps(fd)]
+
+    def kill(self, crew: int) -> None:
+        """End the processes of a crew, if there are some."""
+        for pidfd, started in self._running.items():
+            if started.crew == crew:
+                signal.pidfd_send_signal(pidfd, signal.SIGKILL)
+
+    def _reaps(self, pidfd: int) -> bool:
+        started = self._running.pop(pidfd, None)
+        if started is None:
+            return False
+        self.poll.unregister(pidfd)
+        try:
+            status = os.waitpid(started.value, 0)[1]
+        except ChildProcessError:  # User code took it before.
+            status = 0
+        send(self._supervisor, started._replace(kind=self._ended, value=status))
+        os.close(pidfd)
+        return True
 
 
 def send_failure(peer: socket.socket, crew: int) -> None:

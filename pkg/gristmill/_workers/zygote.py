@@ -18,17 +18,16 @@ from gristmill._workers.processes import (
     BORN,
     DIED,
     THREADS,
+    Children,
     Message,
-    fork,
     lasting_threads,
-    reap,
     receive,
     send,
     send_failure,
 )
 from gristmill._workers.worker_process import look_like_worker, restore_signals_in_forks
 
-# How long a worker may look idle before the next one starts, and how long it may
+# How often is looked whether workers that begin are idle, and how long one may
 # take to its first output in any case.
 _PATIENCE_S = 0.05
 _LONGEST_S = 2.0
@@ -52,9 +51,8 @@ class Zygote:
             file.seek(0)  # Where another zygote of this crew has read it.
             self._setup = pickle.load(file)
         self._wanted: deque[Message] = deque()
-        self._workers: dict[int, Message] = {}  # pidfd: value is the pid
-        self._beginners = _Beginners()
-        self._poll = select.poll()
+        self._workers = Children(self._supervisor, DIED)
+        self._throttle = StartThrottle()
         self._entry: types.ModuleType
         self._program: Any = None
 
@@ -85,60 +83,45 @@ class Zygote:
             send_failure(self._supervisor, self._crew)
 
     def _serve_supervisor(self) -> None:
-        self._poll.register(self._supervisor, select.POLLIN)
         while True:
-            patience_ms = self._beginners.patience_ms() if self._wanted else None
-            for ready, _ in self._poll.poll(patience_ms):
-                if ready in self._workers:
-                    self._bury(ready)
-                elif ready in self._beginners.fds:
+            patience_ms = round(_PATIENCE_S * 1e3) if self._wanted else None
+            for ready in self._workers.wait(patience_ms):
+                if ready in self._throttle.fds:
                     self._let_go(ready)
                 elif received := receive(self._supervisor):
                     self._wanted.append(received[0])
                 else:
                     return
-            self._hire_some()
+            self._start_some()
 
-    def _hire_some(self) -> None:
+    def _start_some(self) -> None:
         """Fork the workers that are wanted, as far as they may begin now."""
         if self._wanted:
-            for fd in self._beginners.no_longer_busy():
+            for fd in self._throttle.no_longer_busy():
                 self._let_go(fd)
-        while self._wanted and self._beginners.has_room():
-            self._hire(self._wanted.popleft())
+        while self._wanted and self._throttle.has_room():
+            self._start(self._wanted.popleft())
 
-    def _hire(self, wanted: Message) -> None:
-        """Fork a worker and tell the supervisor."""
+    def _start(self, wanted: Message) -> None:
         begins, has_begun = os.pipe()
 
         def child() -> None:
             os.close(begins)
             self._work(wanted, has_begun)
 
-        pid, pidfd = fork(child)
+        pid = self._workers.fork(wanted._replace(kind=BORN), child)
         os.close(has_begun)
-        self._workers[pidfd] = born = wanted._replace(kind=BORN, value=pid)
-        self._beginners.add(begins, pid)
-        for fd in (pidfd, begins):
-            self._poll.register(fd, select.POLLIN)
-        send(self._supervisor, born, pidfd)
-
-    def _bury(self, pidfd: int) -> None:
-        """Tell the supervisor how a worker ended."""
-        self._poll.unregister(pidfd)
-        worker = self._workers.pop(pidfd)
-        status = reap(worker.value)
-        send(self._supervisor, worker._replace(kind=DIED, value=status))
-        os.close(pidfd)
+        self._throttle.add(begins, pid)
+        self._workers.poll.register(begins, select.POLLIN)
 
     def _let_go(self, begins: int) -> None:
-        """Count a worker among the beginners no longer."""
-        self._poll.unregister(begins)
-        self._beginners.drop(begins)
+        """Count a worker no longer among those that begin."""
+        self._workers.poll.unregister(begins)
+        self._throttle.drop(begins)
         os.close(begins)
 
     def _work(self, wanted: Message, has_begun: int) -> None:
-        for fd in (*self._workers, *self._beginners.fds):
+        for fd in self._throttle.fds:
             os.close(fd)
         look_like_worker(f"GristmillWorker-{wanted.worker}", self._setup["pid"])
         restore_signals_in_forks()
@@ -179,21 +162,21 @@ def become_like_parent(wanted: dict[str, Any]) -> types.ModuleType:
     return importlib.import_module(wanted["entry"])
 
 
-class _Beginners:
-    """Workers without a first output: as many at a time as there are cores.
+class StartThrottle:
+    """Lets as many workers begin at a time as there are cores.
 
-    If all began at once, all first outputs would come at once, as late as the last
-    one. A worker closes its end of a pipe after its first output. One that uses
-    little processor time meanwhile, since it waits for its source, keeps nobody.
+    A worker has begun when it has a first output, and closes its end of a pipe then. If
+    all began at once, all first outputs would come at once, as late as the last one.
+    One that uses little processor time meanwhile, since it waits for its source, keeps
+    nobody.
     """
 
     def __init__(self) -> None:
-        # Our end of the pipe: pid, start, last look, processor time then.
-        self.fds: dict[int, tuple[int, float, float, float]] = {}
+        # Our end of the pipe: the pid, and when the worker started.
+        self.fds: dict[int, tuple[int, float]] = {}
 
     def add(self, fd: int, pid: int) -> None:
-        now = time.monotonic()
-        self.fds[fd] = pid, now, now, _processor_time(pid)
+        self.fds[fd] = pid, time.monotonic()
 
     def drop(self, fd: int) -> None:
         del self.fds[fd]
@@ -201,24 +184,19 @@ class _Beginners:
     def has_room(self) -> bool:
         return len(self.fds) < len(os.sched_getaffinity(0))
 
-    def patience_ms(self) -> int:
-        """Milliseconds until somebody is to be looked at."""
-        next_look = min(seen for _, _, seen, _ in self.fds.values()) + _PATIENCE_S
-        return max(0, round((next_look - time.monotonic()) * 1e3) + 1)
-
     def no_longer_busy(self) -> list[int]:
-        """Look at those whose time has come; return who need not be waited for."""
+        """Return who need not be waited for."""
         now = time.monotonic()
-        idle = []
-        for fd, (pid, start, seen, used) in self.fds.items():
-            if now < seen + _PATIENCE_S:
-                continue
-            uses = _processor_time(pid)
-            if uses - used < (now - seen) / 4 or now > start + _LONGEST_S:
-                idle.append(fd)
-            else:
-                self.fds[fd] = pid, start, now, uses
-        return idle
+        return [
+            fd
+            for fd, (pid, start) in self.fds.items()
+            if _waits(now - start, _processor_time(pid))
+        ]
+
+
+def _waits(running_s: float, used_s: float) -> bool:
+    """Whether a worker rather waits than computes, or takes too long."""
+    return running_s > _LONGEST_S or _PATIENCE_S < running_s > 4 * used_s
 
 
 def _processor_time(pid: int) -> float:

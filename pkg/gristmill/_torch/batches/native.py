@@ -8,8 +8,6 @@ negative one, memory) is fetched torch's way, which raises torch's error.
 from __future__ import annotations
 
 import contextlib
-import dataclasses
-import sys
 from collections.abc import Callable
 from typing import Any, Protocol, TypeAlias
 
@@ -24,10 +22,10 @@ from torch.utils.data import (
 )
 
 from gristmill._torch import private
-from gristmill._torch.indices.drawing import Block, Drawn, as_list
+from gristmill._torch.batches.slot_collation import MANY
+from gristmill._torch.indices.draws import Block, Drawn, as_list
 
 Fetch: TypeAlias = Callable[[Any], Any]
-Columns: TypeAlias = list[torch.Tensor]
 
 # What `default_collate` is made of, as long as nobody has extended it.
 _TORCH_COLLATION = {
@@ -39,8 +37,6 @@ _TORCH_COLLATION = {
     str: private.collate_str_fn,
     bytes: private.collate_str_fn,
 }
-# Torch stacks fewer ints faster than NumPy.
-_MANY = 16
 
 
 def is_torchs(collate_fn: Any) -> bool:
@@ -65,23 +61,12 @@ def samples_fetch(dataset: Any, fetch: Fetch) -> Fetch:
         # Not bools, nor ints of NumPy's: for those torch has other rules.
         if set(map(type, samples)) != {int}:
             return default_collate(samples)
-        if len(samples) >= _MANY and _tensors_are_on_cpu():
+        if len(samples) >= MANY and _tensors_are_on_cpu():
             with contextlib.suppress(OverflowError):
                 return torch.from_numpy(np.array(samples, np.int64))
         return torch.tensor(samples)
 
     return fetch_samples
-
-
-def in_worker(fetcher: Any, dataset: Any) -> Any:
-    """A worker's fetcher that reads no rows, or `fetcher` where there is none."""
-    fetch = native_fetch(dataset, fetcher.fetch)
-    return fetcher if fetch is None else _Fetcher(fetch)
-
-
-@dataclasses.dataclass(frozen=True)
-class _Fetcher:
-    fetch: Fetch
 
 
 def native_fetch(dataset: Any, fetch: Fetch) -> Fetch | None:
@@ -96,75 +81,69 @@ def native_fetch(dataset: Any, fetch: Fetch) -> Fetch | None:
         fetch: Torch's way: takes what a batch sampler gives and returns the batch.
     """
     table = _table(dataset)
-    if table is not None:
-        return _TableFetch(table, fetch)
-    if _is_hugging_face(dataset):
-        return _HuggingFaceFetch(dataset, fetch)
-    return None
+    if table is None:
+        return None
+
+    def gather_rows(batch: Any) -> Any:
+        index = _row_numbers(batch)
+        if index is not None:
+            with contextlib.suppress(IndexError, RuntimeError):
+                return table.gather(index)
+        return fetch(as_list(batch))
+
+    return gather_rows
 
 
 class Table(Protocol):
-    """Rows that lie in tensors, one for each column."""
+    """Rows that lie in tensors."""
 
-    # How columns make a batch: a column's number, or lists and dicts of such.
-    layout: Any
+    # What rows of two tables have in common that may be in one batch.
+    row: Any
 
     def __len__(self) -> int:
         """The number of rows."""
 
-    def row_types(self) -> list[Any]:
-        """What rows of two tables have in common that may be in one batch."""
-
-    def gather(self, index: Block) -> Columns:
-        """The rows of `index` as new tensors, one for each column.
+    def gather(self, index: Block) -> Any:
+        """The batch of the rows of `index`, in new tensors.
 
         Raises:
             IndexError: A number is negative or not below the number of rows.
         """
 
 
-class _Tensors:
-    """Tensors of equal length; `origin` is the type whose rows they hold."""
+class _Tensor:
+    """The rows of a tensor; `origin` is the type whose rows they are."""
 
-    def __init__(
-        self, tensors: tuple[torch.Tensor, ...], layout: Any, origin: type
-    ) -> None:
-        self._tensors = tensors
-        self._origin = origin
-        self.layout = layout
+    def __init__(self, tensor: torch.Tensor, origin: type) -> None:
+        self._tensor = tensor
+        self.row = origin, tensor.dtype, tensor.shape[1:]
 
     def __len__(self) -> int:
-        return min(len(tensor) for tensor in self._tensors)
+        return len(self._tensor)
 
-    def row_types(self) -> list[Any]:
-        return [(self._origin, t.dtype, t.shape[1:]) for t in self._tensors]
-
-    def gather(self, index: Block) -> Columns:
+    def gather(self, index: Block) -> torch.Tensor:
         if type(index) is range:
             if index.stop > len(self):
                 raise IndexError
-            rows = slice(index.start, index.stop)
-            packed = torch.contiguous_format
-            return [t[rows].clone(memory_format=packed) for t in self._tensors]
-        positions = torch.from_numpy(index)
-        return [tensor.index_select(0, positions) for tensor in self._tensors]
+            rows = self._tensor[index.start : index.stop]
+            return rows.clone(memory_format=torch.contiguous_format)
+        return self._tensor.index_select(0, torch.from_numpy(index))
 
 
-class _Stacked:
-    """Tables of equal length, side by side."""
+class _Together:
+    """Tables of equal length, side by side: a batch is a list or a dict of theirs."""
 
-    def __init__(self, tables: list[Table], layout: Any) -> None:
+    def __init__(self, tables: dict[Any, Table], named: bool) -> None:
         self._tables = tables
-        self.layout = layout
+        self._named = named
+        self.row = [named, *((name, table.row) for name, table in tables.items())]
 
     def __len__(self) -> int:
-        return min(len(table) for table in self._tables)
+        return min(map(len, self._tables.values()))
 
-    def row_types(self) -> list[Any]:
-        return [kind for table in self._tables for kind in table.row_types()]
-
-    def gather(self, index: Block) -> Columns:
-        return [column for table in self._tables for column in table.gather(index)]
+    def gather(self, index: Block) -> Any:
+        columns = {name: table.gather(index) for name, table in self._tables.items()}
+        return columns if self._named else [*columns.values()]
 
 
 class _Selected:
@@ -173,15 +152,12 @@ class _Selected:
     def __init__(self, table: Table, indices: np.ndarray[Any, Any]) -> None:
         self._table = table
         self._indices = indices
-        self.layout = table.layout
+        self.row = table.row
 
     def __len__(self) -> int:
         return len(self._indices)
 
-    def row_types(self) -> list[Any]:
-        return self._table.row_types()
-
-    def gather(self, index: Block) -> Columns:
+    def gather(self, index: Block) -> Any:
         if type(index) is range:
             if index.stop > len(self._indices):
                 raise IndexError
@@ -192,69 +168,54 @@ class _Selected:
 
 
 class _Concatenated:
-    """Tables with rows of one type, one behind the other."""
+    """Tables with rows of one kind, one behind the other."""
 
     def __init__(self, tables: list[Table]) -> None:
         self._tables = tables
         self._ends = np.cumsum([len(table) for table in tables])
-        self.layout = tables[0].layout
+        self.row = tables[0].row
 
     def __len__(self) -> int:
         return int(self._ends[-1])
 
-    def row_types(self) -> list[Any]:
-        return self._tables[0].row_types()
-
-    def gather(self, index: Block) -> Columns:
+    def gather(self, index: Block) -> Any:
         index = np.asarray(index, np.int64)
         if index.max() >= len(self):
             raise IndexError
         owners = np.searchsorted(self._ends, index, side="right")
-        batch: Columns = []
+        parts, order = [], []
         for number in np.unique(owners).tolist():
             table = self._tables[number]
             (places,) = np.nonzero(owners == number)
-            rows: Columns = table.gather(
-                index[places] - (self._ends[number] - len(table))
-            )
-            if len(places) == len(index):
-                return rows
-            batch = batch or [
-                column.new_empty((len(index), *column.shape[1:])) for column in rows
-            ]
-            for whole, part in zip(batch, rows, strict=True):
-                whole[torch.from_numpy(places)] = part
-        return batch
+            first = self._ends[number] - len(table)
+            parts.append(table.gather(index[places] - first))
+            order.append(places)
+        if len(parts) == 1:
+            return parts[0]
+        back = torch.from_numpy(np.argsort(np.concatenate(order)))
+        return _joined(parts, back)
+
+
+def _joined(batches: list[Any], order: torch.Tensor) -> Any:
+    """One batch with the rows of all, in this order."""
+    first = batches[0]
+    if type(first) is list:
+        return [_joined([*parts], order) for parts in zip(*batches, strict=True)]
+    if type(first) is dict:
+        return {key: _joined([part[key] for part in batches], order) for key in first}
+    return torch.cat(batches).index_select(0, order)
 
 
 def _table(dataset: Any) -> Table | None:
-    kind = type(dataset)
+    """The rows of a dataset, None where a stack of them may be something else."""
     if "__getitems__" in getattr(dataset, "__dict__", ()):
         return None
-    if kind is TensorDataset:
-        return _tensors(dataset.tensors, list(range(len(dataset.tensors))))
-    if kind is torch.Tensor:
-        return _tensors((dataset,), 0)
-    if kind is np.ndarray:
-        return _array(dataset)
-    if kind is Subset:
-        return _selected(_table(dataset.dataset), dataset.indices)
-    if kind is StackDataset:
-        return _stacked(dataset.datasets)
-    if kind is ConcatDataset:
-        return _concatenated([_table(part) for part in dataset.datasets])
-    return None
+    make = _TABLES.get(type(dataset))
+    return make(dataset) if make else None
 
 
-def _tensors(
-    tensors: tuple[torch.Tensor, ...], layout: Any, origin: type = torch.Tensor
-) -> Table | None:
-    return _Tensors(tensors, layout, origin) if all(map(_is_plain, tensors)) else None
-
-
-def _is_plain(tensor: Any) -> bool:
-    """Whether gathered rows are what a stack of rows is."""
-    return (
+def _tensor(tensor: Any, origin: type = torch.Tensor) -> Table | None:
+    plain = (
         type(tensor) is torch.Tensor
         and tensor.layout is torch.strided
         and tensor.device.type == "cpu"
@@ -264,6 +225,7 @@ def _is_plain(tensor: Any) -> bool:
         and not tensor.is_conj()
         and not tensor.is_neg()
     )
+    return _Tensor(tensor, origin) if plain else None
 
 
 def _array(array: np.ndarray[Any, Any]) -> Table | None:
@@ -274,7 +236,7 @@ def _array(array: np.ndarray[Any, Any]) -> Table | None:
     if not _tensors_are_on_cpu():
         return None
     try:
-        return _tensors((torch.from_numpy(array),), 0, np.ndarray)
+        return _tensor(torch.from_numpy(array), np.ndarray)
     except (TypeError, ValueError):
         return None
 
@@ -286,60 +248,42 @@ def _tensors_are_on_cpu() -> bool:
     return found
 
 
-def _selected(table: Table | None, indices: Any) -> Table | None:
+def _subset(subset: Subset[Any]) -> Table | None:
+    table, indices = _table(subset.dataset), subset.indices
     if table is None or type(indices) not in (list, range):
         return None
     numbers = np.asarray(indices) if type(indices) is range else _numbers(indices)
     return None if numbers is None else _Selected(table, numbers)
 
 
-def _stacked(datasets: tuple[Any, ...] | dict[Any, Any]) -> Table | None:
-    named = isinstance(datasets, dict)
-    parts = list(datasets.values()) if isinstance(datasets, dict) else list(datasets)
-    tables, layouts, first = [], [], 0
-    for part in parts:
-        table = _table(part)
-        if table is None:
-            return None
-        tables.append(table)
-        layouts.append(_shifted(table.layout, first))
-        first += len(table.row_types())
-    layout = dict(zip(datasets, layouts, strict=True)) if named else layouts
-    return _Stacked(tables, layout)
+def _stack(stack: StackDataset) -> Table | None:
+    parts, named = stack.datasets, isinstance(stack.datasets, dict)
+    names = parts if named else range(len(parts))
+    return _together({name: _table(parts[name]) for name in names}, named)
 
 
-def _shifted(layout: Any, by: int) -> Any:
-    if isinstance(layout, int):
-        return layout + by
-    if isinstance(layout, dict):
-        return {key: _shifted(part, by) for key, part in layout.items()}
-    return [_shifted(part, by) for part in layout]
+def _together(tables: dict[Any, Table | None], named: bool = False) -> Table | None:
+    found = {name: table for name, table in tables.items() if table is not None}
+    return _Together(found, named) if len(found) == len(tables) else None
 
 
-def _concatenated(tables: list[Table | None]) -> Table | None:
+def _concat(concat: ConcatDataset[Any]) -> Table | None:
+    tables = [_table(part) for part in concat.datasets]
     found = [table for table in tables if table is not None]
-    first = found[0] if len(found) == len(tables) else None
-    if first is None:
+    if len(found) < len(tables) or any(t.row != found[0].row for t in found):
         return None
-    for table in found:
-        if table.layout != first.layout or table.row_types() != first.row_types():
-            return None
     return _Concatenated(found)
 
 
-class _TableFetch:
-    """Gathers the batches of a table."""
-
-    def __init__(self, table: Table, fetch: Fetch) -> None:
-        self._table = table
-        self._fetch = fetch
-
-    def __call__(self, batch: Any) -> Any:
-        index = _row_numbers(batch)
-        if index is not None:
-            with contextlib.suppress(IndexError, RuntimeError):
-                return _assembled(self._table.layout, self._table.gather(index))
-        return self._fetch(as_list(batch))
+# By exact type: a subclass may give other rows.
+_TABLES: dict[type, Callable[[Any], Table | None]] = {
+    TensorDataset: lambda data: _together(dict(enumerate(map(_tensor, data.tensors)))),
+    torch.Tensor: _tensor,
+    np.ndarray: _array,
+    Subset: _subset,
+    StackDataset: _stack,
+    ConcatDataset: _concat,
+}
 
 
 def _row_numbers(batch: Any) -> Block | None:
@@ -358,39 +302,3 @@ def _numbers(indices: list[Any]) -> np.ndarray[Any, Any] | None:
         return np.array(indices, np.int64)
     except OverflowError:
         return None
-
-
-def _assembled(layout: Any, columns: Columns) -> Any:
-    if type(layout) is list:
-        return [_assembled(part, columns) for part in layout]
-    if type(layout) is dict:
-        return {key: _assembled(part, columns) for key, part in layout.items()}
-    return columns[layout]
-
-
-def _is_hugging_face(dataset: Any) -> bool:
-    module = sys.modules.get("datasets.arrow_dataset")
-    return module is not None and type(dataset) is module.Dataset
-
-
-class _HuggingFaceFetch:
-    """Collates the columns that a Hugging Face dataset gives, without making rows."""
-
-    def __init__(self, dataset: Any, fetch: Fetch) -> None:
-        self._dataset = dataset
-        self._fetch = fetch
-
-    def __call__(self, batch: Any) -> Any:
-        indices = as_list(batch)
-        if type(indices) is not list or not indices:
-            return self._fetch(indices)
-        columns = self._dataset[indices]
-        count = len(columns[next(iter(columns))])
-        return {name: _collated(column, count) for name, column in columns.items()}
-
-
-def _collated(column: Any, count: int) -> Any:
-    if type(column) is torch.Tensor and _is_plain(column):
-        return column.contiguous()
-    values = column if type(column) is list else [column[i] for i in range(count)]
-    return default_collate(values)

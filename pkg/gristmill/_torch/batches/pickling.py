@@ -16,7 +16,9 @@ import io
 import itertools
 import operator
 import pickle
-from collections.abc import Sequence
+import sys
+import weakref
+from collections.abc import Callable, Sequence
 from multiprocessing.reduction import ForkingPickler
 from typing import Any
 
@@ -29,7 +31,6 @@ from torch.utils.hooks import warn_if_has_hooks
 
 from gristmill._base import open_files
 from gristmill._torch import private
-from gristmill._torch.batches import classes
 
 Array = npt.NDArray[Any]
 Bytes = npt.NDArray[np.uint8]
@@ -128,18 +129,41 @@ class CloudPickler(open_files.Pickler):
         super().__init__(file, PROTOCOL, buffer_callback)
 
     def reducer_override(self, thing: Any) -> Any:
-        if isinstance(thing, type):
-            return self.reduce_class(thing)
         reduced = reduce(thing)
         return super().reducer_override(thing) if reduced is NotImplemented else reduced
 
-    def reduce_class(self, cls: type) -> Any:
-        """How to pickle a class."""
-        return classes.give_back(cls) or super().reducer_override(cls)
+
+class _BatchCloudPickler(CloudPickler):
+    """Names the classes of the user's ``__main__`` for the process that has them.
+
+    To send one by value would set its attributes there to what they were when the
+    worker began.
+    """
+
+    def reducer_override(self, thing: Any) -> Any:
+        if isinstance(thing, type) and thing in _classes_of_main:
+            return _class_of_main, (thing.__qualname__,)
+        return super().reducer_override(thing)
+
+
+# Those that came to this process by value.
+_classes_of_main: weakref.WeakSet[type] = weakref.WeakSet()
+
+
+def receive_class(make: Callable[..., type], arguments: tuple[Any, ...]) -> type:
+    """The class that cloudpickle makes of `arguments`, in a worker."""
+    cls = make(*arguments)
+    if cls.__module__ == "__main__" and "<locals>" not in cls.__qualname__:
+        _classes_of_main.add(cls)
+    return cls
+
+
+def _class_of_main(name: str) -> Any:
+    return operator.attrgetter(name)(sys.modules["__main__"])
 
 
 def dumps(thing: Any) -> Pickled:
-    """Pickle an object: ``(pickle, buffers)``.
+    """Pickle a batch: ``(pickle, buffers)``.
 
     The buffers view the memory of its tensors and arrays; `loads` wants them all, in
     this order.
@@ -151,11 +175,11 @@ def dumps(thing: Any) -> Pickled:
         file, keep = io.BytesIO(), _Buffers()
         _Pickler(file, PROTOCOL, True, keep).dump(thing)
     except Exception:
-        return dumps_by_value(thing)
+        return dumps_by_value(thing, _BatchCloudPickler)
     return file.getbuffer(), keep.buffers
 
 
-def dumps_by_value(thing: Any, pickler: type[CloudPickler] = CloudPickler) -> Pickled:
+def dumps_by_value(thing: Any, pickler: type[CloudPickler]) -> Pickled:
     """Like `dumps`, but functions and classes from ``__main__`` are in the pickle."""
     file, keep = io.BytesIO(), _Buffers()
     pickler(file, keep).dump(thing)

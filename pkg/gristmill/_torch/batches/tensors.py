@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping
 from typing import Any, Never, overload
 
 import numpy as np
@@ -88,22 +88,44 @@ def as_tensors(iterator: Any) -> TensorIterator[Any]:
 
 def as_tensor_tree(element: Any) -> Any:
     """One element with its arrays as tensors."""
-    if isinstance(element, np.ndarray):
-        return _as_tensor(element)
-    if isinstance(element, dict):
-        # A copy keeps the class, and the factory of a defaultdict.
-        tensors = copy.copy(element)
+    return map_leaves(_as_tensor, element)
+
+
+def as_tensor_leaf(leaf: Any) -> Any:
+    """Return an array of any library as a tensor, in place where that can be."""
+    if hasattr(leaf, "__dlpack__") and not isinstance(leaf, np.ndarray | torch.Tensor):
+        return torch.from_dlpack(leaf)
+    return _as_tensor(leaf)
+
+
+def map_leaves(function: Callable[[Any], Any], element: Any) -> Any:
+    """Return an element with the function applied to everything in its containers.
+
+    Containers are mappings, lists, tuples and named tuples; a mapping keeps its class
+    where it can be changed and is a dict otherwise.  What moves itself by a method
+    ``to``, such as a `PackedSequence`, is a leaf although it is a tuple.
+    """
+    if isinstance(element, torch.Tensor | np.ndarray):
+        return function(element)  # Most are: asked first, since mappings are slow to.
+    if isinstance(element, dict | MutableMapping):
+        mapped = copy.copy(element)  # Keeps the factory of a defaultdict, too.
         for key, value in element.items():
-            tensors[key] = as_tensor_tree(value)
-        return tensors
+            mapped[key] = map_leaves(function, value)
+        return mapped
+    if isinstance(element, Mapping):
+        return {key: map_leaves(function, value) for key, value in element.items()}
+    if hasattr(element, "to"):
+        return function(element)
     if isinstance(element, tuple) and hasattr(element, "_fields"):
-        return type(element)(*(as_tensor_tree(value) for value in element))
+        return type(element)(*(map_leaves(function, value) for value in element))
     if type(element) in (list, tuple):
-        return type(element)(as_tensor_tree(value) for value in element)
-    return element
+        return type(element)(map_leaves(function, value) for value in element)
+    return function(element)
 
 
-def _as_tensor(array: np.ndarray[Any, Any]) -> Any:
+def _as_tensor(array: Any) -> Any:
+    if not isinstance(array, np.ndarray):
+        return array
     if array.dtype.name == "bfloat16":
         return _as_tensor(array.view(np.uint16)).view(torch.bfloat16)
     if array.dtype.kind not in "biufc":

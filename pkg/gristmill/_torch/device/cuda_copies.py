@@ -10,7 +10,7 @@ from typing import Any
 import torch
 
 from gristmill import _core
-from gristmill._torch.batches.leaves import as_tensor_leaf, map_leaves
+from gristmill._torch.batches.tensors import as_tensor_leaf, map_leaves
 from gristmill._torch.device.cuda import Cuda
 
 

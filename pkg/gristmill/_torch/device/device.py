@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Any, Never, overload
 
 import torch
 
 from gristmill._base.types import Array, K, N, T
 from gristmill._engine.ahead import Ahead
-from gristmill._torch.batches.leaves import as_tensor_leaf, map_leaves
+from gristmill._torch.batches.tensors import as_tensor_leaf, map_leaves
 from gristmill._torch.device.cuda import Cuda
 from gristmill._torch.device.cuda_copies import CudaCopies
 
@@ -85,8 +85,7 @@ class StatefulDeviceIterator(DeviceIterator[T]):
     def __init__(
         self, batches: Iterable[Any], moves: _Moves | CudaCopies, depth: int
     ) -> None:
-        self._loader: Any = batches
-        super().__init__(batches, moves, depth)
+        super().__init__(_StatefulBatches(batches), moves, depth)
 
     def state_dict(self) -> dict[str, Any]:
         """The loader's state after the last batch that was given out."""
@@ -97,18 +96,26 @@ class StatefulDeviceIterator(DeviceIterator[T]):
         """Continue after the state; batches on the device are dropped."""
         self.set_state(state_dict)
 
-    def _draw(self) -> Any:
+
+class _StatefulBatches(Iterator[Any]):
+    """The batches of a loader, whose state is the loader's."""
+
+    def __init__(self, loader: Any) -> None:
+        self._loader = loader
+        self._iterator: Any = iter(loader)
+
+    def __next__(self) -> Any:
         if self._iterator is None:
             self._iterator = iter(self._loader)
         return next(self._iterator)
 
-    def _can_tell_state(self) -> bool:
-        return True
+    def __repr__(self) -> str:
+        return repr(self._iterator)
 
-    def _state_now(self) -> Any:
+    def get_state(self) -> Any:
         return self._loader.state_dict()
 
-    def _go_to(self, state: Any) -> None:
+    def set_state(self, state: Any) -> None:
         # The loader takes a state for the iterator that it makes next, which is made
         # when a batch is asked for: until then it has no workers.
         self._loader.load_state_dict(state)

@@ -10,6 +10,7 @@ import collections
 import copyreg
 import dataclasses
 import io
+import os
 import pickle
 from typing import Any
 
@@ -19,10 +20,10 @@ import torch
 from gristmill._base import open_files
 from gristmill._base.types import Int64Array
 from gristmill._engine.packed_int64 import pack_int64, unpack_int64
-from gristmill._torch.indices import aside
-from gristmill._torch.indices.drawing import Drawn
+from gristmill._torch.indices.draws import Drawn
 
-_LIST, _ONE, _PICKLED, _NEXT, _BEGIN, _WITH_STATE, _ASIDE = range(7)
+_LIST, _ONE, _PICKLED, _NEXT, _WITH_STATE, _IN_FILE = range(6)
+_FILE_NAME = "gristmill-request"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -32,26 +33,14 @@ class Next:
     Attributes:
         epoch: Counts the iterations over the dataset.
         number: How many were asked for before in this epoch.
-        size: Samples in a batch, -1 for one sample that is no batch.
+        size: Samples in a batch, -1 for one sample that is no batch; 0 for nothing but
+            to begin the epoch, of any dataset.
         seed: Of the epoch, for datapipes; 0 otherwise.
     """
 
     epoch: int
     number: int
     size: int
-    seed: int = 0
-
-
-@dataclasses.dataclass(frozen=True)
-class Begin:
-    """Asks for the state of a worker when an epoch begins.
-
-    Attributes:
-        epoch: See `Next`.
-        seed: See `Next`.
-    """
-
-    epoch: int
     seed: int = 0
 
 
@@ -73,24 +62,12 @@ class WithState:
     request: Any
 
 
-@dataclasses.dataclass(frozen=True)
-class ElsewhereAt:
-    """Stands for a request whose integers are at a place; see `aside`.
-
-    Attributes:
-        place: Where, of shape (2,).
-    """
-
-    place: Int64Array
-
-
 def packed(request: Any) -> Int64Array | list[int]:
     """A request as integers.
 
     Args:
-        request: `Next`, `Begin`, `Generators`, `WithState`, `ElsewhereAt`, or what the
-            dataset of a map-style loader is asked for: a key, a batch of them, or a
-            `Drawn`.
+        request: `Next`, `Generators`, `WithState`, or what the dataset of a map-style
+            loader is asked for: a key, a batch of them, or a `Drawn`.
 
     Raises:
         Exception: Whatever pickling a key raised.
@@ -106,13 +83,20 @@ def packed(request: Any) -> Int64Array | list[int]:
         return [_ONE, request]
     if type(request) is Next:
         return [_NEXT, *dataclasses.astuple(request)]
-    if type(request) is Begin:
-        return [_BEGIN, *dataclasses.astuple(request)]
     if type(request) is WithState:
         return np.concatenate([[_WITH_STATE], packed(request.request)])
-    if type(request) is ElsewhereAt:
-        return [_ASIDE, *request.place.tolist()]
     return _pickled(request)
+
+
+def moved_to_file(words: Int64Array | list[int]) -> tuple[list[int], io.FileIO]:
+    """A request that is too long for the core: what stands for it, and where it is.
+
+    The file has no name: workers open it by the number of this process's descriptor.
+    It is the caller's to close when the request is answered.
+    """
+    file = io.FileIO(os.memfd_create(_FILE_NAME, os.MFD_CLOEXEC), "w")
+    file.write(np.asarray(words, np.int64).data)
+    return [_IN_FILE, os.getpid(), file.fileno()], file
 
 
 def unpacked(words: Int64Array) -> Any:
@@ -124,13 +108,24 @@ def unpacked(words: Int64Array) -> Any:
         return int(rest[0])
     if kind == _NEXT:
         return Next(*rest.tolist())
-    if kind == _BEGIN:
-        return Begin(*rest.tolist())
     if kind == _WITH_STATE:
         return WithState(unpacked(rest))
-    if kind == _ASIDE:
-        return unpacked(aside.taken(rest))
+    if kind == _IN_FILE:
+        return unpacked(_read(*rest.tolist()))
     return pickle.loads(unpack_int64(rest))
+
+
+def _read(pid: int, fd: int) -> Int64Array:
+    """The words of a request that is in a file.
+
+    Raises:
+        OSError: The request was dropped: nobody waits for the answer.
+    """
+    path = f"/proc/{pid}/fd/{fd}"
+    found = os.readlink(path)
+    if not found.startswith(f"/memfd:{_FILE_NAME}"):
+        raise OSError(f"{path} is {found}; expected a request, which was dropped")
+    return np.fromfile(path, np.int64)
 
 
 def _pickled(request: Any) -> Int64Array:

@@ -13,15 +13,15 @@ from torch.utils.data import IterDataPipe, MapDataPipe
 
 from gristmill._torch import private
 from gristmill._torch.batches.native import is_torchs
-from gristmill._torch.indices.drawing import as_list
-from gristmill._torch.indices.foreseeing import can_foresee, foreseen
-from gristmill._torch.iterators.stepping import Stepping
-from gristmill._torch.workers.crew import Answer, Crew
-from gristmill._torch.workers.fetching import FetchProgram
+from gristmill._torch.indices.draws import as_list
+from gristmill._torch.indices.lookahead import can_foresee, foreseen
+from gristmill._torch.iterators.base import LoaderIterator
+from gristmill._torch.workers.fetch import FetchProgram
 from gristmill._torch.workers.pinning import PinThread
+from gristmill._torch.workers.pool import Answer, WorkerPool
 
 
-class MultiProcessIterator(Stepping, private.MultiProcessIterator):  # type: ignore[misc]
+class MultiProcessIterator(LoaderIterator, private.MultiProcessIterator):  # type: ignore[misc]
     """Gives batches that worker processes compute.
 
     Of torch's class it has the name, and what trainers touch: `_workers`,
@@ -29,7 +29,7 @@ class MultiProcessIterator(Stepping, private.MultiProcessIterator):  # type: ign
     """
 
     # For `__del__`, if `__init__` fails before they are there.
-    _crew: Crew | None = None
+    _pool: WorkerPool | None = None
     _pins: PinThread | None = None
     _shutdown = False
     # Who computes the first batch.
@@ -48,11 +48,11 @@ class MultiProcessIterator(Stepping, private.MultiProcessIterator):  # type: ign
         )
         self._overlaps = loader.overlap_epochs and self._foresees()
         self._start(private.MultiProcessIterator)
-        self._hire(loader)
+        self._start_workers(loader)
 
-    def _hire(self, loader: Any) -> None:
+    def _start_workers(self, loader: Any) -> None:
         """Start workers, and ask them for the first batches."""
-        self._crew = Crew(
+        self._pool = WorkerPool(
             self._program(loader),
             window=self._window,
             in_order=self._in_order,
@@ -60,11 +60,11 @@ class MultiProcessIterator(Stepping, private.MultiProcessIterator):  # type: ign
             memory_limit=loader.memory_limit or 0,
             context=loader.multiprocessing_context,
         )
-        _start(self._crew)
-        self._workers = self._crew.processes
+        _start(self._pool)
+        self._workers = self._pool.processes
         if self._pin_memory:
-            self._pins = PinThread(self._crew, self._pin_memory_device)
-        self._ask_for_all(self._crew)
+            self._pins = PinThread(self._pool, self._pin_memory_device)
+        self._ask_for_all(self._pool)
 
     def _program(self, loader: Any) -> FetchProgram:
         init = loader.worker_init_fn
@@ -102,21 +102,19 @@ class MultiProcessIterator(Stepping, private.MultiProcessIterator):  # type: ign
 
     def _reset(self, loader: Any, first_iter: bool = False) -> None:
         """Begin another epoch with the same workers; the rest of this one is lost."""
-        crew = self._open_crew()
+        pool = self._open_pool()
         private.BaseIterator._reset(self, loader, first_iter)
         self._draw_natively()
-        wrong = False
-        if self._ahead and not any(self._asked):
-            if self._drawn_as_foreseen():
-                self._go_on(crew)
-                return
-            wrong = True
-            self._overlaps = False  # It would be wrong again.
+        ahead = () if any(self._asked) else self._ahead
+        if ahead and self._draws(ahead):
+            self._ask_for_all(pool, len(ahead))
+            return
         if self._pins is not None:
             self._pins.drop()
-        crew.reset(self._shared_seed)
-        self._ask_for_all(crew)
-        if wrong:
+        pool.reset(self._shared_seed)
+        self._overlaps = self._overlaps and not ahead  # It would be wrong again.
+        self._ask_for_all(pool)
+        if ahead:
             warnings.warn(
                 "overlap_epochs ends: the sampler drew other indices than foreseen."
                 " Give the loader a generator that nobody else uses; a"
@@ -124,23 +122,19 @@ class MultiProcessIterator(Stepping, private.MultiProcessIterator):  # type: ign
                 stacklevel=3,
             )
 
-    def _ask_for_all(self, crew: Crew) -> None:
-        self._begin_epoch()
-        for _ in range(self._window):
-            self._ask(crew)
-
-    def _begin_epoch(self) -> None:
+    def _ask_for_all(self, pool: WorkerPool, asked: int = 0) -> None:
+        """Begin an epoch: ask for its first batches, but for some already asked for."""
         self._active = [True] * self._num_workers
         self._asked = [0] * self._num_workers
-        workers = range(self._num_workers)
-        self._turns = itertools.islice(
-            itertools.cycle(workers), self._first_worker, None
-        )
+        turns = itertools.cycle(range(self._num_workers))
+        self._turns = itertools.islice(turns, self._first_worker, None)
         self._ahead = ()
         # Where more of the next epoch comes from.
         self._next_epoch: Iterator[Any] | None = None
+        for number in range(self._window):
+            self._ask(pool, already=number < asked)
 
-    def _ask_ahead(self, crew: Crew) -> None:
+    def _ask_ahead(self, pool: WorkerPool) -> None:
         """Ask for a batch of the next epoch, if one is foreseen."""
         if not self._overlaps:
             return
@@ -148,44 +142,37 @@ class MultiProcessIterator(Stepping, private.MultiProcessIterator):  # type: ign
             self._next_epoch = foreseen(self._index_sampler)
         keys = next(self._next_epoch, None)
         if keys is not None:
-            self._send(crew, len(self._ahead) % self._num_workers, keys)
+            self._send(pool, len(self._ahead) % self._num_workers, keys)
             self._ahead += (keys,)
 
-    def _drawn_as_foreseen(self) -> bool:
+    def _draws(self, ahead: tuple[Any, ...]) -> bool:
         """Whether the new epoch begins with the batches that were asked for."""
-        drawn = list(itertools.islice(self._sampler_iter, len(self._ahead)))
-        if [*map(as_list, drawn)] == [*map(as_list, self._ahead)]:
-            return True
-        # They are to be asked for after all.
+        drawn = list(itertools.islice(self._sampler_iter, len(ahead)))
         self._sampler_iter = itertools.chain(drawn, self._sampler_iter)
-        return False
+        return [*map(as_list, drawn)] == [*map(as_list, ahead)]
 
-    def _go_on(self, crew: Crew) -> None:
-        """Begin the epoch whose first batches have been asked for."""
-        ahead = len(self._ahead)
-        self._begin_epoch()
-        for _ in range(ahead):
-            self._asked[next(self._turns)] += 1
-        for _ in range(self._window - ahead):
-            self._ask(crew)
-
-    def _ask(self, crew: Crew) -> None:
+    def _ask(self, pool: WorkerPool, *, already: bool = False) -> None:
         """Ask a worker for what the sampler draws next, if there is both."""
         try:
             keys = self._next_index()
         except StopIteration:
-            self._ask_ahead(crew)
+            self._ask_ahead(pool)
             return
         worker = self._next_worker()
         if worker is None:
             return
-        self._send(crew, worker, keys)
+        if not already:
+            self._send(pool, worker, keys)
         self._asked[worker] += 1
 
-    def _send(self, crew: Crew, worker: int, keys: Any) -> None:
-        crew.ask(worker, keys)
+    def _send(self, pool: WorkerPool, worker: int, keys: Any) -> None:
+        pool.ask(worker, keys, with_state=self._asks_for_state(worker))
         if self._pins is not None:
             self._pins.request()
+
+    def _asks_for_state(self, worker: int) -> bool:
+        """Whether a worker's state is to come with its next answer."""
+        return False
 
     def _next_worker(self) -> int | None:
         """The worker whose turn it is, which out of order has room for a batch."""
@@ -211,20 +198,20 @@ class MultiProcessIterator(Stepping, private.MultiProcessIterator):  # type: ign
     def _next_batch(self) -> Answer | None:
         """The answer with the batch that is due, None where all workers are through."""
         while any(self._asked):
-            crew = self._open_crew()
-            answer = self._next_answer(crew)
+            pool = self._open_pool()
+            answer = self._next_answer()
             self._asked[answer.worker] -= 1
             if answer.exhausted:
                 self._active[answer.worker] = False
-            self._ask(crew)
+            self._ask(pool)
             if not answer.exhausted:
                 return answer
         return None
 
-    def _next_answer(self, crew: Crew) -> Answer:
-        return self._answer_of(crew if self._pins is None else self._pins)
+    def _next_answer(self) -> Answer:
+        return self._answer_of(self._pins or self._open_pool())
 
-    def _answer_of(self, source: Crew | PinThread) -> Answer:
+    def _answer_of(self, source: WorkerPool | PinThread) -> Answer:
         timeout_s = float(self._timeout) if self._timeout > 0 else -1.0
         try:
             answer = source.next(timeout_s)
@@ -234,27 +221,27 @@ class MultiProcessIterator(Stepping, private.MultiProcessIterator):  # type: ign
         assert answer is not None, "an answer to each request"
         return answer
 
-    def _open_crew(self) -> Crew:
-        if self._shutdown or self._crew is None:
+    def _open_pool(self) -> WorkerPool:
+        if self._shutdown or self._pool is None:
             raise AssertionError(
                 "Invalid iterator state: shutdown or no outstanding tasks when "
                 "fetching next data"
             )
-        return self._crew
+        return self._pool
 
     def _shutdown_workers(self) -> None:
         """End the workers; they are torch's to end by this name."""
-        if self._shutdown or self._crew is None:
+        if self._shutdown or self._pool is None:
             return
         self._shutdown = True
-        self._crew.close()
+        self._pool.close()
         if self._pins is not None:
             self._pins.stop()
 
 
-def _start(crew: Crew) -> None:
+def _start(pool: WorkerPool) -> None:
     try:
-        crew.start()
+        pool.start()
     except (TypeError, AttributeError, pickle.PicklingError):
         warnings.warn(
             "Got pickle error when attempting to start a worker Process. "

@@ -6,11 +6,11 @@ from typing import Any
 
 from gristmill._torch import private
 from gristmill._torch.batches.native import is_torchs, native_fetch, samples_fetch
-from gristmill._torch.indices.drawing import as_list
-from gristmill._torch.iterators.stepping import Stepping
+from gristmill._torch.indices.draws import as_list
+from gristmill._torch.iterators.base import LoaderIterator
 
 
-class SingleProcessIterator(Stepping, private.SingleProcessIterator):  # type: ignore[misc]
+class SingleProcessIterator(LoaderIterator, private.SingleProcessIterator):  # type: ignore[misc]
     """Computes each batch when it is asked for, in the calling thread."""
 
     def __init__(self, loader: Any) -> None:

@@ -1,4 +1,4 @@
 """The workers of a loader: what they run, how they start, and who ends them.
 
-It imports `batches`, `indices` and `_engine`.  Begin with `crew.py`.
+It imports `batches`, `indices` and `_engine`.  Begin with `pool.py`.
 """

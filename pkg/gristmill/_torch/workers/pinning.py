@@ -9,21 +9,21 @@ import threading
 import torch
 
 from gristmill._torch.private import ExceptionWrapper, pin_memory
-from gristmill._torch.workers.crew import Answer, Crew
+from gristmill._torch.workers.pool import Answer, WorkerPool
 
 
 class PinThread:
-    """Takes a crew's answers, pins them and keeps them until they are due.
+    """Takes a pool's answers, pins them and keeps them until they are due.
 
     One thread may call the methods.
 
     Args:
-        crew: Nobody else may ask it for answers.
+        pool: Nobody else may ask it for answers.
         device: The type of accelerator, as torch names it.
     """
 
-    def __init__(self, crew: Crew, device: str) -> None:
-        self._crew = crew
+    def __init__(self, pool: WorkerPool, device: str) -> None:
+        self._pool = pool
         self._device = device
         self._device_index = torch.accelerator.current_device_index()
         self._requests: queue.SimpleQueue[bool] = queue.SimpleQueue()
@@ -38,16 +38,16 @@ class PinThread:
         self._thread.start()
 
     def request(self) -> None:
-        """Say that the crew was asked for a batch."""
+        """Say that the pool was asked for a batch."""
         self._expected += 1
         self._requests.put(True)
 
     def next(self, timeout_s: float) -> Answer | None:
-        """The answer that is due, as `Crew.next` gives it but pinned.
+        """The answer that is due, as `WorkerPool.next` gives it but pinned.
 
         Raises:
             TimeoutError: It did not come in time.
-            RuntimeError: What `Crew.next` raised.  The answer is still due.
+            RuntimeError: What `WorkerPool.next` raised.  The answer is still due.
         """
         try:
             answer = self._answers.get(timeout=timeout_s if timeout_s >= 0 else None)
@@ -66,7 +66,7 @@ class PinThread:
             self._expected -= 1
 
     def stop(self) -> None:
-        """End the thread, after the crew was closed."""
+        """End the thread, after the pool was closed."""
         self._requests.put(False)
         # The iterator may be garbage that this very thread collects.
         if threading.current_thread() is not self._thread:
@@ -80,15 +80,14 @@ class PinThread:
 
     def _taken(self) -> Answer | BaseException | None:
         try:
-            answer = self._crew.next()
+            answer = self._pool.next()
         except BaseException as error:
             return error
-        return answer and self._pinned(answer)
-
-    def _pinned(self, answer: Answer) -> Answer:
+        if answer is None:
+            return None
         try:
             value = pin_memory(answer.value, self._device)
         except Exception:
             where = f"in pin memory thread for device {self._device_index}"
-            return Answer(answer.worker, failure=ExceptionWrapper(where=where))
+            value = ExceptionWrapper(where=where)
         return dataclasses.replace(answer, value=value)

@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch.utils.data import BatchSampler, RandomSampler, WeightedRandomSampler
 
-from gristmill._torch.indices.drawing import as_list, drawn
+from gristmill._torch.indices.draws import as_list, drawn
 
 MANY = 100_000
 

@@ -7,11 +7,11 @@ from typing import Any
 from gristmill._torch import layout, private
 from gristmill._torch.iterators.single import SingleProcessIterator
 from gristmill._torch.layout import Saved, State
-from gristmill._torch.resume.saving import Saving, warn_of_replay
+from gristmill._torch.resume.base import StatefulIterator, warn_of_replay
 
 
-class StatefulSingleProcessIterator(Saving, SingleProcessIterator):
-    """Computes batches in the calling thread.  See `Saving`."""
+class StatefulSingleProcessIterator(StatefulIterator, SingleProcessIterator):
+    """Computes batches in the calling thread.  See `StatefulIterator`."""
 
     def __init__(self, loader: Any, saved: Saved | None) -> None:
         # Before the base iterates over the dataset.

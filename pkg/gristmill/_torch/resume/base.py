@@ -11,13 +11,13 @@ import torch
 
 from gristmill._torch import layout
 from gristmill._torch.indices import generators
-from gristmill._torch.iterators.stepping import Stepping
+from gristmill._torch.iterators.base import LoaderIterator
 from gristmill._torch.layout import Saved, State
-from gristmill._torch.resume.positions import Position
+from gristmill._torch.resume.position import Position
 
 
-class Saving(Stepping):
-    """An iterator that says where it stands; a base that comes before `Stepping`.
+class StatefulIterator(LoaderIterator):
+    """An iterator that says where it stands; a base that comes before `LoaderIterator`.
 
     To go on with a saved epoch draws no random numbers from the loader's generator:
     what the epoch drew when it began is in the state.

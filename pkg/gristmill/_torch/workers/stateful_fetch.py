@@ -10,7 +10,7 @@ from gristmill._torch import layout
 from gristmill._torch.indices import generators, requests
 from gristmill._torch.layout import State
 from gristmill._torch.private import ExceptionWrapper
-from gristmill._torch.workers.fetching import Exhausted, FetchProgram, FetchStream
+from gristmill._torch.workers.fetch import Exhausted, FetchProgram, FetchStream
 
 
 @dataclasses.dataclass(frozen=True)
@@ -48,14 +48,10 @@ class StatefulFetchStream(FetchStream):
     def _fetch(self, request: Any) -> tuple[Any, bytes | None]:
         if isinstance(request, requests.Generators):
             return self._exchanged(request.wanted), None
-        if isinstance(request, requests.Begin):
-            data = self._begin(request)
-        elif isinstance(request, requests.WithState):
-            data = super()._fetch(request.request)
-        else:
-            data = super()._fetch(request)
-            if not isinstance(data, Exhausted):
-                return data, None
+        with_state = isinstance(request, requests.WithState)
+        data = super()._fetch(request.request if with_state else request)
+        if not with_state and not isinstance(data, Exhausted):
+            return data, None
         try:
             return data, self._pickled_state()
         except Exception:
@@ -67,14 +63,6 @@ class StatefulFetchStream(FetchStream):
         if wanted is not None:
             generators.restore(wanted)
         return found
-
-    def _begin(self, request: requests.Begin) -> ExceptionWrapper | None:
-        try:
-            if self._refusal is None:
-                self._go_to(requests.Next(request.epoch, 0, 0, request.seed))
-        except Exception:
-            return self._failure()
-        return self._refusal
 
     def _new_fetcher(self) -> Any:
         """Restored, if this is the first epoch: the dataset, then its iteration."""

@@ -6,10 +6,10 @@ from typing import Any
 
 from gristmill._base.describing import call_text
 from gristmill._torch import private
-from gristmill._torch.indices.drawing import drawn
+from gristmill._torch.indices.draws import drawn
 
 
-class Stepping(private.BaseIterator):  # type: ignore[misc]
+class LoaderIterator(private.BaseIterator):  # type: ignore[misc]
     """A base of our iterators over a loader, which comes before torch's own.
 
     Torch opens a profiler range around each batch, which costs more than many a

@@ -3,8 +3,8 @@
 A worker turns its batch into an element that `gristmill._hot.slot_writer` writes
 without pickling its arrays; the parent turns what it reads into a batch again:
 
-    element = to_send(batch)      # in the worker
-    batch = received(element)     # in the parent
+    element = encoded(batch)      # in the worker
+    batch = decoded(element)     # in the parent
 
 What arrives is what torch's own queue would give: the same types, dtypes, shapes and
 strides.  Large tensors view the slot, small ones their own memory; all are writable
@@ -37,7 +37,7 @@ class NotPlain(Exception):
     """A batch has a part that an array cannot stand for."""
 
 
-def to_send(batch: Any) -> Any:
+def encoded(batch: Any) -> Any:
     """The element that stands for a batch on its way.
 
     Its arrays view the tensors' memory: write it to a slot before that changes.
@@ -56,7 +56,7 @@ def to_send(batch: Any) -> Any:
     return (tree,)
 
 
-def received(element: Any) -> Any:
+def decoded(element: Any) -> Any:
     """The batch that an element stands for; its tensors view the element's arrays."""
     if len(element) == 1:
         return _tensors_of(element[0])

@@ -17,11 +17,9 @@ import torch
 from torch.utils.data import IterDataPipe, default_collate
 
 from gristmill._base.types import Alloc, Int64Array
-from gristmill._engine.record_errors import RecordErrors
 from gristmill._engine.runnable import first_unpicklable
-from gristmill._engine.stream import NO_KEYS, Vector
 from gristmill._torch import private
-from gristmill._torch.batches import collating, native, sending
+from gristmill._torch.batches import encoding, native, slot_collation
 from gristmill._torch.indices import requests
 from gristmill._torch.private import ExceptionWrapper
 
@@ -32,7 +30,7 @@ class Exhausted:
 
 @dataclasses.dataclass(frozen=True)
 class FetchProgram:
-    """A dataset and how batches are made of it.  See `gristmill._engine.runnable`.
+    """A dataset and how batches are made of it.  What a worker needs of a `Runnable`.
 
     Attributes:
         dataset: The user's.
@@ -43,7 +41,7 @@ class FetchProgram:
         base_seed: Worker i is seeded with ``base_seed + i``.
         workers: How many there are.
         worker_init_fn: Called with the worker's number before all else.
-        collate_rules: What ``default_collate`` does, from `collating.rules`.
+        collate_rules: What ``default_collate`` does, from `slot_collation.rules`.
         shared_seed: Seed of the first epoch, for datapipes.
         default_dtype: Of new tensors, as a fork of the user's process would have it.
         native: Whether whole batches are gathered where the dataset allows it.
@@ -57,7 +55,9 @@ class FetchProgram:
     base_seed: int
     workers: int
     worker_init_fn: Callable[[int], Any] | None = None
-    collate_rules: collating.Rules = dataclasses.field(default_factory=collating.rules)
+    collate_rules: slot_collation.Rules = dataclasses.field(
+        default_factory=slot_collation.rules
+    )
     shared_seed: int | None = None
     default_dtype: torch.dtype = dataclasses.field(
         default_factory=torch.get_default_dtype
@@ -66,21 +66,8 @@ class FetchProgram:
 
     # Whether answers are pairs of a batch and a worker's state, or None.
     stateful = False
-    owned = True
     tolerant = False
-    unit_records = 1
     vector_capacity = 1 << 16
-    in_this_process = "num_workers=0"
-    replay_hint = "num_workers=0"
-
-    @property
-    def streams(self) -> int:
-        """One for each worker."""
-        return self.workers
-
-    def stream_length(self, stream: int) -> int:
-        """See `Runnable`: not known."""
-        return -1
 
     def greet(self, worker: int) -> None:
         """Nothing; `open_stream` prepares the worker."""
@@ -91,7 +78,7 @@ class FetchProgram:
         name = first_unpicklable((part, getattr(self, part)) for part in parts)
         return (
             f"The {name or 'loader'} cannot be pickled: its workers need the start"
-            f" method 'fork', or {self.in_this_process}."
+            " method 'fork', or num_workers=0."
         )
 
     def open_stream(self, stream: int, at: int = 0) -> FetchStream:
@@ -105,7 +92,10 @@ class FetchProgram:
         fetcher = kinds.create_fetcher(
             kind, dataset, self.auto_collation, collate_fn, self.drop_last
         )
-        return native.in_worker(fetcher, self.dataset) if self.native else fetcher
+        if self.native:
+            fetch = native.native_fetch(self.dataset, fetcher.fetch)
+            fetcher.fetch = fetch or fetcher.fetch
+        return fetcher
 
 
 class FetchStream:
@@ -117,9 +107,6 @@ class FetchStream:
     """
 
     def __init__(self, program: FetchProgram, worker: int) -> None:
-        self.vector: Vector = (0,)
-        self.keys: Int64Array = NO_KEYS
-        self.record_errors = RecordErrors(worker)
         self._program = program
         self._worker = worker
         self._dataset = program.dataset
@@ -132,29 +119,16 @@ class FetchStream:
         self._become_worker()
 
     def answer(self, request: Int64Array, alloc: Alloc) -> Any:
-        """The batch that a request asks for, as `sending.to_send` gives it.
+        """The batch that a request asks for, as `encoding.encoded` gives it.
 
         In its place an exception of the user's code is sent as `ExceptionWrapper`.
         """
         self._alloc = alloc
-        return sending.to_send(self._fetch(requests.unpacked(request)))
+        return encoding.encoded(self._fetch(requests.unpacked(request)))
 
     def leave_slot(self) -> None:
         """See `AnsweringStream`."""
-        collating.move_kept()
-
-    def seek(self, vector: Vector) -> None:
-        """Nothing: requests say what is wanted."""
-
-    def next(self, alloc: Alloc | None = None) -> Any:
-        """Nothing is given without a request."""
-        raise StopIteration
-
-    def start_prefetch(self) -> None:
-        """Nothing is fetched without a request."""
-
-    def close(self) -> None:
-        """Nothing is open."""
+        slot_collation.move_kept()
 
     def _fetch(self, request: Any) -> Any:
         if self._refusal is not None:
@@ -170,6 +144,8 @@ class FetchStream:
 
     def _fetch_next(self, request: requests.Next) -> Any:
         self._go_to(request)
+        if request.size == 0:
+            return None
         while not self._exhausted:
             due = self._fetched == request.number
             self._fetched += 1
@@ -211,7 +187,7 @@ class FetchStream:
         Users' functions get memory of their own: what they keep of it, as a NumPy view,
         cannot be moved when the slot is handed over.
         """
-        with collating.into(self._alloc):
+        with slot_collation.into(self._alloc):
             return default_collate(samples)
 
     def _become_worker(self) -> None:
@@ -219,7 +195,7 @@ class FetchStream:
         private.set_thread_name("pt_data_worker")
         torch.set_num_threads(1)
         torch.set_default_dtype(program.default_dtype)
-        collating.install(program.collate_rules)
+        slot_collation.install(program.collate_rules)
         seed = program.base_seed + worker
         random.seed(seed)
         _seed_torch(seed)

@@ -27,8 +27,6 @@ Block: TypeAlias = "np.ndarray[Any, Any] | range"
 
 # RandomSampler with replacement draws as many at a time.
 _TORCH_DRAW = 32
-# As many where nobody can see it, since nobody else has the generator.
-_PRIVATE_DRAW = 1024 * _TORCH_DRAW
 # Indices that are Python ints at the same time.
 _INTS = 4096
 
@@ -147,11 +145,9 @@ def _random(
 ) -> Iterator[Block]:
     high, count = len(sampler.data_source), sampler.num_samples
     generator = generator or epoch_generator(sampler)
-    at_once = _TORCH_DRAW if generator is sampler.generator else _PRIVATE_DRAW
     if sampler.replacement:
-        for start in range(0, count - count % _TORCH_DRAW, at_once):
-            size = min(at_once, count - count % _TORCH_DRAW - start)
-            yield _integers_below(high, size, generator)
+        for _ in range(count // _TORCH_DRAW):
+            yield _integers_below(high, _TORCH_DRAW, generator)
         yield _integers_below(high, count % _TORCH_DRAW, generator)
         return
     for _ in range(count // high):

@@ -20,13 +20,14 @@ import time
 from multiprocessing import connection, reduction
 from multiprocessing.context import get_spawning_popen
 from multiprocessing.process import BaseProcess
-from typing import Any
+from typing import Any, cast
 
 import torch
 
 from gristmill import _core
 from gristmill._engine import worker as engine_worker
-from gristmill._torch.workers.fetching import FetchProgram
+from gristmill._engine.runnable import Runnable
+from gristmill._torch.workers.fetch import FetchProgram
 from gristmill._workers.worker_process import (
     leave_signals_to_parent,
     restore_signals_in_forks,
@@ -37,7 +38,7 @@ _LEAVE_S = 1.0
 
 
 class StartedProcesses:
-    """The processes of one crew.
+    """The processes of one pool of workers.
 
     Args:
         scheduler: Whose workers they are.
@@ -58,11 +59,17 @@ class StartedProcesses:
         self._context = context
         self._restarts = restarts
         self._owner = os.getpid()
-        self._arena = _Descriptor(_copy_of(scheduler.arena_fd))
-        self._knock = _Descriptor(os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK))
-        self._stop = _Descriptor(os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK))
+        # A copy that, unlike the engine's own, a forked process may use.
+        self._arena = _Descriptor(
+            fcntl.fcntl(scheduler.arena_fd, fcntl.F_DUPFD_CLOEXEC, 3)
+        )
+        # Workers call by it for larger slots, and `close` for an end.
+        self._calls = _Descriptor(os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK))
+        self._closing = False
+        self._poll = select.poll()
+        self._poll.register(self._calls.fd, select.POLLIN)
         # By pidfd: worker, generation, process.
-        self._living: dict[int, tuple[int, int, BaseProcess]] = {}
+        self._running: dict[int, tuple[int, int, BaseProcess]] = {}
         self._thread = threading.Thread(
             target=self._watch, name="gristmill-workers", daemon=True
         )
@@ -79,7 +86,7 @@ class StartedProcesses:
                 self._start(worker, 1)
         except BaseException:
             self._scheduler.close()
-            self._end_processes()
+            self._end_all()
             raise
         self._thread.start()
         # Before multiprocessing ends its children, and while there are modules.
@@ -87,23 +94,25 @@ class StartedProcesses:
 
     def kill(self, worker: int, signal_number: int) -> None:
         """End a worker's process."""
-        for pidfd, (number, _, _) in list(self._living.items()):
+        for pidfd, (number, _, _) in list(self._running.items()):
             if number == worker:
                 with contextlib.suppress(OSError):
                     signal.pidfd_send_signal(pidfd, signal_number)
 
     def name_of(self, worker: int) -> str | None:
         """The name of a worker's process; None if it has ended."""
-        living = list(self._living.values())
-        return next((p.name for number, _, p in living if number == worker), None)
+        running = list(self._running.values())
+        return next((p.name for number, _, p in running if number == worker), None)
 
     def close(self) -> None:
         """End the workers; a fork of the process that has them leaves them alone."""
-        if self._thread.ident is None or not self._stop or os.getpid() != self._owner:
+        started = self._thread.ident is not None
+        if not started or self._closing or os.getpid() != self._owner:
             return
+        self._closing = True
         atexit.unregister(self.close)
         self._scheduler.close()
-        os.eventfd_write(self._stop.fd, 1)
+        os.eventfd_write(self._calls.fd, 1)
         if self._thread is not threading.current_thread():
             self._thread.join()
 
@@ -111,7 +120,7 @@ class StartedProcesses:
         by_main_thread = threading.current_thread() is threading.main_thread()
         process = self._context.Process(
             target=_SERVE,
-            args=(self._program, self._arena, self._knock, worker, generation),
+            args=(self._program, self._arena, self._calls, worker, generation),
             kwargs={"by_main_thread": by_main_thread},
             daemon=True,
         )
@@ -122,53 +131,48 @@ class StartedProcesses:
             process.kill()
             process.join()
             raise
-        self._living[pidfd] = worker, generation, process
+        self._running[pidfd] = worker, generation, process
+        self._poll.register(pidfd, select.POLLIN)
         self._scheduler.on_started(worker, generation, process.pid)
 
     def _watch(self) -> None:
-        poll = select.poll()
-        for fd in (self._stop.fd, self._knock.fd, *self._living):
-            poll.register(fd, select.POLLIN)
-        while True:
-            for fd, _ in poll.poll():
-                if fd == self._stop.fd:
-                    return self._end_processes()
-                if fd == self._knock.fd:
+        while not self._closing:
+            for fd, _ in self._poll.poll():
+                if fd == self._calls.fd:
                     os.eventfd_read(fd)
                     self._scheduler.on_slot_requested()
-                    continue
-                poll.unregister(fd)
-                for successor in self._bury(fd):
-                    poll.register(successor, select.POLLIN)
+                else:
+                    self._replace(fd)
+        self._end_all()
 
-    def _bury(self, pidfd: int) -> list[int]:
-        """Report a death; the pidfds of those that have come in its place."""
-        worker, generation, process = self._living.pop(pidfd)
-        os.close(pidfd)
-        process.join()
-        before = set(self._living)
-        self._scheduler.on_exited(worker, generation, _wait_status(process.exitcode))
-        if self._restarts:
+    def _replace(self, pidfd: int) -> None:
+        """Reap a process, and start another in its place where that is wanted."""
+        worker, generation = self._reap(pidfd)
+        if self._restarts and not self._closing:
             try:
                 self._start(worker, generation + 1)
             except Exception as error:
                 self._scheduler.on_failed(f"A worker could not be started: {error!r}")
-        return [fd for fd in self._living if fd not in before]
 
-    def _end_processes(self) -> None:
-        """Let those that are idle leave, kill the others, and report all."""
-        living, self._living = self._living, {}
+    def _end_all(self) -> None:
+        """Let those that are idle leave, and kill the others."""
         deadline = time.monotonic() + _LEAVE_S
-        for pidfd, (worker, generation, process) in living.items():
+        for pidfd, (_, _, process) in list(self._running.items()):
             process.join(max(0.0, deadline - time.monotonic()))
             if process.is_alive():
                 process.kill()
-                process.join()
-            os.close(pidfd)
-            status = _wait_status(process.exitcode)
-            self._scheduler.on_exited(worker, generation, status)
-        for descriptor in (self._arena, self._knock, self._stop):
-            descriptor.close()
+            self._reap(pidfd)
+        self._arena.close()
+        self._calls.close()
+
+    def _reap(self, pidfd: int) -> tuple[int, int]:
+        """Report how a process has ended; its worker and generation."""
+        self._poll.unregister(pidfd)
+        worker, generation, process = self._running.pop(pidfd)
+        process.join()
+        os.close(pidfd)
+        self._scheduler.on_exited(worker, generation, _wait_status(process.exitcode))
+        return worker, generation
 
 
 class _Descriptor:
@@ -177,9 +181,6 @@ class _Descriptor:
     def __init__(self, fd: int) -> None:
         self.fd = fd
 
-    def __bool__(self) -> bool:
-        return self.fd >= 0
-
     def __reduce__(self) -> Any:
         if get_spawning_popen() is None:
             raise TypeError("a descriptor goes only to a process that is being started")
@@ -187,9 +188,7 @@ class _Descriptor:
 
     def close(self) -> None:
         """Close it."""
-        fd, self.fd = self.fd, -1
-        if fd >= 0:
-            os.close(fd)
+        os.close(self.fd)
 
 
 def _received(sent: Any) -> _Descriptor:
@@ -199,7 +198,7 @@ def _received(sent: Any) -> _Descriptor:
 def _serve(
     program: FetchProgram,
     arena: _Descriptor,
-    knock: _Descriptor,
+    calls: _Descriptor,
     worker: int,
     generation: int,
     *,
@@ -215,7 +214,9 @@ def _serve(
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     restore_signals_in_forks()
     threading.Thread(target=_end_with, args=(parent,), daemon=True).start()
-    engine_worker.serve(program, arena.fd, knock.fd, -1, worker, generation)
+    engine_worker.serve(
+        cast(Runnable, program), arena.fd, calls.fd, -1, worker, generation
+    )
 
 
 class _Target:
@@ -254,11 +255,6 @@ def _end_with(parent: Any) -> None:
         pass  # No descriptor is left.
     connection.wait(ends)
     os._exit(1)
-
-
-def _copy_of(fd: int) -> int:
-    """A copy that, unlike the engine's own, a forked process may use."""
-    return fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, 3)
 
 
 def _wait_status(exitcode: int | None) -> int:

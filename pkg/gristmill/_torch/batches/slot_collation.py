@@ -17,6 +17,7 @@ a plain one.
 
 from __future__ import annotations
 
+import contextlib
 import struct
 import threading
 from collections.abc import Callable, Sequence
@@ -94,8 +95,10 @@ def install(rules: Rules) -> None:
     """
     ours = {
         private.collate_tensor_fn: _collate_tensors,
-        private.collate_int_fn: _collate_ints,
-        private.collate_float_fn: _collate_floats,
+        private.collate_int_fn: _numbers(int, "q", np.int64, private.collate_int_fn),
+        private.collate_float_fn: _numbers(
+            float, "d", np.float64, private.collate_float_fn
+        ),
     }
     collation = private.collation()
     collation.clear()
@@ -135,25 +138,16 @@ def _collate_tensors(batch: Sequence[Any], *, collate_fn_map: Any = None) -> Any
     return private.collate_tensor_fn(batch, collate_fn_map=collate_fn_map)
 
 
-def _collate_ints(batch: Sequence[Any], *, collate_fn_map: Any = None) -> Any:
-    """In the place of ``collate_int_fn``."""
-    if len(batch) >= MANY and set(map(type, batch)) == {int}:
-        try:
-            return _packed(batch, "q", np.dtype(np.int64))
-        except struct.error:
-            pass  # An int beyond 64 bits.
-    return private.collate_int_fn(batch, collate_fn_map=collate_fn_map)
+def _numbers(kind: type, code: str, dtype: Any, torchs: Any) -> Callable[..., Any]:
+    """What stands in the place of torch's function for Python numbers of a type."""
 
+    def collate_numbers(batch: Sequence[Any], *, collate_fn_map: Any = None) -> Any:
+        if len(batch) >= MANY and set(map(type, batch)) == {kind}:
+            tensor = _new_tensor((len(batch),), np.dtype(dtype))
+            # Torch's own function says what is wrong with an int beyond 64 bits.
+            with contextlib.suppress(struct.error):
+                struct.pack_into(f"{len(batch)}{code}", tensor.numpy(), 0, *batch)
+                return tensor
+        return torchs(batch, collate_fn_map=collate_fn_map)
 
-def _collate_floats(batch: Sequence[Any], *, collate_fn_map: Any = None) -> Any:
-    """In the place of ``collate_float_fn``."""
-    if len(batch) >= MANY and set(map(type, batch)) == {float}:
-        return _packed(batch, "d", np.dtype(np.float64))
-    return private.collate_float_fn(batch, collate_fn_map=collate_fn_map)
-
-
-def _packed(batch: Sequence[Any], code: str, dtype: np.dtype[Any]) -> torch.Tensor:
-    """A tensor of numbers."""
-    tensor = _new_tensor((len(batch),), dtype)
-    struct.pack_into(f"{len(batch)}{code}", tensor.numpy(), 0, *batch)
-    return tensor
+    return collate_numbers

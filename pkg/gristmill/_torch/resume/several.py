@@ -2,65 +2,39 @@
 
 from __future__ import annotations
 
-import collections
-import dataclasses
 import pickle
 from collections.abc import Sequence
 from typing import Any
 
 from gristmill._torch import layout, private
-from gristmill._torch.indices.requests import WithState
 from gristmill._torch.iterators.several import MultiProcessIterator
 from gristmill._torch.layout import Saved, State
-from gristmill._torch.resume.deliveries import Deliveries
-from gristmill._torch.resume.positions import Position
-from gristmill._torch.resume.saving import Saving, warn_of_order, warn_of_replay
-from gristmill._torch.workers.crew import Answer, Crew
-from gristmill._torch.workers.fetching import FetchProgram
-from gristmill._torch.workers.stateful_fetching import StatefulFetchProgram
+from gristmill._torch.resume.base import StatefulIterator, warn_of_order, warn_of_replay
+from gristmill._torch.resume.position import Position
+from gristmill._torch.resume.snapshots import Snapshots
+from gristmill._torch.workers.fetch import FetchProgram
+from gristmill._torch.workers.pool import Answer, WorkerPool
+from gristmill._torch.workers.stateful_fetch import StatefulFetchProgram
 
 
-@dataclasses.dataclass(frozen=True)
-class _Snapshot:
-    """Where the loader stood after some batch.
-
-    Attributes:
-        step: Batches given until then.
-        last_worker: Who gave the last one.
-        main: The parent's part.
-        workers: The workers' parts, pickled as they came; None where they have none.
-    """
-
-    step: int
-    last_worker: int
-    main: State
-    workers: tuple[bytes | None, ...]
-
-
-class StatefulMultiProcessIterator(Saving, MultiProcessIterator):
+class StatefulMultiProcessIterator(StatefulIterator, MultiProcessIterator):
     """Gives batches that workers compute, who send their states along.
 
-    The index sampler is ahead of what was given: where it stands is noted with each
-    request, and belongs to the snapshot that is taken when the answer is given.
+    What is asked for and given is noted by its `Snapshots`.
     """
 
-    _snapshot: _Snapshot
-    # The latest that came of each worker.
-    _worker_states: list[bytes | None]
+    _snapshots: Snapshots
     # What persistent workers are to draw the next epoch's samples from.
     _wanted: Sequence[State] = ()
-    # Where batches of a map-style dataset are not given in order.
-    _deliveries: Deliveries | None = None
 
     def __init__(self, loader: Any, saved: Saved | None) -> None:
         # Out of order a count of batches does not say which: each is a snapshot.
         self._interval = loader.snapshot_every_n_steps or 0 if loader.in_order else 1
         iterates = loader._dataset_kind == private.DatasetKind.Iterable
-        # Whether workers have states, and whether they may fail when they begin.
-        self._speaks = iterates or layout.is_stateful(loader.dataset)
-        self._greets = self._speaks or loader.worker_init_fn is not None
+        self._has_states = iterates or layout.is_stateful(loader.dataset)
+        self._may_fail_first = loader.worker_init_fn is not None
         # Whether batches given after a snapshot are computed again for these states.
-        self._recomputes = self._speaks and (iterates or loader.in_order)
+        self._recomputes = self._has_states and (iterates or loader.in_order)
         self._replays = iterates and saved is not None and not layout.tell(saved.parts)
         if saved is not None and not self._replays:
             self._first_worker = self._after(saved, loader.num_workers, iterates)
@@ -68,7 +42,7 @@ class StatefulMultiProcessIterator(Saving, MultiProcessIterator):
 
     def state_dict(self) -> State:
         """Where the iterator stands, in torchdata's layout."""
-        snapshot = self._snapshot
+        snapshot = self._snapshots.latest
         workers = {
             layout.worker_name(worker): _unpickled(worker, state)
             for worker, state in enumerate(snapshot.workers)
@@ -90,7 +64,7 @@ class StatefulMultiProcessIterator(Saving, MultiProcessIterator):
                 layout.MAIN_SNAPSHOT: main,
                 layout.WORKER_SNAPSHOTS: workers,
             },
-            layout.STEPS_SINCE: self._given - snapshot.step,
+            layout.STEPS_SINCE: self._snapshots.given - snapshot.step,
             layout.FINISHED: self._finished,
             **self._ending(),
         }
@@ -102,23 +76,23 @@ class StatefulMultiProcessIterator(Saving, MultiProcessIterator):
         drawn: int = saved.main[layout.SAMPLER_YIELDED]
         return (drawn + (0 if self._recomputes else saved.later_steps)) % workers
 
-    def _hire(self, loader: Any) -> None:
+    def _start_workers(self, loader: Any) -> None:
         saved = self._saved
         self._finished = saved is not None and saved.finished
         if saved is None or not saved.finished or self._persistent_workers:
-            super()._hire(loader)
+            super()._start_workers(loader)
             return
         # Nobody is needed: the loader begins another epoch.
         self._workers = []
         self._asked = []
-        self._begin_count(saved)
-        if self._speaks:
-            self._worker_states = [pickle.dumps(part) for part in saved.parts]
-        self._take_snapshot(self._position.state())
+        self._begin_snapshots(saved, recomputes=False)
+        if self._has_states:
+            self._snapshots.worker_states = [*map(pickle.dumps, saved.parts)]
+        self._snapshots.begin()
 
     def _program(self, loader: Any) -> FetchProgram:
         saved = self._saved
-        states = saved.parts if saved is not None and self._speaks else ()
+        states = saved.parts if saved is not None and self._has_states else ()
         return StatefulFetchProgram(
             **vars(super()._program(loader)),
             states=tuple(states) or (None,) * self._num_workers,
@@ -132,61 +106,62 @@ class StatefulMultiProcessIterator(Saving, MultiProcessIterator):
             self._wanted = saved.worker_generators
         super()._reset(loader, first_iter)
 
-    def _ask_for_all(self, crew: Crew) -> None:
+    def _ask_for_all(self, pool: WorkerPool, asked: int = 0) -> None:
         saved = None if self._replays else self._saved
         if self._replays:
             iteration = iter(self._index_sampler)
             self._sampler_iter = Position(self._index_sampler, iteration)
             self._position = self._sampler_iter
-        self._begin_count(saved)
+        self._begin_snapshots(saved, recomputes=self._recomputes)
         if self._wanted:
-            self._exchange(crew, self._wanted)
+            self._exchange(pool, self._wanted)
             self._wanted = ()
-        if self._greets:
-            self._greet(crew)
-        main = self._position.state()
-        self._take_snapshot(main)
-        if not self._in_order and not self._iterable:
-            self._deliveries = Deliveries(self._num_workers, main)
-        super()._ask_for_all(crew)
+        if self._has_states or self._may_fail_first:
+            self._await_beginning(pool)
+        self._snapshots.begin()
+        super()._ask_for_all(pool, asked)
         if self._saved is not None and self._recomputes:
             self._replay(self._saved)
 
-    def _begin_count(self, saved: Saved | None) -> None:
-        # Where the index sampler stood at each request whose answer may be a snapshot.
-        self._noted: collections.deque[State | None] = collections.deque()
-        self._worker_states = [None] * self._num_workers
-        self._given = 0
-        self._last_worker = self._num_workers - 1
+    def _begin_snapshots(self, saved: Saved | None, *, recomputes: bool) -> None:
+        self._snapshots = Snapshots(
+            self._position,
+            self._num_workers,
+            interval=self._interval,
+            iterable=self._iterable,
+            has_states=self._has_states,
+            in_order=self._in_order,
+        )
         if saved is not None:
-            self._given, self._last_worker = saved.step, saved.last_worker
-            computed = self._recomputes and self._crew is not None
-            if not self._iterable and not computed:
+            self._snapshots.given = saved.step
+            self._snapshots.last_worker = saved.last_worker
+            if not self._iterable and not recomputes:
                 self._pass_over_indices(saved)
-                self._given += saved.later_steps
-        self._requested = self._given
+                self._snapshots.given += saved.later_steps
 
-    def _greet(self, crew: Crew) -> None:
+    def _await_beginning(self, pool: WorkerPool) -> None:
         """Wait until all workers have begun; raises what they raised."""
         workers = self._num_workers
         for turn in range(workers):
-            crew.ask_beginning((self._first_worker + turn) % workers)
+            pool.ask_beginning((self._first_worker + turn) % workers)
         try:
             for _ in range(workers):
-                answer = self._answer_of(crew)
+                answer = self._answer_of(pool)
                 answer.result()
-                self._worker_states[answer.worker] = answer.state
+                self._snapshots.worker_states[answer.worker] = answer.state
         except BaseException:
             self._shutdown_workers()
             raise
 
-    def _exchange(self, crew: Crew, wanted: Sequence[State | None]) -> list[State]:
+    def _exchange(
+        self, pool: WorkerPool, wanted: Sequence[State | None]
+    ) -> list[State]:
         """The workers' generators, which draw from where they are wanted then."""
         found: list[State] = [{}] * self._num_workers
         for worker, state in enumerate(wanted):
-            crew.ask_generators(worker, state)
+            pool.ask_generators(worker, state)
         for _ in wanted:
-            answer = self._answer_of(crew)
+            answer = self._answer_of(pool)
             found[answer.worker] = answer.result()
         return found
 
@@ -197,7 +172,7 @@ class StatefulMultiProcessIterator(Saving, MultiProcessIterator):
         if saved is not None and saved.finished:
             found = saved.worker_generators
         else:
-            found = self._exchange(self._open_crew(), [None] * self._num_workers)
+            found = self._exchange(self._open_pool(), [None] * self._num_workers)
         return {**ending, layout.WORKER_GENERATORS: found}
 
     def _replay(self, saved: Saved) -> None:
@@ -210,65 +185,28 @@ class StatefulMultiProcessIterator(Saving, MultiProcessIterator):
         if self._replays and saved.step + saved.later_steps:
             warn_of_replay(saved.step + saved.later_steps)
             self._pass_over(saved.step)
-            if self._in_order and self._last_worker != saved.last_worker:
+            last = self._snapshots.last_worker
+            if self._in_order and last != saved.last_worker:
                 raise ValueError(
                     "last_yielded_worker_id does not match, the dataset may have"
                     f" changed: after {saved.step} batches it is"
-                    f" {self._last_worker}, and was {saved.last_worker}."
+                    f" {last}, and was {saved.last_worker}."
                 )
         self._pass_over(saved.later_steps)
-        self._num_yielded = self._given
+        self._num_yielded = self._snapshots.given
 
     def _pass_over(self, batches: int) -> None:
         for _ in range(batches):
             if self._next_batch() is None:
                 break
 
-    def _send(self, crew: Crew, worker: int, keys: Any) -> None:
-        with_state = self._may_be_last_before_snapshot()
-        self._requested += 1
-        if self._deliveries is not None:
-            self._deliveries.asked(worker, self._position.state())
-        else:
-            self._note()
-        super()._send(crew, worker, WithState(keys) if with_state else keys)
+    def _asks_for_state(self, worker: int) -> bool:
+        return self._snapshots.asked(worker)
 
-    def _note(self) -> None:
-        # An iterable's answers are not counted by requests: some say that it has ended.
-        due = self._interval and (
-            self._iterable or self._requested % self._interval == 0
-        )
-        self._noted.append(self._position.state() if due else None)
-
-    def _may_be_last_before_snapshot(self) -> bool:
-        """Whether the next request's answer may be its worker's last until then."""
-        if not self._interval or not self._speaks:
-            return False
-        if self._iterable:
-            before = self._given % self._interval + sum(self._asked)
-        else:
-            before = self._requested % self._interval
-        return bool(before + self._num_workers >= self._interval)
-
-    def _next_answer(self, crew: Crew) -> Answer:
-        answer = super()._next_answer(crew)
-        if self._deliveries is not None:
-            main: State | None = self._deliveries.given(answer.worker)
-        else:
-            main = self._noted.popleft()
-        if answer.state is not None:
-            self._worker_states[answer.worker] = answer.state
-        if not answer.exhausted:
-            self._given += 1
-            self._last_worker = answer.worker
-            if main is not None and self._given % self._interval == 0:
-                self._take_snapshot(main)
+    def _next_answer(self) -> Answer:
+        answer = super()._next_answer()
+        self._snapshots.answered(answer)
         return answer
-
-    def _take_snapshot(self, main: State) -> None:
-        self._snapshot = _Snapshot(
-            self._given, self._last_worker, main, tuple(self._worker_states)
-        )
 
 
 def _unpickled(worker: int, state: bytes | None) -> State:

@@ -8,8 +8,10 @@ went wrong is put into torch's words.
 
 from __future__ import annotations
 
+import collections
 import contextlib
 import dataclasses
+import io
 import os
 import select
 import signal
@@ -22,28 +24,27 @@ import torch
 from gristmill import _core
 from gristmill._engine import failures, packing, remote
 from gristmill._engine.remote import ENTRY
-from gristmill._torch.batches import sending
+from gristmill._torch.batches import encoding
 from gristmill._torch.indices import requests
-from gristmill._torch.indices.aside import Aside
 from gristmill._torch.private import ExceptionWrapper
 from gristmill._torch.workers import start_method
-from gristmill._torch.workers.carrying import CarriedProgram
-from gristmill._torch.workers.fetching import Exhausted, FetchProgram
-from gristmill._torch.workers.processes import StartedProcesses
+from gristmill._torch.workers.fetch import Exhausted, FetchProgram
+from gristmill._torch.workers.program_pickle import ProgramPickle
+from gristmill._torch.workers.started import StartedProcesses
 from gristmill._workers import launcher
 from gristmill.errors import WorkerDied
 
 # What workers of the launcher find imported.
 _IMPORTED = (
     "torch",
-    "gristmill._torch.workers.fetching",
-    "gristmill._torch.workers.stateful_fetching",
-    "gristmill._torch.workers.carrying",
+    "gristmill._torch.workers.fetch",
+    "gristmill._torch.workers.stateful_fetch",
+    "gristmill._torch.workers.program_pickle",
     "gristmill._torch.batches.native",
 )
 
 # How long a process may take to start before its pid is asked for in vain.
-_BIRTH_S = 60.0
+_START_S = 60.0
 _STEP_S = 0.002
 
 
@@ -53,28 +54,32 @@ class Answer:
 
     Attributes:
         worker: Who was asked.
-        value: The batch; nothing where the dataset of that worker has no more.
-        exhausted: Whether it has no more.
-        failure: What the user's code raised in its place.
+        value: The batch; in its place `Exhausted`, or torch's `ExceptionWrapper` around
+            what the user's code raised.
+        error: What else went wrong.
         state: Of the worker, pickled, where that was asked for.
     """
 
     worker: int
     value: Any = None
-    exhausted: bool = False
-    failure: ExceptionWrapper | BaseException | None = None
+    error: BaseException | None = None
     state: bytes | None = None
+
+    @property
+    def exhausted(self) -> bool:
+        """Whether the dataset of that worker has no more."""
+        return isinstance(self.value, Exhausted)
 
     def result(self) -> Any:
         """The batch; raises what was raised in its place."""
-        if isinstance(self.failure, ExceptionWrapper):
-            self.failure.reraise()
-        if self.failure is not None:
-            raise self.failure
+        if self.error is not None:
+            raise self.error
+        if isinstance(self.value, ExceptionWrapper):
+            self.value.reraise()
         return self.value
 
 
-class Crew:
+class WorkerPool:
     """Starts workers and asks them for batches.
 
     Args:
@@ -89,6 +94,8 @@ class Crew:
 
     Attributes:
         closed: Whether the workers were told to end.
+        scheduler: The core's side of it.
+        started: The processes, where `multiprocessing` starts them.
     """
 
     def __init__(
@@ -101,18 +108,20 @@ class Crew:
         memory_limit: int = 0,
         context: BaseContext | None = None,
     ) -> None:
+        workers = program.workers
         self._program = program
-        self._max_restarts = max_restarts
+        self._restarts = max_restarts > 0
         self._context = context
-        self.closed = False
         self._owner = os.getpid()
-        self._asked = [0] * program.workers
-        self._aside = Aside(program.workers)
+        self._asked = [0] * workers
+        # For each request that is not answered the file that it is in, if any.
+        self._files: list[collections.deque[io.FileIO | None]]
+        self._files = [collections.deque() for _ in range(workers)]
         self._epoch = 0
         self._seed = program.shared_seed or 0
-        self._others: StartedProcesses | None = None
-        workers = program.workers
-        self._scheduler = _core.Scheduler(
+        self.closed = False
+        self.started: StartedProcesses | None = None
+        self.scheduler = _core.Scheduler(
             workers=workers,
             buffer=max(0, -(-window // workers) - 2),
             kind=_core.UnitKind.REQUEST,
@@ -148,42 +157,41 @@ class Crew:
                     raise
                 # Only a fork can have the program.
                 context = torch.multiprocessing.get_context("fork")
-        self._others = StartedProcesses(
-            self._scheduler, self._program, context, self._max_restarts > 0
+        self.started = StartedProcesses(
+            self.scheduler, self._program, context, self._restarts
         )
-        self._others.start()
+        self.started.start()
 
     def _launch(self) -> None:
-        blob_fd = packing.pack(CarriedProgram(self._program))
+        blob_fd = packing.pack(ProgramPickle(self._program))
         try:
             launcher.configure(ENTRY)
-            self._scheduler.start(blob_fd, launcher.setup(ENTRY), _IMPORTED)
+            self.scheduler.start(blob_fd, launcher.setup(ENTRY), _IMPORTED)
         finally:
             os.close(blob_fd)
 
-    def ask(self, worker: int, request: Any) -> None:
+    def ask(self, worker: int, request: Any, *, with_state: bool = False) -> None:
         """Ask a worker for a batch, after all that it was asked for before.
 
         Args:
             worker: Its number.
             request: A key, a batch of keys or a `Drawn`, of a map-style dataset; of
                 another one what torch's fetchers take, a list as long as a batch or
-                None.  Either as `requests.WithState`, if the program is stateful.
+                None.
+            with_state: Whether the worker's state is to come along; a stateful
+                program's.
         """
-        with_state = isinstance(request, requests.WithState)
-        wanted = request.request if with_state else request
         if self._program.iterable:
-            size = -1 if wanted is None else len(wanted)
+            size = -1 if request is None else len(request)
             number = self._asked[worker]
-            wanted = requests.Next(self._epoch, number, size, self._seed)
+            request = requests.Next(self._epoch, number, size, self._seed)
         self._asked[worker] += 1
-        if with_state:
-            wanted = requests.WithState(wanted)
-        self._send(worker, wanted)
+        self._send(worker, requests.WithState(request) if with_state else request)
 
     def ask_beginning(self, worker: int) -> None:
         """Ask for a worker's state before its first batch; a stateful program's."""
-        self._send(worker, requests.Begin(self._epoch, self._seed))
+        beginning = requests.Next(self._epoch, 0, 0, self._seed)
+        self._send(worker, requests.WithState(beginning))
 
     def ask_generators(self, worker: int, wanted: Any = None) -> None:
         """Ask for a worker's `requests.Generators`, which are to be `wanted` then."""
@@ -200,7 +208,7 @@ class Crew:
             RuntimeError: A worker died, or the iterator is of another process.
             ArenaFull: The batches that the caller keeps leave no room.
         """
-        due = self._scheduler.next(timeout_s)
+        due = self.scheduler.next(timeout_s)
         if due.kind == "output":
             return self._answer(due)
         if due.kind == "end":
@@ -215,64 +223,50 @@ class Crew:
         self._epoch += 1
         self._seed = shared_seed or 0
         self._asked = [0] * workers
-        self._aside.clear()
-        self._scheduler.reset([(0,)] * workers, 0, [False] * workers)
-
-    def kill(self, worker: int, signal_number: int = signal.SIGKILL) -> None:
-        """End a worker's process; a launcher's by SIGKILL, whatever is asked for."""
-        if self._others is not None:
-            self._others.kill(worker, signal_number)
-        else:
-            self._scheduler.kill(worker)
-
-    def name_of(self, worker: int) -> str:
-        """The name of a worker's process."""
-        name = self._others and self._others.name_of(worker)
-        return name or f"GristmillWorker-{worker}"
-
-    def process_of(self, worker: int) -> tuple[int, bool, int | None]:
-        """Pid of a worker's process, whether it is alive, how it ended."""
-        return self._scheduler.processes()[worker]
+        self._drop_files()
+        self.scheduler.reset([(0,)] * workers, 0, [False] * workers)
 
     def close(self) -> None:
         """End the workers.  Batches that were given stay valid."""
         self.closed = True
-        self._scheduler.close()
-        if self._others is not None:
-            self._others.close()
-        self._aside.clear()
+        self.scheduler.close()
+        if self.started is not None:
+            self.started.close()
+        self._drop_files()
 
     def _send(self, worker: int, request: Any) -> None:
-        words = requests.packed(request)
-        place = self._aside.put(worker, words, self._program.vector_capacity)
-        if len(place):
-            words = requests.packed(requests.ElsewhereAt(place))
-        self._scheduler.ask(worker, words)
+        words, file = requests.packed(request), None
+        if len(words) > self._program.vector_capacity:
+            words, file = requests.moved_to_file(words)
+        self._files[worker].append(file)
+        self.scheduler.ask(worker, words)
+
+    def _drop_files(self) -> None:
+        for files in self._files:
+            while files:
+                if file := files.popleft():
+                    file.close()
 
     def _answer(self, due: _core.Due) -> Answer:
-        element, _ = remote.received(self._scheduler, due)
-        worker = due.stream
+        element, _ = remote.received(self.scheduler, due)
+        worker, state = due.stream, None
         if due.error:
-            answer = Answer(worker, failure=failures.unpack_failure(element))
+            answer = Answer(worker, error=failures.unpack_failure(element))
         else:
-            value, state = sending.received(element), None
+            value = encoding.decoded(element)
             if self._program.stateful:
                 value, state = value
-            if isinstance(value, ExceptionWrapper):
-                answer = Answer(worker, failure=value, state=state)
-            elif isinstance(value, Exhausted):
-                answer = Answer(worker, exhausted=True, state=state)
-            else:
-                answer = Answer(worker, value, state=state)
-        self._scheduler.advance()
-        self._aside.answered(worker)
+            answer = Answer(worker, value, state=state)
+        self.scheduler.advance()
+        if self._files[worker] and (file := self._files[worker].popleft()):
+            file.close()
         return answer
 
     def _trouble(self, due: _core.Due) -> Exception:
         if due.kind == "full":
             return remote.too_full(due, "A batch", "batches", "clone")
         if due.kind == "exited":
-            return _death(due)
+            return _worker_died(due)
         return remote.gone(self._owner)
 
 
@@ -281,20 +275,22 @@ class WorkerProcess:
 
     daemon = True
 
-    def __init__(self, crew: Crew, worker: int) -> None:
-        self._crew = crew
+    def __init__(self, pool: WorkerPool, worker: int) -> None:
+        self._pool = pool
         self._worker = worker
 
     @property
     def name(self) -> str:
         """That which the worker's own code sees."""
-        return self._crew.name_of(self._worker)
+        started = self._pool.started
+        name = started and started.name_of(self._worker)
+        return name or f"GristmillWorker-{self._worker}"
 
     @property
     def pid(self) -> int | None:
         """Its number; waits until it has started."""
         never = threading.Event()
-        for _ in range(int(_BIRTH_S / _STEP_S)):
+        for _ in range(int(_START_S / _STEP_S)):
             pid = self._look()[0]
             if pid:
                 return pid
@@ -314,7 +310,7 @@ class WorkerProcess:
     def is_alive(self) -> bool:
         """Whether it runs, or is about to."""
         pid, alive, _ = self._look()
-        return not self._crew.closed and (alive or not pid)
+        return not self._pool.closed and (alive or not pid)
 
     def join(self, timeout: float | None = None) -> None:
         """Wait until it has ended, for so many seconds at most."""
@@ -330,18 +326,25 @@ class WorkerProcess:
 
     def terminate(self) -> None:
         """End it with SIGTERM, or SIGKILL where it leaves that to its parent."""
-        self._crew.kill(self._worker, signal.SIGTERM)
+        self._kill(signal.SIGTERM)
 
     def kill(self) -> None:
         """End it with SIGKILL."""
-        self._crew.kill(self._worker)
+        self._kill(signal.SIGKILL)
+
+    def _kill(self, signal_number: int) -> None:
+        if self._pool.started is not None:
+            self._pool.started.kill(self._worker, signal_number)
+        else:
+            self._pool.scheduler.kill(self._worker)
 
     def _look(self) -> tuple[int, bool, int | None]:
-        return self._crew.process_of(self._worker)
+        """Pid of the process, whether it is alive, how it ended."""
+        return self._pool.scheduler.processes()[self._worker]
 
 
-def _death(due: _core.Due) -> Exception:
-    """Torch's words for the death of a worker."""
+def _worker_died(due: _core.Due) -> Exception:
+    """Torch's words for a worker that died."""
     if due.at_start:
         text = due.text.strip() or "They ended before they began to work."
         return WorkerDied(

@@ -37,44 +37,42 @@ def clock(monkeypatch):
 
 
 def test_there_is_room_for_one_worker_a_core(clock):
-    beginners = zygote._Beginners()
-    beginners.add(10, pid=1)
-    assert beginners.has_room()
-    beginners.add(11, pid=2)
-    assert not beginners.has_room()
-    beginners.drop(10)
-    assert beginners.has_room()
+    throttle = zygote.StartThrottle()
+    throttle.add(10, pid=1)
+    assert throttle.has_room()
+    throttle.add(11, pid=2)
+    assert not throttle.has_room()
+    throttle.drop(10)
+    assert throttle.has_room()
 
 
 def test_a_worker_that_waits_is_not_waited_for(clock):
-    beginners = zygote._Beginners()
-    beginners.add(10, pid=1)
-    beginners.add(11, pid=2)
+    throttle = zygote.StartThrottle()
+    throttle.add(10, pid=1)
+    throttle.add(11, pid=2)
     clock.update({"now": 0.04, 1: 0.001, 2: 0.04})
-    assert beginners.no_longer_busy() == []
-    assert 10 <= beginners.patience_ms() <= 12
+    assert throttle.no_longer_busy() == []
     clock.update({"now": 0.051, 1: 0.001, 2: 0.05})
-    assert beginners.no_longer_busy() == [10]
+    assert throttle.no_longer_busy() == [10]
 
 
 def test_a_worker_that_computes_is_waited_for_until_it_takes_too_long(clock):
-    beginners = zygote._Beginners()
-    beginners.add(10, pid=1)
+    throttle = zygote.StartThrottle()
+    throttle.add(10, pid=1)
     for tenth in range(1, 21):
         clock.update({"now": tenth / 10, 1: tenth / 10})
-        assert beginners.no_longer_busy() == []
-        assert beginners.patience_ms() > 0
+        assert throttle.no_longer_busy() == []
     clock.update({"now": 2.1, 1: 2.1})
-    assert beginners.no_longer_busy() == [10]
+    assert throttle.no_longer_busy() == [10]
 
 
 def test_a_worker_that_stops_computing_is_not_waited_for_any_longer(clock):
-    beginners = zygote._Beginners()
-    beginners.add(10, pid=1)
+    throttle = zygote.StartThrottle()
+    throttle.add(10, pid=1)
     clock.update({"now": 0.06, 1: 0.06})
-    assert beginners.no_longer_busy() == []
-    clock.update({"now": 0.12, 1: 0.06})
-    assert beginners.no_longer_busy() == [10]
+    assert throttle.no_longer_busy() == []
+    clock.update({"now": 0.25, 1: 0.06})
+    assert throttle.no_longer_busy() == [10]
 
 
 def test_processor_time_of_a_child_is_told():

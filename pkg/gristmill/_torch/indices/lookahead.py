@@ -22,7 +22,7 @@ from torch.utils.data import (
     WeightedRandomSampler,
 )
 
-from gristmill._torch.indices.drawing import Block, batches, blocks_of, integers
+from gristmill._torch.indices.draws import Block, batches, blocks_of, integers
 
 # To draw more at once twice takes longer than to wait for an epoch's first batch.
 MOST_INDICES = 1 << 22

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from torch.utils.data import default_collate
 from torch.utils.data._utils import collate, worker
 
-from gristmill._torch.batches import collating
+from gristmill._torch.batches import slot_collation
 from torch_loader.batches import (
     OwnDict,
     OwnTensor,
@@ -35,7 +35,7 @@ pytestmark = [
 @pytest.fixture(autouse=True)
 def in_a_worker(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Make torch believe that this is a worker, and undo what `install` does."""
-    rules = collating.rules()
+    rules = slot_collation.rules()
     kept = torch.UntypedStorage._new_shared
     monkeypatch.setattr(worker, "_worker_info", object())
     monkeypatch.setattr(torch.UntypedStorage, "_new_shared", kept)
@@ -71,18 +71,18 @@ class Outcome:
 
 def check(samples: list[Any]) -> Any:
     """Compare what a worker of ours and one of torch's makes of samples."""
-    rules = collating.rules()
+    rules = slot_collation.rules()
     want = Outcome(lambda: default_collate(samples))
     kept = torch.UntypedStorage._new_shared
-    collating.install(rules)
+    slot_collation.install(rules)
     slot = Slot(4 << 20)
     try:
-        with collating.into(slot.empty):
+        with slot_collation.into(slot.empty):
             got = Outcome(lambda: default_collate(samples))
         got.assert_same(want)
         assert_same(slot.send(got.result), through_torch(want.result))
     finally:
-        collating.move_kept()
+        slot_collation.move_kept()
         torch.UntypedStorage._new_shared = kept
         collate.default_collate_fn_map.clear()
         collate.default_collate_fn_map.update(rules)
@@ -203,15 +203,15 @@ def test_collates_conjugates_at_which_a_worker_of_torch_fails(slot):
     samples = [torch.tensor([1 + 2j, 3j]).conj()] * 2
     with pytest.raises(RuntimeError):
         default_collate(samples)
-    collating.install(collating.rules())
-    with collating.into(slot.empty):
+    slot_collation.install(slot_collation.rules())
+    with slot_collation.into(slot.empty):
         assert default_collate(samples).tolist() == [[1 - 2j, -3j]] * 2
 
 
 def test_batches_lie_in_the_slot(slot):
-    collating.install(collating.rules())
+    slot_collation.install(slot_collation.rules())
     samples = [{"x": rows(3), "b": rows(2, dtype=torch.bfloat16), "n": 1, "f": 0.5}]
-    with collating.into(slot.empty):
+    with slot_collation.into(slot.empty):
         batch = default_collate(samples * 30)
     assert all(slot.holds(tensor) for tensor in batch.values())
     assert not any(tensor.is_shared() for tensor in batch.values())
@@ -222,9 +222,9 @@ def test_no_file_is_made(slot, monkeypatch):
     monkeypatch.setattr(
         torch.UntypedStorage, "_new_using_fd_cpu", lambda *_: made.append("file")
     )
-    collating.install(collating.rules())
+    slot_collation.install(slot_collation.rules())
     before = set(os.listdir("/dev/shm"))
-    with collating.into(slot.empty):
+    with slot_collation.into(slot.empty):
         batch = default_collate([(rows(3), rows(3, dtype=torch.bfloat16), 1)] * 30)
     default_collate([rows(3)] * 2)
     assert len(batch) == 3
@@ -241,22 +241,22 @@ def test_collate_functions_of_others_get_memory_of_the_slot_too(slot):
         out = samples[0].new(storage).resize_(len(samples), *samples[0].size())
         return torch.stack(samples, 0, out=out)
 
-    collating.install(collating.rules())
-    with collating.into(slot.empty):
+    slot_collation.install(slot_collation.rules())
+    with slot_collation.into(slot.empty):
         batch = stacked([rows(3), rows(3)])
     assert slot.holds(batch)
     assert batch.tolist() == [[0, 1, 2], [0, 1, 2]]
 
 
 def test_what_a_dataset_keeps_is_moved_out_of_the_slot(slot):
-    collating.install(collating.rules())
+    slot_collation.install(slot_collation.rules())
     samples = [(rows(3), rows(3, dtype=torch.bfloat16), 7)] * 30
-    with collating.into(slot.empty):
+    with slot_collation.into(slot.empty):
         kept, sent = default_collate(samples), default_collate(samples)
     view = kept[0][2:]
     assert slot.holds(kept[0])
     sent.clear()
-    collating.move_kept()
+    slot_collation.move_kept()
     for tensor in (*kept, view):
         assert not slot.holds(tensor)
     torch.from_numpy(slot.empty((100,), np.uint8))
@@ -267,17 +267,17 @@ def test_what_a_dataset_keeps_is_moved_out_of_the_slot(slot):
 
 def test_what_does_not_fit_is_made_beside_the_slot():
     slot = Slot(4096)
-    collating.install(collating.rules())
-    with collating.into(slot.empty):
+    slot_collation.install(slot_collation.rules())
+    with slot_collation.into(slot.empty):
         batch = default_collate([rows(3000)] * 2)
     assert not slot.holds(batch)
     assert batch[1].tolist() == list(range(3000))
 
 
 def test_other_threads_make_their_batches_elsewhere(slot):
-    collating.install(collating.rules())
+    slot_collation.install(slot_collation.rules())
     batches = []
-    with collating.into(slot.empty):
+    with slot_collation.into(slot.empty):
         thread = threading.Thread(
             target=lambda: batches.append(default_collate([rows(3)]))
         )
@@ -288,8 +288,8 @@ def test_other_threads_make_their_batches_elsewhere(slot):
 
 
 def test_after_a_fetch_batches_are_made_elsewhere(slot):
-    collating.install(collating.rules())
-    with pytest.raises(ZeroDivisionError), collating.into(slot.empty):
+    slot_collation.install(slot_collation.rules())
+    with pytest.raises(ZeroDivisionError), slot_collation.into(slot.empty):
         raise ZeroDivisionError
     assert not slot.holds(default_collate([rows(3)]))
 
@@ -301,13 +301,13 @@ def test_rules_of_the_user_are_honoured(slot):
     def total(batch: Any, *, collate_fn_map: Any = None) -> Any:
         return sum(batch)
 
-    changed = dict(collating.rules())
+    changed = dict(slot_collation.rules())
     changed[torch.Tensor] = joined
     changed[set] = lambda batch, *, collate_fn_map=None: batch
     del changed[str]
-    collating.install(list(changed.items()))
+    slot_collation.install(list(changed.items()))
     collate.default_collate_fn_map[int] = total
-    with collating.into(slot.empty):
+    with slot_collation.into(slot.empty):
         assert default_collate([rows(2), rows(3)]).tolist() == [0, 1, 0, 1, 2]
         assert default_collate([{1}, {2}]) == [{1}, {2}]
         assert default_collate([1, 2]) == 3

@@ -25,7 +25,7 @@ from torch.utils.data import (
 )
 
 from gristmill._torch import layout, private
-from gristmill._torch.indices import drawing
+from gristmill._torch.indices import draws
 from gristmill._torch.layout import State
 
 # Within torchdata's states of samplers.
@@ -157,15 +157,15 @@ class Position:
             self._origin = generator.get_state()
         blocks = None
         if self._batched or generator is not None or count:
-            blocks = drawing.blocks_of(sampler, generator)
+            blocks = draws.blocks_of(sampler, generator)
         if blocks is None:
             return self._begin_plainly(count, generator)
         blocks = _after(blocks, count)
         first = next(blocks, None)
         blocks = itertools.chain([] if first is None else [first], blocks)
         if self._batched:
-            return drawing.batches(blocks, self._index_sampler)
-        return drawing.integers(blocks)
+            return draws.batches(blocks, self._index_sampler)
+        return draws.integers(blocks)
 
     def _begin_plainly(
         self, count: int, generator: torch.Generator | None
@@ -191,7 +191,7 @@ def _generator_of(sampler: Any, origin: torch.Tensor | None) -> torch.Generator 
         return None
     if origin is None:
         if type(sampler) is RandomSampler:
-            return drawing.epoch_generator(sampler)
+            return draws.epoch_generator(sampler)
         return sampler.generator or torch.default_generator
     generator: torch.Generator = sampler.generator or torch.Generator()
     return generator.set_state(origin)
@@ -202,7 +202,7 @@ def _origin(state: State | None) -> torch.Tensor | None:
     return None if found is None else torch.as_tensor(found, dtype=torch.uint8)
 
 
-def _after(blocks: Iterator[drawing.Block], count: int) -> Iterator[drawing.Block]:
+def _after(blocks: Iterator[draws.Block], count: int) -> Iterator[draws.Block]:
     """The blocks less their first `count` indices."""
     for block in blocks:
         if count < len(block):
