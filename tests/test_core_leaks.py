@@ -62,7 +62,7 @@ def plan() -> None:
     assert pickle.loads(pickle.dumps(made)) == made
     assert repr(made) and hash(made) and made.ops
     made.fill(0, 1, np.empty(99, np.int64))
-    made.take(0, 1, 0)
+    made.take(0, 1, -1)
 
 
 def positions() -> None:

@@ -74,7 +74,8 @@ class RecordFile final : public FileReader {
       std::function<Status(const Request&, std::span<const std::byte>)>;
 
   [[nodiscard]] std::uint64_t chunk_of(std::int64_t record) const {
-    return static_cast<std::uint64_t>(record) / index_.group_size();
+    const auto at = static_cast<std::uint64_t>(record);
+    return knows_sizes() ? at : at / index_.group_size();
   }
   [[nodiscard]] Extent extent(std::int64_t record) const override;
   [[nodiscard]] std::string describe(std::int64_t record) const override;

@@ -112,11 +112,14 @@ Status FileReader::read_run(std::span<const Request> requests,
   }
   for (const Request& request : requests) {
     // Where reading all failed, some may still be had one by one.
-    Status status =
-        bytes.ok() ? explain(deliver(request, bytes.value()), request.record)
-                   : read_run(std::span(&request, 1),
-                              this->extent(request.record), alone, deliver);
-    if (!status.ok()) return status;
+    if (!bytes.ok()) {
+      Status status = read_run(std::span(&request, 1),
+                               this->extent(request.record), alone, deliver);
+      if (!status.ok()) return status;
+      continue;
+    }
+    Status status = deliver(request, bytes.value());
+    if (!status.ok()) return explain(status, request.record);
   }
   return {};
 }
