@@ -113,15 +113,15 @@ def scatter(list part not None, places, list out not None):
         out[place_of[i]] = <object>PyList_GET_ITEM(part, i)
 
 
-cdef class MapStep:
-    """Iterates over ``call(x)`` for each x of an iterator.
+cdef class Step:
+    """Iterates over what a call makes of each element of an iterator.
 
     Args:
         elements: The iterator.
-        call: Takes and returns an element.
+        call: Takes an element; what else, and what it returns, a subclass says.
 
-    A subclass of this, and of the other steps, has ``_failed(error)``: it is called with
-    what `call` raised, before that goes on.
+    Whoever uses it has ``_failed(error)``, which is called with what `call` raised,
+    before that goes on.
     """
 
     cdef object _elements, _call
@@ -132,6 +132,10 @@ cdef class MapStep:
 
     def __iter__(self):
         return self
+
+
+cdef class MapStep(Step):
+    """Iterates over ``call(x)``."""
 
     def __next__(self):
         element = next(self._elements)
@@ -171,6 +175,8 @@ cdef class FilterStep(Dropping):
     Args:
         elements: The iterator.
         call: Takes an element; its result's truth decides.  It is asked of None, too.
+
+    ``_failed(error)`` is as that of `Step`.
     """
 
     cdef object _elements, _call
@@ -196,22 +202,14 @@ cdef class FilterStep(Dropping):
                 return element
 
 
-cdef class MapWithIndexStep:
-    """Iterates over ``call(i, x)``, where i counts the elements of an iterator.
+cdef class MapWithIndexStep(Step):
+    """Iterates over ``call(i, x)``, where i counts the elements.
 
     Attributes:
         counter: Elements seen, absent ones included.
     """
 
-    cdef object _elements, _call
     cdef public int64_t counter
-
-    def __init__(self, elements, call):
-        self._elements = elements
-        self._call = call
-
-    def __iter__(self):
-        return self
 
     def __next__(self):
         cdef int64_t index = self.counter
@@ -226,7 +224,7 @@ cdef class MapWithIndexStep:
             raise
 
 
-cdef class RandomMapStep:
+cdef class RandomMapStep(Step):
     """Iterates over ``call(x, rng)``, where the generator depends on a count.
 
     Of ``count`` processes that share the data, element n of process ``index`` draws
@@ -244,18 +242,13 @@ cdef class RandomMapStep:
         counter: Elements seen, absent ones included.
     """
 
-    cdef object _elements, _call
     cdef OpDraws _draws
     cdef public int64_t counter
     cdef int64_t _first, _stride
 
     def __init__(self, elements, call, OpDraws draws not None):
-        self._elements = elements
-        self._call = call
+        Step.__init__(self, elements, call)
         self._draws = draws
-
-    def __iter__(self):
-        return self
 
     def __next__(self):
         cdef int64_t count = self.counter
