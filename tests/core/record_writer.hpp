@@ -14,8 +14,8 @@
 #include <vector>
 
 #include "check.hpp"
-#include "core/base/highway_hash.hpp"
 #include "core/array_record/record_chunk.hpp"
+#include "core/base/highway_hash.hpp"
 
 namespace gristmill {
 

@@ -4,8 +4,8 @@
 #include <cstdint>
 #include <vector>
 
-#include "core/check.hpp"
 #include "core/batches/collate.hpp"
+#include "core/check.hpp"
 
 namespace {
 

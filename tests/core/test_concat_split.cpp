@@ -3,8 +3,8 @@
 #include <random>
 #include <vector>
 
-#include "core/check.hpp"
 #include "core/batches/concat_split.hpp"
+#include "core/check.hpp"
 
 namespace {
 

@@ -5,8 +5,8 @@
 #include <random>
 #include <vector>
 
-#include "core/check.hpp"
 #include "core/batches/packing.hpp"
+#include "core/check.hpp"
 
 namespace {
 

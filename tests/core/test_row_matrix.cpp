@@ -3,8 +3,8 @@
 #include <cstdint>
 #include <vector>
 
-#include "core/check.hpp"
 #include "core/batches/row_matrix.hpp"
+#include "core/check.hpp"
 
 namespace {
 

@@ -3,7 +3,8 @@
 //
 // Processes talk in Messages of fixed size over SOCK_SEQPACKET sockets, with
 // descriptors by SCM_RIGHTS; anything longer travels in a memfd.  The other end
-// of every socket is pkg/gristmill/_workers/processes.py, which must agree with this:
+// of every socket is pkg/gristmill/_workers/processes.py, which must agree with
+// this:
 //
 //   kind      from → to               value        descriptors
 //   kOpenGroup   supervisor → launcher   1: late      zygote's socket, setup,
