@@ -1,4 +1,4 @@
-// Descriptors, messages and the start of the launcher: what supervise.hpp
+// Descriptors, messages and the start of the launcher: what supervisor.hpp
 // stands on.
 //
 // Processes talk in Messages of fixed size over SOCK_SEQPACKET sockets, with

@@ -1,6 +1,6 @@
 """Starts workers: the user's side, and the launcher that forks zygotes.
 
-The supervisor (``csrc/core/processes/supervise.hpp``) starts one launcher per user
+The supervisor (``csrc/core/processes/supervisor.hpp``) starts one launcher per user
 process, and another for loaders whose workers want modules that take long to import. A
 launcher runs :func:`main`, holds nothing of the user's, and forks one zygote for each
 pipeline. A zygote imports and unpickles the pipeline once, then forks its workers
