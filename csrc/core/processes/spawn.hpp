@@ -6,19 +6,19 @@
 // of every socket is pkg/gristmill/_workers/processes.py, which must agree with
 // this:
 //
-//   kind      from → to               value        descriptors
-//   kOpenGroup   supervisor → launcher   1: late      zygote's socket, setup,
-//                                                  blob, arena,
-//                                                  slot requests
-//   kForget   supervisor → launcher
-//   kZygote   launcher → supervisor   pid          pidfd
-//   kGone     launcher → supervisor   wait status
-//   kStartWorker     supervisor → zygote
-//   kStarted     zygote → supervisor     pid          pidfd
-//   kExited     zygote → supervisor     wait status
-//   kThreads  zygote → supervisor
-//   kFailed   any → supervisor                     memfd of UTF-8 text
-//   kReady    launcher → supervisor
+//   kind          from -> to              value        descriptors
+//   kOpenGroup    supervisor -> launcher  1: late      zygote's socket, setup,
+//                                                      blob, arena,
+//                                                      slot requests
+//   kForget       supervisor -> launcher
+//   kZygote       launcher -> supervisor  pid          pidfd
+//   kGone         launcher -> supervisor  wait status
+//   kStartWorker  supervisor -> zygote
+//   kStarted      zygote -> supervisor    pid          pidfd
+//   kExited       zygote -> supervisor    wait status
+//   kThreads      zygote -> supervisor
+//   kFailed       any -> supervisor                    memfd of UTF-8 text
+//   kReady        launcher -> supervisor
 //
 // `group` is set in messages of the launcher and in kFailed, `worker` and
 // `generation` in kStartWorker, kStarted and kExited; what is not set is 0.

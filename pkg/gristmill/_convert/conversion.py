@@ -16,7 +16,7 @@ import tempfile
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Literal, Protocol
 
-from gristmill._convert import crew
+from gristmill._convert import worker_pool
 from gristmill._convert.inputs import Input, TFRecordInput
 from gristmill._convert.journal import Journal, Shard
 from gristmill._convert.output import Output, part_of
@@ -256,7 +256,9 @@ def _count(
     if journal.counts is None:
         progress.begin("inputs counted", len(inputs))
         counts = [0] * len(inputs)
-        with contextlib.closing(crew.run(_count_one, inputs, processes)) as reports:
+        with contextlib.closing(
+            worker_pool.run(_count_one, inputs, processes)
+        ) as reports:
             for number, count in reports:
                 counts[number] = count
                 progress.advance(1)
@@ -309,7 +311,7 @@ def _write(
     # The shards of each run that are not written yet.
     left = [list(numbers) for numbers, _ in runs]
     tasks = [run for _, run in runs]
-    with contextlib.closing(crew.run(_write_run, tasks, processes)) as reports:
+    with contextlib.closing(worker_pool.run(_write_run, tasks, processes)) as reports:
         for number, report in reports:
             if isinstance(report, int):
                 progress.advance(report)

@@ -21,9 +21,9 @@ from collections.abc import Sequence
 
 from gristmill import _core
 from gristmill._workers.processes import (
-    ENLIST,
     FORGET,
     GONE,
+    OPEN_GROUP,
     READY,
     ZYGOTE,
     Children,
@@ -43,7 +43,7 @@ def configure(entry: str) -> None:
     """Tell the supervisor how to start the launcher of this process.
 
     The launcher is this interpreter with this one's options, ``sys.path`` and
-    environment. To be called before a crew is enlisted; it costs microseconds.
+    environment. To be called before workers are wanted; it costs microseconds.
 
     Args:
         entry: A module that it imports once for all zygotes; see `setup`.
@@ -78,8 +78,8 @@ def setup(entry: str) -> bytes:
             ``load(blob_fd)`` returns the program. It is called once in the zygote,
             or, where it starts threads, once in each worker, on a descriptor that
             all share: it must not use the file position. ``serve(program, arena_fd,
-            knock_fd, begun_fd, worker, generation)`` runs a worker until it returns,
-            and closes begun_fd after the first output: more workers may begin.
+            slot_request_fd, begun_fd, worker, generation)`` runs a worker until it
+            returns, and closes begun_fd after the first output: more may begin.
     """
     like_parent = {
         "entry": entry,
@@ -108,7 +108,7 @@ def _search_path() -> list[str]:
 
 
 def main(entry: str) -> None:
-    """Run the launcher: fork a zygote for each crew until the supervisor is gone."""
+    """Run the launcher: fork zygotes until the supervisor is gone."""
     *modules, fd, parent = sys.argv[1:]
     _core.die_with_parent(int(parent))
     leave_signals_to_parent()
@@ -151,19 +151,19 @@ class _Launcher:
                 if received is None:
                     return
                 message, fds = received
-                if message.kind == ENLIST:
+                if message.kind == OPEN_GROUP:
                     self._start_zygote(message, fds)
                 elif message.kind == FORGET:
-                    self._zygotes.kill(message.crew)
+                    self._zygotes.kill(message.group)
 
     def _start_zygote(self, message: Message, fds: Sequence[int]) -> None:
         def child() -> None:
             self._supervisor.close()
-            Zygote(message.crew, late=bool(message.value), fds=fds).run()
+            Zygote(message.group, late=bool(message.value), fds=fds).run()
 
         try:
-            self._zygotes.fork(Message(ZYGOTE, message.crew), child)
+            self._zygotes.fork(Message(ZYGOTE, message.group), child)
         except OSError:
-            send_failure(self._supervisor, message.crew)
+            send_failure(self._supervisor, message.group)
         for fd in fds:
             os.close(fd)

@@ -18,7 +18,18 @@ from typing import NamedTuple
 
 from gristmill import _core
 
-ENLIST, FORGET, ZYGOTE, GONE, HIRE, BORN, DIED, THREADS, FAILED, READY = range(1, 11)
+(
+    OPEN_GROUP,
+    FORGET,
+    ZYGOTE,
+    GONE,
+    START_WORKER,
+    STARTED,
+    EXITED,
+    THREADS,
+    FAILED,
+    READY,
+) = range(1, 11)
 _MESSAGE = struct.Struct("<IIiIi")
 _MOST_FDS = 8
 
@@ -27,7 +38,7 @@ class Message(NamedTuple):
     """One message; what does not apply is 0."""
 
     kind: int
-    crew: int = 0
+    group: int = 0
     worker: int = 0
     generation: int = 0
     value: int = 0
@@ -145,10 +156,10 @@ class Children:
         ready = [fd for fd, _ in self.poll.poll(timeout_ms)]
         return [fd for fd in ready if not self._reaps(fd)]
 
-    def kill(self, crew: int) -> None:
-        """End the processes of a crew, if there are some."""
+    def kill(self, group: int) -> None:
+        """End the processes of a group, if there are some."""
         for pidfd, started in self._running.items():
-            if started.crew == crew:
+            if started.group == group:
                 signal.pidfd_send_signal(pidfd, signal.SIGKILL)
 
     def _reaps(self, pidfd: int) -> bool:
@@ -165,12 +176,12 @@ class Children:
         return True
 
 
-def send_failure(peer: socket.socket, crew: int) -> None:
+def send_failure(peer: socket.socket, group: int) -> None:
     """Send the text of the exception that is being handled."""
     text = os.memfd_create("gristmill")
     with open(text, "wb", closefd=False) as file:
         file.write(traceback.format_exc().encode(errors="replace"))
-    send(peer, Message(FAILED, crew), text)
+    send(peer, Message(FAILED, group), text)
     os.close(text)
 
 

@@ -15,8 +15,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from gristmill._workers.processes import (
-    BORN,
-    DIED,
+    EXITED,
+    STARTED,
     THREADS,
     Children,
     Message,
@@ -37,21 +37,21 @@ class Zygote:
     """Holds a loaded program and forks it.
 
     Args:
-        crew: The number that the supervisor knows its workers by.
+        group: The number that the supervisor knows its workers by.
         late: Whether each worker loads the program for itself.
-        fds: The supervisor's socket, setup, blob, arena and knock, all owned.
+        fds: The supervisor's socket, setup, blob, arena and slot requests, all owned.
     """
 
-    def __init__(self, crew: int, *, late: bool, fds: Sequence[int]) -> None:
-        self._crew = crew
+    def __init__(self, group: int, *, late: bool, fds: Sequence[int]) -> None:
+        self._group = group
         self._late = late
         self._supervisor = socket.socket(fileno=fds[0])
-        setup_fd, self._blob_fd, self._arena_fd, self._knock_fd = fds[1:]
+        setup_fd, self._blob_fd, self._arena_fd, self._slot_requests_fd = fds[1:]
         with open(setup_fd, "rb") as file:
-            file.seek(0)  # Where another zygote of this crew has read it.
+            file.seek(0)  # Where another zygote of this group has read it.
             self._setup = pickle.load(file)
         self._wanted: deque[Message] = deque()
-        self._workers = Children(self._supervisor, DIED)
+        self._workers = Children(self._supervisor, EXITED)
         self._throttle = StartThrottle()
         self._entry: types.ModuleType
         self._program: Any = None
@@ -63,7 +63,7 @@ class Zygote:
             if not self._late:
                 self._load()
         except BaseException:
-            send_failure(self._supervisor, self._crew)
+            send_failure(self._supervisor, self._group)
             return
         if not self._late and (threads := lasting_threads()):
             _warn_of_threads(threads)
@@ -80,7 +80,7 @@ class Zygote:
         try:
             self._serve_supervisor()
         except OSError:
-            send_failure(self._supervisor, self._crew)
+            send_failure(self._supervisor, self._group)
 
     def _serve_supervisor(self) -> None:
         while True:
@@ -109,7 +109,7 @@ class Zygote:
             os.close(begins)
             self._work(wanted, has_begun)
 
-        pid = self._workers.fork(wanted._replace(kind=BORN), child)
+        pid = self._workers.fork(wanted._replace(kind=STARTED), child)
         os.close(has_begun)
         self._throttle.add(begins, pid)
         self._workers.poll.register(begins, select.POLLIN)
@@ -129,7 +129,7 @@ class Zygote:
             try:
                 self._load()
             except BaseException:
-                send_failure(self._supervisor, self._crew)
+                send_failure(self._supervisor, self._group)
                 return
         self._supervisor.close()
         # Python reseeds its own generator in every fork.
@@ -138,7 +138,7 @@ class Zygote:
         self._entry.serve(
             self._program,
             self._arena_fd,
-            self._knock_fd,
+            self._slot_requests_fd,
             has_begun,
             wanted.worker,
             wanted.generation,

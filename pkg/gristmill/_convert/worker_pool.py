@@ -45,14 +45,14 @@ def run(
             for report in work(task):
                 yield number, report
         return
-    crew = _Crew(work, min(processes, len(tasks)))
+    pool = _WorkerPool(work, min(processes, len(tasks)))
     try:
-        yield from crew.run(tasks)
+        yield from pool.run(tasks)
     finally:
-        crew.end()
+        pool.end()
 
 
-class _Crew:
+class _WorkerPool:
     def __init__(self, work: Work, processes: int) -> None:
         context = multiprocessing.get_context("spawn")
         self._processes = {}
