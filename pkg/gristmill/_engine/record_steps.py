@@ -241,7 +241,7 @@ class TolerantStepsNode(StepsNode):
             return super()._taken()
         if self._passes and self._errors.many:
             raise StopIteration
-        reached = self._reached.copy()
+        reached, last = self._reached.copy(), self._last
         [position] = self._reader.state()
         results = list(super()._taken())
         error = next((e for _, e in results if isinstance(e, Exception)), None)
@@ -250,7 +250,7 @@ class TolerantStepsNode(StepsNode):
 
         def become(key: Any) -> list[Result]:
             """What another record becomes here."""
-            self._reached = reached.copy()
+            self._reached, self._last = reached.copy(), last
             self._keys = [as_number(key)]
             metadata = self._reader.positions.metadata(position)
             record = Record(metadata, self._program.source[key])
@@ -294,8 +294,8 @@ def _function_of(step: Any) -> Callable[[Record[Any]], Made]:
 def _splits(step: transforms.FlatMap, record: Record[Any]) -> list[Record[Any]]:
     offset, rng = record.metadata.index * step.max_fan_out, record.metadata.rng
     return [
-        Record(RecordMetadata(index=number, rng=rng), split)
-        for number, split in enumerate(step.flat_map(record.data), offset)
+        Record(RecordMetadata(index=offset + number, rng=rng), split)
+        for number, split in enumerate(step.flat_map(record.data))
     ]
 
 
