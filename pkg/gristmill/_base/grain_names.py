@@ -14,6 +14,8 @@ from collections.abc import Sequence
 from types import ModuleType
 from typing import Any
 
+from gristmill._base.listing import places_of
+
 __all__ = ["install"]
 
 _DATASET = "_src.python.dataset"
@@ -214,12 +216,7 @@ class _Names(ModuleType):
 
     def __init__(self, name: str) -> None:
         super().__init__(name)
-        homes = _HOMES.get(name.removeprefix("grain."), {})
-        self._homes = {
-            theirs: (f"gristmill.{home}".rstrip("."), ours or theirs)
-            for home, names in homes.items()
-            for theirs, _, ours in (pair.partition("=") for pair in names.split())
-        }
+        self._homes = places_of(_HOMES.get(name.removeprefix("grain."), {}))
         self.__all__ = list(self._homes)
 
     def __getattr__(self, name: str) -> Any:

@@ -35,11 +35,7 @@ def lazily(
             ``"Name Other"``; ``"Name=Theirs"`` where that module calls it differently.
         submodules: Names of modules in this one, to be imported.
     """
-    places = {
-        name: (f"gristmill.{home}", theirs or name)
-        for home, names in homes.items()
-        for name, _, theirs in (pair.partition("=") for pair in names.split())
-    }
+    places = places_of(homes)
     modules = submodules.split()
 
     def find(name: str) -> Any:
@@ -53,6 +49,19 @@ def lazily(
         return found
 
     return find
+
+
+def places_of(homes: Mapping[str, str]) -> dict[str, tuple[str, str]]:
+    """Where each name is: the module, and what that calls it.
+
+    Args:
+        homes: As for `lazily`; an empty path is gristmill itself.
+    """
+    return {
+        name: (f"gristmill.{home}".rstrip("."), theirs or name)
+        for home, names in homes.items()
+        for name, _, theirs in (pair.partition("=") for pair in names.split())
+    }
 
 
 def _has(package: str) -> bool:

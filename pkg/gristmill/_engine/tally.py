@@ -100,8 +100,8 @@ class Tally:
             entry = dataclasses.asdict(record)
             entry |= {"data_source": self._data_source, "time": now}
             lines.append(json.dumps(entry) + "\n")
-        with open(path, "a", encoding="utf-8") as log:
-            log.write("".join(lines))
+        with open(path, "a", encoding="utf-8") as file:
+            file.write("".join(lines))
 
     def _hold_back(self, passed: Passed) -> None:
         records, error = passed

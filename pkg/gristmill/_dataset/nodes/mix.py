@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import abc
 import itertools
 import sys
 from collections.abc import Mapping, Sequence
@@ -53,9 +54,9 @@ class SelectingMapDataset(BlockMapDataset[T]):
     def _element_spec(self) -> Any:
         return get_element_spec(self._parents[0])
 
+    @abc.abstractmethod
     def _select(self, indices: Int64Array) -> tuple[Int64Array, Int64Array]:
         """Which parent, and which of its indices, at each of `indices`."""
-        raise NotImplementedError
 
     def _block(self, indices: Int64Array) -> list[Any]:
         chosen, keys = self._select(indices)
