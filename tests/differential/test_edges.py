@@ -1,6 +1,8 @@
 """Sources, samplers and batches at the edges of what Grain takes, live in both."""
 
 import collections
+import functools
+import itertools
 from collections.abc import Callable
 from typing import Any
 
@@ -77,6 +79,20 @@ def run(g: Any, source: Any, operations: Any = (), sampler: Any = None) -> list[
             shard_options=g.NoSharding(),
         )
     )
+
+
+def final_state(g: Any, source: list[Any], operations: Any) -> bytes:
+    """Return the state of a loader over a list, when it has ended."""
+    iterator = iter(
+        g.DataLoader(
+            data_source=source,
+            sampler=g.SequentialSampler(len(source)),
+            operations=operations,
+            shard_options=g.NoSharding(),
+        )
+    )
+    collections.deque(iterator, maxlen=0)
+    return iterator.get_state()
 
 
 LEGACY = {"plain": lambda g: [], "legacy": lambda g: [lambda records: records]}
@@ -257,6 +273,28 @@ def test_flat_maps_are_split_alike(function, fan_out):
         return run(g, [3, 1, 2], [Split(), reveal])
 
     assert_alike(make)
+
+
+@pytest.mark.parametrize("size", [None, 2, 3])
+@pytest.mark.parametrize("depth", [1, 2, 3, 4])
+def test_flat_maps_behind_each_other_end_in_the_same_state(depth, size):
+    def make(g, fan_outs):
+        class Split(g.experimental.FlatMapTransform):
+            max_fan_out = 3
+
+            def __init__(self, fan_outs):
+                self.fan_outs = fan_outs
+
+            def flat_map(self, element):
+                parts = self.fan_outs[element % len(self.fan_outs)]
+                return [3 * element + part for part in range(parts)]
+
+        operations = [Split(fan_outs[level:]) for level in range(depth)]
+        operations += [] if size is None else [g.Batch(size)]
+        return final_state(g, [3, 1, 2, 4], operations)
+
+    for fan_outs in itertools.product([0, 1, 3], repeat=4):
+        assert_alike(functools.partial(make, fan_outs=fan_outs))
 
 
 @pytest.mark.parametrize("where", ["map", "filter", "random_map", "source", "sampler"])

@@ -47,8 +47,10 @@ class StepsNode(Node):
         for step in steps:
             if isinstance(step, legacy.OneByOne):
                 step.warn()
-        # For each flat-map: the position after the last record that it got.
+        # For each flat-map: the position after the last record that it got, and how
+        # many splits of that it gave out.
         self._reached: list[Vector] = []
+        self._given: list[int] = []
         # The position of the last one: before the record that it got last, and the
         # splits of that which it gave out.
         self._last: Vector = ()
@@ -93,6 +95,7 @@ class StepsNode(Node):
         """Stand at a position where no record is in hand."""
         outer = len(vector) - self._flat_maps
         self._reached = [vector[: outer + level] for level in range(self._flat_maps)]
+        self._given = list(vector[outer:])
         self._state = self._last = vector
         self._results = iter(())
 
@@ -111,8 +114,15 @@ class StepsNode(Node):
                 raise
 
     def _end(self) -> Vector:
-        """The position where no record follows: it keeps the last count, as Grain's."""
-        return (*self._reached[-1], self._last[-1])
+        """The position where no record follows: it keeps the last count, as Grain's.
+
+        There a flat-map knows the position of the one before from when it asked it
+        last, so that with each further `next` one more of them stands at its end.
+        """
+        end = (*self._reached[-1], self._last[-1])
+        for level in reversed(range(1, self._flat_maps)):
+            self._reached[level] = (*self._reached[level - 1], self._given[level - 1])
+        return end
 
     def _taken(self) -> Iterator[Result]:
         """What the next record becomes."""
@@ -156,11 +166,13 @@ class StepsNode(Node):
     ) -> Iterator[Result]:
         """As `_become`, for the splits that a flat-map made of one record."""
         before, self._reached[level] = self._reached[level], after
+        self._given[level] = 0
         last = level + 1 == self._flat_maps
         if last:
             self._last = (*before, 0)
         for given, split in enumerate(splits, 1):
             place = (*before, given)
+            self._given[level] = given
             if last:
                 self._last = place
             if place > self._given_before[: len(place)]:
