@@ -64,7 +64,7 @@ quick:
 
 test: tools test-core
 	$(INSTALL) test
-	$(BIN)/python -m pytest -n 2 $(PYTEST_ARGS)
+	$(BIN)/python -m pytest -n 2 --dist worksteal $(PYTEST_ARGS)
 
 test-core: tools
 	$(call build_core,$(BUILD_DIR)/test,-DGRISTMILL_WERROR=$(WERROR))
