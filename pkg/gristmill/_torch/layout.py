@@ -25,19 +25,20 @@ and at the end of an epoch:
 
     _generators: from which the next epoch is drawn, in hexadecimal digits: torch's
         default generator, and the loader's if it has one
-    _worker_generators: of persistent workers, a list of `generators.states`
+    _worker_generators: of persistent workers, a list of `generator_states`
 """
 
 from __future__ import annotations
 
 import dataclasses
+import random
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, TypeAlias
 
+import numpy as np
 import torch
 
 from gristmill._torch import private
-from gristmill._torch.indices import generators
 
 State: TypeAlias = dict[str, Any]
 
@@ -219,7 +220,7 @@ def _of_workers(state: Mapping[str, Any]) -> Saved:
 
 def _ending(state: Mapping[str, Any]) -> dict[str, Any]:
     return {
-        "generators": [*map(generators.from_digits, state.get(GENERATORS, ()))],
+        "generators": [*map(from_digits, state.get(GENERATORS, ()))],
         "worker_generators": state.get(WORKER_GENERATORS, ()),
     }
 
@@ -227,3 +228,31 @@ def _ending(state: Mapping[str, Any]) -> dict[str, Any]:
 def worker_name(worker: int) -> str:
     """The key of a worker's state."""
     return f"worker_{worker}"
+
+
+def digits(state: torch.Tensor) -> str:
+    """The state of a generator of torch's as hexadecimal digits."""
+    return bytes(state.numpy()).hex()
+
+
+def from_digits(found: str) -> torch.Tensor:
+    """The state of which `digits` made digits."""
+    return torch.frombuffer(bytearray.fromhex(found), dtype=torch.uint8)
+
+
+def generator_states() -> State:
+    """Where this process's torch, Python and NumPy draw from; may pass through JSON."""
+    name, keys, *rest = np.random.get_state()  # noqa: NPY002 (users draw from it)
+    return {
+        "torch": digits(torch.get_rng_state()),
+        "random": random.getstate(),
+        "numpy": [name, np.asarray(keys).tolist(), *rest],
+    }
+
+
+def restore_generators(found: State) -> None:
+    """Let them draw from where `generator_states` has found them."""
+    torch.set_rng_state(from_digits(found["torch"]))
+    version, numbers, gauss = found["random"]
+    random.setstate((version, tuple(numbers), gauss))
+    np.random.set_state(tuple(found["numpy"]))  # noqa: NPY002

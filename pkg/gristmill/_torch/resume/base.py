@@ -10,7 +10,6 @@ from typing import Any
 import torch
 
 from gristmill._torch import layout
-from gristmill._torch.indices import generators
 from gristmill._torch.iterators.base import LoaderIterator
 from gristmill._torch.layout import Saved, State
 from gristmill._torch.resume.position import Position
@@ -75,7 +74,7 @@ class StatefulIterator(LoaderIterator):
             return {}
         saved = self._saved.generators if self._saved is not None else []
         found = saved or [generator.get_state() for generator in self._generators]
-        return {layout.GENERATORS: [*map(generators.digits, found)]}
+        return {layout.GENERATORS: [*map(layout.digits, found)]}
 
     def _reset(self, loader: Any, first_iter: bool = False) -> None:
         self._saved = None

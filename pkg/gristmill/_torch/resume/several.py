@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import dataclasses
 import pickle
 from collections.abc import Sequence
 from typing import Any
 
 from gristmill._torch import layout, private
+from gristmill._torch.indices import requests
 from gristmill._torch.iterators.several import MultiProcessIterator
 from gristmill._torch.layout import Saved, State
 from gristmill._torch.resume.base import StatefulIterator, warn_of_order, warn_of_replay
@@ -14,7 +16,6 @@ from gristmill._torch.resume.position import Position
 from gristmill._torch.resume.snapshots import Snapshots
 from gristmill._torch.workers.fetch import FetchProgram
 from gristmill._torch.workers.pool import Answer, WorkerPool
-from gristmill._torch.workers.stateful_fetch import StatefulFetchProgram
 
 
 class StatefulMultiProcessIterator(StatefulIterator, MultiProcessIterator):
@@ -92,11 +93,10 @@ class StatefulMultiProcessIterator(StatefulIterator, MultiProcessIterator):
 
     def _program(self, loader: Any) -> FetchProgram:
         saved = self._saved
-        states = saved.parts if saved is not None and self._has_states else ()
-        return StatefulFetchProgram(
-            **vars(super()._program(loader)),
-            states=tuple(states) or (None,) * self._num_workers,
-        )
+        states: Sequence[State | None] = [None] * self._num_workers
+        if saved is not None and self._has_states:
+            states = saved.parts
+        return dataclasses.replace(super()._program(loader), states=states)
 
     def _reset(self, loader: Any, first_iter: bool = False) -> None:
         self._first_worker = 0
@@ -159,7 +159,7 @@ class StatefulMultiProcessIterator(StatefulIterator, MultiProcessIterator):
         """The workers' generators, which draw from where they are wanted then."""
         found: list[State] = [{}] * self._num_workers
         for worker, state in enumerate(wanted):
-            pool.ask_generators(worker, state)
+            pool.send(worker, requests.Generators(state))
         for _ in wanted:
             answer = self._answer_of(pool)
             found[answer.worker] = answer.result()

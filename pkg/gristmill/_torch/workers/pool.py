@@ -38,7 +38,6 @@ from gristmill.errors import WorkerDied
 _IMPORTED = (
     "torch",
     "gristmill._torch.workers.fetch",
-    "gristmill._torch.workers.stateful_fetch",
     "gristmill._torch.workers.program_pickle",
     "gristmill._torch.batches.native",
 )
@@ -118,7 +117,7 @@ class WorkerPool:
         self._files: list[collections.deque[io.FileIO | None]]
         self._files = [collections.deque() for _ in range(workers)]
         self._epoch = 0
-        self._seed = program.shared_seed or 0
+        self._seed = program.shared_seed
         self.closed = False
         self.started: StartedProcesses | None = None
         self.scheduler = _core.Scheduler(
@@ -170,32 +169,27 @@ class WorkerPool:
         finally:
             os.close(blob_fd)
 
-    def ask(self, worker: int, request: Any, *, with_state: bool = False) -> None:
+    def ask(self, worker: int, keys: Any, *, with_state: bool = False) -> None:
         """Ask a worker for a batch, after all that it was asked for before.
 
         Args:
             worker: Its number.
-            request: A key, a batch of keys or a `Drawn`, of a map-style dataset; of
+            keys: A key, a batch of keys or a `Drawn`, of a map-style dataset; of
                 another one what torch's fetchers take, a list as long as a batch or
                 None.
-            with_state: Whether the worker's state is to come along; a stateful
-                program's.
+            with_state: Whether the worker's state is to come along.
         """
+        request = keys
         if self._program.iterable:
-            size = -1 if request is None else len(request)
-            number = self._asked[worker]
+            size, number = keys and len(keys), self._asked[worker]
             request = requests.Next(self._epoch, number, size, self._seed)
         self._asked[worker] += 1
-        self._send(worker, requests.WithState(request) if with_state else request)
+        self.send(worker, requests.WithState(request) if with_state else request)
 
     def ask_beginning(self, worker: int) -> None:
-        """Ask for a worker's state before its first batch; a stateful program's."""
+        """Ask for a worker's state before its first batch."""
         beginning = requests.Next(self._epoch, 0, 0, self._seed)
-        self._send(worker, requests.WithState(beginning))
-
-    def ask_generators(self, worker: int, wanted: Any = None) -> None:
-        """Ask for a worker's `requests.Generators`, which are to be `wanted` then."""
-        self._send(worker, requests.Generators(wanted))
+        self.send(worker, requests.WithState(beginning))
 
     def next(self, timeout_s: float = -1.0) -> Answer | None:
         """The answer that is due; None where nothing was asked for.
@@ -221,7 +215,7 @@ class WorkerPool:
         """Begin a new epoch with the same workers; what is unanswered is dropped."""
         workers = self._program.workers
         self._epoch += 1
-        self._seed = shared_seed or 0
+        self._seed = shared_seed
         self._asked = [0] * workers
         self._drop_files()
         self.scheduler.reset([(0,)] * workers, 0, [False] * workers)
@@ -234,7 +228,8 @@ class WorkerPool:
             self.started.close()
         self._drop_files()
 
-    def _send(self, worker: int, request: Any) -> None:
+    def send(self, worker: int, request: Any) -> None:
+        """Ask a worker for anything, see `requests.packed`."""
         words, file = requests.packed(request), None
         if len(words) > self._program.vector_capacity:
             words, file = requests.moved_to_file(words)
@@ -249,13 +244,11 @@ class WorkerPool:
 
     def _answer(self, due: _core.Due) -> Answer:
         element, _ = remote.received(self.scheduler, due)
-        worker, state = due.stream, None
+        worker = due.stream
         if due.error:
             answer = Answer(worker, error=failures.unpack_failure(element))
         else:
-            value = encoding.decoded(element)
-            if self._program.stateful:
-                value, state = value
+            value, state = encoding.decoded(element)
             answer = Answer(worker, value, state=state)
         self.scheduler.advance()
         if self._files[worker] and (file := self._files[worker].popleft()):
