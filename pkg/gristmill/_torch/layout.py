@@ -119,27 +119,27 @@ class Saved:
     Attributes:
         main: Where the index sampler stood, and what else the parent keeps.
         step: Batches given until then.
-        later_steps: Batches given after that.
         finished: Whether the epoch was over.
         parts: The states of the dataset and its iteration, of each worker, or the one
             of a loader without workers.
-        workers: How many workers there were.
-        last_worker: Whose batch was the last.
         generators: The states of torch's default generator, and of the loader's if it
             has one, from which the next epoch is drawn; empty in the middle of one.
         worker_generators: Of persistent workers, from which the next epoch's samples
             are drawn; empty in the middle of an epoch.
+        later_steps: Batches given after `step`.
+        workers: How many workers there were.
+        last_worker: Whose batch was the last.
     """
 
     main: State
     step: int
-    later_steps: int
     finished: bool
     parts: list[State | None]
-    workers: int
-    last_worker: int
     generators: list[torch.Tensor]
     worker_generators: Sequence[State]
+    later_steps: int = 0
+    workers: int = 0
+    last_worker: int = -1
 
     @property
     def base_seed(self) -> int | None:
@@ -179,7 +179,7 @@ def read(state: Mapping[str, Any], loader: Any) -> Saved:
         raise AssertionError(
             f"State doesn't contain key '{own}' expected for {name} dataloader"
         )
-    saved = _of_workers(state) if SNAPSHOT in state else _of_one(state)
+    saved = _saved(state)
     if saved.workers != workers and (not map_style or saved.has_dataset_states):
         raise AssertionError(
             f"The state is of a loader with num_workers={saved.workers}, each with its"
@@ -189,40 +189,27 @@ def read(state: Mapping[str, Any], loader: Any) -> Saved:
     return saved
 
 
-def _of_one(state: Mapping[str, Any]) -> Saved:
-    return Saved(
-        main=dict(state),
-        step=state[NUM_YIELDED],
-        later_steps=0,
-        finished=state[FINISHED],
-        parts=[dict(state)],
-        workers=0,
-        last_worker=-1,
-        **_ending(state),
-    )
-
-
-def _of_workers(state: Mapping[str, Any]) -> Saved:
+def _saved(state: Mapping[str, Any]) -> Saved:
+    epoch = {
+        "finished": state[FINISHED],
+        "generators": [*map(from_digits, state.get(GENERATORS, ()))],
+        "worker_generators": state.get(WORKER_GENERATORS, ()),
+    }
+    if SNAPSHOT not in state:
+        own = dict(state)
+        return Saved(main=own, step=state[NUM_YIELDED], parts=[own], **epoch)
     snapshot = state[SNAPSHOT]
     main, by_name = snapshot[MAIN_SNAPSHOT], snapshot.get(WORKER_SNAPSHOTS, {})
     workers = main[NUM_WORKERS]
     return Saved(
         main=main,
         step=snapshot[SNAPSHOT_STEP],
-        later_steps=state[STEPS_SINCE],
-        finished=state[FINISHED],
         parts=[by_name.get(worker_name(worker)) for worker in range(workers)],
+        later_steps=state[STEPS_SINCE],
         workers=workers,
         last_worker=snapshot[LAST_WORKER],
-        **_ending(state),
+        **epoch,
     )
-
-
-def _ending(state: Mapping[str, Any]) -> dict[str, Any]:
-    return {
-        "generators": [*map(from_digits, state.get(GENERATORS, ()))],
-        "worker_generators": state.get(WORKER_GENERATORS, ()),
-    }
 
 
 def worker_name(worker: int) -> str:

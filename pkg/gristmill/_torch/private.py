@@ -90,13 +90,8 @@ if not TYPE_CHECKING:
     ExceptionWrapper = _part("_utils.ExceptionWrapper", 0, "where")
 # Batches.
 collate_tensor_fn = _part(_COLLATE + "collate_tensor_fn", 1, "collate_fn_map")
-collate_numpy_array_fn = _part(_COLLATE + "collate_numpy_array_fn", 1, "collate_fn_map")
-collate_numpy_scalar_fn = _part(
-    _COLLATE + "collate_numpy_scalar_fn", 1, "collate_fn_map"
-)
 collate_float_fn = _part(_COLLATE + "collate_float_fn", 1, "collate_fn_map")
 collate_int_fn = _part(_COLLATE + "collate_int_fn", 1, "collate_fn_map")
-collate_str_fn = _part(_COLLATE + "collate_str_fn", 1, "collate_fn_map")
 StorageWeakRef = _part("multiprocessing.reductions.StorageWeakRef", 1)
 storage_of_weak_ref = _part("UntypedStorage._new_with_weak_ptr")
 neg_view = _part("_neg_view")

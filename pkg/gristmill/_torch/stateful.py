@@ -13,9 +13,11 @@ from gristmill._base.types import T
 from gristmill._torch import layout, private
 from gristmill._torch.layout import State
 from gristmill._torch.loader import DataLoader
-from gristmill._torch.resume.base import StatefulIterator
 from gristmill._torch.resume.several import StatefulMultiProcessIterator
-from gristmill._torch.resume.single import StatefulSingleProcessIterator
+from gristmill._torch.resume.single import (
+    StatefulIterator,
+    StatefulSingleProcessIterator,
+)
 from gristmill.sources import RandomAccessDataSource
 
 

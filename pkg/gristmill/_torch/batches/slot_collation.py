@@ -20,8 +20,7 @@ from __future__ import annotations
 import contextlib
 import struct
 import threading
-from collections.abc import Callable, Sequence
-from types import TracebackType
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -53,21 +52,13 @@ class _Here(threading.local):
 _here = _Here()
 
 
-class into:
+@contextlib.contextmanager
+def into(alloc: Alloc) -> Iterator[None]:
     """The context in which this thread makes batches by `alloc`."""
-
-    def __init__(self, alloc: Alloc) -> None:
-        self._alloc = alloc
-
-    def __enter__(self) -> None:
-        _here.alloc = self._alloc
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    _here.alloc = alloc
+    try:
+        yield
+    finally:
         _here.alloc = np.empty
 
 

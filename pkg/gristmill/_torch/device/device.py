@@ -11,8 +11,7 @@ import torch
 from gristmill._base.types import Array, K, N, T
 from gristmill._engine.ahead import Ahead
 from gristmill._torch.batches.tensors import as_tensor_leaf, map_leaves
-from gristmill._torch.device.cuda import Cuda
-from gristmill._torch.device.cuda_copies import CudaCopies
+from gristmill._torch.device.cuda import Cuda, CudaCopies
 
 
 class _Moves:

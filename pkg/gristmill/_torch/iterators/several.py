@@ -15,7 +15,7 @@ from gristmill._torch import private
 from gristmill._torch.batches.native import is_torchs
 from gristmill._torch.indices.draws import as_list
 from gristmill._torch.indices.lookahead import can_foresee, foreseen
-from gristmill._torch.iterators.base import LoaderIterator
+from gristmill._torch.iterators.single import LoaderIterator
 from gristmill._torch.workers.fetch import FetchProgram
 from gristmill._torch.workers.pinning import PinThread
 from gristmill._torch.workers.pool import Answer, WorkerPool

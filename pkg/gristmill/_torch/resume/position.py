@@ -155,9 +155,7 @@ class Position:
         generator = _generator_of(sampler, origin)
         if generator is not None:
             self._origin = generator.get_state()
-        blocks = None
-        if self._batched or generator is not None or count:
-            blocks = draws.blocks_of(sampler, generator)
+        blocks = draws.blocks_of(sampler, generator)
         if blocks is None:
             return self._begin_plainly(count, generator)
         blocks = _after(blocks, count)

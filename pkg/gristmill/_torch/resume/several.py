@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import pickle
+import warnings
 from collections.abc import Sequence
 from typing import Any
 
@@ -11,8 +12,8 @@ from gristmill._torch import layout, private
 from gristmill._torch.indices import requests
 from gristmill._torch.iterators.several import MultiProcessIterator
 from gristmill._torch.layout import Saved, State
-from gristmill._torch.resume.base import StatefulIterator, warn_of_order, warn_of_replay
 from gristmill._torch.resume.position import Position
+from gristmill._torch.resume.single import StatefulIterator, warn_of_replay
 from gristmill._torch.resume.snapshots import Snapshots
 from gristmill._torch.workers.fetch import FetchProgram
 from gristmill._torch.workers.pool import Answer, WorkerPool
@@ -46,26 +47,31 @@ class StatefulMultiProcessIterator(StatefulIterator, MultiProcessIterator):
         snapshot = self._snapshots.latest
         workers = {
             layout.worker_name(worker): _unpickled(worker, state)
-            for worker, state in enumerate(snapshot.workers)
+            for worker, state in enumerate(snapshot[layout.WORKER_SNAPSHOTS])
         }
         counts = not self._in_order and self._iterable and not self._finished
         if counts and not layout.tell(workers.values()):
-            warn_of_order()
+            warnings.warn(
+                "With in_order=False the state of an IterableDataset that has no"
+                " state_dict and load_state_dict, nor its iterator, tells how many"
+                " batches were given, not which: a loader that goes on from it may miss"
+                " batches or give them again.",
+                stacklevel=3,
+            )
         main = {
             layout.NUM_WORKERS: self._num_workers,
-            **layout.copied(snapshot.main),
+            **layout.copied(snapshot[layout.MAIN_SNAPSHOT]),
             layout.LEN_CALLED: self._IterableDataset_len_called,
             layout.SHARED_SEED: self._shared_seed,
             layout.BASE_SEED: self._base_seed,
         }
         return {
             layout.SNAPSHOT: {
-                layout.SNAPSHOT_STEP: snapshot.step,
-                layout.LAST_WORKER: snapshot.last_worker,
+                **snapshot,
                 layout.MAIN_SNAPSHOT: main,
                 layout.WORKER_SNAPSHOTS: workers,
             },
-            layout.STEPS_SINCE: self._snapshots.given - snapshot.step,
+            layout.STEPS_SINCE: self._snapshots.given - snapshot[layout.SNAPSHOT_STEP],
             layout.FINISHED: self._finished,
             **self._ending(),
         }

@@ -3,29 +3,11 @@
 from __future__ import annotations
 
 import collections
-import dataclasses
 
 from gristmill._torch import layout
 from gristmill._torch.layout import State
 from gristmill._torch.resume.position import Position
 from gristmill._torch.workers.pool import Answer
-
-
-@dataclasses.dataclass(frozen=True)
-class Snapshot:
-    """Where the loader stood after some batch.
-
-    Attributes:
-        step: Batches given until then.
-        last_worker: Who gave the last one.
-        main: The parent's part.
-        workers: The workers' parts, pickled as they came; None where they have none.
-    """
-
-    step: int
-    last_worker: int
-    main: State
-    workers: tuple[bytes | None, ...]
 
 
 class Snapshots:
@@ -43,13 +25,14 @@ class Snapshots:
         in_order: Whether batches are given in the order of requests.
 
     Attributes:
-        latest: The snapshot that a state is made of.
+        latest: The snapshot that a state is made of, without what stays as it is.  The
+            workers' states are pickled as they came, None where they have none.
         given: Batches until now.
         last_worker: Who gave the last one.
         worker_states: The latest that came of each worker.
     """
 
-    latest: Snapshot
+    latest: State
 
     def __init__(
         self,
@@ -120,8 +103,12 @@ class Snapshots:
         return before + len(self.worker_states) >= self._interval
 
     def _take(self, main: State) -> None:
-        states = tuple(self.worker_states)
-        self.latest = Snapshot(self.given, self.last_worker, main, states)
+        self.latest = {
+            layout.SNAPSHOT_STEP: self.given,
+            layout.LAST_WORKER: self.last_worker,
+            layout.MAIN_SNAPSHOT: main,
+            layout.WORKER_SNAPSHOTS: tuple(self.worker_states),
+        }
 
 
 class Overtaking:

@@ -15,7 +15,7 @@ import io
 import os
 import select
 import signal
-import threading
+import time
 from multiprocessing.context import BaseContext
 from typing import Any
 
@@ -282,13 +282,10 @@ class WorkerProcess:
     @property
     def pid(self) -> int | None:
         """Its number; waits until it has started."""
-        never = threading.Event()
-        for _ in range(int(_START_S / _STEP_S)):
-            pid = self._look()[0]
-            if pid:
-                return pid
-            never.wait(_STEP_S)
-        return None
+        deadline = time.monotonic() + _START_S
+        while not (pid := self._look()[0]) and time.monotonic() < deadline:
+            time.sleep(_STEP_S)
+        return pid or None
 
     ident = pid
 

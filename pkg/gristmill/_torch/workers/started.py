@@ -18,7 +18,6 @@ import signal
 import threading
 import time
 from multiprocessing import connection, reduction
-from multiprocessing.context import get_spawning_popen
 from multiprocessing.process import BaseProcess
 from typing import Any, cast
 
@@ -162,8 +161,8 @@ class StartedProcesses:
             if process.is_alive():
                 process.kill()
             self._reap(pidfd)
-        self._arena.close()
-        self._calls.close()
+        os.close(self._arena.fd)
+        os.close(self._calls.fd)
 
     def _reap(self, pidfd: int) -> tuple[int, int]:
         """Report how a process has ended; its worker and generation."""
@@ -182,13 +181,7 @@ class _Descriptor:
         self.fd = fd
 
     def __reduce__(self) -> Any:
-        if get_spawning_popen() is None:
-            raise TypeError("a descriptor goes only to a process that is being started")
         return _received, (reduction.DupFd(self.fd),)
-
-    def close(self) -> None:
-        """Close it."""
-        os.close(self.fd)
 
 
 def _received(sent: Any) -> _Descriptor:
