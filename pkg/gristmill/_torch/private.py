@@ -151,12 +151,11 @@ def unknown() -> str | None:
             fetcher = kinds.create_fetcher(kinds.Iterable, [0], False, None, False)
     except Exception as error:
         return f"torch's iterator fails: {error!r}"
-    looked_at = (
+    for thing, names in (
         (loader, _OF_LOADERS),
         (iterator, _OF_ITERATORS),
         (fetcher, _OF_FETCHERS),
-    )
-    for thing, names in looked_at:
+    ):
         for name in names:
             if not hasattr(thing, name):
                 return f"a {type(thing).__name__} has no {name}"
@@ -213,27 +212,26 @@ def profiling() -> bool:
     return bool(_profiler_enabled() or _profiler._is_profiler_enabled)
 
 
-# What torch's class has of ours, and had before.
-_lent: dict[str, tuple[Any, Any]] = {}
+def lend(**parts: Any) -> Callable[[], None]:
+    """Let torch's own class of loaders, and what is derived from it, have these.
 
-
-def lend(**parts: Any) -> None:
-    """Let torch's own class of loaders, and what is derived from it, have these."""
+    Returns:
+        What undoes it, but for what somebody else has replaced since.
+    """
+    before = {name: vars(TorchLoader).get(name, Absent) for name in parts}
     for name, part in parts.items():
-        _lent[name] = part, vars(TorchLoader).get(name, Absent)
         setattr(TorchLoader, name, part)
 
+    def take_back() -> None:
+        for name, part in parts.items():
+            if vars(TorchLoader).get(name) is not part:
+                continue
+            if before[name] is Absent:
+                delattr(TorchLoader, name)
+            else:
+                setattr(TorchLoader, name, before[name])
 
-def take_back() -> None:
-    """Undo `lend`, but for what somebody else has replaced since."""
-    for name, (part, before) in _lent.items():
-        if vars(TorchLoader).get(name) is not part:
-            continue
-        if before is Absent:
-            delattr(TorchLoader, name)
-        else:
-            setattr(TorchLoader, name, before)
-    _lent.clear()
+    return take_back
 
 
 def collation() -> dict[Any, Callable[..., Any]]:

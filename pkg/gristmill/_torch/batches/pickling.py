@@ -40,7 +40,6 @@ CPU = torch.device("cpu")
 # Buffers as parts of blobs: int64 of shape (n, 3), each row (blob, offset, bytes).
 Places = npt.NDArray[np.int64]
 Pickled = tuple[memoryview, list[Bytes]]
-APART: Places = np.empty((0, 3), np.int64)
 
 
 def array_of(tensor: torch.Tensor) -> Array | None:
@@ -107,26 +106,17 @@ class _Pickler(ForkingPickler):
     reducer_override = staticmethod(reduce)
 
 
-class _Buffers:
-    """Puts the buffers of a pickle beside it."""
-
-    def __init__(self) -> None:
-        self.buffers: list[Bytes] = []
-
-    def __call__(self, buffer: pickle.PickleBuffer) -> bool:
-        self.buffers.append(np.frombuffer(buffer.raw(), np.uint8))
-        return False
-
-
 class CloudPickler(open_files.Pickler):
     """Pickles functions and classes by value, too, where nothing else will do."""
 
-    def __init__(self, file: io.BytesIO, buffer_callback: _Buffers) -> None:
+    def __init__(
+        self, file: io.BytesIO, protocol: int, fix_imports: bool, keep: Any
+    ) -> None:
         inherited = cloudpickle.Pickler.dispatch_table
         ours = ForkingPickler(io.BytesIO()).dispatch_table
         # Before the base class looks for it.
         self.dispatch_table = collections.ChainMap(inherited, ours)
-        super().__init__(file, PROTOCOL, buffer_callback)
+        super().__init__(file, protocol, keep)
 
     def reducer_override(self, thing: Any) -> Any:
         reduced = reduce(thing)
@@ -172,18 +162,21 @@ def dumps(thing: Any) -> Pickled:
         Exception: Whatever pickling raised.
     """
     try:
-        file, keep = io.BytesIO(), _Buffers()
-        _Pickler(file, PROTOCOL, True, keep).dump(thing)
+        return dumped(thing, _Pickler)
     except Exception:
-        return dumps_by_value(thing, _BatchCloudPickler)
-    return file.getbuffer(), keep.buffers
+        return dumped(thing, _BatchCloudPickler)
 
 
-def dumps_by_value(thing: Any, pickler: type[CloudPickler]) -> Pickled:
-    """Like `dumps`, but functions and classes from ``__main__`` are in the pickle."""
-    file, keep = io.BytesIO(), _Buffers()
-    pickler(file, keep).dump(thing)
-    return file.getbuffer(), keep.buffers
+def dumped(thing: Any, pickler: type[ForkingPickler | CloudPickler]) -> Pickled:
+    """Like `dumps`, by one kind of pickler."""
+    file = io.BytesIO()
+    buffers: list[Bytes] = []
+
+    def keep(buffer: pickle.PickleBuffer) -> None:
+        buffers.append(np.frombuffer(buffer.raw(), np.uint8))
+
+    pickler(file, PROTOCOL, True, keep).dump(thing)
+    return file.getbuffer(), buffers
 
 
 def loads(pickled: Any, buffers: Sequence[Any]) -> Any:
@@ -195,38 +188,25 @@ def merged(buffers: list[Bytes]) -> tuple[list[Bytes], Places]:
     """Blobs with the memory of all buffers, each byte once, and where each buffer is.
 
     Tensors with memory in common have it in common again when their buffers are taken
-    out of the blobs.  Where there are none, the blobs are the buffers and the places
-    `APART`.
+    out of the blobs.
     """
-    if len(buffers) < 2:
-        return buffers, APART
     spans = [(_address_of(buffer), buffer.nbytes) for buffer in buffers]
-    order = sorted(range(len(buffers)), key=spans.__getitem__)
-    groups: list[tuple[int, int, list[int]]] = []  # Begin, end and the buffers of each.
-    for i in order:
-        begin, nbytes = spans[i]
-        if groups and begin < groups[-1][1]:
-            first, end, members = groups.pop()
-            groups.append((first, max(end, begin + nbytes), [*members, i]))
-        else:
-            groups.append((begin, begin + nbytes, [i]))
-    if len(groups) == len(buffers):
-        return buffers, APART
+    groups: list[tuple[int, int, list[Bytes]]] = []  # Begin, end and the buffers.
     places = np.empty((len(buffers), 3), np.int64)
-    for blob, (first, _, members) in enumerate(groups):
-        for i in members:
-            places[i] = blob, spans[i][0] - first, spans[i][1]
-    blobs = [
-        _span(first, end - first, [buffers[i] for i in members])
-        for first, end, members in groups
-    ]
-    return blobs, places
+    for i in sorted(range(len(buffers)), key=spans.__getitem__):
+        begin, nbytes = spans[i]
+        end, members = begin + nbytes, [buffers[i]]
+        first = begin
+        if groups and begin < groups[-1][1]:
+            first, last, others = groups.pop()
+            end, members = max(end, last), others + members
+        places[i] = len(groups), begin - first, nbytes
+        groups.append((first, end, members))
+    return [_span(first, end - first, owners) for first, end, owners in groups], places
 
 
 def parted(blobs: list[Bytes], places: Places) -> list[Bytes]:
     """The buffers that `merged` made blobs of."""
-    if not len(places):
-        return blobs
     return [blobs[blob][at : at + size] for blob, at, size in places.tolist()]
 
 

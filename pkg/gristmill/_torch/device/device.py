@@ -203,18 +203,12 @@ def to_device(
         ...     print(batch)
         {'x': tensor([0, 1, 2])}
     """
-    if depth < 1:
-        raise ValueError(f"depth must be at least 1, got {depth}.")
     device = torch.device(device)
-    moves = _moves_to(device, depth)
-    if device.type == "cpu":
-        depth = 1
+    moves: _Moves | CudaCopies = _Moves(device)
+    if device.type == "cuda":
+        moves = CudaCopies(Cuda(device), depth)
+    elif device.type == "cpu":
+        depth = min(depth, 1)
     if hasattr(iterator, "state_dict") and not hasattr(iterator, "get_state"):
         return StatefulDeviceIterator(iterator, moves, depth)
     return DeviceIterator(iterator, moves, depth)
-
-
-def _moves_to(device: torch.device, depth: int) -> _Moves | CudaCopies:
-    if device.type == "cuda":
-        return CudaCopies(Cuda(device), depth)
-    return _Moves(device)

@@ -60,7 +60,16 @@ class MultiProcessIterator(LoaderIterator, private.MultiProcessIterator):  # typ
             memory_limit=loader.memory_limit or 0,
             context=loader.multiprocessing_context,
         )
-        _start(self._pool)
+        try:
+            self._pool.start()
+        except (TypeError, AttributeError, pickle.PicklingError):
+            warnings.warn(
+                "Got pickle error when attempting to start a worker Process. "
+                "This might be because the worker Process arguments are not picklable. "
+                "Use multiprocessing_context='fork', which pickles nothing.",
+                stacklevel=3,
+            )
+            raise
         self._workers = self._pool.processes
         if self._pin_memory:
             self._pins = PinThread(self._pool, self._pin_memory_device)
@@ -237,19 +246,6 @@ class MultiProcessIterator(LoaderIterator, private.MultiProcessIterator):  # typ
         self._pool.close()
         if self._pins is not None:
             self._pins.stop()
-
-
-def _start(pool: WorkerPool) -> None:
-    try:
-        pool.start()
-    except (TypeError, AttributeError, pickle.PicklingError):
-        warnings.warn(
-            "Got pickle error when attempting to start a worker Process. "
-            "This might be because the worker Process arguments are not picklable. "
-            "Use multiprocessing_context='fork', which pickles nothing.",
-            stacklevel=4,
-        )
-        raise
 
 
 def _check(loader: Any) -> None:

@@ -13,7 +13,6 @@ import gc
 import multiprocessing
 import operator
 import os
-import select
 import signal
 import threading
 import time
@@ -65,8 +64,6 @@ class StartedProcesses:
         # Workers call by it for larger slots, and `close` for an end.
         self._calls = _Descriptor(os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK))
         self._closing = False
-        self._poll = select.poll()
-        self._poll.register(self._calls.fd, select.POLLIN)
         # By pidfd: worker, generation, process.
         self._running: dict[int, tuple[int, int, BaseProcess]] = {}
         self._thread = threading.Thread(
@@ -131,17 +128,16 @@ class StartedProcesses:
             process.join()
             raise
         self._running[pidfd] = worker, generation, process
-        self._poll.register(pidfd, select.POLLIN)
         self._scheduler.on_started(worker, generation, process.pid)
 
     def _watch(self) -> None:
         while not self._closing:
-            for fd, _ in self._poll.poll():
+            for fd in connection.wait([self._calls.fd, *self._running]):
                 if fd == self._calls.fd:
-                    os.eventfd_read(fd)
+                    os.eventfd_read(self._calls.fd)
                     self._scheduler.on_slot_requested()
                 else:
-                    self._replace(fd)
+                    self._replace(cast(int, fd))
         self._end_all()
 
     def _replace(self, pidfd: int) -> None:
@@ -166,7 +162,6 @@ class StartedProcesses:
 
     def _reap(self, pidfd: int) -> tuple[int, int]:
         """Report how a process has ended; its worker and generation."""
-        self._poll.unregister(pidfd)
         worker, generation, process = self._running.pop(pidfd)
         process.join()
         os.close(pidfd)
