@@ -34,7 +34,6 @@ def test_this_torch_is_known():
         (WORKER, "_worker_info"),
         (torch, "_neg_view"),
         (torch._utils, "ExceptionWrapper"),
-        (torch.xpu, "_is_compiled"),
         (torch.multiprocessing, "_set_thread_name"),
         (torch.autograd.profiler, "_is_profiler_enabled"),
     ],

@@ -85,7 +85,6 @@ pin_memory = _part("utils.data._utils.pin_memory.pin_memory", 2)
 # Workers.
 generate_state = _part(_WORKER + "_generate_state", 2)
 set_thread_name = _part("multiprocessing._set_thread_name", 1)
-compiled_for_xpu = _part("xpu._is_compiled", 0)
 if not TYPE_CHECKING:
     ExceptionWrapper = _part("_utils.ExceptionWrapper", 0, "where")
 # Batches.

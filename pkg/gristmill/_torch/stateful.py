@@ -164,7 +164,7 @@ class StatefulDataLoader(DataLoader[T]):
             # It was loaded so, and has brought the samplers to the end of their epoch.
             with self._iterator.next_epoch():
                 self._begin_epoch()
-                self._iterator.draw_order()
+                self._iterator.position.state()  # Draws the order.
         iterator: StatefulIterator = self._iterator
         return iterator
 

@@ -23,7 +23,6 @@ from torch.utils.data import (
 )
 
 from gristmill._torch import private
-from gristmill._torch.batches.slot_collation import MANY
 from gristmill._torch.indices.draws import Block, Drawn, as_list
 
 Fetch: TypeAlias = Callable[[Any], Any]
@@ -57,9 +56,6 @@ def samples_fetch(dataset: Any, fetch: Fetch) -> Fetch:
         # Not bools, nor ints of NumPy's: for those torch has other rules.
         if set(map(type, samples)) != {int}:
             return default_collate(samples)
-        if len(samples) >= MANY and _tensors_are_on_cpu():
-            with contextlib.suppress(OverflowError):
-                return torch.from_numpy(np.array(samples, np.int64))
         return torch.tensor(samples)
 
     return fetch_samples
@@ -165,19 +161,14 @@ def _array(array: np.ndarray[Any, Any]) -> Table | None:
     scalars = array.ndim == 1
     if not array.flags.writeable or (scalars and array.dtype == np.uint64):
         return None
-    if not _tensors_are_on_cpu():
+    # Torch makes tensors of arrays elsewhere.  (In torch 2.6 `get_default_device` does
+    # not know of ``with torch.device(...)``.)
+    if not torch.empty(0).is_cpu:
         return None
     try:
         return _tensor(torch.from_numpy(array), np.ndarray)
     except (TypeError, ValueError):
         return None
-
-
-def _tensors_are_on_cpu() -> bool:
-    """Whether torch makes tensors of numbers and arrays where those are."""
-    # In torch 2.6 `get_default_device` does not know of ``with torch.device(...)``.
-    found: bool = torch.empty(0).is_cpu
-    return found
 
 
 def _subset(subset: Subset[Any]) -> Table | None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import bisect
 import collections
 import contextlib
 import dataclasses
@@ -85,17 +84,13 @@ class RegisteredSlots:
 
     def __init__(self, cuda: Cuda) -> None:
         self._cuda = cuda
-        self._slots: list[_core.PinnedSlot] = []  # By their addresses.
+        self._slots: list[_core.PinnedSlot] = []
         self._refused = False
 
     def __contains__(self, host: torch.Tensor) -> bool:
         """Whether a tensor lies in a slot that is registered."""
-        address: int = host.data_ptr()
-        after = bisect.bisect(self._slots, address, key=_address_of)
-        if after == 0:
-            return False
-        slot = self._slots[after - 1]
-        return address < slot.address + slot.nbytes
+        address = host.data_ptr()
+        return any(0 <= address - slot.address < slot.nbytes for slot in self._slots)
 
     def add(self, host: torch.Tensor) -> bool:
         """Register the slot that a tensor lies in; False where it lies in none."""
@@ -105,7 +100,7 @@ class RegisteredSlots:
         if not self._cuda.register(slot.address, slot.nbytes):
             self._refused = True
             return False
-        bisect.insort(self._slots, slot, key=_address_of)
+        self._slots.append(slot)
         return True
 
     def close(self) -> None:
@@ -114,10 +109,6 @@ class RegisteredSlots:
             # Before the slot's pages may move, and before they are unmapped.
             self._cuda.unregister(self._slots[-1].address)
             self._slots.pop()
-
-
-def _address_of(slot: _core.PinnedSlot) -> int:
-    return slot.address
 
 
 @dataclasses.dataclass(slots=True)

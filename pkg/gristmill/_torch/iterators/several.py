@@ -13,8 +13,7 @@ from torch.utils.data import IterDataPipe, MapDataPipe
 
 from gristmill._torch import private
 from gristmill._torch.batches.native import is_torchs
-from gristmill._torch.indices.draws import as_list
-from gristmill._torch.indices.lookahead import can_foresee, foreseen
+from gristmill._torch.indices.draws import as_list, can_foresee, foreseen
 from gristmill._torch.iterators.single import LoaderIterator
 from gristmill._torch.workers.fetch import FetchProgram
 from gristmill._torch.workers.pinning import PinThread
@@ -52,14 +51,7 @@ class MultiProcessIterator(LoaderIterator, private.MultiProcessIterator):  # typ
 
     def _start_workers(self, loader: Any) -> None:
         """Start workers, and ask them for the first batches."""
-        self._pool = WorkerPool(
-            self._program(loader),
-            window=self._window,
-            in_order=self._in_order,
-            max_restarts=loader.max_restarts,
-            memory_limit=loader.memory_limit or 0,
-            context=loader.multiprocessing_context,
-        )
+        self._pool = WorkerPool(self._program(loader), loader, self._window)
         try:
             self._pool.start()
         except (TypeError, AttributeError, pickle.PicklingError):

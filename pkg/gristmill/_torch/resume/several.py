@@ -116,8 +116,8 @@ class StatefulMultiProcessIterator(StatefulIterator, MultiProcessIterator):
         saved = None if self._replays else self._saved
         if self._replays:
             iteration = iter(self._index_sampler)
-            self._sampler_iter = Position(self._index_sampler, iteration)
-            self._position = self._sampler_iter
+            self.position = Position(self._index_sampler, iteration)
+            self._sampler_iter = self.position
         self._begin_snapshots(saved, recomputes=self._recomputes)
         if self._wanted:
             self._exchange(pool, self._wanted)
@@ -131,7 +131,7 @@ class StatefulMultiProcessIterator(StatefulIterator, MultiProcessIterator):
 
     def _begin_snapshots(self, saved: Saved | None, *, recomputes: bool) -> None:
         self._snapshots = Snapshots(
-            self._position,
+            self.position,
             self._num_workers,
             interval=self._interval,
             iterable=self._iterable,

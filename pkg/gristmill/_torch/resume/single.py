@@ -26,7 +26,8 @@ class StatefulIterator(LoaderIterator):
         saved: What to go on from; None begins an epoch.
     """
 
-    _position: Position
+    # Where the index sampler stands.
+    position: Position
     _finished = False
 
     def __init__(self, loader: Any, saved: Saved | None) -> None:
@@ -64,10 +65,6 @@ class StatefulIterator(LoaderIterator):
             if not torch.equal(found, saved[0]):
                 torch.set_rng_state(found)
 
-    def draw_order(self) -> None:
-        """Draw at once what torch's samplers draw when an epoch begins."""
-        self._position.state()
-
     def _ending(self) -> State:
         """What a state says of the next epoch, if this one is over."""
         if not self._finished:
@@ -93,9 +90,9 @@ class StatefulIterator(LoaderIterator):
                 self._base_seed = saved.base_seed
         iteration = self._sampler_iter
         super()._draw_natively()
-        self._sampler_iter = self._position = Position(self._index_sampler, iteration)
+        self._sampler_iter = self.position = Position(self._index_sampler, iteration)
         if saved is not None:
-            self._position.restore(saved.main)
+            self.position.restore(saved.main)
 
     def _pass_over_indices(self, saved: Saved) -> None:
         """Draw what was given after the snapshot, without computing it.
@@ -103,7 +100,7 @@ class StatefulIterator(LoaderIterator):
         At the end of an epoch the end too, so that a generator, or a sampler that
         restores itself while it is iterated over, is ready for the next epoch.
         """
-        self._position.pass_over(saved.later_steps + saved.finished)
+        self.position.pass_over(saved.later_steps + saved.finished)
 
 
 class StatefulSingleProcessIterator(StatefulIterator, SingleProcessIterator):
@@ -125,7 +122,7 @@ class StatefulSingleProcessIterator(StatefulIterator, SingleProcessIterator):
     def state_dict(self) -> State:
         """Where the iterator stands, in torchdata's layout."""
         return {
-            **self._position.state(),
+            **self.position.state(),
             layout.NUM_YIELDED: self._num_yielded,
             layout.LEN_CALLED: self._IterableDataset_len_called,
             layout.SHARED_SEED: self._shared_seed,

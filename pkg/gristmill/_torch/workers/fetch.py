@@ -230,7 +230,7 @@ class FetchStream:
         slot_collation.install(program.collate_rules)
         seed = program.base_seed + worker
         random.seed(seed)
-        _seed_torch(seed)
+        torch.manual_seed(seed)
         numbers = private.generate_state(program.base_seed, worker)
         np.random.seed(numbers)  # noqa: NPY002 (users' code draws from it)
         if isinstance(self._dataset, IterDataPipe):
@@ -248,14 +248,6 @@ class FetchStream:
     def _failure(self) -> ExceptionWrapper:
         """The exception in hand, as torch sends it."""
         return ExceptionWrapper(where=f"in DataLoader worker process {self._worker}")
-
-
-def _seed_torch(seed: int) -> None:
-    """What ``torch.manual_seed`` does, which takes milliseconds for devices."""
-    if torch.version.cuda or torch.version.hip or private.compiled_for_xpu():
-        torch.manual_seed(seed)
-    else:
-        torch.default_generator.manual_seed(seed)
 
 
 def _seeded(dataset: Any, seed: int | None) -> Any:

@@ -16,7 +16,6 @@ import os
 import select
 import signal
 import time
-from multiprocessing.context import BaseContext
 from typing import Any
 
 import torch
@@ -83,13 +82,8 @@ class WorkerPool:
 
     Args:
         program: What they run.
+        loader: Whose workers they are.
         window: Requests that may be unanswered at a time, at most.
-        in_order: Whether answers come in the order of requests, else as they are done.
-        max_restarts: How often a batch that killed its worker is tried again; with 0
-            any worker's death is an error.
-        memory_limit: Bytes of shared memory that batches may take, kept ones included;
-            0 for 80 % of what there is.
-        context: How processes are started; None for `start_method.default`.
 
     Attributes:
         closed: Whether the workers were told to end.
@@ -97,20 +91,12 @@ class WorkerPool:
         started: The processes, where `multiprocessing` starts them.
     """
 
-    def __init__(
-        self,
-        program: FetchProgram,
-        *,
-        window: int,
-        in_order: bool = True,
-        max_restarts: int = 0,
-        memory_limit: int = 0,
-        context: BaseContext | None = None,
-    ) -> None:
+    def __init__(self, program: FetchProgram, loader: Any, window: int) -> None:
         workers = program.workers
         self._program = program
-        self._restarts = max_restarts > 0
-        self._context = context
+        self._restarts = loader.max_restarts > 0
+        # None for `start_method.default`.
+        self._context = loader.multiprocessing_context
         self._owner = os.getpid()
         self._asked = [0] * workers
         # For each request that is not answered the file that it is in, if any.
@@ -125,21 +111,21 @@ class WorkerPool:
             buffer=max(0, -(-window // workers) - 2),
             kind=_core.UnitKind.REQUEST,
             unit_records=1,
-            max_restarts=max_restarts,
-            memory_limit=memory_limit,
+            max_restarts=loader.max_restarts,
+            memory_limit=loader.memory_limit or 0,
             lengths=[-1] * workers,
             starts=[(0,)] * workers,
             next_stream=0,
             ended=[False] * workers,
             cursor_capacity=program.vector_capacity,
-            in_order=in_order,
-            exits_final=max_restarts == 0,
+            in_order=loader.in_order,
+            exits_final=not self._restarts,
         )
 
     @property
-    def processes(self) -> list[WorkerProcess]:
+    def processes(self) -> list[_WorkerProcess]:
         """The workers' processes, by number."""
-        return [WorkerProcess(self, w) for w in range(self._program.workers)]
+        return [_WorkerProcess(self, w) for w in range(self._program.workers)]
 
     def start(self) -> None:
         """Let the workers start, without waiting for them.
@@ -263,7 +249,7 @@ class WorkerPool:
         return remote.gone(self._owner)
 
 
-class WorkerProcess:
+class _WorkerProcess:
     """Looks like the `multiprocessing.Process` of a worker."""
 
     daemon = True
@@ -274,14 +260,13 @@ class WorkerProcess:
 
     @property
     def name(self) -> str:
-        """That which the worker's own code sees."""
+        # That which the worker's own code sees.
         started = self._pool.started
         name = started and started.name_of(self._worker)
         return name or f"GristmillWorker-{self._worker}"
 
     @property
     def pid(self) -> int | None:
-        """Its number; waits until it has started."""
         deadline = time.monotonic() + _START_S
         while not (pid := self._look()[0]) and time.monotonic() < deadline:
             time.sleep(_STEP_S)
@@ -291,19 +276,17 @@ class WorkerProcess:
 
     @property
     def exitcode(self) -> int | None:
-        """As `multiprocessing.Process.exitcode`; 0 of one that was told to stop."""
         if self.is_alive():
             return None
-        status = self._look()[2]
+        status = self._look()[2]  # None of one that was told to stop.
         return 0 if status is None else os.waitstatus_to_exitcode(status)
 
     def is_alive(self) -> bool:
-        """Whether it runs, or is about to."""
+        # Or is about to be.
         pid, alive, _ = self._look()
         return not self._pool.closed and (alive or not pid)
 
     def join(self, timeout: float | None = None) -> None:
-        """Wait until it has ended, for so many seconds at most."""
         pid = self._look()[0]
         if not pid:
             return
@@ -315,17 +298,15 @@ class WorkerProcess:
                 os.close(pidfd)
 
     def terminate(self) -> None:
-        """End it with SIGTERM, or SIGKILL where it leaves that to its parent."""
         self._kill(signal.SIGTERM)
 
     def kill(self) -> None:
-        """End it with SIGKILL."""
         self._kill(signal.SIGKILL)
 
     def _kill(self, signal_number: int) -> None:
         if self._pool.started is not None:
             self._pool.started.kill(self._worker, signal_number)
-        else:
+        else:  # With SIGKILL.
             self._pool.scheduler.kill(self._worker)
 
     def _look(self) -> tuple[int, bool, int | None]:
