@@ -189,19 +189,31 @@ def check_options(
         ValueError: One is out of range, or needs workers.
         TypeError: One is no integer.
     """
-    _check_count("max_restarts", max_restarts, 0, workers)
-    if reorder_window is not None:
-        _check_count("reorder_window", reorder_window, 1, workers)
-    if memory_limit is not None:
-        _check_count("memory_limit", memory_limit, 1, workers)
+    check_integer("max_restarts", max_restarts)
+    for name, value, least in (
+        ("max_restarts", max_restarts, 0),
+        ("reorder_window", reorder_window, 1),
+        ("memory_limit", memory_limit, 1),
+    ):
+        check_least(name, value, least)
+        if value and not workers:
+            raise ValueError(
+                f"{name} option needs num_workers > 0, got {name}={value}."
+            )
 
 
-def _check_count(name: str, value: Any, least: int, workers: int) -> None:
+def check_least(name: str, value: Any, least: int) -> None:
+    """Check an integer that may be None.
+
+    Raises:
+        ValueError: It is too small.
+        TypeError: It is no integer.
+    """
+    if value is None:
+        return
     check_integer(name, value)
     if value < least:
         raise ValueError(f"{name} must be at least {least}, got {value}.")
-    if value and not workers:
-        raise ValueError(f"{name} option needs num_workers > 0, got {name}={value}.")
 
 
 _warned_of_accelerate = False

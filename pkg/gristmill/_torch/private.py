@@ -162,15 +162,13 @@ def unknown() -> str | None:
 
 
 UNKNOWN = unknown()
-_warned = False
 
 
+@functools.cache
 def warn_of_unknown() -> None:
     """Say once, to who calls our caller, that loaders compute as torch's do."""
-    global _warned
-    if UNKNOWN is None or _warned:
+    if UNKNOWN is None:
         return
-    _warned = True
     warnings.warn(
         f"{_because(UNKNOWN)} Loaders compute as torch's own do, and max_restarts,"
         " reorder_window, memory_limit and overlap_epochs have no effect.",

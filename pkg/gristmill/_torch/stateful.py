@@ -8,11 +8,10 @@ from typing import Any
 import torch
 from torch.utils.data import Dataset, Sampler
 
-from gristmill._base.checks import check_integer
 from gristmill._base.types import T
 from gristmill._torch import layout, private
 from gristmill._torch.layout import State
-from gristmill._torch.loader import DataLoader
+from gristmill._torch.loader import DataLoader, check_least
 from gristmill._torch.resume.several import StatefulMultiProcessIterator
 from gristmill._torch.resume.single import (
     StatefulIterator,
@@ -148,7 +147,7 @@ class StatefulDataLoader(DataLoader[T]):
             reorder_window=reorder_window,
             memory_limit=memory_limit,
         )
-        _check_interval(snapshot_every_n_steps)
+        check_least("snapshot_every_n_steps", snapshot_every_n_steps, 0)
         self.snapshot_every_n_steps = snapshot_every_n_steps
         self.next_iter_state = None
         # Whether the iterator was made to be asked for its state, and not given yet.
@@ -218,11 +217,3 @@ class StatefulDataLoader(DataLoader[T]):
             iterator = StatefulMultiProcessIterator(self, saved)
         self.next_iter_state = None
         return iterator
-
-
-def _check_interval(steps: int | None) -> None:
-    if steps is None:
-        return
-    check_integer("snapshot_every_n_steps", steps)
-    if steps < 0:
-        raise ValueError(f"snapshot_every_n_steps must be at least 0, got {steps}.")

@@ -62,22 +62,19 @@ def samples_fetch(dataset: Any, fetch: Fetch) -> Fetch:
 
 
 def native_fetch(dataset: Any, fetch: Fetch) -> Fetch | None:
-    """A fetch of batches of `dataset` that reads no rows, None where there is none.
+    """A fetch of batches that reads no rows one by one, None where there is none.
 
-    It reads no rows of a `Drawn` and of a list of indices.  Anything else that a batch
-    sampler may give is fetched torch's way.
-
-    Args:
-        dataset: A map-style dataset, read in batches by a `collate_fn` that
-            `is_torchs`.
-        fetch: Torch's way: takes what a batch sampler gives and returns the batch.
+    What is neither a `Drawn` nor a list of indices is fetched torch's way.  See
+    `samples_fetch` for the arguments.
     """
     table = _table(dataset)
     if table is None:
         return None
 
     def gather_rows(batch: Any) -> Any:
-        index = _row_numbers(batch)
+        index = batch.block if type(batch) is Drawn else None
+        if type(batch) is list:
+            index = _numbers(batch)
         if index is not None:
             with contextlib.suppress(IndexError, RuntimeError):
                 return table.gather(index)
@@ -238,13 +235,6 @@ _TABLES: dict[type, Callable[[Any], Table | None]] = {
     StackDataset: _stack,
     ConcatDataset: _concat,
 }
-
-
-def _row_numbers(batch: Any) -> Block | None:
-    """A batch as a block, None for what torch has to make sense of."""
-    if type(batch) is Drawn:
-        return batch.block
-    return _numbers(batch) if type(batch) is list else None
 
 
 def _numbers(indices: list[Any]) -> np.ndarray[Any, Any] | None:

@@ -64,12 +64,7 @@ def _strides_of(shape: torch.Size) -> tuple[int, ...] | None:
 def reduce(thing: Any) -> Any:
     """How to pickle what has memory of tensors; NotImplemented for all else."""
     kind = type(thing)
-    if kind is torch.Tensor:
-        array: Any = array_of(thing)
-        if array is None:
-            return _reduce_tensor(thing)
-        return make_plain, (pickle.PickleBuffer(array), array.dtype, array.shape)
-    if kind is torch.nn.Parameter:
+    if kind is torch.Tensor or kind is torch.nn.Parameter:
         return _reduce_tensor(thing)
     if kind is torch.UntypedStorage and thing.device.type == "cpu":
         return make_storage, (_buffer_of(thing, 0, thing.nbytes()),)
@@ -210,13 +205,6 @@ def parted(blobs: list[Bytes], places: Places) -> list[Bytes]:
     return [blobs[blob][at : at + size] for blob, at, size in places.tolist()]
 
 
-def make_plain(
-    buffer: Any, dtype: np.dtype[Any], shape: tuple[int, ...]
-) -> torch.Tensor:
-    """A tensor that views a buffer in row-major order."""
-    return torch.from_numpy(np.ndarray(shape, dtype, buffer))
-
-
 def make_tensor(
     buffer: Any,
     geometry: tuple[torch.dtype, tuple[int, ...], tuple[int, ...]],
@@ -226,12 +214,8 @@ def make_tensor(
 ) -> torch.Tensor:
     """A tensor that views a buffer, which is None where it has no elements.
 
-    Args:
-        buffer: From its first to its last byte.
-        geometry: Its dtype, size and strides.
-        bits: Whether its conjugate and negative bits are set.
-        requires_grad: Whether it does.
-        parameter: Whether it is a ``torch.nn.Parameter``.
+    `geometry` is its dtype, size and strides; `bits` says whether its conjugate and
+    negative bits are set.
     """
     dtype, size, stride = geometry
     if buffer is None:

@@ -32,13 +32,6 @@ from gristmill._torch import private
 Alloc = Callable[[Any, Any], Any]
 Rules = list[tuple[Any, Callable[..., Any]]]
 
-# Torch's own function is as fast for fewer numbers.
-MANY = 16
-ARRAY_DTYPES = {
-    torch.from_numpy(np.empty(0, kind)).dtype: np.dtype(kind)
-    for kind in "?bhilBHILefdFD"
-}
-
 
 class _Here(threading.local):
     """Where this thread makes batches, and which storages it has made in slots."""
@@ -86,10 +79,8 @@ def install(rules: Rules) -> None:
     """
     ours = {
         private.collate_tensor_fn: _collate_tensors,
-        private.collate_int_fn: _numbers(int, "q", np.int64, private.collate_int_fn),
-        private.collate_float_fn: _numbers(
-            float, "d", np.float64, private.collate_float_fn
-        ),
+        private.collate_int_fn: _numbers(int, "q", private.collate_int_fn),
+        private.collate_float_fn: _numbers(float, "d", private.collate_float_fn),
     }
     collation = private.collation()
     collation.clear()
@@ -98,9 +89,9 @@ def install(rules: Rules) -> None:
     private.set_new_shared(_new_storage)
 
 
-def _new_tensor(shape: tuple[int, ...], dtype: np.dtype[Any]) -> torch.Tensor:
-    """A tensor, not filled, where batches are to be made."""
-    array = _here.alloc(shape, dtype)
+def _new_bytes(count: int) -> torch.Tensor:
+    """Bytes, not filled, where batches are to be made."""
+    array = _here.alloc((count,), np.uint8)
     tensor = torch.from_numpy(array)
     if not array.flags.owndata:
         _here.made.append(private.StorageWeakRef(tensor.untyped_storage()))
@@ -113,32 +104,31 @@ def _new_storage(
     """In the place of torch's ``_new_shared``."""
     if torch.device(device).type != "cpu":
         return private.new_shared(cls, size, device=device)
-    return _new_tensor((size,), np.dtype(np.uint8)).untyped_storage()
+    return _new_bytes(size).untyped_storage()
 
 
 def _collate_tensors(batch: Sequence[Any], *, collate_fn_map: Any = None) -> Any:
     """In the place of ``collate_tensor_fn``."""
     first = batch[0]
-    dtype = ARRAY_DTYPES.get(first.dtype)
-    if type(first) is torch.Tensor and dtype is not None and first.is_cpu:
+    if type(first) is torch.Tensor and first.is_cpu:
         try:
-            out = _new_tensor((len(batch), *first.shape), dtype)
-            return torch.stack(batch, 0, out=out)
+            out = _new_bytes(len(batch) * first.nbytes).view(first.dtype)
+            return torch.stack(batch, 0, out=out.view(len(batch), *first.shape))
         except Exception:
             pass  # Torch's own function says what is wrong.
     return private.collate_tensor_fn(batch, collate_fn_map=collate_fn_map)
 
 
-def _numbers(kind: type, code: str, dtype: Any, torchs: Any) -> Callable[..., Any]:
+def _numbers(kind: type, code: str, torchs: Any) -> Callable[..., Any]:
     """What stands in the place of torch's function for Python numbers of a type."""
 
     def collate_numbers(batch: Sequence[Any], *, collate_fn_map: Any = None) -> Any:
-        if len(batch) >= MANY and set(map(type, batch)) == {kind}:
-            tensor = _new_tensor((len(batch),), np.dtype(dtype))
+        if set(map(type, batch)) == {kind}:
+            tensor = _new_bytes(len(batch) * 8)
             # Torch's own function says what is wrong with an int beyond 64 bits.
             with contextlib.suppress(struct.error):
                 struct.pack_into(f"{len(batch)}{code}", tensor.numpy(), 0, *batch)
-                return tensor
+                return tensor.view(torch.int64 if code == "q" else torch.float64)
         return torchs(batch, collate_fn_map=collate_fn_map)
 
     return collate_numbers

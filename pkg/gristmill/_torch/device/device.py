@@ -29,8 +29,7 @@ class _Moves:
     def settle(self) -> None:
         """Nothing is under way."""
 
-    def close(self) -> None:
-        """Nothing is registered."""
+    close = settle
 
     def _place_leaf(self, leaf: Any) -> Any:
         leaf = as_tensor_leaf(leaf)

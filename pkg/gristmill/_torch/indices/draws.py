@@ -69,11 +69,9 @@ def drawn(index_sampler: Any) -> Iterator[Any] | None:
 def blocks_of(
     sampler: Any, generator: torch.Generator | None = None
 ) -> Iterator[Block] | None:
-    """What a sampler gives, in blocks; None where only itself knows how to draw.
+    """What a sampler of samples gives, in blocks; None where only itself knows how.
 
-    Args:
-        sampler: Of samples, not of batches.
-        generator: Draws in the place of the one that `sampler` would choose.
+    `generator` draws in the place of the one that `sampler` would choose.
     """
     draw = _DRAWS.get(type(sampler))
     return draw(sampler, generator) if draw else None
@@ -211,9 +209,6 @@ def foreseen(index_sampler: Any) -> Iterator[Any]:
     Of a `DistributedSampler` in its next epoch.  Where drawing fails, or has come to be
     a class's that draws as it likes, there is nothing more: the epoch that is drawn
     raises it, if it is still so then.
-
-    Args:
-        index_sampler: Of batches or of samples.
     """
     with contextlib.suppress(Exception):
         sampler = _sampler_of(index_sampler)

@@ -66,9 +66,8 @@ class WithState:
 def packed(request: Any) -> Int64Array:
     """A request as integers.
 
-    Args:
-        request: One of the classes above, or what the dataset of a map-style loader is
-            asked for: a key, a batch of them, or a `Drawn`.
+    It is of one of the classes above, or what the dataset of a map-style loader is
+    asked for: a key, a batch of them, or a `Drawn`.
 
     Raises:
         Exception: Whatever pickling a key raised.

@@ -213,9 +213,8 @@ class MultiProcessIterator(LoaderIterator, private.MultiProcessIterator):  # typ
         return self._answer_of(self._pins or self._open_pool())
 
     def _answer_of(self, source: WorkerPool | PinThread) -> Answer:
-        timeout_s = float(self._timeout) if self._timeout > 0 else -1.0
         try:
-            answer = source.next(timeout_s)
+            answer = source.next(self._timeout or None)
         except TimeoutError:
             text = f"DataLoader timed out after {self._timeout} seconds"
             raise RuntimeError(text) from None

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import pickle
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from gristmill._torch import layout, private
@@ -136,23 +136,18 @@ class StatefulMultiProcessIterator(StatefulIterator, MultiProcessIterator):
             interval=self._interval,
             iterable=self._iterable,
             has_states=self._has_states,
-            in_order=self._in_order,
         )
         if saved is not None:
             self._snapshots.given = saved.step
             self._snapshots.last_worker = saved.last_worker
             if not self._iterable and not recomputes:
-                self._pass_over_indices(saved)
+                self.position.pass_over(saved)
                 self._snapshots.given += saved.later_steps
 
     def _await_beginning(self, pool: WorkerPool) -> None:
         """Wait until all workers have begun; raises what they raised."""
-        workers = self._num_workers
-        for turn in range(workers):
-            pool.ask_beginning((self._first_worker + turn) % workers)
         try:
-            for _ in range(workers):
-                answer = self._answer_of(pool)
+            for answer in self._each(pool, [pool.beginning()] * self._num_workers):
                 answer.result()
                 self._snapshots.worker_states[answer.worker] = answer.state
         except BaseException:
@@ -163,13 +158,16 @@ class StatefulMultiProcessIterator(StatefulIterator, MultiProcessIterator):
         self, pool: WorkerPool, wanted: Sequence[State | None]
     ) -> list[State]:
         """The workers' generators, which draw from where they are wanted then."""
-        found: list[State] = [{}] * self._num_workers
-        for worker, state in enumerate(wanted):
-            pool.send(worker, requests.Generators(state))
+        answers = self._each(pool, [requests.Generators(state) for state in wanted])
+        found = {answer.worker: answer.result() for answer in answers}
+        return [found[worker] for worker in range(self._num_workers)]
+
+    def _each(self, pool: WorkerPool, wanted: list[Any]) -> Iterator[Answer]:
+        """What each worker answers to a request."""
+        for worker, request in enumerate(wanted):
+            pool.send(worker, request)
         for _ in wanted:
-            answer = self._answer_of(pool)
-            found[answer.worker] = answer.result()
-        return found
+            yield self._answer_of(pool)
 
     def _ending(self) -> State:
         ending, saved = super()._ending(), self._saved
@@ -217,10 +215,7 @@ class StatefulMultiProcessIterator(StatefulIterator, MultiProcessIterator):
 
 def _unpickled(worker: int, state: bytes | None) -> State:
     if state is None:
-        return {
-            layout.WORKER_ID: worker,
-            layout.DATASET_STATE: None,
-            layout.FETCHER_STATE: None,
-        }
+        nothing = (layout.DATASET_STATE, layout.FETCHER_STATE)
+        return {layout.WORKER_ID: worker, **dict.fromkeys(nothing)}
     found: State = pickle.loads(state)
     return found

@@ -22,7 +22,6 @@ class StatefulIterator(LoaderIterator):
     what the epoch drew when it began is in the state.
 
     Args:
-        loader: Whose iterator it is.
         saved: What to go on from; None begins an epoch.
     """
 
@@ -94,14 +93,6 @@ class StatefulIterator(LoaderIterator):
         if saved is not None:
             self.position.restore(saved.main)
 
-    def _pass_over_indices(self, saved: Saved) -> None:
-        """Draw what was given after the snapshot, without computing it.
-
-        At the end of an epoch the end too, so that a generator, or a sampler that
-        restores itself while it is iterated over, is ready for the next epoch.
-        """
-        self.position.pass_over(saved.later_steps + saved.finished)
-
 
 class StatefulSingleProcessIterator(StatefulIterator, SingleProcessIterator):
     """Computes batches in the calling thread.  See `StatefulIterator`."""
@@ -117,7 +108,7 @@ class StatefulSingleProcessIterator(StatefulIterator, SingleProcessIterator):
             if self._dataset_kind == private.DatasetKind.Iterable:
                 self._restore_iteration(saved.main)
             else:
-                self._pass_over_indices(saved)
+                self.position.pass_over(saved)
 
     def state_dict(self) -> State:
         """Where the iterator stands, in torchdata's layout."""

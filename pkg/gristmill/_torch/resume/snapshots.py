@@ -17,12 +17,10 @@ class Snapshots:
     request, and belongs to the snapshot that is taken when the answer is given.
 
     Args:
-        position: Of the index sampler.
-        workers: How many there are; each answers in the order in which it was asked.
+        workers: Each answers in the order in which it was asked.
         interval: Batches from one snapshot to the next; 0 for none but the first.
         iterable: Whether the dataset is; some answers then say that it has ended.
         has_states: Whether workers have states.
-        in_order: Whether batches are given in the order of requests.
 
     Attributes:
         latest: The snapshot that a state is made of, without what stays as it is.  The
@@ -42,7 +40,6 @@ class Snapshots:
         interval: int,
         iterable: bool,
         has_states: bool,
-        in_order: bool,
     ) -> None:
         self._position = position
         self._interval = interval
@@ -52,44 +49,32 @@ class Snapshots:
         self.given = 0
         self.last_worker = workers - 1
         self._unanswered = 0
-        # Where the index sampler stood at each request whose answer may be a snapshot.
-        self._noted: collections.deque[State | None] = collections.deque()
-        self._counts = in_order or iterable
-        self._overtaking: Overtaking | None = None
+        self._overtaking: Overtaking
 
     def begin(self) -> None:
         """Take the first snapshot, before anything is asked for."""
         main = self._position.state()
-        if not self._counts:
-            self._overtaking = Overtaking(len(self.worker_states), main)
+        self._overtaking = Overtaking(len(self.worker_states), main)
         self._take(main)
 
     def asked(self, worker: int) -> bool:
         """Note a request that is about to be sent; whether a state is to come along."""
         with_state = self._may_be_last_before_snapshot()
         self._unanswered += 1
-        if self._overtaking is not None:
+        if self._interval:
             self._overtaking.asked(worker, self._position.state())
-        else:
-            number = self.given + self._unanswered
-            # An iterable's answers are not counted by requests.
-            due = self._interval and (self._iterable or number % self._interval == 0)
-            self._noted.append(self._position.state() if due else None)
         return with_state
 
     def answered(self, answer: Answer) -> None:
         """Note an answer that is about to be given."""
         self._unanswered -= 1
-        if self._overtaking is not None:
-            main: State | None = self._overtaking.given(answer.worker)
-        else:
-            main = self._noted.popleft()
         if answer.state is not None:
             self.worker_states[answer.worker] = answer.state
+        main = self._overtaking.given(answer.worker) if self._interval else {}
         if not answer.exhausted:
             self.given += 1
             self.last_worker = answer.worker
-            if main is not None and self.given % self._interval == 0:
+            if self._interval and self.given % self._interval == 0:
                 self._take(main)
 
     def _may_be_last_before_snapshot(self) -> bool:

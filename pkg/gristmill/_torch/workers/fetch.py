@@ -38,13 +38,10 @@ class FetchProgram:
     """A dataset and how batches are made of it.  What a worker needs of a `Runnable`.
 
     Attributes:
-        dataset: The user's.
-        iterable: Whether it is iterated over; else it is asked for keys.
+        iterable: Whether the dataset is iterated over; else it is asked for keys.
         auto_collation: Whether samples make batches.
         collate_fn: Makes a batch of a list of samples, or converts a sample.
-        drop_last: Whether a short batch at the end is left out.
         base_seed: Worker i is seeded with ``base_seed + i``.
-        workers: How many there are.
         worker_init_fn: Called with the worker's number before all else.
         collate_rules: What ``default_collate`` does, from `slot_collation.rules`.
         shared_seed: Seed of the first epoch, for datapipes.
@@ -93,12 +90,7 @@ class FetchProgram:
 
 
 class FetchStream:
-    """Answers requests in one worker.  See `AnsweringStream`.
-
-    Args:
-        program: What it runs.
-        worker: Its number.
-    """
+    """Answers requests in one worker.  See `AnsweringStream`."""
 
     def __init__(self, program: FetchProgram, worker: int) -> None:
         self._program = program

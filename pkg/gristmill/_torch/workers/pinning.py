@@ -20,11 +20,7 @@ _Due: TypeAlias = "Future[Answer | None]"
 class PinThread:
     """Takes a pool's answers, pins them and keeps them until they are due.
 
-    One thread may call the methods.
-
-    Args:
-        pool: Nobody else may ask it for answers.
-        device: The type of accelerator, as torch names it.
+    One thread may call the methods, and nobody else may ask the pool for answers.
     """
 
     def __init__(self, pool: WorkerPool, device: str) -> None:
@@ -45,14 +41,14 @@ class PinThread:
         self._due.append(due)
         self._requests.put(due)
 
-    def next(self, timeout_s: float) -> Answer | None:
+    def next(self, timeout_s: float | None) -> Answer | None:
         """The answer that is due, as `WorkerPool.next` gives it but pinned.
 
         Raises:
             TimeoutError: It did not come in time.
             RuntimeError: What `WorkerPool.next` raised.  The answer is still due.
         """
-        error = self._due[0].exception(timeout_s if timeout_s >= 0 else None)
+        error = self._due[0].exception(timeout_s)
         due = self._due.popleft()
         if error is not None:
             self.request()

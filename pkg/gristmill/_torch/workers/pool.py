@@ -16,6 +16,7 @@ import os
 import select
 import signal
 import time
+from multiprocessing.process import BaseProcess
 from typing import Any
 
 import torch
@@ -81,8 +82,6 @@ class WorkerPool:
     """Starts workers and asks them for batches.
 
     Args:
-        program: What they run.
-        loader: Whose workers they are.
         window: Requests that may be unanswered at a time, at most.
 
     Attributes:
@@ -172,23 +171,22 @@ class WorkerPool:
         self._asked[worker] += 1
         self.send(worker, requests.WithState(request) if with_state else request)
 
-    def ask_beginning(self, worker: int) -> None:
-        """Ask for a worker's state before its first batch."""
-        beginning = requests.Next(self._epoch, 0, 0, self._seed)
-        self.send(worker, requests.WithState(beginning))
+    def beginning(self) -> requests.WithState:
+        """Asks a worker for its state before its first batch."""
+        return requests.WithState(requests.Next(self._epoch, 0, 0, self._seed))
 
-    def next(self, timeout_s: float = -1.0) -> Answer | None:
+    def next(self, timeout_s: float | None = None) -> Answer | None:
         """The answer that is due; None where nothing was asked for.
 
         Args:
-            timeout_s: How long to wait for it; for ever where that is negative.
+            timeout_s: How long to wait for it; None for ever.
 
         Raises:
             TimeoutError: It did not come in time.
             RuntimeError: A worker died, or the iterator is of another process.
             ArenaFull: The batches that the caller keeps leave no room.
         """
-        due = self.scheduler.next(timeout_s)
+        due = self.scheduler.next(-1.0 if timeout_s is None else timeout_s)
         if due.kind == "output":
             return self._answer(due)
         if due.kind == "end":
@@ -261,9 +259,8 @@ class _WorkerProcess:
     @property
     def name(self) -> str:
         # That which the worker's own code sees.
-        started = self._pool.started
-        name = started and started.name_of(self._worker)
-        return name or f"GristmillWorker-{self._worker}"
+        process = self._process()
+        return process.name if process else f"GristmillWorker-{self._worker}"
 
     @property
     def pid(self) -> int | None:
@@ -298,16 +295,20 @@ class _WorkerProcess:
                 os.close(pidfd)
 
     def terminate(self) -> None:
-        self._kill(signal.SIGTERM)
+        if process := self._process():
+            process.terminate()
+        else:
+            self.kill()
 
     def kill(self) -> None:
-        self._kill(signal.SIGKILL)
-
-    def _kill(self, signal_number: int) -> None:
-        if self._pool.started is not None:
-            self._pool.started.kill(self._worker, signal_number)
-        else:  # With SIGKILL.
+        if process := self._process():
+            process.kill()
+        elif self._pool.started is None:
             self._pool.scheduler.kill(self._worker)
+
+    def _process(self) -> BaseProcess | None:
+        started = self._pool.started
+        return started.process_of(self._worker) if started else None
 
     def _look(self) -> tuple[int, bool, int | None]:
         """Pid of the process, whether it is alive, how it ended."""

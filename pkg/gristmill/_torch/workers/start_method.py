@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import sys
 import warnings
 from multiprocessing.context import SpawnContext
@@ -45,17 +46,12 @@ def _has_jax_begun() -> bool:
     return begun is not None and bool(begun())
 
 
-_warned_of_jax = False
-
-
+@functools.cache  # Once.
 def _warn_of_jax() -> None:
-    global _warned_of_jax
-    if not _warned_of_jax:
-        _warned_of_jax = True
-        warnings.warn(
-            "JAX is initialised, and a fork of its process may wait for ever: workers"
-            " are forks of a launcher process, which has nothing that this program"
-            ' has set. Say multiprocessing_context="launcher" to ask for it, or "fork"'
-            " to fork all the same.",
-            stacklevel=9,
-        )
+    warnings.warn(
+        "JAX is initialised, and a fork of its process may wait for ever: workers"
+        " are forks of a launcher process, which has nothing that this program"
+        ' has set. Say multiprocessing_context="launcher" to ask for it, or "fork"'
+        " to fork all the same.",
+        stacklevel=8,
+    )
