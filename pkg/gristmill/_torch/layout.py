@@ -141,16 +141,6 @@ class Saved:
     workers: int = 0
     last_worker: int = -1
 
-    @property
-    def base_seed(self) -> int | None:
-        """Of the workers' generators, None where there were no workers."""
-        return self.main.get(BASE_SEED)
-
-    @property
-    def has_dataset_states(self) -> bool:
-        """Whether a dataset was Stateful."""
-        return any(part and part[DATASET_STATE] is not None for part in self.parts)
-
 
 def tell(parts: Iterable[State | None]) -> bool:
     """Whether workers' states say where their datasets stand."""
@@ -180,7 +170,8 @@ def read(state: Mapping[str, Any], loader: Any) -> Saved:
             f"State doesn't contain key '{own}' expected for {name} dataloader"
         )
     saved = _saved(state)
-    if saved.workers != workers and (not map_style or saved.has_dataset_states):
+    has_states = any(part and part[DATASET_STATE] is not None for part in saved.parts)
+    if saved.workers != workers and (not map_style or has_states):
         raise AssertionError(
             f"The state is of a loader with num_workers={saved.workers}, each with its"
             f" own state of the dataset, and this one has num_workers={workers}. Load"
@@ -204,17 +195,12 @@ def _saved(state: Mapping[str, Any]) -> Saved:
     return Saved(
         main=main,
         step=snapshot[SNAPSHOT_STEP],
-        parts=[by_name.get(worker_name(worker)) for worker in range(workers)],
+        parts=[by_name.get(f"worker_{worker}") for worker in range(workers)],
         later_steps=state[STEPS_SINCE],
         workers=workers,
         last_worker=snapshot[LAST_WORKER],
         **epoch,
     )
-
-
-def worker_name(worker: int) -> str:
-    """The key of a worker's state."""
-    return f"worker_{worker}"
 
 
 def digits(state: torch.Tensor) -> str:

@@ -142,9 +142,9 @@ class DataLoader(torch.utils.data.DataLoader[T]):  # type: ignore[misc]
 
     @multiprocessing_context.setter
     def multiprocessing_context(self, context: Any) -> None:
-        private.TorchLoader.multiprocessing_context.fset(
-            self, start_method.named(context)
-        )
+        if context == "launcher":
+            context = start_method.LauncherContext()
+        private.TorchLoader.multiprocessing_context.fset(self, context)
 
     def _check_overlap(self) -> None:
         if isinstance(self.dataset, IterableDataset):
@@ -189,31 +189,20 @@ def check_options(
         ValueError: One is out of range, or needs workers.
         TypeError: One is no integer.
     """
-    check_integer("max_restarts", max_restarts)
-    for name, value, least in (
-        ("max_restarts", max_restarts, 0),
-        ("reorder_window", reorder_window, 1),
-        ("memory_limit", memory_limit, 1),
-    ):
-        check_least(name, value, least)
-        if value and not workers:
-            raise ValueError(
-                f"{name} option needs num_workers > 0, got {name}={value}."
-            )
+    check_count("max_restarts", max_restarts, 0, workers)
+    if reorder_window is not None:
+        check_count("reorder_window", reorder_window, 1, workers)
+    if memory_limit is not None:
+        check_count("memory_limit", memory_limit, 1, workers)
 
 
-def check_least(name: str, value: Any, least: int) -> None:
-    """Check an integer that may be None.
-
-    Raises:
-        ValueError: It is too small.
-        TypeError: It is no integer.
-    """
-    if value is None:
-        return
+def check_count(name: str, value: Any, least: int, workers: int) -> None:
+    """Check an integer; see `check_options`."""
     check_integer(name, value)
     if value < least:
         raise ValueError(f"{name} must be at least {least}, got {value}.")
+    if value and not workers:
+        raise ValueError(f"{name} option needs num_workers > 0, got {name}={value}.")
 
 
 _warned_of_accelerate = False

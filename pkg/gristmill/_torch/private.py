@@ -128,17 +128,15 @@ _OF_FETCHERS = ("dataset", "dataset_iter", "ended", "fetch")
 
 def unknown() -> str | None:
     """What is not as it is known, in a few words; None where all is."""
-    for path in _USED:
-        if _found(path) is Absent:
-            return f"torch.{path} is not there"
     for path, call in _USED.items():
+        part = _found(path)
+        if part is Absent:
+            return f"torch.{path} is not there"
         if call is None:
             continue
         count, names = call
         try:
-            inspect.signature(_found(path)).bind(
-                *[None] * count, **dict.fromkeys(names)
-            )
+            inspect.signature(part).bind(*[None] * count, **dict.fromkeys(names))
         except (TypeError, ValueError):
             return f"torch.{path} takes other arguments"
     try:

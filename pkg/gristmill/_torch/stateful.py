@@ -11,7 +11,7 @@ from torch.utils.data import Dataset, Sampler
 from gristmill._base.types import T
 from gristmill._torch import layout, private
 from gristmill._torch.layout import State
-from gristmill._torch.loader import DataLoader, check_least
+from gristmill._torch.loader import DataLoader, check_count
 from gristmill._torch.resume.several import StatefulMultiProcessIterator
 from gristmill._torch.resume.single import (
     StatefulIterator,
@@ -147,7 +147,8 @@ class StatefulDataLoader(DataLoader[T]):
             reorder_window=reorder_window,
             memory_limit=memory_limit,
         )
-        check_least("snapshot_every_n_steps", snapshot_every_n_steps, 0)
+        if snapshot_every_n_steps is not None:
+            check_count("snapshot_every_n_steps", snapshot_every_n_steps, 0, workers=1)
         self.snapshot_every_n_steps = snapshot_every_n_steps
         self.next_iter_state = None
         # Whether the iterator was made to be asked for its state, and not given yet.

@@ -59,7 +59,14 @@ def install(*, everywhere: bool = False, **options: Any) -> None:
         >>> install(max_restarts=1)
         >>> uninstall()
     """
-    _check(options)
+    allowed = [name for name in _DEFAULTS if name != "overlap_epochs"]
+    for name in options:
+        if name not in allowed:
+            raise TypeError(
+                f"install() got {name!r}. It takes what trainers cannot pass on:"
+                f" {', '.join(allowed)}. Give the trainer the others."
+            )
+    check_options(1, **options)
     uninstall()
     private.warn_of_unknown()
     if private.UNKNOWN is not None:
@@ -82,17 +89,6 @@ def uninstall() -> None:
     Those of torch's own class make torch's iterators again.
     """
     _installed.close()
-
-
-def _check(options: dict[str, Any]) -> None:
-    allowed = [name for name in _DEFAULTS if name != "overlap_epochs"]
-    for name in options:
-        if name not in allowed:
-            raise TypeError(
-                f"install() got {name!r}. It takes what trainers cannot pass on:"
-                f" {', '.join(allowed)}. Give the trainer the others."
-            )
-    check_options(1, **options)
 
 
 def _with_options(loader_class: type[DataLoader[Any]], options: dict[str, Any]) -> Any:

@@ -23,6 +23,7 @@ from torch.utils.data import (
 )
 
 from gristmill._torch import private
+from gristmill._torch.batches.tensors import is_plain
 from gristmill._torch.indices.draws import Block, Drawn, as_list
 
 Fetch: TypeAlias = Callable[[Any], Any]
@@ -130,17 +131,7 @@ def _table(dataset: Any) -> Table | None:
 
 def _tensor(tensor: Any, origin: type = torch.Tensor) -> Table | None:
     """The rows of a tensor; `origin` is the type whose rows they are."""
-    plain = (
-        type(tensor) is torch.Tensor
-        and tensor.layout is torch.strided
-        and tensor.device.type == "cpu"
-        and tensor.ndim > 0
-        and not tensor.requires_grad
-        and not tensor.is_quantized
-        and not tensor.is_conj()
-        and not tensor.is_neg()
-    )
-    if not plain:
+    if not is_plain(tensor) or tensor.ndim == 0:
         return None
 
     def gather(index: Block) -> torch.Tensor:

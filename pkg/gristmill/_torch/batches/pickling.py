@@ -185,7 +185,7 @@ def merged(buffers: list[Bytes]) -> tuple[list[Bytes], Places]:
     Tensors with memory in common have it in common again when their buffers are taken
     out of the blobs.
     """
-    spans = [(_address_of(buffer), buffer.nbytes) for buffer in buffers]
+    spans = [(buffer.ctypes.data, buffer.nbytes) for buffer in buffers]
     groups: list[tuple[int, int, list[Bytes]]] = []  # Begin, end and the buffers.
     places = np.empty((len(buffers), 3), np.int64)
     for i in sorted(range(len(buffers)), key=spans.__getitem__):
@@ -244,11 +244,6 @@ def _buffer_of(
     view = torch.empty(0, dtype=torch.uint8, device=CPU)
     memory: Any = view.set_(storage, begin, (nbytes,), (1,)).numpy()
     return pickle.PickleBuffer(memory)
-
-
-def _address_of(array: Bytes) -> int:
-    address: int = array.__array_interface__["data"][0]
-    return address
 
 
 def _span(address: int, nbytes: int, owners: list[Bytes]) -> Bytes:

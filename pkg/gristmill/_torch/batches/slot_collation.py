@@ -3,13 +3,8 @@
 In a worker torch stacks tensors into a new file in ``/dev/shm`` for each batch, and
 so do the collate functions of others that ask torch for a new shared storage.  After
 `install` they get private memory instead, and within `into` memory of the slot, which
-costs no file, no page faults and no copy:
-
-    install(rules)                  # once, in the worker
-    with into(slot.empty):
-        batch = collate_fn(samples)
-    ...                             # The batch is written to the slot and dropped.
-    move_kept()
+costs no file, no page faults and no copy.  When a batch is written, `move_kept` comes
+before the slot is given away.
 
 Results, types and errors are torch's: its own functions run wherever a batch is not
 a plain one.

@@ -141,6 +141,19 @@ def as_tensor_leaf(leaf: Any) -> Any:
     return _as_tensor(leaf)
 
 
+def is_plain(leaf: Any) -> bool:
+    """Whether a leaf is a tensor on the CPU that is no more than its elements."""
+    return (
+        type(leaf) is torch.Tensor
+        and leaf.device.type == "cpu"
+        and leaf.layout is torch.strided
+        and not leaf.requires_grad
+        and not leaf.is_quantized
+        and not leaf.is_conj()
+        and not leaf.is_neg()
+    )
+
+
 def map_leaves(function: Callable[[Any], Any], element: Any) -> Any:
     """Return an element with the function applied to everything in its containers.
 

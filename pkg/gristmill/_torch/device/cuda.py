@@ -10,7 +10,7 @@ from typing import Any
 import torch
 
 from gristmill import _core
-from gristmill._torch.batches.tensors import as_tensor_leaf, map_leaves
+from gristmill._torch.batches.tensors import as_tensor_leaf, is_plain, map_leaves
 
 # Every device of the process may read the memory.
 _PORTABLE = 1
@@ -73,44 +73,6 @@ class Cuda:
         torch.cuda.cudart().cudaHostUnregister(address)
 
 
-class RegisteredSlots:
-    """The slots of shared memory that the device reads in place.
-
-    A slot is registered when the first batch in it is copied, whole, and stays so
-    while others use it after that one.  A loader soon uses the same few slots again
-    and again, so registering, which is slow, ends after the first batches.  Where
-    CUDA refuses (some containers and virtual machines), nothing more is tried.
-    """
-
-    def __init__(self, cuda: Cuda) -> None:
-        self._cuda = cuda
-        self._slots: list[_core.PinnedSlot] = []
-        self._refused = False
-
-    def __contains__(self, host: torch.Tensor) -> bool:
-        """Whether a tensor lies in a slot that is registered."""
-        address = host.data_ptr()
-        return any(0 <= address - slot.address < slot.nbytes for slot in self._slots)
-
-    def add(self, host: torch.Tensor) -> bool:
-        """Register the slot that a tensor lies in; False where it lies in none."""
-        slot = None if self._refused else _core.pin_slot(host.data_ptr())
-        if slot is None:
-            return False
-        if not self._cuda.register(slot.address, slot.nbytes):
-            self._refused = True
-            return False
-        self._slots.append(slot)
-        return True
-
-    def close(self) -> None:
-        """Give the slots back; nothing may be under way from them."""
-        while self._slots:
-            # Before the slot's pages may move, and before they are unmapped.
-            self._cuda.unregister(self._slots[-1].address)
-            self._slots.pop()
-
-
 @dataclasses.dataclass(slots=True)
 class _Copying:
     """A batch whose values are on their way to `rooms`."""
@@ -133,6 +95,12 @@ class CudaCopies:
     batch, a slot mostly, is held until its copies are done, and at most `depth` + 1
     batches are; then the program waits for the device.
 
+    The device reads slots of shared memory in place.  One is registered when the first
+    batch in it is copied, whole, and stays so while others use it after that one.  A
+    loader soon uses the same few slots again and again, so registering, which is slow,
+    ends after the first batches.  Where CUDA refuses (some containers and virtual
+    machines), nothing more is tried.
+
     Args:
         cuda: The device.
         depth: How many copies may be behind the program.
@@ -142,7 +110,9 @@ class CudaCopies:
         self._cuda = cuda
         self._depth = depth
         self._stream = cuda.new_stream()
-        self._slots = RegisteredSlots(cuda)
+        # Those that are registered.
+        self._slots: list[_core.PinnedSlot] = []
+        self._refused = False
         self._flying: collections.deque[tuple[Any, list[torch.Tensor]]]
         self._flying = collections.deque()
 
@@ -154,7 +124,7 @@ class CudaCopies:
 
         def place_leaf(leaf: Any) -> Any:
             leaf = as_tensor_leaf(leaf)
-            if not _is_plain(leaf):
+            if not is_plain(leaf):
                 return leaf.to(self._cuda.device) if hasattr(leaf, "to") else leaf
             hosts.append(self._readable(leaf))
             rooms.append(self._cuda.room_for(leaf))
@@ -187,14 +157,30 @@ class CudaCopies:
     def close(self) -> None:
         """Wait for all copies, and take back what was registered."""
         self._land(0)
-        self._slots.close()
+        while self._slots:
+            # Before the slot's pages may move, and before they are unmapped.
+            self._cuda.unregister(self._slots[-1].address)
+            self._slots.pop()
 
     def _readable(self, host: torch.Tensor) -> torch.Tensor:
         """The tensor, or a copy of it, where the device reads it in place."""
+        address = host.data_ptr()
         in_place = (
-            host in self._slots or self._cuda.is_pinned(host) or self._slots.add(host)
+            any(0 <= address - slot.address < slot.nbytes for slot in self._slots)
+            or self._cuda.is_pinned(host)
+            or self._register(address)
         )
         return host if in_place else self._cuda.staged(host)
+
+    def _register(self, address: int) -> bool:
+        """Register the slot of an address; False where it lies in none."""
+        slot = None if self._refused else _core.pin_slot(address)
+        if slot is None:
+            return False
+        self._refused = not self._cuda.register(slot.address, slot.nbytes)
+        if not self._refused:
+            self._slots.append(slot)
+        return not self._refused
 
     def _land(self, at_most: int) -> None:
         """Let go of what is copied, and wait until no more are under way."""
@@ -205,14 +191,3 @@ class CudaCopies:
                     return
                 copied.synchronize()
             self._flying.popleft()
-
-
-def _is_plain(leaf: Any) -> bool:
-    """Whether a leaf is a tensor whose copy is no more than its bytes."""
-    return (
-        type(leaf) is torch.Tensor
-        and leaf.device.type == "cpu"
-        and leaf.layout is torch.strided
-        and not leaf.requires_grad
-        and not leaf.is_quantized
-    )

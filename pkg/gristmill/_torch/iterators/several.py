@@ -241,11 +241,8 @@ class MultiProcessIterator(LoaderIterator, private.MultiProcessIterator):  # typ
 
 def _check(loader: Any) -> None:
     """What torch checks here, and not when the loader is made."""
-    for name, value in (
-        ("num_workers", loader.num_workers),
-        ("prefetch_factor", loader.prefetch_factor),
-    ):
-        if value <= 0:
+    for name in ("num_workers", "prefetch_factor"):
+        if getattr(loader, name) <= 0:
             raise AssertionError(
                 f"{name} must be greater than 0 for MultiProcessingDataLoaderIter"
             )

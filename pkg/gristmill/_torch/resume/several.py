@@ -46,7 +46,7 @@ class StatefulMultiProcessIterator(StatefulIterator, MultiProcessIterator):
         """Where the iterator stands, in torchdata's layout."""
         snapshot = self._snapshots.latest
         workers = {
-            layout.worker_name(worker): _unpickled(worker, state)
+            f"worker_{worker}": _unpickled(worker, state)
             for worker, state in enumerate(snapshot[layout.WORKER_SNAPSHOTS])
         }
         counts = not self._in_order and self._iterable and not self._finished

@@ -82,11 +82,13 @@ class StatefulIterator(LoaderIterator):
         if saved is not None:
             self._IterableDataset_len_called = saved.main[layout.LEN_CALLED]
             self._shared_seed = saved.main[layout.SHARED_SEED]
-            if self._num_workers == 0 or saved.base_seed is not None:
+            # None where there were no workers.
+            base_seed = saved.main.get(layout.BASE_SEED)
+            if self._num_workers == 0 or base_seed is not None:
                 # Torch's base class has drawn a seed that is not needed.
                 self._random.set_state(self._random_state)
-            if saved.base_seed is not None:
-                self._base_seed = saved.base_seed
+            if base_seed is not None:
+                self._base_seed = base_seed
         iteration = self._sampler_iter
         super()._draw_natively()
         self._sampler_iter = self.position = Position(self._index_sampler, iteration)

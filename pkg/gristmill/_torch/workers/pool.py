@@ -13,9 +13,9 @@ import contextlib
 import dataclasses
 import io
 import os
-import select
 import signal
 import time
+from multiprocessing import connection
 from multiprocessing.process import BaseProcess
 from typing import Any
 
@@ -157,12 +157,8 @@ class WorkerPool:
     def ask(self, worker: int, keys: Any, *, with_state: bool = False) -> None:
         """Ask a worker for a batch, after all that it was asked for before.
 
-        Args:
-            worker: Its number.
-            keys: A key, a batch of keys or a `Drawn`, of a map-style dataset; of
-                another one what torch's fetchers take, a list as long as a batch or
-                None.
-            with_state: Whether the worker's state is to come along.
+        The keys of an iterable dataset are what torch's fetchers take, a list as long
+        as a batch or None.
         """
         request = keys
         if self._program.iterable:
@@ -187,13 +183,18 @@ class WorkerPool:
             ArenaFull: The batches that the caller keeps leave no room.
         """
         due = self.scheduler.next(-1.0 if timeout_s is None else timeout_s)
-        if due.kind == "output":
-            return self._answer(due)
-        if due.kind == "end":
-            return None
-        if due.kind == "timeout":
-            raise TimeoutError
-        raise self._trouble(due)
+        match due.kind:
+            case "output":
+                return self._answer(due)
+            case "end":
+                return None
+            case "timeout":
+                raise TimeoutError
+            case "full":
+                raise remote.too_full(due, "A batch", "batches", "clone")
+            case "exited":
+                raise _worker_died(due)
+        raise remote.gone(self._owner)
 
     def reset(self, shared_seed: int | None = None) -> None:
         """Begin a new epoch with the same workers; what is unanswered is dropped."""
@@ -239,13 +240,6 @@ class WorkerPool:
             file.close()
         return answer
 
-    def _trouble(self, due: _core.Due) -> Exception:
-        if due.kind == "full":
-            return remote.too_full(due, "A batch", "batches", "clone")
-        if due.kind == "exited":
-            return _worker_died(due)
-        return remote.gone(self._owner)
-
 
 class _WorkerProcess:
     """Looks like the `multiprocessing.Process` of a worker."""
@@ -290,7 +284,7 @@ class _WorkerProcess:
         with contextlib.suppress(ProcessLookupError):
             pidfd = os.pidfd_open(pid)
             try:
-                select.select([pidfd], [], [], timeout)
+                connection.wait([pidfd], timeout)
             finally:
                 os.close(pidfd)
 

@@ -10,8 +10,6 @@ from typing import Any
 
 import torch.multiprocessing
 
-LAUNCHER = "launcher"
-
 
 class LauncherContext(SpawnContext):
     """Stands for Gristmill's launcher among the contexts of `multiprocessing`.
@@ -20,12 +18,7 @@ class LauncherContext(SpawnContext):
     those of "spawn", and so are the workers of a loader of torch's with this context.
     """
 
-    _name = LAUNCHER
-
-
-def named(context: Any) -> Any:
-    """What a loader's `multiprocessing_context` means; all but "launcher" as it is."""
-    return LauncherContext() if context == LAUNCHER else context
+    _name = "launcher"
 
 
 def default() -> Any:
