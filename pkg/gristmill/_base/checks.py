@@ -14,19 +14,6 @@ from typing import Any
 
 import numpy as np
 
-__all__ = [
-    "check_callable",
-    "check_finite",
-    "check_flag",
-    "check_instance",
-    "check_integer",
-    "check_number",
-    "check_options",
-    "check_seed_of_draws",
-    "kind",
-    "whole_number",
-]
-
 
 def kind(value: Any) -> str:
     """What an argument is, for a text: its type, or which class it is."""

@@ -13,8 +13,6 @@ import socket
 from collections.abc import Iterator
 from typing import Any
 
-__all__ = ["delay_s", "is_transient", "status_of"]
-
 # "Request Timeout" and "Too Many Requests"; besides all that servers blame
 # themselves for.
 _TRANSIENT_STATUSES = {408, 429, *range(500, 600)}

@@ -15,8 +15,6 @@ import gristmill
 from gristmill._cli import bench, convert, inspect
 from gristmill._convert.problem import Misuse, Problem
 
-__all__ = ["main"]
-
 COMMANDS = (convert, inspect, bench)
 OK, PROBLEM, USAGE, INTERRUPTED = 0, 1, 2, 130
 

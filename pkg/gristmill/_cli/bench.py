@@ -21,8 +21,6 @@ from gristmill._convert.inputs import TFRecordInput, reading, steps_of
 from gristmill._convert.paths import regular
 from gristmill._convert.problem import Problem
 
-__all__ = ["add_to"]
-
 DESCRIPTION = """\
 Measure how fast the records of an ArrayRecord or an uncompressed TFRecord file are
 read: in order, shuffled, and shuffled through a DataLoader.  The same bytes are read

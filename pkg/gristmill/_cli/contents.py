@@ -23,8 +23,6 @@ from gristmill._convert.inputs import (
 )
 from gristmill._convert.problem import Problem
 
-__all__ = ["FORMATS", "Contents", "Damage", "Sizes", "examine"]
-
 FORMATS: tuple[Format, ...] = ("tfrecord", "array_record", "parquet", "jsonl")
 # Records whose sizes are looked at where that means to read them.
 SAMPLE_RECORDS = 20_000

@@ -13,12 +13,11 @@ from typing import Any
 from gristmill._cli import contents
 from gristmill._cli.parsing import command_parser, number_from
 from gristmill._cli.records import show
-from gristmill._cli.terminal import Bar, Silence, amount, bar, count, table
+from gristmill._cli.terminal import Bar, amount, bar, count, table
 from gristmill._convert import finding
+from gristmill._convert.conversion import Progress
 from gristmill._convert.paths import files_below, regular
 from gristmill._convert.problem import Problem
-
-__all__ = ["add_to"]
 
 DESCRIPTION = """\
 Tell what files hold: how many records in how many chunks, how they were written, how
@@ -78,7 +77,7 @@ def run(arguments: argparse.Namespace) -> int:
     for number, path in enumerate(_files(arguments.files)):
         if number and not arguments.json:
             print()
-        progress = Bar() if sys.stderr.isatty() else Silence()
+        progress = Bar() if sys.stderr.isatty() else Progress()
         try:
             regular(path)
             form = arguments.form or finding.format_of(path, contents.FORMATS)

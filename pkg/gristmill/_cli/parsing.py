@@ -6,8 +6,6 @@ import argparse
 from collections.abc import Callable
 from typing import Any
 
-__all__ = ["command_parser", "number_from"]
-
 
 def command_parser(
     commands: Any, name: str, purpose: str, description: str, epilog: str

@@ -8,7 +8,7 @@ import time
 from collections.abc import Sequence
 from typing import TextIO
 
-__all__ = ["Bar", "Silence", "amount", "bar", "count", "rate", "table"]
+from gristmill._convert.conversion import Progress
 
 REDRAW_S = 0.1
 
@@ -77,20 +77,7 @@ def table(rows: Sequence[Sequence[str]]) -> str:
     return "\n".join(lines)
 
 
-class Silence:
-    """A progress that is not shown."""
-
-    def begin(self, what: str, total: int, done: int = 0) -> None:
-        """Say what is counted from now on."""
-
-    def advance(self, count: int) -> None:
-        """Say that so many more are done."""
-
-    def end(self) -> None:
-        """Remove what is shown."""
-
-
-class Bar(Silence):
+class Bar(Progress):
     """A line of a terminal that shows how far something is.
 
     Args:

@@ -15,16 +15,6 @@ import numpy.typing as npt
 
 from gristmill._base.types import Int64Array
 
-__all__ = [
-    "bytes_feature",
-    "bytes_features",
-    "example",
-    "float_feature",
-    "float_features",
-    "int64_feature",
-    "int64_features",
-]
-
 # The numbers of a Feature's fields.
 BYTES, FLOAT, INT64 = 1, 2, 3
 

@@ -20,8 +20,6 @@ from gristmill._convert.paths import broken_link, files_below, regular
 from gristmill._convert.problem import Misuse, Problem
 from gristmill._convert.rows import Encoding
 
-__all__ = ["FORMATS", "Format", "check_local", "expand", "format_of", "inputs_of"]
-
 Format: TypeAlias = Literal["tfrecord", "parquet", "jsonl", "array_record", "files"]
 FORMATS: tuple[Format, ...] = get_args(Format)
 

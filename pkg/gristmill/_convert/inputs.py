@@ -5,6 +5,7 @@ An input is named by a path, and can be sent to worker processes.
 
 from __future__ import annotations
 
+import abc
 import contextlib
 import dataclasses
 import functools
@@ -15,7 +16,7 @@ import json
 import os
 import zlib
 from collections.abc import Iterator
-from typing import Any, BinaryIO, Protocol, cast
+from typing import Any, BinaryIO, cast
 
 import numpy as np
 
@@ -23,20 +24,10 @@ from gristmill import _core, errors
 from gristmill._base.types import Int64Array
 from gristmill._convert import rows
 from gristmill._convert.examples import bytes_feature, example, int64_feature
-from gristmill._convert.optional import imported
 from gristmill._convert.paths import files_below, regular
-from gristmill._convert.problem import Problem, of_os_error
+from gristmill._convert.problem import Problem, imported, of_os_error
 from gristmill.sources._tf_record import sidecar_paths
 from gristmill.sources._tf_record_stream import read_tf_records
-
-__all__ = [
-    "ArrayRecordInput",
-    "FolderInput",
-    "Input",
-    "JsonLinesInput",
-    "ParquetInput",
-    "TFRecordInput",
-]
 
 # Records of an ArrayRecord file are read in steps of about so many bytes.
 STEP_BYTES = 4 << 20
@@ -44,36 +35,26 @@ STEP_BYTES = 4 << 20
 STEP_ROWS = 1024
 
 
-class Input(Protocol):
-    """A sequence of records in one file or folder."""
-
-    @property
-    def path(self) -> str:
-        """The file or folder."""
-
-    def identity(self) -> dict[str, Any]:
-        """Return what changes when the content does, as JSON values."""
-
-    def count(self) -> int:
-        """Return the number of records."""
-
-    def seeks(self) -> bool:
-        """Return whether `records` finds the first one without reading others."""
-
-    def records(self, first: int) -> Iterator[bytes]:
-        """Yield the records from number `first` on."""
-
-
 @dataclasses.dataclass(frozen=True)
-class FileInput:
-    """What inputs of one file have in common."""
+class Input(abc.ABC):
+    """A sequence of records in one file, or below one folder."""
 
     path: str
 
+    @abc.abstractmethod
+    def count(self) -> int:
+        """Return the number of records."""
+
+    @abc.abstractmethod
+    def records(self, first: int) -> Iterator[bytes]:
+        """Yield the records from number `first` on."""
+
     def seeks(self) -> bool:
+        """Return whether `records` finds the first one without reading others."""
         return True
 
     def identity(self) -> dict[str, Any]:
+        """Return what changes when the content does, as JSON values."""
         found = regular(self.path)
         return {
             "path": os.path.abspath(self.path),
@@ -83,7 +64,7 @@ class FileInput:
 
 
 @dataclasses.dataclass(frozen=True)
-class ArrayRecordInput(FileInput):
+class ArrayRecordInput(Input):
     """An ArrayRecord file, of any codec and group size."""
 
     def count(self) -> int:
@@ -112,7 +93,7 @@ def steps_of(file: _core.RecordReader, first: int = 0) -> Iterator[Int64Array]:
 
 
 @dataclasses.dataclass(frozen=True)
-class TFRecordInput(FileInput):
+class TFRecordInput(Input):
     """A TFRecord file, compressed by gzip or zlib or not.
 
     Args:
@@ -135,8 +116,8 @@ class TFRecordInput(FileInput):
     def open(self) -> _core.TfRecordFile:
         """Open a file that is not compressed; its index is loaded if there is one."""
         found = os.stat(self.path)
-        here = self.path, self.index_dir
-        return _open_tf_record(*here, found.st_size, found.st_mtime_ns)
+        version = (found.st_size, found.st_mtime_ns)
+        return _open_tf_record(self.path, self.index_dir, version)
 
     def count(self) -> int:
         if self.compression:
@@ -164,9 +145,9 @@ class TFRecordInput(FileInput):
 
 @functools.lru_cache(maxsize=1)  # A process reads several shards of one file.
 def _open_tf_record(
-    path: str, index_dir: str | None, size: int, mtime_ns: int
+    path: str, index_dir: str | None, version: tuple[int, int]
 ) -> _core.TfRecordFile:
-    del size, mtime_ns  # They make a file that was changed another one.
+    del version  # It makes a file that was changed another one.
     sidecars = sidecar_paths(path)
     kept = [] if index_dir is None else sidecar_paths(path, index_dir)
     progress = _core.ScanProgress()
@@ -179,7 +160,7 @@ def _open_tf_record(
 
 
 @dataclasses.dataclass(frozen=True)
-class ParquetInput(FileInput):
+class ParquetInput(Input):
     """A Parquet file; each row becomes a record."""
 
     encoding: rows.Encoding
@@ -231,7 +212,7 @@ class ParquetInput(FileInput):
 
 
 @dataclasses.dataclass(frozen=True)
-class JsonLinesInput(FileInput):
+class JsonLinesInput(Input):
     """A file with a JSON value in each line, gzip-compressed or not."""
 
     encoding: rows.Encoding
@@ -275,7 +256,7 @@ class JsonLinesInput(FileInput):
 
 
 @dataclasses.dataclass(frozen=True)
-class FolderInput:
+class FolderInput(Input):
     """The files below a folder, sorted by their paths; each is a record.
 
     With names, a record is a tf.train.Example of ``name`` (the path in the folder),
@@ -288,13 +269,9 @@ class FolderInput:
         follow_links: Whether links may lead out of the folder.
     """
 
-    path: str
     with_names: bool
     # The files that are found tell conversions apart.
     follow_links: bool = dataclasses.field(default=False, compare=False)
-
-    def seeks(self) -> bool:
-        return True
 
     def identity(self) -> dict[str, Any]:
         files_below.cache_clear()  # It may have changed since.
@@ -315,10 +292,8 @@ class FolderInput:
 
     def records(self, first: int) -> Iterator[bytes]:
         files = self._files()
-        labels = {
-            label: number
-            for number, label in enumerate(sorted({*map(top_folder, files)} - {""}))
-        }
+        labels = sorted({*map(top_folder, files)} - {""})
+        number_of = {label: number for number, label in enumerate(labels)}
         for name in files[first:]:
             path = os.path.join(self.path, name)
             with reading(path), open(path, "rb") as file:
@@ -328,7 +303,7 @@ class FolderInput:
                 continue
             features = (
                 bytes_feature("name", [os.fsencode(name)]),
-                int64_feature("label", [labels.get(top_folder(name), -1)]),
+                int64_feature("label", [number_of.get(top_folder(name), -1)]),
                 bytes_feature("bytes", [content]),
             )
             yield example(features)
@@ -339,7 +314,7 @@ class FolderInput:
 
 def top_folder(name: str) -> str:
     """Return the first folder of a path below the input, "" if there is none."""
-    return name.partition("/")[0] if "/" in name else ""
+    return name[: max(name.find("/"), 0)]
 
 
 @contextlib.contextmanager

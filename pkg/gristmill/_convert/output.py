@@ -6,8 +6,6 @@ import dataclasses
 import os
 import re
 
-__all__ = ["Output", "part_of"]
-
 SUFFIXES = (".array_record", ".arrayrecord")
 
 

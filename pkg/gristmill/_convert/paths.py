@@ -8,8 +8,6 @@ import stat
 
 from gristmill._convert.problem import Problem, of_os_error
 
-__all__ = ["broken_link", "files_below", "regular"]
-
 
 @functools.lru_cache(maxsize=8)  # A process asks for one folder again and again.
 def files_below(folder: str, follow_links: bool) -> tuple[str, ...]:
