@@ -33,7 +33,7 @@ MOSTLY = 0.5
 
 @dataclasses.dataclass(kw_only=True)
 class Evidence:
-    """What was measured of a run.
+    """What was measured of a run; see `Report` for what is named as there.
 
     Attributes:
         outputs: Outputs of which the time was taken.
@@ -41,10 +41,6 @@ class Evidence:
         consumer_s: How long it was away, in s.
         durations_s: How long some of the waits were.
         bytes_each: About the size of an output.
-        stages: The nodes, in any order.
-        buffers: What was ready.
-        workers: What worker processes did.
-        notes: What was not measured.
     """
 
     outputs: int = 0
@@ -97,11 +93,8 @@ def diagnose(evidence: Evidence) -> Report:
     """What a run's measurements mean."""
     stages = tuple(sorted(evidence.stages, key=lambda stage: -stage.share))
     limit, stage = _limit(evidence, stages)
-    quantiles = (0.0, 0.0, 0.0)
-    if evidence.durations_s:
-        quantiles = tuple(
-            np.quantile(np.array(evidence.durations_s), [0.5, 0.95, 0.99]).tolist()
-        )
+    durations = evidence.durations_s or [0.0]
+    p50, p95, p99 = np.quantile(durations, [0.5, 0.95, 0.99]).tolist()
     rate = evidence.outputs / evidence.seconds if evidence.seconds else 0.0
     return Report(
         limit=limit,
@@ -111,9 +104,9 @@ def diagnose(evidence: Evidence) -> Report:
         outputs_per_s=rate,
         bytes_per_s=rate * evidence.bytes_each,
         waited=evidence.waited,
-        p50_s=quantiles[0],
-        p95_s=quantiles[1],
-        p99_s=quantiles[2],
+        p50_s=p50,
+        p95_s=p95,
+        p99_s=p99,
         stages=stages,
         buffers=tuple(evidence.buffers),
         workers=tuple(evidence.workers),
@@ -154,7 +147,7 @@ def _advice(evidence: Evidence, limit: Limit, stage: Stage | None) -> list[Advic
     elif evidence.workers:
         found = _of_workers(evidence, stage)
     else:
-        found = [*_of_waiting(evidence, stage), *_of_computing(evidence, stage)]
+        found = [*_of_waiting(evidence, stage), *_of_workers(evidence, stage)]
     found = [advice for advice in found if advice.gain >= WORTH]
     if not found:
         found = [Advice(_cheaper(stage), 1.0)]
@@ -169,16 +162,22 @@ def _cheaper(stage: Stage | None) -> str:
     )
 
 
-def _of_computing(evidence: Evidence, stage: Stage | None) -> list[Advice]:
-    """Worker processes for what is computed in this one."""
-    work = evidence.next_s / evidence.outputs
-    consumer = evidence.consumer_s / evidence.outputs
-    workers, gain = _best_workers(work, work + consumer, evidence)
+def _of_workers(evidence: Evidence, stage: Stage | None) -> list[Advice]:
+    """Worker processes for what is computed, or more where those there are are busy."""
+    now = evidence.seconds / evidence.outputs
+    have = len(evidence.workers)
+    work = now * evidence.busy * have if have else evidence.next_s / evidence.outputs
+    count, gain = _best_workers(work, now, evidence)
+    if count <= have:
+        return []
     what = "No stage stands out"
-    if stage is not None:
+    if stage is not None and have:
+        what = f"{stage.name} takes most of the workers' time"
+    elif stage is not None:
         what = f"{stage.name} takes {stage.share:.0%} of the time in this process"
-    plural = "s" if workers > 1 else ""
-    text = f"{what}: {workers} worker{plural} should give about {gain:.1f}x."
+    many = f"{count} workers, not {have}," if have else f"{count} worker"
+    plural = "s" if count > 1 and not have else ""
+    text = f"{what}: {many}{plural} should give about {gain:.1f}x."
     return [Advice(text, gain)]
 
 
@@ -213,21 +212,6 @@ def _of_waiting(evidence: Evidence, stage: Stage | None) -> list[Advice]:
         f" {1 - stage.cpu_share:.0%} of that: {how}"
         f" (ReadOptions.num_threads) should give about {gain:.1f}x."
     )
-    return [Advice(text, gain)]
-
-
-def _of_workers(evidence: Evidence, stage: Stage | None) -> list[Advice]:
-    """Another number of workers, where they are busy."""
-    now = evidence.seconds / evidence.outputs
-    have = len(evidence.workers)
-    work = now * evidence.busy * have
-    count, gain = _best_workers(work, now, evidence)
-    if count <= have:
-        return []
-    what = "No stage stands out"
-    if stage is not None:
-        what = f"{stage.name} takes most of the workers' time"
-    text = f"{what}: {count} workers, not {have}, should give about {gain:.1f}x."
     return [Advice(text, gain)]
 
 

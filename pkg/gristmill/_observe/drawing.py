@@ -13,7 +13,7 @@ from gristmill._base import log
 from gristmill._dataset.model.spec import get_element_spec
 from gristmill._observe import picture
 from gristmill._observe.kinds import is_long, kind_of, parents_of
-from gristmill._observe.meter import Measurement, Meter
+from gristmill._observe.meter import Measurement
 from gristmill._observe.picture import Box
 
 UNSEEN = "(no element yet)"
@@ -35,10 +35,16 @@ def draw(measurement: Measurement, folder: str | None) -> None:
 
 
 def boxes(measurement: Measurement, number: int) -> Box:
-    """The drawing of a node and all that it is made of."""
+    """The drawing of a node and all that it is made of.
+
+    Elements look as was seen, else as the node says of itself, else as nothing yet.
+    """
     meter = measurement.meters[number]
     parents = tuple(boxes(measurement, parent) for parent in meter.inputs)
-    spec = _spec_text(measurement.datasets[number], meter)
+    if meter.spec is not None:
+        spec = pprint.pformat(meter.spec)
+    else:
+        spec = f"{_said_spec(measurement.datasets[number])} {UNSEEN}".lstrip()
     return Box(meter.name, meter.kind, spec, parents)
 
 
@@ -65,13 +71,6 @@ def _said_spec(dataset: Any) -> str:
         return pprint.pformat(get_element_spec(dataset))
     except Exception:  # A user's node may raise anything; the drawing goes on.
         return ""
-
-
-def _spec_text(dataset: Any, meter: Meter) -> str:
-    """What was seen, else what the node says of itself, else that nothing was."""
-    if meter.spec is not None:
-        return pprint.pformat(meter.spec)
-    return f"{_said_spec(dataset)} {UNSEEN}".lstrip()
 
 
 def as_text(box: Box) -> str:

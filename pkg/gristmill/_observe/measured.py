@@ -189,7 +189,7 @@ class MeasuredDatasetIterator(PassingIterator[T]):
 def costs() -> Costs:
     """What measuring adds.  Takes a few milliseconds to find out."""
     measurement = Measurement(Costs())
-    node, parent = (measurement.new_meter(None, "transform") for _ in range(2))
+    node, parent = (measurement.meter_of(None, "transform") for _ in range(2))
     inner: Any = MeasuredDatasetIterator(_Nothing(), measurement, parent)
     outer: Any = MeasuredDatasetIterator(inner, measurement, node)
 

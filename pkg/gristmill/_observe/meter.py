@@ -200,6 +200,7 @@ class Measurement:
         here: What this thread is at.
         meters: One for each node, in the order of their numbers.
         datasets: The nodes; none in a worker.
+        next_number: The number of the next node's meter.
         updated_ns: When an element was last given out, by `time.perf_counter_ns`.
         own: What this process has measured, as a worker.
         workers: What worker processes said last, by process.
@@ -208,15 +209,19 @@ class Measurement:
     def __init__(self, costs: Costs) -> None:
         self.meters: list[Meter] = []
         self.datasets: list[Any] = []
+        self.next_number = 0
         self.costs = costs
         self._begin()
 
-    def new_meter(self, dataset: Any, kind: str) -> Meter:
-        """A meter with the next number, for a node."""
-        meter = Meter(len(self.meters), str(dataset), kind)
-        self.meters.append(meter)
-        self.datasets.append(dataset)
-        return meter
+    def meter_of(self, dataset: Any, kind: str) -> Meter:
+        """The meter with the next number, a new one where there is none, for a node."""
+        number = self.next_number
+        self.next_number += 1
+        if number == len(self.meters):
+            self.meters.append(Meter(number, str(dataset), kind))
+            self.datasets.append(dataset)
+        self.meters[number].inputs.clear()
+        return self.meters[number]
 
     def start(self, meter: Meter) -> tuple[Any, ...]:
         """Begin a call to a node, in this thread; pass the result to `stop`."""

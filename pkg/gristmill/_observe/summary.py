@@ -28,8 +28,7 @@ class NodeSummary:
     Attributes:
         id: Its number: 0 for the node that gives the elements out, its parents follow.
         name: The node as text.
-        kind: What it does: "read", "order", "transform", "batch", "prefetch" or
-            "transport".
+        kind: What it does; see `Kind`.
         inputs: The ids of its parents.
         wait_ratio: Its part of the time that the consumer waited, from 0 to 1; None
             for a node that waits for others, whose part is given to those.
@@ -38,9 +37,9 @@ class NodeSummary:
         min_processing_time_ns: Of one element.
         max_processing_time_ns: Of one element.
         num_produced_elements: How many it made.
+        memory_usage: Bytes that it holds ready; 0 for a node that holds none.
         computes: The part of its time in which it computed rather than waited.
         bytes_per_element: About the size of an element.
-        memory_usage: Bytes that it holds ready; 0 for a node that holds none.
     """
 
     id: int
@@ -52,9 +51,9 @@ class NodeSummary:
     min_processing_time_ns: int
     max_processing_time_ns: int
     num_produced_elements: int
-    computes: float
-    bytes_per_element: float
     memory_usage: int
+    computes: float = 0.0
+    bytes_per_element: float = 0.0
 
     @property
     def avg_processing_time_ns(self) -> int:

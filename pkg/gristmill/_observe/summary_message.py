@@ -25,6 +25,15 @@ _NODE = (
     ("bytes_consumed", 13, "INT64"),
     ("bytes_produced", 14, "INT64"),
 )
+# Those that `NodeSummary` has as well.
+_SAME = (
+    "id",
+    "name",
+    "total_processing_time_ns",
+    "min_processing_time_ns",
+    "max_processing_time_ns",
+    "num_produced_elements",
+)
 _PACKAGE = "grain.python.execution_summary"
 _REPEATED = ("execution_summaries", "inputs", "nodes")
 
@@ -96,27 +105,18 @@ def get_execution_summary(ds: Any) -> Any:
             " options to `STAGE_TIMING` to enable execution statistics collection."
         )
     message = _classes()["ExecutionSummary"]()
-    for node, meter in zip(
-        summarize(ds.measurement), ds.measurement.meters, strict=True
-    ):
-        bytes_produced = int(node.bytes_per_element * node.num_produced_elements)
+    meters = ds.measurement.meters
+    for node, meter in zip(summarize(ds.measurement), meters, strict=True):
         made = message.nodes[node.id]
+        for name in _SAME:
+            setattr(made, name, getattr(node, name))
         made.inputs.extend(node.inputs)
+        made.wait_time_ratio = node.wait_ratio or 0.0
         made.output_spec = "" if meter.spec is None else str(meter.spec)
-        for name, value in {
-            "id": node.id,
-            "name": node.name,
-            "wait_time_ratio": node.wait_ratio or 0.0,
-            "total_processing_time_ns": node.total_processing_time_ns,
-            "min_processing_time_ns": node.min_processing_time_ns,
-            "max_processing_time_ns": node.max_processing_time_ns,
-            "num_produced_elements": node.num_produced_elements,
-            "is_output": node.id == 0,
-            "is_prefetch": node.wait_ratio is None,
-            "bytes_consumed": bytes_produced + node.memory_usage,
-            "bytes_produced": bytes_produced,
-        }.items():
-            setattr(made, name, value)
+        made.is_output = node.id == 0
+        made.is_prefetch = node.wait_ratio is None
+        made.bytes_produced = int(node.bytes_per_element * node.num_produced_elements)
+        made.bytes_consumed = made.bytes_produced + node.memory_usage
     return message
 
 
@@ -129,16 +129,9 @@ def pretty_format_summary(summary: Any) -> str:
 def _node_of(node: Any) -> NodeSummary:
     held = node.bytes_consumed - node.bytes_produced if node.is_prefetch else 0
     return NodeSummary(
-        id=node.id,
-        name=node.name,
+        **{name: getattr(node, name) for name in _SAME},
         kind="prefetch" if node.is_prefetch else "transform",
         inputs=tuple(node.inputs),
         wait_ratio=None if node.is_prefetch else node.wait_time_ratio,
-        total_processing_time_ns=node.total_processing_time_ns,
-        min_processing_time_ns=node.min_processing_time_ns,
-        max_processing_time_ns=node.max_processing_time_ns,
-        num_produced_elements=node.num_produced_elements,
-        computes=0.0,
-        bytes_per_element=0.0,
         memory_usage=max(0, held),
     )

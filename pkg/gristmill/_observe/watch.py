@@ -10,6 +10,7 @@ from its traceback, too.
 
 from __future__ import annotations
 
+import collections
 import functools
 import sys
 import time
@@ -17,25 +18,92 @@ import weakref
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
+
 from gristmill import monitoring
+from gristmill._base.sizes import size_of
 from gristmill._dataset.model.iterator import DatasetIterator
 from gristmill._dataset.nodes.to_iter import feeds_of
-from gristmill._observe.calls import Calls
 from gristmill._observe.kinds import is_long
 from gristmill._observe.sampling import Sampling, samplings_of
 from gristmill._observe.tracebacks import cut
 
+AT_ONCE = 128
+KEPT_DURATIONS = 8192
 # Two blocks of short elements, so that how they are made is timed as well.
 STRETCH_CALLS = 1024
 # From the beginning of a stretch to that of the next one.
 EVERY_NS = 2_000_000_000
 
 
+class Calls:
+    """What is known of the calls of one iterator that were timed.
+
+    Attributes:
+        times: Beginnings and ends of calls that are not yet counted, in ns.
+        enough: So many of these are worth counting.
+        outputs: Calls that gave an element.
+        next_ns: How long they took.
+        gaps: How often it is known what was between two of them.
+        gap_ns: How long those took: the consumer's time.
+        sized: Elements of which the size was taken.
+        bytes: Their size.
+        durations_ns: How long the last calls took.
+    """
+
+    def __init__(self, record: Callable[[list[int]], None]) -> None:
+        self._record = record
+        self.times: list[int] = []
+        self.enough = 2 if monitoring.is_on() else 2 * AT_ONCE
+        self.outputs = self.next_ns = self.gaps = self.gap_ns = 0
+        self.sized = self.bytes = 0
+        self.durations_ns: collections.deque[int] = collections.deque(
+            maxlen=KEPT_DURATIONS
+        )
+        # When the last call ended; 0: the next one does not follow on one that counts.
+        self._ended_ns = 0
+
+    @property
+    def consumer_s(self) -> float:
+        """How long the consumer was away; as long after each call as is known."""
+        return self.gap_ns / max(self.gaps, 1) * self.outputs / 1e9
+
+    def pause(self) -> None:
+        """Leave out what is between the last call and the next one."""
+        self._ended_ns = 0
+
+    def count(self) -> None:
+        """Take the calls in `times` into account."""
+        times, self.times = self.times, []
+        whole = len(times) // 2 * 2
+        if not whole:
+            return
+        began, ended = np.array(times[:whole], np.int64).reshape(-1, 2).T
+        if not self._ended_ns:
+            self._ended_ns = int(began[0])
+            self.gaps -= 1
+        took = (ended - began).tolist()
+        self.outputs += len(took)
+        self.next_ns += sum(took)
+        self.gaps += len(took)
+        self.gap_ns += int(ended[-1]) - self._ended_ns - sum(took)
+        self._ended_ns = int(ended[-1])
+        self.durations_ns.extend(took)
+        if monitoring.is_on():
+            self._record(took)
+
+    def take_size(self, element: Any) -> None:
+        """Take the size of the last element into account."""
+        self.sized += 1
+        self.bytes += size_of(element)
+        self._ended_ns = time.perf_counter_ns()
+
+
 class Watch:
     """Has calls of one iterator timed.
 
     Args:
-        iterator: The iterator.
+        iterator: It.
         record: Is told how long calls took, in ns, while metrics are recorded.
 
     Attributes:
@@ -97,11 +165,7 @@ class Watch:
 
 
 def watch(iterator: DatasetIterator[Any]) -> None:
-    """Have calls of a chain's last iterator timed, and blocks that it reads measured.
-
-    Args:
-        iterator: The iterator, whose `_watch` this sets.
-    """
+    """Have some calls of a chain's last iterator timed, and blocks measured."""
     reference = weakref.ref(iterator)
 
     def wake(fails: bool) -> None:
@@ -129,9 +193,7 @@ def tracing() -> bool:
 def timed_class(kind: type, annotates: bool) -> type:
     """A class of iterators that differs from `kind` in that calls are timed.
 
-    Args:
-        kind: The class.
-        annotates: Whether calls are named in the trace of jax's profiler.
+    Where it `annotates`, they are named in the trace of jax's profiler, too.
     """
     advance = kind.__next__  # type: ignore[attr-defined]
     if annotates:
