@@ -14,7 +14,7 @@ import numpy as np
 
 from gristmill import _core, loader, samplers, sources, transforms
 from gristmill._base.types import Int64Array
-from gristmill._cli.parsing import command_parser, number_from
+from gristmill._cli.parsing import STYLE, number_from
 from gristmill._cli.terminal import amount, count, rate, table
 from gristmill._convert import finding
 from gristmill._convert.inputs import TFRecordInput, reading, steps_of
@@ -67,7 +67,9 @@ class Rate(NamedTuple):
 def add_to(commands: Any) -> None:
     """Add the command to the parser of `gristmill`."""
     purpose = "measure how fast a file is read, beside bare preads"
-    parser = command_parser(commands, "bench", purpose, DESCRIPTION, EPILOG)
+    parser = commands.add_parser(
+        "bench", help=purpose, description=DESCRIPTION, epilog=EPILOG, **STYLE
+    )
     add = parser.add_argument
     add("file", metavar="FILE", help="an ArrayRecord or TFRecord file")
     add(
@@ -105,16 +107,7 @@ def run(arguments: argparse.Namespace) -> int:
         if not len(reader):
             raise Problem(f"{path}: it has no records, so there is nothing to measure.")
         _warm(path)
-        rates = list(
-            _measure(
-                source,
-                reader,
-                places,
-                arguments.batch_size,
-                arguments.seconds,
-                arguments.workers,
-            )
-        )
+        rates = list(_measure(source, reader, places, arguments))
     print(_as_json(path, rates) if arguments.json else _as_table(path, reader, rates))
     return 0
 
@@ -129,14 +122,12 @@ def _open(path: str) -> tuple[Any, _core.RecordReader, Places]:
     if form == "array_record":
         file = _core.RecordFile(path)
 
-        def chunks(records: Int64Array) -> tuple[Int64Array, Int64Array]:
-            found = [
-                file.chunk(record // file.group_size) for record in records.tolist()
-            ]
-            limits = np.array([chunk[:2] for chunk in found], dtype=np.int64)
+        def limits_of(records: Int64Array) -> tuple[Int64Array, Int64Array]:
+            chunks = (records // file.group_size).tolist()
+            limits = np.array([file.chunk(chunk)[:2] for chunk in chunks], np.int64)
             return limits[:, 0], limits[:, 1]
 
-        return sources.ArrayRecordDataSource(path), file, chunks
+        return sources.ArrayRecordDataSource(path), file, limits_of
     if form == "tfrecord" and not TFRecordInput(path).compression:
         reader = TFRecordInput(path).open()
         # Each record has 12 bytes before and 4 behind it.
@@ -160,10 +151,9 @@ def _measure(
     source: Any,
     reader: _core.RecordReader,
     places: Places,
-    batch_size: int,
-    seconds: float,
-    workers: list[int],
+    arguments: argparse.Namespace,
 ) -> Iterator[Rate]:
+    batch_size, seconds = arguments.batch_size, arguments.seconds
     order = np.empty(min(len(reader), MOST_RECORDS), np.int64)
     _core.KeyPlan.range(len(reader)).shuffle(SEED).fill(0, 1, order)
     batches = [order[i : i + batch_size] for i in range(0, len(order), batch_size)]
@@ -175,7 +165,7 @@ def _measure(
     yield shuffled
     limit = shuffled.records_per_s
     yield _read("read shuffled", reader, batches, seconds, limit)
-    for number in workers:
+    for number in arguments.workers:
         yield _load(source, number, batch_size, seconds, limit)
 
 
@@ -206,9 +196,8 @@ def _pread_shuffled(
                 # Records of one chunk are read by one pread.
                 begins, ends = np.unique(places(batch), axis=1)
                 buffer = memoryview(bytearray(int((ends - begins).max())))
-                wanted = list(
-                    zip(begins.tolist(), (ends - begins).tolist(), strict=True)
-                )
+                sizes = (ends - begins).tolist()
+                wanted = list(zip(begins.tolist(), sizes, strict=True))
                 start = time.perf_counter()
                 for offset, size in wanted:
                     done += os.preadv(number, [buffer[:size]], offset)

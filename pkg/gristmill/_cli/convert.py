@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from gristmill._cli.parsing import command_parser, number_from
+from gristmill._cli.parsing import STYLE, number_from
 from gristmill._cli.terminal import Bar, amount, count
 from gristmill._convert import finding
 from gristmill._convert.conversion import Progress, convert
@@ -48,7 +48,9 @@ examples:
 def add_to(commands: Any) -> None:
     """Add the command to the parser of `gristmill`."""
     purpose = "make ArrayRecord files of TFRecord, Parquet, JSON lines or a folder"
-    parser = command_parser(commands, "convert", purpose, DESCRIPTION, EPILOG)
+    parser = commands.add_parser(
+        "convert", help=purpose, description=DESCRIPTION, epilog=EPILOG, **STYLE
+    )
     add = parser.add_argument
     add("inputs", nargs="+", metavar="IN", help="a file, a folder, or a 'pattern*'")
     add("output", metavar="OUT", help="the file, or the start of the shards' names")

@@ -11,7 +11,7 @@ import sys
 from typing import Any
 
 from gristmill._cli import contents
-from gristmill._cli.parsing import command_parser, number_from
+from gristmill._cli.parsing import STYLE, number_from
 from gristmill._cli.records import show
 from gristmill._cli.terminal import Bar, amount, bar, count, table
 from gristmill._convert import finding
@@ -40,7 +40,9 @@ BAR_COLUMNS = 40
 def add_to(commands: Any) -> None:
     """Add the command to the parser of `gristmill`."""
     purpose = "tell what files hold, and whether every record is whole"
-    parser = command_parser(commands, "inspect", purpose, DESCRIPTION, EPILOG)
+    parser = commands.add_parser(
+        "inspect", help=purpose, description=DESCRIPTION, epilog=EPILOG, **STYLE
+    )
     add = parser.add_argument
     add("files", nargs="+", metavar="FILE", help="a file, a folder, or a 'pattern*'")
     add(
