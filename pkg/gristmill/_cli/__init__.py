@@ -13,7 +13,7 @@ from collections.abc import Sequence
 
 import gristmill
 from gristmill._cli import bench, convert, inspect
-from gristmill._cli.parsing import STYLE
+from gristmill._cli.terminal import STYLE
 from gristmill._convert.problem import Misuse, Problem
 
 OK, PROBLEM, USAGE, INTERRUPTED = 0, 1, 2, 130

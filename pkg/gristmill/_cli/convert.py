@@ -9,12 +9,11 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from gristmill._cli.parsing import STYLE, number_from
-from gristmill._cli.terminal import Bar, amount, count
+from gristmill._cli.terminal import STYLE, Bar, amount, count, number_from
 from gristmill._convert import finding
 from gristmill._convert.conversion import Progress, convert
 from gristmill._convert.inputs import Input
-from gristmill._convert.output import Output
+from gristmill._convert.paths import Output
 from gristmill._convert.problem import Problem
 from gristmill._convert.shards import Written, writer_options
 

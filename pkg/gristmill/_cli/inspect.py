@@ -11,9 +11,8 @@ import sys
 from typing import Any
 
 from gristmill._cli import contents
-from gristmill._cli.parsing import STYLE, number_from
 from gristmill._cli.records import show
-from gristmill._cli.terminal import Bar, amount, bar, count, table
+from gristmill._cli.terminal import STYLE, Bar, amount, bar, count, number_from, table
 from gristmill._convert import finding
 from gristmill._convert.conversion import Progress
 from gristmill._convert.paths import files_below, regular

@@ -1,16 +1,35 @@
-"""What commands print: tables, bars, sizes, and how far they are."""
+"""What commands take and print: numbers; tables, bars, sizes, how far they are."""
 
 from __future__ import annotations
 
+import argparse
 import shutil
 import sys
 import time
-from collections.abc import Sequence
-from typing import TextIO
+from collections.abc import Callable, Sequence
+from typing import Any, TextIO
 
 from gristmill._convert.conversion import Progress
 
 REDRAW_S = 0.1
+# How the parsers of all commands are made.
+STYLE: Any = {
+    "formatter_class": argparse.RawDescriptionHelpFormatter,
+    "allow_abbrev": False,
+}
+
+
+def number_from(least: int) -> Callable[[str], int]:
+    """What reads whole numbers that are not below `least`."""
+
+    def parse(text: str) -> int:
+        if not text.isdecimal() or int(text) < least:
+            raise argparse.ArgumentTypeError(
+                f"{text!r} is not a number from {least} on"
+            )
+        return int(text)
+
+    return parse
 
 
 def amount(size: float) -> str:

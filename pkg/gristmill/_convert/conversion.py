@@ -19,7 +19,7 @@ from typing import Any, Literal
 from gristmill._convert import worker_pool
 from gristmill._convert.inputs import Input, TFRecordInput
 from gristmill._convert.journal import Journal
-from gristmill._convert.output import Output, part_of
+from gristmill._convert.paths import Output, part_of
 from gristmill._convert.problem import Problem, of_os_error
 from gristmill._convert.shards import Written, write_file
 

@@ -63,24 +63,30 @@ class Input(abc.ABC):
         }
 
 
-@dataclasses.dataclass(frozen=True)
-class ArrayRecordInput(Input):
-    """An ArrayRecord file, of any codec and group size."""
+class IndexedInput(Input):
+    """A file whose records can be read in any order."""
+
+    @abc.abstractmethod
+    def open(self) -> _core.RecordReader:
+        """Open the file."""
 
     def count(self) -> int:
         with reading(self.path):
-            return len(_core.RecordFile(self.path))
+            return len(self.open())
 
     def records(self, first: int) -> Iterator[bytes]:
         with reading(self.path):
-            file = _core.RecordFile(self.path)
-            yield from records_of_file(file, first)
+            file = self.open()
+            for step in steps_of(file, first):
+                yield from file.read_many(step)
 
 
-def records_of_file(file: _core.RecordReader, first: int = 0) -> Iterator[bytes]:
-    """Yield the records of an open file from number `first` on."""
-    for step in steps_of(file, first):
-        yield from file.read_many(step)
+@dataclasses.dataclass(frozen=True)
+class ArrayRecordInput(IndexedInput):
+    """An ArrayRecord file, of any codec and group size."""
+
+    def open(self) -> _core.RecordFile:
+        return _core.RecordFile(self.path)
 
 
 def steps_of(file: _core.RecordReader, first: int = 0) -> Iterator[Int64Array]:
@@ -93,15 +99,11 @@ def steps_of(file: _core.RecordReader, first: int = 0) -> Iterator[Int64Array]:
 
 
 @dataclasses.dataclass(frozen=True)
-class TFRecordInput(Input):
-    """A TFRecord file, compressed by gzip or zlib or not.
+class TFRecordInput(IndexedInput):
+    """A TFRecord file, compressed by gzip or zlib or not."""
 
-    Args:
-        path: The file.
-        index_dir: A folder where the processes that read the file keep its index for
-            one another. None looks where data sources keep it, and keeps none.
-    """
-
+    # A folder where the processes that read the file keep its index for one another.
+    # None looks where data sources keep it, and keeps none.
     index_dir: str | None = dataclasses.field(default=None, compare=False)
 
     @property
@@ -122,17 +124,14 @@ class TFRecordInput(Input):
     def count(self) -> int:
         if self.compression:
             return sum(1 for _ in self.records(0))
-        with reading(self.path):
-            return len(self.open())
+        return super().count()
 
     def records(self, first: int) -> Iterator[bytes]:
-        compression = self.compression
-        with reading(self.path):
-            if compression:
-                with read_tf_records(self.path, verify="all") as stream:
-                    yield from itertools.islice(stream, first, None)
-            else:
-                yield from records_of_file(self.open(), first)
+        if not self.compression:
+            yield from super().records(first)
+            return
+        with reading(self.path), read_tf_records(self.path, verify="all") as stream:
+            yield from itertools.islice(stream, first, None)
 
     def looks_right(self) -> bool:
         """Return whether the file begins with a whole record."""
@@ -237,9 +236,7 @@ class JsonLinesInput(Input):
     def _open(self) -> BinaryIO:
         with open(self.path, "rb") as file:
             compressed = file.read(2) == b"\x1f\x8b"
-        if compressed:
-            return cast(BinaryIO, gzip.open(self.path, "rb"))
-        return open(self.path, "rb")
+        return cast(BinaryIO, (gzip.open if compressed else open)(self.path, "rb"))
 
     def _record(self, number: int, line: bytes) -> bytes:
         try:
@@ -262,11 +259,6 @@ class FolderInput(Input):
     With names, a record is a tf.train.Example of ``name`` (the path in the folder),
     ``label`` (the number of its first folder among all such, sorted; -1 for files at
     the top) and ``bytes`` (the content).
-
-    Args:
-        path: The folder.
-        with_names: Whether records have names.
-        follow_links: Whether links may lead out of the folder.
     """
 
     with_names: bool
@@ -298,15 +290,17 @@ class FolderInput(Input):
             path = os.path.join(self.path, name)
             with reading(path), open(path, "rb") as file:
                 content = file.read()
-            if not self.with_names:
+            if self.with_names:
+                label = number_of.get(top_folder(name), -1)
+                yield example(
+                    (
+                        bytes_feature("name", [os.fsencode(name)]),
+                        int64_feature("label", [label]),
+                        bytes_feature("bytes", [content]),
+                    )
+                )
+            else:
                 yield content
-                continue
-            features = (
-                bytes_feature("name", [os.fsencode(name)]),
-                int64_feature("label", [number_of.get(top_folder(name), -1)]),
-                bytes_feature("bytes", [content]),
-            )
-            yield example(features)
 
     def _files(self) -> tuple[str, ...]:
         return files_below(self.path, self.follow_links)

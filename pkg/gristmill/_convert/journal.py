@@ -13,14 +13,11 @@ import io
 import json
 import os
 import stat
-import time
 from typing import Any
 
 from gristmill._convert.problem import Problem, of_os_error
 from gristmill._convert.shards import Written
 
-# How long to wait for the processes of a killed run to be gone.
-LOCK_PATIENCE_S = 2.0
 # How a journal begins.
 BEGIN = b'{"conversion": '
 
@@ -45,26 +42,18 @@ class Journal:
         self.path = path
         # Not buffered: what could not be written is not tried again by close().
         self._file = io.FileIO(path, "a+", opener=_open)
-        self._lock()
+        try:
+            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            self._file.close()
+            raise Problem(
+                f"{path}: another gristmill convert is writing this output. Wait for"
+                " it, or choose another OUT."
+            ) from None
         self.header: dict[str, Any] | None = None
         self.counts: list[int] | None = None
         self.shards: dict[int, Written] = {}
         self._load()
-
-    def _lock(self) -> None:
-        deadline = time.monotonic() + LOCK_PATIENCE_S
-        while True:
-            try:
-                fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                return
-            except BlockingIOError:
-                if time.monotonic() > deadline:
-                    self._file.close()
-                    raise Problem(
-                        f"{self.path}: another gristmill convert is writing this"
-                        " output. Wait for it, or choose another OUT."
-                    ) from None
-                time.sleep(0.02)
 
     def _load(self) -> None:
         self._file.seek(0)

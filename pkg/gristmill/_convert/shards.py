@@ -38,7 +38,6 @@ class Digest:
         self._sizes = hashlib.sha256()
 
     def add(self, record: bytes) -> None:
-        """Take in the next record."""
         self.records += 1
         self.record_bytes += len(record)
         self._contents.update(record)
@@ -52,7 +51,6 @@ class Digest:
         self._sizes.update(sizes.astype("<i8").data)
 
     def hexdigest(self) -> str:
-        """Return the checksum as hexadecimal digits."""
         both = self._contents.digest() + self._sizes.digest()
         return hashlib.sha256(both).hexdigest()
 

@@ -17,7 +17,6 @@ from gristmill._dataset.model.iterator import (
     get_next_index,
     set_next_index,
 )
-from gristmill._dataset.model.map_dataset import MapDataset
 from gristmill._dataset.model.spec import ParentSpec
 from gristmill._observe.meter import Costs, Measurement, Meter, Numbers, Stopwatch
 
@@ -32,27 +31,23 @@ SHORT_NS = 20_000
 UNTIMED = 16
 
 
-class MeasuredMapDataset(ParentSpec, BlockMapDataset[T]):
-    """The elements of a node, which is measured.
+class _Measured(ParentSpec):
+    """The elements of a node, which is measured."""
 
-    Args:
-        node: The node.
-        measurement: What is known of the chain.
-        meter: What is known of the node.
-    """
-
-    def __init__(
-        self, node: MapDataset[T], measurement: Measurement, meter: Meter
-    ) -> None:
+    def __init__(self, node: Any, measurement: Measurement, meter: Meter) -> None:
         super().__init__(node)
         self._measurement = measurement
         self._meter = meter
 
-    def __len__(self) -> int:
-        return len(self._parent)
-
     def __str__(self) -> str:
         return str(self._parent)
+
+
+class MeasuredMapDataset(_Measured, BlockMapDataset[T]):
+    """As `_Measured`, of what is read by index."""
+
+    def __len__(self) -> int:
+        return len(self._parent)
 
     def _record(self, index: int) -> int | None:
         return record_of(self._parent, index)
@@ -72,26 +67,16 @@ class MeasuredMapDataset(ParentSpec, BlockMapDataset[T]):
         return elements
 
 
-class MeasuredIterDataset(ParentSpec, IterDataset[T]):
-    """The elements of a node, which is measured.  See `MeasuredMapDataset`."""
+class MeasuredIterDataset(_Measured, IterDataset[T]):
+    """As `_Measured`, of what is iterated over."""
 
     _IS_INNER = True
-
-    def __init__(
-        self, node: IterDataset[T], measurement: Measurement, meter: Meter
-    ) -> None:
-        super().__init__(node)
-        self._measurement = measurement
-        self._meter = meter
 
     def __iter__(self) -> DatasetIterator[T]:
         inner: DatasetIterator[T] = iter(self._parent)
         if not isinstance(inner, MeasuredDatasetIterator):
             self._meter.name = str(inner)
         return MeasuredDatasetIterator(inner, self._measurement, self._meter)
-
-    def __str__(self) -> str:
-        return str(self._parent)
 
 
 class PassingIterator(ParentStateIterator[T]):
@@ -132,11 +117,6 @@ class MeasuredDatasetIterator(PassingIterator[T]):
 
     Of calls that are short one of 17 is timed; the others are counted, and taken to
     have been as long.
-
-    Args:
-        inner: The node's iterator.
-        measurement: What is known of the chain.
-        meter: What is known of the node.
     """
 
     def __init__(
@@ -237,13 +217,7 @@ def _look_at(measurement: Measurement, meter: Meter, element: Any) -> None:
 
 
 class PassingIterDataset(IterDataset[T]):
-    """What an iterator of a kind of `PassingIterator` makes of elements.
-
-    Args:
-        parent: The elements.
-        kind: The kind.
-        measurement: What is known of the chain in this process.
-    """
+    """What an iterator of a kind of `PassingIterator` makes of elements."""
 
     def __init__(
         self,

@@ -56,11 +56,7 @@ class Sampling:
         self.due_ns = time.perf_counter_ns() + FIRST_NS
 
     def read(self, indices: Int64Array) -> list[Any]:
-        """The elements at `indices`, of shape (n,), which are measured.
-
-        Raises:
-            Exception: What one of the elements raised.
-        """
+        """The elements at `indices`, of shape (n,), which are measured."""
         with self._lock:
             if self._copy is None:
                 self._copy, self.measurement = measured(self._dataset, users_own=False)

@@ -36,84 +36,37 @@ STRETCH_CALLS = 1024
 EVERY_NS = 2_000_000_000
 
 
-class Calls:
-    """What is known of the calls of one iterator that were timed.
-
-    Attributes:
-        times: Beginnings and ends of calls that are not yet counted, in ns.
-        enough: So many of these are worth counting.
-        outputs: Calls that gave an element.
-        next_ns: How long they took.
-        gaps: How often it is known what was between two of them.
-        gap_ns: How long those took: the consumer's time.
-        sized: Elements of which the size was taken.
-        bytes: Their size.
-        durations_ns: How long the last calls took.
-    """
-
-    def __init__(self, record: Callable[[list[int]], None]) -> None:
-        self._record = record
-        self.times: list[int] = []
-        self.enough = 2 if monitoring.is_on() else 2 * AT_ONCE
-        self.outputs = self.next_ns = self.gaps = self.gap_ns = 0
-        self.sized = self.bytes = 0
-        self.durations_ns: collections.deque[int] = collections.deque(
-            maxlen=KEPT_DURATIONS
-        )
-        # When the last call ended; 0: the next one does not follow on one that counts.
-        self._ended_ns = 0
-
-    @property
-    def consumer_s(self) -> float:
-        """How long the consumer was away; as long after each call as is known."""
-        return self.gap_ns / max(self.gaps, 1) * self.outputs / 1e9
-
-    def pause(self) -> None:
-        """Leave out what is between the last call and the next one."""
-        self._ended_ns = 0
-
-    def count(self) -> None:
-        """Take the calls in `times` into account."""
-        times, self.times = self.times, []
-        whole = len(times) // 2 * 2
-        if not whole:
-            return
-        began, ended = np.array(times[:whole], np.int64).reshape(-1, 2).T
-        if not self._ended_ns:
-            self._ended_ns = int(began[0])
-            self.gaps -= 1
-        took = (ended - began).tolist()
-        self.outputs += len(took)
-        self.next_ns += sum(took)
-        self.gaps += len(took)
-        self.gap_ns += int(ended[-1]) - self._ended_ns - sum(took)
-        self._ended_ns = int(ended[-1])
-        self.durations_ns.extend(took)
-        if monitoring.is_on():
-            self._record(took)
-
-    def take_size(self, element: Any) -> None:
-        """Take the size of the last element into account."""
-        self.sized += 1
-        self.bytes += size_of(element)
-        self._ended_ns = time.perf_counter_ns()
-
-
 class Watch:
-    """Has calls of one iterator timed.
+    """Has calls of one iterator timed, and knows how long they took.
 
     Args:
         iterator: It.
         record: Is told how long calls took, in ns, while metrics are recorded.
 
     Attributes:
-        calls: What is known of them.
-        complete: Whether all were timed.
+        times: Beginnings and ends of calls that are not yet counted, in ns.
+        enough: So many of these are worth counting.
+        complete: Whether all calls were timed.
+        outputs: Calls that gave an element, of those that were timed.
+        next_ns: How long they took.
+        gap_ns: How long what is between them took, where that is known: the
+            consumer's time.
+        sized: Elements of which the size was taken; bytes: their size.
+        durations_ns: How long the last calls took.
     """
 
     def __init__(self, iterator: Any, record: Callable[[list[int]], None]) -> None:
-        self.calls = Calls(record)
+        self._record = record
+        self.times: list[int] = []
+        self.enough = 2 if monitoring.is_on() else 2 * AT_ONCE
         self.complete = True
+        self.outputs = self.next_ns = self.gap_ns = 0
+        self.sized = self.bytes = 0
+        self.durations_ns: collections.deque[int] = collections.deque(
+            maxlen=KEPT_DURATIONS
+        )
+        # When the last call ended; 0: the next one does not follow on one that counts.
+        self._ended_ns = 0
         # The iterator's own class, while it has another.
         self._kind: type | None = None
         self._until = self._due_ns = 0
@@ -121,7 +74,7 @@ class Watch:
 
     def start(self, iterator: Any) -> None:
         """Time the next calls."""
-        self._until = self.calls.outputs + STRETCH_CALLS
+        self._until = self.outputs + STRETCH_CALLS
         self._due_ns = time.perf_counter_ns() + EVERY_NS
         kind = self._kind or type(iterator)
         try:
@@ -131,7 +84,7 @@ class Watch:
             return
         if self._kind is None:
             self._kind = kind
-            self.calls.pause()
+            self._ended_ns = 0
             for sampling, feed in samplings_of(iterator):
                 sampling.begin(feed)
 
@@ -147,8 +100,10 @@ class Watch:
         for sampling, feed in found:
             sampling.look(feed)
         if element is not None:
-            self.calls.take_size(element)
-        if not found or self.calls.outputs < self._until:
+            self.sized += 1
+            self.bytes += size_of(element)
+            self._ended_ns = time.perf_counter_ns()
+        if not found or self.outputs < self._until:
             return
         if monitoring.is_on() or tracing():
             return
@@ -158,10 +113,24 @@ class Watch:
 
     def count(self, iterator: Any) -> None:
         """Count the calls that were timed."""
-        self.calls.count()
         if self._kind is not None:
             for sampling, feed in samplings_of(iterator):
                 sampling.count(feed)
+        times, self.times = self.times, []
+        whole = len(times) // 2 * 2
+        if not whole:
+            return
+        began, ended = np.array(times[:whole], np.int64).reshape(-1, 2).T
+        if not self._ended_ns:
+            self._ended_ns = int(began[0])
+        took = (ended - began).tolist()
+        self.outputs += len(took)
+        self.next_ns += sum(took)
+        self.gap_ns += int(ended[-1]) - self._ended_ns - sum(took)
+        self._ended_ns = int(ended[-1])
+        self.durations_ns.extend(took)
+        if monitoring.is_on():
+            self._record(took)
 
 
 def watch(iterator: DatasetIterator[Any]) -> None:
@@ -212,10 +181,9 @@ def timed_class(kind: type, annotates: bool) -> type:
                 cut(error)
             raise
         ended = clock()
-        calls = watch.calls
-        calls.times.append(began)
-        calls.times.append(ended)
-        if len(calls.times) >= calls.enough:
+        watch.times.append(began)
+        watch.times.append(ended)
+        if len(watch.times) >= watch.enough:
             watch.take(self, element)
         return element
 
