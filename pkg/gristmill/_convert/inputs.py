@@ -6,6 +6,7 @@ An input is named by a path, and can be sent to worker processes.
 from __future__ import annotations
 
 import abc
+import bisect
 import contextlib
 import dataclasses
 import functools
@@ -23,7 +24,7 @@ import numpy as np
 from gristmill import _core, errors
 from gristmill._base.types import Int64Array
 from gristmill._convert import rows
-from gristmill._convert.examples import bytes_feature, example, int64_feature
+from gristmill._convert.examples import bytes_features, example, int64_features
 from gristmill._convert.paths import files_below, regular
 from gristmill._convert.problem import Problem, imported, of_os_error
 from gristmill.sources._tf_record import sidecar_paths
@@ -170,14 +171,15 @@ class ParquetInput(Input):
 
     def records(self, first: int) -> Iterator[bytes]:
         with self.open() as file:
-            groups, skipped = self._groups_from(file.metadata, first)
-            steps = file.iter_batches(STEP_ROWS, row_groups=groups, use_threads=False)
-            for batch in steps:
-                if skipped >= batch.num_rows:
-                    skipped -= batch.num_rows
-                    continue
-                yield from self._encode(batch.slice(skipped))
-                skipped = 0
+            groups = range(file.metadata.num_row_groups)
+            counts = [file.metadata.row_group(group).num_rows for group in groups]
+            begin = bisect.bisect_right(list(itertools.accumulate(counts)), first)
+            skipped = first - sum(counts[:begin])
+            for batch in file.iter_batches(
+                STEP_ROWS, row_groups=groups[begin:], use_threads=False
+            ):
+                yield from self._encode(batch.slice(min(skipped, batch.num_rows)))
+                skipped = max(skipped - batch.num_rows, 0)
 
     @contextlib.contextmanager
     def open(self) -> Iterator[Any]:
@@ -189,16 +191,6 @@ class ParquetInput(Input):
                 yield file
         except pyarrow.ArrowException as error:
             raise Problem(f"{self.path}: {error}") from error
-
-    @staticmethod
-    def _groups_from(metadata: Any, first: int) -> tuple[list[int], int]:
-        """Return the row groups to read, and how many rows of them to skip."""
-        for group in range(metadata.num_row_groups):
-            count = metadata.row_group(group).num_rows
-            if first < count:
-                return list(range(group, metadata.num_row_groups)), first
-            first -= count
-        return [], 0
 
     def _encode(self, batch: Any) -> Iterator[bytes]:
         if self.encoding == "json":
@@ -293,11 +285,11 @@ class FolderInput(Input):
             if self.with_names:
                 label = number_of.get(top_folder(name), -1)
                 yield example(
-                    (
-                        bytes_feature("name", [os.fsencode(name)]),
-                        int64_feature("label", [label]),
-                        bytes_feature("bytes", [content]),
-                    )
+                    [
+                        *bytes_features("name", [os.fsencode(name)]),
+                        *int64_features("label", [label]),
+                        *bytes_features("bytes", [content]),
+                    ]
                 )
             else:
                 yield content

@@ -14,12 +14,9 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Literal, TypeAlias
 
 from gristmill._convert.examples import (
-    bytes_feature,
     bytes_features,
     example,
-    float_feature,
     float_features,
-    int64_feature,
     int64_features,
 )
 from gristmill._convert.problem import Problem, imported
@@ -62,20 +59,20 @@ def _features(fields: Mapping[str, Any], outer: str) -> Iterator[bytes]:
             yield from _features(value, name + "/")
             continue
         values = value if isinstance(value, list) else [value]
-        yield _feature_of_values(name, values)
+        yield from _features_of_values(name, values)
 
 
-def _feature_of_values(name: str, values: list[Any]) -> bytes:
+def _features_of_values(name: str, values: list[Any]) -> list[bytes]:
     kinds = {type(value) for value in values}
     try:
         if kinds <= {int, bool}:
-            return int64_feature(name, values)
+            return int64_features(name, values)
         if kinds <= {int, bool, float}:
-            return float_feature(name, values)
+            return float_features(name, values)
     except OverflowError as error:
         raise Problem(f"{name!r}: {error}. {HINT}") from None
     if kinds == {str}:
-        return bytes_feature(name, [value.encode() for value in values])
+        return bytes_features(name, [value.encode() for value in values])
     found = " and ".join(sorted({_kind_of(value) for value in values}))
     raise Problem(
         f"{name!r} is a list of {found}, but a feature holds numbers or texts. {HINT}"

@@ -191,12 +191,9 @@ def _in_order(node: Box) -> list[Box]:
 
 
 def _draw(node: Box, column: int, parts: list[str]) -> tuple[float, int]:
-    """Draw a node and all above it, a column for each source.
+    """Add a node and all above it to a picture, from the first free column on.
 
-    Args:
-        node: The node.
-        column: The first column that is free, where it goes.
-        parts: Gets the picture.
+    Each source has a column of its own.
 
     Returns:
         Where it ends, in pixels from the top, and the first column behind it.

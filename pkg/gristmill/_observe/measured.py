@@ -6,7 +6,6 @@ import functools
 import time
 from typing import Any, TypeVar
 
-from gristmill import batching
 from gristmill._base.types import Int64Array
 from gristmill._dataset.model.blocks import BlockMapDataset, block_of
 from gristmill._dataset.model.failing import record_of
@@ -63,7 +62,7 @@ class MeasuredMapDataset(_Measured, BlockMapDataset[T]):
             measurement.stop(meter, started, made)
         if meter.spec is None or meter.numbers.calls & _SIZED_MASK == 1:
             found = next((x for x in elements if x is not None), None)
-            _look_at(measurement, meter, found)
+            measurement.look_at(meter, found)
         return elements
 
 
@@ -161,7 +160,7 @@ class MeasuredDatasetIterator(PassingIterator[T]):
         if took < SHORT_NS:
             self._untimed = UNTIMED
         if meter.numbers.calls & _SIZED_MASK == 1:
-            _look_at(measurement, meter, element)
+            measurement.look_at(meter, element)
         return element
 
 
@@ -200,20 +199,6 @@ class _Nothing(DatasetIterator[int]):
 
     def set_state(self, state: Any) -> None:
         pass
-
-
-def _look_at(measurement: Measurement, meter: Meter, element: Any) -> None:
-    """Take the looks and the size of an element into account."""
-    if element is None:
-        return
-    began = time.perf_counter_ns()
-    measurement.take_size(meter, element)
-    if meter.spec is None:
-        meter.spec = batching.spec_like(element, batching.tree_rules())
-    # To the node that asked for the element this is not its own time.
-    took = time.perf_counter_ns() - began
-    measurement.here.nested_ns += took
-    measurement.here.nested_cpu_ns += took
 
 
 class PassingIterDataset(IterDataset[T]):

@@ -10,6 +10,7 @@ import threading
 import time
 from typing import Any, NamedTuple
 
+from gristmill import batching
 from gristmill._base.sizes import size_of
 
 # A call after one that took less is taken to compute all the time, not to wait: asking
@@ -263,12 +264,21 @@ class Measurement:
         here.nested_cpu_ns = nested_cpu_ns + cpu_took + self.costs.of_parent
         return took
 
-    def take_size(self, meter: Meter, element: Any) -> None:
-        """Count the size of one element."""
+    def look_at(self, meter: Meter, element: Any) -> None:
+        """Take the looks and the size of an element into account."""
+        if element is None:
+            return
+        began = time.perf_counter_ns()
         size = size_of(element)
         with self._lock:
             meter.numbers.sized += 1
             meter.numbers.bytes += size
+        if meter.spec is None:
+            meter.spec = batching.spec_like(element, batching.tree_rules())
+        # To the node that asked for the element this is not its own time.
+        took = time.perf_counter_ns() - began
+        self.here.nested_ns += took
+        self.here.nested_cpu_ns += took
 
     def snapshot(self) -> bytes:
         """All numbers, to be sent to another process."""
