@@ -16,8 +16,6 @@ from typing import Any
 
 from gristmill._base.listing import places_of
 
-__all__ = ["install"]
-
 _DATASET = "_src.python.dataset"
 _STEPS = f"{_DATASET}.transformations"
 _NODES = "_dataset.nodes"

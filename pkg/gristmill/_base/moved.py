@@ -14,8 +14,6 @@ import sys
 from collections.abc import Sequence
 from types import ModuleType
 
-__all__ = ["find_moved_modules"]
-
 # The folders in which a module of a package may be.
 _FOLDERS = {
     "": ("sources", "transforms"),

@@ -29,8 +29,8 @@ def parents_of(dataset: Any) -> tuple[Any, ...]:
 
 def is_long(dataset: Any) -> bool:
     """Whether a chain has too many nodes to show or measure each."""
-    nodes = itertools.islice(chain_of(dataset), MOST_NODES + 1)
-    return sum(1 for _ in nodes) > MOST_NODES
+    beyond = itertools.islice(chain_of(dataset), MOST_NODES, None)
+    return next(beyond, None) is not None
 
 
 def gathers(dataset: Any) -> bool:
