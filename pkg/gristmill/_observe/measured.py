@@ -12,13 +12,13 @@ from gristmill._dataset.model.blocks import BlockMapDataset, block_of
 from gristmill._dataset.model.failing import record_of
 from gristmill._dataset.model.iter_dataset import IterDataset
 from gristmill._dataset.model.iterator import (
+    CheckedIterator,
     DatasetIterator,
-    ParentStateIterator,
     get_next_index,
     set_next_index,
 )
 from gristmill._dataset.model.map_dataset import MapDataset
-from gristmill._dataset.model.spec import ParentSpec
+from gristmill._dataset.model.node import ParentSpec
 from gristmill._observe.meter import Costs, Measurement, Meter, Numbers, Stopwatch
 
 T = TypeVar("T")
@@ -94,7 +94,7 @@ class MeasuredIterDataset(ParentSpec, IterDataset[T]):
         return str(self._parent)
 
 
-class PassingIterator(ParentStateIterator[T]):
+class PassingIterator(CheckedIterator[T]):
     """Iterates over another iterator's elements; its state is that one's.
 
     Attributes that it has not are the other one's.

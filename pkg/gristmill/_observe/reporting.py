@@ -9,7 +9,7 @@ from typing import Any
 
 from gristmill._base.sizes import size_of
 from gristmill._dataset.model.iterator import DatasetIterator
-from gristmill._dataset.model.opening import as_inner
+from gristmill._dataset.model.observer import as_inner
 from gristmill._observe.diagnosis import Evidence, diagnose
 from gristmill._observe.meter import Measurement, Stopwatch
 from gristmill._observe.observed import ObservedDatasetIterator, observed

@@ -51,11 +51,9 @@ class StepMapDataset(BlockMapDataset[T]):
         return len(self._parent)
 
     def _record(self, index: int) -> int | None:
-        """The record of a source that an element is made of; see `record_of`."""
         return record_of(self._parent, index)
 
     def _failed(self, error: BaseException, index: int) -> None:
-        """Note on an exception which node raised it, and for which element."""
         note_element(error, self, self, index)
 
     def _step(self, elements: list[Any], indices: Int64Array) -> list[Any]:
@@ -98,36 +96,14 @@ def _integer(index: Any) -> int:
 def epochs_and_offsets(
     indices: Int64Array, length: int
 ) -> tuple[Int64Array, Int64Array]:
-    """Which epoch of a dataset each index is in, and its place there.
-
-    Raises:
-        ZeroDivisionError: The length is 0.
-    """
-    _refuse_empty(length)
+    """Which epoch of a dataset each index is in, and its place there."""
+    if not length:
+        raise ZeroDivisionError("the dataset has no elements, so there is no element i")
     return np.divmod(indices, length)
 
 
-def offsets_of(indices: Int64Array, length: int) -> Int64Array:
-    """The place of each index in its epoch.
-
-    Raises:
-        ZeroDivisionError: The length is 0.
-    """
-    _refuse_empty(length)
-    return indices % length
-
-
-def _refuse_empty(length: int) -> None:
-    if not length:
-        raise ZeroDivisionError("the dataset has no elements, so there is no element i")
-
-
 def block_of(dataset: MapDataset[Any], indices: Int64Array) -> list[Any]:
-    """The elements of any dataset at `indices`, of shape (n,); absent ones are None.
-
-    Raises:
-        Exception: What one of the elements raised.
-    """
+    """The elements of any dataset at `indices`, of shape (n,); absent ones are None."""
     how = _way_of(type(dataset))
     if how == "_block":
         assert isinstance(dataset, BlockMapDataset)

@@ -10,7 +10,6 @@ from typing import Any, Protocol, runtime_checkable
 import numpy as np
 
 from gristmill import batching
-from gristmill._dataset.model.node import Dataset
 from gristmill._hot import tree
 
 
@@ -54,14 +53,6 @@ def get_element_spec(ds: Any) -> Any:
         ValueError: A transform has no method ``output_spec``.
     """
     return ds._element_spec
-
-
-class ParentSpec(Dataset):
-    """A dataset whose elements look as its parent's do."""
-
-    @property
-    def _element_spec(self) -> Any:
-        return get_element_spec(self._parent)
 
 
 def spec_of_step(dataset: Any, transform: Any, name: str) -> Any:

@@ -5,30 +5,28 @@ from __future__ import annotations
 import math
 import operator
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 
 from gristmill import batching
 from gristmill._base.checks import check_callable, check_flag, check_integer
-from gristmill._base.types import Alloc, Int64Array
+from gristmill._base.types import Alloc, Int64Array, T
 from gristmill._dataset.model.blocks import (
     BlockMapDataset,
     block_of,
     epochs_and_offsets,
 )
-from gristmill._dataset.model.building import builds
 from gristmill._dataset.model.failing import note_element, note_step
 from gristmill._dataset.model.iter_dataset import IterDataset
 from gristmill._dataset.model.iterator import DatasetIterator, NodeIterator
 from gristmill._dataset.model.map_dataset import MapDataset
-from gristmill._dataset.model.node import Dataset, chain_of
-from gristmill._dataset.model.spec import get_element_spec, spec_of_batch
+from gristmill._dataset.model.node import Dataset, builds, chain_of
+from gristmill._dataset.model.spec import spec_of_batch
 from gristmill._dataset.nodes.rows import Rows
 from gristmill._dataset.nodes.to_iter import PrefetchDatasetIterator
 from gristmill._hot import steps
 
-T = TypeVar("T")
 BatchFn = Callable[[list[Any]], Any]
 # What Grain says where a batch of indexed elements cannot be made.
 SPARSE = (
@@ -72,7 +70,7 @@ class Batching(Dataset):
     @property
     def _element_spec(self) -> Any:
         return spec_of_batch(
-            get_element_spec(self._parent),
+            self._parent._element_spec,
             self._batch_size,
             self._drop_remainder,
             self._batch_fn,

@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 from gristmill._base.types import T
-from gristmill._dataset.model import state_checks
+from gristmill._dataset.model import states
 from gristmill._dataset.model.iter_dataset import IterDataset
 from gristmill._dataset.model.iterator import DatasetIterator, NodeIterator
-from gristmill._dataset.model.replay import replay
-from gristmill._dataset.model.spec import ParentSpec
+from gristmill._dataset.model.node import ParentSpec
+from gristmill._dataset.model.states import replay
 
 
 class CacheIterDataset(ParentSpec, IterDataset[T]):
@@ -45,10 +45,10 @@ class CacheDatasetIterator(NodeIterator[T]):
     that was read from it.
     """
 
-    _STATE = state_checks.fields(
-        parent=state_checks.parent,
-        position=state_checks.count,
-        cache_filled=state_checks.flag,
+    _STATE = states.fields(
+        parent=states.parent,
+        position=states.count,
+        cache_filled=states.flag,
     )
 
     def __init__(self, node: CacheIterDataset[T]) -> None:
@@ -70,7 +70,7 @@ class CacheDatasetIterator(NodeIterator[T]):
             self._position += 1
             return element
         if self._incomplete:
-            state_checks.go_to(self._parent, self._start)
+            states.go_to(self._parent, self._start)
             self._cache = replay(self._parent, self._position)
             self._incomplete = False
         try:

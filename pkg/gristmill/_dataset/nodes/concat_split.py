@@ -9,7 +9,7 @@ from typing import Any
 
 from gristmill._base import log
 from gristmill._base.checks import check_flag, check_instance
-from gristmill._dataset.model import state_checks
+from gristmill._dataset.model import states
 from gristmill._dataset.model.failing import note_outermost
 from gristmill._dataset.model.iter_dataset import IterDataset
 from gristmill._dataset.model.iterator import DatasetIterator, NodeIterator
@@ -131,13 +131,13 @@ class ConcatThenSplitIterDataset(IterDataset[Any]):
 def _check_slices(
     iterator: ConcatThenSplitDatasetIterator, slices: Any, name: str
 ) -> None:
-    state_checks.check_keys(iterator, slices, list(iterator._nothing_left()))
+    states.check_keys(iterator, slices, list(iterator._nothing_left()))
     for key, part in slices.items():
         what = f"{name} of {key!r}"
-        state_checks.check_list(iterator, part, what, 2)
-        begin, end = (state_checks.integer(iterator, at, what) for at in part)
+        states.check_list(iterator, part, what, 2)
+        begin, end = (states.integer(iterator, at, what) for at in part)
         if not 0 <= begin <= end and (begin, end) != NOTHING_LEFT:
-            raise state_checks.mismatch(iterator, f"has {what} {begin} to {end}")
+            raise states.mismatch(iterator, f"has {what} {begin} to {end}")
 
 
 class ConcatThenSplitDatasetIterator(NodeIterator[Any]):
@@ -147,10 +147,10 @@ class ConcatThenSplitDatasetIterator(NodeIterator[Any]):
     that element is left, and how many rows were given out since.
     """
 
-    _STATE = state_checks.fields(
-        parent_state=state_checks.parent,
+    _STATE = states.fields(
+        parent_state=states.parent,
         remainder_slices=_check_slices,
-        elements_from_buffer_after_checkpoint=state_checks.count,
+        elements_from_buffer_after_checkpoint=states.count,
     )
     _TAKES_IN_STEP = True
     _BATCHES = True

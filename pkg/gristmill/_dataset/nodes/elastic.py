@@ -13,7 +13,7 @@ from typing import Any
 
 from gristmill import batching
 from gristmill._base.checks import check_integer, check_options
-from gristmill._dataset.model import state_checks
+from gristmill._dataset.model import states
 from gristmill._dataset.model.iter_dataset import IterDataset
 from gristmill._dataset.model.iterator import CheckedIterator, DatasetIterator
 from gristmill._dataset.model.map_dataset import MapDataset
@@ -146,7 +146,7 @@ class ElasticIterator(IterDataset[Any]):
 class ElasticMapDatasetIterator(CheckedIterator[Any]):
     """Iterates over a host's share of a dataset of indices."""
 
-    _STATE = state_checks.fields(global_next_index=state_checks.count)
+    _STATE = states.fields(global_next_index=states.count)
 
     def __init__(self, node: ElasticIterator) -> None:
         super().__init__()
@@ -198,9 +198,7 @@ class ElasticMapDatasetIterator(CheckedIterator[Any]):
 class ElasticStreamDatasetIterator(CheckedIterator[Any]):
     """Iterates over a host's share of a stream that all hosts run."""
 
-    _STATE = state_checks.fields(
-        global_next_index=state_checks.count, stream=state_checks.parent
-    )
+    _STATE = states.fields(global_next_index=states.count, stream=states.parent)
 
     def __init__(self, node: ElasticIterator) -> None:
         super().__init__(iter(node._iterated(node._ds)))

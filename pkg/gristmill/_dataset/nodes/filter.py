@@ -4,22 +4,20 @@ from __future__ import annotations
 
 import functools
 import time
-from typing import Any, TypeVar
+from typing import Any
 
 from gristmill import transforms
 from gristmill._base import log
-from gristmill._base.types import Int64Array
+from gristmill._base.types import Int64Array, T
 from gristmill._dataset.model.blocks import StepMapDataset
-from gristmill._dataset.model.building import builds
 from gristmill._dataset.model.iter_dataset import IterDataset
 from gristmill._dataset.model.iterator import DatasetIterator, NodeIterator
 from gristmill._dataset.model.names import transform_name
+from gristmill._dataset.model.node import ParentSpec, builds
 from gristmill._dataset.model.options import DatasetOptions
-from gristmill._dataset.model.spec import ParentSpec
 from gristmill._dataset.nodes.map import Calling
 from gristmill._hot import steps
 
-T = TypeVar("T")
 WARN_EVERY_S = 60.0
 # When the last warning about a transformation was logged.
 _warned_at: dict[str, float] = {}

@@ -8,7 +8,7 @@ from typing import Any, Self
 
 from gristmill._base.checks import kind, whole_number
 from gristmill._base.types import T
-from gristmill._dataset.model import state_checks
+from gristmill._dataset.model import states
 from gristmill._dataset.model.iter_dataset import IterDataset
 from gristmill._dataset.model.iterator import (
     DatasetIterator,
@@ -18,7 +18,6 @@ from gristmill._dataset.model.iterator import (
 )
 from gristmill._dataset.model.map_dataset import MapDataset
 from gristmill._dataset.model.options import DatasetOptions
-from gristmill._dataset.model.spec import get_element_spec
 from gristmill._dataset.nodes.thread_prefetch import (
     ThreadPrefetchDatasetIterator,
     ThreadPrefetchIterDataset,
@@ -114,7 +113,8 @@ class InterleaveIterDataset(IterDataset[T]):
 
     @property
     def _element_spec(self) -> Any:
-        return get_element_spec(self.datasets[0])
+        first: Any = self.datasets[0]
+        return first._element_spec
 
     def with_datasets(self, datasets: Datasets[T]) -> Self:
         """A copy of this dataset, of other ones."""
@@ -226,7 +226,7 @@ class InterleaveDatasetIterator(turns.Turns, NodeIterator[T]):
         }
 
     def _check_state(self, state: Any) -> None:
-        state_checks.check_keys(self, state, KEYS, ["future_states"])
+        states.check_keys(self, state, KEYS, ["future_states"])
         numbers = state["iterators_in_use_indices"]
         cycle, datasets = self._cycle_length, self._count
         if isinstance(numbers, (list, tuple)) and len(numbers) != cycle:
@@ -235,35 +235,35 @@ class InterleaveDatasetIterator(turns.Turns, NodeIterator[T]):
                 " with the cycle_length and the datasets that it was saved with."
             )
         for name in KEYS[:3]:
-            state_checks.check_list(self, state[name], name, cycle)
+            states.check_list(self, state[name], name, cycle)
         for name, most in (("next_index_in_cycle", cycle - 1), (NEXT, datasets)):
-            state_checks.count(self, state[name], name)
+            states.count(self, state[name], name)
             if state[name] > max(most, 0):
                 what = f"has {name} {state[name]}, expected at most {max(most, 0)}"
-                raise state_checks.mismatch(self, what)
+                raise states.mismatch(self, what)
         self._check_futures(state.get("future_states"))
         self._prepared.clear()
         for place, (number, position, ended) in enumerate(
             zip(*(state[name] for name in KEYS[:3]), strict=True)
         ):
-            state_checks.flag(self, ended, "exhausted")
-            state_checks.count(self, number, "iterators_in_use_indices")
+            states.flag(self, ended, "exhausted")
+            states.count(self, number, "iterators_in_use_indices")
             if position is None or ended:
                 continue
             if number >= datasets:
                 what = f"is of dataset {number}, but there are {datasets}"
-                raise state_checks.mismatch(self, what)
+                raise states.mismatch(self, what)
             part = self._iterator(number)
-            state_checks.check_state(part, position)
+            states.check_state(part, position)
             self._prepared[place] = part
 
     def _check_futures(self, futures: Any) -> None:
         if futures and not isinstance(futures, Mapping):
-            raise state_checks.mismatch(self, "has future_states that are no dict")
+            raise states.mismatch(self, "has future_states that are no dict")
         for number in futures or ():
             if not str(number).isdecimal():
                 what = f"has future_states of {number!r}, expected numbers of datasets"
-                raise state_checks.mismatch(self, what)
+                raise states.mismatch(self, what)
 
     def _go_to(self, state: Any) -> None:
         """Continue at a position.

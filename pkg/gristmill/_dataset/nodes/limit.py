@@ -6,7 +6,7 @@ from gristmill._base.checks import whole_number
 from gristmill._base.types import T
 from gristmill._dataset.model.iter_dataset import IterDataset
 from gristmill._dataset.model.iterator import DatasetIterator, ElementCountingIterator
-from gristmill._dataset.model.spec import ParentSpec
+from gristmill._dataset.model.node import ParentSpec
 
 
 class LimitIterDataset(ParentSpec, IterDataset[T]):

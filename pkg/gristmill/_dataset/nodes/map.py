@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import functools
 import threading
-from typing import Any, ClassVar, TypeVar
+from typing import Any, ClassVar
 
 from gristmill import transforms
 from gristmill._base.checks import check_seed_of_draws
-from gristmill._base.types import Int64Array
+from gristmill._base.types import Int64Array, T
 from gristmill._dataset.model.blocks import StepMapDataset
-from gristmill._dataset.model.building import builds
 from gristmill._dataset.model.checks import call_of
 from gristmill._dataset.model.iter_dataset import IterDataset
 from gristmill._dataset.model.iterator import (
@@ -19,12 +18,10 @@ from gristmill._dataset.model.iterator import (
     NodeIterator,
 )
 from gristmill._dataset.model.names import transform_name
-from gristmill._dataset.model.node import Dataset
+from gristmill._dataset.model.node import Dataset, builds
 from gristmill._dataset.model.spec import spec_of_step
 from gristmill._hot import steps
 from gristmill._hot.draw import OpDraws
-
-T = TypeVar("T")
 
 
 class Calling(Dataset):

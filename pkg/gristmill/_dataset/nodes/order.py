@@ -17,10 +17,9 @@ from gristmill import _core
 from gristmill._base.checks import check_flag, check_integer
 from gristmill._base.types import Int64Array, T
 from gristmill._dataset.model.blocks import BlockMapDataset, block_of, is_built_in
-from gristmill._dataset.model.building import builds
 from gristmill._dataset.model.failing import record_of
 from gristmill._dataset.model.map_dataset import MapDataset
-from gristmill._dataset.model.spec import ParentSpec
+from gristmill._dataset.model.node import ParentSpec, builds
 
 
 class IndexMapDataset(ParentSpec, BlockMapDataset[T]):

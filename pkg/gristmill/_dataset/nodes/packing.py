@@ -14,7 +14,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from gristmill._base.checks import check_flag, check_integer
-from gristmill._dataset.model import state_checks
+from gristmill._dataset.model import states
 from gristmill._dataset.model.failing import note_outermost
 from gristmill._dataset.model.iter_dataset import IterDataset
 from gristmill._dataset.model.iterator import DatasetIterator, NodeIterator
@@ -179,10 +179,10 @@ class RowShuffle:
 class PackingDatasetIterator(NodeIterator[Any]):
     """Iterates over packed rows."""
 
-    _STATE = state_checks.fields(
-        parent=state_checks.parent,
-        next_row=state_checks.count,
-        counter=state_checks.count,
+    _STATE = states.fields(
+        parent=states.parent,
+        next_row=states.count,
+        counter=states.count,
     )
     _TAKES_IN_STEP = True
     _BATCHES = True

@@ -13,7 +13,6 @@ from gristmill._dataset.model.iterator import (
     CountingIterator,
     DatasetIterator,
 )
-from gristmill._dataset.model.spec import get_element_spec
 from gristmill._hot import tree
 from gristmill.errors import ShapeMismatch
 
@@ -62,7 +61,7 @@ class RebatchIterDataset(IterDataset[Any]):
     @property
     def _element_spec(self) -> Any:
         leaves, treedef = tree.flatten(
-            get_element_spec(self._parent), batching.tree_rules()
+            self._parent._element_spec, batching.tree_rules()
         )
         rebatched = [
             type(leaf)(shape=(self._batch_size, *leaf.shape[1:]), dtype=leaf.dtype)

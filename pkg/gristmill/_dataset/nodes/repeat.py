@@ -6,13 +6,13 @@ from typing import Any
 
 from gristmill._base.checks import whole_number
 from gristmill._base.types import T
-from gristmill._dataset.model import state_checks
+from gristmill._dataset.model import states
 from gristmill._dataset.model.iter_dataset import IterDataset
 from gristmill._dataset.model.iterator import (
     CountingIterator,
     DatasetIterator,
 )
-from gristmill._dataset.model.spec import ParentSpec
+from gristmill._dataset.model.node import ParentSpec
 
 
 class RepeatIterDataset(ParentSpec, IterDataset[T]):
@@ -81,9 +81,7 @@ class RepeatDatasetIterator(CountingIterator[T]):
         super()._check_state(state)
         epoch, epochs = state["epoch"], self._num_epochs
         if epochs is not None and epoch > epochs:
-            raise state_checks.mismatch(
-                self, f"is of epoch {epoch}, but there are {epochs}"
-            )
+            raise states.mismatch(self, f"is of epoch {epoch}, but there are {epochs}")
 
     def _go_to(self, state: Any) -> None:
         super()._go_to(state)
@@ -101,7 +99,7 @@ class RepeatDatasetIterator(CountingIterator[T]):
             ) from None
         self.counter += 1
         if self.counter != self._num_epochs:
-            state_checks.go_to(self._parent, self._start)
+            states.go_to(self._parent, self._start)
             self._at_start = True
 
 

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any, TypeVar
+from typing import Any
 
 from gristmill._base.checks import check_seed_of_draws
 from gristmill._base.describing import call_text
-from gristmill._dataset.model.building import builds
+from gristmill._base.types import T
 from gristmill._dataset.model.iter_dataset import IterDataset
 from gristmill._dataset.model.iterator import DatasetIterator
-from gristmill._dataset.model.spec import ParentSpec
+from gristmill._dataset.model.node import ParentSpec, builds
 from gristmill._dataset.nodes.order import IndexMapDataset
-
-T = TypeVar("T")
 
 
 class Seeding(ParentSpec):

@@ -9,7 +9,7 @@ from typing import Any, Protocol
 
 from gristmill._base.checks import whole_number
 from gristmill._base.types import T
-from gristmill._dataset.model import state_checks
+from gristmill._dataset.model import states
 from gristmill._dataset.model.iter_dataset import IterDataset
 from gristmill._dataset.model.iterator import (
     CheckedIterator,
@@ -17,7 +17,7 @@ from gristmill._dataset.model.iterator import (
     get_next_index,
     set_next_index,
 )
-from gristmill._dataset.model.spec import ParentSpec
+from gristmill._dataset.model.node import ParentSpec
 from gristmill._dataset.model.states import gives_fresh_states, snapshot
 from gristmill._dataset.nodes.prefetch_thread import PrefetchThread, SlowProbe
 
@@ -131,7 +131,7 @@ class ThreadPrefetchDatasetIterator(CheckedIterator[T]):
         return self._state
 
     def _check_state(self, state: Any) -> None:
-        state_checks.check_state(self._source, state)
+        states.check_state(self._source, state)
 
     def _go_to(self, state: Any) -> None:
         self._stop()

@@ -6,12 +6,10 @@ from typing import Any
 
 from gristmill._base.checks import check_options
 from gristmill._base.types import T
-from gristmill._dataset.model.building import builds
 from gristmill._dataset.model.iter_dataset import IterDataset
 from gristmill._dataset.model.iterator import DatasetIterator
-from gristmill._dataset.model.node import chain_of
+from gristmill._dataset.model.node import ParentSpec, builds, chain_of
 from gristmill._dataset.model.options import DatasetOptions
-from gristmill._dataset.model.spec import ParentSpec
 from gristmill._dataset.nodes.order import IndexMapDataset
 
 EXAMPLE = "DatasetOptions(filter_raise_threshold_ratio=0.99)"

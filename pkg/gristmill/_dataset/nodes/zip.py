@@ -7,15 +7,13 @@ from typing import Any, NoReturn
 
 from gristmill._base.checks import check_flag
 from gristmill._base.types import Int64Array, T
-from gristmill._dataset.model import state_checks
+from gristmill._dataset.model import states
 from gristmill._dataset.model.blocks import BlockMapDataset, block_of
-from gristmill._dataset.model.building import builds
 from gristmill._dataset.model.checks import listed
 from gristmill._dataset.model.iter_dataset import IterDataset
 from gristmill._dataset.model.iterator import DatasetIterator, NodeIterator
 from gristmill._dataset.model.map_dataset import MapDataset
-from gristmill._dataset.model.node import Dataset
-from gristmill._dataset.model.spec import get_element_spec
+from gristmill._dataset.model.node import Dataset, builds
 
 
 class Zipping(Dataset):
@@ -30,7 +28,7 @@ class Zipping(Dataset):
 
     @property
     def _element_spec(self) -> Any:
-        return tuple(get_element_spec(parent) for parent in self._parents)
+        return tuple(parent._element_spec for parent in self._parents)
 
     def _arguments_text(self) -> str:
         return f"(parents={self._parents})"
@@ -116,7 +114,7 @@ class ZipIterDataset(Zipping, IterDataset[T]):
 class ZipDatasetIterator(NodeIterator[T]):
     """Iterates over several iterators side by side."""
 
-    _STATE = state_checks.fields(parents=state_checks.parents)
+    _STATE = states.fields(parents=states.parents)
 
     def __next__(self) -> Any:
         items: list[Any] = []

@@ -13,11 +13,11 @@ from typing import Any
 
 from gristmill._base import open_files
 from gristmill._base.types import Alloc
-from gristmill._dataset.model import state_checks
 from gristmill._dataset.model.iter_dataset import IterDataset
 from gristmill._dataset.model.iterator import DatasetIterator
-from gristmill._dataset.model.opening import as_inner
+from gristmill._dataset.model.observer import as_inner
 from gristmill._dataset.model.options import DatasetOptions, MultiprocessingContext
+from gristmill._dataset.model.states import check_state
 from gristmill._dataset.nodes.slicing import sliced
 from gristmill._dataset.nodes.to_iter import PrefetchDatasetIterator, feeds_of
 from gristmill._engine.packed_int64 import pack_int64, unpack_int64
@@ -102,7 +102,7 @@ class Pipeline:
             except Exception:
                 return  # What computes the stream will say it.
             try:
-                state_checks.check_state(iterator, state)
+                check_state(iterator, state)
             finally:
                 iterator.close()
 

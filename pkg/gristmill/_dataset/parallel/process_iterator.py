@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import dataclasses
 import operator
-from typing import Any, TypeVar
+from typing import Any
 
+from gristmill._base.types import T
 from gristmill._dataset.model.iterator import (
     CheckedIterator,
     DatasetIterator,
@@ -24,7 +25,6 @@ from gristmill._engine.state import Position
 from gristmill._engine.stream import Vector
 from gristmill.errors import StateMismatch
 
-T = TypeVar("T")
 STALL_TIMEOUT_S = 60.0
 # How often an element that killed its worker is tried again.
 MAX_RESTARTS = 1

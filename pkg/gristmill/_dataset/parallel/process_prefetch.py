@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import dataclasses
 from collections.abc import Callable
-from typing import Any, Self, TypeVar
+from typing import Any, Self
 
 from gristmill._base.checks import (
     check_callable,
@@ -13,17 +13,16 @@ from gristmill._base.checks import (
     check_integer,
     check_options,
 )
-from gristmill._dataset.model.building import builds
+from gristmill._base.types import T
 from gristmill._dataset.model.iter_dataset import IterDataset
 from gristmill._dataset.model.iterator import DatasetIterator
-from gristmill._dataset.model.spec import get_element_spec
+from gristmill._dataset.model.node import builds
 from gristmill._dataset.nodes.with_options import options_of
 from gristmill._dataset.parallel.arithmetic import ArithmeticPipeline, records_of_unit
 from gristmill._dataset.parallel.pipeline import Pipeline
 from gristmill._dataset.parallel.process_iterator import ProcessPrefetchDatasetIterator
 from gristmill.options import MultiprocessingOptions
 
-T = TypeVar("T")
 WorkerInitFn = Callable[[int, int], None]
 DEFAULT_WORKERS = 10
 
@@ -138,4 +137,4 @@ class ProcessPrefetchIterDataset(IterDataset[T]):
 
     @property
     def _element_spec(self) -> Any:
-        return get_element_spec(self._pipeline.dataset)
+        return self._pipeline.dataset._element_spec
