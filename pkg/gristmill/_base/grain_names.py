@@ -85,8 +85,7 @@ _HOMES: dict[str, dict[str, str]] = {
         "_observe.summary_message": "pretty_format_summary",
     },
     f"{_STEPS}.batch": {
-        f"{_NODES}.batch": "BatchFn BatchIterDataset BatchMapDataset",
-        f"{_NODES}.padding": "batch_and_pad",
+        f"{_NODES}.batch": "BatchFn BatchIterDataset BatchMapDataset batch_and_pad",
         "batching": "make_batch",
     },
     f"{_STEPS}.cache": {f"{_NODES}.cache": "CacheIterDataset"},

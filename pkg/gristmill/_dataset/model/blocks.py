@@ -44,7 +44,7 @@ class StepMapDataset(BlockMapDataset[T]):
     """A dataset with the indices and the length of its parent.
 
     A subclass implements `_step`.  A run of them asks the dataset above it once for a
-    block, and takes that through all of its steps.
+    block, and takes that through all of its steps; it may be longer than the stack.
     """
 
     def __len__(self) -> int:
@@ -60,25 +60,16 @@ class StepMapDataset(BlockMapDataset[T]):
         """What becomes of the parent's elements at `indices`."""
         raise NotImplementedError
 
-    @functools.cached_property
-    def _run(self) -> tuple[MapDataset[Any], list[StepMapDataset[Any]]]:
-        """The dataset above the run, and the steps of the run in their order.
-
-        This one, which is the last, is not among them: it would keep itself alive.
-        """
-        run: list[StepMapDataset[Any]] = []
+    def _block(self, indices: Int64Array) -> list[Any]:
+        run: list[StepMapDataset[Any]] = [self]
         node = self._parent
         while isinstance(node, StepMapDataset) and is_built_in(type(node)):
             run.append(node)
             node = node._parent
-        return node, run[::-1]
-
-    def _block(self, indices: Int64Array) -> list[Any]:
-        base, run = self._run
-        elements = block_of(base, indices)
-        for node in run:
-            elements = node._step(elements, indices)
-        return self._step(elements, indices)
+        elements = block_of(node, indices)
+        for step in reversed(run):
+            elements = step._step(elements, indices)
+        return elements
 
 
 def _integer(index: Any) -> int:

@@ -52,6 +52,8 @@ class Dataset:
     _CUT_IN_PIECES: ClassVar[bool] = False
     _seed_rng_seed: Any = None
     _parents: Sequence[Any] = ()
+    # Arguments, kept as ``_name``, that are in the text of a node and its iterators.
+    _SAID: ClassVar[tuple[str, ...]] = ()
 
     def __init__(self, parents: Dataset | Sequence[Dataset] = ()) -> None:
         super().__init__()
@@ -114,7 +116,8 @@ class Dataset:
 
     def _arguments_text(self) -> str:
         """What follows the class's name in the text of a node and of its iterators."""
-        return ""
+        said = [f"{name}={getattr(self, '_' + name)}" for name in self._SAID]
+        return f"({', '.join(said)})" if said else ""
 
     def __str__(self) -> str:
         return type(self).__name__ + self._arguments_text()
@@ -172,8 +175,7 @@ def with_parents(dataset: Any, parents: Sequence[Any]) -> Any:
     """
     made = copy.copy(dataset)
     made._parents = tuple(parents)
-    for known in ("_plan", "_run"):
-        made.__dict__.pop(known, None)
+    made.__dict__.pop("_plan", None)
     if isinstance(made, Dataset):
         made._measure()
     return made

@@ -28,14 +28,13 @@ class CacheIterDataset(ParentSpec, IterDataset[T]):
         [0, 1, 0, 1]
     """
 
+    _SAID = ("parent",)
+
     def __init__(self, parent: IterDataset[T]) -> None:
         super().__init__(parent)
 
     def __iter__(self) -> DatasetIterator[T]:
         return CacheDatasetIterator(self)
-
-    def _arguments_text(self) -> str:
-        return f"(parent={self._parent})"
 
 
 class CacheDatasetIterator(NodeIterator[T]):

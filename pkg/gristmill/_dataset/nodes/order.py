@@ -114,6 +114,8 @@ class SliceMapDataset(IndexMapDataset[T]):
 class RepeatMapDataset(IndexMapDataset[T]):
     """Several epochs of the parent as one."""
 
+    _SAID = ("num_epochs",)
+
     def __init__(
         self,
         parent: MapDataset[T],
@@ -143,9 +145,6 @@ class RepeatMapDataset(IndexMapDataset[T]):
 
     def __len__(self) -> int:
         return self._length
-
-    def _arguments_text(self) -> str:
-        return f"(num_epochs={self._num_epochs})"
 
     def _extend(self, plan: _core.KeyPlan) -> _core.KeyPlan:
         return plan.repeat(self._num_epochs, self._reseed_each_epoch)

@@ -40,6 +40,7 @@ class RebatchIterDataset(IterDataset[Any]):
     """
 
     _KIND = "batch"
+    _SAID = ("batch_size", "drop_remainder")
 
     def __init__(
         self, parent: IterDataset[Any], batch_size: int, drop_remainder: bool = False
@@ -54,9 +55,6 @@ class RebatchIterDataset(IterDataset[Any]):
 
     def __iter__(self) -> DatasetIterator[Any]:
         return RebatchDatasetIterator(self)
-
-    def _arguments_text(self) -> str:
-        return f"(batch_size={self._batch_size}, drop_remainder={self._drop_remainder})"
 
     @property
     def _element_spec(self) -> Any:

@@ -36,6 +36,7 @@ class RepeatIterDataset(ParentSpec, IterDataset[T]):
     """
 
     _KIND = "order"
+    _SAID = ("num_epochs",)
 
     def __init__(self, parent: IterDataset[T], num_epochs: int | None = None) -> None:
         super().__init__(parent)
@@ -47,9 +48,6 @@ class RepeatIterDataset(ParentSpec, IterDataset[T]):
 
     def __iter__(self) -> DatasetIterator[T]:
         return RepeatDatasetIterator(self)
-
-    def _arguments_text(self) -> str:
-        return f"(num_epochs={self._num_epochs})"
 
 
 class RepeatDatasetIterator(CountingIterator[T]):

@@ -59,7 +59,7 @@ class ThreadPrefetchIterDataset(ParentSpec, IterDataset[T]):
     """
 
     _KIND = "prefetch"
-
+    _SAID = ("prefetch_buffer_size",)
     # Whether elements are computed ahead however fast they are.
     _ALWAYS_AHEAD = False
 
@@ -74,9 +74,6 @@ class ThreadPrefetchIterDataset(ParentSpec, IterDataset[T]):
         if self._ALWAYS_AHEAD:
             iterator._probe = None
         return iterator
-
-    def _arguments_text(self) -> str:
-        return f"(prefetch_buffer_size={self._prefetch_buffer_size})"
 
 
 class ThreadPrefetchDatasetIterator(CheckedIterator[T]):

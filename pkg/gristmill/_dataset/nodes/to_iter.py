@@ -47,6 +47,7 @@ class PrefetchIterDataset(ParentSpec, IterDataset[T]):
     """
 
     _KIND = "prefetch"
+    _SAID = ("read_options", "allow_nones")
 
     def __init__(
         self,
@@ -68,9 +69,6 @@ class PrefetchIterDataset(ParentSpec, IterDataset[T]):
 
     def __iter__(self) -> DatasetIterator[T]:
         return PrefetchDatasetIterator(self)
-
-    def _arguments_text(self) -> str:
-        return f"(read_options={self._read_options}, allow_nones={self._allow_nones})"
 
 
 class PrefetchDatasetIterator(steps.Feed, CheckedIterator[T]):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NoReturn
+from typing import Any, ClassVar, NoReturn
 
 from gristmill._base.checks import check_flag
 from gristmill._base.types import Int64Array, T
@@ -20,6 +20,7 @@ class Zipping(Dataset):
     """A dataset of either kind that has its parents' elements side by side."""
 
     _KIND = "order"
+    _SAID: ClassVar[tuple[str, ...]] = ("parents",)
 
     def __init__(self, parents: Sequence[Any]) -> None:
         super().__init__(listed(parents, "zip"))
@@ -29,9 +30,6 @@ class Zipping(Dataset):
     @property
     def _element_spec(self) -> Any:
         return tuple(parent._element_spec for parent in self._parents)
-
-    def _arguments_text(self) -> str:
-        return f"(parents={self._parents})"
 
 
 @builds("MapDataset.zip")
@@ -52,8 +50,6 @@ class ZipMapDataset(Zipping, BlockMapDataset[T]):
         >>> list(gristmill.experimental.ZipMapDataset(parts))
         [(0, 10), (1, 11), (2, 12)]
     """
-
-    _KIND = "order"
 
     def __init__(self, parents: Sequence[MapDataset[Any]]) -> None:
         super().__init__(parents)
@@ -95,7 +91,7 @@ class ZipIterDataset(Zipping, IterDataset[T]):
         [(0, 0), (1, 1)]
     """
 
-    _KIND = "order"
+    _SAID = ("parents", "strict")
 
     def __init__(
         self, parents: Sequence[IterDataset[Any]], *, strict: bool = True
@@ -106,9 +102,6 @@ class ZipIterDataset(Zipping, IterDataset[T]):
 
     def __iter__(self) -> DatasetIterator[T]:
         return ZipDatasetIterator(self)
-
-    def _arguments_text(self) -> str:
-        return f"(parents={self._parents}, strict={self._strict})"
 
 
 class ZipDatasetIterator(NodeIterator[T]):
