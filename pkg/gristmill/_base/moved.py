@@ -22,7 +22,14 @@ _FOLDERS = {
     "._dataset": ("nodes", "parallel", "model"),
 }
 # What has the classes of a module that is there no more.
-_TAKEN_IN = {"padding": "batch", "rows": "batch"}
+_TAKEN_IN = {
+    "arithmetic": "pipeline",
+    "cache": "repeat",
+    "filter": "map",
+    "padding": "batch",
+    "rows": "batch",
+    "seed": "with_options",
+}
 
 
 def find_moved_modules() -> None:

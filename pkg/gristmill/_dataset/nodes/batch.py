@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 import math
 import operator
@@ -23,7 +24,7 @@ from gristmill._dataset.model.failing import note_element, note_step
 from gristmill._dataset.model.iter_dataset import IterDataset
 from gristmill._dataset.model.iterator import DatasetIterator, NodeIterator
 from gristmill._dataset.model.node import Dataset, builds, chain_of
-from gristmill._dataset.model.spec import spec_of_batch
+from gristmill._dataset.model.spec import ShapeDtypeStruct
 from gristmill._dataset.nodes.order import IndexMapDataset
 from gristmill._dataset.nodes.source import SourceMapDataset
 from gristmill._dataset.nodes.to_iter import PrefetchDatasetIterator
@@ -96,11 +97,24 @@ class Batching(Dataset):
 
     @property
     def _element_spec(self) -> Any:
-        return spec_of_batch(
-            self._parent._element_spec,
-            self._batch_size,
-            self._drop_remainder,
-            self._batch_fn,
+        spec = self._parent._element_spec
+        size, drop_remainder = self._batch_size, self._drop_remainder
+        function: Any = self._batch_fn
+        if isinstance(function, functools.partial):
+            function = function.func
+        if callable(getattr(function, "output_spec", None)):
+            return function.output_spec(spec, size, drop_remainder)
+        if function not in (None, batching.make_batch):
+            raise NotImplementedError(
+                "Element spec inference is not supported with custom batching functions"
+                " that have no method output_spec(input_spec, batch_size,"
+                " drop_remainder)."
+            )
+        rows = size if drop_remainder else None
+        return tree.map_batch(
+            lambda leaf: ShapeDtypeStruct((rows, *leaf[0].shape), leaf[0].dtype),
+            [spec],
+            batching.tree_rules(),
         )
 
 

@@ -21,7 +21,7 @@ from gristmill._dataset.model.iter_dataset import IterDataset
 from gristmill._dataset.model.iterator import CheckedIterator, DatasetIterator
 from gristmill._dataset.model.map_dataset import MapDataset
 from gristmill._dataset.model.node import ParentSpec, builds, chain_of
-from gristmill._dataset.nodes.filter import check_dropped
+from gristmill._dataset.nodes.map import check_dropped
 from gristmill._dataset.nodes.with_options import options_of
 from gristmill._engine.reading import Reading, read_each
 from gristmill._hot import steps
