@@ -17,7 +17,6 @@ from typing import Any, ClassVar
 import numpy as np
 
 from gristmill._base.checks import kind
-from gristmill._dataset.model.node import is_ours
 from gristmill.errors import StateMismatch
 
 # Looks at a value of an iterator's state, and raises what is wrong with it.
@@ -177,30 +176,10 @@ def _short(value: Any) -> str:
     return f"{text} ({kind(value)})"
 
 
-def snapshot(iterator: Any, fresh: bool = False) -> Any:
-    """The state of an iterator as it is now, which no further step changes.
-
-    Args:
-        iterator: Has ``get_state``.
-        fresh: What `gives_fresh_states` said of it.
-    """
-    state = iterator.get_state()
-    return state if fresh else copied(state)
-
-
-def gives_fresh_states(iterator: Any) -> bool:
-    """Whether no state of an iterator changes once it is given out.
-
-    Those of built-in iterators do not, unless that of one of a user's is a part of it.
-    """
-    return is_ours(iterator) and all(map(gives_fresh_states, iterator._parents))
-
-
 def copied(state: Any) -> Any:
     """A copy of a state that shares nothing that could change: `copy.deepcopy`, faster.
 
-    Args:
-        state: Mostly dicts, lists and numbers.
+    A user's iterator may change a state that it has given out, or hold on to one.
     """
     kind = type(state)
     if kind in _FIXED:
