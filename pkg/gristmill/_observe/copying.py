@@ -11,8 +11,11 @@ from gristmill._dataset.model.blocks import is_built_in
 from gristmill._dataset.model.map_dataset import MapDataset
 from gristmill._dataset.model.node import with_parents
 from gristmill._dataset.nodes.interleave import InterleaveIterDataset
-from gristmill._dataset.nodes.seed import WithSeedIterDataset
-from gristmill._dataset.nodes.with_options import WithOptionsIterDataset
+from gristmill._dataset.nodes.order import IndexMapDataset
+from gristmill._dataset.nodes.with_options import (
+    WithOptionsIterDataset,
+    WithSeedIterDataset,
+)
 from gristmill._observe.kinds import gathers, kind_of, parents_of
 from gristmill._observe.measured import (
     MeasuredIterDataset,

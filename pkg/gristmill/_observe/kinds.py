@@ -7,8 +7,7 @@ from typing import Any
 
 from gristmill._dataset.model.map_dataset import MapDataset
 from gristmill._dataset.model.node import Kind, chain_of
-from gristmill._dataset.nodes.batch import Batching
-from gristmill._dataset.nodes.rows import Rows
+from gristmill._dataset.nodes.batch import Batching, Rows
 from gristmill._dataset.nodes.to_iter import PrefetchIterDataset
 
 MOST_NODES = 100

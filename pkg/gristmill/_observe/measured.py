@@ -11,12 +11,12 @@ from gristmill._dataset.model.blocks import BlockMapDataset, block_of
 from gristmill._dataset.model.failing import record_of
 from gristmill._dataset.model.iter_dataset import IterDataset
 from gristmill._dataset.model.iterator import (
+    CheckedIterator,
     DatasetIterator,
-    ParentStateIterator,
     get_next_index,
     set_next_index,
 )
-from gristmill._dataset.model.spec import ParentSpec
+from gristmill._dataset.model.node import ParentSpec
 from gristmill._observe.meter import Costs, Measurement, Meter, Numbers, Stopwatch
 
 T = TypeVar("T")
@@ -78,7 +78,7 @@ class MeasuredIterDataset(_Measured, IterDataset[T]):
         return MeasuredDatasetIterator(inner, self._measurement, self._meter)
 
 
-class PassingIterator(ParentStateIterator[T]):
+class PassingIterator(CheckedIterator[T]):
     """Iterates over another iterator's elements; its state is that one's.
 
     Attributes that it has not are the other one's.

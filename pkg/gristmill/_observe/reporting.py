@@ -12,7 +12,7 @@ import numpy as np
 
 from gristmill._base.sizes import size_of
 from gristmill._dataset.model.iterator import DatasetIterator
-from gristmill._dataset.model.opening import as_inner
+from gristmill._dataset.model.observer import as_inner
 from gristmill._observe.diagnosis import diagnose
 from gristmill._observe.meter import Measurement, Meter, Stopwatch
 from gristmill._observe.observed import ObservedDatasetIterator
