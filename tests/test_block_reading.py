@@ -7,7 +7,7 @@ from array_record.python import array_record_module
 import gristmill as g
 from gristmill import _core
 from gristmill._engine import block_reading
-from gristmill._engine.block_queue import BlockQueue
+from gristmill._engine.block_queue import BlockQueue, RecordBlocks
 
 RECORDS = 512
 BAD = (3, 100, 101, 130, 511)
@@ -53,7 +53,7 @@ def made(source, ahead=500):
         return np.arange(first, first + count)
 
     queue = BlockQueue(
-        source,
+        RecordBlocks(source),
         options=g.ReadOptions(2, ahead),
         keys_of=keys_of,
         length=RECORDS,

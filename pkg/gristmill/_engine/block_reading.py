@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from gristmill._base.types import Int64Array
-from gristmill._engine.block_queue import BlockQueue, KeysOf
+from gristmill._engine.block_queue import BlockQueue, KeysOf, RecordBlocks
 from gristmill._engine.program import Program
 from gristmill._engine.reading import Reading
 from gristmill._engine.stream_keys import StreamKeys
@@ -119,18 +119,17 @@ class BlockReading:
 
 
 def open_reading(
-    program: Program, stream: int, look_ahead: bool
+    program: Program, keys: StreamKeys, look_ahead: bool
 ) -> Reading | BlockReading:
     """How the records of a program's stream are read."""
-    source, length = program.source, program.stream_length(stream)
-    keys, options = StreamKeys(program, stream), program.read_options
+    source, options = program.source, program.read_options
     if not (program.in_blocks and reads_natively(source)):
-        return Reading(source, options, keys.source_keys, length, look_ahead)
+        return Reading(source, options, keys.source_keys, keys.length, look_ahead)
     queue = BlockQueue(
-        source,
+        RecordBlocks(source),
         options=options,
         keys_of=keys.block,
-        length=length,
+        length=keys.length,
         look_ahead=look_ahead,
     )
     return BlockReading(source, queue, keys.block)

@@ -61,18 +61,21 @@ class ReadNode(Node):
     key: Any = None
 
     def __init__(
-        self, program: Program, stream: int, at: int, reading: Reading | BlockReading
+        self,
+        program: Program,
+        positions: StreamKeys,
+        at: int,
+        reading: Reading | BlockReading,
     ) -> None:
-        self.positions = StreamKeys(program, stream)
+        self.positions = positions
         self._source = program.source
         self._reading = reading
-        self._length = program.stream_length(stream)
         self._told = ctypes.c_int64.from_address(at) if at else ctypes.c_int64()
         self._read = 0
         self._keys: list[int] = []
 
     def __next__(self) -> Record[Any]:
-        if self._read >= self._length:
+        if self._read >= self.positions.length:
             raise StopIteration
         self._read += 1
         metadata = self.positions.metadata(self._read - 1)

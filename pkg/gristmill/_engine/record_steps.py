@@ -9,10 +9,11 @@ from typing import Any
 
 from gristmill import operations as legacy
 from gristmill import transforms
-from gristmill._engine.program import Program, as_number
+from gristmill._engine.program import RANDOM, Program, as_number, as_step
 from gristmill._engine.record_errors import RecordErrors
 from gristmill._engine.record_nodes import Node, ReadNode, place_in
 from gristmill._engine.stream import Vector
+from gristmill._hot import run as hot_run
 from gristmill.records import Record, RecordMetadata
 
 # The position after it, and what a record became there: another or an exception.
@@ -20,7 +21,7 @@ Result = tuple[Vector, Record[Any] | Exception]
 # What one step makes of a record: another, or splits; None where it is left out.
 Made = Record[Any] | list[Record[Any]] | None
 
-DRAWING = (transforms.RandomMap, transforms.TfRandomMap, legacy.RandomMapOperation)
+DRAWING = (*RANDOM, legacy.RandomMapOperation)
 
 
 class StepsNode(Node):
@@ -198,7 +199,6 @@ class TolerantStepsNode(StepsNode):
         reader: Gives the records.
         steps: What is done with each.
         program: Whose records they are.
-        stream: Number of the stream.
         errors: Knows what to do about bad records.
         passes: Whether to stop for a while where they are many and nothing else.
     """
@@ -208,14 +208,12 @@ class TolerantStepsNode(StepsNode):
         reader: ReadNode,
         steps: Sequence[Any],
         program: Program,
-        stream: int,
         errors: RecordErrors,
         passes: bool,
     ) -> None:
         super().__init__(reader, steps)
         self._reader = reader
         self._program = program
-        self._stream = stream
         self._errors = errors
         self._passes = passes
         self._substitutes = program.on_error == "substitute"
@@ -243,7 +241,7 @@ class TolerantStepsNode(StepsNode):
             return end
         # Bad records that became nothing are behind it, and are not met again.
         [position] = self._reader.state()
-        if position < self._program.stream_length(self._stream):
+        if position < self._reader.positions.length:
             return position, *[0] * self._flat_maps
         return position, *end[1:]
 
@@ -281,26 +279,19 @@ class TolerantStepsNode(StepsNode):
 
 def _function_of(step: Any) -> Callable[[Record[Any]], Made]:
     """What makes of a record what it becomes by a step."""
-    if isinstance(step, transforms.Map):
-        return lambda one: Record(one.metadata, step.map(one.data))
-    if isinstance(step, transforms.RandomMap):
-        return lambda one: Record(
-            one.metadata, step.random_map(one.data, _rng(one.metadata))
-        )
-    if isinstance(step, transforms.TfRandomMap):
-        return lambda one: Record(
-            one.metadata, step.np_random_map(one.data, _rng(one.metadata))
-        )
-    if isinstance(step, transforms.MapWithIndex):
-        return lambda one: Record(
-            one.metadata, step.map_with_index(one.metadata.index, one.data)
-        )
-    if isinstance(step, transforms.Filter):
-        return lambda one: one if step.filter(one.data) else None
+    if isinstance(step, legacy.OneByOne):
+        return step.made_of
     if isinstance(step, transforms.FlatMap):
         return functools.partial(_splits, step)
-    made_of: Callable[[Record[Any]], Made] = step.made_of
-    return made_of
+    opcode, call, _ = as_step(step)
+    if opcode == hot_run.FILTER:
+        return lambda one: one if call(one.data) else None
+    if opcode == hot_run.MAP_WITH_INDEX:
+        return lambda one: Record(one.metadata, call(one.metadata.index, one.data))
+    if opcode == hot_run.RANDOM_MAP:
+        # Without a seed there is no generator, and Grain passes None all the same.
+        return lambda one: Record(one.metadata, call(one.data, one.metadata.rng))
+    return lambda one: Record(one.metadata, call(one.data))
 
 
 def _splits(step: transforms.FlatMap, record: Record[Any]) -> list[Record[Any]]:
@@ -309,8 +300,3 @@ def _splits(step: transforms.FlatMap, record: Record[Any]) -> list[Record[Any]]:
         Record(RecordMetadata(index=offset + number, rng=rng), split)
         for number, split in enumerate(step.flat_map(record.data))
     ]
-
-
-def _rng(metadata: RecordMetadata) -> Any:
-    # Without a seed there is no generator, and Grain passes None all the same.
-    return metadata.rng

@@ -23,6 +23,7 @@ from gristmill._engine.record_errors import RecordErrors
 from gristmill._engine.record_nodes import BatchNode, LegacyNode, Node, ReadNode
 from gristmill._engine.record_steps import DRAWING, StepsNode, TolerantStepsNode
 from gristmill._engine.stream import NO_KEYS, Vector
+from gristmill._engine.stream_keys import StreamKeys
 
 
 class RecordStream:
@@ -38,14 +39,14 @@ class RecordStream:
         self, program: Program, stream: int, at: int, look_ahead: bool
     ) -> None:
         self.keys = NO_KEYS
-        self.vector: Vector = (0,) * program.vector_length
+        self.vector: Vector = (0,) * program.vector_capacity
         self.record_errors = RecordErrors(
             stream, program.on_error, program.errors_per_output
         )
         self._program = program
-        self._stream = stream
         self._at = at
-        self._reading = open_reading(program, stream, look_ahead)
+        self._positions = StreamKeys(program, stream)
+        self._reading = open_reading(program, self._positions, look_ahead)
         self._chain: Node | None = None
         self._given = 0
         self._made_at: Vector = ()
@@ -114,7 +115,7 @@ class RecordStream:
         """
         program, errors = self._program, self.record_errors
         operations = program.operations
-        reader = ReadNode(program, self._stream, self._at, self._reading)
+        reader = ReadNode(program, self._positions, self._at, self._reading)
         steps, rest = _up_to_a_group(operations)
         chain: Node = reader
         if program.tolerant:
@@ -122,9 +123,7 @@ class RecordStream:
             passes = not any(
                 holds_back(op) or isinstance(op, transforms.FlatMap) for op in rest
             )
-            chain = TolerantStepsNode(
-                reader, steps, program, self._stream, errors, passes
-            )
+            chain = TolerantStepsNode(reader, steps, program, errors, passes)
         elif steps:
             chain = StepsNode(reader, steps)
         while rest:

@@ -18,7 +18,6 @@ from gristmill._base.types import S, T
 from gristmill._dataset.model.names import transform_name
 from gristmill._engine import arguments, compilation
 from gristmill._engine import state as states
-from gristmill._engine.length import outputs
 from gristmill._engine.local import LocalRun
 from gristmill._engine.remote import RemoteOptions, RemoteRun
 from gristmill._engine.tally import Tally
@@ -171,7 +170,7 @@ class DataLoader(Generic[T]):
         return DataLoaderIterator(self, None)
 
     def __len__(self) -> int:
-        return outputs(self._program, self._operations)
+        return compilation.outputs(self._program, self._operations)
 
     def __bool__(self) -> bool:
         # Grain's loader is true, whatever it gives, and not every length is known.
@@ -234,7 +233,7 @@ class DataLoader(Generic[T]):
             sampler=repr(self._sampler),
             data_source=str(type(source)) if in_memory else repr(source),
             shard=self._shard_options,
-            length=self._program.keys.length,
+            length=self._program.length,
             flat_maps=self._program.flat_maps,
             opaque=self._program.opaque,
             widened=compilation.differs_from_grain(self._sampler),

@@ -1,7 +1,8 @@
-"""Makes batches straight from record files, where the first step decodes natively.
+"""Makes whole batches without Python, where a chain begins with one that can be.
 
-Records go from the file to the batch, which is the slot in a worker, without becoming
-Python objects.
+The rows of a table are gathered.  Records of files are decoded where the first step
+can do so: they go from the file to the batch, which is the slot in a worker, without
+becoming Python objects.
 """
 
 from __future__ import annotations
@@ -13,9 +14,10 @@ import numpy as np
 import numpy.typing as npt
 
 from gristmill._base.types import Alloc, Int64Array, Rules
-from gristmill._engine.block_queue import BlockQueue
+from gristmill._engine.block_queue import BlockQueue, RecordBlocks, TableBlocks
 from gristmill._engine.program import Program
 from gristmill._engine.stream_keys import StreamKeys
+from gristmill.sources import TableSource
 from gristmill.sources._record_source import reads_natively
 
 
@@ -51,22 +53,26 @@ class BlockDecoder(Protocol):
         """
 
 
-class Decoding:
-    """Makes the batches of one stream by a `BlockDecoder`.
+class NativeBatches:
+    """Makes the batches of one stream.
 
     Args:
-        decoder: What decodes.
-        queue: Reads packed blocks.
-        keys_of: Called with (position, count), returns the keys there.
+        queue: Reads batches of a table, or packed blocks of records.
+        keys: Of the stream.
+        decoder: Makes batches of the blocks; None where they are batches.
         rules: See `TableSource.gather`.
     """
 
     def __init__(
-        self, decoder: BlockDecoder, queue: BlockQueue, keys_of: Any, rules: Rules
+        self,
+        queue: BlockQueue,
+        keys: StreamKeys,
+        decoder: BlockDecoder | None,
+        rules: Rules,
     ) -> None:
+        self.queue = queue
+        self._keys = keys
         self._decoder = decoder
-        self._queue = queue
-        self._keys_of = keys_of
         self._rules = rules
 
     def batch(
@@ -78,59 +84,55 @@ class Decoding:
         form, or because one of them cannot be decoded, which is then found out.  None
         of them where one cannot be read.
         """
-        if self._queue.next_count(position) not in (0, count):
-            self._queue.forget()
-        keys = self._keys_of(position, count)
+        if self.queue.next_count(position) not in (0, count):
+            self.queue.forget()
+        keys = self._keys.block(position, count)
+        if self._decoder is None:
+            batch = self.queue.take(position, keys, alloc)
+            if alloc is None:
+                self.queue.look_ahead(position + count, count)
+            return batch, keys
         try:
-            data, offsets = self._queue.take(position, keys)
+            data, offsets = self.queue.take(position, keys)
         except Exception:
             return []
         try:
-            self._queue.look_ahead(position + count, count)
+            self.queue.look_ahead(position + count, count)
             batch = self._decoder.decode_block(data, offsets, alloc, self._rules)
         except Exception:
             batch = None
-        return _split(data, offsets) if batch is None else (batch, keys)
-
-    def start(self, position: int, count: int) -> None:
-        """Begin to read ahead from `position`, in batches of `count`."""
-        self._queue.start(position, count)
-
-    def forget(self) -> None:
-        """Drop what was read ahead: the stream goes on from somewhere else."""
-        self._queue.forget()
-
-    def close(self) -> None:
-        """Drop what was read ahead, and end the threads."""
-        self._queue.close()
+        if batch is not None:
+            return batch, keys
+        bounds = itertools.pairwise(offsets.tolist())
+        return [data[begin:end].tobytes() for begin, end in bounds]
 
 
-def open_decoding(program: Program, stream: int, look_ahead: bool) -> Decoding | None:
-    """How batches are decoded natively, where a program's can be."""
+def open_batches(
+    program: Program, keys: StreamKeys, look_ahead: bool
+) -> NativeBatches | None:
+    """How the batches of a program's stream are made natively, where they can be."""
     level, source = program.levels[0], program.source
-    if level.batch is None or level.batch.make is not None or len(level.steps) != 1:
+    if not program.in_blocks or level.batch is None or level.batch.make is not None:
         return None
-    decoder: Any = getattr(level.steps[0][1], "__self__", None)
-    if not _decodes_blocks(decoder):
+    blocks: RecordBlocks | TableBlocks
+    decoder: Any = None
+    if isinstance(source, TableSource) and source.gathers and not level.steps:
+        blocks = TableBlocks(source, program.rules)
+    elif reads_natively(source) and len(level.steps) == 1:
+        decoder = getattr(level.steps[0][1], "__self__", None)
+        if not _decodes_blocks(decoder):
+            return None
+        blocks = RecordBlocks(source, packed=True)
+    else:
         return None
-    if not (program.in_blocks and reads_natively(source)):
-        return None
-    keys_of = StreamKeys(program, stream).block
     queue = BlockQueue(
-        source,
+        blocks,
         options=program.read_options,
-        keys_of=keys_of,
-        length=program.stream_length(stream),
+        keys_of=keys.block,
+        length=keys.length,
         look_ahead=look_ahead,
-        packed=True,
     )
-    return Decoding(decoder, queue, keys_of, program.rules)
-
-
-def _split(data: npt.NDArray[np.uint8], offsets: Int64Array) -> list[bytes]:
-    """The records of a packed block."""
-    bounds = offsets.tolist()
-    return [data[begin:end].tobytes() for begin, end in itertools.pairwise(bounds)]
+    return NativeBatches(queue, keys, decoder, program.rules)
 
 
 def _decodes_blocks(decoder: Any) -> bool:
