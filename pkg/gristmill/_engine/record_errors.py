@@ -7,7 +7,6 @@ or with the error or the end that came instead, and count once it is delivered.
 from __future__ import annotations
 
 import enum
-import pickle
 import random
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, TypeVar
@@ -49,8 +48,8 @@ class NoOutput(enum.Enum):
     GIVEN_UP = enum.auto()
 
 
-# Bad records, and the exception of the last one, packed where it came from a worker.
-Passed = tuple[Sequence[BadRecord], BaseException | bytes]
+# Bad records, and the exception of the last one.
+Passed = tuple[Sequence[BadRecord], BaseException]
 
 
 class GiveUp(BaseException):
@@ -94,10 +93,9 @@ class RecordErrors:
         return self.alone and len(self.records) >= MANY
 
     @property
-    def passed(self) -> Passed:
-        """What to tell the account, where there are any."""
-        assert self.last is not None
-        return self.records, self.last
+    def passed(self) -> Passed | None:
+        """What to tell the account; None where there are none."""
+        return None if self.last is None else (self.records, self.last)
 
     def begin(self) -> None:
         """Forget all: an output is begun, or one that was given up once more."""
@@ -222,41 +220,3 @@ def _none_stands_in(key: Any, tried: list[Any]) -> TooManyErrors:
         f"Record {key} failed, and {others}. Repair the data, or pass "
         'on_error="skip" to leave bad records out.'
     )
-
-
-def send_output(element: Any, errors: RecordErrors, worker: int) -> tuple[Any, ...]:
-    """What a worker sends instead of an element.  Its arrays stay where they are."""
-    if not errors.records:
-        return (element,)
-    return element, pickle.dumps(packed(errors, worker), 5)
-
-
-def received_output(sent: tuple[Any, ...]) -> tuple[Any, Passed | None]:
-    """The element and the bad records that `send_output` was given."""
-    if len(sent) == 1:
-        return sent[0], None
-    return sent[0], pickle.loads(sent[1])
-
-
-def send_failure(failure: bytes | NoOutput, passed: Passed | None) -> bytes:
-    """What a worker sends instead of an element: a packed exception, or no output."""
-    return pickle.dumps((failure, passed), 5)
-
-
-def received_failure(sent: bytes) -> tuple[BaseException | NoOutput, Passed | None]:
-    """What was sent instead of an element, and the bad records before it."""
-    from gristmill._engine import failures
-
-    failure, passed = pickle.loads(sent)
-    if isinstance(failure, NoOutput):
-        return failure, passed
-    return failures.unpack_failure(failure), passed
-
-
-def packed(errors: RecordErrors, worker: int) -> Passed | None:
-    """As `RecordErrors.passed`, to be sent; None where there are none."""
-    if errors.last is None:
-        return None
-    from gristmill._engine import failures
-
-    return errors.records, failures.pack_failure(errors.last, worker)

@@ -9,13 +9,15 @@ from __future__ import annotations
 
 import dataclasses
 import os
+import pickle
 import signal
 from typing import Any
 
 from gristmill import _core
 from gristmill._base import log
 from gristmill._base.types import Int64Array
-from gristmill._engine import record_errors
+from gristmill._engine import failures
+from gristmill._engine.record_errors import NoOutput
 from gristmill._engine.runnable import Runnable
 from gristmill._engine.state import Position
 from gristmill._engine.stream import NO_KEYS
@@ -105,9 +107,9 @@ class RemoteRun:
             due = scheduler.next(self._options.stall_timeout)
             if due.kind == "output":
                 output = self._deliver(scheduler, due)
-                if isinstance(output, record_errors.NoOutput):
-                    continue
-                return output
+                if not isinstance(output, NoOutput):
+                    return output
+                continue
             if due.kind == "end":
                 raise StopIteration
             if due.kind == "timeout":
@@ -173,35 +175,22 @@ class RemoteRun:
     def _deliver(self, scheduler: _core.Scheduler, due: _core.Due) -> Any:
         element, keys = received(scheduler, due)
         failure: Any = None
+        told: bytes | None = None
         if self._tally is not None:
-            if due.error:
-                failure, passed = record_errors.received_failure(element)
-                element = failure
-            else:
-                element, passed = record_errors.received_output(element)
-            if passed is not None:
-                self._account(self._tally, passed, failure)
-        elif due.error:
-            from gristmill._engine import failures
-
-            failure = failures.unpack_failure(element)
+            element, told = pickle.loads(element) if due.error else element
+        if due.error:
+            failure = element
+            if isinstance(element, bytes):
+                failure = failures.unpack_failure(element)
+        if self._tally is not None and told is not None:
+            records, last = pickle.loads(told)
+            self._tally.account((records, failures.unpack_failure(last)), failure)
         if failure is None:
             self.keys = keys
         scheduler.advance()
         if isinstance(failure, BaseException):
             raise failure
         return element
-
-    def _account(
-        self, tally: Tally, passed: record_errors.Passed, failure: Any
-    ) -> None:
-        """Tell of the bad records before an output, or what came instead of one."""
-        if failure is None or failure is record_errors.NoOutput.NOTHING:
-            tally.commit(passed)
-        elif failure is record_errors.NoOutput.GIVEN_UP:
-            tally.reject(passed)
-        else:
-            tally.flush(passed)
 
     def _stalled(self, scheduler: _core.Scheduler, due: _core.Due) -> None:
         from gristmill._engine import stall

@@ -9,7 +9,7 @@ import json
 from collections.abc import Sequence
 
 from gristmill._base import log
-from gristmill._engine.record_errors import Passed
+from gristmill._engine.record_errors import NoOutput, Passed
 from gristmill.bad_records import BadRecord, BadRecords, ErrorPolicy
 from gristmill.errors import TooManyErrors
 
@@ -19,14 +19,9 @@ LAST_KEPT = 10
 class Tally:
     """Counts bad records, logs them, and says when there are too many.
 
-    It is told of them in the order in which outputs are delivered.
-
-    Args:
-        policy: Limit and log file.
-        data_source: What the log calls the source.
-
-    Attributes:
-        count: Bad records passed over, those before a restored state included.
+    It is told of them in the order in which outputs are delivered.  `count` are those
+    that were passed over, those before a restored state included; `data_source` is what
+    the log calls the source.
     """
 
     def __init__(self, policy: ErrorPolicy, data_source: str) -> None:
@@ -48,34 +43,30 @@ class Tally:
         self.count = count
         self._held_back = 0
 
-    def commit(self, passed: Passed) -> None:
-        """Take those of an output that is about to be delivered.
+    def account(self, passed: Passed, instead: BaseException | NoOutput | None) -> None:
+        """Take those before an output, or before what came instead of one.
 
         Raises:
-            TooManyErrors: Their number passes the limit.  The output is due again,
-                and taken then.
+            TooManyErrors: Their number passes the limit, or is larger than when an
+                output was given up before.  The output is due again, and taken then.
         """
         limit, total = self._policy.max_errors, self.count + len(passed[0])
-        if limit is not None and total > limit and not self._held_back:
+        if instead is NoOutput.GIVEN_UP:
+            if total > self._held_back:
+                self._hold_back(passed)
+            return
+        failed = isinstance(instead, BaseException)
+        beyond = limit is not None and total > limit and not self._held_back
+        if beyond and not failed:
             self._hold_back(passed)
-        self.flush(passed)
-        self._held_back = 0
+        self._write(passed[0])
+        self._log(passed[0])
+        self.count = total
+        self._last.extend(passed[0])
+        if not failed:
+            self._held_back = 0
 
-    def reject(self, passed: Passed) -> None:
-        """Take note that those of an output that was given up are too many.
-
-        Raises:
-            TooManyErrors: So it is, and it was not raised for as many before.
-        """
-        if self.count + len(passed[0]) > self._held_back:
-            self._hold_back(passed)
-
-    def flush(self, passed: Passed) -> None:
-        """Log and count those before an error that is about to be raised."""
-        records, _ = passed
-        self._write(records)
-        self.count += len(records)
-        self._last.extend(records)
+    def _log(self, records: Sequence[BadRecord]) -> None:
         before, self._met = self._met, self._met + len(records)
         # The first, the 10th, the 100th...
         if len(str(self._met)) > len(str(before)) or not before:
@@ -119,12 +110,4 @@ class Tally:
             f"max_errors={self._policy.max_errors}. The last were: {last}.{where} "
             "Repair the data, or pass a larger max_errors and go on from the last "
             "get_state(), after which nothing is lost."
-        ) from _as_exception(error)
-
-
-def _as_exception(error: BaseException | bytes) -> BaseException:
-    if isinstance(error, BaseException):
-        return error
-    from gristmill._engine import failures
-
-    return failures.unpack_failure(error)
+        ) from error

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import dataclasses
 import os
+import pickle
 import traceback
 from collections.abc import Callable
 from typing import Any, cast
@@ -16,13 +17,7 @@ import numpy.typing as npt
 from gristmill import _core, drop_in
 from gristmill._base import open_files
 from gristmill._base.types import Int64Array
-from gristmill._engine import (
-    failures,
-    inherited_files,
-    packing,
-    record_errors,
-    stall,
-)
+from gristmill._engine import failures, inherited_files, packing, stall
 from gristmill._engine.record_errors import GiveUp, NoOutput
 from gristmill._engine.runnable import Runnable
 from gristmill._engine.stream import (
@@ -235,8 +230,7 @@ class _Server:
 
     def _output(self, element: Any, stream: Stream) -> Output:
         if self._program.tolerant:
-            errors = stream.record_errors
-            element = record_errors.send_output(element, errors, self._worker)
+            element = element, self._told(stream)
         return element, stream.keys, stream.vector
 
     def _pack(self, instead: Exception | NoOutput, stream: Stream) -> bytes:
@@ -248,8 +242,15 @@ class _Server:
             failure = failures.pack_failure(instead, self._worker)
             if not self._program.tolerant:
                 return failure
-        passed = record_errors.packed(stream.record_errors, self._worker)
-        return record_errors.send_failure(failure, passed)
+        return pickle.dumps((failure, self._told(stream)), 5)
+
+    def _told(self, stream: Stream) -> bytes | None:
+        """What the parent's account of bad records is told, if anything."""
+        passed = stream.record_errors.passed
+        if passed is None:
+            return None
+        records, error = passed
+        return pickle.dumps((records, failures.pack_failure(error, self._worker)), 5)
 
     def _write(self, writer: slot_writer.SlotWriter, result: _Result) -> int | None:
         """Write a result to the slot, or to a larger one; returns the bytes used.
@@ -297,8 +298,8 @@ class _Server:
         result.outputs = result.outputs[:bad]
         result.failure = failures.pack_failure(error, self._worker)
         if self._program.tolerant:
-            _, passed = record_errors.received_output(element)
-            result.failure = record_errors.send_failure(result.failure, passed)
+            _, told = element
+            result.failure = pickle.dumps((result.failure, told), 5)
 
 
 def _sends(output: Output) -> bool:
