@@ -18,7 +18,9 @@ BAD = b"x" * SIZE
 class Halves(gristmill.transforms.Map):
     """The bytes of a record, a block of them at once where none is bad."""
 
-    decodes_blocks = True
+    @property
+    def decodes_blocks(self):
+        return type(self).map is Halves.map
 
     def __init__(self, blocks="yes"):
         self.blocks = blocks

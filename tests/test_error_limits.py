@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import gristmill as g
-from gristmill._engine.tally import Tally
+from gristmill._engine.record_errors import Tally
 from gristmill.errors import TooManyErrors
 from on_error_model import Parts, Rows
 

@@ -1,4 +1,4 @@
-"""Reads blocks of records by threads, and ahead of need.
+"""Reads blocks of records by threads, and ahead of need; hands them out one by one.
 
 Native readers need no GIL, so threads read the next blocks while the caller's Python
 code works on this one.  Files are read and decompressed by as many threads as there are
@@ -14,16 +14,22 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
+
 from gristmill import _core
 from gristmill._base.types import Alloc, Int64Array, Rules
+from gristmill._engine.program import Program
+from gristmill._engine.reading import Reading
+from gristmill._engine.stream_keys import StreamKeys
 from gristmill.options import ReadOptions
 from gristmill.sources import TableSource
-from gristmill.sources._record_source import RecordSource
+from gristmill.sources._record_source import RecordSource, reads_natively
 
 BLOCKS_BETWEEN_PROBES = 256
 MAX_AHEAD_BYTES = 256 << 20
+# Records that are read together where the caller asks for fewer.
+MIN_BLOCK = 64
 
-KeysOf = Callable[[int, int], Int64Array]
 # Waits for a block that is being read, and returns it.
 Finish = Callable[[], Any]
 
@@ -98,28 +104,19 @@ class TableBlocks:
 class BlockQueue:
     """Blocks of one stream's records that are read or being read.
 
-    Args:
-        blocks: Reads one.
-        options: Threads and look-ahead; 0 of either reads in the caller.
-        keys_of: Called with (position, count), returns the keys there.
-        length: Positions of the stream; nothing past it is read.
-        look_ahead: Whether records after those asked for may be read, too.
-
-    Not thread-safe.
+    Where `options` have 0 threads or look-ahead the caller reads; without `look_ahead`
+    nothing is read before it is asked for.  Not thread-safe.
     """
 
     def __init__(
         self,
         blocks: RecordBlocks | TableBlocks,
-        *,
+        keys: StreamKeys,
         options: ReadOptions,
-        keys_of: KeysOf,
-        length: int,
         look_ahead: bool,
     ) -> None:
         self._blocks = blocks
-        self._keys_of = keys_of
-        self._length = length
+        self._keys = keys
         threads, ahead = int(options.num_threads), int(options.prefetch_buffer_size)
         allowed = ahead > 0 and blocks.by_threads
         self._ahead = ahead if look_ahead and threads and allowed else 0
@@ -162,22 +159,20 @@ class BlockQueue:
     def look_ahead(self, position: int, block: int) -> None:
         """Begin to read blocks, as far ahead of `position` as the options allow.
 
-        Args:
-            position: Where the next block will be asked for.
-            block: Records of one block; of fewer where the options allow no more and
-                a block may be a part.
+        They are of `block` records, or of fewer where the options allow no more and
+        a block may be a part.
         """
         if not (self._ahead and self._threads):
             return
         most = min(self._ahead, max(1, int(MAX_AHEAD_BYTES / self._record_bytes)))
-        end = min(position + most, self._length)
+        end = min(position + most, self._keys.length)
         if not self._blocks.whole:
             block = min(block, most)
         if self._waiting:
             last, keys, _ = self._waiting[-1]
             position = last + len(keys)
         while position < end and self._until_probe:
-            keys = self._keys_of(position, min(block, self._length - position))
+            keys = self._keys.block(position, min(block, self._keys.length - position))
             self._begin(position, keys, None)
             position += len(keys)
 
@@ -218,3 +213,104 @@ class BlockQueue:
         finish = self._blocks.begin(keys, alloc, self._pool)
         self._waiting.append((position, keys, finish))
         self._until_probe -= 1
+
+
+class BlockReading:
+    """Reads blocks of one stream's records.  See `reading.Reading`.
+
+    A block that cannot be read as a whole is read record by record.
+    """
+
+    def __init__(
+        self, source: RecordSource, queue: BlockQueue, keys: StreamKeys
+    ) -> None:
+        self._source = source
+        self._queue = queue
+        self._keys = keys
+        # What is left of the block read last, which begins at this position; failed
+        # reads are None in it.
+        self._ready: list[Any] = []
+        self._ready_at = 0
+        self._failures: dict[int, Exception] = {}
+
+    def read(self, position: int, keys: Any) -> tuple[list[Any], Exception | None]:
+        """Read the records at `position`, position + 1, ...
+
+        Returns the elements up to the first failed read, and its exception.
+        """
+        count = len(keys)
+        elements: list[Any] = []
+        while len(elements) < count:
+            at, wanted = position + len(elements), count - len(elements)
+            if not 0 <= at - self._ready_at < len(self._ready):
+                self._load(at, np.asarray(keys)[-wanted:])
+            self._drop_until(at)
+            failure = self._failures.pop(at, None)
+            if failure is not None:
+                # Read anew if it is asked for again: an exception is raised once.
+                self._drop_until(at + 1)
+                return elements, failure
+            failed = (number for number in self._failures if number > at)
+            elements += self._ready[: min([at + wanted, *failed]) - at]
+            self._drop_until(position + len(elements))
+        behind = self._ready_at + len(self._ready)
+        self._queue.look_ahead(max(position + count, behind), max(count, MIN_BLOCK))
+        return elements, None
+
+    def offer(self, position: int, records: list[bytes]) -> None:
+        """Have the records from `position` on, which need not be read again."""
+        self._drop()
+        self._ready = [*records]
+        self._ready_at = position
+
+    def start(self, position: int) -> None:
+        self._queue.start(position, MIN_BLOCK)
+
+    def forget(self) -> None:
+        self._queue.forget()
+        self._drop()
+
+    def close(self) -> None:
+        self._queue.close()
+        self._drop()
+
+    def _drop(self) -> None:
+        self._ready = []
+        self._failures.clear()
+
+    def _drop_until(self, position: int) -> None:
+        del self._ready[: position - self._ready_at]
+        self._ready_at = position
+
+    def _load(self, position: int, keys: Int64Array) -> None:
+        """Make the block that waits at `position` ready, else those of `keys`."""
+        self._drop()
+        waits = self._queue.next_count(position)
+        try:
+            self._ready = self._queue.take(position, keys)
+        except Exception:
+            if waits:
+                keys = self._keys.block(position, waits)
+            self._read_singly(position, keys)
+        self._ready_at = position
+
+    def _read_singly(self, position: int, keys: Int64Array) -> None:
+        """Read all of a block in which some record is bad."""
+        for number, key in enumerate(keys.tolist(), position):
+            element = None
+            try:
+                element = self._source[key]
+            except Exception as error:
+                self._failures[number] = error
+            self._ready.append(element)
+
+
+def open_reading(
+    program: Program, keys: StreamKeys, look_ahead: bool
+) -> Reading | BlockReading:
+    """How the records of a program's stream are read."""
+    source, options = program.source, program.read_options
+    if not (program.in_blocks and reads_natively(source)):
+        return Reading(source, options, keys.source_keys, keys.length, look_ahead)
+    queue = BlockQueue(RecordBlocks(source), keys, options, look_ahead)
+    return BlockReading(source, queue, keys)

@@ -5,20 +5,15 @@ from __future__ import annotations
 from typing import Any
 
 from gristmill._base.types import Int64Array
-from gristmill._engine.record_errors import GiveUp, NoOutput
-from gristmill._engine.runnable import Runnable
+from gristmill._engine.record_errors import GiveUp, NoOutput, Tally
 from gristmill._engine.state import Position
-from gristmill._engine.stream import NO_KEYS, Stream
-from gristmill._engine.tally import Tally
+from gristmill._engine.stream import NO_KEYS, Runnable, Stream
 
 
 class LocalRun:
     """Computes each output when it is asked for, and delivers all streams in turn.
 
-    Args:
-        program: The compiled pipeline.
-        position: Where to start; kept up to date.
-        tally: Told of bad records; None where nobody is.
+    `position` is kept up to date.
     """
 
     def __init__(
@@ -94,7 +89,6 @@ class LocalRun:
         self._reports_end = _reports_end(position)
 
     def close(self) -> None:
-        """Stop reading ahead."""
         for stream in self._streams.values():
             stream.close()
         self._streams.clear()

@@ -8,10 +8,7 @@ becoming Python objects.
 from __future__ import annotations
 
 import itertools
-from typing import Any, Protocol
-
-import numpy as np
-import numpy.typing as npt
+from typing import Any
 
 from gristmill._base.types import Alloc, Int64Array, Rules
 from gristmill._engine.block_queue import BlockQueue, RecordBlocks, TableBlocks
@@ -21,53 +18,18 @@ from gristmill.sources import TableSource
 from gristmill.sources._record_source import reads_natively
 
 
-class BlockDecoder(Protocol):
-    """A transformation that can decode a batch of records at once.
-
-    Attributes:
-        decodes_blocks: Whether it can with these arguments.
-    """
-
-    decodes_blocks: bool
-
-    def decode_block(
-        self,
-        data: npt.NDArray[np.uint8],
-        offsets: Int64Array,
-        alloc: Alloc | None,
-        rules: Rules,
-    ) -> Any:
-        """Return what stacking the elements of each record would give.
-
-        Args:
-            data: The bytes of all records.
-            offsets: Record k of n is ``data[offsets[k]:offsets[k + 1]]``.
-            alloc: Makes the arrays of the batch. None leaves them to NumPy.
-            rules: See `TableSource.gather`.
-
-        Returns:
-            The batch, or None where these records are for ``map``, one by one.
-
-        Raises:
-            Exception: A record cannot be decoded.
-        """
-
-
 class NativeBatches:
     """Makes the batches of one stream.
 
-    Args:
-        queue: Reads batches of a table, or packed blocks of records.
-        keys: Of the stream.
-        decoder: Makes batches of the blocks; None where they are batches.
-        rules: See `TableSource.gather`.
+    The queue reads batches of a table, or packed blocks of records.  Of these a decoder
+    makes batches: a transformation that has `decode_block`, such as `ParseExample`.
     """
 
     def __init__(
         self,
         queue: BlockQueue,
         keys: StreamKeys,
-        decoder: BlockDecoder | None,
+        decoder: Any,
         rules: Rules,
     ) -> None:
         self.queue = queue
@@ -120,26 +82,10 @@ def open_batches(
         blocks = TableBlocks(source, program.rules)
     elif reads_natively(source) and len(level.steps) == 1:
         decoder = getattr(level.steps[0][1], "__self__", None)
-        if not _decodes_blocks(decoder):
+        if not getattr(decoder, "decodes_blocks", False):
             return None
         blocks = RecordBlocks(source, packed=True)
     else:
         return None
-    queue = BlockQueue(
-        blocks,
-        options=program.read_options,
-        keys_of=keys.block,
-        length=keys.length,
-        look_ahead=look_ahead,
-    )
+    queue = BlockQueue(blocks, keys, program.read_options, look_ahead)
     return NativeBatches(queue, keys, decoder, program.rules)
-
-
-def _decodes_blocks(decoder: Any) -> bool:
-    """Whether `decode_block` means what `map` does: no subclass has changed that."""
-    for kind in type(decoder).__mro__:
-        if "decode_block" in vars(kind):
-            return bool(decoder.decodes_blocks)
-        if "map" in vars(kind):
-            break
-    return False

@@ -11,10 +11,10 @@ import numpy as np
 
 from gristmill import batching
 from gristmill._base.types import Alloc, Int64Array
-from gristmill._engine.block_reading import BlockReading, open_reading
+from gristmill._engine.block_queue import BlockReading, open_reading
 from gristmill._engine.native_batches import open_batches
 from gristmill._engine.program import Program, Step, as_number
-from gristmill._engine.reading import Reading, read_each
+from gristmill._engine.reading import read_each, read_together
 from gristmill._engine.record_errors import RecordErrors
 from gristmill._engine.stream import NO_KEYS, Vector
 from gristmill._engine.stream_keys import Records, StreamKeys, name_of
@@ -64,7 +64,6 @@ class NativeStream:
         self._key_parts: list[Int64Array] = []
 
     def seek(self, vector: Vector) -> None:
-        """Make the next output the one that follows ``vector[0]`` records."""
         if vector[0] != self._consumed:
             self._reading.forget()
             if self._batches is not None:
@@ -73,7 +72,6 @@ class NativeStream:
         self.vector = vector
 
     def next(self, alloc: Alloc | None = None) -> Any:
-        """The next output, see `Stream.next`."""
         before = self._consumed
         self._key_parts.clear()
         if self._tolerant:
@@ -92,7 +90,6 @@ class NativeStream:
         return output
 
     def start_prefetch(self) -> None:
-        """Begin to read ahead."""
         spec = self._levels[0].batch
         if self._batches is not None and spec is not None:
             self._batches.queue.start(self._consumed, spec.size)
@@ -100,7 +97,6 @@ class NativeStream:
             self._reading.start(self._consumed)
 
     def close(self) -> None:
-        """Stop reading ahead."""
         self._reading.close()
         if self._batches is not None:
             self._batches.queue.close()
@@ -200,22 +196,10 @@ class NativeStream:
         if read is None and names is not None:
             read = read_each(self._program.source, names)
         if read is None and self._reads_together:
-            read = self._read_together(keys)
+            # Here, so that nothing is read again behind a bad record.
+            self._told.value = int(keys[0])
+            read = read_together(self._program.source, keys.tolist())
         return read
-
-    def _read_together(self, keys: Int64Array) -> Read:
-        """Read a block here, so that nothing is read again behind a bad record."""
-        source = self._program.source
-        self._told.value = int(keys[0])
-        if not (isinstance(self._reading, Reading) and self._reading.block_failed):
-            try:
-                elements = list(source.__getitems__(keys.tolist()))
-            except Exception:
-                pass  # One by one it shows which is bad.
-            else:
-                # The loop raises where they are too few.
-                return (elements, None) if len(elements) == len(keys) else None
-        return read_each(source, keys.tolist())
 
     def _run(
         self, records: Records, read: Read

@@ -16,7 +16,7 @@ from typing import Any
 from gristmill import operations as legacy
 from gristmill import samplers, transforms
 from gristmill._base.types import Rules
-from gristmill._engine.runnable import first_unpicklable
+from gristmill._engine.stream import first_unpicklable
 from gristmill._hot import run as hot_run
 from gristmill.bad_records import OnError
 from gristmill.options import ReadOptions

@@ -30,10 +30,6 @@ class StepsNode(Node):
     That is the position before the record in hand, and its splits given out.  A record
     in hand is split again after a seek.  Steps behind are applied again to splits that
     were given out only where they draw from the generator that splits share.
-
-    Args:
-        parent: Gives the records.
-        steps: What is done with each.
     """
 
     def __init__(self, parent: Node, steps: Sequence[Any]) -> None:
@@ -68,11 +64,9 @@ class StepsNode(Node):
         return result
 
     def state(self) -> Vector:
-        """The position after the last record given out."""
         return self._state if self._flat_maps else self._parent.state()
 
     def seek(self, vector: Vector) -> None:
-        """Continue after `vector`."""
         outer = vector[: len(vector) - self._flat_maps]
         self._parent.seek(outer)
         self._stand(outer + (0,) * self._flat_maps)
@@ -138,13 +132,10 @@ class StepsNode(Node):
     def _become(
         self, first: int, record: Record[Any], level: int, after: Vector
     ) -> Iterator[Result]:
-        """What a record becomes by the steps from `first` on.
+        """What a record becomes by the steps from number `first` on.
 
-        Args:
-            first: Number of the step.
-            record: What it gets.
-            level: How many flat-maps the record has passed.
-            after: The position of the first of them, and of those before, after it.
+        It has passed `level` flat-maps; `after` it is the position of the first of
+        them, and of what is before.
         """
         for number in range(first, len(self._steps)):
             try:
@@ -194,13 +185,7 @@ class TolerantStepsNode(StepsNode):
 
     One that is skipped is left out, each split by itself.  With "substitute" all that
     a record becomes is what another becomes with the index and the generator of this.
-
-    Args:
-        reader: Gives the records.
-        steps: What is done with each.
-        program: Whose records they are.
-        errors: Knows what to do about bad records.
-        passes: Whether to stop for a while where they are many and nothing else.
+    Where `passes`, it stops for a while where bad ones are many and nothing else is.
     """
 
     def __init__(
@@ -219,7 +204,6 @@ class TolerantStepsNode(StepsNode):
         self._substitutes = program.on_error == "substitute"
         # A record may have been replaced because of a split that was given out.
         self._replays = self._replays or self._substitutes
-        self._keys: list[int] | None = None
 
     def __next__(self) -> Record[Any]:
         while not (self._passes and self._errors.many):
@@ -229,11 +213,6 @@ class TolerantStepsNode(StepsNode):
                 return result
             self._errors.resolve(result, self._reader.key, iter(()))
         raise StopIteration
-
-    @property
-    def keys(self) -> list[int]:
-        """Keys of the record that the last one given out was made of."""
-        return self._reader.keys if self._keys is None else self._keys
 
     def _end(self) -> Vector:
         end = super()._end()
@@ -246,7 +225,6 @@ class TolerantStepsNode(StepsNode):
         return position, *end[1:]
 
     def _taken(self) -> Iterator[Result]:
-        self._keys = None
         if not self._substitutes:
             return super()._taken()
         if self._passes and self._errors.many:
@@ -254,20 +232,19 @@ class TolerantStepsNode(StepsNode):
         reached, last = self._reached.copy(), self._last
         [position] = self._reader.state()
         results = list(super()._taken())
-        error = next((e for _, e in results if isinstance(e, Exception)), None)
+        error = _failure_in(results)
         if error is None:
             return iter(results)
 
         def become(key: Any) -> list[Result]:
             """What another record becomes here."""
             self._reached, self._last = reached.copy(), last
-            self._keys = [as_number(key)]
+            self._reader.keys = [as_number(key)]
             metadata = self._reader.positions.metadata(position)
             record = Record(metadata, self._program.source[key])
             made = list(self._become(0, record, 0, (position + 1,)))
-            for _, result in made:
-                if isinstance(result, Exception):
-                    raise result
+            if failure := _failure_in(made):
+                raise failure
             return made
 
         others = (
@@ -275,6 +252,11 @@ class TolerantStepsNode(StepsNode):
             for key in self._reader.positions.stand_ins(position)
         )
         return iter(self._errors.resolve(error, self._reader.key, others))
+
+
+def _failure_in(results: Sequence[Result]) -> Exception | None:
+    found = (made for _, made in results if isinstance(made, Exception))
+    return next(found, None)
 
 
 def _function_of(step: Any) -> Callable[[Record[Any]], Made]:

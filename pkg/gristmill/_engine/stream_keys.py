@@ -32,10 +32,6 @@ Records = tuple[Int64Array, Int64Array, list[Any] | None]
 class StreamKeys:
     """The keys, indices and generators of the records of one stream.
 
-    Args:
-        program: Whose stream it is.
-        stream: Its number.
-
     Attributes:
         length: Records of the stream.
         draws: Generators by global index, those of the records given out last where
