@@ -24,16 +24,12 @@ STALL_ACTIONS = ("warn", "restart")
 def worker_count(worker_count: int | None) -> int:
     if worker_count is None:
         return os.cpu_count() or 1
-    check_integer(
-        "worker_count",
-        worker_count,
-        " Pass 0 to compute in this process, or None for one worker per CPU core.",
-    )
+    advice = " Pass 0 to compute in this process, or None for one worker per CPU core."
+    check_integer("worker_count", worker_count, advice)
     if worker_count < 0:
         raise ValueError(
             "Worker count should be greater than or equal zero."
-            f"Current worker_count is {worker_count}. Pass 0 to compute in this "
-            "process, or None for one worker per CPU core."
+            f"Current worker_count is {worker_count}.{advice}"
         )
     return int(worker_count)
 
@@ -46,18 +42,14 @@ def check_counts(buffer: int, streams: int | None, max_restarts: int) -> None:
             f"Current worker_buffer_size is {buffer}."
         )
     if streams is not None:
-        check_integer("streams", streams)
-        if streams < 1:
-            raise ValueError(
-                f"streams must be at least 1, got {streams}. Leave it out for "
-                "max(worker_count, 1)."
-            )
-    check_integer("max_restarts", max_restarts)
-    if max_restarts < 0:
-        raise ValueError(
-            f"max_restarts must be at least 0, got {max_restarts}. 0 gives up when a "
-            "worker dies."
-        )
+        _check_least("streams", streams, 1, "Leave it out for max(worker_count, 1).")
+    _check_least("max_restarts", max_restarts, 0, "0 gives up when a worker dies.")
+
+
+def _check_least(name: str, value: int, least: int, advice: str) -> None:
+    check_integer(name, value)
+    if value < least:
+        raise ValueError(f"{name} must be at least {least}, got {value}. {advice}")
 
 
 def check_readers(sampler: Any, read_options: Any) -> None:

@@ -13,8 +13,6 @@ import os
 import stat
 from collections.abc import Iterator
 
-__all__ = ["own_positions", "remembered"]
-
 _loaded_in = 0
 _opened: set[int] = set()
 

@@ -21,7 +21,7 @@ import mmap
 import os
 import pickle
 import struct
-from collections.abc import Iterator
+from collections.abc import Sequence
 from typing import Any, BinaryIO
 
 import numpy as np
@@ -29,7 +29,7 @@ import numpy.typing as npt
 
 from gristmill._base import open_files
 from gristmill._engine.mapped import reduce_mapped
-from gristmill._engine.runnable import Carrier, Runnable
+from gristmill._engine.stream import Runnable
 
 OUT_OF_BAND_BYTES = 4096
 LONG_LIST = 4096
@@ -41,28 +41,23 @@ class Snapshot:
     """A list in serialized form: ``snapshot[i]`` makes element i anew.
 
     Args:
-        data: The pickled elements, one after another.
-        ends: Where each element ends in `data`, int64, shape (n,).
+        bounds: Where each element begins in the program's file, and where the last one
+            ends, int64, shape (n + 1,).
+
+    Attributes:
+        file: All of the file.
     """
 
-    def __init__(self, data: memoryview, ends: npt.NDArray[np.int64]) -> None:
-        self._data = data
-        self._ends = ends
+    file: memoryview
+
+    def __init__(self, bounds: npt.NDArray[np.int64]) -> None:
+        self._bounds = bounds
 
     def __len__(self) -> int:
-        return len(self._ends)
+        return len(self._bounds) - 1
 
     def __getitem__(self, index: int) -> Any:
-        begin = self._ends[index - 1] if index else 0
-        return pickle.loads(self._data[begin : self._ends[index]])
-
-
-@dataclasses.dataclass(frozen=True)
-class _SnapshotAt:
-    """Stands for a snapshot in the pickled program."""
-
-    data: tuple[int, int]
-    ends: tuple[int, int]
+        return pickle.loads(self.file[self._bounds[index] : self._bounds[index + 1]])
 
 
 class _Pickler(open_files.Pickler):
@@ -71,16 +66,21 @@ class _Pickler(open_files.Pickler):
         return super().reducer_override(thing) if reduced is None else reduced
 
 
-def pack(program: Runnable | Carrier) -> int:
-    """Write a program to a sealed file; returns its descriptor.
+def pack(program: Any) -> int:
+    """Write a `Runnable`, or what pickles as one, to a sealed file.
+
+    Returns its descriptor.
 
     Raises:
         Exception: Whatever pickling raised, with a note that names the part of the
             pipeline that cannot be pickled.
     """
-    fd = _above_standard_streams(
-        os.memfd_create("gristmill-program", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
-    )
+    made = os.memfd_create("gristmill-program", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
+    try:
+        # Never where others print, if those streams are closed.
+        fd = fcntl.fcntl(made, fcntl.F_DUPFD_CLOEXEC, 3)
+    finally:
+        os.close(made)
     try:
         with open(fd, "wb", CHUNK_BYTES, closefd=False) as writer:
             _write(writer, program)
@@ -102,15 +102,16 @@ def unpack(fd: int) -> Runnable:
         pickled, buffers=[view[at : at + count] for at, count in buffers]
     )
     source: Any = getattr(program, "source", None)
-    if isinstance(source, _SnapshotAt):
-        return _with_source(program, _open_snapshot(view, source))
+    if isinstance(source, Snapshot):
+        source.file = view
     return program
 
 
-def _write(writer: BinaryIO, program: Runnable | Carrier) -> None:
+def _write(writer: BinaryIO, program: Any) -> None:
     source: Any = getattr(program, "source", None)
     if type(source) in (list, tuple) and len(source) >= LONG_LIST:
-        program = _with_source(program, _place_snapshot(writer, source))
+        snapshot = Snapshot(_write_elements(writer, source))
+        program = dataclasses.replace(program, source=snapshot)
     table: list[tuple[int, int]] = []
 
     def keep_in_band(buffer: pickle.PickleBuffer) -> bool:
@@ -141,45 +142,15 @@ def _place(writer: BinaryIO, data: memoryview) -> tuple[int, int]:
     return begin, len(data)
 
 
-def _with_source(program: Any, source: Any) -> Runnable:
-    """The program of a loader with something else in the place of its source."""
-    changed: Runnable = dataclasses.replace(program, source=source)
-    return changed
-
-
-def _place_snapshot(
-    writer: BinaryIO, elements: list[Any] | tuple[Any, ...]
-) -> _SnapshotAt:
-    end = begin = writer.tell()
-    ends = np.empty(len(elements), np.int64)
-    for i, data in enumerate(_pickled(elements)):
-        end += writer.write(data)
-        ends[i] = end - begin
-    return _SnapshotAt((begin, end - begin), _place(writer, ends.data.cast("B")))
-
-
-def _pickled(elements: list[Any] | tuple[Any, ...]) -> Iterator[bytes]:
-    for element in elements:
+def _write_elements(writer: BinaryIO, elements: Sequence[Any]) -> npt.NDArray[np.int64]:
+    """Append elements pickled one by one; returns their bounds in the file."""
+    bounds = np.full(len(elements) + 1, writer.tell(), np.int64)
+    for i, element in enumerate(elements):
         try:
             data = pickle.dumps(element, 5)
             known = b"__main__" not in data
         except Exception:
             known = False
-        yield data if known else open_files.dumps(element)
-
-
-def _open_snapshot(view: memoryview, at: _SnapshotAt) -> Snapshot:
-    begin, size = at.data
-    ends_begin, ends_size = at.ends
-    ends = np.frombuffer(view[ends_begin : ends_begin + ends_size], np.int64)
-    return Snapshot(view[begin : begin + size], ends)
-
-
-def _above_standard_streams(fd: int) -> int:
-    """A file that is not where others print, if those streams are closed."""
-    if fd > 2:
-        return fd
-    try:
-        return fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, 3)
-    finally:
-        os.close(fd)
+        writer.write(data if known else open_files.dumps(element))
+        bounds[i + 1] = writer.tell()
+    return bounds

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import faulthandler
+import glob
 import os
 import select
 import signal
@@ -64,18 +65,16 @@ def _ask(pid: int, path: Path) -> str:
 
 
 def _stack_file(pid: int, name: str) -> Path | None:
-    with contextlib.suppress(OSError):
-        for link in Path(f"/proc/{pid}/fd").iterdir():
-            with contextlib.suppress(OSError):
-                if os.readlink(link).startswith(f"/memfd:{name} "):
-                    return link
+    for link in glob.iglob(f"/proc/{pid}/fd/*"):
+        with contextlib.suppress(OSError):
+            if os.readlink(link).startswith(f"/memfd:{name} "):
+                return Path(link)
     return None
 
 
 def _descendants(pid: int) -> Iterator[int]:
-    with contextlib.suppress(OSError):
-        for task in Path(f"/proc/{pid}/task").iterdir():
-            with contextlib.suppress(OSError):
-                for child in (task / "children").read_text().split():
-                    yield int(child)
-                    yield from _descendants(int(child))
+    for children in glob.iglob(f"/proc/{pid}/task/*/children"):
+        with contextlib.suppress(OSError):
+            for child in Path(children).read_text().split():
+                yield int(child)
+                yield from _descendants(int(child))

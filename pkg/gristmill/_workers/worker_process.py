@@ -16,9 +16,7 @@ _BOTH = (signal.SIGINT, signal.SIGTERM)
 def look_like_worker(name: str, parent_pid: int) -> None:
     """Let `current_process()` be a daemonic process of this name.
 
-    Args:
-        name: Of this process.
-        parent_pid: The user's process, which `parent_process()` then is.
+    The user's process is its `parent_process()`.
     """
     known = process.parent_process()
     if known is None:

@@ -231,13 +231,12 @@ class PrefetchDatasetIterator(steps.Feed, CheckedIterator[T]):
                 raise error
         indices = np.arange(first, first + count, dtype=np.int64)
         read = self._reading.read(first, indices)
-        if read is None and not self._reading.block_failed:
+        if read is None:
             try:
                 return self._elements.read(indices, now_ns)
             except Exception:
                 if count == 1:
                     raise
-        if read is None:
             read = read_each(self._elements, range(first, first + count))
         elements, failure = read
         if failure is not None:

@@ -28,11 +28,14 @@ from gristmill._dataset.nodes.to_iter import (
     PrefetchIterDataset,
     feeds_of,
 )
-from gristmill._engine.packed_int64 import pack_int64, unpack_int64
-from gristmill._engine.program import RUN_RECORDS
 from gristmill._engine.record_errors import RecordErrors
-from gristmill._engine.runnable import first_unpicklable
-from gristmill._engine.stream import NO_KEYS, Vector
+from gristmill._engine.stream import (
+    NO_KEYS,
+    Vector,
+    first_unpicklable,
+    pack_int64,
+    unpack_int64,
+)
 
 # Bytes that the state of one stream may take on its way from a worker.
 MOST_STATE_BYTES = 64 << 10
@@ -42,7 +45,7 @@ FRESH: Vector = (0,)
 
 @dataclasses.dataclass(frozen=True)
 class Pipeline:
-    """A chain of datasets to be run in parts.  See `gristmill._engine.runnable`.
+    """A chain of datasets to be run in parts.  See `gristmill._engine.stream.Runnable`.
 
     Attributes:
         dataset: The last dataset of the chain.

@@ -19,7 +19,7 @@ import torch
 
 from gristmill._base import open_files
 from gristmill._base.types import Int64Array
-from gristmill._engine.packed_int64 import pack_int64, unpack_int64
+from gristmill._engine.stream import pack_int64, unpack_int64
 from gristmill._torch.indices.draws import Drawn
 
 # The first integer of what is no pickle, which begins with its length.

@@ -20,7 +20,7 @@ import torch
 from torch.utils.data import IterDataPipe, default_collate
 
 from gristmill._base.types import Alloc, Int64Array
-from gristmill._engine.runnable import first_unpicklable
+from gristmill._engine.stream import first_unpicklable
 from gristmill._torch import layout, private
 from gristmill._torch.batches import encoding, native, slot_collation
 from gristmill._torch.indices import requests

@@ -29,7 +29,7 @@ class ProgramPickle:
     once and all workers map it copy-on-write.
 
     Args:
-        program: A `gristmill._engine.runnable.Runnable`.
+        program: A `gristmill._engine.stream.Runnable`.
 
     Raises:
         NeedsFork: Only a fork of this process can have it.  Raised by pickling.

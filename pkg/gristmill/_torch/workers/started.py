@@ -19,7 +19,7 @@ from typing import Any, cast
 
 from gristmill import _core
 from gristmill._engine import worker as engine_worker
-from gristmill._engine.runnable import Runnable
+from gristmill._engine.stream import Runnable
 from gristmill._torch.workers.fetch import FetchProgram
 from gristmill._workers.worker_process import (
     leave_signals_to_parent,
