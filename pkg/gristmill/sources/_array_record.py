@@ -14,8 +14,7 @@ import numpy as np
 from gristmill import _core
 from gristmill._base import log
 from gristmill._base.types import Int64Array
-from gristmill.sources._file_names import expand
-from gristmill.sources._record_files import check_name, open_file
+from gristmill.sources._record_files import check_name, expand, open_file
 from gristmill.sources._record_source import RecordSource, name_of, open_parts
 from gristmill.sources._remote import RemoteOptions
 

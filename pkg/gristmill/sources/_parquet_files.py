@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import collections
 import contextlib
 import dataclasses
 import functools
 import glob
 import importlib
-import io
 import os
 import re
-import threading
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -21,7 +18,13 @@ import numpy as np
 from gristmill._base.types import Int64Array
 from gristmill.errors import CorruptRecord, RemoteError
 from gristmill.sources._columns import Columns
-from gristmill.sources._remote import RemoteFile, RemoteOptions, file_system_of, is_url
+from gristmill.sources._remote import (
+    RemoteFile,
+    RemoteOptions,
+    RemoteStream,
+    file_system_of,
+    is_url,
+)
 
 __all__ = ["ParquetFiles", "find_files"]
 
@@ -139,46 +142,10 @@ class _LocalFile:
         )
 
 
-class _Ranges(io.RawIOBase):
-    """What pyarrow reads of a file behind a URL."""
-
-    def __init__(self, file: RemoteFile) -> None:
-        self._file = file
-        self._at = 0
-
-    def readable(self) -> bool:
-        return True
-
-    def seekable(self) -> bool:
-        return True
-
-    def tell(self) -> int:
-        return self._at
-
-    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
-        base = (0, self._at, self._file.size)[whence]
-        self._at = base + offset
-        return self._at
-
-    def read(self, size: int = -1) -> bytes:
-        left = max(0, self._file.size - self._at)
-        count = left if size < 0 else min(size, left)
-        data = self._file.read_range(self._at, count)
-        self._at += count
-        return data
-
-
 class ParquetFiles:
     """The row groups of one or many files, numbered through.
 
-    Args:
-        paths: Local files and URLs, at least one.
-        columns: Names of the columns to read, in this order; None for all.
-        storage_options: Arguments of the URLs' file system.
-        remote_options: How files behind URLs are read.
-        read_kwargs: Further arguments of ``pyarrow.parquet.ParquetFile``.
-
-    Holds no open files, so it can be pickled.  Thread-safe.
+    Holds no open files, so it can be pickled; one thread at a time may read.
 
     Attributes:
         paths: The files, in order.
@@ -199,8 +166,8 @@ class ParquetFiles:
         self._storage_options = dict(storage_options)
         self._remote_options = remote_options
         self._read_kwargs = dict(read_kwargs)
-        self._footers: collections.OrderedDict[int, Any] = collections.OrderedDict()
-        self._lock = threading.Lock()
+        # Of the files used last, the last one behind: some take long to parse.
+        self._footers: dict[int, Any] = {}
         with ThreadPoolExecutor(min(FOOTER_THREADS, len(self.paths))) as pool:
             # Each footer is dropped once its counts are known: many are large.
             opened = list(pool.map(self._look_at, self.paths))
@@ -227,18 +194,18 @@ class ParquetFiles:
                     " new ParquetDataSource of the new one."
                 )
             with self._parse(self._files[number], self._footers.get(number)) as file:
-                self._remember(number, file.metadata)
+                self._footers.pop(number, None)
+                self._footers[number] = file.metadata
+                if len(self._footers) > KEPT_FOOTERS:
+                    del self._footers[next(iter(self._footers))]
                 table = file.read_row_group(inside, columns=list(self.columns))
                 return _as_columns(table, self.columns)
 
     def __getstate__(self) -> dict[str, Any]:
-        kept = {**vars(self), "_footers": collections.OrderedDict()}
-        del kept["_lock"]
-        return kept
+        return {**vars(self), "_footers": {}}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         vars(self).update(state)
-        self._lock = threading.Lock()
         # Where this is loaded for several workers they share the import.
         importlib.import_module("pyarrow.parquet")
 
@@ -268,16 +235,8 @@ class ParquetFiles:
         from pyarrow import parquet
 
         kwargs = {"page_checksum_verification": True, **self._read_kwargs}
-        readable = file.path if isinstance(file, _LocalFile) else _Ranges(file)
+        readable = file.path if isinstance(file, _LocalFile) else RemoteStream(file)
         return parquet.ParquetFile(readable, metadata=footer, **kwargs)
-
-    def _remember(self, number: int, footer: Any) -> None:
-        """Keep the footers of the files used last: some take long to parse."""
-        with self._lock:
-            self._footers[number] = footer
-            self._footers.move_to_end(number)
-            while len(self._footers) > KEPT_FOOTERS:
-                self._footers.popitem(last=False)
 
     def _check_schemas(self, schemas: Sequence[Mapping[str, Any]]) -> None:
         first = schemas[0]

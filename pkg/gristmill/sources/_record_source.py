@@ -35,11 +35,9 @@ def open_parts(
 class RecordSource(Closing):
     """Serve the records of several files as one list; see the classes made of it.
 
-    Args:
-        name: What errors call the source.
-        ranges: First record and number of records of each file.
-        open_part: Called with a file's number, returns its reader.  Picklable, and
-            without a reference to the source.
+    `ranges` are the first record and number of records of each file; `open_part`, which
+    is picklable and does not refer to the source, returns the reader of a file by its
+    number.
     """
 
     def __init__(
@@ -114,17 +112,14 @@ class RecordSource(Closing):
 
     def _checked(self, record_keys: Any) -> Int64Array:
         if isinstance(record_keys, np.ndarray) and record_keys.dtype == np.int64:
-            keys: Int64Array = np.ascontiguousarray(record_keys)
+            keys: npt.NDArray[Any] = record_keys
         else:
-            numbers = [operator.index(key) for key in record_keys]
-            for number in numbers:
-                if not 0 <= number < self._length:
-                    raise self._out_of_range(number)
-            keys = np.array(numbers, np.int64)
-        if keys.size and not (keys.min() >= 0 and keys.max() < self._length):
-            bad = keys[(keys < 0) | (keys >= self._length)]
+            # As objects: a number beyond int64 is out of range, too.
+            keys = np.array([operator.index(key) for key in record_keys], object)
+        bad = keys[(keys < 0) | (keys >= self._length)]
+        if bad.size:
             raise self._out_of_range(int(bad[0]))
-        return keys
+        return np.ascontiguousarray(keys, np.int64)
 
     def _out_of_range(self, key: int) -> ValueError:
         return ValueError(

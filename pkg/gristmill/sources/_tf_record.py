@@ -12,8 +12,7 @@ from typing import Any
 
 from gristmill import _core
 from gristmill._base import log
-from gristmill.sources._file_names import expand
-from gristmill.sources._record_files import find_file, is_local, local_path
+from gristmill.sources._record_files import expand, find_file, is_local, local_path
 from gristmill.sources._record_source import RecordSource, name_of
 from gristmill.sources._remote import RemoteOptions
 
@@ -21,8 +20,6 @@ __all__ = ["TFRecordDataSource"]
 
 SIDECAR_SUFFIX = ".gristmill-index"
 
-# Indexing more than this takes long enough to do it in a thread, interruptibly.
-QUICK_BYTES = 64 << 20
 # Indexing is mentioned once it has taken this long, and then now and then.
 QUIET_S = 1.0
 REPORT_S = 10.0
@@ -188,8 +185,6 @@ def _open_all(opener: Opener) -> list[_core.TfRecordFile]:
         os.path.getsize(local_path(path)) if is_local(path) else None
         for path in opener.paths
     ]
-    if len(parts) == 1 and sizes[0] is not None and sizes[0] < QUICK_BYTES:
-        return [opener(0)]
     from concurrent import futures  # Slow to import.
 
     report = _Report(sizes)
