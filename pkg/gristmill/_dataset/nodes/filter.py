@@ -44,7 +44,7 @@ class FilterMapDataset(Filtering, StepMapDataset[T]):
     _SPARSE = "MapDataset.filter"
 
     def _step(self, elements: list[Any], indices: Int64Array) -> list[Any]:
-        return steps.filter_block(self._call, elements, indices, self._failed)
+        return steps.apply(steps.FILTER, self._call, elements, indices, self._failed)
 
 
 @builds("IterDataset.filter")
