@@ -40,32 +40,24 @@ Path = str | os.PathLike[str]
 def find_files(
     paths: Path | Sequence[Path], storage_options: Mapping[str, Any]
 ) -> tuple[str, ...]:
-    """Return the files that paths, folders, patterns and URLs stand for, in order.
-
-    Raises:
-        FileNotFoundError: A folder or pattern has no Parquet files.
-        ValueError: The list of paths is empty, or options are for no URL.
-        TypeError: A path is no path.
-    """
+    """Return the files that paths, folders, patterns and URLs stand for, in order."""
     given = [paths] if isinstance(paths, (str, os.PathLike)) else list(paths)
     if not given:
         raise ValueError("paths is empty. Pass at least one Parquet file.")
-    names = [_as_text(path) for path in given]
-    for name in names:
+    files: list[str] = []
+    for path in given:
+        if not isinstance(path, (str, os.PathLike)):
+            raise TypeError(
+                "paths must be a path, a pattern, a URL or a list of these, got one of"
+                f" type {type(path).__name__}."
+            )
+        name = os.fsdecode(path)
         if storage_options and not is_url(name):
             raise ValueError(
                 f"{name} is on this machine and has no use for storage_options."
             )
-    return tuple(file for name in names for file in _expand(name, storage_options))
-
-
-def _as_text(path: Any) -> str:
-    if not isinstance(path, (str, os.PathLike)):
-        raise TypeError(
-            "paths must be a path, a pattern, a URL or a list of these, got one of type"
-            f" {type(path).__name__}."
-        )
-    return os.fsdecode(path)
+        files += _expand(name, storage_options)
+    return tuple(files)
 
 
 def _expand(path: str, storage_options: Mapping[str, Any]) -> list[str]:
@@ -179,12 +171,7 @@ class ParquetFiles:
         self._check_schemas(schemas)
 
     def read(self, group: int) -> Columns:
-        """Decode a row group.
-
-        Raises:
-            CorruptRecord: It is damaged, or the file has changed.
-            OSError: It cannot be read.
-        """
+        """Decode a row group; CorruptRecord where it is damaged or has changed."""
         number = int(self._first_group.searchsorted(group, "right")) - 1
         path, inside = self.paths[number], group - int(self._first_group[number])
         with _explained(path, f"decoding row group {inside}"):
@@ -199,7 +186,15 @@ class ParquetFiles:
                 if len(self._footers) > KEPT_FOOTERS:
                     del self._footers[next(iter(self._footers))]
                 table = file.read_row_group(inside, columns=list(self.columns))
-                return _as_columns(table, self.columns)
+            arrays = {name: table.column(name).to_numpy() for name in self.columns}
+            return Columns(
+                arrays,
+                sum(
+                    table.column(name).nbytes
+                    for name, array in arrays.items()
+                    if array.dtype.hasobject
+                ),
+            )
 
     def __getstate__(self) -> dict[str, Any]:
         return {**vars(self), "_footers": {}}
@@ -250,12 +245,6 @@ class ParquetFiles:
                         " same columns: choose others with columns=, or make one data"
                         " source of each kind."
                     )
-
-
-def _as_columns(table: Any, names: Sequence[str]) -> Columns:
-    arrays = {name: table.column(name).to_numpy() for name in names}
-    objects = [name for name in names if arrays[name].dtype.hasobject]
-    return Columns(arrays, sum(table.column(name).nbytes for name in objects))
 
 
 def _chosen(

@@ -29,15 +29,8 @@ def open_file(
 ) -> _core.RecordFile:
     """Open an ArrayRecord file.
 
-    The options are those of `ArrayRecordDataSource`; `cache` keeps decoded chunks of
-    more than one record, of other files too, None for one of 64 MiB.
-
-    Raises:
-        OSError: The file cannot be opened or read. FileNotFoundError,
-            PermissionError, IsADirectoryError and RemoteError are among these.
-        CorruptRecord: It is no ArrayRecord file, or is damaged.
-        ImportError: fsspec, or what it needs for the URL, is not installed.
-        ValueError: An argument is wrong, or does not suit the path.
+    Options and errors are those of `ArrayRecordDataSource`; `cache` keeps decoded
+    chunks of more than one record, of other files too, None for one of 64 MiB.
 
     Example:
         >>> open_file("/none/such", storage_options={"anon": True})
@@ -55,10 +48,7 @@ def find_file(
     storage_options: Mapping[str, Any] | None,
     remote_options: RemoteOptions | None,
 ) -> str | RemoteFile:
-    """Return the path of a file of this machine, or what reads one behind a URL.
-
-    The arguments are those of `open_file`, and so are the errors.
-    """
+    """Return the path of a file of this machine, or what reads one behind a URL."""
     check_name(name, access, storage_options)
     if is_local(name):
         return local_path(name)
@@ -68,11 +58,7 @@ def find_file(
 def check_name(
     name: str, access: str, storage_options: Mapping[str, Any] | None
 ) -> None:
-    """Refuse options that do not suit a name, without looking at the file.
-
-    Raises:
-        ValueError: They do not.
-    """
+    """Raise ValueError for options that do not suit a name; the file is not opened."""
     if access not in ("pread", "mmap"):
         raise ValueError(f"access is {access!r}, but must be 'pread' or 'mmap'")
     if not is_local(name):
@@ -99,18 +85,10 @@ def local_path(name: str) -> str:
 
 
 def expand(paths: Any, storage_options: Mapping[str, Any] | None = None) -> list[str]:
-    """Return the files that paths stand for.
+    """Return the files that a path or a sequence of paths stands for.
 
-    Args:
-        paths: A path or a sequence of paths.  What names no file of this machine may
-            be a pattern, or ``base@4`` or ``base@*`` for shards
-            ``base-00000-of-00004`` and so on.
-        storage_options: Arguments of the file system of URLs.
-
-    Raises:
-        TypeError: A path is none.
-        ValueError: There is no path.
-        FileNotFoundError: Nothing matches a pattern, or shards are missing.
+    What names no file of this machine may be a pattern, or ``base@4`` or ``base@*`` for
+    shards ``base-00000-of-00004`` and so on.
 
     Example:
         >>> expand("train@2")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import operator
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, SupportsIndex, TypeVar
 
 import numpy as np
@@ -37,20 +37,30 @@ class RecordSource(Closing):
 
     `ranges` are the first record and number of records of each file; `open_part`, which
     is picklable and does not refer to the source, returns the reader of a file by its
-    number.
+    number; `opened` are those that are open.
     """
 
     def __init__(
         self,
-        name: str,
+        paths: list[str],
         ranges: Sequence[tuple[int, int]],
         open_part: Callable[[int], _core.RecordReader],
+        opened: Mapping[int, _core.RecordReader],
     ) -> None:
-        self._name = name
+        self._paths = paths
+        more = "" if len(paths) == 1 else f" and {len(paths) - 1} more"
+        self._name = f"{paths[0]}{more}"
         self._ranges = tuple(ranges)
         self._open_part = open_part
         self._reader = self._new_reader()
         self._length = len(self._reader)
+        for part, file in opened.items():
+            self._reader.open_part(part, file)
+
+    @property
+    def paths(self) -> list[str]:
+        """The paths of the files, without the parts of them that are read."""
+        return self._paths
 
     @property
     def reader(self) -> _core.RecordSet:
@@ -126,13 +136,6 @@ class RecordSource(Closing):
             f"Record key should be in [0, num_records), got {key} for the"
             f" {self._length} records of {self._name}"
         )
-
-
-def name_of(paths: Sequence[str]) -> str:
-    """What errors call a source of these files."""
-    if len(paths) == 1:
-        return paths[0]
-    return f"{paths[0]} and {len(paths) - 1} more"
 
 
 def reads_natively(source: Any) -> bool:

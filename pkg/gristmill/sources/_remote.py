@@ -125,12 +125,7 @@ _LEAST = {
 
 
 def file_system_of(url: str, storage_options: Mapping[str, Any]) -> tuple[Any, str]:
-    """Return fsspec's file system of a URL, and the path in it.
-
-    Raises:
-        ImportError: fsspec, or what it needs for such URLs, is not installed.
-        ValueError: fsspec knows no such URLs.
-    """
+    """Return fsspec's file system of a URL, and the path in it."""
     try:
         core = importlib.import_module("fsspec.core")
     except ImportError as error:
@@ -202,13 +197,7 @@ class RemoteFile:
         return int.from_bytes(hashlib.sha1(told, usedforsecurity=False).digest()[:8])
 
     def read_range(self, offset: int, size: int) -> bytes:
-        """Return the bytes [offset, offset + size).
-
-        Raises:
-            FileNotFoundError: The file is gone.
-            PermissionError: The file may not be read.
-            RemoteError: It could not be read, or is not what was opened.
-        """
+        """Return the bytes [offset, offset + size)."""
         if size == 0:
             return b""
         what = f"bytes {offset} to {offset + size - 1}"
@@ -341,12 +330,7 @@ class RemoteStream(io.RawIOBase):
 def glob_url(
     pattern: str, storage_options: Mapping[str, Any] | None = None
 ) -> list[str]:
-    """Return the URLs that match a pattern, in the order of their names.
-
-    Raises:
-        ImportError: fsspec, or what it needs for such URLs, is not installed.
-        ValueError: fsspec knows no such URLs, or the pattern is in a chain of them.
-    """
+    """Return the URLs that match a pattern, in the order of their names."""
     if "::" in pattern:
         raise ValueError(
             f"{pattern} is a pattern in a chain of URLs, which cannot be looked up."

@@ -13,7 +13,7 @@ from typing import Any
 from gristmill import _core
 from gristmill._base import log
 from gristmill.sources._record_files import expand, find_file, is_local, local_path
-from gristmill.sources._record_source import RecordSource, name_of
+from gristmill.sources._record_source import RecordSource
 from gristmill.sources._remote import RemoteOptions
 
 __all__ = ["TFRecordDataSource"]
@@ -81,23 +81,16 @@ class TFRecordDataSource(RecordSource):
         storage_options: Mapping[str, Any] | None = None,
         remote_options: RemoteOptions | None = None,
     ) -> None:
-        self._paths = expand(paths, storage_options)
+        names = expand(paths, storage_options)
         folder = None if index_dir is None else os.fspath(index_dir)
         if folder is not None:
             os.makedirs(folder, exist_ok=True)
         opener = Opener(
-            tuple(self._paths), verify, access, folder, storage_options, remote_options
+            tuple(names), verify, access, folder, storage_options, remote_options
         )
-        files = _open_all(opener)
-        ranges = [(0, len(file)) for file in files]
-        super().__init__(name_of(self._paths), ranges, opener)
-        for part, file in enumerate(files):
-            self.reader.open_part(part, file)
-
-    @property
-    def paths(self) -> list[str]:
-        """The paths of the files."""
-        return self._paths
+        files = dict(enumerate(_open_all(opener)))
+        ranges = [(0, len(file)) for file in files.values()]
+        super().__init__(names, ranges, opener, files)
 
     def __repr__(self) -> str:
         # Of paths alone: saved states are compared by it.
@@ -132,9 +125,7 @@ class Opener:
 def sidecar_paths(path: str, index_dir: str | None = None) -> list[str]:
     """Return where the index of a TFRecord file may lie, the best place first.
 
-    Args:
-        path: The TFRecord file.
-        index_dir: The only folder to consider, or None.
+    With an `index_dir` that is the only folder to consider.
     """
     here = is_local(path)
     whole = os.path.abspath(local_path(path)) if here else path
