@@ -23,7 +23,7 @@ from gristmill._dataset.nodes.thread_prefetch import (
     ThreadPrefetchIterDataset,
 )
 from gristmill._engine.reading import Reading
-from gristmill._hot import turns
+from gristmill._hot import steps
 from gristmill.errors import StateMismatch
 from gristmill.options import ReadOptions
 
@@ -164,14 +164,14 @@ class _Iterators:
         return iterator
 
 
-class InterleaveDatasetIterator(turns.Turns, NodeIterator[T]):
+class InterleaveDatasetIterator(steps.Turns, NodeIterator[T]):
     """Iterates over several datasets in turn."""
 
     def __init__(self, node: InterleaveIterDataset[T]) -> None:
         count = len(node.datasets)
         self._count = count
         self._cycle_length = min(node._cycle_length, count)
-        turns.Turns.__init__(self, self._cycle_length)
+        steps.Turns.__init__(self, self._cycle_length)
         self._iterators = _Iterators(node.datasets, node._iter_buffer_size)
         self._reading = Reading(
             self._iterators,

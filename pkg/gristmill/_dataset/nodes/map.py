@@ -97,7 +97,7 @@ class MapMapDataset(Mapping, StepMapDataset[T]):
     """``f(parent[i])``."""
 
     def _step(self, elements: list[Any], indices: Int64Array) -> list[Any]:
-        return steps.map_block(self._call, elements, indices, self._failed)
+        return steps.apply(steps.MAP, self._call, elements, indices, self._failed)
 
 
 @builds("MapDataset.map_with_index")
@@ -105,7 +105,8 @@ class MapWithIndexMapDataset(IndexMapping, StepMapDataset[T]):
     """``f(i, parent[i])``."""
 
     def _step(self, elements: list[Any], indices: Int64Array) -> list[Any]:
-        return steps.map_with_index_block(self._call, elements, indices, self._failed)
+        kind = steps.MAP_WITH_INDEX
+        return steps.apply(kind, self._call, elements, indices, self._failed)
 
 
 @builds("MapDataset.random_map")
@@ -117,8 +118,9 @@ class RandomMapMapDataset(RandomMapping, StepMapDataset[T]):
         return _ThreadDraws(self._seed)
 
     def _step(self, elements: list[Any], indices: Int64Array) -> list[Any]:
-        return steps.random_map_block(
-            self._call, elements, indices, self._draws.here, self._failed
+        draws = self._draws.here
+        return steps.apply(
+            steps.RANDOM_MAP, self._call, elements, indices, self._failed, draws
         )
 
 
@@ -206,7 +208,7 @@ class FilterMapDataset(Filtering, StepMapDataset[T]):
     _SPARSE = "MapDataset.filter"
 
     def _step(self, elements: list[Any], indices: Int64Array) -> list[Any]:
-        return steps.filter_block(self._call, elements, indices, self._failed)
+        return steps.apply(steps.FILTER, self._call, elements, indices, self._failed)
 
 
 @builds("IterDataset.filter")
