@@ -11,7 +11,6 @@ from gristmill._dataset.model.blocks import is_built_in
 from gristmill._dataset.model.map_dataset import MapDataset
 from gristmill._dataset.model.node import with_parents
 from gristmill._dataset.nodes.interleave import InterleaveIterDataset
-from gristmill._dataset.nodes.order import IndexMapDataset
 from gristmill._dataset.nodes.with_options import (
     WithOptionsIterDataset,
     WithSeedIterDataset,

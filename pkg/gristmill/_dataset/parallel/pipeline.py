@@ -28,6 +28,7 @@ from gristmill._dataset.nodes.to_iter import (
     PrefetchIterDataset,
     feeds_of,
 )
+from gristmill._engine.program import RUN_RECORDS
 from gristmill._engine.record_errors import RecordErrors
 from gristmill._engine.stream import (
     NO_KEYS,
