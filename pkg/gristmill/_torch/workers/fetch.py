@@ -99,7 +99,7 @@ class FetchProgram:
 
 
 class FetchStream:
-    """Answers requests in one worker.  See `AnsweringStream`.
+    """Answers requests in one worker.  See `gristmill._engine.stream.Stream`.
 
     Args:
         program: What it runs.
@@ -127,7 +127,7 @@ class FetchStream:
         return encoding.encoded(self._fetch(requests.unpacked(request)))
 
     def leave_slot(self) -> None:
-        """See `AnsweringStream`."""
+        """Let go of the memory of the slot, where the output has been written."""
         slot_collation.move_kept()
 
     def _fetch(self, request: Any) -> Any:
