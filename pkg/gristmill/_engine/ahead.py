@@ -48,9 +48,9 @@ class Ahead(Checkpointable, Iterator[T]):
 
     def __next__(self) -> T:
         # Nothing is read past a failure until the caller has had it.
-        failure: Exception | None = None
-        while len(self._queue) < self._depth and not self._fails():
-            placed = failure = None
+        failure = self._queue[-1][2] if self._queue else None
+        while len(self._queue) < self._depth and failure is None:
+            placed = None
             try:
                 placed = self._place(next(self._iterator))
             except StopIteration:
@@ -97,9 +97,6 @@ class Ahead(Checkpointable, Iterator[T]):
         self._queue.clear()
         if hasattr(self._iterator, "close"):
             self._iterator.close()
-
-    def _fails(self) -> bool:
-        return bool(self._queue) and self._queue[-1][2] is not None
 
     def _state_now(self) -> Any:
         return self._iterator.get_state() if self._has_state else None

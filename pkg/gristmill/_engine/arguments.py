@@ -13,7 +13,13 @@ import numpy as np
 from gristmill import operations as legacy
 from gristmill import sharding, sources, transforms
 from gristmill._base import log
-from gristmill._base.checks import check_callable, check_integer, check_number, kind
+from gristmill._base.checks import (
+    check_callable,
+    check_instance,
+    check_integer,
+    check_number,
+    kind,
+)
 from gristmill._engine.program import SAMPLERS, is_legacy
 from gristmill.options import ReadOptions
 from gristmill.sources._checks import check_numbered
@@ -59,10 +65,9 @@ def check_readers(sampler: Any, read_options: Any) -> None:
             f"got {kind(sampler)}. Pass an IndexSampler, a SequentialSampler or one "
             "of your own."
         )
-    if read_options is not None and not isinstance(read_options, ReadOptions):
-        raise TypeError(
-            f"read_options must be a ReadOptions or None, got {kind(read_options)}."
-        )
+    if read_options is not None:
+        expected = "a ReadOptions or None"
+        check_instance("read_options", read_options, ReadOptions, expected)
 
 
 def _is_plain(sampler: Any) -> bool:

@@ -9,15 +9,13 @@ from typing import Any
 from gristmill import samplers, sources, transforms
 from gristmill._engine.native_stream import NativeStream
 from gristmill._engine.program import (
-    RANDOM,
+    PERSONAL,
     SAMPLERS,
-    BatchSpec,
     Level,
     Program,
     Step,
     as_step,
     is_legacy,
-    keeps_streams_apart,
 )
 from gristmill._engine.record_stream import RecordStream
 from gristmill._engine.stream import Stream
@@ -49,7 +47,7 @@ def compile_program(
 ) -> LoaderProgram:
     """Compile checked arguments of a loader."""
     readable = sources.as_source(source)
-    if keeps_streams_apart(sampler):
+    if hasattr(sampler, "interleaved"):
         sampler = sampler.interleaved(streams * int(shard.shard_count))
     # NumPy's integers, which options may hold, would overflow.
     shard = ShardOptions(
@@ -78,9 +76,8 @@ def _in_blocks(sampler: Any, operations: Sequence[Any]) -> bool:
     """Whether nothing but keys is needed of each record's metadata."""
     if not samplers.reads_in_blocks(sampler):
         return False
-    personal = (*RANDOM, transforms.MapWithIndex)
     own = isinstance(sampler, SAMPLERS)
-    return own or not any(isinstance(op, personal) for op in operations)
+    return own or not any(isinstance(op, PERSONAL) for op in operations)
 
 
 def _needs_records(operations: Sequence[Any]) -> bool:
@@ -88,7 +85,7 @@ def _needs_records(operations: Sequence[Any]) -> bool:
     for op in operations:
         if is_legacy(op) or isinstance(op, transforms.FlatMap):
             return True
-        if batched and isinstance(op, (*RANDOM, transforms.MapWithIndex)):
+        if batched and isinstance(op, PERSONAL):
             return True
         batched = batched or isinstance(op, transforms.Batch)
     return False
@@ -99,8 +96,9 @@ def _levels(operations: Sequence[Any]) -> tuple[Level, ...]:
     steps: list[Step] = []
     for op in operations:
         if isinstance(op, transforms.Batch):
-            spec = BatchSpec(int(op.batch_size), op.drop_remainder, op.batch_fn)
-            levels.append(Level(tuple(steps), spec))
+            # NumPy's integers would get into positions.
+            op = transforms.Batch(int(op.batch_size), op.drop_remainder, op.batch_fn)
+            levels.append(Level(tuple(steps), op))
             steps = []
         else:
             steps.append(as_step(op))

@@ -27,7 +27,6 @@ class LocalRun:
         # The output due, in a tuple, where it was held back for its bad records.
         self._held: tuple[Any] | None = None
         self._streams: dict[int, Stream] = {}
-        self._reports_end = _reports_end(position)
 
     def next(self) -> Any:
         """The next output.
@@ -51,7 +50,7 @@ class LocalRun:
             except StopIteration:
                 if not stream.record_errors.records:
                     position.ended[number] = True
-                    if self._reports_end:
+                    if _reports_end(position):
                         position.vectors[number] = stream.vector
                     position.pass_turn()
                     continue
@@ -86,7 +85,6 @@ class LocalRun:
         self.position = position
         for number, stream in self._streams.items():
             stream.seek(position.vectors[number])
-        self._reports_end = _reports_end(position)
 
     def close(self) -> None:
         for stream in self._streams.values():

@@ -74,7 +74,7 @@ def open_batches(
 ) -> NativeBatches | None:
     """How the batches of a program's stream are made natively, where they can be."""
     level, source = program.levels[0], program.source
-    if not program.in_blocks or level.batch is None or level.batch.make is not None:
+    if not program.in_blocks or level.batch is None or level.batch.batch_fn is not None:
         return None
     blocks: RecordBlocks | TableBlocks
     decoder: Any = None

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ctypes
-import functools
 from collections.abc import Sequence
 from typing import Any
 
@@ -39,9 +38,8 @@ class NativeStream:
     ) -> None:
         self.vector: Vector = (0,)
         self.keys = NO_KEYS
-        self.record_errors = RecordErrors(
-            stream, program.on_error, program.errors_per_output
-        )
+        limit = program.errors_per_output
+        self.record_errors = RecordErrors(stream, program.on_error, limit)
         self._program = program
         self._at = at
         self._tolerant = program.tolerant
@@ -52,10 +50,10 @@ class NativeStream:
         self._length = self._keys.length
         self._draws = self._keys.draws
         self._batches = open_batches(program, self._keys, look_ahead)
-        # What cannot be decoded at once has been read, and was looked ahead for.
-        self._reading = open_reading(
-            program, self._keys, look_ahead and self._batches is None
-        )
+        # What cannot be decoded at once has been read, and was looked ahead for.  Keys
+        # of its own: those ahead of need are in another block than those in work.
+        ahead = look_ahead and self._batches is None
+        self._reading = open_reading(program, StreamKeys(program, stream), ahead)
         self._read_natively = isinstance(program.source, TableSource)
         self._reads_together = self._tolerant and hot_run.reads_together(
             type(program.source)
@@ -92,7 +90,7 @@ class NativeStream:
     def start_prefetch(self) -> None:
         spec = self._levels[0].batch
         if self._batches is not None and spec is not None:
-            self._batches.queue.start(self._consumed, spec.size)
+            self._batches.queue.start(self._consumed, spec.batch_size)
         elif not self._read_natively:
             self._reading.start(self._consumed)
 
@@ -115,8 +113,8 @@ class NativeStream:
         assert spec is not None
         if level == 0 and self._batches is not None:
             # Each record gives one element here.
-            count = min(spec.size, self._length - self._consumed)
-            if count < spec.size and (spec.drop_remainder or count <= 0):
+            count = min(spec.batch_size, self._length - self._consumed)
+            if count < spec.batch_size and (spec.drop_remainder or count <= 0):
                 self._consumed = self._length
                 raise StopIteration
             found = self._batches.batch(self._consumed, count, alloc)
@@ -127,13 +125,13 @@ class NativeStream:
                 return batch
             assert isinstance(self._reading, BlockReading)
             self._reading.offer(self._consumed, found)
-        elements = self._elements(level, spec.size)
-        if len(elements) < spec.size and (spec.drop_remainder or not elements):
+        elements = self._elements(level, spec.batch_size)
+        if len(elements) < spec.batch_size and (spec.drop_remainder or not elements):
             raise StopIteration
-        if spec.make is None:
+        if spec.batch_fn is None:
             return batching.make_batch(elements, rules=self._program.rules, alloc=alloc)
         try:
-            return spec.make(elements)
+            return spec.batch_fn(elements)
         except Exception as error:
             error.add_note(f"while batch_fn made a batch of {len(elements)} elements")
             raise
@@ -242,11 +240,8 @@ class NativeStream:
             self._key_parts.append(key[: len(done)])
             return done
 
-        others = (
-            (name, functools.partial(become, name))
-            for name in self._keys.stand_ins(position)
-        )
-        return self.record_errors.resolve(error, name_of(records, number), others)
+        name, others = name_of(records, number), self._keys.stand_ins(position)
+        return self.record_errors.resolve(error, name, others, become)
 
 
 def _done(

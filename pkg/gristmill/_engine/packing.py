@@ -6,6 +6,10 @@ same file: N workers hold one copy of an in-memory array.  A long list is writte
 element by element and read back one element at a time, so that its Python objects
 exist only while they are used.
 
+An array that views a mapped file, by ``np.load(path, mmap_mode="r")`` or
+``np.memmap``, is a table that may be larger than memory: it is sent by the file's
+name, and a worker maps the same bytes of the same file.
+
 File layout: the snapshot of a long list if there is one, buffers on 64-byte
 boundaries, the pickle, a pickled table of (offset, bytes), and last the table's
 offset as a little-endian u64.
@@ -20,6 +24,7 @@ import io
 import mmap
 import os
 import pickle
+import stat
 import struct
 from collections.abc import Sequence
 from typing import Any, BinaryIO
@@ -28,13 +33,21 @@ import numpy as np
 import numpy.typing as npt
 
 from gristmill._base import open_files
-from gristmill._engine.mapped import reduce_mapped
 from gristmill._engine.stream import Runnable
 
 OUT_OF_BAND_BYTES = 4096
 LONG_LIST = 4096
 CHUNK_BYTES = 4 << 20
 SEALS = fcntl.F_SEAL_WRITE | fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SEAL
+
+Array = npt.NDArray[Any]
+
+# The process that has loaded a program, and the descriptors that were opened then.
+_loaded_in = 0
+_opened: set[int] = set()
+
+# In its other mode, "c", changes belong to one process: those are sent as bytes.
+SHARED_MODES = ("r", "r+", "w+")
 
 
 class Snapshot:
@@ -92,6 +105,16 @@ def pack(program: Any) -> int:
 
 
 def unpack(fd: int) -> Runnable:
+    """The program of a sealed file; the files that it opens are remembered."""
+    global _loaded_in
+    before = _descriptors()
+    program = _unpacked(fd)
+    _opened.update(_descriptors() - before)
+    _loaded_in = os.getpid()
+    return program
+
+
+def _unpacked(fd: int) -> Runnable:
     """The program of a sealed file.  Its arrays view a private mapping of it."""
     size = os.fstat(fd).st_size
     view = memoryview(mmap.mmap(fd, size, flags=mmap.MAP_PRIVATE))
@@ -154,3 +177,101 @@ def _write_elements(writer: BinaryIO, elements: Sequence[Any]) -> npt.NDArray[np
         writer.write(data if known else open_files.dumps(element))
         bounds[i + 1] = writer.tell()
     return bounds
+
+
+def reduce_mapped(array: Array) -> tuple[Any, ...] | None:
+    """How to pickle an array that views a mapped file; None for all others."""
+    owner = _owner(array)
+    plain = array.size and min(array.strides, default=0) >= 0
+    if owner is None or not plain or array.dtype.hasobject:
+        return None
+    path = os.path.abspath(owner.filename or "")
+    try:
+        version = _version(path)
+    except OSError:
+        return None
+    mapping: Any = owner._mmap  # type: ignore[attr-defined]
+    # NumPy maps from the start of the page in which the array begins.
+    first = owner.offset - owner.offset % mmap.ALLOCATIONGRANULARITY
+    offset = array.ctypes.data - np.frombuffer(mapping, np.uint8).ctypes.data
+    writeable = array.flags.writeable
+    place = (path, version, first + offset, writeable)
+    return open_mapped, (place, array.shape, array.dtype, array.strides)
+
+
+def open_mapped(
+    place: tuple[str, tuple[int, ...], int, bool],
+    shape: tuple[int, ...],
+    dtype: np.dtype[Any],
+    strides: tuple[int, ...],
+) -> Array:
+    """The array again.  Where it was writeable, writes stay in this process.
+
+    Raises:
+        OSError: The file is gone.
+        ValueError: Another file has its name, or its size has changed.
+    """
+    path, version, offset, writeable = place
+    if _version(path) != version:
+        raise ValueError(
+            f"{path} is not the file any more that the data source had mapped: "
+            "(device, inode, bytes) were "
+            f"{version} and are {_version(path)}. Keep a file in place while a "
+            "loader reads it."
+        )
+    spans = zip(shape, strides, strict=True)
+    size = dtype.itemsize + sum((n - 1) * stride for n, stride in spans)
+    mode: Any = "c" if writeable else "r"
+    memory = np.memmap(path, np.uint8, mode, offset, (size,))
+    return np.ndarray(shape, dtype, memory.data, 0, strides)
+
+
+def _owner(array: Array) -> np.memmap[Any, Any] | None:
+    """The array that was mapped, where `array` is a view of one."""
+    view: Any = array
+    while isinstance(view, np.ndarray):
+        base: Any = view.base
+        if isinstance(view, np.memmap) and isinstance(base, mmap.mmap):
+            return view if view.filename and view.mode in SHARED_MODES else None
+        view = base
+    return None
+
+
+def _version(path: str) -> tuple[int, ...]:
+    status = os.stat(path)
+    return status.st_dev, status.st_ino, status.st_size
+
+
+def own_positions() -> None:
+    """Open files that the program has opened again, in a fork of the process.
+
+    A program is loaded once, and workers are forks of that process: they share what a
+    file is open by, and one that reads moves all.  A file is a regular one, as for
+    `seek`; what is only written to, such as a log, stays shared.
+
+    Raises:
+        OSError: One cannot be opened again.
+    """
+    if os.getpid() == _loaded_in:
+        return
+    for fd in _opened:
+        with contextlib.suppress(FileNotFoundError):  # It is closed by now.
+            if stat.S_ISREG(os.stat(f"/proc/self/fd/{fd}").st_mode):
+                _open_again(fd)
+
+
+def _open_again(fd: int) -> None:
+    flags = fcntl.fcntl(fd, fcntl.F_GETFL)
+    if flags & os.O_ACCMODE == os.O_WRONLY:
+        return
+    # Memory that shm_open(3) opened follows no links, and this path is one.
+    again = os.open(f"/proc/self/fd/{fd}", flags & ~os.O_NOFOLLOW)
+    try:
+        os.lseek(again, os.lseek(fd, 0, os.SEEK_CUR), os.SEEK_SET)
+        os.dup2(again, fd, os.get_inheritable(fd))
+    finally:
+        os.close(again)
+
+
+def _descriptors() -> set[int]:
+    return {int(name) for name in os.listdir("/proc/self/fd")}

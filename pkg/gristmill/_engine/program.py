@@ -29,20 +29,11 @@ RUN_RECORDS = 16
 
 
 @dataclasses.dataclass(frozen=True)
-class BatchSpec:
-    """Group `size` elements; `make` is the user's batch_fn or None for stacking."""
-
-    size: int
-    drop_remainder: bool
-    make: Callable[[list[Any]], Any] | None
-
-
-@dataclasses.dataclass(frozen=True)
 class Level:
     """One-to-one steps and filters, then at most one batch."""
 
     steps: tuple[Step, ...] = ()
-    batch: BatchSpec | None = None
+    batch: transforms.Batch | None = None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -118,7 +109,8 @@ class Program:
             return True
         steps = [step for level in self.levels for step in level.steps]
         filters = any(opcode == hot_run.FILTER for opcode, _, _ in steps)
-        return filters or keeps_streams_apart(self.sampler)
+        # Such a sampler's streams have records that are cheaper to read together.
+        return filters or hasattr(self.sampler, "interleaved")
 
     @property
     def errors_per_output(self) -> int | None:
@@ -134,7 +126,7 @@ class Program:
         product = 1
         for level in self.levels:
             if level.batch is not None:
-                product *= level.batch.size
+                product *= level.batch.batch_size
         return product if product > 1 else RUN_RECORDS
 
     def greet(self, worker: int) -> None:
@@ -147,7 +139,7 @@ class Program:
         for level in self.levels:
             parts += [(f"operation {name}", call) for _, call, name in level.steps]
             if level.batch is not None:
-                parts.append(("batch_fn", level.batch.make))
+                parts.append(("batch_fn", level.batch.batch_fn))
         name = first_unpicklable(parts)
         if name is None:
             return "The pipeline cannot be pickled, so it cannot be sent to workers."
@@ -172,16 +164,13 @@ def holds_back(operation: Any) -> bool:
     return is_legacy(operation) and type(operation) not in ONE_TO_ONE
 
 
-ONE_TO_ONE = (
-    legacy.MapOperation,
-    legacy.FilterOperation,
-    legacy.RandomMapOperation,
-)
+ONE_TO_ONE = (legacy.MapOperation, legacy.FilterOperation, legacy.RandomMapOperation)
 RANDOM = (transforms.RandomMap, transforms.TfRandomMap)
+# What needs more of a record than its element.
+PERSONAL = (*RANDOM, transforms.MapWithIndex)
 KNOWN = (
-    *RANDOM,
+    *PERSONAL,
     transforms.Map,
-    transforms.MapWithIndex,
     transforms.Filter,
     transforms.FlatMap,
     transforms.Batch,
@@ -205,11 +194,6 @@ def as_step(op: Any) -> Step:
     if isinstance(op, transforms.MapWithIndex):
         return hot_run.MAP_WITH_INDEX, op.map_with_index, name
     return hot_run.FILTER, op.filter, name
-
-
-def keeps_streams_apart(sampler: Any) -> bool:
-    """Whether each stream has records of its own that are cheaper to read together."""
-    return hasattr(sampler, "interleaved")
 
 
 def as_number(key: Any) -> int:

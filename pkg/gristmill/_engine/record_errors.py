@@ -12,7 +12,7 @@ import datetime
 import enum
 import json
 import random
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, TypeVar
 
 from gristmill._base import log
@@ -121,12 +121,12 @@ class RecordErrors:
         self,
         error: Exception,
         key: Any,
-        others: Iterator[tuple[Any, Callable[[], Sequence[T]]]],
+        others: Iterable[Any] = (),
+        become: Callable[[Any], Sequence[T]] = lambda other: (),
     ) -> Sequence[T]:
         """What takes the place of a record that failed.
 
-        `others` are the keys of those to try in its place, and what makes of each what
-        it becomes there.
+        `others` are the keys of those to try, and what they `become` in its place.
 
         Raises:
             Exception: `error`, where it is no record's fault or is to be raised.
@@ -134,17 +134,16 @@ class RecordErrors:
             GiveUp: They are too many for one output.
         """
         place = place_of(error)
-        if self._on_error == "raise" or place is None:
-            raise error
-        if isinstance(error, NEVER_FORGIVEN):
+        forgiven = self._on_error != "raise" and not isinstance(error, NEVER_FORGIVEN)
+        if place is None or not forgiven:
             raise error
         if self._on_error == "skip":
             self._add(error, place, key)
             return ()
         tried: list[Any] = []
-        for other, make in others:
+        for other in others:
             try:
-                made = make()
+                made = become(other)
             except NEVER_FORGIVEN:
                 raise
             except Exception:

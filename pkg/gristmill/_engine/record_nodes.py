@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import itertools
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -113,16 +114,16 @@ class BatchNode(Node):
 
     def __next__(self) -> Record[Any]:
         records: list[Record[Any]] = []
-        sources = _Sources()
+        sources: list[Sequence[int]] = []
         for record in self._parent:
             records.append(record)
-            sources.add(self._parent.keys)
+            sources.append(self._parent.keys)
             if len(records) == self._batch.batch_size:
                 break
         short = len(records) < self._batch.batch_size
         if not records or (short and self._batch.drop_remainder):
             raise StopIteration
-        self.keys = sources.keys
+        self.keys = _joined(sources)
         metadata = records[-1].metadata.remove_record_key()
         if self._of_splits and metadata.rng is not None:
             own = metadata.rng.bit_generator.jumped(metadata.index + 1)  # type: ignore[attr-defined]
@@ -148,10 +149,10 @@ class LegacyNode(Node):
         self._iterator: Iterator[Record[Any]] = iter(operation(self._tap))
 
     def __next__(self) -> Record[Any]:
-        self._tap.sources = _Sources()
+        self._tap.sources.clear()
         record = next(self._iterator)
         # What it makes of records that it held back counts to the last one read.
-        self.keys = self._tap.sources.keys or self.keys[-1:]
+        self.keys = _joined(self._tap.sources) or self.keys[-1:]
         return record
 
 
@@ -160,25 +161,18 @@ class _Tap(Node):
 
     def __init__(self, parent: Node) -> None:
         super().__init__(parent)
-        self.sources = _Sources()
+        self.sources: list[Sequence[int]] = []
 
     def __next__(self) -> Record[Any]:
         record = next(self._parent)
-        self.sources.add(self._parent.keys)
+        self.sources.append(self._parent.keys)
         return record
 
 
-class _Sources:
-    """Collects the keys of records, once for the splits of one."""
-
-    def __init__(self) -> None:
-        self.keys: list[int] = []
-        self._last: Sequence[int] | None = None
-
-    def add(self, keys: Sequence[int]) -> None:
-        if keys is not self._last:
-            self.keys += keys
-            self._last = keys
+def _joined(sources: list[Sequence[int]]) -> list[int]:
+    """The keys of records, once for the splits of one, which share them."""
+    each = (next(same) for _, same in itertools.groupby(sources, id))
+    return list(itertools.chain.from_iterable(each))
 
 
 def place_in(operation: Any, metadata: RecordMetadata, keys: Sequence[int]) -> Place:

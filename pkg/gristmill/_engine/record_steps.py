@@ -211,7 +211,7 @@ class TolerantStepsNode(StepsNode):
             if not isinstance(result, Exception):
                 self._errors.alone = False
                 return result
-            self._errors.resolve(result, self._reader.key, iter(()))
+            self._errors.resolve(result, self._reader.key)
         raise StopIteration
 
     def _end(self) -> Vector:
@@ -247,11 +247,8 @@ class TolerantStepsNode(StepsNode):
                 raise failure
             return made
 
-        others = (
-            (key, functools.partial(become, key))
-            for key in self._reader.positions.stand_ins(position)
-        )
-        return iter(self._errors.resolve(error, self._reader.key, others))
+        others = self._reader.positions.stand_ins(position)
+        return iter(self._errors.resolve(error, self._reader.key, others, become))
 
 
 def _failure_in(results: Sequence[Result]) -> Exception | None:

@@ -41,9 +41,8 @@ class RecordStream:
     ) -> None:
         self.keys = NO_KEYS
         self.vector: Vector = (0,) * program.vector_capacity
-        self.record_errors = RecordErrors(
-            stream, program.on_error, program.errors_per_output
-        )
+        limit = program.errors_per_output
+        self.record_errors = RecordErrors(stream, program.on_error, limit)
         self._program = program
         self._at = at
         self._positions = StreamKeys(program, stream)

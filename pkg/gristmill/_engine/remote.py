@@ -109,12 +109,10 @@ class RemoteRun:
             raise gone(self._owner)
 
     def start_prefetch(self) -> None:
-        """Start the workers."""
         if self._scheduler is None:
             self._begin()
 
     def restart(self, position: Position) -> None:
-        """Go on from another position with the workers that there are."""
         self.keys = NO_KEYS
         self._start_position = position
         if self._scheduler is not None:
@@ -161,14 +159,12 @@ class RemoteRun:
 
     def _deliver(self, scheduler: _core.Scheduler, due: _core.Due) -> Any:
         element, keys = received(scheduler, due)
-        failure: Any = None
-        told: bytes | None = None
+        failure = told = None
         if self._tally is not None:
             element, told = pickle.loads(element) if due.error else element
         if due.error:
-            failure = element
-            if isinstance(element, bytes):
-                failure = failures.unpack_failure(element)
+            packed = isinstance(element, bytes)
+            failure = failures.unpack_failure(element) if packed else element
         if self._tally is not None and told is not None:
             records, last = pickle.loads(told)
             self._tally.account((records, failures.unpack_failure(last)), failure)

@@ -13,8 +13,8 @@ import json
 import operator
 from typing import Any
 
+from gristmill._engine.program import Program
 from gristmill.errors import StateMismatch
-from gristmill.sharding import ShardOptions
 
 Vector = tuple[int, ...]
 FORMAT = 1
@@ -55,21 +55,15 @@ class Pipeline:
     """What a checkpoint says about the pipeline that it belongs to.
 
     Attributes:
+        program: With any number of streams.
         sampler: ``repr`` of the sampler.
         data_source: ``repr`` of the source, or its type for data in memory.
-        shard: The loader's shard options.
-        length: Records of this shard, split over any number of streams.
-        flat_maps: Flat-map steps; any selects the nested format.
-        opaque: Whether positions end with a replay point.
         widened: Whether the shuffle differs from Grain's, which loses a record here.
     """
 
+    program: Program
     sampler: str
     data_source: str
-    shard: ShardOptions
-    length: int
-    flat_maps: int
-    opaque: bool
     widened: bool
 
     def with_replay(self, here: Vector, replay: list[int] | None = None) -> Vector:
@@ -77,19 +71,19 @@ class Pipeline:
 
         That is a position and the outputs since; by default here, and none.
         """
-        if not self.opaque:
+        if not self.program.opaque:
             return here
         return here + (tuple(replay) if replay else (*here, 0))
 
     def start(self, worker_count: int, streams: int) -> Position:
         """The position before the first output."""
-        zero = self.with_replay((0,) * (1 + self.flat_maps))
+        zero = self.with_replay((0,) * (1 + self.program.flat_maps))
         return Position(worker_count, 0, [zero] * streams, [False] * streams)
 
 
 def encode(pipeline: Pipeline, position: Position) -> bytes:
     """The checkpoint's bytes."""
-    form = _nested if pipeline.flat_maps else _version_2
+    form = _nested if pipeline.program.flat_maps else _version_2
     state = form(pipeline, position)
     more = _more(pipeline, position)
     if more:
@@ -119,9 +113,9 @@ def decode(pipeline: Pipeline, text: bytes, validate: bool = True) -> Position:
             f"reads format {FORMAT}. Use the version that wrote it, or a newer one."
         )
     try:
-        if validate and not pipeline.flat_maps:
+        if validate and not pipeline.program.flat_maps:
             _match_names(pipeline, state)
-        form = _from_nested if pipeline.flat_maps else _from_version_2
+        form = _from_nested if pipeline.program.flat_maps else _from_version_2
         position = form(pipeline, state, more)
         replay = more.get("replay")
         position.vectors = [
@@ -138,15 +132,19 @@ def decode(pipeline: Pipeline, text: bytes, validate: bool = True) -> Position:
             "with other operations; restore it with those."
         ) from error
     _check(pipeline, position, more)
-    position.errors = _errors(more)
+    position.errors = more.get("errors", 0)
+    if type(position.errors) is not int or position.errors < 0:
+        raise StateMismatch(
+            f"Checkpoint says that {position.errors!r} records failed, expected a "
+            "number of at least 0. The file may belong to something else."
+        )
     return position
 
 
 def _version_2(pipeline: Pipeline, position: Position) -> dict[str, Any]:
-    # Shard options may hold NumPy's integers, which JSON does not know.
-    shards = int(pipeline.shard.shard_count)
+    shards = pipeline.program.shard.shard_count
     stride = position.streams * shards
-    offset = int(pipeline.shard.shard_index) - stride
+    offset = pipeline.program.shard.shard_index - stride
     return {
         "version": 2,
         "last_seen_indices": {
@@ -167,9 +165,9 @@ def _from_version_2(
     streams = int(more.get("streams", max(worker_count, 1)))
     if worker_count < 0 or streams < 1:
         raise ValueError(f"worker_count {worker_count} and {streams} streams")
-    shards = pipeline.shard.shard_count
+    shards = pipeline.program.shard.shard_count
     stride = streams * shards
-    offset = stride - pipeline.shard.shard_index
+    offset = stride - pipeline.program.shard.shard_index
     seen = state["last_seen_indices"]
     vectors: list[Vector] = [
         ((int(seen[str(i)]) + offset - i * shards) // stride,) for i in range(streams)
@@ -179,7 +177,7 @@ def _from_version_2(
 
 
 def _nested(pipeline: Pipeline, position: Position) -> dict[str, Any]:
-    states = [_nest(vector, pipeline.flat_maps) for vector in position.vectors]
+    states = [_nest(vector, pipeline.program.flat_maps) for vector in position.vectors]
     if position.worker_count == 0 and position.streams == 1:
         return states[0]
     return {
@@ -203,7 +201,7 @@ def _from_nested(
     pipeline: Pipeline, state: dict[str, Any], more: dict[str, Any]
 ) -> Position:
     states = state.get("iterators_in_use_states", [state])
-    vectors = [_unnest(nested, pipeline.flat_maps) for nested in states]
+    vectors = [_unnest(nested, pipeline.program.flat_maps) for nested in states]
     if "iterators_in_use_states" not in state:
         return Position(0, 0, vectors, [False])
     return Position(
@@ -227,26 +225,16 @@ def _more(pipeline: Pipeline, position: Position) -> dict[str, Any]:
     more: dict[str, Any] = {}
     if position.streams != max(position.worker_count, 1):
         more["streams"] = position.streams
-        if pipeline.flat_maps:
+        if pipeline.program.flat_maps:
             more["worker_count"] = position.worker_count
-    if pipeline.opaque and any(vector[-1] for vector in position.vectors):
-        replay_at = 1 + pipeline.flat_maps
+    if pipeline.program.opaque and any(vector[-1] for vector in position.vectors):
+        replay_at = 1 + pipeline.program.flat_maps
         more["replay"] = [list(vector[replay_at:]) for vector in position.vectors]
     if pipeline.widened:
         more["permutation"] = "complete"
     if position.errors:
         more["errors"] = position.errors
     return more
-
-
-def _errors(more: dict[str, Any]) -> int:
-    errors = more.get("errors", 0)
-    if type(errors) is not int or errors < 0:
-        raise StateMismatch(
-            f"Checkpoint says that {errors!r} records failed, expected a number of at "
-            "least 0. The file may belong to something else."
-        )
-    return errors
 
 
 def _check_form(pipeline: Pipeline, position: Position) -> None:
@@ -277,7 +265,7 @@ def _check(pipeline: Pipeline, position: Position, more: dict[str, Any]) -> None
             "on from there. Start this epoch again, or finish it with Grain."
         )
     for i, vector in enumerate(position.vectors):
-        length = max(0, -(-(pipeline.length - i) // position.streams))
+        length = max(0, -(-(pipeline.program.length - i) // position.streams))
         if not 0 <= vector[0] <= length:
             raise IndexError(
                 f"Checkpoint `next_index` {vector[0]} is out of range for dataset of "

@@ -22,7 +22,9 @@ class Stream(Protocol):
     """What computes a stream.
 
     One that may compute more than its next output needs has ``be_careful()``, which
-    keeps it from that.
+    keeps it from that.  One whose outputs are what its caller asks for has only
+    ``answer(request, alloc)``, see `_core.Scheduler.ask`, and ``leave_slot()``, which
+    lets go of the memory that `alloc` gave when the output is written.
 
     Attributes:
         vector: Position after the last output; what a checkpoint stores.
@@ -53,16 +55,6 @@ class Stream(Protocol):
 
     def close(self) -> None:
         """Stop reading ahead."""
-
-
-class AnsweringStream(Protocol):
-    """In the place of a `Stream`: its outputs are what its caller asks for."""
-
-    def answer(self, request: Int64Array, alloc: Alloc) -> Any:
-        """The output that a request asks for, see `_core.Scheduler.ask`."""
-
-    def leave_slot(self) -> None:
-        """Let go of the memory that `alloc` gave; the output is written."""
 
 
 class Runnable(Protocol):

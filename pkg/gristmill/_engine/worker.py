@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import ctypes
 import dataclasses
+import functools
 import os
 import pickle
 import traceback
 from collections.abc import Callable
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 import numpy.random  # Here, since workers would import it on first use, each anew.
@@ -16,12 +17,11 @@ import numpy.typing as npt
 
 from gristmill import _core, drop_in
 from gristmill._base import open_files
-from gristmill._base.types import Int64Array
-from gristmill._engine import failures, inherited_files, packing, stall
+from gristmill._base.types import Alloc, Int64Array
+from gristmill._engine import failures, packing, stall
 from gristmill._engine.record_errors import GiveUp, NoOutput
 from gristmill._engine.stream import (
     NO_KEYS,
-    AnsweringStream,
     Runnable,
     Stream,
     Vector,
@@ -37,8 +37,7 @@ ANYWHERE: Vector = (0,)
 def load(blob_fd: int) -> Runnable:
     """The program that the parent packed; called once, before workers are forked."""
     drop_in.install_if_asked()
-    with inherited_files.remembered():
-        return packing.unpack(blob_fd)
+    return packing.unpack(blob_fd)
 
 
 def serve(
@@ -53,7 +52,7 @@ def serve(
     _core.keep_freed_memory()
     end = _core.WorkerEnd(arena_fd, slot_request_fd, worker, generation)
     try:
-        inherited_files.own_positions()
+        packing.own_positions()
         stall.answer_to_signal(os.fstat(arena_fd).st_ino, worker)
         server = _Server(program, end, worker)
     except BaseException:
@@ -110,56 +109,67 @@ class _Server:
 
     def compute(self, unit: _core.Work) -> None:
         """Compute one unit and commit it, whatever the user's code does."""
-        slot = _Slot(unit.address, unit.capacity)
+        writer = slot_writer.SlotWriter(unit.address, unit.capacity)
+        alloc = functools.partial(_empty_in, writer)
+        before, compute = ANYWHERE, self._answer
         if unit.kind is _core.UnitKind.RANGE:
-            result = self._records(unit, slot)
-        elif unit.kind is _core.UnitKind.REQUEST:
-            result = self._answer(unit, slot)
-        else:
-            result = self._next_output(unit, slot)
-        written = self._write(slot.writer, result)
+            before, compute = (unit.first,), self._records
+        elif unit.kind is _core.UnitKind.SEQUENTIAL:
+            if not unit.proceed:
+                self._reached[unit.stream] = tuple(unit.cursor_in.tolist())
+            before, compute = self._reached[unit.stream], self._next_output
+        try:
+            result = compute(unit, before, alloc)
+        except Exception as error:  # The stream cannot even begin.
+            if self._program.tolerant:
+                raise
+            result = _Result([], before, failures.pack_failure(error, self._worker))
+        written = self._write(writer, result)
         self._reached[unit.stream] = result.vector
         if written is not None:
             self._end.commit(result.status, *written, result.vector)
 
-    def _records(self, unit: _core.Work, slot: _Slot) -> _Result:
+    def _records(self, unit: _core.Work, before: Vector, alloc: Alloc) -> _Result:
         """All outputs of the records [first, first + count)."""
-        try:
-            stream = self._at(unit.stream, (unit.first,))
-        except Exception as error:
-            return self._nothing((unit.first,), error)
+        stream = self._at(unit.stream, before)
         result = _Result([], stream.vector)
         last = unit.first + unit.count
-        while stream.vector[0] < last and self._extend(result, unit.stream, slot):
+        while stream.vector[0] < last and self._extend(result, unit.stream, alloc):
             pass
         result.ended = False
         result.moved = result.vector[0] > last
         return result
 
-    def _next_output(self, unit: _core.Work, slot: _Slot) -> _Result:
+    def _next_output(self, unit: _core.Work, before: Vector, alloc: Alloc) -> _Result:
         """What comes next in a stream that this worker owns."""
-        if not unit.proceed:
-            self._reached[unit.stream] = tuple(unit.cursor_in.tolist())
-        before = self._reached[unit.stream]
-        try:
-            goes_on = unit.proceed and unit.stream in self._ready
-            stream = self._at(unit.stream, None if goes_on else before)
-        except Exception as error:
-            return self._nothing(before, error)
+        goes_on = unit.proceed and unit.stream in self._ready
+        stream = self._at(unit.stream, None if goes_on else before)
         if unit.attempt and hasattr(stream, "be_careful"):
             # What killed the last worker may lie behind this output.
             stream.be_careful()
         result = _Result([], before)
-        self._extend(result, unit.stream, slot)
+        self._extend(result, unit.stream, alloc)
         return result
 
-    def _extend(self, result: _Result, number: int, slot: _Slot) -> bool:
+    def _answer(self, unit: _core.Work, before: Vector, alloc: Alloc) -> _Result:
+        """What a request asks for; the position means nothing."""
+        stream: Any = self._at(unit.stream, None)
+        element = stream.answer(unit.cursor_in, alloc)
+        return _Result([(element, NO_KEYS, before)], before, leave=stream.leave_slot)
+
+    def _extend(self, result: _Result, number: int, alloc: Alloc) -> bool:
         """Add what comes next in a stream; returns whether that is an output."""
         stream = self._streams[number]
         instead: Exception | NoOutput | None = None
         try:
-            element = stream.next(slot.empty)
-            self._check_length(number, stream.vector)
+            element = stream.next(alloc)
+            length, most = len(stream.vector), self._end.cursor_capacity
+            if length > most:
+                raise ValueError(
+                    f"The position of stream {number} takes {8 * length} bytes after "
+                    f"this output; a worker can hand over {8 * most}. Keep less in the "
+                    "state of the pipeline's iterators, or run it without workers."
+                )
             if self._program.tolerant:
                 element = element, self._told(stream)
             result.outputs.append((element, stream.keys, stream.vector))
@@ -178,25 +188,6 @@ class _Server:
             result.vector = stream.vector
         return instead is None
 
-    def _answer(self, unit: _core.Work, slot: _Slot) -> _Result:
-        """What a request asks for; the position means nothing."""
-        try:
-            stream = cast(AnsweringStream, self._at(unit.stream, None))
-            element = stream.answer(unit.cursor_in, slot.empty)
-        except Exception as error:
-            return self._nothing(ANYWHERE, error)
-        output = (element, NO_KEYS, ANYWHERE)
-        return _Result([output], ANYWHERE, leave=stream.leave_slot)
-
-    def _check_length(self, stream: int, vector: Vector) -> None:
-        most = self._end.cursor_capacity
-        if len(vector) > most:
-            raise ValueError(
-                f"The position of stream {stream} takes {8 * len(vector)} bytes after "
-                f"this output; a worker can hand over {8 * most}. Keep less in the "
-                "state of the pipeline's iterators, or run it without workers."
-            )
-
     def _at(self, number: int, vector: Vector | None) -> Stream:
         """A stream; at a position, if one is given, else where it stands."""
         if self._refusal is not None:
@@ -210,12 +201,6 @@ class _Server:
             stream.seek(vector)
         self._ready.add(number)
         return stream
-
-    def _nothing(self, vector: Vector, error: Exception) -> _Result:
-        """The result where a stream cannot even begin; `vector` is where."""
-        if self._program.tolerant:
-            raise error
-        return _Result([], vector, failures.pack_failure(error, self._worker))
 
     def _pack(self, instead: Exception | NoOutput, stream: Stream) -> bytes:
         """What the parent gets instead of an output."""
@@ -291,15 +276,11 @@ def _sends(output: Output) -> bool:
     return True
 
 
-class _Slot:
-    """The slot of the unit in work: batches are made in it where they fit."""
-
-    def __init__(self, address: int, capacity: int) -> None:
-        self.writer = slot_writer.SlotWriter(address, capacity)
-
-    def empty(self, shape: tuple[int, ...], dtype: Any) -> npt.NDArray[Any]:
-        """An array in the slot; in private memory, to be copied, if it is full."""
-        try:
-            return self.writer.empty(shape, dtype)
-        except slot_writer.NeedSpace:
-            return np.empty(shape, dtype)
+def _empty_in(
+    writer: slot_writer.SlotWriter, shape: tuple[int, ...], dtype: Any
+) -> npt.NDArray[Any]:
+    """An array in the slot; in private memory, to be copied, if it is full."""
+    try:
+        return writer.empty(shape, dtype)
+    except slot_writer.NeedSpace:
+        return np.empty(shape, dtype)

@@ -29,11 +29,11 @@ from gristmill._workers.processes import (
     Children,
     Message,
     lasting_threads,
+    leave_signals_to_parent,
     receive,
     send,
     send_failure,
 )
-from gristmill._workers.worker_process import leave_signals_to_parent
 from gristmill._workers.zygote import Zygote
 
 # In the user's process.

@@ -22,11 +22,12 @@ from gristmill._workers.processes import (
     Children,
     Message,
     lasting_threads,
+    look_like_worker,
     receive,
+    restore_signals_in_forks,
     send,
     send_failure,
 )
-from gristmill._workers.worker_process import look_like_worker, restore_signals_in_forks
 
 # How often is looked whether workers that begin are idle, and how long one may
 # take to its first output in any case.

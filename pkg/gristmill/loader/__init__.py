@@ -227,12 +227,9 @@ class DataLoader(Generic[T]):
         source = self._data_source
         in_memory = isinstance(source, (list, tuple, np.ndarray))
         return states.Pipeline(
+            program=self._program,
             sampler=repr(self._sampler),
             data_source=str(type(source)) if in_memory else repr(self._program.source),
-            shard=self._shard_options,
-            length=self._program.length,
-            flat_maps=self._program.flat_maps,
-            opaque=self._program.opaque,
             widened=compilation.differs_from_grain(self._sampler),
         )
 

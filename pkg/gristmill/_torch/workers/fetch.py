@@ -90,7 +90,7 @@ class FetchProgram:
 
 
 class FetchStream:
-    """Answers requests in one worker.  See `AnsweringStream`."""
+    """Answers requests in one worker.  See `gristmill._engine.stream.Stream`."""
 
     def __init__(self, program: FetchProgram, worker: int) -> None:
         self._program = program
@@ -113,7 +113,7 @@ class FetchStream:
         return encoding.encoded(self._answer(requests.unpacked(request)))
 
     def leave_slot(self) -> None:
-        """See `AnsweringStream`."""
+        """Let go of the memory of the slot, where the output has been written."""
         slot_collation.move_kept()
 
     def _answer(self, request: Any) -> tuple[Any, Any]:

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from gristmill._engine.mapped import reduce_mapped
+from gristmill._engine.packing import reduce_mapped
 from gristmill._torch.batches import pickling
 
 # What answers only to a process with the same ``authkey``.

@@ -21,7 +21,7 @@ from gristmill import _core
 from gristmill._engine import worker as engine_worker
 from gristmill._engine.stream import Runnable
 from gristmill._torch.workers.fetch import FetchProgram
-from gristmill._workers.worker_process import (
+from gristmill._workers.processes import (
     leave_signals_to_parent,
     restore_signals_in_forks,
 )
