@@ -207,10 +207,7 @@ def _port() -> int:
 
 def _powers(base: int, end: int) -> list[float]:
     """The powers of `base` below `end`, from 1 on."""
-    powers = [1.0]
-    while powers[-1] * base < end:
-        powers.append(powers[-1] * base)
-    return powers
+    return [float(base**i) for i in range(64) if base**i < end]
 
 
 def _remove(folder: str, owner: int) -> None:

@@ -105,7 +105,9 @@ def run(arguments: argparse.Namespace) -> int:
         source, reader, places = _open(path)
         if not len(reader):
             raise Problem(f"{path}: it has no records, so there is nothing to measure.")
-        _warm(path)
+        with open(path, "rb", buffering=0) as file:
+            while file.read(BLOCK_BYTES):  # So that it is in memory.
+                pass
         rates = list(_measure(source, reader, places, arguments))
     print(_as_json(path, rates) if arguments.json else _as_table(path, reader, rates))
     return 0
@@ -138,12 +140,6 @@ def _open(path: str) -> tuple[Any, _core.RecordReader, Places]:
         f"{path}: only ArrayRecord and uncompressed TFRecord files can be read in any"
         f" order. Convert it with: gristmill convert {path} OUT"
     )
-
-
-def _warm(path: str) -> None:
-    with open(path, "rb", buffering=0) as file:
-        while file.read(BLOCK_BYTES):
-            pass
 
 
 def _measure(

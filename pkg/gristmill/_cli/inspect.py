@@ -122,13 +122,19 @@ def _as_json(found: contents.Contents) -> str:
 
 
 def _as_text(found: contents.Contents) -> str:
-    rows = [("format", found.format), ("size", amount(found.file_bytes))]
-    rows.append(("records", f"{found.records:,}"))
+    rows = [
+        ("format", found.format),
+        ("size", amount(found.file_bytes)),
+        ("records", f"{found.records:,}"),
+    ]
     if found.chunks is not None:
         rows.append(("chunks", _chunks(found)))
     rows += [(name, value) for name, value in found.details.items() if value]
     if found.verified:
-        rows.append(("verified", _verdict(found)))
+        lost = sum(each.records for each in found.damaged)
+        verdict = f"{lost:,} of {count(found.records, 'record')} damaged, listed below"
+        whole = "every record is whole"
+        rows.append(("verified", verdict if found.damaged else whole))
     width = max(len(name) for name, _ in rows)
     lines = [found.path, *(f"  {name:<{width}}  {value}" for name, value in rows)]
     if found.sizes:
@@ -150,13 +156,6 @@ def _chunks(found: contents.Contents) -> str:
     return text
 
 
-def _verdict(found: contents.Contents) -> str:
-    if found.damaged:
-        lost = sum(each.records for each in found.damaged)
-        return f"{lost:,} of {count(found.records, 'record')} damaged, listed below"
-    return "every record is whole"
-
-
 def _histogram(sizes: contents.Sizes) -> list[str]:
     """Return the lines that show how large the records are."""
     of = "" if sizes.exact else f", of {sizes.counted:,} looked at"
@@ -168,11 +167,8 @@ def _histogram(sizes: contents.Sizes) -> list[str]:
     rows = [
         (f"    < {amount(limit)}", f"{number:,}") for limit, number in sizes.histogram
     ]
-    bars = [bar(number / most, BAR_COLUMNS) for _, number in sizes.histogram]
-    aligned = table(rows).splitlines()
-    lines += [
-        f"{row}  {line}".rstrip() for row, line in zip(aligned, bars, strict=True)
-    ]
+    for row, (_, number) in zip(table(rows).splitlines(), sizes.histogram, strict=True):
+        lines.append(f"{row}  {bar(number / most, BAR_COLUMNS)}".rstrip())
     return lines
 
 

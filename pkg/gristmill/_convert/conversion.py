@@ -272,14 +272,6 @@ def _indexed(inputs: Sequence[Input]) -> Iterator[list[Input]]:
         ]
 
 
-def _make_folder(path: str) -> None:
-    folder = os.path.dirname(path) or "."
-    try:
-        os.makedirs(folder, exist_ok=True)
-    except OSError as error:
-        raise of_os_error(error, folder) from error
-
-
 def _difference(before: dict[str, Any], now: dict[str, Any]) -> str:
     """Say in what two conversions differ."""
     for name in ("writer_options", "ranges", "outputs"):

@@ -67,10 +67,10 @@ def check_local(path: str) -> None:
 
 def inputs_of(
     paths: Sequence[str],
-    form: Format | None = None,
-    encoding: Encoding | None = None,
-    with_names: bool = False,
-    follow_links: bool = False,
+    form: Format | None,
+    encoding: Encoding | None,
+    with_names: bool,
+    follow_links: bool,
 ) -> list[Input]:
     """Return the inputs at some paths.
 

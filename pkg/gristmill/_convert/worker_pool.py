@@ -36,28 +36,23 @@ def run(work: Work, tasks: Sequence[Any], processes: int) -> Generator[tuple[int
             for report in work(task):
                 yield number, report
         return
+    context = multiprocessing.get_context("spawn")
     workers: dict[Connection, Any] = {}
     try:
         for _ in range(min(processes, len(tasks))):
-            connection, process = _started(work)
-            workers[connection] = process
+            ours, theirs = context.Pipe()
+            arguments = (os.getpid(), work, theirs)
+            process = context.Process(target=_serve, args=arguments, daemon=True)
+            process.start()
+            theirs.close()
+            workers[ours] = process
         yield from _reports(workers, tasks)
     finally:
-        for connection, process in workers.items():
-            process.kill()
-            connection.close()
-        for process in workers.values():
-            process.join()
-
-
-def _started(work: Work) -> tuple[Connection, Any]:
-    context = multiprocessing.get_context("spawn")
-    ours, theirs = context.Pipe()
-    arguments = (os.getpid(), work, theirs)
-    process = context.Process(target=_serve, args=arguments, daemon=True)
-    process.start()
-    theirs.close()
-    return ours, process
+        for ours, worker in workers.items():
+            worker.kill()
+            ours.close()
+        for worker in workers.values():
+            worker.join()
 
 
 def _reports(

@@ -7,15 +7,11 @@ of a chain measured, and `reporting.py`, what becomes of both.
 
 import importlib
 from types import ModuleType
-from typing import Any
+from typing import Any, cast
 
 
 def observe_datasets(datasets: ModuleType) -> None:
     """Let datasets be looked at; called when they have been imported."""
     from gristmill._dataset.model import observer  # Here: it may be what imports this.
 
-    observer.install(_import_face)
-
-
-def _import_face() -> Any:
-    return importlib.import_module(f"{__name__}.face")
+    observer.install(lambda: cast(Any, importlib.import_module(f"{__name__}.face")))

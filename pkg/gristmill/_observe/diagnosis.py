@@ -96,16 +96,13 @@ def _advice(report: Report, limit: Limit, stage: Stage | None) -> list[Advice]:
         found = [*_of_waiting(report, stage), *_of_workers(report, stage)]
     found = [advice for advice in found if advice.gain >= WORTH]
     if not found:
-        found = [Advice(_cheaper(stage), 1.0)]
+        what = "What the stages do" if stage is None else f"What {stage.name} does"
+        text = (
+            f"{what} has to become cheaper: neither threads nor more worker processes"
+            f" would give more on this machine's {_cores()} cores."
+        )
+        found = [Advice(text, 1.0)]
     return sorted(found, key=lambda advice: -advice.gain)
-
-
-def _cheaper(stage: Stage | None) -> str:
-    what = "What the stages do" if stage is None else f"What {stage.name} does"
-    return (
-        f"{what} has to become cheaper: neither threads nor more worker processes"
-        f" would give more on this machine's {_cores()} cores."
-    )
 
 
 def _of_workers(report: Report, stage: Stage | None) -> list[Advice]:

@@ -84,7 +84,6 @@ class PassingIterator(CheckedIterator[T]):
     Attributes that it has not are the other one's.
     """
 
-    _MUTATES_ELEMENT_SPEC = False
     _TAKES_IN_STEP = True
 
     @property

@@ -145,7 +145,12 @@ class Report:
             f"The consumer waited {self.waited:.0%} of the time. next() took {p50}"
             f" (half of the calls), {p95} (95 %), {p99} (99 %).",
         ]
-        lines += self._stage_lines()
+        if self.stages:
+            lines.append("  waited for   per output  computing  stage")
+        lines += [
+            f"  {share:>10} {each:>12} {cpu:>10}  {kind}: {_short(name)}"
+            for share, each, cpu, kind, name in self._rows()
+        ]
         lines += [
             f"Buffer of {_short(b.name)}: {b.mean:.1f} of {b.capacity} ready"
             for b in self.buffers
@@ -186,17 +191,6 @@ class Report:
             f"<table>\n<thead>\n{_row('th', heads)}</thead>\n"
             f"<tbody>\n{body}</tbody>\n</table>\n"
         )
-
-    def _stage_lines(self) -> list[str]:
-        if not self.stages:
-            return []
-        return [
-            "  waited for   per output  computing  stage",
-            *(
-                f"  {share:>10} {each:>12} {cpu:>10}  {kind}: {_short(name)}"
-                for share, each, cpu, kind, name in self._rows()
-            ),
-        ]
 
 
 def _row(tag: str, cells: Sequence[str]) -> str:

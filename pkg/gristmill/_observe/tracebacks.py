@@ -26,33 +26,31 @@ class FullTraceback(Exception):
     """Keeps the traceback that was cut, as the cause of the exception it is of."""
 
 
-def cut(error: BaseException) -> bool:
+def cut(error: BaseException) -> None:
     """Cut the traceback of an exception, as the setting `py_traceback_filtering` says.
 
-    The frame that raised it stays, whosever it is.
-
-    Args:
-        error: The exception, caught in a frame of Gristmill's.
-
-    Returns:
-        Whether there was something to cut.
+    It was caught in a frame of Gristmill's.  The frame that raised it stays, whosever
+    that is.
     """
     mode = config.py_traceback_filtering
     if mode == "auto":
+        # This process may be IPython's, or a notebook's, or one that only imports it;
         # IPython leaves frames out by itself that ask for it.
-        mode = "tracebackhide" if _in_ipython() else "quiet_remove_frames"
+        found = sys.modules.get("IPython")
+        asked = found is not None and found.get_ipython() is not None
+        mode = "tracebackhide" if asked else "quiet_remove_frames"
     if mode == "off" or isinstance(error, StopIteration):
-        return False
+        return
     whole = error.__traceback__
     entries = list(_entries(whole))
     own = {entry for entry in entries[:-1] if _is_own(entry.tb_frame)}
     # The first one is where it was caught, which is there again when it goes on.
     if not own - {*entries[:1]}:
-        return False
+        return
     if mode == "tracebackhide":
         for entry in own:
             entry.tb_frame.f_locals["__tracebackhide__"] = True
-        return False
+        return
     left: types.TracebackType | None = None
     for entry in reversed(entries):
         if entry not in own:
@@ -64,13 +62,6 @@ def cut(error: BaseException) -> bool:
     elif NOTE not in getattr(error, "__notes__", ()):
         # First, since the last note says most of what happened.
         error.__notes__ = [NOTE, *getattr(error, "__notes__", ())]
-    return True
-
-
-def _in_ipython() -> bool:
-    """Whether this process is IPython's, or a notebook's: others may import it."""
-    found = sys.modules.get("IPython")
-    return found is not None and found.get_ipython() is not None
 
 
 def _is_own(frame: types.FrameType) -> bool:

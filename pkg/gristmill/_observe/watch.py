@@ -88,10 +88,9 @@ class Watch:
             for sampling, feed in samplings_of(iterator):
                 sampling.begin(feed)
 
-    def start_if_due(self, iterator: Any) -> None:
-        """Time the next calls, unless some were timed not long ago."""
-        if time.perf_counter_ns() >= self._due_ns:
-            self.start(iterator)
+    def is_due(self) -> bool:
+        """Whether it is long enough since a stretch began."""
+        return time.perf_counter_ns() >= self._due_ns
 
     def take(self, iterator: Any, element: Any) -> None:
         """Count the calls that were timed; stop where that was enough."""
@@ -139,12 +138,9 @@ def watch(iterator: DatasetIterator[Any]) -> None:
 
     def wake(fails: bool) -> None:
         found = reference()
-        if found is None:
-            return
-        if fails:
+        # Unless some calls were timed not long ago.
+        if found is not None and (fails or found._watch.is_due()):
             found._watch.start(found)
-        else:
-            found._watch.start_if_due(found)
 
     for feed in feeds_of(iterator):
         if not is_long(feed.dataset):
