@@ -16,7 +16,6 @@ import importlib.util
 import os
 import runpy
 import sys
-from types import ModuleType
 
 from gristmill._base import grain_names
 from gristmill._base.listing import listed
@@ -57,7 +56,7 @@ def install() -> None:
         )
     sys.modules["grain"] = gristmill
     for name in _SUBMODULES:
-        sys.modules[f"grain.{name}"] = _submodule(name)
+        sys.modules[f"grain.{name}"] = importlib.import_module(f"gristmill.{name}")
     grain_names.install()
     # Grain imports absl, and with it come the flags.
     if importlib.util.find_spec("absl") is not None:
@@ -86,10 +85,6 @@ def main(arguments: list[str]) -> None:
     else:
         sys.path[0] = os.path.dirname(os.path.abspath(program[0]))
         runpy.run_path(program[0], run_name="__main__")
-
-
-def _submodule(name: str) -> ModuleType:
-    return importlib.import_module(f"gristmill.{name}")
 
 
 def __dir__() -> list[str]:

@@ -14,7 +14,7 @@ import pytest
 import torch
 
 from gristmill._engine import packing
-from gristmill._torch.workers.program_pickle import ProgramPickle
+from gristmill._torch.batches.pickling import ProgramPickle
 from torch_loader.batches import assert_same
 
 

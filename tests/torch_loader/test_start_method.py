@@ -287,13 +287,11 @@ for add in (function, lambda x: function(x)):
 
 @pytest.mark.parametrize("method", ["spawn", "forkserver"])
 def test_a_worker_that_is_spawned_imports_what_it_runs(method):
-    [(imported, frozen)] = DataLoader(
+    [imported] = DataLoader(
         Imported(), None, num_workers=1, multiprocessing_context=method
     )
     assert "gristmill._engine.worker" in imported
     assert not {"gristmill.loader", "gristmill.samplers"} & {*imported}
-    # Torch's objects, which a full collection would go through.
-    assert frozen > 10_000
 
 
 def test_the_launchers_context_is_one_for_every_loader():

@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 from torch.utils.data import BatchSampler, RandomSampler, get_worker_info
 
 from gristmill._torch.indices.draws import as_list
-from gristmill._torch.resume.position import Position
-from gristmill._torch.resume.snapshots import Overtaking
+from gristmill._torch.resume.position import Overtaking, Position
 from gristmill.torch import StatefulDataLoader
 from torch_loader.waiting import wait_for
 

@@ -14,7 +14,7 @@ import torch.utils.data
 from torch.utils.data import dataloader
 
 from gristmill._torch import loader as loader_module
-from gristmill._torch.iterators.single import SingleProcessIterator
+from gristmill._torch.iterators import SingleProcessIterator
 from gristmill.torch import DataLoader, install, uninstall
 from trainers.loaders import Buffered, Endless, Graphs, Seeded, Unfrozen
 from trainers.small import SAMPLES, Noisy, Plain

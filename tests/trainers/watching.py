@@ -4,7 +4,7 @@ import collections
 
 import psutil
 
-from gristmill._torch.iterators.single import LoaderIterator
+from gristmill._torch.iterators import LoaderIterator
 
 
 class Watch:

@@ -14,8 +14,7 @@ from gristmill._base.checks import check_integer
 from gristmill._base.describing import call_text
 from gristmill._base.types import T
 from gristmill._torch import private
-from gristmill._torch.iterators.several import MultiProcessIterator
-from gristmill._torch.iterators.single import SingleProcessIterator
+from gristmill._torch.iterators import MultiProcessIterator, SingleProcessIterator
 from gristmill._torch.workers import start_method
 from gristmill.sources import RandomAccessDataSource
 

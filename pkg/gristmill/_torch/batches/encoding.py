@@ -53,8 +53,7 @@ def encoded(batch: Any) -> Any:
             return (tree,)
     except (NotPlain, RecursionError):
         pass
-    pickled, buffers = pickling.dumps(batch)
-    blobs, places = pickling.merged(buffers)
+    pickled, blobs, places = pickling.dumps(batch)
     return [*blobs, np.frombuffer(pickled, np.uint8)], places
 
 
@@ -63,7 +62,7 @@ def decoded(element: Any) -> Any:
     if len(element) == 1:
         return _tensors_of(element[0])
     (*blobs, pickled), places = element
-    return pickling.loads(pickled, pickling.parted(blobs, places))
+    return pickling.loads(pickled, blobs, places)
 
 
 def _arrays_of(tree: Any, spans: list[tuple[int, int]]) -> Any:

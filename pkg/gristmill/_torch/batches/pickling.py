@@ -16,9 +16,12 @@ import io
 import itertools
 import operator
 import pickle
+import socket
 import sys
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
+from multiprocessing.connection import Connection
+from multiprocessing.managers import BaseProxy
 from multiprocessing.reduction import ForkingPickler
 from typing import Any
 
@@ -30,6 +33,7 @@ import torch.multiprocessing  # Registers torch's reducers with ForkingPickler.
 from torch.utils.hooks import warn_if_has_hooks
 
 from gristmill._base import open_files
+from gristmill._engine.packing import reduce_mapped
 from gristmill._torch import private
 
 Array = npt.NDArray[Any]
@@ -39,7 +43,7 @@ PROTOCOL = 5
 CPU = torch.device("cpu")
 # Buffers as parts of blobs: int64 of shape (n, 3), each row (blob, offset, bytes).
 Places = npt.NDArray[np.int64]
-Pickled = tuple[memoryview, list[Bytes]]
+Pickled = tuple[memoryview, list[Bytes], Places]
 
 
 def array_of(tensor: torch.Tensor) -> Array | None:
@@ -135,7 +139,7 @@ class _BatchCloudPickler(CloudPickler):
 _classes_of_main: weakref.WeakSet[type] = weakref.WeakSet()
 
 
-def receive_class(make: Callable[..., type], arguments: tuple[Any, ...]) -> type:
+def _receive_class(make: Callable[..., type], arguments: tuple[Any, ...]) -> type:
     """The class that cloudpickle makes of `arguments`, in a worker."""
     cls = make(*arguments)
     if cls.__module__ == "__main__" and "<locals>" not in cls.__qualname__:
@@ -148,22 +152,26 @@ def _class_of_main(name: str) -> Any:
 
 
 def dumps(thing: Any) -> Pickled:
-    """Pickle a batch: ``(pickle, buffers)``.
+    """Pickle a batch: the pickle, blobs that `loads` wants, and places in them.
 
-    The buffers view the memory of its tensors and arrays; `loads` wants them all, in
-    this order.
+    The blobs have the memory of its tensors and arrays, each byte once.
 
     Raises:
         Exception: Whatever pickling raised.
     """
     try:
-        return dumped(thing, _Pickler)
+        return _dumped(thing, _Pickler)
     except Exception:
-        return dumped(thing, _BatchCloudPickler)
+        return _dumped(thing, _BatchCloudPickler)
 
 
-def dumped(thing: Any, pickler: type[ForkingPickler | CloudPickler]) -> Pickled:
-    """Like `dumps`, by one kind of pickler."""
+def loads(pickled: Any, blobs: list[Bytes], places: Places) -> Any:
+    """The object of a pickle; its tensors and arrays view the blobs."""
+    buffers = [blobs[blob][at : at + size] for blob, at, size in places.tolist()]
+    return pickle.loads(pickled, buffers=buffers)
+
+
+def _dumped(thing: Any, pickler: type[ForkingPickler | CloudPickler]) -> Pickled:
     file = io.BytesIO()
     buffers: list[Bytes] = []
 
@@ -171,15 +179,10 @@ def dumped(thing: Any, pickler: type[ForkingPickler | CloudPickler]) -> Pickled:
         buffers.append(np.frombuffer(buffer.raw(), np.uint8))
 
     pickler(file, PROTOCOL, True, keep).dump(thing)
-    return file.getbuffer(), buffers
+    return file.getbuffer(), *_merged(buffers)
 
 
-def loads(pickled: Any, buffers: Sequence[Any]) -> Any:
-    """The object of a pickle; its tensors and arrays view the buffers."""
-    return pickle.loads(pickled, buffers=buffers)
-
-
-def merged(buffers: list[Bytes]) -> tuple[list[Bytes], Places]:
+def _merged(buffers: list[Bytes]) -> tuple[list[Bytes], Places]:
     """Blobs with the memory of all buffers, each byte once, and where each buffer is.
 
     Tensors with memory in common have it in common again when their buffers are taken
@@ -190,19 +193,13 @@ def merged(buffers: list[Bytes]) -> tuple[list[Bytes], Places]:
     places = np.empty((len(buffers), 3), np.int64)
     for i in sorted(range(len(buffers)), key=spans.__getitem__):
         begin, nbytes = spans[i]
-        end, members = begin + nbytes, [buffers[i]]
-        first = begin
+        first, end, members = begin, begin + nbytes, [buffers[i]]
         if groups and begin < groups[-1][1]:
             first, last, others = groups.pop()
             end, members = max(end, last), others + members
         places[i] = len(groups), begin - first, nbytes
         groups.append((first, end, members))
-    return [_span(first, end - first, owners) for first, end, owners in groups], places
-
-
-def parted(blobs: list[Bytes], places: Places) -> list[Bytes]:
-    """The buffers that `merged` made blobs of."""
-    return [blobs[blob][at : at + size] for blob, at, size in places.tolist()]
+    return [_span(*group) for group in groups], places
 
 
 def make_tensor(
@@ -246,8 +243,62 @@ def _buffer_of(
     return pickle.PickleBuffer(memory)
 
 
-def _span(address: int, nbytes: int, owners: list[Bytes]) -> Bytes:
+def _span(begin: int, end: int, owners: list[Bytes]) -> Bytes:
     """Memory that several arrays make up together."""
-    memory: Any = (ctypes.c_ubyte * nbytes).from_address(address)
+    if len(owners) == 1:
+        return owners[0]
+    memory: Any = (ctypes.c_ubyte * (end - begin)).from_address(begin)
     memory.owners = owners
     return np.frombuffer(memory, np.uint8)
+
+
+# What answers only to a process with the same ``authkey``.
+INHERITED = (Connection, BaseProxy, socket.socket)
+
+
+class ProgramPickle:
+    """Stands for a `Runnable` in a pickle; what comes out is the program itself.
+
+    The memory of its tensors is out of band, so `gristmill._engine.packing` writes that
+    once and all workers map it copy-on-write.
+
+    Raises:
+        RuntimeError: Only a fork of this process can have it.  Raised by pickling.
+    """
+
+    def __init__(self, program: Any) -> None:
+        self._program = program
+
+    def __reduce_ex__(self, protocol: Any) -> tuple[Any, ...]:
+        pickled, blobs, places = _dumped(self._program, _ProgramPickler)
+        out_of_band: list[Any] = [pickle.PickleBuffer(blob.data) for blob in blobs]
+        return _loaded, (pickle.PickleBuffer(pickled), out_of_band, places)
+
+    def unpicklable_note(self) -> str:
+        """The program's."""
+        note: str = self._program.unpicklable_note()
+        return note
+
+
+def _loaded(pickled: Any, blobs: list[Any], places: Places) -> Any:
+    return loads(pickled, [np.frombuffer(blob, np.uint8) for blob in blobs], places)
+
+
+class _ProgramPickler(CloudPickler):
+    """Keeps what is shared with other processes shared, or refuses."""
+
+    def reducer_override(self, thing: Any) -> Any:
+        shared = isinstance(thing, torch.Tensor) and thing.is_shared()
+        if shared or isinstance(thing, INHERITED):
+            raise RuntimeError(
+                f"A {type(thing).__name__} {'in shared memory ' if shared else ''}works"
+                " only in this process and its forks. Use worker processes by fork."
+            )
+        mapped = reduce_mapped(thing) if isinstance(thing, np.ndarray) else None
+        if mapped is not None:
+            return mapped
+        reduced = super().reducer_override(thing)
+        if isinstance(thing, type) and isinstance(reduced, tuple):  # By value.
+            make, arguments, *rest = reduced
+            return _receive_class, (make, arguments), *rest
+        return reduced

@@ -10,11 +10,10 @@ from typing import Any
 
 from gristmill._torch import layout, private
 from gristmill._torch.indices import requests
-from gristmill._torch.iterators.several import MultiProcessIterator
+from gristmill._torch.iterators import MultiProcessIterator
 from gristmill._torch.layout import Saved, State
-from gristmill._torch.resume.position import Position
+from gristmill._torch.resume.position import Position, Snapshots
 from gristmill._torch.resume.single import StatefulIterator, warn_of_replay
-from gristmill._torch.resume.snapshots import Snapshots
 from gristmill._torch.workers.fetch import FetchProgram
 from gristmill._torch.workers.pool import Answer, WorkerPool
 

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 
 from gristmill._torch import layout, private
-from gristmill._torch.iterators.single import LoaderIterator, SingleProcessIterator
+from gristmill._torch.iterators import LoaderIterator, SingleProcessIterator
 from gristmill._torch.layout import Saved, State
 from gristmill._torch.resume.position import Position
 

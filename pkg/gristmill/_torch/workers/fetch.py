@@ -58,15 +58,11 @@ class FetchProgram:
     drop_last: bool
     base_seed: int
     workers: int
-    worker_init_fn: Callable[[int], Any] | None = None
-    collate_rules: slot_collation.Rules = dataclasses.field(
-        default_factory=slot_collation.rules
-    )
-    shared_seed: int | None = None
-    default_dtype: torch.dtype = dataclasses.field(
-        default_factory=torch.get_default_dtype
-    )
-    native: bool = False
+    worker_init_fn: Callable[[int], Any] | None
+    collate_rules: slot_collation.Rules
+    shared_seed: int | None
+    default_dtype: torch.dtype
+    native: bool
     states: Sequence[State | None] = ()
 
     tolerant = False

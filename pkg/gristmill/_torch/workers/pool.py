@@ -25,11 +25,11 @@ from gristmill import _core
 from gristmill._engine import failures, packing, remote
 from gristmill._engine.remote import ENTRY
 from gristmill._torch.batches import encoding
+from gristmill._torch.batches.pickling import ProgramPickle
 from gristmill._torch.indices import requests
 from gristmill._torch.private import ExceptionWrapper
 from gristmill._torch.workers import start_method
 from gristmill._torch.workers.fetch import Exhausted, FetchProgram
-from gristmill._torch.workers.program_pickle import ProgramPickle
 from gristmill._torch.workers.started import StartedProcesses
 from gristmill._workers import launcher
 from gristmill.errors import WorkerDied
@@ -38,7 +38,6 @@ from gristmill.errors import WorkerDied
 _IMPORTED = (
     "torch",
     "gristmill._torch.workers.fetch",
-    "gristmill._torch.workers.program_pickle",
     "gristmill._torch.batches.native",
 )
 

@@ -96,9 +96,11 @@ class StartedProcesses:
             self._thread.join()
 
     def _start(self, worker: int, generation: int) -> None:
+        by_main_thread = threading.current_thread() is threading.main_thread()
         process = self._context.Process(
             target=_serve,
             args=(self._program, self._arena, self._calls, worker, generation),
+            kwargs={"by_main_thread": by_main_thread},
             daemon=True,
         )
         process.start()
@@ -173,20 +175,25 @@ def _serve(
     calls: _Descriptor,
     worker: int,
     generation: int,
+    *,
+    by_main_thread: bool,
 ) -> None:
     """Run a worker until it is told to stop, or its parent has ended."""
+    parent: Any = multiprocessing.parent_process()
+    if by_main_thread and os.getppid() == parent.pid:
+        # Whatever this process does then.  The signal follows the thread that forked.
+        _core.die_with_parent(parent.pid)
     leave_signals_to_parent()
     # By this multiprocessing ends its children.
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     restore_signals_in_forks()
-    threading.Thread(target=_end_with_parent, daemon=True).start()
+    threading.Thread(target=_end_with, args=(parent,), daemon=True).start()
     engine_worker.serve(
         cast(Runnable, program), arena.fd, calls.fd, -1, worker, generation
     )
 
 
-def _end_with_parent() -> None:
-    parent: Any = multiprocessing.parent_process()
+def _end_with(parent: Any) -> None:
     ends = [parent.sentinel]
     try:
         # Processes that were forked after this one may hold the sentinel's other end.
