@@ -6,7 +6,7 @@ import pickletools
 import pytest
 
 import gristmill
-from gristmill import sources, transforms
+from gristmill import experimental, sources, transforms
 
 
 def named(module, name):
@@ -28,6 +28,8 @@ def named(module, name):
         ("_features", "FixedLen", transforms.FixedLen),
         ("_image", "DecodeImage", transforms.DecodeImage),
         ("_npy", "DecodeNpy", transforms.DecodeNpy),
+        ("_dataset.cache", "CacheIterDataset", experimental.CacheIterDataset),
+        ("_dataset.padding", "batch_and_pad", experimental.batch_and_pad),
     ],
 )
 def test_classes_of_old_pickles_are_found(module, name, cls):

@@ -112,8 +112,12 @@ class DatasetIterator(checkpoint.Checkpointable, Iterator[T], Generic[T]):
         if getattr(self, "_closed", True):
             return
         self._closed = True
+        self._release()
         for parent in self._parents:
             parent.close()
+
+    def _release(self) -> None:
+        """End what this iterator has beside its parents; called once."""
 
     def __del__(self) -> None:
         self.close()

@@ -131,11 +131,11 @@ class Dataset:
 
 
 class ParentSpec(Dataset):
-    """A dataset whose elements look as its parent's do."""
+    """A dataset whose elements look as its first parent's do."""
 
     @property
     def _element_spec(self) -> Any:
-        return self._parent._element_spec
+        return self._parents[0]._element_spec
 
 
 def check_parents(dataset: Any, parents: Iterable[Any], wanted: type) -> None:

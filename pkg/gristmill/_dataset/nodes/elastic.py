@@ -152,18 +152,12 @@ class ElasticMapDatasetIterator(CheckedIterator[Any]):
         return {"global_next_index": self._next_index}
 
     def _go_to(self, state: Any) -> None:
-        self._drop()
+        self._release()
         self._next_index = state["global_next_index"]
 
     def start_prefetch(self) -> None:
         """Begin to work in the background."""
         self._opened().start_prefetch()
-
-    def close(self) -> None:
-        """End threads and workers."""
-        if not getattr(self, "_closed", True):
-            self._drop()
-        super().close()
 
     def _opened(self) -> DatasetIterator[Any]:
         self._assert_not_closed()
@@ -175,7 +169,7 @@ class ElasticMapDatasetIterator(CheckedIterator[Any]):
             self._batches = iter(node._iterated(batches))
         return self._batches
 
-    def _drop(self) -> None:
+    def _release(self) -> None:
         batches, self._batches = self._batches, None
         if batches is not None:
             batches.close()

@@ -181,7 +181,6 @@ class PackingDatasetIterator(NodeIterator[Any]):
     def __init__(self, node: PackIterDataset) -> None:
         super().__init__(node)
         self._layout = node._layout
-        self._shuffle = node._shuffle
         self._row_bytes: int | None = None
         self._begin(0, 0)
 
@@ -260,7 +259,9 @@ class PackingDatasetIterator(NodeIterator[Any]):
         if rest is not None:
             self._packer.add(*rest)
         self._order = range(len(batch))
-        if self._shuffle is not None:
-            self._order = self._shuffle.order(batch, self._counter - self._next_row)
+        if self._node._shuffle is not None:
+            self._order = self._node._shuffle.order(
+                batch, self._counter - self._next_row
+            )
         self._batch = batch
         return batch

@@ -85,12 +85,7 @@ class ParquetIterDataset(IterDataset[dict[str, Any]]):
 
 
 class ParquetDatasetIterator(steps.Feed, CheckedIterator[dict[str, Any]]):
-    """Iterates over the rows of a Parquet file, one row group in memory at a time.
-
-    Args:
-        path: The file.
-        read_kwargs: Further arguments of ``pyarrow.parquet.ParquetFile``.
-    """
+    """Iterates over the rows of a Parquet file, one row group in memory at a time."""
 
     _STATE = states.fields(row_group=states.count, index_within_row_group=states.count)
 
@@ -128,17 +123,13 @@ class ParquetDatasetIterator(steps.Feed, CheckedIterator[dict[str, Any]]):
             raise states.mismatch(self, what)
 
     def _go_to(self, state: Any) -> None:
-        """Continue at a row."""
         first = int(self._bounds[state["row_group"]])
         self.seek(first + state["index_within_row_group"])
 
-    def close(self) -> None:
-        """Drop the row group in memory."""
-        if not getattr(self, "_closed", True):
-            self._columns = None
-            self._group = -1
-            self.seek(self.given)
-        super().close()
+    def _release(self) -> None:
+        self._columns = None
+        self._group = -1
+        self.seek(self.given)
 
     def _refill(self, first: int) -> list[Any]:
         """The next rows of the row group that row `first` is in."""

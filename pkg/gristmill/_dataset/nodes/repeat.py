@@ -60,14 +60,13 @@ class RepeatDatasetIterator(CountingIterator[T]):
 
     def __init__(self, node: RepeatIterDataset[T]) -> None:
         super().__init__(node)
-        self._num_epochs = node._num_epochs
         self._start = self._parent.get_state()
         # Whether the parent is at its start, as far as is known.
         self._at_start = True
         _keep_after_end(self._parent)
 
     def __next__(self) -> T:
-        while self.counter != self._num_epochs:
+        while self.counter != self._node._num_epochs:
             try:
                 element: T = next(self._parents[0])
             except StopIteration:
@@ -79,7 +78,7 @@ class RepeatDatasetIterator(CountingIterator[T]):
 
     def _check_state(self, state: Any) -> None:
         super()._check_state(state)
-        epoch, epochs = state["epoch"], self._num_epochs
+        epoch, epochs = state["epoch"], self._node._num_epochs
         if epochs is not None and epoch > epochs:
             raise states.mismatch(self, f"is of epoch {epoch}, but there are {epochs}")
 
@@ -91,14 +90,14 @@ class RepeatDatasetIterator(CountingIterator[T]):
         return f"_{super().__str__()}"
 
     def _begin_next_epoch(self) -> None:
-        if self._at_start and self._num_epochs is None:
+        if self._at_start and self._node._num_epochs is None:
             raise ValueError(
                 f"{self} has no end, but the dataset that it repeats has no elements:"
                 f" {self._parent} ended at once. Check what filters it, or pass"
                 " num_epochs."
             ) from None
         self.counter += 1
-        if self.counter != self._num_epochs:
+        if self.counter != self._node._num_epochs:
             states.go_to(self._parent, self._start)
             self._at_start = True
 

@@ -81,7 +81,7 @@ class TFRecordReader:
 
     def seek(self, offset: int) -> None:
         """Go on at a record."""
-        # Which record that is only errors would say.
+        # Only errors would say which record that is.
         self._records = self._from(TFRecordPosition(record=0, offset=offset))
 
     def tell(self) -> int:
@@ -98,11 +98,7 @@ class TFRecordReader:
 
 
 class TFRecordDatasetIterator(CheckedIterator[bytes]):
-    """Iterates over the records of a TFRecord file.
-
-    Args:
-        path: The file.
-    """
+    """Iterates over the records of a TFRecord file."""
 
     _STATE = states.fields(reader_offset=states.count)
 
@@ -119,11 +115,7 @@ class TFRecordDatasetIterator(CheckedIterator[bytes]):
         return {"reader_offset": self._reader.tell()}
 
     def _go_to(self, state: Any) -> None:
-        """Continue at a record."""
         self._reader.seek(state["reader_offset"])
 
-    def close(self) -> None:
-        """Close the file."""
-        if not getattr(self, "_closed", True):
-            self._reader.close()
-        super().close()
+    def _release(self) -> None:
+        self._reader.close()

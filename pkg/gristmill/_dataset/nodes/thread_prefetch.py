@@ -138,11 +138,7 @@ class ThreadPrefetchDatasetIterator(CheckedIterator[T]):
         self._index = None
 
     def start_prefetch(self) -> None:
-        """Begin to compute elements.
-
-        Raises:
-            ValueError: The iterator is closed.
-        """
+        """Begin to compute elements."""
         if self._closed:
             raise ValueError(CLOSED)
         if self._thread is not None and self._thread.pid != os.getpid():
@@ -155,12 +151,9 @@ class ThreadPrefetchDatasetIterator(CheckedIterator[T]):
                 self._source, self._size, str(self), self._probe
             )
 
-    def close(self) -> None:
-        """End the thread, when the element that it computes is done."""
-        if not getattr(self, "_closed", True):
-            self._stop()
-            self._untimed = 0
-        super().close()
+    def _release(self) -> None:
+        self._stop()
+        self._untimed = 0
 
     def __str__(self) -> str:
         return f"ThreadPrefetchDatasetIterator(prefetch_buffer_size={self._size})"

@@ -64,9 +64,6 @@ class ZipMapDataset(Zipping, BlockMapDataset[T]):
             )
         self._length = lengths[0]
 
-    def __len__(self) -> int:
-        return self._length
-
     def _block(self, indices: Int64Array) -> list[Any]:
         columns = [block_of(parent, indices) for parent in self._parents]
         return list(zip(*columns, strict=True))

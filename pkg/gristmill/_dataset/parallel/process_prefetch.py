@@ -224,20 +224,14 @@ class ProcessPrefetchDatasetIterator(CheckedIterator[T]):
         self._go_on(Position(0, turn, vectors, ended))
 
     def start_prefetch(self) -> None:
-        """Begin to compute in the background.
-
-        Raises:
-            ValueError: The iterator is closed.
-        """
+        """Begin to compute in the background."""
         if self._closed:
             raise ValueError("Attempting to use a closed iterator. Make a new one.")
         self._opened().start_prefetch()
 
-    def close(self) -> None:
-        """End workers and threads.  May be called again."""
-        if not getattr(self, "_closed", True) and self._run is not None:
+    def _release(self) -> None:
+        if self._run is not None:
             self._run.close()
-        super().close()
 
     def keep_after_end(self) -> tuple[()]:
         """Keep workers and threads at the end: `set_state` will follow."""
