@@ -26,7 +26,10 @@ _TAKEN_IN = {
     "arithmetic": "pipeline",
     "cache": "repeat",
     "filter": "map",
+    "limit": "repeat",
+    "pack_and_batch": "packing",
     "padding": "batch",
+    "rng_pool": "map",
     "rows": "batch",
     "seed": "with_options",
 }

@@ -119,6 +119,11 @@ class DatasetIterator(checkpoint.Checkpointable, Iterator[T], Generic[T]):
     def _release(self) -> None:
         """End what this iterator has beside its parents; called once."""
 
+    def _keep_after_end(self) -> None:
+        """Keep at the end what a next epoch needs, too: `set_state` will follow."""
+        for parent in self._parents:
+            parent._keep_after_end()
+
     def __del__(self) -> None:
         self.close()
 

@@ -1,4 +1,4 @@
-"""Datasets that go through their parent several times, and that keep it in memory."""
+"""Datasets that end early, go through their parent several times, or keep it."""
 
 from __future__ import annotations
 
@@ -11,10 +11,54 @@ from gristmill._dataset.model.iter_dataset import IterDataset
 from gristmill._dataset.model.iterator import (
     CountingIterator,
     DatasetIterator,
+    ElementCountingIterator,
     NodeIterator,
 )
 from gristmill._dataset.model.node import ParentSpec
 from gristmill._dataset.model.states import replay
+
+
+class LimitIterDataset(ParentSpec, IterDataset[T]):
+    """The first elements of a dataset.
+
+    Args:
+        parent: The dataset.
+        count: How many elements, at least 1; all where the parent has fewer.
+
+    Raises:
+        ValueError: The count is not positive.
+
+    Example:
+        >>> ds = gristmill.MapDataset.range(5).to_iter_dataset()
+        >>> list(gristmill.experimental.LimitIterDataset(ds, count=2))
+        [0, 1]
+    """
+
+    _KIND = "order"
+    _SAID = ("count",)
+
+    def __init__(self, parent: IterDataset[T], count: int) -> None:
+        count = whole_number("count", count)
+        if count <= 0:
+            raise ValueError(f"Count must be a positive integer. Got {count}.")
+        super().__init__(parent)
+        self._count = count
+
+    def __iter__(self) -> DatasetIterator[T]:
+        return LimitDatasetIterator(self)
+
+
+class LimitDatasetIterator(ElementCountingIterator[T]):
+    """Iterates over the first elements."""
+
+    _COUNTER_NAME = "count_elements_read"
+
+    def __next__(self) -> T:
+        if self.counter >= self._node._count:
+            raise StopIteration
+        element: T = next(self._parents[0])
+        self.counter += 1
+        return element
 
 
 class RepeatIterDataset(ParentSpec, IterDataset[T]):
@@ -63,7 +107,7 @@ class RepeatDatasetIterator(CountingIterator[T]):
         self._start = self._parent.get_state()
         # Whether the parent is at its start, as far as is known.
         self._at_start = True
-        _keep_after_end(self._parent)
+        self._keep_after_end()
 
     def __next__(self) -> T:
         while self.counter != self._node._num_epochs:
@@ -100,16 +144,6 @@ class RepeatDatasetIterator(CountingIterator[T]):
         if self.counter != self._node._num_epochs:
             states.go_to(self._parent, self._start)
             self._at_start = True
-
-
-def _keep_after_end(iterator: Any) -> None:
-    """Ask those that can to keep at their end what a next epoch needs, too."""
-    nodes = [iterator]
-    for node in nodes:
-        keep = getattr(node, "keep_after_end", None)
-        if keep is not None:
-            nodes.extend(keep())
-        nodes.extend(node._parents)
 
 
 class CacheIterDataset(ParentSpec, IterDataset[T]):
@@ -202,7 +236,7 @@ class CacheDatasetIterator(NodeIterator[T]):
         }
 
     def _go_to(self, state: Any) -> None:
-        """Continue at a position; what is in the cache is not read again."""
+        # What is in the cache is not read again.
         self._parent.set_state(state["parent"])
         self._position = state["position"]
         self._idle = state["parent"] if state["cache_filled"] else None

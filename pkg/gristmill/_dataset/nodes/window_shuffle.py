@@ -92,8 +92,6 @@ class WindowShuffleIterDataset(WindowShuffling, IterDataset[T]):
         [0, 3, 2, 1, 6, 5, 7, 4]
     """
 
-    _KIND = "order"
-
     def __init__(self, parent: IterDataset[T], *, window_size: int, seed: int) -> None:
         super().__init__(parent, window_size=window_size, seed=seed)
 
@@ -155,8 +153,6 @@ class WindowShuffleDatasetIterator(steps.Feed, NodeIterator[T]):
         given = state["pos_in_window"]
         if given:
             window = replay(self._parent, self._node._window_size)
-            self._length = len(window)
-            self._parent_ended = self._length < self._node._window_size
             self._restored = self._shuffled(window)[given:]
             # The number in the state is the next window's if none is left of this.
             self._window -= not self._restored
@@ -176,12 +172,12 @@ class WindowShuffleDatasetIterator(steps.Feed, NodeIterator[T]):
         # Keeps what was read where reading fails.
         self._gathered.extend(itertools.islice(self._parent, missing))
         window, self._gathered = self._gathered, []
-        self._length = len(window)
-        self._parent_ended = self._length < self._node._window_size
         return self._shuffled(window)
 
     def _shuffled(self, window: list[T]) -> list[T]:
-        """A window in a random order, the last first."""
+        """The window in hand in a random order, the last first."""
+        self._length = len(window)
+        self._parent_ended = self._length < self._node._window_size
         if not window:
             return []  # Which needs no seed.
         order = _core.permutation(len(window), self._node._seed + self._window)

@@ -318,10 +318,7 @@ class ArithmeticPipeline(Pipeline):
 class ArithmeticStream(ChainStream):
     """Computes a stream of which the position is the index of its next element.
 
-    Args:
-        pipeline: The chain.
-        stream: Which of its streams.
-        at: Address of an int64 that is told the index in work.
+    The int64 at the address `at` is told the index in work.
     """
 
     def __init__(self, pipeline: ArithmeticPipeline, stream: int, at: int) -> None:

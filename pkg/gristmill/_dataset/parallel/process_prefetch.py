@@ -233,10 +233,8 @@ class ProcessPrefetchDatasetIterator(CheckedIterator[T]):
         if self._run is not None:
             self._run.close()
 
-    def keep_after_end(self) -> tuple[()]:
-        """Keep workers and threads at the end: `set_state` will follow."""
+    def _keep_after_end(self) -> None:
         self._kept_after_end = True
-        return ()
 
     def __str__(self) -> str:
         return f"{type(self).__name__}(streams={self._pipeline.streams})"
