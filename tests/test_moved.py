@@ -7,6 +7,7 @@ import pytest
 
 import gristmill
 from gristmill import experimental, sources, transforms
+from gristmill._dataset.model import observer
 
 
 def named(module, name):
@@ -29,6 +30,9 @@ def named(module, name):
         ("_image", "DecodeImage", transforms.DecodeImage),
         ("_npy", "DecodeNpy", transforms.DecodeNpy),
         ("_dataset.cache", "CacheIterDataset", experimental.CacheIterDataset),
+        ("_dataset.factories", "IterDatasetMeta", type(gristmill.IterDataset)),
+        ("_dataset.factories", "MapDatasetMeta", type(gristmill.MapDataset)),
+        ("_dataset.opening", "iterate", observer.iterate),
         ("_dataset.padding", "batch_and_pad", experimental.batch_and_pad),
     ],
 )

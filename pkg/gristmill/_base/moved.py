@@ -25,8 +25,10 @@ _FOLDERS = {
 _TAKEN_IN = {
     "arithmetic": "pipeline",
     "cache": "repeat",
+    "factories": "map_dataset",
     "filter": "map",
     "limit": "repeat",
+    "opening": "observer",
     "pack_and_batch": "packing",
     "padding": "batch",
     "rng_pool": "map",

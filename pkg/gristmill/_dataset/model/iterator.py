@@ -153,7 +153,6 @@ class CheckedIterator(states.Checked, DatasetIterator[T]):
     """
 
     def get_state(self) -> Any:
-        """The parent's position."""
         return self._parent.get_state()
 
 
@@ -186,7 +185,6 @@ class CountingIterator(NodeIterator[T]):
     counter: int = 0
 
     def get_state(self) -> Any:
-        """The parent's position, and the count."""
         return {"parent": self._parent_state(), self._COUNTER_NAME: self.counter}
 
     def _check_state(self, state: Any) -> None:

@@ -25,6 +25,9 @@ from gristmill._base.types import (
     T,
 )
 from gristmill._dataset.model.iter_dataset import IterDataset, Stacking
+
+# Old pickles of users' classes look for it beside the other one.
+from gristmill._dataset.model.iter_dataset import IterDatasetMeta as IterDatasetMeta
 from gristmill._dataset.model.iterator import DatasetIterator
 from gristmill._dataset.model.node import Dataset, build
 from gristmill._dataset.model.options import DatasetOptions

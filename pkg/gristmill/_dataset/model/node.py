@@ -154,6 +154,16 @@ def check_parents(dataset: Any, parents: Iterable[Any], wanted: type) -> None:
         )
 
 
+def listed(datasets: Any, name: str) -> list[Any]:
+    """Several datasets as a list; one alone is refused."""
+    if isinstance(datasets, (Dataset, str)) or not isinstance(datasets, Iterable):
+        raise TypeError(
+            f"{name} takes a sequence of datasets, got {kind(datasets)}. Put them in a"
+            " list."
+        )
+    return list(datasets)
+
+
 def is_ours(node: Any) -> bool:
     """Whether the class of a dataset or an iterator is Gristmill's."""
     return type(node).__module__.startswith("gristmill.")

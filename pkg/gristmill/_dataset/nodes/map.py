@@ -11,11 +11,10 @@ import numpy as np
 
 from gristmill import transforms
 from gristmill._base import log
-from gristmill._base.checks import check_seed_of_draws
+from gristmill._base.checks import check_callable, check_seed_of_draws, kind
 from gristmill._base.describing import call_text
 from gristmill._base.types import Int64Array, T
 from gristmill._dataset.model.blocks import StepMapDataset
-from gristmill._dataset.model.checks import call_of
 from gristmill._dataset.model.iter_dataset import IterDataset
 from gristmill._dataset.model.iterator import (
     DatasetIterator,
@@ -28,6 +27,16 @@ from gristmill._dataset.model.options import DatasetOptions
 from gristmill._hot import steps
 from gristmill._hot.draw import OpDraws, restart
 
+# The method of a dataset that takes each kind of transform; most transforms have one of
+# the same name, which is called.
+METHODS: dict[type, str] = {
+    transforms.Map: "map",
+    transforms.MapWithIndex: "map_with_index",
+    transforms.RandomMap: "random_map",
+    transforms.Filter: "filter",
+    transforms.FlatMap: "apply",
+    transforms.Batch: "batch",
+}
 WARN_EVERY_S = 60.0
 # When the last warning about a transformation was logged.
 _warned_at: dict[str, float] = {}
@@ -50,6 +59,27 @@ class Calling(Dataset):
 
     def _arguments_text(self) -> str:
         return f"(transform={self._transform_name})"
+
+
+def call_of(transform: Any, wanted: type) -> Any:
+    """What is called for an element: a transform's method, or the function itself.
+
+    Raises:
+        TypeError: It is neither; the text names the method that takes it.
+    """
+    if isinstance(transform, wanted):
+        return getattr(transform, METHODS[wanted])
+    if isinstance(transform, type) and issubclass(transform, tuple(METHODS)):
+        raise TypeError(
+            f"{METHODS[wanted]} got {kind(transform)}. Pass an instance of it:"
+            f" {transform.__name__}()."
+        )
+    found = next((each for each in METHODS if isinstance(transform, each)), None)
+    advice = f" Pass a function, or an instance of transforms.{wanted.__name__}."
+    if found is not None:
+        advice = f" It is a transforms.{found.__name__}: use ds.{METHODS[found]}(...)."
+    check_callable(f"The transform of {METHODS[wanted]}", transform, advice)
+    return transform
 
 
 class Mapping(Calling):

@@ -5,13 +5,13 @@ from __future__ import annotations
 import abc
 import itertools
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from gristmill import _core, transforms
-from gristmill._base.checks import kind
+from gristmill._base.checks import check_finite, kind
 from gristmill._base.types import Int64Array, T
 from gristmill._dataset.model import states
 from gristmill._dataset.model.blocks import (
@@ -19,11 +19,10 @@ from gristmill._dataset.model.blocks import (
     block_of,
     epochs_and_offsets,
 )
-from gristmill._dataset.model.checks import check_names, check_weights, listed
 from gristmill._dataset.model.iter_dataset import IterDataset
 from gristmill._dataset.model.iterator import DatasetIterator, NodeIterator
 from gristmill._dataset.model.map_dataset import MapDataset
-from gristmill._dataset.model.node import ParentSpec, builds
+from gristmill._dataset.model.node import ParentSpec, builds, listed
 from gristmill._hot import steps
 from gristmill.batching import tree_rules
 from gristmill.errors import StateMismatch
@@ -223,10 +222,9 @@ class MixedDatasetIterator(steps.MixStep, NodeIterator[T]):
 
     def get_state(self) -> Any:
         """The position; by name of the parts, where they have names."""
-        states = [parent.get_state() for parent in self._parents]
-        parents: Any = states
+        parents: Any = [parent.get_state() for parent in self._parents]
         if self._names is not None:
-            parents = dict(zip(self._names, states, strict=True)) | self._absent
+            parents = dict(zip(self._names, parents, strict=True)) | self._absent
         return {"parents": parents, "index": self.index, "stop": self.stopped}
 
     def _check_state(self, state: Any) -> None:
@@ -258,10 +256,8 @@ class MixedDatasetIterator(steps.MixStep, NodeIterator[T]):
         self.stopped = state["stop"]
 
     def _mismatch(self, what: str, found: Any) -> str:
-        parts: Any = kind(found)
-        if isinstance(found, Mapping):
-            parts = list(found)
-        elif isinstance(found, (list, tuple)):
+        parts: Any = list(found) if isinstance(found, Mapping) else kind(found)
+        if isinstance(found, (list, tuple)):
             parts = f"{len(found)} parts"
         mine = self._names or f"{len(self._parents)} parts"
         return (
@@ -277,8 +273,14 @@ class MixedDatasetIterator(steps.MixStep, NodeIterator[T]):
 
 def integer_proportions(weights: Sequence[float], parts: int) -> list[int]:
     """Weights as integers, the smallest about 100: Grain's rounding."""
-    check_weights(weights)
+    if isinstance(weights, (str, bytes)) or not isinstance(weights, Iterable):
+        raise TypeError(
+            f"weights must be a sequence of numbers, got {kind(weights)}. Pass one for"
+            " each dataset."
+        )
     weights = list(weights)
+    for number, weight in enumerate(weights):
+        check_finite(f"weights[{number}]", weight)
     if len(weights) != parts:
         raise ValueError(f"There are {parts} datasets but {len(weights)} weights.")
     if not weights:
@@ -300,3 +302,19 @@ def _ordered_names(parts: Any) -> list[str] | None:
 
 def _in_order(parts: Any, names: list[str] | None) -> Any:
     return parts if names is None else [parts[name] for name in names]
+
+
+def check_names(datasets: Any, weights: Any) -> None:
+    """Refuse weights that are for other datasets, where these have names."""
+    if weights is None:
+        return
+    if isinstance(datasets, Mapping) != isinstance(weights, Mapping):
+        raise TypeError(
+            "datasets and weights must both be mappings, or both be sequences, got"
+            f" {kind(datasets)} and {kind(weights)}."
+        )
+    if isinstance(datasets, Mapping) and datasets.keys() != weights.keys():
+        raise ValueError(
+            f"weights are for {sorted(map(str, weights))}, but the datasets are"
+            f" {sorted(map(str, datasets))}. Give both the same names."
+        )

@@ -179,9 +179,7 @@ class PackingDatasetIterator(NodeIterator[Any]):
     """Iterates over packed rows."""
 
     _STATE = states.fields(
-        parent=states.parent,
-        next_row=states.count,
-        counter=states.count,
+        parent=states.parent, next_row=states.count, counter=states.count
     )
     _TAKES_IN_STEP = True
     _BATCHES = True

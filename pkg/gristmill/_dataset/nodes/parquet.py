@@ -63,13 +63,11 @@ class ParquetIterDataset(IterDataset[dict[str, Any]]):
 
     def __iter__(self) -> DatasetIterator[dict[str, Any]]:
         if len(self._paths) == 1:
-            return ParquetDatasetIterator(
-                os.fsdecode(self._paths[0]), self._read_kwargs
-            )
+            path = os.fsdecode(self._paths[0])
+            return ParquetDatasetIterator(path, self._read_kwargs)
         files = [ParquetIterDataset(path, **self._read_kwargs) for path in self._paths]
-        return iter(
-            InterleaveIterDataset[dict[str, Any]](files, cycle_length=CYCLE_LENGTH)
-        )
+        joined = InterleaveIterDataset[dict[str, Any]](files, cycle_length=CYCLE_LENGTH)
+        return iter(joined)
 
     def __repr__(self) -> str:
         return call_text(self, *self._paths, **self._read_kwargs)

@@ -118,8 +118,7 @@ class RebatchDatasetIterator(CountingIterator[Any]):
                 batch = next(self._parent)
                 leaves, treedef = tree.flatten(batch, batching.tree_rules())
                 self._treedef = self._treedef or treedef
-                _check_structure(treedef, self._treedef)
-                self._rows = _rows_of(leaves)
+                self._rows = _rows_of(leaves, treedef, self._treedef)
             except StopIteration:
                 return False
             except Exception:
@@ -130,7 +129,8 @@ class RebatchDatasetIterator(CountingIterator[Any]):
         return True
 
 
-def _check_structure(treedef: tree.TreeDef, expected: tree.TreeDef) -> None:
+def _rows_of(leaves: list[Any], treedef: tree.TreeDef, expected: tree.TreeDef) -> int:
+    """The length of all leaves of a batch, which must be as the first."""
     if treedef != expected:
         found, first = (
             tree.unflatten(each, ["leaf"] * each.num_leaves)
@@ -140,10 +140,6 @@ def _check_structure(treedef: tree.TreeDef, expected: tree.TreeDef) -> None:
             f"A batch to rebatch is {found}, but the first was {first}. Make them equal"
             " in a map before this."
         )
-
-
-def _rows_of(leaves: list[Any]) -> int:
-    """The length of all leaves."""
     lengths = {len(leaf) for leaf in leaves}
     if len(lengths) > 1:
         raise ValueError(

@@ -179,9 +179,7 @@ class CacheDatasetIterator(NodeIterator[T]):
     """
 
     _STATE = states.fields(
-        parent=states.parent,
-        position=states.count,
-        cache_filled=states.flag,
+        parent=states.parent, position=states.count, cache_filled=states.flag
     )
 
     def __init__(self, node: CacheIterDataset[T]) -> None:
@@ -206,8 +204,11 @@ class CacheDatasetIterator(NodeIterator[T]):
             states.go_to(self._parent, self._start)
             self._cache = replay(self._parent, self._position)
             self._incomplete = False
+        # What is idle was read before, by the iterator that made the state.
+        idle = self._idle is not None
+        source = iter(replay(self._parent, 1)) if idle else self._parent
         try:
-            element = self._read()
+            element = next(source)
         except StopIteration:
             self._filled = True
             raise
@@ -215,16 +216,6 @@ class CacheDatasetIterator(NodeIterator[T]):
             self._cache.append(element)
         self._position += 1
         return element
-
-    def _read(self) -> T:
-        """The parent's next element."""
-        if self._idle is None:
-            element: T = next(self._parent)
-            return element
-        # It was read before, by the iterator that made the state.
-        for element in replay(self._parent, 1):
-            return element
-        raise StopIteration
 
     def get_state(self) -> Any:
         """The position, and whether all elements were read."""
@@ -243,5 +234,5 @@ class CacheDatasetIterator(NodeIterator[T]):
         if not self._filled:
             # What was read is only known to be behind the parent's position where the
             # cache was not full.
-            self._incomplete |= state["cache_filled"]
-            self._incomplete |= self._position > len(self._cache)
+            missing = self._position > len(self._cache)
+            self._incomplete |= state["cache_filled"] or missing

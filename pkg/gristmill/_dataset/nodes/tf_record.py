@@ -76,11 +76,9 @@ class TFRecordReader:
         return records_of(self._reader, self._path, "auto", "none", position)[0]
 
     def __next__(self) -> bytes:
-        """The next record."""
         return self._records.__next__()
 
     def seek(self, offset: int) -> None:
-        """Go on at a record."""
         # Only errors would say which record that is.
         self._records = self._from(TFRecordPosition(record=0, offset=offset))
 
@@ -89,7 +87,6 @@ class TFRecordReader:
         return self._records.offset
 
     def close(self) -> None:
-        """Close the file."""
         self._reader.close()
 
     def __del__(self) -> None:
@@ -111,7 +108,6 @@ class TFRecordDatasetIterator(CheckedIterator[bytes]):
         return next(self._reader)
 
     def get_state(self) -> Any:
-        """Where the next record begins, in bytes of what the file holds."""
         return {"reader_offset": self._reader.tell()}
 
     def _go_to(self, state: Any) -> None:

@@ -106,7 +106,6 @@ class PrefetchDatasetIterator(steps.Feed, CheckedIterator[T]):
         self.seek(state["next_index"])
 
     def start_prefetch(self) -> None:
-        """Begin to compute ahead."""
         self._reading.start(self.given + self.ahead())
 
     def _release(self) -> None:
