@@ -6,7 +6,8 @@ import pickletools
 import pytest
 
 import gristmill
-from gristmill import sources, transforms
+from gristmill import experimental, sources, transforms
+from gristmill._dataset.model import observer
 
 
 def named(module, name):
@@ -28,6 +29,11 @@ def named(module, name):
         ("_features", "FixedLen", transforms.FixedLen),
         ("_image", "DecodeImage", transforms.DecodeImage),
         ("_npy", "DecodeNpy", transforms.DecodeNpy),
+        ("_dataset.cache", "CacheIterDataset", experimental.CacheIterDataset),
+        ("_dataset.factories", "IterDatasetMeta", type(gristmill.IterDataset)),
+        ("_dataset.factories", "MapDatasetMeta", type(gristmill.MapDataset)),
+        ("_dataset.opening", "iterate", observer.iterate),
+        ("_dataset.padding", "batch_and_pad", experimental.batch_and_pad),
     ],
 )
 def test_classes_of_old_pickles_are_found(module, name, cls):

@@ -23,16 +23,19 @@ from gristmill._dataset.nodes.concat_split import (
 from gristmill._dataset.nodes.elastic import ElasticIterator
 from gristmill._dataset.nodes.flat_map import FlatMapIterDataset, FlatMapMapDataset
 from gristmill._dataset.nodes.interleave import InterleaveIterDataset
-from gristmill._dataset.nodes.limit import LimitIterDataset
-from gristmill._dataset.nodes.pack_and_batch import PackAndBatchOperation
+from gristmill._dataset.nodes.map import RngPool
 from gristmill._dataset.nodes.packing import (
     BestFitPackIterDataset,
     FirstFitPackIterDataset,
+    PackAndBatchOperation,
 )
 from gristmill._dataset.nodes.parquet import ParquetIterDataset
 from gristmill._dataset.nodes.rebatch import RebatchIterDataset
-from gristmill._dataset.nodes.repeat import CacheIterDataset, RepeatIterDataset
-from gristmill._dataset.nodes.rng_pool import RngPool
+from gristmill._dataset.nodes.repeat import (
+    CacheIterDataset,
+    LimitIterDataset,
+    RepeatIterDataset,
+)
 from gristmill._dataset.nodes.tf_record import TFRecordIterDataset
 from gristmill._dataset.nodes.thread_prefetch import (
     ThreadPrefetchDatasetIterator,

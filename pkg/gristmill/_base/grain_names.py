@@ -62,9 +62,8 @@ _HOMES: dict[str, dict[str, str]] = {
     },
     f"{_DATASET}.dataset": {
         f"{_NODES}.apply": "apply_transformations",
-        "_dataset.model.factories": "IterDatasetMeta MapDatasetMeta",
-        "_dataset.model.iter_dataset": "IterDataset",
-        "_dataset.model.map_dataset": "MapDataset",
+        "_dataset.model.iter_dataset": "IterDataset IterDatasetMeta",
+        "_dataset.model.map_dataset": "MapDataset MapDatasetMeta",
         "_dataset.model.iterator": "DatasetIterator get_next_index set_next_index",
         "_dataset.model.spec": "get_element_spec",
         "_observe.summary_message": "get_execution_summary",
@@ -92,11 +91,10 @@ _HOMES: dict[str, dict[str, str]] = {
     f"{_STEPS}.interleave": {
         f"{_NODES}.interleave": "InterleaveDatasetIterator InterleaveIterDataset"
     },
-    f"{_STEPS}.limit": {f"{_NODES}.limit": "LimitIterDataset"},
+    f"{_STEPS}.limit": {f"{_NODES}.repeat": "LimitIterDataset"},
     f"{_STEPS}.map": {
         f"{_NODES}.map": "MapIterDataset MapMapDataset MapWithIndexIterDataset"
-        " MapWithIndexMapDataset RandomMapIterDataset RandomMapMapDataset",
-        f"{_NODES}.rng_pool": "RngPool",
+        " MapWithIndexMapDataset RandomMapIterDataset RandomMapMapDataset RngPool",
     },
     f"{_STEPS}.mix": {
         f"{_NODES}.mix": "ConcatenateMapDataset MixedIterDataset MixedMapDataset"
@@ -134,7 +132,7 @@ _HOMES: dict[str, dict[str, str]] = {
         "_dataset.parallel.device_put": "device_put"
     },
     "_src.python.experimental.example_packing.packing": {
-        f"{_NODES}.pack_and_batch": "PackAndBatchOperation"
+        f"{_NODES}.packing": "PackAndBatchOperation"
     },
     "_src.python.experimental.index_shuffle.python.index_shuffle_module": {
         "experimental": "index_shuffle"

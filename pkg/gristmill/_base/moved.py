@@ -23,8 +23,13 @@ _FOLDERS = {
 _TAKEN_IN = {
     "arithmetic": "pipeline",
     "cache": "repeat",
+    "factories": "map_dataset",
     "filter": "map",
+    "limit": "repeat",
+    "opening": "observer",
+    "pack_and_batch": "packing",
     "padding": "batch",
+    "rng_pool": "map",
     "rows": "batch",
     "seed": "with_options",
 }

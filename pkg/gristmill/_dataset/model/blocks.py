@@ -18,14 +18,19 @@ from gristmill._dataset.model.node import check_parents
 class BlockMapDataset(MapDataset[T]):
     """A dataset whose elements are made in blocks; one is a block of one.
 
-    A subclass implements `_block`.
+    A subclass implements `_block`, and has a `_length` or its own ``__len__``.
     """
+
+    _length: int
 
     def __init__(
         self, parents: MapDataset[Any] | Sequence[MapDataset[Any]] = ()
     ) -> None:
         super().__init__(parents)
         check_parents(self, self._parents, MapDataset)
+
+    def __len__(self) -> int:
+        return self._length
 
     def __getitem__(self, index: Any) -> Any:
         if isinstance(index, slice):

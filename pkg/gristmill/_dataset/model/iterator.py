@@ -112,8 +112,17 @@ class DatasetIterator(checkpoint.Checkpointable, Iterator[T], Generic[T]):
         if getattr(self, "_closed", True):
             return
         self._closed = True
+        self._release()
         for parent in self._parents:
             parent.close()
+
+    def _release(self) -> None:
+        """End what this iterator has beside its parents; called once."""
+
+    def _keep_after_end(self) -> None:
+        """Keep at the end what a next epoch needs, too: `set_state` will follow."""
+        for parent in self._parents:
+            parent._keep_after_end()
 
     def __del__(self) -> None:
         self.close()
@@ -144,7 +153,6 @@ class CheckedIterator(states.Checked, DatasetIterator[T]):
     """
 
     def get_state(self) -> Any:
-        """The parent's position."""
         return self._parent.get_state()
 
 
@@ -177,7 +185,6 @@ class CountingIterator(NodeIterator[T]):
     counter: int = 0
 
     def get_state(self) -> Any:
-        """The parent's position, and the count."""
         return {"parent": self._parent_state(), self._COUNTER_NAME: self.counter}
 
     def _check_state(self, state: Any) -> None:

@@ -24,13 +24,89 @@ from gristmill._base.types import (
     Scalar,
     T,
 )
-from gristmill._dataset.model.factories import MapDatasetMeta
 from gristmill._dataset.model.iter_dataset import IterDataset, Stacking
+
+# Old pickles of users' classes look for it beside the other one.
+from gristmill._dataset.model.iter_dataset import IterDatasetMeta as IterDatasetMeta
 from gristmill._dataset.model.iterator import DatasetIterator
 from gristmill._dataset.model.node import Dataset, build
 from gristmill._dataset.model.options import DatasetOptions
 from gristmill.options import ReadOptions
-from gristmill.transforms import AnyTransform
+from gristmill.sources import Columns, RandomAccessDataSource
+from gristmill.transforms import AnyTransform, DatasetSelectionMap
+
+
+class MapDatasetMeta(abc.ABCMeta):
+    """Holds what makes a `MapDataset` of something that is none."""
+
+    @overload
+    def source(
+        cls, source: Sequence[S] | RandomAccessDataSource[S]
+    ) -> MapDataset[S]: ...
+
+    @overload
+    def source(cls, source: Columns) -> MapDataset[dict[str, Any]]: ...
+
+    def source(cls, source: Any) -> MapDataset[Any]:
+        """A dataset of what a source has.
+
+        Args:
+            source: Anything with ``__len__`` and ``__getitem__(int)``: a list, an
+                array, an `ArrayRecordDataSource`...
+
+        Example:
+            >>> list(gristmill.MapDataset.source("abc"))
+            ['a', 'b', 'c']
+        """
+        return build("MapDataset.source", source)
+
+    def range(
+        cls, start: int, stop: int | None = None, step: int = 1
+    ) -> MapDataset[int]:
+        """A dataset of integers, with the arguments of `range`."""
+        return build("MapDataset.range", start, stop, step)
+
+    def mix(
+        cls,
+        datasets: Sequence[MapDataset[S]],
+        weights: Sequence[float] | None = None,
+    ) -> MapDataset[S]:
+        """A dataset that takes from several in turn, in proportion to weights.
+
+        It ends with the first part that would run out.  Shuffle and repeat the parts.
+
+        Args:
+            datasets: The parts, at least 1.
+            weights: One positive number for each; None for equal ones.
+
+        Example:
+            >>> MapDataset = gristmill.MapDataset
+            >>> parts = [MapDataset.range(5), MapDataset.range(10, 15)]
+            >>> list(MapDataset.mix(parts, [2, 1]))
+            [0, 1, 10, 2, 3, 11, 4]
+        """
+        return build("MapDataset.mix", datasets, weights)
+
+    def select_from_datasets(
+        cls,
+        datasets: Sequence[MapDataset[S]],
+        selection_map: DatasetSelectionMap,
+    ) -> MapDataset[S]:
+        """A dataset that takes from several by a map of your own.
+
+        Args:
+            datasets: The parts.
+            selection_map: Gives (dataset, index in it) for each index.
+        """
+        return build("MapDataset.select_from_datasets", datasets, selection_map)
+
+    def zip(cls, datasets: Sequence[MapDataset[Any]]) -> MapDataset[tuple[Any, ...]]:
+        """A dataset of tuples, of one element of each part; equal lengths."""
+        return build("MapDataset.zip", datasets)
+
+    def concatenate(cls, datasets: Sequence[MapDataset[S]]) -> MapDataset[S]:
+        """A dataset of all parts, one after another; epoch e has epoch e of each."""
+        return build("MapDataset.concatenate", datasets)
 
 
 class MapDataset(Dataset, Generic[T], metaclass=MapDatasetMeta):

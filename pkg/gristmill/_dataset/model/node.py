@@ -131,11 +131,11 @@ class Dataset:
 
 
 class ParentSpec(Dataset):
-    """A dataset whose elements look as its parent's do."""
+    """A dataset whose elements look as its first parent's do."""
 
     @property
     def _element_spec(self) -> Any:
-        return self._parent._element_spec
+        return self._parents[0]._element_spec
 
 
 def check_parents(dataset: Any, parents: Iterable[Any], wanted: type) -> None:
@@ -152,6 +152,16 @@ def check_parents(dataset: Any, parents: Iterable[Any], wanted: type) -> None:
             f"{type(dataset).__name__} is made of datasets, of kind"
             f" {wanted.__name__}, got {kind(parent)}. {advice}"
         )
+
+
+def listed(datasets: Any, name: str) -> list[Any]:
+    """Several datasets as a list; one alone is refused."""
+    if isinstance(datasets, (Dataset, str)) or not isinstance(datasets, Iterable):
+        raise TypeError(
+            f"{name} takes a sequence of datasets, got {kind(datasets)}. Put them in a"
+            " list."
+        )
+    return list(datasets)
 
 
 def is_ours(node: Any) -> bool:

@@ -1,4 +1,4 @@
-"""The nodes of chains, a file for each kind, registered by `model/building.py`.
+"""The nodes of chains by their kinds; methods make those that `builds` registers.
 
 They import `model` and one another, downward.  Begin with `map.py`.
 """

@@ -132,9 +132,6 @@ class BatchMapDataset(Batching, BlockMapDataset[T]):
             self._length = math.ceil(self._parent_length / self._batch_size)
         self._rows = Rows.of(self._parent) if self._batch_fn is None else None
 
-    def __len__(self) -> int:
-        return self._length
-
     def _block(self, indices: Int64Array) -> list[Any]:
         epochs, batches = epochs_and_offsets(indices, self._length)
         self._check(epochs)

@@ -47,7 +47,7 @@ def _run(ds: IterDataset[Any]) -> tuple[list[Any], list[Any]]:
     elements: list[Any] = []
     states: list[Any] = []
     iterator = iter(ds)
-    first = structure = _structure(iterator.get_state())
+    first = _structure(iterator.get_state())
     while True:
         state = iterator.get_state()
         structure = _structure(state)

@@ -104,7 +104,9 @@ class ElasticIterator(IterDataset[Any]):
 
     @functools.cached_property
     def _iterator(self) -> DatasetIterator[Any]:
-        if _is_indexed(self._ds):
+        nodes = chain_of(self._ds)
+        dense = isinstance(self._ds, MapDataset) and not any(n._SPARSE for n in nodes)
+        if dense:  # It has indices, and an element at each.
             return ElasticMapDatasetIterator(self)
         return ElasticStreamDatasetIterator(self)
 
@@ -126,8 +128,7 @@ class ElasticIterator(IterDataset[Any]):
             ds = ds.to_iter_dataset(self._read_options)
         if self._multiprocessing_options is not None:
             ds = ds.mp_prefetch(self._multiprocessing_options)
-        found: IterDataset[Any] = ds
-        return found
+        return ds  # type: ignore[no-any-return]
 
 
 class ElasticMapDatasetIterator(CheckedIterator[Any]):
@@ -152,18 +153,11 @@ class ElasticMapDatasetIterator(CheckedIterator[Any]):
         return {"global_next_index": self._next_index}
 
     def _go_to(self, state: Any) -> None:
-        self._drop()
+        self._release()
         self._next_index = state["global_next_index"]
 
     def start_prefetch(self) -> None:
-        """Begin to work in the background."""
         self._opened().start_prefetch()
-
-    def close(self) -> None:
-        """End threads and workers."""
-        if not getattr(self, "_closed", True):
-            self._drop()
-        super().close()
 
     def _opened(self) -> DatasetIterator[Any]:
         self._assert_not_closed()
@@ -175,7 +169,7 @@ class ElasticMapDatasetIterator(CheckedIterator[Any]):
             self._batches = iter(node._iterated(batches))
         return self._batches
 
-    def _drop(self) -> None:
+    def _release(self) -> None:
         batches, self._batches = self._batches, None
         if batches is not None:
             batches.close()
@@ -219,10 +213,3 @@ class ElasticStreamDatasetIterator(CheckedIterator[Any]):
         self._parent.set_state(state["stream"])
         self._next_index = state["global_next_index"]
         self._own, self._read = [], 0
-
-
-def _is_indexed(dataset: Any) -> bool:
-    """Whether a dataset has indices, and an element at each."""
-    return isinstance(dataset, MapDataset) and all(
-        node._SPARSE is None for node in chain_of(dataset)
-    )

@@ -60,10 +60,7 @@ class FlatMapMapDataset(FlatMapping, BlockMapDataset[T]):
             )
 
     def __len__(self) -> int:
-        fan_out = self._transform.max_fan_out
-        if len(self._parent) >= sys.maxsize / fan_out:
-            return sys.maxsize
-        return fan_out * len(self._parent)
+        return min(self._transform.max_fan_out * len(self._parent), sys.maxsize)
 
     def _block(self, indices: Int64Array) -> list[Any]:
         fan_out = self._transform.max_fan_out
@@ -83,9 +80,7 @@ class FlatMapMapDataset(FlatMapping, BlockMapDataset[T]):
     def _split(self, element: Any) -> Sequence[Any]:
         if element is None:
             return ()
-        splits: Any = self._transform.flat_map(element)
-        if not isinstance(splits, Sequence):
-            splits = list(splits)
+        splits = list(self._transform.flat_map(element))
         if len(splits) > self._transform.max_fan_out:
             raise ValueError(
                 "The user-provided FlatMapTransform has a split that exceeds specified"
@@ -93,8 +88,7 @@ class FlatMapMapDataset(FlatMapping, BlockMapDataset[T]):
                 f" {len(splits)} elements of one, but max_fan_out is"
                 f" {self._transform.max_fan_out}. Raise max_fan_out, or split less."
             )
-        found: Sequence[Any] = splits
-        return found
+        return splits
 
 
 class FlatMapIterDataset(FlatMapping, IterDataset[T]):
@@ -124,7 +118,6 @@ class FlatMapDatasetIterator(CountingIterator[T]):
 
     def __init__(self, node: FlatMapping) -> None:
         super().__init__(node)
-        self._transform = node._transform
         self._before = self._parent.get_state()
         self._splits: Sequence[Any] = ()
 
@@ -158,7 +151,7 @@ class FlatMapDatasetIterator(CountingIterator[T]):
 
     def _split(self, element: Any) -> Sequence[Any]:
         try:
-            splits: Any = self._transform.flat_map(element)
+            splits: Any = self._node._transform.flat_map(element)
             return splits if hasattr(splits, "__getitem__") else list(splits)
         except Exception as error:
             self._failed(error)

@@ -275,12 +275,9 @@ class InterleaveDatasetIterator(steps.Turns, NodeIterator[T]):
             if iterator is not None:
                 iterator.start_prefetch()
 
-    def close(self) -> None:
-        """End all threads."""
-        if not getattr(self, "_closed", True):
-            super().close()
-            self._reading.close()
-            self._close_places()
+    def _release(self) -> None:
+        self._reading.close()
+        self._close_places()
 
     def _close_places(self) -> None:
         for place, iterator in enumerate(self.places):

@@ -5,14 +5,16 @@ from __future__ import annotations
 import functools
 import threading
 import time
-from typing import Any, ClassVar
+from typing import Any, ClassVar, SupportsIndex
+
+import numpy as np
 
 from gristmill import transforms
 from gristmill._base import log
-from gristmill._base.checks import check_seed_of_draws
+from gristmill._base.checks import check_callable, check_seed_of_draws, kind
+from gristmill._base.describing import call_text
 from gristmill._base.types import Int64Array, T
 from gristmill._dataset.model.blocks import StepMapDataset
-from gristmill._dataset.model.checks import call_of
 from gristmill._dataset.model.iter_dataset import IterDataset
 from gristmill._dataset.model.iterator import (
     DatasetIterator,
@@ -23,8 +25,18 @@ from gristmill._dataset.model.names import transform_name
 from gristmill._dataset.model.node import Dataset, ParentSpec, builds
 from gristmill._dataset.model.options import DatasetOptions
 from gristmill._hot import steps
-from gristmill._hot.draw import OpDraws
+from gristmill._hot.draw import OpDraws, restart
 
+# The method of a dataset that takes each kind of transform; most transforms have one of
+# the same name, which is called.
+METHODS: dict[type, str] = {
+    transforms.Map: "map",
+    transforms.MapWithIndex: "map_with_index",
+    transforms.RandomMap: "random_map",
+    transforms.Filter: "filter",
+    transforms.FlatMap: "apply",
+    transforms.Batch: "batch",
+}
 WARN_EVERY_S = 60.0
 # When the last warning about a transformation was logged.
 _warned_at: dict[str, float] = {}
@@ -47,6 +59,27 @@ class Calling(Dataset):
 
     def _arguments_text(self) -> str:
         return f"(transform={self._transform_name})"
+
+
+def call_of(transform: Any, wanted: type) -> Any:
+    """What is called for an element: a transform's method, or the function itself.
+
+    Raises:
+        TypeError: It is neither; the text names the method that takes it.
+    """
+    if isinstance(transform, wanted):
+        return getattr(transform, METHODS[wanted])
+    if isinstance(transform, type) and issubclass(transform, tuple(METHODS)):
+        raise TypeError(
+            f"{METHODS[wanted]} got {kind(transform)}. Pass an instance of it:"
+            f" {transform.__name__}()."
+        )
+    found = next((each for each in METHODS if isinstance(transform, each)), None)
+    advice = f" Pass a function, or an instance of transforms.{wanted.__name__}."
+    if found is not None:
+        advice = f" It is a transforms.{found.__name__}: use ds.{METHODS[found]}(...)."
+    check_callable(f"The transform of {METHODS[wanted]}", transform, advice)
+    return transform
 
 
 class Mapping(Calling):
@@ -261,3 +294,62 @@ class _ThreadDraws(threading.local):
 
     def __reduce__(self) -> tuple[type, tuple[Any]]:
         return _ThreadDraws, (self._seed,)
+
+
+class RngPool:
+    """Generators that are used again, each set to the draws of one index.
+
+    The generator of an index draws the same whatever was drawn before:
+    ``np.random.Generator(np.random.Philox(seed))`` with its counter at
+    [0, 0, op_seed, index]. A pool pickles as its seed. Any thread may call.
+
+    Args:
+        seed: Whatever ``np.random.Philox`` takes.
+
+    Example:
+        >>> pool = RngPool(42)
+        >>> rng = pool.acquire_rng(7)
+        >>> first = rng.random()
+        >>> pool.release_rng(rng)
+        >>> pool.acquire_rng(7).random() == first
+        True
+    """
+
+    def __init__(self, seed: Any) -> None:
+        check_seed_of_draws("seed", seed)
+        self._seed = seed
+        self._free: list[np.random.Generator] = []
+
+    def __reduce__(self) -> tuple[type[RngPool], tuple[Any]]:
+        return RngPool, (self._seed,)
+
+    def acquire_rng(
+        self, index: SupportsIndex, *, op_seed: SupportsIndex = 0
+    ) -> np.random.Generator:
+        """Return the generator of an index, which nobody else has.
+
+        Args:
+            index: In [0, 2**64).
+            op_seed: In [0, 2**64): other draws for the same index.
+
+        Raises:
+            OverflowError: An argument is out of range.
+        """
+        try:
+            # One call of a list's method: no other thread takes the same one.
+            rng = self._free.pop()
+        except IndexError:
+            rng = np.random.Generator(np.random.Philox(self._seed))
+        restart(rng, index, op_seed)
+        return rng
+
+    def __repr__(self) -> str:
+        return call_text(self, seed=self._seed)
+
+    def release_rng(self, rng: np.random.Generator) -> None:
+        """Give a generator back; do not draw from it any more.
+
+        Args:
+            rng: What ``acquire_rng`` of this pool returned.
+        """
+        self._free.append(rng)

@@ -5,13 +5,13 @@ from __future__ import annotations
 import abc
 import itertools
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from gristmill import _core, transforms
-from gristmill._base.checks import kind
+from gristmill._base.checks import check_finite, kind
 from gristmill._base.types import Int64Array, T
 from gristmill._dataset.model import states
 from gristmill._dataset.model.blocks import (
@@ -19,17 +19,16 @@ from gristmill._dataset.model.blocks import (
     block_of,
     epochs_and_offsets,
 )
-from gristmill._dataset.model.checks import check_names, check_weights, listed
 from gristmill._dataset.model.iter_dataset import IterDataset
 from gristmill._dataset.model.iterator import DatasetIterator, NodeIterator
 from gristmill._dataset.model.map_dataset import MapDataset
-from gristmill._dataset.model.node import builds
+from gristmill._dataset.model.node import ParentSpec, builds, listed
 from gristmill._hot import steps
 from gristmill.batching import tree_rules
 from gristmill.errors import StateMismatch
 
 
-class SelectingMapDataset(BlockMapDataset[T]):
+class SelectingMapDataset(ParentSpec, BlockMapDataset[T]):
     """Each index is an index of one of the parents."""
 
     _KIND = "order"
@@ -47,10 +46,6 @@ class SelectingMapDataset(BlockMapDataset[T]):
         """What says which parent is taken from."""
         raise NotImplementedError
 
-    @property
-    def _element_spec(self) -> Any:
-        return self._parents[0]._element_spec
-
     @abc.abstractmethod
     def _select(self, indices: Int64Array) -> tuple[Int64Array, Int64Array]:
         """Which parent, and which of its indices, at each of `indices`."""
@@ -64,10 +59,9 @@ class SelectingMapDataset(BlockMapDataset[T]):
         order = np.argsort(chosen, kind="stable")
         bounds = np.searchsorted(chosen[order], range(len(self._parents) + 1))
         for number, (first, last) in enumerate(itertools.pairwise(bounds)):
-            if first == last:
-                continue
-            places = order[first:last]
-            steps.scatter(self._part(number, keys[places]), places, elements)
+            if first < last:
+                places = order[first:last]
+                steps.scatter(self._part(number, keys[places]), places, elements)
         return elements
 
     def _part(self, number: int, keys: Int64Array) -> list[Any]:
@@ -92,19 +86,12 @@ class MixedMapDataset(SelectingMapDataset[T]):
         super().__init__(listed(parents, "mix"))
         if not self._parents:
             raise ValueError("There are no datasets to mix. Pass at least one.")
-        if proportions is None:
-            whole = [1] * len(self._parents)
-        else:
+        whole = [1] * len(self._parents)
+        if proportions is not None:
             whole = integer_proportions(proportions, len(self._parents))
         self._proportions = tuple(whole)
         self._mixture = _core.Mixture(whole)
         self._measure()
-
-    def _measure(self) -> None:
-        self._length = self._shortest()
-
-    def __len__(self) -> int:
-        return self._length
 
     def _selection_text(self) -> str:
         return (
@@ -115,24 +102,21 @@ class MixedMapDataset(SelectingMapDataset[T]):
     def _select(self, indices: Int64Array) -> tuple[Int64Array, Int64Array]:
         return self._mixture.take(indices)
 
-    def _shortest(self) -> int:
-        """The length at which the first parent ends, in Grain's arithmetic."""
+    def _measure(self) -> None:
+        # It ends with the first parent that does, in Grain's arithmetic.
         whole = sum(self._proportions)
         lengths = [
             len(parent) / (proportion / whole)
             for parent, proportion in zip(self._parents, self._proportions, strict=True)
         ]
-        empty = [
-            f"index {i} ({self._parents[i]})"
-            for i, length in enumerate(lengths)
-            if length == 0
-        ]
+        pairs = enumerate(zip(self._parents, lengths, strict=True))
+        empty = [f"index {i} ({parent})" for i, (parent, n) in pairs if n == 0]
         if empty:
             raise ValueError(
                 "All datasets must have positive length for mixing, but dataset(s) "
                 f"at {', '.join(empty)} have length 0."
             )
-        return min(sys.maxsize, int(min(lengths)))
+        self._length = min(sys.maxsize, int(min(lengths)))
 
 
 @builds("MapDataset.select_from_datasets")
@@ -145,8 +129,8 @@ class SelectedMapDataset(SelectingMapDataset[T]):
         selection_map: transforms.DatasetSelectionMap,
     ) -> None:
         super().__init__(listed(parents, "select_from_datasets"))
-        missing = {"__len__", "__getitem__"} - set(dir(selection_map))
-        if isinstance(selection_map, type) or missing:
+        has_both = {"__len__", "__getitem__"} <= set(dir(selection_map))
+        if isinstance(selection_map, type) or not has_both:
             raise TypeError(
                 "selection_map must have __len__() and __getitem__(index) that returns"
                 f" (dataset, index in it), got {kind(selection_map)}. Derive it from"
@@ -154,9 +138,6 @@ class SelectedMapDataset(SelectingMapDataset[T]):
             )
         self._selection_map = selection_map
         self._length = len(selection_map)
-
-    def __len__(self) -> int:
-        return self._length
 
     def _selection_text(self) -> str:
         return repr(self._selection_map)
@@ -200,7 +181,7 @@ class ConcatenateMapDataset(SelectingMapDataset[T]):
 
 
 @builds("IterDataset.mix")
-class MixedIterDataset(IterDataset[T]):
+class MixedIterDataset(ParentSpec, IterDataset[T]):
     """Takes from each parent in proportion to its weight."""
 
     _KIND = "order"
@@ -213,9 +194,8 @@ class MixedIterDataset(IterDataset[T]):
         check_names(parents, proportions)
         self._names = _ordered_names(parents)
         super().__init__(listed(_in_order(parents, self._names), "mix"))
-        if proportions is None:
-            given: Any = [1] * len(self._parents)
-        else:
+        given: Any = [1] * len(self._parents)
+        if proportions is not None:
             given = _in_order(proportions, _ordered_names(proportions))
         self._proportions = tuple(integer_proportions(given, len(self._parents)))
 
@@ -224,10 +204,6 @@ class MixedIterDataset(IterDataset[T]):
 
     def _arguments_text(self) -> str:
         return f"([{len(self._parents)} parents], proportions={self._proportions})"
-
-    @property
-    def _element_spec(self) -> Any:
-        return self._parents[0]._element_spec
 
 
 class MixedDatasetIterator(steps.MixStep, NodeIterator[T]):
@@ -246,10 +222,9 @@ class MixedDatasetIterator(steps.MixStep, NodeIterator[T]):
 
     def get_state(self) -> Any:
         """The position; by name of the parts, where they have names."""
-        states = [parent.get_state() for parent in self._parents]
-        parents: Any = states
+        parents: Any = [parent.get_state() for parent in self._parents]
         if self._names is not None:
-            parents = dict(zip(self._names, states, strict=True)) | self._absent
+            parents = dict(zip(self._names, parents, strict=True)) | self._absent
         return {"parents": parents, "index": self.index, "stop": self.stopped}
 
     def _check_state(self, state: Any) -> None:
@@ -268,18 +243,11 @@ class MixedDatasetIterator(steps.MixStep, NodeIterator[T]):
                 states.check_state(parent, position)
 
     def _go_to(self, state: Any) -> None:
-        """Continue at a position.
-
-        Parts that it does not name begin anew.  Of parts that only it has the positions
-        are kept, so that they can come back.
-
-        Raises:
-            StateMismatch: It is that of other parts, which have no names.
-        """
+        # Parts that it does not name begin anew.  Of parts that only it has the
+        # positions are kept, so that they can come back.
         found = state["parents"]
         if self._names is not None:
-            absent = found.keys() - set(self._names)
-            self._absent = {name: found[name] for name in found if name in absent}
+            self._absent = {k: v for k, v in found.items() if k not in self._names}
             found = [found.get(name) for name in self._names]
         for parent, position in zip(self._parents, found, strict=True):
             if position is not None:
@@ -288,10 +256,8 @@ class MixedDatasetIterator(steps.MixStep, NodeIterator[T]):
         self.stopped = state["stop"]
 
     def _mismatch(self, what: str, found: Any) -> str:
-        parts: Any = kind(found)
-        if isinstance(found, Mapping):
-            parts = list(found)
-        elif isinstance(found, (list, tuple)):
+        parts: Any = list(found) if isinstance(found, Mapping) else kind(found)
+        if isinstance(found, (list, tuple)):
             parts = f"{len(found)} parts"
         mine = self._names or f"{len(self._parents)} parts"
         return (
@@ -306,13 +272,15 @@ class MixedDatasetIterator(steps.MixStep, NodeIterator[T]):
 
 
 def integer_proportions(weights: Sequence[float], parts: int) -> list[int]:
-    """Weights as integers, the smallest about 100: Grain's rounding.
-
-    Raises:
-        ValueError: There is not one positive weight for each part.
-    """
-    check_weights(weights)
+    """Weights as integers, the smallest about 100: Grain's rounding."""
+    if isinstance(weights, (str, bytes)) or not isinstance(weights, Iterable):
+        raise TypeError(
+            f"weights must be a sequence of numbers, got {kind(weights)}. Pass one for"
+            " each dataset."
+        )
     weights = list(weights)
+    for number, weight in enumerate(weights):
+        check_finite(f"weights[{number}]", weight)
     if len(weights) != parts:
         raise ValueError(f"There are {parts} datasets but {len(weights)} weights.")
     if not weights:
@@ -334,3 +302,19 @@ def _ordered_names(parts: Any) -> list[str] | None:
 
 def _in_order(parts: Any, names: list[str] | None) -> Any:
     return parts if names is None else [parts[name] for name in names]
+
+
+def check_names(datasets: Any, weights: Any) -> None:
+    """Refuse weights that are for other datasets, where these have names."""
+    if weights is None:
+        return
+    if isinstance(datasets, Mapping) != isinstance(weights, Mapping):
+        raise TypeError(
+            "datasets and weights must both be mappings, or both be sequences, got"
+            f" {kind(datasets)} and {kind(weights)}."
+        )
+    if isinstance(datasets, Mapping) and datasets.keys() != weights.keys():
+        raise ValueError(
+            f"weights are for {sorted(map(str, weights))}, but the datasets are"
+            f" {sorted(map(str, datasets))}. Give both the same names."
+        )

@@ -63,13 +63,11 @@ class ParquetIterDataset(IterDataset[dict[str, Any]]):
 
     def __iter__(self) -> DatasetIterator[dict[str, Any]]:
         if len(self._paths) == 1:
-            return ParquetDatasetIterator(
-                os.fsdecode(self._paths[0]), self._read_kwargs
-            )
+            path = os.fsdecode(self._paths[0])
+            return ParquetDatasetIterator(path, self._read_kwargs)
         files = [ParquetIterDataset(path, **self._read_kwargs) for path in self._paths]
-        return iter(
-            InterleaveIterDataset[dict[str, Any]](files, cycle_length=CYCLE_LENGTH)
-        )
+        joined = InterleaveIterDataset[dict[str, Any]](files, cycle_length=CYCLE_LENGTH)
+        return iter(joined)
 
     def __repr__(self) -> str:
         return call_text(self, *self._paths, **self._read_kwargs)
@@ -85,12 +83,7 @@ class ParquetIterDataset(IterDataset[dict[str, Any]]):
 
 
 class ParquetDatasetIterator(steps.Feed, CheckedIterator[dict[str, Any]]):
-    """Iterates over the rows of a Parquet file, one row group in memory at a time.
-
-    Args:
-        path: The file.
-        read_kwargs: Further arguments of ``pyarrow.parquet.ParquetFile``.
-    """
+    """Iterates over the rows of a Parquet file, one row group in memory at a time."""
 
     _STATE = states.fields(row_group=states.count, index_within_row_group=states.count)
 
@@ -128,17 +121,13 @@ class ParquetDatasetIterator(steps.Feed, CheckedIterator[dict[str, Any]]):
             raise states.mismatch(self, what)
 
     def _go_to(self, state: Any) -> None:
-        """Continue at a row."""
         first = int(self._bounds[state["row_group"]])
         self.seek(first + state["index_within_row_group"])
 
-    def close(self) -> None:
-        """Drop the row group in memory."""
-        if not getattr(self, "_closed", True):
-            self._columns = None
-            self._group = -1
-            self.seek(self.given)
-        super().close()
+    def _release(self) -> None:
+        self._columns = None
+        self._group = -1
+        self.seek(self.given)
 
     def _refill(self, first: int) -> list[Any]:
         """The next rows of the row group that row `first` is in."""

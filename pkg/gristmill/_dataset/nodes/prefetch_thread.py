@@ -46,16 +46,8 @@ class PrefetchThread:
     """Takes elements out of an iterator, until it ends, one fails, or they are fast.
 
     The iterator belongs to the thread until `take` has returned its end, or `stop` has
-    returned.
-
-    Args:
-        source: Has ``__next__`` and ``get_state``.
-        size: How many elements may wait, at least 1.
-        name: Of the thread.
-        probe: Told how long elements take; None goes on however fast they are.
-
-    Attributes:
-        pid: The process that has the thread.
+    returned.  At least one element may wait.  A probe is told how long elements take;
+    without one the thread goes on however fast they are.
     """
 
     def __init__(
@@ -74,10 +66,9 @@ class PrefetchThread:
         self._thread.start()
 
     def take(self) -> Taken | None:
-        """The next element, the state behind it, and what was raised instead of it.
+        """The next of them; None where elements are too fast for a thread.
 
-        After an exception, or None, which says that elements are too fast for a
-        thread, the thread has ended.
+        After None, or an exception, the thread has ended.
         """
         taken: Taken | None = self._ready.get()
         self._room.release()

@@ -58,16 +58,13 @@ class RebatchIterDataset(IterDataset[Any]):
 
     @property
     def _element_spec(self) -> Any:
-        leaves, treedef = tree.flatten(
-            self._parent._element_spec, batching.tree_rules()
-        )
-        rebatched = [
-            type(leaf)(shape=(self._batch_size, *leaf.shape[1:]), dtype=leaf.dtype)
-            if hasattr(leaf, "shape") and hasattr(leaf, "dtype")
-            else leaf
-            for leaf in leaves
-        ]
-        return tree.unflatten(treedef, rebatched)
+        spec = self._parent._element_spec
+        leaves, treedef = tree.flatten(spec, batching.tree_rules())
+        for i, leaf in enumerate(leaves):
+            if hasattr(leaf, "shape") and hasattr(leaf, "dtype"):
+                shape = (self._batch_size, *leaf.shape[1:])
+                leaves[i] = type(leaf)(shape=shape, dtype=leaf.dtype)
+        return tree.unflatten(treedef, leaves)
 
 
 class RebatchDatasetIterator(CountingIterator[Any]):
@@ -81,7 +78,6 @@ class RebatchDatasetIterator(CountingIterator[Any]):
 
     def __init__(self, node: RebatchIterDataset) -> None:
         super().__init__(node)
-        self._rules = batching.tree_rules()
         self._before = self._parent.get_state()
         # The leaves of the batch in hand, and its rows.
         self._leaves: list[Any] | None = None
@@ -100,7 +96,10 @@ class RebatchDatasetIterator(CountingIterator[Any]):
         if not pieces or (missing and self._node._drop_remainder):
             raise StopIteration
         assert self._treedef is not None
-        return tree.unflatten(self._treedef, _joined(pieces))
+        leaves = pieces[0]
+        if len(pieces) > 1:
+            leaves = [np.concatenate(parts) for parts in zip(*pieces, strict=True)]
+        return tree.unflatten(self._treedef, leaves)
 
     def _go_to(self, state: Any) -> None:
         super()._go_to(state)
@@ -117,10 +116,9 @@ class RebatchDatasetIterator(CountingIterator[Any]):
             self._before = self._parent.get_state()
             try:
                 batch = next(self._parent)
-                leaves, treedef = tree.flatten(batch, self._rules)
+                leaves, treedef = tree.flatten(batch, batching.tree_rules())
                 self._treedef = self._treedef or treedef
-                _check_structure(treedef, self._treedef)
-                self._rows = _rows_of(leaves)
+                self._rows = _rows_of(leaves, treedef, self._treedef)
             except StopIteration:
                 return False
             except Exception:
@@ -131,7 +129,8 @@ class RebatchDatasetIterator(CountingIterator[Any]):
         return True
 
 
-def _check_structure(treedef: tree.TreeDef, expected: tree.TreeDef) -> None:
+def _rows_of(leaves: list[Any], treedef: tree.TreeDef, expected: tree.TreeDef) -> int:
+    """The length of all leaves of a batch, which must be as the first."""
     if treedef != expected:
         found, first = (
             tree.unflatten(each, ["leaf"] * each.num_leaves)
@@ -141,10 +140,6 @@ def _check_structure(treedef: tree.TreeDef, expected: tree.TreeDef) -> None:
             f"A batch to rebatch is {found}, but the first was {first}. Make them equal"
             " in a map before this."
         )
-
-
-def _rows_of(leaves: list[Any]) -> int:
-    """The length of all leaves."""
     lengths = {len(leaf) for leaf in leaves}
     if len(lengths) > 1:
         raise ValueError(
@@ -155,10 +150,3 @@ def _rows_of(leaves: list[Any]) -> int:
     if not rows:
         raise ValueError("Rebatching with starting batch size of 0 is not supported.")
     return rows
-
-
-def _joined(pieces: list[list[Any]]) -> list[Any]:
-    """The leaves of one batch, out of those of its pieces."""
-    if len(pieces) == 1:
-        return pieces[0]
-    return [np.concatenate(parts, axis=0) for parts in zip(*pieces, strict=True)]

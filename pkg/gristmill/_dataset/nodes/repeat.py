@@ -1,4 +1,4 @@
-"""Datasets that go through their parent several times, and that keep it in memory."""
+"""Datasets that end early, go through their parent several times, or keep it."""
 
 from __future__ import annotations
 
@@ -11,10 +11,54 @@ from gristmill._dataset.model.iter_dataset import IterDataset
 from gristmill._dataset.model.iterator import (
     CountingIterator,
     DatasetIterator,
+    ElementCountingIterator,
     NodeIterator,
 )
 from gristmill._dataset.model.node import ParentSpec
 from gristmill._dataset.model.states import replay
+
+
+class LimitIterDataset(ParentSpec, IterDataset[T]):
+    """The first elements of a dataset.
+
+    Args:
+        parent: The dataset.
+        count: How many elements, at least 1; all where the parent has fewer.
+
+    Raises:
+        ValueError: The count is not positive.
+
+    Example:
+        >>> ds = gristmill.MapDataset.range(5).to_iter_dataset()
+        >>> list(gristmill.experimental.LimitIterDataset(ds, count=2))
+        [0, 1]
+    """
+
+    _KIND = "order"
+    _SAID = ("count",)
+
+    def __init__(self, parent: IterDataset[T], count: int) -> None:
+        count = whole_number("count", count)
+        if count <= 0:
+            raise ValueError(f"Count must be a positive integer. Got {count}.")
+        super().__init__(parent)
+        self._count = count
+
+    def __iter__(self) -> DatasetIterator[T]:
+        return LimitDatasetIterator(self)
+
+
+class LimitDatasetIterator(ElementCountingIterator[T]):
+    """Iterates over the first elements."""
+
+    _COUNTER_NAME = "count_elements_read"
+
+    def __next__(self) -> T:
+        if self.counter >= self._node._count:
+            raise StopIteration
+        element: T = next(self._parents[0])
+        self.counter += 1
+        return element
 
 
 class RepeatIterDataset(ParentSpec, IterDataset[T]):
@@ -60,14 +104,13 @@ class RepeatDatasetIterator(CountingIterator[T]):
 
     def __init__(self, node: RepeatIterDataset[T]) -> None:
         super().__init__(node)
-        self._num_epochs = node._num_epochs
         self._start = self._parent.get_state()
         # Whether the parent is at its start, as far as is known.
         self._at_start = True
-        _keep_after_end(self._parent)
+        self._keep_after_end()
 
     def __next__(self) -> T:
-        while self.counter != self._num_epochs:
+        while self.counter != self._node._num_epochs:
             try:
                 element: T = next(self._parents[0])
             except StopIteration:
@@ -79,7 +122,7 @@ class RepeatDatasetIterator(CountingIterator[T]):
 
     def _check_state(self, state: Any) -> None:
         super()._check_state(state)
-        epoch, epochs = state["epoch"], self._num_epochs
+        epoch, epochs = state["epoch"], self._node._num_epochs
         if epochs is not None and epoch > epochs:
             raise states.mismatch(self, f"is of epoch {epoch}, but there are {epochs}")
 
@@ -91,26 +134,16 @@ class RepeatDatasetIterator(CountingIterator[T]):
         return f"_{super().__str__()}"
 
     def _begin_next_epoch(self) -> None:
-        if self._at_start and self._num_epochs is None:
+        if self._at_start and self._node._num_epochs is None:
             raise ValueError(
                 f"{self} has no end, but the dataset that it repeats has no elements:"
                 f" {self._parent} ended at once. Check what filters it, or pass"
                 " num_epochs."
             ) from None
         self.counter += 1
-        if self.counter != self._num_epochs:
+        if self.counter != self._node._num_epochs:
             states.go_to(self._parent, self._start)
             self._at_start = True
-
-
-def _keep_after_end(iterator: Any) -> None:
-    """Ask those that can to keep at their end what a next epoch needs, too."""
-    nodes = [iterator]
-    for node in nodes:
-        keep = getattr(node, "keep_after_end", None)
-        if keep is not None:
-            nodes.extend(keep())
-        nodes.extend(node._parents)
 
 
 class CacheIterDataset(ParentSpec, IterDataset[T]):
@@ -146,9 +179,7 @@ class CacheDatasetIterator(NodeIterator[T]):
     """
 
     _STATE = states.fields(
-        parent=states.parent,
-        position=states.count,
-        cache_filled=states.flag,
+        parent=states.parent, position=states.count, cache_filled=states.flag
     )
 
     def __init__(self, node: CacheIterDataset[T]) -> None:
@@ -173,8 +204,11 @@ class CacheDatasetIterator(NodeIterator[T]):
             states.go_to(self._parent, self._start)
             self._cache = replay(self._parent, self._position)
             self._incomplete = False
+        # What is idle was read before, by the iterator that made the state.
+        idle = self._idle is not None
+        source = iter(replay(self._parent, 1)) if idle else self._parent
         try:
-            element = self._read()
+            element = next(source)
         except StopIteration:
             self._filled = True
             raise
@@ -182,16 +216,6 @@ class CacheDatasetIterator(NodeIterator[T]):
             self._cache.append(element)
         self._position += 1
         return element
-
-    def _read(self) -> T:
-        """The parent's next element."""
-        if self._idle is None:
-            element: T = next(self._parent)
-            return element
-        # It was read before, by the iterator that made the state.
-        for element in replay(self._parent, 1):
-            return element
-        raise StopIteration
 
     def get_state(self) -> Any:
         """The position, and whether all elements were read."""
@@ -203,12 +227,12 @@ class CacheDatasetIterator(NodeIterator[T]):
         }
 
     def _go_to(self, state: Any) -> None:
-        """Continue at a position; what is in the cache is not read again."""
+        # What is in the cache is not read again.
         self._parent.set_state(state["parent"])
         self._position = state["position"]
         self._idle = state["parent"] if state["cache_filled"] else None
         if not self._filled:
             # What was read is only known to be behind the parent's position where the
             # cache was not full.
-            self._incomplete |= state["cache_filled"]
-            self._incomplete |= self._position > len(self._cache)
+            missing = self._position > len(self._cache)
+            self._incomplete |= state["cache_filled"] or missing

@@ -19,17 +19,7 @@ from gristmill.sharding import ShardOptions, even_split
 def sliced(
     dataset: IterDataset[Any], part: int, parts: int, sequential: bool
 ) -> IterDataset[Any]:
-    """One part of a chain.
-
-    Args:
-        dataset: The chain's last dataset; it is not changed.
-        part: From 0 to ``parts - 1``.
-        parts: How many there are; 1 returns a chain with the same elements.
-        sequential: Whether sources are cut into contiguous pieces.
-
-    Raises:
-        ValueError: A source of the chain cannot be cut.
-    """
+    """One part of a chain; `sequential` cuts sources into contiguous pieces."""
     if parts == 1:
         return dataset
     found: IterDataset[Any] = _part_of(dataset, slice(part, None, parts), sequential)

@@ -76,12 +76,10 @@ class TFRecordReader:
         return records_of(self._reader, self._path, "auto", "none", position)[0]
 
     def __next__(self) -> bytes:
-        """The next record."""
         return self._records.__next__()
 
     def seek(self, offset: int) -> None:
-        """Go on at a record."""
-        # Which record that is only errors would say.
+        # Only errors would say which record that is.
         self._records = self._from(TFRecordPosition(record=0, offset=offset))
 
     def tell(self) -> int:
@@ -89,7 +87,6 @@ class TFRecordReader:
         return self._records.offset
 
     def close(self) -> None:
-        """Close the file."""
         self._reader.close()
 
     def __del__(self) -> None:
@@ -98,11 +95,7 @@ class TFRecordReader:
 
 
 class TFRecordDatasetIterator(CheckedIterator[bytes]):
-    """Iterates over the records of a TFRecord file.
-
-    Args:
-        path: The file.
-    """
+    """Iterates over the records of a TFRecord file."""
 
     _STATE = states.fields(reader_offset=states.count)
 
@@ -115,15 +108,10 @@ class TFRecordDatasetIterator(CheckedIterator[bytes]):
         return next(self._reader)
 
     def get_state(self) -> Any:
-        """Where the next record begins, in bytes of what the file holds."""
         return {"reader_offset": self._reader.tell()}
 
     def _go_to(self, state: Any) -> None:
-        """Continue at a record."""
         self._reader.seek(state["reader_offset"])
 
-    def close(self) -> None:
-        """Close the file."""
-        if not getattr(self, "_closed", True):
-            self._reader.close()
-        super().close()
+    def _release(self) -> None:
+        self._reader.close()

@@ -9,7 +9,6 @@ from typing import Any, Protocol
 
 from gristmill._base.checks import whole_number
 from gristmill._base.types import T
-from gristmill._dataset.model import states
 from gristmill._dataset.model.iter_dataset import IterDataset
 from gristmill._dataset.model.iterator import (
     CheckedIterator,
@@ -18,7 +17,7 @@ from gristmill._dataset.model.iterator import (
     set_next_index,
 )
 from gristmill._dataset.model.node import ParentSpec
-from gristmill._dataset.model.states import copied
+from gristmill._dataset.model.states import check_state, copied
 from gristmill._dataset.nodes.prefetch_thread import PrefetchThread, SlowProbe
 
 CLOSED = "Attempting to use a closed iterator."
@@ -129,7 +128,7 @@ class ThreadPrefetchDatasetIterator(CheckedIterator[T]):
         return self._state
 
     def _check_state(self, state: Any) -> None:
-        states.check_state(self._source, state)
+        check_state(self._source, state)
 
     def _go_to(self, state: Any) -> None:
         self._stop()
@@ -138,11 +137,6 @@ class ThreadPrefetchDatasetIterator(CheckedIterator[T]):
         self._index = None
 
     def start_prefetch(self) -> None:
-        """Begin to compute elements.
-
-        Raises:
-            ValueError: The iterator is closed.
-        """
         if self._closed:
             raise ValueError(CLOSED)
         if self._thread is not None and self._thread.pid != os.getpid():
@@ -151,16 +145,12 @@ class ThreadPrefetchDatasetIterator(CheckedIterator[T]):
             self._source.set_state(self._state)
         if self._thread is None and self._size:
             self._untimed = 0
-            self._thread = PrefetchThread(
-                self._source, self._size, str(self), self._probe
-            )
+            how = (self._source, self._size, str(self), self._probe)
+            self._thread = PrefetchThread(*how)
 
-    def close(self) -> None:
-        """End the thread, when the element that it computes is done."""
-        if not getattr(self, "_closed", True):
-            self._stop()
-            self._untimed = 0
-        super().close()
+    def _release(self) -> None:
+        self._stop()
+        self._untimed = 0
 
     def __str__(self) -> str:
         return f"ThreadPrefetchDatasetIterator(prefetch_buffer_size={self._size})"

@@ -6,9 +6,8 @@ are made by threads ahead of need, see `gristmill._engine.reading`.
 
 from __future__ import annotations
 
-import functools
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -16,7 +15,7 @@ import numpy as np
 from gristmill._base.checks import check_flag, check_options
 from gristmill._base.types import Int64Array, T
 from gristmill._dataset.model import states
-from gristmill._dataset.model.blocks import BlockMapDataset, block_of, is_built_in
+from gristmill._dataset.model.blocks import block_of
 from gristmill._dataset.model.iter_dataset import IterDataset
 from gristmill._dataset.model.iterator import CheckedIterator, DatasetIterator
 from gristmill._dataset.model.map_dataset import MapDataset
@@ -37,14 +36,7 @@ BLOCK_NS = 1_000_000
 
 @builds("MapDataset.to_iter_dataset")
 class PrefetchIterDataset(ParentSpec, IterDataset[T]):
-    """The elements of a `MapDataset`, for one epoch.
-
-    Args:
-        parent: The dataset of indices.
-        read_options: Threads that compute ahead where elements are slow; None for
-            Grain's 16.
-        allow_nones: Whether absent elements are given out as None.
-    """
+    """The elements of a `MapDataset`, for one epoch; see its `to_iter_dataset`."""
 
     _KIND = "prefetch"
     _SAID = ("read_options", "allow_nones")
@@ -108,28 +100,18 @@ class PrefetchDatasetIterator(steps.Feed, CheckedIterator[T]):
             )
 
     def _go_to(self, state: Any) -> None:
-        """Continue at an index.
-
-        Raises:
-            StateMismatch: It is a state of another iterator, or none.
-            IndexError: It is not an index of the dataset, nor its end.
-        """
         self._reading.forget()
         self._failure = None
         self._at_once = 1
         self.seek(state["next_index"])
 
     def start_prefetch(self) -> None:
-        """Begin to compute ahead."""
         self._reading.start(self.given + self.ahead())
 
-    def close(self) -> None:
-        """End the threads."""
-        # Where making it failed, there is nothing to end.
-        if not getattr(self, "_closed", True) and hasattr(self, "_reading"):
+    def _release(self) -> None:
+        if hasattr(self, "_reading"):  # Else making it failed.
             self._reading.close()
             self.seek(self.given)
-        super().close()
 
     def __str__(self) -> str:
         return type(self).__name__ + self._node._arguments_text()
@@ -263,24 +245,21 @@ class _Elements:
     """
 
     def __init__(self, dataset: MapDataset[Any]) -> None:
-        self._read: Callable[[Int64Array], list[Any]]
-        self._read = functools.partial(block_of, dataset)
-        if isinstance(dataset, BlockMapDataset) and is_built_in(type(dataset)):
-            self._read = dataset._block
-        self.by_threads = _by_threads(dataset)
+        self._dataset = dataset
+        sources = (getattr(node, "_source", None) for node in chain_of(dataset))
+        self.by_threads = all(getattr(each, "by_threads", True) for each in sources)
         self.sampling: Sampling | None = None
 
     def read(self, indices: Int64Array, now_ns: int) -> list[Any]:
         """The elements at `indices`, of shape (n,); absent ones are None."""
         sampling = self.sampling
-        if sampling is None:
-            return self._read(indices)
         try:
-            if now_ns < sampling.due_ns:
-                return self._read(indices)
+            if sampling is None or now_ns < sampling.due_ns:
+                return block_of(self._dataset, indices)
             return sampling.read(indices)
         except Exception:
-            sampling.failed()
+            if sampling is not None:
+                sampling.failed()
             raise
 
     def __getitem__(self, index: int) -> Any:
@@ -288,8 +267,3 @@ class _Elements:
 
     def __getitems__(self, indices: list[int]) -> list[Any]:
         return self.read(np.array(indices, np.int64), time.perf_counter_ns())
-
-
-def _by_threads(dataset: Any) -> bool:
-    sources = (getattr(node, "_source", None) for node in chain_of(dataset))
-    return all(getattr(source, "by_threads", True) for source in sources)

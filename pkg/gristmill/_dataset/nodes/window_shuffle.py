@@ -92,8 +92,6 @@ class WindowShuffleIterDataset(WindowShuffling, IterDataset[T]):
         [0, 3, 2, 1, 6, 5, 7, 4]
     """
 
-    _KIND = "order"
-
     def __init__(self, parent: IterDataset[T], *, window_size: int, seed: int) -> None:
         super().__init__(parent, window_size=window_size, seed=seed)
 
@@ -117,7 +115,6 @@ class WindowShuffleDatasetIterator(steps.Feed, NodeIterator[T]):
     def __init__(self, node: WindowShuffling) -> None:
         NodeIterator.__init__(self, node)
         steps.Feed.__init__(self, keep_absent=True)
-        self._window_size = node._window_size
         # The position before the window in hand, its number and its length.
         self._before = self._parent.get_state()
         self._window = 0
@@ -139,7 +136,7 @@ class WindowShuffleDatasetIterator(steps.Feed, NodeIterator[T]):
 
     def _check_state(self, state: Any) -> None:
         super()._check_state(state)
-        given, size = state["pos_in_window"], self._window_size
+        given, size = state["pos_in_window"], self._node._window_size
         if given > size:
             raise states.mismatch(
                 self, f"has pos_in_window {given}, but windows have {size} elements"
@@ -155,9 +152,7 @@ class WindowShuffleDatasetIterator(steps.Feed, NodeIterator[T]):
         self.seek(0)
         given = state["pos_in_window"]
         if given:
-            window = replay(self._parent, self._window_size)
-            self._length = len(window)
-            self._parent_ended = self._length < self._window_size
+            window = replay(self._parent, self._node._window_size)
             self._restored = self._shuffled(window)[given:]
             # The number in the state is the next window's if none is left of this.
             self._window -= not self._restored
@@ -173,16 +168,16 @@ class WindowShuffleDatasetIterator(steps.Feed, NodeIterator[T]):
         self._length = 0
         if not self._gathered:
             self._before = self._parent.get_state()
-        missing = self._window_size - len(self._gathered)
+        missing = self._node._window_size - len(self._gathered)
         # Keeps what was read where reading fails.
         self._gathered.extend(itertools.islice(self._parent, missing))
         window, self._gathered = self._gathered, []
-        self._length = len(window)
-        self._parent_ended = self._length < self._window_size
         return self._shuffled(window)
 
     def _shuffled(self, window: list[T]) -> list[T]:
-        """A window in a random order, the last first."""
+        """The window in hand in a random order, the last first."""
+        self._length = len(window)
+        self._parent_ended = self._length < self._node._window_size
         if not window:
             return []  # Which needs no seed.
         order = _core.permutation(len(window), self._node._seed + self._window)

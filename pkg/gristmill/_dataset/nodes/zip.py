@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Sequence
 from typing import Any, ClassVar, NoReturn
 
@@ -9,11 +10,10 @@ from gristmill._base.checks import check_flag
 from gristmill._base.types import Int64Array, T
 from gristmill._dataset.model import states
 from gristmill._dataset.model.blocks import BlockMapDataset, block_of
-from gristmill._dataset.model.checks import listed
 from gristmill._dataset.model.iter_dataset import IterDataset
 from gristmill._dataset.model.iterator import DatasetIterator, NodeIterator
 from gristmill._dataset.model.map_dataset import MapDataset
-from gristmill._dataset.model.node import Dataset, builds
+from gristmill._dataset.model.node import Dataset, builds, listed
 
 
 class Zipping(Dataset):
@@ -63,9 +63,6 @@ class ZipMapDataset(Zipping, BlockMapDataset[T]):
                 " Slice or repeat them first."
             )
         self._length = lengths[0]
-
-    def __len__(self) -> int:
-        return self._length
 
     def _block(self, indices: Int64Array) -> list[Any]:
         columns = [block_of(parent, indices) for parent in self._parents]
@@ -122,7 +119,6 @@ class ZipDatasetIterator(NodeIterator[T]):
         self._end(len(items))
 
     def get_state(self) -> Any:
-        """The positions of all parents."""
         return {"parents": [parent.get_state() for parent in self._parents]}
 
     def _go_to(self, state: Any) -> None:
@@ -138,10 +134,8 @@ class ZipDatasetIterator(NodeIterator[T]):
         One before them has failed, and the tuple with it; the others stay in step.
         """
         for parent in self._parents[first:]:
-            try:
+            with contextlib.suppress(Exception):
                 next(parent, None)
-            except Exception:
-                continue
 
     def _end(self, number: int) -> NoReturn:
         """Raise what it means that parent `number` has ended and none before it."""

@@ -63,12 +63,7 @@ def multithread_prefetch(
 
 
 class PlacedIterDataset(ParentSpec, IterDataset[T]):
-    """The parent's elements, computed as those of one process of several.
-
-    Args:
-        parent: The dataset.
-        place: Which process this is.
-    """
+    """The parent's elements, computed as those of one process of several."""
 
     def __init__(self, parent: IterDataset[T], place: MultiprocessingContext) -> None:
         super().__init__(parent)

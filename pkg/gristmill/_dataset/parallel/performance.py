@@ -76,17 +76,9 @@ def pick_performance_config(
 
 
 def _fitting(datasets: Sequence[Any], budget_mb: int, most: int, samples: int) -> int:
-    """How many elements of each dataset fit, at most `most`."""
-    size_mb = _mean_size_mb(datasets, samples)
-    if size_mb <= 0:
-        return most
-    return min(int(budget_mb / (size_mb * len(datasets))), most)
-
-
-def _mean_size_mb(datasets: Sequence[Any], samples: int) -> float:
-    """The mean size of some elements in MiB; 0 if there are too few of them."""
+    """How many elements of each dataset fit, at most `most`, by the mean of some."""
     if not datasets:
-        return 0.0
+        return most
     each = math.ceil(samples / len(datasets))
     sizes = [
         _size(element)
@@ -100,8 +92,9 @@ def _mean_size_mb(datasets: Sequence[Any], samples: int) -> float:
             len(sizes),
             samples,
         )
-        return 0.0
-    return float(np.mean(sizes)) / MEBIBYTE
+        return most
+    size_mb = float(np.mean(sizes)) / MEBIBYTE
+    return min(int(budget_mb / (size_mb * len(datasets))), most) if size_mb else most
 
 
 def _size(element: Any) -> int:

@@ -78,7 +78,6 @@ class Pipeline:
 
     @property
     def streams(self) -> int:
-        """How many streams there are."""
         return len(self.numbers)
 
     def stream_length(self, stream: int) -> int:
@@ -123,7 +122,6 @@ class Pipeline:
         return FRESH if self.is_start(state) else packed(state)
 
     def unpicklable_note(self) -> str:
-        """See `Runnable`."""
         named = [(f"Dataset: {node}", node) for node in _sources_first(self.dataset)]
         name = first_unpicklable([*named, ("worker_init_fn", self.worker_init_fn)])
         return (
@@ -151,7 +149,10 @@ class Pipeline:
 
 
 class ChainStream:
-    """Computes the outputs of one stream.  See `gristmill._engine.stream.Stream`."""
+    """Computes the outputs of one stream.  See `gristmill._engine.stream.Stream`.
+
+    Batches are made in the memory that `next` is given.
+    """
 
     def __init__(self, pipeline: Pipeline, stream: int) -> None:
         self.vector = FRESH
@@ -170,7 +171,6 @@ class ChainStream:
         raise NotImplementedError
 
     def next(self, alloc: Alloc | None = None) -> Any:
-        """The next output, see `Stream.next`; a batch is made in `alloc`."""
         if self._allocates:
             self._iterator.alloc = alloc
         try:
@@ -184,11 +184,9 @@ class ChainStream:
         return element
 
     def start_prefetch(self) -> None:
-        """Begin to read ahead."""
         self._iterator.start_prefetch()
 
     def close(self) -> None:
-        """Stop reading ahead."""
         self._iterator.close()
 
 
@@ -227,7 +225,6 @@ class DatasetStream(ChainStream):
             feed.limit_blocks(1)
 
     def next(self, alloc: Alloc | None = None) -> Any:
-        """The next output, see `Stream.next`; a batch is made in `alloc`."""
         self._begun = True
         element = super().next(alloc)
         while self._limited:
@@ -267,16 +264,12 @@ def records_of_unit(dataset: IterDataset[Any]) -> int | None:
     while is_ours(node) and node._stride is not None:
         records *= node._stride
         node = node._parent
-    if type(node) is not PrefetchIterDataset or not _is_dense(node._parent):
+    if type(node) is not PrefetchIterDataset:
+        return None
+    above = chain_of(node._parent)
+    if not all(is_built_in(type(each)) and each._SPARSE is None for each in above):
         return None
     return records if records > 1 else RUN_RECORDS
-
-
-def _is_dense(dataset: Any) -> bool:
-    """Whether no element can be absent, but by a function that returns None."""
-    return all(
-        is_built_in(type(node)) and node._SPARSE is None for node in chain_of(dataset)
-    )
 
 
 @dataclasses.dataclass(frozen=True)
@@ -303,29 +296,22 @@ class ArithmeticPipeline(Pipeline):
         return len(node._parent)
 
     def state_of(self, stream: int, vector: Vector) -> Any:
-        """The state of the iterator of a stream at a position."""
         return {"next_index": vector[0]}
 
     def is_start(self, state: Any) -> bool:
-        """Whether a state stands for the start of a stream."""
         return state is None
 
     def vector_of(self, stream: int, state: Any) -> Vector:
-        """The position of a stream at a state of its iterator; None is its start."""
         return (0,) if state is None else (operator.index(state["next_index"]),)
 
     def open_stream(self, stream: int, at: int = 0) -> ArithmeticStream:  # type: ignore[override]
-        """What computes one stream; the index in work is stored `at` an address."""
         return ArithmeticStream(self, stream, at)
 
 
 class ArithmeticStream(ChainStream):
     """Computes a stream of which the position is the index of its next element.
 
-    Args:
-        pipeline: The chain.
-        stream: Which of its streams.
-        at: Address of an int64 that is told the index in work.
+    The int64 at the address `at` is told the index in work.
     """
 
     def __init__(self, pipeline: ArithmeticPipeline, stream: int, at: int) -> None:
@@ -342,7 +328,6 @@ class ArithmeticStream(ChainStream):
         self.vector = vector
 
     def next(self, alloc: Alloc | None = None) -> Any:
-        """The next output, see `Stream.next`; a batch is made in `alloc`."""
         self._at.value = self._feed.given
         return super().next(alloc)
 

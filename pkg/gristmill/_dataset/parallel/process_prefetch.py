@@ -69,18 +69,16 @@ def multiprocess_prefetch(
     if worker_init_fn is not None:
         check_callable("worker_init_fn", worker_init_fn)
     check_flag("sequential_slice", sequential_slice)
-    if streams is None:
-        if options.num_workers == 0:
-            return dataset
-    else:
+    if streams is not None:
         check_integer("streams", streams)
         if streams < 1:
             raise ValueError(f"streams must be positive, got {streams}")
-    if options.per_worker_buffer_size <= 0:
+    elif options.num_workers == 0:
+        return dataset
+    if (size := options.per_worker_buffer_size) <= 0:
         raise ValueError(
-            "`buffer_size` must be greater than 0, got"
-            f" {options.per_worker_buffer_size}. Set per_worker_buffer_size to 1 or"
-            " more."
+            f"`buffer_size` must be greater than 0, got {size}. Set"
+            " per_worker_buffer_size to 1 or more."
         )
     return ProcessPrefetchIterDataset(
         dataset, options, worker_init_fn, sequential_slice, streams
@@ -140,15 +138,12 @@ class ProcessPrefetchIterDataset(IterDataset[T]):
 
     def set_slice(self, sl: slice, sequential_slice: bool = False) -> None:
         """Leave this dataset the streams of a slice of all."""
-        self._pipeline = dataclasses.replace(
-            self._pipeline, numbers=self._pipeline.numbers[sl]
-        )
+        numbers = self._pipeline.numbers[sl]
+        self._pipeline = dataclasses.replace(self._pipeline, numbers=numbers)
 
     def _arguments_text(self) -> str:
-        return (
-            f"(num_workers={self._options.num_workers},"
-            f" streams={self._pipeline.streams})"
-        )
+        workers, streams = self._options.num_workers, self._pipeline.streams
+        return f"(num_workers={workers}, streams={streams})"
 
     @property
     def _element_spec(self) -> Any:
@@ -224,25 +219,16 @@ class ProcessPrefetchDatasetIterator(CheckedIterator[T]):
         self._go_on(Position(0, turn, vectors, ended))
 
     def start_prefetch(self) -> None:
-        """Begin to compute in the background.
-
-        Raises:
-            ValueError: The iterator is closed.
-        """
         if self._closed:
             raise ValueError("Attempting to use a closed iterator. Make a new one.")
         self._opened().start_prefetch()
 
-    def close(self) -> None:
-        """End workers and threads.  May be called again."""
-        if not getattr(self, "_closed", True) and self._run is not None:
+    def _release(self) -> None:
+        if self._run is not None:
             self._run.close()
-        super().close()
 
-    def keep_after_end(self) -> tuple[()]:
-        """Keep workers and threads at the end: `set_state` will follow."""
+    def _keep_after_end(self) -> None:
         self._kept_after_end = True
-        return ()
 
     def __str__(self) -> str:
         return f"{type(self).__name__}(streams={self._pipeline.streams})"
@@ -262,16 +248,15 @@ class ProcessPrefetchDatasetIterator(CheckedIterator[T]):
     def _new_run(self, position: Position) -> LocalRun | RemoteRun:
         """What computes the streams from a position on."""
         # Options of nodes behind this one came after it was made.
-        pipeline = dataclasses.replace(
-            self._pipeline, options=self._ctx.dataset_options
-        )
+        options = self._ctx.dataset_options
+        pipeline = dataclasses.replace(self._pipeline, options=options)
         if pipeline.workers == 0:
             return LocalRun(pipeline, position, None)
         if pipeline.owned:
             # Each stream is one worker's: more workers than streams would idle.
             workers = min(pipeline.workers, pipeline.streams)
             pipeline = dataclasses.replace(pipeline, workers=workers)
-        options = RemoteOptions(
+        how = RemoteOptions(
             workers=pipeline.workers,
             buffer=self._buffer,
             max_restarts=MAX_RESTARTS,
@@ -279,7 +264,7 @@ class ProcessPrefetchDatasetIterator(CheckedIterator[T]):
             stall_timeout=STALL_TIMEOUT_S,
             stall_action="warn",
         )
-        return RemoteRun(pipeline, position, options, None)
+        return RemoteRun(pipeline, position, how, None)
 
     def _go_on(self, position: Position) -> None:
         self._begins = position
@@ -332,9 +317,8 @@ class ProcessPrefetchDatasetIterator(CheckedIterator[T]):
 
 
 def _copy(position: Position) -> Position:
-    return dataclasses.replace(
-        position, vectors=list(position.vectors), ended=list(position.ended)
-    )
+    vectors, ended = list(position.vectors), list(position.ended)
+    return dataclasses.replace(position, vectors=vectors, ended=ended)
 
 
 def _parts_of(state: Any) -> tuple[list[Any], list[bool], int]:
