@@ -12,6 +12,7 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
+from gristmill._base.checks import stands_for
 from gristmill._base.types import Alloc, Int64Array, Rules
 from gristmill._engine.block_queue import BlockQueue
 from gristmill._engine.program import Program
@@ -111,7 +112,9 @@ def open_decoding(program: Program, stream: int, look_ahead: bool) -> Decoding |
     if level.batch is None or level.batch.make is not None or len(level.steps) != 1:
         return None
     decoder: Any = getattr(level.steps[0][1], "__self__", None)
-    if not _decodes_blocks(decoder):
+    # No subclass may have changed what `decode_block` stands for.
+    in_blocks = stands_for(type(decoder), "decode_block", "map")
+    if not in_blocks or not decoder.decodes_blocks:
         return None
     if not (program.in_blocks and reads_natively(source)):
         return None
@@ -131,13 +134,3 @@ def _split(data: npt.NDArray[np.uint8], offsets: Int64Array) -> list[bytes]:
     """The records of a packed block."""
     bounds = offsets.tolist()
     return [data[begin:end].tobytes() for begin, end in itertools.pairwise(bounds)]
-
-
-def _decodes_blocks(decoder: Any) -> bool:
-    """Whether `decode_block` means what `map` does: no subclass has changed that."""
-    for kind in type(decoder).__mro__:
-        if "decode_block" in vars(kind):
-            return bool(decoder.decodes_blocks)
-        if "map" in vars(kind):
-            break
-    return False

@@ -86,25 +86,14 @@ cdef class PackedRows:
 
     def row(self, Py_ssize_t index):
         """Return one row, whose arrays are views."""
-        cdef Py_ssize_t i = 0
-        cdef dict row
+        items = [PySequence_GetItem(column, index) for column in self._columns]
         if self._keys is None:
-            return self._layout.assemble(
-                [PySequence_GetItem(column, index) for column in self._columns]
-            )
-        row = {}
-        for key in self._keys:
-            row[key] = PySequence_GetItem(<object>PyList_GET_ITEM(self._columns, i), index)
-            i += 1
-        return row
+            return self._layout.assemble(items)
+        return dict(zip(self._keys, items))
 
 
 cdef class Packer:
-    """Packs elements into the rows of one batch after another.
-
-    Args:
-        layout: What the rows are made of.
-    """
+    """Packs elements into the rows of one batch after another."""
 
     cdef object _layout
     cdef tuple _keys, _meta_keys, _names
@@ -231,35 +220,26 @@ cdef class Packer:
 
     cdef int _write(self, Py_ssize_t row, list leaves) except -1:
         cdef RowPlacer* placer = self._placer.get()
-        cdef Py_ssize_t i, n = len(leaves)
+        cdef Py_ssize_t i, done, n = len(leaves)
         cdef int64_t begin
         cdef int32_t segment = <int32_t>placer.sequences(row) + 1
-        for i in range(n):
-            begin = placer.next_cell(row, i)
-            if not write(
-                &self._matrices[i], <cnp.ndarray>PyList_GET_ITEM(self._values, i), row,
-                begin, <object>PyList_GET_ITEM(leaves, i), 0, self._lengths[i],
-            ):
-                self._assign(row, i, leaves)
+        try:
+            for i in range(n):
+                write(
+                    &self._matrices[i], <cnp.ndarray>PyList_GET_ITEM(self._values, i),
+                    row, placer.next_cell(row, i), <object>PyList_GET_ITEM(leaves, i),
+                    0, self._lengths[i],
+                )
+        except BaseException as error:
+            for done in range(i + 1):
+                begin = placer.next_cell(row, done)
+                cells = self._values[done][row, begin:begin + self._lengths[done]]
+                blank(cells, self._layout.paddings[done])
+            add_note(error, self._names[i], self._values[i])
+            raise
         for i in range(n):
             self._matrices[i].number(
                 row, placer.next_cell(row, i), self._lengths[i], segment
             )
         placer.place(row, self._lengths)
         return 0
-
-    cdef int _assign(self, Py_ssize_t row, Py_ssize_t i, list leaves) except -1:
-        """Let NumPy write a feature; erase those before it where it cannot."""
-        cdef Py_ssize_t done
-        try:
-            self._cells(row, i)[...] = leaves[i]
-        except BaseException as error:
-            for done in range(i + 1):
-                blank(self._cells(row, done), self._layout.paddings[done])
-            add_note(error, self._names[i], self._values[i])
-            raise
-        return 0
-
-    cdef object _cells(self, Py_ssize_t row, Py_ssize_t i):
-        cdef int64_t begin = self._placer.get().next_cell(row, i)
-        return self._values[i][row, begin:begin + self._lengths[i]]

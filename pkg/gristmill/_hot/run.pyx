@@ -11,6 +11,7 @@ from libc.stdint cimport int64_t, uintptr_t
 
 from gristmill._hot.draw cimport Draws
 
+from gristmill._base.checks import stands_for
 from gristmill._hot.place import Place
 
 cnp.import_array()
@@ -44,19 +45,8 @@ cdef const int64_t* _int64s(object array, Py_ssize_t n) except? NULL:
 
 
 cpdef bint reads_together(kind) except -1:
-    """Whether ``__getitems__`` stands for ``__getitem__``.
-
-    It does not where a subclass overrides ``__getitem__`` alone.  Only the class is
-    asked: a wrapper may pass other names on to what it wraps.
-    """
-    if not hasattr(kind, "__getitems__"):
-        return False
-    for cls in kind.__mro__:
-        if "__getitems__" in cls.__dict__:
-            return True
-        if "__getitem__" in cls.__dict__:
-            return False
-    return False
+    """Whether ``__getitems__`` stands for ``__getitem__``."""
+    return stands_for(kind, "__getitems__", "__getitem__")
 
 
 cdef object _read_all(object source, const int64_t* keys, Py_ssize_t n):
