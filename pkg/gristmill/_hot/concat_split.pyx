@@ -152,11 +152,9 @@ cdef class Splitter:
         self._begin_row()
 
     def rest(self):
-        """Return what opens the next row, None if nothing does.
+        """Return the state before the element that opens the next row, or None.
 
-        Returns:
-            The state before that element, and the cells left of each feature, or None
-            for all.
+        And what is left of it: the cells of each feature, or None for all.
         """
         cdef CellRange left
         if self._rest is None:
@@ -168,13 +166,7 @@ cdef class Splitter:
     def restore(self, element, state, list ranges not None):
         """Let what is left of an element open the next row.
 
-        Args:
-            element: The whole of it.
-            state: The state before it.
-            ranges: The cells left of each feature; None for all.
-
-        Raises:
-            ValueError: The element is not as the layout says, or has fewer cells.
+        `ranges` are the cells left of each feature, None for all of one.
         """
         cdef list leaves = self._leaves_of(element)
         for i, left in zip(range(len(leaves)), ranges, strict=True):
@@ -197,13 +189,9 @@ cdef class Splitter:
     def fill(self, parent):
         """Take elements of an iterator until a row is complete or there are no more.
 
-        Returns:
-            The rows, and whether there are no more elements.
-
-        Raises:
-            Exception: What the iterator raises, or an element that is not as the
-                layout says; that element is dropped, and another call goes on with
-                the next.
+        Returns the rows, and whether there are no more elements.  An element that the
+        iterator fails to give, or that is not as the layout says, is dropped: another
+        call goes on with the next.
         """
         cdef bint ended = False
         cdef list rows, leaves
@@ -216,7 +204,8 @@ cdef class Splitter:
                 ended = True
                 break
             leaves = self._leaves_of(element)
-            if not self._split_full_rows and self._filler.get().is_full_row(self._ranges):
+            full = self._filler.get().is_full_row(self._ranges)
+            if full and not self._split_full_rows:
                 self._pack_alone(leaves)
                 continue
             self._rest = leaves

@@ -52,18 +52,14 @@ cdef object _item_of(object element, object key):
 
 
 cdef class PackedRows:
-    """The rows of one batch, complete.
-
-    Attributes:
-        values: For each feature an array of shape ``(rows, length, *S)``.
-        segment_ids: For each feature an int32 array of shape ``(rows, length)``, None
-            where it has none.
-        positions: The same.
-    """
+    """The rows of one batch, complete."""
 
     cdef object _layout
     cdef Py_ssize_t _in_use
-    cdef readonly list values, segment_ids, positions
+    # For each feature an array of shape ``(rows, length, *S)``.
+    cdef readonly list values
+    # The same, int32 of shape ``(rows, length)``, or None.
+    cdef readonly list segment_ids, positions
     cdef list _columns
     cdef tuple _keys
 
@@ -131,11 +127,7 @@ cdef class Packer:
 
         The first element of a batch gives it its dtypes and trailing shapes.
 
-        Raises:
-            KeyError: The element lacks a feature.
-            ValueError: A feature is longer than a row, or is no array or scalar.
-            Exception: What NumPy raises where items do not fit in the batch's arrays.
-                The batch is as it was.
+        Where it raises, the batch is as it was.
         """
         cdef list leaves
         cdef list metas = None
@@ -181,13 +173,9 @@ cdef class Packer:
     def fill(self, parent):
         """Pack elements of an iterator until one does not fit or there are no more.
 
-        Returns:
-            The state before that element, or the end, and the element in a tuple; None
-            for the end.
-
-        Raises:
-            Exception: What the iterator or `add` raises; that element is dropped, and
-                another call goes on with the next.
+        Returns the state before that element, or the end, and the element in a tuple;
+        None for the end.  An element that the iterator or `add` fails with is dropped:
+        another call goes on with the next.
         """
         get_state = parent.get_state
         while True:

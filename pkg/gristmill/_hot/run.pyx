@@ -84,15 +84,6 @@ cdef inline bint _takes_integers(object source):
     )
 
 
-cdef object _place(
-    tuple steps, Py_ssize_t step, const int64_t* keys, const int64_t* indices,
-    Py_ssize_t i
-):
-    place = Place(None if step < 0 else steps[step][2], keys[i], indices[i])
-    # Where all were read together, no record is to blame: what remains is the text.
-    return str(place) if step == _ALL else place
-
-
 cdef object _run(
     object element, int64_t index, tuple steps, Draws own, object draws, Py_ssize_t* step
 ):
@@ -177,5 +168,7 @@ def run_block(
         i = n - 1
     except Exception as raised:
         error = raised
-        error.add_note(_place(steps, step, key_of, index_of, i))
+        place = Place(None if step < 0 else steps[step][2], key_of[i], index_of[i])
+        # Where all were read together, no record is to blame: what remains is the text.
+        error.add_note(str(place) if step == _ALL else place)
     return out, None if kept_all else kept, i + 1, error

@@ -35,8 +35,8 @@ cdef enum:
 
 cdef object _loads = pickle.loads
 cdef cnp.dtype _UINT8 = cnp.PyArray_DescrFromType(cnp.NPY_UINT8)
-# (words, spec) of a layout.  A pipeline has few; the limit guards against keys made from
-# data.
+# (words, spec) of a layout.  A pipeline has few; the limit guards against keys that are
+# made from data.
 cdef object _parse_layout = functools.lru_cache(CACHE_LIMIT)(pickle.loads)
 
 

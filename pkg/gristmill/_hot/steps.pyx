@@ -191,7 +191,7 @@ cdef class RandomMapStep(Step):
 
 
 cdef class FilterStep(Step):
-    """Iterates over the elements that ``call(x)`` is true of; it is asked of None, too."""
+    """Iterates over the elements that ``call(x)`` is true of, asked of None, too."""
 
     def __next__(self):
         cdef bint passed
