@@ -84,7 +84,7 @@ def make_batch(
     values = list(elements)
     rules = rules or tree_rules()
     alone = len(values) == 1 and not stack_single
-    stack = stack_one if alone else stack_leaves
+    stack = _stack_one if alone else _stack
     function = stack if alloc is None else functools.partial(stack, alloc=alloc)
     try:
         return tree.map_batch(function, values, rules)
@@ -94,46 +94,38 @@ def make_batch(
         raise _mismatch(values, rules, _odd_shape(values) or str(error)) from error
 
 
-def stack_leaves(column: list[Any], alloc: Alloc | None = None) -> npt.NDArray[Any]:
-    """Return ``np.stack(column)``, of B leaves, made by `alloc` if given.
-
-    Raises:
-        ValueError: Two leaves differ in shape.
-    """
+def _stack(column: list[Any], alloc: Alloc | None = None) -> npt.NDArray[Any]:
+    """Return ``np.stack(column)``, of B leaves, made by `alloc` if given."""
     first = column[0]
-    kind = type(first)
-    if kind is np.ndarray and is_plain(first.dtype):
-        out = (alloc or np.empty)((len(column), *first.shape), first.dtype)
-        if _core.stack(column, out, streaming=is_streamed(out, alloc)) < 0:
+    make = alloc or np.empty
+    if type(first) is np.ndarray and _is_plain(first.dtype):
+        out = make((len(column), *first.shape), first.dtype)
+        cached = _OWN_CACHED_BYTES if alloc is None else _ALLOC_CACHED_BYTES
+        if _core.stack(column, out, streaming=out.nbytes > cached) < 0:
             return out
     elif (dtype := _number_dtype(first)) is not None:
-        out = (alloc or np.empty)((len(column),), np.dtype(dtype))
+        out = make((len(column),), np.dtype(dtype))
         # An int beyond int64 is left to NumPy, which has more types.
         if _core.stack_scalars(column, out) < 0:
             return out
     return _place(np.stack(column), alloc)
 
 
-def stack_one(column: list[Any], alloc: Alloc | None = None) -> npt.NDArray[Any]:
+def _stack_one(column: list[Any], alloc: Alloc | None = None) -> npt.NDArray[Any]:
     """Return a batch of one leaf, which does not share memory with the leaf."""
     row = np.asanyarray(column[0])
-    if alloc is None or not is_plain(row.dtype):
+    if alloc is None or not _is_plain(row.dtype):
         return np.expand_dims(row, axis=0).copy()
     return _place(np.expand_dims(row, axis=0), alloc)
 
 
-def is_plain(dtype: np.dtype[Any]) -> bool:
+def _is_plain(dtype: np.dtype[Any]) -> bool:
     """Whether stacking items of this dtype only copies their bytes.
 
     NumPy changes the byte order and the layout of others to its own, and objects
     are references.
     """
     return dtype.isnative and not dtype.hasobject and dtype.names is None
-
-
-def is_streamed(out: npt.NDArray[Any], alloc: Alloc | None) -> bool:
-    """Whether a batch in `out`, made by `alloc` if given, is not read soon."""
-    return out.nbytes > (_OWN_CACHED_BYTES if alloc is None else _ALLOC_CACHED_BYTES)
 
 
 def structures_differ(first: Any, second: Any) -> bool:
@@ -182,10 +174,7 @@ def _odd_shape(values: list[Any]) -> str | None:
 def _shape_difference(
     one: Any, other: Any, path: str
 ) -> tuple[str, tuple[int, ...], tuple[int, ...]] | None:
-    """Return the path and both shapes of the first leaf that differs in shape.
-
-    REQUIRES: the two have the same structure.
-    """
+    """Return the path and both shapes of the first leaf that differs in shape."""
     if isinstance(one, collections.abc.Mapping):
         steps: Any = one
     elif isinstance(one, (list, tuple)):

@@ -34,8 +34,6 @@ class DevicePrefetch(Ahead[T]):
         self._sharding = jax.tree.map(_resolved, sharding, is_leaf=_is_place)
 
     def _place(self, batch: Any) -> Any:
-        if _is_place(self._sharding):
-            return jax.tree.map(lambda leaf: _put(leaf, self._sharding), batch)
         # A place stands for everything below it in the batch.
         return jax.tree.map(
             lambda place, part: jax.tree.map(lambda leaf: _put(leaf, place), part),

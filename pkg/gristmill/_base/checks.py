@@ -106,3 +106,17 @@ def check_seed_of_draws(name: str, seed: Any, mixed: Sequence[int] = ()) -> None
         raise type(error)(
             f"{name} must be an int of at least 0, got {kind(seed)}: {error}."
         ) from None
+
+
+def stands_for(cls: type, block: str, single: str) -> bool:
+    """Whether a class's method for blocks does what that for single elements does.
+
+    It does not where a subclass overrides the single one alone.  Only the class is
+    asked: a wrapper may pass other names on to what it wraps.
+    """
+    for base in cls.__mro__:
+        if block in vars(base):
+            return True
+        if single in vars(base):
+            return False
+    return False

@@ -52,12 +52,7 @@ cdef enum:
 
 @cython.final
 cdef class _Block:
-    """The arrays of several rows, which are given out one by one.
-
-    Args:
-        layout: What the rows are made of.
-        leaves: Features of an element of the first row.
-    """
+    """The arrays of several rows, which are given out one by one."""
 
     cdef list values, everything
     cdef list bos  # A cell that holds the token for each feature, or None.
@@ -111,19 +106,13 @@ cdef class _Block:
 
 
 cdef class Splitter:
-    """Lays elements end to end and cuts rows.
-
-    Args:
-        layout: What the rows are made of.
-
-    Attributes:
-        limited_by: The last feature that ended a row because it is never cut.
-    """
+    """Lays elements end to end and cuts rows."""
 
     cdef object _layout
     cdef tuple _keys, _column_keys
     cdef bint _split_full_rows
     cdef unique_ptr[RowFiller] _filler, _alone
+    # The last feature that ended a row because it is never cut.
     cdef readonly object limited_by
     # What opens the next row; no leaves where nothing does.
     cdef list _rest
@@ -163,11 +152,9 @@ cdef class Splitter:
         self._begin_row()
 
     def rest(self):
-        """Return what opens the next row, None if nothing does.
+        """Return the state before the element that opens the next row, or None.
 
-        Returns:
-            The state before that element, and the cells left of each feature, or None
-            for all.
+        And what is left of it: the cells of each feature, or None for all.
         """
         cdef CellRange left
         if self._rest is None:
@@ -179,19 +166,22 @@ cdef class Splitter:
     def restore(self, element, state, list ranges not None):
         """Let what is left of an element open the next row.
 
-        Args:
-            element: The whole of it.
-            state: The state before it.
-            ranges: The cells left of each feature; None for all.
-
-        Raises:
-            ValueError: The element is not as the layout says, or has fewer cells.
+        `ranges` are the cells left of each feature, None for all of one.
         """
         cdef list leaves = self._leaves_of(element)
-        self._take_whole(leaves)
         for i, left in zip(range(len(leaves)), ranges, strict=True):
-            if left is not None:
-                self._leave(i, left)
+            if left is None:
+                continue
+            begin, end = left
+            size = self._ranges[i].end
+            if not 0 <= begin <= end <= size:
+                raise ValueError(
+                    f"The state has cells {begin} to {end} of feature"
+                    f" {self._keys[i]!r} left over, but the element there has {size}."
+                    " It was made by another pipeline, or the data have changed."
+                )
+            self._ranges[i].begin = begin
+            self._ranges[i].end = end
         self._rest = leaves
         self._rest_state = state
         self._is_cut = True
@@ -199,16 +189,12 @@ cdef class Splitter:
     def fill(self, parent):
         """Take elements of an iterator until a row is complete or there are no more.
 
-        Returns:
-            The rows, and whether there are no more elements.
-
-        Raises:
-            Exception: What the iterator raises, or an element that is not as the
-                layout says; that element is dropped, and another call goes on with
-                the next.
+        Returns the rows, and whether there are no more elements.  An element that the
+        iterator fails to give, or that is not as the layout says, is dropped: another
+        call goes on with the next.
         """
         cdef bint ended = False
-        cdef list rows
+        cdef list rows, leaves
         get_state = parent.get_state
         while self._rest is None or self._pack_rest():
             self._rest = None
@@ -217,13 +203,18 @@ cdef class Splitter:
             if element is _END:
                 ended = True
                 break
-            self._pull(element, state)
-        rows = []
+            leaves = self._leaves_of(element)
+            full = self._filler.get().is_full_row(self._ranges)
+            if full and not self._split_full_rows:
+                self._pack_alone(leaves)
+                continue
+            self._rest = leaves
+            self._rest_state = state
+            self._is_cut = False
+        rows = self._full
         if self._segment:
-            rows.append(self._row.row(self._row_index, self._column_keys))
-        if self._full:
-            rows += self._full
-            self._full = []
+            rows.insert(0, self._row.row(self._row_index, self._column_keys))
+        self._full = []
         self._begin_row()
         return rows, ended
 
@@ -231,47 +222,6 @@ cdef class Splitter:
         self._filler.get().clear()
         self._segment = 0
         self._row = None
-        return 0
-
-    cdef int _take_row(self, list leaves) except -1:
-        """Let the next row be the one that is filled."""
-        if self._block is None or not self._block.suits(leaves):
-            self._block = _Block(self._layout, leaves)
-        self._row = self._block
-        self._row_index = self._block.used
-        self._block.used += 1
-        return 0
-
-    cdef int _pull(self, object element, object state) except -1:
-        cdef list leaves = self._leaves_of(element)
-        self._take_whole(leaves)
-        if not self._split_full_rows and self._filler.get().is_full_row(self._ranges):
-            return self._pack_alone(leaves)
-        self._rest = leaves
-        self._rest_state = state
-        self._is_cut = False
-        return 0
-
-    cdef int _take_whole(self, list leaves) except -1:
-        """Let all cells of an element be left."""
-        cdef Py_ssize_t i
-        for i, leaf in enumerate(leaves):
-            self._ranges[i].begin = 0
-            self._ranges[i].end = length_of(leaf, None)
-        return 0
-
-    cdef int _leave(self, Py_ssize_t i, object left) except -1:
-        """Let only some cells of a feature be left."""
-        begin, end = left
-        size = self._ranges[i].end
-        if not 0 <= begin <= end <= size:
-            raise ValueError(
-                f"The state has cells {begin} to {end} of feature {self._keys[i]!r}"
-                f" left over, but the element there has {size}. It was made by another"
-                " pipeline, or the data have changed."
-            )
-        self._ranges[i].begin = begin
-        self._ranges[i].end = end
         return 0
 
     cdef int _pack_alone(self, list leaves) except -1:
@@ -331,6 +281,7 @@ cdef class Splitter:
         return 0
 
     cdef list _leaves_of(self, object element):
+        """The features of an element, of which all cells are left."""
         cdef list leaves = []
         if not isinstance(element, (dict, _Mapping)):
             raise ValueError(
@@ -344,20 +295,29 @@ cdef class Splitter:
                 raise self._layout.structure_error(element)
             leaf = element[key]
             leaves.append(leaf if cnp.PyArray_CheckExact(leaf) else np.asarray(leaf))
+        for i in range(len(leaves)):
+            self._ranges[i].begin = 0
+            self._ranges[i].end = length_of(leaves[i], None)
         return leaves
 
     cdef int _write(self, list leaves, const vector[CellRange]& taken) except -1:
         """Append parts of features to the row, all of them or none."""
-        cdef Py_ssize_t i, n = len(leaves)
+        cdef Py_ssize_t i, done, n = len(leaves)
         cdef RowFiller* filler = self._filler.get()
         cdef int64_t used
         if self._segment == 0:
-            self._take_row(leaves)
+            if self._block is None or not self._block.suits(leaves):
+                self._block = _Block(self._layout, leaves)
+            self._row = self._block
+            self._row_index = self._block.used
+            self._block.used += 1
         try:
             for i in range(n):
                 self._write_one(i, leaves[i], taken[i])
         except BaseException as error:
-            self._erase(i)
+            for done in range(i + 1):
+                used = filler.used(done)
+                blank(self._row.values[done][self._row_index, used:], None)
             add_note(error, f"[{self._keys[i]!r}]", self._row.values[i])
             raise
         self._segment += 1
@@ -373,23 +333,9 @@ cdef class Splitter:
         cdef cnp.ndarray values = <cnp.ndarray>PyList_GET_ITEM(self._row.values, i)
         cdef RowMatrix* matrix = &self._row.matrices[i]
         cdef int64_t used = self._filler.get().used(i)
-        if not write(
-            matrix, values, self._row_index, used, leaf, taken.begin, taken.size()
-        ):
-            values[self._row_index, used:used + taken.size()] = (
-                leaf[taken.begin:taken.end] if leaf.ndim else leaf
-            )
+        write(matrix, values, self._row_index, used, leaf, taken.begin, taken.size())
         bos = self._row.bos[i]
         if bos is not None and used < <int64_t>matrix.length:
             # As in Grain, also where the segment has no cell.
             values[self._row_index, used] = bos
-        return 0
-
-    cdef int _erase(self, Py_ssize_t last) except -1:
-        """Blank what a failed element left in features up to this one."""
-        cdef Py_ssize_t i
-        cdef int64_t used
-        for i in range(last + 1):
-            used = self._filler.get().used(i)
-            blank(self._row.values[i][self._row_index, used:], None)
         return 0

@@ -20,16 +20,12 @@ LEAF, NONE, LIST, TUPLE, NAMEDTUPLE, DICT, ORDERED, DEFAULT, CUSTOM, SEQUENCE = 
     10
 )
 MAPPING = 10
-NATIVE = {
-    np.ndarray: LEAF,
-    int: LEAF,
-    float: LEAF,
-    str: LEAF,
-    bytes: LEAF,
-    bool: LEAF,
-    dict: DICT,
-    list: LIST,
-    tuple: TUPLE,
+NATIVE: dict[type, int] = {dict: DICT, list: LIST, tuple: TUPLE} | dict.fromkeys(
+    (np.ndarray, int, float, str, bytes, bool), LEAF
+)
+JAX_MAPPINGS: dict[type, int] = {
+    collections.OrderedDict: ORDERED,
+    collections.defaultdict: DEFAULT,
 }
 # Their subclasses are leaves, too, also where jax is told to take them apart.
 NUMBERS_AND_TEXT = (np.generic, int, float, complex, str, bytes)
@@ -99,13 +95,10 @@ def sort_keys(keys: tuple[Any, ...]) -> tuple[Any, ...]:
 def split(
     column: list[Any], jax: bool
 ) -> tuple[int, type | None, Any, list[list[Any]]] | None:
-    """Take one level of B elements apart.
+    """Take one level of B elements apart, or raise Misfit.
 
     Returns:
         (kind, cls, aux, parts), with a list of B for each child; None for leaves.
-
-    Raises:
-        Misfit: An element does not fit the first.
     """
     level = take_apart(column[0], jax)
     if level is None:
@@ -139,18 +132,9 @@ def _kind(tree: Any, jax: bool) -> int:
         return LEAF
     if isinstance(tree, tuple) and hasattr(type(tree), "_fields"):
         return NAMEDTUPLE
-    return _kind_jax(tree) if jax else _kind_plain(tree)
-
-
-def _kind_jax(tree: Any) -> int:
-    if type(tree) is collections.OrderedDict:
-        return ORDERED
-    if type(tree) is collections.defaultdict:
-        return DEFAULT
-    return CUSTOM if "jax" in sys.modules else LEAF
-
-
-def _kind_plain(tree: Any) -> int:
+    if jax:
+        other = CUSTOM if "jax" in sys.modules else LEAF
+        return JAX_MAPPINGS.get(type(tree), other)
     if isinstance(tree, (list, tuple)):
         return SEQUENCE
     if isinstance(tree, collections.defaultdict):

@@ -13,45 +13,31 @@ import numpy as np
 class PackLayout:
     """How elements are packed into rows.
 
-    A feature is a leaf of an element that is packed; all tuples below have one item
-    for each.
-
-    Attributes:
-        rows: Rows per batch.
-        best_fit: Whether an element goes to the fullest row with room, not the first.
-        max_sequences: The most elements that a row holds; 0 for no limit.
-        names: Where a feature is in an element, for errors: ``['tokens']``.
-        paths: The same in Grain's words.
-        lengths: Cells per row.
-        alignments: Elements begin at multiples of this many cells.
-        paddings: What cells hold where nothing is packed; None for zero.
-        numbered: Whether the feature gets segment ids and positions.
-        keys: The features' keys where elements are flat mappings, else None.
-        leaves_of: Takes an element apart into features where `keys` is None.
-        meta_keys: Keys whose values are collected in a list for each row.
-        columns: The leaves of a packed row, as numbers: of values, segment ids,
-            positions, each by feature, and of the lists of `meta_keys`, in a row.
-        column_keys: The keys of `columns` where a packed row is a plain dict.
-        assemble: Makes a packed row of its leaves where `column_keys` is None.
-        too_long: How the error about an element that is too long begins.
+    A feature is a leaf of an element that is packed; tuples have one item for each.
     """
 
-    rows: int
-    best_fit: bool
-    max_sequences: int
-    names: tuple[str, ...]
-    paths: tuple[str, ...]
-    lengths: tuple[int, ...]
-    alignments: tuple[int, ...]
-    paddings: tuple[Any, ...]
-    numbered: tuple[bool, ...]
+    rows: int  # Per batch.
+    best_fit: bool  # An element goes to the fullest row with room, not to the first.
+    max_sequences: int  # The most elements that a row holds; 0 for no limit.
+    names: tuple[str, ...]  # Where a feature is in an element: ``['tokens']``.
+    paths: tuple[str, ...]  # The same in Grain's words.
+    lengths: tuple[int, ...]  # Cells per row.
+    alignments: tuple[int, ...]  # Elements begin at multiples of this many cells.
+    paddings: tuple[Any, ...]  # What cells hold where nothing is packed; None for zero.
+    numbered: tuple[bool, ...]  # Whether the feature gets segment ids and positions.
+    # The features' keys where elements are flat mappings, else what takes one apart.
     keys: tuple[Any, ...] | None
     leaves_of: Callable[[Any], list[Any]] | None
-    meta_keys: tuple[Any, ...]
+    meta_keys: tuple[
+        Any, ...
+    ]  # Keys whose values are collected in a list for each row.
+    # The leaves of a packed row, as numbers: of values, segment ids, positions, each by
+    # feature, and of the lists of `meta_keys`, in a row.
     columns: tuple[int, ...]
+    # The keys of `columns` where a packed row is a plain dict, else what makes one.
     column_keys: tuple[Any, ...] | None
     assemble: Callable[[list[Any]], Any] | None
-    too_long: str
+    too_long: str  # How the error about an element that is too long begins.
 
     def too_long_error(self, lengths: Sequence[int]) -> ValueError:
         """Return the error about features longer than a row, in Grain's words."""
@@ -73,28 +59,20 @@ class PackLayout:
 class SplitLayout:
     """How elements are laid end to end and cut into rows.
 
-    Elements are mappings with exactly these keys; all tuples but the last two have one
-    item for each.
-
-    Attributes:
-        keys: The features.
-        lengths: Cells per row, at least 1.
-        whole: Whether the feature is never cut, and has no segment ids and positions.
-        bos: Whether each segment's first cell becomes `bos_token`.
-        bos_token: The token that begins a sequence.
-        split_full_rows: Whether an element that fills a row by itself is treated as
-            others; else it becomes a row of its own.
-        columns: The values of a row, as numbers: of values, segment ids and positions,
-            each by feature, in a row.
-        column_keys: Their keys.
+    Elements are mappings with exactly the keys of the features; tuples, but for those
+    of columns, have one item for each.
     """
 
     keys: tuple[Any, ...]
-    lengths: tuple[int, ...]
-    whole: tuple[bool, ...]
-    bos: tuple[bool, ...]
+    lengths: tuple[int, ...]  # Cells per row, at least 1.
+    whole: tuple[bool, ...]  # Never cut, and without segment ids and positions.
+    bos: tuple[bool, ...]  # Whether each segment's first cell becomes `bos_token`.
     bos_token: Any
+    # Whether an element that fills a row by itself is treated as others; else it
+    # becomes a row of its own.
     split_full_rows: bool
+    # The values of a row, as numbers: of values, segment ids and positions, each by
+    # feature, in a row.
     columns: tuple[int, ...]
     column_keys: tuple[Any, ...]
 

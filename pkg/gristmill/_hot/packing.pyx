@@ -52,18 +52,14 @@ cdef object _item_of(object element, object key):
 
 
 cdef class PackedRows:
-    """The rows of one batch, complete.
-
-    Attributes:
-        values: For each feature an array of shape ``(rows, length, *S)``.
-        segment_ids: For each feature an int32 array of shape ``(rows, length)``, None
-            where it has none.
-        positions: The same.
-    """
+    """The rows of one batch, complete."""
 
     cdef object _layout
     cdef Py_ssize_t _in_use
-    cdef readonly list values, segment_ids, positions
+    # For each feature an array of shape ``(rows, length, *S)``.
+    cdef readonly list values
+    # The same, int32 of shape ``(rows, length)``, or None.
+    cdef readonly list segment_ids, positions
     cdef list _columns
     cdef tuple _keys
 
@@ -86,25 +82,14 @@ cdef class PackedRows:
 
     def row(self, Py_ssize_t index):
         """Return one row, whose arrays are views."""
-        cdef Py_ssize_t i = 0
-        cdef dict row
+        items = [PySequence_GetItem(column, index) for column in self._columns]
         if self._keys is None:
-            return self._layout.assemble(
-                [PySequence_GetItem(column, index) for column in self._columns]
-            )
-        row = {}
-        for key in self._keys:
-            row[key] = PySequence_GetItem(<object>PyList_GET_ITEM(self._columns, i), index)
-            i += 1
-        return row
+            return self._layout.assemble(items)
+        return dict(zip(self._keys, items))
 
 
 cdef class Packer:
-    """Packs elements into the rows of one batch after another.
-
-    Args:
-        layout: What the rows are made of.
-    """
+    """Packs elements into the rows of one batch after another."""
 
     cdef object _layout
     cdef tuple _keys, _meta_keys, _names
@@ -142,11 +127,7 @@ cdef class Packer:
 
         The first element of a batch gives it its dtypes and trailing shapes.
 
-        Raises:
-            KeyError: The element lacks a feature.
-            ValueError: A feature is longer than a row, or is no array or scalar.
-            Exception: What NumPy raises where items do not fit in the batch's arrays.
-                The batch is as it was.
+        Where it raises, the batch is as it was.
         """
         cdef list leaves
         cdef list metas = None
@@ -192,13 +173,9 @@ cdef class Packer:
     def fill(self, parent):
         """Pack elements of an iterator until one does not fit or there are no more.
 
-        Returns:
-            The state before that element, or the end, and the element in a tuple; None
-            for the end.
-
-        Raises:
-            Exception: What the iterator or `add` raises; that element is dropped, and
-                another call goes on with the next.
+        Returns the state before that element, or the end, and the element in a tuple;
+        None for the end.  An element that the iterator or `add` fails with is dropped:
+        another call goes on with the next.
         """
         get_state = parent.get_state
         while True:
@@ -231,35 +208,26 @@ cdef class Packer:
 
     cdef int _write(self, Py_ssize_t row, list leaves) except -1:
         cdef RowPlacer* placer = self._placer.get()
-        cdef Py_ssize_t i, n = len(leaves)
+        cdef Py_ssize_t i, done, n = len(leaves)
         cdef int64_t begin
         cdef int32_t segment = <int32_t>placer.sequences(row) + 1
-        for i in range(n):
-            begin = placer.next_cell(row, i)
-            if not write(
-                &self._matrices[i], <cnp.ndarray>PyList_GET_ITEM(self._values, i), row,
-                begin, <object>PyList_GET_ITEM(leaves, i), 0, self._lengths[i],
-            ):
-                self._assign(row, i, leaves)
+        try:
+            for i in range(n):
+                write(
+                    &self._matrices[i], <cnp.ndarray>PyList_GET_ITEM(self._values, i),
+                    row, placer.next_cell(row, i), <object>PyList_GET_ITEM(leaves, i),
+                    0, self._lengths[i],
+                )
+        except BaseException as error:
+            for done in range(i + 1):
+                begin = placer.next_cell(row, done)
+                cells = self._values[done][row, begin:begin + self._lengths[done]]
+                blank(cells, self._layout.paddings[done])
+            add_note(error, self._names[i], self._values[i])
+            raise
         for i in range(n):
             self._matrices[i].number(
                 row, placer.next_cell(row, i), self._lengths[i], segment
             )
         placer.place(row, self._lengths)
         return 0
-
-    cdef int _assign(self, Py_ssize_t row, Py_ssize_t i, list leaves) except -1:
-        """Let NumPy write a feature; erase those before it where it cannot."""
-        cdef Py_ssize_t done
-        try:
-            self._cells(row, i)[...] = leaves[i]
-        except BaseException as error:
-            for done in range(i + 1):
-                blank(self._cells(row, done), self._layout.paddings[done])
-            add_note(error, self._names[i], self._values[i])
-            raise
-        return 0
-
-    cdef object _cells(self, Py_ssize_t row, Py_ssize_t i):
-        cdef int64_t begin = self._placer.get().next_cell(row, i)
-        return self._values[i][row, begin:begin + self._lengths[i]]

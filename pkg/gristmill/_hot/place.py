@@ -10,18 +10,13 @@ class Place(str):
 
     It reads as text, and has what the text says as attributes.  In another process
     it is the text alone.
-
-    Args:
-        operation: Name of the step that raised, or None where reading did.
-        key: Key of the record.
-        index: Number of the record in the sampler's order.
     """
 
     __slots__ = ("key", "operation", "record_index")
 
-    operation: str | None
-    key: Any
-    record_index: int
+    operation: str | None  # The step that raised; None where reading did.
+    key: Any  # Of the record.
+    record_index: int  # Its number in the sampler's order.
 
     def __new__(cls, operation: str | None, key: Any, index: int) -> Self:
         doing = "reading" if operation is None else f"{operation} processed"

@@ -35,9 +35,9 @@ cdef int add_note(object error, object name, object values) except -1
 # Returns whether a cell of an array is what one of the values is.
 cdef bint has_cells_of(cnp.ndarray array, cnp.ndarray values)
 
-# Writes cells [first, first + count) of a feature to a row, from cell `begin` on.
-# Returns false, with nothing written, where that takes NumPy's conversions.
-cdef bint write(
+# Writes cells [first, first + count) of a feature to a row, from cell `begin` on, by
+# NumPy's conversions where it takes them.
+cdef int write(
     const RowMatrix* matrix, cnp.ndarray values, size_t row, int64_t begin,
     object leaf, int64_t first, int64_t count
 ) except -1

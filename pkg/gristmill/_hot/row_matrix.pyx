@@ -85,17 +85,25 @@ cdef bint has_cells_of(cnp.ndarray array, cnp.ndarray values):
     return _same(array.descr, values.descr)
 
 
-cdef bint write(
+cdef bint _is_copied(object leaf, cnp.ndarray values):
+    """Whether cells take the bytes of a leaf as they are."""
+    return (
+        cnp.PyArray_CheckExact(leaf)
+        and not PyDataType_REFCHK(values.descr)
+        and cnp.PyArray_IS_C_CONTIGUOUS(<cnp.ndarray>leaf)
+        and has_cells_of(<cnp.ndarray>leaf, values)
+    )
+
+
+cdef int write(
     const RowMatrix* matrix, cnp.ndarray values, size_t row, int64_t begin,
     object leaf, int64_t first, int64_t count
 ) except -1:
     cdef const byte* source
-    if not cnp.PyArray_CheckExact(leaf) or PyDataType_REFCHK(values.descr):
-        return False
-    if not cnp.PyArray_IS_C_CONTIGUOUS(<cnp.ndarray>leaf):
-        return False
-    if not has_cells_of(<cnp.ndarray>leaf, values):
-        return False
-    source = <const byte*>cnp.PyArray_BYTES(<cnp.ndarray>leaf)
-    matrix.copy(row, begin, count, source + first * <int64_t>matrix.cell_bytes)
-    return True
+    if _is_copied(leaf, values):
+        source = <const byte*>cnp.PyArray_BYTES(<cnp.ndarray>leaf)
+        matrix.copy(row, begin, count, source + first * <int64_t>matrix.cell_bytes)
+    else:
+        part = leaf[first:first + count] if np.ndim(leaf) else leaf
+        values[row, begin:begin + count] = part
+    return 0

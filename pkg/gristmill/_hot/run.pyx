@@ -11,6 +11,7 @@ from libc.stdint cimport int64_t, uintptr_t
 
 from gristmill._hot.draw cimport Draws
 
+from gristmill._base.checks import stands_for
 from gristmill._hot.place import Place
 
 cnp.import_array()
@@ -44,19 +45,8 @@ cdef const int64_t* _int64s(object array, Py_ssize_t n) except? NULL:
 
 
 cpdef bint reads_together(kind) except -1:
-    """Whether ``__getitems__`` stands for ``__getitem__``.
-
-    It does not where a subclass overrides ``__getitem__`` alone.  Only the class is
-    asked: a wrapper may pass other names on to what it wraps.
-    """
-    if not hasattr(kind, "__getitems__"):
-        return False
-    for cls in kind.__mro__:
-        if "__getitems__" in cls.__dict__:
-            return True
-        if "__getitem__" in cls.__dict__:
-            return False
-    return False
+    """Whether ``__getitems__`` stands for ``__getitem__``."""
+    return stands_for(kind, "__getitems__", "__getitem__")
 
 
 cdef object _read_all(object source, const int64_t* keys, Py_ssize_t n):
@@ -92,15 +82,6 @@ cdef inline bint _takes_integers(object source):
         or (cnp.PyArray_CheckExact(source)
             and cnp.PyArray_NDIM(<cnp.ndarray>source) > 0)
     )
-
-
-cdef object _place(
-    tuple steps, Py_ssize_t step, const int64_t* keys, const int64_t* indices,
-    Py_ssize_t i
-):
-    place = Place(None if step < 0 else steps[step][2], keys[i], indices[i])
-    # Where all were read together, no record is to blame: what remains is the text.
-    return str(place) if step == _ALL else place
 
 
 cdef object _run(
@@ -187,5 +168,7 @@ def run_block(
         i = n - 1
     except Exception as raised:
         error = raised
-        error.add_note(_place(steps, step, key_of, index_of, i))
+        place = Place(None if step < 0 else steps[step][2], key_of[i], index_of[i])
+        # Where all were read together, no record is to blame: what remains is the text.
+        error.add_note(str(place) if step == _ALL else place)
     return out, None if kept_all else kept, i + 1, error

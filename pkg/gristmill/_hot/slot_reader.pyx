@@ -34,8 +34,9 @@ cdef enum:
     _COPIES = 4
 
 cdef object _loads = pickle.loads
-# (words, spec) of a layout.  A pipeline has few; the limit guards against keys made from
-# data.
+cdef cnp.dtype _UINT8 = cnp.PyArray_DescrFromType(cnp.NPY_UINT8)
+# (words, spec) of a layout.  A pipeline has few; the limit guards against keys that are
+# made from data.
 cdef object _parse_layout = functools.lru_cache(CACHE_LIMIT)(pickle.loads)
 
 
@@ -86,11 +87,15 @@ cdef class Reader:
         self.copies_left -= nbytes
         return True
 
-    cdef object kept(self):
-        """What keeps the slot, made for the first part that views it."""
+    cdef cnp.ndarray viewed(
+        self, const char* data, cnp.dtype descr, int n, const cnp.npy_intp* dims
+    ):
+        """An array on memory of the slot, which it keeps."""
+        cdef cnp.ndarray out = _view(<uintptr_t>data, descr, n, dims)
         if self.base is None:
             self.base = self.base_factory()
-        return self.base
+        cnp.set_array_base(out, self.base)
+        return out
 
     cdef object array(self, cnp.dtype descr, int n):
         cdef uint64_t offset = self.words[0]
@@ -111,15 +116,13 @@ cdef class Reader:
             out = _view(0, descr, n, dims)
             memcpy(cnp.PyArray_DATA(out), data, nbytes)
             return out
-        out = _view(<uintptr_t>data, descr, n, dims)
-        cnp.set_array_base(out, self.kept())
-        return out
+        return self.viewed(data, descr, n, dims)
 
     cdef object buffer(self, uint64_t offset, uint64_t nbytes):
         cdef const char* data = self.at(offset, nbytes)
         if self.copies(nbytes):
             return PyByteArray_FromStringAndSize(data, nbytes)
-        return memoryview(self.kept().slice(<uintptr_t>data, nbytes))
+        return memoryview(self.viewed(data, _UINT8, 1, <const cnp.npy_intp*>&nbytes))
 
     cdef object build(self, tuple spec):
         cdef int kind = <object>PyTuple_GET_ITEM(spec, 0)

@@ -16,8 +16,8 @@ cnp.import_array()
 
 cdef object _END = object()
 
-WINDOW = 1000
-cdef Py_ssize_t _WINDOW = WINDOW
+cpdef enum:
+    WINDOW = 1000
 
 
 cdef const int64_t* _indices_of(object indices, Py_ssize_t n) except? NULL:
@@ -114,7 +114,7 @@ cdef class Stage:
         cdef Py_ssize_t skipped
         self._seen += 1
         self._skipped += not passed
-        if self._seen == _WINDOW:
+        if self._seen == WINDOW:
             skipped = self._skipped
             self._seen = self._skipped = 0
             if skipped:
@@ -191,7 +191,7 @@ cdef class RandomMapStep(Step):
 
 
 cdef class FilterStep(Step):
-    """Iterates over the elements that ``call(x)`` is true of; it is asked of None, too."""
+    """Iterates over the elements that ``call(x)`` is true of, asked of None, too."""
 
     def __next__(self):
         cdef bint passed
@@ -212,9 +212,6 @@ cdef class MixStep(Stage):
 
     A subclass has ``_look_up_turns(first)``: it returns a list of which iterator's turn
     it is at `first`, `first` + 1, ...
-
-    Args:
-        parts: The iterators.
 
     Attributes:
         index: Turns taken.
@@ -262,9 +259,6 @@ cdef class Turns(Stage):
     called where there is none: it puts one there and returns True, or returns False.
     The round goes on behind a place that has ended or whose element failed; it goes on
     with a place that was just occupied.
-
-    Args:
-        places: How many there are.
 
     Attributes:
         places: The iterators.

@@ -55,18 +55,9 @@ cdef class TreeDef:
             self.num_leaves += child.num_leaves
 
     def __eq__(self, other):
-        cdef TreeDef that
-        if self is other:
-            return True
         if type(other) is not TreeDef:
             return NotImplemented
-        that = other
-        return (
-            self.kind == that.kind
-            and self.cls is that.cls
-            and self.aux == that.aux
-            and self.children == that.children
-        )
+        return self is other or self.__reduce__() == other.__reduce__()
 
     def __reduce__(self):
         if self.kind == LEAF:

@@ -1,7 +1,6 @@
 # cython: boundscheck=False, wraparound=False
 """Keeps a slot of shared memory from being reused while arrays view it."""
 cimport cython
-from cpython.buffer cimport PyBuffer_FillInfo
 from libc.stdint cimport uintptr_t
 
 cdef extern from "core/memory/arena.hpp" namespace "gristmill":
@@ -32,24 +31,3 @@ cdef class SlotView:
     def __dealloc__(self):
         if self._slot is not NULL:
             release_view(self._slot)
-
-    def slice(self, uintptr_t address, Py_ssize_t nbytes):
-        """Return an object whose memoryview is nbytes writable bytes at an address."""
-        cdef SlotSlice part = SlotSlice.__new__(SlotSlice)
-        part._owner = self
-        part._address = address
-        part._nbytes = nbytes
-        return part
-
-
-@cython.final
-@cython.no_gc
-cdef class SlotSlice:
-    """Bytes of a slot, for ``memoryview``; keeps its SlotView alive."""
-
-    cdef SlotView _owner
-    cdef uintptr_t _address
-    cdef Py_ssize_t _nbytes
-
-    def __getbuffer__(self, Py_buffer* view, int flags):
-        PyBuffer_FillInfo(view, self, <void*>self._address, self._nbytes, 0, flags)

@@ -29,9 +29,9 @@ def map_structure(
     f: Callable[..., Any], tree: Any, *rest: Any, is_leaf: IsLeaf = None
 ) -> Any:
     """A tree of what a function makes of the leaves of one or several trees."""
-    if util := _jax():
-        return util.tree_map(f, tree, *rest, is_leaf=is_leaf)
-    return _mapped(lambda path, *leaves: f(*leaves), (), (tree, *rest), is_leaf)
+    return map_structure_with_path(
+        lambda path, *leaves: f(*leaves), tree, *rest, is_leaf=is_leaf
+    )
 
 
 def map_structure_with_path(
@@ -53,9 +53,6 @@ def map_structure_up_to(
 
 def flatten(structure: Any) -> list[Any]:
     """The leaves of a tree."""
-    if util := _jax():
-        leaves: list[Any] = util.tree_leaves(structure)
-        return leaves
     return [leaf for _, leaf in flatten_with_path(structure)]
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Protocol
 
+from gristmill._base.checks import stands_for
 from gristmill._base.listing import listed
 from gristmill.records import RecordMetadata
 from gristmill.samplers._group_shuffle import GroupShuffleSampler
@@ -32,17 +33,8 @@ class Sampler(Protocol):
 
 
 def reads_in_blocks(sampler: object) -> bool:
-    """Whether ``sampler.record_keys`` stands for ``sampler[index]``.
-
-    A subclass that overrides ``__getitem__`` alone changes what it returns, so the
-    inherited ``record_keys`` no longer speaks for it.
-    """
-    for cls in type(sampler).__mro__:
-        if "record_keys" in vars(cls):
-            return True
-        if "__getitem__" in vars(cls):
-            return False
-    return False
+    """Whether ``sampler.record_keys`` stands for ``sampler[index]``."""
+    return stands_for(type(sampler), "record_keys", "__getitem__")
 
 
 def __dir__() -> list[str]:

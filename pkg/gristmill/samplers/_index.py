@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import operator
-from typing import Any
 
 from gristmill._base.checks import check_integer
 from gristmill._base.types import Int64Array
@@ -105,15 +104,12 @@ class IndexSampler(PlannedSampler):
         try:
             return self._record_keys.key(position)
         except TypeError:
-            return self._record_keys.key(self._same_key(position))
+            check_integer("index", position)
+            # Beyond int64: epochs are shuffled by their number modulo 2**32.
+            same = operator.index(position) % (len(self._record_keys) << 32)
+            return self._record_keys.key(same)
         except ZeroDivisionError:
             raise self._owns_nothing() from None
-
-    def _same_key(self, position: Any) -> int:
-        """Return a position in int64 that has the key of one beyond it."""
-        check_integer("index", position)
-        # Epochs are shuffled by their number modulo 2**32.
-        return operator.index(position) % (len(self._record_keys) << 32)
 
     def _owns_nothing(self) -> ZeroDivisionError:
         # The kind of exception is Grain's.

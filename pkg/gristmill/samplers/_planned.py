@@ -32,7 +32,20 @@ class PlannedSampler(abc.ABC):
     def __init__(
         self, num_records: int, shard_options: ShardOptions, num_epochs: int | None
     ) -> None:
-        self._num_records = _checked_num_records(num_records)
+        sized = hasattr(num_records, "__len__")
+        check_integer("num_records", num_records, " Pass len(source)." if sized else "")
+        # Python's own int: NumPy's would overflow further on.
+        self._num_records = operator.index(num_records)
+        if self._num_records >= 2**63:
+            raise OverflowError(
+                f"num_records must be less than 2**63, got {num_records}."
+            )
+        if self._num_records <= 0:
+            raise ValueError(
+                "Invalid number of records in Sampler. "
+                f"Got {num_records} records, but number of records "
+                "must be greater than 0."
+            )
         if not isinstance(shard_options, ShardOptions):
             raise TypeError(
                 "shard_options must be a ShardOptions, got"
@@ -40,7 +53,16 @@ class PlannedSampler(abc.ABC):
                 " ShardOptions(shard_index, shard_count)."
             )
         self._shard_options = shard_options
-        self._num_epochs = _checked_num_epochs(num_epochs)
+        if num_epochs is not None:
+            check_integer("num_epochs", num_epochs)
+            num_epochs = operator.index(num_epochs)
+            if num_epochs <= 0:
+                raise ValueError(
+                    "Invalid number of epochs in Index Sampler."
+                    f"Got {num_epochs} epochs, but number of epochs "
+                    "must be greater than 0."
+                )
+        self._num_epochs = num_epochs
 
     @property
     def num_records(self) -> int:
@@ -136,34 +158,3 @@ def check_seed(seed: Any, shuffle: bool) -> None:
         raise TypeError(f"Expected seed of int type. Got seed with type {type(seed)}")
     if seed < 0 or seed.bit_length() > 32:
         raise ValueError("Seed should be positive 32-bit integer.")
-
-
-def _checked_num_epochs(num_epochs: int | None) -> int | None:
-    """The number as Python's own int; None is for ever."""
-    if num_epochs is None:
-        return None
-    check_integer("num_epochs", num_epochs)
-    num_epochs = operator.index(num_epochs)
-    if num_epochs <= 0:
-        raise ValueError(
-            "Invalid number of epochs in Index Sampler."
-            f"Got {num_epochs} epochs, but number of epochs "
-            "must be greater than 0."
-        )
-    return num_epochs
-
-
-def _checked_num_records(num_records: int) -> int:
-    """The number as Python's own int: NumPy's would overflow further on."""
-    sized = hasattr(num_records, "__len__")
-    check_integer("num_records", num_records, " Pass len(source)." if sized else "")
-    num_records = operator.index(num_records)
-    if num_records >= 2**63:
-        raise OverflowError(f"num_records must be less than 2**63, got {num_records}.")
-    if num_records <= 0:
-        raise ValueError(
-            "Invalid number of records in Sampler. "
-            f"Got {num_records} records, but number of records "
-            "must be greater than 0."
-        )
-    return num_records

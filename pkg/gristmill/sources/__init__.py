@@ -23,37 +23,24 @@ import numpy.typing as npt
 
 from gristmill import _core
 from gristmill._base.checks import check_finite, kind
-from gristmill._base.listing import lazily, listed
+from gristmill._base.listing import lazily, listed, places_of
 from gristmill._base.types import Alloc, Int64Array, Rules, T
 from gristmill.sources._checks import check_readable
 
 if TYPE_CHECKING:
-    from gristmill.sources._array_record import ArrayRecordDataSource
-    from gristmill.sources._parquet import ParquetDataSource
-    from gristmill.sources._remote import RemoteOptions
-    from gristmill.sources._shared_list import SharedMemoryDataSource
-    from gristmill.sources._tf_record import TFRecordDataSource
-    from gristmill.sources._tf_record_stream import (
-        TFRecordPosition,
-        TFRecordStream,
-        read_tf_records,
+    from gristmill.sources._array_record import (
+        ArrayRecordDataSource as ArrayRecordDataSource,
     )
-    from gristmill.sources._tfds import TFDSDataSource
-
-__all__ = [
-    "ArrayRecordDataSource",
-    "ParquetDataSource",
-    "RandomAccessDataSource",
-    "RangeDataSource",
-    "RemoteOptions",
-    "SharedMemoryDataSource",
-    "TFDSDataSource",
-    "TFRecordDataSource",
-    "TFRecordPosition",
-    "TFRecordStream",
-    "TableSource",
-    "read_tf_records",
-]
+    from gristmill.sources._parquet import ParquetDataSource as ParquetDataSource
+    from gristmill.sources._remote import RemoteOptions as RemoteOptions
+    from gristmill.sources._shared_list import (
+        SharedMemoryDataSource as SharedMemoryDataSource,
+    )
+    from gristmill.sources._tf_record import TFRecordDataSource as TFRecordDataSource
+    from gristmill.sources._tf_record_stream import TFRecordPosition as TFRecordPosition
+    from gristmill.sources._tf_record_stream import TFRecordStream as TFRecordStream
+    from gristmill.sources._tf_record_stream import read_tf_records as read_tf_records
+    from gristmill.sources._tfds import TFDSDataSource as TFDSDataSource
 
 Columns: TypeAlias = Mapping[str, npt.NDArray[Any]]
 
@@ -356,7 +343,10 @@ _HOMES = {
 # Type checkers must not see it: they would accept every name.
 if not TYPE_CHECKING:
     __getattr__ = lazily(__name__, _HOMES)
+    __all__ = sorted(
+        {"RandomAccessDataSource", "RangeDataSource", "TableSource"}
+        | places_of(_HOMES).keys()
+    )
 
-
-def __dir__() -> list[str]:
-    return listed(__all__)
+    def __dir__() -> list[str]:
+        return listed(__all__)

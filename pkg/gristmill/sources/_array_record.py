@@ -89,8 +89,6 @@ class ArrayRecordDataSource(RecordSource):
             All paths must be URLs then.
         remote_options: How files behind URLs are read. None for the defaults.
 
-    A path may be a URL that fsspec knows, such as ``gs://bucket/path``.
-
     Record ``i`` is ``bytes``.
 
     Raises:
@@ -100,6 +98,8 @@ class ArrayRecordDataSource(RecordSource):
         ImportError: fsspec, or what it needs for a URL, is not installed.
         CorruptRecord: A file is no ArrayRecord file, or it is damaged.
     """
+
+    __module__ = "gristmill.sources"  # Which pickles name.
 
     def __init__(
         self,
@@ -224,7 +224,3 @@ def _warn_of_groups(files: Iterable[_core.RecordFile]) -> None:
                 file.group_size,
             )
             return
-
-
-# Pickles name the public place, which imports this module when it is asked.
-ArrayRecordDataSource.__module__ = "gristmill.sources"

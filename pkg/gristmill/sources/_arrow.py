@@ -52,9 +52,6 @@ class ArrowSource:
     A loader that is given a table makes one of these itself, or a `TableSource` where
     the columns can be viewed as arrays.
 
-    Args:
-        table: The rows.
-
     Record ``i`` is the dict of ``{name: table.column(name).to_numpy()[i]}``, as in
     `ParquetDataSource`.  What is nested (lists, structs, maps) is converted for each
     row on its own: whole numbers in it stay whole where another row lacks one.

@@ -55,13 +55,29 @@ def check_readable(source: Any) -> None:
 
 def check_numbered(source: Any) -> None:
     """Raise TypeError for what has records by name, such as a dict of lists."""
-    if isinstance(source, dict):
-        _refuse_dict(source)
-    elif hasattr(source, "iloc") and hasattr(source, "columns"):
+    if hasattr(source, "iloc") and hasattr(source, "columns"):
         raise TypeError(
             f"data_source is a {kind(source)}, which is indexed by column, not by row."
             " Pass {name: frame[name].to_numpy() for name in frame}."
         )
+    # A dict may have a record 0.
+    if not isinstance(source, dict) or hasattr(type(source), "__missing__"):
+        return
+    if not source or 0 in source:
+        return
+    names = ", ".join(repr(name) for name in list(source)[:3])
+    value = next(iter(source.values()))
+    advice = "Pass a list of its values, or one of them."
+    if isinstance(value, (list, tuple)) or hasattr(value, "__array__"):
+        advice = (
+            "Of columns pass a dict of arrays:"
+            " {name: np.asarray(column) for name, column in source.items()}; of several"
+            " data sets pass one, such as source[name]."
+        )
+    raise TypeError(
+        f"data_source is a {kind(source)} of {kind(value)}, with the keys {names}, so"
+        f" there is no record 0. {advice}"
+    )
 
 
 def length_of(source: Any) -> int:
@@ -96,25 +112,6 @@ def _refuse_path(source: Any) -> None:
             " of the files in it."
         )
     raise TypeError(f"data_source is the path {path!r}, not what is in it. {advice}")
-
-
-def _refuse_dict(source: dict[Any, Any]) -> None:
-    """Refuse a dict that has no record 0, such as one of lists."""
-    if not source or 0 in source or hasattr(type(source), "__missing__"):
-        return
-    names = ", ".join(repr(name) for name in list(source)[:3])
-    value = next(iter(source.values()))
-    advice = "Pass a list of its values, or one of them."
-    if isinstance(value, (list, tuple)) or hasattr(value, "__array__"):
-        advice = (
-            "Of columns pass a dict of arrays:"
-            " {name: np.asarray(column) for name, column in source.items()}; of several"
-            " data sets pass one, such as source[name]."
-        )
-    raise TypeError(
-        f"data_source is a {kind(source)} of {kind(value)}, with the keys {names}, so"
-        f" there is no record 0. {advice}"
-    )
 
 
 def _in_order(source: Any) -> str:

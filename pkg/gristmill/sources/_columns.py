@@ -21,12 +21,8 @@ OBJECT_BYTES = 64
 class Columns:
     """Equally long columns, read by row.
 
-    Args:
-        arrays: By name; each of shape (N,), as pyarrow's ``to_numpy`` makes them.
-        content_bytes: Bytes of what is in the objects of arrays of objects.
-
-    Attributes:
-        nbytes: Bytes of memory, about.
+    `arrays` are of shape (N,), as pyarrow's ``to_numpy`` makes them; `content_bytes`
+    are those of what is in objects, `nbytes` those of all memory, about.
 
     Row ``i`` is the dict of ``{name: array[i]}``.  Objects that a caller could change
     (dicts, lists and arrays that are not read-only) are copied, because the columns

@@ -75,6 +75,8 @@ class ParquetDataSource(Closing):
         >>> folder.cleanup()
     """
 
+    __module__ = "gristmill.sources"  # Which pickles name.
+
     # Threads that read ahead would turn over a cache that holds one window.
     by_threads = False
 
@@ -240,7 +242,3 @@ class ParquetDataSource(Closing):
 
     def _out_of_range(self, key: int) -> IndexError:
         return IndexError(f"Index {key} out of range for {self._length}")
-
-
-# Pickles name the public place, which imports this module when it is asked.
-ParquetDataSource.__module__ = "gristmill.sources"

@@ -52,14 +52,7 @@ _STAMPS = (
 
 
 def is_url(path: str) -> bool:
-    """Whether `path` is for fsspec to read, and no path of this machine's files.
-
-    Example:
-        >>> is_url("gs://bucket/file"), is_url("simplecache::http://host/file")
-        (True, True)
-        >>> is_url("/data/file"), is_url("data/a:b")
-        (False, False)
-    """
+    """Whether `path` is for fsspec to read: ``gs://...``, ``simplecache::...``."""
     return _URL.match(path) is not None
 
 
@@ -92,6 +85,8 @@ class RemoteOptions:
         >>> RemoteOptions(attempts=3).attempts
         3
     """
+
+    __module__ = "gristmill.sources"  # Which pickles name.
 
     attempts: int = 6
     first_delay_s: float = 0.1
@@ -152,14 +147,6 @@ class RemoteFile:
     one in a forked child.
 
     `sleep` waits so many seconds between attempts.
-
-    Raises:
-        FileNotFoundError: There is no such file.
-        PermissionError: The file may not be read.
-        IsADirectoryError: It is a directory.
-        RemoteError: The storage failed otherwise; its own error is the cause.
-        ImportError: fsspec, or what it needs for such URLs, is not installed.
-        ValueError: fsspec knows no such URLs.
     """
 
     def __init__(
@@ -369,7 +356,3 @@ def _raise(error: Exception, text: str) -> NoReturn:
             error.add_note(text)
             raise error
     raise RemoteError(text) from error
-
-
-# Pickles name the public place, which imports this module when it is asked.
-RemoteOptions.__module__ = "gristmill.sources"

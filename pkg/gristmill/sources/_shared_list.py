@@ -27,6 +27,8 @@ class SharedMemoryDataSource(shared_memory.ShareableList[Any]):
     Call `unlink` in one process when no process needs the block any more.
     """
 
+    __module__ = "gristmill.sources"  # Which pickles name.
+
     def __init__(
         self, elements: Sequence[Any] | None = None, *, name: str | None = None
     ) -> None:
@@ -54,7 +56,3 @@ class SharedMemoryDataSource(shared_memory.ShareableList[Any]):
         # There is no block if the constructor failed.
         with contextlib.suppress(AttributeError):
             del self.shm
-
-
-# Pickles name the public place, which imports this module when it is asked.
-SharedMemoryDataSource.__module__ = "gristmill.sources"

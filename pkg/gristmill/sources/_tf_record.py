@@ -71,6 +71,8 @@ class TFRecordDataSource(RecordSource):
         0
     """
 
+    __module__ = "gristmill.sources"  # Which pickles name.
+
     def __init__(
         self,
         paths: Path | Sequence[Path],
@@ -232,7 +234,3 @@ class _Report:
         if self._terminal:
             sys.stderr.write("\n")
         log.info("Indexed in %.1f s.", time.monotonic() - self._start)
-
-
-# Pickles name the public place, which imports this module when it is asked.
-TFRecordDataSource.__module__ = "gristmill.sources"

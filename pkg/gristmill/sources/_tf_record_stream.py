@@ -146,6 +146,8 @@ class TFRecordStream(Closing, Iterator[bytes]):
     It closes its file when it is closed or collected.
     """
 
+    __module__ = "gristmill.sources"  # Which pickles name.
+
     def __init__(
         self,
         file: IO[bytes],
@@ -245,5 +247,4 @@ class Inflated:
 
 # Pickles and tracebacks name the public place.
 TFRecordPosition.__module__ = "gristmill.sources"
-TFRecordStream.__module__ = "gristmill.sources"
 read_tf_records.__module__ = "gristmill.sources"

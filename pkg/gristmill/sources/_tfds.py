@@ -57,6 +57,8 @@ class TFDSDataSource(Closing):
         ((28, 28, 1), 4)
     """
 
+    __module__ = "gristmill.sources"  # Which pickles name.
+
     def __init__(
         self,
         directory: str | os.PathLike[str],
@@ -226,7 +228,3 @@ def _bound(split: str, text: str | None, total: int, default: int) -> int:
     if found[2]:
         number = round(number * total / 100)
     return number + total if number < 0 else number
-
-
-# Pickles name the public place, which imports this module when it is asked.
-TFDSDataSource.__module__ = "gristmill.sources"

@@ -32,22 +32,14 @@ CHANNELS = (1, 3, 4)
 
 @dataclasses.dataclass(frozen=True)
 class Leaf:
-    """A feature that holds values and no other features.
+    """A feature that holds values and no other features."""
 
-    Attributes:
-        names: Where it is in an element.
-        dtype: Of its values; object is bytes.
-        shape: Of one value, None where an extent is not known.
-        encoding: "none"; "bytes" or "zlib" for arrays that were written as such;
-            "image".
-        lengths: Of the sequences that it is in, the outermost first; None where any
-            length is possible.
-    """
-
-    names: tuple[str, ...]
-    dtype: np.dtype[Any]
-    shape: Shape = ()
+    names: tuple[str, ...]  # Where it is in an element.
+    dtype: np.dtype[Any]  # Of its values; object is bytes.
+    shape: Shape = ()  # Of one value, None where an extent is not known.
+    # "none"; "bytes" or "zlib" for arrays that were written as such; "image".
     encoding: str = "none"
+    # Of the sequences that it is in, the outermost first; None where any is possible.
     lengths: Shape = ()
 
     @property

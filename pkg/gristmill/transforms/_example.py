@@ -24,8 +24,6 @@ from gristmill.transforms._features import (
 
 __all__ = ["ParseExample"]
 
-Parsed: TypeAlias = dict[str, Any]
-
 # What `_core.ExampleParser` calls an output.
 Output: TypeAlias = tuple[
     Any, str, np.dtype[Any], tuple[int, ...], bool, npt.NDArray[Any] | None
@@ -124,7 +122,7 @@ class ParseExample(Map):
             [*outputs, *parts.values()], self._unknown == "raise"
         )
 
-    def map(self, element: Any) -> Parsed:
+    def map(self, element: Any) -> dict[str, Any]:
         """Return the dict of a record's features.
 
         Args:
