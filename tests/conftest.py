@@ -1,6 +1,7 @@
 """Settings that all tests share."""
 
 import contextlib
+import gc
 import importlib
 import importlib.metadata
 import os
@@ -94,3 +95,9 @@ def pytest_runtest_setup(item):
 def pytest_runtest_call(item):
     with skipping_without_packages():
         return (yield)
+
+
+def pytest_collection_finish():
+    """Spare the garbage collector what stays: modules and tests."""
+    gc.collect()
+    gc.freeze()

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 import gristmill
+from keras_pairs import Pairs, X, Y
 
 keras = pytest.importorskip("keras")
 grain = pytest.importorskip("grain")
@@ -15,16 +16,6 @@ from keras.src.trainers import data_adapters  # noqa: E402
 from keras.src.trainers.data_adapters import grain_dataset_adapter  # noqa: E402
 
 KINDS = ["MapDataset", "IterDataset", "DataLoader"]
-X = np.random.default_rng(0).normal(size=(34, 4)).astype("float32")
-Y = X @ np.ones((4, 2), "float32")
-
-
-class Pairs:
-    def __len__(self):
-        return len(X)
-
-    def __getitem__(self, index):
-        return X[index], Y[index]
 
 
 def pairs(library, kind, **options):

@@ -15,7 +15,7 @@ from differential.descriptions import (
 from differential.pipelines import OURS, THEIRS, Description, build, rest, trace
 
 # Seeds of pipelines with worker processes; Grain takes seconds to start its own.
-WORKING = range(3000, 3024)
+WORKING = range(3000, 3014)
 RESTORED_BY_GRAIN = 4
 STRANGE = range(5000, 5010)
 STRANGE_SOAKED = range(6000, 6300)

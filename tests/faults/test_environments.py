@@ -127,8 +127,11 @@ finally:
 """
 
 
-def test_jax_and_8_busy_threads_in_the_parent_over_200_starts():
-    run(MANY_STARTS, 200, deadline_s=280)
+@pytest.mark.parametrize(
+    "starts", [30, pytest.param(200, marks=pytest.mark.soak)], ids=str
+)
+def test_jax_and_8_busy_threads_in_the_parent_over_many_starts(starts):
+    run(MANY_STARTS, starts, deadline_s=280)
 
 
 def test_program_that_cannot_be_loaded_says_why():

@@ -160,5 +160,8 @@ assert len(descendants(os.getpid())) <= 1
 """
 
 
-def test_nothing_grows_over_200_starts():
-    run(GROWTH, 200, deadline_s=200)
+@pytest.mark.parametrize(
+    "starts", [60, pytest.param(200, marks=pytest.mark.soak)], ids=str
+)
+def test_nothing_grows_over_many_starts(starts):
+    run(GROWTH, starts, deadline_s=200)

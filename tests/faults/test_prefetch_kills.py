@@ -61,8 +61,8 @@ SCRIPT = (
     CHAINS
     + """
 import random
-from gristmill._dataset.parallel import process_iterator
-process_iterator.MAX_RESTARTS = 100
+from gristmill._dataset.parallel import process_prefetch
+process_prefetch.MAX_RESTARTS = 100
 chance = random.Random(7)
 iterator = iter(prefetched(2))
 alone = iter(prefetched(0))

@@ -64,12 +64,12 @@ class DataLoaderIterator(checkpoint.Checkpointable, collections.abc.Iterator[T])
             output: T = self._run.next()
         except StopIteration:
             if self._data_loader.multiprocessing_options.enable_profiling:
-                calls = self._watch.calls
-                calls.count()
+                watch = self._watch
+                watch.count(self)
                 log.warning(
                     "%d outputs, waited %.3f s for them in all",
-                    calls.outputs,
-                    calls.next_ns / 1e9,
+                    watch.outputs,
+                    watch.next_ns / 1e9,
                 )
             raise
         return output

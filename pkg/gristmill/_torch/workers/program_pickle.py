@@ -39,7 +39,7 @@ class ProgramPickle:
         self._program = program
 
     def __reduce_ex__(self, protocol: Any) -> tuple[Any, ...]:
-        pickled, buffers = pickling.dumps_by_value(self._program, _ProgramPickler)
+        pickled, buffers = pickling.dumped(self._program, _ProgramPickler)
         blobs, places = pickling.merged(buffers)
         out_of_band: list[Any] = [pickle.PickleBuffer(blob.data) for blob in blobs]
         return _loaded, (pickle.PickleBuffer(pickled), out_of_band, places)
