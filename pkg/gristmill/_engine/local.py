@@ -63,10 +63,12 @@ class LocalRun:
                 position.pass_turn()
                 self._account(stream, error)
                 raise
-            instead = output if isinstance(output, NoOutput) else None
-            self._held = (output,)
-            self._account(stream, instead)
-            self._held = None
+            instead = None
+            if stream.record_errors.records:
+                instead = output if isinstance(output, NoOutput) else None
+                self._held = (output,)
+                self._account(stream, instead)
+                self._held = None
             position.vectors[number] = stream.vector
             position.pass_turn()
             if instead is None:
