@@ -62,8 +62,11 @@ quick:
 	env -u CI $(DEV_BIN)/python -m pytest -q -rfE -n 2 $(PYTEST_ARGS) \
 		-m 'not multiprocess and not slow and not soak'
 
-test: tools test-core
-	$(INSTALL) test
+# Packages are fetched while the C++ tests are compiled and run.
+test: tools
+	@$(INSTALL) test & installing=$$!; \
+		$(MAKE) test-core; tested=$$?; \
+		wait $$installing && exit $$tested
 	$(BIN)/python -m pytest -n 2 --dist worksteal $(PYTEST_ARGS)
 
 test-core: tools

@@ -23,7 +23,7 @@ PAIRS = 6
 
 def _cost(batch: int | None, settings: Settings) -> Measurement:
     import gristmill as grain
-    from gristmill._dataset.model.opening import as_inner
+    from gristmill._dataset.model.observer import as_inner
 
     ds = grain.MapDataset.range(10_000_000).shuffle(1).repeat()
     ds = ds.map(lambda x: x + 1).to_iter_dataset()

@@ -1,13 +1,14 @@
 """Records of files are read in blocks; a bad one costs its own block once."""
 
+import types
+
 import numpy as np
 import pytest
 from array_record.python import array_record_module
 
 import gristmill as g
 from gristmill import _core
-from gristmill._engine import block_reading
-from gristmill._engine.block_queue import BlockQueue
+from gristmill._engine.block_queue import BlockQueue, BlockReading, RecordBlocks
 
 RECORDS = 512
 BAD = (3, 100, 101, 130, 511)
@@ -48,18 +49,14 @@ def failed(monkeypatch):
     return positions
 
 
-def made(source, ahead=500):
-    def keys_of(first, count):
-        return np.arange(first, first + count)
+def numbers(first, count):
+    return np.arange(first, first + count)
 
-    queue = BlockQueue(
-        source,
-        options=g.ReadOptions(2, ahead),
-        keys_of=keys_of,
-        length=RECORDS,
-        look_ahead=True,
-    )
-    return block_reading.BlockReading(source, queue, keys_of)
+
+def made(source, ahead=500):
+    keys = types.SimpleNamespace(block=numbers, length=RECORDS)
+    queue = BlockQueue(RecordBlocks(source), keys, g.ReadOptions(2, ahead), True)
+    return BlockReading(source, queue, keys)
 
 
 @pytest.mark.parametrize("count", [1, 7, 64, 100])

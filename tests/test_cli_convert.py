@@ -322,11 +322,11 @@ int64s = st.integers(-(2**63), 2**63 - 1)
 )
 def test_examples_are_those_of_protobuf(integers, floats, texts, name):
     record = examples.example(
-        (
-            examples.int64_feature("i" + name, integers),
-            examples.float_feature("f" + name, floats),
-            examples.bytes_feature("b" + name, texts),
-        )
+        [
+            *examples.int64_features("i" + name, integers),
+            *examples.float_features("f" + name, floats),
+            *examples.bytes_features("b" + name, texts),
+        ]
     )
     assert features_of(record) == {
         "i" + name: ("int64", integers),

@@ -50,7 +50,7 @@ def node_of(iterator, name):
 
 
 def observe(dataset):
-    return observed.observed(dataset, logs=False, folder=None)
+    return observed.ObservedDatasetIterator(dataset)
 
 
 @pytest.fixture
@@ -100,8 +100,8 @@ def test_nodes_are_counted_and_linked():
         "ShuffleMapDataset",
         "RangeMapDataset",
     ]
-    assert [node.inputs for node in nodes] == [(1,), (2,), (3,), (4,), (5,), (6,), ()]
-    counts = [node.num_produced_elements for node in nodes]
+    assert [node.inputs for node in nodes] == [[1], [2], [3], [4], [5], [6], []]
+    counts = [node.numbers.elements for node in nodes]
     assert counts == [10, 50, 50, 100, 100, 100, 100]
 
 
@@ -133,8 +133,8 @@ def test_time_is_the_nodes_own(monkeypatch):
     iterator = observe(ds.to_iter_dataset(NO_THREADS).batch(5))
     list(iterator)
     slow_node = node_of(iterator, "MapMapDataset")
-    assert 2e8 <= slow_node.total_processing_time_ns < 2.01e8
-    assert slow_node.min_processing_time_ns >= 2e6
+    assert 2e8 <= slow_node.numbers.total_ns < 2.01e8
+    assert slow_node.numbers.least_ns >= 2e6
     assert slow_node.wait_ratio > 0.99
     others = [node for node in nodes_of(iterator) if node != slow_node]
     assert sum(node.wait_ratio or 0 for node in others) < 0.01
@@ -163,13 +163,13 @@ def test_time_of_other_programs_and_the_start_of_workers_are_left_out(monkeypatc
     assert len(list(iterator)) == 20
     assert ahead == 20 * 10**9
     # A call in which the thread waited for another of this process counts in full.
-    assert sum(node.total_processing_time_ns for node in nodes_of(iterator)) < ahead / 2
+    assert sum(node.numbers.total_ns for node in nodes_of(iterator)) < ahead / 2
     monkeypatch.undo()
     ds = grain.MapDataset.range(2).to_iter_dataset()
     ds = ds.mp_prefetch(grain.MultiprocessingOptions(num_workers=1))
     iterator = observe(ds)
     next(iterator)
-    assert node_of(iterator, "ProcessPrefetch").total_processing_time_ns == 0
+    assert node_of(iterator, "ProcessPrefetch").numbers.total_ns == 0
 
 
 def test_waiting_for_threads_is_given_to_the_nodes_that_they_run():
@@ -178,7 +178,7 @@ def test_waiting_for_threads_is_given_to_the_nodes_that_they_run():
     list(iterator)
     assert node_of(iterator, "PrefetchDatasetIterator").wait_ratio is None
     assert node_of(iterator, "MapMapDataset").wait_ratio > 0.8
-    assert node_of(iterator, "MapMapDataset").num_produced_elements == 60
+    assert node_of(iterator, "MapMapDataset").numbers.elements == 60
 
 
 def test_workers_tell_what_they_measured():
@@ -188,11 +188,11 @@ def test_workers_tell_what_they_measured():
     assert sum(len(batch) for batch in iterator) == 60
     node = node_of(iterator, "MapMapDataset")
     # The last 50 ms of each worker are missing.
-    assert 0 < node.num_produced_elements <= 60
-    assert node.total_processing_time_ns >= node.num_produced_elements * 1.9e6
+    assert 0 < node.numbers.elements <= 60
+    assert node.numbers.total_ns >= node.numbers.elements * 1.9e6
     assert node.wait_ratio > 0.8
     assert node_of(iterator, "ProcessPrefetchDatasetIterator").wait_ratio is None
-    assert node_of(iterator, "ProcessPrefetch").num_produced_elements == 30
+    assert node_of(iterator, "ProcessPrefetch").numbers.elements == 30
     assert len(iterator.measurement.workers) == 2
 
 
@@ -201,7 +201,7 @@ def test_streams_without_workers_are_counted_once():
     ds = ds.mp_prefetch(grain.MultiprocessingOptions(num_workers=0), streams=2)
     iterator = observe(ds)
     assert len(list(iterator)) == 60
-    assert node_of(iterator, "MapMapDataset").num_produced_elements == 60
+    assert node_of(iterator, "MapMapDataset").numbers.elements == 60
 
 
 def test_both_branches_of_a_mixture_are_measured():
@@ -209,15 +209,15 @@ def test_both_branches_of_a_mixture_are_measured():
     iterator = observe(grain.MapDataset.mix(parts).to_iter_dataset(NO_THREADS))
     list(iterator)
     nodes = nodes_of(iterator)
-    assert nodes[1].inputs == (2, 3)
-    assert [nodes[i].num_produced_elements for i in (2, 3, 4)] == [50, 50, 50]
+    assert nodes[1].inputs == [2, 3]
+    assert [nodes[i].numbers.elements for i in (2, 3, 4)] == [50, 50, 50]
 
 
 def test_short_calls_are_sampled_and_counted():
     iterator = observe(grain.MapDataset.range(5000).to_iter_dataset().batch(50))
     list(iterator)
     feed = node_of(iterator, "PrefetchDatasetIterator")
-    assert 5000 - measured.UNTIMED <= feed.num_produced_elements <= 5000
+    assert 5000 - measured.UNTIMED <= feed.numbers.elements <= 5000
 
 
 def test_nodes_of_a_users_own_are_measured():
@@ -249,7 +249,7 @@ def test_nodes_of_a_users_own_are_measured():
     assert next(iterator) == [0, 2, 4]
     list(iterator)
     assert node_of(iterator, "Doubled").wait_ratio > 0.8
-    assert node_of(iterator, "RangeMapDataset").num_produced_elements == 30
+    assert node_of(iterator, "RangeMapDataset").numbers.elements == 30
 
 
 def test_seeds_and_options_are_no_nodes():
@@ -322,7 +322,7 @@ def test_debug_mode_logs_the_table_while_elements_are_taken(
 def test_the_thread_that_logs_ends_with_the_iterator(debug_mode, how):
     before = set(debug_threads())
     iterator = iter(chain())
-    assert set(debug_threads()) == before
+    assert set(debug_threads()) <= before
     next(iterator)
     (thread,) = set(debug_threads()) - before
     if how == "close":

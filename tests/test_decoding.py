@@ -9,7 +9,7 @@ from array_record.python.array_record_module import ArrayRecordWriter
 
 import gristmill
 from gristmill import sources
-from gristmill._engine.block_queue import BlockQueue
+from gristmill._engine.block_queue import RecordBlocks
 
 SIZE = 20
 BAD = b"x" * SIZE
@@ -18,7 +18,9 @@ BAD = b"x" * SIZE
 class Halves(gristmill.transforms.Map):
     """The bytes of a record, a block of them at once where none is bad."""
 
-    decodes_blocks = True
+    @property
+    def decodes_blocks(self):
+        return type(self).map is Halves.map
 
     def __init__(self, blocks="yes"):
         self.blocks = blocks
@@ -136,14 +138,14 @@ def test_a_step_of_python_sees_one_record_at_a_time(path):
 def reads(monkeypatch):
     """The keys of every block that was begun to be read."""
     keys = []
-    for name, at in (("_read", 0), ("_begin", 1)):
-        original = getattr(BlockQueue, name)
+    for name in ("read", "begin"):
+        original = getattr(RecordBlocks, name)
 
-        def noting(queue, *arguments, original=original, at=at):
-            keys.extend(arguments[at].tolist())
-            return original(queue, *arguments)
+        def noting(blocks, numbers, *rest, original=original):
+            keys.extend(numbers.tolist())
+            return original(blocks, numbers, *rest)
 
-        monkeypatch.setattr(BlockQueue, name, noting)
+        monkeypatch.setattr(RecordBlocks, name, noting)
     return keys
 
 

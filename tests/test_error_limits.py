@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import gristmill as g
-from gristmill._engine.tally import Tally
+from gristmill._engine.record_errors import Tally
 from gristmill.errors import TooManyErrors
 from on_error_model import Parts, Rows
 
@@ -157,13 +157,13 @@ def test_bad_records_are_told_in_thousands_where_nothing_else_comes(
     chain, workers, tmp_path, monkeypatch
 ):
     taken = []
-    commit = Tally.commit
+    account = Tally.account
 
-    def counted(tally, passed):
-        commit(tally, passed)
+    def counted(tally, passed, instead):
+        account(tally, passed, instead)
         taken.append(len(passed[0]))
 
-    monkeypatch.setattr(Tally, "commit", counted)
+    monkeypatch.setattr(Tally, "account", counted)
     bad = range(8, 3508)
     made = rows(
         CHAINS[chain],

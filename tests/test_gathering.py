@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 import gristmill as g
-from gristmill._engine import gathering
+from gristmill._engine import block_queue
+from gristmill._engine.block_queue import TableBlocks
 
 ROW = 64
 BATCH = 16
@@ -20,7 +21,7 @@ def table():
 
 @pytest.fixture(autouse=True)
 def _memory_counts_as_slow(monkeypatch):
-    monkeypatch.setattr(gathering, "SLOW_ROW_S", -1.0)
+    monkeypatch.setattr(TableBlocks, "slow_record_s", -1.0)
 
 
 @pytest.fixture
@@ -66,7 +67,7 @@ def test_batches_are_the_rows_that_ids_names(table):
 def test_threads_look_ahead_and_probes_change_nothing(
     table, options, drop_remainder, every, monkeypatch
 ):
-    monkeypatch.setattr(gathering, "BATCHES_BETWEEN_PROBES", every)
+    monkeypatch.setattr(block_queue, "BLOCKS_BETWEEN_PROBES", every)
     ours = list(loader(table, drop_remainder, read_options=options))
     # A list is never a table: its elements are stacked.
     stacked = list(loader(list(table), drop_remainder))
@@ -77,12 +78,9 @@ def test_threads_look_ahead_and_probes_change_nothing(
 
 def test_look_ahead_is_that_of_the_read_options(table, begun):
     iterator = iter(loader(table, read_options=g.ReadOptions(2, 3 * BATCH)))
-    next(iterator)
-    assert begun == []
-    next(iterator)
-    assert begun == [BATCH] * 4
-    next(iterator)
-    assert begun == [BATCH] * 5
+    for begun_by_now in (3, 4, 5):
+        next(iterator)
+        assert begun == [BATCH] * begun_by_now
 
 
 def test_no_threads_where_they_are_not_wanted(table, begun):
@@ -91,7 +89,7 @@ def test_no_threads_where_they_are_not_wanted(table, begun):
 
 
 def test_memory_is_gathered_by_the_caller(table, begun, monkeypatch):
-    monkeypatch.setattr(gathering, "SLOW_ROW_S", 1.0)
+    monkeypatch.setattr(TableBlocks, "slow_record_s", 1.0)
     assert len(list(loader(table))) == 11
     assert begun == []
 
@@ -99,7 +97,7 @@ def test_memory_is_gathered_by_the_caller(table, begun, monkeypatch):
 def test_every_so_often_the_caller_finds_out_whether_it_is_still_slow(
     table, begun, monkeypatch
 ):
-    monkeypatch.setattr(gathering, "BATCHES_BETWEEN_PROBES", 2)
+    monkeypatch.setattr(block_queue, "BLOCKS_BETWEEN_PROBES", 2)
     assert len(list(loader(table))) == 11
     # Of every three batches the caller gathers one.
     assert len(begun) == 7
@@ -150,19 +148,11 @@ def test_batches_of_a_worker_are_gathered_in_its_memory_and_not_ahead(table, beg
         memory.append(np.zeros(shape, dtype))
         return memory[-1]
 
-    rows = np.arange(RECORDS)[::-1].copy()
-    made = gathering.Gathering(
-        g.sources.TableSource(table),
-        rules="plain",
-        options=g.ReadOptions(),
-        keys_of=lambda first, count: rows[first : first + count],
-        length=RECORDS,
-        look_ahead=True,
-    )
-    for position in range(0, 3 * BATCH, BATCH):
-        batch, keys = made.batch(position, BATCH, alloc)
+    stream = loader(table)._program.open_stream(0)
+    for _ in range(3):
+        batch = stream.next(alloc)
         assert batch is memory[-1]
-        np.testing.assert_array_equal(batch, table[keys])
+        np.testing.assert_array_equal(batch, table[stream.keys])
     assert begun == [BATCH] * 2
 
 

@@ -29,35 +29,42 @@ def noted(error, index):
 
 class TestBlocks:
     def test_map_leaves_absent_elements_absent(self):
-        assert steps.map_block(
-            lambda x: 10 * x, [1, None, 2], indices(0, 1, 2), refused
+        assert steps.apply(
+            steps.MAP, lambda x: 10 * x, [1, None, 2], indices(0, 1, 2), refused
         ) == [10, None, 20]
 
     def test_a_map_may_return_none(self):
-        assert steps.map_block(lambda x: None, [1, 2], indices(0, 1), refused) == [
-            None,
-            None,
-        ]
+        found = steps.apply(steps.MAP, lambda x: None, [1, 2], indices(0, 1), refused)
+        assert found == [None, None]
 
     def test_filter_asks_for_the_truth_of_the_result(self):
-        found = steps.filter_block(
-            lambda x: np.bool_(x > 1), [1, None, 2], indices(0, 1, 2), refused
+        found = steps.apply(
+            steps.FILTER,
+            lambda x: np.bool_(x > 1),
+            [1, None, 2],
+            indices(0, 1, 2),
+            refused,
         )
         assert found == [None, None, 2]
 
     def test_map_with_index_gives_python_integers(self):
-        found = steps.map_with_index_block(
-            lambda i, x: (type(i), i, x), ["a", None, "b"], indices(7, 8, -2), refused
+        found = steps.apply(
+            steps.MAP_WITH_INDEX,
+            lambda i, x: (type(i), i, x),
+            ["a", None, "b"],
+            indices(7, 8, -2),
+            refused,
         )
         assert found == [(int, 7, "a"), None, (int, -2, "b")]
 
     def test_random_map_draws_by_index(self):
-        found = steps.random_map_block(
+        found = steps.apply(
+            steps.RANDOM_MAP,
             lambda x, rng: (x, rng.integers(1000)),
             ["a", None, "b"],
             indices(5, 6, 5),
-            OpDraws(42),
             refused,
+            OpDraws(42),
         )
         drawn = OpDraws(42).at(5).integers(1000)
         assert found == [("a", drawn), None, ("b", drawn)]
@@ -67,7 +74,7 @@ class TestBlocks:
     )
     def test_indices_must_fit_the_elements(self, wrong):
         with pytest.raises(TypeError, match="int64 array of 3 elements"):
-            steps.map_with_index_block(lambda i, x: x, [1, 2, 3], wrong, refused)
+            steps.apply(steps.MAP, lambda x: x, [1, 2, 3], wrong, refused)
 
     def test_scatter_puts_each_element_in_its_place(self):
         out = [None] * 4
@@ -80,22 +87,19 @@ class TestBlocks:
             steps.scatter(["a"], indices(place), [None] * 4)
 
     @pytest.mark.parametrize(
-        "block",
+        ("kind", "call"),
         [
-            lambda *rest: steps.map_block(fail_on_three, *rest),
-            lambda *rest: steps.filter_block(fail_on_three, *rest),
-            lambda *rest: steps.map_with_index_block(
-                lambda i, x: fail_on_three(x), *rest
-            ),
-            lambda elements, at, failed: steps.random_map_block(
-                lambda x, rng: fail_on_three(x), elements, at, OpDraws(1), failed
-            ),
+            (steps.MAP, fail_on_three),
+            (steps.FILTER, fail_on_three),
+            (steps.MAP_WITH_INDEX, lambda i, x: fail_on_three(x)),
+            (steps.RANDOM_MAP, lambda x, rng: fail_on_three(x)),
         ],
         ids=["map", "filter", "map_with_index", "random_map"],
     )
-    def test_an_error_passes_through_once_its_index_was_told(self, block):
+    def test_an_error_passes_through_once_its_index_was_told(self, kind, call):
+        elements, at = [1, None, 3, 3], indices(5, 6, 7, 8)
         with pytest.raises(KeyError) as caught:
-            block([1, None, 3, 3], indices(5, 6, 7, 8), noted)
+            steps.apply(kind, call, elements, at, noted, OpDraws(1))
         assert caught.value.__notes__ == ["element 7"]
 
 

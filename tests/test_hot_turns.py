@@ -2,7 +2,7 @@
 
 import pytest
 
-from gristmill._hot.turns import Turns
+from gristmill._hot.steps import Turns
 
 
 class Queue(Turns):

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import gristmill as g
-from gristmill._engine.mapped import open_mapped, reduce_mapped
+from gristmill._engine.packing import open_mapped, reduce_mapped
 
 ROWS = 3000
 

@@ -206,9 +206,11 @@ def test_a_source_whose_blocks_are_slow_is_read_by_threads(slow):
     assert sorted(source.reads) == list(range(RECORDS))
 
 
-def test_a_block_that_fails_is_left_to_the_caller(slow):
+def test_a_block_that_fails_is_read_up_to_the_bad_record(slow):
     source = Together(bad={2})
-    assert made(source).read(0, range(6)) is None
+    elements, failure = made(source).read(0, range(6))
+    assert elements == [0, 10]
+    assert str(failure) == "record 2 is gone"
 
 
 @pytest.mark.parametrize("options", [(0, 8), (4, 0)])

@@ -15,8 +15,7 @@ import torchdata.stateful_dataloader as torchdata
 import gristmill as g
 import gristmill.torch as adapter
 from fake_cuda import FakeCuda
-from gristmill._torch.device.cuda import Cuda
-from gristmill._torch.device.cuda_copies import CudaCopies
+from gristmill._torch.device.cuda import Cuda, CudaCopies
 
 # torchdata calls what torch deprecates.
 pytestmark = pytest.mark.filterwarnings("ignore:'set_vital' is deprecated")

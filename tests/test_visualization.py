@@ -13,7 +13,7 @@ from absl import logging as logging_of_grain
 from absl.testing import flagsaver
 
 import gristmill as grain
-from gristmill._observe import drawing, picture
+from gristmill._observe import drawing
 
 SVG = "{http://www.w3.org/2000/svg}"
 
@@ -164,7 +164,7 @@ class Node:
 
 
 def extents(node):
-    root = xml.etree.ElementTree.fromstring(picture.as_svg(node))
+    root = xml.etree.ElementTree.fromstring(drawing.as_svg(node))
     left, top, width, height = map(float, root.get("viewBox").split())
     return root, left, top, left + width, top + height
 

@@ -9,170 +9,36 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from gristmill import monitoring
+from gristmill import monitoring as monitoring
 from gristmill._base import imports, listing, moved
-from gristmill.config import config
+from gristmill.config import config as config
 
 if TYPE_CHECKING:
-    from gristmill import (
-        bad_records,
-        checkpoint,
-        constants,
-        drop_in,
-        errors,
-        experimental,
-        multiprocessing,
-        python,
-        samplers,
-        sharding,
-        sources,
-        transforms,
-    )
-    from gristmill._dataset.model.iter_dataset import IterDataset
-    from gristmill._dataset.model.iterator import DatasetIterator
-    from gristmill._dataset.model.map_dataset import MapDataset
-    from gristmill.constants import (
-        DATASET_INDEX,
-        EPOCH,
-        INDEX,
-        META_FEATURES,
-        RECORD,
-        RECORD_KEY,
-        SEED,
-    )
-    from gristmill.errors import (
-        ArenaFull,
-        CorruptRecord,
-        GristmillError,
-        RemoteError,
-        ShapeMismatch,
-        StateMismatch,
-        TooManyErrors,
-        WorkerDied,
-    )
-    from gristmill.loader import DataLoader, DataLoaderIterator, load
-    from gristmill.operations import (
-        BatchOperation,
-        FilterOperation,
-        MapOperation,
-        Operation,
-        RandomMapOperation,
-    )
-    from gristmill.options import MultiprocessingOptions, ReadOptions
-    from gristmill.python import (
-        FilterTransform,
-        MapTransform,
-        MapWithIndexTransform,
-        PyGrainCheckpointHandler,
-        PyGrainDatasetIterator,
-        RandomMapTransform,
-        SharedMemoryArray,
-    )
+    from gristmill import bad_records as bad_records
+    from gristmill import checkpoint as checkpoint
+    from gristmill import constants as constants
+    from gristmill import drop_in as drop_in
+    from gristmill import errors as errors
+    from gristmill import experimental as experimental
+    from gristmill import multiprocessing as multiprocessing
+    from gristmill import python as python
+    from gristmill import samplers as samplers
+    from gristmill import sharding as sharding
+    from gristmill import sources as sources
+    from gristmill import transforms as transforms
+    from gristmill.errors import *  # noqa: F403
+    from gristmill.loader import DataLoaderIterator as DataLoaderIterator
+    from gristmill.python import *  # noqa: F403
     from gristmill.python import PyGrainCheckpointRestore as PyGrainCheckpointRestore
     from gristmill.python import PyGrainCheckpointSave as PyGrainCheckpointSave
-    from gristmill.records import Record, RecordMetadata
-    from gristmill.samplers import IndexSampler, Sampler, SequentialSampler
-    from gristmill.sharding import (
-        NoSharding,
-        ShardByJaxProcess,
-        ShardByTorchProcess,
-        ShardOptions,
-    )
-    from gristmill.sources import (
-        ArrayRecordDataSource,
-        RandomAccessDataSource,
-        RangeDataSource,
-    )
-    from gristmill.sources import SharedMemoryDataSource as InMemoryDataSource
-    from gristmill.transforms import (
-        Batch,
-        DatasetSelectionMap,
-        Filter,
-        FlatMap,
-        Map,
-        MapWithIndex,
-        RandomMap,
-        Transformation,
-        Transformations,
-    )
-    from gristmill.transforms import FlatMap as FlatMapTransform
+    from gristmill.sharding import ShardByTorchProcess as ShardByTorchProcess
+    from gristmill.transforms import Filter as Filter
+    from gristmill.transforms import FlatMap as FlatMap
+    from gristmill.transforms import Map as Map
+    from gristmill.transforms import MapWithIndex as MapWithIndex
+    from gristmill.transforms import RandomMap as RandomMap
 
-__all__ = [
-    "ArenaFull",
-    "ArrayRecordDataSource",
-    "Batch",
-    "BatchOperation",
-    "CorruptRecord",
-    "DATASET_INDEX",
-    "DataLoader",
-    "DataLoaderIterator",
-    "DatasetIterator",
-    "DatasetSelectionMap",
-    "EPOCH",
-    "Filter",
-    "FilterOperation",
-    "FilterTransform",
-    "FlatMap",
-    "FlatMapTransform",
-    "GristmillError",
-    "INDEX",
-    "InMemoryDataSource",
-    "IndexSampler",
-    "IterDataset",
-    "META_FEATURES",
-    "Map",
-    "MapDataset",
-    "MapOperation",
-    "MapTransform",
-    "MapWithIndex",
-    "MapWithIndexTransform",
-    "MultiprocessingOptions",
-    "NoSharding",
-    "Operation",
-    "PyGrainCheckpointHandler",
-    "PyGrainDatasetIterator",
-    "RECORD",
-    "RECORD_KEY",
-    "RandomAccessDataSource",
-    "RandomMap",
-    "RandomMapOperation",
-    "RandomMapTransform",
-    "RangeDataSource",
-    "ReadOptions",
-    "Record",
-    "RecordMetadata",
-    "RemoteError",
-    "SEED",
-    "Sampler",
-    "SequentialSampler",
-    "ShapeMismatch",
-    "ShardByJaxProcess",
-    "ShardByTorchProcess",
-    "ShardOptions",
-    "SharedMemoryArray",
-    "StateMismatch",
-    "TooManyErrors",
-    "Transformation",
-    "Transformations",
-    "WorkerDied",
-    "__version__",
-    "__version_info__",
-    "bad_records",
-    "checkpoint",
-    "config",
-    "constants",
-    "drop_in",
-    "errors",
-    "experimental",
-    "load",
-    "monitoring",
-    "multiprocessing",
-    "python",
-    "samplers",
-    "sharding",
-    "sources",
-    "transforms",
-]
+    FlatMapTransform = FlatMap
 
 __version__ = "0.1.0"
 __version_info__ = (0, 1, 0)
@@ -200,17 +66,26 @@ _MODULES = (
     "bad_records beam checkpoint constants drop_in errors experimental jax"
     " multiprocessing python samplers sharding sources torch transforms"
 )
+# Those that exist only where a package is installed.
+_OPTIONAL = {
+    "PyGrainCheckpointRestore": listing.ORBAX,
+    "PyGrainCheckpointSave": listing.ORBAX,
+    "beam": "apache_beam",
+    "jax": "jax",
+    "torch": "torch",
+}
+
 
 # Type checkers must not see it: they would accept every name.
 if not TYPE_CHECKING:
     __getattr__ = listing.lazily(__name__, _HOMES, _MODULES)
+    __all__ = sorted(
+        {"__version__", "__version_info__", "config", "monitoring"}
+        | {*listing.places_of(_HOMES), *_MODULES.split()} - _OPTIONAL.keys()
+    )
 
-
-def __dir__() -> list[str]:
-    optional = {"beam": "apache_beam", "jax": "jax", "torch": "torch"}
-    for name in ("PyGrainCheckpointRestore", "PyGrainCheckpointSave"):
-        optional[name] = listing.ORBAX
-    return listing.listed(__all__, optional)
+    def __dir__() -> list[str]:
+        return listing.listed(__all__, _OPTIONAL)
 
 
 moved.find_moved_modules()

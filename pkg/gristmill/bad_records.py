@@ -50,9 +50,14 @@ class ErrorPolicy:
             raise ValueError(
                 f"on_error must be one of {get_args(OnError)}, got {self.on_error!r}."
             )
-        if self.on_error == "raise":
-            self._check_unused("max_errors", self.max_errors)
-            self._check_unused("quarantine", self.quarantine)
+        for name in ("max_errors", "quarantine"):
+            value = getattr(self, name)
+            if self.on_error == "raise" and value is not None:
+                raise ValueError(
+                    f'{name}={value!r} has no meaning with on_error="raise", which '
+                    'stops at the first bad record. Pass on_error="skip" or '
+                    f'"substitute", or leave {name} out.'
+                )
         if self.max_errors is not None:
             check_integer("max_errors", self.max_errors)
             if self.max_errors < 0:
@@ -64,15 +69,14 @@ class ErrorPolicy:
             # Absolute, because the program may go to another folder meanwhile.
             path = os.path.abspath(os.fspath(self.quarantine))
             object.__setattr__(self, "quarantine", path)
-            _check_appendable(path)
-
-    def _check_unused(self, name: str, value: Any) -> None:
-        if value is not None:
-            raise ValueError(
-                f'{name}={value!r} has no meaning with on_error="raise", which stops '
-                'at the first bad record. Pass on_error="skip" or "substitute", or '
-                f"leave {name} out."
-            )
+            try:
+                open(path, "ab").close()
+            except OSError as error:
+                error.add_note(
+                    "while opening the quarantine log. Pass the path of a file, in a "
+                    "folder that exists, that this process may write."
+                )
+                raise
 
 
 @dataclasses.dataclass(frozen=True)
@@ -143,18 +147,6 @@ def _text(error: BaseException) -> str:
     except Exception:
         return "(it cannot be printed)"
     return text if len(text) <= MOST_TEXT else text[:MOST_TEXT] + "..."
-
-
-def _check_appendable(path: str) -> None:
-    try:
-        with open(path, "ab"):
-            pass
-    except OSError as error:
-        error.add_note(
-            "while opening the quarantine log. Pass the path of a file, in a folder "
-            "that exists, that this process may write."
-        )
-        raise
 
 
 def __dir__() -> list[str]:

@@ -106,8 +106,8 @@ def stack_leaves(column: list[Any], alloc: Alloc | None = None) -> npt.NDArray[A
         out = (alloc or np.empty)((len(column), *first.shape), first.dtype)
         if _core.stack(column, out, streaming=is_streamed(out, alloc)) < 0:
             return out
-    elif _is_number(first):
-        out = (alloc or np.empty)((len(column),), np.dtype(_dtype_of(first)))
+    elif (dtype := _number_dtype(first)) is not None:
+        out = (alloc or np.empty)((len(column),), np.dtype(dtype))
         # An int beyond int64 is left to NumPy, which has more types.
         if _core.stack_scalars(column, out) < 0:
             return out
@@ -144,14 +144,10 @@ def structures_differ(first: Any, second: Any) -> bool:
     return bool(one != other)
 
 
-def _dtype_of(number: Any) -> npt.DTypeLike:
-    return _SCALARS.get(type(number)) or number.dtype
-
-
-def _is_number(leaf: Any) -> bool:
+def _number_dtype(leaf: Any) -> npt.DTypeLike | None:
     if isinstance(leaf, np.generic):
-        return leaf.dtype.kind in _NUMBERS
-    return type(leaf) in _SCALARS
+        return leaf.dtype if leaf.dtype.kind in _NUMBERS else None
+    return _SCALARS.get(type(leaf))
 
 
 def _place(batch: npt.NDArray[Any], alloc: Alloc | None) -> npt.NDArray[Any]:

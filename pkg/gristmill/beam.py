@@ -77,8 +77,7 @@ class ReadTFRecords(beam.PTransform):  # type: ignore[misc]
     def expand(self, pipeline: Any) -> Any:
         """Return the records, of a pipeline's root."""
         return (
-            pipeline
-            | "Match" >> _Match(self._file_pattern)
+            _paths(pipeline, self._file_pattern)
             | "Spread" >> beam.Reshuffle()
             | "Read" >> beam.FlatMap(records_of).with_output_types(bytes)
         )
@@ -145,46 +144,35 @@ class _Sink(filebasedsink.FileBasedSink):  # type: ignore[misc]
         file_handle.close()
 
 
-class _Match(beam.PTransform):  # type: ignore[misc]
+def _paths(pipeline: Any, file_pattern: str) -> Any:
     """The paths of the files that match a pattern, at least one."""
-
-    def __init__(self, file_pattern: str) -> None:
-        super().__init__()
-        self._file_pattern = file_pattern
-
-    def expand(self, pipeline: Any) -> Any:
-        found = pipeline | fileio.MatchFiles(
-            self._file_pattern, fileio.EmptyMatchTreatment.DISALLOW
-        )
-        return found | beam.Map(lambda each: each.path).with_output_types(str)
+    disallow = fileio.EmptyMatchTreatment.DISALLOW
+    return (
+        pipeline
+        | "Match" >> fileio.MatchFiles(file_pattern, disallow)
+        | "Path" >> beam.Map(lambda each: each.path).with_output_types(str)
+    )
 
 
-class _ConvertFiles(beam.PTransform):  # type: ignore[misc]
-    """Convert each TFRecord file to an ArrayRecord file, in the order of its records.
+def _one_to_one(file_pattern: str, name: Any, options: str, of_pipeline: Any) -> Any:
+    """A pipeline that makes each TFRecord file one with its records in their order.
 
     Args:
         file_pattern: The TFRecord files.
         name: Returns the path of a file, given the TFRecord file's, its number in
             the sorted list of all, and how many these are.
         options: Options of the writer.
+        of_pipeline: Those of the pipeline.
     """
-
-    def __init__(self, file_pattern: str, name: Any, options: str) -> None:
-        super().__init__()
-        self._file_pattern = file_pattern
-        self._name = name
-        self._options = options
-
-    def expand(self, pipeline: Any) -> Any:
-        options = self._options
-        return (
-            pipeline
-            | "Match" >> _Match(self._file_pattern)
-            | "List" >> beam.combiners.ToList()
-            | "Name" >> beam.FlatMap(_pairs, self._name)
-            | "Spread" >> beam.Reshuffle()
-            | "Convert" >> beam.MapTuple(lambda a, b: convert_file(a, b, options))
-        )
+    pipeline = beam.Pipeline(options=of_pipeline)
+    (
+        _paths(pipeline, file_pattern)
+        | "List" >> beam.combiners.ToList()
+        | "Name" >> beam.FlatMap(_pairs, name)
+        | "Spread" >> beam.Reshuffle()
+        | "Convert" >> beam.MapTuple(lambda a, b: convert_file(a, b, options))
+    )
+    return pipeline
 
 
 def _pairs(paths: Iterable[str], name: Any) -> list[tuple[str, str]]:
@@ -268,9 +256,7 @@ def convert_tf_to_arrayrecord_disk_match_shards(
     args, pipeline_options = _arguments(args, pipeline_options)
     name = functools.partial(_numbered, args["output"])
     options = writer_options(group_size, compression)
-    pipeline = beam.Pipeline(options=pipeline_options)
-    pipeline | "Convert" >> _ConvertFiles(args["input"], name, options)
-    return pipeline
+    return _one_to_one(args["input"], name, options, pipeline_options)
 
 
 def convert_tf_to_arrayrecord_gcs(
@@ -308,9 +294,7 @@ def convert_tf_to_arrayrecord_gcs(
         _renamed, args["output"], file_path_suffix, overwrite_extension
     )
     options = writer_options(group_size, compression)
-    pipeline = beam.Pipeline(options=pipeline_options)
-    pipeline | "Convert" >> _ConvertFiles(args["input"], name, options)
-    return pipeline
+    return _one_to_one(args["input"], name, options, pipeline_options)
 
 
 def _arguments(

@@ -18,7 +18,7 @@ from gristmill._base.listing import ORBAX, listed
 from gristmill.sharding import jax_process
 
 if TYPE_CHECKING:
-    # `_register` makes them.  They pass as Orbax's class, which is not read for this.
+    # `_argument_classes` makes them.  They pass as Orbax's class, which is not read.
     class CheckpointSave(Any):  # type: ignore[misc]
         """Ask Orbax to save the position of the iterator `item`."""
 
@@ -199,46 +199,32 @@ def _file_in(directory: Any) -> Any:
 
 
 def _argument_classes() -> dict[str, Any]:
-    """The module's names, after Orbax was told of the two that are for it."""
-    if "CheckpointSave" not in globals():
-        globals().update(_register())
-    return globals()
-
-
-def _register() -> dict[str, type]:
-    """Make the two argument classes and tell Orbax which handler they belong to."""
+    """The module's names, after Orbax was told of the two classes that are for it."""
+    if "CheckpointSave" in globals():
+        return globals()
     import orbax.checkpoint as ocp
 
-    @dataclasses.dataclass
-    class CheckpointSave(ocp.args.CheckpointArgs):  # type: ignore[misc]
-        """Ask Orbax to save the position of the iterator `item`."""
-
-        item: Any
-
-    @dataclasses.dataclass
-    class CheckpointRestore(ocp.args.CheckpointArgs):  # type: ignore[misc]
-        """Ask Orbax to restore the position of the iterator `item`."""
-
-        item: Any
-
+    made = {}
     # Orbax refuses a second handler of one name, and real Grain may be imported
     # before or after us; only what is written into checkpoints needs Grain's name.
     CheckpointHandler._type_name = _OWN_TYPE
     try:
-        ocp.args.register_with_handler(CheckpointHandler, for_save=True)(CheckpointSave)
-        ocp.args.register_with_handler(CheckpointHandler, for_restore=True)(
-            CheckpointRestore
-        )
+        for name, verb in (
+            ("CheckpointSave", "save"),
+            ("CheckpointRestore", "restore"),
+        ):
+            text = f"Ask Orbax to {verb} the position of the iterator `item`."
+            bases, names = (ocp.args.CheckpointArgs,), {"__doc__": text}
+            made[name] = dataclasses.make_dataclass(
+                name, [("item", Any)], bases=bases, namespace=names
+            )
+            made[name].__module__ = __name__  # Where pickle looks for it.
+            register = ocp.args.register_with_handler
+            register(CheckpointHandler, **{f"for_{verb}": True})(made[name])
     finally:
         CheckpointHandler._type_name = _GRAIN_TYPE
-    made: dict[str, type] = {
-        "CheckpointSave": CheckpointSave,
-        "CheckpointRestore": CheckpointRestore,
-    }
-    for name, cls in made.items():
-        # As if they stood in the module, where pickle looks for them.
-        cls.__qualname__ = name
-    return made
+    globals().update(made)
+    return globals()
 
 
 # Type checkers must not see it: they would accept every name.

@@ -116,14 +116,12 @@ class Config:
         object.__setattr__(self, "_updates", {})
 
     def __getattr__(self, name: str) -> Any:
-        option = OPTIONS.get(name)
-        if option is None:
-            raise _unknown(name)
+        option = _option(name)
         if name in self._updates:
             return self._updates[name]
-        found, value = _flag(name)
-        if found:
-            return value
+        flag = _flag(name)
+        if flag is not None:
+            return flag.value
         variable = f"GRISTMILL_{name.upper()}"
         if variable in os.environ:
             return option.parse(os.environ[variable], variable)
@@ -144,10 +142,7 @@ class Config:
             UnknownOption: There is no such setting.
             ValueError: The value is of the wrong kind.
         """
-        option = OPTIONS.get(name)
-        if option is None:
-            raise _unknown(name)
-        self._updates[name] = option.parse(value, "config.update")
+        self._updates[name] = _option(name).parse(value, "config.update")
 
     def __setattr__(self, name: str, value: Any) -> None:
         raise ValueError("Please use update().")
@@ -160,23 +155,24 @@ class Config:
         return f"Config({values})"
 
 
-def _flag(name: str) -> tuple[bool, Any]:
-    """Return whether the absl flag was given, and its value."""
+def _flag(name: str) -> Any:
+    """Return the absl flag if it was given, else None."""
     flags = sys.modules.get("absl.flags")
     if flags is None or f"grain_{name}" not in flags.FLAGS:
-        return False, None
-    if not flags.FLAGS.is_parsed():
-        return False, None
+        return None
     flag = flags.FLAGS[f"grain_{name}"]
-    return not flag.using_default_value, flag.value
+    given = flags.FLAGS.is_parsed() and not flag.using_default_value
+    return flag if given else None
 
 
-def _unknown(name: str) -> UnknownOption:
+def _option(name: str) -> Option:
+    if name in OPTIONS:
+        return OPTIONS[name]
     error = UnknownOption(
         f"Unrecognized config option: {name}. There are: {', '.join(OPTIONS)}."
     )
     error.name = name
-    return error
+    raise error
 
 
 config = Config()

@@ -12,7 +12,7 @@ from gristmill._dataset.model.spec import (
     get_element_spec,
 )
 from gristmill._dataset.nodes.apply import apply_transformations
-from gristmill._dataset.nodes.cache import CacheIterDataset
+from gristmill._dataset.nodes.batch import batch_and_pad
 from gristmill._dataset.nodes.checkpoint_check import (
     assert_equal_output_after_checkpoint,
 )
@@ -29,10 +29,9 @@ from gristmill._dataset.nodes.packing import (
     BestFitPackIterDataset,
     FirstFitPackIterDataset,
 )
-from gristmill._dataset.nodes.padding import batch_and_pad
 from gristmill._dataset.nodes.parquet import ParquetIterDataset
 from gristmill._dataset.nodes.rebatch import RebatchIterDataset
-from gristmill._dataset.nodes.repeat import RepeatIterDataset
+from gristmill._dataset.nodes.repeat import CacheIterDataset, RepeatIterDataset
 from gristmill._dataset.nodes.rng_pool import RngPool
 from gristmill._dataset.nodes.tf_record import TFRecordIterDataset
 from gristmill._dataset.nodes.thread_prefetch import (

@@ -82,10 +82,7 @@ class MapOperation(OneByOne, Generic[_IN, _OUT]):
 
     def made_of(self, record: Record[_IN]) -> Record[_OUT]:
         """What becomes of one record."""
-        try:
-            data = self.map_function(record.data)
-        except Exception as error:
-            raise _failed("map function") from error
+        data = _called("map function", self.map_function, record.data)
         return Record(record.metadata.remove_record_key(), data)
 
 
@@ -106,11 +103,8 @@ class RandomMapOperation(OneByOne, Generic[_IN, _OUT]):
     def made_of(self, record: Record[_IN]) -> Record[_OUT]:
         """What becomes of one record."""
         # Without a seed the function gets None, as in Grain.
-        rng: Any = record.metadata.rng
-        try:
-            data = self.random_map_function(record.data, rng)
-        except Exception as error:
-            raise _failed("random map function") from error
+        given = record.data, record.metadata.rng
+        data = _called("random map function", self.random_map_function, *given)
         return Record(record.metadata.remove_record_key(), data)
 
 
@@ -130,11 +124,7 @@ class FilterOperation(OneByOne, Generic[_IN]):
 
     def made_of(self, record: Record[_IN]) -> Record[_IN] | None:
         """The record, or None where it is dropped."""
-        try:
-            keep = self.condition_function(record.data)
-        except Exception as error:
-            raise _failed("condition function") from error
-        if not keep:
+        if not _called("condition function", self.condition_function, record.data):
             return None
         return Record(record.metadata.remove_record_key(), record.data)
 
@@ -188,17 +178,16 @@ class BatchOperation(Generic[_IN, _OUT]):
         self._display_deprecation_message = False
 
     def _default_batch_fn(self, elements: Sequence[Any]) -> Any:
-        differing = [
-            position
-            for position in range(1, len(elements))
-            if batching.structures_differ(elements[0], elements[position])
-        ]
+        differing = {
+            position: element
+            for position, element in enumerate(elements)
+            if batching.structures_differ(elements[0], element)
+        }
         if differing:
             raise TypeError(
                 "Record structures do not match. Record at position 0 has "
-                f"structure {elements[0]}, while records at "
-                f"positions {differing} have "
-                f"structures {[elements[position] for position in differing]}."
+                f"structure {elements[0]}, while records at positions "
+                f"{[*differing]} have structures {[*differing.values()]}."
             )
         return batching.make_batch(elements, stack_single=True)
 
@@ -212,8 +201,12 @@ def _warn_of(operation: str, replacement: str) -> None:
     )
 
 
-def _failed(what: str) -> ValueError:
-    return ValueError(f"PyGrain encountered an error when calling {what}.")
+def _called(what: str, function: Callable[..., _OUT], *args: Any) -> _OUT:
+    try:
+        return function(*args)
+    except Exception as error:
+        text = f"PyGrain encountered an error when calling {what}."
+        raise ValueError(text) from error
 
 
 def __dir__() -> list[str]:

@@ -73,12 +73,9 @@ class RecordMetadata(_Seeded):
             )
 
 
-_new = object.__new__
-
-
 def seeded_metadata(index: int, record_key: int, philox_key: int) -> RecordMetadata:
     """Return metadata whose generator is made from `philox_key` when first read."""
-    metadata = _new(RecordMetadata)
+    metadata = object.__new__(RecordMetadata)
     metadata.index = index
     metadata.record_key = record_key
     # mypy looks for the slot in the subclass only.

@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 from gristmill._base.listing import listed
-from gristmill._torch.batches.tensors import TensorIterator, as_tensor_tree, as_tensors
-from gristmill._torch.datasets import AsIterable
+from gristmill._torch.batches.tensors import (
+    AsIterable,
+    TensorIterator,
+    as_tensor_tree,
+    as_tensors,
+)
 from gristmill._torch.device.device import DeviceIterator, to_device
 from gristmill._torch.loader import DataLoader
 from gristmill._torch.stateful import StatefulDataLoader

@@ -95,7 +95,7 @@ def as_iter(dataset):
 
 
 def observe(dataset):
-    return observed.observed(dataset, logs=False, folder=None)
+    return observed.ObservedDatasetIterator(dataset)
 
 
 @pytest.mark.parametrize("name", CHAINS)
@@ -120,7 +120,7 @@ def test_every_chain_has_a_table_and_a_report(name):
     iterator = observe(as_iter(CHAINS[name]()))
     given = sum(1 for _ in iterator)
     nodes = summary.summarize(iterator.measurement)
-    assert nodes[0].num_produced_elements in range(given - 16, given + 1)
+    assert nodes[0].numbers.elements in range(given - 16, given + 1)
     # What is waited for is somebody's, and nothing is counted twice.
     total = sum(node.wait_ratio or 0 for node in nodes)
     assert total == pytest.approx(1) or total == 0
@@ -139,15 +139,15 @@ def test_interleaved_parts_of_one_kind_are_one_row():
         "MapMapDataset",
         "RangeMapDataset",
     ]
-    assert nodes[0].inputs == (1,)
-    assert nodes[1].num_produced_elements == 100
+    assert nodes[0].inputs == [1]
+    assert nodes[1].numbers.elements == 100
 
 
 def test_batches_of_rows_stay_native():
     iterator = observe(CHAINS["rows of an iterator"]())
     list(iterator)
     (node,) = summary.summarize(iterator.measurement)
-    assert (node.kind, node.num_produced_elements) == ("batch", 7)
+    assert (node.kind, node.numbers.elements) == ("batch", 7)
 
 
 def test_errors_pass_and_the_chain_goes_on():

@@ -72,7 +72,7 @@ def test_calls_that_are_not_timed_are_cut_as_well(monkeypatch):
 
 @pytest.mark.claim("several notes say that frames were cut from a traceback")
 def test_a_measured_chain_has_one_note():
-    iterator = observed.observed(by_index(), logs=False, folder=None)
+    iterator = observed.ObservedDatasetIterator(by_index())
     error = error_of(iterator)
     assert error.__notes__ == [tracebacks.NOTE, *place_of(error)]
     assert own_frames(error) == []

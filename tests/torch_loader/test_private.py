@@ -34,7 +34,6 @@ def test_this_torch_is_known():
         (WORKER, "_worker_info"),
         (torch, "_neg_view"),
         (torch._utils, "ExceptionWrapper"),
-        (torch.xpu, "_is_compiled"),
         (torch.multiprocessing, "_set_thread_name"),
         (torch.autograd.profiler, "_is_profiler_enabled"),
     ],
@@ -111,7 +110,7 @@ def test_each_attribute_of_torchs_iterators_that_is_used_is_looked_at():
 def unknown(monkeypatch):
     """A torch that lacks something."""
     monkeypatch.setattr(private, "UNKNOWN", "torch._thing is not there")
-    monkeypatch.setattr(private, "_warned", False)
+    private.warn_of_unknown.cache_clear()
 
 
 @pytest.mark.multiprocess

@@ -4,7 +4,7 @@ import collections
 
 import psutil
 
-from gristmill._torch.iterators.base import LoaderIterator
+from gristmill._torch.iterators.single import LoaderIterator
 
 
 class Watch:

@@ -29,7 +29,7 @@ using Offsets = py::array_t<std::int64_t, py::array::c_style>;
 using Extents = std::vector<py::ssize_t>;
 
 // Below this many bytes, giving the lock back costs more than it frees.
-constexpr std::size_t kUnlockBytes = std::size_t{64} << 10;
+constexpr std::size_t kUnlockParsing = std::size_t{64} << 10;
 
 // The bytes of a record, which do not move before this is gone.
 class Record {
@@ -164,7 +164,7 @@ py::array numbers_of(std::string_view name, const Found& found, Number number,
                      const py::dtype& dtype, const Extents& shape) {
   py::array array = new_array(dtype, shape);
   const std::span<std::byte> to = contents(array);
-  const Status status = unlocked_from(kUnlockBytes, found.list.size(), [&] {
+  const Status status = unlocked_from(kUnlockParsing, found.list.size(), [&] {
     return read_numbers(number, found.list, to);
   });
   if (!status.ok()) raise_about(name, found, status.message());

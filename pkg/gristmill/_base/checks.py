@@ -1,7 +1,7 @@
 """Checks of arguments that several public classes take.
 
-Texts say what was expected, what came, and what to do.  Of what came they have the
-type, since the value may be the user's data.
+They raise TypeError unless they say otherwise.  Texts say what was expected, what came
+and what to do; of what came the type, since the value may be the user's data.
 """
 
 from __future__ import annotations
@@ -14,19 +14,6 @@ from typing import Any
 
 import numpy as np
 
-__all__ = [
-    "check_callable",
-    "check_finite",
-    "check_flag",
-    "check_instance",
-    "check_integer",
-    "check_number",
-    "check_options",
-    "check_seed_of_draws",
-    "kind",
-    "whole_number",
-]
-
 
 def kind(value: Any) -> str:
     """What an argument is, for a text: its type, or which class it is."""
@@ -36,27 +23,17 @@ def kind(value: Any) -> str:
 
 
 def check_integer(name: str, value: Any, advice: str = "") -> None:
-    """Refuse what cannot count: NumPy's integers can, floats and truth values cannot.
-
-    Raises:
-        TypeError: `value` is not an int.
-    """
+    """Refuse what cannot count; NumPy's integers can, floats and truth values not."""
     try:
+        if isinstance(value, bool):
+            raise TypeError
         operator.index(value)
     except TypeError:
-        integer = False
-    else:
-        integer = not isinstance(value, bool)
-    if not integer:
         raise TypeError(f"{name} must be an int, got {kind(value)}.{advice}") from None
 
 
 def whole_number(name: str, value: Any) -> int:
-    """The int that a number stands for; Grain takes 2.0 for 2 in some places.
-
-    Raises:
-        TypeError: `value` is no whole number.
-    """
+    """The int that a number stands for; Grain takes 2.0 for 2 in some places."""
     if isinstance(value, (float, np.floating)) and float(value).is_integer():
         return int(value)
     check_integer(name, value)
@@ -64,23 +41,14 @@ def whole_number(name: str, value: Any) -> int:
 
 
 def check_number(name: str, value: Any) -> None:
-    """Refuse what is no number.
-
-    Raises:
-        TypeError: `value` is none.
-    """
+    """Refuse what is no number."""
     number = isinstance(value, (int, float, np.integer, np.floating))
     if not number or isinstance(value, bool):
         raise TypeError(f"{name} must be a number or None, got {kind(value)}.")
 
 
 def check_finite(name: str, value: Any) -> None:
-    """Refuse what is no number, and what is no finite one.
-
-    Raises:
-        TypeError: `value` is no number.
-        ValueError: It is infinite, or not a number (NaN).
-    """
+    """Refuse what is no number, and by ValueError infinity and NaN."""
     try:
         number = float("text" if isinstance(value, (str, bytes)) else value)
     except (TypeError, ValueError):
@@ -90,11 +58,7 @@ def check_finite(name: str, value: Any) -> None:
 
 
 def check_flag(name: str, value: Any) -> None:
-    """Refuse what is neither true nor false, such as a number meant for another one.
-
-    Raises:
-        TypeError: `value` is no truth value.
-    """
+    """Refuse what is neither true nor false, such as a number meant for another one."""
     if value is None or isinstance(value, (bool, np.bool_)):
         return
     if type(value) is int and value in (0, 1):
@@ -103,11 +67,7 @@ def check_flag(name: str, value: Any) -> None:
 
 
 def check_callable(name: str, value: Any, advice: str = "") -> None:
-    """Refuse what cannot be called.
-
-    Raises:
-        TypeError: `value` cannot.
-    """
+    """Refuse what cannot be called."""
     if not callable(value):
         raise TypeError(f"{name} must be a function, got {kind(value)}.{advice}")
 
@@ -115,27 +75,13 @@ def check_callable(name: str, value: Any, advice: str = "") -> None:
 def check_instance(
     name: str, value: Any, kinds: type | tuple[type, ...], expected: str
 ) -> None:
-    """Refuse what is none of some classes.
-
-    Raises:
-        TypeError: `value` is none; the text says what was `expected`.
-    """
+    """Refuse what is none of some classes; the text says what was `expected`."""
     if not isinstance(value, kinds):
         raise TypeError(f"{name} must be {expected}, got {kind(value)}.")
 
 
 def check_options(name: str, value: Any, options: type, example: str) -> None:
-    """Refuse what are no options; others with the same fields are as good.
-
-    Args:
-        name: Of the argument.
-        value: What came.
-        options: A dataclass.
-        example: What to write.
-
-    Raises:
-        TypeError: `value` has not the fields of `options`.
-    """
+    """Refuse what has not the fields of a dataclass; `example` is what to write."""
     fields = dataclasses.fields(options)
     same = all(hasattr(value, field.name) for field in fields)
     if isinstance(value, type) or not same:
@@ -151,10 +97,6 @@ def check_seed_of_draws(name: str, seed: Any, mixed: Sequence[int] = ()) -> None
         name: Of the argument.
         seed: A number or several, at least 0; None is none.
         mixed: Numbers that it will be mixed with.
-
-    Raises:
-        TypeError: `seed` is no number.
-        ValueError: It is negative, or another text.
     """
     if seed is None:
         return

@@ -16,8 +16,6 @@ from typing import Any
 
 from gristmill._base.listing import places_of
 
-__all__ = ["install"]
-
 _DATASET = "_src.python.dataset"
 _STEPS = f"{_DATASET}.transformations"
 _NODES = "_dataset.nodes"
@@ -85,12 +83,11 @@ _HOMES: dict[str, dict[str, str]] = {
         "_observe.summary_message": "pretty_format_summary",
     },
     f"{_STEPS}.batch": {
-        f"{_NODES}.batch": "BatchFn BatchIterDataset BatchMapDataset",
-        f"{_NODES}.padding": "batch_and_pad",
+        f"{_NODES}.batch": "BatchFn BatchIterDataset BatchMapDataset batch_and_pad",
         "batching": "make_batch",
     },
-    f"{_STEPS}.cache": {f"{_NODES}.cache": "CacheIterDataset"},
-    f"{_STEPS}.filter": {f"{_NODES}.filter": "FilterIterDataset FilterMapDataset"},
+    f"{_STEPS}.cache": {f"{_NODES}.repeat": "CacheIterDataset"},
+    f"{_STEPS}.filter": {f"{_NODES}.map": "FilterIterDataset FilterMapDataset"},
     f"{_STEPS}.flatmap": {f"{_NODES}.flat_map": "FlatMapIterDataset FlatMapMapDataset"},
     f"{_STEPS}.interleave": {
         f"{_NODES}.interleave": "InterleaveDatasetIterator InterleaveIterDataset"

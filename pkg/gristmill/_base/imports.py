@@ -11,8 +11,6 @@ from collections.abc import Callable, Sequence
 from types import ModuleType
 from typing import Any, TypeAlias
 
-__all__ = ["when_imported"]
-
 Act: TypeAlias = str | Callable[[ModuleType], None]
 
 

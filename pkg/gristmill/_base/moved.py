@@ -14,12 +14,19 @@ import sys
 from collections.abc import Sequence
 from types import ModuleType
 
-__all__ = ["find_moved_modules"]
-
 # The folders in which a module of a package may be.
 _FOLDERS = {
     "": ("sources", "transforms"),
     "._dataset": ("nodes", "parallel", "model"),
+}
+# What has the classes of a module that is there no more.
+_TAKEN_IN = {
+    "arithmetic": "pipeline",
+    "cache": "repeat",
+    "filter": "map",
+    "padding": "batch",
+    "rows": "batch",
+    "seed": "with_options",
 }
 
 
@@ -43,7 +50,7 @@ class _Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
         if not package.startswith("gristmill"):
             return None
         for folder in _FOLDERS.get(package.removeprefix("gristmill"), ()):
-            place = f"{package}.{folder}.{name}"
+            place = f"{package}.{folder}.{_TAKEN_IN.get(name, name)}"
             if importlib.util.find_spec(place) is not None:
                 return importlib.machinery.ModuleSpec(fullname, self, origin=place)
         return None

@@ -9,8 +9,6 @@ import types
 from collections.abc import Iterator
 from typing import Any
 
-__all__ = ["path_to"]
-
 # Where more objects are looked at, what is looked for is not found.
 _MOST = 100_000
 _SEQUENCES = (list, tuple, set, frozenset, collections.deque)

@@ -30,12 +30,7 @@ _STEP = 1 << 20
 
 
 class _CannotReopen(Exception):
-    """An open file is in the way of pickling.
-
-    Args:
-        file: It.
-        reason: Why it cannot be opened again.
-    """
+    """An open file is in the way of pickling: it cannot be opened again."""
 
     def __init__(self, file: Any, reason: str) -> None:
         self.file = file
@@ -69,7 +64,6 @@ class Pickler(cloudpickle.Pickler):  # type: ignore[misc]
 
         Raises:
             TypeError: There is an open file in it that cannot be opened again.
-            Exception: Whatever else pickling raised.
         """
         try:
             super().dump(thing)
@@ -116,12 +110,7 @@ _REDUCERS: dict[type, Callable[[Any], Any]] = {
 
 
 def _open_raw(path: str, identity: tuple[int, int], position: int) -> io.FileIO:
-    """A file again.
-
-    Raises:
-        OSError: It is gone.
-        ValueError: Another file has its name.
-    """
+    """Open a file again; refuse another one that has its name."""
     raw = io.FileIO(path)
     if _identity(os.fstat(raw.fileno())) != identity:
         raw.close()
@@ -148,11 +137,7 @@ def _open_text(
 
 
 def _checked(file: Any) -> tuple[str, tuple[int, int]]:
-    """The path of a file and what tells it from others.
-
-    Raises:
-        _CannotReopen: It cannot be opened again by its path, for reading.
-    """
+    """The path of a file that can be read, and what tells it from others."""
     layer = file.buffer if isinstance(file, io.TextIOWrapper) else file
     if isinstance(layer, io.BufferedReader | io.BufferedWriter | io.BufferedRandom):
         layer = layer.raw
@@ -254,11 +239,7 @@ def _characters(text: io.TextIOWrapper, newline: str | None, end: int) -> int:
 
 
 def _newline(text: io.TextIOWrapper) -> str | None:
-    """The argument `newline` that a text file was opened with, which stands at 0.
-
-    Raises:
-        _CannotReopen: This Python hides it.
-    """
+    """The argument `newline` that a text file was opened with, which stands at 0."""
     if not _newlines_are_known():
         raise _CannotReopen(text, "this version of Python hides its newlines.")
     return _newline_among_referents(text)

@@ -10,30 +10,24 @@ from __future__ import annotations
 import errno
 import random
 import socket
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Iterable, Iterator
+from typing import Any, TypeVar
 
-__all__ = ["delay_s", "is_transient", "status_of"]
+T = TypeVar("T")
 
 # "Request Timeout" and "Too Many Requests"; besides all that servers blame
 # themselves for.
 _TRANSIENT_STATUSES = {408, 429, *range(500, 600)}
 
 _TRANSIENT_ERRNOS = {
-    errno.EAGAIN,
-    errno.EBUSY,
-    errno.ECONNABORTED,
-    errno.ECONNREFUSED,
-    errno.ECONNRESET,
-    errno.EHOSTDOWN,
-    errno.EHOSTUNREACH,
-    errno.EIO,
-    errno.ENETDOWN,
-    errno.ENETRESET,
-    errno.ENETUNREACH,
-    errno.EPIPE,
-    errno.ETIMEDOUT,
     socket.EAI_AGAIN,
+    *(
+        getattr(errno, name)
+        for name in (
+            "EAGAIN EBUSY ECONNABORTED ECONNREFUSED ECONNRESET EHOSTDOWN EHOSTUNREACH"
+            " EIO ENETDOWN ENETRESET ENETUNREACH EPIPE ETIMEDOUT"
+        ).split()
+    ),
 }
 
 # Errors that say nothing but what their class is called, by the package it is in.
@@ -60,17 +54,12 @@ _random = random.SystemRandom()
 
 def status_of(error: BaseException) -> int | None:
     """Return the HTTP status that an error, or what caused it, tells of."""
-    for link in _chain(error):
-        status = _own_status(link)
-        if status is not None:
-            return status
-    return None
+    return _first(map(_own_status, _chain(error)))
 
 
 def is_transient(error: BaseException) -> bool:
     """Whether trying again may help: the network or the server is at fault."""
-    verdicts = (_verdict(link) for link in _chain(error))
-    return next((verdict for verdict in verdicts if verdict is not None), False)
+    return bool(_first(map(_verdict, _chain(error))))
 
 
 def delay_s(error: BaseException, attempt: int, first_s: float, most_s: float) -> float:
@@ -105,12 +94,15 @@ def _own_status(error: BaseException) -> int | None:
     # botocore has a dict, Google's client the number as text.
     if isinstance(response, dict):
         return _as_status(response.get("ResponseMetadata", {}).get("HTTPStatusCode"))
-    for holder in (error, response):
-        for name in ("status", "status_code", "code"):
-            status = _as_status(getattr(holder, name, None))
-            if status is not None:
-                return status
-    return None
+    return _first(  # Asked one by one: some warn of being deprecated.
+        _as_status(getattr(holder, name, None))
+        for holder in (error, response)
+        for name in ("status", "status_code", "code")
+    )
+
+
+def _first(found: Iterable[T | None]) -> T | None:
+    return next((each for each in found if each is not None), None)
 
 
 def _as_status(value: object) -> int | None:

@@ -6,8 +6,6 @@ import functools
 from collections.abc import Callable, Mapping
 from typing import ParamSpec, TypeVar
 
-__all__ = ["OF_LOAD", "OF_LOADER", "refusing_names_of_torch"]
-
 P = ParamSpec("P")
 R = TypeVar("R")
 

@@ -13,11 +13,9 @@ from collections.abc import Sequence
 
 import gristmill
 from gristmill._cli import bench, convert, inspect
+from gristmill._cli.terminal import STYLE
 from gristmill._convert.problem import Misuse, Problem
 
-__all__ = ["main"]
-
-COMMANDS = (convert, inspect, bench)
 OK, PROBLEM, USAGE, INTERRUPTED = 0, 1, 2, 130
 
 EPILOG = """\
@@ -66,8 +64,7 @@ def _parser() -> argparse.ArgumentParser:
         prog="gristmill",
         description="Convert, inspect and measure files of records.",
         epilog=EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False,
+        **STYLE,
     )
     parser.add_argument(
         "--version", action="version", version=f"gristmill {gristmill.__version__}"
@@ -75,6 +72,6 @@ def _parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(
         title="commands", metavar="COMMAND", dest="command"
     )
-    for command in COMMANDS:
+    for command in (convert, inspect, bench):
         command.add_to(commands)
     return parser

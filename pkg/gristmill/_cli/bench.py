@@ -8,20 +8,17 @@ import json
 import os
 import time
 from collections.abc import Callable, Iterator
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
 from gristmill import _core, loader, samplers, sources, transforms
 from gristmill._base.types import Int64Array
-from gristmill._cli.parsing import command_parser, number_from
-from gristmill._cli.terminal import amount, count, rate, table
+from gristmill._cli.terminal import STYLE, amount, count, number_from, rate, table
 from gristmill._convert import finding
 from gristmill._convert.inputs import TFRecordInput, reading, steps_of
 from gristmill._convert.paths import regular
 from gristmill._convert.problem import Problem
-
-__all__ = ["add_to"]
 
 DESCRIPTION = """\
 Measure how fast the records of an ArrayRecord or an uncompressed TFRecord file are
@@ -69,7 +66,9 @@ class Rate(NamedTuple):
 def add_to(commands: Any) -> None:
     """Add the command to the parser of `gristmill`."""
     purpose = "measure how fast a file is read, beside bare preads"
-    parser = command_parser(commands, "bench", purpose, DESCRIPTION, EPILOG)
+    parser = commands.add_parser(
+        "bench", help=purpose, description=DESCRIPTION, epilog=EPILOG, **STYLE
+    )
     add = parser.add_argument
     add("file", metavar="FILE", help="an ArrayRecord or TFRecord file")
     add(
@@ -107,16 +106,7 @@ def run(arguments: argparse.Namespace) -> int:
         if not len(reader):
             raise Problem(f"{path}: it has no records, so there is nothing to measure.")
         _warm(path)
-        rates = list(
-            _measure(
-                source,
-                reader,
-                places,
-                arguments.batch_size,
-                arguments.seconds,
-                arguments.workers,
-            )
-        )
+        rates = list(_measure(source, reader, places, arguments))
     print(_as_json(path, rates) if arguments.json else _as_table(path, reader, rates))
     return 0
 
@@ -131,14 +121,12 @@ def _open(path: str) -> tuple[Any, _core.RecordReader, Places]:
     if form == "array_record":
         file = _core.RecordFile(path)
 
-        def chunks(records: Int64Array) -> tuple[Int64Array, Int64Array]:
-            found = [
-                file.chunk(record // file.group_size) for record in records.tolist()
-            ]
-            limits = np.array([chunk[:2] for chunk in found], dtype=np.int64)
+        def limits_of(records: Int64Array) -> tuple[Int64Array, Int64Array]:
+            chunks = (records // file.group_size).tolist()
+            limits = np.array([file.chunk(chunk)[:2] for chunk in chunks], np.int64)
             return limits[:, 0], limits[:, 1]
 
-        return sources.ArrayRecordDataSource(path), file, chunks
+        return sources.ArrayRecordDataSource(path), file, limits_of
     if form == "tfrecord" and not TFRecordInput(path).compression:
         reader = TFRecordInput(path).open()
         # Each record has 12 bytes before and 4 behind it.
@@ -162,87 +150,82 @@ def _measure(
     source: Any,
     reader: _core.RecordReader,
     places: Places,
-    batch_size: int,
-    seconds: float,
-    workers: list[int],
+    arguments: argparse.Namespace,
 ) -> Iterator[Rate]:
+    batch_size, seconds = arguments.batch_size, arguments.seconds
     order = np.empty(min(len(reader), MOST_RECORDS), np.int64)
     _core.KeyPlan.range(len(reader)).shuffle(SEED).fill(0, 1, order)
     batches = [order[i : i + batch_size] for i in range(0, len(order), batch_size)]
-    in_order = _pread_in_order(reader, seconds)
-    yield in_order
-    steps = list(itertools.islice(steps_of(reader), MOST_STEPS))
-    yield _read("read in order", reader, steps, seconds, in_order.records_per_s)
-    shuffled = _pread_shuffled(reader, places, batches, seconds)
-    yield shuffled
-    limit = shuffled.records_per_s
-    yield _read("read shuffled", reader, batches, seconds, limit)
-    for number in workers:
-        yield _load(source, number, batch_size, seconds, limit)
+    bare = _total("pread in order", _preads_in_order(reader), seconds)
+    yield bare
+    in_order = list(itertools.islice(steps_of(reader), MOST_STEPS))
+    reads = _reads(reader, in_order)
+    yield _total("read in order", reads, seconds, bare.records_per_s)
+    bare = _total("pread shuffled", _preads(reader, places, batches), seconds)
+    yield bare
+    limit = bare.records_per_s
+    yield _total("read shuffled", _reads(reader, batches), seconds, limit)
+    for number in arguments.workers:
+        name = f"DataLoader, {count(number, 'worker')}"
+        yield _total(name, _loads(source, number, batch_size), seconds, limit)
 
 
-def _pread_in_order(reader: _core.RecordReader, seconds: float) -> Rate:
+# Records, their bytes, and the time that these took, in s.
+Step: TypeAlias = tuple[float, int, float]
+
+
+def _total(
+    name: str, steps: Iterator[Step], seconds: float, limit: float = 0.0
+) -> Rate:
+    """Take steps for so long, and add them up."""
+    records, done, elapsed = 0.0, 0, 0.0
+    while elapsed < seconds:
+        some, size, took = next(steps)
+        records += some
+        done += size
+        elapsed += took
+    return Rate(name, records, done, elapsed, limit)
+
+
+def _preads_in_order(reader: _core.RecordReader) -> Iterator[Step]:
     size = os.path.getsize(reader.path)
     buffer = bytearray(BLOCK_BYTES)
-    done = 0
+    at = 0
+    with open(reader.path, "rb", buffering=0) as file:
+        while True:
+            start = time.perf_counter()
+            done = os.preadv(file.fileno(), [buffer], at)
+            yield done / size * len(reader), done, time.perf_counter() - start
+            at = (at + done) % size
+
+
+def _preads(
+    reader: _core.RecordReader, places: Places, batches: list[Int64Array]
+) -> Iterator[Step]:
     with open(reader.path, "rb", buffering=0) as file:
         number = file.fileno()
+        for batch in itertools.cycle(batches):
+            # Records of one chunk are read by one pread.
+            begins, ends = np.unique(places(batch), axis=1)
+            buffer = memoryview(bytearray(int((ends - begins).max())))
+            sizes = (ends - begins).tolist()
+            wanted = list(zip(begins.tolist(), sizes, strict=True))
+            done = 0
+            start = time.perf_counter()
+            for offset, size in wanted:
+                done += os.preadv(number, [buffer[:size]], offset)
+            yield len(batch), done, time.perf_counter() - start
+
+
+def _reads(reader: _core.RecordReader, batches: list[Int64Array]) -> Iterator[Step]:
+    for batch in itertools.cycle(batches):
         start = time.perf_counter()
-        while (elapsed := time.perf_counter() - start) < seconds or done == 0:
-            done += os.preadv(number, [buffer], done % size)
-    return Rate("pread in order", done / size * len(reader), done, elapsed)
+        contents, _ = reader.read_many(batch, packed=True)
+        yield len(batch), len(contents), time.perf_counter() - start
 
 
-def _pread_shuffled(
-    reader: _core.RecordReader,
-    places: Places,
-    batches: list[Int64Array],
-    seconds: float,
-) -> Rate:
-    records = done = 0
-    elapsed = 0.0
-    with open(reader.path, "rb", buffering=0) as file:
-        number = file.fileno()
-        while elapsed < seconds:
-            for batch in batches:
-                # Records of one chunk are read by one pread.
-                begins, ends = np.unique(places(batch), axis=1)
-                buffer = memoryview(bytearray(int((ends - begins).max())))
-                wanted = list(
-                    zip(begins.tolist(), (ends - begins).tolist(), strict=True)
-                )
-                start = time.perf_counter()
-                for offset, size in wanted:
-                    done += os.preadv(number, [buffer[:size]], offset)
-                elapsed += time.perf_counter() - start
-                records += len(batch)
-                if elapsed >= seconds:
-                    break
-    return Rate("pread shuffled", records, done, elapsed)
-
-
-def _read(
-    name: str,
-    reader: _core.RecordReader,
-    batches: list[Int64Array],
-    seconds: float,
-    limit: float,
-) -> Rate:
-    records = done = 0
-    start = time.perf_counter()
-    while True:
-        for batch in batches:
-            contents, _ = reader.read_many(batch, packed=True)
-            records += len(batch)
-            done += len(contents)
-            if (elapsed := time.perf_counter() - start) >= seconds:
-                return Rate(name, records, done, elapsed, limit)
-
-
-def _load(
-    source: Any, workers: int, batch_size: int, seconds: float, limit: float
-) -> Rate:
-    """Measure a DataLoader after its first batch, when its workers are there."""
+def _loads(source: Any, workers: int, batch_size: int) -> Iterator[Step]:
+    """Take batches of a DataLoader after its first, when its workers are there."""
     batches: Any = iter(
         loader.DataLoader(
             data_source=source,
@@ -252,15 +235,11 @@ def _load(
         )
     )
     next(batches)
-    records = done = 0
     start = time.perf_counter()
     for batch in batches:
-        records += len(batch)
-        done += sum(map(len, batch))
-        if (elapsed := time.perf_counter() - start) >= seconds:
-            break
-    name = f"DataLoader, {count(workers, 'worker')}"
-    return Rate(name, records, done, elapsed, limit)
+        size = sum(map(len, batch))
+        yield len(batch), size, time.perf_counter() - start
+        start = time.perf_counter()
 
 
 def _as_table(path: str, reader: _core.RecordReader, rates: list[Rate]) -> str:

@@ -6,7 +6,8 @@ import array
 import dataclasses
 import itertools
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 
@@ -15,6 +16,7 @@ from gristmill._base.types import Int64Array
 from gristmill._convert.conversion import Progress
 from gristmill._convert.finding import Format
 from gristmill._convert.inputs import (
+    Input,
     JsonLinesInput,
     ParquetInput,
     TFRecordInput,
@@ -22,8 +24,6 @@ from gristmill._convert.inputs import (
     steps_of,
 )
 from gristmill._convert.problem import Problem
-
-__all__ = ["FORMATS", "Contents", "Damage", "Sizes", "examine"]
 
 FORMATS: tuple[Format, ...] = ("tfrecord", "array_record", "parquet", "jsonl")
 # Records whose sizes are looked at where that means to read them.
@@ -54,22 +54,16 @@ class Sizes:
 
 @dataclasses.dataclass(frozen=True)
 class Damage:
-    """A record or a chunk of records that cannot be read.
-
-    Attributes:
-        first: The number of the first of them.
-        records: How many they are.
-        text: Where and how they are damaged.
-    """
+    """Records, from number `first` on, that cannot be read; says where and how."""
 
     first: int
     records: int
     text: str
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, kw_only=True)
 class Contents:
-    """What a file holds."""
+    """What a file holds; printed in this order as JSON."""
 
     path: str
     format: str
@@ -79,7 +73,7 @@ class Contents:
     group_size: int | None = None
     details: dict[str, str] = dataclasses.field(default_factory=dict)
     sizes: Sizes | None = None
-    verified: bool = False
+    verified: bool
     damaged: list[Damage] = dataclasses.field(default_factory=list)
     head: list[bytes] = dataclasses.field(default_factory=list)
 
@@ -99,34 +93,50 @@ def examine(
     Raises:
         Problem: The file cannot be opened or is damaged as a whole.
     """
-    examiners: dict[Format, Callable[[str, int, bool, Progress], Contents]] = {
-        "array_record": _array_record,
-        "tfrecord": _tf_record,
-        "jsonl": _json_lines,
-        "parquet": _parquet,
-    }
-    if form not in examiners:
+    if form == "files":
         raise Problem(f"{path}: a folder of files has nothing to inspect.")
     with reading(path):
-        return examiners[form](path, head, verify, progress)
+        if form == "parquet":
+            found = _parquet(ParquetInput(path, "json"), head, verify, progress)
+        elif form == "jsonl":
+            found = _stream(JsonLinesInput(path, "json"), head, verify)
+            found["format"] = "JSON lines"
+        elif form == "array_record":
+            file = _core.RecordFile(path)
+            options = file.options
+            found = {
+                **_file(file, head, verify, progress),
+                "format": "ArrayRecord",
+                "chunks": file.num_chunks,
+                "group_size": file.group_size,
+                "details": {
+                    "codec": _codec(options),
+                    "options": options or "not recorded",
+                },
+            }
+        else:
+            tf_record = TFRecordInput(path)
+            compression = tf_record.compression
+            if compression:
+                found = _stream(tf_record, head, verify)
+            else:
+                found = _file(tf_record.open(), head, verify, progress)
+            codec = (compression or "none").lower()
+            found |= {"format": "TFRecord", "details": {"codec": codec}}
+        size = os.path.getsize(path)
+        return Contents(path=path, file_bytes=size, verified=verify, **found)
 
 
-def _array_record(path: str, head: int, verify: bool, progress: Progress) -> Contents:
-    file = _core.RecordFile(path)
-    options = file.options
-    return Contents(
-        path,
-        "ArrayRecord",
-        os.path.getsize(path),
-        len(file),
-        file.num_chunks,
-        file.group_size,
-        {"codec": _codec(options), "options": options or "not recorded"},
-        _sizes_of_file(file),
-        verify,
-        _damage(file, progress) if verify else [],
-        _head(file, head, verify),
-    )
+def _file(
+    file: _core.RecordReader, head: int, verify: bool, progress: Progress
+) -> dict[str, Any]:
+    """Find out what a file holds whose records can be read in any order."""
+    return {
+        "records": len(file),
+        "sizes": _sizes_of_file(file),
+        "damaged": _damage(file, progress) if verify else [],
+        "head": _head(file, head, verify),
+    }
 
 
 def _codec(options: str) -> str:
@@ -209,39 +219,13 @@ def _damage_in(file: _core.RecordReader, number: int, end: int) -> Iterator[Dama
         number += lost
 
 
-def _tf_record(path: str, head: int, verify: bool, progress: Progress) -> Contents:
-    tf_record = TFRecordInput(path)
-    if compression := tf_record.compression:
-        found = _stream(tf_record.records(0), path, "TFRecord", head, verify)
-        return dataclasses.replace(found, details={"codec": compression.lower()})
-    file = tf_record.open()
-    return Contents(
-        path,
-        "TFRecord",
-        os.path.getsize(path),
-        len(file),
-        details={"codec": "none"},
-        sizes=_sizes_of_file(file),
-        verified=verify,
-        damaged=_damage(file, progress) if verify else [],
-        head=_head(file, head, verify),
-    )
-
-
-def _json_lines(path: str, head: int, verify: bool, progress: Progress) -> Contents:
-    records = JsonLinesInput(path, "json").records(0)
-    return _stream(records, path, "JSON lines", head, verify)
-
-
-def _stream(
-    records: Iterator[bytes], path: str, name: str, head: int, verify: bool
-) -> Contents:
+def _stream(source: Input, head: int, verify: bool) -> dict[str, Any]:
     """Find out what a file holds that can only be read from its start."""
     sizes = array.array("q")
     first: list[bytes] = []
     damaged = []
     try:
-        for record in records:
+        for record in source.records(0):
             if len(first) < head:
                 first.append(record)
             sizes.append(len(record))
@@ -249,27 +233,23 @@ def _stream(
         if not verify:
             raise
         damaged.append(Damage(len(sizes), 1, f"{problem} Nothing after it was read."))
-    return Contents(
-        path,
-        name,
-        os.path.getsize(path),
-        len(sizes),
-        sizes=_sizes(np.array(sizes, dtype=np.int64), len(sizes)),
-        verified=verify,
-        damaged=damaged,
-        head=first,
-    )
+    return {
+        "records": len(sizes),
+        "sizes": _sizes(np.array(sizes, dtype=np.int64), len(sizes)),
+        "damaged": damaged,
+        "head": first,
+    }
 
 
-def _parquet(path: str, head: int, verify: bool, progress: Progress) -> Contents:
-    rows = ParquetInput(path, "json")
+def _parquet(
+    rows: ParquetInput, head: int, verify: bool, progress: Progress
+) -> dict[str, Any]:
     with rows.open() as file:
         meta = file.metadata
         groups = [meta.row_group(group) for group in range(meta.num_row_groups)]
         codecs = {g.column(c).compression for g in groups for c in range(g.num_columns)}
         schema = file.schema_arrow
     columns = ", ".join(f"{field.name}: {field.type}" for field in schema)
-    details = {"codec": ", ".join(sorted(codecs)).lower(), "columns": columns}
     records = rows.records(0)
     damaged = []
     first = []
@@ -283,15 +263,12 @@ def _parquet(path: str, head: int, verify: bool, progress: Progress) -> Contents
         if not verify:
             raise
         damaged.append(Damage(0, meta.num_rows, str(problem)))
-    return Contents(
-        path,
-        "Parquet",
-        os.path.getsize(path),
-        meta.num_rows,
-        len(groups),
-        max((group.num_rows for group in groups), default=None),
-        details,
-        verified=verify,
-        damaged=damaged,
-        head=first,
-    )
+    return {
+        "format": "Parquet",
+        "records": meta.num_rows,
+        "chunks": len(groups),
+        "group_size": max((group.num_rows for group in groups), default=None),
+        "details": {"codec": ", ".join(sorted(codecs)).lower(), "columns": columns},
+        "damaged": damaged,
+        "head": first,
+    }

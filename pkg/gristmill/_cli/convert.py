@@ -9,16 +9,13 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from gristmill._cli.parsing import command_parser, number_from
-from gristmill._cli.terminal import Bar, Silence, amount, count
+from gristmill._cli.terminal import STYLE, Bar, amount, count, number_from
 from gristmill._convert import finding
-from gristmill._convert.conversion import Result, convert
+from gristmill._convert.conversion import Progress, convert
 from gristmill._convert.inputs import Input
-from gristmill._convert.output import Output
+from gristmill._convert.paths import Output
 from gristmill._convert.problem import Problem
-from gristmill._convert.shards import writer_options
-
-__all__ = ["add_to"]
+from gristmill._convert.shards import Written, writer_options
 
 DESCRIPTION = """\
 Convert TFRecord files (plain, gzip or zlib), Parquet files, JSON lines (plain or
@@ -50,7 +47,9 @@ examples:
 def add_to(commands: Any) -> None:
     """Add the command to the parser of `gristmill`."""
     purpose = "make ArrayRecord files of TFRecord, Parquet, JSON lines or a folder"
-    parser = command_parser(commands, "convert", purpose, DESCRIPTION, EPILOG)
+    parser = commands.add_parser(
+        "convert", help=purpose, description=DESCRIPTION, epilog=EPILOG, **STYLE
+    )
     add = parser.add_argument
     add("inputs", nargs="+", metavar="IN", help="a file, a folder, or a 'pattern*'")
     add("output", metavar="OUT", help="the file, or the start of the shards' names")
@@ -145,10 +144,10 @@ def run(arguments: argparse.Namespace) -> int:
     output = Output(arguments.output, len(inputs) if by_input else arguments.shards)
     _check_apart(inputs, output)
     shown = sys.stderr.isatty() and not arguments.quiet
-    progress = Bar() if shown else Silence()
+    progress = Bar() if shown else Progress()
     start = time.monotonic()
     try:
-        result = convert(
+        files, written = convert(
             inputs,
             output,
             writer_options(arguments.group_size, arguments.compression),
@@ -158,16 +157,14 @@ def run(arguments: argparse.Namespace) -> int:
             progress=progress,
         )
     except KeyboardInterrupt:
-        progress.end()
         raise KeyboardInterrupt(
             "interrupted. The same command goes on from here."
         ) from None
-    except BaseException:
+    finally:
         progress.end()
-        raise
-    progress.end()
     if not arguments.quiet:
-        print(_summary(result, output, len(inputs), time.monotonic() - start))
+        read = count(len(inputs), "input")
+        print(_summary(files, written, output, read, time.monotonic() - start))
     return 0
 
 
@@ -193,21 +190,22 @@ def _check_apart(inputs: Sequence[Input], output: Output) -> None:
             )
 
 
-def _summary(result: Result, output: Output, inputs: int, seconds: float) -> str:
+def _summary(
+    files: Sequence[Written], written: int, output: Output, read: str, seconds: float
+) -> str:
     name = output.final(0)
     if output.count > 1:
         name += f" ... {os.path.basename(output.final(output.count - 1))}"
-    sizes = f"{amount(result.record_bytes)} in {amount(result.file_bytes)}"
+    records = count(sum(file.records for file in files), "record")
+    record_bytes = amount(sum(file.record_bytes for file in files))
+    file_bytes = amount(sum(file.file_bytes for file in files))
     how = f"written and verified in {seconds:.1f} s"
-    if not result.written:
+    if not written:
         how = "there already"
-    elif result.written < output.count:
-        kept = output.count - result.written
+    elif written < output.count:
+        kept = output.count - written
         how = f"{count(kept, 'file')} there already, the others {how}"
-    return (
-        f"{name}: {count(result.records, 'record')} of {count(inputs, 'input')}"
-        f" ({sizes}), {how}."
-    )
+    return f"{name}: {records} of {read} ({record_bytes} in {file_bytes}), {how}."
 
 
 def _shards(text: str) -> int | str:

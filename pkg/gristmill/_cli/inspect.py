@@ -11,14 +11,12 @@ import sys
 from typing import Any
 
 from gristmill._cli import contents
-from gristmill._cli.parsing import command_parser, number_from
 from gristmill._cli.records import show
-from gristmill._cli.terminal import Bar, Silence, amount, bar, count, table
+from gristmill._cli.terminal import STYLE, Bar, amount, bar, count, number_from, table
 from gristmill._convert import finding
+from gristmill._convert.conversion import Progress
 from gristmill._convert.paths import files_below, regular
 from gristmill._convert.problem import Problem
-
-__all__ = ["add_to"]
 
 DESCRIPTION = """\
 Tell what files hold: how many records in how many chunks, how they were written, how
@@ -41,7 +39,9 @@ BAR_COLUMNS = 40
 def add_to(commands: Any) -> None:
     """Add the command to the parser of `gristmill`."""
     purpose = "tell what files hold, and whether every record is whole"
-    parser = command_parser(commands, "inspect", purpose, DESCRIPTION, EPILOG)
+    parser = commands.add_parser(
+        "inspect", help=purpose, description=DESCRIPTION, epilog=EPILOG, **STYLE
+    )
     add = parser.add_argument
     add("files", nargs="+", metavar="FILE", help="a file, a folder, or a 'pattern*'")
     add(
@@ -78,7 +78,7 @@ def run(arguments: argparse.Namespace) -> int:
     for number, path in enumerate(_files(arguments.files)):
         if number and not arguments.json:
             print()
-        progress = Bar() if sys.stderr.isatty() else Silence()
+        progress = Bar() if sys.stderr.isatty() else Progress()
         try:
             regular(path)
             form = arguments.form or finding.format_of(path, contents.FORMATS)

@@ -10,8 +10,6 @@ import numpy as np
 from gristmill import errors, transforms
 from gristmill._cli.terminal import amount
 
-__all__ = ["Shown", "show"]
-
 # How records begin that are files of a known kind.
 MAGIC = (
     (b"\xff\xd8\xff", "JPEG image"),

@@ -1,16 +1,35 @@
-"""What commands print: tables, bars, sizes, and how far they are."""
+"""What commands take and print: numbers; tables, bars, sizes, how far they are."""
 
 from __future__ import annotations
 
+import argparse
 import shutil
 import sys
 import time
-from collections.abc import Sequence
-from typing import TextIO
+from collections.abc import Callable, Sequence
+from typing import Any, TextIO
 
-__all__ = ["Bar", "Silence", "amount", "bar", "count", "rate", "table"]
+from gristmill._convert.conversion import Progress
 
 REDRAW_S = 0.1
+# How the parsers of all commands are made.
+STYLE: Any = {
+    "formatter_class": argparse.RawDescriptionHelpFormatter,
+    "allow_abbrev": False,
+}
+
+
+def number_from(least: int) -> Callable[[str], int]:
+    """What reads whole numbers that are not below `least`."""
+
+    def parse(text: str) -> int:
+        if not text.isdecimal() or int(text) < least:
+            raise argparse.ArgumentTypeError(
+                f"{text!r} is not a number from {least} on"
+            )
+        return int(text)
+
+    return parse
 
 
 def amount(size: float) -> str:
@@ -77,20 +96,7 @@ def table(rows: Sequence[Sequence[str]]) -> str:
     return "\n".join(lines)
 
 
-class Silence:
-    """A progress that is not shown."""
-
-    def begin(self, what: str, total: int, done: int = 0) -> None:
-        """Say what is counted from now on."""
-
-    def advance(self, count: int) -> None:
-        """Say that so many more are done."""
-
-    def end(self) -> None:
-        """Remove what is shown."""
-
-
-class Bar(Silence):
+class Bar(Progress):
     """A line of a terminal that shows how far something is.
 
     Args:

@@ -12,71 +12,52 @@ from collections.abc import Iterator
 from apache_beam.io.filesystem import CompressionTypes
 from apache_beam.io.filesystems import FileSystems
 
-from gristmill._convert.shards import Digest, check_file, open_writer
+from gristmill._convert.shards import RecordWriter
 from gristmill.sources._tf_record_stream import START, TFRecordStream
-
-__all__ = ["Writer", "convert_file", "records_of"]
 
 COPY_BYTES = 1 << 20
 
 
-class Writer:
+class Writer(RecordWriter):
     """Writes a file on one of Beam's file systems, and reads it back."""
 
     def __init__(self, path: str, options: str) -> None:
-        self._path = path
-        self._local = path
+        self._final = path
+        self._folder = ""
         if FileSystems.get_scheme(path) is not None:
             self._folder = tempfile.mkdtemp(prefix="gristmill-")
-            self._local = os.path.join(self._folder, "records")
-        self._digest = Digest()
-        self._writer = open_writer(self._local, options)
-
-    def write(self, record: bytes) -> None:
-        self._writer.write(record)
-        self._digest.add(record)
+            path = os.path.join(self._folder, "records")
+        super().__init__(path, options)
 
     def close(self) -> None:
-        """Finish the file.
-
-        Raises:
-            OSError: It cannot be written, or does not hold what was written.
-        """
         try:
-            try:
-                self._writer.close()
-            except RuntimeError as error:
-                raise OSError(f"{self._local}: {error}.") from error
-            check_file(self._local, self._digest)
-            if self._local != self._path:
+            super().close()
+            if self._folder:
                 self._copy()
         finally:
             self._forget()
 
     def _copy(self) -> None:
         to = FileSystems.create(
-            self._path, compression_type=CompressionTypes.UNCOMPRESSED
+            self._final, compression_type=CompressionTypes.UNCOMPRESSED
         )
-        with open(self._local, "rb") as file, to:
+        with open(self.path, "rb") as file, to:
             shutil.copyfileobj(file, to, COPY_BYTES)
 
     def discard(self) -> None:
-        """End without a file; after a failed close(), too."""
-        with contextlib.suppress(RuntimeError):
-            self._writer.close()
+        super().discard()
         self._forget()
 
     def _forget(self) -> None:
-        if self._local != self._path:
+        if self._folder:
             shutil.rmtree(self._folder, ignore_errors=True)
 
 
 def convert_file(path: str, final: str, options: str) -> str:
     """Convert one file, and return the path of the other."""
     folder, name = FileSystems.split(final)
-    with contextlib.suppress(
-        OSError
-    ):  # It exists, or writing will say why it does not.
+    # It exists, or writing will say why it does not.
+    with contextlib.suppress(OSError):
         FileSystems.mkdirs(folder)
     # Two workers may do this at once, and each may be killed at any time.
     part = FileSystems.join(folder, f".{name}.{uuid.uuid4().hex}.part")

@@ -13,25 +13,23 @@ import dataclasses
 import itertools
 import os
 import tempfile
-from collections.abc import Iterable, Iterator, Sequence
-from typing import Any, Literal, Protocol
+from collections.abc import Iterator, Sequence
+from typing import Any, Literal
 
 from gristmill._convert import worker_pool
 from gristmill._convert.inputs import Input, TFRecordInput
-from gristmill._convert.journal import Journal, Shard
-from gristmill._convert.output import Output, part_of
+from gristmill._convert.journal import Journal
+from gristmill._convert.paths import Output, part_of
 from gristmill._convert.problem import Problem, of_os_error
 from gristmill._convert.shards import Written, write_file
-
-__all__ = ["Progress", "Result", "convert"]
 
 # Tasks given to each process, so that all end at about one time. It is one where a
 # task first reads what comes before its records.
 TASKS_PER_PROCESS = 4
 
 
-class Progress(Protocol):
-    """Is told how far a conversion is."""
+class Progress:
+    """Is told how far a conversion is; this one shows nothing."""
 
     def begin(self, what: str, total: int, done: int = 0) -> None:
         """Say what is counted from now on, how many there are, and were before."""
@@ -39,22 +37,8 @@ class Progress(Protocol):
     def advance(self, count: int) -> None:
         """Say that so many more are done."""
 
-
-@dataclasses.dataclass(frozen=True)
-class Result:
-    """What a conversion made.
-
-    Attributes:
-        records: In all files together.
-        record_bytes: Bytes of the records.
-        file_bytes: Bytes of the files.
-        written: How many files this run wrote; the others were there.
-    """
-
-    records: int
-    record_bytes: int
-    file_bytes: int
-    written: int
+    def end(self) -> None:
+        """Remove what is shown."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -63,9 +47,8 @@ class _Run:
 
     inputs: Sequence[Input]
     counts: Sequence[int]
-    # The first record of each shard, and the one after its last.
-    ranges: Sequence[tuple[int, int]]
-    paths: Sequence[str]
+    # The number of each, its first record, the one after its last, and its path.
+    shards: Sequence[tuple[int, int, int, str]]
     options: str
 
 
@@ -78,7 +61,7 @@ def convert(
     processes: int,
     restart: bool,
     progress: Progress,
-) -> Result:
+) -> tuple[list[Written], int]:
     """Convert inputs to an output.
 
     Args:
@@ -91,11 +74,18 @@ def convert(
         restart: Whether to remove what an earlier run made, and begin anew.
         progress: Is told how far it is.
 
+    Returns:
+        What all files hold, and how many of them this run wrote.
+
     Raises:
         Problem: Something is not as it must be. What is finished remains, and the
             same call goes on from there.
     """
-    _make_folder(output.final(0))
+    folder = os.path.dirname(output.final(0)) or "."
+    try:
+        os.makedirs(folder, exist_ok=True)
+    except OSError as error:
+        raise of_os_error(error, folder) from error
     header = {
         "inputs": [_described(each) for each in inputs],
         "outputs": [os.path.basename(output.final(s)) for s in range(output.count)],
@@ -103,32 +93,167 @@ def convert(
         "ranges": ranges,
     }
     with contextlib.closing(Journal(output.journal)) as journal:
+        steps = _Conversion(inputs, output, header, processes, progress, journal)
         if restart:
-            _remove_earlier(journal, output, inputs)
-        _begin(journal, header, output, inputs)
-        pending = [
-            s for s in range(output.count) if not _is_finished(journal, output, s)
-        ]
-        if pending:
-            with _indexed(inputs) as indexed:
-                counts = _count(journal, indexed, processes, progress)
-                runs = _plan(
-                    indexed, counts, pending, output, writer_options, ranges, processes
+            steps.remove_earlier()
+        steps.begin()
+        count = steps.write()
+        steps.finish()
+        return list(journal.shards.values()), count
+
+
+@dataclasses.dataclass(frozen=True)
+class _Conversion:
+    """A conversion whose journal is open."""
+
+    inputs: Sequence[Input]
+    output: Output
+    header: dict[str, Any]
+    processes: int
+    progress: Progress
+    journal: Journal
+
+    def remove_earlier(self) -> None:
+        """Remove the files of an earlier conversion, and those in the way."""
+        finals = [*self._finals_before(), *map(self.output.final, self._numbers)]
+        self._remove([*finals, *map(part_of, finals)])
+        self.journal.clear()
+
+    def begin(self) -> None:
+        """Begin the journal, or check that it is of this conversion."""
+        journal = self.journal
+        if journal.header == self.header:
+            return
+        if journal.shards:
+            difference = _difference(journal.header or {}, self.header)
+            raise Problem(
+                f"{journal.path}: {difference}. Go on with what was converted before,"
+                " or pass --restart to remove what it made and begin anew."
+            )
+        self._remove([*map(part_of, self._finals_before())])
+        for path in map(self.output.final, self._numbers):
+            if os.path.lexists(path):
+                self._remove([journal.path])
+                raise Problem(
+                    f"{path} exists already, and this conversion did not make it."
+                    " Choose another OUT, or pass --restart to replace it."
                 )
-                _write(journal, runs, processes, progress, sum(counts))
-        _check_unchanged(inputs, header)
-        _rename(output)
-        shards = journal.shards.values()
-        return Result(
-            sum(shard.records for shard in shards),
-            sum(shard.record_bytes for shard in shards),
-            sum(shard.file_bytes for shard in shards),
-            len(pending),
-        )
+        journal.begin(self.header)
+
+    def write(self) -> int:
+        """Write the shards that are not finished; returns how many those were."""
+        pending = [s for s in self._numbers if not self._is_finished(s)]
+        if pending:
+            with _indexed(self.inputs) as inputs:
+                if self.journal.counts is None:
+                    self._count(inputs)
+                self._write(self._plan(inputs, pending))
+        return len(pending)
+
+    def finish(self) -> None:
+        """Give the files their names, unless an input was changed meanwhile."""
+        for each, before in zip(self.inputs, self.header["inputs"], strict=True):
+            if _described(each) != before:
+                raise Problem(
+                    f"{each.path} was changed while it was converted. Convert when it"
+                    " no longer changes, with --restart."
+                )
+        try:
+            for shard in self._numbers:
+                with contextlib.suppress(FileNotFoundError):  # It has its name.
+                    os.replace(self.output.part(shard), self.output.final(shard))
+            folder = os.open(os.path.dirname(self.output.stem) or ".", os.O_RDONLY)
+            try:
+                os.fsync(folder)
+            finally:
+                os.close(folder)
+        except OSError as error:
+            raise of_os_error(error, self.output.stem) from error
+
+    @property
+    def _numbers(self) -> range:
+        return range(self.output.count)
+
+    def _finals_before(self) -> list[str]:
+        """Return what a journal names as outputs, whoever wrote it, if it is ours."""
+        folder = os.path.dirname(self.output.stem)
+        names = (self.journal.header or {}).get("outputs", [])
+        return [
+            os.path.join(folder, name) for name in names if self.output.may_be(name)
+        ]
+
+    def _remove(self, paths: Sequence[str]) -> None:
+        read = {os.path.realpath(each.path) for each in self.inputs}
+        for path in paths:
+            if os.path.realpath(path) in read:
+                raise Problem(
+                    f"{path} is an input, and would be removed with what an earlier"
+                    " conversion to this OUT made. Choose another OUT."
+                )
+        for path in paths:
+            try:
+                os.unlink(path)
+            except FileNotFoundError:
+                continue
+            except OSError as error:
+                raise of_os_error(error, path) from error
+
+    def _is_finished(self, number: int) -> bool:
+        """Return whether a shard is in the journal, and its file is there."""
+        shard = self.journal.shards.get(number)
+        if shard is None:
+            return False
+        for path in (self.output.part(number), self.output.final(number)):
+            with contextlib.suppress(FileNotFoundError):
+                return os.path.getsize(path) == shard.file_bytes
+        return False
+
+    def _count(self, inputs: Sequence[Input]) -> None:
+        self.progress.begin("inputs counted", len(inputs))
+        counts = [0] * len(inputs)
+        reports = worker_pool.run(_count_one, inputs, self.processes)
+        with contextlib.closing(reports):
+            for number, count in reports:
+                counts[number] = count
+                self.progress.advance(1)
+        self.journal.set_counts(counts)
+
+    def _plan(self, inputs: Sequence[Input], pending: Sequence[int]) -> list[_Run]:
+        counts, processes = self.journal.counts or [], self.processes
+        by_input = self.header["ranges"] == "inputs"
+        if by_input:
+            limits = list(itertools.accumulate(counts, initial=0))
+        else:
+            total, count = sum(counts), self.output.count
+            limits = [number * total // count for number in range(count + 1)]
+        if by_input or all(each.seeks() for each in inputs):
+            processes *= TASKS_PER_PROCESS
+        size = max(1, len(pending) // processes)
+        options = self.header["writer_options"]
+        shards = [
+            (number, limits[number], limits[number + 1], self.output.part(number))
+            for number in pending
+        ]
+        return [
+            _Run(inputs, counts, shards[begin : begin + size], options)
+            for begin in range(0, len(shards), size)
+        ]
+
+    def _write(self, runs: Sequence[_Run]) -> None:
+        total = sum(self.journal.counts or [])
+        expected = sum(end - begin for run in runs for _, begin, end, _ in run.shards)
+        self.progress.begin("records", total, total - expected)
+        reports = worker_pool.run(_write_run, runs, self.processes)
+        with contextlib.closing(reports):
+            for _, (shard, report) in reports:
+                if isinstance(report, int):
+                    self.progress.advance(report)
+                else:
+                    self.journal.add(shard, report)
 
 
 def _described(each: Input) -> dict[str, Any]:
-    fields = dataclasses.fields(each)  # type: ignore[arg-type]
+    fields = dataclasses.fields(each)
     options = {
         field.name: getattr(each, field.name) for field in fields if field.compare
     }
@@ -153,63 +278,6 @@ def _make_folder(path: str) -> None:
         os.makedirs(folder, exist_ok=True)
     except OSError as error:
         raise of_os_error(error, folder) from error
-
-
-def _remove_earlier(journal: Journal, output: Output, inputs: Sequence[Input]) -> None:
-    """Remove the files of an earlier conversion, and those in the way."""
-    finals = [
-        *_outputs_before(journal, output),
-        *map(output.final, range(output.count)),
-    ]
-    _remove([*finals, *map(part_of, finals)], inputs)
-    journal.clear()
-
-
-def _outputs_before(journal: Journal, output: Output) -> list[str]:
-    """Return the outputs that a journal names, whoever wrote it, if they are ours."""
-    folder = os.path.dirname(output.stem)
-    names = (journal.header or {}).get("outputs", [])
-    return [os.path.join(folder, name) for name in names if output.may_be(name)]
-
-
-def _remove(paths: Sequence[str], inputs: Sequence[Input]) -> None:
-    read = {os.path.realpath(each.path) for each in inputs}
-    for path in paths:
-        if os.path.realpath(path) in read:
-            raise Problem(
-                f"{path} is an input, and would be removed with what an earlier"
-                " conversion to this OUT made. Choose another OUT."
-            )
-    for path in paths:
-        try:
-            os.unlink(path)
-        except FileNotFoundError:
-            continue
-        except OSError as error:
-            raise of_os_error(error, path) from error
-
-
-def _begin(
-    journal: Journal, header: dict[str, Any], output: Output, inputs: Sequence[Input]
-) -> None:
-    """Begin a journal, or check that it is of this conversion."""
-    if journal.header == header:
-        return
-    if journal.shards:
-        difference = _difference(journal.header or {}, header)
-        raise Problem(
-            f"{journal.path}: {difference}. Go on with what was converted before, or"
-            " pass --restart to remove what it made and begin anew."
-        )
-    _remove([*map(part_of, _outputs_before(journal, output))], inputs)
-    for shard in range(output.count):
-        if os.path.lexists(output.final(shard)):
-            journal.remove()
-            raise Problem(
-                f"{output.final(shard)} exists already, and this conversion did not"
-                " make it. Choose another OUT, or pass --restart to replace it."
-            )
-    journal.begin(header)
 
 
 def _difference(before: dict[str, Any], now: dict[str, Any]) -> str:
@@ -239,95 +307,24 @@ def _brief(value: Any) -> str:
     return str(value[0]) if isinstance(value, list) else repr(value)
 
 
-def _is_finished(journal: Journal, output: Output, number: int) -> bool:
-    """Return whether a shard is in the journal, and its file is there."""
-    shard = journal.shards.get(number)
-    if shard is None:
-        return False
-    for path in (output.part(number), output.final(number)):
-        with contextlib.suppress(FileNotFoundError):
-            return os.path.getsize(path) == shard.file_bytes
-    return False
-
-
-def _count(
-    journal: Journal, inputs: Sequence[Input], processes: int, progress: Progress
-) -> list[int]:
-    if journal.counts is None:
-        progress.begin("inputs counted", len(inputs))
-        counts = [0] * len(inputs)
-        with contextlib.closing(
-            worker_pool.run(_count_one, inputs, processes)
-        ) as reports:
-            for number, count in reports:
-                counts[number] = count
-                progress.advance(1)
-        journal.set_counts(counts)
-        return counts
-    return journal.counts
-
-
 def _count_one(each: Input) -> Iterator[int]:
     yield each.count()
 
 
-def _plan(
-    inputs: Sequence[Input],
-    counts: Sequence[int],
-    pending: Sequence[int],
-    output: Output,
-    options: str,
-    ranges: Literal["even", "inputs"],
-    processes: int,
-) -> list[tuple[list[int], _Run]]:
-    """Return runs of shards to write, each with the numbers of its shards."""
-    total = sum(counts)
-    if ranges == "inputs":
-        limits = list(itertools.accumulate(counts, initial=0))
-    else:
-        limits = [shard * total // output.count for shard in range(output.count + 1)]
-    all_ranges = list(itertools.pairwise(limits))
-    if ranges == "inputs" or all(each.seeks() for each in inputs):
-        processes *= TASKS_PER_PROCESS
-    size = max(1, len(pending) // processes)
-    runs = []
-    for begin in range(0, len(pending), size):
-        numbers = list(pending[begin : begin + size])
-        chosen = [all_ranges[shard] for shard in numbers]
-        parts = [output.part(shard) for shard in numbers]
-        runs.append((numbers, _Run(inputs, counts, chosen, parts, options)))
-    return runs
+def _write_run(run: _Run) -> Iterator[tuple[int, int | Written]]:
+    """Write the shards of a run; ranges that touch are read in one go.
 
-
-def _write(
-    journal: Journal,
-    runs: Sequence[tuple[list[int], _Run]],
-    processes: int,
-    progress: Progress,
-    total: int,
-) -> None:
-    expected = sum(end - begin for _, run in runs for begin, end in run.ranges)
-    progress.begin("records", total, total - expected)
-    # The shards of each run that are not written yet.
-    left = [list(numbers) for numbers, _ in runs]
-    tasks = [run for _, run in runs]
-    with contextlib.closing(worker_pool.run(_write_run, tasks, processes)) as reports:
-        for number, report in reports:
-            if isinstance(report, int):
-                progress.advance(report)
-            else:
-                shard = left[number].pop(0)
-                journal.add(Shard(shard, **dataclasses.asdict(report)))
-
-
-def _write_run(run: _Run) -> Iterator[int | Written]:
-    """Write the shards of a run; ranges that touch are read in one go."""
+    Yields:
+        The number of a shard, and what `write_file` yields.
+    """
     records: Iterator[bytes] = iter(())
     position = -1
-    for (begin, end), path in zip(run.ranges, run.paths, strict=True):
+    for shard, begin, end, path in run.shards:
         if begin != position:
             records = _records(run.inputs, run.counts, begin)
-        yield from write_file(itertools.islice(records, end - begin), path, run.options)
+        some = itertools.islice(records, end - begin)
+        for report in write_file(some, path, run.options):
+            yield shard, report
         position = end
 
 
@@ -356,27 +353,3 @@ def _records(
                 " changes, with --restart."
             )
         first = 0
-
-
-def _check_unchanged(inputs: Iterable[Input], header: dict[str, Any]) -> None:
-    for each, before in zip(inputs, header["inputs"], strict=True):
-        if _described(each) != before:
-            raise Problem(
-                f"{each.path} was changed while it was converted. Convert when it no"
-                " longer changes, with --restart."
-            )
-
-
-def _rename(output: Output) -> None:
-    """Give finished files their names."""
-    try:
-        for shard in range(output.count):
-            with contextlib.suppress(FileNotFoundError):  # It has its name.
-                os.replace(output.part(shard), output.final(shard))
-        folder = os.open(os.path.dirname(output.stem) or ".", os.O_RDONLY)
-        try:
-            os.fsync(folder)
-        finally:
-            os.close(folder)
-    except OSError as error:
-        raise of_os_error(error, output.stem) from error

@@ -2,7 +2,8 @@
 
 A feature is encoded from its values, and an example from its encoded features, so
 that a table can be encoded column by column: the values of all rows follow one
-another, and row k has those from ``limits[k]`` to ``limits[k + 1]``.
+another, and row k has those from ``limits[k]`` to ``limits[k + 1]``.  Without limits
+there is one row.
 """
 
 from __future__ import annotations
@@ -15,60 +16,39 @@ import numpy.typing as npt
 
 from gristmill._base.types import Int64Array
 
-__all__ = [
-    "bytes_feature",
-    "bytes_features",
-    "example",
-    "float_feature",
-    "float_features",
-    "int64_feature",
-    "int64_features",
-]
-
 # The numbers of a Feature's fields.
 BYTES, FLOAT, INT64 = 1, 2, 3
 
 
-def bytes_feature(name: str, values: Sequence[bytes]) -> bytes:
-    """Return a feature of byte strings."""
-    return bytes_features(name, values, [0, len(values)])[0]
-
-
 def bytes_features(
-    name: str, values: Sequence[bytes], limits: Sequence[int]
+    name: str, values: Sequence[bytes], limits: Sequence[int] | None = None
 ) -> list[bytes]:
     """Return a feature of byte strings for each row."""
     items = [_field(1, value) for value in values]
-    lists = [b"".join(items[begin:end]) for begin, end in itertools.pairwise(limits)]
-    return _entries(name, BYTES, lists)
-
-
-def float_feature(name: str, values: Sequence[float]) -> bytes:
-    """Return a feature of floats, rounded to 32 bits as the format has no others."""
-    return float_features(name, np.asarray(values, np.float64), [0, len(values)])[0]
+    parts = itertools.pairwise(limits or [0, len(items)])
+    return _entries(name, BYTES, [b"".join(items[begin:end]) for begin, end in parts])
 
 
 def float_features(
-    name: str, values: npt.NDArray[np.floating], limits: Sequence[int]
+    name: str, values: npt.ArrayLike, limits: Sequence[int] | None = None
 ) -> list[bytes]:
-    """Return a feature of floats, rounded to 32 bits, for each row."""
+    """Return a feature of floats, rounded to 32 bits as the format has no others."""
     with np.errstate(over="ignore"):  # Too large a number becomes inf, as in a cast.
-        packed = values.astype("<f4").tobytes()
+        packed = np.asarray(values, np.float64).astype("<f4").tobytes()
+    limits = limits or [0, len(packed) // 4]
     return _entries(name, FLOAT, _packed(packed, [4 * limit for limit in limits]))
 
 
-def int64_feature(name: str, values: Sequence[int]) -> bytes:
-    """Return a feature of integers.
+def int64_features(
+    name: str, values: npt.ArrayLike, limits: Sequence[int] | None = None
+) -> list[bytes]:
+    """Return a feature of integers for each row.
 
     Raises:
         OverflowError: A value does not fit 64 bits with a sign.
     """
-    return int64_features(name, np.array(values, np.int64), [0, len(values)])[0]
-
-
-def int64_features(name: str, values: Int64Array, limits: Sequence[int]) -> list[bytes]:
-    """Return a feature of integers for each row."""
-    packed, ends = _varints(values)
+    packed, ends = _varints(np.asarray(values, np.int64))
+    limits = limits or [0, len(ends)]
     byte_limits = np.concatenate([[0], ends])[np.asarray(limits)].tolist()
     return _entries(name, INT64, _packed(packed, byte_limits))
 

@@ -20,8 +20,6 @@ from gristmill._convert.paths import broken_link, files_below, regular
 from gristmill._convert.problem import Misuse, Problem
 from gristmill._convert.rows import Encoding
 
-__all__ = ["FORMATS", "Format", "check_local", "expand", "format_of", "inputs_of"]
-
 Format: TypeAlias = Literal["tfrecord", "parquet", "jsonl", "array_record", "files"]
 FORMATS: tuple[Format, ...] = get_args(Format)
 
@@ -39,11 +37,7 @@ ARRAY_RECORD = bytes.fromhex("83af70d10d884a3f 0000000000000000 4000000000000000
 
 
 def expand(names: Iterable[str]) -> list[str]:
-    """Return the paths that a user's arguments name; patterns are sorted.
-
-    Raises:
-        Problem: There is no such path, or a pattern matches none.
-    """
+    """Return the paths that a user's arguments name; patterns are sorted."""
     files_below.cache_clear()
     paths = []
     for name in names:
@@ -63,11 +57,7 @@ def expand(names: Iterable[str]) -> list[str]:
 
 
 def check_local(path: str) -> None:
-    """Refuse URLs, which the commands do not open.
-
-    Raises:
-        Problem: It is one.
-    """
+    """Refuse URLs, which the commands do not open."""
     if "://" in path:
         raise Problem(
             f"{path}: this is a URL, but files on a disk are needed. Copy it, or mount"
@@ -119,22 +109,15 @@ def inputs_of(
         inputs += [_input_of(file, form, encoding) for file in listed]
     if not inputs:
         raise Problem(f"{paths[0]}: this folder holds no files.")
-    _check_options(inputs, encoding, with_names)
+    # Refuse options that none of the inputs heeds.
+    kinds = {type(each) for each in inputs}
+    if encoding and not kinds & {ParquetInput, JsonLinesInput}:
+        raise Misuse("--encode is for Parquet and JSON lines; there are none here.")
+    if with_names and FolderInput not in kinds:
+        raise Misuse("--with-names is for folders of files; there is none here.")
     if follow_links and not folders:
         raise Misuse("--follow-links is for folders; there is none here.")
     return inputs
-
-
-def _check_options(
-    inputs: Sequence[Input], encoding: Encoding | None, with_names: bool
-) -> None:
-    """Refuse options that none of the inputs heeds."""
-    if encoding and not any(
-        isinstance(i, ParquetInput | JsonLinesInput) for i in inputs
-    ):
-        raise Misuse("--encode is for Parquet and JSON lines; there are none here.")
-    if with_names and not any(isinstance(i, FolderInput) for i in inputs):
-        raise Misuse("--with-names is for folders of files; there is none here.")
 
 
 def _input_of(path: str, form: Format | None, encoding: Encoding | None) -> Input:
@@ -152,10 +135,7 @@ def _input_of(path: str, form: Format | None, encoding: Encoding | None) -> Inpu
 def name_format_of(path: str) -> Format | None:
     """Return the format that a file's name tells."""
     name = os.path.basename(path)
-    for part, form in NAMES:
-        if part in name:
-            return form
-    return None
+    return next((form for part, form in NAMES if part in name), None)
 
 
 def format_of(path: str, choices: Sequence[Format] = FORMATS) -> Format:

@@ -5,6 +5,8 @@ An input is named by a path, and can be sent to worker processes.
 
 from __future__ import annotations
 
+import abc
+import bisect
 import contextlib
 import dataclasses
 import functools
@@ -15,28 +17,18 @@ import json
 import os
 import zlib
 from collections.abc import Iterator
-from typing import Any, BinaryIO, Protocol, cast
+from typing import Any, BinaryIO, cast
 
 import numpy as np
 
 from gristmill import _core, errors
 from gristmill._base.types import Int64Array
 from gristmill._convert import rows
-from gristmill._convert.examples import bytes_feature, example, int64_feature
-from gristmill._convert.optional import imported
+from gristmill._convert.examples import bytes_features, example, int64_features
 from gristmill._convert.paths import files_below, regular
-from gristmill._convert.problem import Problem, of_os_error
+from gristmill._convert.problem import Problem, imported, of_os_error
 from gristmill.sources._tf_record import sidecar_paths
 from gristmill.sources._tf_record_stream import read_tf_records
-
-__all__ = [
-    "ArrayRecordInput",
-    "FolderInput",
-    "Input",
-    "JsonLinesInput",
-    "ParquetInput",
-    "TFRecordInput",
-]
 
 # Records of an ArrayRecord file are read in steps of about so many bytes.
 STEP_BYTES = 4 << 20
@@ -44,36 +36,26 @@ STEP_BYTES = 4 << 20
 STEP_ROWS = 1024
 
 
-class Input(Protocol):
-    """A sequence of records in one file or folder."""
-
-    @property
-    def path(self) -> str:
-        """The file or folder."""
-
-    def identity(self) -> dict[str, Any]:
-        """Return what changes when the content does, as JSON values."""
-
-    def count(self) -> int:
-        """Return the number of records."""
-
-    def seeks(self) -> bool:
-        """Return whether `records` finds the first one without reading others."""
-
-    def records(self, first: int) -> Iterator[bytes]:
-        """Yield the records from number `first` on."""
-
-
 @dataclasses.dataclass(frozen=True)
-class FileInput:
-    """What inputs of one file have in common."""
+class Input(abc.ABC):
+    """A sequence of records in one file, or below one folder."""
 
     path: str
 
+    @abc.abstractmethod
+    def count(self) -> int:
+        """Return the number of records."""
+
+    @abc.abstractmethod
+    def records(self, first: int) -> Iterator[bytes]:
+        """Yield the records from number `first` on."""
+
     def seeks(self) -> bool:
+        """Return whether `records` finds the first one without reading others."""
         return True
 
     def identity(self) -> dict[str, Any]:
+        """Return what changes when the content does, as JSON values."""
         found = regular(self.path)
         return {
             "path": os.path.abspath(self.path),
@@ -82,24 +64,30 @@ class FileInput:
         }
 
 
-@dataclasses.dataclass(frozen=True)
-class ArrayRecordInput(FileInput):
-    """An ArrayRecord file, of any codec and group size."""
+class IndexedInput(Input):
+    """A file whose records can be read in any order."""
+
+    @abc.abstractmethod
+    def open(self) -> _core.RecordReader:
+        """Open the file."""
 
     def count(self) -> int:
         with reading(self.path):
-            return len(_core.RecordFile(self.path))
+            return len(self.open())
 
     def records(self, first: int) -> Iterator[bytes]:
         with reading(self.path):
-            file = _core.RecordFile(self.path)
-            yield from records_of_file(file, first)
+            file = self.open()
+            for step in steps_of(file, first):
+                yield from file.read_many(step)
 
 
-def records_of_file(file: _core.RecordReader, first: int = 0) -> Iterator[bytes]:
-    """Yield the records of an open file from number `first` on."""
-    for step in steps_of(file, first):
-        yield from file.read_many(step)
+@dataclasses.dataclass(frozen=True)
+class ArrayRecordInput(IndexedInput):
+    """An ArrayRecord file, of any codec and group size."""
+
+    def open(self) -> _core.RecordFile:
+        return _core.RecordFile(self.path)
 
 
 def steps_of(file: _core.RecordReader, first: int = 0) -> Iterator[Int64Array]:
@@ -112,15 +100,11 @@ def steps_of(file: _core.RecordReader, first: int = 0) -> Iterator[Int64Array]:
 
 
 @dataclasses.dataclass(frozen=True)
-class TFRecordInput(FileInput):
-    """A TFRecord file, compressed by gzip or zlib or not.
+class TFRecordInput(IndexedInput):
+    """A TFRecord file, compressed by gzip or zlib or not."""
 
-    Args:
-        path: The file.
-        index_dir: A folder where the processes that read the file keep its index for
-            one another. None looks where data sources keep it, and keeps none.
-    """
-
+    # A folder where the processes that read the file keep its index for one another.
+    # None looks where data sources keep it, and keeps none.
     index_dir: str | None = dataclasses.field(default=None, compare=False)
 
     @property
@@ -135,23 +119,20 @@ class TFRecordInput(FileInput):
     def open(self) -> _core.TfRecordFile:
         """Open a file that is not compressed; its index is loaded if there is one."""
         found = os.stat(self.path)
-        here = self.path, self.index_dir
-        return _open_tf_record(*here, found.st_size, found.st_mtime_ns)
+        version = (found.st_size, found.st_mtime_ns)
+        return _open_tf_record(self.path, self.index_dir, version)
 
     def count(self) -> int:
         if self.compression:
             return sum(1 for _ in self.records(0))
-        with reading(self.path):
-            return len(self.open())
+        return super().count()
 
     def records(self, first: int) -> Iterator[bytes]:
-        compression = self.compression
-        with reading(self.path):
-            if compression:
-                with read_tf_records(self.path, verify="all") as stream:
-                    yield from itertools.islice(stream, first, None)
-            else:
-                yield from records_of_file(self.open(), first)
+        if not self.compression:
+            yield from super().records(first)
+            return
+        with reading(self.path), read_tf_records(self.path, verify="all") as stream:
+            yield from itertools.islice(stream, first, None)
 
     def looks_right(self) -> bool:
         """Return whether the file begins with a whole record."""
@@ -164,9 +145,9 @@ class TFRecordInput(FileInput):
 
 @functools.lru_cache(maxsize=1)  # A process reads several shards of one file.
 def _open_tf_record(
-    path: str, index_dir: str | None, size: int, mtime_ns: int
+    path: str, index_dir: str | None, version: tuple[int, int]
 ) -> _core.TfRecordFile:
-    del size, mtime_ns  # They make a file that was changed another one.
+    del version  # It makes a file that was changed another one.
     sidecars = sidecar_paths(path)
     kept = [] if index_dir is None else sidecar_paths(path, index_dir)
     progress = _core.ScanProgress()
@@ -179,7 +160,7 @@ def _open_tf_record(
 
 
 @dataclasses.dataclass(frozen=True)
-class ParquetInput(FileInput):
+class ParquetInput(Input):
     """A Parquet file; each row becomes a record."""
 
     encoding: rows.Encoding
@@ -190,14 +171,15 @@ class ParquetInput(FileInput):
 
     def records(self, first: int) -> Iterator[bytes]:
         with self.open() as file:
-            groups, skipped = self._groups_from(file.metadata, first)
-            steps = file.iter_batches(STEP_ROWS, row_groups=groups, use_threads=False)
-            for batch in steps:
-                if skipped >= batch.num_rows:
-                    skipped -= batch.num_rows
-                    continue
-                yield from self._encode(batch.slice(skipped))
-                skipped = 0
+            groups = range(file.metadata.num_row_groups)
+            counts = [file.metadata.row_group(group).num_rows for group in groups]
+            begin = bisect.bisect_right(list(itertools.accumulate(counts)), first)
+            skipped = first - sum(counts[:begin])
+            for batch in file.iter_batches(
+                STEP_ROWS, row_groups=groups[begin:], use_threads=False
+            ):
+                yield from self._encode(batch.slice(min(skipped, batch.num_rows)))
+                skipped = max(skipped - batch.num_rows, 0)
 
     @contextlib.contextmanager
     def open(self) -> Iterator[Any]:
@@ -210,16 +192,6 @@ class ParquetInput(FileInput):
         except pyarrow.ArrowException as error:
             raise Problem(f"{self.path}: {error}") from error
 
-    @staticmethod
-    def _groups_from(metadata: Any, first: int) -> tuple[list[int], int]:
-        """Return the row groups to read, and how many rows of them to skip."""
-        for group in range(metadata.num_row_groups):
-            count = metadata.row_group(group).num_rows
-            if first < count:
-                return list(range(group, metadata.num_row_groups)), first
-            first -= count
-        return [], 0
-
     def _encode(self, batch: Any) -> Iterator[bytes]:
         if self.encoding == "json":
             yield from map(rows.json_of_row, batch.to_pylist())
@@ -231,7 +203,7 @@ class ParquetInput(FileInput):
 
 
 @dataclasses.dataclass(frozen=True)
-class JsonLinesInput(FileInput):
+class JsonLinesInput(Input):
     """A file with a JSON value in each line, gzip-compressed or not."""
 
     encoding: rows.Encoding
@@ -256,9 +228,7 @@ class JsonLinesInput(FileInput):
     def _open(self) -> BinaryIO:
         with open(self.path, "rb") as file:
             compressed = file.read(2) == b"\x1f\x8b"
-        if compressed:
-            return cast(BinaryIO, gzip.open(self.path, "rb"))
-        return open(self.path, "rb")
+        return cast(BinaryIO, (gzip.open if compressed else open)(self.path, "rb"))
 
     def _record(self, number: int, line: bytes) -> bytes:
         try:
@@ -275,26 +245,17 @@ class JsonLinesInput(FileInput):
 
 
 @dataclasses.dataclass(frozen=True)
-class FolderInput:
+class FolderInput(Input):
     """The files below a folder, sorted by their paths; each is a record.
 
     With names, a record is a tf.train.Example of ``name`` (the path in the folder),
     ``label`` (the number of its first folder among all such, sorted; -1 for files at
     the top) and ``bytes`` (the content).
-
-    Args:
-        path: The folder.
-        with_names: Whether records have names.
-        follow_links: Whether links may lead out of the folder.
     """
 
-    path: str
     with_names: bool
     # The files that are found tell conversions apart.
     follow_links: bool = dataclasses.field(default=False, compare=False)
-
-    def seeks(self) -> bool:
-        return True
 
     def identity(self) -> dict[str, Any]:
         files_below.cache_clear()  # It may have changed since.
@@ -315,23 +276,23 @@ class FolderInput:
 
     def records(self, first: int) -> Iterator[bytes]:
         files = self._files()
-        labels = {
-            label: number
-            for number, label in enumerate(sorted({*map(top_folder, files)} - {""}))
-        }
+        labels = sorted({*map(top_folder, files)} - {""})
+        number_of = {label: number for number, label in enumerate(labels)}
         for name in files[first:]:
             path = os.path.join(self.path, name)
             with reading(path), open(path, "rb") as file:
                 content = file.read()
-            if not self.with_names:
+            if self.with_names:
+                label = number_of.get(top_folder(name), -1)
+                yield example(
+                    [
+                        *bytes_features("name", [os.fsencode(name)]),
+                        *int64_features("label", [label]),
+                        *bytes_features("bytes", [content]),
+                    ]
+                )
+            else:
                 yield content
-                continue
-            features = (
-                bytes_feature("name", [os.fsencode(name)]),
-                int64_feature("label", [labels.get(top_folder(name), -1)]),
-                bytes_feature("bytes", [content]),
-            )
-            yield example(features)
 
     def _files(self) -> tuple[str, ...]:
         return files_below(self.path, self.follow_links)
@@ -339,7 +300,7 @@ class FolderInput:
 
 def top_folder(name: str) -> str:
     """Return the first folder of a path below the input, "" if there is none."""
-    return name.partition("/")[0] if "/" in name else ""
+    return name[: max(name.find("/"), 0)]
 
 
 @contextlib.contextmanager

@@ -7,35 +7,19 @@ dropped.  While a conversion runs, it holds a lock on its journal.
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import fcntl
 import io
 import json
 import os
 import stat
-import time
 from typing import Any
 
 from gristmill._convert.problem import Problem, of_os_error
+from gristmill._convert.shards import Written
 
-__all__ = ["Journal", "Shard"]
-
-# How long to wait for the processes of a killed run to be gone.
-LOCK_PATIENCE_S = 2.0
 # How a journal begins.
 BEGIN = b'{"conversion": '
-
-
-@dataclasses.dataclass(frozen=True)
-class Shard:
-    """A finished shard: what was written, and read back equal."""
-
-    shard: int
-    records: int
-    record_bytes: int
-    file_bytes: int
-    sha256: str
 
 
 class Journal:
@@ -47,7 +31,7 @@ class Journal:
     Attributes:
         header: What is converted into what, as JSON values; None if it is new.
         counts: Records in each input; None while they are not counted.
-        shards: The finished shards by number.
+        shards: What was written, and read back equal, by the number of the shard.
 
     Raises:
         Problem: Another process converts to the same output, the file cannot be
@@ -58,26 +42,18 @@ class Journal:
         self.path = path
         # Not buffered: what could not be written is not tried again by close().
         self._file = io.FileIO(path, "a+", opener=_open)
-        self._lock()
+        try:
+            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            self._file.close()
+            raise Problem(
+                f"{path}: another gristmill convert is writing this output. Wait for"
+                " it, or choose another OUT."
+            ) from None
         self.header: dict[str, Any] | None = None
         self.counts: list[int] | None = None
-        self.shards: dict[int, Shard] = {}
+        self.shards: dict[int, Written] = {}
         self._load()
-
-    def _lock(self) -> None:
-        deadline = time.monotonic() + LOCK_PATIENCE_S
-        while True:
-            try:
-                fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                return
-            except BlockingIOError:
-                if time.monotonic() > deadline:
-                    self._file.close()
-                    raise Problem(
-                        f"{self.path}: another gristmill convert is writing this"
-                        " output. Wait for it, or choose another OUT."
-                    ) from None
-                time.sleep(0.02)
 
     def _load(self) -> None:
         self._file.seek(0)
@@ -99,15 +75,15 @@ class Journal:
         except ValueError:
             return False
         match entry:
-            case {"conversion": dict(header)} if self.header is None:
-                if not _is_header(header):
-                    return False
+            case {"conversion": {"inputs": inputs, "outputs": outputs} as header} if (
+                self.header is None and _are(inputs, dict) and _are(outputs, str)
+            ):
                 self.header = header
             case {"counts": list(counts)} if self.header and _are(counts, int):
                 self.counts = counts
             case dict(fields) if self.header and _is_shard(fields):
-                shard = Shard(**fields)
-                self.shards[shard.shard] = shard
+                shard = fields.pop("shard")
+                self.shards[shard] = Written(**fields)
             case _:
                 return False
         return True
@@ -128,10 +104,10 @@ class Journal:
         self.counts = counts
         self._append({"counts": counts})
 
-    def add(self, shard: Shard) -> None:
+    def add(self, shard: int, written: Written) -> None:
         """Remember a finished shard."""
-        self.shards[shard.shard] = shard
-        self._append(dataclasses.asdict(shard))
+        self.shards[shard] = written
+        self._append({"shard": shard, **dataclasses.asdict(written)})
 
     def _append(self, entry: dict[str, Any]) -> None:
         left = json.dumps(entry).encode() + b"\n"
@@ -141,11 +117,6 @@ class Journal:
             os.fsync(self._file.fileno())
         except OSError as error:
             raise of_os_error(error, self.path) from error
-
-    def remove(self) -> None:
-        """Delete the file."""
-        with contextlib.suppress(FileNotFoundError):
-            os.unlink(self.path)
 
     def close(self) -> None:
         """Close the file and give up the lock."""
@@ -180,10 +151,6 @@ def _are(values: Any, kind: type) -> bool:
     return isinstance(values, list) and all(type(value) is kind for value in values)
 
 
-def _is_header(entry: dict[str, Any]) -> bool:
-    return _are(entry.get("inputs"), dict) and _are(entry.get("outputs"), str)
-
-
 def _is_shard(entry: dict[str, Any]) -> bool:
     kinds = {name: type(value).__name__ for name, value in entry.items()}
-    return kinds == Shard.__annotations__
+    return kinds == {"shard": "int", **Written.__annotations__}

@@ -1,14 +1,19 @@
-"""Finds the files below a folder, and keeps to those that can be read to an end."""
+"""Names the files of a conversion, and finds those below a folder.
+
+Files that cannot be read to an end are refused.
+"""
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import os
+import re
 import stat
 
 from gristmill._convert.problem import Problem, of_os_error
 
-__all__ = ["broken_link", "files_below", "regular"]
+SUFFIXES = (".array_record", ".arrayrecord")
 
 
 @functools.lru_cache(maxsize=8)  # A process asks for one folder again and again.
@@ -17,12 +22,8 @@ def files_below(folder: str, follow_links: bool) -> tuple[str, ...]:
 
     Links to folders are followed, but to those that they are in.
 
-    Args:
-        folder: The folder.
-        follow_links: Whether links may lead out of it.
-
     Raises:
-        Problem: One does though it may not, or a folder cannot be read.
+        Problem: One leads out of it though it may not, or a folder cannot be read.
     """
 
     def refuse(error: OSError) -> None:
@@ -92,3 +93,61 @@ def _status(path: str) -> os.stat_result:
         return os.stat(path)
     except OSError as error:
         raise of_os_error(error, path) from error
+
+
+@dataclasses.dataclass(frozen=True)
+class Output:
+    """The files of a conversion.
+
+    Args:
+        path: The output as the user names it; a suffix of ArrayRecord is kept.
+        shards: How many files; None is one file without a number in its name.
+    """
+
+    path: str
+    shards: int | None
+
+    @property
+    def count(self) -> int:
+        return 1 if self.shards is None else self.shards
+
+    @property
+    def stem(self) -> str:
+        return self._split[0]
+
+    @property
+    def journal(self) -> str:
+        return _hidden(f"{self.stem}.convert.jsonl")
+
+    def final(self, shard: int) -> str:
+        stem, suffix = self._split
+        if self.shards is None:
+            return stem + suffix
+        return f"{stem}-{shard:05d}-of-{self.shards:05d}{suffix}"
+
+    def part(self, shard: int) -> str:
+        return part_of(self.final(shard))
+
+    def may_be(self, name: str) -> bool:
+        """Return whether a conversion to `path` may give a file this name."""
+        stem = re.escape(os.path.basename(self.stem))
+        pattern = rf"{stem}(-[0-9]{{5}}-of-[0-9]{{5}})?\.array_?record"
+        return re.fullmatch(pattern, name) is not None
+
+    @property
+    def _split(self) -> tuple[str, str]:
+        for suffix in SUFFIXES:
+            if self.path.endswith(suffix):
+                return self.path.removesuffix(suffix), suffix
+        return self.path, SUFFIXES[0]
+
+
+def part_of(path: str) -> str:
+    """Return where a file is written before it gets its name."""
+    return _hidden(path + ".part")
+
+
+def _hidden(path: str) -> str:
+    """Return a name beside `path` that no pattern of the user matches."""
+    folder, name = os.path.split(path)
+    return os.path.join(folder, "." + name)

@@ -14,18 +14,12 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Literal, TypeAlias
 
 from gristmill._convert.examples import (
-    bytes_feature,
     bytes_features,
     example,
-    float_feature,
     float_features,
-    int64_feature,
     int64_features,
 )
-from gristmill._convert.optional import imported
-from gristmill._convert.problem import Problem
-
-__all__ = ["Encoding", "example_of_object", "examples_of_table", "json_of_row"]
+from gristmill._convert.problem import Problem, imported
 
 Encoding: TypeAlias = Literal["example", "json"]
 
@@ -65,20 +59,20 @@ def _features(fields: Mapping[str, Any], outer: str) -> Iterator[bytes]:
             yield from _features(value, name + "/")
             continue
         values = value if isinstance(value, list) else [value]
-        yield _feature_of_values(name, values)
+        yield from _features_of_values(name, values)
 
 
-def _feature_of_values(name: str, values: list[Any]) -> bytes:
+def _features_of_values(name: str, values: list[Any]) -> list[bytes]:
     kinds = {type(value) for value in values}
     try:
         if kinds <= {int, bool}:
-            return int64_feature(name, values)
+            return int64_features(name, values)
         if kinds <= {int, bool, float}:
-            return float_feature(name, values)
+            return float_features(name, values)
     except OverflowError as error:
         raise Problem(f"{name!r}: {error}. {HINT}") from None
     if kinds == {str}:
-        return bytes_feature(name, [value.encode() for value in values])
+        return bytes_features(name, [value.encode() for value in values])
     found = " and ".join(sorted({_kind_of(value) for value in values}))
     raise Problem(
         f"{name!r} is a list of {found}, but a feature holds numbers or texts. {HINT}"
@@ -110,9 +104,9 @@ def examples_of_table(batch: Any) -> Iterator[bytes]:
 def _columns(name: str, values: Any) -> Iterator[list[bytes]]:
     """Yield, for each feature of a column, what it is in each row; b"" if missing."""
     pa = imported("pyarrow")
-    if pa.types.is_dictionary(values.type):
+    if _is(values.type, "dictionary"):
         values = values.dictionary_decode()
-    if pa.types.is_struct(values.type):
+    if _is(values.type, "struct"):
         for field, inner in zip(values.type, values.flatten(), strict=True):
             yield from _columns(f"{name}/{field.name}", inner)
         return
@@ -130,7 +124,7 @@ def _columns(name: str, values: Any) -> Iterator[list[bytes]]:
 
 def _flattened(values: Any) -> tuple[Any, list[int]]:
     """Return the values of all rows, and how many each row has."""
-    if not _is_list(values.type):
+    if not _is(values.type, "list large_list fixed_size_list"):
         return values.drop_null(), values.is_valid().cast("int64").to_pylist()
     counts = imported("pyarrow.compute").list_value_length(values)
     return values.flatten(), counts.fill_null(0).to_pylist()
@@ -139,18 +133,17 @@ def _flattened(values: Any) -> tuple[Any, list[int]]:
 def _features_of_column(name: str, flat: Any, limits: list[int]) -> list[bytes]:
     pa = imported("pyarrow")
     kind = flat.type
-    if pa.types.is_integer(kind) or pa.types.is_boolean(kind) or pa.types.is_null(kind):
+    if _is(kind, "integer boolean null"):
         numbers = flat.cast(pa.int64()).to_numpy(zero_copy_only=False)
         return int64_features(name, numbers, limits)
-    if pa.types.is_floating(kind):
+    if _is(kind, "floating"):
         return float_features(name, flat.to_numpy(zero_copy_only=False), limits)
-    if _is_timely(kind):
+    # As text, which Python would write with fewer digits.
+    if _is(kind, "date time timestamp decimal"):
         flat = flat.cast(pa.string())
-    if pa.types.is_string(flat.type):
-        flat = flat.cast(pa.binary())
-    elif pa.types.is_large_string(flat.type):
+    if _is(flat.type, "string large_string"):
         flat = flat.cast(pa.large_binary())
-    if not _is_binary(flat.type):
+    if not _is(flat.type, "binary large_binary fixed_size_binary"):
         raise Problem(
             f"column {name!r} is of type {kind}, but a feature holds numbers, texts,"
             f" byte strings or lists of these. {HINT}"
@@ -158,30 +151,7 @@ def _features_of_column(name: str, flat: Any, limits: list[int]) -> list[bytes]:
     return bytes_features(name, flat.to_pylist(), limits)
 
 
-def _is_list(kind: Any) -> bool:
-    pa = imported("pyarrow")
-    return bool(
-        pa.types.is_list(kind)
-        or pa.types.is_large_list(kind)
-        or pa.types.is_fixed_size_list(kind)
-    )
-
-
-def _is_binary(kind: Any) -> bool:
-    pa = imported("pyarrow")
-    return bool(
-        pa.types.is_binary(kind)
-        or pa.types.is_large_binary(kind)
-        or pa.types.is_fixed_size_binary(kind)
-    )
-
-
-def _is_timely(kind: Any) -> bool:
-    """Return whether values become text that Python would write with fewer digits."""
-    pa = imported("pyarrow")
-    return bool(
-        pa.types.is_date(kind)
-        or pa.types.is_time(kind)
-        or pa.types.is_timestamp(kind)
-        or pa.types.is_decimal(kind)
-    )
+def _is(kind: Any, names: str) -> bool:
+    """Return whether a type of pyarrow is one of those with some names."""
+    types = imported("pyarrow").types
+    return any(getattr(types, f"is_{name}")(kind) for name in names.split())

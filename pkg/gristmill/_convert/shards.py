@@ -9,7 +9,6 @@ import os
 import re
 import struct
 from collections.abc import Iterable, Iterator
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -17,17 +16,7 @@ import numpy.typing as npt
 from gristmill import _core, errors
 from gristmill._base.types import Int64Array
 from gristmill._convert.inputs import steps_of
-from gristmill._convert.optional import imported
-from gristmill._convert.problem import Problem, of_os_error
-
-__all__ = [
-    "Digest",
-    "Written",
-    "check_file",
-    "open_writer",
-    "write_file",
-    "writer_options",
-]
+from gristmill._convert.problem import Problem, imported, of_os_error
 
 CODECS = re.compile(r"none|snappy|zstd(:-?\d+)?|brotli(:\d+)?")
 LEVELS = {"zstd": (-131072, 22), "brotli": (0, 11)}
@@ -49,7 +38,6 @@ class Digest:
         self._sizes = hashlib.sha256()
 
     def add(self, record: bytes) -> None:
-        """Take in the next record."""
         self.records += 1
         self.record_bytes += len(record)
         self._contents.update(record)
@@ -63,7 +51,6 @@ class Digest:
         self._sizes.update(sizes.astype("<i8").data)
 
     def hexdigest(self) -> str:
-        """Return the checksum as hexadecimal digits."""
         both = self._contents.digest() + self._sizes.digest()
         return hashlib.sha256(both).hexdigest()
 
@@ -109,19 +96,49 @@ def writer_options(group_size: int, compression: str) -> str:
     )
 
 
-def open_writer(path: str, options: str) -> Any:
-    """Return a writer of the array-record package for a new file.
+class RecordWriter:
+    """Writes a file with the array-record package, and reads it back.
+
+    Attributes:
+        written: What was written so far.
 
     Raises:
         Problem: The package is not installed, or the options are wrong.
     """
-    module = imported("array_record.python.array_record_module")
-    with contextlib.suppress(FileNotFoundError):
-        os.unlink(path)  # What holds it open keeps the old file, and harms nothing.
-    try:
-        return module.ArrayRecordWriter(path, options)
-    except ValueError as error:
-        raise Problem(f"wrong writer options {options!r}: {error}.") from error
+
+    def __init__(self, path: str, options: str) -> None:
+        self.path = path
+        self.written = Digest()
+        module = imported("array_record.python.array_record_module")
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(path)  # What holds it open keeps the old file, and harms nothing.
+        try:
+            self._writer = module.ArrayRecordWriter(path, options)
+        except ValueError as error:
+            raise Problem(f"wrong writer options {options!r}: {error}.") from error
+
+    def write(self, record: bytes) -> None:
+        self._writer.write(record)
+        self.written.add(record)
+
+    def close(self) -> None:
+        """Finish the file, and compare what it holds.
+
+        Raises:
+            Problem: The disk is full, or the file does not hold what was written.
+        """
+        try:
+            self._writer.close()
+        except RuntimeError as error:
+            raise Problem(f"{self.path}: {error}.") from error
+        check_file(self.path, self.written)
+
+    def discard(self) -> None:
+        """End without a file; after a failed `close`, too."""
+        with contextlib.suppress(RuntimeError):
+            self._writer.close()
+        with contextlib.suppress(OSError):
+            os.unlink(self.path)
 
 
 def write_file(
@@ -135,49 +152,27 @@ def write_file(
     Raises:
         Problem: The disk is full, or the file does not hold what was written.
     """
-    digest = Digest()
-    try:
-        yield from _write(records, path, options, digest)
-        check_file(path, digest)
-        size = _put_on_disk(path)
-    except BaseException:
-        with contextlib.suppress(OSError):
-            os.unlink(path)
-        raise
-    yield Written(digest.records, digest.record_bytes, size, digest.hexdigest())
-
-
-def _write(
-    records: Iterable[bytes], path: str, options: str, digest: Digest
-) -> Iterator[int]:
-    """Write records, and yield how many more it was now and then."""
-    writer = open_writer(path, options)
+    writer = RecordWriter(path, options)
+    digest = writer.written
     reported_records = reported_bytes = 0
     try:
         for record in records:
             writer.write(record)
-            digest.add(record)
             if digest.record_bytes - reported_bytes > REPORT_BYTES:
                 yield digest.records - reported_records
                 reported_records = digest.records
                 reported_bytes = digest.record_bytes
-    except BaseException:
-        with contextlib.suppress(RuntimeError):
-            writer.close()
-        raise
-    try:
+        yield digest.records - reported_records
         writer.close()
-    except RuntimeError as error:
-        raise Problem(f"{path}: {error}.") from error
-    yield digest.records - reported_records
+        size = _put_on_disk(path)
+    except BaseException:
+        writer.discard()
+        raise
+    yield Written(digest.records, digest.record_bytes, size, digest.hexdigest())
 
 
 def check_file(path: str, expected: Digest) -> None:
-    """Read a file and compare count and checksum of its records.
-
-    Raises:
-        Problem: It cannot be read, or holds other records.
-    """
+    """Read a file and compare count and checksum of its records."""
     found = Digest()
     try:
         file = _core.RecordFile(path)

@@ -8,28 +8,19 @@ import signal
 import traceback
 from collections.abc import Callable, Generator, Iterator, Sequence
 from multiprocessing.connection import Connection, wait
-from typing import Any, NamedTuple
+from typing import Any
 
 from gristmill import _core
 from gristmill._convert.problem import Problem
 
-__all__ = ["run"]
-
-Task = Any
-Work = Callable[[Task], Iterator[Any]]
+Work = Callable[[Any], Iterator[Any]]
 
 
-class Done(NamedTuple):
-    """Says that a worker has finished its task."""
-
-
-def run(
-    work: Work, tasks: Sequence[Task], processes: int
-) -> Generator[tuple[int, Any]]:
+def run(work: Work, tasks: Sequence[Any], processes: int) -> Generator[tuple[int, Any]]:
     """Do each task in one of several processes.
 
     Args:
-        work: Yields the reports of one task. A function of a module.
+        work: Yields the reports of one task, none of them None. A function of a module.
         tasks: What it is called with; they are begun in this order.
         processes: How many tasks run at once. 1 runs them in this process.
 
@@ -45,99 +36,76 @@ def run(
             for report in work(task):
                 yield number, report
         return
-    pool = _WorkerPool(work, min(processes, len(tasks)))
+    workers: dict[Connection, Any] = {}
     try:
-        yield from pool.run(tasks)
+        for _ in range(min(processes, len(tasks))):
+            connection, process = _started(work)
+            workers[connection] = process
+        yield from _reports(workers, tasks)
     finally:
-        pool.end()
-
-
-class _WorkerPool:
-    def __init__(self, work: Work, processes: int) -> None:
-        context = multiprocessing.get_context("spawn")
-        self._processes = {}
-        for _ in range(processes):
-            ours, theirs = context.Pipe()
-            process = context.Process(
-                target=_serve, args=(os.getpid(), work, theirs), daemon=True
-            )
-            process.start()
-            theirs.close()
-            self._processes[ours] = process
-
-    def run(self, tasks: Sequence[Task]) -> Iterator[tuple[int, Any]]:
-        waiting = iter(enumerate(tasks))
-        # What each busy worker does.
-        busy: dict[Connection, int] = {}
-        for connection in self._processes:
-            self._give(connection, waiting, busy)
-        while busy:
-            for ready in wait(list(busy)):
-                assert isinstance(ready, Connection)
-                report = self._receive(ready)
-                if isinstance(report, BaseException):
-                    raise report
-                if not isinstance(report, Done):
-                    yield busy[ready], report
-                    continue
-                del busy[ready]
-                self._give(ready, waiting, busy)
-
-    def _give(
-        self,
-        connection: Connection,
-        waiting: Iterator[tuple[int, Task]],
-        busy: dict[Connection, int],
-    ) -> None:
-        for number, task in waiting:
-            try:
-                connection.send(task)
-            except ConnectionError:
-                raise self._death_of(connection) from None
-            busy[connection] = number
-            return
-
-    def _receive(self, connection: Connection) -> Any:
-        try:
-            return connection.recv()
-        except (EOFError, ConnectionError):
-            raise self._death_of(connection) from None
-
-    def _death_of(self, connection: Connection) -> Problem:
-        process = self._processes[connection]
-        process.join()
-        code = process.exitcode or 0
-        how = f"signal {signal.Signals(-code).name}" if code < 0 else f"status {code}"
-        return Problem(
-            f"a worker process ended by {how}. If the system ran out of memory, pass"
-            " fewer --processes."
-        )
-
-    def end(self) -> None:
-        for connection, process in self._processes.items():
+        for connection, process in workers.items():
             process.kill()
             connection.close()
-        for process in self._processes.values():
+        for process in workers.values():
             process.join()
 
 
+def _started(work: Work) -> tuple[Connection, Any]:
+    context = multiprocessing.get_context("spawn")
+    ours, theirs = context.Pipe()
+    arguments = (os.getpid(), work, theirs)
+    process = context.Process(target=_serve, args=arguments, daemon=True)
+    process.start()
+    theirs.close()
+    return ours, process
+
+
+def _reports(
+    workers: dict[Connection, Any], tasks: Sequence[Any]
+) -> Iterator[tuple[int, Any]]:
+    """Give tasks to the workers that ask for one, until all are done."""
+    waiting = iter(enumerate(tasks))
+    doing: dict[Any, int] = dict.fromkeys(workers, -1)
+    while doing:
+        for ready in wait(list(doing)):
+            assert isinstance(ready, Connection)
+            try:
+                report = ready.recv()
+                if report is None:
+                    del doing[ready]
+                    if found := next(waiting, None):
+                        doing[ready], task = found
+                        ready.send(task)
+                    continue
+            except (EOFError, ConnectionError):
+                raise _end_of(workers[ready]) from None
+            if isinstance(report, BaseException):
+                raise report
+            yield doing[ready], report
+
+
+def _end_of(process: Any) -> Problem:
+    process.join()
+    code = process.exitcode or 0
+    how = f"signal {signal.Signals(-code).name}" if code < 0 else f"status {code}"
+    return Problem(
+        f"a worker process ended by {how}. If the system ran out of memory, pass"
+        " fewer --processes."
+    )
+
+
 def _serve(parent: int, work: Work, connection: Connection) -> None:
-    """Do the tasks that come, until the other end is closed."""
+    """Ask for tasks by None, and do them; killed when there are no more."""
     _core.die_with_parent(parent)
     # Ctrl-C goes to every process of a terminal; the first one ends the others.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    while True:
-        try:
-            task = connection.recv()
-        except EOFError:
-            return
-        try:
-            for report in work(task):
+    try:
+        while True:
+            connection.send(None)
+            for report in work(connection.recv()):
                 connection.send(report)
-        except Problem as problem:
-            connection.send(problem)
-        except Exception as error:
-            error.add_note(traceback.format_exc())
-            connection.send(error)
-        else:
-            connection.send(Done())
+    except Problem as problem:
+        connection.send(problem)
+    except Exception as error:
+        error.add_note(traceback.format_exc())
+        connection.send(error)

@@ -3,23 +3,13 @@
 from __future__ import annotations
 
 import abc
-import collections
-import dataclasses
+from collections import deque
 from collections.abc import Iterable, Iterator
 from typing import Any
 
 from gristmill._base.describing import call_text
 from gristmill._base.types import T
 from gristmill.checkpoint import Checkpointable
-
-
-@dataclasses.dataclass(slots=True)
-class _Placed:
-    """A batch on the device, or what was raised instead, and the state after it."""
-
-    batch: Any
-    state: Any
-    failure: Exception | None = None
 
 
 class Ahead(Checkpointable, Iterator[T]):
@@ -43,7 +33,8 @@ class Ahead(Checkpointable, Iterator[T]):
             raise ValueError(f"depth must be at least 1, got {depth}.")
         self._iterator: Any = iter(batches)
         self._depth = depth
-        self._queue: collections.deque[_Placed] = collections.deque()
+        # Batches on the device, the state after each, and what was raised instead.
+        self._queue: deque[tuple[Any, Any, Exception | None]] = deque()
         self._has_state = hasattr(self._iterator, "get_state")
         self._state = self._state_now()
 
@@ -57,22 +48,22 @@ class Ahead(Checkpointable, Iterator[T]):
 
     def __next__(self) -> T:
         # Nothing is read past a failure until the caller has had it.
-        while len(self._queue) < self._depth and not self._fails():
+        failure = self._queue[-1][2] if self._queue else None
+        while len(self._queue) < self._depth and failure is None:
+            placed = None
             try:
                 placed = self._place(next(self._iterator))
             except StopIteration:
                 break
             except Exception as error:
-                self._queue.append(_Placed(None, self._state_now(), error))
-                break
-            self._queue.append(_Placed(placed, self._state_now()))
+                failure = error
+            self._queue.append((placed, self._state_now(), failure))
         if not self._queue:
             raise StopIteration
-        due = self._queue.popleft()
-        self._state = due.state
-        if due.failure is not None:
-            raise due.failure
-        batch: T = self._hand_out(due.batch)
+        placed, self._state, failure = self._queue.popleft()
+        if failure is not None:
+            raise failure
+        batch: T = self._hand_out(placed)
         return batch
 
     def __repr__(self) -> str:
@@ -106,9 +97,6 @@ class Ahead(Checkpointable, Iterator[T]):
         self._queue.clear()
         if hasattr(self._iterator, "close"):
             self._iterator.close()
-
-    def _fails(self) -> bool:
-        return bool(self._queue) and self._queue[-1].failure is not None
 
     def _state_now(self) -> Any:
         return self._iterator.get_state() if self._has_state else None

@@ -13,7 +13,13 @@ import numpy as np
 from gristmill import operations as legacy
 from gristmill import sharding, sources, transforms
 from gristmill._base import log
-from gristmill._base.checks import check_callable, check_integer, check_number, kind
+from gristmill._base.checks import (
+    check_callable,
+    check_instance,
+    check_integer,
+    check_number,
+    kind,
+)
 from gristmill._engine.program import SAMPLERS, is_legacy
 from gristmill.options import ReadOptions
 from gristmill.sources._checks import check_numbered
@@ -24,16 +30,12 @@ STALL_ACTIONS = ("warn", "restart")
 def worker_count(worker_count: int | None) -> int:
     if worker_count is None:
         return os.cpu_count() or 1
-    check_integer(
-        "worker_count",
-        worker_count,
-        " Pass 0 to compute in this process, or None for one worker per CPU core.",
-    )
+    advice = " Pass 0 to compute in this process, or None for one worker per CPU core."
+    check_integer("worker_count", worker_count, advice)
     if worker_count < 0:
         raise ValueError(
             "Worker count should be greater than or equal zero."
-            f"Current worker_count is {worker_count}. Pass 0 to compute in this "
-            "process, or None for one worker per CPU core."
+            f"Current worker_count is {worker_count}.{advice}"
         )
     return int(worker_count)
 
@@ -46,18 +48,14 @@ def check_counts(buffer: int, streams: int | None, max_restarts: int) -> None:
             f"Current worker_buffer_size is {buffer}."
         )
     if streams is not None:
-        check_integer("streams", streams)
-        if streams < 1:
-            raise ValueError(
-                f"streams must be at least 1, got {streams}. Leave it out for "
-                "max(worker_count, 1)."
-            )
-    check_integer("max_restarts", max_restarts)
-    if max_restarts < 0:
-        raise ValueError(
-            f"max_restarts must be at least 0, got {max_restarts}. 0 gives up when a "
-            "worker dies."
-        )
+        _check_least("streams", streams, 1, "Leave it out for max(worker_count, 1).")
+    _check_least("max_restarts", max_restarts, 0, "0 gives up when a worker dies.")
+
+
+def _check_least(name: str, value: int, least: int, advice: str) -> None:
+    check_integer(name, value)
+    if value < least:
+        raise ValueError(f"{name} must be at least {least}, got {value}. {advice}")
 
 
 def check_readers(sampler: Any, read_options: Any) -> None:
@@ -67,10 +65,9 @@ def check_readers(sampler: Any, read_options: Any) -> None:
             f"got {kind(sampler)}. Pass an IndexSampler, a SequentialSampler or one "
             "of your own."
         )
-    if read_options is not None and not isinstance(read_options, ReadOptions):
-        raise TypeError(
-            f"read_options must be a ReadOptions or None, got {kind(read_options)}."
-        )
+    if read_options is not None:
+        expected = "a ReadOptions or None"
+        check_instance("read_options", read_options, ReadOptions, expected)
 
 
 def _is_plain(sampler: Any) -> bool:

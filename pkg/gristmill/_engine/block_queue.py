@@ -1,8 +1,9 @@
-"""Reads blocks of records of record files, by threads and ahead of need.
+"""Reads blocks of records by threads, and ahead of need; hands them out one by one.
 
-The native reader needs no GIL, so threads read and decompress the next blocks while
-the caller's Python code works on this one.  Threads of a block are as many as there
-are cores, or `ReadOptions.num_threads` where reading proves to wait for something.
+Native readers need no GIL, so threads read the next blocks while the caller's Python
+code works on this one.  Files are read and decompressed by as many threads as there are
+cores, and a table in memory by the caller; where a block proves to wait for something,
+`ReadOptions.num_threads` threads read.
 """
 
 from __future__ import annotations
@@ -13,79 +14,141 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from gristmill import _core
-from gristmill._base.types import Int64Array
-from gristmill.options import ReadOptions
-from gristmill.sources._record_source import RecordSource
+import numpy as np
 
-# Decoding is faster than this by an order of magnitude, disks are slower by one.
-SLOW_RECORD_S = 30e-6
-SLOW_BYTE_S = 5e-9
+from gristmill import _core
+from gristmill._base.types import Alloc, Int64Array, Rules
+from gristmill._engine.program import Program
+from gristmill._engine.reading import Reading
+from gristmill._engine.stream_keys import StreamKeys
+from gristmill.options import ReadOptions
+from gristmill.sources import TableSource
+from gristmill.sources._record_source import RecordSource, reads_natively
+
 BLOCKS_BETWEEN_PROBES = 256
 MAX_AHEAD_BYTES = 256 << 20
+# Records that are read together where the caller asks for fewer.
+MIN_BLOCK = 64
 
-KeysOf = Callable[[int, int], Int64Array]
+# Waits for a block that is being read, and returns it.
+Finish = Callable[[], Any]
+
+
+class RecordBlocks:
+    """Records of files: a list of bytes each, or what `read_many` packs.
+
+    Attributes:
+        by_threads: Whether threads can read.
+        whole: Whether a block has to be all that is asked for.
+        threads_where_fast: How many read where nothing is waited for.
+        slow_record_s, slow_byte_s: What takes longer waits for something.
+    """
+
+    by_threads = True
+    # Decoding is faster than this by an order of magnitude, disks are slower by one.
+    slow_record_s = 30e-6
+    slow_byte_s = 5e-9
+    # More would drive each other's decoders from the caches.
+    threads_where_fast = os.cpu_count() or 1
+
+    def __init__(self, source: RecordSource, packed: bool = False) -> None:
+        self._reader: Any = source.reader
+        self.whole = packed
+
+    def read(self, keys: Int64Array, alloc: Alloc | None) -> Any:
+        return self._reader.read_many(keys, packed=self.whole)
+
+    def begin(self, keys: Int64Array, alloc: Alloc | None, pool: _core.Pool) -> Finish:
+        # More parts than threads even out what they take.
+        parts = 2 * pool.threads
+        return _core.PendingRead(
+            pool, self._reader, keys, packed=self.whole, parts=parts
+        ).wait
+
+    def nbytes(self, block: Any) -> int:
+        return block[0].nbytes if self.whole else sum(map(len, block))
+
+
+class TableBlocks:
+    """Batches of a table's rows.  See `RecordBlocks`."""
+
+    whole = True
+    # Memory is faster than this by an order of magnitude, disks are slower by one.
+    slow_record_s = 5e-6
+    slow_byte_s = 1e-9
+    threads_where_fast = 0
+
+    def __init__(self, table: TableSource, rules: Rules) -> None:
+        self._table = table
+        self._rules = rules
+        self.by_threads = table.contiguous
+
+    def read(self, keys: Int64Array, alloc: Alloc | None) -> Any:
+        return self._table.gather(keys, alloc, self._rules)
+
+    def begin(self, keys: Int64Array, alloc: Alloc | None, pool: _core.Pool) -> Finish:
+        batch, pending = self._table.begin_gather(keys, pool, alloc, self._rules)
+
+        def finish() -> Any:
+            for gather in pending:
+                gather.wait()
+            return batch
+
+        return finish
+
+    def nbytes(self, batch: Any) -> int:
+        columns = batch.values() if isinstance(batch, dict) else [batch]
+        return sum(column.nbytes for column in columns)
 
 
 class BlockQueue:
     """Blocks of one stream's records that are read or being read.
 
-    Args:
-        source: Whose reader reads.
-        options: Threads and look-ahead; 0 of either reads in the caller.
-        keys_of: Called with (position, count), returns the keys there.
-        length: Positions of the stream; nothing past it is read.
-        look_ahead: Whether records after those asked for may be read, too.
-        packed: Whether records are wanted as ``RecordReader.read_many`` packs them,
-            rather than as a list of bytes.
-
-    Not thread-safe.
+    Where `options` have 0 threads or look-ahead the caller reads; without `look_ahead`
+    nothing is read before it is asked for.  Not thread-safe.
     """
 
     def __init__(
         self,
-        source: RecordSource,
-        *,
+        blocks: RecordBlocks | TableBlocks,
+        keys: StreamKeys,
         options: ReadOptions,
-        keys_of: KeysOf,
-        length: int,
         look_ahead: bool,
-        packed: bool = False,
     ) -> None:
-        self._source = source
-        self._keys_of = keys_of
-        self._length = length
-        self._packed = packed
-        self._threads = int(options.num_threads)
-        ahead = int(options.prefetch_buffer_size)
-        self._allowed = self._threads > 0 and ahead > 0
-        self._ahead = ahead if look_ahead and self._allowed else 0
-        self._cores = min(self._threads, os.cpu_count() or 1)
-        self._slow = False
+        self._blocks = blocks
+        self._keys = keys
+        threads, ahead = int(options.num_threads), int(options.prefetch_buffer_size)
+        allowed = ahead > 0 and blocks.by_threads
+        self._ahead = ahead if look_ahead and threads and allowed else 0
+        self._threads_where_slow = threads if allowed else 0
+        fast = min(threads, blocks.threads_where_fast)
+        self._threads_where_fast = fast if self._ahead else 0
+        self._threads = self._threads_where_fast
         self._until_probe = 0
         self._record_bytes = 1.0
         self._pool: _core.Pool | None = None
-        self._waiting: collections.deque[tuple[int, Int64Array, Any]] = (
+        # Position, keys and end of each block that was begun.
+        self._waiting: collections.deque[tuple[int, Int64Array, Finish]] = (
             collections.deque()
         )
 
-    def take(self, position: int, keys: Int64Array) -> Any:
+    def take(self, position: int, keys: Int64Array, alloc: Alloc | None = None) -> Any:
         """The records of the block that waits at `position`, else those of `keys`.
 
         Raises:
             Exception: What a read raised.  The block is gone.
         """
         if self._waiting and self._waiting[0][0] != position:
-            self._waiting.clear()
+            self.forget()
         if not self._waiting:
             if self._until_probe == 0:
-                return self._probe(keys)
-            if not (self._ahead or self._slow):
+                return self._probe(keys, alloc)
+            if not self._threads:
                 self._until_probe -= 1
-                return self._read(keys)
-            self._begin(position, keys)
-        _, _, pending = self._waiting.popleft()
-        return pending.wait()
+                return self._blocks.read(keys, alloc)
+            self._begin(position, keys, alloc)
+        _, _, finish = self._waiting.popleft()
+        return finish()
 
     def next_count(self, position: int) -> int:
         """Records in the block that waits at `position`; 0 if none does."""
@@ -96,29 +159,28 @@ class BlockQueue:
     def look_ahead(self, position: int, block: int) -> None:
         """Begin to read blocks, as far ahead of `position` as the options allow.
 
-        Args:
-            position: Where the next block will be asked for.
-            block: Records of one block; of fewer where the options allow no more,
-                unless they are wanted packed.
+        They are of `block` records, or of fewer where the options allow no more and
+        a block may be a part.
         """
-        if not self._ahead:
+        if not (self._ahead and self._threads):
             return
         most = min(self._ahead, max(1, int(MAX_AHEAD_BYTES / self._record_bytes)))
-        end = min(position + most, self._length)
-        if not self._packed:
+        end = min(position + most, self._keys.length)
+        if not self._blocks.whole:
             block = min(block, most)
         if self._waiting:
             last, keys, _ = self._waiting[-1]
             position = last + len(keys)
         while position < end and self._until_probe:
-            keys = self._keys_of(position, min(block, self._length - position))
-            self._begin(position, keys)
+            keys = self._keys.block(position, min(block, self._keys.length - position))
+            self._begin(position, keys, None)
             position += len(keys)
 
     def start(self, position: int, block: int) -> None:
         """As `look_ahead`, though nothing has been read yet."""
-        self._until_probe = self._until_probe or BLOCKS_BETWEEN_PROBES
-        self.look_ahead(position, block)
+        if self._threads:
+            self._until_probe = self._until_probe or BLOCKS_BETWEEN_PROBES
+            self.look_ahead(position, block)
 
     def forget(self) -> None:
         """Drop what was read ahead: the stream goes on from somewhere else."""
@@ -129,40 +191,126 @@ class BlockQueue:
         self.forget()
         self._pool = None
 
-    def _read(self, keys: Int64Array) -> Any:
-        reader = self._source.reader
-        return (
-            reader.read_many(keys, packed=True)
-            if self._packed
-            else reader.read_many(keys)
-        )
-
-    def _probe(self, keys: Int64Array) -> Any:
+    def _probe(self, keys: Int64Array, alloc: Alloc | None) -> Any:
         """Read in the caller, and find out how slow that is."""
         began = time.perf_counter()
-        records = self._read(keys)
+        block = self._blocks.read(keys, alloc)
         taken = time.perf_counter() - began
-        nbytes = records[0].nbytes if self._packed else sum(map(len, records))
-        self._record_bytes = max(1.0, nbytes / max(1, len(keys)))
-        slow_s = len(keys) * SLOW_RECORD_S + nbytes * SLOW_BYTE_S
-        slow = self._allowed and taken > slow_s
-        if slow != self._slow:
-            self._slow, self._pool = slow, None
+        nbytes, count = self._blocks.nbytes(block), len(keys)
+        self._record_bytes = max(1.0, nbytes / max(1, count))
+        slow_s = count * self._blocks.slow_record_s + nbytes * self._blocks.slow_byte_s
+        threads = self._threads_where_fast
+        if taken > slow_s:
+            threads = self._threads_where_slow
+        if threads != self._threads:
+            self._threads, self._pool = threads, None
         self._until_probe = BLOCKS_BETWEEN_PROBES
-        return records
+        return block
 
-    def _begin(self, position: int, keys: Int64Array) -> None:
-        # More threads than cores would drive each other's decoders from the caches;
-        # more parts than threads even out what they take.
-        threads = self._threads if self._slow else self._cores
+    def _begin(self, position: int, keys: Int64Array, alloc: Alloc | None) -> None:
         if self._pool is None:
-            self._pool = _core.Pool(threads)
-        pending = _core.PendingRead(
-            self._pool,
-            self._source.reader,
-            keys,
-            packed=self._packed,
-            parts=threads if self._slow else 2 * threads,
-        )
-        self._waiting.append((position, keys, pending))
+            self._pool = _core.Pool(self._threads)
+        finish = self._blocks.begin(keys, alloc, self._pool)
+        self._waiting.append((position, keys, finish))
         self._until_probe -= 1
+
+
+class BlockReading:
+    """Reads blocks of one stream's records.  See `reading.Reading`.
+
+    A block that cannot be read as a whole is read record by record.
+    """
+
+    def __init__(
+        self, source: RecordSource, queue: BlockQueue, keys: StreamKeys
+    ) -> None:
+        self._source = source
+        self._queue = queue
+        self._keys = keys
+        # What is left of the block read last, which begins at this position; failed
+        # reads are None in it.
+        self._ready: list[Any] = []
+        self._ready_at = 0
+        self._failures: dict[int, Exception] = {}
+
+    def read(self, position: int, keys: Any) -> tuple[list[Any], Exception | None]:
+        """Read the records at `position`, position + 1, ...
+
+        Returns the elements up to the first failed read, and its exception.
+        """
+        count = len(keys)
+        elements: list[Any] = []
+        while len(elements) < count:
+            at, wanted = position + len(elements), count - len(elements)
+            if not 0 <= at - self._ready_at < len(self._ready):
+                self._load(at, np.asarray(keys)[-wanted:])
+            self._drop_until(at)
+            failure = self._failures.pop(at, None)
+            if failure is not None:
+                # Read anew if it is asked for again: an exception is raised once.
+                self._drop_until(at + 1)
+                return elements, failure
+            failed = (number for number in self._failures if number > at)
+            elements += self._ready[: min([at + wanted, *failed]) - at]
+            self._drop_until(position + len(elements))
+        behind = self._ready_at + len(self._ready)
+        self._queue.look_ahead(max(position + count, behind), max(count, MIN_BLOCK))
+        return elements, None
+
+    def offer(self, position: int, records: list[bytes]) -> None:
+        """Have the records from `position` on, which need not be read again."""
+        self._drop()
+        self._ready = [*records]
+        self._ready_at = position
+
+    def start(self, position: int) -> None:
+        self._queue.start(position, MIN_BLOCK)
+
+    def forget(self) -> None:
+        self._queue.forget()
+        self._drop()
+
+    def close(self) -> None:
+        self._queue.close()
+        self._drop()
+
+    def _drop(self) -> None:
+        self._ready = []
+        self._failures.clear()
+
+    def _drop_until(self, position: int) -> None:
+        del self._ready[: position - self._ready_at]
+        self._ready_at = position
+
+    def _load(self, position: int, keys: Int64Array) -> None:
+        """Make the block that waits at `position` ready, else those of `keys`."""
+        self._drop()
+        waits = self._queue.next_count(position)
+        try:
+            self._ready = self._queue.take(position, keys)
+        except Exception:
+            if waits:
+                keys = self._keys.block(position, waits)
+            self._read_singly(position, keys)
+        self._ready_at = position
+
+    def _read_singly(self, position: int, keys: Int64Array) -> None:
+        """Read all of a block in which some record is bad."""
+        for number, key in enumerate(keys.tolist(), position):
+            element = None
+            try:
+                element = self._source[key]
+            except Exception as error:
+                self._failures[number] = error
+            self._ready.append(element)
+
+
+def open_reading(
+    program: Program, keys: StreamKeys, look_ahead: bool
+) -> Reading | BlockReading:
+    """How the records of a program's stream are read."""
+    source, options = program.source, program.read_options
+    if not (program.in_blocks and reads_natively(source)):
+        return Reading(source, options, keys.source_keys, keys.length, look_ahead)
+    queue = BlockQueue(RecordBlocks(source), keys, options, look_ahead)
+    return BlockReading(source, queue, keys)

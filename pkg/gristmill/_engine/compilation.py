@@ -2,24 +2,23 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 from typing import Any
 
 from gristmill import samplers, sources, transforms
 from gristmill._engine.native_stream import NativeStream
 from gristmill._engine.program import (
+    PERSONAL,
     SAMPLERS,
-    BatchSpec,
-    Keys,
     Level,
     Program,
     Step,
+    as_step,
     is_legacy,
-    keeps_streams_apart,
 )
 from gristmill._engine.record_stream import RecordStream
 from gristmill._engine.stream import Stream
-from gristmill._hot import run as hot_run
 from gristmill.bad_records import OnError
 from gristmill.batching import tree_rules
 from gristmill.options import ReadOptions
@@ -31,7 +30,7 @@ class LoaderProgram(Program):
 
     def open_stream(self, stream: int, at: int = 0) -> Stream:
         """See `Runnable`.  A worker reads ahead only in streams that are its own."""
-        kind = RecordStream if self.over_records else NativeStream
+        kind = RecordStream if self.operations else NativeStream
         return kind(self, stream, at, self.owned if at else True)
 
 
@@ -43,12 +42,12 @@ def compile_program(
     operations: Sequence[Any],
     streams: int,
     read_options: ReadOptions,
-    on_error: OnError = "raise",
-    max_errors: int | None = None,
+    on_error: OnError,
+    max_errors: int | None,
 ) -> LoaderProgram:
     """Compile checked arguments of a loader."""
     readable = sources.as_source(source)
-    if keeps_streams_apart(sampler):
+    if hasattr(sampler, "interleaved"):
         sampler = sampler.interleaved(streams * int(shard.shard_count))
     # NumPy's integers, which options may hold, would overflow.
     shard = ShardOptions(
@@ -57,9 +56,10 @@ def compile_program(
     over_records = _needs_records(operations)
     return LoaderProgram(
         source=readable,
-        keys=Keys(
-            sampler, shard, _shard_length(sampler, shard), _modulus(readable, sampler)
-        ),
+        sampler=sampler,
+        shard=shard,
+        length=_shard_length(sampler, shard),
+        modulus=_modulus(readable, sampler),
         levels=() if over_records else _levels(operations),
         operations=tuple(operations) if over_records else (),
         in_blocks=_in_blocks(sampler, operations),
@@ -76,9 +76,8 @@ def _in_blocks(sampler: Any, operations: Sequence[Any]) -> bool:
     """Whether nothing but keys is needed of each record's metadata."""
     if not samplers.reads_in_blocks(sampler):
         return False
-    personal = (transforms.RandomMap, transforms.TfRandomMap, transforms.MapWithIndex)
     own = isinstance(sampler, SAMPLERS)
-    return own or not any(isinstance(op, personal) for op in operations)
+    return own or not any(isinstance(op, PERSONAL) for op in operations)
 
 
 def _needs_records(operations: Sequence[Any]) -> bool:
@@ -86,8 +85,7 @@ def _needs_records(operations: Sequence[Any]) -> bool:
     for op in operations:
         if is_legacy(op) or isinstance(op, transforms.FlatMap):
             return True
-        random = isinstance(op, (transforms.RandomMap, transforms.TfRandomMap))
-        if batched and (random or isinstance(op, transforms.MapWithIndex)):
+        if batched and isinstance(op, PERSONAL):
             return True
         batched = batched or isinstance(op, transforms.Batch)
     return False
@@ -98,8 +96,9 @@ def _levels(operations: Sequence[Any]) -> tuple[Level, ...]:
     steps: list[Step] = []
     for op in operations:
         if isinstance(op, transforms.Batch):
-            spec = BatchSpec(int(op.batch_size), op.drop_remainder, op.batch_fn)
-            levels.append(Level(tuple(steps), spec))
+            # NumPy's integers would get into positions.
+            op = transforms.Batch(int(op.batch_size), op.drop_remainder, op.batch_fn)
+            levels.append(Level(tuple(steps), op))
             steps = []
         else:
             steps.append(as_step(op))
@@ -108,30 +107,16 @@ def _levels(operations: Sequence[Any]) -> tuple[Level, ...]:
     return tuple(levels)
 
 
-def as_step(op: Any) -> Step:
-    """The opcode, callable and name of a one-to-one step or filter."""
-    name = f"{type(op).__name__}"
-    if isinstance(op, transforms.Map):
-        return hot_run.MAP, op.map, name
-    if isinstance(op, transforms.RandomMap):
-        return hot_run.RANDOM_MAP, op.random_map, name
-    if isinstance(op, transforms.TfRandomMap):
-        return hot_run.RANDOM_MAP, op.np_random_map, name
-    if isinstance(op, transforms.MapWithIndex):
-        return hot_run.MAP_WITH_INDEX, op.map_with_index, name
-    return hot_run.FILTER, op.filter, name
-
-
 def _shard_length(sampler: Any, shard: ShardOptions) -> int:
     """Elements of this shard; without drop_remainder the first shards get one more."""
-    total = sampler_length(sampler)
+    total = _sampler_length(sampler)
     whole, rest = divmod(total, shard.shard_count)
     if not shard.drop_remainder and shard.shard_index < rest:
         return whole + 1
     return whole
 
 
-def sampler_length(sampler: Any) -> int:
+def _sampler_length(sampler: Any) -> int:
     """``len(sampler)``, or a binary search for the first IndexError without it."""
     if hasattr(sampler, "__len__"):
         return len(sampler)
@@ -164,3 +149,35 @@ def differs_from_grain(sampler: Any) -> bool:
         return False
     last = len(sampler.plan()) - 1
     return last >= 4**8 and last & (last - 1) == 0 and last.bit_length() % 2 == 1
+
+
+def outputs(program: Program, operations: Sequence[Any]) -> int:
+    """The outputs of all streams of a program that was compiled from `operations`.
+
+    Raises:
+        TypeError: The number is not known before iterating, or there is no end.
+    """
+    if reason := _unknown(program, operations):
+        raise TypeError(f"object of type 'DataLoader' has no len(): {reason}")
+    total = 0
+    for stream in range(program.streams):
+        count = program.stream_length(stream)
+        for op in operations:
+            if isinstance(op, transforms.Batch):
+                full, rest = divmod(count, int(op.batch_size))
+                count = full + (rest > 0 and not op.drop_remainder)
+        total += count
+    return total
+
+
+def _unknown(program: Program, operations: Sequence[Any]) -> str | None:
+    """Why the number of outputs is not known; None where it is."""
+    # A sampler without an end has the largest length there is.
+    if program.length >= sys.maxsize // program.shard.shard_count:
+        return "its sampler has no end. Pass num_epochs= for one."
+    if program.on_error == "skip":
+        return "on_error='skip' may leave records out."
+    for op in operations:
+        if isinstance(op, (transforms.Filter, transforms.FlatMap)) or is_legacy(op):
+            return f"{type(op).__name__} may give more or fewer elements than it gets."
+    return None

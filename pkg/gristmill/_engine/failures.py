@@ -74,13 +74,13 @@ def _portable(error: BaseException) -> bytes | None:
     # Its own way first: some keep more than their arguments and attributes.  It
     # calls `__init__`, which may want other arguments or make others of them.
     for plan in (
-        (_itself, error),
-        (_remake, kind, arguments, attributes),
-        (_remake, kind, arguments, {}),
+        error,
+        _Remade(kind, arguments, attributes),
+        _Remade(kind, arguments, {}),
     ):
         try:
             data = open_files.dumps(plan)
-            made = _called(data)
+            made = pickle.loads(data)
             if type(made) is kind and _text(made) == _text(error):
                 return data
         except Exception:
@@ -88,15 +88,14 @@ def _portable(error: BaseException) -> bytes | None:
     return None
 
 
-def _called(data: bytes) -> BaseException:
-    """The exception that a plan of `_portable` makes."""
-    make, *arguments = pickle.loads(data)
-    made: BaseException = make(*arguments)
-    return made
+class _Remade:
+    """Is unpickled as an exception of this class, with these parts."""
 
+    def __init__(self, *parts: Any) -> None:
+        self._parts = parts
 
-def _itself(error: BaseException) -> BaseException:
-    return error
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _remake, self._parts
 
 
 def _remake(
@@ -112,7 +111,8 @@ def _remake(
 def _rebuilt(pickled: bytes | None, text: str) -> BaseException:
     if pickled is not None:
         try:
-            return _called(pickled)
+            error: BaseException = pickle.loads(pickled)
+            return error
         except Exception as failure:
             text += f"(it could not be unpickled here: {failure!r})"
     return RuntimeError(f"{text.strip()} (the exception could not be pickled)")

@@ -5,38 +5,28 @@ from __future__ import annotations
 from typing import Any
 
 from gristmill._base.types import Int64Array
-from gristmill._engine.record_errors import GiveUp, NoOutput
-from gristmill._engine.runnable import Runnable
+from gristmill._engine.record_errors import GiveUp, NoOutput, Tally
 from gristmill._engine.state import Position
-from gristmill._engine.stream import NO_KEYS, Stream
-from gristmill._engine.tally import Tally
+from gristmill._engine.stream import NO_KEYS, Runnable, Stream
 
 
 class LocalRun:
     """Computes each output when it is asked for, and delivers all streams in turn.
 
-    Args:
-        program: The compiled pipeline.
-        position: Where to start.
-        tally: Told of bad records; None where nobody is.
-
-    Attributes:
-        position: Kept up to date; what a checkpoint says.
-        keys: Record keys of the last output, shape (k,).
+    `position` is kept up to date.
     """
 
     def __init__(
         self, program: Runnable, position: Position, tally: Tally | None
     ) -> None:
         self.position = position
+        # Of the records that the last output was made of, shape (k,).
         self.keys: Int64Array = NO_KEYS
         self._program = program
         self._tally = tally
-        self._tolerant = program.tolerant
         # The output due, in a tuple, where it was held back for its bad records.
         self._held: tuple[Any] | None = None
         self._streams: dict[int, Stream] = {}
-        self._reports_end = _reports_end(position)
 
     def next(self) -> Any:
         """The next output.
@@ -60,29 +50,28 @@ class LocalRun:
             except StopIteration:
                 if not stream.record_errors.records:
                     position.ended[number] = True
-                    if self._reports_end:
+                    if _reports_end(position):
                         position.vectors[number] = stream.vector
                     position.pass_turn()
                     continue
                 output = NoOutput.NOTHING
             except GiveUp:
                 output = NoOutput.GIVEN_UP
-            except Exception:
+            except Exception as error:
                 # The failed output has had its turn, so that the others keep theirs.
                 position.vectors[number] = stream.vector
                 position.pass_turn()
-                if self._tally is not None and stream.record_errors.records:
-                    self._tally.flush(stream.record_errors.passed)
-                    position.errors = self._tally.count
+                self._account(stream, error)
                 raise
-            if self._tolerant and stream.record_errors.records:
-                self._account(stream, output)
+            instead = output if isinstance(output, NoOutput) else None
+            self._held = (output,)
+            self._account(stream, instead)
+            self._held = None
             position.vectors[number] = stream.vector
             position.pass_turn()
-            if self._tolerant and isinstance(output, NoOutput):
-                continue
-            self.keys = stream.keys
-            return output
+            if instead is None:
+                self.keys = stream.keys
+                return output
 
     def start_prefetch(self) -> None:
         """Begin to read ahead in every stream."""
@@ -96,10 +85,8 @@ class LocalRun:
         self.position = position
         for number, stream in self._streams.items():
             stream.seek(position.vectors[number])
-        self._reports_end = _reports_end(position)
 
     def close(self) -> None:
-        """Stop reading ahead."""
         for stream in self._streams.values():
             stream.close()
         self._streams.clear()
@@ -111,16 +98,11 @@ class LocalRun:
         self._streams[number] = stream
         return stream
 
-    def _account(self, stream: Stream, output: Any) -> None:
-        """Tell of the bad records before an output, which waits until that is done."""
-        if self._tally is not None:
-            self._held = (output,)
-            passed = stream.record_errors.passed
-            if output is NoOutput.GIVEN_UP:
-                self._tally.reject(passed)
-            else:
-                self._tally.commit(passed)
-            self._held = None
+    def _account(self, stream: Stream, instead: Exception | NoOutput | None) -> None:
+        """Tell of the bad records before an output, or what came instead of one."""
+        passed = stream.record_errors.passed
+        if self._tally is not None and passed is not None:
+            self._tally.account(passed, instead)
             self.position.errors = self._tally.count
 
 

@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import ctypes
-import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from gristmill import batching
 from gristmill._base.types import Alloc, Int64Array
-from gristmill._engine.block_reading import BlockReading, open_reading
-from gristmill._engine.decoding import Decoding, open_decoding
-from gristmill._engine.gathering import Gathering, open_gathering
-from gristmill._engine.program import Program, as_number
-from gristmill._engine.reading import Reading, read_each
+from gristmill._engine.block_queue import BlockReading, open_reading
+from gristmill._engine.native_batches import open_batches
+from gristmill._engine.program import Program, Step, as_number
+from gristmill._engine.reading import read_each, read_together
 from gristmill._engine.record_errors import RecordErrors
 from gristmill._engine.stream import NO_KEYS, Vector
 from gristmill._engine.stream_keys import Records, StreamKeys, name_of
@@ -40,26 +38,22 @@ class NativeStream:
     ) -> None:
         self.vector: Vector = (0,)
         self.keys = NO_KEYS
-        self.record_errors = RecordErrors(
-            stream, program.on_error, program.errors_per_output
-        )
+        limit = program.errors_per_output
+        self.record_errors = RecordErrors(stream, program.on_error, limit)
         self._program = program
         self._at = at
         self._tolerant = program.tolerant
-        self._length = program.stream_length(stream)
         self._consumed = 0
         self._levels = program.levels
         self._steps = program.levels[0].steps
         self._keys = StreamKeys(program, stream)
+        self._length = self._keys.length
         self._draws = self._keys.draws
-        # How whole batches are made without Python, where they can be.
-        self._batches: Gathering | Decoding | None = open_gathering(
-            program, stream, look_ahead
-        ) or open_decoding(program, stream, look_ahead)
-        # What cannot be decoded at once has been read, and was looked ahead for.
-        self._reading = open_reading(
-            program, stream, look_ahead and self._batches is None
-        )
+        self._batches = open_batches(program, self._keys, look_ahead)
+        # What cannot be decoded at once has been read, and was looked ahead for.  Keys
+        # of its own: those ahead of need are in another block than those in work.
+        ahead = look_ahead and self._batches is None
+        self._reading = open_reading(program, StreamKeys(program, stream), ahead)
         self._read_natively = isinstance(program.source, TableSource)
         self._reads_together = self._tolerant and hot_run.reads_together(
             type(program.source)
@@ -68,16 +62,14 @@ class NativeStream:
         self._key_parts: list[Int64Array] = []
 
     def seek(self, vector: Vector) -> None:
-        """Make the next output the one that follows ``vector[0]`` records."""
         if vector[0] != self._consumed:
             self._reading.forget()
             if self._batches is not None:
-                self._batches.forget()
+                self._batches.queue.forget()
         self._consumed = vector[0]
         self.vector = vector
 
     def next(self, alloc: Alloc | None = None) -> Any:
-        """The next output, see `Stream.next`."""
         before = self._consumed
         self._key_parts.clear()
         if self._tolerant:
@@ -96,18 +88,16 @@ class NativeStream:
         return output
 
     def start_prefetch(self) -> None:
-        """Begin to read ahead."""
         spec = self._levels[0].batch
-        if isinstance(self._batches, Decoding) and spec is not None:
-            self._batches.start(self._consumed, spec.size)
+        if self._batches is not None and spec is not None:
+            self._batches.queue.start(self._consumed, spec.batch_size)
         elif not self._read_natively:
             self._reading.start(self._consumed)
 
     def close(self) -> None:
-        """Stop reading ahead."""
         self._reading.close()
         if self._batches is not None:
-            self._batches.close()
+            self._batches.queue.close()
 
     def _output(self, alloc: Alloc | None) -> Any:
         top = len(self._levels) - 1
@@ -123,8 +113,8 @@ class NativeStream:
         assert spec is not None
         if level == 0 and self._batches is not None:
             # Each record gives one element here.
-            count = min(spec.size, self._length - self._consumed)
-            if count < spec.size and (spec.drop_remainder or count <= 0):
+            count = min(spec.batch_size, self._length - self._consumed)
+            if count < spec.batch_size and (spec.drop_remainder or count <= 0):
                 self._consumed = self._length
                 raise StopIteration
             found = self._batches.batch(self._consumed, count, alloc)
@@ -135,16 +125,13 @@ class NativeStream:
                 return batch
             assert isinstance(self._reading, BlockReading)
             self._reading.offer(self._consumed, found)
-        elements = self._elements(level, spec.size)
-        if len(elements) < spec.size and (spec.drop_remainder or not elements):
+        elements = self._elements(level, spec.batch_size)
+        if len(elements) < spec.batch_size and (spec.drop_remainder or not elements):
             raise StopIteration
-        if spec.make is not None:
-            return self._user_batch(spec.make, elements)
-        return batching.make_batch(elements, rules=self._program.rules, alloc=alloc)
-
-    def _user_batch(self, make: Callable[[list[Any]], Any], elements: list[Any]) -> Any:
+        if spec.batch_fn is None:
+            return batching.make_batch(elements, rules=self._program.rules, alloc=alloc)
         try:
-            return make(elements)
+            return spec.batch_fn(elements)
         except Exception as error:
             error.add_note(f"while batch_fn made a batch of {len(elements)} elements")
             raise
@@ -167,12 +154,7 @@ class NativeStream:
             last_key = next(
                 part[-1:] for part in reversed(self._key_parts) if len(part)
             )
-            done, _, _, error = hot_run.run_block(
-                None, last_key, last_key, steps, None, self._at, [batch]
-            )
-            if error is not None:
-                raise error
-            elements += done
+            elements += _done(steps, None, self._at, last_key, last_key, [batch])
         return elements
 
     def _records(self, want: int) -> list[Any]:
@@ -212,22 +194,10 @@ class NativeStream:
         if read is None and names is not None:
             read = read_each(self._program.source, names)
         if read is None and self._reads_together:
-            read = self._read_together(keys)
+            # Here, so that nothing is read again behind a bad record.
+            self._told.value = int(keys[0])
+            read = read_together(self._program.source, keys.tolist())
         return read
-
-    def _read_together(self, keys: Int64Array) -> Read:
-        """Read a block here, so that nothing is read again behind a bad record."""
-        source = self._program.source
-        self._told.value = int(keys[0])
-        if not (isinstance(self._reading, Reading) and self._reading.block_failed):
-            try:
-                elements = list(source.__getitems__(keys.tolist()))
-            except Exception:
-                pass  # One by one it shows which is bad.
-            else:
-                # The loop raises where they are too few.
-                return (elements, None) if len(elements) == len(keys) else None
-        return read_each(source, keys.tolist())
 
     def _run(
         self, records: Records, read: Read
@@ -240,19 +210,14 @@ class NativeStream:
             )
         elements, failure = read
         count = len(elements)
-        result = hot_run.run_block(
-            None,
-            keys[:count],
-            indices[:count],
-            self._steps,
-            self._draws,
-            self._at,
-            elements,
+        keys = keys[:count]
+        done, kept, consumed, error = hot_run.run_block(
+            None, keys, indices[:count], self._steps, self._draws, self._at, elements
         )
-        if failure is None or result[3] is not None:
-            return result
+        if failure is None or error is not None:
+            return done, kept, consumed, error
         failure.add_note(Place(None, name_of(records, count), int(indices[count])))
-        return result[0], result[1], count + 1, failure
+        return done, kept, count + 1, failure
 
     def _in_place_of(
         self, error: Exception, records: Records, number: int
@@ -271,19 +236,27 @@ class NativeStream:
             if failure is not None:
                 raise failure
             key = np.array([as_number(name)], np.int64)
-            done, _, _, failure = hot_run.run_block(
-                None, key, index, self._steps, self._draws, self._at, elements
-            )
-            if failure is not None:
-                raise failure
+            done = _done(self._steps, self._draws, self._at, key, index, elements)
             self._key_parts.append(key[: len(done)])
             return done
 
-        others = (
-            (name, functools.partial(become, name))
-            for name in self._keys.stand_ins(position)
-        )
-        return self.record_errors.resolve(error, name_of(records, number), others)
+        name, others = name_of(records, number), self._keys.stand_ins(position)
+        return self.record_errors.resolve(error, name, others, become)
+
+
+def _done(
+    steps: tuple[Step, ...],
+    draws: Any,
+    at: int,
+    key: Int64Array,
+    index: Int64Array,
+    element: list[Any],
+) -> list[Any]:
+    """What one element becomes by some steps, in a list; none where it is left out."""
+    done, _, _, error = hot_run.run_block(None, key, index, steps, draws, at, element)
+    if error is not None:
+        raise error
+    return done
 
 
 def _behind(records: Records, read: Read, count: int) -> tuple[Records, Read] | None:

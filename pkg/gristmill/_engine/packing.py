@@ -6,6 +6,10 @@ same file: N workers hold one copy of an in-memory array.  A long list is writte
 element by element and read back one element at a time, so that its Python objects
 exist only while they are used.
 
+An array that views a mapped file, by ``np.load(path, mmap_mode="r")`` or
+``np.memmap``, is a table that may be larger than memory: it is sent by the file's
+name, and a worker maps the same bytes of the same file.
+
 File layout: the snapshot of a long list if there is one, buffers on 64-byte
 boundaries, the pickle, a pickled table of (offset, bytes), and last the table's
 offset as a little-endian u64.
@@ -20,49 +24,53 @@ import io
 import mmap
 import os
 import pickle
+import stat
 import struct
-from collections.abc import Iterator
+from collections.abc import Sequence
 from typing import Any, BinaryIO
 
 import numpy as np
 import numpy.typing as npt
 
 from gristmill._base import open_files
-from gristmill._engine.mapped import reduce_mapped
-from gristmill._engine.runnable import Carrier, Runnable
+from gristmill._engine.stream import Runnable
 
 OUT_OF_BAND_BYTES = 4096
 LONG_LIST = 4096
 CHUNK_BYTES = 4 << 20
 SEALS = fcntl.F_SEAL_WRITE | fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SEAL
 
+Array = npt.NDArray[Any]
+
+# The process that has loaded a program, and the descriptors that were opened then.
+_loaded_in = 0
+_opened: set[int] = set()
+
+# In its other mode, "c", changes belong to one process: those are sent as bytes.
+SHARED_MODES = ("r", "r+", "w+")
+
 
 class Snapshot:
     """A list in serialized form: ``snapshot[i]`` makes element i anew.
 
     Args:
-        data: The pickled elements, one after another.
-        ends: Where each element ends in `data`, int64, shape (n,).
+        bounds: Where each element begins in the program's file, and where the last one
+            ends, int64, shape (n + 1,).
+
+    Attributes:
+        file: All of the file.
     """
 
-    def __init__(self, data: memoryview, ends: npt.NDArray[np.int64]) -> None:
-        self._data = data
-        self._ends = ends
+    file: memoryview
+
+    def __init__(self, bounds: npt.NDArray[np.int64]) -> None:
+        self._bounds = bounds
 
     def __len__(self) -> int:
-        return len(self._ends)
+        return len(self._bounds) - 1
 
     def __getitem__(self, index: int) -> Any:
-        begin = self._ends[index - 1] if index else 0
-        return pickle.loads(self._data[begin : self._ends[index]])
-
-
-@dataclasses.dataclass(frozen=True)
-class _SnapshotAt:
-    """Stands for a snapshot in the pickled program."""
-
-    data: tuple[int, int]
-    ends: tuple[int, int]
+        return pickle.loads(self.file[self._bounds[index] : self._bounds[index + 1]])
 
 
 class _Pickler(open_files.Pickler):
@@ -71,16 +79,21 @@ class _Pickler(open_files.Pickler):
         return super().reducer_override(thing) if reduced is None else reduced
 
 
-def pack(program: Runnable | Carrier) -> int:
-    """Write a program to a sealed file; returns its descriptor.
+def pack(program: Any) -> int:
+    """Write a `Runnable`, or what pickles as one, to a sealed file.
+
+    Returns its descriptor.
 
     Raises:
         Exception: Whatever pickling raised, with a note that names the part of the
             pipeline that cannot be pickled.
     """
-    fd = _above_standard_streams(
-        os.memfd_create("gristmill-program", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
-    )
+    made = os.memfd_create("gristmill-program", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
+    try:
+        # Never where others print, if those streams are closed.
+        fd = fcntl.fcntl(made, fcntl.F_DUPFD_CLOEXEC, 3)
+    finally:
+        os.close(made)
     try:
         with open(fd, "wb", CHUNK_BYTES, closefd=False) as writer:
             _write(writer, program)
@@ -92,6 +105,16 @@ def pack(program: Runnable | Carrier) -> int:
 
 
 def unpack(fd: int) -> Runnable:
+    """The program of a sealed file; the files that it opens are remembered."""
+    global _loaded_in
+    before = _descriptors()
+    program = _unpacked(fd)
+    _opened.update(_descriptors() - before)
+    _loaded_in = os.getpid()
+    return program
+
+
+def _unpacked(fd: int) -> Runnable:
     """The program of a sealed file.  Its arrays view a private mapping of it."""
     size = os.fstat(fd).st_size
     view = memoryview(mmap.mmap(fd, size, flags=mmap.MAP_PRIVATE))
@@ -102,15 +125,16 @@ def unpack(fd: int) -> Runnable:
         pickled, buffers=[view[at : at + count] for at, count in buffers]
     )
     source: Any = getattr(program, "source", None)
-    if isinstance(source, _SnapshotAt):
-        return _with_source(program, _open_snapshot(view, source))
+    if isinstance(source, Snapshot):
+        source.file = view
     return program
 
 
-def _write(writer: BinaryIO, program: Runnable | Carrier) -> None:
+def _write(writer: BinaryIO, program: Any) -> None:
     source: Any = getattr(program, "source", None)
     if type(source) in (list, tuple) and len(source) >= LONG_LIST:
-        program = _with_source(program, _place_snapshot(writer, source))
+        snapshot = Snapshot(_write_elements(writer, source))
+        program = dataclasses.replace(program, source=snapshot)
     table: list[tuple[int, int]] = []
 
     def keep_in_band(buffer: pickle.PickleBuffer) -> bool:
@@ -141,45 +165,113 @@ def _place(writer: BinaryIO, data: memoryview) -> tuple[int, int]:
     return begin, len(data)
 
 
-def _with_source(program: Any, source: Any) -> Runnable:
-    """The program of a loader with something else in the place of its source."""
-    changed: Runnable = dataclasses.replace(program, source=source)
-    return changed
-
-
-def _place_snapshot(
-    writer: BinaryIO, elements: list[Any] | tuple[Any, ...]
-) -> _SnapshotAt:
-    end = begin = writer.tell()
-    ends = np.empty(len(elements), np.int64)
-    for i, data in enumerate(_pickled(elements)):
-        end += writer.write(data)
-        ends[i] = end - begin
-    return _SnapshotAt((begin, end - begin), _place(writer, ends.data.cast("B")))
-
-
-def _pickled(elements: list[Any] | tuple[Any, ...]) -> Iterator[bytes]:
-    for element in elements:
+def _write_elements(writer: BinaryIO, elements: Sequence[Any]) -> npt.NDArray[np.int64]:
+    """Append elements pickled one by one; returns their bounds in the file."""
+    bounds = np.full(len(elements) + 1, writer.tell(), np.int64)
+    for i, element in enumerate(elements):
         try:
             data = pickle.dumps(element, 5)
             known = b"__main__" not in data
         except Exception:
             known = False
-        yield data if known else open_files.dumps(element)
+        writer.write(data if known else open_files.dumps(element))
+        bounds[i + 1] = writer.tell()
+    return bounds
 
 
-def _open_snapshot(view: memoryview, at: _SnapshotAt) -> Snapshot:
-    begin, size = at.data
-    ends_begin, ends_size = at.ends
-    ends = np.frombuffer(view[ends_begin : ends_begin + ends_size], np.int64)
-    return Snapshot(view[begin : begin + size], ends)
-
-
-def _above_standard_streams(fd: int) -> int:
-    """A file that is not where others print, if those streams are closed."""
-    if fd > 2:
-        return fd
+def reduce_mapped(array: Array) -> tuple[Any, ...] | None:
+    """How to pickle an array that views a mapped file; None for all others."""
+    owner = _owner(array)
+    plain = array.size and min(array.strides, default=0) >= 0
+    if owner is None or not plain or array.dtype.hasobject:
+        return None
+    path = os.path.abspath(owner.filename or "")
     try:
-        return fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, 3)
+        version = _version(path)
+    except OSError:
+        return None
+    mapping: Any = owner._mmap  # type: ignore[attr-defined]
+    # NumPy maps from the start of the page in which the array begins.
+    first = owner.offset - owner.offset % mmap.ALLOCATIONGRANULARITY
+    offset = array.ctypes.data - np.frombuffer(mapping, np.uint8).ctypes.data
+    writeable = array.flags.writeable
+    place = (path, version, first + offset, writeable)
+    return open_mapped, (place, array.shape, array.dtype, array.strides)
+
+
+def open_mapped(
+    place: tuple[str, tuple[int, ...], int, bool],
+    shape: tuple[int, ...],
+    dtype: np.dtype[Any],
+    strides: tuple[int, ...],
+) -> Array:
+    """The array again.  Where it was writeable, writes stay in this process.
+
+    Raises:
+        OSError: The file is gone.
+        ValueError: Another file has its name, or its size has changed.
+    """
+    path, version, offset, writeable = place
+    if _version(path) != version:
+        raise ValueError(
+            f"{path} is not the file any more that the data source had mapped: "
+            "(device, inode, bytes) were "
+            f"{version} and are {_version(path)}. Keep a file in place while a "
+            "loader reads it."
+        )
+    spans = zip(shape, strides, strict=True)
+    size = dtype.itemsize + sum((n - 1) * stride for n, stride in spans)
+    mode: Any = "c" if writeable else "r"
+    memory = np.memmap(path, np.uint8, mode, offset, (size,))
+    return np.ndarray(shape, dtype, memory.data, 0, strides)
+
+
+def _owner(array: Array) -> np.memmap[Any, Any] | None:
+    """The array that was mapped, where `array` is a view of one."""
+    view: Any = array
+    while isinstance(view, np.ndarray):
+        base: Any = view.base
+        if isinstance(view, np.memmap) and isinstance(base, mmap.mmap):
+            return view if view.filename and view.mode in SHARED_MODES else None
+        view = base
+    return None
+
+
+def _version(path: str) -> tuple[int, ...]:
+    status = os.stat(path)
+    return status.st_dev, status.st_ino, status.st_size
+
+
+def own_positions() -> None:
+    """Open files that the program has opened again, in a fork of the process.
+
+    A program is loaded once, and workers are forks of that process: they share what a
+    file is open by, and one that reads moves all.  A file is a regular one, as for
+    `seek`; what is only written to, such as a log, stays shared.
+
+    Raises:
+        OSError: One cannot be opened again.
+    """
+    if os.getpid() == _loaded_in:
+        return
+    for fd in _opened:
+        with contextlib.suppress(FileNotFoundError):  # It is closed by now.
+            if stat.S_ISREG(os.stat(f"/proc/self/fd/{fd}").st_mode):
+                _open_again(fd)
+
+
+def _open_again(fd: int) -> None:
+    flags = fcntl.fcntl(fd, fcntl.F_GETFL)
+    if flags & os.O_ACCMODE == os.O_WRONLY:
+        return
+    # Memory that shm_open(3) opened follows no links, and this path is one.
+    again = os.open(f"/proc/self/fd/{fd}", flags & ~os.O_NOFOLLOW)
+    try:
+        os.lseek(again, os.lseek(fd, 0, os.SEEK_CUR), os.SEEK_SET)
+        os.dup2(again, fd, os.get_inheritable(fd))
     finally:
-        os.close(fd)
+        os.close(again)
+
+
+def _descriptors() -> set[int]:
+    return {int(name) for name in os.listdir("/proc/self/fd")}

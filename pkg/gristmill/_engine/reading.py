@@ -45,6 +45,17 @@ def read_each(source: Any, keys: Iterable[Any]) -> tuple[list[Any], Exception | 
     return elements, None
 
 
+def read_together(
+    source: Any, keys: list[Any]
+) -> tuple[list[Any], Exception | None] | None:
+    """As `read_each`, at once where that works; None where the number is wrong."""
+    try:
+        elements = list(source.__getitems__(keys))
+    except Exception:
+        return read_each(source, keys)  # It shows which is bad.
+    return (elements, None) if len(elements) == len(keys) else None
+
+
 class Reading:
     """Reads blocks of one stream's records.
 
@@ -54,10 +65,6 @@ class Reading:
         keys_of: Called with (position, count), returns the source's keys there.
         length: Positions of the stream; nothing past it is read.
         look_ahead: Whether records after those asked for may be read, too.
-
-    Attributes:
-        block_failed: Whether the last read was declined because reading its records
-            together failed.
 
     Not thread-safe: one thread calls, though `source` is read from many.
     """
@@ -82,7 +89,6 @@ class Reading:
         self._by_caller = 0
         self._in_blocks = hot_run.reads_together(type(source))
         self._took_s: list[float] = []
-        self.block_failed = False
         self._pool: ThreadPoolExecutor | None = None
         self._pool_owner = 0
         self._waiting: dict[int, Future[Any]] = {}
@@ -96,7 +102,6 @@ class Reading:
         Returns None where the caller should read for itself: the source is fast.
         Otherwise the elements up to the first failed read, and its exception.
         """
-        self.block_failed = False
         if not self._allowed:
             return None
         if self._by_caller and not (self._by_threads or self._waiting):
@@ -168,30 +173,25 @@ class Reading:
             rest, failure = read_each(self._source, keys[done:])
         return elements + rest, failure
 
-    def _probe_block(self, keys: list[Any]) -> tuple[list[Any], None] | None:
-        """Read a block at once, or leave it to the caller where that fails."""
+    def _probe_block(
+        self, keys: list[Any]
+    ) -> tuple[list[Any], Exception | None] | None:
+        """Read a block, and find out how slow that is."""
         began = time.perf_counter()
-        try:
-            elements = list(self._source.__getitems__(keys))
-        except Exception:
-            self.block_failed = True
-            return None
-        if len(elements) != len(keys):
-            return None
-        self._took_s.append((time.perf_counter() - began) / max(1, len(keys)))
-        if len(self._took_s) == PROBED_READS:
-            self._decide()
-        return elements, None
+        read = read_together(self._source, keys)
+        if read is not None and read[1] is None:
+            self._took_s.append((time.perf_counter() - began) / len(keys))
+            if len(self._took_s) == PROBED_READS:
+                self._decide()
+        return read
 
     def _decide(self) -> None:
         """Choose who reads the next blocks."""
         # The middle one: a first read may open a file, another wait its turn.
         slow = sorted(self._took_s)[PROBED_READS // 2] > SLOW_READ_S
         self._took_s.clear()
-        if slow:
-            self._by_threads = BLOCKS_BETWEEN_PROBES
-        else:
-            self._by_caller = BLOCKS_BETWEEN_PROBES
+        self._by_threads = BLOCKS_BETWEEN_PROBES if slow else 0
+        self._by_caller = 0 if slow else BLOCKS_BETWEEN_PROBES
 
     def _read_by_threads(
         self, position: int, keys: list[Any]
@@ -220,11 +220,10 @@ class Reading:
     def _look_ahead(self, position: int) -> None:
         first = max(position, self._reached)
         last = min(position + self._ahead, self._length)
-        if first >= last:
-            return
-        for i, key in enumerate(self._keys_of(first, last - first)):
-            self._waiting[first + i] = self._submit(key)
-        self._reached = last
+        if first < last:
+            for number, key in enumerate(self._keys_of(first, last - first), first):
+                self._waiting[number] = self._submit(key)
+            self._reached = last
 
     def _submit(self, key: Any) -> Future[Any]:
         if self._pool is None:
@@ -237,7 +236,7 @@ class Reading:
 
 def _read_if_wanted(source: Any, key: Any) -> Any:
     """Read in a thread; not at exit, which waits for all that threads were given."""
-    from concurrent.futures import thread  # Imported by now, since a thread calls this.
+    from concurrent.futures import thread
 
     if getattr(thread, "_shutdown", False):
         raise RuntimeError("The interpreter is exiting.")

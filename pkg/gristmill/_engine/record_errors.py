@@ -1,4 +1,4 @@
-"""Records that fail: what one stream does about them, and how its workers tell.
+"""Records that fail: what one stream does about them, and the account of all streams.
 
 A stream collects them while it computes an output.  They travel with that output,
 or with the error or the end that came instead, and count once it is delivered.
@@ -6,15 +6,25 @@ or with the error or the end that came instead, and count once it is delivered.
 
 from __future__ import annotations
 
+import collections
+import dataclasses
+import datetime
 import enum
-import pickle
+import json
 import random
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, TypeVar
 
 from gristmill._base import log
 from gristmill._hot.place import Place, place_of
-from gristmill.bad_records import BadRecord, OnError, describe_error, describe_key
+from gristmill.bad_records import (
+    BadRecord,
+    BadRecords,
+    ErrorPolicy,
+    OnError,
+    describe_error,
+    describe_key,
+)
 from gristmill.errors import StateMismatch, TooManyErrors, WorkerDied
 
 T = TypeVar("T")
@@ -38,6 +48,8 @@ MOST_NAMED = 16
 
 # Bad records without an element after which a stream passes its turn.
 MANY = 1000
+# Of those that an iterator met, so many are shown.
+LAST_KEPT = 10
 
 
 class NoOutput(enum.Enum):
@@ -49,8 +61,8 @@ class NoOutput(enum.Enum):
     GIVEN_UP = enum.auto()
 
 
-# Bad records, and the exception of the last one, packed where it came from a worker.
-Passed = tuple[Sequence[BadRecord], BaseException | bytes]
+# Bad records, and the exception of the last one.
+Passed = tuple[Sequence[BadRecord], BaseException]
 
 
 class GiveUp(BaseException):
@@ -64,10 +76,7 @@ class GiveUp(BaseException):
 class RecordErrors:
     """The bad records of one stream since its last output, and what it does about them.
 
-    Args:
-        stream: Number of the stream.
-        on_error: "raise", "skip" or "substitute".
-        limit: Bad records of one output after which it is given up; None for never.
+    An output that meets more of them than `limit` is given up.
 
     Attributes:
         records: In the stream's order.
@@ -94,10 +103,9 @@ class RecordErrors:
         return self.alone and len(self.records) >= MANY
 
     @property
-    def passed(self) -> Passed:
-        """What to tell the account, where there are any."""
-        assert self.last is not None
-        return self.records, self.last
+    def passed(self) -> Passed | None:
+        """What to tell the account; None where there are none."""
+        return None if self.last is None else (self.records, self.last)
 
     def begin(self) -> None:
         """Forget all: an output is begun, or one that was given up once more."""
@@ -113,15 +121,12 @@ class RecordErrors:
         self,
         error: Exception,
         key: Any,
-        others: Iterator[tuple[Any, Callable[[], Sequence[T]]]],
+        others: Iterable[Any] = (),
+        become: Callable[[Any], Sequence[T]] = lambda other: (),
     ) -> Sequence[T]:
         """What takes the place of a record that failed.
 
-        Args:
-            error: What it raised.
-            key: What the source was asked for.
-            others: The keys of those to try in its place, and what makes of each
-                what it becomes there.
+        `others` are the keys of those to try, and what they `become` in its place.
 
         Raises:
             Exception: `error`, where it is no record's fault or is to be raised.
@@ -129,18 +134,19 @@ class RecordErrors:
             GiveUp: They are too many for one output.
         """
         place = place_of(error)
-        if self._on_error == "raise" or place is None or not _forgivable(error):
+        forgiven = self._on_error != "raise" and not isinstance(error, NEVER_FORGIVEN)
+        if place is None or not forgiven:
             raise error
         if self._on_error == "skip":
             self._add(error, place, key)
             return ()
         tried: list[Any] = []
-        for other, make in others:
+        for other in others:
             try:
-                made = make()
-            except Exception as failure:
-                if not _forgivable(failure):
-                    raise
+                made = become(other)
+            except NEVER_FORGIVEN:
+                raise
+            except Exception:
                 tried.append(other)
                 continue
             self._add(error, place, key, other)
@@ -205,11 +211,6 @@ def stand_ins(position: int, length: int) -> Iterator[int]:
             yield (position + offset) % length
 
 
-def _forgivable(error: Exception) -> bool:
-    """Whether an exception may be a record's fault."""
-    return not isinstance(error, NEVER_FORGIVEN)
-
-
 def _none_stands_in(key: Any, tried: list[Any]) -> TooManyErrors:
     """What to raise where all of `stand_ins`, with these keys, failed as well."""
     others = "there is no other in its stream"
@@ -224,39 +225,98 @@ def _none_stands_in(key: Any, tried: list[Any]) -> TooManyErrors:
     )
 
 
-def send_output(element: Any, errors: RecordErrors, worker: int) -> tuple[Any, ...]:
-    """What a worker sends instead of an element.  Its arrays stay where they are."""
-    if not errors.records:
-        return (element,)
-    return element, pickle.dumps(packed(errors, worker), 5)
+class Tally:
+    """Counts bad records, logs them, and says when there are too many.
 
+    It is told of them in the order in which outputs are delivered.  `count` are those
+    that were passed over, those before a restored state included; `data_source` is what
+    the log calls the source.
+    """
 
-def received_output(sent: tuple[Any, ...]) -> tuple[Any, Passed | None]:
-    """The element and the bad records that `send_output` was given."""
-    if len(sent) == 1:
-        return sent[0], None
-    return sent[0], pickle.loads(sent[1])
+    def __init__(self, policy: ErrorPolicy, data_source: str) -> None:
+        self.count = 0
+        self._policy = policy
+        self._data_source = data_source
+        self._met = 0
+        self._last: collections.deque[BadRecord] = collections.deque(maxlen=LAST_KEPT)
+        # Bad records in all, where the output due was held back for them.
+        self._held_back = 0
 
+    @property
+    def bad_records(self) -> BadRecords:
+        """The count and the last few."""
+        return BadRecords(self.count, tuple(self._last))
 
-def send_failure(failure: bytes | NoOutput, passed: Passed | None) -> bytes:
-    """What a worker sends instead of an element: a packed exception, or no output."""
-    return pickle.dumps((failure, passed), 5)
+    def restart(self, count: int) -> None:
+        """Go on from the count of a restored state."""
+        self.count = count
+        self._held_back = 0
 
+    def account(self, passed: Passed, instead: BaseException | NoOutput | None) -> None:
+        """Take those before an output, or before what came instead of one.
 
-def received_failure(sent: bytes) -> tuple[BaseException | NoOutput, Passed | None]:
-    """What was sent instead of an element, and the bad records before it."""
-    from gristmill._engine import failures
+        Raises:
+            TooManyErrors: Their number passes the limit, or is larger than when an
+                output was given up before.  The output is due again, and taken then.
+        """
+        limit, total = self._policy.max_errors, self.count + len(passed[0])
+        if instead is NoOutput.GIVEN_UP:
+            if total > self._held_back:
+                self._hold_back(passed)
+            return
+        failed = isinstance(instead, BaseException)
+        beyond = limit is not None and total > limit and not self._held_back
+        if beyond and not failed:
+            self._hold_back(passed)
+        self._write(passed[0])
+        self._log(passed[0])
+        self.count = total
+        self._last.extend(passed[0])
+        if not failed:
+            self._held_back = 0
 
-    failure, passed = pickle.loads(sent)
-    if isinstance(failure, NoOutput):
-        return failure, passed
-    return failures.unpack_failure(failure), passed
+    def _log(self, records: Sequence[BadRecord]) -> None:
+        before, self._met = self._met, self._met + len(records)
+        # The first, the 10th, the 100th...
+        if len(str(self._met)) > len(str(before)) or not before:
+            last = records[-1]
+            log.warning(
+                "Bad records so far: %d, on_error=%r. Record %s failed in %s: %s: %s",
+                self._met,
+                self._policy.on_error,
+                last.key,
+                last.operation,
+                last.error,
+                last.message,
+            )
 
+    def _write(self, records: Sequence[BadRecord]) -> None:
+        path = self._policy.quarantine
+        if path is None:
+            return
+        now = datetime.datetime.now(datetime.UTC).isoformat(timespec="milliseconds")
+        lines = []
+        for record in records:
+            entry = dataclasses.asdict(record)
+            entry |= {"data_source": self._data_source, "time": now}
+            lines.append(json.dumps(entry) + "\n")
+        with open(path, "a", encoding="utf-8") as file:
+            file.write("".join(lines))
 
-def packed(errors: RecordErrors, worker: int) -> Passed | None:
-    """As `RecordErrors.passed`, to be sent; None where there are none."""
-    if errors.last is None:
-        return None
-    from gristmill._engine import failures
-
-    return errors.records, failures.pack_failure(errors.last, worker)
+    def _hold_back(self, passed: Passed) -> None:
+        records, error = passed
+        self._held_back = self.count + len(records)
+        path = self._policy.quarantine
+        where = ""
+        if path is not None:
+            where = f" Those of the outputs that were delivered are listed in {path}."
+        last = "; ".join(
+            f"record {bad.key} in {bad.operation} ({bad.error}: {bad.message})"
+            for bad in [*self._last, *records][-LAST_KEPT:]
+        )
+        raise TooManyErrors(
+            f"{self._held_back} records failed, and "
+            f"max_errors={self._policy.max_errors}. The last were: {last}.{where} "
+            "Repair the data, or pass a larger max_errors and go on from the last "
+            "get_state(), after which nothing is lost."
+        ) from error

@@ -9,10 +9,11 @@ from typing import Any
 
 from gristmill import operations as legacy
 from gristmill import transforms
-from gristmill._engine.program import Program, as_number
+from gristmill._engine.program import RANDOM, Program, as_number, as_step
 from gristmill._engine.record_errors import RecordErrors
 from gristmill._engine.record_nodes import Node, ReadNode, place_in
 from gristmill._engine.stream import Vector
+from gristmill._hot import run as hot_run
 from gristmill.records import Record, RecordMetadata
 
 # The position after it, and what a record became there: another or an exception.
@@ -20,7 +21,7 @@ Result = tuple[Vector, Record[Any] | Exception]
 # What one step makes of a record: another, or splits; None where it is left out.
 Made = Record[Any] | list[Record[Any]] | None
 
-DRAWING = (transforms.RandomMap, transforms.TfRandomMap, legacy.RandomMapOperation)
+DRAWING = (*RANDOM, legacy.RandomMapOperation)
 
 
 class StepsNode(Node):
@@ -29,10 +30,6 @@ class StepsNode(Node):
     That is the position before the record in hand, and its splits given out.  A record
     in hand is split again after a seek.  Steps behind are applied again to splits that
     were given out only where they draw from the generator that splits share.
-
-    Args:
-        parent: Gives the records.
-        steps: What is done with each.
     """
 
     def __init__(self, parent: Node, steps: Sequence[Any]) -> None:
@@ -67,11 +64,9 @@ class StepsNode(Node):
         return result
 
     def state(self) -> Vector:
-        """The position after the last record given out."""
         return self._state if self._flat_maps else self._parent.state()
 
     def seek(self, vector: Vector) -> None:
-        """Continue after `vector`."""
         outer = vector[: len(vector) - self._flat_maps]
         self._parent.seek(outer)
         self._stand(outer + (0,) * self._flat_maps)
@@ -137,13 +132,10 @@ class StepsNode(Node):
     def _become(
         self, first: int, record: Record[Any], level: int, after: Vector
     ) -> Iterator[Result]:
-        """What a record becomes by the steps from `first` on.
+        """What a record becomes by the steps from number `first` on.
 
-        Args:
-            first: Number of the step.
-            record: What it gets.
-            level: How many flat-maps the record has passed.
-            after: The position of the first of them, and of those before, after it.
+        It has passed `level` flat-maps; `after` it is the position of the first of
+        them, and of what is before.
         """
         for number in range(first, len(self._steps)):
             try:
@@ -193,14 +185,7 @@ class TolerantStepsNode(StepsNode):
 
     One that is skipped is left out, each split by itself.  With "substitute" all that
     a record becomes is what another becomes with the index and the generator of this.
-
-    Args:
-        reader: Gives the records.
-        steps: What is done with each.
-        program: Whose records they are.
-        stream: Number of the stream.
-        errors: Knows what to do about bad records.
-        passes: Whether to stop for a while where they are many and nothing else.
+    Where `passes`, it stops for a while where bad ones are many and nothing else is.
     """
 
     def __init__(
@@ -208,20 +193,17 @@ class TolerantStepsNode(StepsNode):
         reader: ReadNode,
         steps: Sequence[Any],
         program: Program,
-        stream: int,
         errors: RecordErrors,
         passes: bool,
     ) -> None:
         super().__init__(reader, steps)
         self._reader = reader
         self._program = program
-        self._stream = stream
         self._errors = errors
         self._passes = passes
         self._substitutes = program.on_error == "substitute"
         # A record may have been replaced because of a split that was given out.
         self._replays = self._replays or self._substitutes
-        self._keys: list[int] | None = None
 
     def __next__(self) -> Record[Any]:
         while not (self._passes and self._errors.many):
@@ -229,13 +211,8 @@ class TolerantStepsNode(StepsNode):
             if not isinstance(result, Exception):
                 self._errors.alone = False
                 return result
-            self._errors.resolve(result, self._reader.key, iter(()))
+            self._errors.resolve(result, self._reader.key)
         raise StopIteration
-
-    @property
-    def keys(self) -> list[int]:
-        """Keys of the record that the last one given out was made of."""
-        return self._reader.keys if self._keys is None else self._keys
 
     def _end(self) -> Vector:
         end = super()._end()
@@ -243,12 +220,11 @@ class TolerantStepsNode(StepsNode):
             return end
         # Bad records that became nothing are behind it, and are not met again.
         [position] = self._reader.state()
-        if position < self._program.stream_length(self._stream):
+        if position < self._reader.positions.length:
             return position, *[0] * self._flat_maps
         return position, *end[1:]
 
     def _taken(self) -> Iterator[Result]:
-        self._keys = None
         if not self._substitutes:
             return super()._taken()
         if self._passes and self._errors.many:
@@ -256,51 +232,45 @@ class TolerantStepsNode(StepsNode):
         reached, last = self._reached.copy(), self._last
         [position] = self._reader.state()
         results = list(super()._taken())
-        error = next((e for _, e in results if isinstance(e, Exception)), None)
+        error = _failure_in(results)
         if error is None:
             return iter(results)
 
         def become(key: Any) -> list[Result]:
             """What another record becomes here."""
             self._reached, self._last = reached.copy(), last
-            self._keys = [as_number(key)]
+            self._reader.keys = [as_number(key)]
             metadata = self._reader.positions.metadata(position)
             record = Record(metadata, self._program.source[key])
             made = list(self._become(0, record, 0, (position + 1,)))
-            for _, result in made:
-                if isinstance(result, Exception):
-                    raise result
+            if failure := _failure_in(made):
+                raise failure
             return made
 
-        others = (
-            (key, functools.partial(become, key))
-            for key in self._reader.positions.stand_ins(position)
-        )
-        return iter(self._errors.resolve(error, self._reader.key, others))
+        others = self._reader.positions.stand_ins(position)
+        return iter(self._errors.resolve(error, self._reader.key, others, become))
+
+
+def _failure_in(results: Sequence[Result]) -> Exception | None:
+    found = (made for _, made in results if isinstance(made, Exception))
+    return next(found, None)
 
 
 def _function_of(step: Any) -> Callable[[Record[Any]], Made]:
     """What makes of a record what it becomes by a step."""
-    if isinstance(step, transforms.Map):
-        return lambda one: Record(one.metadata, step.map(one.data))
-    if isinstance(step, transforms.RandomMap):
-        return lambda one: Record(
-            one.metadata, step.random_map(one.data, _rng(one.metadata))
-        )
-    if isinstance(step, transforms.TfRandomMap):
-        return lambda one: Record(
-            one.metadata, step.np_random_map(one.data, _rng(one.metadata))
-        )
-    if isinstance(step, transforms.MapWithIndex):
-        return lambda one: Record(
-            one.metadata, step.map_with_index(one.metadata.index, one.data)
-        )
-    if isinstance(step, transforms.Filter):
-        return lambda one: one if step.filter(one.data) else None
+    if isinstance(step, legacy.OneByOne):
+        return step.made_of
     if isinstance(step, transforms.FlatMap):
         return functools.partial(_splits, step)
-    made_of: Callable[[Record[Any]], Made] = step.made_of
-    return made_of
+    opcode, call, _ = as_step(step)
+    if opcode == hot_run.FILTER:
+        return lambda one: one if call(one.data) else None
+    if opcode == hot_run.MAP_WITH_INDEX:
+        return lambda one: Record(one.metadata, call(one.metadata.index, one.data))
+    if opcode == hot_run.RANDOM_MAP:
+        # Without a seed there is no generator, and Grain passes None all the same.
+        return lambda one: Record(one.metadata, call(one.data, one.metadata.rng))
+    return lambda one: Record(one.metadata, call(one.data))
 
 
 def _splits(step: transforms.FlatMap, record: Record[Any]) -> list[Record[Any]]:
@@ -309,8 +279,3 @@ def _splits(step: transforms.FlatMap, record: Record[Any]) -> list[Record[Any]]:
         Record(RecordMetadata(index=offset + number, rng=rng), split)
         for number, split in enumerate(step.flat_map(record.data))
     ]
-
-
-def _rng(metadata: RecordMetadata) -> Any:
-    # Without a seed there is no generator, and Grain passes None all the same.
-    return metadata.rng

@@ -7,6 +7,7 @@ element travels with them.  Every other chain runs in `NativeStream`.
 
 from __future__ import annotations
 
+import functools
 import itertools
 from collections import deque
 from collections.abc import Sequence
@@ -17,12 +18,13 @@ import numpy as np
 from gristmill import transforms
 from gristmill._base import log
 from gristmill._base.types import Alloc
-from gristmill._engine.block_reading import open_reading
+from gristmill._engine.block_queue import open_reading
 from gristmill._engine.program import Program, holds_back, is_legacy
 from gristmill._engine.record_errors import RecordErrors
 from gristmill._engine.record_nodes import BatchNode, LegacyNode, Node, ReadNode
 from gristmill._engine.record_steps import DRAWING, StepsNode, TolerantStepsNode
 from gristmill._engine.stream import NO_KEYS, Vector
+from gristmill._engine.stream_keys import StreamKeys
 
 
 class RecordStream:
@@ -38,27 +40,24 @@ class RecordStream:
         self, program: Program, stream: int, at: int, look_ahead: bool
     ) -> None:
         self.keys = NO_KEYS
-        self.vector: Vector = (0,) * program.vector_length
-        self.record_errors = RecordErrors(
-            stream, program.on_error, program.errors_per_output
-        )
+        self.vector: Vector = (0,) * program.vector_capacity
+        limit = program.errors_per_output
+        self.record_errors = RecordErrors(stream, program.on_error, limit)
         self._program = program
-        self._stream = stream
         self._at = at
-        self._reading = open_reading(program, stream, look_ahead)
+        self._positions = StreamKeys(program, stream)
+        self._reading = open_reading(program, self._positions, look_ahead)
         self._chain: Node | None = None
         self._given = 0
         self._made_at: Vector = ()
 
     def seek(self, vector: Vector) -> None:
-        """Make the next output the one that follows `vector`."""
         if vector[0] != self.vector[0]:
             self._reading.forget()
         self.vector = vector
         self._chain = None
 
     def next(self, alloc: Alloc | None = None) -> Any:
-        """The next output, see `Stream.next`."""
         chain = self._chain
         if chain is None:
             # What is passed over on the way here counts to outputs before this one.
@@ -79,7 +78,6 @@ class RecordStream:
         return record.data
 
     def start_prefetch(self) -> None:
-        """Begin to read ahead."""
         self._reading.start(self.vector[0])
 
     def close(self) -> None:
@@ -88,10 +86,8 @@ class RecordStream:
         self._chain = None
 
     def _position(self, chain: Node) -> Vector:
-        state = chain.state()
-        if self._program.opaque:
-            return (*state, *self._made_at, self._given)
-        return state
+        replay = (*self._made_at, self._given) if self._program.opaque else ()
+        return chain.state() + replay
 
     def _resume(self) -> Node:
         chain = self._build()
@@ -100,7 +96,8 @@ class RecordStream:
             self._made_at, self._given = tuple(made_at), outputs
             chain.seek(self._made_at)
             if outputs:
-                _warn_once(self._program)
+                legacy = filter(is_legacy, self._program.operations)
+                _warn_once(", ".join(type(op).__name__ for op in legacy))
             deque(itertools.islice(chain, outputs), maxlen=0)
         else:
             chain.seek(self.vector)
@@ -114,7 +111,7 @@ class RecordStream:
         """
         program, errors = self._program, self.record_errors
         operations = program.operations
-        reader = ReadNode(program, self._stream, self._at, self._reading)
+        reader = ReadNode(program, self._positions, self._at, self._reading)
         steps, rest = _up_to_a_group(operations)
         chain: Node = reader
         if program.tolerant:
@@ -122,9 +119,7 @@ class RecordStream:
             passes = not any(
                 holds_back(op) or isinstance(op, transforms.FlatMap) for op in rest
             )
-            chain = TolerantStepsNode(
-                reader, steps, program, self._stream, errors, passes
-            )
+            chain = TolerantStepsNode(reader, steps, program, errors, passes)
         elif steps:
             chain = StepsNode(reader, steps)
         while rest:
@@ -149,16 +144,10 @@ def _up_to_a_group(operations: Sequence[Any]) -> tuple[Sequence[Any], Sequence[A
     return operations, ()
 
 
-_warned: set[str] = set()
-
-
-def _warn_once(program: Program) -> None:
-    names = [type(op).__name__ for op in program.operations if is_legacy(op)]
-    text = ", ".join(names)
-    if text not in _warned:
-        _warned.add(text)
-        log.warning(
-            "%s keeps records back without a state: everything since it was made is "
-            "computed again on resume. Use a Map, Filter or Batch instead.",
-            text,
-        )
+@functools.cache
+def _warn_once(names: str) -> None:
+    log.warning(
+        "%s keeps records back without a state: everything since it was made is "
+        "computed again on resume. Use a Map, Filter or Batch instead.",
+        names,
+    )

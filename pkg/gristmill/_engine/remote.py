@@ -9,17 +9,17 @@ from __future__ import annotations
 
 import dataclasses
 import os
+import pickle
 import signal
 from typing import Any
 
 from gristmill import _core
 from gristmill._base import log
 from gristmill._base.types import Int64Array
-from gristmill._engine import record_errors
-from gristmill._engine.runnable import Runnable
+from gristmill._engine import failures
+from gristmill._engine.record_errors import NoOutput, Tally
 from gristmill._engine.state import Position
-from gristmill._engine.stream import NO_KEYS
-from gristmill._engine.tally import Tally
+from gristmill._engine.stream import NO_KEYS, Runnable
 from gristmill._hot import slot_reader, views
 from gristmill.errors import ArenaFull, WorkerDied
 
@@ -33,13 +33,8 @@ COPIED_LEAF_BYTES = 16 << 10
 class RemoteOptions:
     """How workers are run.
 
-    Attributes:
-        workers: Processes.
-        buffer: Units that each may be ahead, beyond the two in hand.
-        max_restarts: How often a unit that killed its worker is tried again.
-        memory_limit: Bytes of shared memory, 0 for 80 % of what there is.
-        stall_timeout: Seconds of waiting before a warning; negative for never.
-        stall_action: "warn" or "restart".
+    `buffer` are units that each worker may be ahead, beyond the two in hand; a
+    `memory_limit` of 0 is 80 % of what there is, a negative `stall_timeout` is none.
     """
 
     workers: int
@@ -54,12 +49,6 @@ class RemoteRun:
     """Delivers outputs that workers compute.  The same interface as `LocalRun`.
 
     Workers start at the first `next`, or at `start_prefetch`.
-
-    Args:
-        program: The compiled pipeline.
-        position: Where to start.
-        options: How workers are run.
-        tally: Told of bad records; None where there are none.
     """
 
     def __init__(
@@ -105,23 +94,25 @@ class RemoteRun:
             due = scheduler.next(self._options.stall_timeout)
             if due.kind == "output":
                 output = self._deliver(scheduler, due)
-                if isinstance(output, record_errors.NoOutput):
-                    continue
-                return output
+                if not isinstance(output, NoOutput):
+                    return output
+                continue
             if due.kind == "end":
                 raise StopIteration
             if due.kind == "timeout":
                 self._stalled(scheduler, due)
                 continue
-            raise self._trouble(due)
+            if due.kind == "full":
+                raise too_full(due, "An output", "outputs", "copy")
+            if due.kind == "exited":
+                raise WorkerDied(_death(due, self._options.max_restarts, self._program))
+            raise gone(self._owner)
 
     def start_prefetch(self) -> None:
-        """Start the workers."""
         if self._scheduler is None:
             self._begin()
 
     def restart(self, position: Position) -> None:
-        """Go on from another position with the workers that there are."""
         self.keys = NO_KEYS
         self._start_position = position
         if self._scheduler is not None:
@@ -142,8 +133,10 @@ class RemoteRun:
         from gristmill._workers import launcher
 
         program, position, options = self._program, self._start_position, self._options
+        # An owned stream is one worker's: more workers than streams would idle.
+        most = program.streams if program.owned else options.workers
         scheduler = _core.Scheduler(
-            workers=self._useful_workers(),
+            workers=min(options.workers, most),
             buffer=options.buffer,
             kind=_core.UnitKind.SEQUENTIAL if program.owned else _core.UnitKind.RANGE,
             unit_records=program.unit_records,
@@ -164,44 +157,23 @@ class RemoteRun:
         self._scheduler = scheduler
         return scheduler
 
-    def _useful_workers(self) -> int:
-        """An owned stream is one worker's: more workers than streams would idle."""
-        if not self._program.owned:
-            return self._options.workers
-        return min(self._options.workers, self._program.streams)
-
     def _deliver(self, scheduler: _core.Scheduler, due: _core.Due) -> Any:
         element, keys = received(scheduler, due)
-        failure: Any = None
+        failure = told = None
         if self._tally is not None:
-            if due.error:
-                failure, passed = record_errors.received_failure(element)
-                element = failure
-            else:
-                element, passed = record_errors.received_output(element)
-            if passed is not None:
-                self._account(self._tally, passed, failure)
-        elif due.error:
-            from gristmill._engine import failures
-
-            failure = failures.unpack_failure(element)
+            element, told = pickle.loads(element) if due.error else element
+        if due.error:
+            packed = isinstance(element, bytes)
+            failure = failures.unpack_failure(element) if packed else element
+        if self._tally is not None and told is not None:
+            records, last = pickle.loads(told)
+            self._tally.account((records, failures.unpack_failure(last)), failure)
         if failure is None:
             self.keys = keys
         scheduler.advance()
         if isinstance(failure, BaseException):
             raise failure
         return element
-
-    def _account(
-        self, tally: Tally, passed: record_errors.Passed, failure: Any
-    ) -> None:
-        """Tell of the bad records before an output, or what came instead of one."""
-        if failure is None or failure is record_errors.NoOutput.NOTHING:
-            tally.commit(passed)
-        elif failure is record_errors.NoOutput.GIVEN_UP:
-            tally.reject(passed)
-        else:
-            tally.flush(passed)
 
     def _stalled(self, scheduler: _core.Scheduler, due: _core.Due) -> None:
         from gristmill._engine import stall
@@ -217,6 +189,9 @@ class RemoteRun:
             return
         inode = os.fstat(scheduler.arena_fd).st_ino
         restarts = self._options.stall_action == "restart"
+        action = 'Pass stall_action="restart" to have it killed and started again.'
+        if restarts:
+            action = "It is killed and started again."
         log.warning(
             "No output for %g s: worker %d %s of stream %d.\n%s\n%s",
             seconds,
@@ -224,19 +199,10 @@ class RemoteRun:
             _occupation(due),
             due.stream,
             stall.stack_of(inode, due.worker),
-            "It is killed and started again."
-            if restarts
-            else 'Pass stall_action="restart" to have it killed and started again.',
+            action,
         )
         if restarts:
             scheduler.kill(due.worker)
-
-    def _trouble(self, due: _core.Due) -> Exception:
-        if due.kind == "full":
-            return too_full(due, "An output", "outputs", "copy")
-        if due.kind == "exited":
-            return WorkerDied(_death(due, self._options.max_restarts, self._program))
-        return gone(self._owner)
 
 
 def received(scheduler: _core.Scheduler, due: _core.Due) -> tuple[Any, Int64Array]:
@@ -257,11 +223,8 @@ def received(scheduler: _core.Scheduler, due: _core.Due) -> tuple[Any, Int64Arra
 def too_full(due: _core.Due, one: str, many: str, copy: str) -> ArenaFull:
     """What to raise where there is no room for an output.
 
-    Args:
-        due: Says how much there is.
-        one: What the caller calls an output, with its article.
-        many: What it calls several.
-        copy: What users do to keep one without its slot.
+    `one`, with its article, and `many` are what the caller calls outputs; `copy` is
+    what users do to keep one without its slot.
     """
     return ArenaFull(
         f"{one} needs {due.need} bytes of shared memory, but {due.used} of "
@@ -288,33 +251,26 @@ def _occupation(due: _core.Due) -> str:
 
 
 def _death(due: _core.Due, max_restarts: int, program: Runnable) -> str:
+    said, status = due.text.strip(), due.wait_status
     if due.at_start:
-        text = due.text.strip() or _cause(due.wait_status)
         return (
             "Worker processes cannot start. The last one said:\n"
-            f"{text}\n"
+            f"{said or _cause(status)}\n"
             f"Run with {program.in_this_process} to see the error in this process."
         )
+    code = ""
+    if status is not None:
+        # The words of Grain's error that programs look for.
+        code = f" with exit code {os.waitstatus_to_exitcode(status)}"
     where = f" on record {due.record}" if due.record >= 0 else ""
-    return (
-        f"Worker process was terminated unexpectedly{_code(due.wait_status)}: worker "
-        f"{due.worker} {_cause(due.wait_status)}{where} of stream {due.stream}, "
+    text = (
+        f"Worker process was terminated unexpectedly{code}: worker "
+        f"{due.worker} {_cause(status)}{where} of stream {due.stream}, "
         f"{due.attempts} times in a row (max_restarts={max_restarts}). If it was "
         "killed for memory, use fewer workers or smaller batches; else "
         f"{program.replay_hint} computes this output in your own process."
-        f"{_said(due.text)}"
     )
-
-
-def _said(text: str) -> str:
-    return f"\n{text.strip()}" if text.strip() else ""
-
-
-def _code(wait_status: int | None) -> str:
-    """The words of Grain's error that programs look for."""
-    if wait_status is None:
-        return ""
-    return f" with exit code {os.waitstatus_to_exitcode(wait_status)}"
+    return f"{text}\n{said}" if said else text
 
 
 def _cause(wait_status: int | None) -> str:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import faulthandler
+import glob
 import os
 import select
 import signal
@@ -29,10 +30,12 @@ def answer_to_signal(arena_inode: int, worker: int) -> None:
 
 def stack_of(arena_inode: int, worker: int) -> str:
     """In the parent: the Python stacks of a worker, or why there are none."""
+    wanted = f"/memfd:{_name(arena_inode, worker)} "
     for pid in _descendants(os.getpid()):
-        path = _stack_file(pid, _name(arena_inode, worker))
-        if path is not None:
-            return _ask(pid, path)
+        for link in glob.iglob(f"/proc/{pid}/fd/*"):
+            with contextlib.suppress(OSError):
+                if os.readlink(link).startswith(wanted):
+                    return _ask(pid, Path(link))
     return "(the worker's process was not found)"
 
 
@@ -63,19 +66,9 @@ def _ask(pid: int, path: Path) -> str:
     return "(it does not answer: it is stopped, or its process has ended)"
 
 
-def _stack_file(pid: int, name: str) -> Path | None:
-    with contextlib.suppress(OSError):
-        for link in Path(f"/proc/{pid}/fd").iterdir():
-            with contextlib.suppress(OSError):
-                if os.readlink(link).startswith(f"/memfd:{name} "):
-                    return link
-    return None
-
-
 def _descendants(pid: int) -> Iterator[int]:
-    with contextlib.suppress(OSError):
-        for task in Path(f"/proc/{pid}/task").iterdir():
-            with contextlib.suppress(OSError):
-                for child in (task / "children").read_text().split():
-                    yield int(child)
-                    yield from _descendants(int(child))
+    for children in glob.iglob(f"/proc/{pid}/task/*/children"):
+        with contextlib.suppress(OSError):
+            for child in Path(children).read_text().split():
+                yield int(child)
+                yield from _descendants(int(child))

@@ -13,11 +13,13 @@ import json
 import operator
 from typing import Any
 
+from gristmill._engine.program import Program
 from gristmill.errors import StateMismatch
-from gristmill.sharding import ShardOptions
 
 Vector = tuple[int, ...]
 FORMAT = 1
+# What reading a state that is none may raise.
+SPOILT = (ArithmeticError, AttributeError, LookupError, TypeError, ValueError)
 
 
 @dataclasses.dataclass
@@ -26,10 +28,10 @@ class Position:
 
     Attributes:
         worker_count: As the checkpoint says it; fixed when the run began.
-        next_stream: The stream that gives the next output.
+        next_stream: The one that gives the next output.
         vectors: Position of each stream after its last delivered output.
-        ended: Streams that gave all they have.
-        errors: Bad records that were skipped or substituted on the way here.
+        ended: Which streams gave all they have.
+        errors: Bad records that were passed over on the way here.
     """
 
     worker_count: int
@@ -53,49 +55,36 @@ class Pipeline:
     """What a checkpoint says about the pipeline that it belongs to.
 
     Attributes:
+        program: With any number of streams.
         sampler: ``repr`` of the sampler.
         data_source: ``repr`` of the source, or its type for data in memory.
-        shard: The loader's shard options.
-        length: Records of this shard, split over any number of streams.
-        flat_maps: Flat-map steps; any selects the nested format.
-        opaque: Whether positions end with a replay point.
         widened: Whether the shuffle differs from Grain's, which loses a record here.
     """
 
+    program: Program
     sampler: str
     data_source: str
-    shard: ShardOptions
-    length: int
-    flat_maps: int
-    opaque: bool
     widened: bool
-
-    @property
-    def integers(self) -> int:
-        """Integers that say where one stream is, without those of a replay."""
-        return 1 + self.flat_maps
 
     def with_replay(self, here: Vector, replay: list[int] | None = None) -> Vector:
         """A stream's whole position: opaque ones end with where replay begins.
 
         That is a position and the outputs since; by default here, and none.
         """
-        if not self.opaque:
+        if not self.program.opaque:
             return here
         return here + (tuple(replay) if replay else (*here, 0))
 
     def start(self, worker_count: int, streams: int) -> Position:
         """The position before the first output."""
-        zero = self.with_replay((0,) * self.integers)
+        zero = self.with_replay((0,) * (1 + self.program.flat_maps))
         return Position(worker_count, 0, [zero] * streams, [False] * streams)
 
 
 def encode(pipeline: Pipeline, position: Position) -> bytes:
     """The checkpoint's bytes."""
-    if pipeline.flat_maps:
-        state = _nested(pipeline, position)
-    else:
-        state = _version_2(pipeline, position)
+    form = _nested if pipeline.program.flat_maps else _version_2
+    state = form(pipeline, position)
     more = _more(pipeline, position)
     if more:
         state["gristmill"] = {"format": FORMAT, **more}
@@ -124,37 +113,38 @@ def decode(pipeline: Pipeline, text: bytes, validate: bool = True) -> Position:
             f"reads format {FORMAT}. Use the version that wrote it, or a newer one."
         )
     try:
-        if pipeline.flat_maps:
-            position = _from_nested(pipeline, state, more)
-        else:
-            if validate:
-                _match_names(pipeline, state)
-            position = _from_version_2(pipeline, state, more)
+        if validate and not pipeline.program.flat_maps:
+            _match_names(pipeline, state)
+        form = _from_nested if pipeline.program.flat_maps else _from_version_2
+        position = form(pipeline, state, more)
+        replay = more.get("replay")
+        position.vectors = [
+            pipeline.with_replay(here, replay and replay[stream])
+            for stream, here in enumerate(position.vectors)
+        ]
         _check_form(pipeline, position)
     except StateMismatch:
         raise
-    except (
-        ArithmeticError,
-        AttributeError,
-        LookupError,
-        TypeError,
-        ValueError,
-    ) as error:
+    except SPOILT as error:
         raise StateMismatch(
             "Checkpoint does not describe a position of this pipeline: "
             f"{type(error).__name__} {error}. It was probably saved by a pipeline "
             "with other operations; restore it with those."
         ) from error
     _check(pipeline, position, more)
-    position.errors = _errors(more)
+    position.errors = more.get("errors", 0)
+    if type(position.errors) is not int or position.errors < 0:
+        raise StateMismatch(
+            f"Checkpoint says that {position.errors!r} records failed, expected a "
+            "number of at least 0. The file may belong to something else."
+        )
     return position
 
 
 def _version_2(pipeline: Pipeline, position: Position) -> dict[str, Any]:
-    # Shard options may hold NumPy's integers, which JSON does not know.
-    shards = int(pipeline.shard.shard_count)
+    shards = pipeline.program.shard.shard_count
     stride = position.streams * shards
-    offset = int(pipeline.shard.shard_index) - stride
+    offset = pipeline.program.shard.shard_index - stride
     return {
         "version": 2,
         "last_seen_indices": {
@@ -175,21 +165,19 @@ def _from_version_2(
     streams = int(more.get("streams", max(worker_count, 1)))
     if worker_count < 0 or streams < 1:
         raise ValueError(f"worker_count {worker_count} and {streams} streams")
-    shards = pipeline.shard.shard_count
+    shards = pipeline.program.shard.shard_count
     stride = streams * shards
-    offset = stride - pipeline.shard.shard_index
-    replay = more.get("replay")
-    vectors: list[Vector] = []
-    for i in range(streams):
-        seen = int(state["last_seen_indices"][str(i)])
-        here = ((seen + offset - i * shards) // stride,)
-        vectors.append(pipeline.with_replay(here, replay and replay[i]))
+    offset = stride - pipeline.program.shard.shard_index
+    seen = state["last_seen_indices"]
+    vectors: list[Vector] = [
+        ((int(seen[str(i)]) + offset - i * shards) // stride,) for i in range(streams)
+    ]
     turn = (int(state["last_worker_index"]) + 1) % streams
     return Position(worker_count, turn, vectors, [False] * streams)
 
 
 def _nested(pipeline: Pipeline, position: Position) -> dict[str, Any]:
-    states = [_nest(vector, pipeline.flat_maps) for vector in position.vectors]
+    states = [_nest(vector, pipeline.program.flat_maps) for vector in position.vectors]
     if position.worker_count == 0 and position.streams == 1:
         return states[0]
     return {
@@ -212,12 +200,8 @@ def _nest(vector: Vector, flat_maps: int) -> dict[str, Any]:
 def _from_nested(
     pipeline: Pipeline, state: dict[str, Any], more: dict[str, Any]
 ) -> Position:
-    replay = more.get("replay")
     states = state.get("iterators_in_use_states", [state])
-    vectors = []
-    for i, nested in enumerate(states):
-        here = _unnest(nested, pipeline.flat_maps)
-        vectors.append(pipeline.with_replay(here, replay and replay[i]))
+    vectors = [_unnest(nested, pipeline.program.flat_maps) for nested in states]
     if "iterators_in_use_states" not in state:
         return Position(0, 0, vectors, [False])
     return Position(
@@ -241,26 +225,16 @@ def _more(pipeline: Pipeline, position: Position) -> dict[str, Any]:
     more: dict[str, Any] = {}
     if position.streams != max(position.worker_count, 1):
         more["streams"] = position.streams
-        if pipeline.flat_maps:
+        if pipeline.program.flat_maps:
             more["worker_count"] = position.worker_count
-    if pipeline.opaque and any(vector[-1] for vector in position.vectors):
-        integers = pipeline.integers
-        more["replay"] = [list(vector[integers:]) for vector in position.vectors]
+    if pipeline.program.opaque and any(vector[-1] for vector in position.vectors):
+        replay_at = 1 + pipeline.program.flat_maps
+        more["replay"] = [list(vector[replay_at:]) for vector in position.vectors]
     if pipeline.widened:
         more["permutation"] = "complete"
     if position.errors:
         more["errors"] = position.errors
     return more
-
-
-def _errors(more: dict[str, Any]) -> int:
-    errors = more.get("errors", 0)
-    if type(errors) is not int or errors < 0:
-        raise StateMismatch(
-            f"Checkpoint says that {errors!r} records failed, expected a number of at "
-            "least 0. The file may belong to something else."
-        )
-    return errors
 
 
 def _check_form(pipeline: Pipeline, position: Position) -> None:
@@ -291,7 +265,7 @@ def _check(pipeline: Pipeline, position: Position, more: dict[str, Any]) -> None
             "on from there. Start this epoch again, or finish it with Grain."
         )
     for i, vector in enumerate(position.vectors):
-        length = max(0, -(-(pipeline.length - i) // position.streams))
+        length = max(0, -(-(pipeline.program.length - i) // position.streams))
         if not 0 <= vector[0] <= length:
             raise IndexError(
                 f"Checkpoint `next_index` {vector[0]} is out of range for dataset of "
@@ -300,27 +274,21 @@ def _check(pipeline: Pipeline, position: Position, more: dict[str, Any]) -> None
 
 
 def _match_names(pipeline: Pipeline, state: dict[str, Any]) -> None:
-    _match("Sampler", "dataloader sampler", state["sampler"], pipeline.sampler)
-    _match(
-        "DataSource",
-        "datasource in dataloader",
-        state["data_source"],
-        pipeline.data_source,
+    names = (
+        ("Sampler", "dataloader sampler", "sampler", pipeline.sampler),
+        ("DataSource", "datasource in dataloader", "data source", pipeline.data_source),
     )
-
-
-def _match(what: str, where: str, found: str, expected: str) -> None:
-    if found == expected:
-        return
-    lower = "sampler" if what == "Sampler" else "data source"
-    argument = lower.replace(" ", "_")
-    raise StateMismatch(
-        f"{what} in checkpoint does not match {where}.\n"
-        f"{lower} in checkpoint: {found}\n"
-        f"{lower} in dataloader: {expected}\n"
-        f"They are compared by `repr({argument})`, so a class of your own may need a "
-        "`__repr__` that does not change from run to run."
-    )
+    for what, where, lower, expected in names:
+        argument = lower.replace(" ", "_")
+        found = state[argument]
+        if found != expected:
+            raise StateMismatch(
+                f"{what} in checkpoint does not match {where}.\n"
+                f"{lower} in checkpoint: {found}\n"
+                f"{lower} in dataloader: {expected}\n"
+                f"They are compared by `repr({argument})`, so a class of your own may "
+                "need a `__repr__` that does not change from run to run."
+            )
 
 
 def _parse(text: bytes) -> dict[str, Any]:

@@ -1,11 +1,16 @@
-"""What computes the outputs of one stream, one after another, in any process."""
+"""What workers run, a loader's program or a dataset's pipeline, and its streams.
+
+A stream computes its outputs one after another, in any process.
+"""
 
 from __future__ import annotations
 
-from typing import Any, Protocol, runtime_checkable
+from collections.abc import Iterable, Sequence
+from typing import Any, Protocol
 
 import numpy as np
 
+from gristmill._base import open_files
 from gristmill._base.types import Alloc, Int64Array
 from gristmill._engine.record_errors import RecordErrors
 
@@ -15,6 +20,11 @@ NO_KEYS: Int64Array = np.empty(0, np.int64)
 
 class Stream(Protocol):
     """What computes a stream.
+
+    One that may compute more than its next output needs has ``be_careful()``, which
+    keeps it from that.  One whose outputs are what its caller asks for has only
+    ``answer(request, alloc)``, see `_core.Scheduler.ask`, and ``leave_slot()``, which
+    lets go of the memory that `alloc` gave when the output is written.
 
     Attributes:
         vector: Position after the last output; what a checkpoint stores.
@@ -47,19 +57,70 @@ class Stream(Protocol):
         """Stop reading ahead."""
 
 
-class AnsweringStream(Protocol):
-    """In the place of a `Stream`: its outputs are what its caller asks for."""
+class Runnable(Protocol):
+    """A pipeline that is cut into streams, sent to workers and run there.
 
-    def answer(self, request: Int64Array, alloc: Alloc) -> Any:
-        """The output that a request asks for, see `_core.Scheduler.ask`."""
+    Attributes:
+        streams: Interleaved streams that define the order.
+        owned: Whether each stream is computed by one worker, from the beginning on.
+        tolerant: Whether bad records are passed over.
+        vector_capacity: Integers that a stream's position takes, at most.
+        unit_records: Records of a stream that a worker computes at a time; only
+            where streams are not owned.
+        in_this_process: How a user asks for a run without workers.
+        replay_hint: How a user computes one output in their own process.
+    """
 
-    def leave_slot(self) -> None:
-        """Let go of the memory that `alloc` gave; the output is written."""
+    @property
+    def streams(self) -> int: ...
+    @property
+    def owned(self) -> bool: ...
+    @property
+    def tolerant(self) -> bool: ...
+    @property
+    def vector_capacity(self) -> int: ...
+    @property
+    def unit_records(self) -> int: ...
+    @property
+    def in_this_process(self) -> str: ...
+    @property
+    def replay_hint(self) -> str: ...
+
+    def stream_length(self, stream: int) -> int:
+        """Records of one stream; -1 where that is not known."""
+
+    def open_stream(self, stream: int, at: int = 0) -> Stream:
+        """The stream number `stream`, at its beginning.
+
+        Args:
+            stream: From 0 to ``streams - 1``.
+            at: In a worker, the address of an int64 that is told the record in work.
+        """
+
+    def greet(self, worker: int) -> None:
+        """Called once in a worker, before anything is computed there."""
+
+    def unpicklable_note(self) -> str:
+        """Which part of it cannot be sent to workers, and what to do."""
 
 
-@runtime_checkable
-class CarefulStream(Protocol):
-    """A stream that may compute more than its next output needs."""
+def first_unpicklable(parts: Iterable[tuple[str, Any]]) -> str | None:
+    """The name of the first of some named parts that cannot be sent to workers."""
+    for name, part in parts:
+        try:
+            open_files.dumps(part)
+        except Exception:
+            return name
+    return None
 
-    def be_careful(self) -> None:
-        """Compute nothing that the next output does not need."""
+
+def pack_int64(data: bytes) -> Int64Array:
+    """Pack bytes as int64, shape (1 + n,): how many they are, and the bytes."""
+    packed = np.frombuffer(data + bytes(-len(data) % 8), np.int64)
+    return np.concatenate([[len(data)], packed])
+
+
+def unpack_int64(packed: Sequence[int] | Int64Array) -> bytes:
+    """Return the bytes that `pack_int64` was given."""
+    numbers = np.asarray(packed, np.int64)
+    return numbers[1:].tobytes()[: int(numbers[0])]

@@ -32,19 +32,16 @@ Records = tuple[Int64Array, Int64Array, list[Any] | None]
 class StreamKeys:
     """The keys, indices and generators of the records of one stream.
 
-    Args:
-        program: Whose stream it is.
-        stream: Its number.
-
     Attributes:
+        length: Records of the stream.
         draws: Generators by global index, those of the records given out last where
             the sampler makes its own; None where there is no seed.
     """
 
     def __init__(self, program: Program, stream: int) -> None:
+        self.length = program.stream_length(stream)
         self._program = program
         self._stream = stream
-        self._length = program.stream_length(stream)
         self._in_blocks = program.in_blocks
         self._sampler_draws = SamplerDraws()
         self.draws: Any = self._sampler_draws
@@ -69,7 +66,7 @@ class StreamKeys:
         """The keys of `records`, where they come in blocks."""
         offset = first - self._cached_at
         if offset < 0 or offset + count > len(self._cached[0]):
-            size = min(max(count, KEY_BLOCK), self._length - first)
+            size = min(max(count, KEY_BLOCK), self.length - first)
             self._cached = self._block(first, size)
             self._cached_at, offset = first, 0
         return self._cached[0][offset : offset + count]
@@ -84,16 +81,22 @@ class StreamKeys:
 
     def metadata(self, position: int) -> RecordMetadata:
         """The sampler's own metadata of one record."""
-        local = self._stream + position * self._program.streams
-        return self._program.keys.metadata(local)
+        found: RecordMetadata = self._program.sampler[self._index(position)]
+        return found
 
     def key_of(self, metadata: RecordMetadata) -> Any:
-        """What the source is asked for."""
-        return self._program.keys.source_key(metadata.record_key)
+        """What the source is asked for: numbers wrap, names are as they are."""
+        key: Any = metadata.record_key
+        if not self._program.modulus or isinstance(key, (str, bytes)):
+            return key
+        try:
+            return key % self._program.modulus
+        except TypeError:
+            return key
 
     def stand_ins(self, position: int) -> Iterator[Any]:
         """Keys of the records to try in the place of one, best first."""
-        for other in stand_ins(position, self._length):
+        for other in stand_ins(position, self.length):
             yield self.source_keys(other, 1)[0]
 
     def renew_generator(self, position: int, index: int) -> None:
@@ -101,9 +104,19 @@ class StreamKeys:
         if not self._in_blocks:
             self._sampler_draws[index] = self.metadata(position).rng
 
+    def _index(self, position: int) -> int:
+        """The global index of a record."""
+        program, shard = self._program, self._program.shard
+        local = self._stream + position * program.streams
+        return local * shard.shard_count + shard.shard_index
+
     def _block(self, first: int, count: int) -> tuple[Int64Array, Int64Array]:
-        streams = self._program.streams
-        return self._program.keys.block(self._stream + first * streams, streams, count)
+        program, start = self._program, self._index(first)
+        stride = program.streams * program.shard.shard_count
+        keys = program.sampler.record_keys(start, stride, count)
+        if program.modulus:
+            keys %= program.modulus
+        return keys, np.arange(start, start + stride * count, stride, dtype=np.int64)
 
     def _by_metadata(self, first: int, count: int) -> Records:
         names: list[Any] = []
@@ -114,9 +127,7 @@ class StreamKeys:
             metadata = self.metadata(position)
             index = metadata.index
             if type(index) is not int or as_number(index) != index:
-                shard = self._program.keys.shard
-                local = self._stream + position * self._program.streams
-                index = local * shard.shard_count + shard.shard_index
+                index = self._index(position)
             if index in draws:
                 break
             draws[index] = metadata.rng

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import ctypes
 import dataclasses
+import functools
 import os
+import pickle
 import traceback
 from collections.abc import Callable
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 import numpy.random  # Here, since workers would import it on first use, each anew.
@@ -15,20 +17,12 @@ import numpy.typing as npt
 
 from gristmill import _core, drop_in
 from gristmill._base import open_files
-from gristmill._base.types import Int64Array
-from gristmill._engine import (
-    failures,
-    inherited_files,
-    packing,
-    record_errors,
-    stall,
-)
+from gristmill._base.types import Alloc, Int64Array
+from gristmill._engine import failures, packing, stall
 from gristmill._engine.record_errors import GiveUp, NoOutput
-from gristmill._engine.runnable import Runnable
 from gristmill._engine.stream import (
     NO_KEYS,
-    AnsweringStream,
-    CarefulStream,
+    Runnable,
     Stream,
     Vector,
 )
@@ -43,8 +37,7 @@ ANYWHERE: Vector = (0,)
 def load(blob_fd: int) -> Runnable:
     """The program that the parent packed; called once, before workers are forked."""
     drop_in.install_if_asked()
-    with inherited_files.remembered():
-        return packing.unpack(blob_fd)
+    return packing.unpack(blob_fd)
 
 
 def serve(
@@ -59,7 +52,7 @@ def serve(
     _core.keep_freed_memory()
     end = _core.WorkerEnd(arena_fd, slot_request_fd, worker, generation)
     try:
-        inherited_files.own_positions()
+        packing.own_positions()
         stall.answer_to_signal(os.fstat(arena_fd).st_ino, worker)
         server = _Server(program, end, worker)
     except BaseException:
@@ -84,8 +77,6 @@ class _Result:
     moved: bool = False
     # Called when all is written, before the slot is handed over.
     leave: Callable[[], None] = lambda: None
-    # How many there are in the slot, a failure included.
-    written: int = 0
 
     @property
     def status(self) -> int:
@@ -95,17 +86,6 @@ class _Result:
         if self.moved:
             return _core.STATUS_MOVED
         return _core.STATUS_END if self.ended else _core.STATUS_OK
-
-    def release(self) -> None:
-        """Let go of the outputs, which are written, and of where they were made."""
-        self.written = len(self.outputs) + (self.failure is not None)
-        self.outputs = []
-        self.leave()
-
-    def encode(self, writer: slot_writer.SlotWriter) -> int:
-        """Write to a slot; returns the bytes used."""
-        failure = None if self.failure is None else (self.failure, self.vector)
-        return slot_writer.encode(writer, self.outputs, failure)
 
 
 class _Server:
@@ -129,88 +109,84 @@ class _Server:
 
     def compute(self, unit: _core.Work) -> None:
         """Compute one unit and commit it, whatever the user's code does."""
-        slot = _Slot(unit.address, unit.capacity)
+        writer = slot_writer.SlotWriter(unit.address, unit.capacity)
+        alloc = functools.partial(_empty_in, writer)
+        before, compute = ANYWHERE, self._answer
         if unit.kind is _core.UnitKind.RANGE:
-            result = self._records(unit, slot)
-        elif unit.kind is _core.UnitKind.REQUEST:
-            result = self._answer(unit, slot)
-        else:
-            result = self._next_output(unit, slot)
-        used = self._write(slot.writer, result)
-        self._reached[unit.stream] = result.vector
-        if used is not None:
-            self._end.commit(result.status, result.written, used, result.vector)
-
-    def _records(self, unit: _core.Work, slot: _Slot) -> _Result:
-        """All outputs of the records [first, first + count)."""
+            before, compute = (unit.first,), self._records
+        elif unit.kind is _core.UnitKind.SEQUENTIAL:
+            if not unit.proceed:
+                self._reached[unit.stream] = tuple(unit.cursor_in.tolist())
+            before, compute = self._reached[unit.stream], self._next_output
         try:
-            stream = self._at(unit.stream, (unit.first,))
-        except Exception as error:
-            return self._nothing((unit.first,), error)
+            result = compute(unit, before, alloc)
+        except Exception as error:  # The stream cannot even begin.
+            if self._program.tolerant:
+                raise
+            result = _Result([], before, failures.pack_failure(error, self._worker))
+        written = self._write(writer, result)
+        self._reached[unit.stream] = result.vector
+        if written is not None:
+            self._end.commit(result.status, *written, result.vector)
+
+    def _records(self, unit: _core.Work, before: Vector, alloc: Alloc) -> _Result:
+        """All outputs of the records [first, first + count)."""
+        stream = self._at(unit.stream, before)
         result = _Result([], stream.vector)
         last = unit.first + unit.count
-        while stream.vector[0] < last and self._extend(result, unit.stream, slot):
+        while stream.vector[0] < last and self._extend(result, unit.stream, alloc):
             pass
         result.ended = False
         result.moved = result.vector[0] > last
         return result
 
-    def _next_output(self, unit: _core.Work, slot: _Slot) -> _Result:
+    def _next_output(self, unit: _core.Work, before: Vector, alloc: Alloc) -> _Result:
         """What comes next in a stream that this worker owns."""
-        if not unit.proceed:
-            self._reached[unit.stream] = tuple(unit.cursor_in.tolist())
-        before = self._reached[unit.stream]
-        try:
-            goes_on = unit.proceed and unit.stream in self._ready
-            stream = self._at(unit.stream, None if goes_on else before)
-        except Exception as error:
-            return self._nothing(before, error)
-        if unit.attempt and isinstance(stream, CarefulStream):
+        goes_on = unit.proceed and unit.stream in self._ready
+        stream = self._at(unit.stream, None if goes_on else before)
+        if unit.attempt and hasattr(stream, "be_careful"):
             # What killed the last worker may lie behind this output.
             stream.be_careful()
         result = _Result([], before)
-        self._extend(result, unit.stream, slot)
+        self._extend(result, unit.stream, alloc)
         return result
 
-    def _extend(self, result: _Result, number: int, slot: _Slot) -> bool:
+    def _answer(self, unit: _core.Work, before: Vector, alloc: Alloc) -> _Result:
+        """What a request asks for; the position means nothing."""
+        stream: Any = self._at(unit.stream, None)
+        element = stream.answer(unit.cursor_in, alloc)
+        return _Result([(element, NO_KEYS, before)], before, leave=stream.leave_slot)
+
+    def _extend(self, result: _Result, number: int, alloc: Alloc) -> bool:
         """Add what comes next in a stream; returns whether that is an output."""
         stream = self._streams[number]
+        instead: Exception | NoOutput | None = None
         try:
-            element = stream.next(slot.empty)
-            self._check_length(number, stream.vector)
-            result.outputs.append(self._output(element, stream))
+            element = stream.next(alloc)
+            length, most = len(stream.vector), self._end.cursor_capacity
+            if length > most:
+                raise ValueError(
+                    f"The position of stream {number} takes {8 * length} bytes after "
+                    f"this output; a worker can hand over {8 * most}. Keep less in the "
+                    "state of the pipeline's iterators, or run it without workers."
+                )
+            if self._program.tolerant:
+                element = element, self._told(stream)
+            result.outputs.append((element, stream.keys, stream.vector))
         except StopIteration:
             if not stream.record_errors.records:
                 result.ended = True
                 return False
-            result.failure = self._pack(NoOutput.NOTHING, stream)
+            instead = NoOutput.NOTHING
         except GiveUp:
-            result.failure = self._pack(NoOutput.GIVEN_UP, stream)
-            return False
+            instead = NoOutput.GIVEN_UP
         except Exception as error:
-            result.failure = self._pack(error, stream)
+            instead = error
+        if instead is not None:
+            result.failure = self._pack(instead, stream)
         if len(stream.vector) <= self._end.cursor_capacity:
             result.vector = stream.vector
-        return result.failure is None
-
-    def _answer(self, unit: _core.Work, slot: _Slot) -> _Result:
-        """What a request asks for; the position means nothing."""
-        try:
-            stream = cast(AnsweringStream, self._at(unit.stream, None))
-            element = stream.answer(unit.cursor_in, slot.empty)
-        except Exception as error:
-            return self._nothing(ANYWHERE, error)
-        output = (element, NO_KEYS, ANYWHERE)
-        return _Result([output], ANYWHERE, leave=stream.leave_slot)
-
-    def _check_length(self, stream: int, vector: Vector) -> None:
-        most = self._end.cursor_capacity
-        if len(vector) > most:
-            raise ValueError(
-                f"The position of stream {stream} takes {8 * len(vector)} bytes after "
-                f"this output; a worker can hand over {8 * most}. Keep less in the "
-                "state of the pipeline's iterators, or run it without workers."
-            )
+        return instead is None
 
     def _at(self, number: int, vector: Vector | None) -> Stream:
         """A stream; at a position, if one is given, else where it stands."""
@@ -219,75 +195,66 @@ class _Server:
         self._ready.discard(number)
         stream = self._streams.get(number)
         if stream is None:
-            at = self._end.at_address
-            stream = self._program.open_stream(number, at)
+            stream = self._program.open_stream(number, self._end.at_address)
             self._streams[number] = stream
         if vector is not None:
             stream.seek(vector)
         self._ready.add(number)
         return stream
 
-    def _nothing(self, vector: Vector, error: Exception) -> _Result:
-        """The result where a stream cannot even begin; `vector` is where."""
-        if self._program.tolerant:
-            raise error
-        return _Result([], vector, failures.pack_failure(error, self._worker))
-
-    def _output(self, element: Any, stream: Stream) -> Output:
-        if self._program.tolerant:
-            errors = stream.record_errors
-            element = record_errors.send_output(element, errors, self._worker)
-        return element, stream.keys, stream.vector
-
     def _pack(self, instead: Exception | NoOutput, stream: Stream) -> bytes:
         """What the parent gets instead of an output."""
-        failure: bytes | NoOutput
         if isinstance(instead, NoOutput):
-            failure = instead
-        else:
-            failure = failures.pack_failure(instead, self._worker)
-            if not self._program.tolerant:
-                return failure
-        passed = record_errors.packed(stream.record_errors, self._worker)
-        return record_errors.send_failure(failure, passed)
+            return pickle.dumps((instead, self._told(stream)), 5)
+        failure = failures.pack_failure(instead, self._worker)
+        if not self._program.tolerant:
+            return failure
+        return pickle.dumps((failure, self._told(stream)), 5)
 
-    def _write(self, writer: slot_writer.SlotWriter, result: _Result) -> int | None:
-        """Write a result to the slot, or to a larger one; returns the bytes used.
+    def _told(self, stream: Stream) -> bytes | None:
+        """What the parent's account of bad records is told, if anything."""
+        passed = stream.record_errors.passed
+        if passed is None:
+            return None
+        records, error = passed
+        return pickle.dumps((records, failures.pack_failure(error, self._worker)), 5)
 
-        None where the unit is no longer wanted, or there is no memory for it.
+    def _write(
+        self,
+        writer: slot_writer.SlotWriter,
+        result: _Result,
+        memory: npt.NDArray[np.uint8] | None = None,
+    ) -> tuple[int, int] | None:
+        """Write a result to the slot; returns how many it holds, and the bytes used.
+
+        Where that is too small it is written to `memory` of our own, since the outputs
+        may lie in the slot, and that is moved to a larger one once it is had.  None
+        where the unit is no longer wanted, or there is no memory for it.
         """
+        failure = None
+        if result.failure is not None:
+            failure = result.failure, result.vector
         try:
-            used = result.encode(writer)
+            used = slot_writer.encode(writer, result.outputs, failure)
         except slot_writer.NeedSpace as need:
-            return self._write_elsewhere(need.bytes, result)
+            memory = np.empty(need.bytes + ALIGNMENT, np.uint8)
+            skip = -memory.ctypes.data % ALIGNMENT
+            larger = slot_writer.SlotWriter(memory.ctypes.data + skip, need.bytes)
+            return self._write(larger, result, memory)
         except Exception as error:
             # The outputs before it may lie in the slot: the writer goes on there.
             self._refuse(result, error)
-            return self._write(writer, result)
-        result.release()
-        return used
-
-    def _write_elsewhere(self, size: int, result: _Result) -> int | None:
-        """Write to private memory and move that to a larger slot once it is had.
-
-        The outputs may lie in the old slot, which is gone when the new one comes.
-        """
-        memory = np.empty(size + ALIGNMENT, np.uint8)
-        skip = -memory.ctypes.data % ALIGNMENT
-        writer = slot_writer.SlotWriter(memory.ctypes.data + skip, size)
-        try:
-            used = result.encode(writer)
-        except slot_writer.NeedSpace as need:
-            return self._write_elsewhere(need.bytes, result)
-        except Exception as error:
-            self._refuse(result, error)
-            return self._write_elsewhere(size, result)
-        result.release()
-        address = self._end.need(used)
-        if address is None:
-            return None
-        ctypes.memmove(address, writer.address, used)
-        return used
+            return self._write(writer, result, memory)
+        written = len(result.outputs) + (failure is not None)
+        # Nothing may lie in the slot when it is handed over.
+        result.outputs = []
+        result.leave()
+        if memory is not None:
+            address = self._end.need(used)
+            if address is None:
+                return None
+            ctypes.memmove(address, writer.address, used)
+        return written, used
 
     def _refuse(self, result: _Result, error: Exception) -> None:
         """Cut a result before its first output that cannot be sent."""
@@ -297,8 +264,8 @@ class _Server:
         result.outputs = result.outputs[:bad]
         result.failure = failures.pack_failure(error, self._worker)
         if self._program.tolerant:
-            _, passed = record_errors.received_output(element)
-            result.failure = record_errors.send_failure(result.failure, passed)
+            _, told = element
+            result.failure = pickle.dumps((result.failure, told), 5)
 
 
 def _sends(output: Output) -> bool:
@@ -309,15 +276,11 @@ def _sends(output: Output) -> bool:
     return True
 
 
-class _Slot:
-    """The slot of the unit in work: batches are made in it where they fit."""
-
-    def __init__(self, address: int, capacity: int) -> None:
-        self.writer = slot_writer.SlotWriter(address, capacity)
-
-    def empty(self, shape: tuple[int, ...], dtype: Any) -> npt.NDArray[Any]:
-        """An array in the slot; in private memory, to be copied, if it is full."""
-        try:
-            return self.writer.empty(shape, dtype)
-        except slot_writer.NeedSpace:
-            return np.empty(shape, dtype)
+def _empty_in(
+    writer: slot_writer.SlotWriter, shape: tuple[int, ...], dtype: Any
+) -> npt.NDArray[Any]:
+    """An array in the slot; in private memory, to be copied, if it is full."""
+    try:
+        return writer.empty(shape, dtype)
+    except slot_writer.NeedSpace:
+        return np.empty(shape, dtype)

@@ -87,11 +87,7 @@ def assemble(kind: int, cls: Any, aux: Any, items: list[Any]) -> Any:
 
 
 def sort_keys(keys: tuple[Any, ...]) -> tuple[Any, ...]:
-    """Return the keys of a dict in jax's order.
-
-    Raises:
-        ValueError: They cannot be compared.
-    """
+    """Return the keys of a dict in jax's order."""
     try:
         return tuple(sorted(keys))
     except Exception as error:
@@ -127,10 +123,7 @@ def split(
 
 
 def raise_mismatch(elements: list[Any], jax: bool) -> NoReturn:
-    """Say which of B elements is the first that does not fit the first one, and where.
-
-    REQUIRES: one does not.
-    """
+    """Say which of B elements, one at least, does not fit the first, and where."""
     for position, element in enumerate(elements[1:], 1):
         _check_fits(elements[0], element, jax, position, ())
     raise AssertionError(elements)

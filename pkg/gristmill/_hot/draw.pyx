@@ -55,12 +55,6 @@ cdef inline void _recount(
     state.uinteger = 0
 
 
-cdef inline void _rekey(PhiloxState* state, uint64_t low, uint64_t high) noexcept:
-    _recount(state, 0, 0)
-    state.key[0] = low
-    state.key[1] = high
-
-
 cdef int _learn_layout() except -1:
     global _layout, _Generator, _Philox
     if _layout < 0:
@@ -85,7 +79,9 @@ cdef bint _layout_is_known() except -1:
     used = _Generator(bits)
     used.random(3)
     used.integers(0, 9, dtype=np.uint32)
-    _rekey(state, 11, 2)
+    _recount(state, 0, 0)
+    state.key[0] = 11
+    state.key[1] = 2
     fresh = _Generator(_Philox(key=(2 << 64) + 11))
     if repr(bits.state) != repr(fresh.bit_generator.state):
         return False
@@ -97,8 +93,28 @@ cdef bint _layout_is_known() except -1:
     return used.random() == fresh.random()
 
 
+cdef class Reused:
+    """One generator that is set back for each draw, unless somebody still holds it."""
+
+    cdef int _renew(self) except -1:
+        self._bits = _Philox(**self._arguments)
+        self._generator = _Generator(self._bits)
+        self._state = _state_of(self._bits) if _layout else NULL
+        self._bits_refs = Py_REFCNT(<PyObject*>self._bits)
+        return 0
+
+    cdef int _own(self) except -1:
+        """Make another generator where the last is somebody's."""
+        if (
+            Py_REFCNT(<PyObject*>self._generator) > 1
+            or Py_REFCNT(<PyObject*>self._bits) != self._bits_refs
+        ):
+            self._renew()
+        return 0
+
+
 @cython.final
-cdef class Draws:
+cdef class Draws(Reused):
     """Random generators of records, one object re-keyed in place.
 
     Args:
@@ -111,6 +127,7 @@ cdef class Draws:
 
     def __init__(self, seed):
         self.seed = int(seed)
+        self._arguments = {"key": 0}
         _learn_layout()
         # Two's complement, so that the sum below is right for any seed and index.
         self._seed_low = self.seed & 0xFFFFFFFFFFFFFFFF
@@ -121,26 +138,16 @@ cdef class Draws:
     def __reduce__(self):
         return Draws, (self.seed,)
 
-    cdef int _renew(self) except -1:
-        self._bits = _Philox(key=0)
-        self._generator = _Generator(self._bits)
-        self._state = _state_of(self._bits) if _layout else NULL
-        self._bits_refs = Py_REFCNT(<PyObject*>self._bits)
-        return 0
-
     cdef object draw(self, int64_t index):
         cdef uint64_t low
-        if (
-            Py_REFCNT(<PyObject*>self._generator) > 1
-            or Py_REFCNT(<PyObject*>self._bits) != self._bits_refs
-        ):
-            self._renew()
         if not self._fits or index < 0:
             # NumPy judges the key, with its own error for one out of range.
-            self._bits.state = _Philox(key=self.seed + index).state
-            return self._generator
+            return _Generator(_Philox(key=self.seed + index))
+        self._own()
         low = self._seed_low + <uint64_t>index
-        _rekey(self._state, low, self._seed_high + (low < self._seed_low))
+        _recount(self._state, 0, 0)
+        self._state.key[0] = low
+        self._state.key[1] = self._seed_high + (low < self._seed_low)
         return self._generator
 
     def at(self, int64_t index):
@@ -154,18 +161,6 @@ cdef uint64_t _word(object value, str name) except? 0:
         return PyNumber_Index(value)
     except OverflowError:
         raise OverflowError(f"{name} must be in [0, 2**64), but got {value}") from None
-
-
-cdef int _recount_slowly(object bits, uint64_t op_seed, uint64_t index) except -1:
-    """Does through the public state what _recount does through the struct."""
-    state = bits.state
-    state["state"]["counter"] = np.array([0, 0, op_seed, index], np.uint64)
-    state["buffer"] = np.zeros(4, np.uint64)
-    state["buffer_pos"] = 4
-    state["has_uint32"] = 0
-    state["uinteger"] = 0
-    bits.state = state
-    return 0
 
 
 def restart(generator, index, op_seed=0):
@@ -184,11 +179,13 @@ def restart(generator, index, op_seed=0):
     if _layout:
         _recount(_state_of(bits), third, fourth)
     else:
-        _recount_slowly(bits, third, fourth)
+        key = bits.state["state"]["key"]
+        counter = np.array([0, 0, third, fourth], np.uint64)
+        bits.state = _Philox(key=key, counter=counter).state
 
 
 @cython.final
-cdef class OpDraws:
+cdef class OpDraws(Reused):
     """Random generators of one operation's elements, one object set back in place.
 
     Args:
@@ -207,6 +204,7 @@ cdef class OpDraws:
     def __init__(self, seed, op_seed=0):
         self._op_seed = _word(op_seed, "op_seed")
         self.seed = seed
+        self._arguments = {"seed": seed}
         _learn_layout()
         self._renew()
         key = self._bits.state["state"]["key"]
@@ -220,23 +218,11 @@ cdef class OpDraws:
     def op_seed(self):
         return self._op_seed
 
-    cdef int _renew(self) except -1:
-        self._bits = _Philox(self.seed)
-        self._generator = _Generator(self._bits)
-        self._state = _state_of(self._bits) if _layout else NULL
-        self._bits_refs = Py_REFCNT(<PyObject*>self._bits)
-        return 0
-
     cdef object _draw(self, uint64_t index):
-        if (
-            Py_REFCNT(<PyObject*>self._generator) > 1
-            or Py_REFCNT(<PyObject*>self._bits) != self._bits_refs
-        ):
-            self._renew()
         if self._state == NULL:
-            self._bits.state = _Philox(self.seed).state
-            _recount_slowly(self._bits, self._op_seed, index)
-            return self._generator
+            counter = np.array([0, 0, self._op_seed, index], np.uint64)
+            return _Generator(_Philox(self.seed, counter=counter))
+        self._own()
         _recount(self._state, self._op_seed, index)
         self._state.key[0] = self._key_low
         self._state.key[1] = self._key_high

@@ -137,7 +137,7 @@ cdef class Packer:
         """How many rows of the batch hold an element."""
         return self._placer.get().rows_in_use()
 
-    def add(self, element):
+    cpdef bint add(self, element) except -1:
         """Pack an element; return False, without a change, where no row has room.
 
         The first element of a batch gives it its dtypes and trailing shapes.
@@ -148,13 +148,14 @@ cdef class Packer:
             Exception: What NumPy raises where items do not fit in the batch's arrays.
                 The batch is as it was.
         """
-        return self._add(element)
-
-    cdef bint _add(self, object element) except -1:
-        cdef list leaves = self._leaves_of(element)
+        cdef list leaves
         cdef list metas = None
         cdef Py_ssize_t i, row
         cdef bint too_long = False
+        if self._keys is None:
+            leaves = self._layout.leaves_of(element)
+        else:
+            leaves = [_item_of(element, key) for key in self._keys]
         if self._meta_keys:
             metas = [_item_of(element, key) for key in self._meta_keys]
         for i in range(len(leaves)):
@@ -205,13 +206,8 @@ cdef class Packer:
             element = next(parent, _END)
             if element is _END:
                 return state, None
-            if not self._add(element):
+            if not self.add(element):
                 return state, (element,)
-
-    cdef list _leaves_of(self, object element):
-        if self._keys is None:
-            return self._layout.leaves_of(element)
-        return [_item_of(element, key) for key in self._keys]
 
     cdef int _allocate(self, list leaves) except -1:
         cdef list values = []

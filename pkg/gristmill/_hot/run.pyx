@@ -15,17 +15,14 @@ from gristmill._hot.place import Place
 
 cnp.import_array()
 
-cdef enum:
-    _MAP = 0
-    _RANDOM_MAP = 1
-    _MAP_WITH_INDEX = 2
-    _FILTER = 3
-    _ALL = -2  # In place of a step: reading all records together.
+cpdef enum:
+    MAP
+    RANDOM_MAP
+    MAP_WITH_INDEX
+    FILTER
 
-MAP = _MAP
-RANDOM_MAP = _RANDOM_MAP
-MAP_WITH_INDEX = _MAP_WITH_INDEX
-FILTER = _FILTER
+cdef enum:
+    _ALL = -2  # In place of a step: reading all records together.
 
 cdef object _DROPPED = object()
 
@@ -119,12 +116,12 @@ cdef object _run(
         found = <tuple>PyTuple_GET_ITEM(steps, k)
         opcode = <object>PyTuple_GET_ITEM(found, 0)
         call = <object>PyTuple_GET_ITEM(found, 1)
-        if opcode == _MAP:
+        if opcode == MAP:
             element = call(element)
-        elif opcode == _FILTER:
+        elif opcode == FILTER:
             if not call(element):
                 return _DROPPED
-        elif opcode == _RANDOM_MAP:
+        elif opcode == RANDOM_MAP:
             # All random steps of a record share one generator.
             if generator is None:
                 if own is not None:

@@ -15,6 +15,7 @@ from gristmill._hot.slot_format cimport (
     ARRAY, CACHE_LIMIT, DICT, ERROR, LIST, MAGIC, OBJECT, Header, Row,
 )
 
+import functools
 import pickle
 
 cnp.import_array()
@@ -33,9 +34,9 @@ cdef enum:
     _COPIES = 4
 
 cdef object _loads = pickle.loads
-# (words, spec) by layout.  A pipeline has few; the limit guards against keys made from
+# (words, spec) of a layout.  A pipeline has few; the limit guards against keys made from
 # data.
-cdef dict _spec_of = {}
+cdef object _parse_layout = functools.lru_cache(CACHE_LIMIT)(pickle.loads)
 
 
 cdef cnp.ndarray _view(
@@ -85,10 +86,11 @@ cdef class Reader:
         self.copies_left -= nbytes
         return True
 
-    cdef int need_base(self) except -1:
+    cdef object kept(self):
+        """What keeps the slot, made for the first part that views it."""
         if self.base is None:
             self.base = self.base_factory()
-        return 0
+        return self.base
 
     cdef object array(self, cnp.dtype descr, int n):
         cdef uint64_t offset = self.words[0]
@@ -109,17 +111,15 @@ cdef class Reader:
             out = _view(0, descr, n, dims)
             memcpy(cnp.PyArray_DATA(out), data, nbytes)
             return out
-        self.need_base()
         out = _view(<uintptr_t>data, descr, n, dims)
-        cnp.set_array_base(out, self.base)
+        cnp.set_array_base(out, self.kept())
         return out
 
     cdef object buffer(self, uint64_t offset, uint64_t nbytes):
         cdef const char* data = self.at(offset, nbytes)
         if self.copies(nbytes):
             return PyByteArray_FromStringAndSize(data, nbytes)
-        self.need_base()
-        return memoryview(self.base.slice(<uintptr_t>data, nbytes))
+        return memoryview(self.kept().slice(<uintptr_t>data, nbytes))
 
     cdef object build(self, tuple spec):
         cdef int kind = <object>PyTuple_GET_ITEM(spec, 0)
@@ -150,22 +150,10 @@ cdef class Reader:
         return items if kind == LIST else tuple(items)
 
 
-cdef tuple _parse_layout(const char* data, Py_ssize_t nbytes):
-    cdef bytes layout = PyBytes_FromStringAndSize(data, nbytes)
-    cdef object found = _spec_of.get(layout)
-    if found is None:
-        found = _loads(layout)
-        if len(_spec_of) >= CACHE_LIMIT:
-            _spec_of.clear()
-        _spec_of[layout] = found
-    return <tuple>found
-
-
 cdef object _element(Reader reader, const Row* row):
     """The element of a row that is no error."""
-    cdef tuple layout = _parse_layout(
-        reader.at(row.layout_at, row.layout_bytes), row.layout_bytes
-    )
+    cdef const char* data = reader.at(row.layout_at, row.layout_bytes)
+    cdef tuple layout = _parse_layout(PyBytes_FromStringAndSize(data, row.layout_bytes))
     cdef uint64_t n_words = layout[0], n_buffers, i, head
     cdef const char* rest = reader.at(row.rest_at, row.rest_bytes)
     cdef const uint64_t* more

@@ -13,6 +13,7 @@ from gristmill._hot.slot_format cimport (
     TUPLE, Header, Row,
 )
 
+import functools
 import operator
 import pickle
 
@@ -31,8 +32,6 @@ cdef enum:
 
 cdef Py_ssize_t LARGEST = 1 << 62  # Bytes; sums of a few stay below 2**63.
 cdef tuple _OBJECT_SPEC = (OBJECT,)
-# Layouts by spec.  A pipeline has few; the limit guards against keys made from data.
-cdef dict _layout_of = {}
 
 
 @cython.final
@@ -205,15 +204,12 @@ cdef tuple _walk(object tree, list arrays, list objects, int depth, bint* plain)
     return (DICT, tuple(tree), tuple(children))
 
 
-cdef bytes _layout(tuple spec, Py_ssize_t n_words, bint plain):
-    cdef object found = _layout_of.get(spec) if plain else None
-    if found is None:
-        found, _ = _dump((n_words, spec))
-        if plain:
-            if len(_layout_of) >= CACHE_LIMIT:
-                _layout_of.clear()
-            _layout_of[spec] = found
-    return <bytes>found
+def _new_layout(spec, n_words):
+    return _dump((n_words, spec))[0]
+
+
+# A pipeline has few layouts; the limit guards against keys made from data.
+_layout = functools.lru_cache(CACHE_LIMIT)(_new_layout)
 
 
 cdef int _encode_one(
@@ -227,7 +223,6 @@ cdef int _encode_one(
     cdef cnp.ndarray array, key_array
     cdef Py_ssize_t i, n_words, rest_bytes
     cdef uint64_t* to
-    cdef object found
     spec = _walk(element, arrays, objects, 0, &plain)
     if spec is None:
         arrays = []
@@ -237,11 +232,11 @@ cdef int _encode_one(
         words.append(writer._place(array))
         for i in range(cnp.PyArray_NDIM(array)):
             words.append(cnp.PyArray_DIM(array, i))
-    layout = _layout(spec, len(words), plain)
-    found = layouts.get(layout)
-    if found is None:
-        found = writer._put(PyBytes_AS_STRING(layout), PyBytes_GET_SIZE(layout), 8)
-        layouts[layout] = found
+    layout = (_layout if plain else _new_layout)(spec, len(words))
+    if layout not in layouts:
+        layouts[layout] = writer._put(
+            PyBytes_AS_STRING(layout), PyBytes_GET_SIZE(layout), 8
+        )
     if objects:
         pickled, buffers = _dump(objects)
     words.append(len(buffers))
@@ -251,7 +246,7 @@ cdef int _encode_one(
     key_array = np.ascontiguousarray(keys, np.int64)
     n_words = len(words)
     rest_bytes = 8 * n_words + PyBytes_GET_SIZE(pickled)
-    row.layout_at = found
+    row.layout_at = layouts[layout]
     row.layout_bytes = <uint32_t>PyBytes_GET_SIZE(layout)
     row.flags = 0
     row.n_keys = <uint32_t>cnp.PyArray_SIZE(key_array)
@@ -272,19 +267,15 @@ cdef int _finish_row(
     SlotWriter writer, Py_ssize_t offset, Row* row, object vector, Py_ssize_t room
 ) except -1:
     """Stores a row and its position, if the slot reaches so far."""
-    cdef Py_ssize_t i, n = len(vector)
+    cdef Py_ssize_t n = len(vector)
     cdef char* to = writer._at(offset, sizeof(Row) + 8 * room)
     cdef int64_t* numbers = <int64_t*>(to + sizeof(Row))
     if to is NULL:
         return 0
     row.vector_len = <uint32_t>n
     memcpy(to, row, sizeof(Row))
-    if type(vector) is tuple:
-        for i in range(n):
-            numbers[i] = (<tuple>vector)[i]
-    else:
-        vector = np.ascontiguousarray(vector, np.int64)
-        memcpy(numbers, cnp.PyArray_DATA(<cnp.ndarray>vector), 8 * n)
+    vector = np.ascontiguousarray(vector, np.int64)
+    memcpy(numbers, cnp.PyArray_DATA(<cnp.ndarray>vector), 8 * n)
     memset(numbers + n, 0, 8 * (room - n))
     return 0
 

@@ -35,17 +35,34 @@ cdef const int64_t* _indices_of(object indices, Py_ssize_t n) except? NULL:
 
 
 # What a block of elements is called with, and what becomes of the result.
-cdef enum Kind:
-    MAP, FILTER, MAP_WITH_INDEX, RANDOM_MAP
+cpdef enum:
+    MAP
+    FILTER
+    MAP_WITH_INDEX
+    RANDOM_MAP
 
 
-cdef list _block(
-    Kind kind, object call, list elements, object indices, OpDraws draws, object failed
+def apply(
+    int kind, call, list elements not None, indices, failed, OpDraws draws=None
 ):
+    """Return what a call makes of each element; absent ones stay so.
+
+    Args:
+        kind: MAP is ``call(x)``, MAP_WITH_INDEX ``call(i, x)``, RANDOM_MAP
+            ``call(x, rng)`` with the generator of its index; FILTER makes elements
+            absent where ``call(x)`` is false.
+        call: The user's code.
+        elements: The elements.
+        indices: Theirs, int64 of shape (n,).
+        failed: Called with what an element raised and its index, before that goes on.
+        draws: The generators of a RANDOM_MAP.
+    """
     cdef Py_ssize_t i, n = PyList_GET_SIZE(elements)
     cdef const int64_t* index_of = _indices_of(indices, n)
     cdef list out = []
     cdef object element
+    if kind == RANDOM_MAP and draws is None:
+        raise TypeError("a random map needs draws")
     try:
         for i in range(n):
             element = <object>PyList_GET_ITEM(elements, i)
@@ -67,38 +84,6 @@ cdef list _block(
     return out
 
 
-def map_block(call, list elements not None, indices, failed):
-    """Return ``[call(x) for x in elements]``; absent ones stay so.
-
-    Args:
-        call: Takes and returns an element.
-        elements: The elements.
-        indices: Theirs, int64 of shape (n,).
-        failed: Called with what an element raised and its index, before that goes on.
-    """
-    return _block(MAP, call, elements, indices, None, failed)
-
-
-def filter_block(call, list elements not None, indices, failed):
-    """Return the elements, absent where ``call(x)`` is false; see `map_block`."""
-    return _block(FILTER, call, elements, indices, None, failed)
-
-
-def map_with_index_block(call, list elements not None, indices, failed):
-    """Return ``call(i, x)`` for each element; see `map_block`."""
-    return _block(MAP_WITH_INDEX, call, elements, indices, None, failed)
-
-
-def random_map_block(
-    call, list elements not None, indices, OpDraws draws not None, failed
-):
-    """Return ``call(x, rng)`` for each element, with the generator of its index.
-
-    See `map_block`.
-    """
-    return _block(RANDOM_MAP, call, elements, indices, draws, failed)
-
-
 def scatter(list part not None, places, list out not None):
     """Set ``out[places[i]]`` to ``part[i]``; ``places`` is int64 of shape (len(part),).
 
@@ -113,49 +98,17 @@ def scatter(list part not None, places, list out not None):
         out[place_of[i]] = <object>PyList_GET_ITEM(part, i)
 
 
-cdef class Step:
-    """Iterates over what a call makes of each element of an iterator.
+cdef class Stage:
+    """What the iterators below have in common: they count what they drop, in windows.
 
-    Args:
-        elements: The iterator.
-        call: Takes an element; what else, and what it returns, a subclass says.
-
-    Whoever uses it has ``_failed(error)``, which is called with what `call` raised,
-    before that goes on.
-    """
-
-    cdef object _elements, _call
-
-    def __init__(self, elements, call):
-        self._elements = elements
-        self._call = call
-
-    def __iter__(self):
-        return self
-
-
-cdef class MapStep(Step):
-    """Iterates over ``call(x)``."""
-
-    def __next__(self):
-        element = next(self._elements)
-        if element is None:
-            return None
-        try:
-            return self._call(element)
-        except Exception as error:
-            (<object>self)._failed(error)
-            raise
-
-
-cdef class Dropping:
-    """What iterators that drop elements have in common: they count them in windows.
-
-    A subclass has ``_judge(skipped)``, called after each `WINDOW` elements of which
-    some were skipped.
+    One that drops elements has ``_judge(skipped)``, called after each `WINDOW` elements
+    of which some were skipped.
     """
 
     cdef Py_ssize_t _seen, _skipped
+
+    def __iter__(self):
+        return self
 
     cdef int _count(self, bint passed) except -1:
         cdef Py_ssize_t skipped
@@ -169,24 +122,76 @@ cdef class Dropping:
         return 0
 
 
-cdef class FilterStep(Dropping):
-    """Iterates over the elements of an iterator that a predicate is true of.
+cdef class Step(Stage):
+    """Iterates over what a call makes of each element of an iterator.
 
-    Args:
-        elements: The iterator.
-        call: Takes an element; its result's truth decides.  It is asked of None, too.
+    Whoever uses it has ``_failed(error)``, which is called with what the call raised,
+    before that goes on.
 
-    ``_failed(error)`` is as that of `Step`.
+    Attributes:
+        counter: Elements seen, absent ones included.
     """
 
     cdef object _elements, _call
+    cdef public int64_t counter
 
     def __init__(self, elements, call):
         self._elements = elements
         self._call = call
 
-    def __iter__(self):
-        return self
+    def __next__(self):
+        cdef int64_t count = self.counter
+        element = next(self._elements)
+        self.counter = count + 1
+        if element is None:
+            return None
+        try:
+            return self._result(element, count)
+        except Exception as error:
+            (<object>self)._failed(error)
+            raise
+
+    cdef object _result(self, object element, int64_t count):
+        raise NotImplementedError
+
+
+cdef class MapStep(Step):
+    """Iterates over ``call(x)``."""
+
+    cdef object _result(self, object element, int64_t count):
+        return self._call(element)
+
+
+cdef class MapWithIndexStep(Step):
+    """Iterates over ``call(i, x)``, where i counts the elements."""
+
+    cdef object _result(self, object element, int64_t count):
+        return self._call(count, element)
+
+
+cdef class RandomMapStep(Step):
+    """Iterates over ``call(x, rng)``, where the generator depends on a count.
+
+    Of ``count`` processes that share the data, element n of process ``index`` draws
+    from generator ``index + n * count``.  A subclass has ``_processes()``, called at
+    the first element, which returns ``(index, count)``.
+    """
+
+    cdef OpDraws _draws
+    cdef int64_t _first, _stride
+
+    def __init__(self, elements, call, OpDraws draws not None):
+        Step.__init__(self, elements, call)
+        self._draws = draws
+
+    cdef object _result(self, object element, int64_t count):
+        if self._stride == 0:
+            self._first, self._stride = (<object>self)._processes()
+        return self._call(element, self._draws.draw(self._first + count * self._stride))
+
+
+cdef class FilterStep(Step):
+    """Iterates over the elements that ``call(x)`` is true of; it is asked of None, too."""
 
     def __next__(self):
         cdef bint passed
@@ -202,71 +207,7 @@ cdef class FilterStep(Dropping):
                 return element
 
 
-cdef class MapWithIndexStep(Step):
-    """Iterates over ``call(i, x)``, where i counts the elements.
-
-    Attributes:
-        counter: Elements seen, absent ones included.
-    """
-
-    cdef public int64_t counter
-
-    def __next__(self):
-        cdef int64_t index = self.counter
-        element = next(self._elements)
-        self.counter = index + 1
-        if element is None:
-            return None
-        try:
-            return self._call(index, element)
-        except Exception as error:
-            (<object>self)._failed(error)
-            raise
-
-
-cdef class RandomMapStep(Step):
-    """Iterates over ``call(x, rng)``, where the generator depends on a count.
-
-    Of ``count`` processes that share the data, element n of process ``index`` draws
-    from generator ``index + n * count``.
-
-    Args:
-        elements: The iterator.
-        call: Takes an element and a generator, returns an element.
-        draws: Gives the generators.
-
-    A subclass has ``_processes()``, called at the first element, which returns
-    ``(index, count)``.
-
-    Attributes:
-        counter: Elements seen, absent ones included.
-    """
-
-    cdef OpDraws _draws
-    cdef public int64_t counter
-    cdef int64_t _first, _stride
-
-    def __init__(self, elements, call, OpDraws draws not None):
-        Step.__init__(self, elements, call)
-        self._draws = draws
-
-    def __next__(self):
-        cdef int64_t count = self.counter
-        element = next(self._elements)
-        self.counter = count + 1
-        if element is None:
-            return None
-        if self._stride == 0:
-            self._first, self._stride = (<object>self)._processes()
-        generator = self._draws.draw(self._first + count * self._stride)
-        try:
-            return self._call(element, generator)
-        except Exception as error:
-            (<object>self)._failed(error)
-            raise
-
-
-cdef class MixStep:
+cdef class MixStep(Stage):
     """Takes from several iterators in turn; ends with the one whose turn it is.
 
     A subclass has ``_look_up_turns(first)``: it returns a list of which iterator's turn
@@ -288,9 +229,6 @@ cdef class MixStep:
     def __init__(self, parts):
         self._parts = list(parts)
         self._turns = []
-
-    def __iter__(self):
-        return self
 
     def __next__(self):
         cdef int64_t place = self.index - self._turns_from
@@ -316,7 +254,60 @@ cdef class MixStep:
         return element
 
 
-cdef class Feed(Dropping):
+cdef class Turns(Stage):
+    """Iterates over iterators in turn: one element of each, round after round.
+
+    A place in the round is an iterator, or None where there is none (yet).  A subclass
+    has ``_vacate(place)``, called where an iterator has ended, and ``_occupy(place)``,
+    called where there is none: it puts one there and returns True, or returns False.
+    The round goes on behind a place that has ended or whose element failed; it goes on
+    with a place that was just occupied.
+
+    Args:
+        places: How many there are.
+
+    Attributes:
+        places: The iterators.
+        turn: The place whose turn it is.
+    """
+
+    cdef public list places
+    cdef public Py_ssize_t turn
+
+    def __init__(self, Py_ssize_t places):
+        self.places = [None] * places
+        self.turn = 0
+
+    def __next__(self):
+        cdef Py_ssize_t vacant = 0
+        cdef Py_ssize_t count = PyList_GET_SIZE(self.places)
+        cdef object iterator, element
+        while vacant < count:
+            iterator = <object>PyList_GET_ITEM(self.places, self.turn)
+            if iterator is not None:
+                vacant = 0
+                try:
+                    element = next(iterator, _END)
+                except:
+                    self._advance()
+                    raise
+                if element is not _END:
+                    self._advance()
+                    return element
+                (<object>self)._vacate(self.turn)
+                self._advance()
+            elif not (<object>self)._occupy(self.turn):
+                vacant += 1
+                self._advance()
+        raise StopIteration
+
+    cdef void _advance(self) noexcept:
+        self.turn += 1
+        if self.turn >= PyList_GET_SIZE(self.places):
+            self.turn = 0
+
+
+cdef class Feed(Stage):
     """Iterates over elements that come in blocks.
 
     A subclass has ``_refill(first)``: it returns a list of elements from number `first`
@@ -339,15 +330,16 @@ cdef class Feed(Dropping):
         self._keep_absent = keep_absent
         self._block = []
 
-    def __iter__(self):
-        return self
-
     def __next__(self):
         cdef object element
         while True:
             if self._at == PyList_GET_SIZE(self._block):
-                self._more()
-            element = self._taken(self._at)
+                self.seek(self.given)
+                self._block = (<object>self)._refill(self.given)
+                if not self._block:
+                    raise StopIteration
+            element = <object>PyList_GET_ITEM(self._block, self._at)
+            self._block[self._at] = None  # Which keeps it no longer.
             self._at += 1
             self.given += 1
             if self._keep_absent:
@@ -355,20 +347,6 @@ cdef class Feed(Dropping):
             self._count(element is not None)
             if element is not None:
                 return element
-
-    cdef object _taken(self, Py_ssize_t at):
-        """An element of the block, which keeps it no longer."""
-        element = <object>PyList_GET_ITEM(self._block, at)
-        self._block[at] = None
-        return element
-
-    cdef int _more(self) except -1:
-        self._block = []
-        self._at = 0
-        self._block = (<object>self)._refill(self.given)
-        if not self._block:
-            raise StopIteration
-        return 0
 
     def ahead(self):
         """Elements that were fetched and not yet given out."""

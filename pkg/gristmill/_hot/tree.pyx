@@ -12,7 +12,6 @@ from cpython.list cimport (
 )
 from cpython.object cimport PyObject
 from cpython.ref cimport Py_INCREF
-from cpython.tuple cimport PyTuple_GET_ITEM, PyTuple_GET_SIZE
 
 from gristmill._hot.containers import (
     Misfit, assemble, raise_mismatch, sort_keys, split, take_apart,
@@ -101,44 +100,22 @@ cdef int _kind(object tree):
 
 
 cdef tuple _keys(dict tree, bint jax):
-    cdef list keys = list(tree)
-    if jax:
-        try:
-            keys.sort()
-        except Exception:
-            return sort_keys(tuple(tree))  # Which raises jax's error.
-    return tuple(keys)
+    return sort_keys(tuple(tree)) if jax else tuple(tree)
 
 
 cdef TreeDef _flatten(object tree, bint jax, list leaves):
-    cdef int kind = _kind(tree)
-    if kind == LEAF:
+    cdef object level = None if _kind(tree) == LEAF else take_apart(tree, jax)
+    cdef list defs = []
+    if level is None:
         leaves.append(tree)
         return _LEAF
+    kind, cls, aux, children = level
     _go_deeper(b" while flattening an element")
     try:
-        return _flatten_container(tree, kind, jax, leaves)
+        for child in children:
+            defs.append(_flatten(child, jax, leaves))
     finally:
         Py_LeaveRecursiveCall()
-
-
-cdef TreeDef _flatten_container(object tree, int kind, bint jax, list leaves):
-    cdef object child, children = tree, aux = None, cls = None, level
-    cdef tuple keys
-    cdef list defs = []
-    if kind == DICT:
-        aux = keys = _keys(tree, jax)
-        for child in keys:
-            defs.append(_flatten((<dict>tree)[child], jax, leaves))
-        return TreeDef(kind, None, aux, tuple(defs))
-    if kind == UNKNOWN:
-        level = take_apart(tree, jax)
-        if level is None:
-            leaves.append(tree)
-            return _LEAF
-        kind, cls, aux, children = level
-    for child in children:
-        defs.append(_flatten(child, jax, leaves))
     return TreeDef(kind, cls, aux, tuple(defs))
 
 
@@ -157,41 +134,17 @@ def flatten(tree, rules):
     return leaves, treedef
 
 
-cdef object _unflatten(TreeDef node, list leaves, Py_ssize_t* at):
-    cdef int kind = node.kind
-    if kind == LEAF:
-        at[0] += 1
-        return leaves[at[0] - 1]
+cdef object _unflatten(TreeDef node, object leaves):
+    cdef list items = []
+    if node.kind == LEAF:
+        return next(leaves)
     _go_deeper(b" while making an element")
     try:
-        return _unflatten_container(node, leaves, at)
+        for child in node.children:
+            items.append(_unflatten(child, leaves))
     finally:
         Py_LeaveRecursiveCall()
-
-
-cdef object _unflatten_container(TreeDef node, list leaves, Py_ssize_t* at):
-    cdef int kind = node.kind
-    cdef Py_ssize_t i, n = PyTuple_GET_SIZE(node.children)
-    cdef TreeDef child
-    cdef tuple keys
-    cdef list items
-    cdef dict out
-    if kind == DICT:
-        keys = <tuple>node.aux
-        out = {}
-        for i in range(n):
-            child = <TreeDef>PyTuple_GET_ITEM(node.children, i)
-            out[<object>PyTuple_GET_ITEM(keys, i)] = _unflatten(child, leaves, at)
-        return out
-    items = []
-    for i in range(n):
-        child = <TreeDef>PyTuple_GET_ITEM(node.children, i)
-        items.append(_unflatten(child, leaves, at))
-    if kind == LIST:
-        return items
-    if kind == TUPLE:
-        return tuple(items)
-    return assemble(kind, node.cls, node.aux, items)
+    return assemble(node.kind, node.cls, node.aux, items)
 
 
 def unflatten(TreeDef treedef not None, leaves):
@@ -200,13 +153,12 @@ def unflatten(TreeDef treedef not None, leaves):
     Raises:
         ValueError: There are more or fewer leaves than the treedef has.
     """
-    cdef Py_ssize_t at = 0
-    cdef list items = leaves if type(leaves) is list else list(leaves)
+    cdef list items = list(leaves)
     if len(items) != treedef.num_leaves:
         raise ValueError(
             f"expected {treedef.num_leaves} leaves, got {len(items)}"
         )
-    return _unflatten(treedef, items, &at)
+    return _unflatten(treedef, iter(items))
 
 
 cdef list _parts_of_dicts(list column, tuple keys):

@@ -4,6 +4,11 @@ cimport cython
 from cpython.buffer cimport PyBuffer_FillInfo
 from libc.stdint cimport uintptr_t
 
+cdef extern from "core/memory/arena.hpp" namespace "gristmill":
+    cdef cppclass ArenaSlot:
+        pass
+    void release_view(ArenaSlot* slot) noexcept nogil
+
 
 @cython.final
 @cython.no_gc
@@ -18,6 +23,8 @@ cdef class SlotView:
     It counts as one view until its end, which takes no lock, allocates nothing and
     may come on any thread.  The core never frees a slot that has views.
     """
+
+    cdef ArenaSlot* _slot
 
     def __cinit__(self, uintptr_t slot):
         self._slot = <ArenaSlot*>slot

@@ -11,9 +11,10 @@ from gristmill._dataset.model.blocks import is_built_in
 from gristmill._dataset.model.map_dataset import MapDataset
 from gristmill._dataset.model.node import with_parents
 from gristmill._dataset.nodes.interleave import InterleaveIterDataset
-from gristmill._dataset.nodes.order import IndexMapDataset
-from gristmill._dataset.nodes.seed import WithSeedIterDataset
-from gristmill._dataset.nodes.with_options import WithOptionsIterDataset
+from gristmill._dataset.nodes.with_options import (
+    WithOptionsIterDataset,
+    WithSeedIterDataset,
+)
 from gristmill._observe.kinds import gathers, kind_of, parents_of
 from gristmill._observe.measured import (
     MeasuredIterDataset,
@@ -26,66 +27,41 @@ from gristmill._observe.measured import (
 from gristmill._observe.meter import Measurement, Meter
 
 
-def measured(dataset: Any) -> tuple[Any, Measurement]:
+def measured(dataset: Any, *, users_own: bool = True) -> tuple[Any, Measurement]:
     """Copy a chain; return the copy, which is measured, and what will be known of it.
 
     Args:
         dataset: The chain's last node, of either kind; it is not changed.
+        users_own: Whether to copy nodes of users' own classes, too; what those read
+            that are not copied counts as their own.
     """
     measurement = Measurement(costs())
-    return _copy(dataset, measurement), measurement
+    return _copy(dataset, measurement, users_own), measurement
 
 
-def measured_copy(dataset: Any) -> tuple[Any, Measurement]:
-    """As `measured`, at less cost and for a `MapDataset`.
+def _copy(dataset: Any, measurement: Measurement, users_own: bool) -> Any:
+    def copies() -> list[Any]:
+        found = []
+        for parent in parents_of(dataset):
+            meter.inputs.append(measurement.next_number)
+            found.append(_copy(parent, measurement, users_own))
+        return found
 
-    A run of nodes that only order is one, and users' own nodes are not copied, so that
-    what these read counts as their own.
-    """
-    measurement = Measurement(costs())
-    return _cheap_copy(dataset, measurement), measurement
-
-
-def _cheap_copy(dataset: Any, measurement: Measurement) -> Any:
-    meter = measurement.new_meter(dataset, kind_of(dataset))
-    if not is_built_in(type(dataset)) or gathers(dataset):
-        return MeasuredMapDataset(dataset, measurement, meter)
-    run = [dataset]
-    while isinstance(run[-1], IndexMapDataset) and len(run[-1]._parents) == 1:
-        parent = run[-1]._parents[0]
-        if not (isinstance(parent, IndexMapDataset) and is_built_in(type(parent))):
-            break
-        run.append(parent)
-    parents = []
-    for parent in run[-1]._parents:
-        meter.inputs.append(len(measurement.meters))
-        parents.append(_cheap_copy(parent, measurement))
-    node = with_parents(run[-1], parents) if parents else run[-1]
-    for below in reversed(run[:-1]):
-        node = with_parents(below, [node])
-    meter.name = " <- ".join(map(str, run))
-    return MeasuredMapDataset(node, measurement, meter)
-
-
-def _copy(dataset: Any, measurement: Measurement) -> Any:
     if isinstance(dataset, (WithOptionsIterDataset, WithSeedIterDataset)):
         # Its iterator is its parent's.
-        return with_parents(dataset, [_copy(dataset._parent, measurement)])
-    meter = measurement.new_meter(dataset, kind_of(dataset))
+        return with_parents(dataset, [_copy(dataset._parent, measurement, users_own)])
+    meter = measurement.meter_of(dataset, kind_of(dataset))
     node = dataset
     if isinstance(dataset, InterleaveIterDataset):
         node = _copy_of_interleave(dataset, measurement, meter)
-    elif not gathers(dataset):
-        parents = []
-        for parent in parents_of(dataset):
-            meter.inputs.append(len(measurement.meters))
-            parents.append(_copy(parent, measurement))
-        if meter.kind == "transport":
-            node = PassingIterDataset(parents[0], SendingIterator, measurement)
-            node = dataset.with_in_workers(node)
-            node = PassingIterDataset(node, ReceivingIterator, measurement)
-        elif parents:
-            node = with_parents(dataset, parents)
+    elif gathers(dataset) or not (users_own or is_built_in(type(dataset))):
+        pass
+    elif meter.kind == "transport":
+        node = PassingIterDataset(copies()[0], SendingIterator, measurement)
+        node = dataset.with_in_workers(node)
+        node = PassingIterDataset(node, ReceivingIterator, measurement)
+    elif dataset._parents:
+        node = with_parents(dataset, copies())
     if isinstance(dataset, MapDataset):
         return MeasuredMapDataset(node, measurement, meter)
     return MeasuredIterDataset(node, measurement, meter)
@@ -100,18 +76,13 @@ def _copy_of_interleave(
     firsts: dict[Any, int] = {}
     copies = []
     for part in dataset.datasets:
-        shape = _shape(part)
-        begin = firsts.setdefault(shape, len(measurement.meters))
-        if begin == len(measurement.meters):
+        end = measurement.next_number
+        begin = firsts.setdefault(_shape(part), end)
+        if begin == end:
             meter.inputs.append(begin)
-            copies.append(_copy(part, measurement))
-            continue
-        # Copied with meters of its own, which are then taken from it.
-        end = len(measurement.meters)
-        copied = _copy(part, measurement)
-        _share_meters(copied, measurement, begin - end)
-        del measurement.meters[end:], measurement.datasets[end:]
-        copies.append(copied)
+        measurement.next_number = begin
+        copies.append(_copy(part, measurement, users_own=True))
+        measurement.next_number = len(measurement.meters)
     return dataset.with_datasets(copies)
 
 
@@ -121,11 +92,3 @@ def _shape(dataset: Any) -> Any:
     if isinstance(dataset, InterleaveIterDataset):
         return (type(dataset), id(dataset))
     return (type(dataset), gathers(dataset), *map(_shape, parents))
-
-
-def _share_meters(copied: Any, measurement: Measurement, distance: int) -> None:
-    """Make all measuring nodes of a copy use meters `distance` further on."""
-    if isinstance(copied, (MeasuredMapDataset, MeasuredIterDataset)):
-        copied._meter = measurement.meters[copied._meter.number + distance]
-    for parent in parents_of(copied):
-        _share_meters(parent, measurement, distance)

@@ -4,18 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import os
-from collections.abc import Sequence
 
-import numpy as np
-
-from gristmill._observe.report import (
-    Advice,
-    Buffer,
-    Limit,
-    Report,
-    Stage,
-    WorkerLoad,
-)
+from gristmill._observe.report import Advice, Limit, Report, Stage
 
 # A consumer that waits less than this part of the time is the one that limits.
 KEPT_UP = 0.1
@@ -31,107 +21,56 @@ MANY_THREADS = 32
 MOSTLY = 0.5
 
 
-@dataclasses.dataclass(kw_only=True)
-class Evidence:
-    """What was measured of a run.
-
-    Attributes:
-        outputs: Outputs of which the time was taken.
-        next_s: How long their consumer waited for them, in s.
-        consumer_s: How long it was away, in s.
-        durations_s: How long some of the waits were.
-        bytes_each: About the size of an output.
-        stages: The nodes, in any order.
-        buffers: What was ready.
-        workers: What worker processes did.
-        notes: What was not measured.
-    """
-
-    outputs: int = 0
-    next_s: float = 0.0
-    consumer_s: float = 0.0
-    durations_s: Sequence[float] = ()
-    bytes_each: float = 0.0
-    stages: Sequence[Stage] = ()
-    buffers: Sequence[Buffer] = ()
-    workers: Sequence[WorkerLoad] = ()
-    notes: Sequence[str] = ()
-
-    @property
-    def seconds(self) -> float:
-        """How long was measured."""
-        return self.next_s + self.consumer_s
-
-    @property
-    def waited(self) -> float:
-        """The part of the time that the consumer waited."""
-        return self.next_s / self.seconds if self.seconds else 0.0
-
-    @property
-    def busy(self) -> float:
-        """The part of their time in which workers computed."""
-        if not self.workers:
-            return 0.0
-        return sum(worker.busy for worker in self.workers) / len(self.workers)
-
-    @property
-    def working_s(self) -> float:
-        """What computing an output takes of the workers' common time."""
-        return self.busy * self.seconds / self.outputs
-
-    @property
-    def moving_s(self) -> float:
-        """What moving an output takes of the workers' common time, and of ours."""
-        if not self.workers:
-            return 0.0
-        sending = sum(worker.sending_s for worker in self.workers)
-        receiving = sum(
-            stage.seconds * stage.cpu_share
-            for stage in self.stages
-            if stage.kind == "transport"
-        )
-        return sending / len(self.workers) ** 2 + receiving
-
-
-def diagnose(evidence: Evidence) -> Report:
-    """What a run's measurements mean."""
-    stages = tuple(sorted(evidence.stages, key=lambda stage: -stage.share))
-    limit, stage = _limit(evidence, stages)
-    quantiles = (0.0, 0.0, 0.0)
-    if evidence.durations_s:
-        quantiles = tuple(
-            np.quantile(np.array(evidence.durations_s), [0.5, 0.95, 0.99]).tolist()
-        )
-    rate = evidence.outputs / evidence.seconds if evidence.seconds else 0.0
-    return Report(
+def diagnose(report: Report) -> Report:
+    """Add to what was measured of a run what it means."""
+    stages = tuple(sorted(report.stages, key=lambda stage: -stage.share))
+    report = dataclasses.replace(report, stages=stages)
+    limit, stage = _limit(report)
+    return dataclasses.replace(
+        report,
         limit=limit,
         stage=None if stage is None else stage.name,
-        seconds=evidence.seconds,
-        outputs=evidence.outputs,
-        outputs_per_s=rate,
-        bytes_per_s=rate * evidence.bytes_each,
-        waited=evidence.waited,
-        p50_s=quantiles[0],
-        p95_s=quantiles[1],
-        p99_s=quantiles[2],
-        stages=stages,
-        buffers=tuple(evidence.buffers),
-        workers=tuple(evidence.workers),
-        advice=tuple(_advice(evidence, limit, stage)),
-        notes=tuple(evidence.notes),
+        advice=tuple(_advice(report, limit, stage)),
     )
 
 
-def _limit(evidence: Evidence, stages: Sequence[Stage]) -> tuple[Limit, Stage | None]:
+def _each(report: Report) -> tuple[float, float]:
+    """How long an output is waited for, and how long its consumer is away, in s."""
+    whole = report.seconds / report.outputs
+    return whole * report.waited, whole * (1 - report.waited)
+
+
+def _working_s(report: Report) -> float:
+    """What computing an output takes of the workers' time, all added up."""
+    busy = sum(worker.busy for worker in report.workers)
+    return busy * report.seconds / report.outputs
+
+
+def _moving_s(report: Report) -> float:
+    """What moving an output takes of the workers' common time, and of ours."""
+    sending = sum(worker.sending_s for worker in report.workers)
+    receiving = sum(
+        stage.seconds * stage.cpu_share
+        for stage in report.stages
+        if stage.kind == "transport"
+    )
+    return sending / len(report.workers) ** 2 + receiving
+
+
+def _limit(report: Report) -> tuple[Limit, Stage | None]:
     """What limits, and the stage that does."""
-    if not evidence.outputs:
+    if not report.outputs:
         return "unknown", None
-    if evidence.waited < KEPT_UP:
+    if report.waited < KEPT_UP:
         return "consumer", None
-    transport = [stage for stage in stages if stage.kind == "transport"]
-    if transport and evidence.workers and evidence.moving_s > evidence.working_s:
+    transport = [stage for stage in report.stages if stage.kind == "transport"]
+    if (
+        transport
+        and report.workers
+        and _moving_s(report) > _working_s(report) / len(report.workers)
+    ):
         return "transport", transport[0]
-    working = [stage for stage in stages if stage.kind != "transport"]
+    working = [stage for stage in report.stages if stage.kind != "transport"]
     if not working:
         return "unknown", None
     top = working[0]
@@ -142,7 +81,7 @@ def _limit(evidence: Evidence, stages: Sequence[Stage]) -> tuple[Limit, Stage | 
     return kind, top
 
 
-def _advice(evidence: Evidence, limit: Limit, stage: Stage | None) -> list[Advice]:
+def _advice(report: Report, limit: Limit, stage: Stage | None) -> list[Advice]:
     """What to change, the best first."""
     if limit == "unknown":
         return []
@@ -150,11 +89,11 @@ def _advice(evidence: Evidence, limit: Limit, stage: Stage | None) -> list[Advic
         text = "The consumer limits: nothing to gain from faster data."
         return [Advice(text, 1.0)]
     if limit == "transport":
-        found = _of_transport(evidence)
-    elif evidence.workers:
-        found = _of_workers(evidence, stage)
+        found = _of_transport(report)
+    elif report.workers:
+        found = _of_workers(report, stage)
     else:
-        found = [*_of_waiting(evidence, stage), *_of_computing(evidence, stage)]
+        found = [*_of_waiting(report, stage), *_of_workers(report, stage)]
     found = [advice for advice in found if advice.gain >= WORTH]
     if not found:
         found = [Advice(_cheaper(stage), 1.0)]
@@ -169,44 +108,41 @@ def _cheaper(stage: Stage | None) -> str:
     )
 
 
-def _of_computing(evidence: Evidence, stage: Stage | None) -> list[Advice]:
-    """Worker processes for what is computed in this one."""
-    work = evidence.next_s / evidence.outputs
-    consumer = evidence.consumer_s / evidence.outputs
-    workers, gain = _best_workers(work, work + consumer, evidence)
+def _of_workers(report: Report, stage: Stage | None) -> list[Advice]:
+    """The fewest worker processes that give nearly the most, if more than there are."""
+    waited, consumer = _each(report)
+    have = len(report.workers)
+    work = _working_s(report) if have else waited
+    rest = consumer + CALL_S + _bytes_each(report) / BYTES_PER_S
+    gains = [
+        (waited + consumer) / max(work / count, rest)
+        for count in range(1, _cores() + 1)
+    ]
+    enough = 0.95 * max(gains)
+    count, gain = next((i, gain) for i, gain in enumerate(gains, 1) if gain >= enough)
+    if count <= have:
+        return []
     what = "No stage stands out"
-    if stage is not None:
+    if stage is not None and have:
+        what = f"{stage.name} takes most of the workers' time"
+    elif stage is not None:
         what = f"{stage.name} takes {stage.share:.0%} of the time in this process"
-    plural = "s" if workers > 1 else ""
-    text = f"{what}: {workers} worker{plural} should give about {gain:.1f}x."
+    many = f"{count} workers, not {have}," if have else f"{count} worker"
+    plural = "s" if count > 1 and not have else ""
+    text = f"{what}: {many}{plural} should give about {gain:.1f}x."
     return [Advice(text, gain)]
 
 
-def _best_workers(work: float, now: float, evidence: Evidence) -> tuple[int, float]:
-    """The smallest number of workers that gives nearly the most, and its gain.
-
-    Args:
-        work: What one output takes a worker, in s.
-        now: What it takes now in all, in s.
-        evidence: Of the run.
-    """
-    rest = evidence.consumer_s / evidence.outputs + _to_move(evidence)
-    gains = [now / max(work / count, rest) for count in range(1, _cores() + 1)]
-    best = max(gains)
-    count = next(i for i, gain in enumerate(gains, 1) if gain >= 0.95 * best)
-    return count, gains[count - 1]
-
-
-def _of_waiting(evidence: Evidence, stage: Stage | None) -> list[Advice]:
+def _of_waiting(report: Report, stage: Stage | None) -> list[Advice]:
     """Threads for a stage that waits, rather than computes."""
-    each = evidence.next_s / evidence.outputs
     if stage is None or stage.cpu_share > MOSTLY:
         return []
-    by_threads = any(s.kind == "prefetch" and s.share == 0 for s in evidence.stages)
-    consumer = evidence.consumer_s / evidence.outputs
-    waiting = each * stage.share * (1 - stage.cpu_share)
+    waited, consumer = _each(report)
+    by_threads = any(s.kind == "prefetch" and s.share == 0 for s in report.stages)
+    waiting = waited * stage.share * (1 - stage.cpu_share)
     threads = 2 if by_threads else MANY_THREADS
-    gain = (each + consumer) / (each - waiting * (1 - 1 / threads) + consumer)
+    now = waited + consumer
+    gain = now / (now - waiting * (1 - 1 / threads))
     how = "twice as many threads" if by_threads else f"{threads} threads"
     text = (
         f"{stage.name} takes {stage.share:.0%} of the time and waits for"
@@ -216,29 +152,13 @@ def _of_waiting(evidence: Evidence, stage: Stage | None) -> list[Advice]:
     return [Advice(text, gain)]
 
 
-def _of_workers(evidence: Evidence, stage: Stage | None) -> list[Advice]:
-    """Another number of workers, where they are busy."""
-    now = evidence.seconds / evidence.outputs
-    have = len(evidence.workers)
-    work = now * evidence.busy * have
-    count, gain = _best_workers(work, now, evidence)
-    if count <= have:
-        return []
-    what = "No stage stands out"
-    if stage is not None:
-        what = f"{stage.name} takes most of the workers' time"
-    text = f"{what}: {count} workers, not {have}, should give about {gain:.1f}x."
-    return [Advice(text, gain)]
-
-
-def _of_transport(evidence: Evidence) -> list[Advice]:
+def _of_transport(report: Report) -> list[Advice]:
     """What to do where moving outputs between processes takes longest."""
-    now = evidence.seconds / evidence.outputs
-    have = len(evidence.workers)
-    work = now * evidence.busy * have
-    consumer = evidence.consumer_s / evidence.outputs
-    here = now / (work + consumer) if work + consumer else 1.0
-    moving = min(evidence.moving_s, now)
+    waited, consumer = _each(report)
+    now = waited + consumer
+    alone = _working_s(report) + consumer
+    here = now / alone if alone else 1.0
+    moving = min(_moving_s(report), now)
     smaller = now / (now - moving / 2)
     return [
         Advice(
@@ -248,7 +168,7 @@ def _of_transport(evidence: Evidence) -> list[Advice]:
         ),
         Advice(
             "Moving elements from the workers takes longest: an output has about"
-            f" {evidence.bytes_each / 1e6:.3g} MB. Half as much (smaller dtypes, fewer"
+            f" {_bytes_each(report) / 1e6:.3g} MB. Half as much (smaller dtypes, fewer"
             " Python objects, arrays in place of lists) should give about"
             f" {smaller:.1f}x.",
             smaller,
@@ -256,9 +176,8 @@ def _of_transport(evidence: Evidence) -> list[Advice]:
     ]
 
 
-def _to_move(evidence: Evidence) -> float:
-    """What it should take to move an output from a worker, in s."""
-    return CALL_S + evidence.bytes_each / BYTES_PER_S
+def _bytes_each(report: Report) -> float:
+    return report.bytes_per_s / report.outputs_per_s
 
 
 def _cores() -> int:

@@ -1,24 +1,57 @@
-"""Draws a chain with what its elements look like: as text, and as a picture."""
+"""Draws a chain with what its elements look like: as text, and as a picture.
+
+The picture is SVG, made by hand: nothing needs to be installed.
+"""
 
 from __future__ import annotations
 
 import contextlib
+import dataclasses
+import html
 import itertools
 import os
 import pprint
 import re
+import textwrap
 from typing import Any
 
 from gristmill._base import log
 from gristmill._dataset.model.spec import get_element_spec
-from gristmill._observe import picture
 from gristmill._observe.kinds import is_long, kind_of, parents_of
-from gristmill._observe.meter import Measurement, Meter
-from gristmill._observe.picture import Box
+from gristmill._observe.meter import Measurement
 
 UNSEEN = "(no element yet)"
 # Two box-drawing lines that look like slashes: the head of an arrow.
 HEAD = "\u2572\u2571"
+
+CHARACTER = 7.3  # Width of one of the 12-pixel monospaced font.
+LINE = 16.0
+PADDING = 10.0
+GAP = 28.0
+WRAP = 44
+COLUMN = WRAP * CHARACTER + 2 * PADDING + GAP
+MOST_LINES = 14
+ARROW = 22.0
+STEM = 14.0  # From the left of a box to the line that leaves it.
+
+COLORS = {
+    "read": "#d6e9f8",
+    "order": "#eeeeee",
+    "transform": "#fdf0cf",
+    "batch": "#dff2d8",
+    "prefetch": "#eadff5",
+    "transport": "#f9dcd6",
+}
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Box:
+    """A node of a drawing; its elements look as `spec` says, in one or more lines."""
+
+    name: str
+    kind: str
+    spec: str
+    parents: tuple[Box, ...]
 
 
 def draw(measurement: Measurement, folder: str | None) -> None:
@@ -35,10 +68,16 @@ def draw(measurement: Measurement, folder: str | None) -> None:
 
 
 def boxes(measurement: Measurement, number: int) -> Box:
-    """The drawing of a node and all that it is made of."""
+    """The drawing of a node and all that it is made of.
+
+    Elements look as was seen, else as the node says of itself, else as nothing yet.
+    """
     meter = measurement.meters[number]
     parents = tuple(boxes(measurement, parent) for parent in meter.inputs)
-    spec = _spec_text(measurement.datasets[number], meter)
+    if meter.spec is not None:
+        spec = pprint.pformat(meter.spec)
+    else:
+        spec = f"{_said_spec(measurement.datasets[number])} {UNSEEN}".lstrip()
     return Box(meter.name, meter.kind, spec, parents)
 
 
@@ -49,7 +88,7 @@ def figure_of(dataset: Any) -> str | None:
     """
     if is_long(dataset):
         return None
-    svg = picture.as_svg(_box_before(dataset))
+    svg = as_svg(_box_before(dataset))
     return f'<div style="overflow-x: auto">\n{svg}</div>\n'
 
 
@@ -65,13 +104,6 @@ def _said_spec(dataset: Any) -> str:
         return pprint.pformat(get_element_spec(dataset))
     except Exception:  # A user's node may raise anything; the drawing goes on.
         return ""
-
-
-def _spec_text(dataset: Any, meter: Meter) -> str:
-    """What was seen, else what the node says of itself, else that nothing was."""
-    if meter.spec is not None:
-        return pprint.pformat(meter.spec)
-    return f"{_said_spec(dataset)} {UNSEEN}".lstrip()
 
 
 def as_text(box: Box) -> str:
@@ -98,7 +130,7 @@ def _edge(above: str, name: str, below: str) -> str:
 def _write(box: Box, folder: str) -> str:
     """Write the picture and a page with it, each chain its own; returns the paths."""
     os.makedirs(folder, exist_ok=True)
-    svg = picture.as_svg(box)
+    svg = as_svg(box)
     name = re.split(r"\W", box.name)[0] or "dataset"
     for number in itertools.count():
         stem = os.path.join(folder, f"{name}-{os.getpid()}-{number}")
@@ -109,5 +141,131 @@ def _write(box: Box, folder: str) -> str:
             file.write(svg)
             break
     with open(f"{stem}.html", "w", encoding="utf-8") as file:
-        file.write(picture.as_html(box, svg))
+        file.write(as_html(box, svg))
     return f"{stem}.svg and .html"
+
+
+def as_svg(node: Box) -> str:
+    """The picture of a chain: sources at the top, the last node at the bottom."""
+    parts: list[str] = []
+    bottom, columns = _draw(node, 0, parts)
+    width = columns * COLUMN + 2 * PADDING
+    height = bottom + 2 * PADDING
+    return (
+        f'<svg xmlns="http://www.w3.org/2000/svg" width="{width:.0f}"'
+        f' height="{height:.0f}" viewBox="{-PADDING:.0f} {-PADDING:.0f}'
+        f' {width:.0f} {height:.0f}" font-family="monospace" font-size="12">\n'
+        '<rect x="-100%" y="-100%" width="300%" height="300%" fill="#ffffff"/>\n'
+        f"{''.join(parts)}</svg>\n"
+    )
+
+
+def as_html(node: Box, svg: str) -> str:
+    """A page with the picture, its colors' meaning, and each node's full text."""
+    legend = "".join(
+        f'<span style="background:{color};padding:2px 8px;margin-right:6px">'
+        f"{kind}</span>"
+        for kind, color in COLORS.items()
+    )
+    rows = "".join(
+        f"<tr><td>{_escaped(box.kind)}</td><td><pre>{_escaped(box.name)}</pre>"
+        f"</td><td><pre>{_escaped(box.spec)}</pre></td></tr>\n"
+        for box in _in_order(node)
+    )
+    return (
+        '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
+        f"<title>{_escaped(node.name)}</title>\n"
+        "<style>body{font-family:sans-serif;margin:24px}td{vertical-align:top;"
+        "border-top:1px solid #ccc;padding:2px 12px}pre{margin:2px;white-space:"
+        "pre-wrap}</style></head>\n"
+        f"<body><p>{legend}</p>\n{svg}\n<table>"
+        "<tr><th>does</th><th>node</th><th>its elements</th></tr>\n"
+        f"{rows}</table></body></html>\n"
+    )
+
+
+def _in_order(node: Box) -> list[Box]:
+    """A node and all above it, sources first."""
+    found = [box for parent in node.parents for box in _in_order(parent)]
+    return [*found, node]
+
+
+def _draw(node: Box, column: int, parts: list[str]) -> tuple[float, int]:
+    """Add a node and all above it to a picture, from the first free column on.
+
+    Each source has a column of its own.
+
+    Returns:
+        Where it ends, in pixels from the top, and the first column behind it.
+    """
+    ends: list[tuple[float, float]] = []
+    free = column
+    for parent in node.parents:
+        x = free * COLUMN + STEM
+        bottom, free = _draw(parent, free, parts)
+        ends.append((x, bottom))
+    y = max((bottom for _, bottom in ends), default=0.0)
+    # Shorter branches go on, so that all end where the box can begin.
+    parts += [_line(x, bottom, x, y) for x, bottom in ends]
+    left = column * COLUMN
+    if len(ends) > 1:
+        parts += [_line(x, y, left + STEM, y + GAP) for x, _ in ends]
+        y += GAP
+    y = _draw_box(node, left, y, parts)
+    return _draw_edge(node, left + STEM, y, parts), max(free, column + 1)
+
+
+def _draw_box(node: Box, x: float, y: float, parts: list[str]) -> float:
+    """Draw a node alone; returns where its box ends."""
+    lines = _wrapped(node.name, WRAP)
+    width = max(map(len, lines)) * CHARACTER + 2 * PADDING
+    height = len(lines) * LINE + PADDING
+    parts.append(
+        f"<g><title>{_escaped(node.name)}</title>\n"
+        f'<rect x="{x:.1f}" y="{y:.1f}" width="{width:.1f}" height="{height:.1f}"'
+        f' rx="6" fill="{COLORS.get(node.kind, "#ffffff")}" stroke="#666666"/>\n'
+    )
+    parts += _texts(lines, x + PADDING, y + PADDING / 2)
+    parts.append("</g>\n")
+    return y + height
+
+
+def _draw_edge(node: Box, x: float, y: float, parts: list[str]) -> float:
+    """Draw the arrow below a box and what its elements look like; returns its end."""
+    lines = [part for line in node.spec.split("\n") for part in _wrapped(line, WRAP)]
+    if len(lines) > MOST_LINES:
+        lines = [*lines[: MOST_LINES - 1], "..."]
+    end = y + ARROW + len(lines) * LINE
+    parts.append(_line(x, y, x, end))
+    parts += [_line(x + side, end - 7, x, end) for side in (-4, 4)]
+    parts += _texts(lines, x + 8, y + ARROW / 2)
+    return end
+
+
+def _line(x1: float, y1: float, x2: float, y2: float) -> str:
+    return (
+        f'<line x1="{x1:.1f}" y1="{y1:.1f}" x2="{x2:.1f}" y2="{y2:.1f}"'
+        ' stroke="#666666"/>\n'
+    )
+
+
+def _texts(lines: list[str], x: float, y: float) -> list[str]:
+    return [
+        f'<text x="{x:.1f}" y="{y + (i + 0.8) * LINE:.1f}" fill="#333333"'
+        f' xml:space="preserve">{_escaped(line)}</text>\n'
+        for i, line in enumerate(lines)
+    ]
+
+
+def _wrapped(text: str, width: int) -> list[str]:
+    """Lines of at most `width` characters; at least one."""
+    return textwrap.wrap(_printable(text), width, drop_whitespace=False) or [""]
+
+
+def _printable(text: str) -> str:
+    """A text without the characters that XML does not allow."""
+    return "".join(c if c.isprintable() or c == "\n" else " " for c in text)
+
+
+def _escaped(text: str) -> str:
+    return html.escape(_printable(text))

@@ -9,7 +9,7 @@ from gristmill._dataset.model.iterator import DatasetIterator
 from gristmill._dataset.model.options import ExecutionTrackingMode
 from gristmill._dataset.nodes.with_options import options_of
 from gristmill._observe.drawing import figure_of as figure_of
-from gristmill._observe.observed import observed
+from gristmill._observe.observed import ObservedDatasetIterator
 from gristmill._observe.reporting import report_of as report_of
 from gristmill._observe.reporting import report_of_run as report_of_run
 from gristmill._observe.watch import watch
@@ -27,7 +27,7 @@ def open_chain(dataset: Any, make: Callable[[Any], Any]) -> Any:
     logs = config.py_debug_mode
     mode = options_of(dataset).execution_tracking_mode
     if logs or folder is not None or mode is ExecutionTrackingMode.STAGE_TIMING:
-        return observed(dataset, logs, folder)
+        return ObservedDatasetIterator(dataset, logs, folder)
     iterator = make(dataset)
     if isinstance(iterator, DatasetIterator) and iterator._watch is None:
         watch(iterator)

@@ -7,8 +7,7 @@ from typing import Any
 
 from gristmill._dataset.model.map_dataset import MapDataset
 from gristmill._dataset.model.node import Kind, chain_of
-from gristmill._dataset.nodes.batch import Batching
-from gristmill._dataset.nodes.rows import Rows
+from gristmill._dataset.nodes.batch import Batching, Rows
 from gristmill._dataset.nodes.to_iter import PrefetchIterDataset
 
 MOST_NODES = 100
@@ -29,8 +28,8 @@ def parents_of(dataset: Any) -> tuple[Any, ...]:
 
 def is_long(dataset: Any) -> bool:
     """Whether a chain has too many nodes to show or measure each."""
-    nodes = itertools.islice(chain_of(dataset), MOST_NODES + 1)
-    return sum(1 for _ in nodes) > MOST_NODES
+    beyond = itertools.islice(chain_of(dataset), MOST_NODES, None)
+    return next(beyond, None) is not None
 
 
 def gathers(dataset: Any) -> bool:

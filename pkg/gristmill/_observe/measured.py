@@ -6,19 +6,17 @@ import functools
 import time
 from typing import Any, TypeVar
 
-from gristmill import batching
 from gristmill._base.types import Int64Array
 from gristmill._dataset.model.blocks import BlockMapDataset, block_of
 from gristmill._dataset.model.failing import record_of
 from gristmill._dataset.model.iter_dataset import IterDataset
 from gristmill._dataset.model.iterator import (
+    CheckedIterator,
     DatasetIterator,
-    ParentStateIterator,
     get_next_index,
     set_next_index,
 )
-from gristmill._dataset.model.map_dataset import MapDataset
-from gristmill._dataset.model.spec import ParentSpec
+from gristmill._dataset.model.node import ParentSpec
 from gristmill._observe.meter import Costs, Measurement, Meter, Numbers, Stopwatch
 
 T = TypeVar("T")
@@ -32,27 +30,23 @@ SHORT_NS = 20_000
 UNTIMED = 16
 
 
-class MeasuredMapDataset(ParentSpec, BlockMapDataset[T]):
-    """The elements of a node, which is measured.
+class _Measured(ParentSpec):
+    """The elements of a node, which is measured."""
 
-    Args:
-        node: The node.
-        measurement: What is known of the chain.
-        meter: What is known of the node.
-    """
-
-    def __init__(
-        self, node: MapDataset[T], measurement: Measurement, meter: Meter
-    ) -> None:
+    def __init__(self, node: Any, measurement: Measurement, meter: Meter) -> None:
         super().__init__(node)
         self._measurement = measurement
         self._meter = meter
 
-    def __len__(self) -> int:
-        return len(self._parent)
-
     def __str__(self) -> str:
         return str(self._parent)
+
+
+class MeasuredMapDataset(_Measured, BlockMapDataset[T]):
+    """As `_Measured`, of what is read by index."""
+
+    def __len__(self) -> int:
+        return len(self._parent)
 
     def _record(self, index: int) -> int | None:
         return record_of(self._parent, index)
@@ -68,21 +62,14 @@ class MeasuredMapDataset(ParentSpec, BlockMapDataset[T]):
             measurement.stop(meter, started, made)
         if meter.spec is None or meter.numbers.calls & _SIZED_MASK == 1:
             found = next((x for x in elements if x is not None), None)
-            _look_at(measurement, meter, found)
+            measurement.look_at(meter, found)
         return elements
 
 
-class MeasuredIterDataset(ParentSpec, IterDataset[T]):
-    """The elements of a node, which is measured.  See `MeasuredMapDataset`."""
+class MeasuredIterDataset(_Measured, IterDataset[T]):
+    """As `_Measured`, of what is iterated over."""
 
     _IS_INNER = True
-
-    def __init__(
-        self, node: IterDataset[T], measurement: Measurement, meter: Meter
-    ) -> None:
-        super().__init__(node)
-        self._measurement = measurement
-        self._meter = meter
 
     def __iter__(self) -> DatasetIterator[T]:
         inner: DatasetIterator[T] = iter(self._parent)
@@ -90,11 +77,8 @@ class MeasuredIterDataset(ParentSpec, IterDataset[T]):
             self._meter.name = str(inner)
         return MeasuredDatasetIterator(inner, self._measurement, self._meter)
 
-    def __str__(self) -> str:
-        return str(self._parent)
 
-
-class PassingIterator(ParentStateIterator[T]):
+class PassingIterator(CheckedIterator[T]):
     """Iterates over another iterator's elements; its state is that one's.
 
     Attributes that it has not are the other one's.
@@ -132,11 +116,6 @@ class MeasuredDatasetIterator(PassingIterator[T]):
 
     Of calls that are short one of 17 is timed; the others are counted, and taken to
     have been as long.
-
-    Args:
-        inner: The node's iterator.
-        measurement: What is known of the chain.
-        meter: What is known of the node.
     """
 
     def __init__(
@@ -181,7 +160,7 @@ class MeasuredDatasetIterator(PassingIterator[T]):
         if took < SHORT_NS:
             self._untimed = UNTIMED
         if meter.numbers.calls & _SIZED_MASK == 1:
-            _look_at(measurement, meter, element)
+            measurement.look_at(meter, element)
         return element
 
 
@@ -189,7 +168,7 @@ class MeasuredDatasetIterator(PassingIterator[T]):
 def costs() -> Costs:
     """What measuring adds.  Takes a few milliseconds to find out."""
     measurement = Measurement(Costs())
-    node, parent = (measurement.new_meter(None, "transform") for _ in range(2))
+    node, parent = (measurement.meter_of(None, "transform") for _ in range(2))
     inner: Any = MeasuredDatasetIterator(_Nothing(), measurement, parent)
     outer: Any = MeasuredDatasetIterator(inner, measurement, node)
 
@@ -222,28 +201,8 @@ class _Nothing(DatasetIterator[int]):
         pass
 
 
-def _look_at(measurement: Measurement, meter: Meter, element: Any) -> None:
-    """Take the looks and the size of an element into account."""
-    if element is None:
-        return
-    began = time.perf_counter_ns()
-    measurement.take_size(meter, element)
-    if meter.spec is None:
-        meter.spec = batching.spec_like(element, batching.tree_rules())
-    # To the node that asked for the element this is not its own time.
-    took = time.perf_counter_ns() - began
-    measurement.here.nested_ns += took
-    measurement.here.nested_cpu_ns += took
-
-
 class PassingIterDataset(IterDataset[T]):
-    """What an iterator of a kind of `PassingIterator` makes of elements.
-
-    Args:
-        parent: The elements.
-        kind: The kind.
-        measurement: What is known of the chain in this process.
-    """
+    """What an iterator of a kind of `PassingIterator` makes of elements."""
 
     def __init__(
         self,

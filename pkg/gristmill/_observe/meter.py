@@ -10,6 +10,7 @@ import threading
 import time
 from typing import Any, NamedTuple
 
+from gristmill import batching
 from gristmill._base.sizes import size_of
 
 # A call after one that took less is taken to compute all the time, not to wait: asking
@@ -31,10 +32,8 @@ class Numbers:
         background_ns: As well, in other threads and processes.
         cpu_ns: Its own processor time, in all threads.
         direct_cpu_ns: As well, while the consumer of the chain waited.
-        least_ns: Its own time for an element, at least.
-        most_ns: Its own time for an element, at most.
-        sized: Elements of which the size was taken.
-        bytes: Their size.
+        least_ns: Its own time for an element, at least; most_ns: at most.
+        sized: Elements of which the size was taken; bytes: their size.
         begun: Calls with which work of a thread or a worker process began.
     """
 
@@ -62,19 +61,19 @@ class Numbers:
             self.background_ns += own_ns
         if elements:
             each = max(own_ns // elements, 0)
-            self._add_extent(each, each)
+            self._take_extent(each, each)
             self.elements += elements
             self.timed += elements
 
     def add_worker(self, sent: Numbers) -> None:
         """Count what a worker measured: all of it is in the background."""
         if sent.timed:
-            self._add_extent(sent.least_ns, sent.most_ns)
+            self._take_extent(sent.least_ns, sent.most_ns)
         self.background_ns += sent.direct_ns + sent.background_ns
         for name in ("elements", "timed", "calls", "cpu_ns", "sized", "bytes", "begun"):
             setattr(self, name, getattr(self, name) + getattr(sent, name))
 
-    def _add_extent(self, least_ns: int, most_ns: int) -> None:
+    def _take_extent(self, least_ns: int, most_ns: int) -> None:
         self.least_ns = min(self.least_ns, least_ns) if self.timed else least_ns
         self.most_ns = max(self.most_ns, most_ns)
 
@@ -87,6 +86,11 @@ class Numbers:
     def background(self) -> float:
         """Its own time, in ns, in other threads and processes, of all calls."""
         return max(self.background_ns, 0) * self._scale
+
+    @property
+    def total_ns(self) -> int:
+        """Its own time, of all calls."""
+        return int(self.direct + self.background)
 
     @property
     def computes(self) -> float:
@@ -116,12 +120,12 @@ class Meter:
 
     Attributes:
         number: The node's, counted from the last node of the chain, 0, depth first.
-        name: What the node is called.
-        kind: What it does.
         inputs: Numbers of its parents.
         spec: What its first element looks like, None before that.
-        numbers: What is counted of it in this process.
         asks_cpu: Whether the system is asked about its next call.
+        wait_ratio: In totals, its part of the time that the consumer waited, from 0 to
+            1; None for a node that waits for others, whose part is given to those.
+        held_bytes: In totals, what it holds ready.
     """
 
     number: int
@@ -131,6 +135,8 @@ class Meter:
     spec: Any = None
     numbers: Numbers = dataclasses.field(default_factory=Numbers)
     asks_cpu: bool = True
+    wait_ratio: float | None = None
+    held_bytes: int = 0
 
     def __reduce__(self) -> tuple[Any, ...]:
         # Another process has counted nothing yet.
@@ -138,12 +144,9 @@ class Meter:
 
 
 class _Here(threading.local):
-    """What this thread is at.
+    """What this thread is at: the node that was asked first, of those at work.
 
-    Attributes:
-        root: The node that was asked first, of those at work; None before any.
-        nested_ns: Time that nodes further up took of the call in work.
-        nested_cpu_ns: Their processor time.
+    What nodes further up took of the call in work is nested.
     """
 
     root: Meter | None = None
@@ -156,14 +159,11 @@ class WorkerNumbers:
     """What one worker process measured.
 
     Attributes:
-        pid: The process.
         began_ns: When its first element was asked for, by its clock.
         alive_ns: How long ago that was.
         elements: Elements that it gave out.
         working_ns: Time in which it computed them.
         sending_ns: Processor time that it took to send them.
-        numbers: Of each meter.
-        specs: What elements of each node look like.
     """
 
     pid: int
@@ -193,30 +193,38 @@ class Costs(NamedTuple):
 class Measurement:
     """The meters of a chain.
 
-    Args:
-        costs: What measuring adds.
-
     Attributes:
-        here: What this thread is at.
         meters: One for each node, in the order of their numbers.
         datasets: The nodes; none in a worker.
+        next_number: The number of the next node's meter.
         updated_ns: When an element was last given out, by `time.perf_counter_ns`.
         own: What this process has measured, as a worker.
         workers: What worker processes said last, by process.
     """
 
-    def __init__(self, costs: Costs) -> None:
-        self.meters: list[Meter] = []
+    def __init__(self, costs: Costs, meters: list[Meter] | None = None) -> None:
+        self.meters = meters or []
         self.datasets: list[Any] = []
+        self.next_number = len(self.meters)
         self.costs = costs
-        self._begin()
+        self._lock = threading.Lock()
+        self.here = _Here()
+        self.updated_ns = time.perf_counter_ns()
+        self.own = WorkerNumbers(os.getpid(), self.updated_ns)
+        self.workers: dict[int, WorkerNumbers] = {}
 
-    def new_meter(self, dataset: Any, kind: str) -> Meter:
-        """A meter with the next number, for a node."""
-        meter = Meter(len(self.meters), str(dataset), kind)
-        self.meters.append(meter)
-        self.datasets.append(dataset)
-        return meter
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Measurement, (self.costs, self.meters)
+
+    def meter_of(self, dataset: Any, kind: str) -> Meter:
+        """The meter with the next number, a new one where there is none, for a node."""
+        number = self.next_number
+        self.next_number += 1
+        if number == len(self.meters):
+            self.meters.append(Meter(number, str(dataset), kind))
+            self.datasets.append(dataset)
+        self.meters[number].inputs.clear()
+        return self.meters[number]
 
     def start(self, meter: Meter) -> tuple[Any, ...]:
         """Begin a call to a node, in this thread; pass the result to `stop`."""
@@ -256,12 +264,21 @@ class Measurement:
         here.nested_cpu_ns = nested_cpu_ns + cpu_took + self.costs.of_parent
         return took
 
-    def take_size(self, meter: Meter, element: Any) -> None:
-        """Count the size of one element."""
+    def look_at(self, meter: Meter, element: Any) -> None:
+        """Take the looks and the size of an element into account."""
+        if element is None:
+            return
+        began = time.perf_counter_ns()
         size = size_of(element)
         with self._lock:
             meter.numbers.sized += 1
             meter.numbers.bytes += size
+        if meter.spec is None:
+            meter.spec = batching.spec_like(element, batching.tree_rules())
+        # To the node that asked for the element this is not its own time.
+        took = time.perf_counter_ns() - began
+        self.here.nested_ns += took
+        self.here.nested_cpu_ns += took
 
     def snapshot(self) -> bytes:
         """All numbers, to be sent to another process."""
@@ -290,20 +307,6 @@ class Measurement:
                 numbers.add_worker(worker.numbers[meter.number])
             merged.append(dataclasses.replace(meter, numbers=numbers))
         return merged
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {"meters": self.meters, "costs": self.costs}
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        self.__dict__.update(state)
-        self._begin()
-
-    def _begin(self) -> None:
-        self._lock = threading.Lock()
-        self.here = _Here()
-        self.updated_ns = time.perf_counter_ns()
-        self.own = WorkerNumbers(os.getpid(), self.updated_ns)
-        self.workers: dict[int, WorkerNumbers] = {}
 
 
 def sleeps() -> int:

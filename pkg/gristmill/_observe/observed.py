@@ -9,7 +9,6 @@ from typing import Any, TypeVar
 
 from gristmill import monitoring
 from gristmill._base import log
-from gristmill._dataset.model.iterator import DatasetIterator
 from gristmill._observe import drawing
 from gristmill._observe.copying import measured
 from gristmill._observe.measured import PassingIterator
@@ -26,22 +25,16 @@ class ObservedDatasetIterator(PassingIterator[T]):
     """Iterates over a chain that is measured.
 
     Args:
-        inner: The iterator of its last node.
-        measurement: What is known of the chain.
+        dataset: Its last node.
         logs: Whether to log the table of nodes every minute.
         folder: Where a drawing goes: a folder, "" for the log alone, None for nowhere.
     """
 
     def __init__(
-        self,
-        inner: DatasetIterator[T],
-        measurement: Measurement,
-        logs: bool,
-        folder: str | None,
+        self, dataset: Any, logs: bool = False, folder: str | None = None
     ) -> None:
-        super().__init__(inner)
-        self.measurement = measurement
-        self._inner = inner
+        chain, self.measurement = measured(dataset)
+        super().__init__(iter(chain))
         self._folder = folder
         self._draws = folder is not None
         self._logs = logs
@@ -52,8 +45,13 @@ class ObservedDatasetIterator(PassingIterator[T]):
     def __next__(self) -> T:
         if self._logs:
             self._logs = False
-            _start_logging(self.measurement, self._ended)
-        element = next(self._inner)
+            threading.Thread(
+                target=_log_now_and_then,
+                args=(self.measurement, self._ended),
+                name="gristmill-debug",
+                daemon=True,
+            ).start()
+        element: T = next(self._parent)
         if self._draws:
             self._draws = False
             drawing.draw(self.measurement, self._folder)
@@ -64,30 +62,6 @@ class ObservedDatasetIterator(PassingIterator[T]):
         if not getattr(self, "_closed", True):
             self._ended.set()
         super().close()
-
-
-def observed(
-    dataset: Any, logs: bool, folder: str | None
-) -> ObservedDatasetIterator[Any]:
-    """Return an iterator over a chain of which every node is measured.
-
-    Args:
-        dataset: Its last node.
-        logs: Whether to log the table of nodes every minute.
-        folder: Where a drawing goes; see `ObservedDatasetIterator`.
-    """
-    chain, measurement = measured(dataset)
-    return ObservedDatasetIterator(iter(chain), measurement, logs, folder)
-
-
-def _start_logging(measurement: Measurement, ended: threading.Event) -> None:
-    thread = threading.Thread(
-        target=_log_now_and_then,
-        args=(measurement, ended),
-        name="gristmill-debug",
-        daemon=True,
-    )
-    thread.start()
 
 
 def _log_now_and_then(measurement: Measurement, ended: threading.Event) -> None:

@@ -164,11 +164,9 @@ class Report:
         texts.insert(HEADLINES, self._table())
         return f"<div>\n{''.join(texts)}</div>\n"
 
-    def _table(self) -> str:
-        if not self.stages:
-            return ""
-        heads = ("waited for", "per output", "computing", "does", "stage")
-        rows = [
+    def _rows(self) -> list[tuple[str, ...]]:
+        """Of each stage: waited for, per output, computing, does, stage."""
+        return [
             (
                 f"{stage.share:.1%}",
                 time_text(stage.seconds * 1e9),
@@ -178,7 +176,12 @@ class Report:
             )
             for stage in self.stages
         ]
-        body = "".join(_row("td", row) for row in rows)
+
+    def _table(self) -> str:
+        if not self.stages:
+            return ""
+        heads = ("waited for", "per output", "computing", "does", "stage")
+        body = "".join(_row("td", row) for row in self._rows())
         return (
             f"<table>\n<thead>\n{_row('th', heads)}</thead>\n"
             f"<tbody>\n{body}</tbody>\n</table>\n"
@@ -187,14 +190,13 @@ class Report:
     def _stage_lines(self) -> list[str]:
         if not self.stages:
             return []
-        lines = ["  waited for   per output  computing  stage"]
-        for stage in self.stages:
-            each = time_text(stage.seconds * 1e9)
-            lines.append(
-                f"  {stage.share:>10.1%} {each:>12} {stage.cpu_share:>10.0%}"
-                f"  {stage.kind}: {_short(stage.name)}"
-            )
-        return lines
+        return [
+            "  waited for   per output  computing  stage",
+            *(
+                f"  {share:>10} {each:>12} {cpu:>10}  {kind}: {_short(name)}"
+                for share, each, cpu, kind, name in self._rows()
+            ),
+        ]
 
 
 def _row(tag: str, cells: Sequence[str]) -> str:

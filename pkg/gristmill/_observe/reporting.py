@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
+import dataclasses
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
+
+import numpy as np
 
 from gristmill._base.sizes import size_of
 from gristmill._dataset.model.iterator import DatasetIterator
-from gristmill._dataset.model.opening import as_inner
-from gristmill._observe.diagnosis import Evidence, diagnose
-from gristmill._observe.meter import Measurement, Stopwatch
-from gristmill._observe.observed import ObservedDatasetIterator, observed
+from gristmill._dataset.model.observer import as_inner
+from gristmill._observe.diagnosis import diagnose
+from gristmill._observe.meter import Measurement, Meter, Stopwatch
+from gristmill._observe.observed import ObservedDatasetIterator
 from gristmill._observe.report import Buffer, Report, Stage, WorkerLoad
 from gristmill._observe.sampling import samplings_of
-from gristmill._observe.summary import NodeSummary, summarize
+from gristmill._observe.summary import summarize
 
 BEHIND = "what is behind to_iter_dataset in this process"
 NOT_TOLD_APART = (
@@ -42,25 +45,57 @@ def report_of(iterator: Any) -> Report:
         )
     watch.count(iterator)
     watch.start(iterator)
-    calls = watch.calls
-    evidence = Evidence(
-        outputs=calls.outputs,
-        next_s=calls.next_ns / 1e9,
-        consumer_s=calls.consumer_s,
-        durations_s=[ns / 1e9 for ns in list(calls.durations_ns)],
-        bytes_each=calls.bytes / max(calls.sized, 1),
-        buffers=_buffers(iterator),
+    report = _measured_report(
+        watch.outputs,
+        watch.next_ns / 1e9,
+        watch.gap_ns / 1e9,
+        [ns / 1e9 for ns in list(watch.durations_ns)],
+        watch.bytes / max(watch.sized, 1),
     )
+    notes = [] if watch.complete else [SAMPLED]
     if isinstance(iterator, ObservedDatasetIterator):
-        _add_nodes(evidence, iterator.measurement)
+        report = _with_nodes(report, iterator.measurement)
     elif not isinstance(iterator, DatasetIterator):
-        evidence.notes = [NOT_SEEN]
+        notes.append(NOT_SEEN)
     else:
-        evidence.stages = _sampled_stages(iterator, evidence)
-        evidence.notes = [NOT_TOLD_APART]
-    if not watch.complete:
-        evidence.notes = [SAMPLED, *evidence.notes]
-    return diagnose(evidence)
+        stages = tuple(_sampled_stages(iterator, report))
+        report = dataclasses.replace(report, stages=stages)
+        notes.append(NOT_TOLD_APART)
+    buffers = tuple(_buffers(iterator))
+    return diagnose(dataclasses.replace(report, buffers=buffers, notes=tuple(notes)))
+
+
+def _measured_report(
+    outputs: int,
+    next_s: float,
+    consumer_s: float,
+    durations_s: list[float],
+    bytes_each: float,
+) -> Report:
+    """What calls of ``next`` tell.
+
+    Args:
+        outputs: Outputs of which the time was taken.
+        next_s: How long their consumer waited for them, in s.
+        consumer_s: How long it was away, in s.
+        durations_s: How long some of the waits were.
+        bytes_each: About the size of an output.
+    """
+    seconds = next_s + consumer_s
+    rate = outputs / seconds if seconds else 0.0
+    p50, p95, p99 = np.quantile(durations_s or [0.0], [0.5, 0.95, 0.99]).tolist()
+    return Report(
+        limit="unknown",
+        stage=None,
+        seconds=seconds,
+        outputs=outputs,
+        outputs_per_s=rate,
+        bytes_per_s=rate * bytes_each,
+        waited=next_s / seconds if seconds else 0.0,
+        p50_s=p50,
+        p95_s=p95,
+        p99_s=p99,
+    )
 
 
 def report_of_run(
@@ -70,11 +105,8 @@ def report_of_run(
     if seconds <= 0:
         raise ValueError(f"seconds must be positive, got {seconds}")
     plain = None
-    iterator = observed(dataset, logs=False, folder=None)
-    works_elsewhere = any(
-        meter.kind == "transport" for meter in iterator.measurement.meters
-    )
-    if not works_elsewhere:
+    iterator: Any = ObservedDatasetIterator(dataset)
+    if all(meter.kind != "transport" for meter in iterator.measurement.meters):
         # Measuring takes time itself, so what is waited for is taken without it.
         before = set(threading.enumerate())
         with as_inner():
@@ -82,18 +114,13 @@ def report_of_run(
         seconds -= seconds / 3
         for thread in set(threading.enumerate()) - before:
             thread.join(END_OF_THREADS_S)  # What they still do would be measured.
-    measured = _run(iterator, seconds, consume)
-    _add_nodes(measured, iterator.measurement)
+    report = _run(iterator, seconds, consume)
     if plain is not None and plain.outputs:
-        plain.stages = measured.stages
-        plain.notes = measured.notes
-        measured = plain
-    return diagnose(measured)
+        report = plain
+    return diagnose(_with_nodes(report, iterator.measurement))
 
 
-def _run(
-    iterator: Any, seconds: float, consume: Callable[[Any], Any] | None
-) -> Evidence:
+def _run(iterator: Any, seconds: float, consume: Callable[[Any], Any] | None) -> Report:
     """Take outputs for about so long; the first one, and what begins then, aside."""
     waits: list[float] = []
     away = 0.0
@@ -117,21 +144,16 @@ def _run(
                 size = size_of(output)
     finally:
         iterator.close()
-    return Evidence(
-        outputs=len(waits),
-        next_s=sum(waits),
-        consumer_s=away,
-        durations_s=waits,
-        bytes_each=size,
-    )
+    return _measured_report(len(waits), sum(waits), away, waits, size)
 
 
-def _add_nodes(evidence: Evidence, measurement: Measurement) -> None:
-    """What is known of each node, and of each worker."""
-    nodes = summarize(measurement)
+def _with_nodes(report: Report, measurement: Measurement) -> Report:
+    """Add what is known of each node, and of each worker."""
     outputs = max(measurement.meters[0].numbers.elements, 1)
-    evidence.stages = [_stage(node, node.wait_ratio or 0.0, outputs) for node in nodes]
-    evidence.workers = [
+    stages = [
+        _stage(node, node.wait_ratio or 0.0, outputs) for node in summarize(measurement)
+    ]
+    workers = [
         WorkerLoad(
             pid=said.pid,
             busy=min(said.working_ns / max(said.alive_ns, 1), 1.0),
@@ -140,43 +162,39 @@ def _add_nodes(evidence: Evidence, measurement: Measurement) -> None:
         )
         for said in measurement.workers.values()
     ]
+    return dataclasses.replace(report, stages=tuple(stages), workers=tuple(workers))
 
 
-def _stage(node: NodeSummary, share: float, outputs: float) -> Stage:
-    total = node.total_processing_time_ns
-    return Stage(
-        name=node.name,
-        kind=node.kind,
-        share=share,
-        seconds=total / outputs / 1e9,
-        cpu_share=node.computes,
-        elements=node.num_produced_elements,
-    )
+def _stage(node: Meter, share: float, outputs: float) -> Stage:
+    numbers = node.numbers
+    seconds = numbers.total_ns / outputs / 1e9
+    made = numbers.elements
+    return Stage(node.name, node.kind, share, seconds, numbers.computes, made)
 
 
-def _sampled_stages(iterator: Any, evidence: Evidence) -> Sequence[Stage]:
+def _sampled_stages(iterator: Any, report: Report) -> list[Stage]:
     """The nodes that are read by index, and the rest as one stage."""
-    if not evidence.outputs:
+    if not report.outputs:
         return []
-    each = evidence.next_s / evidence.outputs
+    each = report.waited * report.seconds / report.outputs
     found: list[Stage] = []
     rest = each
     for sampling, _ in samplings_of(iterator):
         if sampling.measurement is None or not (sampling.measured and sampling.indices):
             continue
-        per_output = sampling.indices / evidence.outputs
+        per_output = sampling.indices / report.outputs
         took = sampling.took_ns / sampling.measured * per_output / 1e9
         # In threads elements take longer than they are waited for.
         share = min(took / each, 1.0)
         rest -= share * each
         nodes = summarize(sampling.measurement)
-        whole = sum(node.total_processing_time_ns for node in nodes) or 1
+        whole = sum(node.numbers.total_ns for node in nodes) or 1
         for node in nodes:
-            part = node.total_processing_time_ns / whole
+            part = node.numbers.total_ns / whole
             found.append(_stage(node, part * share, sampling.measured / per_output))
     kind = "transform" if found else "unknown"
     rest = max(rest, 0.0)
-    return [*found, Stage(BEHIND, kind, rest / each, rest, 1.0, evidence.outputs)]
+    return [*found, Stage(BEHIND, kind, rest / each, rest, 1.0, report.outputs)]
 
 
 def _buffers(iterator: Any) -> list[Buffer]:

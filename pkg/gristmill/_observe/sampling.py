@@ -1,8 +1,7 @@
 """Measures some blocks of a dataset that is read by index, at hardly any cost.
 
-Now and then one block is computed by a copy of the chain that `measured_copy` made; its
-elements are the same.  A user's own node is not copied, and what it reads is
-counted as its own.
+Now and then one block is computed by a measured copy of the chain; its elements are the
+same.  A user's own node is not copied, and what it reads is counted as its own.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ from gristmill._base.types import Int64Array
 from gristmill._dataset.model.blocks import block_of
 from gristmill._dataset.model.map_dataset import MapDataset
 from gristmill._dataset.nodes.to_iter import PrefetchDatasetIterator, feeds_of
-from gristmill._observe.copying import measured_copy
+from gristmill._observe.copying import measured
 from gristmill._observe.meter import Measurement
 
 # To measure a block takes up to 0.2 ms, so that a run shorter than this has none.
@@ -57,14 +56,10 @@ class Sampling:
         self.due_ns = time.perf_counter_ns() + FIRST_NS
 
     def read(self, indices: Int64Array) -> list[Any]:
-        """The elements at `indices`, of shape (n,), which are measured.
-
-        Raises:
-            Exception: What one of the elements raised.
-        """
+        """The elements at `indices`, of shape (n,), which are measured."""
         with self._lock:
             if self._copy is None:
-                self._copy, self.measurement = measured_copy(self._dataset)
+                self._copy, self.measurement = measured(self._dataset, users_own=False)
         self._wake(False)
         began = time.perf_counter_ns()
         self.due_ns = began + REST_NS

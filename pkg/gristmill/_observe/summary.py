@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable, Sequence
 
 from gristmill._observe.meter import Measurement, Meter
@@ -21,72 +20,16 @@ SOURCE_LIMITS = (
 )
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
-class NodeSummary:
-    """What was measured of one node.
-
-    Attributes:
-        id: Its number: 0 for the node that gives the elements out, its parents follow.
-        name: The node as text.
-        kind: What it does: "read", "order", "transform", "batch", "prefetch" or
-            "transport".
-        inputs: The ids of its parents.
-        wait_ratio: Its part of the time that the consumer waited, from 0 to 1; None
-            for a node that waits for others, whose part is given to those.
-        total_processing_time_ns: Its own time, without its parents', in all threads
-            and processes.
-        min_processing_time_ns: Of one element.
-        max_processing_time_ns: Of one element.
-        num_produced_elements: How many it made.
-        computes: The part of its time in which it computed rather than waited.
-        bytes_per_element: About the size of an element.
-        memory_usage: Bytes that it holds ready; 0 for a node that holds none.
-    """
-
-    id: int
-    name: str
-    kind: str
-    inputs: tuple[int, ...]
-    wait_ratio: float | None
-    total_processing_time_ns: int
-    min_processing_time_ns: int
-    max_processing_time_ns: int
-    num_produced_elements: int
-    computes: float
-    bytes_per_element: float
-    memory_usage: int
-
-    @property
-    def avg_processing_time_ns(self) -> int:
-        """Its own time for an element, on the average; 0 where it made none."""
-        if not self.num_produced_elements:
-            return 0
-        return self.total_processing_time_ns // self.num_produced_elements
-
-
-def summarize(measurement: Measurement) -> tuple[NodeSummary, ...]:
-    """What was measured of each node, in the order of their ids."""
+def summarize(measurement: Measurement) -> list[Meter]:
+    """What all processes measured of each node, in the order of their numbers."""
     meters = measurement.totals()
-    shares = _wait_shares(meters)
-    return tuple(
-        NodeSummary(
-            id=meter.number,
-            name=meter.name,
-            kind=meter.kind,
-            inputs=tuple(meter.inputs),
-            wait_ratio=shares[meter.number],
-            total_processing_time_ns=int(
-                meter.numbers.direct + meter.numbers.background
-            ),
-            min_processing_time_ns=meter.numbers.least_ns,
-            max_processing_time_ns=meter.numbers.most_ns,
-            num_produced_elements=meter.numbers.elements,
-            computes=meter.numbers.computes,
-            bytes_per_element=meter.numbers.bytes_each,
-            memory_usage=_held(meters, meter),
-        )
-        for meter in meters
-    )
+    _share_waiting(meters)
+    for meter in meters:
+        if _waits(meters, meter):
+            ready = sum(meters[number].numbers.elements for number in meter.inputs)
+            held = (ready - meter.numbers.elements) * meter.numbers.bytes_each
+            meter.held_bytes = max(0, int(held))
+    return meters
 
 
 def _waits(meters: list[Meter], meter: Meter) -> bool:
@@ -94,55 +37,37 @@ def _waits(meters: list[Meter], meter: Meter) -> bool:
     return any(meters[number].numbers.begun for number in meter.inputs)
 
 
-def _wait_shares(meters: list[Meter]) -> dict[int, float | None]:
-    """Each node's part of the time that the consumer waited.
+def _share_waiting(meters: list[Meter]) -> None:
+    """Find each node's part of the time that the consumer waited.
 
     The part of a node that waits for others is theirs, in proportion to their time.
     """
     whole = sum(meter.numbers.direct for meter in meters) or 1
-    shares: dict[int, float | None] = {}
-    amounts = {meter.number: meter.numbers.direct / whole for meter in meters}
+    amounts = [meter.numbers.direct / whole for meter in meters]
     for meter in meters:
-        if not _waits(meters, meter):
-            shares[meter.number] = amounts[meter.number]
-            continue
-        behind = _working_for(meters, meter)
+        behind = _working_for(meters, meter) if _waits(meters, meter) else []
         weight = sum(node.numbers.background for node in behind)
-        if not weight:
-            shares[meter.number] = amounts[meter.number]
-            continue
-        for node in behind:
+        for node in behind if weight else ():
             part = node.numbers.background / weight
             amounts[node.number] += amounts[meter.number] * part
-        shares[meter.number] = None
-    return shares
+        meter.wait_ratio = None if weight else amounts[meter.number]
 
 
 def _working_for(meters: list[Meter], meter: Meter) -> list[Meter]:
     """The nodes that work in the background for one, up to others that wait."""
-    found: list[Meter] = []
-    for number in meter.inputs:
-        node = meters[number]
-        found.append(node)
+    found = [meters[number] for number in meter.inputs]
+    for node in found[:]:
         if not _waits(meters, node):
             found += _working_for(meters, node)
     return found
 
 
-def _held(meters: list[Meter], meter: Meter) -> int:
-    """Bytes that a node which waits has ready, or has threads or processes make."""
-    if not _waits(meters, meter):
-        return 0
-    ready = sum(meters[number].numbers.elements for number in meter.inputs)
-    return max(0, int((ready - meter.numbers.elements) * meter.numbers.bytes_each))
-
-
-def table(nodes: Sequence[NodeSummary]) -> str:
+def table(nodes: Sequence[Meter]) -> str:
     """The table in Grain's form: the node that was waited for longest comes first."""
     return rows_of(sorted(nodes, key=lambda node: -(node.wait_ratio or 0)))
 
 
-def rows_of(nodes: Sequence[NodeSummary]) -> str:
+def rows_of(nodes: Sequence[Meter]) -> str:
     """The table in Grain's form, of nodes in their order."""
     rows = [list(_COLUMNS)]
     rows += [[column(node) for column in _COLUMNS.values()] for node in nodes]
@@ -153,7 +78,7 @@ def rows_of(nodes: Sequence[NodeSummary]) -> str:
     return border + border.join([*(_row(row, widths) for row in rows), ""])
 
 
-def execution_summary(nodes: Sequence[NodeSummary]) -> str:
+def execution_summary(nodes: Sequence[Meter]) -> str:
     """What debug mode logs."""
     text = f"Grain Dataset Execution Summary:\n\n{NOTE}\n\n{table(nodes)}"
     top = max(nodes, key=lambda node: node.wait_ratio or 0)
@@ -173,23 +98,25 @@ def _row(cells: list[str], widths: list[int]) -> str:
     return text
 
 
-def _time(node: NodeSummary, ns: int) -> str:
-    return time_text(ns) if node.total_processing_time_ns else "N/A"
+def _time(node: Meter, ns: int) -> str:
+    return time_text(ns) if node.numbers.total_ns else "N/A"
 
 
-_COLUMNS: dict[str, Callable[[NodeSummary], str]] = {
-    "id": lambda node: str(node.id),
+_COLUMNS: dict[str, Callable[[Meter], str]] = {
+    "id": lambda node: str(node.number),
     "name": lambda node: node.name,
-    "inputs": lambda node: str(list(node.inputs)),
+    "inputs": lambda node: str(node.inputs),
     "percent wait time": lambda node: (
         "N/A" if node.wait_ratio is None else f"{node.wait_ratio * 100:.2f}%"
     ),
-    "total processing time": lambda node: _time(node, node.total_processing_time_ns),
-    "min processing time": lambda node: _time(node, node.min_processing_time_ns),
-    "max processing time": lambda node: _time(node, node.max_processing_time_ns),
-    "avg processing time": lambda node: _time(node, node.avg_processing_time_ns),
-    "num produced elements": lambda node: str(node.num_produced_elements),
-    "memory usage": lambda node: bytes_text(node.memory_usage),
+    "total processing time": lambda node: _time(node, node.numbers.total_ns),
+    "min processing time": lambda node: _time(node, node.numbers.least_ns),
+    "max processing time": lambda node: _time(node, node.numbers.most_ns),
+    "avg processing time": lambda node: _time(
+        node, node.numbers.total_ns // max(node.numbers.elements, 1)
+    ),
+    "num produced elements": lambda node: str(node.numbers.elements),
+    "memory usage": lambda node: bytes_text(node.held_bytes),
 }
 
 

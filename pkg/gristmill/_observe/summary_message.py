@@ -6,8 +6,9 @@ import functools
 import importlib
 from typing import Any
 
+from gristmill._observe.meter import Meter, Numbers
 from gristmill._observe.observed import ObservedDatasetIterator
-from gristmill._observe.summary import NodeSummary, rows_of, summarize
+from gristmill._observe.summary import rows_of, summarize
 
 # Fields of a node: name, number and protobuf's name of the type.
 _NODE = (
@@ -96,27 +97,22 @@ def get_execution_summary(ds: Any) -> Any:
             " options to `STAGE_TIMING` to enable execution statistics collection."
         )
     message = _classes()["ExecutionSummary"]()
-    for node, meter in zip(
-        summarize(ds.measurement), ds.measurement.meters, strict=True
-    ):
-        bytes_produced = int(node.bytes_per_element * node.num_produced_elements)
-        made = message.nodes[node.id]
+    for node in summarize(ds.measurement):
+        numbers = node.numbers
+        made = message.nodes[node.number]
+        made.id = node.number
+        made.name = node.name
         made.inputs.extend(node.inputs)
-        made.output_spec = "" if meter.spec is None else str(meter.spec)
-        for name, value in {
-            "id": node.id,
-            "name": node.name,
-            "wait_time_ratio": node.wait_ratio or 0.0,
-            "total_processing_time_ns": node.total_processing_time_ns,
-            "min_processing_time_ns": node.min_processing_time_ns,
-            "max_processing_time_ns": node.max_processing_time_ns,
-            "num_produced_elements": node.num_produced_elements,
-            "is_output": node.id == 0,
-            "is_prefetch": node.wait_ratio is None,
-            "bytes_consumed": bytes_produced + node.memory_usage,
-            "bytes_produced": bytes_produced,
-        }.items():
-            setattr(made, name, value)
+        made.wait_time_ratio = node.wait_ratio or 0.0
+        made.total_processing_time_ns = numbers.total_ns
+        made.min_processing_time_ns = numbers.least_ns
+        made.max_processing_time_ns = numbers.most_ns
+        made.num_produced_elements = numbers.elements
+        made.output_spec = "" if node.spec is None else str(node.spec)
+        made.is_output = node.number == 0
+        made.is_prefetch = node.wait_ratio is None
+        made.bytes_produced = int(numbers.bytes_each * numbers.elements)
+        made.bytes_consumed = made.bytes_produced + node.held_bytes
     return message
 
 
@@ -126,19 +122,21 @@ def pretty_format_summary(summary: Any) -> str:
     return rows_of([_node_of(summary.nodes[number]) for number in numbers])
 
 
-def _node_of(node: Any) -> NodeSummary:
-    held = node.bytes_consumed - node.bytes_produced if node.is_prefetch else 0
-    return NodeSummary(
-        id=node.id,
-        name=node.name,
-        kind="prefetch" if node.is_prefetch else "transform",
-        inputs=tuple(node.inputs),
-        wait_ratio=None if node.is_prefetch else node.wait_time_ratio,
-        total_processing_time_ns=node.total_processing_time_ns,
-        min_processing_time_ns=node.min_processing_time_ns,
-        max_processing_time_ns=node.max_processing_time_ns,
-        num_produced_elements=node.num_produced_elements,
-        computes=0.0,
-        bytes_per_element=0.0,
-        memory_usage=max(0, held),
+def _node_of(node: Any) -> Meter:
+    waits, made = node.is_prefetch, node.num_produced_elements
+    held = node.bytes_consumed - node.bytes_produced if waits else 0
+    return Meter(
+        node.id,
+        node.name,
+        "prefetch" if waits else "transform",
+        list(node.inputs),
+        numbers=Numbers(
+            elements=made,
+            timed=made,
+            direct_ns=node.total_processing_time_ns,
+            least_ns=node.min_processing_time_ns,
+            most_ns=node.max_processing_time_ns,
+        ),
+        wait_ratio=None if waits else node.wait_time_ratio,
+        held_bytes=max(0, held),
     )

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pathlib
 import sys
-import traceback
 import types
+from collections.abc import Iterator
 
 from gristmill.config import config
 
@@ -44,16 +44,21 @@ def cut(error: BaseException) -> bool:
     if mode == "off" or isinstance(error, StopIteration):
         return False
     whole = error.__traceback__
-    frames = list(traceback.walk_tb(whole))
-    own = [place for place, (frame, _) in enumerate(frames[:-1]) if _is_own(frame)]
+    entries = list(_entries(whole))
+    own = {entry for entry in entries[:-1] if _is_own(entry.tb_frame)}
     # The first one is where it was caught, which is there again when it goes on.
-    if not [place for place in own if place]:
+    if not own - {*entries[:1]}:
         return False
     if mode == "tracebackhide":
-        for place in own:
-            frames[place][0].f_locals["__tracebackhide__"] = True
+        for entry in own:
+            entry.tb_frame.f_locals["__tracebackhide__"] = True
         return False
-    error.__traceback__ = _without(whole, set(own))
+    left: types.TracebackType | None = None
+    for entry in reversed(entries):
+        if entry not in own:
+            place = (entry.tb_frame, entry.tb_lasti, entry.tb_lineno)
+            left = types.TracebackType(left, *place)
+    error.__traceback__ = left
     if mode == "remove_frames":
         error.__cause__ = FullTraceback(WHOLE.format(error)).with_traceback(whole)
     elif NOTE not in getattr(error, "__notes__", ()):
@@ -73,18 +78,7 @@ def _is_own(frame: types.FrameType) -> bool:
     return name.startswith((PACKAGE, *COMPILED))
 
 
-def _without(
-    whole: types.TracebackType | None, places: set[int]
-) -> types.TracebackType | None:
-    """A traceback less the entries at some places."""
-    entries: list[types.TracebackType] = []
+def _entries(whole: types.TracebackType | None) -> Iterator[types.TracebackType]:
     while whole is not None:
-        entries.append(whole)
+        yield whole
         whole = whole.tb_next
-    left: types.TracebackType | None = None
-    for place, entry in reversed(list(enumerate(entries))):
-        if place not in places:
-            left = types.TracebackType(
-                left, entry.tb_frame, entry.tb_lasti, entry.tb_lineno
-            )
-    return left

@@ -10,6 +10,7 @@ from its traceback, too.
 
 from __future__ import annotations
 
+import collections
 import functools
 import sys
 import time
@@ -17,14 +18,18 @@ import weakref
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
+
 from gristmill import monitoring
+from gristmill._base.sizes import size_of
 from gristmill._dataset.model.iterator import DatasetIterator
 from gristmill._dataset.nodes.to_iter import feeds_of
-from gristmill._observe.calls import Calls
 from gristmill._observe.kinds import is_long
 from gristmill._observe.sampling import Sampling, samplings_of
 from gristmill._observe.tracebacks import cut
 
+AT_ONCE = 128
+KEPT_DURATIONS = 8192
 # Two blocks of short elements, so that how they are made is timed as well.
 STRETCH_CALLS = 1024
 # From the beginning of a stretch to that of the next one.
@@ -32,20 +37,36 @@ EVERY_NS = 2_000_000_000
 
 
 class Watch:
-    """Has calls of one iterator timed.
+    """Has calls of one iterator timed, and knows how long they took.
 
     Args:
-        iterator: The iterator.
+        iterator: It.
         record: Is told how long calls took, in ns, while metrics are recorded.
 
     Attributes:
-        calls: What is known of them.
-        complete: Whether all were timed.
+        times: Beginnings and ends of calls that are not yet counted, in ns.
+        enough: So many of these are worth counting.
+        complete: Whether all calls were timed.
+        outputs: Calls that gave an element, of those that were timed.
+        next_ns: How long they took.
+        gap_ns: How long what is between them took, where that is known: the
+            consumer's time.
+        sized: Elements of which the size was taken; bytes: their size.
+        durations_ns: How long the last calls took.
     """
 
     def __init__(self, iterator: Any, record: Callable[[list[int]], None]) -> None:
-        self.calls = Calls(record)
+        self._record = record
+        self.times: list[int] = []
+        self.enough = 2 if monitoring.is_on() else 2 * AT_ONCE
         self.complete = True
+        self.outputs = self.next_ns = self.gap_ns = 0
+        self.sized = self.bytes = 0
+        self.durations_ns: collections.deque[int] = collections.deque(
+            maxlen=KEPT_DURATIONS
+        )
+        # When the last call ended; 0: the next one does not follow on one that counts.
+        self._ended_ns = 0
         # The iterator's own class, while it has another.
         self._kind: type | None = None
         self._until = self._due_ns = 0
@@ -53,7 +74,7 @@ class Watch:
 
     def start(self, iterator: Any) -> None:
         """Time the next calls."""
-        self._until = self.calls.outputs + STRETCH_CALLS
+        self._until = self.outputs + STRETCH_CALLS
         self._due_ns = time.perf_counter_ns() + EVERY_NS
         kind = self._kind or type(iterator)
         try:
@@ -63,7 +84,7 @@ class Watch:
             return
         if self._kind is None:
             self._kind = kind
-            self.calls.pause()
+            self._ended_ns = 0
             for sampling, feed in samplings_of(iterator):
                 sampling.begin(feed)
 
@@ -79,8 +100,10 @@ class Watch:
         for sampling, feed in found:
             sampling.look(feed)
         if element is not None:
-            self.calls.take_size(element)
-        if not found or self.calls.outputs < self._until:
+            self.sized += 1
+            self.bytes += size_of(element)
+            self._ended_ns = time.perf_counter_ns()
+        if not found or self.outputs < self._until:
             return
         if monitoring.is_on() or tracing():
             return
@@ -90,18 +113,28 @@ class Watch:
 
     def count(self, iterator: Any) -> None:
         """Count the calls that were timed."""
-        self.calls.count()
         if self._kind is not None:
             for sampling, feed in samplings_of(iterator):
                 sampling.count(feed)
+        times, self.times = self.times, []
+        whole = len(times) // 2 * 2
+        if not whole:
+            return
+        began, ended = np.array(times[:whole], np.int64).reshape(-1, 2).T
+        if not self._ended_ns:
+            self._ended_ns = int(began[0])
+        took = (ended - began).tolist()
+        self.outputs += len(took)
+        self.next_ns += sum(took)
+        self.gap_ns += int(ended[-1]) - self._ended_ns - sum(took)
+        self._ended_ns = int(ended[-1])
+        self.durations_ns.extend(took)
+        if monitoring.is_on():
+            self._record(took)
 
 
 def watch(iterator: DatasetIterator[Any]) -> None:
-    """Have calls of a chain's last iterator timed, and blocks that it reads measured.
-
-    Args:
-        iterator: The iterator, whose `_watch` this sets.
-    """
+    """Have some calls of a chain's last iterator timed, and blocks measured."""
     reference = weakref.ref(iterator)
 
     def wake(fails: bool) -> None:
@@ -129,9 +162,7 @@ def tracing() -> bool:
 def timed_class(kind: type, annotates: bool) -> type:
     """A class of iterators that differs from `kind` in that calls are timed.
 
-    Args:
-        kind: The class.
-        annotates: Whether calls are named in the trace of jax's profiler.
+    Where it `annotates`, they are named in the trace of jax's profiler, too.
     """
     advance = kind.__next__  # type: ignore[attr-defined]
     if annotates:
@@ -150,10 +181,9 @@ def timed_class(kind: type, annotates: bool) -> type:
                 cut(error)
             raise
         ended = clock()
-        calls = watch.calls
-        calls.times.append(began)
-        calls.times.append(ended)
-        if len(calls.times) >= calls.enough:
+        watch.times.append(began)
+        watch.times.append(ended)
+        if len(watch.times) >= watch.enough:
             watch.take(self, element)
         return element
 

@@ -78,12 +78,7 @@ def unflatten_as(structure: Any, flat_sequence: Iterable[Any]) -> Any:
 
 
 def assert_same_structure(a: Any, b: Any) -> None:
-    """See that two trees differ in their leaves only.
-
-    Raises:
-        ValueError: They do not, and jax is installed.
-        AssertionError: They do not, and jax is not installed.
-    """
+    """Raise ValueError (without jax AssertionError) unless only leaves differ."""
     if util := _jax():
         first, second = util.tree_structure(a), util.tree_structure(b)
         if first != second:

@@ -25,19 +25,20 @@ and at the end of an epoch:
 
     _generators: from which the next epoch is drawn, in hexadecimal digits: torch's
         default generator, and the loader's if it has one
-    _worker_generators: of persistent workers, a list of `generators.states`
+    _worker_generators: of persistent workers, a list of `generator_states`
 """
 
 from __future__ import annotations
 
 import dataclasses
+import random
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, TypeAlias
 
+import numpy as np
 import torch
 
 from gristmill._torch import private
-from gristmill._torch.indices import generators
 
 State: TypeAlias = dict[str, Any]
 
@@ -118,37 +119,27 @@ class Saved:
     Attributes:
         main: Where the index sampler stood, and what else the parent keeps.
         step: Batches given until then.
-        later_steps: Batches given after that.
         finished: Whether the epoch was over.
         parts: The states of the dataset and its iteration, of each worker, or the one
             of a loader without workers.
-        workers: How many workers there were.
-        last_worker: Whose batch was the last.
         generators: The states of torch's default generator, and of the loader's if it
             has one, from which the next epoch is drawn; empty in the middle of one.
         worker_generators: Of persistent workers, from which the next epoch's samples
             are drawn; empty in the middle of an epoch.
+        later_steps: Batches given after `step`.
+        workers: How many workers there were.
+        last_worker: Whose batch was the last.
     """
 
     main: State
     step: int
-    later_steps: int
     finished: bool
     parts: list[State | None]
-    workers: int
-    last_worker: int
     generators: list[torch.Tensor]
     worker_generators: Sequence[State]
-
-    @property
-    def base_seed(self) -> int | None:
-        """Of the workers' generators, None where there were no workers."""
-        return self.main.get(BASE_SEED)
-
-    @property
-    def has_dataset_states(self) -> bool:
-        """Whether a dataset was Stateful."""
-        return any(part and part[DATASET_STATE] is not None for part in self.parts)
+    later_steps: int = 0
+    workers: int = 0
+    last_worker: int = -1
 
 
 def tell(parts: Iterable[State | None]) -> bool:
@@ -178,8 +169,9 @@ def read(state: Mapping[str, Any], loader: Any) -> Saved:
         raise AssertionError(
             f"State doesn't contain key '{own}' expected for {name} dataloader"
         )
-    saved = _of_workers(state) if SNAPSHOT in state else _of_one(state)
-    if saved.workers != workers and (not map_style or saved.has_dataset_states):
+    saved = _saved(state)
+    has_states = any(part and part[DATASET_STATE] is not None for part in saved.parts)
+    if saved.workers != workers and (not map_style or has_states):
         raise AssertionError(
             f"The state is of a loader with num_workers={saved.workers}, each with its"
             f" own state of the dataset, and this one has num_workers={workers}. Load"
@@ -188,42 +180,52 @@ def read(state: Mapping[str, Any], loader: Any) -> Saved:
     return saved
 
 
-def _of_one(state: Mapping[str, Any]) -> Saved:
-    return Saved(
-        main=dict(state),
-        step=state[NUM_YIELDED],
-        later_steps=0,
-        finished=state[FINISHED],
-        parts=[dict(state)],
-        workers=0,
-        last_worker=-1,
-        **_ending(state),
-    )
-
-
-def _of_workers(state: Mapping[str, Any]) -> Saved:
+def _saved(state: Mapping[str, Any]) -> Saved:
+    epoch = {
+        "finished": state[FINISHED],
+        "generators": [*map(from_digits, state.get(GENERATORS, ()))],
+        "worker_generators": state.get(WORKER_GENERATORS, ()),
+    }
+    if SNAPSHOT not in state:
+        own = dict(state)
+        return Saved(main=own, step=state[NUM_YIELDED], parts=[own], **epoch)
     snapshot = state[SNAPSHOT]
     main, by_name = snapshot[MAIN_SNAPSHOT], snapshot.get(WORKER_SNAPSHOTS, {})
     workers = main[NUM_WORKERS]
     return Saved(
         main=main,
         step=snapshot[SNAPSHOT_STEP],
+        parts=[by_name.get(f"worker_{worker}") for worker in range(workers)],
         later_steps=state[STEPS_SINCE],
-        finished=state[FINISHED],
-        parts=[by_name.get(worker_name(worker)) for worker in range(workers)],
         workers=workers,
         last_worker=snapshot[LAST_WORKER],
-        **_ending(state),
+        **epoch,
     )
 
 
-def _ending(state: Mapping[str, Any]) -> dict[str, Any]:
+def digits(state: torch.Tensor) -> str:
+    """The state of a generator of torch's as hexadecimal digits."""
+    return bytes(state.numpy()).hex()
+
+
+def from_digits(found: str) -> torch.Tensor:
+    """The state of which `digits` made digits."""
+    return torch.frombuffer(bytearray.fromhex(found), dtype=torch.uint8)
+
+
+def generator_states() -> State:
+    """Where this process's torch, Python and NumPy draw from; may pass through JSON."""
+    name, keys, *rest = np.random.get_state()  # noqa: NPY002 (users draw from it)
     return {
-        "generators": [*map(generators.from_digits, state.get(GENERATORS, ()))],
-        "worker_generators": state.get(WORKER_GENERATORS, ()),
+        "torch": digits(torch.get_rng_state()),
+        "random": random.getstate(),
+        "numpy": [name, np.asarray(keys).tolist(), *rest],
     }
 
 
-def worker_name(worker: int) -> str:
-    """The key of a worker's state."""
-    return f"worker_{worker}"
+def restore_generators(found: State) -> None:
+    """Let them draw from where `generator_states` has found them."""
+    torch.set_rng_state(from_digits(found["torch"]))
+    version, numbers, gauss = found["random"]
+    random.setstate((version, tuple(numbers), gauss))
+    np.random.set_state(tuple(found["numpy"]))  # noqa: NPY002

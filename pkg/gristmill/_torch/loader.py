@@ -142,9 +142,9 @@ class DataLoader(torch.utils.data.DataLoader[T]):  # type: ignore[misc]
 
     @multiprocessing_context.setter
     def multiprocessing_context(self, context: Any) -> None:
-        private.TorchLoader.multiprocessing_context.fset(
-            self, start_method.named(context)
-        )
+        if context == "launcher":
+            context = start_method.LauncherContext()
+        private.TorchLoader.multiprocessing_context.fset(self, context)
 
     def _check_overlap(self) -> None:
         if isinstance(self.dataset, IterableDataset):
@@ -189,14 +189,15 @@ def check_options(
         ValueError: One is out of range, or needs workers.
         TypeError: One is no integer.
     """
-    _check_count("max_restarts", max_restarts, 0, workers)
+    check_count("max_restarts", max_restarts, 0, workers)
     if reorder_window is not None:
-        _check_count("reorder_window", reorder_window, 1, workers)
+        check_count("reorder_window", reorder_window, 1, workers)
     if memory_limit is not None:
-        _check_count("memory_limit", memory_limit, 1, workers)
+        check_count("memory_limit", memory_limit, 1, workers)
 
 
-def _check_count(name: str, value: Any, least: int, workers: int) -> None:
+def check_count(name: str, value: Any, least: int, workers: int) -> None:
+    """Check an integer; see `check_options`."""
     check_integer(name, value)
     if value < least:
         raise ValueError(f"{name} must be at least {least}, got {value}.")

@@ -85,18 +85,12 @@ pin_memory = _part("utils.data._utils.pin_memory.pin_memory", 2)
 # Workers.
 generate_state = _part(_WORKER + "_generate_state", 2)
 set_thread_name = _part("multiprocessing._set_thread_name", 1)
-compiled_for_xpu = _part("xpu._is_compiled", 0)
 if not TYPE_CHECKING:
     ExceptionWrapper = _part("_utils.ExceptionWrapper", 0, "where")
 # Batches.
 collate_tensor_fn = _part(_COLLATE + "collate_tensor_fn", 1, "collate_fn_map")
-collate_numpy_array_fn = _part(_COLLATE + "collate_numpy_array_fn", 1, "collate_fn_map")
-collate_numpy_scalar_fn = _part(
-    _COLLATE + "collate_numpy_scalar_fn", 1, "collate_fn_map"
-)
 collate_float_fn = _part(_COLLATE + "collate_float_fn", 1, "collate_fn_map")
 collate_int_fn = _part(_COLLATE + "collate_int_fn", 1, "collate_fn_map")
-collate_str_fn = _part(_COLLATE + "collate_str_fn", 1, "collate_fn_map")
 StorageWeakRef = _part("multiprocessing.reductions.StorageWeakRef", 1)
 storage_of_weak_ref = _part("UntypedStorage._new_with_weak_ptr")
 neg_view = _part("_neg_view")
@@ -134,17 +128,15 @@ _OF_FETCHERS = ("dataset", "dataset_iter", "ended", "fetch")
 
 def unknown() -> str | None:
     """What is not as it is known, in a few words; None where all is."""
-    for path in _USED:
-        if _found(path) is Absent:
-            return f"torch.{path} is not there"
     for path, call in _USED.items():
+        part = _found(path)
+        if part is Absent:
+            return f"torch.{path} is not there"
         if call is None:
             continue
         count, names = call
         try:
-            inspect.signature(_found(path)).bind(
-                *[None] * count, **dict.fromkeys(names)
-            )
+            inspect.signature(part).bind(*[None] * count, **dict.fromkeys(names))
         except (TypeError, ValueError):
             return f"torch.{path} takes other arguments"
     try:
@@ -156,12 +148,11 @@ def unknown() -> str | None:
             fetcher = kinds.create_fetcher(kinds.Iterable, [0], False, None, False)
     except Exception as error:
         return f"torch's iterator fails: {error!r}"
-    looked_at = (
+    for thing, names in (
         (loader, _OF_LOADERS),
         (iterator, _OF_ITERATORS),
         (fetcher, _OF_FETCHERS),
-    )
-    for thing, names in looked_at:
+    ):
         for name in names:
             if not hasattr(thing, name):
                 return f"a {type(thing).__name__} has no {name}"
@@ -169,15 +160,13 @@ def unknown() -> str | None:
 
 
 UNKNOWN = unknown()
-_warned = False
 
 
+@functools.cache
 def warn_of_unknown() -> None:
     """Say once, to who calls our caller, that loaders compute as torch's do."""
-    global _warned
-    if UNKNOWN is None or _warned:
+    if UNKNOWN is None:
         return
-    _warned = True
     warnings.warn(
         f"{_because(UNKNOWN)} Loaders compute as torch's own do, and max_restarts,"
         " reorder_window, memory_limit and overlap_epochs have no effect.",
@@ -218,27 +207,26 @@ def profiling() -> bool:
     return bool(_profiler_enabled() or _profiler._is_profiler_enabled)
 
 
-# What torch's class has of ours, and had before.
-_lent: dict[str, tuple[Any, Any]] = {}
+def lend(**parts: Any) -> Callable[[], None]:
+    """Let torch's own class of loaders, and what is derived from it, have these.
 
-
-def lend(**parts: Any) -> None:
-    """Let torch's own class of loaders, and what is derived from it, have these."""
+    Returns:
+        What undoes it, but for what somebody else has replaced since.
+    """
+    before = {name: vars(TorchLoader).get(name, Absent) for name in parts}
     for name, part in parts.items():
-        _lent[name] = part, vars(TorchLoader).get(name, Absent)
         setattr(TorchLoader, name, part)
 
+    def take_back() -> None:
+        for name, part in parts.items():
+            if vars(TorchLoader).get(name) is not part:
+                continue
+            if before[name] is Absent:
+                delattr(TorchLoader, name)
+            else:
+                setattr(TorchLoader, name, before[name])
 
-def take_back() -> None:
-    """Undo `lend`, but for what somebody else has replaced since."""
-    for name, (part, before) in _lent.items():
-        if vars(TorchLoader).get(name) is not part:
-            continue
-        if before is Absent:
-            delattr(TorchLoader, name)
-        else:
-            setattr(TorchLoader, name, before)
-    _lent.clear()
+    return take_back
 
 
 def collation() -> dict[Any, Callable[..., Any]]:

@@ -8,14 +8,15 @@ from typing import Any
 import torch
 from torch.utils.data import Dataset, Sampler
 
-from gristmill._base.checks import check_integer
 from gristmill._base.types import T
 from gristmill._torch import layout, private
 from gristmill._torch.layout import State
-from gristmill._torch.loader import DataLoader
-from gristmill._torch.resume.base import StatefulIterator
+from gristmill._torch.loader import DataLoader, check_count
 from gristmill._torch.resume.several import StatefulMultiProcessIterator
-from gristmill._torch.resume.single import StatefulSingleProcessIterator
+from gristmill._torch.resume.single import (
+    StatefulIterator,
+    StatefulSingleProcessIterator,
+)
 from gristmill.sources import RandomAccessDataSource
 
 
@@ -146,7 +147,8 @@ class StatefulDataLoader(DataLoader[T]):
             reorder_window=reorder_window,
             memory_limit=memory_limit,
         )
-        _check_interval(snapshot_every_n_steps)
+        if snapshot_every_n_steps is not None:
+            check_count("snapshot_every_n_steps", snapshot_every_n_steps, 0, workers=1)
         self.snapshot_every_n_steps = snapshot_every_n_steps
         self.next_iter_state = None
         # Whether the iterator was made to be asked for its state, and not given yet.
@@ -162,7 +164,7 @@ class StatefulDataLoader(DataLoader[T]):
             # It was loaded so, and has brought the samplers to the end of their epoch.
             with self._iterator.next_epoch():
                 self._begin_epoch()
-                self._iterator.draw_order()
+                self._iterator.position.state()  # Draws the order.
         iterator: StatefulIterator = self._iterator
         return iterator
 
@@ -216,11 +218,3 @@ class StatefulDataLoader(DataLoader[T]):
             iterator = StatefulMultiProcessIterator(self, saved)
         self.next_iter_state = None
         return iterator
-
-
-def _check_interval(steps: int | None) -> None:
-    if steps is None:
-        return
-    check_integer("snapshot_every_n_steps", steps)
-    if steps < 0:
-        raise ValueError(f"snapshot_every_n_steps must be at least 0, got {steps}.")

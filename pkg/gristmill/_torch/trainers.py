@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import inspect
 from types import ModuleType
@@ -29,6 +30,8 @@ _DEFAULTS = {
     "overlap_epochs": False,
 }
 _T_co = TypeVar("_T_co", covariant=True)
+# Undoes `install`.
+_installed = contextlib.ExitStack()
 
 
 def install(*, everywhere: bool = False, **options: Any) -> None:
@@ -56,30 +59,6 @@ def install(*, everywhere: bool = False, **options: Any) -> None:
         >>> install(max_restarts=1)
         >>> uninstall()
     """
-    _check(options)
-    uninstall()
-    private.warn_of_unknown()
-    if private.UNKNOWN is not None:
-        return
-    global _rebound
-    _rebound = _Rebound(options)
-    if everywhere:
-        private.lend(_get_iterator=DataLoader._get_iterator, **_DEFAULTS | options)
-
-
-def uninstall() -> None:
-    """Undo `install`; loaders that it let be built stay what they are.
-
-    Those of torch's own class make torch's iterators again.
-    """
-    global _rebound
-    if _rebound is not None:
-        _rebound.undo()
-        _rebound = None
-    private.take_back()
-
-
-def _check(options: dict[str, Any]) -> None:
     allowed = [name for name in _DEFAULTS if name != "overlap_epochs"]
     for name in options:
         if name not in allowed:
@@ -88,6 +67,28 @@ def _check(options: dict[str, Any]) -> None:
                 f" {', '.join(allowed)}. Give the trainer the others."
             )
     check_options(1, **options)
+    uninstall()
+    private.warn_of_unknown()
+    if private.UNKNOWN is not None:
+        return
+    built = {
+        ours: _with_options(ours, options) if options else ours
+        for ours in _BUILDERS.values()
+    }
+    for name, ours in _BUILDERS.items():
+        rebind = functools.partial(_rebind, built[ours])
+        _installed.callback(when_imported(name, rebind))
+    if everywhere:
+        parts = {"_get_iterator": DataLoader._get_iterator, **_DEFAULTS, **options}
+        _installed.callback(private.lend(**parts))
+
+
+def uninstall() -> None:
+    """Undo `install`; loaders that it let be built stay what they are.
+
+    Those of torch's own class make torch's iterators again.
+    """
+    _installed.close()
 
 
 def _with_options(loader_class: type[DataLoader[Any]], options: dict[str, Any]) -> Any:
@@ -117,36 +118,14 @@ def _new(loader_class: type[DataLoader[Any]]) -> DataLoader[Any]:
     return loader_class.__new__(loader_class)
 
 
-class _Rebound:
-    """The names of loaders in the modules that build them, which mean ours.
+def _rebind(built: Any, module: ModuleType) -> None:
+    """Let a module build ours; what undoes it leaves alone what it holds by then."""
+    name = built.__name__
+    held = getattr(module, name)
+    setattr(module, name, built)
 
-    Args:
-        options: Of all loaders with workers that are built so.
-    """
+    def undo() -> None:
+        if getattr(module, name, None) is built:
+            setattr(module, name, held)
 
-    def __init__(self, options: dict[str, Any]) -> None:
-        self._built = {
-            ours: _with_options(ours, options) if options else ours
-            for ours in _BUILDERS.values()
-        }
-        # The modules that were rebound, and what they held.
-        self._held: list[tuple[ModuleType, Any]] = []
-        self._cancel = [when_imported(name, self._rebind) for name in _BUILDERS]
-
-    def _rebind(self, module: ModuleType) -> None:
-        """Let a module build ours."""
-        ours = _BUILDERS[module.__name__]
-        self._held.append((module, getattr(module, ours.__name__)))
-        setattr(module, ours.__name__, self._built[ours])
-
-    def undo(self) -> None:
-        """Let the modules build what they held before, unless they hold another now."""
-        for cancel in self._cancel:
-            cancel()
-        for module, held in self._held:
-            ours = _BUILDERS[module.__name__]
-            if getattr(module, ours.__name__, None) is self._built[ours]:
-                setattr(module, ours.__name__, held)
-
-
-_rebound: _Rebound | None = None
+    _installed.callback(undo)

@@ -29,11 +29,11 @@ from gristmill._workers.processes import (
     Children,
     Message,
     lasting_threads,
+    leave_signals_to_parent,
     receive,
     send,
     send_failure,
 )
-from gristmill._workers.worker_process import leave_signals_to_parent
 from gristmill._workers.zygote import Zygote
 
 # In the user's process.
@@ -120,7 +120,7 @@ def main(entry: str) -> None:
     os.set_inheritable(int(fd), False)
     supervisor = socket.socket(fileno=int(fd))
     send(supervisor, Message(READY))
-    _Launcher(supervisor).run()
+    _run(supervisor)
 
 
 def _import_all(modules: Sequence[str]) -> None:
@@ -136,34 +136,31 @@ def _import_all(modules: Sequence[str]) -> None:
         os.execv(sys.executable, [*command[: -2 - len(modules)], *command[-2:]])
 
 
-class _Launcher:
-    """Does what the supervisor says."""
+def _run(supervisor: socket.socket) -> None:
+    """Do what the supervisor says until it is gone."""
+    zygotes = Children(supervisor, GONE)
+    while True:
+        for _ in zygotes.wait():
+            received = receive(supervisor)
+            if received is None:
+                return
+            message, fds = received
+            if message.kind == OPEN_GROUP:
+                _start_zygote(supervisor, zygotes, message, fds)
+            elif message.kind == FORGET:
+                zygotes.kill(message.group)
 
-    def __init__(self, supervisor: socket.socket) -> None:
-        self._supervisor = supervisor
-        self._zygotes = Children(supervisor, GONE)
 
-    def run(self) -> None:
-        """Fork zygotes until the supervisor is gone."""
-        while True:
-            for _ in self._zygotes.wait():
-                received = receive(self._supervisor)
-                if received is None:
-                    return
-                message, fds = received
-                if message.kind == OPEN_GROUP:
-                    self._start_zygote(message, fds)
-                elif message.kind == FORGET:
-                    self._zygotes.kill(message.group)
+def _start_zygote(
+    supervisor: socket.socket, zygotes: Children, message: Message, fds: Sequence[int]
+) -> None:
+    def child() -> None:
+        supervisor.close()
+        Zygote(message.group, late=bool(message.value), fds=fds).run()
 
-    def _start_zygote(self, message: Message, fds: Sequence[int]) -> None:
-        def child() -> None:
-            self._supervisor.close()
-            Zygote(message.group, late=bool(message.value), fds=fds).run()
-
-        try:
-            self._zygotes.fork(Message(ZYGOTE, message.group), child)
-        except OSError:
-            send_failure(self._supervisor, message.group)
-        for fd in fds:
-            os.close(fd)
+    try:
+        zygotes.fork(Message(ZYGOTE, message.group), child)
+    except OSError:
+        send_failure(supervisor, message.group)
+    for fd in fds:
+        os.close(fd)

@@ -14,6 +14,7 @@ from collections import deque
 from collections.abc import Sequence
 from typing import Any
 
+from gristmill._base import log
 from gristmill._workers.processes import (
     EXITED,
     STARTED,
@@ -21,11 +22,12 @@ from gristmill._workers.processes import (
     Children,
     Message,
     lasting_threads,
+    look_like_worker,
     receive,
+    restore_signals_in_forks,
     send,
     send_failure,
 )
-from gristmill._workers.worker_process import look_like_worker, restore_signals_in_forks
 
 # How often is looked whether workers that begin are idle, and how long one may
 # take to its first output in any case.
@@ -61,28 +63,28 @@ class Zygote:
         try:
             self._entry = become_like_parent(self._setup)
             if not self._late:
-                self._load()
+                self._program = self._entry.load(self._blob_fd)
         except BaseException:
             send_failure(self._supervisor, self._group)
             return
         if not self._late and (threads := lasting_threads()):
-            _warn_of_threads(threads)
+            log.warning(
+                "unpickling the pipeline started %d thread(s), which no fork copies: "
+                "each worker unpickles it for itself, which takes more time and "
+                "memory. Start threads on first use instead of on import to avoid "
+                "this.",
+                threads,
+            )
             send(self._supervisor, Message(THREADS))
             return
         gc.collect()
         gc.freeze()  # As the launcher did.
-        self._serve()
-
-    def _load(self) -> None:
-        self._program = self._entry.load(self._blob_fd)
-
-    def _serve(self) -> None:
         try:
-            self._serve_supervisor()
+            self._serve()
         except OSError:
             send_failure(self._supervisor, self._group)
 
-    def _serve_supervisor(self) -> None:
+    def _serve(self) -> None:
         while True:
             patience_ms = round(_PATIENCE_S * 1e3) if self._wanted else None
             for ready in self._workers.wait(patience_ms):
@@ -92,15 +94,11 @@ class Zygote:
                     self._wanted.append(received[0])
                 else:
                     return
-            self._start_some()
-
-    def _start_some(self) -> None:
-        """Fork the workers that are wanted, as far as they may begin now."""
-        if self._wanted:
-            for fd in self._throttle.no_longer_busy():
-                self._let_go(fd)
-        while self._wanted and self._throttle.has_room():
-            self._start(self._wanted.popleft())
+            if self._wanted:
+                for fd in self._throttle.no_longer_busy():
+                    self._let_go(fd)
+            while self._wanted and self._throttle.has_room():
+                self._start(self._wanted.popleft())
 
     def _start(self, wanted: Message) -> None:
         begins, has_begun = os.pipe()
@@ -115,7 +113,6 @@ class Zygote:
         self._workers.poll.register(begins, select.POLLIN)
 
     def _let_go(self, begins: int) -> None:
-        """Count a worker no longer among those that begin."""
         self._workers.poll.unregister(begins)
         self._throttle.drop(begins)
         os.close(begins)
@@ -127,7 +124,7 @@ class Zygote:
         restore_signals_in_forks()
         if self._late:
             try:
-                self._load()
+                self._program = self._entry.load(self._blob_fd)
             except BaseException:
                 send_failure(self._supervisor, self._group)
                 return
@@ -146,11 +143,7 @@ class Zygote:
 
 
 def become_like_parent(wanted: dict[str, Any]) -> types.ModuleType:
-    """Make this process resemble the user's; returns the module to enter.
-
-    Args:
-        wanted: What `gristmill._workers.launcher.setup` has pickled.
-    """
+    """Make this process what `launcher.setup` has told; returns the module to enter."""
     look_like_worker("GristmillWorker", wanted["pid"])
     os.environ.clear()
     os.environ.update(wanted["environ"])
@@ -187,16 +180,13 @@ class StartThrottle:
     def no_longer_busy(self) -> list[int]:
         """Return who need not be waited for."""
         now = time.monotonic()
-        return [
-            fd
-            for fd, (pid, start) in self.fds.items()
-            if _waits(now - start, _processor_time(pid))
-        ]
-
-
-def _waits(running_s: float, used_s: float) -> bool:
-    """Whether a worker rather waits than computes, or takes too long."""
-    return running_s > _LONGEST_S or _PATIENCE_S < running_s > 4 * used_s
+        idle = []
+        for fd, (pid, start) in self.fds.items():
+            running_s = now - start
+            waits = _PATIENCE_S < running_s > 4 * _processor_time(pid)
+            if waits or running_s > _LONGEST_S:
+                idle.append(fd)
+        return idle
 
 
 def _processor_time(pid: int) -> float:
@@ -207,14 +197,3 @@ def _processor_time(pid: int) -> float:
         return time.clock_gettime(clock)
     except OSError:
         return 0.0
-
-
-def _warn_of_threads(count: int) -> None:
-    import logging  # Rarely needed, and slow to import.
-
-    logging.getLogger("gristmill").warning(
-        "unpickling the pipeline started %d thread(s), which no fork copies: each "
-        "worker unpickles it for itself, which takes more time and memory. Start "
-        "threads on first use instead of on import to avoid this.",
-        count,
-    )

@@ -18,10 +18,9 @@ from gristmill._base.types import S, T
 from gristmill._dataset.model.names import transform_name
 from gristmill._engine import arguments, compilation
 from gristmill._engine import state as states
-from gristmill._engine.length import outputs
 from gristmill._engine.local import LocalRun
+from gristmill._engine.record_errors import Tally
 from gristmill._engine.remote import RemoteOptions, RemoteRun
-from gristmill._engine.tally import Tally
 from gristmill.bad_records import ErrorPolicy, OnError
 from gristmill.errors import StateMismatch
 from gristmill.loader._iterator import DataLoaderIterator
@@ -157,10 +156,9 @@ class DataLoader(Generic[T]):
         """Worker count and buffer size."""
         return self._multiprocessing_options
 
-    # Grain's private names, which code around it reads.
-
     @property
     def _local_num_workers(self) -> int:
+        # This and the next are Grain's private names, which code around it reads.
         return max(self._multiprocessing_options.num_workers, 1)
 
     @property
@@ -171,7 +169,7 @@ class DataLoader(Generic[T]):
         return DataLoaderIterator(self, None)
 
     def __len__(self) -> int:
-        return outputs(self._program, self._operations)
+        return compilation.outputs(self._program, self._operations)
 
     def __bool__(self) -> bool:
         # Grain's loader is true, whatever it gives, and not every length is known.
@@ -228,21 +226,12 @@ class DataLoader(Generic[T]):
     def _describe(self) -> states.Pipeline:
         source = self._data_source
         in_memory = isinstance(source, (list, tuple, np.ndarray))
-        if not in_memory:
-            source = self._program.source
         return states.Pipeline(
+            program=self._program,
             sampler=repr(self._sampler),
-            data_source=str(type(source)) if in_memory else repr(source),
-            shard=self._shard_options,
-            length=self._program.keys.length,
-            flat_maps=self._program.flat_maps,
-            opaque=self._program.opaque,
+            data_source=str(type(source)) if in_memory else repr(self._program.source),
             widened=compilation.differs_from_grain(self._sampler),
         )
-
-    def _start(self) -> states.Position:
-        workers = self._multiprocessing_options.num_workers
-        return self._pipeline.start(workers, self._program.streams)
 
     def _restore(self, state: bytes, validate: bool = True) -> states.Position:
         position = states.decode(self._pipeline, state, validate)
@@ -257,18 +246,14 @@ class DataLoader(Generic[T]):
         return position
 
     def _program_for(self, position: states.Position) -> compilation.LoaderProgram:
-        if position.streams == self._program.streams:
-            return self._program
-        return self._compile(position.streams)
+        same = position.streams == self._program.streams
+        return self._program if same else self._compile(position.streams)
 
     def _run(self, position: states.Position, tally: Tally) -> LocalRun | RemoteRun:
         program = self._program_for(position)
         if self._remote.workers == 0:
             return LocalRun(program, position, tally)
         return RemoteRun(program, position, self._remote, tally)
-
-    def _tally(self) -> Tally:
-        return Tally(self._error_policy, self._pipeline.data_source)
 
 
 @overload

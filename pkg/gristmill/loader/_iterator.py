@@ -14,6 +14,7 @@ from gristmill._base import log
 from gristmill._base.describing import call_text
 from gristmill._base.types import T
 from gristmill._engine import state as states
+from gristmill._engine.record_errors import Tally
 from gristmill._observe.watch import Watch
 from gristmill.bad_records import BadRecords
 
@@ -46,8 +47,11 @@ class DataLoaderIterator(checkpoint.Checkpointable, collections.abc.Iterator[T])
     ) -> None:
         self._data_loader = data_loader
         self._validate_state = validate_state
-        self._tally = data_loader._tally()
-        self._run = data_loader._run(data_loader._start(), self._tally)
+        pipeline, program = data_loader._pipeline, data_loader._program
+        workers = data_loader.multiprocessing_options.num_workers
+        self._tally = Tally(data_loader._error_policy, pipeline.data_source)
+        start = pipeline.start(workers, program.streams)
+        self._run = data_loader._run(start, self._tally)
         if state is not None:
             self.set_state(json.dumps(state, indent=4).encode())
         self._watch = Watch(self, monitoring.record_get_next)
@@ -60,12 +64,12 @@ class DataLoaderIterator(checkpoint.Checkpointable, collections.abc.Iterator[T])
             output: T = self._run.next()
         except StopIteration:
             if self._data_loader.multiprocessing_options.enable_profiling:
-                calls = self._watch.calls
-                calls.count()
+                watch = self._watch
+                watch.count(self)
                 log.warning(
                     "%d outputs, waited %.3f s for them in all",
-                    calls.outputs,
-                    calls.next_ns / 1e9,
+                    watch.outputs,
+                    watch.next_ns / 1e9,
                 )
             raise
         return output

@@ -16,14 +16,14 @@ an epoch at most.
 
 from __future__ import annotations
 
-import dataclasses
-import math
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from gristmill._base.types import Int64Array
 from gristmill._core import KeyPlan
+from gristmill.samplers._planned import keys_by_lane
 
 __all__ = ["GroupOrder"]
 
@@ -35,53 +35,18 @@ _MASK = 2**64 - 1
 _STEP, _FIRST, _SECOND = 0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB
 
 
-@dataclasses.dataclass(frozen=True)
-class _Line:
-    """The groups of one epoch, end to end in their shuffled order.
+class _Line(NamedTuple):
+    """The groups of one epoch, end to end in their shuffled order."""
 
-    Attributes:
-        bounds: Where each group begins on the line, and the end, shape (G + 1,).
-        shifts: What to add to a place on the line to have its record key, by group.
-    """
-
-    bounds: Int64Array
-    shifts: Int64Array
-
-    def group_at(self, place: int) -> int:
-        """The number, in this epoch's order, of the group that holds a place."""
-        return int(self.bounds.searchsorted(place, "right")) - 1
-
-    def to_keys(self, places: Int64Array) -> None:
-        """Turn places on the line into record keys, in place."""
-        groups = self.bounds.searchsorted(places, "right") - 1
-        places += self.shifts[groups]
-
-
-@dataclasses.dataclass(frozen=True)
-class _Mixed:
-    """Neighbouring windows of one lane in their order, as it goes through them.
-
-    Attributes:
-        epoch: The epoch.
-        low: The first place on the line.
-        order: The places less `low`, uint16 of shape (places,).
-    """
-
-    epoch: int
-    low: int
-    order: npt.NDArray[np.uint16]
+    bounds: Int64Array  # Where each group begins on the line, and the end.
+    shifts: Int64Array  # What to add to a place on the line to have its key, by group.
 
 
 class GroupOrder:
     """Record keys by global index, over all epochs.
 
-    Args:
-        groups: Records of each group, int64 of shape (G,), at least one in all.
-        window: Groups that are mixed, at least 1.
-        seed: Seed of the order, in [0, 2**32).
-        lanes: Readers that take turns, at least 1.
-        length: Records of one epoch; the last ones of its order are left out.
-        reshuffle: Whether each epoch has its own order.
+    Lanes are readers that take turns; an epoch has `length` records, and leaves out the
+    last ones of its order.
 
     Memory is 16 bytes a group for each of the last two epochs asked for, whose set-up
     takes time in proportion to the groups, and at most 32 KiB a lane; everything else
@@ -109,19 +74,13 @@ class GroupOrder:
         self._length = length
         self._reshuffle = reshuffle
         self._lines: dict[int, _Line] = {}
-        self._mixed: dict[int, _Mixed] = {}
+        # The windows that each lane goes through: their epoch, the first place on the
+        # line, and the places behind that in their order, uint16.
+        self._mixed: dict[int, tuple[int, int, npt.NDArray[np.uint16]]] = {}
 
     def keys(self, first: int, step: int, count: int) -> Int64Array:
         """The record keys of the indices first, first + step, ..., count of them."""
-        keys = np.empty(count, np.int64)
-        # Indices that are a multiple of the lanes apart are in one lane, so any step
-        # splits into this many walks that stay in theirs.
-        walks = self._lanes // math.gcd(step, self._lanes)
-        for walk in range(min(walks, count)):
-            part = np.empty(len(range(walk, count, walks)), np.int64)
-            self._fill(first + walk * step, step * walks, part)
-            keys[walk::walks] = part
-        return keys
+        return keys_by_lane(self._lanes, first, step, count, self._fill)
 
     def _fill(self, index: int, step: int, out: Int64Array) -> None:
         """Fill from one index on, in steps that stay in its lane while epochs pass."""
@@ -144,15 +103,14 @@ class GroupOrder:
         done = 0
         while done < len(out):
             low, high, groups = self._around(line, place, begin, end, self._span)
-            mixed = None
-            if high - low <= _MOST_SORTED:
-                mixed = self._mix(rank, epoch, line, low, high, groups)
-            else:
+            in_memory = high - low <= _MOST_SORTED
+            if not in_memory:
                 low, high, _ = self._around(line, place, begin, end, self._window)
             count = min(len(out) - done, -(-(high - place) // stride))
             part = out[done : done + count]
-            if mixed is not None:
-                part[:] = mixed.order[place - low :: stride][:count]
+            if in_memory:
+                order = self._mix(rank, epoch, line, low, high, groups)
+                part[:] = order[place - low :: stride][:count]
                 part += low
             else:
                 seed = _hash(self._seed, epoch, low) >> 32
@@ -160,7 +118,7 @@ class GroupOrder:
                 plan.fill(place - low, stride, part)
             done += count
             place += count * stride
-        line.to_keys(out)
+        out += line.shifts[line.bounds.searchsorted(out, "right") - 1]
 
     def _around(
         self, line: _Line, place: int, begin: int, end: int, span: int
@@ -170,27 +128,28 @@ class GroupOrder:
         Returns:
             Its first place, the place behind its last, and the groups.
         """
-        first = line.group_at(begin)
-        first += (line.group_at(place) - first) // span * span
+        first, here = map(int, line.bounds.searchsorted([begin, place], "right") - 1)
+        first += (here - first) // span * span
         after = min(first + span, len(self._sizes))
         low = max(begin, int(line.bounds[first]))
         return low, min(end, int(line.bounds[after])), range(first, after)
 
     def _mix(
         self, rank: int, epoch: int, line: _Line, low: int, high: int, groups: range
-    ) -> _Mixed:
-        """The places [low, high) in the order in which a lane takes them."""
-        mixed = self._mixed.get(rank)
-        if mixed is None or (mixed.epoch, mixed.low) != (epoch, low):
-            draws = _draws(_hash(self._seed, epoch), low, high)
-            bounds = line.bounds[groups.start : groups.stop : self._window]
-            windows = bounds[1:].searchsorted(np.arange(low, high), "right")
-            # Windows stay in their order; a tie of draws keeps the order of places.
-            draws >>= np.uint64(16)
-            draws |= windows.astype(np.uint64) << np.uint64(48)
-            order = draws.argsort(kind="stable").astype(np.uint16)
-            mixed = self._mixed[rank] = _Mixed(epoch, low, order)
-        return mixed
+    ) -> npt.NDArray[np.uint16]:
+        """The places [low, high), less `low`, in the order of a lane."""
+        kept = self._mixed.get(rank)
+        if kept is not None and kept[:2] == (epoch, low):
+            return kept[2]
+        draws = _draws(_hash(self._seed, epoch), low, high)
+        bounds = line.bounds[groups.start : groups.stop : self._window]
+        windows = bounds[1:].searchsorted(np.arange(low, high), "right")
+        # Windows stay in their order; a tie of draws keeps the order of places.
+        draws >>= np.uint64(16)
+        draws |= windows.astype(np.uint64) << np.uint64(48)
+        order = draws.argsort(kind="stable").astype(np.uint16)
+        self._mixed[rank] = epoch, low, order
+        return order
 
     def _piece(self, rank: int) -> int:
         """Where the piece of a lane begins; the first lanes have one record more.

@@ -4,21 +4,15 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
 
 from gristmill._base.checks import check_integer
 from gristmill._base.types import Int64Array
-from gristmill.samplers._checks import (
-    check_seed,
-    check_shard_options,
-    checked_groups,
-    checked_num_epochs,
-    checked_num_records,
-)
 from gristmill.samplers._group_order import GroupOrder
-from gristmill.samplers._planned import PlannedSampler
-from gristmill.sharding import NoSharding, ShardOptions
-
-_NO_SHARDING = NoSharding()
+from gristmill.samplers._planned import NO_SHARDING, PlannedSampler, check_seed
+from gristmill.sharding import ShardOptions
 
 
 class GroupShuffleSampler(PlannedSampler):
@@ -69,22 +63,18 @@ class GroupShuffleSampler(PlannedSampler):
         groups: Sequence[int] | Int64Array,
         *,
         window: int = 8,
-        shard_options: ShardOptions = _NO_SHARDING,
+        shard_options: ShardOptions = NO_SHARDING,
         num_epochs: int | None = None,
         seed: int,
         reshuffle: bool = True,
     ) -> None:
-        self._groups = checked_groups(groups)
+        self._groups = _checked_groups(groups)
+        super().__init__(int(self._groups.sum()), shard_options, num_epochs)
         check_integer("window", window)
         if window < 1:
             raise ValueError(f"window must be at least 1 group, got {window}.")
-        check_shard_options(shard_options)
-        num_epochs = checked_num_epochs(num_epochs)
         check_seed(seed, shuffle=True)
-        self._num_records = checked_num_records(int(self._groups.sum()))
         self._window = operator.index(window)
-        self._shard_options = shard_options
-        self._num_epochs = num_epochs
         self._seed = seed
         self._reshuffle = reshuffle
         length = self._num_records
@@ -96,7 +86,8 @@ class GroupShuffleSampler(PlannedSampler):
                 f" at most {self._num_records} shards."
             )
         self._epoch_length = length
-        self._max_index = None if num_epochs is None else num_epochs * length
+        epochs = self._num_epochs
+        self._max_index = None if epochs is None else epochs * length
         self._order = self._order_of(int(shard_options.shard_count))
 
     @property
@@ -136,9 +127,6 @@ class GroupShuffleSampler(PlannedSampler):
     def _keys(self, first: int, step: int, count: int) -> Int64Array:
         return self._order.keys(first, step, count)
 
-    def _key(self, index: int) -> int:
-        return int(self._order.keys(index, 1, 1)[0])
-
     def _order_of(self, lanes: int) -> GroupOrder:
         return GroupOrder(
             self._groups,
@@ -148,3 +136,19 @@ class GroupShuffleSampler(PlannedSampler):
             length=self._epoch_length,
             reshuffle=self._reshuffle,
         )
+
+
+def _checked_groups(groups: Any) -> Int64Array:
+    """The records in each group, int64 of shape (G,)."""
+    sizes = np.asarray(groups)
+    if sizes.ndim != 1 or (sizes.size and sizes.dtype.kind not in "iu"):
+        raise TypeError(
+            "groups must be a sequence of integers, the records in each group, got"
+            f" {type(groups).__name__}. Pass source.groups."
+        )
+    if sizes.size and sizes.min() < 0:
+        raise ValueError(
+            f"groups must be numbers of records, but group {int(sizes.argmin())} has"
+            f" {int(sizes.min())}."
+        )
+    return sizes.astype(np.int64)

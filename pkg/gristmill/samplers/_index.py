@@ -2,25 +2,19 @@
 
 from __future__ import annotations
 
-import math
 import operator
 from typing import Any
-
-import numpy as np
 
 from gristmill._base.checks import check_integer
 from gristmill._base.types import Int64Array
 from gristmill._core import KeyPlan
-from gristmill.samplers._checks import (
+from gristmill.samplers._planned import (
+    NO_SHARDING,
+    PlannedSampler,
     check_seed,
-    check_shard_options,
-    checked_num_epochs,
-    checked_num_records,
+    keys_by_lane,
 )
-from gristmill.samplers._planned import PlannedSampler
 from gristmill.sharding import NoSharding, ShardOptions, even_split
-
-_NO_SHARDING = NoSharding()
 
 
 class IndexSampler(PlannedSampler):
@@ -50,23 +44,18 @@ class IndexSampler(PlannedSampler):
     def __init__(
         self,
         num_records: int,
-        shard_options: ShardOptions = _NO_SHARDING,
+        shard_options: ShardOptions = NO_SHARDING,
         shuffle: bool = False,
         num_epochs: int | None = None,
         seed: int | None = None,
     ) -> None:
-        num_records = checked_num_records(num_records)
-        check_shard_options(shard_options)
-        num_epochs = checked_num_epochs(num_epochs)
+        super().__init__(num_records, shard_options, num_epochs)
         check_seed(seed, shuffle)
-        self._num_records = num_records
-        self._shard_options = shard_options
         self._shard_count = int(shard_options.shard_count)
         self._shuffle = shuffle
-        self._num_epochs = num_epochs
         self._seed = seed
+        num_records, num_epochs = self._num_records, self._num_epochs
         self._max_index = None if num_epochs is None else num_epochs * num_records
-
         keys = KeyPlan.range(num_records)
         # An instance of NoSharding reads everything even where a subclass of it
         # has other numbers; Grain decides by the type as well.
@@ -94,20 +83,13 @@ class IndexSampler(PlannedSampler):
     def _keys(self, first: int, step: int, count: int) -> Int64Array:
         if count and not len(self._record_keys):
             raise self._owns_nothing()
-        keys = np.empty(count, np.int64)
-        shards = self._shard_count
-        # Indices that are a multiple of the shard count apart read positions that
-        # are equally far apart, so any step splits into this many even walks.
-        walks = shards // math.gcd(step, shards)
-        if walks == 1:
-            self._record_keys.fill(first // shards, step // shards, keys)
-            return keys
-        for walk in range(min(walks, count)):
-            part = np.empty(len(range(walk, count, walks)), np.int64)
-            start = (first + walk * step) // shards
-            self._record_keys.fill(start, step * walks // shards, part)
-            keys[walk::walks] = part
-        return keys
+
+        def fill(index: int, step: int, out: Int64Array) -> None:
+            self._record_keys.fill(
+                index // self._shard_count, step // self._shard_count, out
+            )
+
+        return keys_by_lane(self._shard_count, first, step, count, fill)
 
     def __repr__(self) -> str:
         return (

@@ -1,22 +1,46 @@
-"""What the samplers here have in common: keys follow from indices by arithmetic."""
+"""What the samplers here share: checks of their arguments, and keys by arithmetic.
+
+Most errors are in Grain's words.
+"""
 
 from __future__ import annotations
 
 import abc
+import math
+import operator
 import sys
+from collections.abc import Callable
+from typing import Any
 
+import numpy as np
+
+from gristmill._base.checks import check_flag, check_integer
 from gristmill._base.types import Int64Array
 from gristmill.records import RecordMetadata, seeded_metadata
-from gristmill.samplers._checks import check_block, out_of_bounds
+from gristmill.sharding import NoSharding, ShardOptions
+
+NO_SHARDING = NoSharding()
 
 
 class PlannedSampler(abc.ABC):
-    """A sampler of records that have numbers."""
+    """A sampler of records that have numbers; a subclass sets its seed and its end."""
 
-    _num_records: int
     _seed: int | None
     # Indices in all; None where there is no end.
     _max_index: int | None
+
+    def __init__(
+        self, num_records: int, shard_options: ShardOptions, num_epochs: int | None
+    ) -> None:
+        self._num_records = _checked_num_records(num_records)
+        if not isinstance(shard_options, ShardOptions):
+            raise TypeError(
+                "shard_options must be a ShardOptions, got"
+                f" {type(shard_options).__name__}. Pass NoSharding() or"
+                " ShardOptions(shard_index, shard_count)."
+            )
+        self._shard_options = shard_options
+        self._num_epochs = _checked_num_epochs(num_epochs)
 
     @property
     def num_records(self) -> int:
@@ -45,15 +69,20 @@ class PlannedSampler(abc.ABC):
         Raises:
             IndexError: An index is out of range.
         """
-        check_block(first, step, count, self._max_index)
+        if step <= 0 or count < 0:
+            raise ValueError(
+                "record_keys needs a positive step and a count of at least 0, got"
+                f" step={step} and count={count}."
+            )
+        if first < 0 or count:
+            self._check_index(first if first < 0 else first + step * (count - 1))
         return self._keys(first, step, count)
 
     def __len__(self) -> int:
         return sys.maxsize if self._max_index is None else self._max_index
 
     def __getitem__(self, index: int) -> RecordMetadata:
-        if index < 0 or (self._max_index is not None and index >= self._max_index):
-            raise out_of_bounds(index, self._max_index)
+        self._check_index(index)
         key = self._key(index)
         if self._seed is None:
             return RecordMetadata(index, key)
@@ -63,6 +92,78 @@ class PlannedSampler(abc.ABC):
     def _keys(self, first: int, step: int, count: int) -> Int64Array:
         """The keys of `record_keys`, for indices that are in range."""
 
-    @abc.abstractmethod
     def _key(self, index: int) -> int:
-        """The key of an index in range."""
+        return int(self._keys(index, 1, 1)[0])
+
+    def _check_index(self, index: int) -> None:
+        if index < 0 or (self._max_index is not None and index >= self._max_index):
+            raise IndexError(
+                f"RecordMetadata object index is out of bounds; Got index {index},"
+                f" allowed indices should be in [0, {self._max_index}]"
+            )
+
+
+def keys_by_lane(
+    lanes: int,
+    first: int,
+    step: int,
+    count: int,
+    fill: Callable[[int, int, Int64Array], None],
+) -> Int64Array:
+    """Return the keys of the indices first, first + step, ..., count of them.
+
+    Lane r has the indices that are r modulo `lanes`, so any step splits into a few
+    even walks that stay in one lane: `fill` gets the first index of one, a step that is
+    a multiple of `lanes`, and a contiguous array to fill with keys.
+    """
+    keys = np.empty(count, np.int64)
+    walks = lanes // math.gcd(step, lanes)
+    for walk in range(min(walks, count)):
+        part = keys if walks == 1 else keys[walk::walks].copy()
+        fill(first + walk * step, step * walks, part)
+        keys[walk::walks] = part
+    return keys
+
+
+def check_seed(seed: Any, shuffle: bool) -> None:
+    """Refuse what is no seed; None is one where nothing is shuffled."""
+    check_flag("shuffle", shuffle)
+    if seed is None:
+        if shuffle:
+            raise ValueError("Shuffling requires specifying a seed.")
+        return
+    if not isinstance(seed, int) or isinstance(seed, bool):
+        raise TypeError(f"Expected seed of int type. Got seed with type {type(seed)}")
+    if seed < 0 or seed.bit_length() > 32:
+        raise ValueError("Seed should be positive 32-bit integer.")
+
+
+def _checked_num_epochs(num_epochs: int | None) -> int | None:
+    """The number as Python's own int; None is for ever."""
+    if num_epochs is None:
+        return None
+    check_integer("num_epochs", num_epochs)
+    num_epochs = operator.index(num_epochs)
+    if num_epochs <= 0:
+        raise ValueError(
+            "Invalid number of epochs in Index Sampler."
+            f"Got {num_epochs} epochs, but number of epochs "
+            "must be greater than 0."
+        )
+    return num_epochs
+
+
+def _checked_num_records(num_records: int) -> int:
+    """The number as Python's own int: NumPy's would overflow further on."""
+    sized = hasattr(num_records, "__len__")
+    check_integer("num_records", num_records, " Pass len(source)." if sized else "")
+    num_records = operator.index(num_records)
+    if num_records >= 2**63:
+        raise OverflowError(f"num_records must be less than 2**63, got {num_records}.")
+    if num_records <= 0:
+        raise ValueError(
+            "Invalid number of records in Sampler. "
+            f"Got {num_records} records, but number of records "
+            "must be greater than 0."
+        )
+    return num_records

@@ -9,11 +9,8 @@ import numpy as np
 from gristmill._base.checks import check_integer
 from gristmill._base.types import Int64Array
 from gristmill._core import KeyPlan
-from gristmill.samplers._checks import check_shard_options, checked_num_records
-from gristmill.samplers._planned import PlannedSampler
-from gristmill.sharding import NoSharding, ShardOptions
-
-_NO_SHARDING = NoSharding()
+from gristmill.samplers._planned import NO_SHARDING, PlannedSampler
+from gristmill.sharding import ShardOptions
 
 
 class SequentialSampler(PlannedSampler):
@@ -38,11 +35,11 @@ class SequentialSampler(PlannedSampler):
     def __init__(
         self,
         num_records: int,
-        shard_options: ShardOptions = _NO_SHARDING,
+        shard_options: ShardOptions = NO_SHARDING,
         seed: int | None = None,
     ) -> None:
-        num_records = checked_num_records(num_records)
-        check_shard_options(shard_options)
+        super().__init__(num_records, shard_options, num_epochs=1)
+        num_records = self._num_records
         if seed is not None:
             check_integer("seed", seed)
             seed = operator.index(seed)
@@ -50,8 +47,6 @@ class SequentialSampler(PlannedSampler):
                 raise ValueError(
                     f"seed must be in [0, 2**128 - num_records], got {seed}."
                 )
-        self._num_records = num_records
-        self._shard_options = shard_options
         self._max_index = num_records
         if shard_options.drop_remainder:
             self._max_index -= num_records % int(shard_options.shard_count)
@@ -69,6 +64,3 @@ class SequentialSampler(PlannedSampler):
 
     def _keys(self, first: int, step: int, count: int) -> Int64Array:
         return np.arange(first, first + step * count, step, dtype=np.int64)
-
-    def _key(self, index: int) -> int:
-        return index

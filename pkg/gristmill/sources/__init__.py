@@ -140,17 +140,14 @@ class TableSource:
     """
 
     def __init__(self, columns: npt.NDArray[Any] | Columns) -> None:
-        if isinstance(columns, Mapping):
-            self._columns = dict(columns)
-            self._single = False
-        else:
-            self._columns = {"": columns}
-            self._single = True
-        self._length = _common_length(self._columns, self._single)
-        for name, column in self._columns.items():
-            # Rows are ordinary arrays, in workers and without.
-            if isinstance(column, np.memmap):
-                self._columns[name] = np.asarray(column)
+        self._single = not isinstance(columns, Mapping)
+        given: Columns = columns if isinstance(columns, Mapping) else {"": columns}
+        self._length = _common_length(given, self._single)
+        # Rows are ordinary arrays, in workers and without, also where these are mapped.
+        self._columns = {
+            name: np.asarray(column) if isinstance(column, np.memmap) else column
+            for name, column in given.items()
+        }
 
     @property
     def gathers(self) -> bool:
@@ -203,8 +200,6 @@ class TableSource:
         Raises:
             IndexError: A row is out of range.
         """
-        if self._single:
-            return _gather(self._columns[""], rows, alloc)
         return self._each(lambda column: _gather(column, rows, alloc), rules)
 
     def begin_gather(
@@ -247,13 +242,7 @@ class TableSource:
 def as_source(data_source: Any) -> Any:
     """Return what a loader reads for its argument `data_source`.
 
-    Arrays and dicts of arrays become a `TableSource`, tables of pyarrow one as well or
-    a source of their rows, without a copy; anything else is returned as it is, once it
-    is known to be readable.
-
-    Raises:
-        TypeError: It cannot be read by number.
-        ValueError: It has no records.
+    That is what `as_table` returns, once it is known to be readable and not empty.
     """
     source = as_table(data_source)
     check_readable(source)
@@ -266,13 +255,19 @@ def as_source(data_source: Any) -> Any:
 
 
 def as_table(source: Any) -> Any:
-    """Return arrays, dicts of arrays and tables of pyarrow as a source of their rows.
+    """Return a source of the rows of arrays, dicts of arrays and tables of pyarrow.
 
-    Anything else is returned as it is.
+    They are not copied.  Anything else is returned as it is.
     """
     if _is_table(source):
         return TableSource(source)
-    return _arrow_source(source) if _is_arrow(source) else source
+    pyarrow = sys.modules.get("pyarrow")  # Not imported to find out.
+    if pyarrow is None or not isinstance(source, (pyarrow.Table, pyarrow.RecordBatch)):
+        return source
+    from gristmill.sources import _arrow
+
+    arrays = _arrow.as_arrays(source)
+    return _arrow.ArrowSource(source) if arrays is None else TableSource(arrays)
 
 
 def known_length(source: Any) -> int | None:
@@ -295,25 +290,10 @@ def _is_table(source: Any) -> bool:
     )
 
 
-def _is_arrow(source: Any) -> bool:
-    """Whether this is a table of pyarrow, which is not imported to find out."""
-    pyarrow = sys.modules.get("pyarrow")
-    return pyarrow is not None and isinstance(
-        source, (pyarrow.Table, pyarrow.RecordBatch)
-    )
-
-
-def _arrow_source(table: Any) -> Any:
-    from gristmill.sources import _arrow  # It imports pyarrow.
-
-    arrays = _arrow.as_arrays(table)
-    return _arrow.ArrowSource(table) if arrays is None else TableSource(arrays)
-
-
-def _common_length(columns: dict[str, npt.NDArray[Any]], single: bool) -> int:
+def _common_length(columns: Columns, single: bool) -> int:
     if not columns:
         raise ValueError("data_source is an empty dict. Pass at least one array.")
-    longest: tuple[str, int] | None = None
+    lengths: dict[str, int] = {}
     for name, column in columns.items():
         what = "data_source" if single else f"data_source[{name!r}]"
         if not isinstance(column, np.ndarray):
@@ -325,15 +305,14 @@ def _common_length(columns: dict[str, npt.NDArray[Any]], single: bool) -> int:
             raise ValueError(
                 f"{what} has shape (), but needs a first axis to count records by."
             )
-        if longest is None:
-            longest = (what, len(column))
-        elif len(column) != longest[1]:
+        lengths[what] = len(column)
+        first, length = next(iter(lengths.items()))
+        if len(column) != length:
             raise ValueError(
-                f"{what} has {len(column)} rows, but {longest[0]} has {longest[1]}."
+                f"{what} has {len(column)} rows, but {first} has {length}."
                 " All arrays of a data source must have one length."
             )
-    assert longest is not None
-    return longest[1]
+    return length
 
 
 def _gather(

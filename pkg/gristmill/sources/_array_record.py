@@ -14,9 +14,8 @@ import numpy as np
 from gristmill import _core
 from gristmill._base import log
 from gristmill._base.types import Int64Array
-from gristmill.sources._file_names import expand
-from gristmill.sources._record_files import check_name, open_file
-from gristmill.sources._record_source import RecordSource, name_of, open_parts
+from gristmill.sources._record_files import check_name, expand, open_file
+from gristmill.sources._record_source import RecordSource, open_parts
 from gristmill.sources._remote import RemoteOptions
 
 __all__ = ["ArrayRecordDataSource"]
@@ -113,7 +112,12 @@ class ArrayRecordDataSource(RecordSource):
         storage_options: Mapping[str, Any] | None = None,
         remote_options: RemoteOptions | None = None,
     ) -> None:
-        _check_options(reader_options)
+        for name in reader_options or {}:
+            if name not in READER_OPTIONS:
+                raise ValueError(
+                    f"reader_options has {name!r}, which is none of"
+                    f" {', '.join(READER_OPTIONS)}."
+                )
         if verify not in ("all", "headers", "none"):
             raise ValueError(
                 f"verify is {verify!r}, but must be 'all', 'headers' or 'none'"
@@ -123,8 +127,8 @@ class ArrayRecordDataSource(RecordSource):
             for path, part in map(_instruction, _as_list(paths))
             for name in (expand(path, storage_options) if part is None else [path])
         ]
-        self._paths = [path for path, _ in wanted]
-        for path in self._paths:
+        names = [path for path, _ in wanted]
+        for path in names:
             check_name(path, access, storage_options)
         settings = {
             "verify": verify,
@@ -132,23 +136,16 @@ class ArrayRecordDataSource(RecordSource):
             "storage_options": storage_options,
             "remote_options": remote_options,
         }
-        opener = Opener(self._paths, cache_bytes, settings)
+        opener = Opener(names, cache_bytes, settings)
         whole = [i for i, (_, part) in enumerate(wanted) if part is None]
         files = dict(zip(whole, open_parts(opener, whole), strict=True))
         ranges = [
             (0, len(files[i])) if part is None else part
             for i, (_, part) in enumerate(wanted)
         ]
-        super().__init__(name_of(self._paths), ranges, opener)
-        for part, file in files.items():
-            self.reader.open_part(part, file)
+        super().__init__(names, ranges, opener, files)
         _warn_of_groups(files.values())
         self._group_sizes = {part: file.group_size for part, file in files.items()}
-
-    @property
-    def paths(self) -> list[str]:
-        """The paths of the files, without their parts."""
-        return self._paths
 
     @property
     def groups(self) -> Int64Array:
@@ -227,15 +224,6 @@ def _warn_of_groups(files: Iterable[_core.RecordFile]) -> None:
                 file.group_size,
             )
             return
-
-
-def _check_options(options: dict[str, str] | None) -> None:
-    for name in options or {}:
-        if name not in READER_OPTIONS:
-            raise ValueError(
-                f"reader_options has {name!r}, which is none of"
-                f" {', '.join(READER_OPTIONS)}."
-            )
 
 
 # Pickles name the public place, which imports this module when it is asked.

@@ -37,11 +37,7 @@ LONGEST_PATH = 4096
 
 
 def check_readable(source: Any) -> None:
-    """Refuse what has no records that can be asked for by number.
-
-    Raises:
-        TypeError: So it is; the text says what reads it, where that is known.
-    """
+    """Raise TypeError for what has no records by number, and say what reads it."""
     _refuse_path(source)
     if isinstance(source, type):
         raise TypeError(
@@ -58,11 +54,7 @@ def check_readable(source: Any) -> None:
 
 
 def check_numbered(source: Any) -> None:
-    """Refuse what has records, but not by number, such as a dict of lists.
-
-    Raises:
-        TypeError: So it is.
-    """
+    """Raise TypeError for what has records by name, such as a dict of lists."""
     if isinstance(source, dict):
         _refuse_dict(source)
     elif hasattr(source, "iloc") and hasattr(source, "columns"):
@@ -73,11 +65,7 @@ def check_numbered(source: Any) -> None:
 
 
 def length_of(source: Any) -> int:
-    """How many records a readable source has.
-
-    Raises:
-        TypeError: It does not say.
-    """
+    """Return the length of a readable source; TypeError where it does not say."""
     try:
         return len(source)
     except TypeError as error:
@@ -131,11 +119,8 @@ def _refuse_dict(source: dict[Any, Any]) -> None:
 
 def _in_order(source: Any) -> str:
     """What to do with something that can only be iterated over."""
-    if isinstance(source, (collections.abc.Iterator, collections.abc.Set)):
-        return " It can only be read in order: pass list(...) of it."
-    if isinstance(source, collections.abc.Iterable):
-        return (
-            " It can only be read in order: pass list(...) of it, or what it is made"
-            " of."
-        )
-    return ""
+    if not isinstance(source, collections.abc.Iterable):
+        return ""
+    whole = isinstance(source, (collections.abc.Iterator, collections.abc.Set))
+    origin = "" if whole else ", or what it is made of"
+    return f" It can only be read in order: pass list(...) of it{origin}."

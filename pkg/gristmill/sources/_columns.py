@@ -17,8 +17,6 @@ __all__ = ["Columns", "as_rows"]
 # an array or dict more.
 OBJECT_BYTES = 64
 
-MUTABLE = (np.ndarray, dict, list)
-
 
 class Columns:
     """Equally long columns, read by row.
@@ -26,6 +24,9 @@ class Columns:
     Args:
         arrays: By name; each of shape (N,), as pyarrow's ``to_numpy`` makes them.
         content_bytes: Bytes of what is in the objects of arrays of objects.
+
+    Attributes:
+        nbytes: Bytes of memory, about.
 
     Row ``i`` is the dict of ``{name: array[i]}``.  Objects that a caller could change
     (dicts, lists and arrays that are not read-only) are copied, because the columns
@@ -35,35 +36,24 @@ class Columns:
     def __init__(
         self, arrays: Mapping[str, npt.NDArray[Any]], content_bytes: int
     ) -> None:
-        self._content_bytes = content_bytes
         self._names = tuple(arrays)
-        self._arrays = tuple(arrays.values())
-        self._mutable = tuple(_has_mutable(array) for array in self._arrays)
-        self._any_mutable = any(self._mutable)
-        self._items = tuple(zip(self._names, self._arrays, strict=True))
-
-    @property
-    def nbytes(self) -> int:
-        """Bytes of memory, about."""
-        return self._content_bytes + sum(
+        self._columns = [(array, _has_mutable(array)) for array in arrays.values()]
+        self.nbytes = content_bytes + sum(
             array.nbytes + OBJECT_BYTES * array.size * array.dtype.hasobject
-            for array in self._arrays
+            for array in arrays.values()
         )
 
     def row(self, index: int) -> dict[str, Any]:
         """Return one row."""
-        if not self._any_mutable:
-            return {name: array[index] for name, array in self._items}
-        flagged = zip(self._names, self._arrays, self._mutable, strict=True)
         return {
             name: _own(array[index]) if mutable else array[index]
-            for name, array, mutable in flagged
+            for name, (array, mutable) in zip(self._names, self._columns, strict=True)
         }
 
     def rows(self, indices: Int64Array) -> list[dict[str, Any]]:
         """Return the rows of several indices, int64 of shape (k,)."""
         values = []
-        for array, mutable in zip(self._arrays, self._mutable, strict=True):
+        for array, mutable in self._columns:
             # A list of an array has NumPy's scalars, as array[i] has.
             column = list(array[indices])
             values.append([_own(value) for value in column] if mutable else column)
@@ -76,13 +66,9 @@ def as_rows(names: Sequence[str], columns: Sequence[list[Any]]) -> list[dict[str
 
 
 def _has_mutable(array: npt.NDArray[Any]) -> bool:
-    if not array.dtype.hasobject:
-        return False
     # Values are of one type, but arrays among them may differ in being read-only.
     first = next((value for value in array if value is not None), None)
-    if type(first) not in MUTABLE:
-        return False
-    return any(_is_mutable(value) for value in array)
+    return type(first) in (np.ndarray, dict, list) and any(map(_is_mutable, array))
 
 
 def _is_mutable(value: Any) -> bool:

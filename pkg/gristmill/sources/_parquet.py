@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import collections
 import hashlib
 import importlib.util
 import operator
 import os
+import threading
 from collections.abc import Mapping, Sequence
 from typing import Any, SupportsIndex
 
@@ -17,7 +19,6 @@ from gristmill._base.closing import Closing
 from gristmill._base.types import Int64Array
 from gristmill.errors import CorruptRecord
 from gristmill.sources._columns import Columns
-from gristmill.sources._group_cache import GroupCache
 from gristmill.sources._parquet_files import ParquetFiles, find_files
 from gristmill.sources._remote import RemoteOptions
 
@@ -111,9 +112,11 @@ class ParquetDataSource(Closing):
         """Make what each process has of its own."""
         self._bounds = np.concatenate([[0], np.cumsum(self._files.rows)])
         self._length = int(self._bounds[-1])
-        self._cache: GroupCache[Columns] = GroupCache(
-            self._decode, lambda columns: columns.nbytes, self._cache_bytes
-        )
+        # One thread at a time decodes: others may want the same row group.
+        self._lock = threading.Lock()
+        # Decoded row groups, the one used last behind.
+        self._cache: collections.OrderedDict[int, Columns] = collections.OrderedDict()
+        self._cached_bytes = 0
         self._decoded_before = np.zeros(len(self.groups), np.bool_)
         self._repeated_groups = self._repeated_rows = self._rows_read = 0
         self._warned = False
@@ -143,7 +146,7 @@ class ParquetDataSource(Closing):
             raise self._out_of_range(key)
         group = int(self._bounds.searchsorted(key, "right")) - 1
         self._rows_read += 1
-        return self._cache.get(group).row(key - int(self._bounds[group]))
+        return self._decoded(group).row(key - int(self._bounds[group]))
 
     def __getitems__(self, record_keys: Sequence[int]) -> list[dict[str, Any]]:
         """Return several records, each row group of them looked up once."""
@@ -163,15 +166,17 @@ class ParquetDataSource(Closing):
         records: list[Any] = [None] * len(keys)
         for places in parts:
             group = int(groups[places[0]])
-            rows = self._cache.get(group).rows(keys[places] - self._bounds[group])
+            rows = self._decoded(group).rows(keys[places] - self._bounds[group])
             for place, row in zip(places.tolist(), rows, strict=True):
                 records[place] = row
         return records
 
     def close(self) -> None:
         """Drop the decoded row groups; reading decodes them again."""
-        self._cache.clear()
-        self._damaged.clear()
+        with self._lock:
+            self._cache.clear()
+            self._cached_bytes = 0
+            self._damaged.clear()
 
     def __repr__(self) -> str:
         names = "\n".join(self.paths).encode()
@@ -188,6 +193,17 @@ class ParquetDataSource(Closing):
     def __setstate__(self, state: dict[str, Any]) -> None:
         vars(self).update(state)
         self._begin()
+
+    def _decoded(self, group: int) -> Columns:
+        with self._lock:
+            if group not in self._cache:
+                self._cache[group] = self._decode(group)
+                self._cached_bytes += self._cache[group].nbytes
+                while self._cached_bytes > self._cache_bytes and len(self._cache) > 1:
+                    _, oldest = self._cache.popitem(last=False)
+                    self._cached_bytes -= oldest.nbytes
+            self._cache.move_to_end(group)
+            return self._cache[group]
 
     def _decode(self, group: int) -> Columns:
         if group in self._damaged:

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import collections
 import contextlib
 import dataclasses
 import functools
 import glob
 import importlib
-import io
 import os
 import re
-import threading
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -21,7 +18,13 @@ import numpy as np
 from gristmill._base.types import Int64Array
 from gristmill.errors import CorruptRecord, RemoteError
 from gristmill.sources._columns import Columns
-from gristmill.sources._remote import RemoteFile, RemoteOptions, file_system_of, is_url
+from gristmill.sources._remote import (
+    RemoteFile,
+    RemoteOptions,
+    RemoteStream,
+    file_system_of,
+    is_url,
+)
 
 __all__ = ["ParquetFiles", "find_files"]
 
@@ -37,32 +40,24 @@ Path = str | os.PathLike[str]
 def find_files(
     paths: Path | Sequence[Path], storage_options: Mapping[str, Any]
 ) -> tuple[str, ...]:
-    """Return the files that paths, folders, patterns and URLs stand for, in order.
-
-    Raises:
-        FileNotFoundError: A folder or pattern has no Parquet files.
-        ValueError: The list of paths is empty, or options are for no URL.
-        TypeError: A path is no path.
-    """
+    """Return the files that paths, folders, patterns and URLs stand for, in order."""
     given = [paths] if isinstance(paths, (str, os.PathLike)) else list(paths)
     if not given:
         raise ValueError("paths is empty. Pass at least one Parquet file.")
-    names = [_as_text(path) for path in given]
-    for name in names:
+    files: list[str] = []
+    for path in given:
+        if not isinstance(path, (str, os.PathLike)):
+            raise TypeError(
+                "paths must be a path, a pattern, a URL or a list of these, got one of"
+                f" type {type(path).__name__}."
+            )
+        name = os.fsdecode(path)
         if storage_options and not is_url(name):
             raise ValueError(
                 f"{name} is on this machine and has no use for storage_options."
             )
-    return tuple(file for name in names for file in _expand(name, storage_options))
-
-
-def _as_text(path: Any) -> str:
-    if not isinstance(path, (str, os.PathLike)):
-        raise TypeError(
-            "paths must be a path, a pattern, a URL or a list of these, got one of type"
-            f" {type(path).__name__}."
-        )
-    return os.fsdecode(path)
+        files += _expand(name, storage_options)
+    return tuple(files)
 
 
 def _expand(path: str, storage_options: Mapping[str, Any]) -> list[str]:
@@ -139,46 +134,10 @@ class _LocalFile:
         )
 
 
-class _Ranges(io.RawIOBase):
-    """What pyarrow reads of a file behind a URL."""
-
-    def __init__(self, file: RemoteFile) -> None:
-        self._file = file
-        self._at = 0
-
-    def readable(self) -> bool:
-        return True
-
-    def seekable(self) -> bool:
-        return True
-
-    def tell(self) -> int:
-        return self._at
-
-    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
-        base = (0, self._at, self._file.size)[whence]
-        self._at = base + offset
-        return self._at
-
-    def read(self, size: int = -1) -> bytes:
-        left = max(0, self._file.size - self._at)
-        count = left if size < 0 else min(size, left)
-        data = self._file.read_range(self._at, count)
-        self._at += count
-        return data
-
-
 class ParquetFiles:
     """The row groups of one or many files, numbered through.
 
-    Args:
-        paths: Local files and URLs, at least one.
-        columns: Names of the columns to read, in this order; None for all.
-        storage_options: Arguments of the URLs' file system.
-        remote_options: How files behind URLs are read.
-        read_kwargs: Further arguments of ``pyarrow.parquet.ParquetFile``.
-
-    Holds no open files, so it can be pickled.  Thread-safe.
+    Holds no open files, so it can be pickled; one thread at a time may read.
 
     Attributes:
         paths: The files, in order.
@@ -199,8 +158,8 @@ class ParquetFiles:
         self._storage_options = dict(storage_options)
         self._remote_options = remote_options
         self._read_kwargs = dict(read_kwargs)
-        self._footers: collections.OrderedDict[int, Any] = collections.OrderedDict()
-        self._lock = threading.Lock()
+        # Of the files used last, the last one behind: some take long to parse.
+        self._footers: dict[int, Any] = {}
         with ThreadPoolExecutor(min(FOOTER_THREADS, len(self.paths))) as pool:
             # Each footer is dropped once its counts are known: many are large.
             opened = list(pool.map(self._look_at, self.paths))
@@ -212,12 +171,7 @@ class ParquetFiles:
         self._check_schemas(schemas)
 
     def read(self, group: int) -> Columns:
-        """Decode a row group.
-
-        Raises:
-            CorruptRecord: It is damaged, or the file has changed.
-            OSError: It cannot be read.
-        """
+        """Decode a row group; CorruptRecord where it is damaged or has changed."""
         number = int(self._first_group.searchsorted(group, "right")) - 1
         path, inside = self.paths[number], group - int(self._first_group[number])
         with _explained(path, f"decoding row group {inside}"):
@@ -227,18 +181,26 @@ class ParquetFiles:
                     " new ParquetDataSource of the new one."
                 )
             with self._parse(self._files[number], self._footers.get(number)) as file:
-                self._remember(number, file.metadata)
+                self._footers.pop(number, None)
+                self._footers[number] = file.metadata
+                if len(self._footers) > KEPT_FOOTERS:
+                    del self._footers[next(iter(self._footers))]
                 table = file.read_row_group(inside, columns=list(self.columns))
-                return _as_columns(table, self.columns)
+            arrays = {name: table.column(name).to_numpy() for name in self.columns}
+            return Columns(
+                arrays,
+                sum(
+                    table.column(name).nbytes
+                    for name, array in arrays.items()
+                    if array.dtype.hasobject
+                ),
+            )
 
     def __getstate__(self) -> dict[str, Any]:
-        kept = {**vars(self), "_footers": collections.OrderedDict()}
-        del kept["_lock"]
-        return kept
+        return {**vars(self), "_footers": {}}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         vars(self).update(state)
-        self._lock = threading.Lock()
         # Where this is loaded for several workers they share the import.
         importlib.import_module("pyarrow.parquet")
 
@@ -268,16 +230,8 @@ class ParquetFiles:
         from pyarrow import parquet
 
         kwargs = {"page_checksum_verification": True, **self._read_kwargs}
-        readable = file.path if isinstance(file, _LocalFile) else _Ranges(file)
+        readable = file.path if isinstance(file, _LocalFile) else RemoteStream(file)
         return parquet.ParquetFile(readable, metadata=footer, **kwargs)
-
-    def _remember(self, number: int, footer: Any) -> None:
-        """Keep the footers of the files used last: some take long to parse."""
-        with self._lock:
-            self._footers[number] = footer
-            self._footers.move_to_end(number)
-            while len(self._footers) > KEPT_FOOTERS:
-                self._footers.popitem(last=False)
 
     def _check_schemas(self, schemas: Sequence[Mapping[str, Any]]) -> None:
         first = schemas[0]
@@ -291,12 +245,6 @@ class ParquetFiles:
                         " same columns: choose others with columns=, or make one data"
                         " source of each kind."
                     )
-
-
-def _as_columns(table: Any, names: Sequence[str]) -> Columns:
-    arrays = {name: table.column(name).to_numpy() for name in names}
-    objects = [name for name in names if arrays[name].dtype.hasobject]
-    return Columns(arrays, sum(table.column(name).nbytes for name in objects))
 
 
 def _chosen(

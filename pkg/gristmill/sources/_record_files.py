@@ -1,16 +1,20 @@
-"""Opens record files, wherever they are."""
+"""Finds record files, wherever they are: paths, patterns, shards and URLs."""
 
 from __future__ import annotations
 
+import glob
 import os
-from collections.abc import Mapping
+import re
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from gristmill import _core
-from gristmill.sources._remote import RemoteFile, RemoteOptions, is_url
+from gristmill.sources._remote import RemoteFile, RemoteOptions, glob_url, is_url
 
-__all__ = ["open_file"]
+__all__ = ["expand", "find_file", "open_file"]
 
+SHARDED = re.compile(r"(.+)@(\d+|\*)", re.DOTALL)
+GLOB_CHARACTERS = re.compile(r"[*?[]")
 _LOCAL_SCHEMES = ("file://", "local://")
 
 
@@ -25,25 +29,8 @@ def open_file(
 ) -> _core.RecordFile:
     """Open an ArrayRecord file.
 
-    Args:
-        path: A path, or a URL that fsspec knows, such as ``gs://bucket/path``. A
-            ``file://`` URL is read as the path that it is.
-        verify: Which hashes are compared: "all" of data and headers, "headers", or
-            "none".
-        access: How files of this machine are read: "pread", or "mmap" for less work
-            per record; a mapped file that another process truncates may end this
-            process. Files behind URLs know "pread" only.
-        cache: Keeps decoded chunks of more than one record, of other files too; None
-            for one of 64 MiB.
-        storage_options: Arguments of the URL's file system, such as credentials.
-        remote_options: How files behind URLs are read. None for the defaults.
-
-    Raises:
-        OSError: The file cannot be opened or read. FileNotFoundError,
-            PermissionError, IsADirectoryError and RemoteError are among these.
-        CorruptRecord: It is no ArrayRecord file, or is damaged.
-        ImportError: fsspec, or what it needs for the URL, is not installed.
-        ValueError: An argument is wrong, or does not suit the path.
+    Options and errors are those of `ArrayRecordDataSource`; `cache` keeps decoded
+    chunks of more than one record, of other files too, None for one of 64 MiB.
 
     Example:
         >>> open_file("/none/such", storage_options={"anon": True})
@@ -61,10 +48,7 @@ def find_file(
     storage_options: Mapping[str, Any] | None,
     remote_options: RemoteOptions | None,
 ) -> str | RemoteFile:
-    """Return the path of a file of this machine, or what reads one behind a URL.
-
-    The arguments are those of `open_file`, and so are the errors.
-    """
+    """Return the path of a file of this machine, or what reads one behind a URL."""
     check_name(name, access, storage_options)
     if is_local(name):
         return local_path(name)
@@ -74,11 +58,7 @@ def find_file(
 def check_name(
     name: str, access: str, storage_options: Mapping[str, Any] | None
 ) -> None:
-    """Refuse options that do not suit a name, without looking at the file.
-
-    Raises:
-        ValueError: They do not.
-    """
+    """Raise ValueError for options that do not suit a name; the file is not opened."""
     if access not in ("pread", "mmap"):
         raise ValueError(f"access is {access!r}, but must be 'pread' or 'mmap'")
     if not is_local(name):
@@ -102,3 +82,73 @@ def local_path(name: str) -> str:
     for scheme in _LOCAL_SCHEMES:
         name = name.removeprefix(scheme)
     return name
+
+
+def expand(paths: Any, storage_options: Mapping[str, Any] | None = None) -> list[str]:
+    """Return the files that a path or a sequence of paths stands for.
+
+    What names no file of this machine may be a pattern, or ``base@4`` or ``base@*`` for
+    shards ``base-00000-of-00004`` and so on.
+
+    Example:
+        >>> expand("train@2")
+        ['train-00000-of-00002', 'train-00001-of-00002']
+    """
+    if isinstance(paths, (str, os.PathLike)):
+        paths = [paths]
+    if not isinstance(paths, Sequence):
+        raise TypeError(
+            f"paths is a {type(paths).__name__}, but must be a path or a list of paths."
+        )
+    found: list[str] = []
+    for path in paths:
+        if not isinstance(path, (str, os.PathLike)):
+            raise TypeError(
+                f"paths has a {type(path).__name__}, but must have only paths."
+            )
+        found.extend(_files_of(os.fspath(path), storage_options))
+    if not found:
+        raise ValueError("paths is an empty list. Pass at least one path.")
+    return found
+
+
+def _files_of(path: str, storage_options: Mapping[str, Any] | None) -> list[str]:
+    if is_local(path) and os.path.exists(local_path(path)):
+        return [path]
+    if sharded := SHARDED.fullmatch(path):
+        base, count = sharded.groups()
+        if count != "*":
+            return _shards(base, int(count))
+        return _all_shards(base, storage_options)
+    if not GLOB_CHARACTERS.search(path):
+        return [path]  # Opening it says what is wrong.
+    found = _glob(path, storage_options)
+    if not found:
+        raise FileNotFoundError(f"No file matches the pattern {path}.")
+    return found
+
+
+def _glob(pattern: str, storage_options: Mapping[str, Any] | None) -> list[str]:
+    if is_local(pattern):
+        return sorted(glob.glob(local_path(pattern)))
+    return glob_url(pattern, storage_options)
+
+
+def _shards(base: str, count: int) -> list[str]:
+    return [f"{base}-{i:05d}-of-{count:05d}" for i in range(count)]
+
+
+def _all_shards(base: str, storage_options: Mapping[str, Any] | None) -> list[str]:
+    found = _glob(f"{glob.escape(base)}-?????-of-?????", storage_options)
+    if not found:
+        raise FileNotFoundError(f"No file is a shard of {base}: {base}-00000-of-*.")
+    count = found[0][-5:]
+    wanted = _shards(local_path(base), int(count)) if count.isdecimal() else []
+    if wanted != found:
+        missing = sorted(set(wanted) - set(found))
+        raise FileNotFoundError(
+            f"The shards of {base} are not complete, or of two sets: {len(found)} files"
+            f" were found, {len(wanted)} expected, missing"
+            f" {missing[0] if missing else 'none'}."
+        )
+    return found

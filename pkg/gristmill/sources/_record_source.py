@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import operator
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, SupportsIndex, TypeVar
 
 import numpy as np
@@ -35,24 +35,32 @@ def open_parts(
 class RecordSource(Closing):
     """Serve the records of several files as one list; see the classes made of it.
 
-    Args:
-        name: What errors call the source.
-        ranges: First record and number of records of each file.
-        open_part: Called with a file's number, returns its reader.  Picklable, and
-            without a reference to the source.
+    `ranges` are the first record and number of records of each file; `open_part`, which
+    is picklable and does not refer to the source, returns the reader of a file by its
+    number; `opened` are those that are open.
     """
 
     def __init__(
         self,
-        name: str,
+        paths: list[str],
         ranges: Sequence[tuple[int, int]],
         open_part: Callable[[int], _core.RecordReader],
+        opened: Mapping[int, _core.RecordReader],
     ) -> None:
-        self._name = name
+        self._paths = paths
+        more = "" if len(paths) == 1 else f" and {len(paths) - 1} more"
+        self._name = f"{paths[0]}{more}"
         self._ranges = tuple(ranges)
         self._open_part = open_part
         self._reader = self._new_reader()
         self._length = len(self._reader)
+        for part, file in opened.items():
+            self._reader.open_part(part, file)
+
+    @property
+    def paths(self) -> list[str]:
+        """The paths of the files, without the parts of them that are read."""
+        return self._paths
 
     @property
     def reader(self) -> _core.RecordSet:
@@ -114,30 +122,20 @@ class RecordSource(Closing):
 
     def _checked(self, record_keys: Any) -> Int64Array:
         if isinstance(record_keys, np.ndarray) and record_keys.dtype == np.int64:
-            keys: Int64Array = np.ascontiguousarray(record_keys)
+            keys: npt.NDArray[Any] = record_keys
         else:
-            numbers = [operator.index(key) for key in record_keys]
-            for number in numbers:
-                if not 0 <= number < self._length:
-                    raise self._out_of_range(number)
-            keys = np.array(numbers, np.int64)
-        if keys.size and not (keys.min() >= 0 and keys.max() < self._length):
-            bad = keys[(keys < 0) | (keys >= self._length)]
+            # As objects: a number beyond int64 is out of range, too.
+            keys = np.array([operator.index(key) for key in record_keys], object)
+        bad = keys[(keys < 0) | (keys >= self._length)]
+        if bad.size:
             raise self._out_of_range(int(bad[0]))
-        return keys
+        return np.ascontiguousarray(keys, np.int64)
 
     def _out_of_range(self, key: int) -> ValueError:
         return ValueError(
             f"Record key should be in [0, num_records), got {key} for the"
             f" {self._length} records of {self._name}"
         )
-
-
-def name_of(paths: Sequence[str]) -> str:
-    """What errors call a source of these files."""
-    if len(paths) == 1:
-        return paths[0]
-    return f"{paths[0]} and {len(paths) - 1} more"
 
 
 def reads_natively(source: Any) -> bool:

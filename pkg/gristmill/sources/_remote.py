@@ -5,6 +5,8 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import importlib
+import io
+import operator
 import os
 import re
 import time
@@ -15,7 +17,14 @@ from gristmill._base.checks import check_integer
 from gristmill._base.retries import delay_s, is_transient, status_of
 from gristmill.errors import RemoteError
 
-__all__ = ["RemoteFile", "RemoteOptions", "file_system_of", "glob_url", "is_url"]
+__all__ = [
+    "RemoteFile",
+    "RemoteOptions",
+    "RemoteStream",
+    "file_system_of",
+    "glob_url",
+    "is_url",
+]
 
 T = TypeVar("T")
 
@@ -116,12 +125,7 @@ _LEAST = {
 
 
 def file_system_of(url: str, storage_options: Mapping[str, Any]) -> tuple[Any, str]:
-    """Return fsspec's file system of a URL, and the path in it.
-
-    Raises:
-        ImportError: fsspec, or what it needs for such URLs, is not installed.
-        ValueError: fsspec knows no such URLs.
-    """
+    """Return fsspec's file system of a URL, and the path in it."""
     try:
         core = importlib.import_module("fsspec.core")
     except ImportError as error:
@@ -147,11 +151,7 @@ class RemoteFile:
     when it is first read, and still knows what it looked like at the start; so does
     one in a forked child.
 
-    Args:
-        url: Whatever fsspec takes, such as ``gs://bucket/path``.
-        storage_options: Arguments of the file system, such as credentials.
-        options: How the file is read. None for the defaults.
-        sleep: Waits so many seconds between attempts.
+    `sleep` waits so many seconds between attempts.
 
     Raises:
         FileNotFoundError: There is no such file.
@@ -177,15 +177,13 @@ class RemoteFile:
         self._opened: tuple[int, Any, str] | None = None
         self._size, self._stamp = self._retry("its size", self._look, lambda: "")
 
-    @property
-    def path(self) -> str:
-        """The URL."""
-        return self._url
-
-    @property
-    def size(self) -> int:
-        """Bytes of the file when it was opened."""
-        return self._size
+    # What the native readers ask for; see `RemoteOptions`.
+    path = property(operator.attrgetter("_url"))
+    size = property(operator.attrgetter("_size"))
+    gap_bytes = property(operator.attrgetter("_options.gap_bytes"))
+    run_bytes = property(operator.attrgetter("_options.run_bytes"))
+    tail_bytes = property(operator.attrgetter("_options.tail_bytes"))
+    parallel = property(operator.attrgetter("_options.parallel"))
 
     @property
     def version(self) -> int:
@@ -198,34 +196,8 @@ class RemoteFile:
         told = repr(sorted(self._stamp.items())).encode()
         return int.from_bytes(hashlib.sha1(told, usedforsecurity=False).digest()[:8])
 
-    @property
-    def gap_bytes(self) -> int:
-        """See `RemoteOptions`."""
-        return self._options.gap_bytes
-
-    @property
-    def run_bytes(self) -> int:
-        """See `RemoteOptions`."""
-        return self._options.run_bytes
-
-    @property
-    def tail_bytes(self) -> int:
-        """See `RemoteOptions`."""
-        return self._options.tail_bytes
-
-    @property
-    def parallel(self) -> int:
-        """See `RemoteOptions`."""
-        return self._options.parallel
-
     def read_range(self, offset: int, size: int) -> bytes:
-        """Return the bytes [offset, offset + size).
-
-        Raises:
-            FileNotFoundError: The file is gone.
-            PermissionError: The file may not be read.
-            RemoteError: It could not be read, or is not what was opened.
-        """
+        """Return the bytes [offset, offset + size)."""
         if size == 0:
             return b""
         what = f"bytes {offset} to {offset + size - 1}"
@@ -331,15 +303,34 @@ class RemoteFile:
             attempt += 1
 
 
+class RemoteStream(io.RawIOBase):
+    """A file behind a URL as Python's files are, read from a place on."""
+
+    def __init__(self, file: RemoteFile) -> None:
+        self._remote = file
+        self._at: int = 0
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
+        self._at = offset + (0, self._at, self._remote.size)[whence]
+        return self._at
+
+    def readinto(self, room: Any) -> int:
+        size: int = max(0, min(len(room), self._remote.size - self._at))
+        room[:size] = self._remote.read_range(self._at, size)
+        self._at += size
+        return size
+
+
 def glob_url(
     pattern: str, storage_options: Mapping[str, Any] | None = None
 ) -> list[str]:
-    """Return the URLs that match a pattern, in the order of their names.
-
-    Raises:
-        ImportError: fsspec, or what it needs for such URLs, is not installed.
-        ValueError: fsspec knows no such URLs, or the pattern is in a chain of them.
-    """
+    """Return the URLs that match a pattern, in the order of their names."""
     if "::" in pattern:
         raise ValueError(
             f"{pattern} is a pattern in a chain of URLs, which cannot be looked up."

@@ -12,17 +12,14 @@ from typing import Any
 
 from gristmill import _core
 from gristmill._base import log
-from gristmill.sources._file_names import expand
-from gristmill.sources._record_files import find_file, is_local, local_path
-from gristmill.sources._record_source import RecordSource, name_of
+from gristmill.sources._record_files import expand, find_file, is_local, local_path
+from gristmill.sources._record_source import RecordSource
 from gristmill.sources._remote import RemoteOptions
 
 __all__ = ["TFRecordDataSource"]
 
 SIDECAR_SUFFIX = ".gristmill-index"
 
-# Indexing more than this takes long enough to do it in a thread, interruptibly.
-QUICK_BYTES = 64 << 20
 # Indexing is mentioned once it has taken this long, and then now and then.
 QUIET_S = 1.0
 REPORT_S = 10.0
@@ -84,23 +81,16 @@ class TFRecordDataSource(RecordSource):
         storage_options: Mapping[str, Any] | None = None,
         remote_options: RemoteOptions | None = None,
     ) -> None:
-        self._paths = expand(paths, storage_options)
+        names = expand(paths, storage_options)
         folder = None if index_dir is None else os.fspath(index_dir)
         if folder is not None:
             os.makedirs(folder, exist_ok=True)
         opener = Opener(
-            tuple(self._paths), verify, access, folder, storage_options, remote_options
+            tuple(names), verify, access, folder, storage_options, remote_options
         )
-        files = _open_all(opener)
-        ranges = [(0, len(file)) for file in files]
-        super().__init__(name_of(self._paths), ranges, opener)
-        for part, file in enumerate(files):
-            self.reader.open_part(part, file)
-
-    @property
-    def paths(self) -> list[str]:
-        """The paths of the files."""
-        return self._paths
+        files = dict(enumerate(_open_all(opener)))
+        ranges = [(0, len(file)) for file in files.values()]
+        super().__init__(names, ranges, opener, files)
 
     def __repr__(self) -> str:
         # Of paths alone: saved states are compared by it.
@@ -135,9 +125,7 @@ class Opener:
 def sidecar_paths(path: str, index_dir: str | None = None) -> list[str]:
     """Return where the index of a TFRecord file may lie, the best place first.
 
-    Args:
-        path: The TFRecord file.
-        index_dir: The only folder to consider, or None.
+    With an `index_dir` that is the only folder to consider.
     """
     here = is_local(path)
     whole = os.path.abspath(local_path(path)) if here else path
@@ -188,8 +176,6 @@ def _open_all(opener: Opener) -> list[_core.TfRecordFile]:
         os.path.getsize(local_path(path)) if is_local(path) else None
         for path in opener.paths
     ]
-    if len(parts) == 1 and sizes[0] is not None and sizes[0] < QUICK_BYTES:
-        return [opener(0)]
     from concurrent import futures  # Slow to import.
 
     report = _Report(sizes)

@@ -12,7 +12,7 @@ from gristmill import _core
 from gristmill._base.closing import Closing
 from gristmill.errors import CorruptRecord
 from gristmill.sources._record_files import find_file
-from gristmill.sources._remote import RemoteFile, RemoteOptions
+from gristmill.sources._remote import RemoteOptions, RemoteStream
 
 __all__ = ["TFRecordPosition", "TFRecordStream", "read_tf_records"]
 
@@ -102,7 +102,7 @@ def open_tf_records(
     found = find_file(os.fspath(path), "pread", storage_options, remote_options)
     if isinstance(found, str):
         return io.FileIO(found)  # Not buffered: the parser reads large pieces.
-    return io.BufferedReader(_Ranges(found), REMOTE_BYTES)
+    return io.BufferedReader(RemoteStream(found), REMOTE_BYTES)
 
 
 def records_of(
@@ -185,31 +185,6 @@ class TFRecordStream(Closing, Iterator[bytes]):
 
     def __repr__(self) -> str:
         return f"<TFRecordStream {self._path!r} at {self.position}>"
-
-
-class _Ranges(io.RawIOBase):
-    """A file behind a URL, to be read from its start to its end."""
-
-    def __init__(self, file: RemoteFile) -> None:
-        self._remote = file
-        self._at = 0
-
-    def readable(self) -> bool:
-        return True
-
-    def seekable(self) -> bool:
-        return True
-
-    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
-        start = {io.SEEK_SET: 0, io.SEEK_CUR: self._at, io.SEEK_END: self._remote.size}
-        self._at = start[whence] + offset
-        return self._at
-
-    def readinto(self, room: Any) -> int:
-        size = max(0, min(len(room), self._remote.size - self._at))
-        room[:size] = self._remote.read_range(self._at, size)
-        self._at += size
-        return size
 
 
 class Inflated:

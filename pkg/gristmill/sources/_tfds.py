@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import os
 import re
@@ -21,16 +20,6 @@ __all__ = ["TFDSDataSource"]
 TEMPLATE = "{DATASET}-{SPLIT}.{FILEFORMAT}-{SHARD_X_OF_Y}"
 SPLIT = re.compile(r"(?P<name>[^\[\]+]+)(?:\[(?P<first>[^:]*):(?P<last>[^:]*)\])?")
 BOUND = re.compile(r"(-?\d+)(%?)")
-
-
-@dataclasses.dataclass
-class _Part:
-    """The records of one file that are read."""
-
-    filename: str
-    skip: int
-    take: int
-    examples_in_shard: int
 
 
 class TFDSDataSource(Closing):
@@ -181,7 +170,7 @@ def _chosen(
     return {"featuresDict": {"features": {name: features[name] for name in names}}}
 
 
-def _parts(directory: str, info: Mapping[str, Any], split: str) -> list[_Part]:
+def _parts(directory: str, info: Mapping[str, Any], split: str) -> list[str]:
     """The records of each file that are in a split."""
     found = SPLIT.fullmatch(split)
     splits = {one["name"]: one for one in info["splits"]}
@@ -209,8 +198,15 @@ def _parts(directory: str, info: Mapping[str, Any], split: str) -> list[_Part]:
     for shard, length in enumerate(lengths):
         skip, end = max(first - begin, 0), min(last - begin, length)
         if skip < end:
-            file = _file_name(template, info["name"], name, shard, len(lengths))
-            parts.append(_Part(f"{directory}/{file}", skip, end - skip, length))
+            file = template.format(
+                DATASET=info["name"],
+                SPLIT=name,
+                FILEFORMAT="array_record",
+                SHARD_X_OF_Y=f"{shard:05d}-of-{len(lengths):05d}",
+                SHARD_INDEX=f"{shard:05d}",
+                NUM_SHARDS=f"{len(lengths):05d}",
+            )
+            parts.append(f"{directory}/{file}[{skip}:{end}]")
         begin += length
     return parts
 
@@ -230,17 +226,6 @@ def _bound(split: str, text: str | None, total: int, default: int) -> int:
     if found[2]:
         number = round(number * total / 100)
     return number + total if number < 0 else number
-
-
-def _file_name(template: str, dataset: str, split: str, shard: int, shards: int) -> str:
-    return template.format(
-        DATASET=dataset,
-        SPLIT=split,
-        FILEFORMAT="array_record",
-        SHARD_X_OF_Y=f"{shard:05d}-of-{shards:05d}",
-        SHARD_INDEX=f"{shard:05d}",
-        NUM_SHARDS=f"{shards:05d}",
-    )
 
 
 # Pickles name the public place, which imports this module when it is asked.

@@ -71,12 +71,7 @@ class Leaf:
         return {key: FixedLen(self.shape if self.encoding == "none" else (), stored)}
 
     def value(self, parsed: Mapping[str, Any], image: DecodeImage | None) -> Any:
-        """The value of a record that was parsed.
-
-        Raises:
-            CorruptRecord: The record has another number of values, or what it has
-                cannot be decoded.
-        """
+        """The value of a record that was parsed; CorruptRecord where it has none."""
         try:
             return self._value(parsed, image)
         except (ValueError, zlib.error) as error:
@@ -97,34 +92,30 @@ class Leaf:
             return self._plain(found)
         if not self.lengths:
             return self._decoded(found, image)
-        return [self._decoded(one, image) for one in self._sequence(found)]
+        (length,) = self.lengths
+        if length is not None and len(found) != length:
+            raise ValueError(f"{len(found)} values, expected {length}")
+        return [self._decoded(one, image) for one in found]
 
     def _plain(self, found: Any) -> Any:
-        shape = tuple(-1 if extent is None else extent for extent in self.shape)
+        shape = _extents(self.shape)
         if self.lengths:
-            (length,) = self.lengths
-            rows = -1 if length is None else length
-            return list(found.reshape(rows, *shape))
+            return list(found.reshape(*_extents(self.lengths), *shape))
         if not shape:
             return found.item() if isinstance(found, np.generic) else found
         return found.reshape(shape)
 
-    def _sequence(self, found: npt.NDArray[Any]) -> npt.NDArray[Any]:
-        (length,) = self.lengths
-        if length is not None and len(found) != length:
-            raise ValueError(f"{len(found)} values, expected {length}")
-        return found
-
     def _decoded(self, data: bytes, image: DecodeImage | None) -> Any:
-        if image is not None:
-            return image.map(data)
-        return self._array(data, self.shape)
+        return self._array(data, self.shape) if image is None else image.map(data)
 
     def _array(self, data: bytes, shape: Shape) -> npt.NDArray[Any]:
         plain = zlib.decompress(data) if self.encoding == "zlib" else data
-        extents = tuple(-1 if extent is None else extent for extent in shape)
         # A bytearray, so that the array is the caller's to change.
-        return np.frombuffer(bytearray(plain), self.dtype).reshape(extents)
+        return np.frombuffer(bytearray(plain), self.dtype).reshape(_extents(shape))
+
+
+def _extents(shape: Shape) -> tuple[int, ...]:
+    return tuple(-1 if extent is None else extent for extent in shape)
 
 
 def _rows(ragged: Any) -> Any:
@@ -136,23 +127,18 @@ def _rows(ragged: Any) -> Any:
 
 
 class DecodeTFDS(Map):
-    """Turn a record of a TFDS dataset into its element.
-
-    Args:
-        leaves: What it is made of, at least one.
-    """
+    """Turn a record of a TFDS dataset into its element, which is made of leaves."""
 
     def __init__(self, leaves: list[Leaf]) -> None:
         parts = [leaf.parts() for leaf in leaves]
         self._parse = ParseExample({k: f for part in parts for k, f in part.items()})
-        self._leaves = [(leaf, _image_decoder(leaf)) for leaf in leaves]
+        self._leaves = [
+            (leaf, DecodeImage(leaf.shape[-1]) if leaf.encoding == "image" else None)
+            for leaf in leaves
+        ]
 
     def map(self, element: bytes) -> dict[str, Any]:
-        """Return the element, a dict that is nested as the features are.
-
-        Raises:
-            CorruptRecord: The record is no Example of these features.
-        """
+        """Return the element, a dict that is nested as the features are."""
         parsed = self._parse.map(element)
         made: dict[str, Any] = {}
         for leaf, image in self._leaves:
@@ -163,18 +149,10 @@ class DecodeTFDS(Map):
         return made
 
 
-def _image_decoder(leaf: Leaf) -> DecodeImage | None:
-    return DecodeImage(leaf.shape[-1]) if leaf.encoding == "image" else None
-
-
 def leaves_of(
     feature: Mapping[str, Any], names: tuple[str, ...] = (), lengths: Shape = ()
 ) -> Iterator[Leaf]:
-    """Yield the leaves of a feature as ``features.json`` has it.
-
-    Raises:
-        ValueError: It is of a kind that cannot be decoded.
-    """
+    """Yield the leaves of a feature as ``features.json`` has it."""
     if "featuresDict" in feature:
         for name, inner in feature["featuresDict"]["features"].items():
             yield from leaves_of(inner, (*names, name), lengths)

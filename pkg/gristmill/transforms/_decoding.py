@@ -13,13 +13,9 @@ __all__ = ["Decoder"]
 
 
 class Decoder(Map):
-    """Decode records that are bytes, or one field of records that are dicts.
+    """Decode records that are bytes, or the field `key` of records that are dicts."""
 
-    Args:
-        key: Which field to decode. None decodes the record itself.
-    """
-
-    def __init__(self, key: str | None) -> None:
+    def __init__(self, key: str | None = None) -> None:
         if key is not None and not isinstance(key, str):
             raise TypeError(f"key must be a str or None, got {type(key).__name__}.")
         self._key = key

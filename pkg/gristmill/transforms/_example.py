@@ -19,7 +19,6 @@ from gristmill.transforms._features import (
     FixedLen,
     Ragged,
     RaggedArray,
-    VarLen,
     as_feature,
 )
 
@@ -97,33 +96,30 @@ class ParseExample(Map):
 
     def _compile(self) -> None:
         features = self._features or {}
-        self._ragged = [n for n, f in features.items() if isinstance(f, Ragged)]
+        self._ragged = any(isinstance(f, Ragged) for f in features.values())
         self._parse = _core.parse_all_features
         if self._features is not None:
-            self._parser = self._new_parser(list(features))
+            self._parser = self._new_parser(features)
             self._parse = self._parser.parse
             # A block of the other order of names is parsed by another parser, so
             # that its arrays are allocated in that order, too.
-            self._sorted_parser = self._new_parser(sorted(features))
+            self._sorted_parser = self._new_parser(dict(sorted(features.items())))
 
-    def _new_parser(self, names: list[str]) -> _core.ExampleParser:
-        assert self._features is not None
+    def _new_parser(self, features: Mapping[str, Any]) -> _core.ExampleParser:
         outputs: list[Output] = []
         # The parts of ragged features, by the feature they are read from and dtype.
         parts: dict[tuple[str, str], Output] = {}
-        for name in names:
-            feature = self._features[name]
-            if isinstance(feature, FixedLen):
-                default = feature.default_array
-                outputs.append(
-                    (name, name, feature.dtype, feature.shape, True, default)
-                )
-            elif isinstance(feature, VarLen):
-                outputs.append((name, name, feature.dtype, feature.shape, False, None))
-            else:
+        for name, feature in features.items():
+            if isinstance(feature, Ragged):
                 for key, dtype in _parts_of(name, feature):
                     part = (key, dtype.str)
                     parts[part] = (part, key, dtype, (), False, None)
+            else:
+                fixed = isinstance(feature, FixedLen)
+                default = feature.default_array if fixed else None
+                outputs.append(
+                    (name, name, feature.dtype, feature.shape, fixed, default)
+                )
         return _core.ExampleParser(
             [*outputs, *parts.values()], self._unknown == "raise"
         )
@@ -138,10 +134,9 @@ class ParseExample(Map):
             CorruptRecord: It cannot be parsed as `features` says.
             TypeError: It is not bytes.
         """
-        parsed = self._parse(element)
-        return self._with_ragged(parsed) if self._ragged else parsed
-
-    def _with_ragged(self, parsed: dict[Any, Any]) -> Parsed:
+        parsed: dict[Any, Any] = self._parse(element)
+        if not self._ragged:
+            return parsed
         assert self._features is not None
         return {
             name: _ragged(name, feature, parsed)
@@ -238,11 +233,7 @@ def _ragged(name: str, feature: Ragged, parsed: dict[Any, Any]) -> Any:
 
 
 def _row_splits(partition: Any, told: Int64Array, length: int) -> Int64Array:
-    """The splits of `length` values into rows.
-
-    Raises:
-        ValueError: What the partition tells is not about so many values.
-    """
+    """The splits of `length` values into rows; ValueError where told of others."""
     if isinstance(partition, Ragged.ValueRowIds):
         return _splits_of_ids(told, length)
     zero = np.zeros(1, np.int64)

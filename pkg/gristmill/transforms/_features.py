@@ -21,11 +21,7 @@ _OBJECT = np.dtype(object)
 
 
 def _dtype_of(dtype: Any) -> np.dtype[Any]:
-    """The NumPy dtype that a specification means; object is that of bytes.
-
-    Raises:
-        TypeError: Features cannot be read as that.
-    """
+    """The NumPy dtype that a specification means; object is that of bytes."""
     dtype = getattr(dtype, "as_numpy_dtype", dtype)  # TensorFlow's dtypes have one.
     if dtype is None:
         raise TypeError("dtype is None, which says nothing. Name the type of values.")
@@ -288,12 +284,7 @@ def _partition(given: Any) -> Any:
 
 
 def as_feature(name: str, given: Any) -> Feature:
-    """Return what `given` says, which may be a ``tf.io.*Feature``.
-
-    Raises:
-        TypeError: It is nothing that says what a feature becomes.
-        ValueError: It is, but an argument of it is out of range.
-    """
+    """Return what `given` says, which may be a ``tf.io.*Feature``."""
     if isinstance(given, FixedLen | VarLen | Ragged):
         return given
     fields = getattr(given, "_fields", ())

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Sequence
 from types import ModuleType
 from typing import Any
 
@@ -16,11 +15,10 @@ from gristmill.transforms._decoding import Decoder
 __all__ = ["DecodeImage"]
 
 _MODES = {1: "L", 3: "RGB", 4: "RGBA"}
-# Pillow's modes whose channels are the array's as they are.
-_KEPT = ("L", "LA", "RGB", "RGBA")
 _DTYPES = (np.dtype(np.uint8), np.dtype(np.float32))
-# Other modes with alpha, by what they become.
-_WITH_ALPHA = {"La": "LA", "PA": "RGBA", "RGBa": "RGBA"}
+# What Pillow's modes become where no number of channels is asked for; others do RGB.
+_OWN = {"1": "L", "L": "L", "LA": "LA", "La": "LA"}
+_OWN |= dict.fromkeys(("PA", "RGBA", "RGBa"), "RGBA")
 # Pillow warns of larger images.
 MAX_PIXELS = 89_478_485
 
@@ -77,7 +75,8 @@ class DecodeImage(Decoder):
             raise ValueError(f"channels is {channels}, but must be None, 1, 3 or 4.")
         if np.dtype(dtype) not in _DTYPES:
             raise ValueError(f"dtype is {dtype}, but must be uint8 or float32.")
-        if size is not None and not _is_size(size):
+        sides = None if size is None else tuple(map(int, size))
+        if sides is not None and (len(sides) != 2 or min(sides) < 1):
             raise ValueError(f"size is {size}, but must be a height and a width.")
         if draft and size is None:
             raise ValueError("draft=True needs size, below which it does not go.")
@@ -85,7 +84,7 @@ class DecodeImage(Decoder):
             raise ValueError(f"max_pixels is {max_pixels}, but must be 1 or more.")
         self._channels = channels
         self._dtype = np.dtype(dtype)
-        self._size = None if size is None else (int(size[0]), int(size[1]))
+        self._size = sides
         self._draft = bool(draft)
         self._orient = bool(orient)
         self._max_pixels = int(max_pixels)
@@ -99,9 +98,7 @@ class DecodeImage(Decoder):
                 pixels = self._pixels(image)
         except (CorruptRecord, MemoryError):
             raise
-        except (
-            Exception
-        ) as error:  # Pillow's decoders raise many, for what may be anything.
+        except Exception as error:  # Decoders raise many, for what may be anything.
             reason = str(error)
             if isinstance(error, pillow.UnidentifiedImageError):
                 reason = "they are of no format that Pillow knows"
@@ -124,7 +121,9 @@ class DecodeImage(Decoder):
                 rows = columns = max(self._size)
             image.draft(None, (columns, rows))
         if self._orient:
-            image = _image_ops().exif_transpose(image)
+            import PIL.ImageOps
+
+            image = PIL.ImageOps.exif_transpose(image)
         if image.mode.startswith("I;16") or (image.mode, image.format) == ("I", "PNG"):
             return self._of_16_bits(image)
         image = self._resized(self._converted(image))
@@ -153,14 +152,10 @@ class DecodeImage(Decoder):
             )
         if image.mode in ("P", "PA") and "transparency" in image.info:
             image = image.convert("RGBA")
-        if self._channels is not None:
-            mode = _MODES[self._channels]
-        elif image.mode in _KEPT:
-            mode = image.mode
-        elif image.mode == "1":
-            mode = "L"
+        if self._channels is None:
+            mode = _OWN.get(image.mode, "RGB")
         else:
-            mode = _WITH_ALPHA.get(image.mode, "RGB")
+            mode = _MODES[self._channels]
         return image if image.mode == mode else image.convert(mode)
 
     def _resized(self, image: Any) -> Any:
@@ -179,14 +174,8 @@ class DecodeImage(Decoder):
             "orient": self._orient or None,
             "max_pixels": None if self._max_pixels == MAX_PIXELS else self._max_pixels,
         }
-        given = [
-            f"{name}={value!r}" for name, value in shown.items() if value is not None
-        ]
+        given = [f"{name}={v!r}" for name, v in shown.items() if v is not None]
         return f"DecodeImage({', '.join(given)})"
-
-
-def _is_size(size: Sequence[int]) -> bool:
-    return len(size) == 2 and min(size) >= 1
 
 
 def _pillow() -> ModuleType:
@@ -201,10 +190,3 @@ def _pillow() -> ModuleType:
         ) from error
     images: ModuleType = PIL.Image
     return images
-
-
-def _image_ops() -> ModuleType:
-    import PIL.ImageOps
-
-    operations: ModuleType = PIL.ImageOps
-    return operations

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 import math
 import re
 from typing import Any, NamedTuple
@@ -21,8 +22,6 @@ _MAGIC = b"\x93NUMPY"
 _VERSIONS = {(1, 0): (2, "latin1"), (2, 0): (4, "latin1"), (3, 0): (4, "utf8")}
 # NumPy's own limit: to parse the text of a longer header may exhaust the stack.
 _LONGEST_HEADER = 10_000
-# Headers are parsed once; records of ever new shapes must not fill the memory.
-_MOST_LAYOUTS = 1024
 
 
 class _Layout(NamedTuple):
@@ -66,14 +65,10 @@ class DecodeNpy(Decoder):
         array([0, 1, 2])
     """
 
-    def __init__(self, key: str | None = None) -> None:
-        super().__init__(key)
-        self._layouts: dict[bytes, _Layout] = {}
-
     def decode(self, data: memoryview) -> npt.NDArray[Any]:
         """Return the array of a file."""
         begin = _end_of_header(data)
-        layout = self._layout(bytes(data[:begin]))
+        layout = _parse(bytes(data[:begin]))
         if len(data) - begin != layout.size:
             raise CorruptRecord(
                 f"the .npy file has {len(data) - begin} bytes of data, but shape"
@@ -92,15 +87,6 @@ class DecodeNpy(Decoder):
             flat = out.reshape(-1, order="A").view(np.uint8)
             flat[:] = np.frombuffer(data, np.uint8, offset=begin)
         return out
-
-    def _layout(self, header: bytes) -> _Layout:
-        found = self._layouts.get(header)
-        if found is None:
-            found = _parse(header)
-            if len(self._layouts) >= _MOST_LAYOUTS:
-                self._layouts.clear()
-            self._layouts[header] = found
-        return found
 
     @property
     def decodes_blocks(self) -> bool:
@@ -143,7 +129,7 @@ class DecodeNpy(Decoder):
         rows = data[offsets[0] : offsets[-1]].reshape(count, sizes[0])
         try:
             begin = _end_of_header(rows[0].data)
-            layout = self._layout(rows[0, :begin].tobytes())
+            layout = _parse(rows[0, :begin].tobytes())
         except CorruptRecord:
             return None
         if not layout.stacks or begin + layout.size != sizes[0]:
@@ -156,9 +142,6 @@ class DecodeNpy(Decoder):
         if layout.size:
             out.reshape(-1).view(np.uint8).reshape(count, -1)[:] = rows[:, begin:]
         return out
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {"_key": self._key, "_layouts": {}}
 
     def __repr__(self) -> str:
         return f"DecodeNpy({'' if self._key is None else f'key={self._key!r}'})"
@@ -192,6 +175,8 @@ def _end_of_header(data: memoryview) -> int:
     return end
 
 
+# Records of ever new shapes must not fill the memory.
+@functools.lru_cache(1024)
 def _parse(header: bytes) -> _Layout:
     version = (header[6], header[7])
     length_bytes, encoding = _VERSIONS[version]

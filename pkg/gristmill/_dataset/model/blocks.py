@@ -44,43 +44,32 @@ class StepMapDataset(BlockMapDataset[T]):
     """A dataset with the indices and the length of its parent.
 
     A subclass implements `_step`.  A run of them asks the dataset above it once for a
-    block, and takes that through all of its steps.
+    block, and takes that through all of its steps; it may be longer than the stack.
     """
 
     def __len__(self) -> int:
         return len(self._parent)
 
     def _record(self, index: int) -> int | None:
-        """The record of a source that an element is made of; see `record_of`."""
         return record_of(self._parent, index)
 
     def _failed(self, error: BaseException, index: int) -> None:
-        """Note on an exception which node raised it, and for which element."""
         note_element(error, self, self, index)
 
     def _step(self, elements: list[Any], indices: Int64Array) -> list[Any]:
         """What becomes of the parent's elements at `indices`."""
         raise NotImplementedError
 
-    @functools.cached_property
-    def _run(self) -> tuple[MapDataset[Any], list[StepMapDataset[Any]]]:
-        """The dataset above the run, and the steps of the run in their order.
-
-        This one, which is the last, is not among them: it would keep itself alive.
-        """
-        run: list[StepMapDataset[Any]] = []
+    def _block(self, indices: Int64Array) -> list[Any]:
+        run: list[StepMapDataset[Any]] = [self]
         node = self._parent
         while isinstance(node, StepMapDataset) and is_built_in(type(node)):
             run.append(node)
             node = node._parent
-        return node, run[::-1]
-
-    def _block(self, indices: Int64Array) -> list[Any]:
-        base, run = self._run
-        elements = block_of(base, indices)
-        for node in run:
-            elements = node._step(elements, indices)
-        return self._step(elements, indices)
+        elements = block_of(node, indices)
+        for step in reversed(run):
+            elements = step._step(elements, indices)
+        return elements
 
 
 def _integer(index: Any) -> int:
@@ -98,36 +87,14 @@ def _integer(index: Any) -> int:
 def epochs_and_offsets(
     indices: Int64Array, length: int
 ) -> tuple[Int64Array, Int64Array]:
-    """Which epoch of a dataset each index is in, and its place there.
-
-    Raises:
-        ZeroDivisionError: The length is 0.
-    """
-    _refuse_empty(length)
+    """Which epoch of a dataset each index is in, and its place there."""
+    if not length:
+        raise ZeroDivisionError("the dataset has no elements, so there is no element i")
     return np.divmod(indices, length)
 
 
-def offsets_of(indices: Int64Array, length: int) -> Int64Array:
-    """The place of each index in its epoch.
-
-    Raises:
-        ZeroDivisionError: The length is 0.
-    """
-    _refuse_empty(length)
-    return indices % length
-
-
-def _refuse_empty(length: int) -> None:
-    if not length:
-        raise ZeroDivisionError("the dataset has no elements, so there is no element i")
-
-
 def block_of(dataset: MapDataset[Any], indices: Int64Array) -> list[Any]:
-    """The elements of any dataset at `indices`, of shape (n,); absent ones are None.
-
-    Raises:
-        Exception: What one of the elements raised.
-    """
+    """The elements of any dataset at `indices`, of shape (n,); absent ones are None."""
     how = _way_of(type(dataset))
     if how == "_block":
         assert isinstance(dataset, BlockMapDataset)

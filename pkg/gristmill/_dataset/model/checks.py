@@ -21,14 +21,14 @@ METHODS: dict[type, str] = {
 }
 
 
-def check_transform(transform: Any, wanted: type) -> None:
-    """Refuse what is neither a kind of transform nor a function.
+def call_of(transform: Any, wanted: type) -> Any:
+    """What is called for an element: a transform's method, or the function itself.
 
     Raises:
-        TypeError: It is none; the text names the method that takes it.
+        TypeError: It is neither; the text names the method that takes it.
     """
     if isinstance(transform, wanted):
-        return
+        return getattr(transform, METHODS[wanted])
     if isinstance(transform, type) and issubclass(transform, tuple(METHODS)):
         raise TypeError(
             f"{METHODS[wanted]} got {kind(transform)}. Pass an instance of it:"
@@ -39,25 +39,11 @@ def check_transform(transform: Any, wanted: type) -> None:
     if found is not None:
         advice = f" It is a transforms.{found.__name__}: use ds.{METHODS[found]}(...)."
     check_callable(f"The transform of {METHODS[wanted]}", transform, advice)
-
-
-def call_of(transform: Any, wanted: type) -> Any:
-    """What is called for an element: a transform's method, or the function itself.
-
-    Raises:
-        TypeError: It is neither.
-    """
-    check_transform(transform, wanted)
-    is_transform = isinstance(transform, wanted)
-    return getattr(transform, METHODS[wanted]) if is_transform else transform
+    return transform
 
 
 def listed(datasets: Any, name: str) -> list[Any]:
-    """Several datasets as a list.
-
-    Raises:
-        TypeError: It is one dataset, or cannot be iterated over.
-    """
+    """Several datasets as a list; one alone is refused."""
     if isinstance(datasets, (Dataset, str)) or not isinstance(datasets, Iterable):
         raise TypeError(
             f"{name} takes a sequence of datasets, got {kind(datasets)}. Put them in a"
@@ -67,12 +53,7 @@ def listed(datasets: Any, name: str) -> list[Any]:
 
 
 def check_weights(weights: Any) -> None:
-    """Refuse what are no finite numbers, one for each of several datasets.
-
-    Raises:
-        TypeError: They are no sequence of numbers.
-        ValueError: One is infinite or NaN.
-    """
+    """Refuse what are no finite numbers, one for each of several datasets."""
     if isinstance(weights, (str, bytes)) or not isinstance(weights, Iterable):
         raise TypeError(
             f"weights must be a sequence of numbers, got {kind(weights)}. Pass one for"
@@ -83,12 +64,7 @@ def check_weights(weights: Any) -> None:
 
 
 def check_names(datasets: Any, weights: Any) -> None:
-    """Refuse weights that are for other datasets, where these have names.
-
-    Raises:
-        TypeError: Only one of both has names.
-        ValueError: The names differ.
-    """
+    """Refuse weights that are for other datasets, where these have names."""
     if weights is None:
         return
     if isinstance(datasets, Mapping) != isinstance(weights, Mapping):

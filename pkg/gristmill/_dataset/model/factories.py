@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, overload
 
 from gristmill import transforms
 from gristmill._base.types import S
-from gristmill._dataset.model.building import build
+from gristmill._dataset.model.node import build
 from gristmill.sources import Columns, RandomAccessDataSource
 
 if TYPE_CHECKING:

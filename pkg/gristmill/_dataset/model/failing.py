@@ -21,21 +21,9 @@ class Note(str):
 
 
 def note_element(
-    error: BaseException,
-    node: Any,
-    dataset: Any,
-    index: int,
-    doing: str = "processed",
+    error: BaseException, node: Any, dataset: Any, index: int, doing: str = "processed"
 ) -> None:
-    """Note on an exception that a node raised it, for an element of a dataset.
-
-    Args:
-        error: The exception.
-        node: Has a text that says what it is.
-        dataset: Where the element came from.
-        index: The element's, there.
-        doing: What the node did.
-    """
+    """Note on an exception that a node raised it, for an element of a dataset."""
     note(error, f"while {node} {doing} {_element(dataset, index)}")
 
 
@@ -67,12 +55,7 @@ def note(error: BaseException, text: str) -> None:
 
 
 def record_of(dataset: Any, index: int) -> int | None:
-    """The record of a source that an element is made of, where it is one.
-
-    Args:
-        dataset: A dataset of indices.
-        index: The element's.
-    """
+    """The record of a source that element `index` is made of, where it is one."""
     find = getattr(dataset, "_record", None)
     found: int | None = None if find is None else find(index)
     return found
@@ -80,9 +63,7 @@ def record_of(dataset: Any, index: int) -> int | None:
 
 def _element(dataset: Any, index: int) -> str:
     record = record_of(dataset, index)
-    if record is None:
-        return f"element {index}"
-    return f"record {record} (index {index})"
+    return f"element {index}" if record is None else f"record {record} (index {index})"
 
 
 def _last_element(iterator: Any) -> str:
@@ -94,12 +75,7 @@ def _last_element(iterator: Any) -> str:
         if node._BATCHES and node is not iterator:
             batch = "the batch up to "
         node = node._parent
-    return batch + _element(*node._last_taken()) + _stream(node)
-
-
-def _stream(iterator: Any) -> str:
-    """Which of several streams an index is of."""
-    context = iterator._ctx.mp_context
-    if context.process_count == 1:
-        return ""
-    return f" of stream {context.process_index}"
+    context = node._ctx.mp_context
+    several = context.process_count > 1
+    stream = f" of stream {context.process_index}" if several else ""
+    return batch + _element(*node._last_taken()) + stream

@@ -8,7 +8,16 @@ from __future__ import annotations
 import abc
 import warnings
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, Generic, Never, Unpack, overload
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    ClassVar,
+    Generic,
+    Never,
+    TypedDict,
+    Unpack,
+    overload,
+)
 
 import numpy.typing as npt
 
@@ -24,20 +33,26 @@ from gristmill._base.types import (
     Scalar,
     T,
 )
-from gristmill._dataset.model.building import build
+from gristmill._dataset.model import observer
 from gristmill._dataset.model.factories import IterDatasetMeta
 from gristmill._dataset.model.iterator import DatasetIterator
-from gristmill._dataset.model.node import Dataset
-from gristmill._dataset.model.opening import Opening
+from gristmill._dataset.model.node import Dataset, build
 from gristmill._dataset.model.options import DatasetOptions
-from gristmill._dataset.model.stacking import Stacking
 from gristmill.options import MultiprocessingOptions
 from gristmill.transforms import AnyTransform
 
+if TYPE_CHECKING:
+    from gristmill._observe.report import Report
 
-class IterDataset(
-    Opening[T], Dataset, Iterable[T], Generic[T], metaclass=IterDatasetMeta
-):
+
+class Stacking(TypedDict, total=False):
+    """Arguments of `batch` without a function: leaves are stacked."""
+
+    drop_remainder: bool
+    batch_fn: None
+
+
+class IterDataset(Dataset, Iterable[T], Generic[T], metaclass=IterDatasetMeta):
     """A dataset that is iterated over; each ``iter(ds)`` begins anew.
 
     A subclass calls ``super().__init__(parents)`` and implements ``__iter__``, which
@@ -51,6 +66,14 @@ class IterDataset(
         >>> [batch.tolist() for batch in ds.filter(lambda x: x != 2).batch(2)]
         [[0, 1], [3, 4]]
     """
+
+    # Whether iterating over it is always part of iterating over another one.
+    _IS_INNER: ClassVar[bool] = False
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        if "__iter__" in cls.__dict__:
+            cls.__iter__ = observer.opening(cls.__dict__["__iter__"])  # type: ignore[method-assign]
 
     @abc.abstractmethod
     def __iter__(self) -> DatasetIterator[T]:
@@ -161,15 +184,8 @@ class IterDataset(
             >>> [batch.tolist() for batch in ds]
             [[0, 2], [1, 3], [4], [5]]
         """
-        prefetched: IterDataset[T] = build(
-            "IterDataset.mp_prefetch",
-            self,
-            options,
-            worker_init_fn,
-            sequential_slice,
-            streams,
-        )
-        return prefetched
+        how = (options, worker_init_fn, sequential_slice, streams)
+        return build("IterDataset.mp_prefetch", self, *how)
 
     def prefetch(
         self, multiprocessing_options: MultiprocessingOptions
@@ -194,6 +210,29 @@ class IterDataset(
         """
         return build("IterDataset.random_map", self, transform, seed)
 
+    def report(
+        self, seconds: float = 3.0, consume: Callable[[T], Any] | None = None
+    ) -> Report:
+        """Iterate for a short time, and find out which node limits how fast.
+
+        The first element, with which workers start, does not count.
+
+        Args:
+            seconds: About how long, in s; at most until the data ends.
+            consume: Called with each element, as the loop that will use them; by
+                default they are dropped.
+
+        Raises:
+            ValueError: `seconds` is not positive.
+
+        Example:
+            >>> ds = gristmill.MapDataset.range(10**6).to_iter_dataset().batch(100)
+            >>> report = ds.report(seconds=0.2)
+            >>> report.outputs > 0
+            True
+        """
+        return observer.current().report_of_run(self, seconds, consume)
+
     def set_options(self, options: DatasetOptions) -> IterDataset[T]:
         """Set options for the whole chain; see `DatasetOptions`."""
         return build("IterDataset.set_options", self, options)
@@ -205,6 +244,3 @@ class IterDataset(
     def seed(self, seed: int) -> IterDataset[T]:
         """Give random steps behind this one, up to the next seed, their seed."""
         return build("IterDataset.seed", self, seed=seed)
-
-
-# At the end, because the nodes are made of the classes above.

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic
 
 from gristmill import checkpoint
 from gristmill._base.types import T
-from gristmill._dataset.model import observer, state_checks
+from gristmill._dataset.model import observer, states
 from gristmill._dataset.model.failing import note_step
 from gristmill._dataset.model.names import node_text
 from gristmill._dataset.model.options import IteratorContext
@@ -104,7 +104,8 @@ class DatasetIterator(checkpoint.Checkpointable, Iterator[T], Generic[T]):
             >>> iterator.report().outputs
             10
         """
-        return observer.current().report_of(self)
+        report: Report = observer.current().report_of(self)
+        return report
 
     def close(self) -> None:
         """End threads and workers.  May be called again."""
@@ -136,24 +137,19 @@ class DatasetIterator(checkpoint.Checkpointable, Iterator[T], Generic[T]):
         raise NotImplementedError(f"{self} cannot go to element {index}.")
 
 
-class CheckedIterator(state_checks.Checked, DatasetIterator[T]):
-    """An iterator whose states are looked at before anything is changed."""
+class CheckedIterator(states.Checked, DatasetIterator[T]):
+    """An iterator whose states are looked at before anything is changed.
 
-
-class ParentStateIterator(CheckedIterator[T]):
-    """An iterator that keeps nothing itself: its state is the parent's."""
+    By default it keeps nothing itself: its state is the parent's.
+    """
 
     def get_state(self) -> Any:
         """The parent's position."""
         return self._parent.get_state()
 
 
-class NodeIterator(ParentStateIterator[T]):
-    """An iterator over a built-in node; all but its position is the node's.
-
-    Args:
-        node: The node; its parents are iterated over, too.
-    """
+class NodeIterator(CheckedIterator[T]):
+    """An iterator over a built-in node; all but its position is the node's."""
 
     def __init__(self, node: Any) -> None:
         super().__init__([iter(parent) for parent in node._parents])
@@ -185,11 +181,8 @@ class CountingIterator(NodeIterator[T]):
         return {"parent": self._parent_state(), self._COUNTER_NAME: self.counter}
 
     def _check_state(self, state: Any) -> None:
-        keys: dict[str, state_checks.Check] = {
-            "parent": state_checks.parent,
-            self._COUNTER_NAME: state_checks.count,
-        }
-        state_checks.check_values(self, state, keys)
+        count = {self._COUNTER_NAME: states.count}
+        states.check_values(self, state, states.fields(parent=states.parent, **count))
 
     def _go_to(self, state: Any) -> None:
         self._parent.set_state(state["parent"])
@@ -220,10 +213,9 @@ def _common_context(parents: Sequence[DatasetIterator[Any]]) -> IteratorContext:
     others = list(parents[1:])
     for parent in others:
         context.merge(parent._ctx)
-    while others:
-        current = others.pop()
-        current._ctx = context
-        others.extend(current._parents)
+    for each in others:
+        each._ctx = context
+        others += each._parents
     return context
 
 

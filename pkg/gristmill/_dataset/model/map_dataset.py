@@ -8,7 +8,7 @@ from __future__ import annotations
 import abc
 import builtins
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, Generic, Never, Unpack, overload
+from typing import Any, Generic, Never, Unpack, overload
 
 import numpy.typing as npt
 
@@ -24,17 +24,13 @@ from gristmill._base.types import (
     Scalar,
     T,
 )
-from gristmill._dataset.model.building import build
 from gristmill._dataset.model.factories import MapDatasetMeta
+from gristmill._dataset.model.iter_dataset import IterDataset, Stacking
 from gristmill._dataset.model.iterator import DatasetIterator
-from gristmill._dataset.model.node import Dataset
+from gristmill._dataset.model.node import Dataset, build
 from gristmill._dataset.model.options import DatasetOptions
-from gristmill._dataset.model.stacking import Stacking
 from gristmill.options import ReadOptions
 from gristmill.transforms import AnyTransform
-
-if TYPE_CHECKING:
-    from gristmill._dataset.model.iter_dataset import IterDataset
 
 
 class MapDataset(Dataset, Generic[T], metaclass=MapDatasetMeta):
@@ -221,9 +217,5 @@ class MapDataset(Dataset, Generic[T], metaclass=MapDatasetMeta):
             read_options: Threads that compute ahead where elements are slow.
             allow_nones: Whether absent elements are given out as None.
         """
-        return build(
-            "MapDataset.to_iter_dataset",
-            self,
-            read_options=read_options,
-            allow_nones=allow_nones,
-        )
+        how = {"read_options": read_options, "allow_nones": allow_nones}
+        return build("MapDataset.to_iter_dataset", self, **how)

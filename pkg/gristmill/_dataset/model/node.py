@@ -15,10 +15,27 @@ from gristmill._dataset.model.names import node_text
 from gristmill._dataset.model.stats import Stats
 
 S = TypeVar("S")
+Made = TypeVar("Made", bound=Callable[..., Any])
 # What a node does.  "read" gets elements from outside, "order" says which one comes
 # when, "transform" runs somebody's function, "batch" groups or packs, "prefetch" works
 # ahead with threads, and "transport" gets elements from worker processes.
 Kind = Literal["read", "order", "transform", "batch", "prefetch", "transport"]
+_BUILDERS: dict[str, Callable[..., Any]] = {}
+
+
+def builds(*methods: str) -> Callable[[Made], Made]:
+    """Register what methods of datasets call, such as ``"MapDataset.batch"``."""
+
+    def register(made: Made) -> Made:
+        _BUILDERS.update(dict.fromkeys(methods, made))
+        return made
+
+    return register
+
+
+def build(method: str, *arguments: Any, **named: Any) -> Any:
+    """Call what is registered for a method: the class of a node, mostly."""
+    return _BUILDERS[method](*arguments, **named)
 
 
 class Dataset:
@@ -35,6 +52,8 @@ class Dataset:
     _CUT_IN_PIECES: ClassVar[bool] = False
     _seed_rng_seed: Any = None
     _parents: Sequence[Any] = ()
+    # Arguments, kept as ``_name``, that are in the text of a node and its iterators.
+    _SAID: ClassVar[tuple[str, ...]] = ()
 
     def __init__(self, parents: Dataset | Sequence[Dataset] = ()) -> None:
         super().__init__()
@@ -97,7 +116,8 @@ class Dataset:
 
     def _arguments_text(self) -> str:
         """What follows the class's name in the text of a node and of its iterators."""
-        return ""
+        said = [f"{name}={getattr(self, '_' + name)}" for name in self._SAID]
+        return f"({', '.join(said)})" if said else ""
 
     def __str__(self) -> str:
         return type(self).__name__ + self._arguments_text()
@@ -106,20 +126,20 @@ class Dataset:
         return node_text(self)
 
     def _repr_html_(self) -> str | None:
-        return observer.current().figure_of(self)
+        figure: str | None = observer.current().figure_of(self)
+        return figure
+
+
+class ParentSpec(Dataset):
+    """A dataset whose elements look as its parent's do."""
+
+    @property
+    def _element_spec(self) -> Any:
+        return self._parent._element_spec
 
 
 def check_parents(dataset: Any, parents: Iterable[Any], wanted: type) -> None:
-    """Refuse parents of a node that are no datasets, or of the other kind.
-
-    Args:
-        dataset: The node.
-        parents: What it was given.
-        wanted: What they must be.
-
-    Raises:
-        TypeError: One is not.
-    """
+    """Refuse parents of a node that are no datasets, or of the other kind."""
     for parent in parents:
         if isinstance(parent, wanted):
             continue
@@ -155,8 +175,7 @@ def with_parents(dataset: Any, parents: Sequence[Any]) -> Any:
     """
     made = copy.copy(dataset)
     made._parents = tuple(parents)
-    for known in ("_plan", "_run"):
-        made.__dict__.pop(known, None)
+    made.__dict__.pop("_plan", None)
     if isinstance(made, Dataset):
         made._measure()
     return made

@@ -1,40 +1,66 @@
-"""What looks at chains while somebody iterates over them: `gristmill._observe`."""
+"""What looks at chains while somebody iterates over them: `gristmill._observe`.
+
+``__iter__`` of each class of `IterDataset` is wrapped once, by the class statement.
+The wrapper tells the call on a chain's last node, the outermost, from those that it
+makes on the nodes above: only the outermost is looked at.  A class whose `_IS_INNER` is
+true is never outermost.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Protocol
+import contextlib
+import functools
+import threading
+from collections.abc import Callable, Iterator
+from typing import Any
 
-if TYPE_CHECKING:
-    from gristmill._observe.report import Report
-
-
-class Observer(Protocol):
-    """What datasets and their iterators ask of it."""
-
-    def open_chain(self, dataset: Any, make: Callable[[Any], Any]) -> Any:
-        """An iterator over a chain, by its last node and the node's ``__iter__``."""
-
-    def report_of(self, iterator: Any) -> Report:
-        """What is known of an iterator's run so far."""
-
-    def report_of_run(
-        self, dataset: Any, seconds: float, consume: Callable[[Any], Any] | None
-    ) -> Report:
-        """What a short run of a chain shows."""
-
-    def figure_of(self, dataset: Any) -> str | None:
-        """The picture of a chain as HTML; None where it has too many nodes."""
+_observers: list[Callable[[], Any]] = []
 
 
-_observers: list[Callable[[], Observer]] = []
-
-
-def install(observer: Callable[[], Observer]) -> None:
-    """Let datasets ask what this returns, from the first question on."""
+def install(observer: Callable[[], Any]) -> None:
+    """Let datasets ask what this returns, which is like `gristmill._observe.face`."""
     _observers[:] = [observer]
 
 
-def current() -> Observer:
+def current() -> Any:
     """The one that was installed."""
     return _observers[0]()
+
+
+class _Here(threading.local):
+    """Whether this thread is making the iterators of a chain."""
+
+    inside = False
+
+
+_here = _Here()
+
+
+def opening(make: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    """Wrap an ``__iter__``, so that the outermost one of a chain is looked at."""
+
+    @functools.wraps(make)
+    def __iter__(self: Any) -> Any:
+        # A user's class may be pickled with this function, and what that refers to.
+        return iterate(self, make)
+
+    return __iter__
+
+
+def iterate(dataset: Any, make: Callable[[Any], Any]) -> Any:
+    """What `make` makes of a dataset; looked at, if that is the outermost."""
+    if _here.inside or dataset._IS_INNER:
+        return make(dataset)
+    with as_inner():
+        return current().open_chain(dataset, make)
+
+
+@contextlib.contextmanager
+def as_inner() -> Iterator[None]:
+    """Iterate, inside the context, over a chain as over a part of another one."""
+    before = _here.inside
+    _here.inside = True
+    try:
+        yield
+    finally:
+        _here.inside = before

@@ -35,17 +35,8 @@ class Stats:
         """Return the element."""
         return element
 
-    def record_output_spec_for_batch(self, elements: T) -> T:
-        """Return the elements."""
-        return elements
-
-    def record_bytes_consumed(self, element: T) -> T:
-        """Return the element."""
-        return element
-
-    def record_bytes_produced(self, element: T) -> T:
-        """Return the element."""
-        return element
+    record_output_spec_for_batch = record_output_spec
+    record_bytes_consumed = record_bytes_produced = record_output_spec
 
     def report(self) -> Any:
         """Return None: there is nothing to report."""

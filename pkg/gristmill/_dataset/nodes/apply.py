@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from typing import Any, TypeAlias, overload
 
 from gristmill import transforms
-from gristmill._dataset.model.building import builds
 from gristmill._dataset.model.checks import METHODS
 from gristmill._dataset.model.iter_dataset import IterDataset
 from gristmill._dataset.model.map_dataset import MapDataset
+from gristmill._dataset.model.node import builds
 from gristmill._dataset.nodes import flat_map
 
 Transforms: TypeAlias = transforms.AnyTransform | Sequence[transforms.AnyTransform]

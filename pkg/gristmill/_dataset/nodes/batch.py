@@ -2,33 +2,35 @@
 
 from __future__ import annotations
 
+import functools
+import itertools
 import math
 import operator
-from collections.abc import Callable
-from typing import Any, TypeVar
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
 
 from gristmill import batching
 from gristmill._base.checks import check_callable, check_flag, check_integer
-from gristmill._base.types import Alloc, Int64Array
+from gristmill._base.types import Alloc, Int64Array, T
 from gristmill._dataset.model.blocks import (
     BlockMapDataset,
     block_of,
     epochs_and_offsets,
+    is_built_in,
 )
-from gristmill._dataset.model.building import builds
 from gristmill._dataset.model.failing import note_element, note_step
 from gristmill._dataset.model.iter_dataset import IterDataset
 from gristmill._dataset.model.iterator import DatasetIterator, NodeIterator
-from gristmill._dataset.model.map_dataset import MapDataset
-from gristmill._dataset.model.node import Dataset, chain_of
-from gristmill._dataset.model.spec import get_element_spec, spec_of_batch
-from gristmill._dataset.nodes.rows import Rows
+from gristmill._dataset.model.node import Dataset, builds, chain_of
+from gristmill._dataset.model.spec import ShapeDtypeStruct
+from gristmill._dataset.nodes.order import IndexMapDataset
+from gristmill._dataset.nodes.source import SourceMapDataset
 from gristmill._dataset.nodes.to_iter import PrefetchDatasetIterator
-from gristmill._hot import steps
+from gristmill._hot import steps, tree
+from gristmill.sources import TableSource
 
-T = TypeVar("T")
 BatchFn = Callable[[list[Any]], Any]
 # What Grain says where a batch of indexed elements cannot be made.
 SPARSE = (
@@ -39,17 +41,40 @@ SPARSE = (
 MADE = "made the batch up to"
 
 
-class Batching(Dataset):
-    """A batch dataset of either kind.
+class Rows:
+    """Batches of an array's rows, taken from it at once rather than one by one."""
 
-    Args:
-        parent: Has the elements.
-        batch_size: How many make a batch.
-        drop_remainder: Whether a last, shorter batch is left out.
-        batch_fn: Makes a batch; None stacks.
-    """
+    def __init__(self, table: TableSource, plan: Any) -> None:
+        self._table = table
+        self._plan = plan
+        self._rules = batching.tree_rules()
+
+    @classmethod
+    def of(cls, dataset: Any) -> Rows | None:
+        """The rows that a dataset's elements are, None where they are no such."""
+        plan, base = None, dataset
+        if isinstance(dataset, IndexMapDataset) and is_built_in(type(dataset)):
+            plan, base = dataset._plan
+        if type(base) is not SourceMapDataset:
+            return None
+        table = base._reader
+        if not isinstance(table, TableSource) or not table.gathers:
+            return None
+        return cls(table, plan)
+
+    def range(self, first: int, count: int, alloc: Alloc | None = None) -> Any:
+        """The batch of `count` elements from index `first` on."""
+        keys = np.arange(first, first + count, dtype=np.int64)
+        if self._plan is not None:
+            keys = self._plan.keys(keys)
+        return self._table.gather(keys % len(self._table), alloc, self._rules)
+
+
+class Batching(Dataset):
+    """A batch dataset of either kind."""
 
     _KIND = "batch"
+    _SAID = ("batch_size", "drop_remainder")
 
     def __init__(
         self,
@@ -68,38 +93,37 @@ class Batching(Dataset):
         self._batch_size = self._stride = operator.index(batch_size)
         self._drop_remainder = drop_remainder
         self._batch_fn = batch_fn
+        self._measure()
 
     @property
     def _element_spec(self) -> Any:
-        return spec_of_batch(
-            get_element_spec(self._parent),
-            self._batch_size,
-            self._drop_remainder,
-            self._batch_fn,
+        spec = self._parent._element_spec
+        size, drop_remainder = self._batch_size, self._drop_remainder
+        function: Any = self._batch_fn
+        if isinstance(function, functools.partial):
+            function = function.func
+        if callable(getattr(function, "output_spec", None)):
+            return function.output_spec(spec, size, drop_remainder)
+        if function not in (None, batching.make_batch):
+            raise NotImplementedError(
+                "Element spec inference is not supported with custom batching functions"
+                " that have no method output_spec(input_spec, batch_size,"
+                " drop_remainder)."
+            )
+        rows = size if drop_remainder else None
+        return tree.map_batch(
+            lambda leaf: ShapeDtypeStruct((rows, *leaf[0].shape), leaf[0].dtype),
+            [spec],
+            batching.tree_rules(),
         )
-
-    def _arguments_text(self) -> str:
-        return f"(batch_size={self._batch_size}, drop_remainder={self._drop_remainder})"
 
 
 @builds("MapDataset.batch")
 class BatchMapDataset(Batching, BlockMapDataset[T]):
     """Batches of the parent's elements; none crosses an epoch."""
 
-    _KIND = "batch"
-
-    def __init__(
-        self,
-        parent: MapDataset[Any],
-        batch_size: int,
-        drop_remainder: bool = False,
-        batch_fn: BatchFn | None = None,
-    ) -> None:
-        super().__init__(parent, batch_size, drop_remainder, batch_fn)
-        _refuse_sparse(parent)
-        self._measure()
-
     def _measure(self) -> None:
+        _refuse_sparse(self._parent)
         self._parent_length = len(self._parent)
         if self._drop_remainder:
             self._length = self._parent_length // self._batch_size
@@ -114,26 +138,18 @@ class BatchMapDataset(Batching, BlockMapDataset[T]):
     def _block(self, indices: Int64Array) -> list[Any]:
         epochs, batches = epochs_and_offsets(indices, self._length)
         self._check(epochs)
-        firsts = batches * self._batch_size
-        lasts = np.minimum(firsts + self._batch_size, self._parent_length)
-        offsets = epochs * self._parent_length
+        within = batches * self._batch_size
+        sizes = np.minimum(self._batch_size, self._parent_length - within)
+        firsts = within + epochs * self._parent_length
+        pairs = list(zip(firsts.tolist(), sizes.tolist(), strict=True))
         if self._rows is not None:
-            sizes = (lasts - firsts).tolist()
-            begins = (firsts + offsets).tolist()
-            pairs = zip(begins, sizes, strict=True)
-            return [self._rows.range(begin, size) for begin, size in pairs]
-        ranges = [
-            np.arange(first, last, dtype=np.int64)
-            for first, last in zip(firsts + offsets, lasts + offsets, strict=True)
+            return [self._rows.range(first, size) for first, size in pairs]
+        ranges = [np.arange(first, first + size) for first, size in pairs]
+        elements = iter(block_of(self._parent, np.concatenate(ranges)))
+        return [
+            self._make(list(itertools.islice(elements, size)), first + size - 1)
+            for first, size in pairs
         ]
-        elements = block_of(self._parent, np.concatenate(ranges))
-        made: list[Any] = []
-        first = 0
-        for range_ in ranges:
-            part = elements[first : first + len(range_)]
-            made.append(self._make(part, int(range_[-1])))
-            first += len(range_)
-        return made
 
     def _check(self, epochs: Int64Array) -> None:
         """Raise where the parent's indices do not fit into 64 bits."""
@@ -176,35 +192,31 @@ class BatchDatasetIterator(NodeIterator[T]):
     def __init__(self, node: Batching) -> None:
         super().__init__(node)
         self.alloc: Alloc | None = None
-        self._batch_size = node._batch_size
-        self._drop_remainder = node._drop_remainder
-        self._batch_fn = node._batch_fn
         self._rules = batching.tree_rules()
         self._rows: Rows | None = None
         parent = self._parent
-        if self._batch_fn is None and type(parent) is PrefetchDatasetIterator:
+        if node._batch_fn is None and type(parent) is PrefetchDatasetIterator:
             self._rows = Rows.of(parent.dataset)
 
     def __next__(self) -> Any:
+        node = self._node
+        parent: Any = self._parents[0]
         if self._rows is not None:
-            return self._gathered(self._rows)
-        elements = steps.take(self._parent, self._batch_size)
-        if not elements or (self._drop_remainder and len(elements) < self._batch_size):
+            first, count = parent.pass_over(node._batch_size)
+        else:
+            elements = steps.take(parent, node._batch_size)
+            count = len(elements)
+        if not count or (node._drop_remainder and count < node._batch_size):
             raise StopIteration
+        if self._rows is not None:
+            return self._rows.range(first, count, self.alloc)
         try:
-            if self._batch_fn is not None:
-                return self._batch_fn(elements)
+            if node._batch_fn is not None:
+                return node._batch_fn(elements)
             return batching.make_batch(elements, rules=self._rules, alloc=self.alloc)
         except Exception as error:
             note_step(error, self, MADE)
             raise
-
-    def _gathered(self, rows: Rows) -> Any:
-        feed: Any = self._parent
-        first, count = feed.pass_over(self._batch_size)
-        if not count or (self._drop_remainder and count < self._batch_size):
-            raise StopIteration
-        return rows.range(first, count, self.alloc)
 
 
 def _refuse_sparse(dataset: Any) -> None:
@@ -217,3 +229,47 @@ def _refuse_sparse(dataset: Any) -> None:
                 " can discard elements. Convert `MapDataset` to `IterDataset` with"
                 " `to_iter_dataset()` before calling `batch`."
             )
+
+
+def batch_and_pad(values: Sequence[Any], *, batch_size: int, pad_value: Any = 0) -> Any:
+    """Stack elements, and fill the batch up to its size.
+
+    Pass it, with the size, as ``batch_fn`` to `batch`, so that the last elements are
+    kept and all batches have one shape.
+
+    Args:
+        values: The elements, from 1 to `batch_size`.
+        batch_size: ``B``, rows of the batch.
+        pad_value: What missing rows consist of, as the dtype of each leaf.
+
+    Returns:
+        An element with leaves of shape ``(B, *S)`` where the elements have ``S``.
+
+    Raises:
+        ValueError: There are no values, or too many.
+        ShapeMismatch: Two elements differ in structure or shape.
+
+    Example:
+        >>> import functools
+        >>> batch_fn = functools.partial(
+        ...     gristmill.experimental.batch_and_pad, batch_size=3
+        ... )
+        >>> ds = gristmill.MapDataset.range(1, 5).batch(3, batch_fn=batch_fn)
+        >>> [batch.tolist() for batch in ds]
+        [[1, 2, 3], [4, 0, 0]]
+    """
+    if not values:
+        raise ValueError("Cannot batch 0 values.")
+    if len(values) > batch_size:
+        raise ValueError(f"Cannot batch {len(values)} values to {batch_size}.")
+    batch = batching.make_batch(values)
+    missing = batch_size - len(values)
+    if not missing:
+        return batch
+
+    def padded(leaves: list[Any]) -> Any:
+        (rows,) = leaves
+        padding = np.full((missing, *rows.shape[1:]), pad_value, rows.dtype)
+        return np.concatenate([rows, padding])
+
+    return tree.map_batch(padded, [batch], batching.tree_rules())

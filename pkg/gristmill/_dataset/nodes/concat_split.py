@@ -5,11 +5,11 @@ from __future__ import annotations
 import collections
 import enum
 from collections.abc import Collection, Mapping
-from typing import Any
+from typing import Any, TypeAlias
 
 from gristmill._base import log
 from gristmill._base.checks import check_flag, check_instance
-from gristmill._dataset.model import state_checks
+from gristmill._dataset.model import states
 from gristmill._dataset.model.failing import note_outermost
 from gristmill._dataset.model.iter_dataset import IterDataset
 from gristmill._dataset.model.iterator import DatasetIterator, NodeIterator
@@ -20,6 +20,7 @@ from gristmill.errors import StateMismatch
 
 # What a state has for a feature of which nothing is left over.
 NOTHING_LEFT = (-1, -1)
+Slices: TypeAlias = dict[Any, tuple[int, int]]
 
 
 class BOSHandling(enum.Enum):
@@ -131,13 +132,13 @@ class ConcatThenSplitIterDataset(IterDataset[Any]):
 def _check_slices(
     iterator: ConcatThenSplitDatasetIterator, slices: Any, name: str
 ) -> None:
-    state_checks.check_keys(iterator, slices, list(iterator._nothing_left()))
+    states.check_keys(iterator, slices, list(iterator._nothing))
     for key, part in slices.items():
         what = f"{name} of {key!r}"
-        state_checks.check_list(iterator, part, what, 2)
-        begin, end = (state_checks.integer(iterator, at, what) for at in part)
+        states.check_list(iterator, part, what, 2)
+        begin, end = (states.integer(iterator, at, what) for at in part)
         if not 0 <= begin <= end and (begin, end) != NOTHING_LEFT:
-            raise state_checks.mismatch(iterator, f"has {what} {begin} to {end}")
+            raise states.mismatch(iterator, f"has {what} {begin} to {end}")
 
 
 class ConcatThenSplitDatasetIterator(NodeIterator[Any]):
@@ -147,10 +148,10 @@ class ConcatThenSplitDatasetIterator(NodeIterator[Any]):
     that element is left, and how many rows were given out since.
     """
 
-    _STATE = state_checks.fields(
-        parent_state=state_checks.parent,
+    _STATE = states.fields(
+        parent_state=states.parent,
         remainder_slices=_check_slices,
-        elements_from_buffer_after_checkpoint=state_checks.count,
+        elements_from_buffer_after_checkpoint=states.count,
     )
     _TAKES_IN_STEP = True
     _BATCHES = True
@@ -160,17 +161,25 @@ class ConcatThenSplitDatasetIterator(NodeIterator[Any]):
         self._layout = node._layout
         self._splitter = concat_split.Splitter(self._layout)
         self._rows: collections.deque[Any] = collections.deque()
+        self._warned = False
+        features = zip(self._layout.keys, self._layout.whole, strict=True)
+        self._nothing: Slices = {k: NOTHING_LEFT for k, whole in features if not whole}
+        self._begin(self._nothing, 0)
+
+    def _begin(self, left: Slices, to_skip: int) -> None:
+        """Go on from where the parent is, with what is left of its next element."""
         self._ended = False
         # Whether a row is being filled, from the position that is saved.
         self._is_filling = False
-        self._warned = False
         # The saved position; the parent's is asked for when it is needed.
         self._parent_state: Any = None
-        self._left: dict[Any, tuple[int, int]] | None = None
+        self._left = left
         self._given = 0
         # What is still to be done of a `set_state`.
-        self._to_restore = False
-        self._to_skip = 0
+        self._to_restore = left != self._nothing
+        self._to_skip = to_skip
+        self._splitter.clear()
+        self._rows.clear()
 
     def __next__(self) -> Any:
         if self._to_restore:
@@ -183,28 +192,17 @@ class ConcatThenSplitDatasetIterator(NodeIterator[Any]):
         """The position at which the last row, or several, began."""
         if self._parent_state is None:
             self._parent_state = self._parent.get_state()
-        nothing = self._nothing_left()
         return {
             "parent_state": self._parent_state,
-            "remainder_slices": dict(nothing if self._left is None else self._left),
+            "remainder_slices": dict(self._left),
             "elements_from_buffer_after_checkpoint": self._given + self._to_skip,
         }
 
     def _go_to(self, state: Any) -> None:
-        """Continue at a position; the next ``next`` makes its last rows again."""
         self._parent.set_state(state["parent_state"])
-        self._parent_state = None
-        # JSON makes lists of tuples.
-        left = {
-            key: (begin, end) for key, (begin, end) in state["remainder_slices"].items()
-        }
-        self._to_restore = any(part != NOTHING_LEFT for part in left.values())
-        self._left = left if self._to_restore else None
-        self._to_skip = state["elements_from_buffer_after_checkpoint"]
-        self._given = 0
-        self._splitter.clear()
-        self._rows.clear()
-        self._ended = self._is_filling = False
+        slices = state["remainder_slices"].items()
+        left = {key: (begin, end) for key, (begin, end) in slices}  # Lists, from JSON.
+        self._begin(left, state["elements_from_buffer_after_checkpoint"])
 
     def _next(self) -> Any:
         if not self._rows and not self._ended:
@@ -240,34 +238,22 @@ class ConcatThenSplitDatasetIterator(NodeIterator[Any]):
     def _save_position(self) -> None:
         rest = self._splitter.rest()
         self._given = 0
-        self._left = None
+        self._left = self._nothing
         if rest is None:
             self._parent_state = self._parent.get_state()
             return
         self._parent_state, ranges = rest
         if ranges is not None:
-            pairs = zip(self._layout.keys, ranges, strict=True)
-            self._left = {
-                key: part for key, part in pairs if key in self._nothing_left()
-            }
-
-    def _nothing_left(self) -> dict[Any, tuple[int, int]]:
-        pairs = zip(self._layout.keys, self._layout.whole, strict=True)
-        return {key: NOTHING_LEFT for key, whole in pairs if not whole}
+            parts = dict(zip(self._layout.keys, ranges, strict=True))
+            self._left = {key: parts[key] for key in self._nothing}
 
     def _restore_rest(self) -> None:
         """Read the element again that opens the row; try again if that fails."""
-        assert self._left is not None
         state = self.get_state()["parent_state"]
-        left = {
-            key: None if part == NOTHING_LEFT else part
-            for key, part in self._left.items()
-        }
+        left = {key: part for key, part in self._left.items() if part != NOTHING_LEFT}
+        ranges = [left.get(key) for key in self._layout.keys]
         try:
-            element = next(self._parent)
-            self._splitter.restore(
-                element, state, [left.get(key) for key in self._layout.keys]
-            )
+            self._splitter.restore(next(self._parent), state, ranges)
         except StopIteration:
             self._parent.set_state(state)
             raise StateMismatch(
@@ -300,11 +286,7 @@ def _check_bos(
     token: int | None,
     meta_features: Collection[str],
 ) -> None:
-    """Refuse arguments about BOS that do not fit together.
-
-    Raises:
-        ValueError: They do not.
-    """
+    """Refuse arguments about BOS that do not fit together."""
     if handling is BOSHandling.DO_NOTHING and (token is not None or features):
         raise ValueError(
             f"bos_handling={handling} indicates that BOS handling is not used. So"

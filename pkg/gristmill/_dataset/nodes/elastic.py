@@ -13,12 +13,12 @@ from typing import Any
 
 from gristmill import batching
 from gristmill._base.checks import check_integer, check_options
-from gristmill._dataset.model import state_checks
+from gristmill._dataset.model import states
 from gristmill._dataset.model.iter_dataset import IterDataset
 from gristmill._dataset.model.iterator import CheckedIterator, DatasetIterator
 from gristmill._dataset.model.map_dataset import MapDataset
 from gristmill._dataset.model.node import Dataset, chain_of, check_parents
-from gristmill._dataset.model.states import snapshot
+from gristmill._dataset.model.states import copied
 from gristmill.options import MultiprocessingOptions, ReadOptions
 from gristmill.sharding import ShardOptions
 
@@ -72,14 +72,12 @@ class ElasticIterator(IterDataset[Any]):
         example = "ShardOptions(shard_index=0, shard_count=1)"
         check_options("shard_options", shard_options, ShardOptions, example)
         check_options("read_options", read_options, ReadOptions, "ReadOptions()")
-        if multiprocessing_options is not None:
-            example = "MultiprocessingOptions(num_workers=2)"
-            check_options(
-                "multiprocessing_options",
-                multiprocessing_options,
+        if (given := multiprocessing_options) is not None:
+            kind, example = (
                 MultiprocessingOptions,
-                example,
+                "MultiprocessingOptions(num_workers=2)",
             )
+            check_options("multiprocessing_options", given, kind, example)
         self._ds: Any = ds
         self._global_batch_size = int(global_batch_size)
         self._shard_options = shard_options
@@ -110,28 +108,17 @@ class ElasticIterator(IterDataset[Any]):
             return ElasticMapDatasetIterator(self)
         return ElasticStreamDatasetIterator(self)
 
-    @property
-    def _hosts(self) -> int:
-        return int(self._shard_options.shard_count)
-
-    @property
-    def _host(self) -> int:
-        return int(self._shard_options.shard_index)
-
-    @property
-    def _batch_size(self) -> int:
-        """Elements of one host.
-
-        Raises:
-            ValueError: Hosts would have different numbers of them.
-        """
-        each, rest = divmod(self._global_batch_size, self._hosts)
+    def _share(self) -> tuple[int, int, int]:
+        """Which host this is, how many there are, and elements of each."""
+        shard = self._shard_options
+        host, hosts = int(shard.shard_index), int(shard.shard_count)
+        each, rest = divmod(self._global_batch_size, hosts)
         if rest:
             raise ValueError(
                 f"Global batch size {self._global_batch_size} is not divisible by shard"
-                f" count {self._hosts}."
+                f" count {hosts}."
             )
-        return each
+        return host, hosts, each
 
     def _iterated(self, ds: Any) -> IterDataset[Any]:
         """A dataset that is iterated over as the options say."""
@@ -146,7 +133,7 @@ class ElasticIterator(IterDataset[Any]):
 class ElasticMapDatasetIterator(CheckedIterator[Any]):
     """Iterates over a host's share of a dataset of indices."""
 
-    _STATE = state_checks.fields(global_next_index=state_checks.count)
+    _STATE = states.fields(global_next_index=states.count)
 
     def __init__(self, node: ElasticIterator) -> None:
         super().__init__()
@@ -156,10 +143,7 @@ class ElasticMapDatasetIterator(CheckedIterator[Any]):
         self._batches: DatasetIterator[Any] | None = None
 
     def __next__(self) -> Any:
-        self._assert_not_closed()
-        if self._batches is None:
-            self._batches = self._begin()
-        batch = next(self._batches)
+        batch = next(self._opened())
         self._next_index += self._node._global_batch_size
         return batch
 
@@ -173,10 +157,7 @@ class ElasticMapDatasetIterator(CheckedIterator[Any]):
 
     def start_prefetch(self) -> None:
         """Begin to work in the background."""
-        self._assert_not_closed()
-        if self._batches is None:
-            self._batches = self._begin()
-        self._batches.start_prefetch()
+        self._opened().start_prefetch()
 
     def close(self) -> None:
         """End threads and workers."""
@@ -184,10 +165,15 @@ class ElasticMapDatasetIterator(CheckedIterator[Any]):
             self._drop()
         super().close()
 
-    def _begin(self) -> DatasetIterator[Any]:
-        node = self._node
-        own = node._ds[self._next_index + node._host :: node._hosts]
-        return iter(node._iterated(own.batch(node._batch_size, drop_remainder=True)))
+    def _opened(self) -> DatasetIterator[Any]:
+        self._assert_not_closed()
+        if self._batches is None:
+            node = self._node
+            host, hosts, each = node._share()
+            own = node._ds[self._next_index + host :: hosts]
+            batches = own.batch(each, drop_remainder=True)
+            self._batches = iter(node._iterated(batches))
+        return self._batches
 
     def _drop(self) -> None:
         batches, self._batches = self._batches, None
@@ -198,9 +184,7 @@ class ElasticMapDatasetIterator(CheckedIterator[Any]):
 class ElasticStreamDatasetIterator(CheckedIterator[Any]):
     """Iterates over a host's share of a stream that all hosts run."""
 
-    _STATE = state_checks.fields(
-        global_next_index=state_checks.count, stream=state_checks.parent
-    )
+    _STATE = states.fields(global_next_index=states.count, stream=states.parent)
 
     def __init__(self, node: ElasticIterator) -> None:
         super().__init__(iter(node._iterated(node._ds)))
@@ -214,18 +198,16 @@ class ElasticStreamDatasetIterator(CheckedIterator[Any]):
         self._before: Any = None
 
     def __next__(self) -> Any:
-        node = self._node
-        size = node._batch_size
+        host, hosts, each = self._node._share()
         if not self._read:
-            self._before = snapshot(self._parent)
-        while self._read < node._global_batch_size:
+            self._before = copied(self._parent.get_state())
+        while self._read < hosts * each:
             element = next(self._parent)
-            if self._read % node._hosts == node._host:
+            if self._read % hosts == host:
                 self._own.append(element)
             self._read += 1
         own, self._own, self._read = self._own, [], 0
-        self._next_index += node._global_batch_size
-        assert len(own) == size
+        self._next_index += hosts * each
         return batching.make_batch(own)
 
     def get_state(self) -> Any:

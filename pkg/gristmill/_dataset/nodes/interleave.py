@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Self
 
 from gristmill._base.checks import kind, whole_number
 from gristmill._base.types import T
-from gristmill._dataset.model import state_checks
+from gristmill._dataset.model import states
 from gristmill._dataset.model.iter_dataset import IterDataset
 from gristmill._dataset.model.iterator import (
     DatasetIterator,
@@ -18,13 +18,12 @@ from gristmill._dataset.model.iterator import (
 )
 from gristmill._dataset.model.map_dataset import MapDataset
 from gristmill._dataset.model.options import DatasetOptions
-from gristmill._dataset.model.spec import get_element_spec
 from gristmill._dataset.nodes.thread_prefetch import (
     ThreadPrefetchDatasetIterator,
     ThreadPrefetchIterDataset,
 )
 from gristmill._engine.reading import Reading
-from gristmill._hot import turns
+from gristmill._hot import steps
 from gristmill.errors import StateMismatch
 from gristmill.options import ReadOptions
 
@@ -114,7 +113,8 @@ class InterleaveIterDataset(IterDataset[T]):
 
     @property
     def _element_spec(self) -> Any:
-        return get_element_spec(self.datasets[0])
+        first: Any = self.datasets[0]
+        return first._element_spec
 
     def with_datasets(self, datasets: Datasets[T]) -> Self:
         """A copy of this dataset, of other ones."""
@@ -133,17 +133,10 @@ class InterleaveIterDataset(IterDataset[T]):
 
 
 class _Iterators:
-    """The iterators of several datasets, by number, made where they are asked for.
-
-    Args:
-        datasets: A sequence, or a `MapDataset`, whose elements are datasets.
-        buffer_size: How many elements of an `IterDataset` a thread computes ahead.
-
-    Attributes:
-        options: Of the chain that the iterators will be a part of.
-    """
+    """The iterators of several datasets, by number, made where they are asked for."""
 
     def __init__(self, datasets: Any, buffer_size: int) -> None:
+        # Of the chain that the iterators will be a part of.
         self.options = DatasetOptions()
         self._datasets = datasets
         self._buffer_size = buffer_size
@@ -155,11 +148,7 @@ class _Iterators:
         return iterator
 
     def make(self, number: int) -> DatasetIterator[Any] | None:
-        """The iterator of a dataset, of which nothing is computed yet.
-
-        Returns:
-            The iterator; None where the dataset is absent.
-        """
+        """The iterator of a dataset, None where that is absent; computes nothing."""
         dataset = self._datasets[number]
         if dataset is None:
             return None
@@ -167,23 +156,22 @@ class _Iterators:
             # Has threads of its own, where they help.
             dataset = dataset.to_iter_dataset()
         else:
-            dataset = ThreadPrefetchIterDataset(
-                dataset, prefetch_buffer_size=self._buffer_size
-            )
+            size = self._buffer_size
+            dataset = ThreadPrefetchIterDataset(dataset, prefetch_buffer_size=size)
         iterator: DatasetIterator[Any] = iter(dataset)
         context = iterator._ctx
         context.dataset_options = self.options.merge(context.dataset_options)
         return iterator
 
 
-class InterleaveDatasetIterator(turns.Turns, NodeIterator[T]):
+class InterleaveDatasetIterator(steps.Turns, NodeIterator[T]):
     """Iterates over several datasets in turn."""
 
     def __init__(self, node: InterleaveIterDataset[T]) -> None:
         count = len(node.datasets)
         self._count = count
         self._cycle_length = min(node._cycle_length, count)
-        turns.Turns.__init__(self, self._cycle_length)
+        steps.Turns.__init__(self, self._cycle_length)
         self._iterators = _Iterators(node.datasets, node._iter_buffer_size)
         self._reading = Reading(
             self._iterators,
@@ -206,84 +194,73 @@ class InterleaveDatasetIterator(turns.Turns, NodeIterator[T]):
 
     def get_state(self) -> Any:
         """The positions of all that are open; opens the first ones."""
-        states: list[Any] = [None] * self._cycle_length
-        for place in range(self._cycle_length):
-            if self.places[place] is not None:
-                states[place] = self.places[place].get_state()
-            elif self._ended[place] is not None:
-                states[place] = self._ended[place]
-            elif self._open_next(place):
-                states[place] = self.places[place].get_state()
-            else:
+        for place, (iterator, ended) in enumerate(
+            zip(self.places, self._ended, strict=True)
+        ):
+            if iterator is None and ended is None and not self._open_next(place):
                 break
+        positions = [
+            ended if iterator is None else iterator.get_state()
+            for iterator, ended in zip(self.places, self._ended, strict=True)
+        ]
         return {
             "next_index_in_cycle": self.turn,
             "next_index_in_datasets": self._next,
             "iterators_in_use_indices": list(self._numbers),
-            "iterators_in_use_states": states,
-            "exhausted": [int(state is not None) for state in self._ended],
+            "iterators_in_use_states": positions,
+            "exhausted": [int(ended is not None) for ended in self._ended],
             "future_states": dict(self._future_states),
         }
 
     def _check_state(self, state: Any) -> None:
-        state_checks.check_keys(self, state, KEYS, ["future_states"])
+        states.check_keys(self, state, KEYS, ["future_states"])
         numbers = state["iterators_in_use_indices"]
-        cycle, datasets = self._cycle_length, self._count
+        cycle = self._cycle_length
         if isinstance(numbers, (list, tuple)) and len(numbers) != cycle:
             raise StateMismatch(
                 f"{self}: the state has {len(numbers)} datasets at a time. Restore it"
                 " with the cycle_length and the datasets that it was saved with."
             )
         for name in KEYS[:3]:
-            state_checks.check_list(self, state[name], name, cycle)
-        for name, most in (("next_index_in_cycle", cycle - 1), (NEXT, datasets)):
-            state_checks.count(self, state[name], name)
+            states.check_list(self, state[name], name, cycle)
+        for name, most in (("next_index_in_cycle", cycle - 1), (NEXT, self._count)):
+            states.count(self, state[name], name)
             if state[name] > max(most, 0):
                 what = f"has {name} {state[name]}, expected at most {max(most, 0)}"
-                raise state_checks.mismatch(self, what)
-        self._check_futures(state.get("future_states"))
-        self._prepared.clear()
-        for place, (number, position, ended) in enumerate(
-            zip(*(state[name] for name in KEYS[:3]), strict=True)
-        ):
-            state_checks.flag(self, ended, "exhausted")
-            state_checks.count(self, number, "iterators_in_use_indices")
-            if position is None or ended:
-                continue
-            if number >= datasets:
-                what = f"is of dataset {number}, but there are {datasets}"
-                raise state_checks.mismatch(self, what)
-            part = self._iterator(number)
-            state_checks.check_state(part, position)
-            self._prepared[place] = part
-
-    def _check_futures(self, futures: Any) -> None:
+                raise states.mismatch(self, what)
+        futures = state.get("future_states")
         if futures and not isinstance(futures, Mapping):
-            raise state_checks.mismatch(self, "has future_states that are no dict")
+            raise states.mismatch(self, "has future_states that are no dict")
         for number in futures or ():
             if not str(number).isdecimal():
                 what = f"has future_states of {number!r}, expected numbers of datasets"
-                raise state_checks.mismatch(self, what)
+                raise states.mismatch(self, what)
+        self._check_places(state)
+
+    def _check_places(self, state: Any) -> None:
+        self._prepared.clear()
+        for place, (number, position, ended) in _places_of(state):
+            states.flag(self, ended, "exhausted")
+            states.count(self, number, "iterators_in_use_indices")
+            if position is None or ended:
+                continue
+            if number >= self._count:
+                what = f"is of dataset {number}, but there are {self._count}"
+                raise states.mismatch(self, what)
+            part = self._iterator(number)
+            states.check_state(part, position)
+            self._prepared[place] = part
 
     def _go_to(self, state: Any) -> None:
-        """Continue at a position.
-
-        Raises:
-            StateMismatch: It is of another number of datasets at a time.
-        """
         self._assert_not_closed()
-        numbers = state["iterators_in_use_indices"]
         self._reading.forget()
         self._close_places()
-        positions = zip(
-            numbers, state["iterators_in_use_states"], state["exhausted"], strict=True
-        )
-        for place, (number, position, ended) in enumerate(positions):
+        for place, (number, position, ended) in _places_of(state):
             self._ended[place] = position if ended else None
             if position is not None and not ended:
                 self._restore(place, number, position)
         self._prepared.clear()
-        self._numbers = list(numbers)
+        self._numbers = list(state["iterators_in_use_indices"])
         self._next = state["next_index_in_datasets"]
         self.turn = state["next_index_in_cycle"]
         # JSON makes text of the numbers.
@@ -357,11 +334,7 @@ class InterleaveDatasetIterator(turns.Turns, NodeIterator[T]):
         self.places[place] = iterator
 
     def _iterator(self, number: int) -> DatasetIterator[T]:
-        """A new iterator of a dataset.
-
-        Raises:
-            StateMismatch: The dataset is absent.
-        """
+        """A new iterator of a dataset, which must not be absent."""
         self._iterators.options = self._ctx.dataset_options
         iterator = self._iterators.make(number)
         if iterator is None:
@@ -390,3 +363,8 @@ class InterleaveDatasetIterator(turns.Turns, NodeIterator[T]):
                 f"{function} is not supported for InterleaveDatasetIterator with more"
                 f" than one dataset. There are {self._count}."
             )
+
+
+def _places_of(state: Any) -> Iterator[tuple[int, tuple[Any, Any, Any]]]:
+    """Each place, and of the dataset in it the number, state, and whether it ended."""
+    return enumerate(zip(*(state[name] for name in KEYS[:3]), strict=True))

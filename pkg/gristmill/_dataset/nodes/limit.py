@@ -6,7 +6,7 @@ from gristmill._base.checks import whole_number
 from gristmill._base.types import T
 from gristmill._dataset.model.iter_dataset import IterDataset
 from gristmill._dataset.model.iterator import DatasetIterator, ElementCountingIterator
-from gristmill._dataset.model.spec import ParentSpec
+from gristmill._dataset.model.node import ParentSpec
 
 
 class LimitIterDataset(ParentSpec, IterDataset[T]):
@@ -26,6 +26,7 @@ class LimitIterDataset(ParentSpec, IterDataset[T]):
     """
 
     _KIND = "order"
+    _SAID = ("count",)
 
     def __init__(self, parent: IterDataset[T], count: int) -> None:
         count = whole_number("count", count)
@@ -36,9 +37,6 @@ class LimitIterDataset(ParentSpec, IterDataset[T]):
 
     def __iter__(self) -> DatasetIterator[T]:
         return LimitDatasetIterator(self)
-
-    def _arguments_text(self) -> str:
-        return f"(count={self._count})"
 
 
 class LimitDatasetIterator(ElementCountingIterator[T]):

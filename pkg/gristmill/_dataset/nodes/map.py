@@ -1,16 +1,17 @@
-"""Datasets that replace each element by what a function makes of it."""
+"""Datasets that call a function with each element: to replace it, or to drop it."""
 
 from __future__ import annotations
 
 import functools
 import threading
-from typing import Any, ClassVar, TypeVar
+import time
+from typing import Any, ClassVar
 
 from gristmill import transforms
+from gristmill._base import log
 from gristmill._base.checks import check_seed_of_draws
-from gristmill._base.types import Int64Array
+from gristmill._base.types import Int64Array, T
 from gristmill._dataset.model.blocks import StepMapDataset
-from gristmill._dataset.model.building import builds
 from gristmill._dataset.model.checks import call_of
 from gristmill._dataset.model.iter_dataset import IterDataset
 from gristmill._dataset.model.iterator import (
@@ -19,21 +20,18 @@ from gristmill._dataset.model.iterator import (
     NodeIterator,
 )
 from gristmill._dataset.model.names import transform_name
-from gristmill._dataset.model.node import Dataset
-from gristmill._dataset.model.spec import spec_of_step
+from gristmill._dataset.model.node import Dataset, ParentSpec, builds
+from gristmill._dataset.model.options import DatasetOptions
 from gristmill._hot import steps
 from gristmill._hot.draw import OpDraws
 
-T = TypeVar("T")
+WARN_EVERY_S = 60.0
+# When the last warning about a transformation was logged.
+_warned_at: dict[str, float] = {}
 
 
 class Calling(Dataset):
-    """A dataset of either kind that calls a function or a transform's method.
-
-    Args:
-        parent: Has the elements.
-        transform: The function, or the transform.
-    """
+    """A dataset of either kind that calls a function or a transform's method."""
 
     # The kind of transform that it takes.
     _TAKES: ClassVar[type] = transforms.Map
@@ -56,7 +54,15 @@ class Mapping(Calling):
 
     @property
     def _element_spec(self) -> Any:
-        return spec_of_step(self, self._transform, self._transform_name)
+        name = self._transform_name
+        if not callable(getattr(self._transform, "output_spec", None)):
+            raise ValueError(
+                f"Cannot infer element spec for transform {name} because it does not"
+                f" implement `output_spec` method. Implement `{name}.output_spec(self,"
+                " input_spec: PyTree[ShapeDtypeStructProtocol]) ->"
+                " PyTree[ShapeDtypeStructProtocol]` to enable element spec inference."
+            )
+        return self._transform.output_spec(self._parent._element_spec)
 
 
 class IndexMapping(Mapping):
@@ -70,16 +76,7 @@ class IndexMapping(Mapping):
 
 
 class RandomMapping(Mapping):
-    """A map dataset whose function takes a random generator, too.
-
-    Args:
-        parent: Has the elements.
-        transform: The function, or the transform.
-        seed: By default made of the nearest seed above.
-
-    Raises:
-        ValueError: There is no seed.
-    """
+    """A map dataset whose function takes a random generator, too."""
 
     _TAKES = transforms.RandomMap
 
@@ -100,7 +97,7 @@ class MapMapDataset(Mapping, StepMapDataset[T]):
     """``f(parent[i])``."""
 
     def _step(self, elements: list[Any], indices: Int64Array) -> list[Any]:
-        return steps.map_block(self._call, elements, indices, self._failed)
+        return steps.apply(steps.MAP, self._call, elements, indices, self._failed)
 
 
 @builds("MapDataset.map_with_index")
@@ -108,7 +105,8 @@ class MapWithIndexMapDataset(IndexMapping, StepMapDataset[T]):
     """``f(i, parent[i])``."""
 
     def _step(self, elements: list[Any], indices: Int64Array) -> list[Any]:
-        return steps.map_with_index_block(self._call, elements, indices, self._failed)
+        kind = steps.MAP_WITH_INDEX
+        return steps.apply(kind, self._call, elements, indices, self._failed)
 
 
 @builds("MapDataset.random_map")
@@ -120,8 +118,9 @@ class RandomMapMapDataset(RandomMapping, StepMapDataset[T]):
         return _ThreadDraws(self._seed)
 
     def _step(self, elements: list[Any], indices: Int64Array) -> list[Any]:
-        return steps.random_map_block(
-            self._call, elements, indices, self._draws.here(), self._failed
+        draws = self._draws.here
+        return steps.apply(
+            steps.RANDOM_MAP, self._call, elements, indices, self._failed, draws
         )
 
 
@@ -190,16 +189,75 @@ class RandomMapDatasetIterator(steps.RandomMapStep, ElementCountingIterator[T]):
         return context.process_index, context.process_count
 
 
+class Filtering(ParentSpec, Calling):
+    """A filter dataset of either kind."""
+
+    _TAKES = transforms.Filter
+
+    @functools.cached_property
+    def _transform_name(self) -> str:
+        if isinstance(self._transform, transforms.Filter):
+            return type(self._transform).__name__
+        return transform_name(self._transform)
+
+
+@builds("MapDataset.filter")
+class FilterMapDataset(Filtering, StepMapDataset[T]):
+    """The parent's elements, None where the predicate is false."""
+
+    _SPARSE = "MapDataset.filter"
+
+    def _step(self, elements: list[Any], indices: Int64Array) -> list[Any]:
+        return steps.apply(steps.FILTER, self._call, elements, indices, self._failed)
+
+
+@builds("IterDataset.filter")
+class FilterIterDataset(Filtering, IterDataset[T]):
+    """The parent's elements for which the predicate is true."""
+
+    def __iter__(self) -> DatasetIterator[T]:
+        return FilterDatasetIterator(self)
+
+
+class FilterDatasetIterator(steps.FilterStep, NodeIterator[T]):
+    """Iterates over the elements for which a predicate is true."""
+
+    _TAKES_IN_STEP = True
+
+    def __init__(self, node: Filtering) -> None:
+        NodeIterator.__init__(self, node)
+        steps.FilterStep.__init__(self, self._parent, node._call)
+
+    def _judge(self, skipped: int) -> None:
+        check_dropped(skipped, str(self), self._ctx.dataset_options)
+
+
+def check_dropped(skipped: int, name: str, options: DatasetOptions) -> None:
+    """Warn or raise where too many of 1000 elements were dropped."""
+    ratio = skipped / steps.WINDOW
+    text = (
+        f"Transformation {name} skipped {ratio * 100:.2f} % of the last seen"
+        f" {steps.WINDOW} elements. Please check the filtering logic. If this is"
+        " intended, filter the data once and store what is left, or set"
+        " DatasetOptions.%s to None with WithOptionsIterDataset."
+    )
+    worst = options.filter_raise_threshold_ratio
+    if worst and ratio >= worst:
+        raise ValueError(text.replace("%s", "filter_raise_threshold_ratio"))
+    warn = options.filter_warn_threshold_ratio
+    now = time.monotonic()
+    is_due = now - _warned_at.get(name, -WARN_EVERY_S) >= WARN_EVERY_S
+    if warn and ratio >= warn and is_due:
+        _warned_at[name] = now
+        log.warning("%s", text.replace("%s", "filter_warn_threshold_ratio"))
+
+
 class _ThreadDraws(threading.local):
     """One generator for each thread that computes elements of a dataset."""
 
     def __init__(self, seed: Any) -> None:
         self._seed = seed
-        self._draws = OpDraws(seed)
-
-    def here(self) -> OpDraws:
-        """The calling thread's own."""
-        return self._draws
+        self.here = OpDraws(seed)
 
     def __reduce__(self) -> tuple[type, tuple[Any]]:
         return _ThreadDraws, (self._seed,)

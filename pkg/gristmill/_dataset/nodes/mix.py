@@ -6,30 +6,27 @@ import abc
 import itertools
 import sys
 from collections.abc import Mapping, Sequence
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 
 from gristmill import _core, transforms
 from gristmill._base.checks import kind
-from gristmill._base.types import Int64Array
-from gristmill._dataset.model import state_checks
+from gristmill._base.types import Int64Array, T
+from gristmill._dataset.model import states
 from gristmill._dataset.model.blocks import (
     BlockMapDataset,
     block_of,
     epochs_and_offsets,
 )
-from gristmill._dataset.model.building import builds
 from gristmill._dataset.model.checks import check_names, check_weights, listed
 from gristmill._dataset.model.iter_dataset import IterDataset
 from gristmill._dataset.model.iterator import DatasetIterator, NodeIterator
 from gristmill._dataset.model.map_dataset import MapDataset
-from gristmill._dataset.model.spec import get_element_spec
+from gristmill._dataset.model.node import builds
 from gristmill._hot import steps
 from gristmill.batching import tree_rules
 from gristmill.errors import StateMismatch
-
-T = TypeVar("T")
 
 
 class SelectingMapDataset(BlockMapDataset[T]):
@@ -52,7 +49,7 @@ class SelectingMapDataset(BlockMapDataset[T]):
 
     @property
     def _element_spec(self) -> Any:
-        return get_element_spec(self._parents[0])
+        return self._parents[0]._element_spec
 
     @abc.abstractmethod
     def _select(self, indices: Int64Array) -> tuple[Int64Array, Int64Array]:
@@ -230,7 +227,7 @@ class MixedIterDataset(IterDataset[T]):
 
     @property
     def _element_spec(self) -> Any:
-        return get_element_spec(self._parents[0])
+        return self._parents[0]._element_spec
 
 
 class MixedDatasetIterator(steps.MixStep, NodeIterator[T]):
@@ -256,9 +253,9 @@ class MixedDatasetIterator(steps.MixStep, NodeIterator[T]):
         return {"parents": parents, "index": self.index, "stop": self.stopped}
 
     def _check_state(self, state: Any) -> None:
-        state_checks.check_keys(self, state, ["parents", "index", "stop"])
-        state_checks.count(self, state["index"], "index")
-        state_checks.flag(self, state["stop"], "stop")
+        states.check_keys(self, state, ["parents", "index", "stop"])
+        states.count(self, state["index"], "index")
+        states.flag(self, state["stop"], "stop")
         found, names = state["parents"], self._names
         if isinstance(found, Mapping) != (names is not None):
             raise StateMismatch(self._mismatch("names", found))
@@ -268,7 +265,7 @@ class MixedDatasetIterator(steps.MixStep, NodeIterator[T]):
             raise StateMismatch(self._mismatch("number", found))
         for parent, position in zip(self._parents, found, strict=True):
             if position is not None:
-                state_checks.check_state(parent, position)
+                states.check_state(parent, position)
 
     def _go_to(self, state: Any) -> None:
         """Continue at a position.

@@ -17,10 +17,9 @@ from gristmill import _core
 from gristmill._base.checks import check_flag, check_integer
 from gristmill._base.types import Int64Array, T
 from gristmill._dataset.model.blocks import BlockMapDataset, block_of, is_built_in
-from gristmill._dataset.model.building import builds
 from gristmill._dataset.model.failing import record_of
 from gristmill._dataset.model.map_dataset import MapDataset
-from gristmill._dataset.model.spec import ParentSpec
+from gristmill._dataset.model.node import ParentSpec, builds
 
 
 class IndexMapDataset(ParentSpec, BlockMapDataset[T]):
@@ -115,6 +114,8 @@ class SliceMapDataset(IndexMapDataset[T]):
 class RepeatMapDataset(IndexMapDataset[T]):
     """Several epochs of the parent as one."""
 
+    _SAID = ("num_epochs",)
+
     def __init__(
         self,
         parent: MapDataset[T],
@@ -144,9 +145,6 @@ class RepeatMapDataset(IndexMapDataset[T]):
 
     def __len__(self) -> int:
         return self._length
-
-    def _arguments_text(self) -> str:
-        return f"(num_epochs={self._num_epochs})"
 
     def _extend(self, plan: _core.KeyPlan) -> _core.KeyPlan:
         return plan.repeat(self._num_epochs, self._reseed_each_epoch)

@@ -56,19 +56,10 @@ class PackAndBatchOperation:
             " keeps its position in saved states."
         )
         features = Features(self.length_struct)
-        count = len(features.paths)
         layout = bare_layout(
             features,
-            rows=self.batch_size,
-            best_fit=False,
-            max_sequences=self.max_sequences_per_bin,
-            alignments=(1,) * count,
-            paddings=(None,) * count,
-            numbered=(True,) * count,
-            meta_keys=(),
-            columns=(),
-            column_keys=(),
-            assemble=None,
+            self.batch_size,
+            self.max_sequences_per_bin,
             too_long="Inputs to PackAndBatchOperation must be truncated to max length.",
         )
         self._treedef = features.treedef

@@ -28,21 +28,15 @@ class Features:
         keys: The keys of the leaves if the tree is one flat dict, else None.
         names: The paths in words: ``['tokens']``.
         words: The paths as Grain prints them.
-
-    Raises:
-        TypeError: A leaf is no int.
-        ValueError: A length is negative.
     """
 
     def __init__(self, struct: Any) -> None:
-        rules = batching.tree_rules()
-        leaves, self.treedef = tree.flatten(struct, rules)
-        self._numbers = tree.unflatten(self.treedef, list(range(len(leaves))))
-        places = dict(_places(self._numbers, (), (), rules))
-        self.paths = tuple(places[number][0] for number in range(len(leaves)))
+        leaves, self.treedef = tree.flatten(struct, batching.tree_rules())
+        self._numbers = tree.unflatten(self.treedef, range(len(leaves)))
+        places = sorted(_walk(self._numbers, self._numbers), key=operator.itemgetter(0))
+        self.paths = tuple(path for _, _, path, _ in places)
         self.words = tuple(
-            f"({', '.join(words)}{',' * (len(words) == 1)})"
-            for _, words in map(places.__getitem__, range(len(leaves)))
+            f"({', '.join(words)}{',' * (len(words) == 1)})" for *_, words in places
         )
         self.names = tuple(
             "".join(f"[{step!r}]" for step in path) for path in self.paths
@@ -55,11 +49,7 @@ class Features:
         self.keys = tuple(path[0] for path in self.paths) if is_flat else None
 
     def leaves_of(self, element: Any) -> list[Any]:
-        """What an element has at each path; it may have more beside.
-
-        Raises:
-            KeyError: It lacks one.
-        """
+        """What an element has at each path; it may have more beside."""
         try:
             return [
                 functools.reduce(operator.getitem, path, element) for path in self.paths
@@ -71,21 +61,15 @@ class Features:
             ) from error
 
     def leaves_like(self, struct: Any, name: str) -> tuple[Any, ...]:
-        """The leaves of a tree of the same containers.
-
-        Raises:
-            ValueError: Its containers differ.
-        """
-        leaves: list[Any] = [None] * len(self.paths)
+        """The leaves of a tree of the same containers."""
         try:
-            for number, leaf in _beside(self._numbers, struct):
-                leaves[number] = leaf
+            leaves = {number: leaf for number, leaf, *_ in _walk(self._numbers, struct)}
         except LookupError:
             raise ValueError(
                 f"{name} must have the structure of length_struct, with one value for"
                 f" each of {', '.join(self.names)}, but it is {struct!r}."
             ) from None
-        return tuple(leaves)
+        return tuple(leaves[number] for number in range(len(leaves)))
 
 
 def pack_layout(
@@ -119,13 +103,20 @@ def pack_layout(
     template = _template(features, meta_features, meta_keys)
     columns, treedef = tree.flatten(template, batching.tree_rules())
     is_flat = features.keys is not None
+    more: dict[str, Any] = {}
+    if alignments is not None:
+        leaves = features.leaves_like(alignments, "pack_alignment_struct")
+        more["alignments"] = tuple(
+            at_least(1, leaf, f"pack_alignment_struct{name}")
+            for leaf, name in zip(leaves, features.names, strict=True)
+        )
+    if paddings is not None:
+        more["paddings"] = features.leaves_like(paddings, "padding_struct")
     return bare_layout(
         features,
-        rows=rows,
+        rows,
+        max_sequences,
         best_fit=best_fit,
-        max_sequences=max_sequences,
-        alignments=_alignments(features, alignments),
-        paddings=_paddings(features, paddings),
         numbered=tuple(path[0] not in meta_features for path in features.paths),
         meta_keys=meta_keys,
         columns=tuple(columns),
@@ -133,22 +124,31 @@ def pack_layout(
         assemble=None if is_flat else functools.partial(tree.unflatten, treedef),
         too_long=f"Inputs to {'packer' if best_fit else 'PackedBatch'} must be"
         " truncated to max length.",
+        **more,
     )
 
 
-def bare_layout(features: Features, **more: Any) -> PackLayout:
-    """The layout of rows with these features, and `more` of its attributes.
-
-    Raises:
-        ValueError: ``rows`` or ``max_sequences`` is not positive.
-    """
-    limit = more.pop("max_sequences")
-    rows = at_least(1, more.pop("rows"), "the number of rows")
-    if limit is not None and limit <= 0:
+def bare_layout(
+    features: Features, rows: int, max_sequences: int | None, **more: Any
+) -> PackLayout:
+    """The layout of rows with these features, without others but for `more`."""
+    rows = at_least(1, rows, "the number of rows")
+    if max_sequences is not None and max_sequences <= 0:
         raise ValueError(
             "If specified, `max_sequences_per_bin` must be a positive integer, but got"
-            f" {limit}."
+            f" {max_sequences}."
         )
+    count = len(features.paths)
+    usual: dict[str, Any] = {
+        "best_fit": False,
+        "alignments": (1,) * count,
+        "paddings": (None,) * count,
+        "numbered": (True,) * count,
+        "meta_keys": (),
+        "columns": (),
+        "column_keys": (),
+        "assemble": None,
+    }
     return PackLayout(
         rows=rows,
         names=features.names,
@@ -156,8 +156,8 @@ def bare_layout(features: Features, **more: Any) -> PackLayout:
         lengths=features.lengths,
         keys=features.keys,
         leaves_of=None if features.keys is not None else features.leaves_of,
-        max_sequences=limit or 0,
-        **more,
+        max_sequences=max_sequences or 0,
+        **(usual | more),
     )
 
 
@@ -179,11 +179,7 @@ def _template(
 
 
 def check_flat(struct: Any, meta_features: Sequence[str]) -> None:
-    """See that every feature that gets segment ids is one array.
-
-    Raises:
-        ValueError: One has a structure of its own.
-    """
+    """See that every feature that gets segment ids is one array."""
     for key, length in struct.items():
         is_leaf = tree.flatten(length, batching.tree_rules())[1] == tree.LEAF_DEF
         if key not in meta_features and not is_leaf:
@@ -195,29 +191,8 @@ def check_flat(struct: Any, meta_features: Sequence[str]) -> None:
             )
 
 
-def _alignments(features: Features, struct: Any) -> tuple[int, ...]:
-    if struct is None:
-        return (1,) * len(features.paths)
-    leaves = features.leaves_like(struct, "pack_alignment_struct")
-    return tuple(
-        at_least(1, leaf, f"pack_alignment_struct{name}")
-        for leaf, name in zip(leaves, features.names, strict=True)
-    )
-
-
-def _paddings(features: Features, struct: Any) -> tuple[Any, ...]:
-    if struct is None:
-        return (None,) * len(features.paths)
-    return features.leaves_like(struct, "padding_struct")
-
-
 def at_least(least: int, value: Any, name: str) -> int:
-    """The int that an argument is.
-
-    Raises:
-        TypeError: It is none.
-        ValueError: It is too small.
-    """
+    """The int that an argument is; refuses what is none, or too small."""
     try:
         number = operator.index(value)
     except TypeError:
@@ -227,48 +202,40 @@ def at_least(least: int, value: Any, name: str) -> int:
     return number
 
 
-def _children(tree_: Any) -> list[tuple[Any, Any]]:
-    """The steps from a container to what it holds."""
-    if isinstance(tree_, Mapping):
-        return list(tree_.items())
-    if isinstance(tree_, (list, tuple)):
-        return list(enumerate(tree_))
-    raise TypeError(
-        "length_struct must be made of dicts, lists, tuples and ints, got"
-        f" {type(tree_).__name__}."
-    )
+def _walk(
+    numbers: Any, struct: Any, path: Path = (), words: Path = ()
+) -> Iterator[tuple[int, Any, Path, Path]]:
+    """Go through a tree of numbers, and another one of the same containers.
 
-
-def _beside(numbers: Any, struct: Any) -> Iterator[tuple[int, Any]]:
-    """Each number with what a tree of the same containers has in its place.
+    Yields:
+        (number, what the other tree has in its place, the keys that lead there, and
+        what Grain calls these).
 
     Raises:
-        LookupError: It has other containers.
+        LookupError: The other tree has other containers.
     """
     if isinstance(numbers, int):
-        yield numbers, struct
+        yield numbers, struct, path, words
         return
-    kind = Mapping if isinstance(numbers, Mapping) else (list, tuple)
-    if not isinstance(struct, kind) or len(struct) != len(numbers):
+    if not isinstance(numbers, (Mapping, list, tuple)):
+        raise TypeError(
+            "length_struct must be made of dicts, lists, tuples and ints, got"
+            f" {type(numbers).__name__}."
+        )
+    is_dict = isinstance(numbers, Mapping)
+    like = isinstance(struct, Mapping if is_dict else (list, tuple))
+    if not like or len(struct) != len(numbers):
         raise LookupError
-    for step, child in _children(numbers):
-        yield from _beside(child, struct[step])
+    for step in numbers if is_dict else range(len(numbers)):
+        word = _word(numbers, step, batching.tree_rules())
+        yield from _walk(numbers[step], struct[step], (*path, step), (*words, word))
 
 
-def _places(
-    numbers: Any, path: Path, words: tuple[str, ...], rules: Rules
-) -> Iterator[tuple[int, tuple[Path, tuple[str, ...]]]]:
-    """Each number with the keys that lead to it, and what Grain calls these."""
-    if isinstance(numbers, int):
-        yield numbers, (path, words)
-        return
-    for step, child in _children(numbers):
-        if rules == "plain":
-            word = repr(step)
-        elif isinstance(numbers, Mapping):
-            word = f"DictKey(key={step!r})"
-        elif hasattr(numbers, "_fields"):
-            word = f"GetAttrKey(name={numbers._fields[step]!r})"
-        else:
-            word = f"SequenceKey(idx={step})"
-        yield from _places(child, (*path, step), (*words, word), rules)
+def _word(container: Any, step: Any, rules: Rules) -> str:
+    if rules == "plain":
+        return repr(step)
+    if isinstance(container, Mapping):
+        return f"DictKey(key={step!r})"
+    if hasattr(container, "_fields"):
+        return f"GetAttrKey(name={container._fields[step]!r})"
+    return f"SequenceKey(idx={step})"

@@ -14,7 +14,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from gristmill._base.checks import check_flag, check_integer
-from gristmill._dataset.model import state_checks
+from gristmill._dataset.model import states
 from gristmill._dataset.model.failing import note_outermost
 from gristmill._dataset.model.iter_dataset import IterDataset
 from gristmill._dataset.model.iterator import DatasetIterator, NodeIterator
@@ -141,22 +141,13 @@ class BestFitPackIterDataset(PackIterDataset):
 
 @dataclasses.dataclass(frozen=True)
 class RowShuffle:
-    """In what order the rows of a batch are given out.
-
-    Args:
-        seed: Of the random order.
-        group_by: The feature that orders them first, if any.
-    """
+    """In what order the rows of a batch are given out: by a feature first, if any."""
 
     seed: int
     group_by: str | None
 
     def order(self, batch: packing.PackedRows, before: int) -> list[int]:
-        """The order of a batch's rows; `before` it, so many were given out.
-
-        Raises:
-            KeyError: Rows do not have the feature.
-        """
+        """The order of a batch's rows; `before` it, so many were given out."""
         rng = np.random.default_rng(self.seed + before)
         rows = range(len(batch))
         order: list[int] = rng.permuted(rows).tolist()
@@ -179,10 +170,10 @@ class RowShuffle:
 class PackingDatasetIterator(NodeIterator[Any]):
     """Iterates over packed rows."""
 
-    _STATE = state_checks.fields(
-        parent=state_checks.parent,
-        next_row=state_checks.count,
-        counter=state_checks.count,
+    _STATE = states.fields(
+        parent=states.parent,
+        next_row=states.count,
+        counter=states.count,
     )
     _TAKES_IN_STEP = True
     _BATCHES = True
@@ -219,14 +210,15 @@ class PackingDatasetIterator(NodeIterator[Any]):
 
     def get_state(self) -> Any:
         """The parent's position before the batch in hand, and the rows given out."""
+        if self._first_state is None:
+            self._first_state = self._parent.get_state()
         return {
-            "parent": self._state_before_batch(),
+            "parent": self._first_state,
             "next_row": self._next_row,
             "counter": self._counter,
         }
 
     def _go_to(self, state: Any) -> None:
-        """Continue at a position; the next ``next`` packs its batch again."""
         self._parent.set_state(state["parent"])
         self._begin(state["next_row"], state["counter"])
 
@@ -245,18 +237,9 @@ class PackingDatasetIterator(NodeIterator[Any]):
         lengths = self._layout.lengths
         return self._layout.rows * (self._row_bytes + 8 * (sum(lengths) + len(lengths)))
 
-    def _state_before_batch(self) -> Any:
-        if self._first_state is None:
-            self._first_state = self._parent.get_state()
-        return self._first_state
-
     def _pack(self) -> packing.PackedRows:
-        """Fill a batch and put its rows in order.
-
-        Raises:
-            StopIteration: There are no more elements.
-        """
-        self._state_before_batch()
+        """Fill a batch and put its rows in order; StopIteration without elements."""
+        position = self.get_state()
         try:
             state, rest = self._packer.fill(self._parent)
         except Exception as error:
@@ -267,7 +250,7 @@ class PackingDatasetIterator(NodeIterator[Any]):
         batch = self._packer.finish()
         self._row_bytes = sum(values[0].nbytes for values in batch.values)
         if self._next_row >= len(batch):
-            self.set_state(self.get_state())
+            self.set_state(position)
             raise StateMismatch(
                 f"The state is behind row {self._next_row} of a batch, but the batch"
                 f" packed there has only {len(batch)} rows. It was made by another"
@@ -276,9 +259,8 @@ class PackingDatasetIterator(NodeIterator[Any]):
         self._next_first_state = state
         if rest is not None:
             self._packer.add(*rest)
-        if self._shuffle is None:
-            self._order = range(len(batch))
-        else:
+        self._order = range(len(batch))
+        if self._shuffle is not None:
             self._order = self._shuffle.order(batch, self._counter - self._next_row)
         self._batch = batch
         return batch

@@ -11,7 +11,7 @@ import numpy as np
 
 from gristmill._base.checks import check_instance
 from gristmill._base.describing import call_text
-from gristmill._dataset.model import state_checks
+from gristmill._dataset.model import states
 from gristmill._dataset.model.iter_dataset import IterDataset
 from gristmill._dataset.model.iterator import CheckedIterator, DatasetIterator
 from gristmill._dataset.nodes.interleave import InterleaveIterDataset
@@ -92,9 +92,7 @@ class ParquetDatasetIterator(steps.Feed, CheckedIterator[dict[str, Any]]):
         read_kwargs: Further arguments of ``pyarrow.parquet.ParquetFile``.
     """
 
-    _STATE = state_checks.fields(
-        row_group=state_checks.count, index_within_row_group=state_checks.count
-    )
+    _STATE = states.fields(row_group=states.count, index_within_row_group=states.count)
 
     def __init__(self, path: str, read_kwargs: dict[str, Any]) -> None:
         steps.Feed.__init__(self, keep_absent=True)
@@ -127,7 +125,7 @@ class ParquetDatasetIterator(steps.Feed, CheckedIterator[dict[str, Any]]):
                 f"is of row {row} of row group {group}, but the file has"
                 f" {bounds[-1]} rows in {len(bounds) - 1} row groups"
             )
-            raise state_checks.mismatch(self, what)
+            raise states.mismatch(self, what)
 
     def _go_to(self, state: Any) -> None:
         """Continue at a row."""

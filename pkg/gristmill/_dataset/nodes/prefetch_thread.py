@@ -12,7 +12,7 @@ import time
 import weakref
 from typing import Any, TypeAlias
 
-from gristmill._dataset.model.states import snapshot
+from gristmill._dataset.model.states import copied
 
 # An element, the state behind it, and what was raised instead of it.
 Taken: TypeAlias = tuple[Any, Any, BaseException | None]
@@ -52,7 +52,6 @@ class PrefetchThread:
         source: Has ``__next__`` and ``get_state``.
         size: How many elements may wait, at least 1.
         name: Of the thread.
-        fresh: Whether states of the iterator need no copy; see `snapshot`.
         probe: Told how long elements take; None goes on however fast they are.
 
     Attributes:
@@ -60,11 +59,10 @@ class PrefetchThread:
     """
 
     def __init__(
-        self, source: Any, size: int, name: str, fresh: bool, probe: SlowProbe | None
+        self, source: Any, size: int, name: str, probe: SlowProbe | None
     ) -> None:
         self.pid = os.getpid()
         self._source = source
-        self._fresh = fresh
         self._probe = probe
         self._stopping = False
         self._room = threading.Semaphore(size)
@@ -81,11 +79,10 @@ class PrefetchThread:
         After an exception, or None, which says that elements are too fast for a
         thread, the thread has ended.
         """
-        item = self._ready.get()
+        taken: Taken | None = self._ready.get()
         self._room.release()
-        if item is None or item[2] is not None:
+        if taken is None or taken[2] is not None:
             self._thread.join()
-        taken: Taken | None = item
         return taken
 
     def stop(self, timeout_s: float | None = None) -> None:
@@ -99,14 +96,14 @@ class PrefetchThread:
             self._thread.join(timeout_s)
 
     def _run(self) -> None:
-        source, fresh, probe = self._source, self._fresh, self._probe
+        source, probe = self._source, self._probe
         while probe is None or probe.slow:
             self._room.acquire()
             if self._stopping:
                 return
             began = time.perf_counter()
             try:
-                self._ready.put((next(source), snapshot(source, fresh), None))
+                self._ready.put((next(source), copied(source.get_state()), None))
             except BaseException as error:
                 self._ready.put((None, _state_behind(source, error), error))
                 return
@@ -120,7 +117,7 @@ def _state_behind(source: Any, error: BaseException) -> Any:
     if isinstance(error, StopIteration):
         return None
     try:
-        return snapshot(source)
+        return copied(source.get_state())
     except Exception:
         return None
 

@@ -13,7 +13,6 @@ from gristmill._dataset.model.iterator import (
     CountingIterator,
     DatasetIterator,
 )
-from gristmill._dataset.model.spec import get_element_spec
 from gristmill._hot import tree
 from gristmill.errors import ShapeMismatch
 
@@ -41,6 +40,7 @@ class RebatchIterDataset(IterDataset[Any]):
     """
 
     _KIND = "batch"
+    _SAID = ("batch_size", "drop_remainder")
 
     def __init__(
         self, parent: IterDataset[Any], batch_size: int, drop_remainder: bool = False
@@ -56,13 +56,10 @@ class RebatchIterDataset(IterDataset[Any]):
     def __iter__(self) -> DatasetIterator[Any]:
         return RebatchDatasetIterator(self)
 
-    def _arguments_text(self) -> str:
-        return f"(batch_size={self._batch_size}, drop_remainder={self._drop_remainder})"
-
     @property
     def _element_spec(self) -> Any:
         leaves, treedef = tree.flatten(
-            get_element_spec(self._parent), batching.tree_rules()
+            self._parent._element_spec, batching.tree_rules()
         )
         rebatched = [
             type(leaf)(shape=(self._batch_size, *leaf.shape[1:]), dtype=leaf.dtype)

@@ -13,8 +13,8 @@ import numpy as np
 
 from gristmill import _core, monitoring
 from gristmill._base.types import Int64Array
-from gristmill._dataset.model.blocks import BlockMapDataset, offsets_of
-from gristmill._dataset.model.building import builds
+from gristmill._dataset.model.blocks import BlockMapDataset, epochs_and_offsets
+from gristmill._dataset.model.node import builds
 from gristmill._dataset.model.spec import ShapeDtypeStruct
 from gristmill._dataset.nodes.to_iter import PrefetchIterDataset
 from gristmill._hot import run as hot_run
@@ -58,7 +58,7 @@ class SourceMapDataset(BlockMapDataset[Any]):
         length = known_length(self._reader)
         keys = indices
         if length is not None:
-            keys = offsets_of(indices, length)
+            _, keys = epochs_and_offsets(indices, length)
         began_ns = time.perf_counter_ns()
         elements, _, _, error = hot_run.run_block(
             self._reader, keys, indices, (), None, 0
@@ -112,10 +112,7 @@ class RangeMapDataset(BlockMapDataset[int]):
         return index % len(self._range)
 
     def _block(self, indices: Int64Array) -> list[Any]:
-        values: list[Any]
-        if self._keys is None:
-            offsets = offsets_of(indices, len(self._range)).tolist()
-            values = [self._range[offset] for offset in offsets]
-        else:
-            values = self._keys.keys(indices).tolist()
-        return values
+        if self._keys is not None:
+            return list(self._keys.keys(indices).tolist())
+        _, offsets = epochs_and_offsets(indices, len(self._range))
+        return [self._range[offset] for offset in offsets.tolist()]

@@ -8,7 +8,7 @@ from typing import Any
 
 from gristmill._base.checks import check_instance
 from gristmill._core import TfRecordStream
-from gristmill._dataset.model import state_checks
+from gristmill._dataset.model import states
 from gristmill._dataset.model.iter_dataset import IterDataset
 from gristmill._dataset.model.iterator import CheckedIterator, DatasetIterator
 from gristmill.sources._tf_record_stream import (
@@ -104,7 +104,7 @@ class TFRecordDatasetIterator(CheckedIterator[bytes]):
         path: The file.
     """
 
-    _STATE = state_checks.fields(reader_offset=state_checks.count)
+    _STATE = states.fields(reader_offset=states.count)
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self._reader = TFRecordReader(path)

@@ -9,7 +9,7 @@ from typing import Any, Protocol
 
 from gristmill._base.checks import whole_number
 from gristmill._base.types import T
-from gristmill._dataset.model import state_checks
+from gristmill._dataset.model import states
 from gristmill._dataset.model.iter_dataset import IterDataset
 from gristmill._dataset.model.iterator import (
     CheckedIterator,
@@ -17,8 +17,8 @@ from gristmill._dataset.model.iterator import (
     get_next_index,
     set_next_index,
 )
-from gristmill._dataset.model.spec import ParentSpec
-from gristmill._dataset.model.states import gives_fresh_states, snapshot
+from gristmill._dataset.model.node import ParentSpec
+from gristmill._dataset.model.states import copied
 from gristmill._dataset.nodes.prefetch_thread import PrefetchThread, SlowProbe
 
 CLOSED = "Attempting to use a closed iterator."
@@ -59,9 +59,9 @@ class ThreadPrefetchIterDataset(ParentSpec, IterDataset[T]):
     """
 
     _KIND = "prefetch"
-
+    _SAID = ("prefetch_buffer_size",)
     # Whether elements are computed ahead however fast they are.
-    _ALWAYS_AHEAD = False
+    _always_ahead = False
 
     def __init__(self, parent: IterDataset[T], *, prefetch_buffer_size: int) -> None:
         super().__init__(parent)
@@ -71,12 +71,9 @@ class ThreadPrefetchIterDataset(ParentSpec, IterDataset[T]):
         iterator = ThreadPrefetchDatasetIterator(
             iter(self._parent), self._prefetch_buffer_size
         )
-        if self._ALWAYS_AHEAD:
+        if self._always_ahead:
             iterator._probe = None
         return iterator
-
-    def _arguments_text(self) -> str:
-        return f"(prefetch_buffer_size={self._prefetch_buffer_size})"
 
 
 class ThreadPrefetchDatasetIterator(CheckedIterator[T]):
@@ -108,20 +105,21 @@ class ThreadPrefetchDatasetIterator(CheckedIterator[T]):
         self._state: Any = parent.get_state()
         # None where it has to be found from the state.
         self._index: int | None = 0
-        self._fresh = isinstance(parent, DatasetIterator) and gives_fresh_states(parent)
 
     def __next__(self) -> T:
-        if not self._untimed:
-            return self._take_or_time()
-        self._untimed -= 1
-        try:
-            element = next(self._source)
-        except StopIteration:
-            raise
-        except BaseException:
-            self._count(snapshot(self._source, self._fresh))
-            raise
-        self._count(snapshot(self._source, self._fresh))
+        if self._untimed:
+            self._untimed -= 1
+            return self._compute()
+        probe = self._probe
+        if self._size and (self._thread is not None or probe is None or probe.slow):
+            return self._take()
+        if self._closed:
+            raise ValueError(CLOSED)
+        began = time.perf_counter()
+        element = self._compute()
+        if probe is not None:
+            probe.add(time.perf_counter() - began)
+        self._untimed = 0 if probe is None or probe.slow else TIMED_EVERY
         return element
 
     def get_state(self) -> Any:
@@ -131,7 +129,7 @@ class ThreadPrefetchDatasetIterator(CheckedIterator[T]):
         return self._state
 
     def _check_state(self, state: Any) -> None:
-        state_checks.check_state(self._source, state)
+        states.check_state(self._source, state)
 
     def _go_to(self, state: Any) -> None:
         self._stop()
@@ -154,7 +152,7 @@ class ThreadPrefetchDatasetIterator(CheckedIterator[T]):
         if self._thread is None and self._size:
             self._untimed = 0
             self._thread = PrefetchThread(
-                self._source, self._size, str(self), self._fresh, self._probe
+                self._source, self._size, str(self), self._probe
             )
 
     def close(self) -> None:
@@ -167,20 +165,16 @@ class ThreadPrefetchDatasetIterator(CheckedIterator[T]):
     def __str__(self) -> str:
         return f"ThreadPrefetchDatasetIterator(prefetch_buffer_size={self._size})"
 
-    def _take_or_time(self) -> T:
-        """The next element: from the thread, or computed here and timed."""
-        probe = self._probe
-        if self._size and (self._thread is not None or probe is None or probe.slow):
-            return self._take()
-        if self._closed:
-            raise ValueError(CLOSED)
-        self._untimed = TIMED_EVERY
-        began = time.perf_counter()
-        element = next(self)
-        if probe is not None:
-            probe.add(time.perf_counter() - began)
-            if probe.slow:
-                self._untimed = 0
+    def _compute(self) -> T:
+        """The next element, computed here."""
+        try:
+            element = next(self._source)
+        except StopIteration:
+            raise
+        except BaseException:
+            self._count(copied(self._source.get_state()))
+            raise
+        self._count(copied(self._source.get_state()))
         return element
 
     def _take(self) -> T:

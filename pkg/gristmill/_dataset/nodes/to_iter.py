@@ -9,21 +9,19 @@ from __future__ import annotations
 import functools
 import time
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from gristmill._base.checks import check_flag, check_options
-from gristmill._base.types import Int64Array
-from gristmill._dataset.model import state_checks
+from gristmill._base.types import Int64Array, T
+from gristmill._dataset.model import states
 from gristmill._dataset.model.blocks import BlockMapDataset, block_of, is_built_in
-from gristmill._dataset.model.building import builds
 from gristmill._dataset.model.iter_dataset import IterDataset
 from gristmill._dataset.model.iterator import CheckedIterator, DatasetIterator
 from gristmill._dataset.model.map_dataset import MapDataset
-from gristmill._dataset.model.node import chain_of
-from gristmill._dataset.model.spec import ParentSpec
-from gristmill._dataset.nodes.filter import check_dropped
+from gristmill._dataset.model.node import ParentSpec, builds, chain_of
+from gristmill._dataset.nodes.map import check_dropped
 from gristmill._dataset.nodes.with_options import options_of
 from gristmill._engine.reading import Reading, read_each
 from gristmill._hot import steps
@@ -33,7 +31,6 @@ from gristmill.sources._checks import length_of
 if TYPE_CHECKING:
     from gristmill._observe.sampling import Sampling  # It knows nodes made of this one.
 
-T = TypeVar("T")
 MOST_AT_ONCE = 512
 BLOCK_NS = 1_000_000
 
@@ -50,6 +47,7 @@ class PrefetchIterDataset(ParentSpec, IterDataset[T]):
     """
 
     _KIND = "prefetch"
+    _SAID = ("read_options", "allow_nones")
 
     def __init__(
         self,
@@ -71,9 +69,6 @@ class PrefetchIterDataset(ParentSpec, IterDataset[T]):
 
     def __iter__(self) -> DatasetIterator[T]:
         return PrefetchDatasetIterator(self)
-
-    def _arguments_text(self) -> str:
-        return f"(read_options={self._read_options}, allow_nones={self._allow_nones})"
 
 
 class PrefetchDatasetIterator(steps.Feed, CheckedIterator[T]):
@@ -104,8 +99,8 @@ class PrefetchDatasetIterator(steps.Feed, CheckedIterator[T]):
         return {"next_index": self.given}
 
     def _check_state(self, state: Any) -> None:
-        state_checks.check_keys(self, state, ["next_index"])
-        index = state_checks.integer(self, state["next_index"], "next_index")
+        states.check_keys(self, state, ["next_index"])
+        index = states.integer(self, state["next_index"], "next_index")
         if not 0 <= index <= self._length:
             raise IndexError(
                 f"Checkpoint `next_index` {index} is out of range for dataset of length"
@@ -236,13 +231,12 @@ class PrefetchDatasetIterator(steps.Feed, CheckedIterator[T]):
                 raise error
         indices = np.arange(first, first + count, dtype=np.int64)
         read = self._reading.read(first, indices)
-        if read is None and not self._reading.block_failed:
+        if read is None:
             try:
                 return self._elements.read(indices, now_ns)
             except Exception:
                 if count == 1:
                     raise
-        if read is None:
             read = read_each(self._elements, range(first, first + count))
         elements, failure = read
         if failure is not None:

@@ -8,14 +8,13 @@ from typing import Any
 from gristmill import _core
 from gristmill._base.checks import check_integer
 from gristmill._base.types import Int64Array, T
-from gristmill._dataset.model import state_checks
+from gristmill._dataset.model import states
 from gristmill._dataset.model.blocks import BlockMapDataset, block_of
 from gristmill._dataset.model.iter_dataset import IterDataset
 from gristmill._dataset.model.iterator import DatasetIterator, NodeIterator
 from gristmill._dataset.model.map_dataset import MapDataset
-from gristmill._dataset.model.replay import replay
-from gristmill._dataset.model.spec import ParentSpec
-from gristmill._dataset.model.states import copied
+from gristmill._dataset.model.node import ParentSpec
+from gristmill._dataset.model.states import copied, replay
 from gristmill._hot import steps
 
 
@@ -109,10 +108,10 @@ class WindowShuffleDatasetIterator(steps.Feed, NodeIterator[T]):
     were given out; restoring reads the window again.
     """
 
-    _STATE = state_checks.fields(
-        parent_window_start_state=state_checks.parent,
-        window_index=state_checks.count,
-        pos_in_window=state_checks.count,
+    _STATE = states.fields(
+        parent_window_start_state=states.parent,
+        window_index=states.count,
+        pos_in_window=states.count,
     )
 
     def __init__(self, node: WindowShuffling) -> None:
@@ -142,7 +141,7 @@ class WindowShuffleDatasetIterator(steps.Feed, NodeIterator[T]):
         super()._check_state(state)
         given, size = state["pos_in_window"], self._window_size
         if given > size:
-            raise state_checks.mismatch(
+            raise states.mismatch(
                 self, f"has pos_in_window {given}, but windows have {size} elements"
             )
 

@@ -1,29 +1,23 @@
-"""Nodes that set options for the whole chain."""
+"""Nodes that set options for the whole chain, or a seed for what is behind them."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from gristmill._base.checks import check_options
+from gristmill._base.checks import check_options, check_seed_of_draws
+from gristmill._base.describing import call_text
 from gristmill._base.types import T
-from gristmill._dataset.model.building import builds
 from gristmill._dataset.model.iter_dataset import IterDataset
 from gristmill._dataset.model.iterator import DatasetIterator
-from gristmill._dataset.model.node import chain_of
+from gristmill._dataset.model.node import ParentSpec, builds, chain_of
 from gristmill._dataset.model.options import DatasetOptions
-from gristmill._dataset.model.spec import ParentSpec
 from gristmill._dataset.nodes.order import IndexMapDataset
 
 EXAMPLE = "DatasetOptions(filter_raise_threshold_ratio=0.99)"
 
 
 class WithOptions(ParentSpec):
-    """A node of either kind that sets options.
-
-    Args:
-        parent: The dataset.
-        options: What to set.
-    """
+    """A node of either kind that sets options."""
 
     def __init__(self, parent: Any, options: DatasetOptions) -> None:
         super().__init__(parent)
@@ -76,3 +70,35 @@ def options_of(dataset: Any) -> DatasetOptions:
         if isinstance(node, WithOptions):
             found = found.merge(node.options)
     return found
+
+
+class Seeding(ParentSpec):
+    """A node of either kind that holds a seed."""
+
+    def __init__(self, parent: Any, *, seed: int) -> None:
+        super().__init__(parent)
+        check_seed_of_draws("seed", seed, mixed=[0])
+        self._seed_rng_seed = seed
+
+    def __str__(self) -> str:
+        # Grain's names.
+        return type(self).__name__.replace("Seed", "Options")
+
+    def __repr__(self) -> str:
+        return call_text(self, seed=self._seed_rng_seed)
+
+
+@builds("MapDataset.seed")
+class WithSeedMapDataset(Seeding, IndexMapDataset[T]):
+    """The parent's elements, and a seed."""
+
+
+@builds("IterDataset.seed")
+class WithSeedIterDataset(Seeding, IterDataset[T]):
+    """The parent's elements, and a seed."""
+
+    _stride = 1
+
+    def __iter__(self) -> DatasetIterator[T]:
+        iterator: DatasetIterator[T] = iter(self._parent)
+        return iterator

@@ -3,25 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NoReturn
+from typing import Any, ClassVar, NoReturn
 
 from gristmill._base.checks import check_flag
 from gristmill._base.types import Int64Array, T
-from gristmill._dataset.model import state_checks
+from gristmill._dataset.model import states
 from gristmill._dataset.model.blocks import BlockMapDataset, block_of
-from gristmill._dataset.model.building import builds
 from gristmill._dataset.model.checks import listed
 from gristmill._dataset.model.iter_dataset import IterDataset
 from gristmill._dataset.model.iterator import DatasetIterator, NodeIterator
 from gristmill._dataset.model.map_dataset import MapDataset
-from gristmill._dataset.model.node import Dataset
-from gristmill._dataset.model.spec import get_element_spec
+from gristmill._dataset.model.node import Dataset, builds
 
 
 class Zipping(Dataset):
     """A dataset of either kind that has its parents' elements side by side."""
 
     _KIND = "order"
+    _SAID: ClassVar[tuple[str, ...]] = ("parents",)
 
     def __init__(self, parents: Sequence[Any]) -> None:
         super().__init__(listed(parents, "zip"))
@@ -30,10 +29,7 @@ class Zipping(Dataset):
 
     @property
     def _element_spec(self) -> Any:
-        return tuple(get_element_spec(parent) for parent in self._parents)
-
-    def _arguments_text(self) -> str:
-        return f"(parents={self._parents})"
+        return tuple(parent._element_spec for parent in self._parents)
 
 
 @builds("MapDataset.zip")
@@ -54,8 +50,6 @@ class ZipMapDataset(Zipping, BlockMapDataset[T]):
         >>> list(gristmill.experimental.ZipMapDataset(parts))
         [(0, 10), (1, 11), (2, 12)]
     """
-
-    _KIND = "order"
 
     def __init__(self, parents: Sequence[MapDataset[Any]]) -> None:
         super().__init__(parents)
@@ -97,7 +91,7 @@ class ZipIterDataset(Zipping, IterDataset[T]):
         [(0, 0), (1, 1)]
     """
 
-    _KIND = "order"
+    _SAID = ("parents", "strict")
 
     def __init__(
         self, parents: Sequence[IterDataset[Any]], *, strict: bool = True
@@ -109,14 +103,11 @@ class ZipIterDataset(Zipping, IterDataset[T]):
     def __iter__(self) -> DatasetIterator[T]:
         return ZipDatasetIterator(self)
 
-    def _arguments_text(self) -> str:
-        return f"(parents={self._parents}, strict={self._strict})"
-
 
 class ZipDatasetIterator(NodeIterator[T]):
     """Iterates over several iterators side by side."""
 
-    _STATE = state_checks.fields(parents=state_checks.parents)
+    _STATE = states.fields(parents=states.parents)
 
     def __next__(self) -> Any:
         items: list[Any] = []

@@ -8,12 +8,6 @@ from gristmill._dataset.model.iter_dataset import IterDataset
 from gristmill._dataset.nodes.thread_prefetch import ThreadPrefetchIterDataset
 
 
-class _AheadIterDataset(ThreadPrefetchIterDataset[Any]):
-    """Computes ahead however fast: a transfer begins long before it is done."""
-
-    _ALWAYS_AHEAD = True
-
-
 def device_put(
     ds: IterDataset[Any],
     device: Any,
@@ -48,4 +42,6 @@ def device_put(
         ) from error
     ahead = ThreadPrefetchIterDataset(ds, prefetch_buffer_size=cpu_buffer_size)
     moved = ahead.map(lambda element: jax.device_put(element, device))
-    return _AheadIterDataset(moved, prefetch_buffer_size=device_buffer_size)
+    moved = ThreadPrefetchIterDataset(moved, prefetch_buffer_size=device_buffer_size)
+    moved._always_ahead = True  # A transfer begins long before it is done.
+    return moved

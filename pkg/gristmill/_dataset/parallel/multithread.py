@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import copy
-from typing import TypeVar
 
 from gristmill._base.checks import check_flag, check_integer
+from gristmill._base.types import T
 from gristmill._dataset.model.iter_dataset import IterDataset
 from gristmill._dataset.model.iterator import DatasetIterator
+from gristmill._dataset.model.node import ParentSpec
 from gristmill._dataset.model.options import MultiprocessingContext
-from gristmill._dataset.model.spec import ParentSpec
 from gristmill._dataset.nodes.interleave import InterleaveIterDataset
 from gristmill._dataset.nodes.slicing import sliced
 from gristmill._dataset.nodes.with_options import WithOptionsIterDataset, options_of
-
-T = TypeVar("T")
 
 
 def multithread_prefetch(

@@ -6,24 +6,37 @@ are taken from the streams in turn.
 
 from __future__ import annotations
 
+import ctypes
 import dataclasses
+import operator
 import pickle
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from gristmill._base import open_files
 from gristmill._base.types import Alloc
-from gristmill._dataset.model import state_checks
+from gristmill._dataset.model.blocks import is_built_in
 from gristmill._dataset.model.iter_dataset import IterDataset
 from gristmill._dataset.model.iterator import DatasetIterator
-from gristmill._dataset.model.opening import as_inner
+from gristmill._dataset.model.node import chain_of, is_ours
+from gristmill._dataset.model.observer import as_inner
 from gristmill._dataset.model.options import DatasetOptions, MultiprocessingContext
+from gristmill._dataset.model.states import check_state
 from gristmill._dataset.nodes.slicing import sliced
-from gristmill._dataset.nodes.to_iter import PrefetchDatasetIterator, feeds_of
-from gristmill._engine.packed_int64 import pack_int64, unpack_int64
+from gristmill._dataset.nodes.to_iter import (
+    PrefetchDatasetIterator,
+    PrefetchIterDataset,
+    feeds_of,
+)
+from gristmill._engine.program import RUN_RECORDS
 from gristmill._engine.record_errors import RecordErrors
-from gristmill._engine.runnable import first_unpicklable
-from gristmill._engine.stream import NO_KEYS, Vector
+from gristmill._engine.stream import (
+    NO_KEYS,
+    Vector,
+    first_unpicklable,
+    pack_int64,
+    unpack_int64,
+)
 
 # Bytes that the state of one stream may take on its way from a worker.
 MOST_STATE_BYTES = 64 << 10
@@ -33,7 +46,7 @@ FRESH: Vector = (0,)
 
 @dataclasses.dataclass(frozen=True)
 class Pipeline:
-    """A chain of datasets to be run in parts.  See `gristmill._engine.runnable`.
+    """A chain of datasets to be run in parts.  See `gristmill._engine.stream.Runnable`.
 
     Attributes:
         dataset: The last dataset of the chain.
@@ -88,12 +101,7 @@ class Pipeline:
             iterator.close()
 
     def check_states(self, states: Sequence[Any]) -> None:
-        """Refuse what are no states of the streams; None and {} are their starts.
-
-        Raises:
-            StateMismatch: One is a state of another chain, or none.
-            IndexError: One is of a longer dataset.
-        """
+        """Refuse what are no states of the streams; None and {} are their starts."""
         for stream, state in enumerate(states):
             if self.is_start(state):
                 continue
@@ -102,7 +110,7 @@ class Pipeline:
             except Exception:
                 return  # What computes the stream will say it.
             try:
-                state_checks.check_state(iterator, state)
+                check_state(iterator, state)
             finally:
                 iterator.close()
 
@@ -125,11 +133,7 @@ class Pipeline:
         )
 
     def iterator(self, stream: int) -> DatasetIterator[Any]:
-        """Iterates over one stream, from its beginning.
-
-        Raises:
-            ValueError: A source of the chain cannot be cut into parts.
-        """
+        """Iterates over one stream, from its beginning."""
         number = self.numbers[stream]
         with as_inner():
             iterator = iter(sliced(self.dataset, number, self.parts, self.sequential))
@@ -146,16 +150,8 @@ class Pipeline:
         return DatasetStream(self, stream)
 
 
-class DatasetStream:
-    """Computes the outputs of one stream.  See `gristmill._engine.stream.Stream`.
-
-    Its position is the iterator's state, pickled: its bytes, counted by the first
-    integer, lie in the others.
-
-    Args:
-        pipeline: The chain.
-        stream: Which of its streams.
-    """
+class ChainStream:
+    """Computes the outputs of one stream.  See `gristmill._engine.stream.Stream`."""
 
     def __init__(self, pipeline: Pipeline, stream: int) -> None:
         self.vector = FRESH
@@ -163,42 +159,28 @@ class DatasetStream:
         self.record_errors = RecordErrors(stream)
         self._pipeline = pipeline
         self._stream = stream
-        self._limited: list[PrefetchDatasetIterator[Any]] = []
-        self._begun = False
         self._begin()
 
-    def seek(self, vector: Vector) -> None:
-        """Make the next output the one that follows position `vector`."""
-        if vector != FRESH:
-            self._iterator.set_state(unpacked(vector))
-        elif self._begun:
-            self._iterator.close()
-            self._begin()
-        self._begun = self._begun or vector != FRESH
-        self.vector = vector
+    def _begin(self) -> None:
+        self._iterator: Any = self._pipeline.iterator(self._stream)
+        self._allocates = hasattr(self._iterator, "alloc")
 
-    def be_careful(self) -> None:
-        """Compute elements one by one until there is another output."""
-        self._limited = list(feeds_of(self._iterator))
-        for feed in self._limited:
-            feed.limit_blocks(1)
+    def _here(self) -> Vector:
+        """The position of the iterator."""
+        raise NotImplementedError
 
     def next(self, alloc: Alloc | None = None) -> Any:
         """The next output, see `Stream.next`; a batch is made in `alloc`."""
-        iterator: Any = self._iterator
         if self._allocates:
-            iterator.alloc = alloc
-        self._begun = True
+            self._iterator.alloc = alloc
         try:
-            element = next(iterator)
-            while self._limited:
-                self._limited.pop().limit_blocks()
+            element = next(self._iterator)
         except StopIteration:
             raise
         except Exception:
-            self.vector = packed(iterator.get_state())
+            self.vector = self._here()
             raise
-        self.vector = packed(iterator.get_state())
+        self.vector = self._here()
         return element
 
     def start_prefetch(self) -> None:
@@ -209,10 +191,48 @@ class DatasetStream:
         """Stop reading ahead."""
         self._iterator.close()
 
+
+class DatasetStream(ChainStream):
+    """Computes a stream of any chain.
+
+    Its position is the iterator's state, pickled: its bytes, counted by the first
+    integer, lie in the others.
+    """
+
+    def __init__(self, pipeline: Pipeline, stream: int) -> None:
+        super().__init__(pipeline, stream)
+        self._limited: list[PrefetchDatasetIterator[Any]] = []
+
     def _begin(self) -> None:
-        self._iterator = self._pipeline.iterator(self._stream)
-        self._allocates = hasattr(self._iterator, "alloc")
+        super()._begin()
         self._begun = False
+
+    def _here(self) -> Vector:
+        return packed(self._iterator.get_state())
+
+    def seek(self, vector: Vector) -> None:
+        """Make the next output the one that follows position `vector`."""
+        if vector != FRESH:
+            self._iterator.set_state(unpacked(vector))
+            self._begun = True
+        elif self._begun:
+            self._iterator.close()
+            self._begin()
+        self.vector = vector
+
+    def be_careful(self) -> None:
+        """Compute elements one by one until there is another output."""
+        self._limited = list(feeds_of(self._iterator))
+        for feed in self._limited:
+            feed.limit_blocks(1)
+
+    def next(self, alloc: Alloc | None = None) -> Any:
+        """The next output, see `Stream.next`; a batch is made in `alloc`."""
+        self._begun = True
+        element = super().next(alloc)
+        while self._limited:
+            self._limited.pop().limit_blocks()
+        return element
 
 
 def packed(state: Any) -> Vector:
@@ -234,3 +254,97 @@ def _sources_first(dataset: Any) -> Iterator[Any]:
     for parent in dataset._parents:
         yield from _sources_first(parent)
     yield dataset
+
+
+def records_of_unit(dataset: IterDataset[Any]) -> int | None:
+    """Elements of one batch, or of a run of small outputs; None: no arithmetic.
+
+    Elements may turn out to be absent all the same: a function may return None.  Then
+    what was computed behind them is computed again.
+    """
+    records = 1
+    node: Any = dataset
+    while is_ours(node) and node._stride is not None:
+        records *= node._stride
+        node = node._parent
+    if type(node) is not PrefetchIterDataset or not _is_dense(node._parent):
+        return None
+    return records if records > 1 else RUN_RECORDS
+
+
+def _is_dense(dataset: Any) -> bool:
+    """Whether no element can be absent, but by a function that returns None."""
+    return all(
+        is_built_in(type(node)) and node._SPARSE is None for node in chain_of(dataset)
+    )
+
+
+@dataclasses.dataclass(frozen=True)
+class ArithmeticPipeline(Pipeline):
+    """A chain whose positions follow from arithmetic: any worker computes any part.
+
+    Each element behind `to_iter_dataset` makes one, and nothing is counted on the way:
+    the whole state of such a chain is the index of the next element.
+    """
+
+    # See `records_of_unit`; kept because nodes that measure may be put into the chain.
+    unit_records: int = RUN_RECORDS
+
+    owned = False
+    vector_capacity = 1
+
+    def stream_length(self, stream: int) -> int:
+        """Indices of the `MapDataset` of one stream."""
+        node: Any = sliced(
+            self.dataset, self.numbers[stream], self.parts, self.sequential
+        )
+        while not isinstance(node, PrefetchIterDataset):
+            node = node._parent
+        return len(node._parent)
+
+    def state_of(self, stream: int, vector: Vector) -> Any:
+        """The state of the iterator of a stream at a position."""
+        return {"next_index": vector[0]}
+
+    def is_start(self, state: Any) -> bool:
+        """Whether a state stands for the start of a stream."""
+        return state is None
+
+    def vector_of(self, stream: int, state: Any) -> Vector:
+        """The position of a stream at a state of its iterator; None is its start."""
+        return (0,) if state is None else (operator.index(state["next_index"]),)
+
+    def open_stream(self, stream: int, at: int = 0) -> ArithmeticStream:  # type: ignore[override]
+        """What computes one stream; the index in work is stored `at` an address."""
+        return ArithmeticStream(self, stream, at)
+
+
+class ArithmeticStream(ChainStream):
+    """Computes a stream of which the position is the index of its next element.
+
+    Args:
+        pipeline: The chain.
+        stream: Which of its streams.
+        at: Address of an int64 that is told the index in work.
+    """
+
+    def __init__(self, pipeline: ArithmeticPipeline, stream: int, at: int) -> None:
+        super().__init__(pipeline, stream)
+        self._at = ctypes.c_int64.from_address(at)
+        (self._feed,) = feeds_of(self._iterator)
+
+    def _here(self) -> Vector:
+        return (self._feed.given,)
+
+    def seek(self, vector: Vector) -> None:
+        """Go to a position, to compute one unit from there."""
+        self._feed.confine(vector[0], self._pipeline.unit_records)
+        self.vector = vector
+
+    def next(self, alloc: Alloc | None = None) -> Any:
+        """The next output, see `Stream.next`; a batch is made in `alloc`."""
+        self._at.value = self._feed.given
+        return super().next(alloc)
+
+    def start_prefetch(self) -> None:
+        """Do nothing: units behind this one are for others to compute."""

@@ -1,11 +1,16 @@
-"""Computes a chain of datasets in worker processes."""
+"""Computes a chain of datasets in worker processes.
+
+The state of its iterator is that of Grain's interleaved iterators.  It says how many
+streams there are, so it can be restored with any number of workers or threads.
+"""
 
 from __future__ import annotations
 
 import copy
 import dataclasses
+import operator
 from collections.abc import Callable
-from typing import Any, Self, TypeVar
+from typing import Any, Self
 
 from gristmill._base.checks import (
     check_callable,
@@ -13,19 +18,35 @@ from gristmill._base.checks import (
     check_integer,
     check_options,
 )
-from gristmill._dataset.model.building import builds
+from gristmill._base.types import T
 from gristmill._dataset.model.iter_dataset import IterDataset
-from gristmill._dataset.model.iterator import DatasetIterator
-from gristmill._dataset.model.spec import get_element_spec
+from gristmill._dataset.model.iterator import (
+    CheckedIterator,
+    DatasetIterator,
+    get_next_index,
+    set_next_index,
+)
+from gristmill._dataset.model.node import builds
+from gristmill._dataset.model.states import copied
 from gristmill._dataset.nodes.with_options import options_of
-from gristmill._dataset.parallel.arithmetic import ArithmeticPipeline, records_of_unit
-from gristmill._dataset.parallel.pipeline import Pipeline
-from gristmill._dataset.parallel.process_iterator import ProcessPrefetchDatasetIterator
+from gristmill._dataset.parallel.pipeline import (
+    FRESH,
+    ArithmeticPipeline,
+    Pipeline,
+    records_of_unit,
+)
+from gristmill._engine.local import LocalRun
+from gristmill._engine.remote import RemoteOptions, RemoteRun
+from gristmill._engine.state import Position
+from gristmill._engine.stream import Vector
+from gristmill.errors import StateMismatch
 from gristmill.options import MultiprocessingOptions
 
-T = TypeVar("T")
 WorkerInitFn = Callable[[int, int], None]
 DEFAULT_WORKERS = 10
+STALL_TIMEOUT_S = 60.0
+# How often an element that killed its worker is tried again.
+MAX_RESTARTS = 1
 
 
 @builds("IterDataset.mp_prefetch")
@@ -70,14 +91,7 @@ class ProcessPrefetchIterDataset(IterDataset[T]):
     """The elements of a chain, computed by workers.
 
     It has no parents: a seed above it does not reach the steps behind it.
-
-    Args:
-        dataset: The last dataset of the chain.
-        options: How many workers, and how far ahead each.
-        worker_init_fn: Called with (worker, workers) in each worker first.
-        sequential_slice: Whether streams are contiguous pieces of the sources.
-        streams: Interleaved streams that define the order; None for as many as
-            workers, which a state may change.
+    `streams` define the order; None: as many as workers, which a state may change.
     """
 
     _KIND = "transport"
@@ -138,4 +152,221 @@ class ProcessPrefetchIterDataset(IterDataset[T]):
 
     @property
     def _element_spec(self) -> Any:
-        return get_element_spec(self._pipeline.dataset)
+        return self._pipeline.dataset._element_spec
+
+
+class ProcessPrefetchDatasetIterator(CheckedIterator[T]):
+    """Iterates over what workers compute; they start at the first `next`."""
+
+    def __init__(self, pipeline: Pipeline, fixed: bool, buffer: int) -> None:
+        super().__init__()
+        self._ctx.dataset_options = pipeline.options
+        self._pipeline = pipeline
+        # Whether a state with another number of streams is refused.
+        self._fixed = fixed
+        # Outputs that each worker may be ahead, beyond the two in hand.
+        self._buffer = buffer
+        self._run: LocalRun | RemoteRun | None = None
+        # Where the run begins, until its first output was asked for.
+        self._begins: Position | None = Position(
+            0, 0, [FRESH] * pipeline.streams, [False] * pipeline.streams
+        )
+        self._ended = False
+        self._kept_after_end = False
+        # Of streams that gave nothing yet, by number; it takes an iterator to know.
+        self._first_states: dict[int, Any] = {}
+
+    def __next__(self) -> T:
+        self._assert_not_closed()
+        if self._ended:
+            raise StopIteration
+        run = self._opened()
+        self._begins = None
+        try:
+            element: T = run.next()
+        except StopIteration:
+            self._ended = True
+            if not self._kept_after_end:
+                run.close()
+            raise
+        return element
+
+    def get_state(self) -> Any:
+        """The position of each stream, and the stream whose turn it is."""
+        position = self._position
+        numbers = list(self._pipeline.numbers)
+        return {
+            "next_index_in_cycle": position.next_stream,
+            "next_index_in_datasets": len(numbers),
+            "iterators_in_use_indices": list(range(len(numbers))),
+            "iterators_in_use_states": [
+                self._state_of(stream, vector)
+                for stream, vector in enumerate(position.vectors)
+            ],
+            "exhausted": [int(ended) for ended in position.ended],
+            "future_states": {},
+        }
+
+    def _check_state(self, state: Any) -> None:
+        states, _, _ = _parts_of(state)
+        self._pipeline_of(len(states)).check_states(states)
+
+    def _go_to(self, state: Any) -> None:
+        # The number of streams becomes the state's, however many workers there are.
+        states, ended, turn = _parts_of(state)
+        if len(states) != self._pipeline.streams:
+            if self._run is not None:
+                self._run.close()
+                self._run = None
+            self._first_states.clear()
+            self._pipeline = self._pipeline_of(len(states))
+        vectors = [self._pipeline.vector_of(*one) for one in enumerate(states)]
+        self._go_on(Position(0, turn, vectors, ended))
+
+    def start_prefetch(self) -> None:
+        """Begin to compute in the background.
+
+        Raises:
+            ValueError: The iterator is closed.
+        """
+        if self._closed:
+            raise ValueError("Attempting to use a closed iterator. Make a new one.")
+        self._opened().start_prefetch()
+
+    def close(self) -> None:
+        """End workers and threads.  May be called again."""
+        if not getattr(self, "_closed", True) and self._run is not None:
+            self._run.close()
+        super().close()
+
+    def keep_after_end(self) -> tuple[()]:
+        """Keep workers and threads at the end: `set_state` will follow."""
+        self._kept_after_end = True
+        return ()
+
+    def __str__(self) -> str:
+        return f"{type(self).__name__}(streams={self._pipeline.streams})"
+
+    @property
+    def _position(self) -> Position:
+        if self._begins is not None:
+            return self._begins
+        assert self._run is not None
+        return self._run.position
+
+    def _opened(self) -> LocalRun | RemoteRun:
+        if self._run is None:
+            self._run = self._new_run(_copy(self._position))
+        return self._run
+
+    def _new_run(self, position: Position) -> LocalRun | RemoteRun:
+        """What computes the streams from a position on."""
+        # Options of nodes behind this one came after it was made.
+        pipeline = dataclasses.replace(
+            self._pipeline, options=self._ctx.dataset_options
+        )
+        if pipeline.workers == 0:
+            return LocalRun(pipeline, position, None)
+        if pipeline.owned:
+            # Each stream is one worker's: more workers than streams would idle.
+            workers = min(pipeline.workers, pipeline.streams)
+            pipeline = dataclasses.replace(pipeline, workers=workers)
+        options = RemoteOptions(
+            workers=pipeline.workers,
+            buffer=self._buffer,
+            max_restarts=MAX_RESTARTS,
+            memory_limit=0,
+            stall_timeout=STALL_TIMEOUT_S,
+            stall_action="warn",
+        )
+        return RemoteRun(pipeline, position, options, None)
+
+    def _go_on(self, position: Position) -> None:
+        self._begins = position
+        self._ended = False
+        if self._run is not None:
+            self._run.restart(_copy(position))
+
+    def _pipeline_of(self, streams: int) -> Pipeline:
+        """The pipeline cut into as many streams; refused where they are `fixed`."""
+        pipeline = self._pipeline
+        if streams == pipeline.streams:
+            return pipeline
+        if self._fixed or pipeline.parts != pipeline.streams:
+            raise StateMismatch(
+                f"The state has {streams} streams, but the dataset was made with"
+                f" {pipeline.streams}. The number of streams defines the order, so it"
+                " cannot change within a run: leave `streams` out, or set it to"
+                f" {streams}."
+            )
+        return dataclasses.replace(pipeline, numbers=range(streams), parts=streams)
+
+    def _state_of(self, stream: int, vector: Vector) -> Any:
+        if vector != FRESH:
+            return self._pipeline.state_of(stream, vector)
+        if stream not in self._first_states:
+            self._first_states[stream] = self._pipeline.state_of(stream, vector)
+        return copied(self._first_states[stream])
+
+    def _get_next_index(self) -> int:
+        return get_next_index(self._placed_alone("get_next_index"))
+
+    def _set_next_index(self, index: int) -> None:
+        iterator = self._placed_alone("set_next_index")
+        set_next_index(iterator, index)
+        vector = self._pipeline.vector_of(0, iterator.get_state())
+        self._go_on(Position(0, 0, [vector], [False]))
+
+    def _placed_alone(self, function: str) -> DatasetIterator[Any]:
+        """An iterator in this process that stands where the only stream does."""
+        if self._pipeline.streams != 1:
+            raise NotImplementedError(
+                f"{function} is not supported for InterleaveDatasetIterator with more"
+                f" than one dataset. {self} has {self._pipeline.streams} streams: use"
+                " one worker or one stream."
+            )
+        iterator = self._pipeline.iterator(0)
+        (vector,) = self._position.vectors
+        iterator.set_state(self._pipeline.state_of(0, vector))
+        return iterator
+
+
+def _copy(position: Position) -> Position:
+    return dataclasses.replace(
+        position, vectors=list(position.vectors), ended=list(position.ended)
+    )
+
+
+def _parts_of(state: Any) -> tuple[list[Any], list[bool], int]:
+    """Of a state: that of each stream, which have ended, and whose turn it is."""
+    try:
+        indices = list(state["iterators_in_use_indices"])
+        states = list(state["iterators_in_use_states"])
+        ended = [_truth(number) for number in state["exhausted"]]
+        turn = operator.index(state["next_index_in_cycle"])
+        operator.index(state["next_index_in_datasets"])
+        futures = state.get("future_states")
+    except (AttributeError, LookupError, TypeError) as error:
+        raise StateMismatch(
+            "Expected the state of a dataset with `mp_prefetch` or"
+            " `multithread_prefetch`: a dict with `iterators_in_use_states`,"
+            f" `exhausted` and more; got {state!r:.200}. Restore it to the chain that"
+            " it was taken from; where that has no workers, pass `streams` to"
+            " `mp_prefetch`."
+        ) from error
+    streams = len(indices)
+    whole = indices == list(range(streams)) and not futures
+    if not whole or not len(states) == len(ended) == streams > turn >= 0:
+        raise StateMismatch(
+            f"The state does not say where each of {streams} streams stands: indices"
+            f" {indices}, {len(states)} states, exhausted {ended}, next {turn}, future"
+            f" states {futures!r:.200}. Restore it to the chain that it was taken from."
+        )
+    return states, ended, turn
+
+
+def _truth(number: Any) -> bool:
+    """Whether a stream has ended: Grain has 0 and 1."""
+    if operator.index(number) not in (0, 1):
+        raise TypeError(f"exhausted has {number}")
+    return bool(number)

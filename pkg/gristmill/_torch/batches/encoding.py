@@ -49,11 +49,13 @@ def encoded(batch: Any) -> Any:
     spans: list[tuple[int, int]] = []
     try:
         tree = _arrays_of(batch, spans)
+        if len(spans) < 2 or not _overlap(spans):
+            return (tree,)
     except (NotPlain, RecursionError):
-        return _pickled(batch)
-    if len(spans) > 1 and _overlap(spans):
-        return _pickled(batch)
-    return (tree,)
+        pass
+    pickled, buffers = pickling.dumps(batch)
+    blobs, places = pickling.merged(buffers)
+    return [*blobs, np.frombuffer(pickled, np.uint8)], places
 
 
 def decoded(element: Any) -> Any:
@@ -110,9 +112,3 @@ def _overlap(spans: list[tuple[int, int]]) -> bool:
     spans.sort()
     pairs = itertools.pairwise(spans)
     return any(begin + nbytes > after for (begin, nbytes), (after, _) in pairs)
-
-
-def _pickled(batch: Any) -> tuple[list[Array], npt.NDArray[np.int64]]:
-    pickled, buffers = pickling.dumps(batch)
-    blobs, places = pickling.merged(buffers)
-    return [*blobs, np.frombuffer(pickled, np.uint8)], places

@@ -8,8 +8,9 @@ negative one, memory) is fetched torch's way, which raises torch's error.
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 from collections.abc import Callable
-from typing import Any, Protocol, TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 import torch
@@ -22,26 +23,21 @@ from torch.utils.data import (
 )
 
 from gristmill._torch import private
-from gristmill._torch.batches.slot_collation import MANY
+from gristmill._torch.batches.tensors import is_plain
 from gristmill._torch.indices.draws import Block, Drawn, as_list
 
 Fetch: TypeAlias = Callable[[Any], Any]
 
-# What `default_collate` is made of, as long as nobody has extended it.
-_TORCH_COLLATION = {
-    torch.Tensor: private.collate_tensor_fn,
-    np.ndarray: private.collate_numpy_array_fn,
-    (np.bool_, np.number, np.object_): private.collate_numpy_scalar_fn,
-    float: private.collate_float_fn,
-    int: private.collate_int_fn,
-    str: private.collate_str_fn,
-    bytes: private.collate_str_fn,
-}
-
 
 def is_torchs(collate_fn: Any) -> bool:
     """Whether batches are made by the rules of torch alone."""
-    return collate_fn is default_collate and private.collation() == _TORCH_COLLATION
+    if collate_fn is not default_collate:
+        return False
+    rules = private.collation()
+    torchs = all(
+        rule.__module__ == default_collate.__module__ for rule in rules.values()
+    )
+    return torchs and rules.keys() >= {torch.Tensor, np.ndarray, int}
 
 
 def samples_fetch(dataset: Any, fetch: Fetch) -> Fetch:
@@ -61,31 +57,25 @@ def samples_fetch(dataset: Any, fetch: Fetch) -> Fetch:
         # Not bools, nor ints of NumPy's: for those torch has other rules.
         if set(map(type, samples)) != {int}:
             return default_collate(samples)
-        if len(samples) >= MANY and _tensors_are_on_cpu():
-            with contextlib.suppress(OverflowError):
-                return torch.from_numpy(np.array(samples, np.int64))
         return torch.tensor(samples)
 
     return fetch_samples
 
 
 def native_fetch(dataset: Any, fetch: Fetch) -> Fetch | None:
-    """A fetch of batches of `dataset` that reads no rows, None where there is none.
+    """A fetch of batches that reads no rows one by one, None where there is none.
 
-    It reads no rows of a `Drawn` and of a list of indices.  Anything else that a batch
-    sampler may give is fetched torch's way.
-
-    Args:
-        dataset: A map-style dataset, read in batches by a `collate_fn` that
-            `is_torchs`.
-        fetch: Torch's way: takes what a batch sampler gives and returns the batch.
+    What is neither a `Drawn` nor a list of indices is fetched torch's way.  See
+    `samples_fetch` for the arguments.
     """
     table = _table(dataset)
     if table is None:
         return None
 
     def gather_rows(batch: Any) -> Any:
-        index = _row_numbers(batch)
+        index = batch.block if type(batch) is Drawn else None
+        if type(batch) is list:
+            index = _numbers(batch)
         if index is not None:
             with contextlib.suppress(IndexError, RuntimeError):
                 return table.gather(index)
@@ -94,106 +84,31 @@ def native_fetch(dataset: Any, fetch: Fetch) -> Fetch | None:
     return gather_rows
 
 
-class Table(Protocol):
-    """Rows that lie in tensors."""
+@dataclasses.dataclass(frozen=True)
+class Table:
+    """Rows that lie in tensors.
 
-    # What rows of two tables have in common that may be in one batch.
+    Attributes:
+        count: How many there are.
+        row: What rows of two tables have in common that may be in one batch.
+        gather: Makes the batch of some rows, in new tensors.  Raises IndexError for a
+            number that is negative or not below `count`.
+    """
+
+    count: int
     row: Any
-
-    def __len__(self) -> int:
-        """The number of rows."""
-
-    def gather(self, index: Block) -> Any:
-        """The batch of the rows of `index`, in new tensors.
-
-        Raises:
-            IndexError: A number is negative or not below the number of rows.
-        """
+    gather: Callable[[Block], Any]
 
 
-class _Tensor:
-    """The rows of a tensor; `origin` is the type whose rows they are."""
-
-    def __init__(self, tensor: torch.Tensor, origin: type) -> None:
-        self._tensor = tensor
-        self.row = origin, tensor.dtype, tensor.shape[1:]
-
-    def __len__(self) -> int:
-        return len(self._tensor)
-
-    def gather(self, index: Block) -> torch.Tensor:
-        if type(index) is range:
-            if index.stop > len(self):
-                raise IndexError
-            rows = self._tensor[index.start : index.stop]
-            return rows.clone(memory_format=torch.contiguous_format)
-        return self._tensor.index_select(0, torch.from_numpy(index))
-
-
-class _Together:
-    """Tables of equal length, side by side: a batch is a list or a dict of theirs."""
-
-    def __init__(self, tables: dict[Any, Table], named: bool) -> None:
-        self._tables = tables
-        self._named = named
-        self.row = [named, *((name, table.row) for name, table in tables.items())]
-
-    def __len__(self) -> int:
-        return min(map(len, self._tables.values()))
-
-    def gather(self, index: Block) -> Any:
-        columns = {name: table.gather(index) for name, table in self._tables.items()}
-        return columns if self._named else [*columns.values()]
-
-
-class _Selected:
-    """Some rows of a table."""
-
-    def __init__(self, table: Table, indices: np.ndarray[Any, Any]) -> None:
-        self._table = table
-        self._indices = indices
-        self.row = table.row
-
-    def __len__(self) -> int:
-        return len(self._indices)
-
-    def gather(self, index: Block) -> Any:
-        if type(index) is range:
-            if index.stop > len(self._indices):
-                raise IndexError
-            return self._table.gather(self._indices[index.start : index.stop])
-        if index.min() < 0:
+def _selection(index: Block, count: int) -> Any:
+    """What selects rows of an array; raises IndexError as `Table.gather` does."""
+    if isinstance(index, range):
+        if index.stop > count:
             raise IndexError
-        return self._table.gather(self._indices[index])
-
-
-class _Concatenated:
-    """Tables with rows of one kind, one behind the other."""
-
-    def __init__(self, tables: list[Table]) -> None:
-        self._tables = tables
-        self._ends = np.cumsum([len(table) for table in tables])
-        self.row = tables[0].row
-
-    def __len__(self) -> int:
-        return int(self._ends[-1])
-
-    def gather(self, index: Block) -> Any:
-        index = np.asarray(index, np.int64)
-        if index.max() >= len(self):
-            raise IndexError
-        owners = np.searchsorted(self._ends, index, side="right")
-        parts, order = [], []
-        for number in np.unique(owners).tolist():
-            table = self._tables[number]
-            (places,) = np.nonzero(owners == number)
-            first = self._ends[number] - len(table)
-            parts.append(table.gather(index[places] - first))
-            order.append(places)
-        if len(parts) == 1:
-            return parts[0]
-        back = torch.from_numpy(np.argsort(np.concatenate(order)))
-        return _joined(parts, back)
+        return slice(index.start, index.stop)
+    if index.min() < 0:
+        raise IndexError
+    return index
 
 
 def _joined(batches: list[Any], order: torch.Tensor) -> Any:
@@ -215,17 +130,18 @@ def _table(dataset: Any) -> Table | None:
 
 
 def _tensor(tensor: Any, origin: type = torch.Tensor) -> Table | None:
-    plain = (
-        type(tensor) is torch.Tensor
-        and tensor.layout is torch.strided
-        and tensor.device.type == "cpu"
-        and tensor.ndim > 0
-        and not tensor.requires_grad
-        and not tensor.is_quantized
-        and not tensor.is_conj()
-        and not tensor.is_neg()
-    )
-    return _Tensor(tensor, origin) if plain else None
+    """The rows of a tensor; `origin` is the type whose rows they are."""
+    if not is_plain(tensor) or tensor.ndim == 0:
+        return None
+
+    def gather(index: Block) -> torch.Tensor:
+        chosen = _selection(index, len(tensor))
+        if isinstance(chosen, slice):
+            return tensor[chosen].clone(memory_format=torch.contiguous_format)
+        found: torch.Tensor = tensor.index_select(0, torch.from_numpy(chosen))
+        return found
+
+    return Table(len(tensor), (origin, tensor.dtype, tensor.shape[1:]), gather)
 
 
 def _array(array: np.ndarray[Any, Any]) -> Table | None:
@@ -233,7 +149,9 @@ def _array(array: np.ndarray[Any, Any]) -> Table | None:
     scalars = array.ndim == 1
     if not array.flags.writeable or (scalars and array.dtype == np.uint64):
         return None
-    if not _tensors_are_on_cpu():
+    # Torch makes tensors of arrays elsewhere.  (In torch 2.6 `get_default_device` does
+    # not know of ``with torch.device(...)``.)
+    if not torch.empty(0).is_cpu:
         return None
     try:
         return _tensor(torch.from_numpy(array), np.ndarray)
@@ -241,19 +159,18 @@ def _array(array: np.ndarray[Any, Any]) -> Table | None:
         return None
 
 
-def _tensors_are_on_cpu() -> bool:
-    """Whether torch makes tensors of numbers and arrays where those are."""
-    # In torch 2.6 `get_default_device` does not know of ``with torch.device(...)``.
-    found: bool = torch.empty(0).is_cpu
-    return found
-
-
 def _subset(subset: Subset[Any]) -> Table | None:
     table, indices = _table(subset.dataset), subset.indices
     if table is None or type(indices) not in (list, range):
         return None
     numbers = np.asarray(indices) if type(indices) is range else _numbers(indices)
-    return None if numbers is None else _Selected(table, numbers)
+    if numbers is None:
+        return None
+
+    def gather(index: Block) -> Any:
+        return table.gather(numbers[_selection(index, len(numbers))])
+
+    return Table(len(numbers), table.row, gather)
 
 
 def _stack(stack: StackDataset) -> Table | None:
@@ -263,8 +180,18 @@ def _stack(stack: StackDataset) -> Table | None:
 
 
 def _together(tables: dict[Any, Table | None], named: bool = False) -> Table | None:
+    """Tables of equal length, side by side: a batch is a list or a dict of theirs."""
     found = {name: table for name, table in tables.items() if table is not None}
-    return _Together(found, named) if len(found) == len(tables) else None
+    if len(found) < len(tables):
+        return None
+
+    def gather(index: Block) -> Any:
+        columns = {name: table.gather(index) for name, table in found.items()}
+        return columns if named else [*columns.values()]
+
+    count = min((table.count for table in found.values()), default=0)
+    row = [named, *((name, table.row) for name, table in found.items())]
+    return Table(count, row, gather)
 
 
 def _concat(concat: ConcatDataset[Any]) -> Table | None:
@@ -272,7 +199,22 @@ def _concat(concat: ConcatDataset[Any]) -> Table | None:
     found = [table for table in tables if table is not None]
     if len(found) < len(tables) or any(t.row != found[0].row for t in found):
         return None
-    return _Concatenated(found)
+    ends = np.cumsum([table.count for table in found])
+
+    def gather(index: Block) -> Any:
+        index = np.asarray(index, np.int64)
+        owners = np.searchsorted(ends, index, side="right")
+        parts = []
+        for owner in np.unique(owners).tolist():
+            table = found[owner]
+            begin = ends[owner] - table.count
+            parts.append(table.gather(index[owners == owner] - begin))
+        if len(parts) == 1:
+            return parts[0]
+        by_owner = np.argsort(owners, kind="stable")
+        return _joined(parts, torch.from_numpy(np.argsort(by_owner)))
+
+    return Table(int(ends[-1]), found[0].row, gather)
 
 
 # By exact type: a subclass may give other rows.
@@ -284,13 +226,6 @@ _TABLES: dict[type, Callable[[Any], Table | None]] = {
     StackDataset: _stack,
     ConcatDataset: _concat,
 }
-
-
-def _row_numbers(batch: Any) -> Block | None:
-    """A batch as a block, None for what torch has to make sense of."""
-    if type(batch) is Drawn:
-        return batch.block
-    return _numbers(batch) if type(batch) is list else None
 
 
 def _numbers(indices: list[Any]) -> np.ndarray[Any, Any] | None:

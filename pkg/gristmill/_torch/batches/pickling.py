@@ -40,7 +40,6 @@ CPU = torch.device("cpu")
 # Buffers as parts of blobs: int64 of shape (n, 3), each row (blob, offset, bytes).
 Places = npt.NDArray[np.int64]
 Pickled = tuple[memoryview, list[Bytes]]
-APART: Places = np.empty((0, 3), np.int64)
 
 
 def array_of(tensor: torch.Tensor) -> Array | None:
@@ -65,12 +64,7 @@ def _strides_of(shape: torch.Size) -> tuple[int, ...] | None:
 def reduce(thing: Any) -> Any:
     """How to pickle what has memory of tensors; NotImplemented for all else."""
     kind = type(thing)
-    if kind is torch.Tensor:
-        array: Any = array_of(thing)
-        if array is None:
-            return _reduce_tensor(thing)
-        return make_plain, (pickle.PickleBuffer(array), array.dtype, array.shape)
-    if kind is torch.nn.Parameter:
+    if kind is torch.Tensor or kind is torch.nn.Parameter:
         return _reduce_tensor(thing)
     if kind is torch.UntypedStorage and thing.device.type == "cpu":
         return make_storage, (_buffer_of(thing, 0, thing.nbytes()),)
@@ -107,26 +101,17 @@ class _Pickler(ForkingPickler):
     reducer_override = staticmethod(reduce)
 
 
-class _Buffers:
-    """Puts the buffers of a pickle beside it."""
-
-    def __init__(self) -> None:
-        self.buffers: list[Bytes] = []
-
-    def __call__(self, buffer: pickle.PickleBuffer) -> bool:
-        self.buffers.append(np.frombuffer(buffer.raw(), np.uint8))
-        return False
-
-
 class CloudPickler(open_files.Pickler):
     """Pickles functions and classes by value, too, where nothing else will do."""
 
-    def __init__(self, file: io.BytesIO, buffer_callback: _Buffers) -> None:
+    def __init__(
+        self, file: io.BytesIO, protocol: int, fix_imports: bool, keep: Any
+    ) -> None:
         inherited = cloudpickle.Pickler.dispatch_table
         ours = ForkingPickler(io.BytesIO()).dispatch_table
         # Before the base class looks for it.
         self.dispatch_table = collections.ChainMap(inherited, ours)
-        super().__init__(file, PROTOCOL, buffer_callback)
+        super().__init__(file, protocol, keep)
 
     def reducer_override(self, thing: Any) -> Any:
         reduced = reduce(thing)
@@ -172,18 +157,21 @@ def dumps(thing: Any) -> Pickled:
         Exception: Whatever pickling raised.
     """
     try:
-        file, keep = io.BytesIO(), _Buffers()
-        _Pickler(file, PROTOCOL, True, keep).dump(thing)
+        return dumped(thing, _Pickler)
     except Exception:
-        return dumps_by_value(thing, _BatchCloudPickler)
-    return file.getbuffer(), keep.buffers
+        return dumped(thing, _BatchCloudPickler)
 
 
-def dumps_by_value(thing: Any, pickler: type[CloudPickler]) -> Pickled:
-    """Like `dumps`, but functions and classes from ``__main__`` are in the pickle."""
-    file, keep = io.BytesIO(), _Buffers()
-    pickler(file, keep).dump(thing)
-    return file.getbuffer(), keep.buffers
+def dumped(thing: Any, pickler: type[ForkingPickler | CloudPickler]) -> Pickled:
+    """Like `dumps`, by one kind of pickler."""
+    file = io.BytesIO()
+    buffers: list[Bytes] = []
+
+    def keep(buffer: pickle.PickleBuffer) -> None:
+        buffers.append(np.frombuffer(buffer.raw(), np.uint8))
+
+    pickler(file, PROTOCOL, True, keep).dump(thing)
+    return file.getbuffer(), buffers
 
 
 def loads(pickled: Any, buffers: Sequence[Any]) -> Any:
@@ -195,46 +183,26 @@ def merged(buffers: list[Bytes]) -> tuple[list[Bytes], Places]:
     """Blobs with the memory of all buffers, each byte once, and where each buffer is.
 
     Tensors with memory in common have it in common again when their buffers are taken
-    out of the blobs.  Where there are none, the blobs are the buffers and the places
-    `APART`.
+    out of the blobs.
     """
-    if len(buffers) < 2:
-        return buffers, APART
-    spans = [(_address_of(buffer), buffer.nbytes) for buffer in buffers]
-    order = sorted(range(len(buffers)), key=spans.__getitem__)
-    groups: list[tuple[int, int, list[int]]] = []  # Begin, end and the buffers of each.
-    for i in order:
-        begin, nbytes = spans[i]
-        if groups and begin < groups[-1][1]:
-            first, end, members = groups.pop()
-            groups.append((first, max(end, begin + nbytes), [*members, i]))
-        else:
-            groups.append((begin, begin + nbytes, [i]))
-    if len(groups) == len(buffers):
-        return buffers, APART
+    spans = [(buffer.ctypes.data, buffer.nbytes) for buffer in buffers]
+    groups: list[tuple[int, int, list[Bytes]]] = []  # Begin, end and the buffers.
     places = np.empty((len(buffers), 3), np.int64)
-    for blob, (first, _, members) in enumerate(groups):
-        for i in members:
-            places[i] = blob, spans[i][0] - first, spans[i][1]
-    blobs = [
-        _span(first, end - first, [buffers[i] for i in members])
-        for first, end, members in groups
-    ]
-    return blobs, places
+    for i in sorted(range(len(buffers)), key=spans.__getitem__):
+        begin, nbytes = spans[i]
+        end, members = begin + nbytes, [buffers[i]]
+        first = begin
+        if groups and begin < groups[-1][1]:
+            first, last, others = groups.pop()
+            end, members = max(end, last), others + members
+        places[i] = len(groups), begin - first, nbytes
+        groups.append((first, end, members))
+    return [_span(first, end - first, owners) for first, end, owners in groups], places
 
 
 def parted(blobs: list[Bytes], places: Places) -> list[Bytes]:
     """The buffers that `merged` made blobs of."""
-    if not len(places):
-        return blobs
     return [blobs[blob][at : at + size] for blob, at, size in places.tolist()]
-
-
-def make_plain(
-    buffer: Any, dtype: np.dtype[Any], shape: tuple[int, ...]
-) -> torch.Tensor:
-    """A tensor that views a buffer in row-major order."""
-    return torch.from_numpy(np.ndarray(shape, dtype, buffer))
 
 
 def make_tensor(
@@ -246,12 +214,8 @@ def make_tensor(
 ) -> torch.Tensor:
     """A tensor that views a buffer, which is None where it has no elements.
 
-    Args:
-        buffer: From its first to its last byte.
-        geometry: Its dtype, size and strides.
-        bits: Whether its conjugate and negative bits are set.
-        requires_grad: Whether it does.
-        parameter: Whether it is a ``torch.nn.Parameter``.
+    `geometry` is its dtype, size and strides; `bits` says whether its conjugate and
+    negative bits are set.
     """
     dtype, size, stride = geometry
     if buffer is None:
@@ -280,11 +244,6 @@ def _buffer_of(
     view = torch.empty(0, dtype=torch.uint8, device=CPU)
     memory: Any = view.set_(storage, begin, (nbytes,), (1,)).numpy()
     return pickle.PickleBuffer(memory)
-
-
-def _address_of(array: Bytes) -> int:
-    address: int = array.__array_interface__["data"][0]
-    return address
 
 
 def _span(address: int, nbytes: int, owners: list[Bytes]) -> Bytes:

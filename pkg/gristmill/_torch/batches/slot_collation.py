@@ -3,13 +3,8 @@
 In a worker torch stacks tensors into a new file in ``/dev/shm`` for each batch, and
 so do the collate functions of others that ask torch for a new shared storage.  After
 `install` they get private memory instead, and within `into` memory of the slot, which
-costs no file, no page faults and no copy:
-
-    install(rules)                  # once, in the worker
-    with into(slot.empty):
-        batch = collate_fn(samples)
-    ...                             # The batch is written to the slot and dropped.
-    move_kept()
+costs no file, no page faults and no copy.  When a batch is written, `move_kept` comes
+before the slot is given away.
 
 Results, types and errors are torch's: its own functions run wherever a batch is not
 a plain one.
@@ -20,8 +15,7 @@ from __future__ import annotations
 import contextlib
 import struct
 import threading
-from collections.abc import Callable, Sequence
-from types import TracebackType
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -32,13 +26,6 @@ from gristmill._torch import private
 # Makes an array of a shape and a dtype; in the slot, or in its own memory.
 Alloc = Callable[[Any, Any], Any]
 Rules = list[tuple[Any, Callable[..., Any]]]
-
-# Torch's own function is as fast for fewer numbers.
-MANY = 16
-ARRAY_DTYPES = {
-    torch.from_numpy(np.empty(0, kind)).dtype: np.dtype(kind)
-    for kind in "?bhilBHILefdFD"
-}
 
 
 class _Here(threading.local):
@@ -53,21 +40,13 @@ class _Here(threading.local):
 _here = _Here()
 
 
-class into:
+@contextlib.contextmanager
+def into(alloc: Alloc) -> Iterator[None]:
     """The context in which this thread makes batches by `alloc`."""
-
-    def __init__(self, alloc: Alloc) -> None:
-        self._alloc = alloc
-
-    def __enter__(self) -> None:
-        _here.alloc = self._alloc
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    _here.alloc = alloc
+    try:
+        yield
+    finally:
         _here.alloc = np.empty
 
 
@@ -95,10 +74,8 @@ def install(rules: Rules) -> None:
     """
     ours = {
         private.collate_tensor_fn: _collate_tensors,
-        private.collate_int_fn: _numbers(int, "q", np.int64, private.collate_int_fn),
-        private.collate_float_fn: _numbers(
-            float, "d", np.float64, private.collate_float_fn
-        ),
+        private.collate_int_fn: _numbers(int, "q", private.collate_int_fn),
+        private.collate_float_fn: _numbers(float, "d", private.collate_float_fn),
     }
     collation = private.collation()
     collation.clear()
@@ -107,9 +84,9 @@ def install(rules: Rules) -> None:
     private.set_new_shared(_new_storage)
 
 
-def _new_tensor(shape: tuple[int, ...], dtype: np.dtype[Any]) -> torch.Tensor:
-    """A tensor, not filled, where batches are to be made."""
-    array = _here.alloc(shape, dtype)
+def _new_bytes(count: int) -> torch.Tensor:
+    """Bytes, not filled, where batches are to be made."""
+    array = _here.alloc((count,), np.uint8)
     tensor = torch.from_numpy(array)
     if not array.flags.owndata:
         _here.made.append(private.StorageWeakRef(tensor.untyped_storage()))
@@ -122,32 +99,31 @@ def _new_storage(
     """In the place of torch's ``_new_shared``."""
     if torch.device(device).type != "cpu":
         return private.new_shared(cls, size, device=device)
-    return _new_tensor((size,), np.dtype(np.uint8)).untyped_storage()
+    return _new_bytes(size).untyped_storage()
 
 
 def _collate_tensors(batch: Sequence[Any], *, collate_fn_map: Any = None) -> Any:
     """In the place of ``collate_tensor_fn``."""
     first = batch[0]
-    dtype = ARRAY_DTYPES.get(first.dtype)
-    if type(first) is torch.Tensor and dtype is not None and first.is_cpu:
+    if type(first) is torch.Tensor and first.is_cpu:
         try:
-            out = _new_tensor((len(batch), *first.shape), dtype)
-            return torch.stack(batch, 0, out=out)
+            out = _new_bytes(len(batch) * first.nbytes).view(first.dtype)
+            return torch.stack(batch, 0, out=out.view(len(batch), *first.shape))
         except Exception:
             pass  # Torch's own function says what is wrong.
     return private.collate_tensor_fn(batch, collate_fn_map=collate_fn_map)
 
 
-def _numbers(kind: type, code: str, dtype: Any, torchs: Any) -> Callable[..., Any]:
+def _numbers(kind: type, code: str, torchs: Any) -> Callable[..., Any]:
     """What stands in the place of torch's function for Python numbers of a type."""
 
     def collate_numbers(batch: Sequence[Any], *, collate_fn_map: Any = None) -> Any:
-        if len(batch) >= MANY and set(map(type, batch)) == {kind}:
-            tensor = _new_tensor((len(batch),), np.dtype(dtype))
+        if set(map(type, batch)) == {kind}:
+            tensor = _new_bytes(len(batch) * 8)
             # Torch's own function says what is wrong with an int beyond 64 bits.
             with contextlib.suppress(struct.error):
                 struct.pack_into(f"{len(batch)}{code}", tensor.numpy(), 0, *batch)
-                return tensor
+                return tensor.view(torch.int64 if code == "q" else torch.float64)
         return torchs(batch, collate_fn_map=collate_fn_map)
 
     return collate_numbers

@@ -1,4 +1,8 @@
-"""Batches as torch tensors that share the memory of the batch."""
+"""Elements of Gristmill's loaders and datasets as torch tensors.
+
+Record sources and `MapDataset` need nothing: by ``len``, ``[]`` and
+``__getitems__`` they are map-style datasets as they are.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +12,7 @@ from typing import Any, Never, overload
 
 import numpy as np
 import torch
+from torch.utils.data import IterableDataset, get_worker_info
 
 from gristmill._base.describing import call_text
 from gristmill._base.types import Array, K, N, T
@@ -86,6 +91,44 @@ def as_tensors(iterator: Any) -> TensorIterator[Any]:
     return TensorIterator(iter(iterator))
 
 
+class AsIterable(IterableDataset[Any]):  # type: ignore[misc]
+    """A Gristmill `DataLoader` or `IterDataset` where torch wants an `IterableDataset`.
+
+    Give it to a loader, for a trainer that insists on one, with ``batch_size=None``:
+    its elements are batches already.  Workers are Gristmill's own; the loader has none.
+
+    Args:
+        elements: Gives an iterator, for each epoch, over trees with array leaves, which
+            become tensors.
+
+    Raises:
+        RuntimeError: When iterated over in a worker of a loader: each would give all
+            elements.
+
+    Example:
+        >>> import gristmill as g
+        >>> from gristmill.torch import DataLoader
+        >>> numbers = g.MapDataset.range(6).batch(3).to_iter_dataset()
+        >>> [batch.tolist() for batch in DataLoader(AsIterable(numbers), None)]
+        [[0, 1, 2], [3, 4, 5]]
+    """
+
+    def __init__(self, elements: Any) -> None:
+        self._elements = elements
+
+    def __repr__(self) -> str:
+        return call_text(self, self._elements)
+
+    def __iter__(self) -> Iterator[Any]:
+        if get_worker_info() is not None:
+            raise RuntimeError(
+                "AsIterable was given to a loader with workers, each of which would"
+                " give all elements. Let num_workers be 0; Gristmill has workers of"
+                " its own."
+            )
+        return as_tensors(self._elements)
+
+
 def as_tensor_tree(element: Any) -> Any:
     """One element with its arrays as tensors."""
     return map_leaves(_as_tensor, element)
@@ -96,6 +139,19 @@ def as_tensor_leaf(leaf: Any) -> Any:
     if hasattr(leaf, "__dlpack__") and not isinstance(leaf, np.ndarray | torch.Tensor):
         return torch.from_dlpack(leaf)
     return _as_tensor(leaf)
+
+
+def is_plain(leaf: Any) -> bool:
+    """Whether a leaf is a tensor on the CPU that is no more than its elements."""
+    return (
+        type(leaf) is torch.Tensor
+        and leaf.device.type == "cpu"
+        and leaf.layout is torch.strided
+        and not leaf.requires_grad
+        and not leaf.is_quantized
+        and not leaf.is_conj()
+        and not leaf.is_neg()
+    )
 
 
 def map_leaves(function: Callable[[Any], Any], element: Any) -> Any:

@@ -11,8 +11,7 @@ import torch
 from gristmill._base.types import Array, K, N, T
 from gristmill._engine.ahead import Ahead
 from gristmill._torch.batches.tensors import as_tensor_leaf, map_leaves
-from gristmill._torch.device.cuda import Cuda
-from gristmill._torch.device.cuda_copies import CudaCopies
+from gristmill._torch.device.cuda import Cuda, CudaCopies
 
 
 class _Moves:
@@ -30,8 +29,7 @@ class _Moves:
     def settle(self) -> None:
         """Nothing is under way."""
 
-    def close(self) -> None:
-        """Nothing is registered."""
+    close = settle
 
     def _place_leaf(self, leaf: Any) -> Any:
         leaf = as_tensor_leaf(leaf)
@@ -204,18 +202,12 @@ def to_device(
         ...     print(batch)
         {'x': tensor([0, 1, 2])}
     """
-    if depth < 1:
-        raise ValueError(f"depth must be at least 1, got {depth}.")
     device = torch.device(device)
-    moves = _moves_to(device, depth)
-    if device.type == "cpu":
-        depth = 1
+    moves: _Moves | CudaCopies = _Moves(device)
+    if device.type == "cuda":
+        moves = CudaCopies(Cuda(device), depth)
+    elif device.type == "cpu":
+        depth = min(depth, 1)
     if hasattr(iterator, "state_dict") and not hasattr(iterator, "get_state"):
         return StatefulDeviceIterator(iterator, moves, depth)
     return DeviceIterator(iterator, moves, depth)
-
-
-def _moves_to(device: torch.device, depth: int) -> _Moves | CudaCopies:
-    if device.type == "cuda":
-        return CudaCopies(Cuda(device), depth)
-    return _Moves(device)

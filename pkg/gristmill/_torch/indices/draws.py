@@ -6,10 +6,16 @@ seen to advance at the same batches.
 
 A batch of a block is a `Drawn`, which nobody else makes: an array or a range that a
 user's sampler gives is the user's, and reaches the dataset as it is.
+
+What will be drawn in the next epoch is found out from copies of generators, so that
+nobody can see it.  That is wrong where somebody uses or sets a generator, or sets
+another epoch, in between: whoever asks has to compare.
 """
 
 from __future__ import annotations
 
+import contextlib
+import copy
 import dataclasses
 from collections.abc import Callable, Iterator
 from typing import Any, TypeAlias
@@ -18,6 +24,7 @@ import numpy as np
 import torch
 from torch.utils.data import (
     BatchSampler,
+    DistributedSampler,
     RandomSampler,
     SequentialSampler,
     WeightedRandomSampler,
@@ -29,6 +36,8 @@ Block: TypeAlias = "np.ndarray[Any, Any] | range"
 _TORCH_DRAW = 32
 # Indices that are Python ints at the same time.
 _INTS = 4096
+# To draw more at once twice takes longer than to wait for an epoch's first batch.
+MOST_FORESEEN = 1 << 22
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -60,11 +69,9 @@ def drawn(index_sampler: Any) -> Iterator[Any] | None:
 def blocks_of(
     sampler: Any, generator: torch.Generator | None = None
 ) -> Iterator[Block] | None:
-    """What a sampler gives, in blocks; None where only itself knows how to draw.
+    """What a sampler of samples gives, in blocks; None where only itself knows how.
 
-    Args:
-        sampler: Of samples, not of batches.
-        generator: Draws in the place of the one that `sampler` would choose.
+    `generator` draws in the place of the one that `sampler` would choose.
     """
     draw = _DRAWS.get(type(sampler))
     return draw(sampler, generator) if draw else None
@@ -136,7 +143,12 @@ def epoch_generator(sampler: RandomSampler) -> torch.Generator:
     if sampler.generator is not None:
         held: torch.Generator = sampler.generator
         return held
-    seed = torch.empty((), dtype=torch.int64).random_().item()
+    return _seeded_by(None)
+
+
+def _seeded_by(generator: torch.Generator | None) -> torch.Generator:
+    """A new one with a seed that is drawn from another, by default torch's."""
+    seed = torch.empty((), dtype=torch.int64).random_(generator=generator).item()
     return torch.Generator().manual_seed(int(seed))
 
 
@@ -183,3 +195,56 @@ _DRAWS: dict[type, Callable[[Any, Any], Iterator[Block]]] = {
     SequentialSampler: _sequential,
     WeightedRandomSampler: _weighted,
 }
+
+
+def can_foresee(index_sampler: Any) -> bool:
+    """Whether `foreseen` knows how a sampler, of batches or of samples, draws."""
+    kind = type(_sampler_of(index_sampler))
+    return kind in _DRAWS or kind is DistributedSampler
+
+
+def foreseen(index_sampler: Any) -> Iterator[Any]:
+    """What a sampler will give if it is iterated over again; nothing if that is long.
+
+    Of a `DistributedSampler` in its next epoch.  Where drawing fails, or has come to be
+    a class's that draws as it likes, there is nothing more: the epoch that is drawn
+    raises it, if it is still so then.
+    """
+    with contextlib.suppress(Exception):
+        sampler = _sampler_of(index_sampler)
+        if not can_foresee(sampler) or _drawn_at_once(sampler) > MOST_FORESEEN:
+            return
+        blocks = _next_blocks(sampler)
+        if sampler is index_sampler:
+            yield from integers(blocks)
+        else:
+            yield from batches(blocks, index_sampler)
+
+
+def _sampler_of(index_sampler: Any) -> Any:
+    batched = type(index_sampler) is BatchSampler
+    return index_sampler.sampler if batched else index_sampler
+
+
+def _drawn_at_once(sampler: Any) -> int:
+    """How many indices a sampler draws before it gives the first."""
+    if type(sampler) is DistributedSampler:
+        return int(sampler.total_size)
+    if type(sampler) is WeightedRandomSampler:
+        return max(len(sampler.weights), int(sampler.num_samples))
+    if type(sampler) is RandomSampler and not sampler.replacement:
+        return len(sampler.data_source)
+    return 0
+
+
+def _next_blocks(sampler: Any) -> Iterator[Block]:
+    if type(sampler) is DistributedSampler:
+        sampler = copy.copy(sampler)
+        sampler.epoch += 1
+        return iter([np.array(list(sampler), np.int64)])
+    generator = None
+    if type(sampler) is not SequentialSampler:
+        generator = (sampler.generator or torch.default_generator).clone_state()
+    if type(sampler) is RandomSampler and sampler.generator is None:
+        generator = _seeded_by(generator)
+    return _DRAWS[type(sampler)](sampler, generator)

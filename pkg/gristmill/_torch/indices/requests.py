@@ -19,10 +19,11 @@ import torch
 
 from gristmill._base import open_files
 from gristmill._base.types import Int64Array
-from gristmill._engine.packed_int64 import pack_int64, unpack_int64
+from gristmill._engine.stream import pack_int64, unpack_int64
 from gristmill._torch.indices.draws import Drawn
 
-_LIST, _ONE, _PICKLED, _NEXT, _WITH_STATE, _IN_FILE = range(6)
+# The first integer of what is no pickle, which begins with its length.
+_BLOCK, _IN_FILE = -1, -2
 _FILE_NAME = "gristmill-request"
 
 
@@ -33,15 +34,15 @@ class Next:
     Attributes:
         epoch: Counts the iterations over the dataset.
         number: How many were asked for before in this epoch.
-        size: Samples in a batch, -1 for one sample that is no batch; 0 for nothing but
-            to begin the epoch, of any dataset.
-        seed: Of the epoch, for datapipes; 0 otherwise.
+        size: Samples in a batch, None for one sample that is no batch; 0 for nothing
+            but to begin the epoch, of any dataset.
+        seed: Of the epoch, for datapipes.
     """
 
     epoch: int
     number: int
-    size: int
-    seed: int = 0
+    size: int | None
+    seed: int | None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -62,57 +63,38 @@ class WithState:
     request: Any
 
 
-def packed(request: Any) -> Int64Array | list[int]:
+def packed(request: Any) -> Int64Array:
     """A request as integers.
 
-    Args:
-        request: `Next`, `Generators`, `WithState`, or what the dataset of a map-style
-            loader is asked for: a key, a batch of them, or a `Drawn`.
+    It is of one of the classes above, or what the dataset of a map-style loader is
+    asked for: a key, a batch of them, or a `Drawn`.
 
     Raises:
         Exception: Whatever pickling a key raised.
     """
-    if type(request) is list and all(type(key) is int for key in request):
-        try:
-            return np.array([_LIST, *request], np.int64)
-        except OverflowError:
-            return _pickled(request)
     if type(request) is Drawn:
-        return np.concatenate([[_LIST], request.block])
-    if type(request) is int and -(1 << 63) <= request < 1 << 63:
-        return [_ONE, request]
-    if type(request) is Next:
-        return [_NEXT, *dataclasses.astuple(request)]
-    if type(request) is WithState:
-        return np.concatenate([[_WITH_STATE], packed(request.request)])
-    return _pickled(request)
+        return np.concatenate([[_BLOCK], request.block])
+    return pack_int64(_pickled(request))
 
 
-def moved_to_file(words: Int64Array | list[int]) -> tuple[list[int], io.FileIO]:
+def moved_to_file(words: Int64Array) -> tuple[Int64Array, io.FileIO]:
     """A request that is too long for the core: what stands for it, and where it is.
 
     The file has no name: workers open it by the number of this process's descriptor.
     It is the caller's to close when the request is answered.
     """
     file = io.FileIO(os.memfd_create(_FILE_NAME, os.MFD_CLOEXEC), "w")
-    file.write(np.asarray(words, np.int64).data)
-    return [_IN_FILE, os.getpid(), file.fileno()], file
+    file.write(words.data)
+    return np.array([_IN_FILE, os.getpid(), file.fileno()]), file
 
 
 def unpacked(words: Int64Array) -> Any:
     """The request that `packed` was given; a list in place of a `Drawn`."""
-    kind, rest = int(words[0]), words[1:]
-    if kind == _LIST:
-        return rest.tolist()
-    if kind == _ONE:
-        return int(rest[0])
-    if kind == _NEXT:
-        return Next(*rest.tolist())
-    if kind == _WITH_STATE:
-        return WithState(unpacked(rest))
-    if kind == _IN_FILE:
-        return unpacked(_read(*rest.tolist()))
-    return pickle.loads(unpack_int64(rest))
+    if words[0] == _BLOCK:
+        return words[1:].tolist()
+    if words[0] == _IN_FILE:
+        return unpacked(_read(*words[1:].tolist()))
+    return pickle.loads(unpack_int64(words))
 
 
 def _read(pid: int, fd: int) -> Int64Array:
@@ -128,17 +110,15 @@ def _read(pid: int, fd: int) -> Int64Array:
     return np.fromfile(path, np.int64)
 
 
-def _pickled(request: Any) -> Int64Array:
+def _pickled(request: Any) -> bytes:
     file = io.BytesIO()
     pickler = pickle.Pickler(file, 5)
     pickler.dispatch_table = _REDUCTIONS
     try:
         pickler.dump(request)
     except Exception:
-        data = open_files.dumps(request)
-    else:
-        data = file.getvalue()
-    return np.concatenate([[_PICKLED], pack_int64(data)])
+        return open_files.dumps(request)
+    return file.getvalue()
 
 
 def _reduced(tensor: torch.Tensor) -> Any:

@@ -13,9 +13,8 @@ from torch.utils.data import IterDataPipe, MapDataPipe
 
 from gristmill._torch import private
 from gristmill._torch.batches.native import is_torchs
-from gristmill._torch.indices.draws import as_list
-from gristmill._torch.indices.lookahead import can_foresee, foreseen
-from gristmill._torch.iterators.base import LoaderIterator
+from gristmill._torch.indices.draws import as_list, can_foresee, foreseen
+from gristmill._torch.iterators.single import LoaderIterator
 from gristmill._torch.workers.fetch import FetchProgram
 from gristmill._torch.workers.pinning import PinThread
 from gristmill._torch.workers.pool import Answer, WorkerPool
@@ -52,15 +51,17 @@ class MultiProcessIterator(LoaderIterator, private.MultiProcessIterator):  # typ
 
     def _start_workers(self, loader: Any) -> None:
         """Start workers, and ask them for the first batches."""
-        self._pool = WorkerPool(
-            self._program(loader),
-            window=self._window,
-            in_order=self._in_order,
-            max_restarts=loader.max_restarts,
-            memory_limit=loader.memory_limit or 0,
-            context=loader.multiprocessing_context,
-        )
-        _start(self._pool)
+        self._pool = WorkerPool(self._program(loader), loader, self._window)
+        try:
+            self._pool.start()
+        except (TypeError, AttributeError, pickle.PicklingError):
+            warnings.warn(
+                "Got pickle error when attempting to start a worker Process. "
+                "This might be because the worker Process arguments are not picklable. "
+                "Use multiprocessing_context='fork', which pickles nothing.",
+                stacklevel=3,
+            )
+            raise
         self._workers = self._pool.processes
         if self._pin_memory:
             self._pins = PinThread(self._pool, self._pin_memory_device)
@@ -212,9 +213,8 @@ class MultiProcessIterator(LoaderIterator, private.MultiProcessIterator):  # typ
         return self._answer_of(self._pins or self._open_pool())
 
     def _answer_of(self, source: WorkerPool | PinThread) -> Answer:
-        timeout_s = float(self._timeout) if self._timeout > 0 else -1.0
         try:
-            answer = source.next(timeout_s)
+            answer = source.next(self._timeout or None)
         except TimeoutError:
             text = f"DataLoader timed out after {self._timeout} seconds"
             raise RuntimeError(text) from None
@@ -239,26 +239,10 @@ class MultiProcessIterator(LoaderIterator, private.MultiProcessIterator):  # typ
             self._pins.stop()
 
 
-def _start(pool: WorkerPool) -> None:
-    try:
-        pool.start()
-    except (TypeError, AttributeError, pickle.PicklingError):
-        warnings.warn(
-            "Got pickle error when attempting to start a worker Process. "
-            "This might be because the worker Process arguments are not picklable. "
-            "Use multiprocessing_context='fork', which pickles nothing.",
-            stacklevel=4,
-        )
-        raise
-
-
 def _check(loader: Any) -> None:
     """What torch checks here, and not when the loader is made."""
-    for name, value in (
-        ("num_workers", loader.num_workers),
-        ("prefetch_factor", loader.prefetch_factor),
-    ):
-        if value <= 0:
+    for name in ("num_workers", "prefetch_factor"):
+        if getattr(loader, name) <= 0:
             raise AssertionError(
                 f"{name} must be greater than 0 for MultiProcessingDataLoaderIter"
             )

@@ -26,7 +26,7 @@ from torch.utils.data import (
 
 from gristmill._torch import layout, private
 from gristmill._torch.indices import draws
-from gristmill._torch.layout import State
+from gristmill._torch.layout import Saved, State
 
 # Within torchdata's states of samplers.
 _SAMPLES = "samples_yielded"
@@ -80,9 +80,13 @@ class Position:
                 self._samples += len(batch)
         return batch
 
-    def pass_over(self, batches: int) -> None:
-        """Draw so many batches, or up to the end, for nobody."""
-        for _ in itertools.islice(self, batches):
+    def pass_over(self, saved: Saved) -> None:
+        """Draw what was given after a snapshot, for nobody.
+
+        At the end of an epoch the end too, so that a generator, or a sampler that
+        restores itself while it is iterated over, is ready for the next epoch.
+        """
+        for _ in itertools.islice(self, saved.later_steps + saved.finished):
             pass
 
     def state(self) -> State:
@@ -155,9 +159,7 @@ class Position:
         generator = _generator_of(sampler, origin)
         if generator is not None:
             self._origin = generator.get_state()
-        blocks = None
-        if self._batched or generator is not None or count:
-            blocks = draws.blocks_of(sampler, generator)
+        blocks = draws.blocks_of(sampler, generator)
         if blocks is None:
             return self._begin_plainly(count, generator)
         blocks = _after(blocks, count)

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+import dataclasses
 import pickle
-from collections.abc import Sequence
+import warnings
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from gristmill._torch import layout, private
+from gristmill._torch.indices import requests
 from gristmill._torch.iterators.several import MultiProcessIterator
 from gristmill._torch.layout import Saved, State
-from gristmill._torch.resume.base import StatefulIterator, warn_of_order, warn_of_replay
 from gristmill._torch.resume.position import Position
+from gristmill._torch.resume.single import StatefulIterator, warn_of_replay
 from gristmill._torch.resume.snapshots import Snapshots
 from gristmill._torch.workers.fetch import FetchProgram
 from gristmill._torch.workers.pool import Answer, WorkerPool
-from gristmill._torch.workers.stateful_fetch import StatefulFetchProgram
 
 
 class StatefulMultiProcessIterator(StatefulIterator, MultiProcessIterator):
@@ -44,27 +46,32 @@ class StatefulMultiProcessIterator(StatefulIterator, MultiProcessIterator):
         """Where the iterator stands, in torchdata's layout."""
         snapshot = self._snapshots.latest
         workers = {
-            layout.worker_name(worker): _unpickled(worker, state)
-            for worker, state in enumerate(snapshot.workers)
+            f"worker_{worker}": _unpickled(worker, state)
+            for worker, state in enumerate(snapshot[layout.WORKER_SNAPSHOTS])
         }
         counts = not self._in_order and self._iterable and not self._finished
         if counts and not layout.tell(workers.values()):
-            warn_of_order()
+            warnings.warn(
+                "With in_order=False the state of an IterableDataset that has no"
+                " state_dict and load_state_dict, nor its iterator, tells how many"
+                " batches were given, not which: a loader that goes on from it may miss"
+                " batches or give them again.",
+                stacklevel=3,
+            )
         main = {
             layout.NUM_WORKERS: self._num_workers,
-            **layout.copied(snapshot.main),
+            **layout.copied(snapshot[layout.MAIN_SNAPSHOT]),
             layout.LEN_CALLED: self._IterableDataset_len_called,
             layout.SHARED_SEED: self._shared_seed,
             layout.BASE_SEED: self._base_seed,
         }
         return {
             layout.SNAPSHOT: {
-                layout.SNAPSHOT_STEP: snapshot.step,
-                layout.LAST_WORKER: snapshot.last_worker,
+                **snapshot,
                 layout.MAIN_SNAPSHOT: main,
                 layout.WORKER_SNAPSHOTS: workers,
             },
-            layout.STEPS_SINCE: self._snapshots.given - snapshot.step,
+            layout.STEPS_SINCE: self._snapshots.given - snapshot[layout.SNAPSHOT_STEP],
             layout.FINISHED: self._finished,
             **self._ending(),
         }
@@ -92,11 +99,10 @@ class StatefulMultiProcessIterator(StatefulIterator, MultiProcessIterator):
 
     def _program(self, loader: Any) -> FetchProgram:
         saved = self._saved
-        states = saved.parts if saved is not None and self._has_states else ()
-        return StatefulFetchProgram(
-            **vars(super()._program(loader)),
-            states=tuple(states) or (None,) * self._num_workers,
-        )
+        states: Sequence[State | None] = [None] * self._num_workers
+        if saved is not None and self._has_states:
+            states = saved.parts
+        return dataclasses.replace(super()._program(loader), states=states)
 
     def _reset(self, loader: Any, first_iter: bool = False) -> None:
         self._first_worker = 0
@@ -110,8 +116,8 @@ class StatefulMultiProcessIterator(StatefulIterator, MultiProcessIterator):
         saved = None if self._replays else self._saved
         if self._replays:
             iteration = iter(self._index_sampler)
-            self._sampler_iter = Position(self._index_sampler, iteration)
-            self._position = self._sampler_iter
+            self.position = Position(self._index_sampler, iteration)
+            self._sampler_iter = self.position
         self._begin_snapshots(saved, recomputes=self._recomputes)
         if self._wanted:
             self._exchange(pool, self._wanted)
@@ -125,28 +131,23 @@ class StatefulMultiProcessIterator(StatefulIterator, MultiProcessIterator):
 
     def _begin_snapshots(self, saved: Saved | None, *, recomputes: bool) -> None:
         self._snapshots = Snapshots(
-            self._position,
+            self.position,
             self._num_workers,
             interval=self._interval,
             iterable=self._iterable,
             has_states=self._has_states,
-            in_order=self._in_order,
         )
         if saved is not None:
             self._snapshots.given = saved.step
             self._snapshots.last_worker = saved.last_worker
             if not self._iterable and not recomputes:
-                self._pass_over_indices(saved)
+                self.position.pass_over(saved)
                 self._snapshots.given += saved.later_steps
 
     def _await_beginning(self, pool: WorkerPool) -> None:
         """Wait until all workers have begun; raises what they raised."""
-        workers = self._num_workers
-        for turn in range(workers):
-            pool.ask_beginning((self._first_worker + turn) % workers)
         try:
-            for _ in range(workers):
-                answer = self._answer_of(pool)
+            for answer in self._each(pool, [pool.beginning()] * self._num_workers):
                 answer.result()
                 self._snapshots.worker_states[answer.worker] = answer.state
         except BaseException:
@@ -157,13 +158,16 @@ class StatefulMultiProcessIterator(StatefulIterator, MultiProcessIterator):
         self, pool: WorkerPool, wanted: Sequence[State | None]
     ) -> list[State]:
         """The workers' generators, which draw from where they are wanted then."""
-        found: list[State] = [{}] * self._num_workers
-        for worker, state in enumerate(wanted):
-            pool.ask_generators(worker, state)
+        answers = self._each(pool, [requests.Generators(state) for state in wanted])
+        found = {answer.worker: answer.result() for answer in answers}
+        return [found[worker] for worker in range(self._num_workers)]
+
+    def _each(self, pool: WorkerPool, wanted: list[Any]) -> Iterator[Answer]:
+        """What each worker answers to a request."""
+        for worker, request in enumerate(wanted):
+            pool.send(worker, request)
         for _ in wanted:
-            answer = self._answer_of(pool)
-            found[answer.worker] = answer.result()
-        return found
+            yield self._answer_of(pool)
 
     def _ending(self) -> State:
         ending, saved = super()._ending(), self._saved
@@ -211,10 +215,7 @@ class StatefulMultiProcessIterator(StatefulIterator, MultiProcessIterator):
 
 def _unpickled(worker: int, state: bytes | None) -> State:
     if state is None:
-        return {
-            layout.WORKER_ID: worker,
-            layout.DATASET_STATE: None,
-            layout.FETCHER_STATE: None,
-        }
+        nothing = (layout.DATASET_STATE, layout.FETCHER_STATE)
+        return {layout.WORKER_ID: worker, **dict.fromkeys(nothing)}
     found: State = pickle.loads(state)
     return found

@@ -3,29 +3,11 @@
 from __future__ import annotations
 
 import collections
-import dataclasses
 
 from gristmill._torch import layout
 from gristmill._torch.layout import State
 from gristmill._torch.resume.position import Position
 from gristmill._torch.workers.pool import Answer
-
-
-@dataclasses.dataclass(frozen=True)
-class Snapshot:
-    """Where the loader stood after some batch.
-
-    Attributes:
-        step: Batches given until then.
-        last_worker: Who gave the last one.
-        main: The parent's part.
-        workers: The workers' parts, pickled as they came; None where they have none.
-    """
-
-    step: int
-    last_worker: int
-    main: State
-    workers: tuple[bytes | None, ...]
 
 
 class Snapshots:
@@ -35,21 +17,20 @@ class Snapshots:
     request, and belongs to the snapshot that is taken when the answer is given.
 
     Args:
-        position: Of the index sampler.
-        workers: How many there are; each answers in the order in which it was asked.
+        workers: Each answers in the order in which it was asked.
         interval: Batches from one snapshot to the next; 0 for none but the first.
         iterable: Whether the dataset is; some answers then say that it has ended.
         has_states: Whether workers have states.
-        in_order: Whether batches are given in the order of requests.
 
     Attributes:
-        latest: The snapshot that a state is made of.
+        latest: The snapshot that a state is made of, without what stays as it is.  The
+            workers' states are pickled as they came, None where they have none.
         given: Batches until now.
         last_worker: Who gave the last one.
         worker_states: The latest that came of each worker.
     """
 
-    latest: Snapshot
+    latest: State
 
     def __init__(
         self,
@@ -59,7 +40,6 @@ class Snapshots:
         interval: int,
         iterable: bool,
         has_states: bool,
-        in_order: bool,
     ) -> None:
         self._position = position
         self._interval = interval
@@ -69,44 +49,32 @@ class Snapshots:
         self.given = 0
         self.last_worker = workers - 1
         self._unanswered = 0
-        # Where the index sampler stood at each request whose answer may be a snapshot.
-        self._noted: collections.deque[State | None] = collections.deque()
-        self._counts = in_order or iterable
-        self._overtaking: Overtaking | None = None
+        self._overtaking: Overtaking
 
     def begin(self) -> None:
         """Take the first snapshot, before anything is asked for."""
         main = self._position.state()
-        if not self._counts:
-            self._overtaking = Overtaking(len(self.worker_states), main)
+        self._overtaking = Overtaking(len(self.worker_states), main)
         self._take(main)
 
     def asked(self, worker: int) -> bool:
         """Note a request that is about to be sent; whether a state is to come along."""
         with_state = self._may_be_last_before_snapshot()
         self._unanswered += 1
-        if self._overtaking is not None:
+        if self._interval:
             self._overtaking.asked(worker, self._position.state())
-        else:
-            number = self.given + self._unanswered
-            # An iterable's answers are not counted by requests.
-            due = self._interval and (self._iterable or number % self._interval == 0)
-            self._noted.append(self._position.state() if due else None)
         return with_state
 
     def answered(self, answer: Answer) -> None:
         """Note an answer that is about to be given."""
         self._unanswered -= 1
-        if self._overtaking is not None:
-            main: State | None = self._overtaking.given(answer.worker)
-        else:
-            main = self._noted.popleft()
         if answer.state is not None:
             self.worker_states[answer.worker] = answer.state
+        main = self._overtaking.given(answer.worker) if self._interval else {}
         if not answer.exhausted:
             self.given += 1
             self.last_worker = answer.worker
-            if main is not None and self.given % self._interval == 0:
+            if self._interval and self.given % self._interval == 0:
                 self._take(main)
 
     def _may_be_last_before_snapshot(self) -> bool:
@@ -120,8 +88,12 @@ class Snapshots:
         return before + len(self.worker_states) >= self._interval
 
     def _take(self, main: State) -> None:
-        states = tuple(self.worker_states)
-        self.latest = Snapshot(self.given, self.last_worker, main, states)
+        self.latest = {
+            layout.SNAPSHOT_STEP: self.given,
+            layout.LAST_WORKER: self.last_worker,
+            layout.MAIN_SNAPSHOT: main,
+            layout.WORKER_SNAPSHOTS: tuple(self.worker_states),
+        }
 
 
 class Overtaking:

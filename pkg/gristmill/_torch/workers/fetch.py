@@ -1,5 +1,7 @@
 """What the workers of a torch loader run: they fetch what they are asked for.
 
+An answer is a pair of a batch and, where that is asked for, the worker's state.
+
 Seeds, `get_worker_info`, fetchers and errors are torch's own (torch 2.13,
 torch/utils/data/_utils/worker.py has their order), so that users' code in a worker
 sees what it would see in a worker of torch's.
@@ -8,8 +10,9 @@ sees what it would see in a worker of torch's.
 from __future__ import annotations
 
 import dataclasses
+import pickle
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -17,10 +20,12 @@ import torch
 from torch.utils.data import IterDataPipe, default_collate
 
 from gristmill._base.types import Alloc, Int64Array
-from gristmill._engine.runnable import first_unpicklable
-from gristmill._torch import private
+from gristmill._engine.stream import first_unpicklable
+from gristmill._torch import layout, private
 from gristmill._torch.batches import encoding, native, slot_collation
 from gristmill._torch.indices import requests
+from gristmill._torch.indices.draws import as_list
+from gristmill._torch.layout import State
 from gristmill._torch.private import ExceptionWrapper
 
 
@@ -33,18 +38,17 @@ class FetchProgram:
     """A dataset and how batches are made of it.  What a worker needs of a `Runnable`.
 
     Attributes:
-        dataset: The user's.
-        iterable: Whether it is iterated over; else it is asked for keys.
+        iterable: Whether the dataset is iterated over; else it is asked for keys.
         auto_collation: Whether samples make batches.
         collate_fn: Makes a batch of a list of samples, or converts a sample.
-        drop_last: Whether a short batch at the end is left out.
         base_seed: Worker i is seeded with ``base_seed + i``.
-        workers: How many there are.
         worker_init_fn: Called with the worker's number before all else.
         collate_rules: What ``default_collate`` does, from `slot_collation.rules`.
         shared_seed: Seed of the first epoch, for datapipes.
         default_dtype: Of new tensors, as a fork of the user's process would have it.
         native: Whether whole batches are gathered where the dataset allows it.
+        states: What each worker begins its first epoch with, None for what its dataset
+            is; empty where nobody asks for states.
     """
 
     dataset: Any
@@ -63,9 +67,8 @@ class FetchProgram:
         default_factory=torch.get_default_dtype
     )
     native: bool = False
+    states: Sequence[State | None] = ()
 
-    # Whether answers are pairs of a batch and a worker's state, or None.
-    stateful = False
     tolerant = False
     vector_capacity = 1 << 16
 
@@ -85,26 +88,9 @@ class FetchProgram:
         """What a worker runs; `at` is not used: samples have no numbers."""
         return FetchStream(self, stream)
 
-    def fetcher(self, dataset: Any, collate_fn: Callable[[Any], Any]) -> Any:
-        """What fetches batches from a dataset, or from a new iteration over it."""
-        kinds = private.DatasetKind
-        kind = kinds.Iterable if self.iterable else kinds.Map
-        fetcher = kinds.create_fetcher(
-            kind, dataset, self.auto_collation, collate_fn, self.drop_last
-        )
-        if self.native:
-            fetch = native.native_fetch(self.dataset, fetcher.fetch)
-            fetcher.fetch = fetch or fetcher.fetch
-        return fetcher
-
 
 class FetchStream:
-    """Answers requests in one worker.  See `AnsweringStream`.
-
-    Args:
-        program: What it runs.
-        worker: Its number.
-    """
+    """Answers requests in one worker.  See `gristmill._engine.stream.Stream`."""
 
     def __init__(self, program: FetchProgram, worker: int) -> None:
         self._program = program
@@ -119,16 +105,35 @@ class FetchStream:
         self._become_worker()
 
     def answer(self, request: Int64Array, alloc: Alloc) -> Any:
-        """The batch that a request asks for, as `encoding.encoded` gives it.
+        """What a request asks for, as `encoding.encoded` gives it.
 
         In its place an exception of the user's code is sent as `ExceptionWrapper`.
         """
         self._alloc = alloc
-        return encoding.encoded(self._fetch(requests.unpacked(request)))
+        return encoding.encoded(self._answer(requests.unpacked(request)))
 
     def leave_slot(self) -> None:
-        """See `AnsweringStream`."""
+        """Let go of the memory of the slot, where the output has been written."""
         slot_collation.move_kept()
+
+    def _answer(self, request: Any) -> tuple[Any, Any]:
+        if isinstance(request, requests.Generators):
+            found = layout.generator_states()
+            if request.wanted is not None:
+                layout.restore_generators(request.wanted)
+            return found, None
+        with_state = isinstance(request, requests.WithState)
+        data = self._fetch(request.request if with_state else request)
+        if isinstance(data, Exhausted):
+            with_state = bool(self._program.states)
+        if not with_state:
+            return data, None
+        try:
+            states = layout.dataset_states(self._dataset, self._fetcher)
+            return data, pickle.dumps({layout.WORKER_ID: self._worker, **states}, 5)
+        except Exception:
+            failed = isinstance(data, ExceptionWrapper)
+            return data if failed else self._failure(), None
 
     def _fetch(self, request: Any) -> Any:
         if self._refusal is not None:
@@ -138,7 +143,7 @@ class FetchStream:
         try:
             if isinstance(request, requests.Next):
                 return self._fetch_next(request)
-            return self._fetcher.fetch(request)
+            return self._fetcher.fetch(as_list(request))
         except Exception:
             return self._failure()
 
@@ -150,7 +155,8 @@ class FetchStream:
             due = self._fetched == request.number
             self._fetched += 1
             try:
-                data = self._fetcher.fetch(_places(request.size))
+                # What stands for a batch of so many, or for a sample.
+                data = self._fetcher.fetch(request.size and [None] * request.size)
             except StopIteration:
                 self._exhausted = True
             except Exception:
@@ -175,11 +181,29 @@ class FetchStream:
         self._fetcher = self._new_fetcher()
 
     def _new_fetcher(self) -> Any:
-        """A fetcher with which the epoch begins."""
-        collate_fn = self._program.collate_fn
-        if collate_fn is default_collate:
-            collate_fn = self._collate
-        return self._program.fetcher(self._dataset, collate_fn)
+        """A fetcher with which an epoch begins, the first one where that goes on."""
+        program, kinds = self._program, private.DatasetKind
+        saved = program.states[self._worker] if program.states else None
+        if self._epoch > 0:
+            saved = None
+        if saved is not None:
+            layout.restore(self._dataset, saved[layout.DATASET_STATE])
+        ours = program.collate_fn is default_collate
+        fetcher = kinds.create_fetcher(
+            kinds.Iterable if program.iterable else kinds.Map,
+            self._dataset,
+            program.auto_collation,
+            self._collate if ours else program.collate_fn,
+            program.drop_last,
+        )
+        of_fetcher = saved and saved[layout.FETCHER_STATE]
+        if of_fetcher is not None and program.iterable:
+            # One that had ended says so again when it is asked.
+            layout.restore(fetcher.dataset_iter, of_fetcher[layout.DATASET_ITER_STATE])
+        if program.native:
+            fetch = native.native_fetch(program.dataset, fetcher.fetch)
+            fetcher.fetch = fetch or fetcher.fetch
+        return fetcher
 
     def _collate(self, samples: Any) -> Any:
         """A batch in the slot, where nobody but torch sees it.
@@ -198,7 +222,7 @@ class FetchStream:
         slot_collation.install(program.collate_rules)
         seed = program.base_seed + worker
         random.seed(seed)
-        _seed_torch(seed)
+        torch.manual_seed(seed)
         numbers = private.generate_state(program.base_seed, worker)
         np.random.seed(numbers)  # noqa: NPY002 (users' code draws from it)
         if isinstance(self._dataset, IterDataPipe):
@@ -216,19 +240,6 @@ class FetchStream:
     def _failure(self) -> ExceptionWrapper:
         """The exception in hand, as torch sends it."""
         return ExceptionWrapper(where=f"in DataLoader worker process {self._worker}")
-
-
-def _seed_torch(seed: int) -> None:
-    """What ``torch.manual_seed`` does, which takes milliseconds for devices."""
-    if torch.version.cuda or torch.version.hip or private.compiled_for_xpu():
-        torch.manual_seed(seed)
-    else:
-        torch.default_generator.manual_seed(seed)
-
-
-def _places(size: int) -> list[None] | None:
-    """What torch's fetcher takes to stand for a batch of so many, or for a sample."""
-    return None if size < 0 else [None] * size
 
 
 def _seeded(dataset: Any, seed: int | None) -> Any:

@@ -2,36 +2,34 @@
 
 from __future__ import annotations
 
+import collections
 import dataclasses
 import queue
 import threading
+from concurrent.futures import Future
+from typing import TypeAlias
 
 import torch
 
 from gristmill._torch.private import ExceptionWrapper, pin_memory
 from gristmill._torch.workers.pool import Answer, WorkerPool
 
+_Due: TypeAlias = "Future[Answer | None]"
+
 
 class PinThread:
     """Takes a pool's answers, pins them and keeps them until they are due.
 
-    One thread may call the methods.
-
-    Args:
-        pool: Nobody else may ask it for answers.
-        device: The type of accelerator, as torch names it.
+    One thread may call the methods, and nobody else may ask the pool for answers.
     """
 
     def __init__(self, pool: WorkerPool, device: str) -> None:
         self._pool = pool
         self._device = device
         self._device_index = torch.accelerator.current_device_index()
-        self._requests: queue.SimpleQueue[bool] = queue.SimpleQueue()
-        self._answers: queue.SimpleQueue[Answer | BaseException | None] = (
-            queue.SimpleQueue()
-        )
-        # Answers that the thread was told of and that nobody has taken.
-        self._expected = 0
+        self._requests: queue.SimpleQueue[_Due | None] = queue.SimpleQueue()
+        # Of the answers that nobody has taken.
+        self._due: collections.deque[_Due] = collections.deque()
         self._thread = threading.Thread(
             target=self._run, name="pt_data_pin", daemon=True
         )
@@ -39,35 +37,32 @@ class PinThread:
 
     def request(self) -> None:
         """Say that the pool was asked for a batch."""
-        self._expected += 1
-        self._requests.put(True)
+        due: _Due = Future()
+        self._due.append(due)
+        self._requests.put(due)
 
-    def next(self, timeout_s: float) -> Answer | None:
+    def next(self, timeout_s: float | None) -> Answer | None:
         """The answer that is due, as `WorkerPool.next` gives it but pinned.
 
         Raises:
             TimeoutError: It did not come in time.
             RuntimeError: What `WorkerPool.next` raised.  The answer is still due.
         """
-        try:
-            answer = self._answers.get(timeout=timeout_s if timeout_s >= 0 else None)
-        except queue.Empty:
-            raise TimeoutError from None
-        self._expected -= 1
-        if isinstance(answer, BaseException):
+        error = self._due[0].exception(timeout_s)
+        due = self._due.popleft()
+        if error is not None:
             self.request()
-            raise answer
-        return answer
+            raise error
+        return due.result()
 
     def drop(self) -> None:
-        """Take all answers that are expected and drop them; then the thread rests."""
-        while self._expected:
-            self._answers.get()
-            self._expected -= 1
+        """Wait for all answers that are due and drop them; then the thread rests."""
+        while self._due:
+            self._due.popleft().exception()
 
     def stop(self) -> None:
         """End the thread, after the pool was closed."""
-        self._requests.put(False)
+        self._requests.put(None)
         # The iterator may be garbage that this very thread collects.
         if threading.current_thread() is not self._thread:
             self._thread.join()
@@ -75,14 +70,14 @@ class PinThread:
     def _run(self) -> None:
         torch.set_num_threads(1)
         torch.accelerator.set_device_index(self._device_index)
-        while self._requests.get():
-            self._answers.put(self._taken())
+        while due := self._requests.get():
+            try:
+                due.set_result(self._taken())
+            except BaseException as error:
+                due.set_exception(error)
 
-    def _taken(self) -> Answer | BaseException | None:
-        try:
-            answer = self._pool.next()
-        except BaseException as error:
-            return error
+    def _taken(self) -> Answer | None:
+        answer = self._pool.next()
         if answer is None:
             return None
         try:

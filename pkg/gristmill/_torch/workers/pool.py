@@ -13,10 +13,10 @@ import contextlib
 import dataclasses
 import io
 import os
-import select
 import signal
-import threading
-from multiprocessing.context import BaseContext
+import time
+from multiprocessing import connection
+from multiprocessing.process import BaseProcess
 from typing import Any
 
 import torch
@@ -38,7 +38,6 @@ from gristmill.errors import WorkerDied
 _IMPORTED = (
     "torch",
     "gristmill._torch.workers.fetch",
-    "gristmill._torch.workers.stateful_fetch",
     "gristmill._torch.workers.program_pickle",
     "gristmill._torch.batches.native",
 )
@@ -83,14 +82,7 @@ class WorkerPool:
     """Starts workers and asks them for batches.
 
     Args:
-        program: What they run.
         window: Requests that may be unanswered at a time, at most.
-        in_order: Whether answers come in the order of requests, else as they are done.
-        max_restarts: How often a batch that killed its worker is tried again; with 0
-            any worker's death is an error.
-        memory_limit: Bytes of shared memory that batches may take, kept ones included;
-            0 for 80 % of what there is.
-        context: How processes are started; None for `start_method.default`.
 
     Attributes:
         closed: Whether the workers were told to end.
@@ -98,27 +90,19 @@ class WorkerPool:
         started: The processes, where `multiprocessing` starts them.
     """
 
-    def __init__(
-        self,
-        program: FetchProgram,
-        *,
-        window: int,
-        in_order: bool = True,
-        max_restarts: int = 0,
-        memory_limit: int = 0,
-        context: BaseContext | None = None,
-    ) -> None:
+    def __init__(self, program: FetchProgram, loader: Any, window: int) -> None:
         workers = program.workers
         self._program = program
-        self._restarts = max_restarts > 0
-        self._context = context
+        self._restarts = loader.max_restarts > 0
+        # None for `start_method.default`.
+        self._context = loader.multiprocessing_context
         self._owner = os.getpid()
         self._asked = [0] * workers
         # For each request that is not answered the file that it is in, if any.
         self._files: list[collections.deque[io.FileIO | None]]
         self._files = [collections.deque() for _ in range(workers)]
         self._epoch = 0
-        self._seed = program.shared_seed or 0
+        self._seed = program.shared_seed
         self.closed = False
         self.started: StartedProcesses | None = None
         self.scheduler = _core.Scheduler(
@@ -126,21 +110,21 @@ class WorkerPool:
             buffer=max(0, -(-window // workers) - 2),
             kind=_core.UnitKind.REQUEST,
             unit_records=1,
-            max_restarts=max_restarts,
-            memory_limit=memory_limit,
+            max_restarts=loader.max_restarts,
+            memory_limit=loader.memory_limit or 0,
             lengths=[-1] * workers,
             starts=[(0,)] * workers,
             next_stream=0,
             ended=[False] * workers,
             cursor_capacity=program.vector_capacity,
-            in_order=in_order,
-            exits_final=max_restarts == 0,
+            in_order=loader.in_order,
+            exits_final=not self._restarts,
         )
 
     @property
-    def processes(self) -> list[WorkerProcess]:
+    def processes(self) -> list[_WorkerProcess]:
         """The workers' processes, by number."""
-        return [WorkerProcess(self, w) for w in range(self._program.workers)]
+        return [_WorkerProcess(self, w) for w in range(self._program.workers)]
 
     def start(self) -> None:
         """Let the workers start, without waiting for them.
@@ -170,58 +154,53 @@ class WorkerPool:
         finally:
             os.close(blob_fd)
 
-    def ask(self, worker: int, request: Any, *, with_state: bool = False) -> None:
+    def ask(self, worker: int, keys: Any, *, with_state: bool = False) -> None:
         """Ask a worker for a batch, after all that it was asked for before.
 
-        Args:
-            worker: Its number.
-            request: A key, a batch of keys or a `Drawn`, of a map-style dataset; of
-                another one what torch's fetchers take, a list as long as a batch or
-                None.
-            with_state: Whether the worker's state is to come along; a stateful
-                program's.
+        The keys of an iterable dataset are what torch's fetchers take, a list as long
+        as a batch or None.
         """
+        request = keys
         if self._program.iterable:
-            size = -1 if request is None else len(request)
-            number = self._asked[worker]
+            size, number = keys and len(keys), self._asked[worker]
             request = requests.Next(self._epoch, number, size, self._seed)
         self._asked[worker] += 1
-        self._send(worker, requests.WithState(request) if with_state else request)
+        self.send(worker, requests.WithState(request) if with_state else request)
 
-    def ask_beginning(self, worker: int) -> None:
-        """Ask for a worker's state before its first batch; a stateful program's."""
-        beginning = requests.Next(self._epoch, 0, 0, self._seed)
-        self._send(worker, requests.WithState(beginning))
+    def beginning(self) -> requests.WithState:
+        """Asks a worker for its state before its first batch."""
+        return requests.WithState(requests.Next(self._epoch, 0, 0, self._seed))
 
-    def ask_generators(self, worker: int, wanted: Any = None) -> None:
-        """Ask for a worker's `requests.Generators`, which are to be `wanted` then."""
-        self._send(worker, requests.Generators(wanted))
-
-    def next(self, timeout_s: float = -1.0) -> Answer | None:
+    def next(self, timeout_s: float | None = None) -> Answer | None:
         """The answer that is due; None where nothing was asked for.
 
         Args:
-            timeout_s: How long to wait for it; for ever where that is negative.
+            timeout_s: How long to wait for it; None for ever.
 
         Raises:
             TimeoutError: It did not come in time.
             RuntimeError: A worker died, or the iterator is of another process.
             ArenaFull: The batches that the caller keeps leave no room.
         """
-        due = self.scheduler.next(timeout_s)
-        if due.kind == "output":
-            return self._answer(due)
-        if due.kind == "end":
-            return None
-        if due.kind == "timeout":
-            raise TimeoutError
-        raise self._trouble(due)
+        due = self.scheduler.next(-1.0 if timeout_s is None else timeout_s)
+        match due.kind:
+            case "output":
+                return self._answer(due)
+            case "end":
+                return None
+            case "timeout":
+                raise TimeoutError
+            case "full":
+                raise remote.too_full(due, "A batch", "batches", "clone")
+            case "exited":
+                raise _worker_died(due)
+        raise remote.gone(self._owner)
 
     def reset(self, shared_seed: int | None = None) -> None:
         """Begin a new epoch with the same workers; what is unanswered is dropped."""
         workers = self._program.workers
         self._epoch += 1
-        self._seed = shared_seed or 0
+        self._seed = shared_seed
         self._asked = [0] * workers
         self._drop_files()
         self.scheduler.reset([(0,)] * workers, 0, [False] * workers)
@@ -234,7 +213,8 @@ class WorkerPool:
             self.started.close()
         self._drop_files()
 
-    def _send(self, worker: int, request: Any) -> None:
+    def send(self, worker: int, request: Any) -> None:
+        """Ask a worker for anything, see `requests.packed`."""
         words, file = requests.packed(request), None
         if len(words) > self._program.vector_capacity:
             words, file = requests.moved_to_file(words)
@@ -249,28 +229,19 @@ class WorkerPool:
 
     def _answer(self, due: _core.Due) -> Answer:
         element, _ = remote.received(self.scheduler, due)
-        worker, state = due.stream, None
+        worker = due.stream
         if due.error:
             answer = Answer(worker, error=failures.unpack_failure(element))
         else:
-            value = encoding.decoded(element)
-            if self._program.stateful:
-                value, state = value
+            value, state = encoding.decoded(element)
             answer = Answer(worker, value, state=state)
         self.scheduler.advance()
         if self._files[worker] and (file := self._files[worker].popleft()):
             file.close()
         return answer
 
-    def _trouble(self, due: _core.Due) -> Exception:
-        if due.kind == "full":
-            return remote.too_full(due, "A batch", "batches", "clone")
-        if due.kind == "exited":
-            return _worker_died(due)
-        return remote.gone(self._owner)
 
-
-class WorkerProcess:
+class _WorkerProcess:
     """Looks like the `multiprocessing.Process` of a worker."""
 
     daemon = True
@@ -281,62 +252,57 @@ class WorkerProcess:
 
     @property
     def name(self) -> str:
-        """That which the worker's own code sees."""
-        started = self._pool.started
-        name = started and started.name_of(self._worker)
-        return name or f"GristmillWorker-{self._worker}"
+        # That which the worker's own code sees.
+        process = self._process()
+        return process.name if process else f"GristmillWorker-{self._worker}"
 
     @property
     def pid(self) -> int | None:
-        """Its number; waits until it has started."""
-        never = threading.Event()
-        for _ in range(int(_START_S / _STEP_S)):
-            pid = self._look()[0]
-            if pid:
-                return pid
-            never.wait(_STEP_S)
-        return None
+        deadline = time.monotonic() + _START_S
+        while not (pid := self._look()[0]) and time.monotonic() < deadline:
+            time.sleep(_STEP_S)
+        return pid or None
 
     ident = pid
 
     @property
     def exitcode(self) -> int | None:
-        """As `multiprocessing.Process.exitcode`; 0 of one that was told to stop."""
         if self.is_alive():
             return None
-        status = self._look()[2]
+        status = self._look()[2]  # None of one that was told to stop.
         return 0 if status is None else os.waitstatus_to_exitcode(status)
 
     def is_alive(self) -> bool:
-        """Whether it runs, or is about to."""
+        # Or is about to be.
         pid, alive, _ = self._look()
         return not self._pool.closed and (alive or not pid)
 
     def join(self, timeout: float | None = None) -> None:
-        """Wait until it has ended, for so many seconds at most."""
         pid = self._look()[0]
         if not pid:
             return
         with contextlib.suppress(ProcessLookupError):
             pidfd = os.pidfd_open(pid)
             try:
-                select.select([pidfd], [], [], timeout)
+                connection.wait([pidfd], timeout)
             finally:
                 os.close(pidfd)
 
     def terminate(self) -> None:
-        """End it with SIGTERM, or SIGKILL where it leaves that to its parent."""
-        self._kill(signal.SIGTERM)
+        if process := self._process():
+            process.terminate()
+        else:
+            self.kill()
 
     def kill(self) -> None:
-        """End it with SIGKILL."""
-        self._kill(signal.SIGKILL)
-
-    def _kill(self, signal_number: int) -> None:
-        if self._pool.started is not None:
-            self._pool.started.kill(self._worker, signal_number)
-        else:
+        if process := self._process():
+            process.kill()
+        elif self._pool.started is None:
             self._pool.scheduler.kill(self._worker)
+
+    def _process(self) -> BaseProcess | None:
+        started = self._pool.started
+        return started.process_of(self._worker) if started else None
 
     def _look(self) -> tuple[int, bool, int | None]:
         """Pid of the process, whether it is alive, how it ended."""

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from gristmill._engine.mapped import reduce_mapped
+from gristmill._engine.packing import reduce_mapped
 from gristmill._torch.batches import pickling
 
 # What answers only to a process with the same ``authkey``.
@@ -29,7 +29,7 @@ class ProgramPickle:
     once and all workers map it copy-on-write.
 
     Args:
-        program: A `gristmill._engine.runnable.Runnable`.
+        program: A `gristmill._engine.stream.Runnable`.
 
     Raises:
         NeedsFork: Only a fork of this process can have it.  Raised by pickling.
@@ -39,7 +39,7 @@ class ProgramPickle:
         self._program = program
 
     def __reduce_ex__(self, protocol: Any) -> tuple[Any, ...]:
-        pickled, buffers = pickling.dumps_by_value(self._program, _ProgramPickler)
+        pickled, buffers = pickling.dumped(self._program, _ProgramPickler)
         blobs, places = pickling.merged(buffers)
         out_of_band: list[Any] = [pickle.PickleBuffer(blob.data) for blob in blobs]
         return _loaded, (pickle.PickleBuffer(pickled), out_of_band, places)

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
+import functools
 import sys
 import warnings
 from multiprocessing.context import SpawnContext
 from typing import Any
 
 import torch.multiprocessing
-
-LAUNCHER = "launcher"
 
 
 class LauncherContext(SpawnContext):
@@ -19,12 +18,7 @@ class LauncherContext(SpawnContext):
     those of "spawn", and so are the workers of a loader of torch's with this context.
     """
 
-    _name = LAUNCHER
-
-
-def named(context: Any) -> Any:
-    """What a loader's `multiprocessing_context` means; all but "launcher" as it is."""
-    return LauncherContext() if context == LAUNCHER else context
+    _name = "launcher"
 
 
 def default() -> Any:
@@ -45,17 +39,12 @@ def _has_jax_begun() -> bool:
     return begun is not None and bool(begun())
 
 
-_warned_of_jax = False
-
-
+@functools.cache  # Once.
 def _warn_of_jax() -> None:
-    global _warned_of_jax
-    if not _warned_of_jax:
-        _warned_of_jax = True
-        warnings.warn(
-            "JAX is initialised, and a fork of its process may wait for ever: workers"
-            " are forks of a launcher process, which has nothing that this program"
-            ' has set. Say multiprocessing_context="launcher" to ask for it, or "fork"'
-            " to fork all the same.",
-            stacklevel=9,
-        )
+    warnings.warn(
+        "JAX is initialised, and a fork of its process may wait for ever: workers"
+        " are forks of a launcher process, which has nothing that this program"
+        ' has set. Say multiprocessing_context="launcher" to ask for it, or "fork"'
+        " to fork all the same.",
+        stacklevel=8,
+    )

@@ -7,28 +7,21 @@ for their deaths and for their calls for larger slots, and tells the core.
 from __future__ import annotations
 
 import atexit
-import contextlib
 import fcntl
-import gc
 import multiprocessing
-import operator
 import os
-import select
 import signal
 import threading
 import time
 from multiprocessing import connection, reduction
-from multiprocessing.context import get_spawning_popen
 from multiprocessing.process import BaseProcess
 from typing import Any, cast
 
-import torch
-
 from gristmill import _core
 from gristmill._engine import worker as engine_worker
-from gristmill._engine.runnable import Runnable
+from gristmill._engine.stream import Runnable
 from gristmill._torch.workers.fetch import FetchProgram
-from gristmill._workers.worker_process import (
+from gristmill._workers.processes import (
     leave_signals_to_parent,
     restore_signals_in_forks,
 )
@@ -38,14 +31,7 @@ _LEAVE_S = 1.0
 
 
 class StartedProcesses:
-    """The processes of one pool of workers.
-
-    Args:
-        scheduler: Whose workers they are.
-        program: What they run.
-        context: Starts them, by its `Process`.
-        restarts: Whether another process takes the place of a dead one.
-    """
+    """The processes of one pool of workers; `restarts` replaces those that die."""
 
     def __init__(
         self,
@@ -66,8 +52,6 @@ class StartedProcesses:
         # Workers call by it for larger slots, and `close` for an end.
         self._calls = _Descriptor(os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK))
         self._closing = False
-        self._poll = select.poll()
-        self._poll.register(self._calls.fd, select.POLLIN)
         # By pidfd: worker, generation, process.
         self._running: dict[int, tuple[int, int, BaseProcess]] = {}
         self._thread = threading.Thread(
@@ -92,17 +76,12 @@ class StartedProcesses:
         # Before multiprocessing ends its children, and while there are modules.
         atexit.register(self.close)
 
-    def kill(self, worker: int, signal_number: int) -> None:
-        """End a worker's process."""
-        for pidfd, (number, _, _) in list(self._running.items()):
-            if number == worker:
-                with contextlib.suppress(OSError):
-                    signal.pidfd_send_signal(pidfd, signal_number)
-
-    def name_of(self, worker: int) -> str | None:
-        """The name of a worker's process; None if it has ended."""
+    def process_of(self, worker: int) -> BaseProcess | None:
+        """The process of a worker; None if it has ended."""
         running = list(self._running.values())
-        return next((p.name for number, _, p in running if number == worker), None)
+        return next(
+            (process for number, _, process in running if number == worker), None
+        )
 
     def close(self) -> None:
         """End the workers; a fork of the process that has them leaves them alone."""
@@ -117,11 +96,9 @@ class StartedProcesses:
             self._thread.join()
 
     def _start(self, worker: int, generation: int) -> None:
-        by_main_thread = threading.current_thread() is threading.main_thread()
         process = self._context.Process(
-            target=_SERVE,
+            target=_serve,
             args=(self._program, self._arena, self._calls, worker, generation),
-            kwargs={"by_main_thread": by_main_thread},
             daemon=True,
         )
         process.start()
@@ -132,17 +109,16 @@ class StartedProcesses:
             process.join()
             raise
         self._running[pidfd] = worker, generation, process
-        self._poll.register(pidfd, select.POLLIN)
         self._scheduler.on_started(worker, generation, process.pid)
 
     def _watch(self) -> None:
         while not self._closing:
-            for fd, _ in self._poll.poll():
+            for fd in connection.wait([self._calls.fd, *self._running]):
                 if fd == self._calls.fd:
-                    os.eventfd_read(fd)
+                    os.eventfd_read(self._calls.fd)
                     self._scheduler.on_slot_requested()
                 else:
-                    self._replace(fd)
+                    self._replace(cast(int, fd))
         self._end_all()
 
     def _replace(self, pidfd: int) -> None:
@@ -162,16 +138,18 @@ class StartedProcesses:
             if process.is_alive():
                 process.kill()
             self._reap(pidfd)
-        self._arena.close()
-        self._calls.close()
+        os.close(self._arena.fd)
+        os.close(self._calls.fd)
 
     def _reap(self, pidfd: int) -> tuple[int, int]:
         """Report how a process has ended; its worker and generation."""
-        self._poll.unregister(pidfd)
         worker, generation, process = self._running.pop(pidfd)
         process.join()
         os.close(pidfd)
-        self._scheduler.on_exited(worker, generation, _wait_status(process.exitcode))
+        code = process.exitcode or 0
+        # As waitpid(2) has it.
+        status = -code if code < 0 else code << 8
+        self._scheduler.on_exited(worker, generation, status)
         return worker, generation
 
 
@@ -182,13 +160,7 @@ class _Descriptor:
         self.fd = fd
 
     def __reduce__(self) -> Any:
-        if get_spawning_popen() is None:
-            raise TypeError("a descriptor goes only to a process that is being started")
         return _received, (reduction.DupFd(self.fd),)
-
-    def close(self) -> None:
-        """Close it."""
-        os.close(self.fd)
 
 
 def _received(sent: Any) -> _Descriptor:
@@ -201,50 +173,20 @@ def _serve(
     calls: _Descriptor,
     worker: int,
     generation: int,
-    *,
-    by_main_thread: bool,
 ) -> None:
     """Run a worker until it is told to stop, or its parent has ended."""
-    parent: Any = multiprocessing.parent_process()
-    if by_main_thread and os.getppid() == parent.pid:
-        # Whatever this process does then.  The signal follows the thread that forked.
-        _core.die_with_parent(parent.pid)
     leave_signals_to_parent()
     # By this multiprocessing ends its children.
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     restore_signals_in_forks()
-    threading.Thread(target=_end_with, args=(parent,), daemon=True).start()
+    threading.Thread(target=_end_with_parent, daemon=True).start()
     engine_worker.serve(
         cast(Runnable, program), arena.fd, calls.fd, -1, worker, generation
     )
 
 
-class _Target:
-    """`_serve`, whose module a process that is spawned imports without pauses.
-
-    The collector would go through all that torch's modules hold, which takes as long
-    as importing ours does three times.
-    """
-
-    __call__ = staticmethod(_serve)
-
-    def __reduce__(self) -> Any:
-        # In this order: torch is there when its objects are set aside.
-        return _last, ((torch.Tensor, _Frozen(), _serve),)
-
-
-class _Frozen:
-    """Becomes a call of `gc.freeze` where it is loaded."""
-
-    def __reduce__(self) -> Any:
-        return gc.freeze, ()
-
-
-_last = operator.itemgetter(-1)
-_SERVE = _Target()
-
-
-def _end_with(parent: Any) -> None:
+def _end_with_parent() -> None:
+    parent: Any = multiprocessing.parent_process()
     ends = [parent.sentinel]
     try:
         # Processes that were forked after this one may hold the sentinel's other end.
@@ -255,10 +197,3 @@ def _end_with(parent: Any) -> None:
         pass  # No descriptor is left.
     connection.wait(ends)
     os._exit(1)
-
-
-def _wait_status(exitcode: int | None) -> int:
-    """An exit code in the form of waitpid(2)."""
-    if exitcode is None:
-        return 0
-    return -exitcode if exitcode < 0 else exitcode << 8
