@@ -4,8 +4,6 @@ import dataclasses
 import itertools
 import pathlib
 import pickle
-import subprocess
-import sys
 import threading
 
 import numpy as np
@@ -15,6 +13,7 @@ from array_record.python import array_record_data_source as wheel
 from array_record.python.array_record_module import ArrayRecordWriter
 
 import gristmill
+from faults.scripts import run
 from gristmill import errors, sources
 
 flags.FLAGS.mark_as_parsed()
@@ -379,22 +378,9 @@ def test_a_subclass_with_its_own_records_is_read_by_them(tmp_path):
     assert list(loader) == [b"A", b"B", b"C"] * 2
 
 
-FEW_DESCRIPTORS = """
-import resource, sys
-import numpy as np
-from gristmill import sources
-resource.setrlimit(resource.RLIMIT_NOFILE, (64, 64))
-source = sources.ArrayRecordDataSource(sys.argv[1:])
-for seed in range(3):
-    keys = np.random.default_rng(seed).permutation(len(source))
-    assert [int(r) for r in source.__getitems__(keys)] == keys.tolist()
-    assert int(source[int(keys[0])]) == keys[0]
-"""
-
-
 def test_more_files_than_descriptors_can_be_read(tmp_path):
     paths = [
         write(tmp_path / str(i), [b"%d" % (2 * i), b"%d" % (2 * i + 1)])
         for i in range(100)
     ]
-    subprocess.run([sys.executable, "-c", FEW_DESCRIPTORS, *paths], check=True)
+    run("array_record/few_descriptors", *paths)

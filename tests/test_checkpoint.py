@@ -2,11 +2,10 @@
 
 import json
 import pathlib
-import subprocess
-import sys
 
 import pytest
 
+from faults.scripts import run
 from gristmill import checkpoint
 
 grain = pytest.importorskip("grain")
@@ -88,51 +87,14 @@ def test_unknown_names_are_attribute_errors():
     assert not hasattr(checkpoint, "CheckpointSomething")
 
 
-ORBAX = """
-import sys
-import {first}.checkpoint, {second}.checkpoint
-{first}.checkpoint.CheckpointSave, {second}.checkpoint.CheckpointSave
-import orbax.checkpoint as ocp
-sys.path.insert(0, {tests!r})
-from test_checkpoint import Iterator, STATES
-
-manager = ocp.CheckpointManager({folder!r})
-save, restore = {first}.checkpoint.CheckpointSave, {second}.checkpoint.CheckpointRestore
-manager.save(1, args=ocp.args.Composite(data=save(item=Iterator(STATES[0]))))
-manager.wait_until_finished()
-item = Iterator(b"")
-manager = ocp.CheckpointManager({folder!r})
-manager.restore(1, args=ocp.args.Composite(data=restore(item=item)))
-assert item.state == STATES[0], item.state
-"""
-
-
 @pytest.mark.parametrize(
     ("first", "second"),
     [("gristmill", "gristmill"), ("gristmill", "grain"), ("grain", "gristmill")],
 )
 def test_orbax_saves_and_restores_across_libraries(tmp_path, first, second):
     pytest.importorskip("orbax.checkpoint")
-    code = ORBAX.format(
-        first=first,
-        second=second,
-        folder=str(tmp_path / "run"),
-        tests=str(pathlib.Path(__file__).parent),
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, check=False
-    )
-    assert done.returncode == 0, done.stderr
-
-
-WITHOUT = """
-import sys
-import gristmill.checkpoint
-assert not [name for name in sys.modules if name.startswith("orbax")]
-sys.modules["orbax"] = None
-assert not hasattr(gristmill.checkpoint, "CheckpointSave")
-"""
+    run("checkpoint/orbax_across_libraries", first, second, tmp_path / "run")
 
 
 def test_without_orbax_the_names_are_absent():
-    subprocess.run([sys.executable, "-c", WITHOUT], check=True)
+    run("checkpoint/without_orbax")

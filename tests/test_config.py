@@ -1,10 +1,8 @@
 """Settings: Grain's names, set by update, flag or environment."""
 
-import subprocess
-import sys
-
 import pytest
 
+from faults.scripts import run
 from gristmill.config import OPTIONS, Config
 
 GRAIN_DEFAULTS = {
@@ -110,15 +108,6 @@ def test_a_bad_environment_names_the_variable(config, monkeypatch):
         config.py_debug_mode  # noqa: B018
 
 
-FLAGS = """
-from absl import flags
-from gristmill.config import config
-assert config.py_debug_mode is False          # Flags are not parsed.
-flags.FLAGS(["program", *{given!r}])
-print(config.py_debug_mode, config.tf_lookup_batch_size)
-"""
-
-
 @pytest.mark.claim(
     "configuration through absl flags; UnparsedFlagAccessError in plain scripts; "
     "ValueError for unknown names"
@@ -130,40 +119,20 @@ print(config.py_debug_mode, config.tf_lookup_batch_size)
 def test_parsed_flags_go_before_the_environment(monkeypatch, given, printed):
     pytest.importorskip("absl")
     monkeypatch.setenv("GRISTMILL_TF_LOOKUP_BATCH_SIZE", "5")
-    done = subprocess.run(
-        [sys.executable, "-c", FLAGS.format(given=given)],
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    assert done.stdout.split() == printed.split()
+    assert run("config/parsed_flags", *given).split() == printed.split()
 
 
+# What is imported, one after another.
 ORDERS = {
-    "flags last": "import gristmill; from absl import flags",
-    "grain after": "import gristmill; from absl import flags; import grain",
-    "grain before": "import grain; import gristmill; from absl import flags",
-    "drop_in": "import gristmill.drop_in as it; it.install(); from absl import flags",
+    "flags last": ["gristmill", "absl.flags"],
+    "grain after": ["gristmill", "absl.flags", "grain"],
+    "grain before": ["grain", "gristmill", "absl.flags"],
+    "drop_in": ["gristmill.drop_in", "absl.flags"],
 }
-EVERY_FLAG = """
-import sys
-from gristmill.config import OPTIONS, config
-flags.FLAGS(["program", "--grain_py_debug_mode",
-             "--grain_py_traceback_filtering=off", "--grain_tf_lookup_batch_size=7"])
-assert all(f"grain_{name}" in flags.FLAGS for name in OPTIONS)
-assert "grain_enable_multiprocess_worker_profiling" in flags.FLAGS
-print(config.py_debug_mode, config.py_traceback_filtering, config.tf_lookup_batch_size)
-"""
 
 
 @pytest.mark.parametrize("order", ORDERS)
 def test_grains_flags_are_there_where_absl_is(order):
     pytest.importorskip("absl")
     pytest.importorskip("grain")
-    done = subprocess.run(
-        [sys.executable, "-c", ORDERS[order] + EVERY_FLAG],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.stdout.split() == ["True", "off", "7"], done.stderr
+    assert run("config/every_flag", *ORDERS[order]).split() == ["True", "off", "7"]

@@ -9,56 +9,10 @@ import sys
 import pytest
 
 import gristmill
+from faults.scripts import PROGRAMS, run
 from gristmill._base import grain_names
 
 grain = pytest.importorskip("grain")
-
-# What public projects import, by version of Grain: MaxText, axlearn, xarray's users...
-IMPORTS = """
-import grain._src.core.constants as constants
-import grain._src.python.testing.experimental as test_util
-from grain._src.core import constants, sharding, transforms, tree, tree_lib
-from grain._src.core.config import config
-from grain._src.core.sharding import ShardByJaxProcess, even_split
-from grain._src.core.transforms import Batch, FlatMap, FlatMapTransform
-from grain._src.python import data_loader, data_sources, options, record, samplers
-from grain._src.python import shared_memory_array
-from grain._src.python.checkpoint_handlers import CheckpointHandler
-from grain._src.python.data_loader import DataLoader, DataLoaderIterator
-from grain._src.python.data_sources import ArrayRecordDataSource, SupportsIndex
-from grain._src.python.dataset import base, dataset, stats, elastic_iterator
-from grain._src.python.dataset.dataset import DatasetIterator
-from grain._src.python.dataset.sources.parquet_dataset import ParquetIterDataset
-from grain._src.python.dataset.sources.tfrecord_dataset import (
-    TFRecordIterDataset, _TFRecordDatasetIterator, _TFRecordReader)
-from grain._src.python.dataset.transformations import (
-    batch, filter, flatmap, interleave, map, mix, packing, prefetch, shuffle, source,
-    zip)
-from grain._src.python.dataset.transformations.mix import MixedIterDataset
-from grain._src.python.dataset.transformations.packing import FirstFitPackIterDataset
-from grain._src.python.dataset.transformations.zip import ZipIterDataset
-from grain._src.python.experimental.index_shuffle.python import (
-    index_shuffle_module as index_shuffle)
-from grain._src.python.ipc.shared_memory_array import SharedMemoryArrayMetadata
-from grain._src.python.samplers import IndexSampler
-"""
-START = """
-import json, sys
-import gristmill, gristmill.drop_in
-gristmill.drop_in.install()
-"""
-
-
-def after_install(code):
-    """What a program prints that installs drop_in first; Grain is installed, too."""
-    done = subprocess.run(
-        [sys.executable, "-c", START + code],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    return done.stdout
 
 
 def names():
@@ -71,22 +25,9 @@ def names():
     ]
 
 
-SAME = """
-import importlib
-spaces = [gristmill, *(importlib.import_module(f"gristmill.{name}") for name in (
-    "checkpoint constants experimental multiprocessing python samplers sharding"
-    " sources transforms").split())]
-for module, name in json.loads(sys.argv[1]):
-    found = getattr(importlib.import_module(f"grain.{module}"), name)
-    others = [getattr(space, name) for space in spaces if hasattr(space, name)]
-    assert all(found is other for other in others), (module, name)
-    print(module, name, bool(others))
-"""
-
-
 def test_each_name_is_the_public_object_of_that_name():
-    code = SAME.replace("sys.argv[1]", repr(json.dumps(names())))
-    found = [line.split() for line in after_install(code).splitlines()]
+    out = run("grain_names/same_objects", json.dumps(names()))
+    found = [line.split() for line in out.splitlines()]
     assert [(module, name) for module, name, _ in found] == names()
     public = {name for _, name, is_public in found if is_public == "True"}
     # Of Grain's experimental names, each has an internal home.
@@ -94,42 +35,12 @@ def test_each_name_is_the_public_object_of_that_name():
 
 
 def test_what_projects_import_is_there_and_grain_is_not():
-    code = """
-print(sorted(name for name, module in sys.modules.items()
-             if name.partition(".")[0] == "grain"
-             and (getattr(module, "__file__", None) or "").count("/grain/")))
-"""
-    assert after_install(IMPORTS + code) == "[]\n"
+    assert run("grain_names/what_projects_import") == "[]\n"
 
 
 def test_names_do_what_they_are_imported_for():
-    code = """
-from grain._src.core import sharding, tree
-from grain._src.python.dataset import dataset, stats
-from grain._src.python.experimental.index_shuffle.python import index_shuffle_module
-
-class Doubled(dataset.DatasetIterator):
-    @stats.record_next_duration_if_output
-    @stats.trace_input_pipeline_next(stage_category=stats.IPL_CAT_PREPROCESSING)
-    def __next__(self):
-        with stats.Timer() as _, self._stats.record_self_time():
-            return tree.map_structure(lambda x: 2 * x, next(self._parent))
-    def get_state(self):
-        return self._parent.get_state()
-    def set_state(self, state):
-        self._parent.set_state(state)
-
-class DoubledDataset(dataset.IterDataset):
-    def __iter__(self):
-        return Doubled(iter(self._parent))
-
-records = dataset.MapDataset.range(3).map(lambda i: {"i": i}).to_iter_dataset()
-print(list(DoubledDataset(records)))
-print(sharding.even_split(7, sharding.ShardOptions(1, 2)))
-print(index_shuffle_module.index_shuffle(0, max_index=9, seed=1, rounds=4))
-"""
     expected = gristmill.experimental.index_shuffle(0, max_index=9, seed=1, rounds=4)
-    assert after_install(code).splitlines() == [
+    assert run("grain_names/used_names").splitlines() == [
         "[{'i': 0}, {'i': 2}, {'i': 4}]",
         "(4, 7)",
         str(expected),
@@ -150,13 +61,7 @@ print(index_shuffle_module.index_shuffle(0, max_index=9, seed=1, rounds=4))
     ],
 )
 def test_what_is_missing_is_an_import_error_that_says_so(line, name):
-    code = f"""
-try:
-    {line}
-except ImportError as error:
-    print(type(error).__name__, error)
-"""
-    assert after_install(code) == (
+    assert run("grain_names/missing_name", line) == (
         f"ModuleNotFoundError gristmill.drop_in has no {name}. It has Grain's public"
         " names, and of the internal ones those with a counterpart in Gristmill. Use a"
         " public name, or run this program without gristmill.drop_in.\n"
@@ -164,30 +69,12 @@ except ImportError as error:
 
 
 def test_programs_may_ask_whether_a_name_is_there():
-    code = """
-from grain._src.core import transforms
-print(hasattr(transforms, "Map"), hasattr(transforms, "Nosuch"))
-print("Map" in dir(transforms))
-from grain._src.core.sharding import *
-import pickle
-print(pickle.loads(pickle.dumps(even_split)) is even_split)
-"""
-    assert after_install(code).split() == ["True", "False", "True", "True"]
+    assert run("grain_names/asks_whether").split() == ["True", "False", "True", "True"]
 
 
 @pytest.mark.multiprocess
-def test_functions_that_refer_to_such_modules_reach_workers(tmp_path):
-    program = tmp_path / "train.py"
-    program.write_text(
-        "import grain\n"
-        "from grain._src.core import sharding, tree\n"
-        "def double(x):\n"
-        "    assert sharding.NoSharding is grain.sharding.NoSharding\n"
-        "    return tree.map_structure(lambda leaf: 2 * leaf, {'x': x})\n"
-        "ds = grain.MapDataset.range(3).map(double).to_iter_dataset()\n"
-        "options = grain.MultiprocessingOptions(num_workers=1)\n"
-        "print(list(ds.mp_prefetch(options)))\n"
-    )
+def test_functions_that_refer_to_such_modules_reach_workers():
+    program = PROGRAMS / "grain_names" / "refers_to_modules.py"
     done = subprocess.run(
         [sys.executable, "-m", "gristmill.drop_in", str(program)],
         capture_output=True,

@@ -1,16 +1,14 @@
 """Batches on JAX devices: values, sharing of memory, lifetime and state."""
 
 import gc
-import os
-import pathlib
 import socket
 import subprocess
-import sys
 
 import numpy as np
 import pytest
 
 import gristmill as g
+from faults.scripts import command, environment
 from remembered import Remembered
 
 jax = pytest.importorskip("jax")
@@ -198,84 +196,15 @@ def test_what_jax_cannot_hold_is_refused_in_its_turn():
     assert next(batches).tolist() == [1]
 
 
-SHARDED = """
-import jax, numpy as np
-from jax.sharding import Mesh, NamedSharding, PartitionSpec
-from gristmill.jax import prefetch_to_device
-from test_jax import first_column, loader
-
-devices = jax.devices()
-assert len(devices) == 4, devices
-mesh = Mesh(np.array(devices).reshape(2, 2), ("data", "model"))
-rows = NamedSharding(mesh, PartitionSpec("data"))
-blocks = NamedSharding(mesh, PartitionSpec("data", "model"))
-whole = NamedSharding(mesh, PartitionSpec())
-
-
-def check(batch, sharding, expected):
-    assert batch.sharding == sharding and (np.asarray(batch) == expected).all()
-    for part in batch.addressable_shards:
-        assert (np.asarray(part.data) == expected[part.index]).all()
-
-
-for sharding in (rows, blocks, whole):
-    for number, batch in enumerate(prefetch_to_device(loader(), sharding)):
-        first = np.arange(4.0 * number, 4.0 * number + 4)
-        check(batch, sharding, np.repeat(first[:, None], 256, axis=1))
-    assert number == 9
-
-# Slots of workers: copied or kept alive, by whatever way the batch was placed.
-made = loader(records=6400, batch=64, worker_count=2, streams=1)
-for where in (rows, blocks, devices[1], None):
-    batches = prefetch_to_device(made, where)
-    kept = list(batches)
-    batches.close()
-    for number, batch in enumerate(kept):
-        assert first_column(batch) == [64.0 * number + row for row in range(64)]
-with jax.default_device(devices[1]):
-    [placed, *_] = prefetch_to_device(made)
-assert placed.devices() == {devices[1]}
-
-# A tree of places may end above the leaves of the batch.
-array = np.arange(8.0).reshape(4, 2)
-batch = {"x": (array, [array]), "y": array, "z": array}
-places = {"x": (blocks, rows), "y": devices[3], "z": None}
-[placed] = prefetch_to_device([batch], places)
-check(placed["x"][0], blocks, array)
-check(placed["x"][1][0], rows, array)
-assert placed["y"].devices() == {devices[3]}
-assert placed["z"].devices() == {devices[0]}
-refused = prefetch_to_device([batch], {"x": rows})
-try:
-    next(refused)
-except ValueError as error:
-    assert "symmetric difference on key sets is" in str(error), error
-else:
-    raise AssertionError("a tree that does not fit was taken")
-
-# A PartitionSpec is for the mesh that is set.
-try:
-    prefetch_to_device([array], PartitionSpec("data"))
-except ValueError as error:
-    assert "no mesh is set. Call jax.set_mesh" in str(error), error
-else:
-    raise AssertionError("a PartitionSpec was taken without a mesh")
-with jax.set_mesh(mesh):
-    batches = prefetch_to_device([{"x": array}], {"x": PartitionSpec("data", "model")})
-    check(next(batches)["x"], blocks, array)
-"""
-
-
 @pytest.mark.multiprocess
 def test_sharding_over_four_devices():
     done = subprocess.run(
-        [sys.executable, "-c", SHARDED],
+        command("jax/sharded"),
         env={
-            **os.environ,
+            **environment(),
             "JAX_PLATFORMS": "cpu",
             "XLA_FLAGS": "--xla_force_host_platform_device_count=4",
         },
-        cwd=pathlib.Path(__file__).parent,
         capture_output=True,
         text=True,
         timeout=120,
@@ -284,55 +213,17 @@ def test_sharding_over_four_devices():
     assert done.returncode == 0, done.stderr
 
 
-# What one of two processes with two devices each sees of batches over all four.
-TWO_HOSTS = """
-import sys
-import jax, numpy as np
-from jax.experimental.multihost_utils import process_allgather
-from jax.sharding import Mesh, NamedSharding, PartitionSpec
-import gristmill as g
-from gristmill.jax import prefetch_to_device
-
-address, process, folder = sys.argv[1:]
-process = int(process)
-jax.distributed.initialize(address, 2, process)
-assert (jax.device_count(), jax.local_device_count()) == (4, 2)
-shard = g.ShardByJaxProcess(drop_remainder=True)
-assert (shard.shard_index, shard.shard_count) == (process, 2)
-made = g.DataLoader(
-    data_source=np.arange(101),
-    sampler=g.IndexSampler(101, shard, shuffle=True, num_epochs=1, seed=0),
-    operations=[g.Batch(10)],
-    worker_count=1,
-)
-rows = NamedSharding(Mesh(jax.devices(), "data"), PartitionSpec("data"))
-batches = prefetch_to_device(made, rows)
-mine, everybodys = [], []
-for batch, own in zip(batches, made, strict=True):
-    assert batch.shape == (20,) and batch.sharding == rows
-    parts = sorted(batch.addressable_shards, key=lambda part: part.index[0].start)
-    assert [part.index[0].start for part in parts] == [10 * process, 10 * process + 5]
-    # This process's part of the global array is the batch that its loader gives.
-    assert np.concatenate([part.data for part in parts]).tolist() == own.tolist()
-    mine += own.tolist()
-    everybodys += process_allgather(batch, tiled=True).tolist()
-assert sorted(mine) == [*range(50 * process, 50 * process + 50)]
-assert sorted(everybodys) == [*range(100)]
-g.checkpoint.CheckpointHandler().save(folder, batches)
-"""
-
-
 @pytest.mark.multiprocess
 def test_two_hosts_read_and_save_their_own_parts(tmp_path):
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         address = f"127.0.0.1:{free.getsockname()[1]}"
     flags = "--xla_force_host_platform_device_count=2"
-    environment = {**os.environ, "JAX_PLATFORMS": "cpu", "XLA_FLAGS": flags}
+    env = {**environment(), "JAX_PLATFORMS": "cpu", "XLA_FLAGS": flags}
     hosts = [
         subprocess.Popen(
-            [sys.executable, "-c", TWO_HOSTS, address, str(process), str(tmp_path)],
-            env=environment,
+            command("jax/two_hosts", address, process, tmp_path),
+            env=env,
             stderr=subprocess.PIPE,
             text=True,
         )

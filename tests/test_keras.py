@@ -1,12 +1,10 @@
 """Keras trains on loaders and datasets as it does on Grain's."""
 
-import subprocess
-import sys
-
 import numpy as np
 import pytest
 
 import gristmill
+from faults.scripts import run
 from keras_pairs import Pairs, X, Y
 
 keras = pytest.importorskip("keras")
@@ -143,55 +141,8 @@ def test_a_dataset_of_records_has_no_batch_size_to_tell():
     assert adapter.num_batches is None
 
 
-WITHOUT_GRAIN = """
-import sys
-
-class NoGrain:
-    def find_spec(self, name, path, target=None):
-        if name.partition(".")[0] == "grain":
-            raise ModuleNotFoundError(f"No module named {name!r}", name=name)
-
-sys.meta_path.insert(0, NoGrain())
-import gristmill as grain
-"""
-DROP_IN = "import gristmill.drop_in; gristmill.drop_in.install(); import grain"
-KERAS_FIRST = "import keras; import gristmill as grain"
-FIT = """
-import warnings
-
-warnings.simplefilter("ignore")
-import keras
-import numpy as np
-
-rows = {"x": np.ones((8, 4), "float32"), "y": np.ones((8, 2), "float32")}
-records = grain.MapDataset.range(8).map(lambda i: (rows["x"][i], rows["y"][i])).batch(4)
-loader = grain.DataLoader(
-    data_source=range(8),
-    sampler=grain.samplers.SequentialSampler(8, grain.sharding.NoSharding()),
-    operations=[Pair(), grain.transforms.Batch(4)],
-)
-model = keras.Sequential([keras.layers.Dense(2)])
-model.compile("sgd", "mse")
-for data in (records, records.to_iter_dataset(), loader):
-    model.fit(data, validation_data=data, verbose=0)
-    model.evaluate(data, verbose=0)
-    print(model.predict(data, verbose=0).shape)
-"""
-PAIR = """
-class Pair(grain.transforms.Map):
-    def map(self, index):
-        return rows["x"][index], rows["y"][index]
-"""
-
-
 @pytest.mark.multiprocess
-@pytest.mark.parametrize("start", [WITHOUT_GRAIN, DROP_IN, KERAS_FIRST])
+@pytest.mark.parametrize("start", ["without grain", "drop_in", "keras first"])
 def test_grain_need_not_be_there_nor_gristmill_first(start):
-    done = subprocess.run(
-        [sys.executable, "-c", start + PAIR + FIT],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    assert done.stdout.splitlines() == ["(8, 2)"] * 3
+    out = run("keras/fit", start, deadline_s=200)
+    assert out.splitlines() == ["(8, 2)"] * 3

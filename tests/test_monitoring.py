@@ -3,11 +3,11 @@
 import json
 import os
 import subprocess
-import sys
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
+from faults.scripts import command, environment
 from gristmill import monitoring
 
 NAMES = {
@@ -17,25 +17,13 @@ NAMES = {
     "grain_python_dataset_source_read_time_ns",
     "grain_python_data_loader_iterator_get_next",
 }
-# Uses datasets and a loader with two workers, then prints what a scraper would get.
-PROGRAM = """
-import json, socket, urllib.request
-import numpy as np
-import gristmill as grain
-from gristmill import monitoring
-
-ds = grain.MapDataset.source([np.zeros(100)] * 300).shuffle(1).map(lambda x: x + 1)
-list(ds.to_iter_dataset().batch(2))
-loader = grain.load(list(range(40)), num_epochs=1, batch_size=2, worker_count=2)
-print(len(list(loader)))
-"""
 
 
-def run(program, **environment):
-    kept = {k: v for k, v in os.environ.items() if "PROMETHEUS" not in k}
+def run(program, *arguments, **environ):
+    kept = {k: v for k, v in environment().items() if "PROMETHEUS" not in k}
     done = subprocess.run(
-        [sys.executable, "-c", program],
-        env={**kept, **environment},
+        command(f"monitoring/{program}", *arguments),
+        env={**kept, **environ},
         capture_output=True,
         text=True,
         timeout=120,
@@ -51,13 +39,6 @@ def free_port():
     with socket.socket() as bound:
         bound.bind(("localhost", 0))
         return bound.getsockname()[1]
-
-
-def scraped(port):
-    return PROGRAM + (
-        f"page = urllib.request.urlopen('http://localhost:{port}/metrics').read()\n"
-        "print(page.decode())\n"
-    )
 
 
 def families(text):
@@ -79,7 +60,8 @@ def value(family, name, **labels):
 def test_the_environment_starts_a_server_on_its_port():
     port = free_port()
     said = run(
-        scraped(port),
+        "scraped",
+        port,
         ENABLE_PYGRAIN_PROMETHEUS_TELEMETRY="true",
         PYGRAIN_PROMETHEUS_PORT=str(port),
     )
@@ -99,17 +81,6 @@ def test_the_environment_starts_a_server_on_its_port():
     assert value(ready, f"{ready.name}_count") >= 1
 
 
-def listening(port):
-    """Print the addresses on which somebody listens on a port, as the kernel has it."""
-    return (
-        "import gristmill\n"
-        "for line in open('/proc/net/tcp').readlines()[1:]:\n"
-        "    _, local, _, state, *_ = line.split()\n"
-        f"    if state == '0A' and local.endswith(':{port:04X}'):\n"
-        "        print(local.partition(':')[0])\n"
-    )
-
-
 @pytest.mark.claim("metrics are served to every machine that reaches the port")
 @pytest.mark.parametrize(
     ("environment", "expected"),
@@ -123,7 +94,8 @@ def listening(port):
 def test_only_this_machine_is_served_unless_told_otherwise(environment, expected):
     port = free_port()
     said = run(
-        listening(port),
+        "listening",
+        port,
         ENABLE_PYGRAIN_PROMETHEUS_TELEMETRY="true",
         PYGRAIN_PROMETHEUS_PORT=str(port),
         **environment,
@@ -132,36 +104,30 @@ def test_only_this_machine_is_served_unless_told_otherwise(environment, expected
 
 
 @pytest.mark.parametrize(
-    ("arguments", "expected"), [("", "0100007F"), (", '0.0.0.0'", "00000000")]
+    ("arguments", "expected"), [([], "0100007F"), (["0.0.0.0"], "00000000")]
 )
 def test_a_server_that_is_started_listens_where_it_is_told(arguments, expected):
-    port = free_port()
-    serve = f"from gristmill import monitoring; monitoring.serve({port}{arguments})\n"
-    assert run(serve + listening(port)).split() == [expected]
+    assert run("serves", free_port(), *arguments).split() == [expected]
 
 
 def test_nothing_is_loaded_or_recorded_by_itself():
-    said = run(
-        "import sys, json, gristmill; from gristmill import monitoring;"
-        "print(json.dumps([monitoring.is_on(), 'prometheus_client' in sys.modules]))"
-    )
+    said = run("by_itself")
     assert json.loads(said) == [False, False]
 
 
 def test_a_process_of_one_that_serves_only_records(tmp_path):
     said = run(
-        "import json, gristmill; from gristmill import monitoring;"
-        "print(json.dumps(monitoring.is_on()))",
+        "by_itself",
         ENABLE_PYGRAIN_PROMETHEUS_TELEMETRY="true",
         GRISTMILL_PROMETHEUS_SERVED_BY="1",
         PROMETHEUS_MULTIPROC_DIR=str(tmp_path),
     )
-    assert json.loads(said) is True
+    assert json.loads(said)[0] is True
 
 
 def test_the_folder_of_metrics_goes_with_the_process():
     said = run(
-        "import os, gristmill; print(os.environ['PROMETHEUS_MULTIPROC_DIR'])",
+        "folder_of_metrics",
         ENABLE_PYGRAIN_PROMETHEUS_TELEMETRY="true",
         PYGRAIN_PROMETHEUS_PORT=str(free_port()),
     )
@@ -170,25 +136,13 @@ def test_the_folder_of_metrics_goes_with_the_process():
 
 
 def test_recording_needs_no_server():
-    said = run(
-        "import gristmill as grain, prometheus_client\n"
-        "from gristmill import monitoring\n"
-        "monitoring.start()\n"
-        "monitoring.start()\n"
-        "list(grain.MapDataset.range(64).to_iter_dataset().batch(2))\n"
-        "print(prometheus_client.generate_latest().decode())"
-    )
+    said = run("recording_without_a_server")
     nexts = families(said)["grain_python_dataset_next_duration_ns"]
     assert value(nexts, f"{nexts.name}_count") == 32
 
 
 def test_a_port_that_is_taken_is_left_to_its_owner():
-    said = run(
-        "import socket\n"
-        "from gristmill import monitoring\n"
-        "bound = socket.socket(); bound.bind(('0.0.0.0', 0)); bound.listen()\n"
-        "print(monitoring.serve(bound.getsockname()[1]))"
-    )
+    said = run("taken_port")
     assert said == "None\n"
 
 

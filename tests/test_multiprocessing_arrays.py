@@ -3,11 +3,11 @@
 import dataclasses
 import pickle
 import subprocess
-import sys
 
 import numpy as np
 import pytest
 
+from faults.scripts import command, environment
 from gristmill.multiprocessing import SharedMemoryArray, SharedMemoryArrayMetadata
 
 grain = pytest.importorskip("grain")
@@ -115,14 +115,9 @@ def test_blocks_may_be_closed_by_threads():
 
 
 def test_another_process_sees_the_memory(array):
-    code = (
-        "import pickle, sys\n"
-        "array = pickle.load(sys.stdin.buffer)\n"
-        "array[1, 2] = 77\n"
-        "print(array.sum())\n"
-    )
     done = subprocess.run(
-        [sys.executable, "-c", code],
+        command("multiprocessing_arrays/another_process"),
+        env=environment(),
         input=pickle.dumps(array),
         capture_output=True,
         check=True,

@@ -19,6 +19,7 @@ from fsspec.registry import known_implementations
 
 import gristmill as gm
 import range_server
+from faults.scripts import command, environment
 from gristmill import _core
 from gristmill._base.retries import delay_s, is_transient, status_of
 from gristmill.errors import CorruptRecord, RemoteError
@@ -702,51 +703,14 @@ def test_a_forked_child_reads_on(server, remote):
     assert pending.wait() == expected
 
 
-ENDING = """
-import atexit, threading, sys
-import numpy as np
-from gristmill import _core
-
-class Reader:
-    path, parallel = "stuck", 4
-    gap_bytes, run_bytes, tail_bytes = 0, 1 << 20, 0
-    content = open(sys.argv[1], "rb").read()
-    size = len(content)
-    stuck = False
-    met = threading.Semaphore(0)
-
-    def read_range(self, offset, size):
-        if self.stuck:
-            self.met.release()
-            if sys.argv[2] == "busy":
-                while True:
-                    pass
-            threading.Event().wait()
-        return self.content[offset:offset + size]
-
-    def change(self):
-        return ""
-
-reader = Reader()
-file = _core.RecordFile(reader)
-Reader.stuck = True
-read = _core.PendingRead(_core.Pool(1), file, np.arange(0, 40, 4))
-thread = threading.Thread(target=file.read_many, args=(np.arange(1, 40, 4),))
-thread.daemon = True
-thread.start()
-for _ in range(8):
-    reader.met.acquire()
-print("ends")
-"""
-
-
 @pytest.mark.multiprocess
 @pytest.mark.parametrize("way", ["busy", "waiting"])
 def test_reads_under_way_do_not_keep_the_interpreter(tmp_path, content, way):
     path = tmp_path / "file"
     path.write_bytes(content)
     done = subprocess.run(
-        [sys.executable, "-c", ENDING, str(path), way],
+        command("remote/reads_under_way", path, way),
+        env=environment(),
         capture_output=True,
         text=True,
         timeout=120,

@@ -6,9 +6,7 @@ no state remembers (Grain's contract for legacy operations) are left out.
 
 import itertools
 import json
-import pathlib
 import subprocess
-import sys
 
 import hypothesis
 import numpy as np
@@ -25,19 +23,9 @@ from differential.pipelines import (
     remaining,
     trace,
 )
+from faults.scripts import command, environment
 
 WORKER_COUNTS = (0, 1, 2, 4)
-
-# Reads a job from standard input, writes the digests of the rest.
-FRESH_PROCESS = f"""
-import json, sys
-sys.path.insert(0, {str(pathlib.Path(__file__).parent)!r})
-from differential.pipelines import OURS, build, rest
-job = json.load(sys.stdin)
-loader = build(job["description"], OURS, worker_count=job["workers"])
-state, done = job["state"].encode(), job["done"]
-print(json.dumps(rest(loader, job["description"], state, done)))
-"""
 
 
 def resumable(workers):
@@ -138,7 +126,8 @@ def test_in_a_fresh_process(before, after):
         "done": point,
     }
     done = subprocess.run(
-        [sys.executable, "-c", FRESH_PROCESS],
+        command("resume/rest"),
+        env=environment(),
         input=json.dumps(job),
         capture_output=True,
         text=True,

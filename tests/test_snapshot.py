@@ -1,7 +1,6 @@
 """What workers get of the pipeline: everything, once, as it was when they began."""
 
 import collections
-import pathlib
 import subprocess
 import sys
 import threading
@@ -10,6 +9,7 @@ import numpy as np
 import pytest
 
 import gristmill as g
+from faults.scripts import PROGRAMS, environment, run
 from gristmill._engine import packing
 
 pytestmark = pytest.mark.multiprocess
@@ -91,93 +91,22 @@ def test_what_a_worker_changes_stays_its_own():
     assert not table.any()
 
 
-# Prints the growth of the family's memory from 1 to 3 workers, in bytes.
-MEMORY = """
-import os, pathlib, sys
-sys.path.insert(0, {tests!r})
-import numpy as np
-from faults.toolbox import descendants
-from test_snapshot import Map, loader
-
-ROWS, WIDTH = 200, 1 << 20
-table = np.ones((ROWS, WIDTH), np.uint8)
-
-def total(number):
-    return int(table[number].sum(dtype=np.int64))
-
-def pss(pid):
-    text = pathlib.Path(f"/proc/{{pid}}/smaps_rollup").read_text()
-    return 1024 * int(text.split("Pss:")[1].split()[0])
-
-def family(workers):
-    iterator = iter(loader(range(ROWS), [Map(total)], workers=workers))
-    found = [next(iterator) for _ in range(ROWS - 1)]
-    assert found == [WIDTH] * (ROWS - 1)
-    used = sum(pss(pid) for pid in [os.getpid(), *descendants(os.getpid())])
-    iterator.close()
-    return used
-
-print(family(1), family(3))
-"""
-
-
 def test_large_arrays_are_shared_once():
-    tests = str(pathlib.Path(__file__).parent)
-    done = subprocess.run(
-        [sys.executable, "-c", MEMORY.format(tests=tests)],
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    one, three = map(int, done.stdout.split())
+    out = run("snapshot/memory_of_large_arrays", deadline_s=120)
+    one, three = map(int, out.split())
     # 200 MiB in the caller and 200 MiB for all workers, however many they are.
     assert three - one < 100 << 20, (one >> 20, three >> 20)
     assert one < 700 << 20, one >> 20
 
 
-SCRIPT = """
-import collections, sys
-sys.path.insert(0, {tests!r})
-import gristmill as g
-from test_snapshot import loader
-
-Point = collections.namedtuple("Point", "x y")
-
-class Offset:
-    def __init__(self, by):
-        self.by = by
-
-class Shift(g.MapTransform):
-    def __init__(self, offset):
-        self.offset = offset
-
-    def map(self, element):
-        return Point(element, element + self.offset.by)
-
-class Source:
-    def __len__(self):
-        return 4
-
-    def __getitem__(self, index):
-        return index * scale
-
-scale = 3
-found = list(loader(Source(), [Shift(Offset(1))]))
-assert found == [Point(0, 1), Point(3, 4), Point(6, 7), Point(9, 10)], found
-assert type(found[0]) is Point
-"""
-
-
 @pytest.mark.parametrize("how", ["file", "-c"])
-def test_classes_and_globals_of_main(tmp_path, how):
-    code = SCRIPT.format(tests=str(pathlib.Path(__file__).parent))
-    (tmp_path / "script.py").write_text(code)
-    what = [str(tmp_path / "script.py")] if how == "file" else ["-c", code]
+def test_classes_and_globals_of_main(how):
+    program = PROGRAMS / "snapshot" / "classes_of_main.py"
+    what = [str(program)] if how == "file" else ["-c", program.read_text()]
     done = subprocess.run(
-        [sys.executable, *what], capture_output=True, text=True, timeout=60, check=False
-    )
+        [sys.executable, *what],
+        env=environment(), capture_output=True, text=True, timeout=60,
+    )  # fmt: skip
     assert done.returncode == 0, done.stderr
 
 

@@ -7,22 +7,7 @@ import pytest
 
 from faults.scripts import run
 from gristmill._workers import zygote
-from toy_crews import TOY
-
-# One core; what a worker of the program does before its first output is `program`.
-ONE_CORE = """
-import sys
-sys.path.insert(0, sys.argv[1])
-os.sched_setaffinity(0, [min(os.sched_getaffinity(0))])
-from toy_crews import *
-"""
-
-
-@pytest.fixture
-def on_one_core(tmp_path):
-    """A function that runs a script there."""
-    (tmp_path / "gristmill_toy.py").write_text(TOY)
-    return lambda script: run(ONE_CORE + script, tmp_path)
+from toy_pools import FOLDER
 
 
 @pytest.fixture
@@ -89,27 +74,10 @@ def test_processor_time_of_a_child_is_told():
 
 @pytest.mark.multiprocess
 @pytest.mark.parametrize("program", ["run", "waits", "computes", "end", "break"])
-def test_all_workers_are_born_in_the_end(on_one_core, program):
-    on_one_core(
-        f"""
-crew = Crew("{program}")
-hire(crew, 6)
-born = crew.await_events("started", 6)
-assert [worker for _, worker, *_ in born] == list(range(6))
-crew.close()
-"""
-    )
+def test_all_workers_start_in_the_end(program):
+    run("start_throttle/six_workers", FOLDER, program)
 
 
 @pytest.mark.multiprocess
-def test_those_that_were_not_born_are_hired_again_when_the_zygote_dies(on_one_core):
-    on_one_core(
-        """
-crew = Crew("computes")
-hire(crew, 3)
-zygote = crew.findings(1)[0]["zygote"]
-os.kill(zygote, signal.SIGKILL)
-crew.await_events("started", 3)
-crew.close()
-"""
-    )
+def test_those_that_were_not_started_are_started_when_the_zygote_dies():
+    run("start_throttle/zygote_that_dies", FOLDER)

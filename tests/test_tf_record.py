@@ -19,6 +19,7 @@ import pytest
 import gristmill as g
 import tf_record_files
 from example_samples import example, float_list, int_list
+from faults.scripts import command, environment, run
 from gristmill import _core, errors, sources, transforms
 from gristmill.sources import _remote, _tf_record
 from tf_record_files import framed, write
@@ -375,16 +376,15 @@ class TestIndex:
     @pytest.mark.multiprocess
     def test_two_processes_make_it_at_once(self, tmp_path):
         path = write(tmp_path / "big.tfrecord", RECORDS * 400)
-        script = (
-            "import sys; from gristmill import sources; print('here', flush=True);"
-            " input(); s = sources.TFRecordDataSource(sys.argv[1]);"
-            " print(len(s), len(s[199_999]))"
-        )
-        command = [sys.executable, "-c", script, str(path)]
+        program = command("tf_record/index_made_at_once", path)
         pipe = subprocess.PIPE
         with (
-            subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True) as one,
-            subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True) as other,
+            subprocess.Popen(
+                program, env=environment(), stdin=pipe, stdout=pipe, text=True
+            ) as one,
+            subprocess.Popen(
+                program, env=environment(), stdin=pipe, stdout=pipe, text=True
+            ) as other,
         ):
             for process in (one, other):
                 assert process.stdout.readline() == "here\n"
@@ -416,15 +416,7 @@ class TestIndex:
     def test_more_files_than_a_process_may_open_at_first(self, tmp_path):
         for i in range(100):
             write(tmp_path / f"{i}.tfrecord", RECORDS[i : i + 1])
-        script = (
-            "import resource, sys; from gristmill import sources;"
-            " _, most = resource.getrlimit(resource.RLIMIT_NOFILE);"
-            " resource.setrlimit(resource.RLIMIT_NOFILE, (50, most));"
-            " print(len(list(sources.TFRecordDataSource(sys.argv[1]))))"
-        )
-        command = [sys.executable, "-c", script, f"{tmp_path}/*.tfrecord"]
-        done = subprocess.run(command, capture_output=True, text=True, check=True)
-        assert done.stdout == "100\n"
+        assert run("tf_record/few_descriptors", f"{tmp_path}/*.tfrecord") == "100\n"
 
     def test_progress_is_logged(self, file, caplog):
         report = _tf_record._Report([3 * 10**9, 10**9])

@@ -3,7 +3,6 @@
 import gc
 import os
 import subprocess
-import sys
 import threading
 import time
 
@@ -11,6 +10,7 @@ import pytest
 
 import gristmill
 from dataset.twins import assert_twins, grain
+from faults.scripts import command, environment
 from gristmill.experimental import (
     ThreadPrefetchDatasetIterator,
     ThreadPrefetchIterDataset,
@@ -231,18 +231,10 @@ def test_a_fork_goes_on_where_its_parent_was():
 
 @pytest.mark.multiprocess
 def test_the_end_of_the_interpreter_is_silent():
-    script = (
-        "import gristmill, time\n"
-        "ds = gristmill.MapDataset.range(10**6).to_iter_dataset()\n"
-        "ds = ds.map(lambda x: time.sleep(0.001) or x)\n"
-        "ds = gristmill.experimental.ThreadPrefetchIterDataset(\n"
-        "    ds, prefetch_buffer_size=2)\n"
-        "iterator = iter(ds)\n"
-        "next(iterator)\n"
-    )
     done = subprocess.run(
-        [sys.executable, "-c", script], capture_output=True, text=True, timeout=60
-    )
+        command("dataset/thread_prefetch/end_of_the_interpreter"),
+        env=environment(), capture_output=True, text=True, timeout=60,
+    )  # fmt: skip
     assert (done.returncode, done.stderr) == (0, "")
 
 

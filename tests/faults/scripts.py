@@ -1,54 +1,77 @@
-"""Runs the scenarios of the fault tests, each in a process with a deadline."""
+"""Runs the programs of tests, each in a process of its own with a deadline.
+
+The programs of tests/x/test_y.py are the files of tests/programs/x/y, and what several
+of them share lies beside them. A program runs as if its text came after ``python -c``:
+its `__main__` has no file, which nothing that spawns processes could import again.
+By hand, one runs with tests in PYTHONPATH: ``python tests/programs/x/y/z.py``.
+"""
 
 import os
 import shutil
 import signal
 import subprocess
 import sys
-import textwrap
+from collections.abc import Iterable
 from pathlib import Path
 
 import gristmill
 
 DEADLINE_S = 60
-PRELUDE = """
+PROGRAMS = Path(__file__).parents[1] / "programs"
+# With the file's name, which editors, debuggers and tracebacks know.
+EXECUTE = """
+import pathlib
+exec(compile(pathlib.Path({path!r}).read_text(), {path!r}, "exec"))
+"""
+DUMP_STACKS = """
 import faulthandler
 faulthandler.dump_traceback_later({deadline_s} - 5, exit=True)
-from faults.toolbox import *
 """
 
 
 def environment() -> dict[str, str]:
-    """That of this process, in which scripts find the helpers and gristmill."""
+    """That of this process, in which programs find the helpers and gristmill."""
     places = [str(Path(__file__).parents[1]), str(Path(gristmill.__file__).parents[1])]
     return {**os.environ, "PYTHONPATH": os.pathsep.join(places)}
 
 
-def text_of(script: str, *, bare: bool, deadline_s: int) -> str:
-    """A script as it is run; a bare one is left as it is."""
-    prelude = "" if bare else PRELUDE.format(deadline_s=deadline_s)
-    return prelude + textwrap.dedent(script)
+def command(
+    program: str,
+    *arguments: object,
+    options: Iterable[str] = (),
+    deadline_s: int | None = None,
+) -> list[str]:
+    """What runs a program.
+
+    Args:
+        program: Its place in tests/programs, without ``.py``.
+        arguments: ``sys.argv[1:]`` of the program.
+        options: Those of the interpreter.
+        deadline_s: 5 s before it, the process prints the stacks of its threads and
+            ends.
+    """
+    text = EXECUTE.format(path=str(PROGRAMS / f"{program}.py"))
+    if deadline_s is not None:
+        text = DUMP_STACKS.format(deadline_s=deadline_s) + text
+    return [sys.executable, *options, "-c", text, *map(str, arguments)]
 
 
 def run(
-    script: str,
+    program: str,
     *arguments: object,
-    bare: bool = False,
     deadline_s: int = DEADLINE_S,
-    command: tuple[str, ...] = (),
+    within: tuple[str, ...] = (),
 ) -> str:
-    """Run a script to its end and return what it printed.
+    """Run a program to its end and return what it printed.
 
     Args:
-        script: Python text; the helpers of `faults.toolbox` are imported for it.
-        arguments: ``sys.argv[1:]`` of the script.
-        bare: Whether the text is all there is.
-        deadline_s: A script that takes longer is killed, and the test fails with
+        program: Its place in tests/programs, without ``.py``.
+        arguments: ``sys.argv[1:]`` of the program.
+        deadline_s: A program that takes longer is killed, and the test fails with
             the stacks of its threads.
-        command: What the interpreter is started by.
+        within: A command that runs the one after it.
     """
-    text = text_of(script, bare=bare, deadline_s=deadline_s)
-    began = [*command, sys.executable, "-c", text, *map(str, arguments)]
+    began = [*within, *command(program, *arguments, deadline_s=deadline_s)]
     with _begin(began, subprocess.DEVNULL) as process:
         try:
             out, err = process.communicate(timeout=deadline_s)
@@ -61,10 +84,9 @@ def run(
     return out
 
 
-def start(script: str, *arguments: object) -> subprocess.Popen[str]:
-    """Start a script in a process group of its own; its pipes are open."""
-    text = text_of(script, bare=False, deadline_s=DEADLINE_S)
-    began = [sys.executable, "-c", text, *map(str, arguments)]
+def start(program: str, *arguments: object) -> subprocess.Popen[str]:
+    """Start a program in a process group of its own; its pipes are open."""
+    began = command(program, *arguments, deadline_s=DEADLINE_S)
     return _begin(began, subprocess.PIPE)
 
 

@@ -1,14 +1,8 @@
-"""What the scripts of the fault tests share: pipelines, faults and processes.
-
-A script does ``from faults.toolbox import *``; the tests themselves import only
-`faults.scripts`.
-"""
+"""What the programs of the fault tests share: pipelines, faults and processes."""
 
 import contextlib
 import os
 import select
-import signal
-import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -18,14 +12,6 @@ from typing import Any
 import numpy as np
 
 import gristmill as g
-
-__all__ = [
-    "Add", "At", "Once", "Some", "await_asleep", "await_gone", "await_parked",
-    "check_rest",
-    "contextlib", "descendants", "digest", "expect", "family", "filtered", "g",
-    "in_time", "loader", "np", "os", "signal", "sys", "threading", "time",
-    "undisturbed", "wait_until", "watched",
-]  # fmt: skip
 
 # Longest time from a fault to its outcome, and longest wait for anything else.
 OUTCOME_S = 3.0
@@ -92,6 +78,11 @@ def filtered(*operations):
     return [Some(), *operations]
 
 
+def of_kind(kind, *operations):
+    """Operations, `filtered` where that is the kind."""
+    return filtered(*operations) if kind == "filtered" else [*operations]
+
+
 def digest(elements) -> list[tuple[str, tuple[int, ...], bytes]]:
     """Dtype, shape and bytes of arrays."""
     arrays = [np.asarray(element) for element in elements]
@@ -155,7 +146,7 @@ def descendants(pid: int) -> list[int]:
     return found
 
 
-def family(workers: int, pid: int | None = None) -> dict[str, list[int]]:
+def engine_processes(workers: int, pid: int | None = None) -> dict[str, list[int]]:
     """The engine's processes below one, once there is a number of workers."""
     owner = pid or os.getpid()
     for _ in wait_until(f"{workers} workers of {owner}"):

@@ -2,7 +2,6 @@
 
 import re
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -10,6 +9,7 @@ import torch
 import torch.utils.data
 from torch.utils.data import dataloader
 
+from faults.scripts import command, environment
 from gristmill._torch import private
 from gristmill.torch import DataLoader, StatefulDataLoader, install, uninstall
 
@@ -151,42 +151,12 @@ def test_nothing_is_installed_into_an_unknown_torch():
     uninstall()
 
 
-# What torch needs itself stays, and so do the loaders' batches.
-LACKING_SOME = """
-import torch.utils.data
-del torch._utils.ExceptionWrapper
-del torch._neg_view
-del torch.autograd._profiler_enabled
-del torch.utils.data.dataloader._sharding_worker_init_fn
-"""
-LACKING_ALL = """
-import functools, torch
-kept = functools.reduce
-def reduce(function, items, *first):
-    if first == (torch,):
-        raise AttributeError
-    return kept(function, items, *first)
-functools.reduce = reduce
-"""
-IMPORTING = """
-import warnings
-warnings.simplefilter("error")
-import gristmill.torch
-with warnings.catch_warnings(record=True) as warned:
-    warnings.simplefilter("always")
-    for workers in (0, 1):
-        loader = gristmill.torch.DataLoader(range(5), 2, num_workers=workers)
-        assert [batch.tolist() for batch in loader] == [[0, 1], [2, 3], [4]]
-[warning] = warned
-assert "is not there. Loaders compute as torch's own" in str(warning.message)
-"""
-
-
 @pytest.mark.multiprocess
-@pytest.mark.parametrize("lacking", [LACKING_SOME, LACKING_ALL], ids=["some", "all"])
+@pytest.mark.parametrize("lacking", ["some", "all"])
 def test_a_torch_without_private_parts_can_be_used(lacking):
     done = subprocess.run(
-        [sys.executable, "-c", lacking + IMPORTING], capture_output=True, text=True
-    )
+        command("torch_loader/private/lacking_parts", lacking),
+        env=environment(), capture_output=True, text=True,
+    )  # fmt: skip
     assert done.returncode == 0, done.stderr
     assert done.stderr == ""

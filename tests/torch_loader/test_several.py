@@ -15,6 +15,7 @@ import torch.utils.data
 from torch.utils.data import IterableDataset, get_worker_info
 from torch.utils.data.dataloader import _MultiProcessingDataLoaderIter
 
+from faults.scripts import PROGRAMS
 from gristmill.torch import DataLoader
 from torch_loader.waiting import wait_for
 
@@ -219,24 +220,8 @@ def test_new_tensors_have_the_users_default_dtype():
         torch.set_default_dtype(torch.float32)
 
 
-def test_classes_of_the_main_module_stay_what_they_are(tmp_path):
-    script = tmp_path / "script.py"
-    script.write_text(
-        "import torch\n"
-        "from gristmill.torch import DataLoader\n"
-        "class Thing:\n"
-        "    seen = 0\n"
-        "    def method(self): pass\n"
-        "class Things:\n"
-        "    def __len__(self): return 4\n"
-        "    def __getitem__(self, index): return Thing()\n"
-        "method = Thing.method\n"
-        "for thing in DataLoader(Things(), None, num_workers=1):\n"
-        "    assert type(thing) is Thing\n"
-        "    Thing.seen += 1\n"
-        "assert Thing.seen == 4\n"
-        "assert Thing.method is method\n"
-    )
+def test_classes_of_the_main_module_stay_what_they_are():
+    script = PROGRAMS / "torch_loader" / "several" / "classes_of_the_main_module.py"
     subprocess.run([sys.executable, script], check=True, timeout=60)
 
 

@@ -4,7 +4,6 @@ import itertools
 import json
 import subprocess
 import sys
-import textwrap
 import warnings
 from contextlib import nullcontext
 
@@ -13,6 +12,7 @@ import torch
 import torchdata.stateful_dataloader
 from torch.utils.data import DistributedSampler
 
+from faults.scripts import PROGRAMS
 from gristmill.torch import StatefulDataLoader
 from torch_loader.stateful_zoo import (
     Both,
@@ -114,18 +114,8 @@ def test_another_process_goes_on(workers, tmp_path):
     torch.manual_seed(3)
     state, batches = state_after(2, loader_of(range(11), workers, shuffle=True))
     torch.save(state, tmp_path / "state.pt")
-    script = """
-        import sys, torch
-        from gristmill.torch import StatefulDataLoader
-        if __name__ == "__main__":
-            loader = StatefulDataLoader(
-                range(11), 2, shuffle=True, num_workers=int(sys.argv[2])
-            )
-            loader.load_state_dict(torch.load(sys.argv[1]))
-            print([batch.tolist() for batch in loader])
-    """
-    (tmp_path / "resume.py").write_text(textwrap.dedent(script))
-    command = [sys.executable, tmp_path / "resume.py", tmp_path / "state.pt"]
+    program = PROGRAMS / "torch_loader" / "stateful_loader" / "resume.py"
+    command = [sys.executable, program, tmp_path / "state.pt"]
     told = subprocess.run([*command, str(workers)], stdout=subprocess.PIPE, check=True)
     assert told.stdout.decode().strip() == str(taken(batches))
 

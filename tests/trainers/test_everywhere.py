@@ -3,8 +3,6 @@
 import copy
 import os
 import pickle
-import subprocess
-import sys
 import warnings
 
 import accelerate.data_loader
@@ -13,6 +11,7 @@ import torch
 import torch.utils.data
 from torch.utils.data import dataloader
 
+from faults.scripts import run
 from gristmill._torch import loader as loader_module
 from gristmill._torch.iterators import SingleProcessIterator
 from gristmill.torch import DataLoader, install, uninstall
@@ -177,24 +176,6 @@ def test_draws_of_samples_are_torchs():
     assert seen[0] == seen[1]
 
 
-# In a process of its own: torch's threads seed its generators.
-THREADS = """
-import torch.utils.data
-import gristmill.torch
-from trainers.loaders import Threads
-gristmill.torch.install(everywhere=True)
-for kind in (torch.utils.data.DataLoader, gristmill.torch.DataLoader):
-    loader = kind(range(5), 2, num_workers=1, multiprocessing_context=Threads())
-    iterator = iter(loader)
-    assert type(iterator) is torch.utils.data.dataloader._MultiProcessingDataLoaderIter
-    assert [batch.tolist() for batch in iterator] == [[0, 1], [2, 3], [4]]
-    torch.utils.data._utils.worker._worker_info = None
-"""
-
-
 def test_workers_that_are_threads_are_left_to_torch():
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
-    done = subprocess.run(
-        [sys.executable, "-c", THREADS], capture_output=True, text=True, env=environment
-    )
-    assert done.returncode == 0, done.stderr
+    # In a process of its own: torch's threads seed its generators.
+    run("trainers/everywhere/threads")

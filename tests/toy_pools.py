@@ -1,68 +1,21 @@
-"""Crews that run a toy program, driven through _core.WorkerLog, and their processes."""
+"""Pools of toy workers, driven through _core.WorkerLog, and their processes."""
 
 import json
 import os
 import select
 import time
 
+from faults.scripts import PROGRAMS
 from gristmill import _core
 from gristmill._workers import launcher
 
 DEADLINE_S = 20
 
-# What the toy programs below do is in the text of the blob; what they find, they
-# append to the arena as a line of JSON.
-TOY = """
-import json, os, random, sys, threading, time
-
-def say(arena, **found):
-    os.write(arena, (json.dumps(found) + "\\n").encode())
-
-def load(blob):
-    program = os.pread(blob, 1000, 0).decode()
-    if program == "raise":
-        raise ImportError("no luck")
-    if program == "exit":
-        os._exit(7)
-    if program == "threads":
-        threading.Thread(target=time.sleep, args=(1000,), daemon=True).start()
-    if program == "blas":
-        import numpy
-        numpy.ones((300, 300)) @ numpy.ones((300, 300))
-    if program == "jemalloc":
-        import pyarrow
-    if program == "stuck":
-        time.sleep(1000)
-    return program, os.getpid()
-
-def serve(program, arena, knock, begun, worker, generation):
-    what, loader = program
-    if what == "waits":
-        time.sleep(1000)
-    if what == "computes":
-        say(arena, zygote=os.getppid())
-        while True:
-            pass
-    os.close(begun)
-    if what == "end":
-        print("bye")
-        return
-    if what == "break":
-        raise ValueError("broken toy")
-    import numpy
-    say(arena, worker=worker, generation=generation, pid=os.getpid(),
-        zygote=os.getppid(), loaded_here=loader == os.getpid(),
-        imported_in=getattr(sys.modules.get("gristmill_heavy"), "pid", None),
-        cwd=os.getcwd(), place=os.environ.get("PLACE"), path=sys.path[0],
-        drawn=[random.random(), float(numpy.random.rand())],
-        fds=[fd for fd in os.listdir("/proc/self/fd") if fd not in "012"])
-    os.eventfd_write(knock, 1)
-    while True:
-        time.sleep(1000)
-"""
+# Of the module that the workers run, gristmill_toy.
+FOLDER = PROGRAMS / "launcher"
 
 
-class Crew:
+class ToyPool:
     def __init__(self, program="run", *, entry="gristmill_toy", modules=()):
         launcher.configure("gristmill._engine.worker")
         self.blob = os.memfd_create("blob")
@@ -100,9 +53,9 @@ class Crew:
             time.sleep(0.002)
 
 
-def hire(crew, workers, generation=1):
+def start_workers(pool, workers, generation=1):
     for worker in range(workers):
-        crew.core.start_worker(worker, generation)
+        pool.core.start_worker(worker, generation)
 
 
 def watched(*pids):

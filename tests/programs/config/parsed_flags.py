@@ -1,0 +1,9 @@
+import sys
+
+from absl import flags
+
+from gristmill.config import config
+
+assert config.py_debug_mode is False  # Flags are not parsed.
+flags.FLAGS(["program", *sys.argv[1:]])
+print(config.py_debug_mode, config.tf_lookup_batch_size)

@@ -1,0 +1,5 @@
+"""Is found beside the program."""
+
+import grain
+
+VALUE = grain.RECORD

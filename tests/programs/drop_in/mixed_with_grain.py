@@ -1,0 +1,8 @@
+import grain  # noqa: F401
+
+import gristmill.drop_in
+
+try:
+    gristmill.drop_in.install()
+except RuntimeError as error:
+    print(str(error)[:50])

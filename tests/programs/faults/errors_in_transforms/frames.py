@@ -1,0 +1,7 @@
+"""Where an exception was raised."""
+
+import traceback
+
+
+def frames(error):
+    return [f.name for f in traceback.extract_tb(error.__traceback__)]

@@ -1,0 +1,57 @@
+import os
+import signal
+import sys
+
+import gristmill as g
+
+
+def options(workers):
+    return g.MultiprocessingOptions(num_workers=workers, per_worker_buffer_size=2)
+
+
+kind, marks = sys.argv[1:]
+
+
+def fault(x):
+    # Each process that gets here leaves a mark and dies.
+    if x == 17:
+        with open(marks, "a") as file:
+            file.write("x")
+        os.kill(os.getpid(), signal.SIGSEGV)
+    return x
+
+
+chain = g.MapDataset.range(40).map(fault).to_iter_dataset()
+if kind == "C":
+    chain = chain.filter(lambda x: True)
+iterator = iter(chain.batch(2).mp_prefetch(options(2)))
+got = []
+try:
+    for batch in iterator:
+        got.append(batch.tolist())
+except g.WorkerDied as error:
+    assert "was terminated unexpectedly" in str(error), error
+    assert "killed by SIGSEGV (exit code -11)" in str(error), error
+else:
+    raise AssertionError("nothing was raised")
+assert got == [
+    [0, 2],
+    [1, 3],
+    [4, 6],
+    [5, 7],
+    [8, 10],
+    [9, 11],
+    [12, 14],
+    [13, 15],
+    [16, 18],
+], got
+# The first may have been looking ahead.
+with open(marks) as file:
+    assert file.read() in ("xx", "xxx")
+state = iterator.get_state()
+iterator.close()
+# The same output without workers, where a debugger could follow.
+os.kill = lambda *_: None
+alone = iter(chain.batch(2).mp_prefetch(options(0), streams=2))
+alone.set_state(state)
+assert next(alone).tolist() == [17, 19]

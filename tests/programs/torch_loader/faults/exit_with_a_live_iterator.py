@@ -1,0 +1,4 @@
+from programs.torch_loader.faults.squares import make, values
+
+iterator = iter(make())
+print(values([next(iterator)]))

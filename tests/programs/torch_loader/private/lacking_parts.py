@@ -1,0 +1,34 @@
+import functools
+import sys
+import warnings
+
+import torch.utils.data
+
+kept = functools.reduce
+
+
+def reduce(function, items, *first):
+    if first == (torch,):
+        raise AttributeError
+    return kept(function, items, *first)
+
+
+if sys.argv[1] == "all":
+    functools.reduce = reduce
+else:
+    # What torch needs itself stays, and so do the loaders' batches.
+    del torch._utils.ExceptionWrapper
+    del torch._neg_view
+    del torch.autograd._profiler_enabled
+    del torch.utils.data.dataloader._sharding_worker_init_fn
+
+warnings.simplefilter("error")
+import gristmill.torch  # noqa: E402
+
+with warnings.catch_warnings(record=True) as warned:
+    warnings.simplefilter("always")
+    for workers in (0, 1):
+        loader = gristmill.torch.DataLoader(range(5), 2, num_workers=workers)
+        assert [batch.tolist() for batch in loader] == [[0, 1], [2, 3], [4]]
+[warning] = warned
+assert "is not there. Loaders compute as torch's own" in str(warning.message)

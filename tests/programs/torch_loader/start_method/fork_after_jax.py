@@ -1,0 +1,13 @@
+import os
+import warnings
+
+import jax
+
+from gristmill.torch import DataLoader
+from programs.torch_loader.start_method.parent import Parent
+
+jax.numpy.zeros(1).block_until_ready()
+
+warnings.simplefilter("ignore", RuntimeWarning)  # JAX's own, of the fork.
+loader = DataLoader(Parent(), num_workers=1, multiprocessing_context="fork")
+assert [parent.item() for parent in loader] == [os.getpid()]
