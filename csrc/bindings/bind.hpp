@@ -118,7 +118,6 @@ void permute(py::module_& m);
 void plan(py::module_& m);
 void mixture(py::module_& m);
 void window_shuffle(py::module_& m);
-void heap(py::module_& m);
 void pool(py::module_& m);
 void collate(py::module_& m);
 void example(py::module_& m);

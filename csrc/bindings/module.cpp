@@ -7,7 +7,6 @@ PYBIND11_MODULE(_core, m) {
   gristmill::bind::plan(m);
   gristmill::bind::mixture(m);
   gristmill::bind::window_shuffle(m);
-  gristmill::bind::heap(m);
   gristmill::bind::pool(m);  // Before what takes one.
   gristmill::bind::collate(m);
   gristmill::bind::example(m);

@@ -302,7 +302,7 @@ void nothing_is_computed_behind_a_unit_without_memory() {
   // Pages of this unit cannot be had; those of the next in its stream can.
   const Region region = scheduler->region();
   const Unit& refused = region.unit(2);
-  CHECK_EQ(refused.stream, 2U);
+  CHECK_EQ(refused.task.stream, 2U);
   const auto allow = [&region, offset = refused.offset,
                       bytes = refused.capacity](int protection) {
     CHECK_EQ(mprotect(region.base() + offset, bytes, protection), 0);

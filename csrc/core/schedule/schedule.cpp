@@ -152,7 +152,7 @@ std::variant<Next, Schedule::Awaited> Schedule::look() {
   const auto exited = [](const WorkerReport& report) {
     return Next{.kind = NextKind::kExited, .report = report};
   };
-  arena_.sweep(false);
+  arena_.sweep();
   collect();
   for (;;) {
     if (needs_fill_ || memory_.some_wait()) fill();

@@ -87,7 +87,7 @@ class Scheduler::All {
   }
   static void after_fork_in_parent() NO_THREAD_SAFETY_ANALYSIS {
     for (Scheduler* scheduler : all()) {
-      scheduler->arena_->retire_out();
+      scheduler->arena_->retire_shown();
       scheduler->mutex_.unlock();
     }
     mutex_.unlock();
