@@ -128,7 +128,6 @@ void tf_record_file(py::module_& m);
 void tf_record_stream(py::module_& m);
 void worker_end(py::module_& m);
 void scheduler(py::module_& m);
-void pinned_slot(py::module_& m);
 void supervise(py::module_& m);
 
 }  // namespace gristmill::bind

@@ -17,6 +17,5 @@ PYBIND11_MODULE(_core, m) {
   gristmill::bind::tf_record_stream(m);
   gristmill::bind::supervise(m);
   gristmill::bind::scheduler(m);
-  gristmill::bind::pinned_slot(m);
   gristmill::bind::worker_end(m);
 }

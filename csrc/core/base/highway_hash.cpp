@@ -59,9 +59,9 @@ void update_lanes(State& s, const Lanes& packet) noexcept {
 
 void update_portable(State& state, const std::byte* packets,
                      std::size_t count) noexcept {
-  for (std::size_t i = 0; i < count; ++i) {
-    Lanes packet;
-    std::memcpy(packet.data(), packets + i * sizeof packet, sizeof packet);
+  Lanes packet;
+  for (; count > 0; --count, packets += sizeof packet) {
+    std::memcpy(packet.data(), packets, sizeof packet);
     update_lanes(state, packet);
   }
 }
@@ -95,14 +95,11 @@ GRISTMILL_AVX2 inline __m256i load(const void* from) noexcept {
   return _mm256_loadu_si256(static_cast<const __m256i*>(from));
 }
 
-GRISTMILL_AVX2 inline void store(Lanes& to, __m256i from) noexcept {
-  _mm256_storeu_si256(reinterpret_cast<__m256i*>(to.data()), from);
-}
-
 // The state in registers.
 struct Wide {
   __m256i v0, v1, mul0, mul1;
 };
+static_assert(sizeof(Wide) == sizeof(State));
 
 GRISTMILL_AVX2 inline Wide load(const State& s) noexcept {
   return {load(s.v0.data()), load(s.v1.data()), load(s.mul0.data()),
@@ -110,10 +107,7 @@ GRISTMILL_AVX2 inline Wide load(const State& s) noexcept {
 }
 
 GRISTMILL_AVX2 inline void store(State& to, const Wide& from) noexcept {
-  store(to.v0, from.v0);
-  store(to.v1, from.v1);
-  store(to.mul0, from.mul0);
-  store(to.mul1, from.mul1);
+  std::memcpy(&to, &from, sizeof to);
 }
 
 GRISTMILL_AVX2 inline void update(Wide& s, __m256i packet) noexcept {
