@@ -129,11 +129,12 @@ ArenaSlot* Arena::take(std::uint64_t bytes, bool beyond_limit) {
   const std::uint64_t wanted = round_to_page(std::max<std::uint64_t>(bytes, 1));
   if (wanted > book_->bytes) return nullptr;
   ArenaSlot* slot = nullptr;
-  for (std::size_t i = idle_.size(); i-- > 0;) {
-    if (idle_[i]->capacity < wanted) continue;
-    slot = idle_[i];
-    idle_.erase(idle_.begin() + static_cast<std::ptrdiff_t>(i));
-    break;
+  const auto newest = std::find_if(
+      idle_.rbegin(), idle_.rend(),
+      [&](const ArenaSlot* idle) { return idle->capacity >= wanted; });
+  if (newest != idle_.rend()) {
+    slot = *newest;
+    idle_.erase(std::prev(newest.base()));
   }
   const std::uint64_t has = slot != nullptr ? slot->charge : 0;
   const std::uint64_t more = wanted > has ? wanted - has : 0;
@@ -169,15 +170,17 @@ void Arena::drop_idle(std::uint64_t bytes) {
   });
 }
 
-// First fit; when no hole is large enough, idle slots become holes again.
+// First fit; when no hole is large enough, idle slots become holes again and
+// neighbours one.
 ArenaSlot* Arena::cut(std::uint64_t capacity) {
   const auto find = [&] {
     return std::ranges::find_if(
         holes_, [&](const auto& range) { return range.second >= capacity; });
   };
   auto hole = find();
-  if (hole == holes_.end() && !idle_.empty()) {
+  if (hole == holes_.end()) {
     drop_idle(std::numeric_limits<std::uint64_t>::max());
+    merge_holes();
     hole = find();
   }
   if (hole == holes_.end()) return nullptr;
@@ -194,26 +197,21 @@ ArenaSlot* Arena::cut(std::uint64_t capacity) {
   return slot;
 }
 
+void Arena::merge_holes() {
+  for (auto at = holes_.begin(); at != holes_.end(); ++at) {
+    auto next = std::next(at);
+    while (next != holes_.end() && next->first == at->first + at->second) {
+      at->second += next->second;
+      next = holes_.erase(next);
+    }
+  }
+}
+
 // Gives an idle slot's pages back and makes a hole of its range.
 void Arena::drop(ArenaSlot* slot) {
   madvise(base() + slot->offset, slot->capacity, MADV_REMOVE);
   charge(slot, 0);
-  std::uint64_t offset = slot->offset;
-  std::uint64_t length = slot->capacity;
-  auto next = holes_.lower_bound(offset);
-  if (next != holes_.end() && next->first == offset + length) {
-    length += next->second;
-    next = holes_.erase(next);
-  }
-  if (next != holes_.begin()) {
-    const auto before = std::prev(next);
-    if (before->first + before->second == offset) {
-      offset = before->first;
-      length += before->second;
-      holes_.erase(before);
-    }
-  }
-  holes_[offset] = length;
+  holes_[slot->offset] = slot->capacity;
   spare_.push_back(slot);
 }
 

@@ -119,6 +119,7 @@ class Arena {
  private:
   Arena() = default;
   ArenaSlot* cut(std::uint64_t capacity);
+  void merge_holes();
   void drop_idle(std::uint64_t bytes);
   void drop(ArenaSlot* slot);
   bool make_room(std::uint64_t bytes);

@@ -90,7 +90,6 @@ struct UnitWord {
 
 struct Control {
   // Fixed before any worker exists.
-  std::uint64_t bytes;  // of the whole mapping
   std::uint32_t workers;
   std::uint32_t units;
   std::uint32_t streams;

@@ -62,20 +62,15 @@ class LeaseTable {
   // REQUIRES: state(lease) is kCommitted.
   [[nodiscard]] Commit commit_of(const Lease& lease) const;
 
-  // Whether it was handed back, not computed, for want of memory.
+  // Whether it was handed back, not computed, for want of memory; else
+  // computed.
   [[nodiscard]] bool refused(const Lease& lease) const noexcept {
     return state(lease) == UnitState::kCommitted &&
            unit(lease).status == UnitStatus::kNoMemory;
   }
 
-  // Whether it is committed and was not refused.
   [[nodiscard]] bool computed(const Lease& lease) const noexcept {
     return state(lease) == UnitState::kCommitted && !refused(lease);
-  }
-
-  // The position after the unit; empty if that is not known.
-  [[nodiscard]] Cursor position_after(const Lease& lease) const {
-    return computed(lease) ? commit_of(lease).cursor_out : Cursor();
   }
 
   // Bytes of the slot that its holder populated.

@@ -77,12 +77,11 @@ bool Schedule::publish(std::uint32_t s) {
 // Where the stream's next unit begins, if the one before it is computed.  If it
 // is not, its holder goes on from its live state and looks at no position.
 Cursor Schedule::begin_of_next(const Stream& stream) const {
-  if (!is_range() && !stream.pending.empty()) {
-    const Lease& before = leases_.all().at(stream.pending.back());
-    Cursor after = leases_.position_after(before);
-    if (!after.empty()) return after;
-  }
-  return stream.tail;
+  if (is_range() || stream.pending.empty()) return stream.tail;
+  const Lease& before = leases_.all().at(stream.pending.back());
+  if (!leases_.computed(before)) return stream.tail;
+  Cursor after = leases_.commit_of(before).cursor_out;
+  return after.empty() ? stream.tail : after;
 }
 
 void Schedule::ask(std::uint32_t stream, Cursor request) {
@@ -180,15 +179,13 @@ std::optional<Next> Schedule::timed_out(Awaited awaited) {
 Next Schedule::output(std::uint32_t s) const {
   const Opened& unit = *opened_[s];
   const auto* const header = arena_.base() + unit.slot->offset;
-  return {
-      .kind = NextKind::kOutput,
-      .output = {.stream = s,
-                 .error = (unit.outputs[unit.index].flags & kOutputError) != 0,
-                 .unit = unit.id,
-                 .index = unit.index,
-                 .count = static_cast<std::uint32_t>(unit.outputs.size()),
-                 .address = reinterpret_cast<std::uint64_t>(header),
-                 .bytes = unit.bytes}};
+  const bool error = (unit.outputs[unit.index].flags & kOutputError) != 0;
+  return {.kind = NextKind::kOutput,
+          .output = {.stream = s,
+                     .error = error,
+                     .index = unit.index,
+                     .address = reinterpret_cast<std::uint64_t>(header),
+                     .bytes = unit.bytes}};
 }
 
 // Opens the stream's oldest unit, which is computed.  False if it is corrupt.
@@ -197,7 +194,6 @@ bool Schedule::open(std::uint32_t s) {
   const Lease lease = leases_.at(stream.pending.front());
   Commit commit = leases_.commit_of(lease);
   auto unit = std::make_unique<Opened>();
-  unit->id = lease.id;
   unit->bytes = commit.bytes;
   if (commit.bytes > lease.slot->capacity || commit.cursor_out.empty()) {
     return false;

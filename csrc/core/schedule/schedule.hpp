@@ -99,7 +99,6 @@ class Schedule {
  private:
   // A unit being delivered.
   struct Opened {
-    std::uint64_t id = 0;
     ArenaSlot* slot = nullptr;  // null without outputs
     std::uint64_t bytes = 0;
     std::uint32_t index = 0;  // of the output due

@@ -88,7 +88,6 @@ Region lay_out(const Arena& arena, const SchedulerConfig& config) {
   const std::uint32_t units = cells_for(config);
   const Region region(arena.base());
   Control& control = *new (arena.base()) Control{};
-  control.bytes = arena.bytes();
   control.workers = config.workers;
   control.units = units;
   control.streams = static_cast<std::uint32_t>(config.lengths.size());

@@ -78,7 +78,6 @@ class Scheduler final : public WorkerEvents {
 
  private:
   class All;
-
   Scheduler(SchedulerConfig config, std::unique_ptr<Arena> arena);
 
   [[nodiscard]] bool is_over() const REQUIRES(mutex_) {
