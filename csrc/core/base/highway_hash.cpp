@@ -95,11 +95,14 @@ GRISTMILL_AVX2 inline __m256i load(const void* from) noexcept {
   return _mm256_loadu_si256(static_cast<const __m256i*>(from));
 }
 
+GRISTMILL_AVX2 inline void store(Lanes& to, __m256i from) noexcept {
+  _mm256_storeu_si256(reinterpret_cast<__m256i*>(to.data()), from);
+}
+
 // The state in registers.
 struct Wide {
   __m256i v0, v1, mul0, mul1;
 };
-static_assert(sizeof(Wide) == sizeof(State));
 
 GRISTMILL_AVX2 inline Wide load(const State& s) noexcept {
   return {load(s.v0.data()), load(s.v1.data()), load(s.mul0.data()),
@@ -107,7 +110,10 @@ GRISTMILL_AVX2 inline Wide load(const State& s) noexcept {
 }
 
 GRISTMILL_AVX2 inline void store(State& to, const Wide& from) noexcept {
-  std::memcpy(&to, &from, sizeof to);
+  store(to.v0, from.v0);
+  store(to.v1, from.v1);
+  store(to.mul0, from.mul0);
+  store(to.mul1, from.mul1);
 }
 
 GRISTMILL_AVX2 inline void update(Wide& s, __m256i packet) noexcept {
