@@ -106,7 +106,7 @@ check-stubs: lint-tools
 		--allowlist .ci/stubtest-allowlist --ignore-disjoint-bases \
 		gristmill._core $(HOT_MODULES)
 
-# Clang's analysis of who holds which lock, see thread_annotations.hpp.
+# Clang's analysis of who holds which lock, see core/base/mutex.hpp.
 check-threads: lint-tools
 	$(BIN)/python .ci/check_threads.py $(BIN)/clang-tidy
 

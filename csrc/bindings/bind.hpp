@@ -118,7 +118,6 @@ void permute(py::module_& m);
 void plan(py::module_& m);
 void mixture(py::module_& m);
 void window_shuffle(py::module_& m);
-void heap(py::module_& m);
 void pool(py::module_& m);
 void collate(py::module_& m);
 void example(py::module_& m);
@@ -129,7 +128,6 @@ void tf_record_file(py::module_& m);
 void tf_record_stream(py::module_& m);
 void worker_end(py::module_& m);
 void scheduler(py::module_& m);
-void pinned_slot(py::module_& m);
 void supervise(py::module_& m);
 
 }  // namespace gristmill::bind

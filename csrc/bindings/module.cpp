@@ -7,7 +7,6 @@ PYBIND11_MODULE(_core, m) {
   gristmill::bind::plan(m);
   gristmill::bind::mixture(m);
   gristmill::bind::window_shuffle(m);
-  gristmill::bind::heap(m);
   gristmill::bind::pool(m);  // Before what takes one.
   gristmill::bind::collate(m);
   gristmill::bind::example(m);
@@ -18,6 +17,5 @@ PYBIND11_MODULE(_core, m) {
   gristmill::bind::tf_record_stream(m);
   gristmill::bind::supervise(m);
   gristmill::bind::scheduler(m);
-  gristmill::bind::pinned_slot(m);
   gristmill::bind::worker_end(m);
 }

@@ -24,7 +24,6 @@ struct Bench {
                    .release()),
         region(arena.base()) {
     Control& control = *new (arena.base()) Control{};
-    control.bytes = arena.bytes();
     control.workers = 2;
     control.units = kUnits;
     control.streams = 2;

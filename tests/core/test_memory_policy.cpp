@@ -20,8 +20,8 @@ struct Bench {
                   .value()),
         region(arena->base()),
         order(kind, 1, std::vector<std::int64_t>(streams, -1),
-              std::vector<Cursor>(streams, Cursor{0}), 0,
-              std::vector<bool>(streams, false)),
+              {std::vector<Cursor>(streams, Cursor{0}), 0,
+               std::vector<bool>(streams, false)}),
         workers(streams) {
     Control& control = *new (arena->base()) Control{};
     control.workers = control.streams = streams;

@@ -16,8 +16,8 @@ int publish_one(Order& order, std::uint64_t id) {
 }
 
 void publishes_round_robin_by_unit() {
-  Order order(UnitKind::kRange, 4, {8, 8, 4}, {{0}, {0}, {0}}, 1,
-              {false, false, false});
+  Order order(UnitKind::kRange, 4, {8, 8, 4},
+              {{{0}, {0}, {0}}, 1, {false, false, false}});
   std::uint64_t id = 1;
   const int expected[] = {1, 2, 0, 1, 0, -1};
   for (const int s : expected) CHECK_EQ(publish_one(order, id++), s);
@@ -25,8 +25,8 @@ void publishes_round_robin_by_unit() {
 }
 
 void an_opened_unit_counts_until_it_is_delivered() {
-  Order order(UnitKind::kRange, 2, {-1, -1, -1}, {{0}, {0}, {0}}, 0,
-              {false, false, false});
+  Order order(UnitKind::kRange, 2, {-1, -1, -1},
+              {{{0}, {0}, {0}}, 0, {false, false, false}});
   for (std::uint64_t id = 1; id <= 4; ++id) publish_one(order, id);
   order.opened(0);
   // Stream 0 has one unit open and one ahead, the others one ahead.
@@ -36,7 +36,7 @@ void an_opened_unit_counts_until_it_is_delivered() {
 }
 
 void the_last_unit_is_short_and_the_stream_ends() {
-  Order order(UnitKind::kRange, 4, {10}, {{3}}, 0, {false});
+  Order order(UnitKind::kRange, 4, {10}, {{{3}}, 0, {false}});
   CHECK_EQ(order.plan(0).first, 3);
   order.published(0, 1, order.plan(0).count);
   CHECK_EQ(order.plan(0).first, 7);
@@ -52,15 +52,15 @@ void the_last_unit_is_short_and_the_stream_ends() {
 }
 
 void ended_streams_are_skipped() {
-  Order order(UnitKind::kSequential, 1, {-1, -1, -1}, {{0}, {0}, {0}}, 0,
-              {true, false, true});
+  Order order(UnitKind::kSequential, 1, {-1, -1, -1},
+              {{{0}, {0}, {0}}, 0, {true, false, true}});
   CHECK_EQ(order.due(), 1);
   order.step();
   CHECK_EQ(order.due(), 1);
 }
 
 void withdrawn_units_are_planned_again() {
-  Order order(UnitKind::kRange, 4, {20}, {{0}}, 0, {false});
+  Order order(UnitKind::kRange, 4, {20}, {{{0}}, 0, {false}});
   Lease lease = order.plan(0);
   lease.id = 1;
   order.published(0, 1, lease.count);
@@ -74,8 +74,8 @@ void withdrawn_units_are_planned_again() {
 }
 
 void a_stream_ends_behind_a_unit_that_cannot_be_computed() {
-  Order order(UnitKind::kSequential, 1, {-1, -1}, {{0}, {0}}, 0,
-              {false, false});
+  Order order(UnitKind::kSequential, 1, {-1, -1},
+              {{{0}, {0}}, 0, {false, false}});
   for (std::uint64_t id = 1; id <= 6; ++id) publish_one(order, id);
   const std::vector<std::uint64_t> behind = {3, 5};
   CHECK(order.seal_behind(0, 0) == behind);

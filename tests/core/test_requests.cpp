@@ -167,7 +167,7 @@ void a_reset_drops_requests() {
   scheduler->start(&workers);
   for (int i = 0; i < 50; ++i) ask(*scheduler, i % 2, i);
   CHECK(scheduler->next(60).kind == NextKind::kOutput);
-  CHECK(scheduler->reset({{0}, {0}}, 0, {false, false}).ok());
+  CHECK(scheduler->reset({{{0}, {0}}, 0, {false, false}}).ok());
   CHECK(scheduler->next(60).kind == NextKind::kEnd);
   for (int i = 0; i < 10; ++i) ask(*scheduler, i % 2, i);
   CHECK(drain(*scheduler, 8) == expected(10, 2));

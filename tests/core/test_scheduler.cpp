@@ -24,7 +24,8 @@ void delivers_ranges_in_order(bool own_mapping) {
   Next last;
   CHECK(drain(*scheduler, 8, &last) == expected_ranges(4, 50));
   CHECK(last.kind == NextKind::kEnd);
-  for (const Cursor& vector : scheduler->cursors()) CHECK_EQ(vector[0], 50);
+  const Position position = scheduler->position();
+  for (const Cursor& vector : position.cursors) CHECK_EQ(vector[0], 50);
 }
 
 void delivers_sequences_in_order(std::int64_t per_unit) {
@@ -37,7 +38,7 @@ void delivers_sequences_in_order(std::int64_t per_unit) {
   Next last;
   CHECK(drain(*scheduler, 8, &last) == expected_sequences(5, 60));
   CHECK(last.kind == NextKind::kEnd);
-  CHECK(scheduler->ended() == std::vector<bool>(5, true));
+  CHECK(scheduler->position().ended == std::vector<bool>(5, true));
 }
 
 // One exit at each point, then exits at random.
@@ -65,7 +66,8 @@ void survives_exits(UnitKind kind, std::function<Plant(std::uint64_t)> draw,
   CHECK(last.kind == NextKind::kEnd);
   CHECK(workers.exits >= least_exits);
   if (!owned) return;
-  for (const Cursor& vector : scheduler->cursors()) {
+  const Position position = scheduler->position();
+  for (const Cursor& vector : position.cursors) {
     const Values live = unpadded(vector, longest);
     CHECK(live[0] > 100 && live[1] > 70);
   }
@@ -179,8 +181,8 @@ void a_unit_that_takes_more_records_moves_those_behind_it() {
 
 void starts_from_a_position() {
   SchedulerConfig made = config(UnitKind::kRange, 2, 3, 10, 4);
-  made.starts = {{10}, {7}, {6}};
-  made.next_stream = 2;
+  made.start.cursors = {{10}, {7}, {6}};
+  made.start.next_stream = 2;
   const auto scheduler = make(std::move(made));
   WorkerThreads workers(*scheduler, {});
   scheduler->start(&workers);
@@ -212,8 +214,8 @@ void resets_while_workers_are_busy() {
       }
       CHECK(
           scheduler
-              ->reset(std::vector<Cursor>(4, owned ? Cursor{0, 0} : Cursor{0}),
-                      0, std::vector<bool>(4, false))
+              ->reset({std::vector<Cursor>(4, owned ? Cursor{0, 0} : Cursor{0}),
+                       0, std::vector<bool>(4, false)})
               .ok());
     }
     CHECK(drain(*scheduler, 8) == expected_ranges(4, 40));
@@ -273,7 +275,7 @@ void says_that_memory_is_full_and_goes_on() {
 void a_unit_without_memory_is_tried_again() {
   for (const UnitKind kind : {UnitKind::kRange, UnitKind::kSequential}) {
     SchedulerConfig made = config(kind, 1, 1, 20, 2);
-    const std::size_t length = made.starts[0].size();
+    const std::size_t length = made.start.cursors[0].size();
     const auto scheduler = make(std::move(made));
     scheduler->start(nullptr);
     scheduler->on_started(0, 1, 0);
@@ -293,7 +295,7 @@ void a_unit_without_memory_is_tried_again() {
 // The units behind one that was not computed begin where it would have ended.
 void nothing_is_computed_behind_a_unit_without_memory() {
   SchedulerConfig made = config(UnitKind::kSequential, 2, 3, -1, 1);
-  made.starts.assign(3, Cursor{1, 0});  // Record 0 gives no output.
+  made.start.cursors.assign(3, Cursor{1, 0});  // Record 0 gives no output.
   const auto scheduler = make(std::move(made));
   Job job;
   job.stream_end = 60;
@@ -302,7 +304,7 @@ void nothing_is_computed_behind_a_unit_without_memory() {
   // Pages of this unit cannot be had; those of the next in its stream can.
   const Region region = scheduler->region();
   const Unit& refused = region.unit(2);
-  CHECK_EQ(refused.stream, 2U);
+  CHECK_EQ(refused.task.stream, 2U);
   const auto allow = [&region, offset = refused.offset,
                       bytes = refused.capacity](int protection) {
     CHECK_EQ(mprotect(region.base() + offset, bytes, protection), 0);
@@ -390,8 +392,8 @@ void a_timeout_names_the_worker_that_keeps_others_waiting() {
     CHECK(end.claim().has_value());
     end.at_address()->store(7);
     // The unit is withdrawn, but the worker does not come back from it.
-    const std::size_t length = scheduler->cursors()[0].size();
-    CHECK(scheduler->reset({Cursor(length, 0)}, 0, {false}).ok());
+    const std::size_t length = scheduler->position().cursors[0].size();
+    CHECK(scheduler->reset({{Cursor(length, 0)}, 0, {false}}).ok());
     const Next next = scheduler->next(0.01);
     CHECK(next.kind == NextKind::kTimeout);
     CHECK_EQ(next.report.worker, 0);
@@ -468,9 +470,9 @@ void positions_may_be_short_or_long() {
       CHECK(scheduler->next(60).kind == NextKind::kOutput);
       scheduler->advance();
     }
-    half = scheduler->cursors();
+    half = scheduler->position().cursors;
     const auto rest = drain(*scheduler, 8);
-    CHECK(scheduler->reset(half, 0, std::vector<bool>(3, false)).ok());
+    CHECK(scheduler->reset({half, 0, std::vector<bool>(3, false)}).ok());
     CHECK(drain(*scheduler, 8) == rest);
     for (const Cursor& vector : half) unpadded(vector, job.longest);
   }
@@ -478,12 +480,12 @@ void positions_may_be_short_or_long() {
 
 void a_position_beyond_the_capacity_is_refused() {
   SchedulerConfig made = config(UnitKind::kSequential, 1, 1, -1, 1);
-  made.starts = {Cursor(9, 0)};
+  made.start.cursors = {Cursor(9, 0)};
   CHECK(!Scheduler::create(made).ok());
   made.cursor_capacity = 9;
   const auto scheduler = make(made);
-  CHECK(!scheduler->reset({Cursor(10, 0)}, 0, {false}).ok());
-  CHECK(!scheduler->reset({Cursor()}, 0, {false}).ok());
+  CHECK(!scheduler->reset({{Cursor(10, 0)}, 0, {false}}).ok());
+  CHECK(!scheduler->reset({{Cursor()}, 0, {false}}).ok());
   for (const std::uint32_t capacity : {0U, kMaxCursorCapacity + 1}) {
     made.cursor_capacity = capacity;
     CHECK(!Scheduler::create(made).ok());

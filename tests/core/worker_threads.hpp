@@ -264,7 +264,6 @@ class WorkerThreads final : public WorkerStarter {
   void start_worker(int worker, std::uint32_t generation) override {
     say({Event::kStart, worker, generation});
   }
-  void kill(int) override {}
 
   std::atomic<int> exits{0};
 
@@ -353,9 +352,9 @@ inline SchedulerConfig config(UnitKind kind, std::uint32_t workers,
   made.workers = workers;
   made.unit_records = unit_records;
   made.lengths.assign(streams, length);
-  made.starts.assign(streams,
-                     kind == UnitKind::kSequential ? Cursor{0, 0} : Cursor{0});
-  made.ended.assign(streams, false);
+  made.start.cursors.assign(
+      streams, kind == UnitKind::kSequential ? Cursor{0, 0} : Cursor{0});
+  made.start.ended.assign(streams, false);
   return made;
 }
 

@@ -5,6 +5,7 @@
 #include <memory>
 #include <string>
 #include <system_error>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -15,6 +16,9 @@
 
 namespace gristmill::bind {
 namespace {
+
+// What, worker, generation, wait status, why.
+using Event = std::tuple<const char*, int, uint32_t, int, std::string>;
 
 class WorkerLog final : public WorkerEvents {
  public:
@@ -42,20 +46,10 @@ class WorkerLog final : public WorkerEvents {
 
   [[nodiscard]] int fileno() const { return happened_.get(); }
 
-  std::vector<py::tuple> events() {
-    std::vector<Event> taken;
-    {
-      const MutexLock lock(mutex_);
-      silence(happened_.get());
-      taken.swap(events_);
-    }
-    std::vector<py::tuple> tuples;
-    for (const auto& event : taken) {
-      tuples.push_back(py::make_tuple(event.what, event.worker,
-                                      event.generation, event.wait_status,
-                                      event.why));
-    }
-    return tuples;
+  std::vector<Event> events() {
+    const MutexLock lock(mutex_);
+    silence(happened_.get());
+    return std::exchange(events_, {});
   }
 
   WorkerGroup& group() { return *group_; }
@@ -66,14 +60,6 @@ class WorkerLog final : public WorkerEvents {
   }
 
  private:
-  struct Event {
-    const char* what;
-    int worker;
-    uint32_t generation;
-    int wait_status;
-    std::string why;
-  };
-
   void add(Event event) {
     const MutexLock lock(mutex_);
     events_.push_back(std::move(event));
@@ -93,9 +79,7 @@ void worker_log(py::module_& m) {
       "tool, which computes nothing.")
       .def(py::init<int, int, const py::bytes&, Modules>(), "arena_fd"_a,
            "blob_fd"_a, "setup"_a, "modules"_a = Modules(),
-           "Open a group of workers; setup comes from _launcher.setup(), "
-           "and\n"
-           "modules are what the workers' zygote finds imported.")
+           "Open a group of workers; setup comes from _launcher.setup().")
       .def("fileno", &WorkerLog::fileno,
            "A descriptor that is readable while events wait.")
       .def("events", &WorkerLog::events,
@@ -143,8 +127,7 @@ void supervise(py::module_& m) {
   m.def("shutdown_supervisor", &shutdown_supervisor, py::call_guard<Unlocked>(),
         "Kill all workers, end the launcher and join the supervisor's thread.");
   m.def(
-      "die_with_parent", [](int parent) { die_with_parent(parent); },
-      "parent"_a,
+      "die_with_parent", &die_with_parent, "parent"_a,
       "Have this process killed when the thread that forked it ends; kill it\n"
       "now unless `parent` is the pid of its parent.");
   worker_log(m);

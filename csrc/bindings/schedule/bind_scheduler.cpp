@@ -1,7 +1,8 @@
 // Binds core/schedule/scheduler.hpp, together with the group that brings its
-// workers.
+// workers, and core/memory/pinned_slot.hpp.
 #include <pybind11/stl.h>
 
+#include <array>
 #include <memory>
 #include <stdexcept>
 #include <string>
@@ -10,6 +11,7 @@
 
 #include "bindings/bind.hpp"
 #include "bindings/schedule/cursor.hpp"
+#include "core/memory/pinned_slot.hpp"
 #include "core/processes/worker_group.hpp"
 #include "core/schedule/scheduler.hpp"
 
@@ -25,9 +27,10 @@ class OwnedScheduler {
   OwnedScheduler(const OwnedScheduler&) = delete;
   OwnedScheduler& operator=(const OwnedScheduler&) = delete;
 
-  void start(int blob_fd, const std::string& setup, Modules modules) {
-    group_ = open_group(scheduler_.get(), {scheduler_->arena_fd(), blob_fd,
-                                           setup, std::move(modules)});
+  void start(int blob_fd, const py::bytes& setup, Modules modules) {
+    GroupSpec spec{scheduler_->arena_fd(), blob_fd, setup, std::move(modules)};
+    const Unlocked unlocked;
+    group_ = open_group(scheduler_.get(), spec);
     scheduler_->start(group_.get());
   }
 
@@ -62,71 +65,21 @@ Next wait_for_next(OwnedScheduler& owned, double timeout_s) {
   }
 }
 
-const char* name_of(NextKind kind) {
-  switch (kind) {
-    case NextKind::kOutput:
-      return "output";
-    case NextKind::kEnd:
-      return "end";
-    case NextKind::kInterrupted:
-      return "interrupted";
-    case NextKind::kTimeout:
-      return "timeout";
-    case NextKind::kExited:
-      return "exited";
-    case NextKind::kFull:
-      return "full";
-    case NextKind::kClosed:
-      return "closed";
-    case NextKind::kForked:
-      return "forked";
-  }
-  return "";
-}
-
-std::unique_ptr<OwnedScheduler> make_scheduler(
-    std::uint32_t workers, std::uint32_t buffer, UnitKind kind,
-    std::int64_t unit_records, std::uint32_t max_restarts,
-    std::uint64_t memory_limit, std::vector<std::int64_t> lengths,
-    const py::sequence& starts, std::uint32_t next_stream,
-    std::vector<bool> ended, std::uint32_t cursor_capacity, bool in_order,
-    bool exits_final) {
-  SchedulerConfig config;
-  config.workers = workers;
-  config.buffer = buffer;
-  config.kind = kind;
-  config.unit_records = unit_records;
-  config.max_restarts = max_restarts;
-  config.memory_limit = memory_limit;
-  config.lengths = std::move(lengths);
-  config.starts = to_cursors(starts);
-  config.next_stream = next_stream;
-  config.ended = std::move(ended);
-  config.cursor_capacity = cursor_capacity;
-  config.in_order = in_order;
-  config.exits_final = exits_final;
-  return std::make_unique<OwnedScheduler>(
-      checked(Scheduler::create(std::move(config))));
-}
-
-py::list processes(OwnedScheduler& owned) {
-  py::list all;
-  for (const Process& process : (*owned).processes()) {
-    all.append(py::make_tuple(process.pid, process.alive, process.wait_status));
-  }
-  return all;
+// A method of the core's scheduler as one of what Python holds.
+template <class... Args>
+auto core(void (Scheduler::*method)(Args...)) {
+  return [method](OwnedScheduler& owned, Args... args) {
+    ((*owned).*method)(std::move(args)...);
+  };
 }
 
 // For workers that somebody else starts and watches, who reports here.
 void reports(py::class_<OwnedScheduler>& c) {
   c.def("start_alone", &OwnedScheduler::start_alone, py::call_guard<Unlocked>(),
         "Publish units; the caller starts the workers and reports on them.")
-      .def(
-          "on_started",
-          [](OwnedScheduler& owned, int worker, std::uint32_t generation,
-             int pid) { (*owned).on_started(worker, generation, pid); },
-          "worker"_a, "generation"_a, "pid"_a,
-          "Its exit will be reported: it may be given work.")
+      .def("on_started", core(&Scheduler::on_started), "worker"_a,
+           "generation"_a, "pid"_a,
+           "Its exit will be reported: it may be given work.")
       .def(
           "on_exited",
           [](OwnedScheduler& owned, int worker, std::uint32_t generation,
@@ -136,91 +89,117 @@ void reports(py::class_<OwnedScheduler>& c) {
           },
           "worker"_a, "generation"_a, "wait_status"_a,
           "None of its threads writes any more.")
-      .def(
-          "on_slot_requested",
-          [](OwnedScheduler& owned) { (*owned).on_slot_requested(); },
-          "A worker wrote to the eventfd of slot requests.")
-      .def(
-          "on_failed",
-          [](OwnedScheduler& owned, std::string why) {
-            (*owned).on_failed(std::move(why));
-          },
-          "why"_a, "No worker can be had any more.");
+      .def("on_slot_requested", core(&Scheduler::on_slot_requested),
+           "A worker wrote to the eventfd of slot requests.")
+      .def("on_failed", core(&Scheduler::on_failed), "why"_a,
+           "No worker can be had any more.");
+}
+
+// Reads a field of a part of what next() found.
+template <class Part, class Field>
+auto of(Part Next::* part, Field Part::* field) {
+  return [part, field](const Next& next) { return next.*part.*field; };
+}
+
+const char* kind_of(const Next& next) {
+  constexpr std::array kNames = {"output", "end",  "interrupted", "timeout",
+                                 "exited", "full", "closed",      "forked"};
+  return kNames.at(static_cast<std::size_t>(next.kind));
+}
+
+int stream_of(const Next& next) {
+  return next.kind == NextKind::kOutput ? static_cast<int>(next.output.stream)
+                                        : next.report.stream;
+}
+
+py::str text_of(const Next& next) {
+  const std::string& text = next.report.text;
+  return py::reinterpret_steal<py::str>(PyUnicode_DecodeUTF8(
+      text.data(), static_cast<Py_ssize_t>(text.size()), "replace"));
 }
 
 void due(py::module_& m) {
+  constexpr auto output = &Next::output;
+  constexpr auto report = &Next::report;
+  constexpr auto shortage = &Next::shortage;
   py::class_<Next>(m, "Due",
                    "What next() found; `kind` says which fields count.")
-      .def_property_readonly("kind",
-                             [](const Next& n) { return name_of(n.kind); })
-      .def_property_readonly("stream",
-                             [](const Next& n) {
-                               return n.kind == NextKind::kOutput
-                                          ? static_cast<int>(n.output.stream)
-                                          : n.report.stream;
-                             })
-      .def_property_readonly("error",
-                             [](const Next& n) { return n.output.error; })
-      .def_property_readonly("index",
-                             [](const Next& n) { return n.output.index; })
-      .def_property_readonly("address",
-                             [](const Next& n) { return n.output.address; })
-      .def_property_readonly("bytes",
-                             [](const Next& n) { return n.output.bytes; })
-      .def_property_readonly("worker",
-                             [](const Next& n) { return n.report.worker; })
-      .def_property_readonly("pid", [](const Next& n) { return n.report.pid; })
-      .def_property_readonly("record",
-                             [](const Next& n) { return n.report.record; })
-      .def_property_readonly("attempts",
-                             [](const Next& n) { return n.report.attempts; })
-      .def_property_readonly("at_start",
-                             [](const Next& n) { return n.report.at_start; })
-      .def_property_readonly("idle",
-                             [](const Next& n) { return n.report.idle; })
+      .def_property_readonly("kind", &kind_of)
+      .def_property_readonly("stream", &stream_of)
+      .def_property_readonly("error", of(output, &Output::error))
+      .def_property_readonly("index", of(output, &Output::index))
+      .def_property_readonly("address", of(output, &Output::address))
+      .def_property_readonly("bytes", of(output, &Output::bytes))
+      .def_property_readonly("worker", of(report, &WorkerReport::worker))
+      .def_property_readonly("pid", of(report, &WorkerReport::pid))
+      .def_property_readonly("record", of(report, &WorkerReport::record))
+      .def_property_readonly("attempts", of(report, &WorkerReport::attempts))
+      .def_property_readonly("at_start", of(report, &WorkerReport::at_start))
+      .def_property_readonly("idle", of(report, &WorkerReport::idle))
       .def_property_readonly("wait_status",
-                             [](const Next& n) { return n.report.wait_status; })
-      .def_property_readonly(
-          "text",
-          [](const Next& n) {
-            return py::reinterpret_steal<py::str>(PyUnicode_DecodeUTF8(
-                n.report.text.data(),
-                static_cast<Py_ssize_t>(n.report.text.size()), "replace"));
-          })
-      .def_property_readonly("need",
-                             [](const Next& n) { return n.shortage.need; })
-      .def_property_readonly("limit",
-                             [](const Next& n) { return n.shortage.limit; })
-      .def_property_readonly("used",
-                             [](const Next& n) { return n.shortage.used; })
-      .def_property_readonly("kept",
-                             [](const Next& n) { return n.shortage.kept; })
-      .def_property_readonly(
-          "kept_bytes", [](const Next& n) { return n.shortage.kept_bytes; });
+                             of(report, &WorkerReport::wait_status))
+      .def_property_readonly("text", &text_of)
+      .def_property_readonly("need", of(shortage, &Shortage::need))
+      .def_property_readonly("limit", of(shortage, &Shortage::limit))
+      .def_property_readonly("used", of(shortage, &Shortage::used))
+      .def_property_readonly("kept", of(shortage, &Shortage::kept))
+      .def_property_readonly("kept_bytes", of(shortage, &Shortage::kept_bytes));
+}
+
+std::unique_ptr<PinnedSlot> pin_slot(std::uintptr_t address) {
+  const Unlocked unlocked;
+  ArenaSlot* const slot = Scheduler::slot_at(address);
+  return slot != nullptr ? PinnedSlot::pin(slot) : nullptr;
+}
+
+void pinned_slot(py::module_& m) {
+  py::class_<PinnedSlot>(
+      m, "PinnedSlot",
+      "Keeps a slot's pages where they are for as long as it lives.")
+      .def_property_readonly("address", &PinnedSlot::address)
+      .def_property_readonly("nbytes", &PinnedSlot::bytes);
+  m.def(
+      "pin_slot", &pin_slot, "address"_a,
+      "Pin the slot of a live scheduler that an address lies in; None where\n"
+      "there is none or it is pinned already.  What lies there is kept alive\n"
+      "by the caller.");
 }
 
 }  // namespace
 
 void scheduler(py::module_& m) {
   due(m);
+  pinned_slot(m);
   py::class_<OwnedScheduler> c(
       m, "Scheduler", "Publishes units of work and delivers outputs in order.");
   reports(c);
-  c.def(py::init(&make_scheduler), py::kw_only(), "workers"_a, "buffer"_a,
-        "kind"_a, "unit_records"_a, "max_restarts"_a, "memory_limit"_a,
-        "lengths"_a, "starts"_a, "next_stream"_a, "ended"_a,
-        "cursor_capacity"_a = kSmallCursor, "in_order"_a = true,
-        "exits_final"_a = false)
-      .def(
-          "start",
-          [](OwnedScheduler& owned, int blob_fd, const py::bytes& setup,
-             Modules modules) {
-            const std::string text = setup;
-            const Unlocked unlocked;
-            owned.start(blob_fd, text, std::move(modules));
-          },
-          "blob_fd"_a, "setup"_a, "modules"_a = Modules(),
-          "Ask for the workers; modules are what they find imported.")
+  c.def(py::init([](std::uint32_t workers, std::uint32_t buffer, UnitKind kind,
+                    std::int64_t unit_records, std::uint32_t max_restarts,
+                    std::uint64_t memory_limit,
+                    std::vector<std::int64_t> lengths,
+                    const py::sequence& starts, std::uint32_t next_stream,
+                    std::vector<bool> ended, std::uint32_t cursor_capacity,
+                    bool in_order, bool exits_final) {
+          return std::make_unique<OwnedScheduler>(checked(Scheduler::create(
+              {.workers = workers,
+               .buffer = buffer,
+               .kind = kind,
+               .unit_records = unit_records,
+               .max_restarts = max_restarts,
+               .memory_limit = memory_limit,
+               .lengths = std::move(lengths),
+               .cursor_capacity = cursor_capacity,
+               .start = {to_cursors(starts), next_stream, std::move(ended)},
+               .in_order = in_order,
+               .exits_final = exits_final})));
+        }),
+        py::kw_only(), "workers"_a, "buffer"_a, "kind"_a, "unit_records"_a,
+        "max_restarts"_a, "memory_limit"_a, "lengths"_a, "starts"_a,
+        "next_stream"_a, "ended"_a, "cursor_capacity"_a = kSmallCursor,
+        "in_order"_a = true, "exits_final"_a = false)
+      .def("start", &OwnedScheduler::start, "blob_fd"_a, "setup"_a,
+           "modules"_a = Modules(),
+           "Ask for the workers; modules are what they find imported.")
       .def(
           "ask",
           [](OwnedScheduler& owned, std::uint32_t stream,
@@ -231,9 +210,8 @@ void scheduler(py::module_& m) {
           "What the stream's owner is to compute next; only of kind REQUEST.")
       .def("next", &wait_for_next, "timeout_s"_a,
            "Wait for the output due; a negative timeout waits for ever.")
-      .def(
-          "advance", [](OwnedScheduler& owned) { (*owned).advance(); },
-          "The output that next() found is delivered.")
+      .def("advance", core(&Scheduler::advance),
+           "The output that next() found is delivered.")
       .def(
           "hold",
           [](OwnedScheduler& owned) {
@@ -246,24 +224,32 @@ void scheduler(py::module_& m) {
       .def(
           "position",
           [](OwnedScheduler& owned) {
+            const Position now = (*owned).position();
             py::list vectors;
-            for (const Cursor& cursor : (*owned).cursors()) {
+            for (const Cursor& cursor : now.cursors) {
               vectors.append(from_cursor(cursor));
             }
-            return py::make_tuple(vectors, (*owned).next_stream(),
-                                  (*owned).ended());
+            return py::make_tuple(vectors, now.next_stream, now.ended);
           },
           "(vectors, next_stream, ended) after the last output delivered.")
       .def(
           "reset",
           [](OwnedScheduler& owned, const py::sequence& positions,
              std::uint32_t next_stream, const std::vector<bool>& ended) {
-            check((*owned).reset(to_cursors(positions), next_stream, ended));
+            check((*owned).reset({to_cursors(positions), next_stream, ended}));
           },
           "positions"_a, "next_stream"_a, "ended"_a,
           "Go on from another position.")
-      .def("processes", &processes,
-           "(pid, whether it is alive, wait status or None) of each worker.")
+      .def(
+          "processes",
+          [](OwnedScheduler& owned) {
+            py::list all;
+            for (const Process& one : (*owned).processes()) {
+              all.append(py::make_tuple(one.pid, one.alive, one.wait_status));
+            }
+            return all;
+          },
+          "(pid, whether it is alive, wait status or None) of each worker.")
       .def("kill", &OwnedScheduler::kill, "worker"_a, "Send a worker SIGKILL.")
       .def("close", &OwnedScheduler::close, py::call_guard<Unlocked>(),
            "End the workers; views stay valid.")

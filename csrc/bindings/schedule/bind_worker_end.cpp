@@ -1,5 +1,6 @@
 // Binds core/schedule/worker_end.hpp.  A WorkerEnd holds one unit at a time, so
 // that Python passes no unit back.
+#include <malloc.h>
 #include <pybind11/native_enum.h>
 #include <pybind11/stl.h>
 
@@ -19,12 +20,12 @@ namespace {
 
 struct OwnedWorkerEnd {
   std::unique_ptr<WorkerEnd> end;
-  Work work;
-  bool held = false;  // `work` is claimed, and neither committed nor lost
+  std::optional<Work> work = {};  // claimed, and neither committed nor lost
 };
 
-void check_held(const OwnedWorkerEnd& owned) {
-  if (!owned.held) throw std::runtime_error("no unit is claimed");
+Work& held(OwnedWorkerEnd& owned) {
+  if (!owned.work) throw std::runtime_error("no unit is claimed");
+  return *owned.work;
 }
 
 std::uintptr_t address_of(const Work& work) {
@@ -32,36 +33,29 @@ std::uintptr_t address_of(const Work& work) {
 }
 
 std::optional<Work> claim(OwnedWorkerEnd& owned) {
-  if (owned.held) throw std::runtime_error("the unit before is not committed");
-  std::optional<Work> work;
-  {
-    const Unlocked unlocked;
-    work = owned.end->claim();
-  }
-  owned.held = work.has_value();
-  if (work) owned.work = *work;
-  return work;
+  if (owned.work) throw std::runtime_error("the unit before is not committed");
+  const Unlocked unlocked;
+  owned.work = owned.end->claim();
+  return owned.work;
 }
 
 std::optional<std::uintptr_t> need(OwnedWorkerEnd& owned, std::uint64_t bytes) {
-  check_held(owned);
-  {
-    const Unlocked unlocked;
-    owned.held = owned.end->need(owned.work, bytes);
-  }
-  if (!owned.held) return std::nullopt;
-  return address_of(owned.work);
+  Work& work = held(owned);
+  const Unlocked unlocked;
+  if (owned.end->need(work, bytes)) return address_of(work);
+  owned.work.reset();
+  return std::nullopt;
 }
 
 void commit(OwnedWorkerEnd& owned, int status, std::uint32_t outputs,
             std::uint64_t bytes, const py::object& cursor_out) {
-  check_held(owned);
+  const Work& work = held(owned);
   const Cursor cursor = to_cursor(cursor_out);
   if (status < static_cast<int>(UnitStatus::kOk) ||
       status > static_cast<int>(UnitStatus::kMoved)) {
     throw py::value_error("status is none of STATUS_*");
   }
-  if (bytes > owned.work.capacity) {
+  if (bytes > work.capacity) {
     throw py::value_error("the slot has fewer bytes");
   }
   if (cursor.empty() || cursor.size() > owned.end->cursor_capacity()) {
@@ -69,14 +63,28 @@ void commit(OwnedWorkerEnd& owned, int status, std::uint32_t outputs,
                           " integers, expected 1 to " +
                           std::to_string(owned.end->cursor_capacity()));
   }
-  owned.end->commit(owned.work, static_cast<UnitStatus>(status), outputs, bytes,
+  owned.end->commit(work, static_cast<UnitStatus>(status), outputs, bytes,
                     cursor);
-  owned.held = false;
+  owned.work.reset();
+}
+
+// Makes the allocator keep freed memory, up to some 100 MB, rather than give it
+// back to the system at each batch and fault it in again for the next: records
+// of a batch together are larger than what it keeps by default.
+void keep_freed_memory() {
+#ifdef M_TRIM_THRESHOLD
+  mallopt(M_TRIM_THRESHOLD, 256 << 20);
+  mallopt(M_MMAP_THRESHOLD, 32 << 20);
+#endif
 }
 
 }  // namespace
 
 void worker_end(py::module_& m) {
+  m.def(
+      "keep_freed_memory", &keep_freed_memory,
+      "Keeps memory that was freed for what is allocated next: for processes\n"
+      "of our own, a user's process is the user's.");
   m.attr("STATUS_OK") = static_cast<int>(UnitStatus::kOk);
   m.attr("STATUS_END") = static_cast<int>(UnitStatus::kEnd);
   m.attr("STATUS_ERROR") = static_cast<int>(UnitStatus::kError);
@@ -101,10 +109,8 @@ void worker_end(py::module_& m) {
                              "A worker's end of the shared memory.")
       .def(py::init([](int arena_fd, int slot_request_fd, std::uint32_t worker,
                        std::uint32_t generation) {
-             return OwnedWorkerEnd{
-                 checked(WorkerEnd::open(arena_fd, slot_request_fd, worker,
-                                         generation)),
-                 {}};
+             return OwnedWorkerEnd{checked(WorkerEnd::open(
+                 arena_fd, slot_request_fd, worker, generation))};
            }),
            "arena_fd"_a, "slot_request_fd"_a, "worker"_a, "generation"_a)
       .def("claim", &claim, "Wait for a unit; None when told to stop.")

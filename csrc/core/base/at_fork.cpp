@@ -14,7 +14,6 @@ constexpr std::size_t kSteps = static_cast<std::size_t>(ForkStep::kPython) + 1;
 constinit Mutex registry_mutex;
 constinit std::array<ForkHandlers, kSteps> registry
     GUARDED_BY(registry_mutex){};
-constinit bool registered GUARDED_BY(registry_mutex) = false;
 
 // The analysis follows no lock from one function to another.
 void prepare() NO_THREAD_SAFETY_ANALYSIS {
@@ -32,17 +31,15 @@ void finish(void (*ForkHandlers::*handler)()) NO_THREAD_SAFETY_ANALYSIS {
   registry_mutex.unlock();
 }
 
+[[maybe_unused]] const int kRegistered = pthread_atfork(
+    prepare, [] { finish(&ForkHandlers::in_parent); },
+    [] { finish(&ForkHandlers::in_child); });
+
 }  // namespace
 
 bool at_fork(ForkStep step, ForkHandlers handlers) {
   const MutexLock lock(registry_mutex);
   registry[static_cast<std::size_t>(step)] = handlers;
-  if (!registered) {
-    pthread_atfork(
-        prepare, [] { finish(&ForkHandlers::in_parent); },
-        [] { finish(&ForkHandlers::in_child); });
-    registered = true;
-  }
   return true;
 }
 

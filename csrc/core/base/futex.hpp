@@ -4,8 +4,13 @@
 // futexes.  Nobody ever holds one: a word is a counter to sleep on.
 #pragma once
 
-#include <atomic>
+#include <linux/futex.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <cerrno>
 #include <cstdint>
+#include <ctime>
 
 namespace gristmill {
 
@@ -13,11 +18,25 @@ namespace gristmill {
 // a hundred years: for ever).  Returns 0 when woken, else EAGAIN (the word had
 // changed already), EINTR (a signal came) or ETIMEDOUT.  May return 0 for no
 // reason.
-int futex_wait(const void* word, std::uint32_t seen,
-               double timeout_s = -1.0) noexcept;
+inline int futex_wait(const void* word, std::uint32_t seen,
+                      double timeout_s = -1.0) noexcept {
+  // A hundred years; longer times may not fit the kernel's integers.
+  const bool ends = timeout_s >= 0.0 && timeout_s < 3.2e9;
+  timespec limit{};
+  if (ends) {
+    limit.tv_sec = static_cast<time_t>(timeout_s);
+    limit.tv_nsec = static_cast<long>(
+        (timeout_s - static_cast<double>(limit.tv_sec)) * 1e9);
+  }
+  const long result = syscall(SYS_futex, word, FUTEX_WAIT, seen,
+                              ends ? &limit : nullptr, nullptr, 0);
+  return result == 0 ? 0 : errno;
+}
 
 // Wakes up to `count` sleepers.
-void futex_wake(const void* word, int count) noexcept;
+inline void futex_wake(const void* word, int count) noexcept {
+  syscall(SYS_futex, word, FUTEX_WAKE, count, nullptr, nullptr, 0);
+}
 
 inline constexpr int kEverybody = 0x7fffffff;
 

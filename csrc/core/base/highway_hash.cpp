@@ -59,9 +59,9 @@ void update_lanes(State& s, const Lanes& packet) noexcept {
 
 void update_portable(State& state, const std::byte* packets,
                      std::size_t count) noexcept {
-  for (std::size_t i = 0; i < count; ++i) {
-    Lanes packet;
-    std::memcpy(packet.data(), packets + i * sizeof packet, sizeof packet);
+  Lanes packet;
+  for (; count > 0; --count, packets += sizeof packet) {
+    std::memcpy(packet.data(), packets, sizeof packet);
     update_lanes(state, packet);
   }
 }

@@ -7,12 +7,37 @@
 // is done, by any means, sees it.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
+#include <cstdint>
+#include <cstring>
+
+#ifdef __SSE2__
+#include <emmintrin.h>
+#endif
 
 namespace gristmill {
 
 // Copies `size` bytes.  REQUIRES: the two do not overlap.
-void stream_copy(std::byte* to, const std::byte* from,
-                 std::size_t size) noexcept;
+inline void stream_copy(std::byte* to, const std::byte* from,
+                        std::size_t size) noexcept {
+#ifdef __SSE2__
+  constexpr std::size_t kLine = 64;
+  constexpr std::size_t kPart = sizeof(__m128i);
+  const std::size_t before =
+      std::min(size, -reinterpret_cast<std::uintptr_t>(to) % kLine);
+  if (before > 0) std::memcpy(to, from, before);
+  for (to += before, from += before, size -= before; size >= kLine;
+       to += kLine, from += kLine, size -= kLine) {
+    for (std::size_t at = 0; at < kLine; at += kPart) {
+      _mm_stream_si128(
+          reinterpret_cast<__m128i*>(to + at),
+          _mm_loadu_si128(reinterpret_cast<const __m128i*>(from + at)));
+    }
+  }
+  _mm_sfence();  // Such stores are not in order with others.
+#endif
+  if (size > 0) std::memcpy(to, from, size);
+}
 
 }  // namespace gristmill

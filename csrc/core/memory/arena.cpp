@@ -15,25 +15,7 @@
 namespace gristmill {
 namespace {
 
-constexpr std::uint64_t kSweepAtOnce = 128;
 constexpr std::uint64_t kSmallestHeap = std::uint64_t{64} << 20;
-
-// Books that nobody holds any more.  The last view may end inside any
-// allocation, so it frees nothing: the next arena does.
-std::atomic<ArenaBook*> unheld{nullptr};
-
-void retire_book(ArenaBook* book) noexcept {
-  munmap(book->base, book->bytes);
-  book->next = unheld.load(std::memory_order_relaxed);
-  while (!unheld.compare_exchange_weak(
-      book->next, book, std::memory_order_release, std::memory_order_relaxed)) {
-  }
-}
-
-void reap_books() {
-  ArenaBook* book = unheld.exchange(nullptr, std::memory_order_acquire);
-  while (book != nullptr) delete std::exchange(book, book->next);
-}
 
 // The number in a control group's file; no limit where there is none.
 std::uint64_t limit_in(const std::string& path) {
@@ -84,7 +66,6 @@ std::uint64_t available_memory() {
 
 Result<std::unique_ptr<Arena>> Arena::create(std::uint64_t head_bytes,
                                              std::uint64_t memory_limit) {
-  reap_books();
   int fd = memfd_create("gristmill", MFD_CLOEXEC | MFD_ALLOW_SEALING);
   if (fd >= 0 && fd <= STDERR_FILENO) {
     // A standard stream that is closed; what is printed must not land here.
@@ -109,9 +90,12 @@ Result<std::unique_ptr<Arena>> Arena::create(std::uint64_t head_bytes,
   std::unique_ptr<Arena> arena(new Arena);
   arena->fd_ = fd;
   arena->book_ = new ArenaBook;
-  arena->book_->base = base;
+  arena->book_->base = static_cast<std::byte*>(base);
   arena->book_->bytes = bytes;
-  arena->book_->end = &retire_book;
+  arena->book_->end = [](ArenaBook* book) noexcept {
+    munmap(book->base, book->bytes);
+    delete book;
+  };
   arena->limit_ = memory_limit != 0 ? memory_limit : available_memory() / 5 * 4;
   const std::uint64_t head = round_to_page(head_bytes);
   arena->holes_[head] = bytes - head;
@@ -119,20 +103,20 @@ Result<std::unique_ptr<Arena>> Arena::create(std::uint64_t head_bytes,
 }
 
 Arena::~Arena() {
-  // Without this, one kept batch would keep the pages of all others.
-  if (!forgotten_) {
-    sweep(true);
+  if (fd_ >= 0) {
+    // Without this, one kept batch would keep the pages of all others.
+    sweep();
     drop_idle(std::numeric_limits<std::uint64_t>::max());
+    close(fd_);
   }
-  if (fd_ >= 0) close(fd_);
-  if (book_->holders.fetch_sub(1, std::memory_order_acq_rel) == 1) {
-    book_->end(book_);
-  }
+  book_->release();
 }
 
-std::uint64_t Arena::kept_bytes() const noexcept {
-  std::uint64_t bytes = 0;
-  for (const ArenaSlot* slot : out_) bytes += slot->charge;
+std::vector<std::uint64_t> Arena::kept() const {
+  std::vector<std::uint64_t> bytes;
+  for (const ArenaSlot& slot : book_->slots) {
+    if (slot.shown) bytes.push_back(slot.charge);
+  }
   return bytes;
 }
 
@@ -145,11 +129,12 @@ ArenaSlot* Arena::take(std::uint64_t bytes, bool beyond_limit) {
   const std::uint64_t wanted = round_to_page(std::max<std::uint64_t>(bytes, 1));
   if (wanted > book_->bytes) return nullptr;
   ArenaSlot* slot = nullptr;
-  for (std::size_t i = idle_.size(); i-- > 0;) {
-    if (idle_[i]->capacity < wanted) continue;
-    slot = idle_[i];
-    idle_.erase(idle_.begin() + static_cast<std::ptrdiff_t>(i));
-    break;
+  const auto newest = std::find_if(
+      idle_.rbegin(), idle_.rend(),
+      [&](const ArenaSlot* idle) { return idle->capacity >= wanted; });
+  if (newest != idle_.rend()) {
+    slot = *newest;
+    idle_.erase(std::prev(newest.base()));
   }
   const std::uint64_t has = slot != nullptr ? slot->charge : 0;
   const std::uint64_t more = wanted > has ? wanted - has : 0;
@@ -166,7 +151,7 @@ ArenaSlot* Arena::take(std::uint64_t bytes, bool beyond_limit) {
 // Punches holes into idle slots until `bytes` more fit below the limit.
 bool Arena::make_room(std::uint64_t bytes) {
   if (charged_ + bytes <= limit_) return true;
-  sweep(true);
+  sweep();
   drop_idle(charged_ + bytes > limit_ ? charged_ + bytes - limit_ : 0);
   return charged_ + bytes <= limit_;
 }
@@ -185,17 +170,17 @@ void Arena::drop_idle(std::uint64_t bytes) {
   });
 }
 
-// First fit; when no hole is large enough, idle slots become holes again.
+// First fit; when no hole is large enough, idle slots become holes again and
+// neighbours one.
 ArenaSlot* Arena::cut(std::uint64_t capacity) {
-  auto hole = holes_.begin();
   const auto find = [&] {
-    return std::find_if(holes_.begin(), holes_.end(), [&](const auto& range) {
-      return range.second >= capacity;
-    });
+    return std::ranges::find_if(
+        holes_, [&](const auto& range) { return range.second >= capacity; });
   };
-  hole = find();
-  if (hole == holes_.end() && !idle_.empty()) {
+  auto hole = find();
+  if (hole == holes_.end()) {
     drop_idle(std::numeric_limits<std::uint64_t>::max());
+    merge_holes();
     hole = find();
   }
   if (hole == holes_.end()) return nullptr;
@@ -212,26 +197,21 @@ ArenaSlot* Arena::cut(std::uint64_t capacity) {
   return slot;
 }
 
+void Arena::merge_holes() {
+  for (auto at = holes_.begin(); at != holes_.end(); ++at) {
+    auto next = std::next(at);
+    while (next != holes_.end() && next->first == at->first + at->second) {
+      at->second += next->second;
+      next = holes_.erase(next);
+    }
+  }
+}
+
 // Gives an idle slot's pages back and makes a hole of its range.
 void Arena::drop(ArenaSlot* slot) {
   madvise(base() + slot->offset, slot->capacity, MADV_REMOVE);
   charge(slot, 0);
-  std::uint64_t offset = slot->offset;
-  std::uint64_t length = slot->capacity;
-  auto next = holes_.lower_bound(offset);
-  if (next != holes_.end() && next->first == offset + length) {
-    length += next->second;
-    next = holes_.erase(next);
-  }
-  if (next != holes_.begin()) {
-    const auto before = std::prev(next);
-    if (before->first + before->second == offset) {
-      offset = before->first;
-      length += before->second;
-      holes_.erase(before);
-    }
-  }
-  holes_[offset] = length;
+  holes_[slot->offset] = slot->capacity;
   spare_.push_back(slot);
 }
 
@@ -246,50 +226,35 @@ void Arena::give_back(ArenaSlot* slot) { idle_.push_back(slot); }
 ArenaSlot* Arena::shown_at(std::uintptr_t address) const noexcept {
   const std::uintptr_t offset =
       address - reinterpret_cast<std::uintptr_t>(book_->base);
-  const auto found =
-      std::find_if(out_.begin(), out_.end(), [&](ArenaSlot* slot) {
-        return offset >= slot->offset &&
-               offset < slot->offset + slot->capacity &&
-               slot->views.load(std::memory_order_relaxed) != 0;
-      });
-  return found != out_.end() ? *found : nullptr;
+  const auto found = std::ranges::find_if(book_->slots, [&](ArenaSlot& slot) {
+    return slot.shown && offset >= slot.offset &&
+           offset < slot.offset + slot.capacity &&
+           slot.views.load(std::memory_order_relaxed) != 0;
+  });
+  return found != book_->slots.end() ? &*found : nullptr;
 }
 
 void Arena::show(ArenaSlot* slot) {
-  slot->returned.store(0, std::memory_order_relaxed);
+  slot->shown = true;
   slot->views.store(1, std::memory_order_relaxed);
   book_->holders.fetch_add(1, std::memory_order_relaxed);
-  out_.push_back(slot);
 }
 
-void Arena::sweep(bool all) {
-  const auto collect = [&](std::size_t i) {
-    ArenaSlot* const slot = out_[i];
-    if (slot->returned.load(std::memory_order_acquire) == 0) return false;
-    out_[i] = out_.back();
-    out_.pop_back();
+void Arena::sweep() {
+  ArenaSlot* slot =
+      book_->returned.exchange(nullptr, std::memory_order_acquire);
+  for (; slot != nullptr; slot = slot->next_returned) {
+    slot->shown = false;
     // A retired slot stays charged: its pages live on in the forked child.
     if (!slot->retired) idle_.push_back(slot);
-    return true;
-  };
-  if (all || out_.size() <= 2 * kSweepAtOnce) {
-    for (std::size_t i = out_.size(); i-- > 0;) collect(i);
-    return;
-  }
-  // The newest end first, mostly; the others are looked at in turn.
-  for (std::size_t n = 0, i = out_.size(); n < kSweepAtOnce; ++n) collect(--i);
-  for (std::size_t n = 0; n < kSweepAtOnce && !out_.empty(); ++n) {
-    cursor_ = cursor_ + 1 < out_.size() ? cursor_ + 1 : 0;
-    collect(cursor_);
   }
 }
 
-void Arena::retire_out() noexcept {
-  for (ArenaSlot* slot : out_) slot->retired = true;
+void Arena::retire_shown() noexcept {
+  for (ArenaSlot& slot : book_->slots) slot.retired |= slot.shown;
 }
 
 void Arena::forget() noexcept {
-  forgotten_ = true;
   if (fd_ >= 0) close(fd_);
   fd_ = -1;
 }

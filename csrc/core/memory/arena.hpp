@@ -27,27 +27,32 @@ struct ArenaBook;
 // Private to the process.
 struct ArenaSlot {
   std::atomic<std::uint32_t> views{0};
-  std::atomic<std::uint32_t> returned{0};  // 1 once the last view has ended
+  ArenaSlot* next_returned = nullptr;  // see ArenaBook::returned
   ArenaBook* book = nullptr;
   std::uint64_t offset = 0;
   std::uint64_t capacity = 0;
   std::uint64_t populated = 0;      // bytes that may have pages
   std::uint64_t charge = 0;         // bytes counted against the memory limit
+  bool shown = false;               // views are out, as far as was looked
   bool retired = false;             // a fork saw it: never reused
   std::atomic<bool> pinned{false};  // a device reads its pages: they stay
 };
 
 // Outlives the Arena while views do.
 struct ArenaBook {
-  void* base = nullptr;
+  std::byte* base = nullptr;
   std::size_t bytes = 0;
+  // A stack of slots whose last view has ended, for the arena to collect.
+  std::atomic<ArenaSlot*> returned{nullptr};
   std::atomic<std::uint64_t> holders{1};  // the arena and each slot that is out
-  // Unmaps the book and leaves it to be reaped; called once, by the last
-  // holder.  A pointer, since that may be in another shared library than the
-  // arena.
+  // Unmaps and deletes the book.  A pointer, since the last holder may be in
+  // another shared library than the arena.
   void (*end)(ArenaBook*) noexcept = nullptr;
-  ArenaBook* next = nullptr;    // among those to be reaped
   std::deque<ArenaSlot> slots;  // all there ever were; addresses are stable
+
+  void release() noexcept {
+    if (holders.fetch_sub(1, std::memory_order_acq_rel) == 1) end(this);
+  }
 };
 
 // Adds a view.  REQUIRES: the slot has one already.
@@ -59,10 +64,12 @@ inline void retain_view(ArenaSlot* slot) noexcept {
 inline void release_view(ArenaSlot* slot) noexcept {
   if (slot->views.fetch_sub(1, std::memory_order_acq_rel) != 1) return;
   ArenaBook* const book = slot->book;
-  slot->returned.store(1, std::memory_order_release);
-  if (book->holders.fetch_sub(1, std::memory_order_acq_rel) == 1) {
-    book->end(book);
-  }
+  ArenaSlot* head = book->returned.load(std::memory_order_relaxed);
+  do {
+    slot->next_returned = head;
+  } while (!book->returned.compare_exchange_weak(
+      head, slot, std::memory_order_release, std::memory_order_relaxed));
+  book->release();
 }
 
 class Arena {
@@ -76,15 +83,12 @@ class Arena {
   Arena& operator=(const Arena&) = delete;
 
   [[nodiscard]] int fd() const noexcept { return fd_; }
-  [[nodiscard]] std::byte* base() const noexcept {
-    return static_cast<std::byte*>(book_->base);
-  }
+  [[nodiscard]] std::byte* base() const noexcept { return book_->base; }
   [[nodiscard]] std::uint64_t bytes() const noexcept { return book_->bytes; }
   [[nodiscard]] std::uint64_t memory_limit() const noexcept { return limit_; }
   [[nodiscard]] std::uint64_t charged() const noexcept { return charged_; }
-  // Slots that have live views, and the bytes that they keep.
-  [[nodiscard]] std::size_t kept_slots() const noexcept { return out_.size(); }
-  [[nodiscard]] std::uint64_t kept_bytes() const noexcept;
+  // The bytes of each slot that has live views.
+  [[nodiscard]] std::vector<std::uint64_t> kept() const;
 
   // A slot of at least `bytes`, or nullptr when the limit leaves no room.
   // `beyond_limit`: nullptr only when the mapping itself is full.
@@ -103,12 +107,11 @@ class Arena {
   // release_view().
   void show(ArenaSlot* slot);
 
-  // Collects slots whose last view has ended.  `all`: look at every slot that
-  // is out, not only at some.
-  void sweep(bool all);
+  // Collects slots whose last view has ended.
+  void sweep();
 
-  // Every slot that is out was seen by a fork.
-  void retire_out() noexcept;
+  // Every slot with views was seen by a fork.
+  void retire_shown() noexcept;
 
   // In a forked child: the parent's descriptor and pages are not ours.
   void forget() noexcept;
@@ -116,19 +119,17 @@ class Arena {
  private:
   Arena() = default;
   ArenaSlot* cut(std::uint64_t capacity);
+  void merge_holes();
   void drop_idle(std::uint64_t bytes);
   void drop(ArenaSlot* slot);
   bool make_room(std::uint64_t bytes);
   void charge(ArenaSlot* slot, std::uint64_t bytes) noexcept;
 
   int fd_ = -1;
-  bool forgotten_ = false;
   ArenaBook* book_ = nullptr;
   std::uint64_t limit_ = 0;
   std::uint64_t charged_ = 0;
-  std::size_t cursor_ = 0;                        // of the partial sweep
   std::vector<ArenaSlot*> idle_;                  // newest last
-  std::vector<ArenaSlot*> out_;                   // shown, with views
   std::vector<ArenaSlot*> spare_;                 // without a range
   std::map<std::uint64_t, std::uint64_t> holes_;  // offset to length, no pages
 };

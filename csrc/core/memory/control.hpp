@@ -13,15 +13,19 @@
 #include <bit>
 #include <cstddef>
 #include <cstdint>
+#include <vector>
 
 namespace gristmill {
+
+// A position in a stream, or a request: integers whose meaning is others'.
+using Cursor = std::vector<std::int64_t>;
 
 static_assert(std::endian::native == std::endian::little);
 static_assert(std::atomic<std::uint64_t>::is_always_lock_free);
 static_assert(std::atomic<std::int64_t>::is_always_lock_free);
 
 // Cursors of a run whose capacity is at most this have pages from the start;
-// those of others are given pages as far as they are used, see populate.hpp.
+// those of others are given pages as far as they are used.
 inline constexpr std::uint32_t kSmallCursor = 8;
 // Integers that a run's cursors may have room for.
 inline constexpr std::uint32_t kMaxCursorCapacity = 1U << 16;
@@ -86,7 +90,6 @@ struct UnitWord {
 
 struct Control {
   // Fixed before any worker exists.
-  std::uint64_t bytes;  // of the whole mapping
   std::uint32_t workers;
   std::uint32_t units;
   std::uint32_t streams;
@@ -111,14 +114,19 @@ struct alignas(64) Cell {
   char error[kErrorBytes];               // why the worker could not start
 };
 
+// What is to be computed.
+struct Task {
+  std::uint32_t stream = 0;
+  UnitKind kind = UnitKind::kRange;
+  std::int64_t first = 0;
+  std::int64_t count = 0;
+  std::uint64_t prev = 0;  // id of the stream's unit before this, 0 for none
+};
+
 struct alignas(64) Unit {
   std::atomic<std::uint64_t> word;
   // Written by the parent.
-  std::uint32_t stream;
-  UnitKind kind;
-  std::int64_t first;
-  std::int64_t count;
-  std::uint64_t prev;       // id of the stream's unit before this, 0 for none
+  Task task;
   std::uint64_t offset;     // of the slot, from the start of the mapping
   std::uint64_t capacity;   // of the slot
   std::uint32_t cursor_in;  // integers in the position that it starts from
@@ -141,19 +149,11 @@ class Region {
   // Bytes before the first slot.
   [[nodiscard]] static std::uint64_t head_bytes(
       std::uint32_t workers, std::uint32_t units,
-      std::uint32_t cursor_capacity) noexcept {
-    return cursors_at(workers, units) +
-           2 * units * cursor_bytes(cursor_capacity);
-  }
+      std::uint32_t cursor_capacity) noexcept;
 
   [[nodiscard]] std::byte* base() const noexcept { return base_; }
   [[nodiscard]] Control& control() const noexcept {
     return *reinterpret_cast<Control*>(base_);
-  }
-  // Of a place in the mapping.
-  [[nodiscard]] std::uint64_t offset_of(const void* place) const noexcept {
-    return static_cast<std::uint64_t>(static_cast<const std::byte*>(place) -
-                                      base_);
   }
   // REQUIRES: worker < control().workers.
   [[nodiscard]] Cell& cell(std::uint32_t worker) const noexcept {
@@ -165,34 +165,31 @@ class Region {
                                      control().workers * sizeof(Cell)) +
              index);
   }
-  // Where the position lies that a unit starts from.
+  // Where the position lies that a unit starts from, and that after its last
+  // output, or after what a unit without outputs has consumed.
   // REQUIRES: index < control().units.
   [[nodiscard]] std::int64_t* cursor_in(std::uint32_t index) const noexcept {
     return cursor(2 * std::uint64_t{index});
   }
-  // Where the position lies after the unit's last output, or after what a unit
-  // without outputs has consumed.
-  // REQUIRES: index < control().units.
   [[nodiscard]] std::int64_t* cursor_out(std::uint32_t index) const noexcept {
     return cursor(2 * std::uint64_t{index} + 1);
   }
 
+  // Gives a range pages before it is written: where there is no memory, a write
+  // to a page that is not there raises SIGBUS.  `fd` is the file that is
+  // mapped, or -1; without it kernels before Linux 5.14 refuse.  Returns true
+  // iff the whole range has pages now.
+  [[nodiscard]] bool populate(const void* place, std::uint64_t bytes,
+                              int fd) const noexcept;
+
+  // Copies a cursor to its place in the mapping, which gets pages if need be;
+  // false if there are none.
+  // REQUIRES: it has 1 to control().cursor_capacity integers.
+  [[nodiscard]] bool store(const Cursor& cursor, std::int64_t* to,
+                           int fd) const noexcept;
+
  private:
-  [[nodiscard]] static std::uint64_t cursors_at(std::uint32_t workers,
-                                                std::uint32_t units) noexcept {
-    return sizeof(Control) + workers * sizeof(Cell) + units * sizeof(Unit);
-  }
-  // Whole cache lines: the two of a unit have different writers.
-  [[nodiscard]] static std::uint64_t cursor_bytes(
-      std::uint32_t capacity) noexcept {
-    return (capacity * sizeof(std::int64_t) + 63) & ~std::uint64_t{63};
-  }
-  [[nodiscard]] std::int64_t* cursor(std::uint64_t index) const noexcept {
-    const Control& c = control();
-    return reinterpret_cast<std::int64_t*>(
-        base_ + cursors_at(c.workers, c.units) +
-        index * cursor_bytes(c.cursor_capacity));
-  }
+  [[nodiscard]] std::int64_t* cursor(std::uint64_t index) const noexcept;
 
   std::byte* base_ = nullptr;
 };

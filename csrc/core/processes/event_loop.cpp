@@ -93,8 +93,8 @@ void EventLoop::run() {
     for (const epoll_event& event : std::span(room).first(count)) {
       const auto at = watches_.find(event.data.u64);
       if (at == watches_.end()) continue;
-      const auto kept = at->second;  // It may leave while it runs.
-      kept->ready();
+      const Task ready = at->second.ready;  // It may leave while it runs.
+      ready();
     }
     if (!stopping_) continue;
     for (const Task& task : refuse_tasks()) task();
@@ -127,8 +127,7 @@ EventLoop::Serial EventLoop::watch(int fd, std::uint32_t events, Task ready) {
   if (epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, fd, &event) != 0) {
     throw std::system_error(errno, std::generic_category(), "epoll_ctl");
   }
-  watches_.emplace(serial,
-                   std::make_shared<const Watch>(Watch{fd, std::move(ready)}));
+  watches_.emplace(serial, Watch{fd, std::move(ready)});
   return serial;
 }
 
@@ -136,7 +135,7 @@ void EventLoop::unwatch(Serial serial) {
   const auto at = watches_.find(serial);
   if (at == watches_.end()) return;
   // A close alone does not do it: a child the user forked may hold a copy.
-  epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, at->second->fd, nullptr);
+  epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, at->second.fd, nullptr);
   watches_.erase(at);
 }
 

@@ -9,7 +9,6 @@
 #include <atomic>
 #include <cstdint>
 #include <functional>
-#include <memory>
 #include <thread>
 #include <unordered_map>
 #include <vector>
@@ -78,7 +77,7 @@ class EventLoop {
   bool abandoned_ GUARDED_BY(running_) = false;  // None may run any more.
 
   // unguarded: only tasks touch these three
-  std::unordered_map<Serial, std::shared_ptr<const Watch>> watches_;
+  std::unordered_map<Serial, Watch> watches_;
   Serial last_serial_ = 0;
   bool stopping_ = false;
 

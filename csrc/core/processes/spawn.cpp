@@ -334,11 +334,4 @@ Fd run(const Command& command, int socket) {
   return child;
 }
 
-Launch launch(Command command, const Modules& modules) {
-  command.argv.insert(command.argv.end(), modules.begin(), modules.end());
-  auto [near, far] = new_socket_pair();
-  Fd pidfd = run(command, far.get());
-  return {std::move(pidfd), Channel(std::move(near))};
-}
-
 }  // namespace gristmill

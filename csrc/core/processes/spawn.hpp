@@ -153,7 +153,8 @@ class Channel {
 };
 
 // How to start the launcher.  `argv` gets more arguments: the modules that it
-// imports first, the number of its socket and the pid of this process.
+// imports first, after which it says kReady, the number of its socket and the
+// pid of this process.
 struct Command {
   std::vector<std::string> argv;
   std::vector<std::string> environ;  // "NAME=value"
@@ -167,16 +168,5 @@ struct Command {
 // signals are blocked in the calling thread, which outlives the child if the
 // child calls die_with_parent().
 [[nodiscard]] Fd run(const Command& command, int socket);
-
-using Modules = std::vector<std::string>;
-
-// A launcher that runs.  kReady comes once it has tried to import its modules.
-struct Launch {
-  Fd pidfd;
-  Channel channel;
-};
-
-// As run().
-[[nodiscard]] Launch launch(Command command, const Modules& modules);
 
 }  // namespace gristmill

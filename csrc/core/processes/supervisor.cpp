@@ -18,7 +18,7 @@ constexpr auto kNoDescriptors =
 
 }  // namespace
 
-Supervisor::Supervisor(Command command)
+Supervisor::Supervisor(std::function<Command()> command)
     : command_(std::move(command)),
       loop_([this] { end_all(); }, [this] { lose_all(); }) {}
 
@@ -28,17 +28,14 @@ std::unique_ptr<WorkerGroup> Supervisor::open_group(WorkerEvents* events,
   const auto made = std::make_shared<std::unique_ptr<Group>>(new Group);
   Group& group = **made;
   group.events = events;
+  group.id = ++last_id_;
   group.modules = spec.modules;
   group.setup = Channel::share(memfd_of(spec.setup));
   group.blob = Channel::share(copy_of(spec.blob_fd));
   group.arena = Channel::share(copy_of(spec.arena_fd));
   group.slot_requests = Channel::share(new_eventfd());
-  const int slot_request_fd = group.slot_requests->get();
-  {
-    const MutexLock lock(mutex_);
-    group.id = ++last_id_;
-  }
-  const uint32_t id = group.id;
+  std::unique_ptr<WorkerGroup> workers(
+      new WorkerGroup(this, group.id, group.slot_requests->get()));
   const bool posted = loop_.post([this, made] {
     Group& entered = **made;
     groups_.emplace(entered.id, std::move(*made));
@@ -49,39 +46,34 @@ std::unique_ptr<WorkerGroup> Supervisor::open_group(WorkerEvents* events,
     if (!entered.failed) start_zygote(entered);
   });
   if (!posted) throw std::logic_error("the supervisor was stopped meanwhile");
-  return std::unique_ptr<WorkerGroup>(
-      new WorkerGroup(this, id, slot_request_fd));
+  return workers;
 }
 
-void Supervisor::start_worker(uint32_t id, int worker, uint32_t generation) {
-  loop_.post([this, id, worker, generation] {
-    const auto at = groups_.find(id);
-    if (at == groups_.end() || at->second->failed) return;
-    at->second->requests.push_back({{worker, generation}});
-    send_requests(*at->second);
+void WorkerGroup::start_worker(int worker, uint32_t generation) {
+  supervisor_->loop_.post([all = supervisor_, id = id_, worker, generation] {
+    Supervisor::Group* const group = all->find(id);
+    if (group == nullptr || group->failed) return;
+    group->requests.push_back({{worker, generation}});
+    all->send_requests(*group);
   });
 }
 
-void Supervisor::kill(uint32_t id, int worker) {
-  loop_.post([this, id, worker] {
-    const auto at = groups_.find(id);
-    if (at == groups_.end()) return;
-    for (auto& [key, live] : at->second->workers) {
+void WorkerGroup::kill(int worker) {
+  supervisor_->loop_.post([all = supervisor_, id = id_, worker] {
+    Supervisor::Group* const group = all->find(id);
+    if (group == nullptr) return;
+    for (auto& [key, live] : group->workers) {
       if (key.first == worker) kill_by(live.pidfd.get());
     }
-    for (Request& request : at->second->requests) {
-      if (request.key.first == worker) request.killed = true;
+    for (auto& request : group->requests) {
+      request.killed |= request.key.first == worker;
     }
   });
 }
 
-void Supervisor::dismiss(uint32_t id) {
-  loop_.call([this, id] { drop(id); });
-}
-
-void Supervisor::set_command(Command command) {
-  const MutexLock lock(mutex_);
-  command_ = std::move(command);
+void WorkerGroup::dismiss() {
+  if (std::exchange(dismissed_, true)) return;
+  supervisor_->loop_.call([all = supervisor_, id = id_] { all->drop(id); });
 }
 
 // The user closed our descriptors.  Their numbers may be others' by now, so
@@ -122,16 +114,13 @@ Supervisor::Launcher& Supervisor::launcher_for(const Modules& modules) {
       if (launcher.ready) return launcher;
     }
   }
-  Command command;
-  {
-    const MutexLock lock(mutex_);
-    command = command_;
-  }
-  auto [pidfd, channel] = launch(std::move(command), modules);
+  Command command = command_();
+  command.argv.insert(command.argv.end(), modules.begin(), modules.end());
+  auto [near, far] = new_socket_pair();
+  Fd pidfd = run(command, far.get());
   Launcher& launcher = launchers_[modules];
-  launcher.modules = modules;
   launcher.pidfd = std::move(pidfd);
-  launcher.channel = std::move(channel);
+  launcher.channel = Channel(std::move(near));
   launcher.watch =
       loop_.watch(launcher.pidfd.get(), EPOLLIN,
                   [this, &launcher] { on_launcher_exited(launcher); });
@@ -143,30 +132,19 @@ Supervisor::Launcher& Supervisor::launcher_for(const Modules& modules) {
 
 void Supervisor::on_launcher_ready(Launcher& launcher) {
   while (auto packet = launcher.channel.receive()) {
-    if (packet->message.kind == Message::kReady) {
-      launcher.ready = true;
-      continue;
+    const Message& message = packet->message;
+    if (message.kind == Message::kReady) launcher.ready = true;
+    Group* const group = find(message.group);
+    if (group == nullptr) continue;
+    if (message.kind == Message::kZygote) {
+      on_zygote_started(*group, *packet);
+    } else if (message.kind == Message::kGone) {
+      group->last_end = describe_wait_status(message.value);
+    } else if (message.kind == Message::kFailed) {
+      on_failed(*group, *packet);
     }
-    const auto at = groups_.find(packet->message.group);
-    if (at != groups_.end()) on_launcher_message(*at->second, *packet);
   }
   if (launcher.channel.flush() != 0) kill_by(launcher.pidfd.get());
-}
-
-void Supervisor::on_launcher_message(Group& group, Packet& packet) {
-  switch (packet.message.kind) {
-    case Message::kZygote:
-      on_zygote_started(group, packet);
-      break;
-    case Message::kGone:
-      group.last_end = describe_wait_status(packet.message.value);
-      break;
-    case Message::kFailed:
-      on_failed(group, packet);
-      break;
-    default:
-      break;
-  }
 }
 
 void Supervisor::on_launcher_exited(Launcher& launcher) {
@@ -189,8 +167,8 @@ void Supervisor::close_launcher(Launcher& launcher) {
   loop_.unwatch(launcher.watch);
   loop_.unwatch(launcher.channel_watch);
   reap(launcher.pidfd.get());
-  const Modules modules = launcher.modules;  // The key outlives its entry.
-  launchers_.erase(modules);
+  std::erase_if(launchers_,
+                [&](auto& one) { return &one.second == &launcher; });
 }
 
 void Supervisor::start_zygote(Group& group) {
@@ -201,13 +179,12 @@ void Supervisor::start_zygote(Group& group) {
     group.channel_watch =
         loop_.watch(group.channel.fd(), kBothWays,
                     [this, &group] { on_zygote_ready(group); });
-    Message message;
-    message.kind = Message::kOpenGroup;
-    message.group = group.id;
-    message.value = group.late ? 1 : 0;
     Channel& channel = group.launcher->channel;
-    channel.push(message, {Channel::share(std::move(far)), group.setup,
-                           group.blob, group.arena, group.slot_requests});
+    channel.push({.kind = Message::kOpenGroup,
+                  .group = group.id,
+                  .value = group.late ? 1 : 0},
+                 {Channel::share(std::move(far)), group.setup, group.blob,
+                  group.arena, group.slot_requests});
     flush(group, channel);
   } catch (const std::system_error& error) {
     fail(group, std::string("cannot start workers: ") + error.what());
@@ -225,11 +202,9 @@ void Supervisor::send_requests(Group& group) {
   if (!group.zygote) return;
   for (Request& request : group.requests) {
     if (std::exchange(request.sent, true)) continue;
-    Message message;
-    message.kind = Message::kStartWorker;
-    message.worker = request.key.first;
-    message.generation = request.key.second;
-    group.channel.push(message);
+    group.channel.push({.kind = Message::kStartWorker,
+                        .worker = request.key.first,
+                        .generation = request.key.second});
   }
   flush(group, group.channel);
 }
@@ -238,22 +213,15 @@ void Supervisor::on_zygote_ready(Group& group) {
   while (auto packet = group.channel.receive()) {
     const Message& message = packet->message;
     const Key key{message.worker, message.generation};
-    switch (message.kind) {
-      case Message::kStarted:
-        on_worker_started(group, key, *packet);
-        break;
-      case Message::kExited:
-        on_worker_exited(group, key);  // Its pidfd may not have been seen yet.
-        group.events->on_exit_status(key.first, key.second, message.value);
-        break;
-      case Message::kThreads:
-        group.late = group.retiring = true;
-        break;
-      case Message::kFailed:
-        on_failed(group, *packet);
-        break;
-      default:
-        break;
+    if (message.kind == Message::kStarted) {
+      on_worker_started(group, key, *packet);
+    } else if (message.kind == Message::kExited) {
+      on_worker_exited(group, key);  // Its pidfd may not have been seen yet.
+      group.events->on_exit_status(key.first, key.second, message.value);
+    } else if (message.kind == Message::kThreads) {
+      group.late = group.retiring = true;
+    } else if (message.kind == Message::kFailed) {
+      on_failed(group, *packet);
     }
   }
   flush(group, group.channel);
@@ -318,11 +286,8 @@ void Supervisor::end_zygote(Group& group) {
   if (group.zygote) {
     kill_by(group.zygote.get());
   } else if (group.launcher != nullptr) {
-    Message message;
-    message.kind = Message::kForget;
-    message.group = group.id;
     Launcher& launcher = *group.launcher;
-    launcher.channel.push(message);
+    launcher.channel.push({.kind = Message::kForget, .group = group.id});
     if (launcher.channel.flush() != 0) kill_by(launcher.pidfd.get());
   }
 }
@@ -334,19 +299,23 @@ void Supervisor::fail(Group& group, std::string why) {
   group.events->on_failed(std::move(why));
 }
 
-void Supervisor::drop(uint32_t id) {
+Supervisor::Group* Supervisor::find(uint32_t id) {
   const auto at = groups_.find(id);
-  if (at == groups_.end()) return;
-  Group& group = *at->second;
-  end_zygote(group);
-  for (auto& [key, live] : group.workers) {
+  return at != groups_.end() ? at->second.get() : nullptr;
+}
+
+void Supervisor::drop(uint32_t id) {
+  Group* const group = find(id);
+  if (group == nullptr) return;
+  end_zygote(*group);
+  for (auto& [key, live] : group->workers) {
     kill_by(live.pidfd.get());
     loop_.unwatch(live.watch);
   }
-  loop_.unwatch(group.channel_watch);
-  loop_.unwatch(group.zygote_watch);
-  loop_.unwatch(group.slot_watch);
-  groups_.erase(at);
+  loop_.unwatch(group->channel_watch);
+  loop_.unwatch(group->zygote_watch);
+  loop_.unwatch(group->slot_watch);
+  groups_.erase(id);
 }
 
 }  // namespace gristmill

@@ -4,15 +4,10 @@
 // It starts one launcher process for each list of modules that groups want; a
 // launcher imports them and forks one zygote per group, which forks the group's
 // workers (spawn.hpp has the messages).  The end of any of them is a readable
-// pidfd:
-//
-//   worker     on_exited() is called; the group asks for another if it wants
-//              one.
-//   zygote     its workers end with it, each reported by its own pidfd; another
-//              zygote is started and told of every worker that was asked for
-//              and has not started yet.
-//   launcher   its zygotes end with it, as above.
-//   this one   the kernel ends all of them, without code of ours.
+// pidfd.  A zygote's workers end with it, each reported by its own pidfd;
+// another zygote is started and told of every worker that was asked for and has
+// not started yet.  A launcher's zygotes end with it likewise.  When this
+// process ends the kernel ends all of them, without code of ours.
 //
 // Promise to a group: each start_worker() is followed by one on_started() and,
 // when the worker is gone, one on_exited(), in this order, until on_failed() or
@@ -23,32 +18,23 @@
 // to the loop's, on which all else runs.
 #pragma once
 
-#include <cstdint>
+#include <atomic>
+#include <functional>
 #include <map>
-#include <memory>
-#include <string>
-#include <utility>
-#include <vector>
 
-#include "core/base/mutex.hpp"
 #include "core/processes/event_loop.hpp"
-#include "core/processes/spawn.hpp"
 #include "core/processes/worker_group.hpp"
-#include "core/schedule/worker_events.hpp"
 
 namespace gristmill {
 
 class Supervisor {
  public:
-  explicit Supervisor(Command command);
+  // `command` says how to start the next launcher.
+  explicit Supervisor(std::function<Command()> command);
 
-  // As the functions and methods of worker_group.hpp.
+  // As the function of worker_group.hpp.
   std::unique_ptr<WorkerGroup> open_group(WorkerEvents* events,
                                           const GroupSpec& spec);
-  void start_worker(uint32_t id, int worker, uint32_t generation);
-  void kill(uint32_t id, int worker);
-  void dismiss(uint32_t id);
-  void set_command(Command command) EXCLUDES(mutex_);
 
   void stop() { loop_.stop(); }
   bool is_running() {
@@ -57,12 +43,12 @@ class Supervisor {
   void make_inert() noexcept { loop_.make_inert(); }
 
  private:
+  friend class WorkerGroup;
   using Key = std::pair<int, uint32_t>;  // Worker, generation.
   using Serial = EventLoop::Serial;
   using Shared = Channel::Shared;
 
   struct Launcher {
-    Modules modules;
     Fd pidfd;
     Channel channel;
     Serial watch = 0;
@@ -103,9 +89,8 @@ class Supervisor {
   void lose_all();
   void end_all();
 
-  Launcher& launcher_for(const Modules& modules) EXCLUDES(mutex_);
+  Launcher& launcher_for(const Modules& modules);
   void on_launcher_ready(Launcher& launcher);
-  void on_launcher_message(Group& group, Packet& packet);
   void on_launcher_exited(Launcher& launcher);
   void close_launcher(Launcher& launcher);
 
@@ -120,18 +105,17 @@ class Supervisor {
   void on_failed(Group& group, const Packet& packet);
   void end_zygote(Group& group);
   void fail(Group& group, std::string why);
+  Group* find(uint32_t id);  // nullptr if it was dismissed
   void drop(uint32_t id);
 
-  Mutex mutex_;
-  Command command_ GUARDED_BY(mutex_);
-  uint32_t last_id_ GUARDED_BY(mutex_) = 0;
+  const std::function<Command()> command_;
+  std::atomic<uint32_t> last_id_{0};
 
-  // unguarded: only the loop's thread touches these two
+  // Only the loop's thread touches these two.
   std::map<Modules, Launcher> launchers_;
   std::map<uint32_t, std::unique_ptr<Group>> groups_;
 
-  // unguarded: it has locks of its own; last, since its thread uses the above
-  EventLoop loop_;
+  EventLoop loop_;  // Last, since its thread uses the above.
 };
 
 }  // namespace gristmill

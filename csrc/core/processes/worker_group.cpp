@@ -39,29 +39,28 @@ void enter_child() REQUIRES(mutex) {
 [[maybe_unused]] const bool kHeldAtFork =
     at_fork(ForkStep::kSupervisor, held_at_fork<mutex, enter_child>());
 
-Supervisor& running_supervisor() REQUIRES(mutex) {
-  Supervisors& all = supervisors();
-  if (!all.command) {
-    throw std::logic_error("configure_supervisor() comes first");
-  }
-  if (all.running != nullptr && !all.running->is_running()) all.retire();
-  if (all.running == nullptr) all.running = new Supervisor(*all.command);
-  return *all.running;
+Command command() {
+  const MutexLock lock(mutex);
+  return *supervisors().command;
 }
 
 }  // namespace
 
 void configure_supervisor(Command command) {
   const MutexLock lock(mutex);
-  Supervisors& all = supervisors();
-  if (all.running != nullptr) all.running->set_command(command);
-  all.command = std::move(command);
+  supervisors().command = std::move(command);
 }
 
 std::unique_ptr<WorkerGroup> open_group(WorkerEvents* events,
                                         const GroupSpec& spec) {
   const MutexLock lock(mutex);
-  return running_supervisor().open_group(events, spec);
+  Supervisors& all = supervisors();
+  if (!all.command) {
+    throw std::logic_error("configure_supervisor() comes first");
+  }
+  if (all.running != nullptr && !all.running->is_running()) all.retire();
+  if (all.running == nullptr) all.running = new Supervisor(command);
+  return all.running->open_group(events, spec);
 }
 
 void shutdown_supervisor() {
@@ -71,18 +70,6 @@ void shutdown_supervisor() {
     supervisor = supervisors().retire();
   }
   if (supervisor != nullptr) supervisor->stop();
-}
-
-WorkerGroup::~WorkerGroup() { dismiss(); }
-
-void WorkerGroup::start_worker(int worker, uint32_t generation) {
-  supervisor_->start_worker(id_, worker, generation);
-}
-
-void WorkerGroup::kill(int worker) { supervisor_->kill(id_, worker); }
-
-void WorkerGroup::dismiss() {
-  if (!std::exchange(dismissed_, true)) supervisor_->dismiss(id_);
 }
 
 }  // namespace gristmill

@@ -15,6 +15,7 @@
 namespace gristmill {
 
 class Supervisor;
+using Modules = std::vector<std::string>;
 
 // What the workers of a group get.  The descriptors are copied, not taken.
 struct GroupSpec {
@@ -32,7 +33,7 @@ struct GroupSpec {
 // which nothing may overlap.
 class WorkerGroup final : public WorkerStarter {
  public:
-  ~WorkerGroup() override;  // Dismisses.
+  ~WorkerGroup() override { dismiss(); }
   WorkerGroup(const WorkerGroup&) = delete;
   WorkerGroup& operator=(const WorkerGroup&) = delete;
 
@@ -40,8 +41,9 @@ class WorkerGroup final : public WorkerStarter {
   // REQUIRES: the pair is used once.
   void start_worker(int worker, uint32_t generation) override;
 
-  // Kills every process that is or is about to be worker `worker`.
-  void kill(int worker) override;
+  // Kills every process that is or is about to be worker `worker` with SIGKILL;
+  // answered by on_exited().
+  void kill(int worker);
 
   // An eventfd that workers write to have on_slot_requested() called.  Valid
   // until dismiss(); closed in a forked child.

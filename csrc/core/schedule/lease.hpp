@@ -9,7 +9,7 @@
 #pragma once
 
 #include <cstdint>
-#include <unordered_map>
+#include <map>
 #include <vector>
 
 #include "core/memory/arena.hpp"
@@ -17,17 +17,10 @@
 
 namespace gristmill {
 
-using Cursor = std::vector<std::int64_t>;
-
-struct Lease {
+struct Lease : Task {
   std::uint64_t id = 0;
   std::uint32_t cell = 0;
-  std::uint32_t stream = 0;
-  UnitKind kind = UnitKind::kRange;
   std::uint32_t owner = 0;  // worker + 1, or 0 for anybody
-  std::int64_t first = 0;
-  std::int64_t count = 0;
-  std::uint64_t prev = 0;
   ArenaSlot* slot = nullptr;
   std::uint32_t attempts = 0;  // holders that exited in it
   bool withdrawn = false;  // its commit is awaited only to get the slot back
@@ -59,7 +52,9 @@ class LeaseTable {
 
   // REQUIRES: `id` was published and not yet taken or withdrawn.
   [[nodiscard]] Lease& at(std::uint64_t id) { return leases_.at(id); }
-  [[nodiscard]] UnitWord word(const Lease& lease) const noexcept;
+  [[nodiscard]] UnitWord word(const Lease& lease) const noexcept {
+    return {unit(lease).word.load(std::memory_order_acquire)};
+  }
   [[nodiscard]] UnitState state(const Lease& lease) const noexcept {
     return word(lease).state();
   }
@@ -67,23 +62,23 @@ class LeaseTable {
   // REQUIRES: state(lease) is kCommitted.
   [[nodiscard]] Commit commit_of(const Lease& lease) const;
 
-  // Whether it was handed back, not computed, for want of memory.
-  [[nodiscard]] bool refused(const Lease& lease) const noexcept;
-
-  // Whether it is committed and was not refused.
-  [[nodiscard]] bool computed(const Lease& lease) const noexcept {
-    return state(lease) == UnitState::kCommitted && !refused(lease);
+  // Whether it was handed back, not computed, for want of memory; else
+  // computed.
+  [[nodiscard]] bool refused(const Lease& lease) const noexcept {
+    return state(lease) == UnitState::kCommitted &&
+           unit(lease).status == UnitStatus::kNoMemory;
   }
 
-  // The position after the unit; empty if that is not known.
-  [[nodiscard]] Cursor position_after(const Lease& lease) const {
-    return computed(lease) ? commit_of(lease).cursor_out : Cursor();
+  [[nodiscard]] bool computed(const Lease& lease) const noexcept {
+    return state(lease) == UnitState::kCommitted && !refused(lease);
   }
 
   // Bytes of the slot that its holder populated.
   // REQUIRES: the lease is committed, waits with kNeed or its holder has
   // exited.
-  [[nodiscard]] std::uint64_t populated(const Lease& lease) const noexcept;
+  [[nodiscard]] std::uint64_t populated(const Lease& lease) const noexcept {
+    return unit(lease).populated;
+  }
 
   // Empties the cell of a committed or poisoned unit and forgets the lease; the
   // slot is the caller's.
@@ -105,7 +100,9 @@ class LeaseTable {
 
   // Ids of the units that wait for a larger slot, oldest first.
   [[nodiscard]] std::vector<std::uint64_t> needy() const;
-  [[nodiscard]] std::uint64_t needed(const Lease& lease) const noexcept;
+  [[nodiscard]] std::uint64_t needed(const Lease& lease) const noexcept {
+    return unit(lease).needed;
+  }
 
   // Answers a need.  REQUIRES: state(lease) is kNeed, slot is large enough.
   void grant(Lease& lease, ArenaSlot* slot);
@@ -120,25 +117,28 @@ class LeaseTable {
   // Nobody will claim it.  REQUIRES: its holder has exited.
   void poison(Lease& lease);
 
-  // Every lease, in no order.
-  [[nodiscard]] const std::unordered_map<std::uint64_t, Lease>& all()
-      const noexcept {
+  // Every lease, oldest first.
+  [[nodiscard]] const std::map<std::uint64_t, Lease>& all() const noexcept {
     return leases_;
   }
 
  private:
-  [[nodiscard]] bool set_cursor_in(std::uint32_t cell,
+  [[nodiscard]] Unit& unit(const Lease& lease) const noexcept {
+    return region_.unit(lease.cell);
+  }
+  [[nodiscard]] bool set_cursor_in(const Lease& lease,
                                    const Cursor& cursor) const noexcept;
-  void set_slot(Unit& unit, const ArenaSlot& slot) const noexcept;
+  void set_slot(Lease& lease, ArenaSlot* slot) const noexcept;
+  void set_word(const Lease& lease, UnitState state,
+                std::uint32_t holder) const noexcept;
   void forget(std::uint64_t id);
 
   const Region region_;
   const int arena_fd_;
-  const std::uint32_t cursor_capacity_;
   std::uint64_t next_id_ = 1;
   std::uint32_t withdrawn_ = 0;
   std::vector<std::uint32_t> unused_;  // cells
-  std::unordered_map<std::uint64_t, Lease> leases_;
+  std::map<std::uint64_t, Lease> leases_;
 };
 
 }  // namespace gristmill

@@ -1,14 +1,12 @@
 #include "core/schedule/memory_policy.hpp"
 
 #include <algorithm>
+#include <numeric>
 
 namespace gristmill {
-namespace {
 
 // The first guess of a unit's size, before one has been seen.
 constexpr std::uint64_t kFirstGuess = std::uint64_t{1} << 20;
-
-}  // namespace
 
 ArenaSlot* MemoryPolicy::slot_for_next() {
   if (largest_ == 0) return arena_.take(kFirstGuess);
@@ -109,8 +107,10 @@ void MemoryPolicy::retry_refused(const Stream& stream, std::size_t at,
 
 Shortage MemoryPolicy::shortage(std::uint64_t need) const {
   const std::uint64_t next = largest_ != 0 ? largest_ : kFirstGuess;
+  const std::vector<std::uint64_t> kept = arena_.kept();
   return {need != 0 ? need : next, arena_.memory_limit(), arena_.charged(),
-          arena_.kept_slots(), arena_.kept_bytes()};
+          kept.size(),
+          std::accumulate(kept.begin(), kept.end(), std::uint64_t{0})};
 }
 
 }  // namespace gristmill

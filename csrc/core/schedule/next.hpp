@@ -9,10 +9,8 @@ namespace gristmill {
 
 struct Output {
   std::uint32_t stream = 0;
-  bool error = false;  // its content is an error to raise
-  std::uint64_t unit = 0;
-  std::uint32_t index = 0;    // in the unit
-  std::uint32_t count = 0;    // outputs in the unit
+  bool error = false;         // its content is an error to raise
+  std::uint32_t index = 0;    // in its slot
   std::uint64_t address = 0;  // of the slot's header
   std::uint64_t bytes = 0;    // of the slot that are used
 };

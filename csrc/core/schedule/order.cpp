@@ -8,21 +8,27 @@
 namespace gristmill {
 
 Order::Order(UnitKind kind, std::int64_t unit_records,
-             const std::vector<std::int64_t>& lengths,
-             const std::vector<Cursor>& positions, std::uint32_t next_stream,
-             const std::vector<bool>& ended)
+             const std::vector<std::int64_t>& lengths, const Position& start)
     : kind_(kind),
       unit_records_(unit_records),
-      next_stream_(next_stream),
+      next_stream_(start.next_stream),
       streams_(lengths.size()) {
   for (std::size_t s = 0; s < streams_.size(); ++s) {
     Stream& stream = streams_[s];
     stream.length = lengths[s];
-    stream.position = positions[s];
-    stream.tail = positions[s];
-    stream.next_first = kind == UnitKind::kRange ? positions[s].front() : 0;
-    stream.sealed = stream.ended = ended[s];
+    stream.position = stream.tail = start.cursors[s];
+    stream.next_first = kind == UnitKind::kRange ? stream.tail.front() : 0;
+    stream.sealed = stream.ended = start.ended[s];
   }
+}
+
+Position Order::position() const {
+  Position now{.cursors = {}, .next_stream = next_stream_, .ended = {}};
+  for (const Stream& stream : streams_) {
+    now.cursors.push_back(stream.position);
+    now.ended.push_back(stream.ended);
+  }
+  return now;
 }
 
 bool Order::has_more(std::uint32_t s) const noexcept {
@@ -36,7 +42,13 @@ bool Order::has_more(std::uint32_t s) const noexcept {
 }
 
 int Order::due() {
-  if (kind_ == UnitKind::kRequest) return due_of_requests();
+  if (kind_ == UnitKind::kRequest) {
+    if (!streams_[next_stream_].open) {
+      if (asked_.empty()) return -1;
+      next_stream_ = asked_.front();
+    }
+    return static_cast<int>(next_stream_);
+  }
   for (;;) {
     Stream& stream = streams_[next_stream_];
     if (!stream.ended) {
@@ -49,14 +61,6 @@ int Order::due() {
     }
     step();
   }
-}
-
-int Order::due_of_requests() {
-  if (!streams_[next_stream_].open) {
-    if (asked_.empty()) return -1;
-    next_stream_ = asked_.front();
-  }
-  return static_cast<int>(next_stream_);
 }
 
 void Order::ask(std::uint32_t s, Cursor request) {
@@ -88,17 +92,14 @@ int Order::choose() const noexcept {
 
 Lease Order::plan(std::uint32_t s) const {
   const Stream& stream = streams_[s];
-  Lease lease;
-  lease.stream = s;
-  lease.kind = kind_;
+  Lease lease{{.stream = s, .kind = kind_, .count = unit_records_}};
   if (kind_ == UnitKind::kRange) {
     lease.first = stream.next_first;
-    lease.count = stream.length < 0
-                      ? unit_records_
-                      : std::min(unit_records_, stream.length - lease.first);
+    if (stream.length >= 0) {
+      lease.count = std::min(lease.count, stream.length - lease.first);
+    }
   } else {
     lease.prev = stream.last_id;
-    lease.count = unit_records_;
   }
   return lease;
 }

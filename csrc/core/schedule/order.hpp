@@ -18,6 +18,13 @@
 
 namespace gristmill {
 
+// Where a run is, between two outputs.
+struct Position {
+  std::vector<Cursor> cursors;  // of each stream, after its last output
+  std::uint32_t next_stream = 0;
+  std::vector<bool> ended;  // of each stream
+};
+
 struct Stream {
   std::int64_t length = -1;     // records; -1 has no end that is known
   std::int64_t next_first = 0;  // first record of the next unit (arithmetic)
@@ -34,13 +41,12 @@ struct Stream {
 
 class Order {
  public:
-  // `positions` has one cursor for each stream; `unit_records` is the number
-  // of records in an arithmetic unit.
+  // `unit_records` is the number of records in an arithmetic unit.
   // REQUIRES: equal sizes, at least one stream, next_stream < their number.
   Order(UnitKind kind, std::int64_t unit_records,
-        const std::vector<std::int64_t>& lengths,
-        const std::vector<Cursor>& positions, std::uint32_t next_stream,
-        const std::vector<bool>& ended);
+        const std::vector<std::int64_t>& lengths, const Position& start);
+
+  [[nodiscard]] Position position() const;
 
   // The stream whose output is due, or -1 when all have ended; of requests the
   // one that was asked first, or -1.  Passes over ended streams as Grain does,
@@ -48,8 +54,7 @@ class Order {
   // is passed over even where no other is left.
   [[nodiscard]] int due();
 
-  // One more thing is asked of the stream.
-  // REQUIRES: kind is kRequest.
+  // One more thing is asked of the stream.  REQUIRES: kind is kRequest.
   void ask(std::uint32_t stream, Cursor request);
 
   // The output of stream next_stream() was delivered: another stream's is due.
@@ -68,17 +73,13 @@ class Order {
   // Fills in first, count and prev of the stream's next unit.
   [[nodiscard]] Lease plan(std::uint32_t stream) const;
 
-  // What the stream's next unit asks for.
-  // REQUIRES: kind is kRequest, has_more(stream).
+  // What that asks for.  REQUIRES: kind is kRequest, has_more(stream).
   [[nodiscard]] const Cursor& request(std::uint32_t stream) const;
 
-  // The unit of plan() is published as `id`.
+  // The unit of plan() is published as `id`; the stream's oldest unit is
+  // opened; its youngest was withdrawn before anybody claimed it.
   void published(std::uint32_t stream, std::uint64_t id, std::int64_t count);
-
-  // The stream's oldest unit is opened.
   void opened(std::uint32_t stream);
-
-  // The stream's youngest unit was withdrawn before anybody claimed it.
   void unpublished(const Lease& lease);
 
   // Nothing behind the stream's pending unit `at` can be computed: the stream
@@ -99,8 +100,6 @@ class Order {
   [[nodiscard]] std::size_t pending() const noexcept { return pending_; }
 
  private:
-  int due_of_requests();
-
   UnitKind kind_;
   std::int64_t unit_records_;
   std::uint32_t next_stream_;

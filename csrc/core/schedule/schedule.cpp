@@ -13,8 +13,7 @@ Schedule::Schedule(const SchedulerConfig& config, Arena& arena, Region region)
       arena_(arena),
       region_(region),
       leases_(region, arena.fd()),
-      order_(config.kind, config.unit_records, config.lengths, config.starts,
-             config.next_stream, config.ended),
+      order_(config.kind, config.unit_records, config.lengths, config.start),
       memory_(arena_, leases_, order_, config.workers),
       workers_(region, config.workers),
       opened_(config.lengths.size()) {}
@@ -63,19 +62,9 @@ bool Schedule::publish(std::uint32_t s) {
   Lease lease = order_.plan(s);
   lease.slot = slot;
   if (!is_range()) lease.owner = s % config_.workers + 1;
-  Cursor cursor;
-  switch (config_.kind) {
-    case UnitKind::kRange:
-      cursor = stream.tail;
-      cursor.front() = lease.first;
-      break;
-    case UnitKind::kSequential:
-      cursor = begin_of_next(stream);
-      break;
-    case UnitKind::kRequest:
-      cursor = order_.request(s);
-      break;
-  }
+  Cursor cursor = config_.kind == UnitKind::kRequest ? order_.request(s)
+                                                     : begin_of_next(stream);
+  if (is_range()) cursor.front() = lease.first;
   const std::uint64_t id = leases_.publish(lease, cursor);
   if (id == 0) {
     arena_.give_back(slot);
@@ -88,12 +77,11 @@ bool Schedule::publish(std::uint32_t s) {
 // Where the stream's next unit begins, if the one before it is computed.  If it
 // is not, its holder goes on from its live state and looks at no position.
 Cursor Schedule::begin_of_next(const Stream& stream) const {
-  if (!stream.pending.empty()) {
-    const Lease& before = leases_.all().at(stream.pending.back());
-    Cursor after = leases_.position_after(before);
-    if (!after.empty()) return after;
-  }
-  return stream.tail;
+  if (is_range() || stream.pending.empty()) return stream.tail;
+  const Lease& before = leases_.all().at(stream.pending.back());
+  if (!leases_.computed(before)) return stream.tail;
+  Cursor after = leases_.commit_of(before).cursor_out;
+  return after.empty() ? stream.tail : after;
 }
 
 void Schedule::ask(std::uint32_t stream, Cursor request) {
@@ -101,48 +89,40 @@ void Schedule::ask(std::uint32_t stream, Cursor request) {
   fill();
 }
 
-Schedule::Progress Schedule::progress(const Lease& lease) const {
-  if (lease.poisoned) return Progress::kPoisoned;
-  if (leases_.computed(lease)) return Progress::kComputed;
-  return leases_.refused(lease) ? Progress::kRefused : Progress::kAwaited;
-}
-
 // Whether there is an output of the stream, or nothing to wait for.
 bool Schedule::is_done(std::uint32_t s) const {
   if (opened_[s] != nullptr) return true;
-  return is_published(s) &&
-         progress(leases_.all().at(order_.streams()[s].pending.front())) !=
-             Progress::kAwaited;
+  if (!is_published(s)) return false;
+  const auto& due = leases_.all().at(order_.streams()[s].pending.front());
+  return due.poisoned || leases_.state(due) == UnitState::kCommitted;
 }
 
 bool Schedule::is_published(std::uint32_t s) const {
   return !order_.streams()[s].pending.empty();
 }
 
-bool Schedule::has_more(std::uint32_t s) const { return order_.has_more(s); }
-
-// Makes the first stream due that is wanted, from the one due on; false if none
-// is.
-bool Schedule::choose_any(bool (Schedule::*wanted)(std::uint32_t) const) {
-  const auto count = static_cast<std::uint32_t>(opened_.size());
-  for (std::uint32_t n = 0; n < count; ++n) {
-    const std::uint32_t s = (order_.next_stream() + n) % count;
-    if (!(this->*wanted)(s)) continue;
-    order_.choose_next_stream(s);
-    return true;
-  }
-  return false;
-}
-
 // The stream whose output is due, or -1: where order does not matter one that
-// has an output, if there is one, else one that will.
+// has an output, if there is one, else one that will; the first of equals, from
+// the one due on.
 int Schedule::due() {
-  if (!config_.in_order &&
-      (choose_any(&Schedule::is_done) || choose_any(&Schedule::is_published) ||
-       choose_any(&Schedule::has_more))) {
-    return static_cast<int>(order_.next_stream());
+  if (config_.in_order) return order_.due();
+  constexpr int kNothing = 3;
+  const auto rank = [this](std::uint32_t s) {
+    if (is_done(s)) return 0;
+    if (is_published(s)) return 1;
+    return order_.has_more(s) ? 2 : kNothing;
+  };
+  int best = kNothing;
+  const std::uint32_t first = order_.next_stream();
+  const auto count = static_cast<std::uint32_t>(opened_.size());
+  for (std::uint32_t n = 0; n < count && best > 0; ++n) {
+    const std::uint32_t s = (first + n) % count;
+    const int its = rank(s);
+    if (its < best) order_.choose_next_stream(s);
+    best = std::min(best, its);
   }
-  return order_.due();
+  if (best == kNothing) return order_.due();
+  return static_cast<int>(order_.next_stream());
 }
 
 std::variant<Next, Schedule::Awaited> Schedule::look() {
@@ -152,7 +132,7 @@ std::variant<Next, Schedule::Awaited> Schedule::look() {
   const auto exited = [](const WorkerReport& report) {
     return Next{.kind = NextKind::kExited, .report = report};
   };
-  arena_.sweep(false);
+  arena_.sweep();
   collect();
   for (;;) {
     if (needs_fill_ || memory_.some_wait()) fill();
@@ -166,27 +146,24 @@ std::variant<Next, Schedule::Awaited> Schedule::look() {
     }
     const Stream& stream = order_.stream(s);
     const Lease& lease = leases_.at(stream.pending.front());
-    switch (progress(lease)) {
-      case Progress::kComputed:
-        if (open(s)) continue;
-        return exited(
-            {.stream = due,
-             .text = "a worker committed a unit that cannot be read"});
-      case Progress::kRefused:
-        memory_.retry_refused(
-            stream, 0,
-            config_.kind == UnitKind::kSequential ? &stream.tail : nullptr);
-        wake_everybody();  // Once the caller knows, somebody tries again.
-        return no_memory(memory_.shortage(lease.slot->capacity));
-      case Progress::kPoisoned:
-        return exited(poisoned_.at(lease.id));
-      case Progress::kAwaited:
-        if (workers_.fatal()) return exited(*workers_.fatal());
-        if (const auto shortage = memory_.find_memory_for(lease)) {
-          return no_memory(*shortage);
-        }
-        return Awaited{lease.id};
+    if (lease.poisoned) return exited(poisoned_.at(lease.id));
+    if (leases_.computed(lease)) {
+      if (open(s)) continue;
+      return exited({.stream = due,
+                     .text = "a worker committed a unit that cannot be read"});
     }
+    if (leases_.refused(lease)) {
+      memory_.retry_refused(
+          stream, 0,
+          config_.kind == UnitKind::kSequential ? &stream.tail : nullptr);
+      wake_everybody();  // Once the caller knows, somebody tries again.
+      return no_memory(memory_.shortage(lease.slot->capacity));
+    }
+    if (workers_.fatal()) return exited(*workers_.fatal());
+    if (const auto shortage = memory_.find_memory_for(lease)) {
+      return no_memory(*shortage);
+    }
+    return Awaited{lease.id};
   }
 }
 
@@ -202,15 +179,13 @@ std::optional<Next> Schedule::timed_out(Awaited awaited) {
 Next Schedule::output(std::uint32_t s) const {
   const Opened& unit = *opened_[s];
   const auto* const header = arena_.base() + unit.slot->offset;
-  return {
-      .kind = NextKind::kOutput,
-      .output = {.stream = s,
-                 .error = (unit.outputs[unit.index].flags & kOutputError) != 0,
-                 .unit = unit.id,
-                 .index = unit.index,
-                 .count = static_cast<std::uint32_t>(unit.outputs.size()),
-                 .address = reinterpret_cast<std::uint64_t>(header),
-                 .bytes = unit.bytes}};
+  const bool error = (unit.outputs[unit.index].flags & kOutputError) != 0;
+  return {.kind = NextKind::kOutput,
+          .output = {.stream = s,
+                     .error = error,
+                     .index = unit.index,
+                     .address = reinterpret_cast<std::uint64_t>(header),
+                     .bytes = unit.bytes}};
 }
 
 // Opens the stream's oldest unit, which is computed.  False if it is corrupt.
@@ -219,7 +194,6 @@ bool Schedule::open(std::uint32_t s) {
   const Lease lease = leases_.at(stream.pending.front());
   Commit commit = leases_.commit_of(lease);
   auto unit = std::make_unique<Opened>();
-  unit->id = lease.id;
   unit->bytes = commit.bytes;
   if (commit.bytes > lease.slot->capacity || commit.cursor_out.empty()) {
     return false;
@@ -298,12 +272,9 @@ void Schedule::clear() {
   collect();
 }
 
-void Schedule::restart(const std::vector<Cursor>& positions,
-                       std::uint32_t next_stream,
-                       const std::vector<bool>& ended) {
+void Schedule::restart(const Position& start) {
   clear();
-  order_ = Order(config_.kind, config_.unit_records, config_.lengths, positions,
-                 next_stream, ended);
+  order_ = Order(config_.kind, config_.unit_records, config_.lengths, start);
   fill();
 }
 

@@ -17,7 +17,6 @@
 
 #include "core/memory/arena.hpp"
 #include "core/memory/slot.hpp"
-#include "core/schedule/config.hpp"
 #include "core/schedule/lease.hpp"
 #include "core/schedule/memory_policy.hpp"
 #include "core/schedule/next.hpp"
@@ -25,6 +24,21 @@
 #include "core/schedule/worker_table.hpp"
 
 namespace gristmill {
+
+// What a Scheduler is made for.
+struct SchedulerConfig {
+  std::uint32_t workers = 1;
+  std::uint32_t buffer = 1;  // units ahead: workers * (buffer + 2)
+  UnitKind kind = UnitKind::kRange;
+  std::int64_t unit_records = 1;      // ranges: records in a unit
+  std::uint32_t max_restarts = 1;     // of one unit
+  std::uint64_t memory_limit = 0;     // bytes, 0: 80 % of the memory
+  std::vector<std::int64_t> lengths;  // records of each stream, -1 unknown
+  std::uint32_t cursor_capacity = kSmallCursor;  // integers in a position
+  Position start;
+  bool in_order = true;      // else outputs come as they are done
+  bool exits_final = false;  // no other worker is started in the place of one
+};
 
 class Schedule {
  public:
@@ -34,7 +48,7 @@ class Schedule {
   };
 
   // The region lies in the arena and is set up already.
-  // REQUIRES: check_config(config) is ok; config and arena outlive this.
+  // REQUIRES: `config` was found right; it and the arena outlive this.
   Schedule(const SchedulerConfig& config, Arena& arena, Region region);
   ~Schedule();
   Schedule(const Schedule&) = delete;
@@ -43,7 +57,7 @@ class Schedule {
   // Publishes what there is room for.
   void fill();
 
-  // REQUIRES: kind is kRequest, check_length() is ok.
+  // REQUIRES: kind is kRequest, 1 to cursor_capacity integers.
   void ask(std::uint32_t stream, Cursor request);
 
   // The output due, or why there is none.
@@ -62,8 +76,7 @@ class Schedule {
   void clear();
 
   // Withdraws everything and goes on from another position.
-  void restart(const std::vector<Cursor>& positions, std::uint32_t next_stream,
-               const std::vector<bool>& ended);
+  void restart(const Position& start);
 
   // Gives the slots of withdrawn units back whose holders are done.
   void collect();
@@ -86,23 +99,18 @@ class Schedule {
  private:
   // A unit being delivered.
   struct Opened {
-    std::uint64_t id = 0;
     ArenaSlot* slot = nullptr;  // null without outputs
     std::uint64_t bytes = 0;
     std::uint32_t index = 0;  // of the output due
     std::vector<SlotOutput> outputs;
   };
-  enum class Progress { kComputed, kRefused, kPoisoned, kAwaited };
 
   [[nodiscard]] bool is_range() const noexcept {
     return config_.kind == UnitKind::kRange;
   }
-  [[nodiscard]] Progress progress(const Lease& lease) const;
   [[nodiscard]] bool is_done(std::uint32_t stream) const;
   int due();
-  bool choose_any(bool (Schedule::*wanted)(std::uint32_t) const);
   [[nodiscard]] bool is_published(std::uint32_t stream) const;
-  [[nodiscard]] bool has_more(std::uint32_t stream) const;
 
   bool publish(std::uint32_t stream);
   bool publish_due(std::uint32_t stream);

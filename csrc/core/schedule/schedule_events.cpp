@@ -1,6 +1,5 @@
 // What becomes of units when something happens to a worker, and how workers
 // learn of units.
-#include <algorithm>
 #include <utility>
 
 #include "core/base/futex.hpp"
@@ -12,13 +11,12 @@ void Schedule::wake_workers(std::size_t units) {
   if (units == 0) return;
   Control& control = region_.control();
   control.work_sequence.fetch_add(1, std::memory_order_seq_cst);
+  // Any worker will do for a unit for anybody; its owner only for another.
+  const int most =
+      is_range() && units < kMaxWorkers ? static_cast<int>(units) : kEverybody;
   for (std::uint32_t w = 0; w < config_.workers; ++w) {
     if (region_.cell(w).asleep.load(std::memory_order_seq_cst) == 0) continue;
-    // Any worker will do for a unit for anybody; its owner only for another.
-    const std::size_t most = is_range() ? units : config_.workers;
-    futex_wake(&control.work_sequence,
-               static_cast<int>(std::min<std::size_t>(most, kMaxWorkers)));
-    return;
+    return futex_wake(&control.work_sequence, most);
   }
 }
 
@@ -89,7 +87,7 @@ void Schedule::relink(std::uint32_t s, int worker, std::uint32_t generation) {
   for (; at < stream.pending.size(); ++at) {
     const Lease& lease = leases_.at(stream.pending[at]);
     if (!leases_.computed(lease)) break;
-    Cursor after = leases_.position_after(lease);
+    Cursor after = leases_.commit_of(lease).cursor_out;
     if (!after.empty()) position = std::move(after);
   }
   if (at == stream.pending.size()) return;

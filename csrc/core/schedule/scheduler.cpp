@@ -18,6 +18,57 @@ namespace {
 // How long an error waits for the wait status of the worker it is about.
 constexpr double kStatusWait_s = 2.0;
 
+// A claim looks at every unit, and every unit has pages from the start.
+constexpr std::uint64_t kMostAhead = std::uint64_t{1} << 20;
+
+Status wrong(std::string text) {
+  return Status(Code::kInvalidArgument, std::move(text));
+}
+
+// Whether a position, or a request, has a length that there is room for.
+Status check_length(const char* what, const Cursor& cursor,
+                    std::uint32_t capacity) {
+  if (!cursor.empty() && cursor.size() <= capacity) return {};
+  return wrong(std::string("a ") + what + " has " +
+               std::to_string(cursor.size()) +
+               " integers; expected 1 to vector_capacity, which is " +
+               std::to_string(capacity));
+}
+
+Status check_start(const SchedulerConfig& config, const Position& start) {
+  const std::size_t streams = config.lengths.size();
+  if (start.cursors.size() != streams || start.ended.size() != streams) {
+    return wrong("lengths, starts and ended must have one entry per stream");
+  }
+  if (start.next_stream >= streams) return wrong("turn must name a stream");
+  for (const Cursor& cursor : start.cursors) {
+    Status status = check_length("position", cursor, config.cursor_capacity);
+    if (!status.ok()) return status;
+    if (config.kind == UnitKind::kRange && cursor.front() < 0) {
+      return wrong("a position must not be negative");
+    }
+  }
+  return {};
+}
+
+Status check_config(const SchedulerConfig& config) {
+  const std::size_t streams = config.lengths.size();
+  if (config.workers < 1 || config.workers > kMaxWorkers) {
+    return wrong("workers must be between 1 and 4094");
+  }
+  if (std::uint64_t{config.workers} * config.buffer > kMostAhead) {
+    return wrong("workers times buffer must be at most 2^20");
+  }
+  if (config.unit_records < 1) return wrong("unit_records must be positive");
+  if (config.max_restarts > 100) return wrong("max_restarts must be <= 100");
+  if (streams < 1 || streams > (1U << 20)) return wrong("no streams, or many");
+  if (config.cursor_capacity < 1 ||
+      config.cursor_capacity > kMaxCursorCapacity) {
+    return wrong("vector_capacity must be between 1 and 65536");
+  }
+  return check_start(config, config.start);
+}
+
 using Clock = std::chrono::steady_clock;
 
 double seconds_since(Clock::time_point then) {
@@ -37,7 +88,6 @@ Region lay_out(const Arena& arena, const SchedulerConfig& config) {
   const std::uint32_t units = cells_for(config);
   const Region region(arena.base());
   Control& control = *new (arena.base()) Control{};
-  control.bytes = arena.bytes();
   control.workers = config.workers;
   control.units = units;
   control.streams = static_cast<std::uint32_t>(config.lengths.size());
@@ -60,57 +110,39 @@ Region lay_out(const Arena& arena, const SchedulerConfig& config) {
 // that a child's copies are consistent.
 class Scheduler::All {
  public:
-  static void add(Scheduler* scheduler) {
-    const MutexLock lock(mutex_);
-    all().push_back(scheduler);
-  }
-  static void remove(Scheduler* scheduler) {
-    const MutexLock lock(mutex_);
-    std::erase(all(), scheduler);
-  }
-  static ArenaSlot* slot_at(std::uintptr_t address) {
-    const MutexLock lock(mutex_);
-    for (Scheduler* scheduler : all()) {
-      const MutexLock one(scheduler->mutex_);
-      if (scheduler->forked_) continue;
-      ArenaSlot* const slot = scheduler->arena_->shown_at(address);
-      if (slot != nullptr) return slot;
-    }
-    return nullptr;
-  }
-
- private:
-  // The analysis follows no lock from one function to another.
-  static void before_fork() NO_THREAD_SAFETY_ANALYSIS {
-    mutex_.lock();
-    for (Scheduler* scheduler : all()) scheduler->mutex_.lock();
-  }
-  static void after_fork_in_parent() NO_THREAD_SAFETY_ANALYSIS {
-    for (Scheduler* scheduler : all()) {
-      scheduler->arena_->retire_out();
-      scheduler->mutex_.unlock();
-    }
-    mutex_.unlock();
-  }
-  static void after_fork_in_child() NO_THREAD_SAFETY_ANALYSIS {
-    for (Scheduler* scheduler : all()) {
-      scheduler->forked_ = true;
-      scheduler->arena_->forget();
-      scheduler->mutex_.unlock();
-    }
-    mutex_.unlock();
-  }
-
-  static std::vector<Scheduler*>& all() REQUIRES(mutex_) {
+  static std::vector<Scheduler*>& list() REQUIRES(mutex) {
     static auto* const all = new std::vector<Scheduler*>;  // Leaked.
     return *all;
   }
 
-  static Mutex mutex_;
+  static Mutex mutex;
+
+ private:
+  // The analysis follows no lock from one function to another.
+  static void before_fork() NO_THREAD_SAFETY_ANALYSIS {
+    mutex.lock();
+    for (Scheduler* scheduler : list()) scheduler->mutex_.lock();
+  }
+  static void after_fork_in_parent() NO_THREAD_SAFETY_ANALYSIS {
+    for (Scheduler* scheduler : list()) {
+      scheduler->arena_->retire_shown();
+      scheduler->mutex_.unlock();
+    }
+    mutex.unlock();
+  }
+  static void after_fork_in_child() NO_THREAD_SAFETY_ANALYSIS {
+    for (Scheduler* scheduler : list()) {
+      scheduler->forked_ = true;
+      scheduler->arena_->forget();
+      scheduler->mutex_.unlock();
+    }
+    mutex.unlock();
+  }
+
   static const bool kHeldAtFork;
 };
 
-Mutex Scheduler::All::mutex_;
+Mutex Scheduler::All::mutex;
 const bool Scheduler::All::kHeldAtFork =
     at_fork(ForkStep::kSchedulers,
             {before_fork, after_fork_in_parent, after_fork_in_child});
@@ -130,16 +162,25 @@ Scheduler::Scheduler(SchedulerConfig config, std::unique_ptr<Arena> arena)
       arena_(std::move(arena)),
       region_(lay_out(*arena_, config_)),
       schedule_(config_, *arena_, region_) {
-  All::add(this);
+  const MutexLock lock(All::mutex);
+  All::list().push_back(this);
 }
 
 Scheduler::~Scheduler() {
   close();
-  All::remove(this);
+  const MutexLock lock(All::mutex);
+  std::erase(All::list(), this);
 }
 
 ArenaSlot* Scheduler::slot_at(std::uintptr_t address) {
-  return All::slot_at(address);
+  const MutexLock lock(All::mutex);
+  for (Scheduler* scheduler : All::list()) {
+    const MutexLock one(scheduler->mutex_);
+    if (scheduler->forked_) continue;
+    ArenaSlot* const slot = scheduler->arena_->shown_at(address);
+    if (slot != nullptr) return slot;
+  }
+  return nullptr;
 }
 
 void Scheduler::start(WorkerStarter* starter) {
@@ -152,14 +193,13 @@ void Scheduler::start(WorkerStarter* starter) {
   // Those whose outputs are due first come first: not all begin at once.
   for (std::uint32_t i = 0; i < config_.workers; ++i) {
     starter->start_worker(
-        static_cast<int>((config_.next_stream + i) % config_.workers), 1);
+        static_cast<int>((config_.start.next_stream + i) % config_.workers), 1);
   }
 }
 
 Status Scheduler::ask(std::uint32_t stream, Cursor request) {
   if (config_.kind != UnitKind::kRequest || stream >= config_.lengths.size()) {
-    return Status(Code::kInvalidArgument,
-                  "nothing can be asked of this stream");
+    return wrong("nothing can be asked of this stream");
   }
   Status status = check_length("request", request, config_.cursor_capacity);
   if (!status.ok()) return status;
@@ -215,17 +255,10 @@ ArenaSlot* Scheduler::hold() {
   return schedule_.hold();
 }
 
-Status Scheduler::reset(const std::vector<Cursor>& positions,
-                        std::uint32_t next_stream,
-                        const std::vector<bool>& ended) {
-  SchedulerConfig config = config_;
-  config.starts = positions;
-  config.next_stream = next_stream;
-  config.ended = ended;
-  if (Status status = check_config(config); !status.ok()) return status;
+Status Scheduler::reset(const Position& start) {
+  if (Status status = check_start(config_, start); !status.ok()) return status;
   const MutexLock lock(mutex_);
-  if (is_over()) return {};
-  schedule_.restart(positions, next_stream, ended);
+  if (!is_over()) schedule_.restart(start);
   return {};
 }
 
@@ -275,27 +308,9 @@ std::vector<Process> Scheduler::processes() {
   return schedule_.workers().processes();
 }
 
-std::vector<Cursor> Scheduler::cursors() {
+Position Scheduler::position() {
   const MutexLock lock(mutex_);
-  std::vector<Cursor> all;
-  for (const Stream& stream : schedule_.order().streams()) {
-    all.push_back(stream.position);
-  }
-  return all;
-}
-
-std::uint32_t Scheduler::next_stream() {
-  const MutexLock lock(mutex_);
-  return schedule_.order().next_stream();
-}
-
-std::vector<bool> Scheduler::ended() {
-  const MutexLock lock(mutex_);
-  std::vector<bool> all;
-  for (const Stream& stream : schedule_.order().streams()) {
-    all.push_back(stream.ended);
-  }
-  return all;
+  return schedule_.order().position();
 }
 
 }  // namespace gristmill

@@ -21,7 +21,6 @@
 #include "core/base/mutex.hpp"
 #include "core/base/status.hpp"
 #include "core/memory/arena.hpp"
-#include "core/schedule/config.hpp"
 #include "core/schedule/next.hpp"
 #include "core/schedule/schedule.hpp"
 #include "core/schedule/worker_events.hpp"
@@ -56,16 +55,12 @@ class Scheduler final : public WorkerEvents {
   [[nodiscard]] ArenaSlot* hold();
 
   // Withdraws everything and goes on from another position.
-  Status reset(const std::vector<Cursor>& positions, std::uint32_t next_stream,
-               const std::vector<bool>& ended);
+  Status reset(const Position& start);
 
   // Ends waits and tells workers to leave.  May be called again.
   void close();
 
-  // Position of each stream, the stream due and which streams have ended.
-  [[nodiscard]] std::vector<Cursor> cursors();
-  [[nodiscard]] std::uint32_t next_stream();
-  [[nodiscard]] std::vector<bool> ended();
+  [[nodiscard]] Position position();
   [[nodiscard]] std::vector<Process> processes();
   [[nodiscard]] Region region() const noexcept { return region_; }
   [[nodiscard]] int arena_fd() const noexcept { return arena_->fd(); }
@@ -83,7 +78,6 @@ class Scheduler final : public WorkerEvents {
 
  private:
   class All;
-
   Scheduler(SchedulerConfig config, std::unique_ptr<Arena> arena);
 
   [[nodiscard]] bool is_over() const REQUIRES(mutex_) {

@@ -11,7 +11,6 @@
 #include <cstring>
 
 #include "core/base/futex.hpp"
-#include "core/base/populate.hpp"
 
 namespace gristmill {
 
@@ -69,7 +68,7 @@ std::optional<Work> WorkerEnd::claim() {
     // Before it is admitted the parent could not learn of this worker's report.
     if (cell_->admitted.load(std::memory_order_acquire) == generation_) {
       if (auto work = try_claim()) {
-        if (!refused_.contains(unit_->prev) && ready(*work)) return work;
+        if (!refused_.contains(work->prev) && ready(*work)) return work;
         refuse(*work);
         continue;  // Others may be free, and nobody wakes us for them again.
       }
@@ -102,24 +101,20 @@ std::optional<Work> WorkerEnd::try_claim() {
       unit_ = oldest;
       word_ = mine;
       cell_->at.store(-1, std::memory_order_relaxed);
-      return view(*oldest, mine);
+      return held_work();
     }
   }
 }
 
-Work WorkerEnd::view(const Unit& unit, UnitWord word) {
-  Work work;
-  work.id = word.id();
-  work.stream = unit.stream;
-  work.kind = unit.kind;
-  work.first = unit.first;
-  work.count = unit.count;
-  work.attempt = word.attempt();
-  work.proceed = unit.prev != 0 && done_[unit.stream] == unit.prev;
-  const std::int64_t* const cursor = region_.cursor_in(index_of(unit));
-  work.cursor_in.assign(cursor, cursor + unit.cursor_in);
-  work.slot = region_.base() + unit.offset;
-  work.capacity = unit.capacity;
+Work WorkerEnd::held_work() const {
+  Work work{unit_->task};
+  work.id = word_.id();
+  work.attempt = word_.attempt();
+  work.proceed = work.prev != 0 && done_[work.stream] == work.prev;
+  const std::int64_t* const cursor = region_.cursor_in(held_index());
+  work.cursor_in.assign(cursor, cursor + unit_->cursor_in);
+  work.slot = region_.base() + unit_->offset;
+  work.capacity = unit_->capacity;
   return work;
 }
 
@@ -159,8 +154,7 @@ bool WorkerEnd::ready(const Work& work) {
   if (before >= work.capacity) return true;
   // Written first: if we die in the middle the parent counts these pages.
   unit_->populated = work.capacity;
-  if (populate(region_.base(), arena_fd_, region_.offset_of(work.slot) + before,
-               work.capacity - before)) {
+  if (region_.populate(work.slot + before, work.capacity - before, arena_fd_)) {
     return true;
   }
   unit_->populated = before;
@@ -178,28 +172,15 @@ void WorkerEnd::refuse(const Work& work) {
   hand_over(work);
 }
 
-bool WorkerEnd::set_cursor_out(const std::vector<std::int64_t>& cursor) {
-  assert(!cursor.empty() && cursor.size() <= cursor_capacity());
-  std::int64_t* const to = region_.cursor_out(index_of(*unit_));
-  if (cursor_capacity() > kSmallCursor &&
-      !populate(region_.base(), arena_fd_, region_.offset_of(to),
-                cursor.size() * sizeof(std::int64_t))) {
-    return false;
-  }
-  std::copy(cursor.begin(), cursor.end(), to);
-  unit_->cursor_out = static_cast<std::uint32_t>(cursor.size());
-  return true;
-}
-
 void WorkerEnd::commit(const Work& work, UnitStatus status,
                        std::uint32_t outputs, std::uint64_t bytes,
-                       const std::vector<std::int64_t>& cursor_out) {
+                       const Cursor& cursor_out) {
   assert(unit_ != nullptr && word_.id() == work.id);
   assert(bytes <= work.capacity);
-  if (!set_cursor_out(cursor_out)) {
-    refuse(work);
-    return;
+  if (!region_.store(cursor_out, region_.cursor_out(held_index()), arena_fd_)) {
+    return refuse(work);
   }
+  unit_->cursor_out = static_cast<std::uint32_t>(cursor_out.size());
   unit_->status = status;
   unit_->outputs = outputs;
   unit_->bytes = bytes;

@@ -20,17 +20,13 @@
 namespace gristmill {
 
 // A claimed unit, as its holder sees it.
-struct Work {
+struct Work : Task {
   std::uint64_t id = 0;
-  std::uint32_t stream = 0;
-  UnitKind kind = UnitKind::kRange;
-  std::int64_t first = 0;
-  std::int64_t count = 0;
   std::uint32_t attempt = 0;
   // This process computed the stream's unit before this one: its live state is
   // where the unit begins, and cursor_in need not be looked at.
   bool proceed = false;
-  std::vector<std::int64_t> cursor_in;
+  Cursor cursor_in = {};
   std::byte* slot = nullptr;
   std::uint64_t capacity = 0;
 };
@@ -67,7 +63,7 @@ class WorkerEnd {
   // output, or after what a unit without outputs has consumed.
   // REQUIRES: bytes <= work.capacity, 1 to cursor_capacity() integers.
   void commit(const Work& work, UnitStatus status, std::uint32_t outputs,
-              std::uint64_t bytes, const std::vector<std::int64_t>& cursor_out);
+              std::uint64_t bytes, const Cursor& cursor_out);
 
   // Says why this worker could not start; the parent raises it after the
   // worker's report.  Truncated to kErrorBytes.
@@ -84,12 +80,11 @@ class WorkerEnd {
  private:
   [[nodiscard]] std::optional<Work> try_claim();
   [[nodiscard]] bool ready(const Work& work);
-  [[nodiscard]] bool set_cursor_out(const std::vector<std::int64_t>& vector);
   void refuse(const Work& work);
   void hand_over(const Work& work) noexcept;
-  [[nodiscard]] Work view(const Unit& unit, UnitWord word);
-  [[nodiscard]] std::uint32_t index_of(const Unit& unit) const noexcept {
-    return static_cast<std::uint32_t>(&unit - &region_.unit(0));
+  [[nodiscard]] Work held_work() const;
+  [[nodiscard]] std::uint32_t held_index() const noexcept {
+    return static_cast<std::uint32_t>(unit_ - &region_.unit(0));
   }
 
   const Region region_;

@@ -42,9 +42,6 @@ struct WorkerStarter {
 
   // Starts a process for this worker; answered by on_started() or on_exited().
   virtual void start_worker(int worker, std::uint32_t generation) = 0;
-
-  // Ends this worker's process with SIGKILL; answered by on_exited().
-  virtual void kill(int worker) = 0;
 };
 
 }  // namespace gristmill

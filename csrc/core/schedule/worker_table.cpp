@@ -1,7 +1,6 @@
 #include "core/schedule/worker_table.hpp"
 
 #include <algorithm>
-#include <utility>
 
 namespace gristmill {
 namespace {
@@ -13,36 +12,32 @@ constexpr std::uint32_t kStarts = 3;
 
 }  // namespace
 
-WorkerTable::WorkerTable(Region region, std::uint32_t workers)
-    : region_(region), workers_(workers) {}
-
-bool WorkerTable::is_current(int worker, std::uint32_t generation) const {
-  return workers_[static_cast<std::size_t>(worker)].generation == generation;
-}
-
 void WorkerTable::started(int worker, std::uint32_t generation, int pid) {
-  state(worker).process = {pid, true, std::nullopt};
+  Process& process = this->process(worker);
+  process.pid = pid;
+  process.alive = true;
+  process.wait_status.reset();
   cell(worker).admitted.store(generation, std::memory_order_release);
 }
 
 bool WorkerTable::exited(int worker, std::uint32_t generation) {
-  State& state = this->state(worker);
-  state.process.alive = false;
-  state.process.wait_status.reset();
-  state.slow_start = 0;
-  ++state.generation;
+  Process& process = this->process(worker);
+  process.alive = false;
+  process.wait_status.reset();
+  process.slow_start = 0;
+  ++process.generation;
   const Cell& cell = this->cell(worker);
   const std::uint32_t said =
       std::min(cell.error_len.load(std::memory_order_acquire), kErrorBytes);
   if (cell.started.load(std::memory_order_acquire) == generation && said == 0) {
-    state.failed_starts = 0;
+    process.failed_starts = 0;
     return true;
   }
   // A program that says what is wrong says the same the next time.
-  if (++state.failed_starts < kStarts && said == 0) return true;
+  if (++process.failed_starts < kStarts && said == 0) return true;
   WorkerReport report = describe(worker, generation, nullptr);
   report.at_start = true;
-  report.attempts = state.failed_starts;
+  report.attempts = process.failed_starts;
   report.text.assign(cell.error, said);
   fail(std::move(report));
   return false;
@@ -57,19 +52,15 @@ void WorkerTable::clear_cell(int worker) {
 
 void WorkerTable::exit_status(int worker, std::uint32_t generation,
                               int wait_status) {
-  Process& process = state(worker).process;
+  Process& process = this->process(worker);
   if (!process.alive && is_current(worker, generation + 1)) {
     process.wait_status = wait_status;
   }
   if (fatal_) fatal_->learn(worker, generation, wait_status);
 }
 
-void WorkerTable::fail(WorkerReport report) {
-  if (!fatal_) fatal_ = std::move(report);
-}
-
 void WorkerTable::unit_done() {
-  for (State& state : workers_) state.failed_starts = 0;
+  for (Process& process : processes_) process.failed_starts = 0;
 }
 
 WorkerReport WorkerTable::describe(int worker, std::uint32_t generation,
@@ -77,7 +68,7 @@ WorkerReport WorkerTable::describe(int worker, std::uint32_t generation,
   WorkerReport report;
   report.worker = worker;
   report.generation = generation;
-  report.pid = workers_[static_cast<std::size_t>(worker)].process.pid;
+  report.pid = process(worker).pid;
   if (lease != nullptr) {
     report.stream = static_cast<int>(lease->stream);
     report.attempts = lease->attempts;
@@ -86,12 +77,12 @@ WorkerReport WorkerTable::describe(int worker, std::uint32_t generation,
   return report;
 }
 
-bool WorkerTable::is_starting(std::uint32_t worker) {
-  State& state = workers_[worker];
-  if (!state.process.alive) return true;
-  const auto started =
-      region_.cell(worker).started.load(std::memory_order_acquire);
-  return started != state.generation && ++state.slow_start < kLongestStart;
+bool WorkerTable::is_starting(int worker) {
+  Process& process = this->process(worker);
+  if (!process.alive) return true;
+  return cell(worker).started.load(std::memory_order_acquire) !=
+             process.generation &&
+         ++process.slow_start < kLongestStart;
 }
 
 WorkerReport WorkerTable::awaited(const LeaseTable& leases, const Lease& due) {
@@ -101,9 +92,9 @@ WorkerReport WorkerTable::awaited(const LeaseTable& leases, const Lease& due) {
   if (leases.state(due) == UnitState::kFree) {
     held = nullptr;
     bool starting = false;
-    for (std::uint32_t w = 0; w < workers_.size(); ++w) {
+    for (std::uint32_t w = 0; w < processes_.size(); ++w) {
       if (due.owner != 0 && due.owner != w + 1) continue;
-      if (is_starting(w)) {
+      if (is_starting(static_cast<int>(w))) {
         starting = true;
         continue;
       }
@@ -123,12 +114,6 @@ WorkerReport WorkerTable::awaited(const LeaseTable& leases, const Lease& due) {
   report.stream = static_cast<int>(held->stream);
   report.record = cell(report.worker).at.load(std::memory_order_relaxed);
   return report;
-}
-
-std::vector<Process> WorkerTable::processes() const {
-  std::vector<Process> all;
-  for (const State& state : workers_) all.push_back(state.process);
-  return all;
 }
 
 }  // namespace gristmill

@@ -9,7 +9,7 @@
 
 #include <cstdint>
 #include <optional>
-#include <string>
+#include <utility>
 #include <vector>
 
 #include "core/memory/control.hpp"
@@ -22,17 +22,23 @@ namespace gristmill {
 struct Process {
   int pid = 0;  // of the last one that started, 0 before
   bool alive = false;
-  std::optional<int> wait_status;  // of that one, as waitpid(2)
+  std::optional<int> wait_status = {};  // of that one, as waitpid(2)
+  std::uint32_t generation = 1;
+  std::uint32_t failed_starts = 0;  // in a row
+  std::uint32_t slow_start = 0;     // timeouts that passed during its start
 };
 
 class WorkerTable {
  public:
   // The region's cells are set up already.
-  WorkerTable(Region region, std::uint32_t workers);
+  WorkerTable(Region region, std::uint32_t workers)
+      : region_(region), processes_(workers) {}
 
   // Whether the process is the worker's last: what is said about others came
   // late.
-  [[nodiscard]] bool is_current(int worker, std::uint32_t generation) const;
+  [[nodiscard]] bool is_current(int worker, std::uint32_t generation) const {
+    return process(worker).generation == generation;
+  }
 
   // Lets the process touch units.  REQUIRES: is_current().
   void started(int worker, std::uint32_t generation, int pid);
@@ -49,7 +55,9 @@ class WorkerTable {
   void exit_status(int worker, std::uint32_t generation, int wait_status);
 
   // No worker can be had any more.  Only the first reason counts.
-  void fail(WorkerReport report);
+  void fail(WorkerReport report) {
+    if (!fatal_) fatal_ = std::move(report);
+  }
   [[nodiscard]] const std::optional<WorkerReport>& fatal() const {
     return fatal_;
   }
@@ -68,26 +76,24 @@ class WorkerTable {
   [[nodiscard]] WorkerReport awaited(const LeaseTable& leases,
                                      const Lease& due);
 
-  [[nodiscard]] std::vector<Process> processes() const;
+  [[nodiscard]] const std::vector<Process>& processes() const {
+    return processes_;
+  }
 
  private:
-  struct State {
-    std::uint32_t generation = 1;
-    Process process;
-    std::uint32_t failed_starts = 0;  // in a row
-    std::uint32_t slow_start = 0;     // timeouts that passed during its start
-  };
-
-  [[nodiscard]] bool is_starting(std::uint32_t worker);
+  [[nodiscard]] bool is_starting(int worker);
   [[nodiscard]] Cell& cell(int worker) const {
     return region_.cell(static_cast<std::uint32_t>(worker));
   }
-  [[nodiscard]] State& state(int worker) {
-    return workers_[static_cast<std::size_t>(worker)];
+  [[nodiscard]] const Process& process(int worker) const {
+    return processes_[static_cast<std::size_t>(worker)];
+  }
+  [[nodiscard]] Process& process(int worker) {
+    return processes_[static_cast<std::size_t>(worker)];
   }
 
   const Region region_;
-  std::vector<State> workers_;
+  std::vector<Process> processes_;
   std::optional<WorkerReport> fatal_;
 };
 

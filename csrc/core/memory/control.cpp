@@ -1,0 +1,68 @@
+#include "core/memory/control.hpp"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+
+#include <algorithm>
+#include <cassert>
+#include <cerrno>
+
+namespace gristmill {
+namespace {
+
+constexpr std::uint64_t kPage = 4096;
+
+// The kernel's number; older headers do not have it.
+constexpr int kPopulateWrite = 23;
+
+std::uint64_t cursors_at(std::uint32_t workers, std::uint32_t units) noexcept {
+  return sizeof(Control) + workers * sizeof(Cell) + units * sizeof(Unit);
+}
+
+// Whole cache lines: the two of a unit have different writers.
+std::uint64_t cursor_bytes(std::uint32_t capacity) noexcept {
+  return (capacity * sizeof(std::int64_t) + 63) & ~std::uint64_t{63};
+}
+
+}  // namespace
+
+std::uint64_t Region::head_bytes(std::uint32_t workers, std::uint32_t units,
+                                 std::uint32_t cursor_capacity) noexcept {
+  return cursors_at(workers, units) + 2 * units * cursor_bytes(cursor_capacity);
+}
+
+std::int64_t* Region::cursor(std::uint64_t index) const noexcept {
+  const Control& c = control();
+  return reinterpret_cast<std::int64_t*>(
+      base_ + cursors_at(c.workers, c.units) +
+      index * cursor_bytes(c.cursor_capacity));
+}
+
+bool Region::populate(const void* place, std::uint64_t bytes,
+                      int fd) const noexcept {
+  const auto offset =
+      static_cast<std::uint64_t>(static_cast<const std::byte*>(place) - base_);
+  const std::uint64_t from = offset & ~(kPage - 1);
+  const std::uint64_t length = offset + bytes - from;
+  while (madvise(base_ + from, length, kPopulateWrite) != 0) {
+    if (errno == EINTR || errno == EAGAIN) continue;
+    // Before Linux 5.14 there is no such advice.
+    return errno == EINVAL && fd >= 0 &&
+           fallocate(fd, 0, static_cast<off_t>(from),
+                     static_cast<off_t>(length)) == 0;
+  }
+  return true;
+}
+
+bool Region::store(const Cursor& cursor, std::int64_t* to,
+                   int fd) const noexcept {
+  assert(!cursor.empty() && cursor.size() <= control().cursor_capacity);
+  if (control().cursor_capacity > kSmallCursor &&
+      !populate(to, cursor.size() * sizeof(std::int64_t), fd)) {
+    return false;
+  }
+  std::ranges::copy(cursor, to);
+  return true;
+}
+
+}  // namespace gristmill
