@@ -54,7 +54,7 @@ void batches_equal_singles() {
       auto batch = counting(600);
       batch.back() = count - 1;
       auto singles = batch;
-      for (auto& index : singles) index = permutation(index);
+      for (auto& index : singles) permutation.apply({&index, 1});
       permutation.apply(batch);
       CHECK(batch == singles);
     }

@@ -2,6 +2,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <limits>
+#include <optional>
 #include <vector>
 
 #include "core/check.hpp"
@@ -29,11 +30,12 @@ std::int64_t model(const KeyPlan& plan, Wide position) {
     const auto& op = ops[i];
     const Wide below = ops[i - 1].length;
     const auto epoch = floor_div(position, op.length);
-    const auto offset = static_cast<std::int64_t>(position - epoch * op.length);
+    auto offset = static_cast<std::int64_t>(position - epoch * op.length);
     switch (op.kind) {
       case KeyPlan::Kind::kShuffle: {
         const auto seed = op.seed + static_cast<std::uint32_t>(epoch);
-        position = Permutation(op.length - 1, seed)(offset) + epoch * below;
+        Permutation(op.length - 1, seed).apply({&offset, 1});
+        position = offset + epoch * below;
         break;
       }
       case KeyPlan::Kind::kRepeat:
@@ -68,19 +70,19 @@ std::vector<KeyPlan> plans() {
       range(10).shard(3, 7).value().shuffle(1).value(),
       range(10).shuffle(4294967295).value().repeat(3, true).value(),
       range(10).shuffle(9).value().repeat(3, false).value(),
-      range(10).shuffle(2).value().repeat_endless(true).value(),
+      range(10).shuffle(2).value().repeat(std::nullopt, true).value(),
       range(11).shuffle(2).value().slice(9, -2, 4).value(),
       range(5).shuffle(2).value().repeat(4, true).value().shuffle(8).value(),
       range(5)
           .shuffle(2)
           .value()
-          .repeat_endless(true)
+          .repeat(std::nullopt, true)
           .value()
           .slice(3, 2, 9)
           .value()
           .shuffle(6)
           .value()
-          .repeat_endless(true)
+          .repeat(std::nullopt, true)
           .value(),
       range(65537).shuffle(1).value().slice(65536, 1, 1).value(),
       positions(7),
@@ -180,7 +182,7 @@ void an_empty_plan_has_no_keys() {
   CHECK(range(0).key(0).status().code() == Code::kDivideByZero);
   CHECK(range(5).shard(2, 2).value().key(0).status().code() ==
         Code::kDivideByZero);
-  CHECK_EQ(range(0).repeat_endless(true).value().length(), 0);
+  CHECK_EQ(range(0).repeat(std::nullopt, true).value().length(), 0);
   CHECK(range(0).fill(0, 1, {}).ok());
   CHECK(range(0).keys({}).ok());
   std::vector<std::int64_t> one{0};
@@ -198,9 +200,9 @@ void refuses_bad_arguments() {
   CHECK(range(5).shuffle(std::int64_t{1} << 32).status().code() == bad);
   CHECK(range(5).repeat(0, true).status().code() == bad);
   CHECK(range(5).repeat(kFar, true).status().code() == Code::kOverflow);
-  const auto endless = range(5).repeat_endless(true).value();
+  const auto endless = range(5).repeat(std::nullopt, true).value();
   CHECK(endless.repeat(2, true).status().code() == bad);
-  CHECK(endless.repeat_endless(true).status().code() == bad);
+  CHECK(endless.repeat(std::nullopt, true).status().code() == bad);
   CHECK(range(5).slice(0, 1, 6).status().code() == bad);
   CHECK(range(5).slice(1, -1, 3).status().code() == bad);
 }
@@ -208,7 +210,7 @@ void refuses_bad_arguments() {
 void epochs_beyond_128_bits_are_an_error() {
   auto plan = range(3);
   for (int i = 0; i < 4; ++i) {
-    plan = plan.repeat_endless(true).value().slice(0, 1, 1).value();
+    plan = plan.repeat(std::nullopt, true).value().slice(0, 1, 1).value();
   }
   CHECK(plan.key(kFar).status().code() == Code::kOverflow);
   CHECK_EQ(plan.key(0).value(), 0);

@@ -112,7 +112,7 @@ void reads_what_was_written(std::size_t group,
   Kept kept;
   CHECK(read(*file, order, kept).ok());
   std::vector<std::int64_t> sizes(order.size());
-  CHECK(file->sizes(order, sizes).ok());
+  CHECK(file->sizes(file->plan(order).value(), sizes).ok());
   for (std::size_t k = 0; k < order.size(); ++k) {
     const Bytes& expected = records[static_cast<std::size_t>(order[k])];
     CHECK(kept.slots[k] == expected);
@@ -131,7 +131,7 @@ void every_byte_of_a_chunk_matters(std::size_t group) {
   const TemporaryFile disk(good);
   const FilePtr whole = open(disk.path());
   for (std::uint64_t chunk = 0; chunk < whole->index().num_chunks(); ++chunk) {
-    const auto place = whole->index().chunk(chunk);
+    const auto place = whole->index().chunks.at(chunk);
     for (const std::uint64_t at :
          {place.begin, place.begin + 9, (place.begin + place.end) / 2,
           place.end - 1}) {
@@ -341,16 +341,6 @@ class FarFile final : public File {
       return Status::raised(std::make_shared<int>(17), "");
     }
     std::ranges::copy(std::span(bytes_).subspan(offset, to.size()), to.begin());
-    return {};
-  }
-  Status read_parts(
-      std::uint64_t offset,
-      std::span<const std::span<std::byte>> parts) const override {
-    for (const auto part : parts) {
-      Status status = read(offset, part);
-      if (!status.ok()) return status;
-      offset += part.size();
-    }
     return {};
   }
   [[nodiscard]] std::string change() const override { return ""; }

@@ -32,7 +32,7 @@ class Numbers final : public RecordReader {
                                  std::int64_t right) const override {
     return left / 10 == right / 10;
   }
-  Status sizes(std::span<const std::int64_t>,
+  Status sizes(std::span<const Request>,
                std::span<std::int64_t> sizes) const override {
     std::ranges::fill(sizes, sizeof(std::int64_t));
     return {};

@@ -91,7 +91,7 @@ void reads_what_was_written(const Options& options, Access access) {
     Kept kept;
     CHECK(read(*file, order, kept).ok());
     std::vector<std::int64_t> sizes(order.size());
-    CHECK(file->sizes(order, sizes).ok());
+    CHECK(file->sizes(file->plan(order).value(), sizes).ok());
     for (std::size_t k = 0; k < order.size(); ++k) {
       const Bytes& expected = records[static_cast<std::size_t>(order[k])];
       CHECK(kept.slots[k] == expected);
@@ -288,16 +288,6 @@ class FarFile final : public File {
   Status read(std::uint64_t offset, std::span<std::byte> to) const override {
     ++reads_;
     std::ranges::copy(std::span(bytes_).subspan(offset, to.size()), to.begin());
-    return {};
-  }
-  Status read_parts(
-      std::uint64_t offset,
-      std::span<const std::span<std::byte>> parts) const override {
-    for (const auto part : parts) {
-      Status status = read(offset, part);
-      if (!status.ok()) return status;
-      offset += part.size();
-    }
     return {};
   }
   [[nodiscard]] std::string change() const override { return ""; }

@@ -69,12 +69,12 @@ void the_order_of_positions_does_not_matter() {
 void a_window_that_ends_with_its_epoch_has_the_next_number() {
   // Windows of 4 in epochs of 6: 4, 2, 4, 2.
   const auto all = shuffled(counting(0, 12), 4, 1, 6);
-  const gristmill::Permutation third(3, 3);
-  const gristmill::Permutation fourth(1, 4);
-  for (std::int64_t k = 0; k < 4; ++k) {
-    CHECK_EQ(all[static_cast<std::size_t>(6 + k)], 6 + third(k));
-  }
-  CHECK_EQ(all[10], 10 + fourth(0));
+  auto third = counting(0, 4);
+  gristmill::Permutation(3, 3).apply(third);
+  for (std::size_t k = 0; k < 4; ++k) CHECK_EQ(all[6 + k], 6 + third[k]);
+  auto fourth = counting(0, 2);
+  gristmill::Permutation(1, 4).apply(fourth);
+  CHECK_EQ(all[10], 10 + fourth[0]);
 }
 
 void refuses_what_does_not_fit() {

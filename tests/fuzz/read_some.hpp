@@ -44,7 +44,7 @@ inline Status read_some(const RecordReader& file) {
   }
   static_cast<void>(file.read(requests, sink).ok());
   std::vector<std::int64_t> sizes(records.size());
-  return file.sizes(records, sizes);
+  return file.sizes(requests, sizes);
 }
 
 }  // namespace gristmill

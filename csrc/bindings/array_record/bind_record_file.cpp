@@ -8,38 +8,30 @@
 namespace gristmill::bind {
 namespace {
 
-class FileHandle final : public ReaderHandle {
- public:
-  using ReaderHandle::ReaderHandle;
+using FileHandle = HandleOf<RecordFile>;
 
-  static std::unique_ptr<FileHandle> open(const py::object& object,
-                                          const std::string& verify,
-                                          const std::string& access,
-                                          std::shared_ptr<ChunkCache> cache) {
-    const RecordFile::Options options{verify_of(verify), std::move(cache)};
-    File::Ptr file = open_file(object, access);
-    return std::make_unique<FileHandle>(checked_file(
-        unlocked([&] { return RecordFile::open(std::move(file), options); })));
-  }
+std::unique_ptr<FileHandle> open(const py::object& object,
+                                 const std::string& verify,
+                                 const std::string& access,
+                                 std::shared_ptr<ChunkCache> cache) {
+  const RecordFile::Options options{verify_of(verify), std::move(cache)};
+  File::Ptr file = open_file(object, access);
+  return std::make_unique<FileHandle>(checked_file(
+      unlocked([&] { return RecordFile::open(std::move(file), options); })));
+}
 
-  [[nodiscard]] std::shared_ptr<const RecordFile> file() const {
-    return std::static_pointer_cast<const RecordFile>(reader());
+// Returns where a chunk begins and ends, the size of its records together,
+// and how many they are.
+py::tuple chunk(const FileHandle& handle, std::uint64_t chunk) {
+  const auto file = handle.file();
+  const RecordIndex& index = file->index();
+  if (chunk >= index.num_chunks()) {
+    throw py::index_error(concat("chunk ", chunk, " of ", index.num_chunks()));
   }
-
-  // Returns where a chunk begins and ends, the size of its records together,
-  // and how many they are.
-  [[nodiscard]] py::tuple chunk(std::uint64_t chunk) const {
-    const auto file = this->file();
-    const RecordIndex& index = file->index();
-    if (chunk >= index.num_chunks()) {
-      throw py::index_error("chunk " + std::to_string(chunk) + " of " +
-                            std::to_string(index.num_chunks()));
-    }
-    const auto place = index.chunk(chunk);
-    return py::make_tuple(place.begin, place.end, place.decoded_size,
-                          index.records_in(chunk));
-  }
-};
+  const auto place = index.chunks.at(chunk);
+  return py::make_tuple(place.begin, place.end, place.decoded_size,
+                        index.records_in(chunk));
+}
 
 }  // namespace
 
@@ -51,21 +43,21 @@ void record_file(py::module_& m) {
       .def_property_readonly("held_bytes", &ChunkCache::held_bytes);
   py::class_<FileHandle, ReaderHandle>(m, "RecordFile",
                                        "An ArrayRecord file, open for reading.")
-      .def(py::init(&FileHandle::open), "file"_a, "verify"_a = "all",
-           "access"_a = "pread", "cache"_a = py::none())
-      .def("chunk", &FileHandle::chunk, "chunk"_a)
+      .def(py::init(&open), "file"_a, "verify"_a = "all", "access"_a = "pread",
+           "cache"_a = py::none())
+      .def("chunk", &chunk, "chunk"_a)
       .def_property_readonly("options",
                              [](const FileHandle& h) {
-                               return py::str(h.file()->index().options());
+                               return py::str(h.file()->index().options);
                              })
       .def_property_readonly(
           "group_size",
-          [](const FileHandle& h) { return h.file()->index().group_size(); })
+          [](const FileHandle& h) { return h.file()->index().group_size; })
       .def_property_readonly(
           "num_chunks",
           [](const FileHandle& h) { return h.file()->index().num_chunks(); })
       .def_property_readonly("index_bytes", [](const FileHandle& h) {
-        return h.file()->index().held_bytes();
+        return h.file()->index().chunks.held_bytes();
       });
 }
 

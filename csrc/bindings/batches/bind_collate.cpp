@@ -67,9 +67,9 @@ void check_batch(const py::array& out, std::size_t count) {
   check_plain(out, "out");
   if (!out.writeable()) throw py::value_error("out must be writeable");
   if (out.ndim() > 0 && static_cast<std::size_t>(out.shape(0)) == count) return;
-  throw py::value_error("out has shape " +
-                        py::str(out.attr("shape")).cast<std::string>() +
-                        ", but must have " + std::to_string(count) + " rows");
+  throw py::value_error(concat("out has shape ",
+                               py::str(out.attr("shape")).cast<std::string>(),
+                               ", but must have ", count, " rows"));
 }
 
 // The first comparison settles nearly every call: NumPy shares the
@@ -131,9 +131,8 @@ Gather check_gather(const py::array& table, const Rows& rows,
 void raise_bad_row(const Gather& job, std::ptrdiff_t bad) {
   if (bad < 0) return;
   throw py::index_error(
-      "rows[" + std::to_string(bad) + "] is " +
-      std::to_string(job.rows[static_cast<std::size_t>(bad)]) +
-      ", but the table has " + std::to_string(job.table_rows) + " rows");
+      concat("rows[", bad, "] is ", job.rows[static_cast<std::size_t>(bad)],
+             ", but the table has ", job.table_rows, " rows"));
 }
 
 void gather_rows(const py::array& table, const Rows& rows, py::array& out) {

@@ -124,8 +124,8 @@ std::span<const std::int64_t> offsets_of(const Offsets& offsets,
   const std::span at(offsets.data(), static_cast<std::size_t>(offsets.size()));
   if (at.front() < 0 || at.back() > data.nbytes() ||
       !std::ranges::is_sorted(at)) {
-    throw py::value_error("offsets must ascend from 0 to the " +
-                          std::to_string(data.nbytes()) + " bytes of data");
+    throw py::value_error(concat("offsets must ascend from 0 to the ",
+                                 data.nbytes(), " bytes of data"));
   }
   return at;
 }
@@ -144,19 +144,26 @@ struct Output {
   Extents shape;                 // Of a row, if it is not fixed.
   std::size_t row = 1;           // Values in the shape.
   py::object fallback;           // An array of that shape, or None.
+
+  // The shape of `count` rows.
+  [[nodiscard]] Extents rows(std::size_t count) const {
+    Extents all{static_cast<py::ssize_t>(count)};
+    all.insert(all.end(), shape.begin(), shape.end());
+    return all;
+  }
 };
 
+template <class... Parts>
 [[noreturn]] void raise_about(std::string_view name, const Found& found,
-                              const std::string& what) {
-  const Status status(Code::kInvalidArgument, what);
+                              const Parts&... what) {
+  const Status status(Code::kInvalidArgument, what...);
   raise_corrupt(about(name, found, status).message());
 }
 
 std::size_t count_of(std::string_view name, const Found& found) {
   const auto count = count_values(found.kind, found.list);
   if (count) return *count;
-  raise_about(name, found,
-              "its " + std::string(name_of(found.kind)) + " list is damaged");
+  raise_about(name, found, "its ", name_of(found.kind), " list is damaged");
 }
 
 // Returns a new array of the numbers of a feature, as many as its shape says.
@@ -219,9 +226,8 @@ class Parser {
       if (!output.fixed || !output.number) {
         throw py::value_error("only fixed shapes of numbers make blocks");
       }
-      Extents shape{static_cast<py::ssize_t>(at.size() - 1)};
-      shape.insert(shape.end(), output.shape.begin(), output.shape.end());
-      py::array rows = new_rows(output.dtype, shape, alloc);
+      py::array rows =
+          new_rows(output.dtype, output.rows(at.size() - 1), alloc);
       columns.push_back({output.feature, *output.number, contents(rows),
                          fallback_row(output)});
       out[output.key] = rows;
@@ -262,9 +268,7 @@ class Parser {
   // Returns what stands for a feature that a record lacks.
   py::object missing(const Output& output, const Found& found) const {
     if (!output.fixed) {
-      Extents shape{0};
-      shape.insert(shape.end(), output.shape.begin(), output.shape.end());
-      return new_array(output.dtype, shape);
+      return new_array(output.dtype, output.rows(0));
     }
     if (output.fallback.is_none()) {
       check_file(parser_.check(output.feature, found, ListKind::kInt64));
@@ -281,9 +285,8 @@ class Parser {
                            rows_of(output, name, found, values.size()));
     }
     if (values.size() != output.row) {
-      raise_about(name, found,
-                  "it has " + std::to_string(values.size()) +
-                      " values, expected " + std::to_string(output.row));
+      raise_about(name, found, "it has ", values.size(), " values, expected ",
+                  output.row);
     }
     if (output.shape.empty()) return bytes_object(values[0]);
     return strings_array(values, output.dtype, output.shape);
@@ -293,14 +296,10 @@ class Parser {
   static Extents rows_of(const Output& output, std::string_view name,
                          const Found& found, std::size_t count) {
     if (count % output.row != 0) {
-      raise_about(name, found,
-                  "it has " + std::to_string(count) +
-                      " values, expected a multiple of " +
-                      std::to_string(output.row));
+      raise_about(name, found, "it has ", count,
+                  " values, expected a multiple of ", output.row);
     }
-    Extents shape{static_cast<py::ssize_t>(count / output.row)};
-    shape.insert(shape.end(), output.shape.begin(), output.shape.end());
-    return shape;
+    return output.rows(count / output.row);
   }
 
   const std::vector<Output> outputs_;

@@ -11,6 +11,7 @@
 #include "core/base/byte_buffer.hpp"
 #include "core/base/pool.hpp"
 #include "core/files/spread_read.hpp"
+#include "core/files/verify.hpp"
 
 namespace gristmill::bind {
 namespace {
@@ -33,9 +34,9 @@ py::ssize_t to_ssize(std::size_t value) {
 }
 
 std::vector<std::int64_t> sizes_of(const RecordReader& reader,
-                                   std::span<const std::int64_t> records) {
-  std::vector<std::int64_t> sizes(records.size());
-  check_file(unlocked([&] { return reader.sizes(records, sizes); }));
+                                   std::span<const Request> requests) {
+  std::vector<std::int64_t> sizes(requests.size());
+  check_file(unlocked([&] { return reader.sizes(requests, sizes); }));
   return sizes;
 }
 
@@ -82,69 +83,55 @@ Memory new_memory(std::span<const std::int64_t> sizes, bool packed) {
   return packed ? new_arrays(sizes) : new_list(sizes);
 }
 
-// Where records go: a Sink of which the Python side is made beforehand or
-// afterwards, with the GIL, and which is written to without.
-struct Target : RecordReader::Sink {
-  // Returns what the caller gets.  REQUIRES: the GIL is held; all was read.
-  virtual py::object take() = 0;
-};
-
-// Memory for records of sizes that are known.
-class KnownSizes final : public Target {
+// Where records go: Python's own memory if their sizes are known beforehand,
+// else memory that is copied once all was read.  The Python side is made with
+// the GIL, and written to without.
+class Target final : public RecordReader::Sink {
  public:
-  explicit KnownSizes(Memory memory) : memory_(std::move(memory)) {}
+  explicit Target(Memory known) : memory_(std::move(known)) {}
+  Target(std::size_t count, bool packed) : late_(count), packed_(packed) {}
 
   Result<std::span<std::byte>> place(std::size_t slot,
                                      std::uint64_t size) override {
-    const auto place = memory_.places[slot];
+    if (!memory_) {
+      if (late_[slot].reset(size)) return late_[slot].all();
+      return no_memory_for(size, " bytes");
+    }
+    const auto place = memory_->places[slot];
     if (size == place.size()) return place;
-    return Status(Code::kInvalidArgument,
-                  "it has " + std::to_string(size) + " bytes, but " +
-                      std::to_string(place.size()) +
-                      " when its size was asked for: the file changed");
+    return damaged("it has ", size, " bytes, but ", place.size(),
+                   " when its size was asked for: the file changed");
   }
-  py::object take() override { return std::move(memory_.object); }
+
+  // Returns what the caller gets.  REQUIRES: the GIL is held; all was read.
+  py::object take() {
+    if (!memory_) copy_late();
+    return std::move(memory_->object);
+  }
 
  private:
-  Memory memory_;
-};
-
-// Memory for each record, whose size is known when it was read.
-class LateSizes final : public Target {
- public:
-  LateSizes(std::size_t count, bool packed)
-      : buffers_(count), packed_(packed) {}
-
-  Result<std::span<std::byte>> place(std::size_t slot,
-                                     std::uint64_t size) override {
-    if (buffers_[slot].reset(size)) return buffers_[slot].all();
-    return Status(Code::kNoMemory,
-                  "no memory for " + std::to_string(size) + " bytes");
-  }
-
-  py::object take() override {
+  void copy_late() {
     std::vector<std::int64_t> sizes;
-    for (const ByteBuffer& buffer : buffers_) {
+    for (const ByteBuffer& buffer : late_) {
       sizes.push_back(static_cast<std::int64_t>(buffer.all().size()));
     }
-    Memory memory = new_memory(sizes, packed_);
-    for (std::size_t k = 0; k < buffers_.size(); ++k) {
-      std::ranges::copy(buffers_[k].all(), memory.places[k].begin());
-      buffers_[k].shrink(0);
+    memory_ = new_memory(sizes, packed_);
+    for (std::size_t k = 0; k < late_.size(); ++k) {
+      std::ranges::copy(late_[k].all(), memory_->places[k].begin());
+      late_[k].shrink(0);
     }
-    return std::move(memory.object);
   }
 
- private:
-  std::vector<ByteBuffer> buffers_;
-  const bool packed_;
+  std::optional<Memory> memory_;
+  std::vector<ByteBuffer> late_;
+  const bool packed_ = false;
 };
 
 // A read that was asked for; threads may be at it.
 struct Work {
   const ReaderPtr reader;
   const std::vector<Request> requests;
-  std::unique_ptr<Target> target;
+  Target target;
   std::optional<SpreadRead> read;  // Last, so that it ends first.
 
   [[nodiscard]] bool is_far() const { return reader->parallel() > 1; }
@@ -158,13 +145,9 @@ WorkPtr new_work(ReaderHandle& handle, std::span<const std::int64_t> records,
                  bool packed) {
   ReaderPtr reader = handle.reader();
   auto requests = handle.plan(*reader, records);
-  std::unique_ptr<Target> target;
-  if (reader->knows_sizes()) {
-    target = std::make_unique<KnownSizes>(
-        new_memory(sizes_of(*reader, records), packed));
-  } else {
-    target = std::make_unique<LateSizes>(records.size(), packed);
-  }
+  Target target = reader->knows_sizes()
+                      ? Target(new_memory(sizes_of(*reader, requests), packed))
+                      : Target(requests.size(), packed);
   auto* const made = new Work{std::move(reader), std::move(requests),
                               std::move(target), std::nullopt};
   return {made, [](Work* old) {
@@ -178,7 +161,7 @@ void begin_work(const WorkPtr& work, Pool& pool, std::size_t threads) {
   // Nobody waits for what is far away and not wanted any more.
   work->read.emplace(work->is_far() ? far_pool() : pool,
                      work->is_far() ? work->reader->parallel() : threads,
-                     *work->reader, work->requests, *work->target,
+                     *work->reader, work->requests, work->target,
                      work->is_far() ? work : nullptr);
 }
 
@@ -204,8 +187,8 @@ bool finish_work(const WorkPtr& work) {
 // Reads in this thread, and returns the records.
 py::object read_here(const WorkPtr& work) {
   check_file(unlocked(
-      [&] { return work->reader->read(work->requests, *work->target); }));
-  return work->target->take();
+      [&] { return work->reader->read(work->requests, work->target); }));
+  return work->target.take();
 }
 
 // Waits for a read and returns its records.
@@ -214,7 +197,7 @@ py::object take_work(const WorkPtr& work) {
     // In a forked child the target is a copy.
     if (!finish_work(work)) return read_here(work);
     check_file(work->read->status());
-    return work->target->take();
+    return work->target.take();
   } catch (const py::error_already_set&) {
     leave_work(work);
     throw;
@@ -235,9 +218,8 @@ py::object read_one(ReaderHandle& handle, std::int64_t record) {
 
 Records sizes(ReaderHandle& handle, const Records& records) {
   const ReaderPtr reader = handle.reader();
-  const auto keys = copy_of(records);
-  handle.plan(*reader, keys);
-  const auto found = sizes_of(*reader, keys);
+  const auto requests = handle.plan(*reader, copy_of(records));
+  const auto found = sizes_of(*reader, requests);
   return Records(to_ssize(found.size()), found.data());
 }
 

@@ -26,8 +26,7 @@ class SetHandle final : public ReaderHandle {
   void open_part(std::size_t part, const ReaderHandle& handle) {
     const auto set = this->set();
     if (part >= set->num_parts()) {
-      throw py::index_error("part " + std::to_string(part) + " of " +
-                            std::to_string(set->num_parts()));
+      throw py::index_error(concat("part ", part, " of ", set->num_parts()));
     }
     check(set->open_part(part, handle.reader()));
   }
@@ -53,9 +52,8 @@ class SetHandle final : public ReaderHandle {
     if (parts.empty()) return;
     const auto opened = open_(parts).cast<py::list>();
     if (opened.size() != parts.size()) {
-      throw py::value_error("open returned " + std::to_string(opened.size()) +
-                            " readers for " + std::to_string(parts.size()) +
-                            " parts");
+      throw py::value_error(concat("open returned ", opened.size(),
+                                   " readers for ", parts.size(), " parts"));
     }
     for (std::size_t k = 0; k < parts.size(); ++k) {
       open_part(parts[k], opened[k].cast<const ReaderHandle&>());

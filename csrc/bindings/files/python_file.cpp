@@ -1,8 +1,8 @@
 #include "bindings/files/python_file.hpp"
 
+#include <algorithm>
 #include <cerrno>
 #include <cstddef>
-#include <cstring>
 
 #include "bindings/files/reader_options.hpp"
 #include "bindings/files/record_reader.hpp"
@@ -49,39 +49,27 @@ Status take_raised() {
 #endif
 }
 
-void copy(const std::byte* from, std::span<const std::span<std::byte>> parts) {
-  for (const auto part : parts) {
-    if (!part.empty()) std::memcpy(part.data(), from, part.size());
-    from += part.size();
-  }
-}
-
 // Copies what read_range() returned.  REQUIRES: the GIL is held.
 Status deliver(PyObject* bytes, const std::string& path, std::uint64_t offset,
-               std::size_t size, std::span<const std::span<std::byte>> parts) {
+               std::span<std::byte> to) {
+  const auto at = static_cast<unsigned long long>(offset);
   if (!PyBytes_Check(bytes)) {
     PyErr_Format(PyExc_TypeError,
                  "%s: read_range(%llu, %zu) returned %s, expected bytes",
-                 path.c_str(), static_cast<unsigned long long>(offset), size,
-                 Py_TYPE(bytes)->tp_name);
+                 path.c_str(), at, to.size(), Py_TYPE(bytes)->tp_name);
     return take_raised();
   }
   const auto found = static_cast<std::size_t>(PyBytes_GET_SIZE(bytes));
-  if (found != size) {
+  if (found != to.size()) {
     PyErr_Format(PyExc_ValueError,
                  "%s: read_range(%llu, %zu) returned %zu bytes", path.c_str(),
-                 static_cast<unsigned long long>(offset), size, found);
+                 at, to.size(), found);
     return take_raised();
   }
-  const auto* from =
-      reinterpret_cast<const std::byte*>(PyBytes_AS_STRING(bytes));
-  if (size < kCopyUnlocked) {
-    copy(from, parts);
-  } else {
-    PyThreadState* const state = PyEval_SaveThread();
-    copy(from, parts);
-    PyEval_RestoreThread(state);
-  }
+  unlocked_from(kCopyUnlocked, found, [&] {
+    std::copy_n(PyBytes_AS_STRING(bytes), found,
+                reinterpret_cast<char*>(to.data()));
+  });
   return {};
 }
 
@@ -107,29 +95,22 @@ PythonFile::PythonFile(const py::object& object, const Hints& hints)
           py::getattr(object, "version", py::int_(0)).cast<std::uint64_t>()) {}
 
 Status PythonFile::read(std::uint64_t offset, std::span<std::byte> to) const {
-  return read_parts(offset, std::span(&to, 1));
-}
-
-Status PythonFile::read_parts(
-    std::uint64_t offset, std::span<const std::span<std::byte>> parts) const {
-  std::size_t size = 0;
-  for (const auto part : parts) size += part.size();
   Status status;
   const bool done = with_python([&] {
     PyObject* const bytes =
         PyObject_CallMethod(object_of(object_), "read_range", "KK",
                             static_cast<unsigned long long>(offset),
-                            static_cast<unsigned long long>(size));
+                            static_cast<unsigned long long>(to.size()));
     if (bytes == nullptr) {
       status = take_raised();
       return;
     }
-    status = deliver(bytes, path(), offset, size, parts);
+    status = deliver(bytes, path(), offset, to);
     Py_DECREF(bytes);
   });
   if (done) return status;
-  return Status::system(ECANCELED,
-                        path() + ": not read, because the interpreter ends");
+  return Status::system(ECANCELED, path(),
+                        ": not read, because the interpreter ends");
 }
 
 std::string PythonFile::change() const {

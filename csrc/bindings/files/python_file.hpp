@@ -33,8 +33,6 @@ class PythonFile final : public File {
     return version_;
   }
   Status read(std::uint64_t offset, std::span<std::byte> to) const override;
-  Status read_parts(std::uint64_t offset,
-                    std::span<const std::span<std::byte>> parts) const override;
 
   // Empty, too, if the object cannot tell.
   [[nodiscard]] std::string change() const override;

@@ -70,4 +70,15 @@ class ReaderHandle {
   std::string path_;
 };
 
+// A handle of a reader whose kind is known.
+template <class Reader>
+class HandleOf final : public ReaderHandle {
+ public:
+  using ReaderHandle::ReaderHandle;
+
+  [[nodiscard]] std::shared_ptr<const Reader> file() const {
+    return std::static_pointer_cast<const Reader>(reader());
+  }
+};
+
 }  // namespace gristmill::bind

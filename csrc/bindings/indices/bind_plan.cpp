@@ -3,7 +3,6 @@
 #include <pybind11/stl.h>
 
 #include <cstdint>
-#include <optional>
 #include <span>
 #include <string>
 
@@ -19,10 +18,16 @@ using Kind = KeyPlan::Kind;
 // For fewer keys than this the lock costs more to give back than the work.
 constexpr std::size_t kUnlockKeys = 64;
 
-KeyPlan repeat(const KeyPlan& plan, std::optional<std::int64_t> epochs,
-               bool reseed) {
-  if (!epochs) return checked(plan.repeat_endless(reseed));
-  return checked(plan.repeat(*epochs, reseed));
+// What makes a result, as a method that raises.
+template <class T, class... Args>
+auto method(Result<T> (*call)(Args...)) {
+  return [call](Args... args) { return checked(call(args...)); };
+}
+template <class T, class... Args>
+auto method(Result<T> (KeyPlan::*call)(Args...) const) {
+  return [call](const KeyPlan& self, Args... args) {
+    return checked((self.*call)(args...));
+  };
 }
 
 void fill(const KeyPlan& plan, std::int64_t first, std::int64_t step,
@@ -54,10 +59,10 @@ py::tuple describe(const KeyPlan::Op& op) {
     case Kind::kShuffle:
       return py::make_tuple("shuffle", op.seed);
     case Kind::kRepeat:
-      if (op.epochs == 0) {
-        return py::make_tuple("repeat", py::none(), op.reseed);
-      }
-      return py::make_tuple("repeat", op.epochs, op.reseed);
+      return py::make_tuple(
+          "repeat",
+          op.epochs == 0 ? py::none() : py::object(py::int_(op.epochs)),
+          op.reseed);
     case Kind::kSlice:
       return py::make_tuple("take", op.first, op.step, op.length);
   }
@@ -104,45 +109,20 @@ std::string show(const KeyPlan& plan) {
 void plan(py::module_& m) {
   py::class_<KeyPlan>(m, "KeyPlan",
                       "An immutable formula from positions to record keys.")
-      .def_static(
-          "range",
-          [](std::int64_t count, std::int64_t start, std::int64_t step) {
-            return checked(KeyPlan::range(count, start, step));
-          },
-          "count"_a, "start"_a = 0, "step"_a = 1,
-          "Keys start, start + step, ..., count of them.")
-      .def_static(
-          "positions",
-          [](std::int64_t count) { return checked(KeyPlan::positions(count)); },
-          "count"_a, "Keys that are the positions, in epochs of count of them.")
-      .def(
-          "shard",
-          [](const KeyPlan& self, std::int64_t first, std::int64_t last) {
-            return checked(self.shard(first, last));
-          },
-          "first"_a, "last"_a, "Offsets [first, last) of each epoch.")
-      .def(
-          "shuffle",
-          [](const KeyPlan& self, std::int64_t seed) {
-            return checked(self.shuffle(seed));
-          },
-          "seed"_a, "Permutes epoch e with the seed (seed + e) mod 2**32.")
-      .def("repeat", &repeat, "epochs"_a = py::none(), "reseed"_a = true,
-           "One epoch of `epochs` epochs; None is endless.")
-      .def(
-          "take",
-          [](const KeyPlan& self, std::int64_t first, std::int64_t step,
-             std::int64_t count) {
-            return checked(self.slice(first, step, count));
-          },
-          "first"_a, "step"_a, "count"_a,
-          "Offsets first, first + step, ..., count of them, of each epoch.")
-      .def(
-          "key",
-          [](const KeyPlan& self, std::int64_t position) {
-            return checked(self.key(position));
-          },
-          "position"_a, "Returns the key at any int64 position.")
+      .def_static("range", method(&KeyPlan::range), "count"_a, "start"_a = 0,
+                  "step"_a = 1, "Keys start, start + step, ..., count of them.")
+      .def_static("positions", method(&KeyPlan::positions), "count"_a,
+                  "Keys that are the positions, in epochs of count of them.")
+      .def("shard", method(&KeyPlan::shard), "first"_a, "last"_a,
+           "Offsets [first, last) of each epoch.")
+      .def("shuffle", method(&KeyPlan::shuffle), "seed"_a,
+           "Permutes epoch e with the seed (seed + e) mod 2**32.")
+      .def("repeat", method(&KeyPlan::repeat), "epochs"_a = py::none(),
+           "reseed"_a = true, "One epoch of `epochs` epochs; None is endless.")
+      .def("take", method(&KeyPlan::slice), "first"_a, "step"_a, "count"_a,
+           "Offsets first, first + step, ..., count of them, of each epoch.")
+      .def("key", method(&KeyPlan::key), "position"_a,
+           "Returns the key at any int64 position.")
       .def("fill", &fill, "first"_a, "step"_a, "out"_a.noconvert(),
            "Sets out[k], int64 of shape (n,), to key(first + k * step).")
       .def("keys", &keys, "positions"_a.noconvert(),

@@ -3,9 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <cstring>
 #include <span>
-#include <string>
 
 #include "bindings/bind.hpp"
 
@@ -20,21 +18,13 @@ using Indices = py::array_t<std::int64_t, py::array::c_style>;
 // one dimension.
 inline Indices copied(const Positions& positions) {
   if (positions.ndim() != 1) {
-    throw py::value_error("positions must have one dimension, but have " +
-                          std::to_string(positions.ndim()));
+    throw py::value_error(concat("positions must have one dimension, but have ",
+                                 positions.ndim()));
   }
-  constexpr auto kWidth = static_cast<py::ssize_t>(sizeof(std::int64_t));
-  const auto count = positions.shape(0);
-  const auto stride = positions.strides(0);
-  Indices out(count);
-  const auto* from = reinterpret_cast<const std::byte*>(positions.data());
-  auto* const to = out.mutable_data();
-  if (stride == kWidth) {
-    std::memcpy(to, from, static_cast<std::size_t>(count * kWidth));
-    return out;
-  }
-  for (py::ssize_t k = 0; k < count; ++k) {
-    std::memcpy(to + k, from + k * stride, sizeof(std::int64_t));
+  Indices out(positions.size());
+  const auto& numpy = py::detail::npy_api::get();
+  if (numpy.PyArray_CopyInto_(out.ptr(), positions.ptr()) < 0) {
+    throw py::error_already_set();
   }
   return out;
 }

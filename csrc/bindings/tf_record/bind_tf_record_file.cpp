@@ -9,31 +9,23 @@
 namespace gristmill::bind {
 namespace {
 
-class TfFileHandle final : public ReaderHandle {
- public:
-  using ReaderHandle::ReaderHandle;
+using TfFileHandle = HandleOf<TfRecordFile>;
 
-  static std::unique_ptr<TfFileHandle> open(const py::object& object,
-                                            const std::string& verify,
-                                            const std::string& access,
-                                            std::vector<std::string> sidecars,
-                                            ScanProgress& progress) {
-    const TfRecordFile::Options options{verify_of(verify), std::move(sidecars)};
-    File::Ptr file = open_file(object, access);
-    return std::make_unique<TfFileHandle>(checked_file(unlocked([&] {
-      return TfRecordFile::open(std::move(file), options, progress);
-    })));
-  }
+std::unique_ptr<TfFileHandle> open(const py::object& object,
+                                   const std::string& verify,
+                                   const std::string& access,
+                                   std::vector<std::string> sidecars,
+                                   ScanProgress& progress) {
+  const TfRecordFile::Options options{verify_of(verify), std::move(sidecars)};
+  File::Ptr file = open_file(object, access);
+  return std::make_unique<TfFileHandle>(checked_file(unlocked(
+      [&] { return TfRecordFile::open(std::move(file), options, progress); })));
+}
 
-  [[nodiscard]] std::shared_ptr<const TfRecordFile> file() const {
-    return std::static_pointer_cast<const TfRecordFile>(reader());
-  }
-
-  void save_index(const std::string& sidecar) const {
-    const auto file = this->file();
-    check(unlocked([&] { return file->save_index(sidecar); }));
-  }
-};
+void save_index(const TfFileHandle& handle, const std::string& sidecar) {
+  const auto file = handle.file();
+  check(unlocked([&] { return file->save_index(sidecar); }));
+}
 
 }  // namespace
 
@@ -51,9 +43,9 @@ void tf_record_file(py::module_& m) {
       });
   py::class_<TfFileHandle, ReaderHandle>(m, "TfRecordFile",
                                          "A TFRecord file, open for reading.")
-      .def(py::init(&TfFileHandle::open), "file"_a, "verify"_a, "access"_a,
-           "sidecars"_a, "progress"_a)
-      .def("save_index", &TfFileHandle::save_index, "sidecar"_a)
+      .def(py::init(&open), "file"_a, "verify"_a, "access"_a, "sidecars"_a,
+           "progress"_a)
+      .def("save_index", &save_index, "sidecar"_a)
       .def_property_readonly(
           "sidecar", [](const TfFileHandle& h) { return h.file()->sidecar(); })
       .def_property_readonly("index_bytes", [](const TfFileHandle& h) {

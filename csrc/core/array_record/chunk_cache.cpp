@@ -9,14 +9,11 @@ namespace {
 
 Result<ChunkCache::Chunk> make(const ChunkCache::Decode& decode) {
   auto chunk = std::make_shared<DecodedChunk>();
-  Status status = decode(*chunk);
-  if (!status.ok()) return status;
+  TRY(decode(*chunk));
   return ChunkCache::Chunk(std::move(chunk));
 }
 
 }  // namespace
-
-ChunkCache::ChunkCache(std::size_t max_bytes) : max_bytes_(max_bytes) {}
 
 // The first process to use the cache has it: what was made before a fork may
 // be for the child.
@@ -31,19 +28,17 @@ Result<ChunkCache::Chunk> ChunkCache::get(std::uint64_t id,
   if (max_bytes_ == 0 || !is_ours()) return make(decode);
   const std::shared_ptr<Entry> entry = find_or_add(id);
   const MutexLock lock(entry->mutex);
-  if (entry->chunk) return entry->chunk;
-  if (!entry->damage.ok()) return entry->damage;
+  if (entry->made) return *entry->made;
   auto made = make(decode);
+  std::optional<std::size_t> bytes;
   if (made.ok()) {
-    entry->chunk = made.value();
-    keep(id, entry, entry->chunk->held_bytes());
+    bytes = made.value()->held_bytes();
   } else if (made.status().code() == Code::kInvalidArgument) {
     // Each of its records would be decoded in vain again.
-    entry->damage = made.status();
-    keep(id, entry, sizeof(Entry) + entry->damage.message().size());
-  } else {
-    drop(id, entry);
+    bytes = sizeof(Entry) + made.status().message().size();
   }
+  settle(id, entry, bytes);
+  if (bytes) entry->made = made;
   return made;
 }
 
@@ -82,28 +77,26 @@ std::shared_ptr<ChunkCache::Entry> ChunkCache::find_or_add(std::uint64_t id) {
   return kept.entry;
 }
 
-// An entry that was given up meanwhile stays so: its thread has the chunk.
-void ChunkCache::keep(std::uint64_t id, const std::shared_ptr<Entry>& entry,
-                      std::size_t bytes) {
+// Keeps an entry of so many bytes, or drops one without.  One that was given up
+// meanwhile stays so: its thread has the chunk.
+void ChunkCache::settle(std::uint64_t id, const std::shared_ptr<Entry>& entry,
+                        std::optional<std::size_t> bytes) {
   const MutexLock lock(mutex_);
   const auto found = entries_.find(id);
   if (found == entries_.end() || found->second.entry != entry) return;
-  found->second.bytes = bytes;
-  held_bytes_ += bytes;
+  if (!bytes) {
+    recent_.erase(found->second.place);
+    entries_.erase(found);
+    return;
+  }
+  found->second.bytes = *bytes;
+  held_bytes_ += *bytes;
   while (held_bytes_ > max_bytes_ && recent_.size() > 1) {
     const auto oldest = entries_.find(recent_.back());
     held_bytes_ -= oldest->second.bytes;
     entries_.erase(oldest);
     recent_.pop_back();
   }
-}
-
-void ChunkCache::drop(std::uint64_t id, const std::shared_ptr<Entry>& entry) {
-  const MutexLock lock(mutex_);
-  const auto found = entries_.find(id);
-  if (found == entries_.end() || found->second.entry != entry) return;
-  recent_.erase(found->second.place);
-  entries_.erase(found);
 }
 
 }  // namespace gristmill

@@ -18,6 +18,7 @@
 #include <functional>
 #include <list>
 #include <memory>
+#include <optional>
 #include <unordered_map>
 
 #include "core/array_record/decoded_chunk.hpp"
@@ -33,7 +34,7 @@ class ChunkCache {
 
   // Keeps chunks of up to `max_bytes` in all, and the last one in any case,
   // for it may hold many records that are about to be read; 0 keeps none.
-  explicit ChunkCache(std::size_t max_bytes);
+  explicit ChunkCache(std::size_t max_bytes) : max_bytes_(max_bytes) {}
 
   // Returns the first of `count` ids that nobody else has.
   std::uint64_t reserve(std::uint64_t count) {
@@ -53,8 +54,7 @@ class ChunkCache {
  private:
   struct Entry {
     Mutex mutex;
-    Chunk chunk GUARDED_BY(mutex);    // Set once.
-    Status damage GUARDED_BY(mutex);  // Why there will be no chunk.
+    std::optional<Result<Chunk>> made GUARDED_BY(mutex);  // Set once.
   };
   struct Kept {
     std::shared_ptr<Entry> entry;
@@ -64,9 +64,8 @@ class ChunkCache {
 
   [[nodiscard]] bool is_ours() const;
   std::shared_ptr<Entry> find_or_add(std::uint64_t id);
-  void keep(std::uint64_t id, const std::shared_ptr<Entry>& entry,
-            std::size_t bytes);
-  void drop(std::uint64_t id, const std::shared_ptr<Entry>& entry);
+  void settle(std::uint64_t id, const std::shared_ptr<Entry>& entry,
+              std::optional<std::size_t> bytes);
 
   const std::size_t max_bytes_;
   mutable std::atomic<pid_t> owner_{0};

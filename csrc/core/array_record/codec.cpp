@@ -24,18 +24,18 @@ struct BrotliDeleter {
 using BrotliState = std::unique_ptr<BrotliDecoderState, BrotliDeleter>;
 
 Status no_memory(Codec codec) {
-  return Status(Code::kNoMemory,
-                std::string("no memory for decompressing ") + name_of(codec));
+  return Status(Code::kNoMemory, "no memory for decompressing ",
+                name_of(codec));
 }
 
-Status damaged(Codec codec, const std::string& what) {
-  return Status(Code::kInvalidArgument,
-                std::string(name_of(codec)) + " data are damaged: " + what);
+template <class... Parts>
+Status damaged(Codec codec, const Parts&... what) {
+  return Status(Code::kInvalidArgument, name_of(codec),
+                " data are damaged: ", what...);
 }
 
 Status wrong_size(Codec codec, std::uint64_t found, std::uint64_t expected) {
-  return damaged(codec, "they became " + std::to_string(found) +
-                            " bytes, expected " + std::to_string(expected));
+  return damaged(codec, "they became ", found, " bytes, expected ", expected);
 }
 
 Status copy_plain(std::span<const std::byte> from, std::span<std::byte> to) {
@@ -77,8 +77,8 @@ Status decompress_brotli(std::span<const std::byte> from,
                                        BrotliDecoderGetErrorCode(state.get())));
   }
   if (end == BROTLI_DECODER_RESULT_NEEDS_MORE_OUTPUT) {
-    return damaged(Codec::kBrotli, "they became more than the expected " +
-                                       std::to_string(to.size()) + " bytes");
+    return damaged(Codec::kBrotli, "they became more than the expected ",
+                   to.size(), " bytes");
   }
   if (end != BROTLI_DECODER_RESULT_SUCCESS || from_left > 0) {
     return damaged(Codec::kBrotli, "they do not end where expected");

@@ -6,21 +6,16 @@
 #include <cinttypes>
 #include <cstdio>
 #include <cstring>
-#include <optional>
 #include <utility>
 
 #include "core/array_record/transposed_chunk.hpp"
 #include "core/base/varint.hpp"
-#include "core/files/damage.hpp"
 
 namespace gristmill {
 namespace {
 
 constexpr std::uint8_t kSimple = 'r';
 constexpr std::uint8_t kTransposed = 't';
-
-// Hashed and then copied while still in the first-level cache.
-constexpr std::size_t kPieceBytes = std::size_t{16} << 10;
 
 // A byte for the codec and two varints are the most that precede a record.
 constexpr std::size_t kMaxPrefix = 1 + 2 * kMaxVarint;
@@ -36,13 +31,14 @@ struct SimpleParts {
   std::span<const std::byte> values;
 };
 
-Status split_simple(std::span<const std::byte> data, SimpleParts& parts) {
+Result<SimpleParts> split_simple(std::span<const std::byte> data) {
+  SimpleParts parts;
   ByteCursor cursor(data);
   std::uint8_t byte = 0;
   if (!cursor.byte(byte)) return damaged("it has no data");
   const auto codec = codec_of(byte);
   if (!codec) {
-    return damaged("compression type is " + hex(byte) +
+    return damaged("compression type is ", hex(byte),
                    ", expected 0, 'b', 's' or 'z'");
   }
   std::uint64_t sizes_bytes = 0;
@@ -51,16 +47,16 @@ Status split_simple(std::span<const std::byte> data, SimpleParts& parts) {
   }
   parts.codec = *codec;
   parts.values = cursor.rest();
-  return {};
+  return parts;
 }
 
 // Turns the sizes of records into where each ends.
 Status sum_sizes(std::span<const std::byte> sizes, const ChunkSizes& expected,
                  std::vector<std::uint64_t>& ends) {
   if (expected.num_records > sizes.size()) {
-    return damaged("it has " + std::to_string(expected.num_records) +
-                   " records, but their sizes take only " +
-                   std::to_string(sizes.size()) + " bytes");
+    return damaged("it has ", expected.num_records,
+                   " records, but their sizes take only ", sizes.size(),
+                   " bytes");
   }
   ends.resize(static_cast<std::size_t>(expected.num_records));
   ByteCursor cursor(sizes);
@@ -68,21 +64,19 @@ Status sum_sizes(std::span<const std::byte> sizes, const ChunkSizes& expected,
   for (std::uint64_t& end : ends) {
     std::uint64_t size = 0;
     if (!cursor.varint(size) || size > expected.decoded_size - sum) {
-      return damaged("the sizes of its records exceed their sum, " +
-                     std::to_string(expected.decoded_size));
+      return damaged("the sizes of its records exceed their sum, ",
+                     expected.decoded_size);
     }
     sum += size;
     end = sum;
   }
   if (cursor.left() > 0) {
-    return damaged("it has sizes of more than its " +
-                   std::to_string(expected.num_records) + " records");
+    return damaged("it has sizes of more than its ", expected.num_records,
+                   " records");
   }
-  if (sum != expected.decoded_size) {
-    return damaged("the sizes of its records add up to " +
-                   found(sum, expected.decoded_size));
-  }
-  return {};
+  if (sum == expected.decoded_size) return {};
+  return damaged("the sizes of its records add up to ",
+                 found(sum, expected.decoded_size));
 }
 
 // Decompresses the values of a simple chunk straight to where they belong.
@@ -93,9 +87,30 @@ Status unpack_values(const SimpleParts& parts, std::span<std::byte> to) {
     return damaged("the size of its values is not readable");
   }
   if (size != to.size()) {
-    return damaged("the size of its values is " + found(size, to.size()));
+    return damaged("the size of its values is ", found(size, to.size()));
   }
   return decompress(parts.codec, cursor.rest(), to);
+}
+
+Status decode_simple(std::span<const std::byte> data, const ChunkSizes& sizes,
+                     DecodedChunk& to) {
+  SimpleRecords parts;
+  TRY(unpack_simple(data, sizes, parts));
+  TRY(sum_sizes(parts.sizes.bytes, sizes, to.ends));
+  if (parts.values.is_own()) {
+    to.values = std::move(parts.values.own);
+    return {};
+  }
+  if (!to.values.reset(sizes.decoded_size)) {
+    return no_memory_for(sizes.decoded_size, " bytes of records");
+  }
+  std::ranges::copy(parts.values.bytes, to.values.all().begin());
+  return {};
+}
+
+// Says why a walk ended before the data did.
+Status cut_short(const BlockWalk& walk) {
+  return walk.status().ok() ? damaged("its data end too early") : walk.status();
 }
 
 }  // namespace
@@ -112,66 +127,32 @@ Status unpack(Codec codec, std::span<const std::byte> stored,
   std::uint64_t size = stored.size();
   ByteCursor cursor(stored);
   if (codec != Codec::kNone && !cursor.varint(size)) {
-    return damaged(std::string("the length of its ") + what +
-                   " is not readable");
+    return damaged("the length of its ", what, " is not readable");
   }
   if (size > most || !plausible(codec, cursor.left(), size)) {
-    return damaged(std::string("its ") + what + " have " +
-                   std::to_string(size) + " bytes in " +
-                   std::to_string(stored.size()) + ", expected at most " +
-                   std::to_string(most));
+    return damaged("its ", what, " have ", size, " bytes in ", stored.size(),
+                   ", expected at most ", most);
   }
   if (codec == Codec::kNone) {
     to.bytes = stored;
     return {};
   }
-  if (!to.own.reset(size)) {
-    return Status(Code::kNoMemory, std::string("no memory for its ") + what);
-  }
+  if (!to.own.reset(size)) return no_memory_for("its ", what);
   to.bytes = to.own.all();
   return decompress(codec, cursor.rest(), to.own.all());
 }
 
 Status unpack_simple(std::span<const std::byte> data, const ChunkSizes& sizes,
                      SimpleRecords& to) {
-  SimpleParts parts;
-  Status status = split_simple(data, parts);
-  if (!status.ok()) return status;
-  status = unpack(parts.codec, parts.sizes, sizes.num_records * kMaxVarint,
-                  "sizes", to.sizes);
-  if (!status.ok()) return status;
-  if (status.ok()) {
-    status = unpack(parts.codec, parts.values, sizes.decoded_size, "values",
-                    to.values);
-  }
+  const auto parts = TRY(split_simple(data));
+  TRY(unpack(parts.codec, parts.sizes, sizes.num_records * kMaxVarint, "sizes",
+             to.sizes));
+  TRY(unpack(parts.codec, parts.values, sizes.decoded_size, "values",
+             to.values));
   const std::uint64_t size = to.values.bytes.size();
-  if (!status.ok() || size == sizes.decoded_size) return status;
-  return damaged("the size of its values is " +
-                 found(size, sizes.decoded_size));
+  if (size == sizes.decoded_size) return {};
+  return damaged("the size of its values is ", found(size, sizes.decoded_size));
 }
-
-namespace {
-
-Status decode_simple(std::span<const std::byte> data, const ChunkSizes& sizes,
-                     DecodedChunk& to) {
-  SimpleRecords parts;
-  Status status = unpack_simple(data, sizes, parts);
-  if (status.ok()) status = sum_sizes(parts.sizes.bytes, sizes, to.ends);
-  if (!status.ok()) return status;
-  if (parts.values.is_own()) {
-    to.values = std::move(parts.values.own);
-    return {};
-  }
-  if (!to.values.reset(sizes.decoded_size)) {
-    return Status(Code::kNoMemory, "no memory for " +
-                                       std::to_string(sizes.decoded_size) +
-                                       " bytes of records");
-  }
-  std::ranges::copy(parts.values.bytes, to.values.all().begin());
-  return {};
-}
-
-}  // namespace
 
 std::span<const std::byte> BlockWalk::next(std::uint64_t most) {
   if (at_ % kBlockBytes == 0 && !pass_header()) return {};
@@ -189,8 +170,8 @@ bool BlockWalk::pass_header() {
     const auto stored = load_le<std::uint64_t>(header.data());
     const auto hash = HighwayHash::of(kRiegeliKey, header.subspan(8));
     if (hash != stored) {
-      status_ = damaged("block header at offset " + std::to_string(at_) +
-                        ": its hash is " + found_hash(hash, stored));
+      status_ = damaged("block header at offset ", at_, ": its hash is ",
+                        found_hash(hash, stored));
       return false;
     }
   }
@@ -208,34 +189,33 @@ bool BlockWalk::fill(std::span<std::byte> to) {
   return true;
 }
 
-Status ChunkView::placed(Status status) const {
+Status ChunkView::placed(const Status& status) const {
   if (status.ok() || status.is_external()) return status;
   const bool is_damaged = status.code() == Code::kInvalidArgument;
   return Status(
-      status.code(),
-      "chunk at offset " + std::to_string(raw_.begin) + ": " +
-          status.message() +
-          (is_damaged ? ": the file is damaged, copy it or write it again"
-                      : ""));
+      status.code(), "chunk at offset ", raw_.begin, ": ", status.message(),
+      is_damaged ? ": the file is damaged, copy it or write it again" : "");
 }
 
 Status ChunkView::open(const RawBytes& raw, std::uint64_t limit,
                        Verify verify) {
   raw_ = raw;
   verify_ = verify;
-  BlockWalk walk(raw, verify);
+  return placed(read_header(limit));
+}
+
+Status ChunkView::read_header(std::uint64_t limit) {
+  BlockWalk walk(raw_, verify_);
   std::array<std::byte, kChunkHeaderBytes> bytes;
   if (!walk.fill(bytes)) {
-    if (!walk.status().ok()) return placed(walk.status());
-    return placed(damaged("its header of 40 bytes does not fit before offset " +
-                          std::to_string(limit)));
+    TRY(walk.status());
+    return damaged("its header of 40 bytes does not fit before offset ", limit);
   }
-  if (verify != Verify::kNone) {
+  if (verify_ != Verify::kNone) {
     const auto stored = load_le<std::uint64_t>(bytes.data());
     const auto hash = HighwayHash::of(kRiegeliKey, std::span(bytes).subspan(8));
     if (hash != stored) {
-      return placed(
-          damaged("the hash of its header is " + found_hash(hash, stored)));
+      return damaged("the hash of its header is ", found_hash(hash, stored));
     }
   }
   const auto word = load_le<std::uint64_t>(bytes.data() + 24);
@@ -244,21 +224,18 @@ Status ChunkView::open(const RawBytes& raw, std::uint64_t limit,
              static_cast<std::uint8_t>(word & 0xff),
              {word >> 8, load_le<std::uint64_t>(bytes.data() + 32)}};
   if (header_.sizes.decoded_size > kMaxDecodedBytes) {
-    return placed(damaged(
-        "its records have " + std::to_string(header_.sizes.decoded_size) +
-        " bytes, expected at most " + std::to_string(kMaxDecodedBytes)));
+    return damaged("its records have ", header_.sizes.decoded_size,
+                   " bytes, expected at most ", kMaxDecodedBytes);
   }
-  const std::uint64_t room = limit - raw.begin;
-  if (header_.data_size > room || header_.sizes.num_records > room ||
-      skip_bytes(raw.begin, kChunkHeaderBytes + header_.data_size) > limit) {
-    return placed(damaged(
-        "it has " + std::to_string(header_.data_size) + " bytes of data and " +
-        std::to_string(header_.sizes.num_records) +
-        " records, but must end before offset " + std::to_string(limit)));
-  }
+  const std::uint64_t room = limit - raw_.begin;
   data_begin_ = walk.position();
-  data_end_ = skip_bytes(raw.begin, kChunkHeaderBytes + header_.data_size);
-  return {};
+  if (header_.data_size <= room && header_.sizes.num_records <= room) {
+    data_end_ = skip_bytes(raw_.begin, kChunkHeaderBytes + header_.data_size);
+    if (data_end_ <= limit) return {};
+  }
+  return damaged("it has ", header_.data_size, " bytes of data and ",
+                 header_.sizes.num_records,
+                 " records, but must end before offset ", limit);
 }
 
 BlockWalk ChunkView::walk_data() const {
@@ -270,42 +247,35 @@ BlockWalk ChunkView::walk_data() const {
 
 Status ChunkView::check_data(const HighwayHash& hash) const {
   if (verify_ != Verify::kAll || hash.value() == header_.data_hash) return {};
-  return damaged("the hash of its data is " +
+  return damaged("the hash of its data is ",
                  found_hash(hash.value(), header_.data_hash));
 }
 
-// Says why a walk ended before the data did.
-Status ChunkView::cut_short(const BlockWalk& walk) {
-  return walk.status().ok() ? damaged("its data end too early") : walk.status();
-}
-
 // Returns the data in one piece: as they lie, or copied to `spare`.
-Status ChunkView::find_data(ByteBuffer& spare,
-                            std::span<const std::byte>& data) const {
+Result<std::span<const std::byte>> ChunkView::find_data(
+    ByteBuffer& spare) const {
   BlockWalk walk = walk_data();
-  data = walk.next(header_.data_size);
+  auto data = walk.next(header_.data_size);
   if (data.size() < header_.data_size) {
-    if (!spare.reset(header_.data_size)) {
-      return Status(Code::kNoMemory, "no memory for its data");
-    }
-    const std::size_t first = data.size();
-    if (first > 0) std::memcpy(spare.all().data(), data.data(), first);
-    if (!walk.fill(spare.all().subspan(first))) return cut_short(walk);
+    if (!spare.reset(header_.data_size)) return no_memory_for("its data");
+    walk = walk_data();
+    if (!walk.fill(spare.all())) return cut_short(walk);
     data = spare.all();
   }
   HighwayHash hash(kRiegeliKey);
   if (verify_ == Verify::kAll) hash.append(data);
-  return check_data(hash);
+  TRY(check_data(hash));
+  return data;
 }
 
-// One pass over the bytes: each is hashed and copied while it is at hand.
-Status ChunkView::copy_plain_record(std::span<std::byte> to) const {
+Status ChunkView::copy_plain_record(
+    std::span<std::byte> to, std::optional<UncheckedRecord>& unchecked) const {
   std::array<std::byte, kMaxPrefix> start;
-  const auto peeked = std::span(start).first(
+  auto prefix = std::span(start).first(
       std::min<std::size_t>(start.size(), header_.data_size));
   BlockWalk walk = walk_data();
-  if (!walk.fill(peeked)) return cut_short(walk);
-  ByteCursor cursor(peeked.subspan(1));
+  if (!walk.fill(prefix)) return cut_short(walk);
+  ByteCursor cursor(prefix.subspan(1));
   std::uint64_t sizes_bytes = 0;
   std::uint64_t size = 0;
   if (!cursor.varint(sizes_bytes)) return damaged("its sizes are not readable");
@@ -313,71 +283,83 @@ Status ChunkView::copy_plain_record(std::span<std::byte> to) const {
   if (!cursor.varint(size) || before - cursor.left() != sizes_bytes) {
     return damaged("the size of its record is not readable");
   }
-  std::uint64_t prefix = peeked.size() - cursor.left();
-  if (size != to.size() || header_.data_size - prefix != size) {
-    return damaged("its record has " + std::to_string(size) + " bytes of " +
-                   found(header_.data_size - prefix, to.size()));
+  prefix = prefix.first(prefix.size() - cursor.left());
+  const std::uint64_t stored = header_.data_size - prefix.size();
+  if (size != to.size() || stored != size) {
+    return damaged("its record has ", size, " bytes of ",
+                   found(stored, to.size()));
   }
-  HighwayHash hash(kRiegeliKey);
   walk = walk_data();
-  for (std::uint64_t left = header_.data_size; left > 0;) {
-    auto piece = walk.next(std::min<std::uint64_t>(left, kPieceBytes));
-    if (piece.empty()) return cut_short(walk);
-    left -= piece.size();
-    if (verify_ == Verify::kAll) hash.append(piece);
-    const auto skipped = std::min<std::uint64_t>(prefix, piece.size());
-    prefix -= skipped;
-    piece = piece.subspan(skipped);
-    if (piece.empty()) continue;
-    std::memcpy(to.data(), piece.data(), piece.size());
-    to = to.subspan(piece.size());
+  if (!walk.fill(prefix) || !walk.fill(to)) return cut_short(walk);
+  if (verify_ == Verify::kAll) {
+    unchecked.emplace(UncheckedRecord{*this, HighwayHash(kRiegeliKey), to});
+    unchecked->hash.append(prefix);
   }
-  return check_data(hash);
+  return {};
 }
 
-Status ChunkView::try_only_record(std::span<std::byte> to,
-                                  ByteBuffer& spare) const {
+Status ChunkView::try_only_record(
+    std::span<std::byte> to, ByteBuffer& spare,
+    std::optional<UncheckedRecord>& unchecked) const {
   if (header_.type == kSimple) {
     std::array<std::byte, 1> codec;
     BlockWalk walk = walk_data();
     if (header_.data_size == 0) return damaged("it has no data");
     if (!walk.fill(codec)) return cut_short(walk);
-    if (codec[0] == std::byte{0}) return copy_plain_record(to);
-    std::span<const std::byte> data;
-    Status status = find_data(spare, data);
-    if (!status.ok()) return status;
-    SimpleParts parts;
-    status = split_simple(data, parts);
-    if (!status.ok()) return status;
-    return unpack_values(parts, to);
+    if (codec[0] == std::byte{0}) return copy_plain_record(to, unchecked);
+    const auto data = TRY(find_data(spare));
+    return unpack_values(TRY(split_simple(data)), to);
   }
   DecodedChunk chunk;
-  Status status = decode(chunk, spare);
-  if (!status.ok()) return status;
-  const auto record = chunk.record(0);
-  if (!to.empty()) std::memcpy(to.data(), record.data(), to.size());
+  TRY(try_decode(chunk, spare));
+  std::ranges::copy(chunk.record(0), to.begin());
   return {};
 }
 
-Status ChunkView::read_only_record(std::span<std::byte> to,
-                                   ByteBuffer& spare) const {
+Status ChunkView::read_only_record(
+    std::span<std::byte> to, ByteBuffer& spare,
+    std::optional<UncheckedRecord>& unchecked) const {
   assert(header_.sizes.num_records == 1);
   assert(header_.sizes.decoded_size == to.size());
-  return placed(try_only_record(to, spare));
+  return placed(try_only_record(to, spare, unchecked));
 }
 
 Status ChunkView::decode(DecodedChunk& to, ByteBuffer& spare) const {
-  std::span<const std::byte> data;
-  Status status = find_data(spare, data);
-  if (!status.ok()) return placed(status);
-  if (header_.type == kSimple) {
-    return placed(decode_simple(data, header_.sizes, to));
-  }
+  return placed(try_decode(to, spare));
+}
+
+Status ChunkView::try_decode(DecodedChunk& to, ByteBuffer& spare) const {
+  const auto data = TRY(find_data(spare));
+  if (header_.type == kSimple) return decode_simple(data, header_.sizes, to);
   if (header_.type == kTransposed) {
-    return placed(decode_transposed(data, header_.sizes, to));
+    return decode_transposed(data, header_.sizes, to);
   }
-  return placed(
-      damaged("its type is " + hex(header_.type) + ", expected 'r' or 't'"));
+  return damaged("its type is ", hex(header_.type), ", expected 'r' or 't'");
+}
+
+Status RecordChecks::add(UncheckedRecord& record) {
+  if (!waiting_) {
+    waiting_.emplace(record);
+    return {};
+  }
+  HighwayHash::append_both(waiting_->hash, waiting_->bytes, record.hash,
+                           record.bytes);
+  const Status status = check(*waiting_);
+  waiting_.reset();
+  return status.ok() ? check(record) : status;
+}
+
+Status RecordChecks::finish() {
+  if (!waiting_) return {};
+  waiting_->hash.append(waiting_->bytes);
+  const Status status = check(*waiting_);
+  waiting_.reset();
+  return status;
+}
+
+Status RecordChecks::check(const UncheckedRecord& record) {
+  bad_ = record.number;
+  return record.view.placed(record.view.check_data(record.hash));
 }
 
 }  // namespace gristmill

@@ -10,6 +10,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 
@@ -82,6 +83,8 @@ struct ChunkHeader {
   ChunkSizes sizes;
 };
 
+struct UncheckedRecord;
+
 class ChunkView {
  public:
   // Reads the header of the chunk that `raw` begins with; the chunk must end
@@ -98,9 +101,11 @@ class ChunkView {
   // True if `raw` holds all of the chunk, as the methods below need.
   [[nodiscard]] bool whole() const { return raw_.end() >= data_end_; }
 
-  // Writes the only record.  `spare` is memory to work with.
+  // Writes the only record.  Sets `unchecked` if the hash of the data is still
+  // to be compared.  `spare` is memory to work with.
   // REQUIRES: whole(); there is one record; `to` has decoded_size bytes.
-  Status read_only_record(std::span<std::byte> to, ByteBuffer& spare) const;
+  Status read_only_record(std::span<std::byte> to, ByteBuffer& spare,
+                          std::optional<UncheckedRecord>& unchecked) const;
 
   // Decodes all records.  REQUIRES: whole().
   Status decode(DecodedChunk& to, ByteBuffer& spare) const;
@@ -109,20 +114,52 @@ class ChunkView {
   Status check_data(const HighwayHash& hash) const;
 
   // Puts "chunk at offset ...: " before the message of an error.
-  [[nodiscard]] Status placed(Status status) const;
+  [[nodiscard]] Status placed(const Status& status) const;
 
  private:
+  Status read_header(std::uint64_t limit);
   [[nodiscard]] BlockWalk walk_data() const;
-  [[nodiscard]] static Status cut_short(const BlockWalk& walk);
-  Status copy_plain_record(std::span<std::byte> to) const;
-  Status find_data(ByteBuffer& spare, std::span<const std::byte>& data) const;
-  Status try_only_record(std::span<std::byte> to, ByteBuffer& spare) const;
+  Result<std::span<const std::byte>> find_data(ByteBuffer& spare) const;
+  Status copy_plain_record(std::span<std::byte> to,
+                           std::optional<UncheckedRecord>& unchecked) const;
+  Status try_only_record(std::span<std::byte> to, ByteBuffer& spare,
+                         std::optional<UncheckedRecord>& unchecked) const;
+  Status try_decode(DecodedChunk& to, ByteBuffer& spare) const;
 
   RawBytes raw_;
   Verify verify_ = Verify::kAll;
   ChunkHeader header_;
   std::uint64_t data_begin_ = 0;
   std::uint64_t data_end_ = 0;
+};
+
+// A record that was read, and whose hash is still to be compared.
+struct UncheckedRecord {
+  ChunkView view;    // Of which only the header is there.
+  HighwayHash hash;  // Of what comes before the record in its chunk.
+  std::span<const std::byte> bytes;
+  std::int64_t number = 0;
+};
+
+// Compares records with their hashes as soon as there are two, because that is
+// faster than one by one.
+class RecordChecks {
+ public:
+  // Adds a record whose bytes stay where they are until it is checked.  Fails
+  // if it, or the one before it, is bad().
+  Status add(UncheckedRecord& record);
+
+  // Checks the last record, if it was not.
+  Status finish();
+
+  // Number of the record that the last error is about.
+  [[nodiscard]] std::int64_t bad() const { return bad_; }
+
+ private:
+  Status check(const UncheckedRecord& record);
+
+  std::optional<UncheckedRecord> waiting_;
+  std::int64_t bad_ = -1;
 };
 
 }  // namespace gristmill

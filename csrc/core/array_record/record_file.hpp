@@ -1,7 +1,7 @@
 // A RecordFile reads the records of an ArrayRecord file, in any order.
 //
-// A file with one record to a chunk is read straight to where the records go;
-// chunks of more records are decoded once and kept for a while.
+// Of a file with one record to a chunk each goes straight to its place; chunks
+// of more records are decoded once and kept for a while.
 //
 // Thread safety: const methods may overlap; the Sink is called by the thread
 // that reads.
@@ -13,6 +13,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 
@@ -23,8 +24,6 @@
 #include "core/files/file_reader.hpp"
 
 namespace gristmill {
-
-class DirectChecks;
 
 class RecordFile final : public FileReader {
  public:
@@ -42,12 +41,12 @@ class RecordFile final : public FileReader {
                                                         const Options& options);
 
   [[nodiscard]] std::uint64_t size() const override {
-    return index_.num_records();
+    return index_.num_records;
   }
   [[nodiscard]] bool knows_sizes() const override {
-    return index_.group_size() == 1;
+    return index_.group_size == 1;
   }
-  Status sizes(std::span<const std::int64_t> records,
+  Status sizes(std::span<const Request> requests,
                std::span<std::int64_t> sizes) const override;
   [[nodiscard]] bool shares_work(std::int64_t left,
                                  std::int64_t right) const override;
@@ -66,31 +65,24 @@ class RecordFile final : public FileReader {
 
   static constexpr std::size_t kCacheBytes = std::size_t{64} << 20;
 
-  struct Scratch;
-  static Scratch& scratch();
-
   // Takes a record of a decoded chunk.
   using Visit =
       std::function<Status(const Request&, std::span<const std::byte>)>;
 
   [[nodiscard]] std::uint64_t chunk_of(std::int64_t record) const {
-    const auto at = static_cast<std::uint64_t>(record);
-    return knows_sizes() ? at : at / index_.group_size();
+    return static_cast<std::uint64_t>(record) / index_.group_size;
   }
   [[nodiscard]] Extent extent(std::int64_t record) const override;
   [[nodiscard]] std::string describe(std::int64_t record) const override;
   [[nodiscard]] Extent likely_extent(std::uint64_t chunk) const;
 
-  Result<bool> read_large(const Request& request, Sink& sink,
-                          DirectChecks& checks) const;
-  Status read_single(const Request& request, const RawBytes& run,
-                     Sink& sink) const;
+  Status read_single(const Request& request, const RawBytes& run, Sink& sink,
+                     std::optional<UncheckedRecord>& unchecked) const;
   Status read_grouped(std::span<const Request> requests,
                       const Visit& visit) const;
-  Result<ChunkCache::Chunk> chunk(std::uint64_t chunk) const;
   Status decode(std::uint64_t chunk, DecodedChunk& to) const;
   Status open_chunk(std::uint64_t chunk, const RawBytes& raw,
-                    ByteBuffer& buffer, ChunkView& view) const;
+                    ChunkView& view) const;
   Status open_as_listed(std::uint64_t chunk, const RawBytes& raw,
                         ChunkView& view) const;
 

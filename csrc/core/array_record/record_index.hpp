@@ -17,39 +17,22 @@
 
 namespace gristmill {
 
-class RecordIndex {
- public:
+struct RecordIndex {
   // Reads the index of an ArrayRecord file.  Errors do not name the file.
   static Result<RecordIndex> read(const File& file, Verify verify);
 
-  [[nodiscard]] std::uint64_t num_records() const { return num_records_; }
-  [[nodiscard]] std::uint64_t num_chunks() const { return chunks_.size(); }
+  [[nodiscard]] std::uint64_t num_chunks() const { return chunks.size(); }
 
-  // Records in each chunk but the last, which may have fewer.
-  [[nodiscard]] std::uint64_t group_size() const { return group_size_; }
-
-  // REQUIRES: i < num_chunks().
-  [[nodiscard]] PackedChunks::Chunk chunk(std::uint64_t i) const {
-    return chunks_.at(i);
-  }
+  // How many records chunk i has.
   [[nodiscard]] std::uint64_t records_in(std::uint64_t i) const {
-    return i + 1 < num_chunks() ? group_size_ : num_records_ - i * group_size_;
+    return i + 1 < num_chunks() ? group_size : num_records - i * group_size;
   }
 
-  // The options that the writer was given; files of before October 2022 do
-  // not say.
-  [[nodiscard]] const std::string& options() const { return options_; }
-
-  // Memory of the list.
-  [[nodiscard]] std::size_t held_bytes() const { return chunks_.held_bytes(); }
-
- private:
-  friend class IndexBuilder;
-
-  std::uint64_t num_records_ = 0;
-  std::uint64_t group_size_ = 1;
-  PackedChunks chunks_;
-  std::string options_;
+  std::uint64_t num_records = 0;
+  std::uint64_t group_size = 1;  // Records in each chunk but the last.
+  PackedChunks chunks;
+  std::string
+      options;  // Of the writer; files of before October 2022 have none.
 };
 
 }  // namespace gristmill

@@ -1,11 +1,6 @@
 #include "core/array_record/transposed_chunk.hpp"
 
-#include <array>
-#include <cstdint>
 #include <cstring>
-#include <vector>
-
-#include "core/array_record/transposed_program.hpp"
 
 namespace gristmill {
 namespace {
@@ -76,8 +71,7 @@ Status Machine::run(std::uint32_t first, ByteCursor transitions) {
   const State* state = &states_[first];
   std::uint32_t free_steps = state->implicit ? 1 : 0;
   for (;;) {
-    Status status = execute(*state);
-    if (!status.ok()) return status;
+    TRY(execute(*state));
     std::size_t next = state->next;
     if (free_steps == 0) {
       std::uint8_t byte = 0;
@@ -196,13 +190,10 @@ Status Machine::finish() {
 Status decode_transposed(std::span<const std::byte> data,
                          const ChunkSizes& sizes, DecodedChunk& to) {
   TransposedProgram program;
-  Status status = read_program(data, sizes, program);
-  if (!status.ok()) return status;
+  TRY(read_program(data, sizes, program));
   // No bound on the size follows from the data: known transitions repeat what
   // is in the header.  Memory that is not written to costs nothing.
-  if (!to.values.reset(sizes.decoded_size)) {
-    return Status(Code::kNoMemory, "no memory for its records");
-  }
+  if (!to.values.reset(sizes.decoded_size)) return no_memory_for("its records");
   return Machine(program, sizes, to)
       .run(program.first, ByteCursor(program.transitions.bytes));
 }

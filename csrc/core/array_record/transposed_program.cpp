@@ -1,7 +1,6 @@
-#include "core/array_record/transposed_program.hpp"
-
 #include <algorithm>
-#include <string>
+
+#include "core/array_record/transposed_chunk.hpp"
 
 namespace gristmill {
 namespace {
@@ -76,12 +75,10 @@ Status ProgramReader::run(std::span<const std::byte> bytes) {
     return malformed("the header exceeds the data");
   }
   Unpacked header;
-  Status status = unpack(codec_, stored, kMaxHeader, "header", header);
-  if (!status.ok()) return status;
+  TRY(unpack(codec_, stored, kMaxHeader, "header", header));
   ByteCursor cursor(header.bytes);
-  status = read_buffers(cursor, data);
-  if (status.ok()) status = read_states(cursor);
-  if (!status.ok()) return status;
+  TRY(read_buffers(cursor, data));
+  TRY(read_states(cursor));
   return unpack(
       codec_, data.rest(),
       kSpareTransitions +
@@ -106,8 +103,7 @@ Status ProgramReader::read_buffers(ByteCursor& header, ByteCursor& data) {
     if (!header.varint(size) || !data.take(size, stored)) {
       return malformed("a bucket exceeds the data");
     }
-    Status status = unpack(codec_, stored, most, "buckets", bucket);
-    if (!status.ok()) return status;
+    TRY(unpack(codec_, stored, most, "buckets", bucket));
     most -= bucket.bytes.size();
   }
   std::vector<std::uint64_t> lengths(num_buffers);
@@ -166,9 +162,8 @@ Status ProgramReader::read_ways(ByteCursor& header) {
 }
 
 Status ProgramReader::read_states(ByteCursor& header) {
-  Status status = read_tags(header);
-  if (status.ok()) status = read_ways(header);
-  if (!status.ok()) return status;
+  TRY(read_tags(header));
+  TRY(read_ways(header));
   std::span<const std::byte> bytes;
   if (!header.take(count_subtypes(), bytes)) {
     return malformed("subtypes are missing");
@@ -176,8 +171,7 @@ Status ProgramReader::read_states(ByteCursor& header) {
   ByteCursor subtypes(bytes);
   for (std::size_t i = 0; i < tags_.size(); ++i) {
     TransposedState& state = to_.states[i];
-    status = set_op(state, tags_[i], subtypes);
-    if (!status.ok()) return status;
+    TRY(set_op(state, tags_[i], subtypes));
     if (state.op < Op::kRawRecord) continue;
     if (!header.varint32(state.buffer) || state.buffer >= to_.buffers.size()) {
       return malformed("a state has no buffer");
@@ -241,11 +235,6 @@ Status ProgramReader::set_varint(TransposedState& state, ByteCursor& subtypes) {
 }
 
 }  // namespace
-
-Status malformed(const char* what) {
-  return Status(Code::kInvalidArgument,
-                std::string("its transposed form is damaged: ") + what);
-}
 
 Status read_program(std::span<const std::byte> data, const ChunkSizes& sizes,
                     TransposedProgram& to) {

@@ -11,6 +11,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <type_traits>
 #include <utility>
 
 namespace gristmill {
@@ -26,24 +27,51 @@ enum class Code {
   kRaised,           // What a callback raised, which is cause()
 };
 
+// Returns strings and whole numbers as one text.
+template <class... Parts>
+std::string concat(const Parts&... parts) {
+  std::string all;
+  const auto add = [&all](const auto& part) {
+    if constexpr (std::is_integral_v<std::remove_cvref_t<decltype(part)>>) {
+      all += std::to_string(part);
+    } else {
+      all += part;
+    }
+  };
+  (add(parts), ...);
+  return all;
+}
+
+// What runs into a Result that failed, or a Status, ends the function with its
+// Status; else TRY(result) is the value of the result.
+#define TRY(...)                                    \
+  __extension__({                                   \
+    auto tried = (__VA_ARGS__);                     \
+    if (!tried.ok()) return Status(tried.status()); \
+    std::move(tried).take();                        \
+  })
+
 class [[nodiscard]] Status {
  public:
   // The call succeeded.
   Status() = default;
 
+  // The message is the concat() of `parts`.
   // REQUIRES: code is neither kOk, kSystem nor kRaised.
-  Status(Code code, std::string message)
-      : code_(code), message_(std::move(message)) {
+  template <class... Parts>
+  Status(Code code, const Parts&... parts)
+      : code_(code), message_(concat(parts...)) {
     assert(code != Code::kOk && code != Code::kSystem && code != Code::kRaised);
   }
 
-  // A system call failed with `error_number`, an errno value; `message` says
-  // what was tried.
-  static Status system(int error_number, std::string message) {
+  // A system call failed with `error_number`, an errno value; the message,
+  // concat() of `parts`, says what was tried.
+  template <class... Parts>
+  static Status system(int error_number, const Parts&... parts) {
     Status status;
     status.code_ = Code::kSystem;
     status.error_number_ = error_number;
-    status.message_ = std::move(message);
+    status.message_ = concat(parts...);
     return status;
   }
 
@@ -60,6 +88,10 @@ class [[nodiscard]] Status {
 
   [[nodiscard]] bool ok() const noexcept { return code_ == Code::kOk; }
   [[nodiscard]] Code code() const noexcept { return code_; }
+
+  // As those of a Result, for TRY.
+  [[nodiscard]] const Status& status() const noexcept { return *this; }
+  void take() && noexcept {}
 
   // True if the system or a callback failed, which says why itself: there were
   // no data that could be found wrong.
@@ -106,6 +138,8 @@ class [[nodiscard]] Result {
     assert(ok());
     return *std::move(value_);
   }
+  // As value(), moved out.
+  T take() && { return std::move(*this).value(); }
 
  private:
   Status status_;

@@ -8,8 +8,11 @@
 // Thread safety: a plain view; the caller keeps the memory alive.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
+#include <numeric>
 
 namespace gristmill {
 
@@ -23,12 +26,21 @@ struct RowMatrix {
   // Numbers `count` cells of a row, from cell `begin` on.
   // REQUIRES: begin + count <= length.
   void number(std::size_t row, std::size_t begin, std::size_t count,
-              std::int32_t segment) const noexcept;
+              std::int32_t segment) const noexcept {
+    if (segment_ids == nullptr) return;
+    const auto at = row * length + begin;
+    std::fill_n(segment_ids + at, count, segment);
+    std::iota(positions + at, positions + at + count, 0);
+  }
 
   // Copies `count` cells to a row, from cell `begin` on.
   // REQUIRES: begin + count <= length; `from` has count * cell_bytes bytes.
   void copy(std::size_t row, std::size_t begin, std::size_t count,
-            const std::byte* from) const noexcept;
+            const std::byte* from) const noexcept {
+    if (count * cell_bytes == 0) return;
+    std::memcpy(values + (row * length + begin) * cell_bytes, from,
+                count * cell_bytes);
+  }
 };
 
 }  // namespace gristmill

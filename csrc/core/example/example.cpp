@@ -40,9 +40,8 @@ std::string_view text_of(Bytes bytes) noexcept {
 Status damaged_at(Bytes record, const std::byte* at) {
   return Status(Code::kInvalidArgument,
                 "this is not a tf.train.Example, or only part of one: the "
-                "field at byte " +
-                    std::to_string(at - record.data()) + " of " +
-                    std::to_string(record.size()) + " cannot be read");
+                "field at byte ",
+                at - record.data(), " of ", record.size(), " cannot be read");
 }
 
 // Returns whether a message ends where one of its fields does.
@@ -208,13 +207,10 @@ Status ExampleParser::find(Bytes record, Finds& finds) const {
     if (other.data() == nullptr) other = name;
     return nullptr;
   };
-  Status status = walk_features(record, finds, accept, place);
-  if (!status.ok() || !refuse_others_ || other.data() == nullptr) {
-    return status;
-  }
-  return Status(Code::kInvalidArgument,
-                "the record has a feature '" + std::string(other) +
-                    "', which is not among the features asked for");
+  TRY(walk_features(record, finds, accept, place));
+  if (!refuse_others_ || other.data() == nullptr) return {};
+  return Status(Code::kInvalidArgument, "the record has a feature '", other,
+                "', which is not among the features asked for");
 }
 
 Status ExampleParser::find_all(Bytes record, std::vector<Named>& named,
@@ -233,7 +229,7 @@ Status ExampleParser::find_all(Bytes record, std::vector<Named>& named,
   };
   Status status = walk_features(record, finds, accept, place);
   if (misnamed) return *misnamed;
-  if (!status.ok()) return status;
+  TRY(status);
   // The last of a name, which then comes first, is the one that counts.
   std::ranges::reverse(named);
   std::ranges::stable_sort(named, {}, &Named::name);
@@ -255,23 +251,20 @@ Status ExampleParser::check(std::size_t feature, const Found& found,
   if (found.kind == wanted) return {};
   const std::string& name = names_[feature];
   if (found.kind == ListKind::kNone) {
-    return Status(Code::kInvalidArgument,
-                  "feature '" + name +
-                      "' is missing and has no default. Give it one, or use "
-                      "VarLen, which makes an empty array of it");
+    return Status(Code::kInvalidArgument, "feature '", name,
+                  "' is missing and has no default. Give it one, or use "
+                  "VarLen, which makes an empty array of it");
   }
-  return about(name, found,
-               Status(Code::kInvalidArgument,
-                      "it has a list of " + std::string(name_of(found.kind)) +
-                          " values, expected " + std::string(name_of(wanted)) +
-                          " values"));
+  return about(
+      name, found,
+      Status(Code::kInvalidArgument, "it has a list of ", name_of(found.kind),
+             " values, expected ", name_of(wanted), " values"));
 }
 
 Status ExampleParser::read(std::size_t feature, const Found& found,
                            Number number, std::span<std::byte> to) const {
-  Status status = check(feature, found, list_of(number));
-  if (!status.ok()) return status;
-  status = read_numbers(number, found.list, to);
+  TRY(check(feature, found, list_of(number)));
+  const Status status = read_numbers(number, found.list, to);
   return status.ok() ? status : about(names_[feature], found, status);
 }
 
@@ -284,8 +277,7 @@ Status ExampleParser::read_block(Bytes data,
   for (position = 0; position < records; ++position) {
     const auto begin = static_cast<std::size_t>(offsets[position]);
     const auto end = static_cast<std::size_t>(offsets[position + 1]);
-    Status status = find(data.subspan(begin, end - begin), finds);
-    if (!status.ok()) return status;
+    TRY(find(data.subspan(begin, end - begin), finds));
     for (const Column& column : columns) {
       const std::size_t size = column.rows.size() / records;
       const auto row = column.rows.subspan(position * size, size);
@@ -294,17 +286,15 @@ Status ExampleParser::read_block(Bytes data,
         if (size > 0) std::memcpy(row.data(), column.fallback, size);
         continue;
       }
-      status = read(column.feature, found, column.number, row);
-      if (!status.ok()) return status;
+      TRY(read(column.feature, found, column.number, row));
     }
   }
   return {};
 }
 
 Status about(std::string_view name, const Found& found, const Status& status) {
-  return Status(status.code(), "feature '" + std::string(name) + "' (at byte " +
-                                   std::to_string(found.at) +
-                                   "): " + status.message());
+  return Status(status.code(), "feature '", name, "' (at byte ", found.at,
+                "): ", status.message());
 }
 
 }  // namespace gristmill

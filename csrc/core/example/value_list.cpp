@@ -83,15 +83,26 @@ bool convert(float from, double& to) noexcept {
   return true;
 }
 
-// Writes integers, one after the other, to memory for a certain number.
+// Memory for a certain number of values, which are written one by one.
 template <class T>
-class IntWriter {
+class Writer {
  public:
-  explicit IntWriter(std::span<std::byte> to) noexcept
+  explicit Writer(std::span<std::byte> to) noexcept
       : next_(reinterpret_cast<T*>(to.data())),
         end_(next_ + to.size() / sizeof(T)) {}
 
   [[nodiscard]] bool full() const noexcept { return next_ == end_; }
+
+ protected:
+  T* next_;
+  T* const end_;
+};
+
+template <class T>
+class IntWriter : public Writer<T> {
+ public:
+  static constexpr std::uint32_t kSingleTag = kVarintTag;
+  using Writer<T>::Writer;
 
   Outcome packed(std::span<const std::byte> chunk) noexcept {
     ByteCursor cursor(chunk);
@@ -109,9 +120,11 @@ class IntWriter {
     return Outcome::kOk;
   }
 
-  Outcome plain(std::uint32_t tag, ByteCursor& cursor) noexcept {
-    if (tag == kVarintTag) return single(cursor);
-    return skip_field(cursor, tag) ? Outcome::kOk : Outcome::kDamaged;
+  Outcome single(ByteCursor& cursor) noexcept {
+    std::uint64_t value = 0;
+    if (!cursor.varint(value)) return Outcome::kDamaged;
+    if (this->full()) return Outcome::kTooMany;
+    return convert(value, *next_++) ? Outcome::kOk : Outcome::kMisfit;
   }
 
  private:
@@ -141,26 +154,15 @@ class IntWriter {
     return fits ? Outcome::kOk : Outcome::kMisfit;
   }
 
-  Outcome single(ByteCursor& cursor) noexcept {
-    std::uint64_t value = 0;
-    if (!cursor.varint(value)) return Outcome::kDamaged;
-    if (full()) return Outcome::kTooMany;
-    return convert(value, *next_++) ? Outcome::kOk : Outcome::kMisfit;
-  }
-
-  T* next_;
-  T* const end_;
+  using Writer<T>::next_;
+  using Writer<T>::end_;
 };
 
-// Writes floats, one after the other, to memory for a certain number.
 template <class T>
-class FloatWriter {
+class FloatWriter : public Writer<T> {
  public:
-  explicit FloatWriter(std::span<std::byte> to) noexcept
-      : next_(reinterpret_cast<T*>(to.data())),
-        end_(next_ + to.size() / sizeof(T)) {}
-
-  [[nodiscard]] bool full() const noexcept { return next_ == end_; }
+  static constexpr std::uint32_t kSingleTag = kFixed32Tag;
+  using Writer<T>::Writer;
 
   Outcome packed(std::span<const std::byte> chunk) noexcept {
     const std::size_t count = chunk.size() / sizeof(float);
@@ -180,25 +182,23 @@ class FloatWriter {
     return Outcome::kOk;
   }
 
-  Outcome plain(std::uint32_t tag, ByteCursor& cursor) noexcept {
+  Outcome single(ByteCursor& cursor) noexcept {
     std::span<const std::byte> bytes;
-    if (tag != kFixed32Tag) {
-      return skip_field(cursor, tag) ? Outcome::kOk : Outcome::kDamaged;
-    }
     return cursor.take(sizeof(float), bytes) ? packed(bytes)
                                              : Outcome::kDamaged;
   }
 
  private:
-  T* next_;
-  T* const end_;
+  using Writer<T>::next_;
+  using Writer<T>::end_;
 };
 
-// Calls `packed` for each run of bytes in field 1, and `plain` with the tag of
-// each other field.  Both return an Outcome, of which only kOk goes on.
-template <class Packed, class Plain>
-Outcome each_field(std::span<const std::byte> list, Packed&& packed,
-                   Plain&& plain) {
+// Calls `packed` for each run of bytes in field 1, and `single` for each field
+// of the tag `single_tag`; 0 is the tag of none.  Both return an Outcome, of
+// which only kOk goes on.
+template <class Packed, class Single>
+Outcome each_field(std::span<const std::byte> list, std::uint32_t single_tag,
+                   Packed&& packed, Single&& single) {
   ByteCursor cursor(list);
   while (cursor.left() > 0) {
     std::uint32_t tag = 0;
@@ -211,8 +211,10 @@ Outcome each_field(std::span<const std::byte> list, Packed&& packed,
         return Outcome::kDamaged;
       }
       outcome = packed(chunk);
-    } else {
-      outcome = plain(tag, cursor);
+    } else if (tag != 0 && tag == single_tag) {
+      outcome = single(cursor);
+    } else if (!skip_field(cursor, tag)) {
+      outcome = Outcome::kDamaged;
     }
     if (outcome != Outcome::kOk) return outcome;
   }
@@ -220,28 +222,27 @@ Outcome each_field(std::span<const std::byte> list, Packed&& packed,
 }
 
 Status damaged(ListKind kind) {
-  return Status(Code::kInvalidArgument,
-                "its " + std::string(name_of(kind)) + " list is damaged");
+  return Status(Code::kInvalidArgument, "its ", name_of(kind),
+                " list is damaged");
 }
 
-template <template <class> class Writer, class T>
+template <template <class> class ValueWriter, class T>
 Status read_as(Number number, std::span<const std::byte> list,
                std::span<std::byte> to) {
-  Writer<T> writer(to);
+  ValueWriter<T> writer(to);
   const Outcome outcome = each_field(
-      list, [&](auto chunk) { return writer.packed(chunk); },
-      [&](auto tag, auto& cursor) { return writer.plain(tag, cursor); });
+      list, writer.kSingleTag, [&](auto chunk) { return writer.packed(chunk); },
+      [&](auto& cursor) { return writer.single(cursor); });
   if (outcome == Outcome::kOk && writer.full()) return {};
   const ListKind kind = list_of(number);
   if (outcome == Outcome::kMisfit) {
-    return Status(Code::kInvalidArgument, "a value is out of range for " +
-                                              std::string(name_of(number)));
+    return Status(Code::kInvalidArgument, "a value is out of range for ",
+                  name_of(number));
   }
   const auto count = count_values(kind, list);
   if (outcome == Outcome::kDamaged || !count) return damaged(kind);
-  return Status(Code::kInvalidArgument,
-                "it has " + std::to_string(*count) + " values, expected " +
-                    std::to_string(to.size() / sizeof(T)));
+  return Status(Code::kInvalidArgument, "it has ", *count, " values, expected ",
+                to.size() / sizeof(T));
 }
 
 }  // namespace
@@ -284,13 +285,15 @@ std::optional<std::size_t> count_values(
     }
     return Outcome::kOk;
   };
-  const std::uint32_t single =
-      kind == ListKind::kFloat ? kFixed32Tag : kVarintTag;
-  const auto plain = [&](std::uint32_t tag, ByteCursor& cursor) {
-    count += kind != ListKind::kBytes && tag == single;
+  const std::uint32_t tag = kind == ListKind::kFloat   ? kFixed32Tag
+                            : kind == ListKind::kInt64 ? kVarintTag
+                                                       : 0;
+  const auto single = [&](ByteCursor& cursor) {
+    ++count;
     return skip_field(cursor, tag) ? Outcome::kOk : Outcome::kDamaged;
   };
-  if (each_field(list, packed, plain) != Outcome::kOk) return std::nullopt;
+  if (each_field(list, tag, packed, single) != Outcome::kOk)
+    return std::nullopt;
   return count;
 }
 
@@ -309,14 +312,12 @@ Status read_numbers(Number number, std::span<const std::byte> list,
 Status read_strings(std::span<const std::byte> list,
                     std::vector<std::span<const std::byte>>& values) {
   const Outcome outcome = each_field(
-      list,
+      list, 0,
       [&](std::span<const std::byte> value) {
         values.push_back(value);
         return Outcome::kOk;
       },
-      [](std::uint32_t tag, ByteCursor& cursor) {
-        return skip_field(cursor, tag) ? Outcome::kOk : Outcome::kDamaged;
-      });
+      [](ByteCursor&) { return Outcome::kOk; });
   if (outcome == Outcome::kOk) return {};
   return damaged(ListKind::kBytes);
 }

@@ -103,8 +103,8 @@ Result<int> Descriptor::open(const std::string& path) {
     const int error = errno;
     const char* const advice =
         error == EMFILE ? "; allow more by ulimit -n" : "";
-    return Status::system(
-        error, path + ": open failed: " + std::strerror(error) + advice);
+    return Status::system(error, path, ": open failed: ", std::strerror(error),
+                          advice);
   }
   return fd;
 }
@@ -154,9 +154,7 @@ Result<Descriptor::Use> Descriptor::use() const {
         return Use(this, static_cast<int>((state & kNumber) - 1));
       }
     }
-    auto opened = open(path_);
-    if (!opened.ok()) return opened.status();
-    const int fd = opened.value();
+    const int fd = TRY(open(path_));
     struct stat now;
     if (fstat(fd, &now) != 0 || !is_same(now)) {
       ::close(fd);

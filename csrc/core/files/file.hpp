@@ -56,11 +56,6 @@ class File {
   // Fills `to` with the bytes from `offset` on.
   virtual Status read(std::uint64_t offset, std::span<std::byte> to) const = 0;
 
-  // Fills each of `parts` in turn, with bytes that follow each other.
-  virtual Status read_parts(
-      std::uint64_t offset,
-      std::span<const std::span<std::byte>> parts) const = 0;
-
   // All bytes of a mapped file; empty for any other.
   [[nodiscard]] virtual std::span<const std::byte> mapped() const noexcept {
     return {};
@@ -68,11 +63,8 @@ class File {
 
   // Asks for a range of a mapped file before it is touched.
   // REQUIRES: the range lies in the file.
-  virtual void will_need(std::uint64_t offset,
-                         std::uint64_t size) const noexcept {
-    static_cast<void>(offset);
-    static_cast<void>(size);
-  }
+  virtual void will_need(std::uint64_t /*offset*/,
+                         std::uint64_t /*size*/) const noexcept {}
 
   // True if a mapped file has become shorter: it must not be touched.
   [[nodiscard]] virtual bool shrunk() const noexcept { return false; }

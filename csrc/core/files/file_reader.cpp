@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "core/files/verify.hpp"
+
 namespace gristmill {
 namespace {
 
@@ -22,8 +24,8 @@ Status name_file(const File& file, const Status& status) {
   if (status.ok() || status.is_external()) return status;
   const std::string changed = file.change();
   const bool said = status.message().find(changed) != std::string::npos;
-  return Status(status.code(), file.path() + ": " + status.message() +
-                                   (said ? "" : "; " + changed));
+  return Status(status.code(), file.path(), ": ", status.message(),
+                said ? "" : "; " + changed);
 }
 
 // What lies near together is had by one read; that goes on for as long as one
@@ -39,7 +41,7 @@ bool FileReader::shares_work(std::int64_t left, std::int64_t right) const {
 
 Status FileReader::check_mapped() const {
   if (file_->mapped().empty() || !file_->shrunk()) return {};
-  return Status(Code::kInvalidArgument, path() + ": " + file_->change());
+  return damaged(path(), ": ", file_->change());
 }
 
 Status FileReader::explain(const Status& status, std::int64_t record) const {
@@ -47,8 +49,8 @@ Status FileReader::explain(const Status& status, std::int64_t record) const {
     return Status::raised(status.cause(), path() + ": " + describe(record));
   }
   if (status.ok() || status.is_external()) return status;
-  return name_file(*file_, Status(status.code(),
-                                  describe(record) + ": " + status.message()));
+  return name_file(
+      *file_, Status(status.code(), describe(record), ": ", status.message()));
 }
 
 Result<RawBytes> FileReader::fetch(const Extent& extent,
@@ -60,66 +62,49 @@ Result<RawBytes> FileReader::fetch(const Extent& extent,
     return RawBytes{extent.begin, mapped.subspan(extent.begin, size)};
   }
   if (!buffer.reset(size)) {
-    return Status(Code::kNoMemory, "no memory for " + std::to_string(size) +
-                                       " bytes at offset " +
-                                       std::to_string(extent.begin));
+    return no_memory_for(size, " bytes at offset ", extent.begin);
   }
-  Status status = file_->read(extent.begin, buffer.all());
-  if (!status.ok()) return status;
+  TRY(file_->read(extent.begin, buffer.all()));
   return RawBytes{extent.begin, buffer.all()};
 }
 
-FileReader::Run FileReader::find_run(std::span<const Request> requests) const {
-  const File::Hints& hints = file_->hints();
-  Run run{1, extent(requests[0].record)};
-  for (; run.count < requests.size(); ++run.count) {
-    const Extent next = extent(requests[run.count].record);
-    if (next.begin > run.extent.end + hints.gap_bytes ||
-        next.end > run.extent.begin + hints.run_bytes) {
-      break;
-    }
-    run.extent.end = std::max(run.extent.end, next.end);
-  }
-  return run;
-}
-
 Status FileReader::read_runs(std::span<const Request> requests,
-                             const ReadAlone& alone,
                              const Deliver& deliver) const {
+  const File::Hints& hints = file_->hints();
   Status status = check_mapped();
+  Extent next = requests.empty() ? Extent() : extent(requests[0].record);
   while (status.ok() && !requests.empty()) {
-    const Run run = find_run(requests);
-    status = read_run(requests.first(run.count), run.extent, alone, deliver);
-    requests = requests.subspan(run.count);
+    Extent run = next;
+    std::size_t count = 1;
+    for (; count < requests.size(); ++count) {
+      next = extent(requests[count].record);
+      if (next.begin > run.end + hints.gap_bytes ||
+          next.end > run.begin + hints.run_bytes) {
+        break;
+      }
+      run.end = std::max(run.end, next.end);
+    }
+    status = read_run(requests.first(count), run, deliver);
+    requests = requests.subspan(count);
   }
   run_buffer().shrink(kMaxSpareBytes);
   return status;
 }
 
 Status FileReader::read_run(std::span<const Request> requests,
-                            const Extent& extent, const ReadAlone& alone,
+                            const Extent& extent,
                             const Deliver& deliver) const {
-  const Request& first = requests.front();
-  if (requests.size() == 1 && file_->mapped().empty()) {
-    auto done = alone(first);
-    if (!done.ok()) return done.status();
-    if (done.value()) return {};
-  }
+  const std::int64_t first = requests.front().record;
   auto bytes = fetch(extent, run_buffer());
   if (!bytes.ok() &&
       (requests.size() == 1 || bytes.status().code() == Code::kRaised)) {
-    return explain(bytes.status(), first.record);
+    return explain(bytes.status(), first);
   }
   for (const Request& request : requests) {
     // Where reading all failed, some may still be had one by one.
-    if (!bytes.ok()) {
-      Status status = read_run(std::span(&request, 1),
-                               this->extent(request.record), alone, deliver);
-      if (!status.ok()) return status;
-      continue;
-    }
-    Status status = deliver(request, bytes.value());
-    if (!status.ok()) return explain(status, request.record);
+    TRY(bytes.ok() ? deliver(request, bytes.value())
+                   : read_run(std::span(&request, 1),
+                              this->extent(request.record), deliver));
   }
   return {};
 }

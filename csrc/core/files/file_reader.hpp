@@ -24,6 +24,11 @@ struct RawBytes {
   std::span<const std::byte> bytes;
 
   [[nodiscard]] std::uint64_t end() const { return begin + bytes.size(); }
+
+  // Those from `offset` on, which lies among them.
+  [[nodiscard]] RawBytes from(std::uint64_t offset) const {
+    return {offset, bytes.subspan(static_cast<std::size_t>(offset - begin))};
+  }
 };
 
 // Adds to a message which file it is about, and how that has changed.
@@ -49,11 +54,8 @@ class FileReader : public RecordReader {
     std::uint64_t end = 0;
   };
 
-  // Tries to read a record straight to its place; returns whether it did.
-  // Its errors name the record.
-  using ReadAlone = std::function<Result<bool>(const Request&)>;
-
-  // Takes a record out of bytes of the file that its extent lies in.
+  // Takes a record out of bytes of the file that its extent lies in.  Its
+  // errors name the record.
   using Deliver = std::function<Status(const Request&, const RawBytes&)>;
 
   explicit FileReader(File::Ptr file) : file_(std::move(file)) {}
@@ -66,9 +68,8 @@ class FileReader : public RecordReader {
   // What errors call a record.
   [[nodiscard]] virtual std::string describe(std::int64_t record) const = 0;
 
-  // Reads records one run after the other: one of several records, or of a
-  // mapped file, for deliver(), and others for alone() if it can.
-  Status read_runs(std::span<const Request> requests, const ReadAlone& alone,
+  // Reads records one run of neighbours after the other, for deliver().
+  Status read_runs(std::span<const Request> requests,
                    const Deliver& deliver) const;
 
   // Returns the bytes of an extent: mapped ones, or read to `buffer`.
@@ -82,13 +83,8 @@ class FileReader : public RecordReader {
   [[nodiscard]] Status explain(const Status& status, std::int64_t record) const;
 
  private:
-  struct Run {
-    std::size_t count = 1;  // Requests to serve by one read ...
-    Extent extent;          // ... of this.
-  };
-  [[nodiscard]] Run find_run(std::span<const Request> requests) const;
   Status read_run(std::span<const Request> requests, const Extent& extent,
-                  const ReadAlone& alone, const Deliver& deliver) const;
+                  const Deliver& deliver) const;
 
   const File::Ptr file_;
 };

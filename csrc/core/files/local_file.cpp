@@ -1,27 +1,25 @@
 #include "core/files/local_file.hpp"
 
 #include <sys/mman.h>
-#include <sys/uio.h>
 #include <unistd.h>
 
-#include <algorithm>
-#include <array>
 #include <cerrno>
 
+#include "core/files/verify.hpp"
+
 namespace gristmill {
+
 Result<File::Ptr> LocalFile::open(std::string path, Access access) {
-  auto opened = Descriptor::open(path);
-  if (!opened.ok()) return opened.status();
-  const int fd = opened.value();
+  const int fd = TRY(Descriptor::open(path));
   struct stat status;
   Status wrong;
   if (fstat(fd, &status) != 0) {
-    wrong = Status::system(errno, path + ": fstat failed");
+    wrong = Status::system(errno, path, ": fstat failed");
   } else if (S_ISDIR(status.st_mode)) {
     wrong =
-        Status::system(EISDIR, path + ": found a directory, expected a file");
+        Status::system(EISDIR, path, ": found a directory, expected a file");
   } else if (!S_ISREG(status.st_mode)) {
-    wrong = Status::system(EINVAL, path + ": not a regular file");
+    wrong = Status::system(EINVAL, path, ": not a regular file");
   }
   if (!wrong.ok()) {
     ::close(fd);
@@ -46,11 +44,9 @@ LocalFile::~LocalFile() {
 
 // Records are read in any order: the kernel would read ahead in vain.
 Status LocalFile::map() {
-  auto use = descriptor_.use();
-  if (!use.ok()) return use.status();
-  void* const at =
-      mmap(nullptr, size(), PROT_READ, MAP_SHARED, use.value().fd(), 0);
-  if (at == MAP_FAILED) return Status::system(errno, path() + ": mmap failed");
+  auto use = TRY(descriptor_.use());
+  void* const at = mmap(nullptr, size(), PROT_READ, MAP_SHARED, use.fd(), 0);
+  if (at == MAP_FAILED) return Status::system(errno, path(), ": mmap failed");
   map_ = static_cast<const std::byte*>(at);
   madvise(at, size(), MADV_RANDOM);
   return {};
@@ -62,9 +58,8 @@ std::uint64_t LocalFile::version() const noexcept {
 }
 
 Status LocalFile::read(std::uint64_t offset, std::span<std::byte> to) const {
-  auto use = descriptor_.use();
-  if (!use.ok()) return use.status();
-  const int fd = use.value().fd();
+  auto use = TRY(descriptor_.use());
+  const int fd = use.fd();
   std::size_t done = 0;
   while (done < to.size()) {
     const std::uint64_t at = offset + done;
@@ -74,47 +69,14 @@ Status LocalFile::read(std::uint64_t offset, std::span<std::byte> to) const {
       done += static_cast<std::size_t>(got);
     } else if (got == 0) {
       const std::string changed = change();
-      return Status(Code::kInvalidArgument,
-                    "the file ends at offset " + std::to_string(at) + ", " +
-                        std::to_string(to.size() - done) +
-                        " more bytes were expected" +
-                        (changed.empty() ? "" : "; " + changed));
+      return damaged("the file ends at offset ", at, ", ", to.size() - done,
+                     " more bytes were expected",
+                     changed.empty() ? "" : "; " + changed);
     } else if (errno != EINTR) {
       const int error = errno;
-      return Status::system(
-          error, path() + ": reading " + std::to_string(to.size() - done) +
-                     " bytes at offset " + std::to_string(at) + " failed");
+      return Status::system(error, path(), ": reading ", to.size() - done,
+                            " bytes at offset ", at, " failed");
     }
-  }
-  return {};
-}
-
-// What one system call does not fill, as when the file ends, is left to read().
-Status LocalFile::read_parts(
-    std::uint64_t offset, std::span<const std::span<std::byte>> parts) const {
-  auto use = descriptor_.use();
-  if (!use.ok()) return use.status();
-  std::array<struct iovec, 64> vectors;
-  while (!parts.empty()) {
-    const auto now = parts.first(std::min(parts.size(), vectors.size()));
-    std::uint64_t size = 0;
-    for (std::size_t i = 0; i < now.size(); ++i) {
-      vectors[i] = {now[i].data(), now[i].size()};
-      size += now[i].size();
-    }
-    const ssize_t got =
-        preadv(use.value().fd(), vectors.data(), static_cast<int>(now.size()),
-               static_cast<off_t>(offset));
-    if (got < 0 || static_cast<std::uint64_t>(got) < size) {
-      std::uint64_t at = offset;
-      for (const auto part : now) {
-        Status status = read(at, part);
-        if (!status.ok()) return status;
-        at += part.size();
-      }
-    }
-    offset += size;
-    parts = parts.subspan(now.size());
   }
   return {};
 }
@@ -141,9 +103,8 @@ std::string LocalFile::change() const {
   if (!use.ok() || fstat(use.value().fd(), &now) != 0) return "";
   const auto size = static_cast<std::uint64_t>(now.st_size);
   if (size != this->size()) {
-    return "the file changed while it was open: it has " +
-           std::to_string(size) + " bytes now, " +
-           std::to_string(this->size()) + " when it was opened";
+    return concat("the file changed while it was open: it has ", size,
+                  " bytes now, ", this->size(), " when it was opened");
   }
   if (now.st_mtim.tv_sec != modified_.tv_sec ||
       now.st_mtim.tv_nsec != modified_.tv_nsec) {

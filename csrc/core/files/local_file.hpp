@@ -34,8 +34,6 @@ class LocalFile final : public File {
   [[nodiscard]] std::uint64_t version() const noexcept override;
 
   Status read(std::uint64_t offset, std::span<std::byte> to) const override;
-  Status read_parts(std::uint64_t offset,
-                    std::span<const std::span<std::byte>> parts) const override;
   [[nodiscard]] std::span<const std::byte> mapped() const noexcept override {
     return {map_, map_ == nullptr ? 0 : static_cast<std::size_t>(size())};
   }

@@ -37,20 +37,11 @@ void PackedChunks::finish(std::uint64_t end) {
   last.begin = end;
   groups_.push_back(last);
   packed_.resize(packed_.size() + sizeof(std::uint64_t));
-}
-
-// The first group tells how much all of them will take; later ones that need
-// more get it in steps, so that little is copied and little is left over.
-void PackedChunks::make_room(std::size_t bytes) {
-  const std::size_t needed = packed_.size() + bytes;
-  if (needed <= packed_.capacity()) return;
-  const std::size_t all = (expected_ / kGroup + 1) * bytes;
-  packed_.reserve(packed_.empty() ? all + all / 32 + sizeof(std::uint64_t)
-                                  : needed + needed / 4);
+  groups_.shrink_to_fit();
+  packed_.shrink_to_fit();
 }
 
 void PackedChunks::pack() {
-  if (groups_.empty()) groups_.reserve(expected_ / kGroup + 2);
   const std::uint64_t begin = open_[0].begin;
   std::uint64_t largest = 0;
   for (std::size_t i = 0; i < num_open_; ++i) {
@@ -66,7 +57,6 @@ void PackedChunks::pack() {
   group.offset_bytes = offset_bytes & 0xff;
   group.size_bytes = size_bytes & 0xff;
   groups_.push_back(group);
-  make_room(kGroup * each);
   packed_.resize(packed_.size() + num_open_ * each);
   std::byte* to = packed_.data() + group.packed_at;
   for (std::size_t i = 0; i < num_open_; ++i, to += each) {

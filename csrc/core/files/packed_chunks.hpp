@@ -22,9 +22,6 @@ class PackedChunks {
     std::uint64_t decoded_size = 0;
   };
 
-  // Expects `chunks` calls of add(); a guess is enough.
-  void reserve(std::uint64_t chunks) { expected_ = chunks; }
-
   // REQUIRES: `begin` ascends from call to call; finish() was not called.
   void add(std::uint64_t begin, std::uint64_t decoded_size);
 
@@ -52,12 +49,10 @@ class PackedChunks {
   };
 
   void pack();
-  void make_room(std::size_t bytes);
 
   std::vector<Group> groups_;  // After finish(), one more with the end.
   std::vector<std::byte> packed_;
   std::uint64_t size_ = 0;
-  std::uint64_t expected_ = 0;
   std::array<Entry, kGroup> open_{};  // Not yet packed.
   std::size_t num_open_ = 0;
 };

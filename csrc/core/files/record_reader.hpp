@@ -47,16 +47,15 @@ class RecordReader {
   // True if sizes() reads no record.
   [[nodiscard]] virtual bool knows_sizes() const = 0;
 
-  // Writes the size of each record to `sizes`, as long as `records`.
-  virtual Status sizes(std::span<const std::int64_t> records,
+  // Sets sizes[slot] to the size of the record of each of `requests`, which
+  // are in order of `record`.
+  virtual Status sizes(std::span<const Request> requests,
                        std::span<std::int64_t> sizes) const = 0;
 
   // True if reading either record does most of the work of reading both, so
   // that two threads should not share them out.  Both are in [0, size()).
-  [[nodiscard]] virtual bool shares_work(std::int64_t left,
-                                         std::int64_t right) const {
-    static_cast<void>(left);
-    static_cast<void>(right);
+  [[nodiscard]] virtual bool shares_work(std::int64_t /*left*/,
+                                         std::int64_t /*right*/) const {
     return false;
   }
 

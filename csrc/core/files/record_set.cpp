@@ -38,12 +38,6 @@ ReaderPtr RecordSet::reader(std::size_t part) const {
   return readers_[part];
 }
 
-Result<ReaderPtr> RecordSet::open_reader(std::size_t part) const {
-  ReaderPtr found = reader(part);
-  if (found) return found;
-  return Status::system(EBADF, name_ + ": it was closed while it was read");
-}
-
 std::vector<std::size_t> RecordSet::closed_parts(
     std::span<const Request> requests) const {
   std::vector<std::size_t> closed;
@@ -61,11 +55,9 @@ std::vector<std::size_t> RecordSet::closed_parts(
 Status RecordSet::open_part(std::size_t part, ReaderPtr reader) {
   const Range& range = ranges_[part];
   if (range.first + range.count > reader->size()) {
-    return Status(Code::kOutOfRange,
-                  reader->path() + ": records " + std::to_string(range.first) +
-                      " to " + std::to_string(range.first + range.count) +
-                      " are asked for, but there are " +
-                      std::to_string(reader->size()));
+    return Status(Code::kOutOfRange, reader->path(), ": records ", range.first,
+                  " to ", range.first + range.count,
+                  " are asked for, but there are ", reader->size());
   }
   const MutexLock lock(readers_mutex_);
   if (!readers_[part]) readers_[part] = std::move(reader);
@@ -103,24 +95,10 @@ std::size_t RecordSet::parallel() const {
   return most;
 }
 
-Status RecordSet::sizes(std::span<const std::int64_t> records,
-                        std::span<std::int64_t> sizes) const {
-  for (std::size_t k = 0; k < records.size(); ++k) {
-    const std::int64_t record = records[k];
-    if (record < 0 || static_cast<std::uint64_t>(record) >= size()) {
-      return plan(records.subspan(k, 1)).status();
-    }
-    const Place place = find(record);
-    auto here = open_reader(place.part);
-    if (!here.ok()) return here.status();
-    const Status status =
-        here.value()->sizes({&place.record, 1}, sizes.subspan(k, 1));
-    if (!status.ok()) return status;
-  }
-  return {};
-}
-
-Status RecordSet::read(std::span<const Request> requests, Sink& sink) const {
+// Calls `each(reader, requests)` with a part's own requests, for each part.
+template <class Each>
+Status RecordSet::each_part(std::span<const Request> requests,
+                            Each&& each) const {
   std::vector<Request> local;
   while (!requests.empty()) {
     const std::size_t part = find(requests.front().record).part;
@@ -132,13 +110,27 @@ Status RecordSet::read(std::span<const Request> requests, Sink& sink) const {
       if (static_cast<std::uint64_t>(request.record) >= end) break;
       local.push_back({request.record + shift, request.slot});
     }
-    auto here = open_reader(part);
-    if (!here.ok()) return here.status();
-    const Status status = here.value()->read(local, sink);
-    if (!status.ok()) return status;
+    const ReaderPtr here = reader(part);
+    if (!here) {
+      return Status::system(EBADF, name_, ": it was closed while it was read");
+    }
+    TRY(each(*here, std::span<const Request>(local)));
     requests = requests.subspan(local.size());
   }
   return {};
+}
+
+Status RecordSet::sizes(std::span<const Request> requests,
+                        std::span<std::int64_t> sizes) const {
+  return each_part(requests, [&](const RecordReader& part, auto local) {
+    return part.sizes(local, sizes);
+  });
+}
+
+Status RecordSet::read(std::span<const Request> requests, Sink& sink) const {
+  return each_part(requests, [&](const RecordReader& part, auto local) {
+    return part.read(local, sink);
+  });
 }
 
 }  // namespace gristmill

@@ -52,7 +52,7 @@ class RecordSet final : public RecordReader {
   [[nodiscard]] bool knows_sizes() const override;
 
   // The methods below REQUIRE that the parts they need have readers.
-  Status sizes(std::span<const std::int64_t> records,
+  Status sizes(std::span<const Request> requests,
                std::span<std::int64_t> sizes) const override;
   [[nodiscard]] bool shares_work(std::int64_t left,
                                  std::int64_t right) const override;
@@ -70,8 +70,8 @@ class RecordSet final : public RecordReader {
   [[nodiscard]] Place find(std::int64_t record) const;
   [[nodiscard]] std::shared_ptr<const RecordReader> reader(
       std::size_t part) const;
-  Result<std::shared_ptr<const RecordReader>> open_reader(
-      std::size_t part) const;
+  template <class Each>
+  Status each_part(std::span<const Request> requests, Each&& each) const;
 
   const std::string name_;
   const std::vector<Range> ranges_;

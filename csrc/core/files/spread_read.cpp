@@ -3,16 +3,6 @@
 #include <algorithm>
 
 namespace gristmill {
-namespace {
-
-// Where every read waits, many small ones take turns better than few long ones.
-std::size_t parts_of(const RecordReader& reader, std::size_t threads,
-                     std::size_t requests) {
-  return reader.parallel() > 1 ? requests : threads;
-}
-
-}  // namespace
-
 SpreadRead::SpreadRead(Pool& pool, std::size_t threads,
                        const RecordReader& reader,
                        std::span<const Request> requests,
@@ -20,7 +10,10 @@ SpreadRead::SpreadRead(Pool& pool, std::size_t threads,
                        const std::shared_ptr<const void>& owner)
     : reader_(reader),
       sink_(sink),
-      cuts_(reader.cut(requests, parts_of(reader, threads, requests.size()))),
+      // Where every read waits, many small ones take turns better than few
+      // long ones.
+      cuts_(reader.cut(requests,
+                       reader.parallel() > 1 ? requests.size() : threads)),
       end_(cuts_.size()),
       statuses_(cuts_.size()) {
   for (std::size_t i = 0; i < std::min(threads, cuts_.size()); ++i) {

@@ -13,11 +13,8 @@ namespace {
 
 __extension__ using Wide = unsigned __int128;
 
-// The longest pattern that is kept, in 512 KiB.
+// The longest pattern that is kept, in 1 MiB.
 constexpr std::uint64_t kLongestPattern = std::uint64_t{1} << 16;
-
-// Products of two numbers up to this fit in 64 bits.
-constexpr std::uint64_t kNarrow = std::numeric_limits<std::uint32_t>::max();
 
 }  // namespace
 
@@ -28,15 +25,14 @@ Result<Mixture> Mixture::of(std::vector<std::int64_t> proportions) {
   }
   if (proportions.size() > std::numeric_limits<std::uint32_t>::max()) {
     return Status(Code::kInvalidArgument,
-                  "a mixture has at most 2**32 - 1 components, but got " +
-                      std::to_string(proportions.size()));
+                  "a mixture has at most 2**32 - 1 components, but got ",
+                  proportions.size());
   }
   std::int64_t sum = 0;
   for (const auto proportion : proportions) {
     if (proportion <= 0) {
       return Status(Code::kInvalidArgument,
-                    "proportions must be positive, but got " +
-                        std::to_string(proportion));
+                    "proportions must be positive, but got ", proportion);
     }
     if (__builtin_add_overflow(sum, proportion, &sum)) {
       return Status(Code::kOverflow, "the sum of proportions exceeds 64 bits");
@@ -58,41 +54,28 @@ Mixture::Mixture(std::vector<std::int64_t> proportions)
     shares_[i] = {part, rest};
   }
   if (period() > kLongestPattern) return;
-  std::vector<Entry> pattern;
-  pattern.reserve(period());
+  pattern_.reserve(period());
   for (std::uint64_t offset = 0; offset < period(); ++offset) {
-    const auto [component, position] = pick(offset);
-    pattern.push_back({component, static_cast<std::uint32_t>(position)});
+    pattern_.push_back(divide(offset));
   }
-  pattern_ = std::move(pattern);
 }
 
 // Of the first n positions that a component and those after it share, it
 // leaves floor(n * (rest - part) / rest).  It takes position n if it leaves
 // as many of n + 1, that is if the remainder of that division is below part.
-template <class Product>
 Mixture::Pick Mixture::divide(std::uint64_t offset) const noexcept {
   std::uint32_t component = 0;
   for (const auto [part, rest] : shares_) {
     if (part == rest) break;  // The last one takes all that is left.
-    const Product product = Product{offset} * (rest - part);
+    const auto product = Wide{offset} * (rest - part);
     const auto left = static_cast<std::uint64_t>(product / rest);
-    if (product - Product{left} * rest < part) {
+    if (product - Wide{left} * rest < part) {
       return {component, offset - left};
     }
     offset = left;
     ++component;
   }
   return {component, offset};
-}
-
-Mixture::Pick Mixture::pick(std::uint64_t offset) const noexcept {
-  if (!pattern_.empty()) {
-    const auto [component, position] = pattern_[offset];
-    return {component, position};
-  }
-  return period() <= kNarrow ? divide<std::uint64_t>(offset)
-                             : divide<Wide>(offset);
 }
 
 void Mixture::take(std::span<std::int64_t> positions,
@@ -103,7 +86,7 @@ void Mixture::take(std::span<std::int64_t> positions,
     const auto position = positions[k];
     if (!cursor.holds(position)) cursor.move_to(position);
     const auto offset = static_cast<std::uint64_t>(cursor.offset(position));
-    const auto picked = pick(offset);
+    const Pick picked = pattern_.empty() ? divide(offset) : pattern_[offset];
     components[k] = picked.component;
     // Unsigned, because the first position of a period may be out of range.
     positions[k] =

@@ -46,24 +46,17 @@ class Mixture {
     std::uint32_t component;
     std::uint64_t position;
   };
-  // A Pick of a short pattern.
-  struct Entry {
-    std::uint32_t component;
-    std::uint32_t position;
-  };
 
   explicit Mixture(std::vector<std::int64_t> proportions);
 
   [[nodiscard]] std::uint64_t period() const noexcept {
     return shares_.front().rest;
   }
-  [[nodiscard]] Pick pick(std::uint64_t offset) const noexcept;
-  template <class Product>
   [[nodiscard]] Pick divide(std::uint64_t offset) const noexcept;
 
   std::vector<std::int64_t> proportions_;
   std::vector<Share> shares_;
-  std::vector<Entry> pattern_;  // One period, or empty if that is long.
+  std::vector<Pick> pattern_;  // One period, or empty if that is long.
 };
 
 }  // namespace gristmill

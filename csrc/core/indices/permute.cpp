@@ -54,22 +54,6 @@ Permutation::Permutation(std::int64_t max_index, std::uint32_t seed,
   for (auto& key : keys_) key &= mask;
 }
 
-std::int64_t Permutation::operator()(std::int64_t index) const noexcept {
-  if (max_index_ == 0) return 0;
-  const auto mask = low_bits<std::uint64_t>(half_bits_);
-  auto value = static_cast<std::uint64_t>(index);
-  do {
-    auto left = (value >> half_bits_) & mask;
-    auto right = value & mask;
-    for (std::size_t round = 0; round < keys_.size(); round += 2) {
-      left ^= (mix(right, half_bits_) & mask) ^ keys_[round];
-      right ^= (mix(left, half_bits_) & mask) ^ keys_[round + 1];
-    }
-    value = (left << half_bits_) | right;
-  } while (value > max_index_);
-  return static_cast<std::int64_t>(value);
-}
-
 void Permutation::apply(std::span<std::int64_t> indices) const noexcept {
   if (max_index_ == 0) return;
   while (!indices.empty()) {
@@ -131,16 +115,16 @@ Result<std::int64_t> index_shuffle(std::int64_t index, std::int64_t max_index,
   if (rounds < 4 || rounds > 1024 || rounds % 2 != 0) {
     return Status(Code::kInvalidArgument,
                   "rounds must be an even integer between 4 and 1024, but "
-                  "got rounds = " +
-                      std::to_string(rounds));
+                  "got rounds = ",
+                  rounds);
   }
   if (index < 0 || index > max_index) {
     return Status(Code::kInvalidArgument,
-                  "index must be in [0, max_index], but got index = " +
-                      std::to_string(index) +
-                      " and max_index = " + std::to_string(max_index));
+                  "index must be in [0, max_index], but got index = ", index,
+                  " and max_index = ", max_index);
   }
-  return Permutation(max_index, seed, rounds, Block::kGrain)(index);
+  Permutation(max_index, seed, rounds, Block::kGrain).apply({&index, 1});
+  return index;
 }
 
 }  // namespace gristmill

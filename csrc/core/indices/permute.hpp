@@ -34,12 +34,8 @@ class Permutation {
   Permutation(std::int64_t max_index, std::uint32_t seed,
               std::uint32_t rounds = kRounds, Block block = Block::kWhole);
 
-  // Returns the position of `index`.  REQUIRES: 0 <= index <= max_index.
-  [[nodiscard]] std::int64_t operator()(std::int64_t index) const noexcept;
-
-  // Replaces each index by its position.  Several times faster per index
-  // than operator(), because it runs the network on many at a time.
-  // REQUIRES: every index is in [0, max_index].
+  // Replaces each index by its position, many at a time because that is several
+  // times faster.  REQUIRES: every index is in [0, max_index].
   void apply(std::span<std::int64_t> indices) const noexcept;
 
  private:

@@ -18,22 +18,16 @@ constexpr std::int64_t kLast = std::numeric_limits<std::int64_t>::max();
 // Offsets that are resolved together, so that they stay in the cache.
 constexpr std::int64_t kBlock = 1024;
 
-Status already_endless() {
-  return {Code::kInvalidArgument,
-          "Repeating an already infinite plan does nothing."};
-}
-
 Status negative(std::int64_t count) {
-  return {Code::kInvalidArgument,
-          "count must be non-negative, but got " + std::to_string(count)};
+  return {Code::kInvalidArgument, "count must be non-negative, but got ",
+          count};
 }
 
 Status empty() { return {Code::kDivideByZero, "the plan has no positions"}; }
 
 Status out_of_epoch(const char* what, std::int64_t length) {
-  return {Code::kInvalidArgument, std::string(what) +
-                                      " must lie in one epoch of " +
-                                      std::to_string(length) + " positions"};
+  return {Code::kInvalidArgument, what, " must lie in one epoch of ", length,
+          " positions"};
 }
 
 // Turns offsets in an epoch of `length` into flat positions, in place.
@@ -92,38 +86,33 @@ Result<KeyPlan> KeyPlan::shard(std::int64_t first, std::int64_t last) const {
 
 Result<KeyPlan> KeyPlan::shuffle(std::int64_t seed) const {
   if (seed < 0 || seed > std::numeric_limits<std::uint32_t>::max()) {
-    return Status(Code::kInvalidArgument,
-                  "Seed must be an integer between 0 and 2**32-1 (got seed=" +
-                      std::to_string(seed) + ").");
+    return Status(
+        Code::kInvalidArgument,
+        "Seed must be an integer between 0 and 2**32-1 (got seed=", seed, ").");
   }
   return with(Op{.kind = Kind::kShuffle,
                  .length = length(),
                  .seed = static_cast<std::uint32_t>(seed)});
 }
 
-Result<KeyPlan> KeyPlan::repeat(std::int64_t epochs, bool reseed) const {
-  if (epochs <= 0) {
-    return Status(
-        Code::kInvalidArgument,
-        "num_epochs must be positive, but got " + std::to_string(epochs) + ".");
+Result<KeyPlan> KeyPlan::repeat(std::optional<std::int64_t> epochs,
+                                bool reseed) const {
+  if (epochs && *epochs <= 0) {
+    return Status(Code::kInvalidArgument,
+                  "num_epochs must be positive, but got ", *epochs, ".");
   }
-  if (length() == kEndless) return already_endless();
-  std::int64_t total = 0;
-  if (__builtin_mul_overflow(epochs, length(), &total)) {
-    return Status(Code::kOverflow, std::to_string(epochs) + " epochs of " +
-                                       std::to_string(length()) +
-                                       " positions exceed 64 bits");
+  if (length() == kEndless) {
+    return Status(Code::kInvalidArgument,
+                  "Repeating an already infinite plan does nothing.");
+  }
+  std::int64_t total = length() == 0 ? 0 : kEndless;
+  if (epochs && __builtin_mul_overflow(*epochs, length(), &total)) {
+    return Status(Code::kOverflow, *epochs, " epochs of ", length(),
+                  " positions exceed 64 bits");
   }
   return with(Op{.kind = Kind::kRepeat,
                  .length = total,
-                 .epochs = epochs,
-                 .reseed = reseed});
-}
-
-Result<KeyPlan> KeyPlan::repeat_endless(bool reseed) const {
-  if (length() == kEndless) return already_endless();
-  return with(Op{.kind = Kind::kRepeat,
-                 .length = length() == 0 ? 0 : kEndless,
+                 .epochs = epochs.value_or(0),
                  .reseed = reseed});
 }
 
@@ -146,46 +135,24 @@ KeyPlan KeyPlan::with(const Op& op) const {
 }
 
 Result<std::int64_t> KeyPlan::key(std::int64_t position) const {
-  std::int64_t key = 0;
-  auto status = fill(position, 0, {&key, 1});
-  if (!status.ok()) return status;
-  return key;
+  TRY(keys({&position, 1}));
+  return position;
 }
 
-// Cuts the positions into blocks that lie in one epoch each.
 Status KeyPlan::fill(std::int64_t first, std::int64_t step,
-                     std::span<std::int64_t> keys) const {
-  const auto total = length();
-  if (keys.empty()) return {};
-  if (total == 0) return empty();
+                     std::span<std::int64_t> out) const {
+  if (out.empty()) return {};
+  if (length() == 0) return empty();
   std::int64_t last = 0;
-  if (!last_of(first, step, static_cast<std::int64_t>(keys.size()), last)) {
+  if (!last_of(first, step, static_cast<std::int64_t>(out.size()), last)) {
     return {Code::kOverflow, "the last position exceeds 64 bits"};
   }
-  auto position = first;
-  EpochCursor cursor(total);
-  while (!keys.empty()) {
-    cursor.move_to(position);
-    const auto offset = cursor.offset(position);
-    // How many more steps stay in this epoch.
-    auto more = std::min(kBlock, static_cast<std::int64_t>(keys.size())) - 1;
-    if (step > 0) {
-      more = std::min(more, (total - 1 - offset) / step);
-    } else if (step < 0) {
-      // The smallest int64 has no opposite, and leaves every epoch at once.
-      more = std::min(more, offset / -std::max(-kLast, step));
-    }
-    const auto block = keys.first(static_cast<std::size_t>(more + 1));
-    for (std::size_t k = 0; k < block.size(); ++k) {
-      block[k] = offset + static_cast<std::int64_t>(k) * step;
-    }
-    auto status = resolve(ops_.size(), cursor.epoch(), block);
-    if (!status.ok()) return status;
-    keys = keys.subspan(block.size());
-    // In 128 bits, because the way between two positions may need 65.
-    position = static_cast<std::int64_t>(position + Wide{more + 1} * step);
+  for (std::int64_t position = first; std::int64_t& key : out) {
+    key = position;
+    // Not beyond the last one, behind which there may be none in 64 bits.
+    if (position != last) position += step;
   }
-  return {};
+  return keys(out);
 }
 
 Status KeyPlan::keys(std::span<std::int64_t> positions) const {
@@ -199,9 +166,8 @@ Status KeyPlan::keys(std::span<std::int64_t> positions) const {
     for (; last < limit && cursor.holds(positions[last]); ++last) {
       positions[last] = cursor.offset(positions[last]);
     }
-    auto status = resolve(ops_.size(), cursor.epoch(),
-                          positions.subspan(first, last - first));
-    if (!status.ok()) return status;
+    TRY(resolve(ops_.size(), cursor.epoch(),
+                positions.subspan(first, last - first)));
     first = last;
   }
   return {};
@@ -229,12 +195,7 @@ Status KeyPlan::resolve(std::size_t ops, Epoch epoch,
         return add_epochs(op.length, epoch, offsets);
       case Kind::kShuffle: {
         const auto seed = op.seed + static_cast<std::uint32_t>(epoch);
-        const Permutation permutation(op.length - 1, seed);
-        if (offsets.size() == 1) {
-          offsets[0] = permutation(offsets[0]);
-        } else {
-          permutation.apply(offsets);
-        }
+        Permutation(op.length - 1, seed).apply(offsets);
         break;
       }
       case Kind::kRepeat:
@@ -278,9 +239,7 @@ Status KeyPlan::resolve_repeat(std::size_t ops, Epoch epoch,
     }
     const auto its_epoch =
         op.reseed ? base_epoch + static_cast<Epoch>(turn) : Epoch{0};
-    auto status =
-        resolve(ops - 1, its_epoch, offsets.subspan(first, last - first));
-    if (!status.ok()) return status;
+    TRY(resolve(ops - 1, its_epoch, offsets.subspan(first, last - first)));
     first = last;
   }
   return {};

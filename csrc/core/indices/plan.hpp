@@ -18,6 +18,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <limits>
+#include <optional>
 #include <span>
 #include <utility>
 #include <vector>
@@ -74,13 +75,12 @@ class KeyPlan {
   // Fails unless 0 <= seed < 2**32.
   [[nodiscard]] Result<KeyPlan> shuffle(std::int64_t seed) const;
 
-  // Makes one epoch of `epochs` epochs.  Without `reseed` every one of them
-  // is epoch 0.  Fails unless epochs > 0 and length() < kEndless, and with
+  // Makes one epoch of `epochs` epochs, or of endlessly many: the length is
+  // then kEndless, or 0 if it was 0.  Without `reseed` every one of them is
+  // epoch 0.  Fails unless epochs > 0 and length() < kEndless, and with
   // kOverflow if the length does not fit.
-  [[nodiscard]] Result<KeyPlan> repeat(std::int64_t epochs, bool reseed) const;
-
-  // As repeat(), without an end: the length is kEndless, or 0 if it was 0.
-  [[nodiscard]] Result<KeyPlan> repeat_endless(bool reseed) const;
+  [[nodiscard]] Result<KeyPlan> repeat(std::optional<std::int64_t> epochs,
+                                       bool reseed) const;
 
   // Takes the offsets first, first + step, ..., `count` of them, of each
   // epoch.  Fails unless all of them are in [0, length()).
@@ -101,11 +101,11 @@ class KeyPlan {
   // repetitions.
   [[nodiscard]] Result<std::int64_t> key(std::int64_t position) const;
 
-  // Sets keys[k] to the key at position first + k * step.  Fails as key()
-  // does, and with kOverflow if a position does not fit; keys then holds
+  // Sets out[k] to the key at position first + k * step.  Fails as key()
+  // does, and with kOverflow if a position does not fit; out then holds
   // anything.
   Status fill(std::int64_t first, std::int64_t step,
-              std::span<std::int64_t> keys) const;
+              std::span<std::int64_t> out) const;
 
   // Replaces each position, in any order, by its key.  Neighbours of one epoch
   // are resolved together.  Fails as key() does; positions then holds anything.

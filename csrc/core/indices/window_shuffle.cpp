@@ -40,16 +40,11 @@ Status shuffle(const Window& window, std::int64_t seed,
   if (its_seed < 0 || its_seed > std::numeric_limits<std::uint32_t>::max()) {
     return {Code::kOutOfRange,
             "the seed of a window shuffle and the number of a window must sum "
-            "to [0, 2**32), but do not in window " +
-                std::to_string(window.number)};
+            "to [0, 2**32), but do not in window ",
+            window.number};
   }
-  const Permutation permutation(window.size - 1,
-                                static_cast<std::uint32_t>(its_seed));
-  if (offsets.size() == 1) {
-    offsets[0] = permutation(offsets[0]);
-  } else {
-    permutation.apply(offsets);
-  }
+  Permutation(window.size - 1, static_cast<std::uint32_t>(its_seed))
+      .apply(offsets);
   const auto [least, most] = std::ranges::minmax(offsets);
   if (window.begin + least < std::numeric_limits<std::int64_t>::min() ||
       window.begin + most > std::numeric_limits<std::int64_t>::max()) {
@@ -69,8 +64,8 @@ Status window_shuffle(std::span<std::int64_t> positions,
                       std::int64_t window_size, std::int64_t seed,
                       std::int64_t length) {
   if (window_size <= 0) {
-    return {Code::kInvalidArgument, "window_size must be positive, but got " +
-                                        std::to_string(window_size)};
+    return {Code::kInvalidArgument, "window_size must be positive, but got ",
+            window_size};
   }
   if (positions.empty()) return {};
   if (length <= 0) {
@@ -87,8 +82,7 @@ Status window_shuffle(std::span<std::int64_t> positions,
       if (offset < 0 || offset >= window.size) break;
       positions[last] = offset;
     }
-    auto status = shuffle(window, seed, positions.subspan(first, last - first));
-    if (!status.ok()) return status;
+    TRY(shuffle(window, seed, positions.subspan(first, last - first)));
     first = last;
   }
   return {};

@@ -39,7 +39,7 @@ class TfRecordFile final : public FileReader {
 
   [[nodiscard]] std::uint64_t size() const override { return index_.size(); }
   [[nodiscard]] bool knows_sizes() const override { return true; }
-  Status sizes(std::span<const std::int64_t> records,
+  Status sizes(std::span<const Request> requests,
                std::span<std::int64_t> sizes) const override;
   Status read(std::span<const Request> requests, Sink& sink) const override;
 
@@ -67,7 +67,6 @@ class TfRecordFile final : public FileReader {
     return {at.begin, at.end};
   }
   [[nodiscard]] std::string describe(std::int64_t record) const override;
-  Status read_large(const Request& request, Sink& sink) const;
   Status deliver(const Request& request, std::span<const std::byte> frame,
                  Sink& sink) const;
   Status check_head(std::span<const std::byte> head,

@@ -7,7 +7,7 @@
 #include <string>
 
 #include "core/base/crc32c.hpp"
-#include "core/base/varint.hpp"
+#include "core/files/verify.hpp"
 
 namespace gristmill {
 namespace {
@@ -20,16 +20,15 @@ std::string hex(std::uint32_t value) {
   return text.data();
 }
 
-bool has_right_length(std::span<const std::byte> head) noexcept {
-  return frame_checksum(head.first(sizeof(std::uint64_t))) ==
-         load_le<std::uint32_t>(head.data() + sizeof(std::uint64_t));
-}
-
-Status mismatch(std::string_view what, std::uint32_t computed,
-                std::uint32_t stored) {
-  return Status(Code::kInvalidArgument, "the checksum of " + std::string(what) +
-                                            " is " + hex(computed) +
-                                            ", expected " + hex(stored));
+// Compares bytes with a checksum that is stored.
+template <class... What>
+Status check(std::span<const std::byte> bytes, const std::byte* stored_at,
+             const What&... what) {
+  const std::uint32_t computed = frame_checksum(bytes);
+  const auto stored = load_le<std::uint32_t>(stored_at);
+  if (computed == stored) return {};
+  return damaged("the checksum of ", what..., " is ", hex(computed),
+                 ", expected ", hex(stored));
 }
 
 }  // namespace
@@ -38,28 +37,33 @@ std::uint32_t frame_checksum(std::span<const std::byte> bytes) noexcept {
   return std::rotr(crc32c(bytes), 15) + kMask;
 }
 
-Result<std::uint64_t> frame_length(std::span<const std::byte> head) {
+Status check_frame_length(std::span<const std::byte> head) {
   assert(head.size() == kFrameHead);
-  const auto length = load_le<std::uint64_t>(head.data());
-  if (!has_right_length(head)) {
-    return mismatch("its length " + std::to_string(length),
-                    frame_checksum(head.first(sizeof length)),
-                    load_le<std::uint32_t>(head.data() + sizeof length));
-  }
-  return length;
+  const auto length = head.first(sizeof(std::uint64_t));
+  return check(length, head.data() + length.size(), "its length ",
+               frame_length(head));
 }
 
 Status check_frame_data(std::span<const std::byte> data,
                         std::span<const std::byte> tail) {
   assert(tail.size() == kFrameTail);
-  const std::uint32_t computed = frame_checksum(data);
-  const auto stored = load_le<std::uint32_t>(tail.data());
-  if (computed == stored) return {};
-  return mismatch("its data", computed, stored);
+  return check(data, tail.data(), "its data");
+}
+
+Status truncated_record(std::uint64_t record, std::uint64_t offset,
+                        std::uint64_t left, std::uint64_t length) {
+  const std::string found =
+      left < kFrameHead
+          ? concat("the file ends within its length, after ", left, " bytes")
+          : concat("it has ", length, " bytes, but the file ends ",
+                   left - kFrameHead, " bytes after its head");
+  return damaged_record(record, offset, found,
+                        ": it is still being written, or was not copied whole");
 }
 
 std::string_view frame_compression(std::span<const std::byte> begin) noexcept {
-  if (begin.size() >= kFrameHead && has_right_length(begin.first(kFrameHead))) {
+  if (begin.size() >= kFrameHead &&
+      check_frame_length(begin.first(kFrameHead)).ok()) {
     return "";
   }
   if (begin.size() < 2) return "";

@@ -15,6 +15,7 @@
 #include <string_view>
 
 #include "core/base/status.hpp"
+#include "core/base/varint.hpp"
 
 namespace gristmill {
 
@@ -26,9 +27,15 @@ inline constexpr std::size_t kFrameBytes = kFrameHead + kFrameTail;
 [[nodiscard]] std::uint32_t frame_checksum(
     std::span<const std::byte> bytes) noexcept;
 
-// Returns the length in a head, once its checksum is found right.
+// Returns the length that a head says.
+[[nodiscard]] inline std::uint64_t frame_length(
+    std::span<const std::byte> head) noexcept {
+  return load_le<std::uint64_t>(head.data());
+}
+
+// Compares the length in a head with its checksum.
 // REQUIRES: head.size() == kFrameHead.
-Result<std::uint64_t> frame_length(std::span<const std::byte> head);
+Status check_frame_length(std::span<const std::byte> head);
 
 // Compares data with the checksum in their tail.
 // REQUIRES: tail.size() == kFrameTail.
@@ -39,5 +46,18 @@ Status check_frame_data(std::span<const std::byte> data,
 // compressed, else "".
 [[nodiscard]] std::string_view frame_compression(
     std::span<const std::byte> begin) noexcept;
+
+// An error of the record number `record`, which begins at `offset`.
+template <class... Parts>
+Status damaged_record(std::uint64_t record, std::uint64_t offset,
+                      const Parts&... parts) {
+  return Status(Code::kInvalidArgument, "record ", record, " at offset ",
+                offset, ": ", parts...);
+}
+
+// The error of a record of `length` bytes, of which the file has only `left`
+// bytes, head included.
+Status truncated_record(std::uint64_t record, std::uint64_t offset,
+                        std::uint64_t left, std::uint64_t length);
 
 }  // namespace gristmill

@@ -4,10 +4,9 @@
 #include <array>
 #include <cerrno>
 #include <span>
-#include <string>
-#include <utility>
 
 #include "core/base/byte_buffer.hpp"
+#include "core/files/verify.hpp"
 
 namespace gristmill {
 namespace {
@@ -23,12 +22,6 @@ constexpr std::uint64_t kGlance = 64;
 // Each read of a file that is far away waits for as long as megabytes take.
 constexpr Steps kFarSteps = {std::uint64_t{8} << 20, std::uint64_t{4} << 20};
 
-std::string placed(std::uint64_t record, std::uint64_t offset,
-                   const std::string& message) {
-  return "record " + std::to_string(record) + " at offset " +
-         std::to_string(offset) + ": " + message;
-}
-
 // Reads heads one after the other.
 class HeadReader {
  public:
@@ -37,17 +30,15 @@ class HeadReader {
         steps_(file.hints().parallel > 1 ? kFarSteps : Steps()),
         progress_(progress) {}
 
-  // Sets `head` to the one at `at`, valid until the next call.  `records` is
-  // how many end there.
-  Status read(std::uint64_t at, std::uint64_t records,
-              std::span<const std::byte>& head) {
+  // Returns the head at `at`, valid until the next call.  `records` is how
+  // many end there.
+  Result<std::span<const std::byte>> read(std::uint64_t at,
+                                          std::uint64_t records) {
     if (at < begin_ || at + kFrameHead > begin_ + window_.all().size()) {
-      Status status = move(at, records);
-      if (!status.ok()) return status;
+      TRY(move(at, records));
     }
-    head = window_.all().subspan(static_cast<std::size_t>(at - begin_),
-                                 kFrameHead);
-    return {};
+    return std::span<const std::byte>(window_.all())
+        .subspan(static_cast<std::size_t>(at - begin_), kFrameHead);
   }
 
  private:
@@ -59,9 +50,7 @@ class HeadReader {
     const bool large = records > 0 && at / records > steps_.large_record;
     const std::uint64_t size =
         std::min(large ? kGlance : steps_.window, file_.size() - at);
-    if (!window_.reset(size)) {
-      return Status(Code::kNoMemory, "no memory to read");
-    }
+    if (!window_.reset(size)) return no_memory_for("its heads");
     begin_ = at;
     return file_.read(at, window_.all());
   }
@@ -73,86 +62,54 @@ class HeadReader {
   std::uint64_t begin_ = 0;
 };
 
-Status truncated(std::uint64_t record, std::uint64_t offset,
-                 const std::string& found) {
-  return Status(Code::kInvalidArgument,
-                placed(record, offset,
-                       found + ": it is still being written, or was not "
-                               "copied whole"));
-}
-
 // Finds a file out that does not begin as one of records does.
 Status check_begin(const File& file) {
   std::array<std::byte, kFrameHead> bytes;
   const std::uint64_t size = std::min<std::uint64_t>(file.size(), kFrameHead);
   const auto begin = std::span(bytes).first(static_cast<std::size_t>(size));
-  Status status = file.read(0, begin);
-  if (!status.ok()) return status;
+  TRY(file.read(0, begin));
   const auto compression = frame_compression(begin);
   if (!compression.empty()) {
-    return Status(
-        Code::kInvalidArgument,
-        "the file is compressed with " + std::string(compression) +
-            ", so that it can only be read from its start: use "
-            "sources.read_tf_records, or convert it to an ArrayRecord file by "
-            "`gristmill convert`");
+    return damaged(
+        "the file is compressed with ", compression,
+        ", so that it can only be read from its start: use "
+        "sources.read_tf_records, or convert it to an ArrayRecord file by "
+        "`gristmill convert`");
   }
   if (size < kFrameHead) return {};  // Empty, or truncated.
-  const auto length = frame_length(begin);
-  if (length.ok()) return {};
-  return Status(
-      Code::kInvalidArgument,
-      "not a TFRecord file: " + placed(0, 0, length.status().message()));
+  const Status status = check_frame_length(begin);
+  if (status.ok()) return {};
+  return damaged("not a TFRecord file: ",
+                 damaged_record(0, 0, status.message()).message());
 }
 
 }  // namespace
 
-void TfRecordIndex::Builder::add(std::uint64_t data_size) {
-  places_.add(end_, 0);
-  end_ += kFrameBytes + data_size;
-}
-
-TfRecordIndex TfRecordIndex::Builder::finish() && {
-  places_.finish(end_);
-  return TfRecordIndex(std::move(places_));
-}
-
 Result<TfRecordIndex> TfRecordIndex::scan(const File& file,
                                           ScanProgress& progress) {
-  Status status = check_begin(file);
-  if (!status.ok()) return status;
+  TRY(check_begin(file));
   const std::uint64_t size = file.size();
-  Builder builder;
+  TfRecordIndex index;
   HeadReader heads(file, progress);
-  while (builder.end() < size) {
-    const std::uint64_t at = builder.end();
+  while (index.end() < size) {
+    const std::uint64_t at = index.end();
     const std::uint64_t left = size - at;
-    if (left < kFrameHead) {
-      return truncated(builder.size(), at,
-                       "the file ends within its length, after " +
-                           std::to_string(left) + " bytes");
+    if (left < kFrameHead) return truncated_record(index.size(), at, left, 0);
+    const auto head = TRY(heads.read(at, index.size()));
+    const Status status = check_frame_length(head);
+    if (!status.ok()) {
+      return damaged_record(index.size(), at, status.message(),
+                            ": the file is damaged from here on");
     }
-    std::span<const std::byte> head;
-    status = heads.read(at, builder.size(), head);
-    if (!status.ok()) return status;
-    auto length = frame_length(head);
-    if (!length.ok()) {
-      return Status(Code::kInvalidArgument,
-                    placed(builder.size(), at,
-                           length.status().message() +
-                               ": the file is damaged from here on"));
+    const std::uint64_t data_size = frame_length(head);
+    if (left < kFrameBytes || data_size > left - kFrameBytes) {
+      return truncated_record(index.size(), at, left, data_size);
     }
-    if (left < kFrameBytes || length.value() > left - kFrameBytes) {
-      return truncated(builder.size(), at,
-                       "it has " + std::to_string(length.value()) +
-                           " bytes, but the file ends " +
-                           std::to_string(left - kFrameHead) +
-                           " bytes after its head");
-    }
-    builder.add(length.value());
+    index.add(data_size);
   }
   progress.done_bytes.store(size, std::memory_order_relaxed);
-  return std::move(builder).finish();
+  index.finish();
+  return index;
 }
 
 }  // namespace gristmill

@@ -2,7 +2,7 @@
 //
 // The file has no list of its records: the first record says where the second
 // begins, and so on.  Finding them all takes one pass over their heads; a
-// TfRecordSidecar keeps what was found.
+// sidecar keeps what was found.
 //
 // Thread safety: const methods may overlap.
 #pragma once
@@ -10,7 +10,6 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
-#include <utility>
 
 #include "core/base/status.hpp"
 #include "core/files/file.hpp"
@@ -37,35 +36,24 @@ class TfRecordIndex {
     }
   };
 
-  // Makes an index of records that are added one by one.
-  class Builder {
-   public:
-    Builder() = default;
-
-    // Expects `records` calls of add(); a guess is enough.
-    explicit Builder(std::uint64_t records) { places_.reserve(records); }
-
-    // Adds the next record.  REQUIRES: it ends before 2^63.
-    void add(std::uint64_t data_size);
-
-    // Where the next record begins.
-    [[nodiscard]] std::uint64_t end() const { return end_; }
-    [[nodiscard]] std::uint64_t size() const { return places_.size(); }
-
-    [[nodiscard]] TfRecordIndex finish() &&;
-
-   private:
-    PackedChunks places_;
-    std::uint64_t end_ = 0;
-  };
-
   // Finds the records of a file.  The checksum of each length is compared,
   // that of the data is not read.  Errors do not name the file.
   static Result<TfRecordIndex> scan(const File& file, ScanProgress& progress);
 
+  // Adds the next record.  REQUIRES: it ends before 2^63; finish() was not
+  // called.
+  void add(std::uint64_t data_size) {
+    places_.add(end_, 0);
+    end_ += kFrameBytes + data_size;
+  }
+  void finish() { places_.finish(end_); }
+
+  // Where the last record ends.
+  [[nodiscard]] std::uint64_t end() const { return end_; }
+
   [[nodiscard]] std::uint64_t size() const { return places_.size(); }
 
-  // REQUIRES: i < size().
+  // REQUIRES: i < size(); finish() was called.
   [[nodiscard]] Place place(std::uint64_t i) const {
     const auto chunk = places_.at(i);
     return {chunk.begin, chunk.end};
@@ -75,9 +63,8 @@ class TfRecordIndex {
   [[nodiscard]] std::size_t held_bytes() const { return places_.held_bytes(); }
 
  private:
-  explicit TfRecordIndex(PackedChunks places) : places_(std::move(places)) {}
-
   PackedChunks places_;
+  std::uint64_t end_ = 0;
 };
 
 }  // namespace gristmill

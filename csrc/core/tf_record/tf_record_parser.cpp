@@ -3,7 +3,6 @@
 #include <cstring>
 #include <utility>
 
-#include "core/base/varint.hpp"
 #include "core/tf_record/tf_record_frame.hpp"
 
 namespace gristmill {
@@ -14,12 +13,6 @@ constexpr std::size_t kBufferBytes = std::size_t{256} << 10;
 
 }  // namespace
 
-Status TfRecordParser::placed(const std::string& message) const {
-  return Status(Code::kInvalidArgument,
-                "record " + std::to_string(record_) + " at offset " +
-                    std::to_string(offset_) + ": " + message);
-}
-
 // Unread bytes move to the front when the buffer is used up; when they fill
 // half of it, to one of twice the size.
 Result<std::span<std::byte>> TfRecordParser::room() {
@@ -29,9 +22,7 @@ Result<std::span<std::byte>> TfRecordParser::room() {
   if (capacity == 0 || unread > capacity / 2) {
     ByteBuffer larger;
     if (!larger.reset(capacity == 0 ? kBufferBytes : 2 * capacity)) {
-      return Status(Code::kNoMemory,
-                    "no memory for record " + std::to_string(record_) +
-                        " at offset " + std::to_string(offset_));
+      return no_memory_for("record ", record_, " at offset ", offset_);
     }
     if (unread > 0) {
       std::memcpy(larger.all().data(), this->unread().data(), unread);
@@ -48,19 +39,18 @@ Result<std::span<std::byte>> TfRecordParser::room() {
 Result<bool> TfRecordParser::ready() const {
   const auto bytes = unread();
   if (bytes.size() < kFrameHead) return false;
-  auto length = frame_length(bytes.first(kFrameHead));
-  if (!length.ok()) {
-    return placed(length.status().message() +
-                  (offset_ == 0 ? ": not a TFRecord file, or damaged"
-                                : ": the file is damaged from here on"));
+  const Status status = check_frame_length(bytes.first(kFrameHead));
+  if (!status.ok()) {
+    return damaged_record(record_, offset_, status.message(),
+                          offset_ == 0 ? ": not a TFRecord file, or damaged"
+                                       : ": the file is damaged from here on");
   }
   const std::size_t left = bytes.size() - kFrameHead;
-  return left >= kFrameTail && length.value() <= left - kFrameTail;
+  return left >= kFrameTail && frame_length(bytes) <= left - kFrameTail;
 }
 
 std::size_t TfRecordParser::next_bytes() const noexcept {
-  const auto length = load_le<std::uint64_t>(unread().data());
-  return kFrameBytes + static_cast<std::size_t>(length);
+  return kFrameBytes + static_cast<std::size_t>(frame_length(unread()));
 }
 
 Result<std::span<const std::byte>> TfRecordParser::take() {
@@ -70,26 +60,23 @@ Result<std::span<const std::byte>> TfRecordParser::take() {
   Status status;
   if (verify_ == Verify::kAll) {
     status = check_frame_data(data, frame.last(kFrameTail));
-    if (!status.ok()) status = placed(status.message());
+    if (!status.ok()) {
+      status = damaged_record(record_, offset_, status.message());
+    }
   }
   begin_ += size;
   offset_ += size;
   ++record_;
-  if (!status.ok()) return status;
+  TRY(status);
   return data;
 }
 
 Status TfRecordParser::finish() const {
   const auto bytes = unread();
   if (bytes.empty()) return {};
-  const std::string found =
-      bytes.size() < kFrameHead
-          ? "the file ends within its length"
-          : "it has " + std::to_string(load_le<std::uint64_t>(bytes.data())) +
-                " bytes, but the file ends " +
-                std::to_string(bytes.size() - kFrameHead) +
-                " bytes after its head";
-  return placed(found + ": it is still being written, or was not copied whole");
+  const bool headless = bytes.size() < kFrameHead;
+  return truncated_record(record_, offset_, bytes.size(),
+                          headless ? 0 : frame_length(bytes));
 }
 
 }  // namespace gristmill

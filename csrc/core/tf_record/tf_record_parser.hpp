@@ -10,7 +10,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
-#include <string>
 
 #include "core/base/byte_buffer.hpp"
 #include "core/base/status.hpp"
@@ -54,7 +53,6 @@ class TfRecordParser {
   [[nodiscard]] std::span<const std::byte> unread() const noexcept {
     return buffer_.all().subspan(begin_, end_ - begin_);
   }
-  [[nodiscard]] Status placed(const std::string& message) const;
 
   const Verify verify_;
   std::uint64_t record_;

@@ -5,34 +5,36 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <cerrno>
+#include <cstddef>
 #include <cstdio>
 #include <cstring>
 #include <random>
-#include <string_view>
 #include <utility>
 
 #include "core/base/byte_buffer.hpp"
 #include "core/base/crc32c.hpp"
 #include "core/base/varint.hpp"
-#include "core/files/damage.hpp"
 #include "core/files/local_file.hpp"
+#include "core/files/verify.hpp"
 
 namespace gristmill {
 namespace {
 
-constexpr std::string_view kMagic = "GRISTMTF";
-constexpr std::uint32_t kVersion = 1;
-constexpr std::size_t kVersionAt = 8;
-constexpr std::size_t kChecksumAt = 12;
-constexpr std::size_t kStampAt = 16;
-constexpr std::size_t kRecordsAt = 32;
-constexpr std::size_t kHeaderBytes = 40;
+static_assert(std::endian::native == std::endian::little);
 
-template <class T>
-void store_le(std::byte* to, T value) {
-  std::memcpy(to, &value, sizeof value);
-}
+// What a sidecar begins with, as the file has it.
+struct Header {
+  std::array<char, 8> magic{'G', 'R', 'I', 'S', 'T', 'M', 'T', 'F'};
+  std::uint32_t version = 1;
+  std::uint32_t checksum = 0;
+  FileStamp stamp;
+  std::uint64_t records = 0;
+};
+static_assert(sizeof(Header) == 40);
+
+constexpr std::size_t kCheckedFrom = offsetof(Header, stamp);
 
 Status write_all(int fd, std::span<const std::byte> bytes) {
   while (!bytes.empty()) {
@@ -51,20 +53,21 @@ Result<TfRecordIndex> parse_sizes(std::span<const std::byte> sizes,
                                   std::uint64_t file_size) {
   ByteCursor cursor(sizes);
   if (records > cursor.left()) return damaged("the index lacks records");
-  TfRecordIndex::Builder builder(records);
+  TfRecordIndex index;
   for (std::uint64_t i = 0; i < records; ++i) {
     std::uint64_t size = 0;
-    const std::uint64_t left = file_size - builder.end();
+    const std::uint64_t left = file_size - index.end();
     if (!cursor.varint(size) || left < kFrameBytes ||
         size > left - kFrameBytes) {
-      return damaged("record " + std::to_string(i) + " of the index is wrong");
+      return damaged("record ", i, " of the index is wrong");
     }
-    builder.add(size);
+    index.add(size);
   }
-  if (cursor.left() > 0 || builder.end() != file_size) {
+  if (cursor.left() > 0 || index.end() != file_size) {
     return damaged("the index does not end with the file");
   }
-  return std::move(builder).finish();
+  index.finish();
+  return index;
 }
 
 // A name beside `path` that no other process or thread comes upon.
@@ -80,63 +83,54 @@ std::string temporary_name(const std::string& path) {
 
 std::vector<std::byte> pack_sidecar(const TfRecordIndex& index,
                                     const FileStamp& stamp) {
-  std::uint64_t size = kHeaderBytes;
+  std::uint64_t size = sizeof(Header);
   for (std::uint64_t i = 0; i < index.size(); ++i) {
     size += varint_bytes(index.place(i).data_size());
   }
+  Header header{.stamp = stamp, .records = index.size()};
   std::vector<std::byte> bytes(static_cast<std::size_t>(size));
-  std::memcpy(bytes.data(), kMagic.data(), kMagic.size());
-  store_le(bytes.data() + kVersionAt, kVersion);
-  store_le(bytes.data() + kStampAt, stamp.size);
-  store_le(bytes.data() + kStampAt + 8, stamp.version);
-  store_le(bytes.data() + kRecordsAt, index.size());
-  std::byte* to = bytes.data() + kHeaderBytes;
+  std::memcpy(bytes.data(), &header, sizeof header);
+  std::byte* to = bytes.data() + sizeof header;
   for (std::uint64_t i = 0; i < index.size(); ++i) {
     to = put_varint(to, index.place(i).data_size());
   }
-  store_le(bytes.data() + kChecksumAt,
-           crc32c(std::span(bytes).subspan(kStampAt)));
+  header.checksum = crc32c(std::span(bytes).subspan(kCheckedFrom));
+  std::memcpy(bytes.data(), &header, sizeof header);
   return bytes;
 }
 
 Result<TfRecordIndex> parse_sidecar(std::span<const std::byte> contents,
                                     const FileStamp& stamp) {
-  const std::byte* const header = contents.data();
-  if (contents.size() < kHeaderBytes ||
-      std::memcmp(header, kMagic.data(), kMagic.size()) != 0) {
+  const Header expected;
+  Header header;
+  if (contents.size() >= sizeof header) {
+    std::memcpy(&header, contents.data(), sizeof header);
+  }
+  if (contents.size() < sizeof header || header.magic != expected.magic) {
     return damaged("not the index of a TFRecord file");
   }
-  const auto version = load_le<std::uint32_t>(header + kVersionAt);
-  if (version != kVersion) {
-    return damaged("the index has version " + std::to_string(version) +
-                   ", expected " + std::to_string(kVersion));
+  if (header.version != expected.version) {
+    return damaged("the index has version ",
+                   found(header.version, expected.version));
   }
-  if (load_le<std::uint32_t>(header + kChecksumAt) !=
-      crc32c(contents.subspan(kStampAt))) {
+  if (header.checksum != crc32c(contents.subspan(kCheckedFrom))) {
     return damaged("the index is damaged");
   }
-  const FileStamp found{load_le<std::uint64_t>(header + kStampAt),
-                        load_le<std::uint64_t>(header + kStampAt + 8)};
-  if (found != stamp) return damaged("the index is of another file");
-  return parse_sizes(contents.subspan(kHeaderBytes),
-                     load_le<std::uint64_t>(header + kRecordsAt), stamp.size);
+  if (header.stamp != stamp) return damaged("the index is of another file");
+  return parse_sizes(contents.subspan(sizeof header), header.records,
+                     stamp.size);
 }
 
 Result<TfRecordIndex> load_sidecar(const std::string& path,
                                    const FileStamp& stamp) {
-  auto opened = LocalFile::open(path, LocalFile::Access::kPread);
-  if (!opened.ok()) return opened.status();
-  const File& file = *opened.value();
+  const auto file = TRY(LocalFile::open(path, LocalFile::Access::kPread));
   // A record of n bytes takes 16 + n bytes there, and a varint here.
-  if (file.size() > kHeaderBytes + stamp.size / kFrameBytes) {
+  if (file->size() > sizeof(Header) + stamp.size / kFrameBytes) {
     return damaged("the index has more records than the file has room for");
   }
   ByteBuffer contents;
-  if (!contents.reset(file.size())) {
-    return Status(Code::kNoMemory, path + ": no memory to read the index");
-  }
-  Status status = file.read(0, contents.all());
-  if (!status.ok()) return status;
+  if (!contents.reset(file->size())) return no_memory_for("the index");
+  TRY(file->read(0, contents.all()));
   return parse_sidecar(contents.all(), stamp);
 }
 
@@ -147,7 +141,7 @@ Status save_sidecar(const std::string& path, const TfRecordIndex& index,
   // As readable for others as any file that this user writes.
   const int fd =
       ::open(temporary.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
-  if (fd < 0) return Status::system(errno, temporary + ": open failed");
+  if (fd < 0) return Status::system(errno, temporary, ": open failed");
   Status status = write_all(fd, contents);
   if (::close(fd) != 0 && status.ok()) {
     status = Status::system(errno, "close failed");
@@ -157,7 +151,7 @@ Status save_sidecar(const std::string& path, const TfRecordIndex& index,
   }
   if (status.ok()) return {};
   ::unlink(temporary.c_str());
-  return Status::system(status.error_number(), path + ": " + status.message());
+  return Status::system(status.error_number(), path, ": ", status.message());
 }
 
 }  // namespace gristmill

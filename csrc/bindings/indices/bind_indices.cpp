@@ -1,0 +1,107 @@
+// Binds core/indices/permute.hpp, window_shuffle.hpp and mixture.hpp.
+#include <pybind11/stl.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <numeric>
+#include <utility>
+#include <vector>
+
+#include "bindings/bind.hpp"
+#include "bindings/indices/positions.hpp"
+#include "core/indices/mixture.hpp"
+#include "core/indices/permute.hpp"
+#include "core/indices/window_shuffle.hpp"
+
+namespace gristmill::bind {
+namespace {
+
+Indices permutation(std::int64_t count, std::uint32_t seed) {
+  if (count < 0) {
+    throw py::value_error(
+        concat("count must be non-negative, but got ", count));
+  }
+  Indices out(count);
+  const auto all = numbers(out);
+  const Unlocked unlocked;  // A small range walks long.
+  std::iota(all.begin(), all.end(), 0);
+  if (count > 0) Permutation(count - 1, seed).apply(all);
+  return out;
+}
+
+// For fewer positions than this the lock costs more to give back than the
+// work.
+constexpr std::size_t kUnlockPositions = 4096;
+
+py::tuple take(const Mixture& mixture, const Positions& positions) {
+  auto out = copied(positions);
+  Indices components(out.size());
+  const auto to = numbers(out);
+  const auto which = numbers(components);
+  unlocked_from(kUnlockPositions, to.size(), [&] { mixture.take(to, which); });
+  return py::make_tuple(std::move(components), std::move(out));
+}
+
+py::tuple proportions(const Mixture& mixture) {
+  py::list all;
+  for (const auto proportion : mixture.proportions()) all.append(proportion);
+  return py::tuple(all);
+}
+
+}  // namespace
+
+void permute(py::module_& m) {
+  m.def(
+      "index_shuffle",
+      [](std::int64_t index, std::int64_t max_index, std::uint32_t seed,
+         std::uint32_t rounds) {
+        return checked(unlocked([&] {  // A small range walks long.
+          return gristmill::index_shuffle(index, max_index, seed, rounds);
+        }));
+      },
+      "index"_a, "max_index"_a, "seed"_a, "rounds"_a,
+      "Returns the position of `index` in a permutation of "
+      "[0, ..., max_index].");
+  m.def("permutation", &permutation, "count"_a, "seed"_a,
+        "Returns the positions of [0, ..., count - 1] in a permutation of "
+        "them.");
+}
+
+void window_shuffle(py::module_& m) {
+  m.def(
+      "window_shuffle",
+      [](const Positions& positions, std::int64_t window_size,
+         std::int64_t seed, std::int64_t length) {
+        auto out = copied(positions);
+        const auto all = numbers(out);
+        const auto status = unlocked([&] {  // A small window walks long.
+          return gristmill::window_shuffle(all, window_size, seed, length);
+        });
+        if (status.code() == Code::kOutOfRange) {
+          // As Grain's, to whom it is an argument of the wrong width.
+          throw py::type_error(status.message());
+        }
+        check(status);
+        return out;
+      },
+      "positions"_a.noconvert(), "window_size"_a, "seed"_a, "length"_a,
+      "Returns what comes at any int64 positions, int64 of shape (n,), when "
+      "the windows of each epoch of `length` positions are shuffled.");
+}
+
+void mixture(py::module_& m) {
+  py::class_<Mixture>(m, "Mixture",
+                      "An immutable rule that mixes views by proportions.")
+      .def(py::init([](std::vector<std::int64_t> proportions) {
+             return checked(Mixture::of(std::move(proportions)));
+           }),
+           "proportions"_a)
+      .def("take", &take, "positions"_a.noconvert(),
+           "Returns the components, and the positions in them, at any int64 "
+           "positions.")
+      .def(py::pickle(&proportions, [](const py::tuple& all) {
+        return checked(Mixture::of(all.cast<std::vector<std::int64_t>>()));
+      }));
+}
+
+}  // namespace gristmill::bind
