@@ -176,6 +176,7 @@ class StepsNode(Node):
         """The result where a record failed: what is behind it has begun nothing."""
         for deeper in range(level, self._flat_maps):
             self._reached[deeper] = after + (0,) * (deeper - level)
+            self._given[deeper] = 0
             self._last = after + (0,) * (self._flat_maps - level)
         return after + (0,) * (self._flat_maps - level), error
 
