@@ -233,7 +233,6 @@ class Mixture:
             TypeError: ``positions`` has another dtype.
         """
 
-
 def keep_freed_memory() -> None:
     """Keep memory that was freed for what this process allocates next."""
 

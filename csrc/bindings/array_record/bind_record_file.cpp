@@ -1,6 +1,5 @@
 // Binds core/array_record/record_file.hpp.
 #include "bindings/files/python_file.hpp"
-#include "bindings/files/reader_options.hpp"
 #include "bindings/files/record_reader.hpp"
 #include "bindings/with_python.hpp"
 #include "core/array_record/record_file.hpp"

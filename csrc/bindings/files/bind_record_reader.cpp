@@ -11,7 +11,6 @@
 #include "core/base/byte_buffer.hpp"
 #include "core/base/pool.hpp"
 #include "core/files/spread_read.hpp"
-#include "core/files/verify.hpp"
 
 namespace gristmill::bind {
 namespace {

@@ -4,9 +4,9 @@
 #include <cerrno>
 #include <cstddef>
 
-#include "bindings/files/reader_options.hpp"
 #include "bindings/files/record_reader.hpp"
 #include "bindings/with_python.hpp"
+#include "core/files/local_file.hpp"
 
 namespace gristmill::bind {
 namespace {
@@ -71,6 +71,13 @@ Status deliver(PyObject* bytes, const std::string& path, std::uint64_t offset,
                 reinterpret_cast<char*>(to.data()));
   });
   return {};
+}
+
+LocalFile::Access access_of(const std::string& name) {
+  if (name == "pread") return LocalFile::Access::kPread;
+  if (name == "mmap") return LocalFile::Access::kMmap;
+  throw py::value_error("access is '" + name +
+                        "', but must be 'pread' or 'mmap'");
 }
 
 }  // namespace

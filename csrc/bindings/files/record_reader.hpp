@@ -8,11 +8,13 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
 #include "bindings/bind.hpp"
 #include "core/files/record_reader.hpp"
+#include "core/files/verify.hpp"
 
 namespace gristmill::bind {
 
@@ -33,6 +35,15 @@ template <class T>
 T checked_file(Result<T> result) {
   check_file(result.status());
   return std::move(result).value();
+}
+
+// What an option says, by its name in Python.
+inline Verify verify_of(std::string_view name) {
+  if (name == "all") return Verify::kAll;
+  if (name == "headers") return Verify::kHeaders;
+  if (name == "none") return Verify::kNone;
+  throw py::value_error(
+      concat("verify is '", name, "', but must be 'all', 'headers' or 'none'"));
 }
 
 class ReaderHandle {

@@ -43,9 +43,8 @@ py::tuple take(const Mixture& mixture, const Positions& positions) {
 }
 
 py::tuple proportions(const Mixture& mixture) {
-  py::list all;
-  for (const auto proportion : mixture.proportions()) all.append(proportion);
-  return py::tuple(all);
+  const auto all = mixture.proportions();
+  return py::tuple(py::cast(std::vector(all.begin(), all.end())));
 }
 
 }  // namespace

@@ -2,7 +2,6 @@
 #include <pybind11/stl.h>
 
 #include "bindings/files/python_file.hpp"
-#include "bindings/files/reader_options.hpp"
 #include "bindings/files/record_reader.hpp"
 #include "core/tf_record/tf_record_file.hpp"
 

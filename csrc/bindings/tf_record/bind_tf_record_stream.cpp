@@ -1,6 +1,5 @@
 // Binds core/tf_record/tf_record_parser.hpp: bytes come from a Python object,
 // records go out as bytes.
-#include "bindings/files/reader_options.hpp"
 #include "bindings/files/record_reader.hpp"
 #include "core/tf_record/tf_record_frame.hpp"
 #include "core/tf_record/tf_record_parser.hpp"

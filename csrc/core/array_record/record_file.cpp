@@ -42,10 +42,6 @@ std::string RecordFile::describe(std::int64_t record) const {
   return concat("record ", record);
 }
 
-FileReader::Extent RecordFile::extent(std::int64_t record) const {
-  return likely_extent(chunk_of(record));
-}
-
 bool RecordFile::shares_work(std::int64_t left, std::int64_t right) const {
   if (chunk_of(left) == chunk_of(right)) return true;
   return knows_sizes() && FileReader::shares_work(left, right);
@@ -77,10 +73,10 @@ Status RecordFile::read(std::span<const Request> requests, Sink& sink) const {
   return earlier.ok() ? status : explain(earlier, checks.bad());
 }
 
-// Where a chunk lies, at a guess: it may be padded, and then its end is far
-// behind its data.
-FileReader::Extent RecordFile::likely_extent(std::uint64_t chunk) const {
-  const auto place = index_.chunks.at(chunk);
+// Where the chunk of a record lies, at a guess: it may be padded, and then its
+// end is far behind its data.
+FileReader::Extent RecordFile::extent(std::int64_t record) const {
+  const auto place = index_.chunks.at(chunk_of(record));
   const std::uint64_t sizes = 64 + 4 * index_.group_size;
   const std::uint64_t data =
       place.decoded_size + place.decoded_size / 64 + sizes;
@@ -109,8 +105,9 @@ Status RecordFile::read_grouped(std::span<const Request> requests,
     if (!decoded || id != chunk_of(request.record)) {
       id = chunk_of(request.record);
       decoded.reset();
-      auto found = cache_->get(
-          first_id_ + id, [&](DecodedChunk& to) { return decode(id, to); });
+      auto found = cache_->get(first_id_ + id, [&](DecodedChunk& to) {
+        return decode(request.record, to);
+      });
       if (!found.ok()) return explain(found.status(), request.record);
       decoded = std::move(found).value();
     }
@@ -137,11 +134,12 @@ Status RecordFile::sizes(std::span<const Request> requests,
   return {};
 }
 
-Status RecordFile::decode(std::uint64_t chunk, DecodedChunk& to) const {
+// Decodes the chunk of a record.
+Status RecordFile::decode(std::int64_t record, DecodedChunk& to) const {
   Scratch& spare = scratch();
-  const RawBytes raw = TRY(fetch(likely_extent(chunk), spare.raw));
+  const RawBytes raw = TRY(fetch(extent(record), spare.raw));
   ChunkView view;
-  Status status = open_chunk(chunk, raw, view);
+  Status status = open_chunk(chunk_of(record), raw, view);
   if (status.ok()) status = view.decode(to, spare.spare);
   spare.shrink();
   return status;

@@ -74,13 +74,12 @@ class RecordFile final : public FileReader {
   }
   [[nodiscard]] Extent extent(std::int64_t record) const override;
   [[nodiscard]] std::string describe(std::int64_t record) const override;
-  [[nodiscard]] Extent likely_extent(std::uint64_t chunk) const;
 
   Status read_single(const Request& request, const RawBytes& run, Sink& sink,
                      std::optional<UncheckedRecord>& unchecked) const;
   Status read_grouped(std::span<const Request> requests,
                       const Visit& visit) const;
-  Status decode(std::uint64_t chunk, DecodedChunk& to) const;
+  Status decode(std::int64_t record, DecodedChunk& to) const;
   Status open_chunk(std::uint64_t chunk, const RawBytes& raw,
                     ChunkView& view) const;
   Status open_as_listed(std::uint64_t chunk, const RawBytes& raw,

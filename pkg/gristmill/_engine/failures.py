@@ -32,7 +32,8 @@ def pack_failure(error: BaseException, worker: int) -> bytes:
     link: BaseException | None = error
     while link is not None and len(packed) < MOST_LINKS:
         notes = list(getattr(link, "__notes__", []))
-        packed.append((*_parts(link), notes, link.__cause__ is not None))
+        text, frames, caused = _text(link), _frames(link), link.__cause__ is not None
+        packed.append((_portable(link), text, frames, notes, caused))
         context = None if link.__suppress_context__ else link.__context__
         link = link.__cause__ or context
     packed[0][3].append(f"in worker {worker}")
@@ -53,11 +54,11 @@ def unpack_failure(data: bytes) -> BaseException:
     return error
 
 
-def _parts(error: BaseException) -> tuple[bytes | None, str, list[Frame]]:
+def _frames(error: BaseException) -> list[Frame]:
     summary = traceback.extract_tb(error.__traceback__)
     frames = [(f.filename, f.name, f.lineno or 1) for f in summary]
     users = [f for f in frames if not any(part in f[0] for part in INTERNAL)]
-    return _portable(error), _text(error), users or frames
+    return users or frames
 
 
 def _text(error: BaseException) -> str:

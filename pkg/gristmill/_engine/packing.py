@@ -53,12 +53,7 @@ SHARED_MODES = ("r", "r+", "w+")
 class Snapshot:
     """A list in serialized form: ``snapshot[i]`` makes element i anew.
 
-    Args:
-        bounds: Where each element begins in the program's file, and where the last one
-            ends, int64, shape (n + 1,).
-
-    Attributes:
-        file: All of the file.
+    Element i lies in the program's `file` from ``bounds[i]`` to ``bounds[i + 1]``.
     """
 
     file: memoryview

@@ -59,14 +59,9 @@ def read_together(
 class Reading:
     """Reads blocks of one stream's records.
 
-    Args:
-        source: Read by ``source[key]``.
-        options: Threads and look-ahead; 0 of either never uses threads.
-        keys_of: Called with (position, count), returns the source's keys there.
-        length: Positions of the stream; nothing past it is read.
-        look_ahead: Whether records after those asked for may be read, too.
-
-    Not thread-safe: one thread calls, though `source` is read from many.
+    `keys_of` is called with (position, count) and returns the source's keys there;
+    nothing past `length` is read.  0 threads or look-ahead of `options` never use
+    threads.  One thread calls, though `source` is read from many.
     """
 
     def __init__(

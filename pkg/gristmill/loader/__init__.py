@@ -149,7 +149,14 @@ class DataLoader(Generic[T]):
         arguments.check_readers(sampler, read_options)
         self._program = self._compile(int(streams or max(workers, 1)))
         arguments.check_records(sampler, self._program.source)
-        self._pipeline = self._describe()
+        in_memory = isinstance(data_source, (list, tuple, np.ndarray))
+        source = str(type(data_source)) if in_memory else repr(self._program.source)
+        self._pipeline = states.Pipeline(
+            program=self._program,
+            sampler=repr(sampler),
+            data_source=source,
+            widened=compilation.differs_from_grain(sampler),
+        )
 
     @property
     def multiprocessing_options(self) -> MultiprocessingOptions:
@@ -221,16 +228,6 @@ class DataLoader(Generic[T]):
             read_options=self._read_options,
             on_error=self._error_policy.on_error,
             max_errors=self._error_policy.max_errors,
-        )
-
-    def _describe(self) -> states.Pipeline:
-        source = self._data_source
-        in_memory = isinstance(source, (list, tuple, np.ndarray))
-        return states.Pipeline(
-            program=self._program,
-            sampler=repr(self._sampler),
-            data_source=str(type(source)) if in_memory else repr(self._program.source),
-            widened=compilation.differs_from_grain(self._sampler),
         )
 
     def _restore(self, state: bytes, validate: bool = True) -> states.Position:
