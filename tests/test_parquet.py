@@ -385,6 +385,32 @@ def test_threads_behind_a_failed_decode_get_the_error(files):
     assert len(errors) == 4
 
 
+def test_a_fork_reads_though_a_thread_of_its_parent_decodes(files, monkeypatch):
+    source = sources.ParquetDataSource(files)
+    begun, go_on = threading.Event(), threading.Event()
+
+    def decode(group):
+        begun.set()
+        assert go_on.wait(60)
+        raise gristmill.errors.CorruptRecord("as planned")
+
+    def read():
+        with pytest.raises(gristmill.errors.CorruptRecord):
+            source[0]
+
+    monkeypatch.setattr(source, "_decode", decode)
+    thread = threading.Thread(target=read)
+    thread.start()
+    assert begun.wait(60)
+    child = os.fork()
+    if child == 0:
+        monkeypatch.undo()
+        os._exit(0 if source[0] == row(0) else 1)
+    go_on.set()
+    thread.join()
+    assert os.waitpid(child, 0)[1] == 0
+
+
 def test_an_order_that_decodes_again_and_again_is_warned_about(files, caplog):
     source = sources.ParquetDataSource(files, cache_bytes=0)
     for key in np.random.default_rng(0).permutation(100).tolist():

@@ -8,6 +8,7 @@ import importlib.util
 import operator
 import os
 import threading
+import weakref
 from collections.abc import Mapping, Sequence
 from typing import Any, SupportsIndex
 
@@ -28,6 +29,9 @@ __all__ = ["ParquetDataSource"]
 # how many of their rows there were for each row that was asked for.
 REPEATED_GROUPS = 16
 REPEATED_ROWS = 4
+
+# Sources of this process.
+_in_use: weakref.WeakSet[ParquetDataSource] = weakref.WeakSet()
 
 
 class ParquetDataSource(Closing):
@@ -116,6 +120,7 @@ class ParquetDataSource(Closing):
         self._length = int(self._bounds[-1])
         # One thread at a time decodes: others may want the same row group.
         self._lock = threading.Lock()
+        _in_use.add(self)
         # Decoded row groups, the one used last behind.
         self._cache: collections.OrderedDict[int, Columns] = collections.OrderedDict()
         self._cached_bytes = 0
@@ -242,3 +247,12 @@ class ParquetDataSource(Closing):
 
     def _out_of_range(self, key: int) -> IndexError:
         return IndexError(f"Index {key} out of range for {self._length}")
+
+
+def _unlock_in_child() -> None:
+    """Give the sources of a fork locks that no thread of its parent holds."""
+    for source in _in_use:
+        source._lock = threading.Lock()
+
+
+os.register_at_fork(after_in_child=_unlock_in_child)
