@@ -77,6 +77,6 @@ def test_make_installs_where_the_progress_is_seen(target):
     command = ["make", "--dry-run", "--always-make", target]
     command += ["VENV=/nowhere", "BUILD_DIR=build"]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
-    assert f"/nowhere/bin/python .ci/install.py {target}\n" in done.stdout
+    assert f"/nowhere/bin/python .ci/install.py {target}" in done.stdout
     if target == "demo":
         assert "train_digits.py --picture build/digits.png\n" in done.stdout
