@@ -41,6 +41,21 @@ void delivers_sequences_in_order(std::int64_t per_unit) {
   CHECK(scheduler->position().ended == std::vector<bool>(5, true));
 }
 
+// A worker looks through the units while others are published: what it sees
+// of them may be a stream's second one and not its first.
+void owners_claim_the_units_of_a_stream_in_order() {
+  for (int round = 0; round < 20; ++round) {
+    SchedulerConfig made = config(UnitKind::kSequential, 2, 2, -1, 1);
+    made.buffer = 16;
+    const auto scheduler = make(std::move(made));
+    Job job;
+    job.stream_end = 3000;
+    WorkerThreads workers(*scheduler, job);
+    scheduler->start(&workers);
+    CHECK(drain(*scheduler, 8) == expected_sequences(2, 3000));
+  }
+}
+
 // One exit at each point, then exits at random.
 void survives_exits(UnitKind kind, std::function<Plant(std::uint64_t)> draw,
                     int least_exits, std::size_t longest) {
@@ -540,6 +555,7 @@ int main() {
   goes_on_behind_an_error();
   a_unit_that_takes_more_records_moves_those_behind_it();
   starts_from_a_position();
+  owners_claim_the_units_of_a_stream_in_order();
   resets_while_workers_are_busy();
   kept_outputs_stay_as_they_are();
   says_that_memory_is_full_and_goes_on();

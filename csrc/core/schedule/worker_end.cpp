@@ -9,6 +9,7 @@
 #include <cassert>
 #include <cerrno>
 #include <cstring>
+#include <utility>
 
 #include "core/base/futex.hpp"
 
@@ -79,26 +80,34 @@ std::optional<Work> WorkerEnd::claim() {
   }
 }
 
-std::optional<Work> WorkerEnd::try_claim() {
+// The oldest unit that is free for this worker, as far as one look tells.
+std::pair<Unit*, UnitWord> WorkerEnd::find_free() const {
+  std::pair<Unit*, UnitWord> oldest{nullptr, {}};
   const std::uint32_t units = region_.control().units;
+  for (std::uint32_t i = 0; i < units; ++i) {
+    Unit& unit = region_.unit(i);
+    const UnitWord now{unit.word.load(std::memory_order_acquire)};
+    if (now.state() != UnitState::kFree) continue;
+    if (now.holder() != 0 && now.holder() != worker_ + 1) continue;
+    if (oldest.first != nullptr && now.id() > oldest.second.id()) continue;
+    oldest = {&unit, now};
+  }
+  return oldest;
+}
+
+std::optional<Work> WorkerEnd::try_claim() {
   for (;;) {
-    Unit* oldest = nullptr;
-    UnitWord best;
-    for (std::uint32_t i = 0; i < units; ++i) {
-      Unit& unit = region_.unit(i);
-      const UnitWord now{unit.word.load(std::memory_order_acquire)};
-      if (now.state() != UnitState::kFree) continue;
-      if (now.holder() != 0 && now.holder() != worker_ + 1) continue;
-      if (oldest != nullptr && now.id() > best.id()) continue;
-      oldest = &unit;
-      best = now;
-    }
-    if (oldest == nullptr) return std::nullopt;
-    const UnitWord mine = best.with(UnitState::kLeased, worker_ + 1);
-    if (oldest->word.compare_exchange_strong(best.bits, mine.bits,
-                                             std::memory_order_acq_rel,
-                                             std::memory_order_relaxed)) {
-      unit_ = oldest;
+    auto [unit, seen] = find_free();
+    if (unit == nullptr) return std::nullopt;
+    // The look may have passed the cell of a unit before that was published,
+    // and come to that of the one behind it after.  Units of a stream are
+    // published in order: with that one in sight, the next look misses none.
+    if (seen.holder() != 0 && find_free().second.id() != seen.id()) continue;
+    const UnitWord mine = seen.with(UnitState::kLeased, worker_ + 1);
+    if (unit->word.compare_exchange_strong(seen.bits, mine.bits,
+                                           std::memory_order_acq_rel,
+                                           std::memory_order_relaxed)) {
+      unit_ = unit;
       word_ = mine;
       cell_->at.store(-1, std::memory_order_relaxed);
       return held_work();

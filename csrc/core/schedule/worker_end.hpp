@@ -12,6 +12,7 @@
 #include <optional>
 #include <string_view>
 #include <unordered_set>
+#include <utility>
 #include <vector>
 
 #include "core/base/status.hpp"
@@ -78,6 +79,7 @@ class WorkerEnd {
   }
 
  private:
+  [[nodiscard]] std::pair<Unit*, UnitWord> find_free() const;
   [[nodiscard]] std::optional<Work> try_claim();
   [[nodiscard]] bool ready(const Work& work);
   void refuse(const Work& work);
