@@ -104,7 +104,8 @@ class IterDataset(Dataset, Iterable[T], Generic[T], metaclass=IterDatasetMeta):
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
         if "__iter__" in cls.__dict__:
-            cls.__iter__ = observer.opening(cls.__dict__["__iter__"])  # type: ignore[method-assign]
+            opening: Any = observer.opening(cls.__dict__["__iter__"])
+            cls.__iter__ = opening  # type: ignore[method-assign]
 
     @abc.abstractmethod
     def __iter__(self) -> DatasetIterator[T]:
