@@ -6,7 +6,9 @@ def restart(
     generator: np.random.Generator, index: SupportsIndex, op_seed: SupportsIndex = 0
 ) -> None: ...
 
-class Reused: ...
+class Reused:
+    @property
+    def seed(self) -> Any: ...
 
 @final
 class Draws(Reused):
