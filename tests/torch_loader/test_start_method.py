@@ -127,11 +127,13 @@ def test_workers_of_the_launcher_see_what_is_sent_and_nothing_that_was_set():
 
 @pytest.mark.parametrize("method", ["spawn", "forkserver"])
 def test_a_worker_that_is_spawned_imports_what_it_runs(method):
-    [imported] = DataLoader(
+    [(imported, frozen)] = DataLoader(
         Imported(), None, num_workers=1, multiprocessing_context=method
     )
     assert "gristmill._engine.worker" in imported
     assert not {"gristmill.loader", "gristmill.samplers"} & {*imported}
+    # Torch's objects, which a full collection would go through.
+    assert frozen > 10_000
 
 
 def test_the_launchers_context_is_one_for_every_loader():

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import atexit
 import fcntl
+import gc
 import multiprocessing
+import operator
 import os
 import signal
 import threading
@@ -16,6 +18,8 @@ import time
 from multiprocessing import connection, reduction
 from multiprocessing.process import BaseProcess
 from typing import Any, cast
+
+import torch
 
 from gristmill import _core
 from gristmill._engine import worker as engine_worker
@@ -98,7 +102,7 @@ class StartedProcesses:
     def _start(self, worker: int, generation: int) -> None:
         by_main_thread = threading.current_thread() is threading.main_thread()
         process = self._context.Process(
-            target=_serve,
+            target=_SERVE,
             args=(self._program, self._arena, self._calls, worker, generation),
             kwargs={"by_main_thread": by_main_thread},
             daemon=True,
@@ -191,6 +195,31 @@ def _serve(
     engine_worker.serve(
         cast(Runnable, program), arena.fd, calls.fd, -1, worker, generation
     )
+
+
+class _Target:
+    """`_serve`, whose module a process that is spawned imports without pauses.
+
+    The collector would go through all that torch's modules hold, which takes as long
+    as importing ours does three times.
+    """
+
+    __call__ = staticmethod(_serve)
+
+    def __reduce__(self) -> Any:
+        # In this order: torch is there when its objects are set aside.
+        return _last, ((torch.Tensor, _Frozen(), _serve),)
+
+
+class _Frozen:
+    """Becomes a call of `gc.freeze` where it is loaded."""
+
+    def __reduce__(self) -> Any:
+        return gc.freeze, ()
+
+
+_last = operator.itemgetter(-1)
+_SERVE = _Target()
 
 
 def _end_with(parent: Any) -> None:
