@@ -21,6 +21,7 @@ from gristmill._hot import run as hot_run
 from gristmill.bad_records import OnError
 from gristmill.options import ReadOptions
 from gristmill.sharding import ShardOptions
+from gristmill.sources._record_source import is_far
 
 # The opcode, callable and name of a one-to-one step or filter.
 Step = tuple[int, Callable[..., Any], str]
@@ -109,8 +110,10 @@ class Program:
             return True
         steps = [step for level in self.levels for step in level.steps]
         filters = any(opcode == hot_run.FILTER for opcode, _, _ in steps)
-        # Such a sampler's streams have records that are cheaper to read together.
-        return filters or hasattr(self.sampler, "interleaved")
+        # Such a sampler's streams have records that are cheaper to read together, and
+        # who reads ahead, as far sources need it, has to know what comes next.
+        interleaved = hasattr(self.sampler, "interleaved")
+        return filters or interleaved or is_far(self.source)
 
     @property
     def errors_per_output(self) -> int | None:

@@ -18,13 +18,9 @@ import numpy as np
 from gristmill._base.types import Int64Array
 from gristmill.errors import CorruptRecord, RemoteError
 from gristmill.sources._columns import Columns
-from gristmill.sources._remote import (
-    RemoteFile,
-    RemoteOptions,
-    RemoteStream,
-    file_system_of,
-    is_url,
-)
+from gristmill.sources._remote import RemoteFile, RemoteStream
+from gristmill.sources._remote_options import RemoteOptions
+from gristmill.sources._urls import file_system_of, is_url
 
 __all__ = ["ParquetFiles", "find_files"]
 
@@ -229,7 +225,9 @@ class ParquetFiles:
     def _parse(self, file: _LocalFile | RemoteFile, footer: Any) -> Any:
         from pyarrow import parquet
 
-        kwargs = {"page_checksum_verification": True, **self._read_kwargs}
+        # Neighbouring columns of a far file come by one request.
+        kwargs = {"pre_buffer": isinstance(file, RemoteFile)} | self._read_kwargs
+        kwargs = {"page_checksum_verification": True} | kwargs
         readable = file.path if isinstance(file, _LocalFile) else RemoteStream(file)
         return parquet.ParquetFile(readable, metadata=footer, **kwargs)
 

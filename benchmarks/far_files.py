@@ -1,0 +1,55 @@
+"""The files that far benchmarks read: records of 71 KB, as ArrayRecord and as tar."""
+
+import io
+import os
+import pathlib
+import tarfile
+from collections.abc import Iterator
+
+import numpy as np
+
+import record_files
+from workloads import SEED
+
+RECORDS = 4096
+RECORD_BYTES = 71_000
+SHARDS = 8
+BATCH = 64
+
+
+def records() -> Iterator[bytes]:
+    """Yields records of 71,000 random bytes, as compressed pictures are."""
+    rng = np.random.default_rng(SEED)
+    for _ in range(RECORDS):
+        yield rng.bytes(RECORD_BYTES)
+
+
+def folder() -> pathlib.Path:
+    """Returns the folder with the file and the shards, which are made if need be."""
+    made = record_files.FOLDER / "far"
+    if not made.exists():
+        half = pathlib.Path(f"{made}.{os.getpid()}")
+        half.mkdir(parents=True)
+        _write(half)
+        half.rename(made)
+    for path in made.iterdir():
+        path.read_bytes()
+    return made
+
+
+def _write(half: pathlib.Path) -> None:
+    from array_record.python.array_record_module import ArrayRecordWriter
+
+    path = str(half / "records.array_record")
+    writer = ArrayRecordWriter(path, "group_size:1,uncompressed")
+    each = RECORDS // SHARDS
+    for number, record in enumerate(records()):
+        writer.write(record)
+        if number % each == 0:
+            shard = tarfile.open(half / f"shard-{number // each}.tar", "w")
+        info = tarfile.TarInfo(f"{number:06d}.bin")
+        info.size = len(record)
+        shard.addfile(info, io.BytesIO(record))
+        if number % each == each - 1:
+            shard.close()
+    writer.close()
