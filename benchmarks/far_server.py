@@ -13,6 +13,7 @@ import pathlib
 import subprocess
 import sys
 from collections.abc import Iterator
+from typing import cast
 
 LATENCY_S = 0.020
 # Whole files go out in such pieces, as fast as the client takes them.
@@ -29,8 +30,7 @@ class Connection(asyncio.Protocol):
         self._may_write.set()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)
-        self._transport = transport
+        self._transport = cast(asyncio.Transport, transport)
         self._loop = asyncio.get_running_loop()
 
     def pause_writing(self) -> None:

@@ -17,7 +17,7 @@ from gristmill.errors import RemoteError
 from gristmill.sources._range_caches import cache_of, tell_failure
 from gristmill.sources._remote_options import RemoteOptions
 from gristmill.sources._requests import Fetch, HostRequests, Unanswered, requests_of
-from gristmill.sources._urls import file_system_of, host_of
+from gristmill.sources._urls import file_system_of, host_of, with_connections
 
 __all__ = ["RemoteFile", "RemoteStream"]
 
@@ -201,7 +201,8 @@ class RemoteFile:
         """Return this process's file system and what it calls the file."""
         if self._opened is None or self._opened[0] != os.getpid():
             # Threads that come here together make the same, or as good a one.
-            made = file_system_of(self._url, self._storage_options)
+            options = with_connections(self._url, self._storage_options)
+            made = file_system_of(self._url, options)
             self._opened = (os.getpid(), *made)
         return self._opened[1:]
 

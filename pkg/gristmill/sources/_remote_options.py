@@ -59,7 +59,7 @@ class RemoteOptions:
     gap_bytes: int = 128 << 10
     run_bytes: int = 2 << 20
     tail_bytes: int = 512 << 10
-    parallel: int = 128
+    parallel: int = 256
     cache_dir: str | os.PathLike[str] | None = None
     cache_bytes: int = 64 << 30
 
