@@ -1,6 +1,7 @@
 """The files that far benchmarks read: records of 71 KB, as ArrayRecord and as tar."""
 
 import io
+import itertools
 import os
 import pathlib
 import tarfile
@@ -42,14 +43,12 @@ def _write(half: pathlib.Path) -> None:
 
     path = str(half / "records.array_record")
     writer = ArrayRecordWriter(path, "group_size:1,uncompressed")
-    each = RECORDS // SHARDS
-    for number, record in enumerate(records()):
-        writer.write(record)
-        if number % each == 0:
-            shard = tarfile.open(half / f"shard-{number // each}.tar", "w")
-        info = tarfile.TarInfo(f"{number:06d}.bin")
-        info.size = len(record)
-        shard.addfile(info, io.BytesIO(record))
-        if number % each == each - 1:
-            shard.close()
+    every = records()
+    for number in range(SHARDS):
+        with tarfile.open(half / f"shard-{number}.tar", "w") as shard:
+            for at, record in enumerate(itertools.islice(every, RECORDS // SHARDS)):
+                writer.write(record)
+                info = tarfile.TarInfo(f"{number}-{at:06d}.bin")
+                info.size = len(record)
+                shard.addfile(info, io.BytesIO(record))
     writer.close()

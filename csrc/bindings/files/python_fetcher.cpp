@@ -15,78 +15,9 @@ namespace {
 // A thread keeps at most this much memory between reads.
 constexpr std::size_t kMaxSpareBytes = std::size_t{4} << 20;
 
-// A range to ask for: of the file that it is in, in whole pages if it is kept.
-struct Asked {
-  std::size_t number = 0;  // Among those that are wanted.
-  std::uint64_t begin = 0;
-  std::uint64_t end = 0;
-};
-
-// A range that came, or how it failed.
-struct Came {
-  std::size_t number = 0;  // Among those that were asked for.
-  PyObject* bytes = nullptr;
-  Status status;
-};
-
 ByteBuffer& kept_buffer() {
   thread_local ByteBuffer buffer;
   return buffer;
-}
-
-// Returns what `fetch` of the first file's object begins.
-// REQUIRES: the GIL is held.
-PyObject* begin(std::span<const Asked> asked,
-                const std::vector<PyObject*>& objects) {
-  PyObject* const list = PyList_New(static_cast<Py_ssize_t>(asked.size()));
-  for (std::size_t k = 0; list != nullptr && k < asked.size(); ++k) {
-    const auto at = static_cast<unsigned long long>(asked[k].begin);
-    const auto size =
-        static_cast<unsigned long long>(asked[k].end - asked[k].begin);
-    PyObject* const item = Py_BuildValue("(OKK)", objects[k], at, size);
-    if (item == nullptr) {
-      Py_DECREF(list);
-      return nullptr;
-    }
-    PyList_SET_ITEM(list, static_cast<Py_ssize_t>(k), item);
-  }
-  if (list == nullptr) return nullptr;
-  PyObject* const pending =
-      PyObject_CallMethod(objects.front(), "fetch", "(O)", list);
-  Py_DECREF(list);
-  return pending;
-}
-
-// Says what one item of take() is.  REQUIRES: the GIL is held.
-Result<Came> parse(PyObject* item, std::span<const Asked> asked) {
-  Came came;
-  PyObject* answer = nullptr;
-  Py_ssize_t number = 0;
-  if (!PyTuple_Check(item)) {
-    PyErr_Format(PyExc_TypeError, "take() returned a list of %R, expected tuples",
-                 Py_TYPE(item));
-    return take_raised();
-  }
-  if (!PyArg_ParseTuple(item, "nO", &number, &answer)) return take_raised();
-  came.number = static_cast<std::size_t>(number);
-  if (came.number >= asked.size()) {
-    PyErr_Format(PyExc_IndexError, "take() returned range %zd of %zu", number,
-                 asked.size());
-    return take_raised();
-  }
-  const std::uint64_t size = asked[came.number].end - asked[came.number].begin;
-  if (PyExceptionInstance_Check(answer)) {
-    Py_INCREF(answer);
-    came.status = Status::raised(share(answer), "");
-  } else if (!PyBytes_Check(answer) ||
-             static_cast<std::uint64_t>(PyBytes_GET_SIZE(answer)) != size) {
-    PyErr_Format(PyExc_ValueError, "take() returned %R for %llu bytes",
-                 Py_TYPE(answer), static_cast<unsigned long long>(size));
-    return take_raised();
-  } else {
-    came.bytes = answer;  // The list that it is in keeps it.
-  }
-  return came;
 }
 
 std::span<const std::byte> span_of(PyObject* bytes) {
@@ -96,7 +27,7 @@ std::span<const std::byte> span_of(PyObject* bytes) {
 
 }  // namespace
 
-// The ranges of one call that are not kept, while Python reads them.
+// The ranges of one call.
 class PythonFetch {
  public:
   PythonFetch(std::span<const File::Range> ranges,
@@ -106,22 +37,24 @@ class PythonFetch {
   // Takes what is kept; returns false if nothing more is wanted.
   bool take_kept() {
     bool wanted = true;
-    ByteBuffer& buffer = kept_buffer();
     for (std::size_t k = 0; wanted && k < ranges_.size(); ++k) {
       const File::Range& range = ranges_[k];
       const auto& kept = file(k).kept_;
-      if (!kept.cache) {
-        asked_.push_back({k, range.begin, range.end});
-      } else if (buffer.reset(range.end - range.begin) &&
-                 kept.cache->read(kept.origin, range.begin, buffer.all())) {
-        wanted = arrive_(k, std::span<const std::byte>(buffer.all()));
-      } else {
+      Asked asked{k, range.begin, range.end};
+      if (kept.cache) {
         const auto pages =
             RangeCache::pages_of(kept.origin, {range.begin, range.end});
-        asked_.push_back({k, pages.begin, pages.end});
+        asked = {k, pages.begin, pages.end};
+        if (read_kept(asked, kept)) {
+          wanted = arrive_(k, std::span<const std::byte>(kept_buffer().all())
+                                  .subspan(range.begin - pages.begin,
+                                           range.end - range.begin));
+          continue;
+        }
       }
+      asked_.push_back(asked);
     }
-    buffer.shrink(kMaxSpareBytes);
+    kept_buffer().shrink(kMaxSpareBytes);
     return wanted;
   }
 
@@ -141,8 +74,87 @@ class PythonFetch {
   }
 
  private:
+  // A range to ask for: of the file that it is in, in whole pages if it is
+  // kept.
+  struct Asked {
+    std::size_t number = 0;  // Among those that are wanted.
+    std::uint64_t begin = 0;
+    std::uint64_t end = 0;
+  };
+
+  // A range that came, or how it failed.
+  struct Came {
+    std::size_t number = 0;  // Among those that were asked for.
+    PyObject* bytes = nullptr;
+    Status status;
+  };
+
+  // Returns what `fetch` of the first file's object begins.
+  // REQUIRES: the GIL is held.
+  static PyObject* begin(std::span<const Asked> asked,
+                         const std::vector<PyObject*>& objects) {
+    PyObject* const list = PyList_New(static_cast<Py_ssize_t>(asked.size()));
+    for (std::size_t k = 0; list != nullptr && k < asked.size(); ++k) {
+      const auto at = static_cast<unsigned long long>(asked[k].begin);
+      const auto size =
+          static_cast<unsigned long long>(asked[k].end - asked[k].begin);
+      PyObject* const item = Py_BuildValue("(OKK)", objects[k], at, size);
+      if (item == nullptr) {
+        Py_DECREF(list);
+        return nullptr;
+      }
+      PyList_SET_ITEM(list, static_cast<Py_ssize_t>(k), item);
+    }
+    if (list == nullptr) return nullptr;
+    PyObject* const pending =
+        PyObject_CallMethod(objects.front(), "fetch", "(O)", list);
+    Py_DECREF(list);
+    return pending;
+  }
+
+  // Says what one item of take() is.  REQUIRES: the GIL is held.
+  static Result<Came> parse(PyObject* item, std::span<const Asked> asked) {
+    Came came;
+    PyObject* answer = nullptr;
+    Py_ssize_t number = 0;
+    if (!PyTuple_Check(item)) {
+      PyErr_Format(PyExc_TypeError,
+                   "take() returned a list of %R, expected tuples",
+                   Py_TYPE(item));
+      return take_raised();
+    }
+    if (!PyArg_ParseTuple(item, "nO", &number, &answer)) return take_raised();
+    came.number = static_cast<std::size_t>(number);
+    if (came.number >= asked.size()) {
+      PyErr_Format(PyExc_IndexError, "take() returned range %zd of %zu", number,
+                   asked.size());
+      return take_raised();
+    }
+    const std::uint64_t size =
+        asked[came.number].end - asked[came.number].begin;
+    if (PyExceptionInstance_Check(answer)) {
+      Py_INCREF(answer);
+      came.status = Status::raised(share(answer), "");
+    } else if (!PyBytes_Check(answer) ||
+               static_cast<std::uint64_t>(PyBytes_GET_SIZE(answer)) != size) {
+      PyErr_Format(PyExc_ValueError, "take() returned %R for %llu bytes",
+                   Py_TYPE(answer), static_cast<unsigned long long>(size));
+      return take_raised();
+    } else {
+      came.bytes = answer;  // The list that it is in keeps it.
+    }
+    return came;
+  }
+
   [[nodiscard]] const PythonFile& file(std::size_t k) const {
     return static_cast<const PythonFile&>(*ranges_[k].file);
+  }
+
+  // Reads whole pages to the buffer, if they are kept.
+  static bool read_kept(const Asked& asked, const PythonFile::Kept& kept) {
+    ByteBuffer& buffer = kept_buffer();
+    return buffer.reset(asked.end - asked.begin) &&
+           kept.cache->read(kept.origin, asked.begin, buffer.all());
   }
 
   // The methods with the GIL.

@@ -124,8 +124,7 @@ void worker_end(py::module_& m) {
           "cursor_capacity",
           [](OwnedWorkerEnd& owned) { return owned.end->cursor_capacity(); })
       .def_property_readonly(
-          "workers",
-          [](OwnedWorkerEnd& owned) { return owned.end->workers(); })
+          "workers", [](OwnedWorkerEnd& owned) { return owned.end->workers(); })
       .def(
           "set_startup_error",
           [](OwnedWorkerEnd& owned, const std::string& text) {

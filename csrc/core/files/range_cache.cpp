@@ -47,10 +47,9 @@ std::uint64_t spread(std::uint64_t state) {
 
 // What the checksum of a page begins with.
 std::uint32_t seed_of(const RangeCache::Origin& origin, std::uint64_t page) {
-  const std::uint64_t all =
-      spread(spread(spread(spread(origin.file) ^ origin.version) ^
-                    origin.size) ^
-             page);
+  const std::uint64_t all = spread(
+      spread(spread(spread(origin.file) ^ origin.version) ^ origin.size) ^
+      page);
   return static_cast<std::uint32_t>(all);
 }
 
@@ -248,8 +247,8 @@ std::optional<RangeCache::Room> RangeCache::find(const Origin& origin,
 
 // As find(), but takes a room where the region has none: that of its other
 // version, a free one of the emptier set, or at times the one used longest ago.
-std::optional<RangeCache::Room> RangeCache::find_or_take(
-    const Origin& origin, std::uint64_t region) {
+std::optional<RangeCache::Room> RangeCache::find_or_take(const Origin& origin,
+                                                         std::uint64_t region) {
   if (auto room = find(origin, region)) return room;
   std::optional<Room> free;
   std::size_t most_free = 0;
@@ -297,9 +296,9 @@ bool RangeCache::take(const Origin& origin, std::uint64_t region, Room room) {
 void RangeCache::touch(Room room, const Head& head) {
   const std::uint64_t now = now_s();
   if (now < head.used_s + kMarkSeconds || !writes_) return;
-  write_at(begin_of(room.set) + room.way * sizeof(Head) +
-               offsetof(Head, used_s),
-           &now, sizeof(now));
+  write_at(
+      begin_of(room.set) + room.way * sizeof(Head) + offsetof(Head, used_s),
+      &now, sizeof(now));
 }
 
 namespace {
@@ -316,8 +315,7 @@ bool each_part(RangeCache::Span pages, std::uint64_t region_bytes, Each each) {
     Part part;
     part.region = region;
     part.first = (at % region_bytes) / RangeCache::kPageBytes;
-    part.count =
-        (bytes + RangeCache::kPageBytes - 1) / RangeCache::kPageBytes;
+    part.count = (bytes + RangeCache::kPageBytes - 1) / RangeCache::kPageBytes;
     part.bytes = bytes;
     if (!each(part, at - pages.begin)) return false;
     at = end;
@@ -332,16 +330,22 @@ bool RangeCache::read(const Origin& origin, std::uint64_t offset,
   if (to.empty()) return true;
   if (offset + to.size() > origin.size) return false;
   const Span pages = pages_of(origin, {offset, offset + to.size()});
+  if (pages.begin == offset && pages.end == offset + to.size()) {
+    return read_pages(origin, pages, to.data());
+  }
   ByteBuffer& buffer = page_buffer();
   if (!buffer.reset(pages.end - pages.begin)) return false;
   std::byte* const all = buffer.all().data();
-  const bool found =
-      each_part<Part>(pages, kRegionBytes, [&](const Part& part, auto at) {
-        return read_part(origin, part, all + at);
-      });
+  const bool found = read_pages(origin, pages, all);
   if (found) std::copy_n(all + (offset - pages.begin), to.size(), to.data());
   buffer.shrink(kMaxSpareBytes);
   return found;
+}
+
+bool RangeCache::read_pages(const Origin& origin, Span pages, std::byte* to) {
+  return each_part<Part>(pages, kRegionBytes, [&](const Part& part, auto at) {
+    return read_part(origin, part, to + at);
+  });
 }
 
 bool RangeCache::read_part(const Origin& origin, const Part& part,
@@ -359,7 +363,8 @@ bool RangeCache::read_part(const Origin& origin, const Part& part,
   std::span<const std::byte> rest(to, part.bytes);
   std::uint64_t page = part.region * kRegionPages + part.first;
   for (const std::uint32_t expected : wanted) {
-    const auto bytes = rest.first(std::min<std::size_t>(kPageBytes, rest.size()));
+    const auto bytes =
+        rest.first(std::min<std::size_t>(kPageBytes, rest.size()));
     if (checksum(origin, page++, bytes) != expected) return false;
     rest = rest.subspan(bytes.size());
   }
@@ -382,7 +387,8 @@ bool RangeCache::write_part(const Origin& origin, const Part& part,
   std::span<const std::byte> rest(from, part.bytes);
   std::uint64_t page = part.region * kRegionPages + part.first;
   for (std::size_t i = 0; i < part.count; ++i) {
-    const auto bytes = rest.first(std::min<std::size_t>(kPageBytes, rest.size()));
+    const auto bytes =
+        rest.first(std::min<std::size_t>(kPageBytes, rest.size()));
     sums[i] = checksum(origin, page++, bytes);
     rest = rest.subspan(bytes.size());
   }

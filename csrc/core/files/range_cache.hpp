@@ -75,6 +75,7 @@ class RangeCache {
   static Span pages_of(const Origin& origin, Span range);
 
   // Fills `to` with the bytes from `offset` on; false if some are not there.
+  // Whole pages are had without a copy.
   bool read(const Origin& origin, std::uint64_t offset,
             std::span<std::byte> to);
 
@@ -132,12 +133,13 @@ class RangeCache {
   [[nodiscard]] bool read_at(std::uint64_t at, void* to,
                              std::size_t size) const;
   bool write_at(std::uint64_t at, const void* from, std::size_t size);
-  [[nodiscard]] std::array<std::uint64_t, 2> sets_of(const Origin& origin,
-                                                     std::uint64_t region) const;
+  [[nodiscard]] std::array<std::uint64_t, 2> sets_of(
+      const Origin& origin, std::uint64_t region) const;
   std::optional<Room> find(const Origin& origin, std::uint64_t region);
   std::optional<Room> find_or_take(const Origin& origin, std::uint64_t region);
   bool take(const Origin& origin, std::uint64_t region, Room room);
   void touch(Room room, const Head& head);
+  bool read_pages(const Origin& origin, Span pages, std::byte* to);
   bool read_part(const Origin& origin, const Part& part, std::byte* to);
   bool write_part(const Origin& origin, const Part& part,
                   const std::byte* from);

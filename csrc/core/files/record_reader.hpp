@@ -76,7 +76,8 @@ class RecordReader {
   [[nodiscard]] virtual std::size_t parallel() const { return 1; }
 
   // True if add_runs() says what read() needs, and read_fetched() reads better:
-  // everything lies far away, behind something that fetches many ranges at once.
+  // everything lies far away, behind something that fetches many ranges at
+  // once.
   [[nodiscard]] virtual bool fetches() const { return false; }
 
   // Adds the runs that `requests`, which are in order of `record`, fall into.

@@ -72,9 +72,9 @@ class StreamKeys:
         return self._cached[0][offset : offset + count]
 
     def window_left(self, position: int) -> int:
-        """How many records from a position on share a window of a `GroupShuffleSampler`.
+        """How many records from a position on share a window of the sampler.
 
-        0 where the sampler has no windows, or at the end.
+        0 where it has no windows, or at the end.
         """
         sampler = self._program.sampler
         if position >= self.length or not hasattr(sampler, "window_left"):

@@ -83,7 +83,7 @@ class GroupOrder:
         return keys_by_lane(self._lanes, first, step, count, self._fill)
 
     def window_left(self, index: int, step: int) -> int:
-        """How many of the indices index, index + step, ... come before their window ends.
+        """How many of the indices index, index + step, ... share a window.
 
         At least 1; the steps stay in a lane.
         """
