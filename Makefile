@@ -25,7 +25,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check
 INSTALL := $(BIN)/python .ci/install.py
 CTEST := $(BIN)/ctest --output-on-failure --no-tests=error
 CXX_FILES = $(wildcard csrc/*/*.[ch]pp csrc/*/*/*.[ch]pp tests/core/*.[ch]pp \
-	tests/fuzz/*.[ch]pp)
+	tests/core/*/*.[ch]pp tests/fuzz/*.[ch]pp)
 HOT_MODULES = $(patsubst pkg/gristmill/_hot/%.pyx,gristmill._hot.%,\
 	$(wildcard pkg/gristmill/_hot/*.pyx))
 
