@@ -3,9 +3,9 @@
 Prints us per row in wall time; lower is better.  JSON in ArrayRecord, in the file's
 order; a byte-pair encoding of 16,384 tokens; documents laid end to end and cut into
 rows; batches of 8 rows.  All options are the defaults.  "torchdata" is a
-StatefulDataLoader over an IterableDataset that reads the same file by Gristmill's
-source and packs by hand.  "blocks" encode 64 documents by one call; the tokenizer may
-use threads there, for both.
+StatefulDataLoader over an IterableDataset that reads the same file by the array_record
+package and packs by hand; "our source" reads it by Gristmill's instead.  "blocks" read
+and encode 64 documents by one call; the tokenizer may use threads there, for all.
 
     python benchmarks/bench_text_pack.py
 """
@@ -71,11 +71,23 @@ def _gristmill(in_blocks: bool, made: Any) -> Iterator[np.ndarray]:
         yield batch["text"]
 
 
-def _torchdata(in_blocks: bool, made: Any) -> Iterator[np.ndarray]:
+def _theirs() -> Any:
+    from array_record.python.array_record_data_source import ArrayRecordDataSource
+
+    return ArrayRecordDataSource
+
+
+def _ours() -> Any:
+    from gristmill.sources import ArrayRecordDataSource
+
+    return ArrayRecordDataSource
+
+
+def _torchdata(
+    source_class: Callable[[], Any], in_blocks: bool, made: Any
+) -> Iterator[np.ndarray]:
     from torch.utils.data import IterableDataset, get_worker_info
     from torchdata.stateful_dataloader import StatefulDataLoader
-
-    from gristmill.sources import ArrayRecordDataSource
 
     encode = Encode(made.tokenizer)
 
@@ -83,7 +95,7 @@ def _torchdata(in_blocks: bool, made: Any) -> Iterator[np.ndarray]:
         """Documents of one worker, laid end to end and cut."""
 
         def encoded(self) -> Iterator[list[int]]:
-            source = ArrayRecordDataSource(made.records)
+            source = source_class()(made.records)
             worker = get_worker_info()
             numbers = range(worker.id, EPOCHS * len(source), worker.num_workers)
             tokenizer = encode._tokenizer
@@ -111,6 +123,10 @@ def _torchdata(in_blocks: bool, made: Any) -> Iterator[np.ndarray]:
         yield batch.numpy()
 
 
+_by_theirs = functools.partial(_torchdata, _theirs)
+_by_ours = functools.partial(_torchdata, _ours)
+
+
 def _measure(
     load: Callable[[bool, Any], Iterator[np.ndarray]],
     in_blocks: bool,
@@ -131,8 +147,10 @@ QUESTION = Question(
     contestants={
         "gristmill": functools.partial(_measure, _gristmill, False),
         "gristmill, blocks": functools.partial(_measure, _gristmill, True),
-        "torchdata": functools.partial(_measure, _torchdata, False),
-        "torchdata, blocks": functools.partial(_measure, _torchdata, True),
+        "torchdata": functools.partial(_measure, _by_theirs, False),
+        "torchdata, blocks": functools.partial(_measure, _by_theirs, True),
+        "torchdata, our source": functools.partial(_measure, _by_ours, False),
+        "torchdata, our source, blocks": functools.partial(_measure, _by_ours, True),
     },
     targets=(
         AtLeast(1.15, ("torchdata",)),

@@ -657,7 +657,7 @@ def recorded(monkeypatch, cost_s, operations=(), fails_at=-1, **options):
     source = Recorded(cost_s, fails_at)
 
     def clocks():
-        return waiting.Clocks(source.now, 0.0, round(source.now * 1e9))
+        return waiting.Clocks(source.now, 0.0, 0.0, round(source.now * 1e9))
 
     monkeypatch.setattr(waiting, "clocks", clocks)
     return source, iter(loader(operations, source=source, records=64, **options))

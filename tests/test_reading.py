@@ -164,7 +164,7 @@ def test_a_step_that_fails_has_no_block_read_again(fast):
 
 
 def test_one_slow_read_among_fast_ones_calls_no_threads(monkeypatch):
-    waits = iter([waiting.Clocks(at, 0.0, at) for at in [0, 1, 1, 1, 1, 1, 1, 1, 1, 1]])
+    waits = (waiting.Clocks(at, 0, 0, at) for at in [0, 1, 1, 1, 1, 1, 1, 1, 1, 1])
     monkeypatch.setattr(waiting, "clocks", lambda: next(waits))
     source = Source()
     reader = made(source)

@@ -14,14 +14,12 @@ from gristmill._engine.block_queue import BlockQueue
 from gristmill._engine.reading import PROBED_READS
 
 # What a millisecond of a call does to the clocks of its thread.
-WAITS = Clocks(wall_s=1e-3, computed_s=0.0, pauses=1)
-COMPUTES = Clocks(wall_s=1e-3, computed_s=1e-3, pauses=0)
-HAS_HELPERS_COMPUTE = Clocks(wall_s=1e-3, computed_s=2e-3, pauses=1)
-IS_SET_ASIDE = Clocks(wall_s=1e-3, computed_s=1e-5, pauses=0)
+WAITS = Clocks(wall_s=1e-3, own_s=1e-5, helpers_s=1e-5, pauses=1)
 BUSY = {
-    "computes": COMPUTES,
-    "has helpers compute": HAS_HELPERS_COMPUTE,
-    "is set aside for other processes": IS_SET_ASIDE,
+    "computes": Clocks(wall_s=1e-3, own_s=1e-3, helpers_s=0.0, pauses=0),
+    "has helpers compute": Clocks(wall_s=1e-3, own_s=0.0, helpers_s=2e-3, pauses=1),
+    "has helpers that other processes set aside": Clocks(1e-3, 0.0, 3e-4, 1),
+    "is set aside for other processes": Clocks(1e-3, 1e-5, 0.0, 0),
 }
 
 
@@ -29,7 +27,7 @@ class Machine:
     """Clocks that go on when something is done."""
 
     def __init__(self, monkeypatch):
-        self.now = Clocks(0.0, 0.0, 0)
+        self.now = Clocks(0.0, 0.0, 0.0, 0)
         monkeypatch.setattr(waiting, "clocks", lambda: self.now)
 
     def does(self, what):
@@ -43,14 +41,14 @@ def machine(monkeypatch):
 
 
 def test_a_call_waits_as_long_as_nothing_computes_for_it():
-    begin = Clocks(10.0, 3.0, 7)
-    assert waiting.waited_s(begin, Clocks(10.5, 3.0, 8)) == 0.5
-    assert waiting.waited_s(begin, Clocks(10.5, 3.25, 9)) == 0.25
-    assert waiting.waited_s(begin, Clocks(10.5, 4.0, 9)) == 0.0
+    begin = Clocks(10.0, 3.0, 2.0, 7)
+    assert waiting.waited_s(begin, Clocks(10.5, 3.0, 2.0, 8)) == 0.5
+    assert waiting.waited_s(begin, Clocks(10.5, 3.25, 2.0, 9)) == 0.25
+    assert waiting.waited_s(begin, Clocks(10.5, 3.0, 2.1, 9)) == 0.0
 
 
 def test_a_thread_that_never_paused_has_not_waited():
-    assert waiting.waited_s(Clocks(10.0, 3.0, 7), Clocks(12.0, 3.5, 7)) == 0.0
+    assert waiting.waited_s(Clocks(10.0, 3.0, 0.0, 7), Clocks(12.0, 3.5, 0.0, 7)) == 0.0
 
 
 def test_what_other_threads_of_python_compute_is_not_computed_for_this_one():
@@ -72,7 +70,8 @@ def test_what_other_threads_of_python_compute_is_not_computed_for_this_one():
     after = waiting.clocks()
     done.set()
     other.join()
-    assert after.computed_s - before.computed_s < 0.025
+    assert after.helpers_s - before.helpers_s < 0.025
+    assert after.own_s - before.own_s < 0.025
     assert after.pauses > before.pauses
 
 

@@ -1,8 +1,8 @@
 """Tells how long a call has waited: for a network or a disk, say, or for other threads.
 
-What it computes is no waiting, nor what it has native threads compute, as tokenizers
-and Arrow do; nor that other processes had the processor.  More threads would help with
-none of these.
+What it computes is no waiting, nor is it where native threads compute for it, as those
+of tokenizers and Arrow do, nor where other processes had the processor.  More threads
+would help with none of these.
 """
 
 from __future__ import annotations
@@ -12,18 +12,24 @@ import threading
 import time
 from typing import NamedTuple
 
+# Native threads that compute for this part of a call's idle time are what it waits for:
+# on a busy machine they get no more.
+HELPERS_SHARE = 0.1
+
 
 class Clocks(NamedTuple):
     """What the clocks of a thread say.
 
     Attributes:
         wall_s: The time.
-        computed_s: Processor time of this thread and of native ones of the process.
+        own_s: Processor time of this thread.
+        helpers_s: Processor time of the native threads of the process.
         pauses: How often this thread has given up the processor by itself.
     """
 
     wall_s: float
-    computed_s: float
+    own_s: float
+    helpers_s: float
     pauses: int
 
 
@@ -31,21 +37,26 @@ def clocks() -> Clocks:
     """What the clocks of this thread say; it takes some microseconds."""
     here = threading.get_ident()
     # Other threads of Python do not work for this one.
-    others = sum(
+    others_s = sum(
         _thread_s(thread.native_id)
         for thread in threading.enumerate()
         if thread.ident != here
     )
-    usage = resource.getrusage(resource.RUSAGE_THREAD)
-    return Clocks(time.perf_counter(), time.process_time() - others, usage.ru_nvcsw)
+    own_s = time.thread_time()
+    pauses = resource.getrusage(resource.RUSAGE_THREAD).ru_nvcsw
+    helpers_s = time.process_time() - own_s - others_s
+    return Clocks(time.perf_counter(), own_s, helpers_s, pauses)
 
 
 def waited_s(since: Clocks, until: Clocks) -> float:
     """How long a thread has waited between two looks at its clocks, in seconds."""
-    if until.pauses == since.pauses:
+    wall_s, own_s, helpers_s, pauses = (
+        after - before for after, before in zip(until, since, strict=True)
+    )
+    idle_s = max(0.0, wall_s - own_s)
+    if not pauses or helpers_s > HELPERS_SHARE * idle_s:
         return 0.0
-    computed = until.computed_s - since.computed_s
-    return max(0.0, until.wall_s - since.wall_s - computed)
+    return idle_s
 
 
 def _thread_s(native_id: int | None) -> float:
