@@ -192,7 +192,6 @@ class Batch(AnyTransform):
 # Typing's spelling, because it is what isinstance and Grain's own users see.
 Transformation: TypeAlias = Union[  # noqa: UP007
     Batch,
-    BlockMap,
     Map,
     RandomMap,
     TfRandomMap,
