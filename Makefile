@@ -25,7 +25,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check
 INSTALL := $(BIN)/python .ci/install.py
 CTEST := $(BIN)/ctest --output-on-failure --no-tests=error
 CXX_FILES = $(wildcard csrc/*/*.[ch]pp csrc/*/*/*.[ch]pp tests/core/*.[ch]pp \
-	tests/fuzz/*.[ch]pp)
+	tests/core/*/*.[ch]pp tests/fuzz/*.[ch]pp)
 HOT_MODULES = $(patsubst pkg/gristmill/_hot/%.pyx,gristmill._hot.%,\
 	$(wildcard pkg/gristmill/_hot/*.pyx))
 
@@ -62,12 +62,14 @@ quick:
 	env -u CI $(DEV_BIN)/python -m pytest -q -rfE -n 2 $(PYTEST_ARGS) \
 		-m 'not multiprocess and not slow and not soak'
 
-# Packages are fetched while the C++ tests are compiled and run. (make takes the word
-# `$(MAKE)` for leave to run the line even where it only prints what it would do.)
+# The packages that tests use are installed while the C++ tests are compiled and run.
+# (make takes the word `$(MAKE)` for leave to run the line even where it only prints
+# what it would do.)
 test: tools
-	$(INSTALL) test & installing=$$!; \
-		make --no-print-directory test-core; tested=$$?; \
+	$(PIP) install --quiet --no-compile $$($(BIN)/python .ci/extra.py test) & \
+		installing=$$!; make --no-print-directory test-core; tested=$$?; \
 		wait $$installing && exit $$tested
+	$(INSTALL) test
 	$(BIN)/python -m pytest -n 2 --dist worksteal $(PYTEST_ARGS)
 
 test-core: tools

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 import gristmill
 from differential.chains import build, describe, describe_map
 from differential.descriptions import Drawn
-from elements import same
+from support.elements import same
 
 TAKEN = 60
 
