@@ -69,7 +69,7 @@ class NativeStream:
         if vector[0] != self._consumed:
             self._reading.forget()
             if self._batches is not None:
-                self._batches.queue.forget()
+                self._batches.forget()
         self._consumed = vector[0]
         self.vector = vector
 
@@ -100,7 +100,7 @@ class NativeStream:
     def start_prefetch(self) -> None:
         spec = self._levels[0].batch
         if self._batches is not None and spec is not None:
-            self._batches.queue.start(self._consumed, spec.batch_size)
+            self._batches.start(self._consumed, spec.batch_size)
         elif not self._read_natively:
             self._reading.start(self._consumed)
 
@@ -108,7 +108,7 @@ class NativeStream:
         self._rest = self._pending = None
         self._reading.close()
         if self._batches is not None:
-            self._batches.queue.close()
+            self._batches.close()
 
     def _output(self, alloc: Alloc | None) -> Any:
         top = len(self._levels) - 1
@@ -134,8 +134,9 @@ class NativeStream:
                 self._consumed += count
                 self._key_parts.append(keys)
                 return batch
-            assert isinstance(self._reading, BlockReading)
-            self._reading.offer(self._consumed, found)
+            if found is not None:
+                assert isinstance(self._reading, BlockReading)
+                self._reading.offer(self._consumed, found)
         elements = self._elements(level, spec.batch_size)
         if len(elements) < spec.batch_size and (spec.drop_remainder or not elements):
             raise StopIteration

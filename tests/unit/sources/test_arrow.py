@@ -10,7 +10,14 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from gristmill import Batch, DataLoader, IndexSampler, SequentialSampler, StateMismatch
+from gristmill import (
+    Batch,
+    DataLoader,
+    IndexSampler,
+    MapTransform,
+    SequentialSampler,
+    StateMismatch,
+)
 from gristmill.samplers import GroupShuffleSampler
 from gristmill.sources import TableSource, _arrow, as_source
 from gristmill.sources._arrow import ArrowSource
@@ -26,11 +33,11 @@ PLAIN = {
 MAYBE_WORKERS = [0, pytest.param(2, marks=pytest.mark.multiprocess)]
 
 
-def batches(source, workers=0, batch=4, epochs=1, **options):
+def batches(source, workers=0, batch=4, epochs=1, steps=(), **options):
     loader = DataLoader(
         data_source=source,
         sampler=IndexSampler(len(source), shuffle=True, num_epochs=epochs, seed=3),
-        operations=[Batch(batch)],
+        operations=[*steps, Batch(batch)],
         worker_count=workers,
         streams=2,
         **options,
@@ -193,7 +200,11 @@ def test_a_dataset_that_chooses_rows_is_served(dataset):
     assert alike(batches(source), batches([source[i] for i in range(10)]))
 
 
-def test_rows_of_a_dataset_are_read_in_blocks(dataset, monkeypatch):
+def test_rows_of_a_dataset_that_steps_see_are_read_in_blocks(dataset, monkeypatch):
+    class Same(MapTransform):
+        def map(self, row):
+            return row
+
     asked = []
     read = datasets.Dataset.__getitems__
 
@@ -202,7 +213,7 @@ def test_rows_of_a_dataset_are_read_in_blocks(dataset, monkeypatch):
         return read(self, keys)
 
     monkeypatch.setattr(datasets.Dataset, "__getitems__", counting)
-    batches(dataset, epochs=2)
+    batches(dataset, epochs=2, steps=[Same()])
     assert asked == [4] * 10
 
 
