@@ -55,6 +55,18 @@ std::ptrdiff_t first_bad_row(std::span<const std::int64_t> rows,
   return std::find_if(rows.begin(), rows.end(), bad) - rows.begin();
 }
 
+// The last of some ascending bounds, not empty, that is not above a row.  Rows
+// come in any order, so a branch would be guessed wrongly half of the time.
+std::size_t last_not_above(std::span<const std::int64_t> bounds,
+                           std::int64_t row) noexcept {
+  std::size_t at = 0;
+  for (std::size_t count = bounds.size(); count > 1; count -= count / 2) {
+    const std::size_t half = count / 2;
+    at += static_cast<std::size_t>(bounds[at + half] <= row) * half;
+  }
+  return at;
+}
+
 // The numbers that chunks have got, in a table of open addressing that has at
 // most half of its places taken.
 class NumbersOfChunks {
@@ -116,12 +128,12 @@ std::vector<std::int64_t> find_chunks(std::span<const std::int64_t> bounds,
   std::vector<std::int64_t> found;
   NumbersOfChunks numbers(rows.size());
   for (std::size_t k = 0; k < rows.size(); ++k) {
-    const auto after = std::ranges::upper_bound(bounds, rows[k]);
-    const std::int64_t chunk = after - bounds.begin() - 1;
+    const std::size_t at = last_not_above(bounds, rows[k]);
+    const auto chunk = static_cast<std::int64_t>(at);
     const auto next = static_cast<std::int64_t>(found.size());
     chunks[k] = numbers.find_or_add(chunk, next);
     if (chunks[k] == next) found.push_back(chunk);
-    offsets[k] = rows[k] - bounds[static_cast<std::size_t>(chunk)];
+    offsets[k] = rows[k] - bounds[at];
   }
   return found;
 }
