@@ -44,9 +44,9 @@ class ColumnSource(abc.ABC):
             alloc: Makes arrays of numbers. None leaves them to NumPy.
 
         Returns:
-            What stacking the records would give, a leaf or a dict of leaves in the
-            order of a record's, with a list of its B leaves in place of each that must
-            still be stacked.
+            What stacking the records would give: an array where a record is one, or a
+            new dict in the order of a record's, with a list of its B leaves in place of
+            each column that must still be stacked.
 
         Raises:
             Exception: The columns cannot be had. Reading the records one by one tells
