@@ -22,7 +22,7 @@ constexpr std::size_t kCacheLine = 64;
 
 // Rows that are laid out or taken apart together: they fit into the first cache
 // with what is read ahead.
-constexpr std::size_t kBlockRows = 64;
+constexpr std::size_t kBlockRows = 16;
 
 // Shorter rows have too many lines that they fill only in part.
 constexpr std::size_t kStreamRowBytes = std::size_t{4} << 10;
