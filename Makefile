@@ -25,7 +25,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check
 INSTALL := $(BIN)/python .ci/install.py
 CTEST := $(BIN)/ctest --output-on-failure --no-tests=error
 CXX_FILES = $(wildcard csrc/*/*.[ch]pp csrc/*/*/*.[ch]pp tests/core/*.[ch]pp \
-	tests/fuzz/*.[ch]pp)
+	tests/core/*/*.[ch]pp tests/fuzz/*.[ch]pp)
 HOT_MODULES = $(patsubst pkg/gristmill/_hot/%.pyx,gristmill._hot.%,\
 	$(wildcard pkg/gristmill/_hot/*.pyx))
 
@@ -42,7 +42,8 @@ demo: tools
 dev: $(DEV_VENV)/bin/ninja
 	$(DEV_BIN)/cmake -S . -B $(DEV_BUILD) -G Ninja --log-level=WARNING \
 		-DCMAKE_MAKE_PROGRAM=$(DEV_BIN)/ninja -DCMAKE_BUILD_TYPE=Debug \
-		-DPython_EXECUTABLE=$(DEV_BIN)/python -DGRISTMILL_BUILD_TESTS=ON
+		-DPython_EXECUTABLE=$(DEV_BIN)/python -DGRISTMILL_BUILD_TESTS=ON \
+		-DGRISTMILL_UNITY=OFF
 	$(DEV_BIN)/cmake --build $(DEV_BUILD) --target csrc/all
 	$(DEV_BIN)/cmake --install $(DEV_BUILD) --prefix pkg > $(DEV_BUILD)/installed.log
 
@@ -62,12 +63,14 @@ quick:
 	env -u CI $(DEV_BIN)/python -m pytest -q -rfE -n 2 $(PYTEST_ARGS) \
 		-m 'not multiprocess and not slow and not soak'
 
-# Packages are fetched while the C++ tests are compiled and run. (make takes the word
-# `$(MAKE)` for leave to run the line even where it only prints what it would do.)
+# The packages that tests use are installed while the C++ tests are compiled and run.
+# (make takes the word `$(MAKE)` for leave to run the line even where it only prints
+# what it would do.)
 test: tools
-	$(INSTALL) test & installing=$$!; \
-		make --no-print-directory test-core; tested=$$?; \
+	$(PIP) install --quiet --no-compile $$($(BIN)/python .ci/extra.py test) & \
+		installing=$$!; make --no-print-directory test-core; tested=$$?; \
 		wait $$installing && exit $$tested
+	$(INSTALL) test
 	$(BIN)/python -m pytest -n 2 --dist worksteal $(PYTEST_ARGS)
 
 test-core: tools

@@ -55,7 +55,8 @@ def missing_package(error: BaseException | None) -> str | None:
                 return told[1]
         if isinstance(error, ModuleNotFoundError) and error.name:
             package = error.name.partition(".")[0]
-            beside = list(pathlib.Path(__file__).parent.glob(f"**/{package}.py"))
+            here = pathlib.Path(__file__).parent
+            beside = (here / package).is_dir() or [*here.glob(f"**/{package}.py")]
             ours = package == "gristmill" or beside
             return None if ours or package in sys.stdlib_module_names else package
         error = error.__cause__ or error.__context__

@@ -120,6 +120,7 @@ void mixture(py::module_& m);
 void window_shuffle(py::module_& m);
 void pool(py::module_& m);
 void collate(py::module_& m);
+void chunks(py::module_& m);
 void example(py::module_& m);
 void range_cache(py::module_& m);
 void record_reader(py::module_& m);

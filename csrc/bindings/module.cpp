@@ -9,6 +9,7 @@ PYBIND11_MODULE(_core, m) {
   gristmill::bind::window_shuffle(m);
   gristmill::bind::pool(m);  // Before what takes one.
   gristmill::bind::collate(m);
+  gristmill::bind::chunks(m);
   gristmill::bind::example(m);
   gristmill::bind::range_cache(m);  // Before what uses it.
   gristmill::bind::record_reader(m);  // Before what derives from it.

@@ -288,6 +288,49 @@ def gather(table: NDArray[Any], rows: NDArray[np.int64], out: NDArray[Any]) -> N
         TypeError: The dtype holds references, or ``rows`` is not int64.
     """
 
+def find_chunks(
+    bounds: NDArray[np.int64], rows: NDArray[np.int64]
+) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
+    """Return where rows of a table lie that is kept in chunks.
+
+    Args:
+        bounds: Shape (G + 1,): chunk g has the rows ``[bounds[g], bounds[g + 1])``.
+        rows: Shape (B,), each in ``[0, bounds[-1])``.
+
+    Returns:
+        The chunks that the rows are in, in the order of their first rows, shape
+        (C,); for each row the number of its chunk among these, and its place in the
+        chunk, both of shape (B,). All int64.
+
+    Raises:
+        IndexError: A row is out of range.
+        ValueError: The bounds do not ascend from 0, or a shape is another.
+        TypeError: An argument is not int64.
+    """
+
+def gather_chunks(
+    chunks: list[tuple[NDArray[Any], ...]],
+    numbers: NDArray[np.int64],
+    offsets: NDArray[np.int64],
+    outs: list[NDArray[Any]],
+) -> None:
+    """Write row ``offsets[k]`` of chunk ``numbers[k]`` to row k of columns.
+
+    Args:
+        chunks: C tuples of K columns of shape (N, *S), with one N in each chunk,
+            C-contiguous, without references.
+        numbers: Shape (B,), dtype int64, each in [0, C).
+        offsets: Shape (B,), dtype int64, each in [0, N) of its chunk.
+        outs: K arrays of shape (B, *S) of the columns' dtypes, C-contiguous, apart
+            from the chunks.
+
+    Raises:
+        IndexError: A chunk or row is out of range.
+        ValueError: The shapes, dtypes or layouts do not fit each other, or an out
+            shares memory with a chunk.
+        TypeError: A dtype holds references, or an index is not int64.
+    """
+
 def stack(
     elements: list[Any],
     out: NDArray[Any],

@@ -1,9 +1,10 @@
 """Runs the programs of tests, each in a process of its own with a deadline.
 
-The programs of tests/x/test_y.py are the files of tests/programs/x/y, and what several
-of them share lies beside them. A program runs as if its text came after ``python -c``:
-its `__main__` has no file, which nothing that spawns processes could import again.
-By hand, one runs with tests in PYTHONPATH: ``python tests/programs/x/y/z.py``.
+The programs of a test_y.py in tests/unit are the files of tests/programs/y, those of
+tests/x/test_y.py the files of tests/programs/x/y, and what several of them share lies
+beside them. A program runs as if its text came after ``python -c``: its `__main__` has
+no file, which nothing that spawns processes could import again. By hand, one runs with
+tests in PYTHONPATH: ``python tests/programs/x/y/z.py``.
 """
 
 import os

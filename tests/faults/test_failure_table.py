@@ -4,7 +4,7 @@
 | --- | --- |
 | worker dies before `admitted` | `test_worker_that_dies_before_it_is_admitted_*` |
 | asleep, or woken and not yet up | `test_idle_workers_*`, `test_wake_up_that_*` |
-| at each instruction from the claim to the bell | core/test_scheduler.cpp: |
+| at each instruction from the claim to the bell | core/schedule/test_scheduler.cpp: |
 | | `survives_each_planted_death` |
 | mid-write, before NEED | `test_worker_that_dies_while_it_writes` |
 | owner of a stream | test_matrix, test_kills: kinds "filtered" and "C" |

@@ -11,7 +11,7 @@ import crc32c
 import numpy as np
 from array_record.python import array_record_module
 
-from example_samples import (
+from support.example_samples import (
     bytes_list,
     entry,
     example,
@@ -20,7 +20,7 @@ from example_samples import (
     int_list,
     varint,
 )
-from protobuf_samples import message
+from support.protobuf_samples import message
 
 CORPUS = pathlib.Path(__file__).parent / "corpus"
 BLOCK = 65536

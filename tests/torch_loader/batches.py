@@ -11,9 +11,9 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 
-from core_slot import CoreSlot
 from gristmill._hot import slot_reader, slot_writer, views
 from gristmill._torch.batches import encoding
+from support.core_slot import CoreSlot
 
 COPIED_BYTES = 16 << 10
 NO_KEYS = np.empty(0, np.int64)

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import gristmill as g
-from remembered import Remembered
+from support.remembered import Remembered
 
 torch = pytest.importorskip("torch")
 adapter = pytest.importorskip("gristmill.torch")

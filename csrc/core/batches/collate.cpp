@@ -1,6 +1,7 @@
 #include "core/batches/collate.hpp"
 
 #include <algorithm>
+#include <bit>
 #include <cstring>
 #include <utility>
 
@@ -54,6 +55,32 @@ std::ptrdiff_t first_bad_row(std::span<const std::int64_t> rows,
   return std::find_if(rows.begin(), rows.end(), bad) - rows.begin();
 }
 
+// The numbers that chunks have got, in a table of open addressing that has at
+// most half of its places taken.
+class NumbersOfChunks {
+ public:
+  explicit NumbersOfChunks(std::size_t most)
+      : places_(std::bit_ceil(2 * most + 1), {-1, 0}) {}
+
+  // Returns the number of a chunk, which is `next` if it had none.
+  std::int64_t find_or_add(std::int64_t chunk, std::int64_t next) {
+    // Consecutive chunks, the usual ones, never meet.
+    auto at = static_cast<std::size_t>(chunk);
+    for (;; ++at) {
+      auto& [known, number] = places_[at & (places_.size() - 1)];
+      if (known == chunk) return number;
+      if (known < 0) {
+        known = chunk;
+        number = next;
+        return next;
+      }
+    }
+  }
+
+ private:
+  std::vector<std::pair<std::int64_t, std::int64_t>> places_;
+};
+
 }  // namespace
 
 std::ptrdiff_t gather(std::span<const std::byte> table, std::int64_t table_rows,
@@ -80,6 +107,42 @@ std::ptrdiff_t gather(std::span<const std::byte> table, std::int64_t table_rows,
     for (; k < rows.size(); ++k, to += row_bytes) copy(to, from(k));
   });
   return -1;
+}
+
+std::vector<std::int64_t> find_chunks(std::span<const std::int64_t> bounds,
+                                      std::span<const std::int64_t> rows,
+                                      std::span<std::int64_t> chunks,
+                                      std::span<std::int64_t> offsets) {
+  std::vector<std::int64_t> found;
+  NumbersOfChunks numbers(rows.size());
+  for (std::size_t k = 0; k < rows.size(); ++k) {
+    const auto after = std::ranges::upper_bound(bounds, rows[k]);
+    const std::int64_t chunk = after - bounds.begin() - 1;
+    const auto next = static_cast<std::int64_t>(found.size());
+    chunks[k] = numbers.find_or_add(chunk, next);
+    if (chunks[k] == next) found.push_back(chunk);
+    offsets[k] = rows[k] - bounds[static_cast<std::size_t>(chunk)];
+  }
+  return found;
+}
+
+void gather_chunks(std::span<const std::byte* const> tables,
+                   std::span<const std::int64_t> chunks,
+                   std::span<const std::int64_t> offsets, std::size_t row_bytes,
+                   std::byte* out) noexcept {
+  if (row_bytes == 0) return;
+  const auto from = [&](std::size_t k) {
+    return tables[static_cast<std::size_t>(chunks[k])] +
+           static_cast<std::size_t>(offsets[k]) * row_bytes;
+  };
+  with_row_copy(row_bytes, [&](const auto& copy) {
+    std::size_t k = 0;
+    for (; k + kPrefetchRows < chunks.size(); ++k, out += row_bytes) {
+      __builtin_prefetch(from(k + kPrefetchRows));
+      copy(out, from(k));
+    }
+    for (; k < chunks.size(); ++k, out += row_bytes) copy(out, from(k));
+  });
 }
 
 void stack(std::span<const std::byte* const> parts, std::size_t row_bytes,

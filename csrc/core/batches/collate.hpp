@@ -10,6 +10,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <vector>
 
 namespace gristmill {
 
@@ -23,6 +24,24 @@ namespace gristmill {
                                     std::span<const std::int64_t> rows,
                                     std::size_t row_bytes,
                                     std::span<std::byte> out) noexcept;
+
+// Finds the chunk of each row of a table that lies in chunks, rows bounds[c] to
+// bounds[c + 1] - 1 in chunk c.  `chunks` gets the number of each chunk in the
+// result, and `offsets` the rows' places in their chunks.  Returns the chunks
+// that the rows are in, in the order of their first rows.
+// REQUIRES: bounds ascend from 0, and have more than one; rows are in
+// [0, bounds.back()); chunks.size() == offsets.size() == rows.size().
+[[nodiscard]] std::vector<std::int64_t> find_chunks(
+    std::span<const std::int64_t> bounds, std::span<const std::int64_t> rows,
+    std::span<std::int64_t> chunks, std::span<std::int64_t> offsets);
+
+// Copies row offsets[k] of chunk chunks[k] to row k of `out`.
+// REQUIRES: the chunks have these rows, each of row_bytes bytes, and
+// out is of chunks.size() * row_bytes bytes.
+void gather_chunks(std::span<const std::byte* const> tables,
+                   std::span<const std::int64_t> chunks,
+                   std::span<const std::int64_t> offsets, std::size_t row_bytes,
+                   std::byte* out) noexcept;
 
 // Copies row_bytes bytes from parts[k] to row k of `out`: long rows past the
 // caches, if `streaming` says that nobody reads them soon.

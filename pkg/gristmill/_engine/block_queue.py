@@ -10,13 +10,13 @@ from __future__ import annotations
 
 import collections
 import os
-import time
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from gristmill import _core
+from gristmill._base import waiting
 from gristmill._base.types import Alloc, Int64Array, Rules
 from gristmill._engine.far_ahead import FarAhead
 from gristmill._engine.program import Program
@@ -43,7 +43,7 @@ class RecordBlocks:
         whole: Whether a block has to be all that is asked for.
         far: Whether reads wait for a network, whatever a look at them says.
         threads_where_fast: How many read where nothing is waited for.
-        slow_record_s, slow_byte_s: What takes longer waits for something.
+        slow_record_s, slow_byte_s: Where a read waits for longer, more threads do.
     """
 
     by_threads = True
@@ -224,15 +224,15 @@ class BlockQueue:
         self._pool = None
 
     def _probe(self, keys: Int64Array, alloc: Alloc | None) -> Any:
-        """Read in the caller, and find out how slow that is."""
-        began = time.perf_counter()
+        """Read in the caller, and find out whether that waits."""
+        began = waiting.clocks()
         block = self._blocks.read(keys, alloc)
-        taken = time.perf_counter() - began
+        waited = waiting.waited_s(began, waiting.clocks())
         nbytes, count = self._blocks.nbytes(block), len(keys)
         self._record_bytes = max(1.0, nbytes / max(1, count))
         slow_s = count * self._blocks.slow_record_s + nbytes * self._blocks.slow_byte_s
         threads = self._threads_where_fast
-        if taken > slow_s:
+        if waited > slow_s:
             threads = self._threads_where_slow
         if threads != self._threads:
             self._threads, self._pool = threads, None

@@ -1,8 +1,8 @@
 """Makes whole batches without Python, where a chain begins with one that can be.
 
-The rows of a table are gathered.  Records of files are decoded where the first step
-can do so: they go from the file to the batch, which is the slot in a worker, without
-becoming Python objects.
+The rows of a table are gathered, and the columns of other sources that hold columns.
+Records of files are decoded where the first step can do so: they go from the file to
+the batch, which is the slot in a worker, without becoming Python objects.
 """
 
 from __future__ import annotations
@@ -12,9 +12,10 @@ from typing import Any
 
 from gristmill._base.types import Alloc, Int64Array, Rules
 from gristmill._engine.block_queue import BlockQueue, RecordBlocks, TableBlocks
+from gristmill._engine.column_batches import ColumnBatches
 from gristmill._engine.program import Program
 from gristmill._engine.stream_keys import StreamKeys
-from gristmill.sources import TableSource
+from gristmill.sources import TableSource, as_columns
 from gristmill.sources._record_source import reads_natively
 
 
@@ -32,7 +33,7 @@ class NativeBatches:
         decoder: Any,
         rules: Rules,
     ) -> None:
-        self.queue = queue
+        self._queue = queue
         self._keys = keys
         self._decoder = decoder
         self._rules = rules
@@ -46,20 +47,20 @@ class NativeBatches:
         form, or because one of them cannot be decoded, which is then found out.  None
         of them where one cannot be read.
         """
-        if self.queue.next_count(position) not in (0, count):
-            self.queue.forget()
+        if self._queue.next_count(position) not in (0, count):
+            self._queue.forget()
         keys = self._keys.block(position, count)
         if self._decoder is None:
-            batch = self.queue.take(position, keys, alloc)
+            batch = self._queue.take(position, keys, alloc)
             if alloc is None:
-                self.queue.look_ahead(position + count, count)
+                self._queue.look_ahead(position + count, count)
             return batch, keys
         try:
-            data, offsets = self.queue.take(position, keys)
+            data, offsets = self._queue.take(position, keys)
         except Exception:
             return []
         try:
-            self.queue.look_ahead(position + count, count)
+            self._queue.look_ahead(position + count, count)
             batch = self._decoder.decode_block(data, offsets, alloc, self._rules)
         except Exception:
             batch = None
@@ -68,10 +69,22 @@ class NativeBatches:
         bounds = itertools.pairwise(offsets.tolist())
         return [data[begin:end].tobytes() for begin, end in bounds]
 
+    def start(self, position: int, count: int) -> None:
+        """Begin to read batches of `count` records ahead, from `position` on."""
+        self._queue.start(position, count)
+
+    def forget(self) -> None:
+        """Drop what was read ahead: the stream goes on from somewhere else."""
+        self._queue.forget()
+
+    def close(self) -> None:
+        """Drop what was read ahead, and end the threads."""
+        self._queue.close()
+
 
 def open_batches(
     program: Program, keys: StreamKeys, look_ahead: bool
-) -> NativeBatches | None:
+) -> NativeBatches | ColumnBatches | None:
     """How the batches of a program's stream are made natively, where they can be."""
     level, source = program.levels[0], program.source
     if not program.in_blocks or level.batch is None or level.batch.batch_fn is not None:
@@ -85,6 +98,8 @@ def open_batches(
         if not getattr(decoder, "decodes_blocks", False):
             return None
         blocks = RecordBlocks(source, packed=True)
+    elif not level.steps and (columns := as_columns(source)) is not None:
+        return ColumnBatches(columns, keys, program.rules)
     else:
         return None
     queue = BlockQueue(blocks, keys, program.read_options, look_ahead)

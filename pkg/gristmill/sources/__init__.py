@@ -26,6 +26,7 @@ from gristmill._base.checks import check_finite, kind
 from gristmill._base.listing import lazily, listed, places_of
 from gristmill._base.types import Alloc, Int64Array, Rules, T
 from gristmill.sources._checks import check_readable
+from gristmill.sources._columns import ColumnSource, Gathered
 
 if TYPE_CHECKING:
     from gristmill.sources._array_record import (
@@ -105,7 +106,7 @@ class RangeDataSource:
         )
 
 
-class TableSource:
+class TableSource(ColumnSource):
     """Serve the rows of an array, or of a dict of equally long arrays.
 
     A loader that is given such an array or dict makes one of these itself.
@@ -144,13 +145,7 @@ class TableSource:
         converts when it stacks rows, nor for single strings, which it makes as wide
         as the longest one of a batch.
         """
-        return all(
-            column.dtype.isnative
-            and not column.dtype.hasobject
-            and column.dtype.names is None
-            and not (column.ndim == 1 and column.dtype.kind in "US")
-            for column in self._columns.values()
-        )
+        return all(map(_gathers, self._columns.values()))
 
     @property
     def contiguous(self) -> bool:
@@ -188,6 +183,35 @@ class TableSource:
             IndexError: A row is out of range.
         """
         return self._each(lambda column: _gather(column, rows, alloc), rules)
+
+    @property
+    def columns_are_rows(self) -> bool:
+        """Whether `columns_at` is to be asked: not where a row is an object."""
+        return super().columns_are_rows and (self.gathers or not self._single)
+
+    def columns_at(self, keys: Int64Array, alloc: Alloc | None = None) -> Any:
+        """Return the columns of several rows, where not all of them are gathered.
+
+        Args:
+            keys: Row numbers in [0, len), int64 of shape (B,).
+            alloc: Makes arrays of the batch. None leaves them to NumPy.
+
+        Returns:
+            An array of shape ``(B, *S)``, or the list of the B leaves where NumPy
+            makes something else when it stacks them; in a dict if the rows are dicts.
+
+        Raises:
+            IndexError: A row is out of range.
+        """
+
+        def column_of(column: npt.NDArray[Any]) -> Gathered:
+            if _gathers(column):
+                return _gather(column, keys, alloc)
+            return [column[key] for key in keys.tolist()]
+
+        if self._single:
+            return column_of(self._columns[""])
+        return {name: column_of(column) for name, column in self._columns.items()}
 
     def begin_gather(
         self,
@@ -257,6 +281,18 @@ def as_table(source: Any) -> Any:
     return _arrow.ArrowSource(source) if arrays is None else TableSource(arrays)
 
 
+def as_columns(source: Any) -> ColumnSource | None:
+    """Return what gathers batches of a source's records by column, None if nothing."""
+    if isinstance(source, ColumnSource):
+        return source if source.columns_are_rows else None
+    datasets = sys.modules.get("datasets")  # Not imported to find out.
+    if datasets is None or type(source) is not getattr(datasets, "Dataset", None):
+        return None
+    from gristmill.sources import _hugging_face
+
+    return _hugging_face.HuggingFaceColumns(source)
+
+
 def known_length(source: Any) -> int | None:
     """Return ``len(source)``, or None where it has no length or does not know it.
 
@@ -300,6 +336,15 @@ def _common_length(columns: Columns, single: bool) -> int:
                 " All arrays of a data source must have one length."
             )
     return length
+
+
+def _gathers(column: npt.NDArray[Any]) -> bool:
+    return (
+        column.dtype.isnative
+        and not column.dtype.hasobject
+        and column.dtype.names is None
+        and not (column.ndim == 1 and column.dtype.kind in "US")
+    )
 
 
 def _gather(

@@ -9,9 +9,11 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from gristmill.sources._columns import as_rows
+from gristmill import _core
+from gristmill._base.types import Alloc, Int64Array
+from gristmill.sources._columns import ColumnSource, Gathered, as_rows, is_plain
 
-__all__ = ["ArrowSource", "as_arrays"]
+__all__ = ["ArrowSource", "ChunkViews", "as_arrays"]
 
 
 def as_arrays(table: pa.Table | pa.RecordBatch) -> dict[str, npt.NDArray[Any]] | None:
@@ -32,9 +34,11 @@ def as_arrays(table: pa.Table | pa.RecordBatch) -> dict[str, npt.NDArray[Any]] |
 def _view(column: pa.Array | pa.ChunkedArray) -> npt.NDArray[Any] | None:
     if isinstance(column, pa.ChunkedArray):
         chunks = [chunk for chunk in column.chunks if len(chunk)]
-        if len(chunks) != 1:
-            return None
-        column = chunks[0]
+        return _view_of_chunk(chunks[0]) if len(chunks) == 1 else None
+    return _view_of_chunk(column)
+
+
+def _view_of_chunk(column: pa.Array) -> npt.NDArray[Any] | None:
     values, shape = column, [len(column)]
     while pa.types.is_fixed_size_list(values.type) and not values.null_count:
         shape.append(values.type.list_size)
@@ -46,7 +50,64 @@ def _view(column: pa.Array | pa.ChunkedArray) -> npt.NDArray[Any] | None:
     return None if view.dtype.hasobject else view.reshape(shape)
 
 
-class ArrowSource:
+class ChunkViews:
+    """The columns of a table that can be viewed as arrays, chunk by chunk.
+
+    These are columns as those of `as_arrays`, but in any number of chunks, which are
+    the same for all of them.
+
+    Attributes:
+        names: Of these columns, in the table's order.
+    """
+
+    def __init__(self, table: pa.Table) -> None:
+        self._chunks: list[list[pa.Array]] = []
+        self._rows: list[tuple[tuple[int, ...], np.dtype[Any]]] = []
+        self._bounds = np.zeros(1, np.int64)
+        self.names: list[str] = []
+        for name, column in zip(table.column_names, table.columns, strict=True):
+            chunks = [chunk for chunk in column.chunks if len(chunk)]
+            view = _view_of_chunk(chunks[0]) if chunks else None
+            if view is None or not is_plain(view) or _lacks_values(column):
+                continue
+            bounds = np.cumsum([0, *map(len, chunks)])
+            if not self.names:
+                self._bounds = bounds
+            if np.array_equal(bounds, self._bounds):
+                self.names.append(name)
+                self._chunks.append(chunks)
+                self._rows.append((view.shape[1:], view.dtype))
+        # Made when they are first needed: there may be very many.
+        self._views: dict[int, tuple[npt.NDArray[Any], ...]] = {}
+
+    def gather(self, keys: Int64Array, alloc: Alloc | None) -> dict[str, Gathered]:
+        """Return the columns of some rows.  See `ColumnSource.columns_at`."""
+        if not self.names:
+            return {}
+        chunks, numbers, offsets = _core.find_chunks(self._bounds, keys)
+        make = alloc or np.empty
+        outs = [make((len(keys), *shape), dtype) for shape, dtype in self._rows]
+        views = [self._views.get(c) or self._view(c) for c in chunks.tolist()]
+        _core.gather_chunks(views, numbers, offsets, outs)
+        return dict(zip(self.names, outs, strict=True))
+
+    def _view(self, number: int) -> tuple[npt.NDArray[Any], ...]:
+        views = [_view_of_chunk(chunks[number]) for chunks in self._chunks]
+        found = self._views[number] = tuple(v for v in views if v is not None)
+        return found
+
+
+def _lacks_values(column: pa.ChunkedArray) -> bool:
+    """Whether a value is missing in a column, or in its fixed-size lists."""
+    if column.null_count:
+        return True
+    kind = column.type
+    return pa.types.is_fixed_size_list(kind) and any(
+        _lacks_values(pa.chunked_array([chunk.flatten()])) for chunk in column.chunks
+    )
+
+
+class ArrowSource(ColumnSource):
     """Serve the rows of a pyarrow Table or RecordBatch.
 
     A loader that is given a table makes one of these itself, or a `TableSource` where
@@ -77,7 +138,10 @@ class ArrowSource:
                 " are dicts, which hold one of each: rename them."
             )
         self._table = _without_views(table)
-        self._dtypes = [_dtype_of(column) for column in self._table.columns]
+        columns = zip(self._names, self._table.columns, strict=True)
+        self._dtypes = {name: _dtype_of(column) for name, column in columns}
+        self._views = ChunkViews(self._table)
+        self._others = [name for name in self._names if name not in self._views.names]
 
     def __len__(self) -> int:
         return int(self._table.num_rows)
@@ -91,16 +155,42 @@ class ArrowSource:
         """Return several rows, taken out of each column at once."""
         return self._rows(self._table.take(pa.array(indices, pa.int64())))
 
+    def columns_at(
+        self, keys: Int64Array, alloc: Alloc | None = None
+    ) -> dict[str, Gathered]:
+        """Return the columns of several rows, for batches; makes no rows.
+
+        Args:
+            keys: Row numbers, int64 of shape (B,).
+            alloc: Makes the arrays that are gathered. None leaves them to NumPy.
+
+        Returns:
+            For each column an array of shape (B, *S), or the list of its B values
+            where they are not numbers or times, or some are missing.
+
+        Raises:
+            IndexError: A row is out of range.
+        """
+        found = self._views.gather(keys, alloc)
+        if self._others:
+            some = self._table.select(self._others).take(pa.array(keys))
+            found.update(zip(self._others, self._values(some), strict=True))
+        return {name: found[name] for name in self._names}
+
     def __repr__(self) -> str:
         fields = ", ".join(f"{f.name!r}: {f.type}" for f in self._table.schema)
         return f"ArrowSource(rows={len(self)}, columns={{{fields}}})"
 
     def _rows(self, table: pa.Table) -> list[dict[str, Any]]:
-        values = [
+        return as_rows(self._names, self._values(table))
+
+    def _values(self, table: pa.Table) -> list[list[Any]]:
+        """The values of each column of some rows of the table."""
+        return [
             _each_alone(column) if dtype is None else _together(column, dtype)
-            for column, dtype in zip(table.columns, self._dtypes, strict=True)
+            for name, column in zip(table.column_names, table.columns, strict=True)
+            for dtype in [self._dtypes[name]]
         ]
-        return as_rows(self._names, values)
 
 
 def _without_views(table: pa.Table) -> pa.Table:

@@ -1,21 +1,64 @@
-"""Rows out of columns: what one record of a decoded row group or table is."""
+"""Columns of sources: rows made of them, and batches gathered from them."""
 
 from __future__ import annotations
 
+import abc
 import copy
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
-from gristmill._base.types import Int64Array
+from gristmill import _core
+from gristmill._base.checks import stands_for
+from gristmill._base.types import Alloc, Int64Array
 
-__all__ = ["Columns", "as_rows"]
+__all__ = ["ColumnSource", "Columns", "as_rows", "gather", "is_plain"]
+
+# What a column of a batch is made of: an array of shape (B, *S) that is the column, or
+# the B leaves that are stacked to it.
+Gathered: TypeAlias = npt.NDArray[Any] | list[Any]
 
 # Bytes of a Python object in a column, its content aside: a str or bytes has about 50,
 # an array or dict more.
 OBJECT_BYTES = 64
+
+# Kinds of dtype whose items are their bytes.
+PLAIN_KINDS = "biufcmM"
+
+
+class ColumnSource(abc.ABC):
+    """A source that can gather a batch of its records column by column.
+
+    A class whose rows are not those of `columns_at` overrides both.
+    """
+
+    @abc.abstractmethod
+    def columns_at(self, keys: Int64Array, alloc: Alloc | None = None) -> Any:
+        """Return the columns of some records, before their leaves are stacked.
+
+        Args:
+            keys: Record keys in [0, len), of shape (B,), any of them several times.
+            alloc: Makes arrays of numbers. None leaves them to NumPy.
+
+        Returns:
+            What stacking the records would give, a leaf or a dict of leaves in the
+            order of a record's, with a list of its B leaves in place of each that must
+            still be stacked.
+
+        Raises:
+            Exception: The columns cannot be had. Reading the records one by one tells
+                which is to blame.
+        """
+
+    @property
+    def columns_are_rows(self) -> bool:
+        """Whether `columns_at` is to be asked: no subclass serves other rows."""
+        return all(
+            stands_for(type(self), "columns_at", rows)
+            for rows in ("__getitem__", "__getitems__")
+        )
 
 
 class Columns:
@@ -27,38 +70,129 @@ class Columns:
     Row ``i`` is the dict of ``{name: array[i]}``.  Objects that a caller could change
     (dicts, lists and arrays that are not read-only) are copied, because the columns
     are kept and serve the same row again.
+
+    Attributes:
+        plain: The dtypes of the columns whose items are their bytes, by name.
+        tables: These columns, in the same order.
     """
 
     def __init__(
         self, arrays: Mapping[str, npt.NDArray[Any]], content_bytes: int
     ) -> None:
-        self._names = tuple(arrays)
-        self._columns = [(array, _has_mutable(array)) for array in arrays.values()]
+        self.names = tuple(arrays)
+        self._columns = {n: (array, _has_mutable(array)) for n, array in arrays.items()}
+        self._content_bytes = content_bytes
         self.nbytes = content_bytes + sum(
             array.nbytes + OBJECT_BYTES * array.size * array.dtype.hasobject
             for array in arrays.values()
         )
+        self.plain = {n: array.dtype for n, array in arrays.items() if is_plain(array)}
+        self.tables = self.tables_of(self.plain)
 
     def row(self, index: int) -> dict[str, Any]:
         """Return one row."""
         return {
             name: _own(array[index]) if mutable else array[index]
-            for name, (array, mutable) in zip(self._names, self._columns, strict=True)
+            for name, (array, mutable) in self._columns.items()
         }
 
     def rows(self, indices: Int64Array) -> list[dict[str, Any]]:
         """Return the rows of several indices, int64 of shape (k,)."""
-        values = []
-        for array, mutable in self._columns:
-            # A list of an array has NumPy's scalars, as array[i] has.
-            column = list(array[indices])
-            values.append([_own(value) for value in column] if mutable else column)
-        return as_rows(self._names, values)
+        return as_rows(self.names, [self.values(n, indices) for n in self.names])
+
+    def values(self, name: str, indices: Int64Array) -> list[Any]:
+        """Return what several rows have in one column."""
+        array, mutable = self._columns[name]
+        # A list of an array has NumPy's scalars, as array[i] has.
+        values = list(array[indices])
+        return [_own(value) for value in values] if mutable else values
+
+    def dtype(self, name: str) -> np.dtype[Any]:
+        """Return the dtype of a column."""
+        return self._columns[name][0].dtype
+
+    def take(self, indices: Int64Array) -> Columns:
+        """Return columns of some rows only, which keep nothing else in memory."""
+        arrays = {name: array[indices] for name, (array, _) in self._columns.items()}
+        rows = max(1, len(next(iter(self._columns.values()))[0]))
+        return Columns(arrays, self._content_bytes * len(indices) // rows)
+
+    def tables_of(self, names: Mapping[str, Any]) -> tuple[npt.NDArray[Any], ...]:
+        """Return some columns as they are."""
+        return tuple(self._columns[name][0] for name in names)
+
+
+def gather(
+    chunks: Sequence[Columns],
+    numbers: Int64Array,
+    offsets: Int64Array,
+    alloc: Alloc | None,
+) -> dict[str, Gathered]:
+    """Return the columns of rows that lie in several chunks.
+
+    Args:
+        chunks: C of them, with the same names.
+        numbers: The chunk of each row, of shape (B,), in [0, C).
+        offsets: Its place there, of shape (B,).
+        alloc: See `ColumnSource.columns_at`.
+    """
+    first = chunks[0]
+    count, make = len(numbers), alloc or np.empty
+    plain, tables = first.plain, [chunk.tables for chunk in chunks]
+    if any(chunk.plain != plain for chunk in chunks):
+        plain = {
+            name: dtype
+            for name, dtype in plain.items()
+            if all(chunk.plain.get(name) == dtype for chunk in chunks)
+        }
+        tables = [chunk.tables_of(plain) for chunk in chunks]
+    outs = [make((count,), dtype) for dtype in plain.values()]
+    _core.gather_chunks(tables, numbers, offsets, outs)
+    found: dict[str, Gathered] = dict(zip(plain, outs, strict=True))
+    if len(found) == len(first.names):
+        return found
+    places = [np.flatnonzero(numbers == number) for number in range(len(chunks))]
+    parts = [(c, p, offsets[p]) for c, p in zip(chunks, places, strict=True)]
+    return {
+        name: found[name] if name in found else _odd_column(name, parts, count, make)
+        for name in first.names
+    }
+
+
+def _odd_column(
+    name: str,
+    parts: Sequence[tuple[Columns, Int64Array, Int64Array]],
+    count: int,
+    make: Any,
+) -> Gathered:
+    """One column of `gather`, of chunks that have (places, rows) of the batch."""
+    if all(name in chunk.plain for chunk, _, _ in parts):
+        # Integers became floats in the chunks where one is missing.
+        dtype = np.result_type(*(chunk.plain[name] for chunk, _, _ in parts))
+        out: npt.NDArray[Any] = make((count,), dtype)
+        for chunk, places, rows in parts:
+            (table,) = chunk.tables_of({name: dtype})
+            out[places] = table[rows]
+        return out
+    values: list[Any] = [None] * count
+    for chunk, places, rows in parts:
+        for place, value in zip(places.tolist(), chunk.values(name, rows), strict=True):
+            values[place] = value
+    return values
 
 
 def as_rows(names: Sequence[str], columns: Sequence[list[Any]]) -> list[dict[str, Any]]:
     """Return the rows of equally long lists of values."""
     return [dict(zip(names, row, strict=True)) for row in zip(*columns, strict=True)]
+
+
+def is_plain(array: npt.NDArray[Any]) -> bool:
+    """Whether stacking an array's items copies their bytes."""
+    return (
+        array.dtype.kind in PLAIN_KINDS
+        and array.dtype.isnative
+        and bool(array.flags.c_contiguous)
+    )
 
 
 def _has_mutable(array: npt.NDArray[Any]) -> bool:

@@ -14,12 +14,13 @@ from typing import Any, SupportsIndex
 
 import numpy as np
 
+from gristmill import _core
 from gristmill._base import log
 from gristmill._base.checks import check_integer
 from gristmill._base.closing import Closing
-from gristmill._base.types import Int64Array
+from gristmill._base.types import Alloc, Int64Array
 from gristmill.errors import CorruptRecord
-from gristmill.sources._columns import Columns
+from gristmill.sources._columns import Columns, ColumnSource, Gathered, gather
 from gristmill.sources._parquet_files import ParquetFiles, find_files
 from gristmill.sources._remote_options import RemoteOptions
 
@@ -34,7 +35,7 @@ REPEATED_ROWS = 4
 _in_use: weakref.WeakSet[ParquetDataSource] = weakref.WeakSet()
 
 
-class ParquetDataSource(Closing):
+class ParquetDataSource(Closing, ColumnSource):
     """Serve the rows of Parquet files, in the order of the files.
 
     Args:
@@ -177,6 +178,38 @@ class ParquetDataSource(Closing):
             for place, row in zip(places.tolist(), rows, strict=True):
                 records[place] = row
         return records
+
+    def columns_at(
+        self, keys: Int64Array, alloc: Alloc | None = None
+    ) -> dict[str, Gathered]:
+        """Return the columns of several records, for batches; makes no rows.
+
+        Args:
+            keys: Record keys, int64 of shape (B,).
+            alloc: Makes the arrays, called with shape and dtype. None for NumPy's.
+
+        Returns:
+            For each column an array of shape (B,), or the list of its B values where
+            they are not numbers or times.
+
+        Raises:
+            IndexError: A key is out of range.
+            CorruptRecord: A row group is damaged.
+        """
+        groups, numbers, offsets = _core.find_chunks(self._bounds, keys)
+        chunks: list[Columns] = []
+        held = 0
+        for number, group in enumerate(groups.tolist()):
+            columns = self._decoded(group)
+            held += columns.nbytes
+            if held > self._cache_bytes and len(groups) > 1:
+                # The batch keeps of a row group that may leave the cache what it needs.
+                places = np.flatnonzero(numbers == number)
+                columns = columns.take(offsets[places])
+                offsets[places] = np.arange(len(places))
+            chunks.append(columns)
+        self._rows_read += len(keys)
+        return gather(chunks, numbers, offsets, alloc)
 
     def close(self) -> None:
         """Drop the decoded row groups; reading decodes them again."""

@@ -9,7 +9,7 @@ assert second.CheckpointSave
 
 import orbax.checkpoint as ocp  # noqa: E402
 
-from test_checkpoint import STATES, Iterator  # noqa: E402
+from unit.public.test_checkpoint import STATES, Iterator  # noqa: E402
 
 folder = sys.argv[3]
 manager = ocp.CheckpointManager(folder)

@@ -3,7 +3,7 @@ import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from gristmill.jax import prefetch_to_device
-from test_jax import first_column, loader
+from unit.public.test_jax import first_column, loader
 
 devices = jax.devices()
 assert len(devices) == 4, devices

@@ -3,7 +3,7 @@ import sys
 
 import orbax.checkpoint as ocp
 
-from test_orbax import loader
+from unit.peers.test_orbax import loader
 
 # Saves after three batches and restores to a new iterator, through Orbax.
 

@@ -4,7 +4,7 @@ import jax.numpy as jnp
 import numpy as np
 import orbax.checkpoint.experimental.v1 as ocp
 
-from test_orbax import loader, wrapped
+from unit.peers.test_orbax import loader, wrapped
 
 # Saves after three batches in the background, beside arrays, by Orbax's newer API.
 

@@ -4,7 +4,7 @@ import sys
 import orbax.checkpoint as ocp
 
 import gristmill.python as grain
-from test_orbax import loader
+from unit.peers.test_orbax import loader
 
 # Saves and restores in the ways of Orbax's users: a dict of checkpointers, handlers
 # by name, a registry, and a handler of one's own over ours.  Nothing has asked for

@@ -1,7 +1,7 @@
 import collections
 
 import gristmill as g
-from test_snapshot import loader
+from unit.engine.test_snapshot import loader
 
 Point = collections.namedtuple("Point", "x y")
 

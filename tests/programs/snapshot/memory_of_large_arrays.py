@@ -6,7 +6,7 @@ import pathlib
 import numpy as np
 
 from faults.toolbox import descendants
-from test_snapshot import Map, loader
+from unit.engine.test_snapshot import Map, loader
 
 ROWS, WIDTH = 200, 1 << 20
 table = np.ones((ROWS, WIDTH), np.uint8)

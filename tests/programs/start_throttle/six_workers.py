@@ -1,7 +1,7 @@
 import sys
 
 from programs.start_throttle.one_core import prepare
-from toy_pools import ToyPool, start_workers
+from support.toy_pools import ToyPool, start_workers
 
 prepare(sys.argv[1])
 # What a worker of the program does before its first output differs.

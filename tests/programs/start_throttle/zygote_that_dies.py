@@ -3,7 +3,7 @@ import signal
 import sys
 
 from programs.start_throttle.one_core import prepare
-from toy_pools import ToyPool, start_workers
+from support.toy_pools import ToyPool, start_workers
 
 prepare(sys.argv[1])
 pool = ToyPool("computes")

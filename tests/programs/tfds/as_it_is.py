@@ -4,8 +4,8 @@ import sys
 os.environ["TF_CPP_MIN_LOG_LEVEL"] = "3"
 import tensorflow_datasets as tfds
 
-from arrow_types import same
-from test_tfds import FIXED, Fixed, batches
+from support.arrow_types import same
+from unit.sources.test_tfds import FIXED, Fixed, batches
 
 source = tfds.builder_from_directory(sys.argv[1]).as_data_source(split="train")
 wanted = [{name: element[name] for name in FIXED} for element in source]

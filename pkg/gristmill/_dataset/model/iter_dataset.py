@@ -22,6 +22,7 @@ from typing import (
 import numpy.typing as npt
 
 from gristmill._base.types import (
+    AnyBlockMap,
     AnyFilter,
     AnyMap,
     AnyMapWithIndex,
@@ -171,6 +172,27 @@ class IterDataset(Dataset, Iterable[T], Generic[T], metaclass=IterDatasetMeta):
                 so that those of shape ``S`` become one of shape ``(B, *S)``.
         """
         return build("IterDataset.batch", self, batch_size, drop_remainder, batch_fn)
+
+    def block_map(
+        self, transform: AnyBlockMap[T, S], block_size: int | None = None
+    ) -> IterDataset[S]:
+        """As `map`, with a function of several elements: faster where it is so.
+
+        How many come together is not promised, so what becomes of an element must not
+        depend on the others; where the function raises, it is called again with each
+        alone.
+
+        Args:
+            transform: Returns a sequence of as many elements as the list that it gets,
+                in their order; or a `transforms.BlockMap`.
+            block_size: The most that come together, at least 1; by default that of the
+                transform, or 64.
+
+        Raises:
+            TypeError: The transform cannot be called, or the size is no integer.
+            ValueError: The size is less than 1.
+        """
+        return build("IterDataset.block_map", self, transform, block_size)
 
     def filter(self, transform: AnyFilter[T]) -> IterDataset[T]:
         """Keep the elements for which a predicate is true."""

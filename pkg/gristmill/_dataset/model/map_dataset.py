@@ -13,6 +13,7 @@ from typing import Any, Generic, Never, Unpack, overload
 import numpy.typing as npt
 
 from gristmill._base.types import (
+    AnyBlockMap,
     AnyFilter,
     AnyMap,
     AnyMapWithIndex,
@@ -217,6 +218,27 @@ class MapDataset(Dataset, Generic[T], metaclass=MapDatasetMeta):
             ValueError: The size is not positive, or elements may be absent.
         """
         return build("MapDataset.batch", self, batch_size, drop_remainder, batch_fn)
+
+    def block_map(
+        self, transform: AnyBlockMap[T, S], block_size: int | None = None
+    ) -> MapDataset[S]:
+        """As `map`, with a function of several elements: faster where it is so.
+
+        How many come together is not promised, so what becomes of an element must not
+        depend on the others; where the function raises, it is called again with each
+        alone.  Absent elements stay so.
+
+        Args:
+            transform: Returns a sequence of as many elements as the list that it gets,
+                in their order; or a `transforms.BlockMap`.
+            block_size: The most that come together, at least 1; by default that of the
+                transform, or 64.
+
+        Raises:
+            TypeError: The transform cannot be called, or the size is no integer.
+            ValueError: The size is less than 1.
+        """
+        return build("MapDataset.block_map", self, transform, block_size)
 
     def filter(self, transform: AnyFilter[T]) -> MapDataset[T]:
         """Make the elements absent for which a predicate is false.

@@ -28,8 +28,10 @@ from gristmill._dataset.model.spec import ShapeDtypeStruct
 from gristmill._dataset.nodes.order import IndexMapDataset
 from gristmill._dataset.nodes.source import SourceMapDataset
 from gristmill._dataset.nodes.to_iter import PrefetchDatasetIterator
+from gristmill._engine.column_batches import batch_of_columns
 from gristmill._hot import steps, tree
-from gristmill.sources import TableSource
+from gristmill.sources import as_columns
+from gristmill.sources._columns import ColumnSource
 
 BatchFn = Callable[[list[Any]], Any]
 # What Grain says where a batch of indexed elements cannot be made.
@@ -42,10 +44,11 @@ MADE = "made the batch up to"
 
 
 class Rows:
-    """Batches of an array's rows, taken from it at once rather than one by one."""
+    """Batches of a source's rows, made of its columns rather than one by one."""
 
-    def __init__(self, table: TableSource, plan: Any) -> None:
-        self._table = table
+    def __init__(self, source: ColumnSource, length: int, plan: Any) -> None:
+        self._source = source
+        self._length = length
         self._plan = plan
         self._rules = batching.tree_rules()
 
@@ -57,17 +60,21 @@ class Rows:
             plan, base = dataset._plan
         if type(base) is not SourceMapDataset:
             return None
-        table = base._reader
-        if not isinstance(table, TableSource) or not table.gathers:
-            return None
-        return cls(table, plan)
+        columns = as_columns(base._reader)
+        return None if columns is None else cls(columns, len(base._reader), plan)
 
-    def range(self, first: int, count: int, alloc: Alloc | None = None) -> Any:
-        """The batch of `count` elements from index `first` on."""
+    def range(
+        self, first: int, count: int, alloc: Alloc | None = None
+    ) -> tuple[Any] | None:
+        """The batch of `count` elements from index `first` on, alone in a tuple.
+
+        None where it must be made of the elements.
+        """
         keys = np.arange(first, first + count, dtype=np.int64)
         if self._plan is not None:
             keys = self._plan.keys(keys)
-        return self._table.gather(keys % len(self._table), alloc, self._rules)
+        keys %= self._length
+        return batch_of_columns(self._source, keys, alloc, self._rules)
 
 
 class Batching(Dataset):
@@ -140,7 +147,10 @@ class BatchMapDataset(Batching, BlockMapDataset[T]):
         firsts = within + epochs * self._parent_length
         pairs = list(zip(firsts.tolist(), sizes.tolist(), strict=True))
         if self._rows is not None:
-            return [self._rows.range(first, size) for first, size in pairs]
+            made = [self._rows.range(first, size) for first, size in pairs]
+            done = [batch[0] for batch in made if batch is not None]
+            if len(done) == len(made):
+                return done
         ranges = [np.arange(first, first + size) for first, size in pairs]
         elements = iter(block_of(self._parent, np.concatenate(ranges)))
         return [
@@ -200,13 +210,16 @@ class BatchDatasetIterator(NodeIterator[T]):
         parent: Any = self._parents[0]
         if self._rows is not None:
             first, count = parent.pass_over(node._batch_size)
-        else:
-            elements = steps.take(parent, node._batch_size)
-            count = len(elements)
+            if not count or (node._drop_remainder and count < node._batch_size):
+                raise StopIteration
+            made = self._rows.range(first, count, self.alloc)
+            if made is not None:
+                return made[0]
+            parent.seek(first)
+        elements = steps.take(parent, node._batch_size)
+        count = len(elements)
         if not count or (node._drop_remainder and count < node._batch_size):
             raise StopIteration
-        if self._rows is not None:
-            return self._rows.range(first, count, self.alloc)
         try:
             if node._batch_fn is not None:
                 return node._batch_fn(elements)

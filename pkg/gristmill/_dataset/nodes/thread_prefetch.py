@@ -19,6 +19,7 @@ from gristmill._dataset.model.iterator import (
 from gristmill._dataset.model.node import ParentSpec
 from gristmill._dataset.model.states import check_state, copied
 from gristmill._dataset.nodes.prefetch_thread import PrefetchThread, SlowProbe
+from gristmill._dataset.nodes.to_iter import PrefetchDatasetIterator
 
 CLOSED = "Attempting to use a closed iterator."
 # Of elements that no thread computes, one of so many is timed.
@@ -96,6 +97,8 @@ class ThreadPrefetchDatasetIterator(CheckedIterator[T]):
         self._thread: PrefetchThread | None = None
         super().__init__(parent if isinstance(parent, DatasetIterator) else ())
         self._source = parent
+        # What most chains begin with: its states are dicts of an int.
+        self._states_are_new = type(parent) is PrefetchDatasetIterator
         self._size = _checked_size(prefetch_buffer_size)
         # Says whether a thread saves more than it costs; None: it does.
         self._probe: SlowProbe | None = SlowProbe()
@@ -164,7 +167,8 @@ class ThreadPrefetchDatasetIterator(CheckedIterator[T]):
         except BaseException:
             self._count(copied(self._source.get_state()))
             raise
-        self._count(copied(self._source.get_state()))
+        state = self._source.get_state()
+        self._count(state if self._states_are_new else copied(state))
         return element
 
     def _take(self) -> T:

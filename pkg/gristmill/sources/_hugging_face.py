@@ -1,0 +1,124 @@
+"""Batches of Hugging Face datasets by column; needs the datasets package."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from gristmill._base.types import Alloc, Int64Array
+from gristmill.sources._arrow import ChunkViews
+from gristmill.sources._columns import ColumnSource, Gathered
+
+__all__ = ["HuggingFaceColumns"]
+
+# Formats that convert a column of numbers by its dtype alone.
+CONVERTS_BY_DTYPE = (None, "numpy")
+
+
+class HuggingFaceColumns(ColumnSource):
+    """Gathers the columns of a ``datasets.Dataset``.
+
+    Columns of numbers are gathered where they lie, and get the dtype that the dataset's
+    format gives them, which a look at two of its rows tells.  Others are what
+    ``dataset[keys]`` has for them: its ``__getitems__`` makes its rows of that.
+    """
+
+    def __init__(self, dataset: Any) -> None:
+        self._names: tuple[str, ...] = ()
+        self._dtypes: dict[str, np.dtype[Any]] = {}
+        self._views: ChunkViews | None = None
+        self._rest = dataset
+        try:
+            self._view(dataset)
+        except Exception:
+            # Rows that cannot be had are told of when they are asked for.
+            self._dtypes.clear()
+
+    def columns_at(
+        self, keys: Int64Array, alloc: Alloc | None = None
+    ) -> dict[str, Gathered]:
+        """See `ColumnSource`."""
+        found: dict[str, Gathered] = {}
+        if self._dtypes:
+            assert self._views is not None
+            for name, view in self._views.gather(keys, None).items():
+                found[name] = _converted(view, self._dtypes[name], alloc)
+        if self._rest is not None:
+            columns = self._rest[keys.tolist()]
+            for name, column in columns.items():
+                if len(column) != len(keys):
+                    raise ValueError(f"{len(column)} values for {len(keys)} keys")
+                found[name] = [column[i] for i in range(len(keys))]
+        return {name: found[name] for name in self._names} if self._dtypes else found
+
+    def _view(self, dataset: Any) -> None:
+        """Find the columns that can be gathered where they lie."""
+        form = dataset.format
+        table = _table_of(dataset)
+        if (
+            table is None
+            or form["type"] not in CONVERTS_BY_DTYPE
+            or form["output_all_columns"]
+        ):
+            return
+        ends = [0, len(dataset) - 1]
+        sample = dataset[ends]
+        self._names = tuple(sample)
+        found = ChunkViews(table).gather(np.array(ends), None)
+        for name in found.keys() & sample.keys():
+            dtype = _dtype_of(sample[name], found[name])
+            if dtype is not None:
+                self._dtypes[name] = dtype
+        others = [name for name in self._names if name not in self._dtypes]
+        self._views = ChunkViews(table.select([*self._dtypes]))
+        self._rest = dataset.select_columns(others) if others else None
+
+
+def _table_of(dataset: Any) -> pa.Table | None:
+    """The table of a dataset's rows, in their order, None where it has none."""
+    arrow = dataset.with_format("arrow")
+    # Where rows were selected or shuffled each slice is a copy.
+    one, other = arrow[:1], arrow[:1]
+    return arrow[:] if _addresses(one) == _addresses(other) else None
+
+
+def _addresses(table: pa.Table) -> list[int]:
+    chunks = [chunk for column in table.columns for chunk in column.chunks]
+    buffers = [buffer for chunk in chunks for buffer in chunk.buffers()]
+    return [buffer.address for buffer in buffers if buffer is not None]
+
+
+def _dtype_of(
+    formatted: Any, view: npt.NDArray[Any] | list[Any]
+) -> np.dtype[Any] | None:
+    """The dtype that a format gives a column of numbers, None where it is no such.
+
+    `formatted` and `view` are the same rows, with and without the format.
+    """
+    assert isinstance(view, np.ndarray)
+    # Python's integers have a dtype by their values beyond 64 bits.
+    unsafe = view.dtype.kind == "u" and isinstance(formatted, list)
+    numbers = view.dtype.kind in "iuf" and (
+        view.ndim == 1 or type(formatted) is not list
+    )
+    if unsafe or not numbers:
+        return None
+    known = np.asarray(formatted)
+    same = known.shape == view.shape and known.dtype.kind in "iuf"
+    if not same or not np.array_equal(known, view.astype(known.dtype), equal_nan=True):
+        return None
+    return known.dtype
+
+
+def _converted(
+    column: Any, dtype: np.dtype[Any], alloc: Alloc | None
+) -> npt.NDArray[Any]:
+    if alloc is None:
+        converted: npt.NDArray[Any] = column.astype(dtype, copy=False)
+        return converted
+    out = alloc(column.shape, dtype)
+    np.copyto(out, column, casting="unsafe")
+    return out

@@ -1,0 +1,113 @@
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "core/array_record/codec.hpp"
+#include "core/check.hpp"
+
+namespace gristmill {
+namespace {
+
+using Bytes = std::vector<std::byte>;
+
+Bytes bytes(std::initializer_list<int> values) {
+  Bytes out;
+  for (const int value : values) out.push_back(static_cast<std::byte>(value));
+  return out;
+}
+
+// "gristmill " twelve times, and nothing, as each library writes them.
+Bytes text() {
+  const std::string word = "gristmill ";
+  Bytes out;
+  for (int i = 0; i < 12; ++i) {
+    for (const char c : word) out.push_back(static_cast<std::byte>(c));
+  }
+  return out;
+}
+
+struct Sample {
+  Codec codec;
+  Bytes packed;
+  Bytes nothing;
+};
+
+std::vector<Sample> samples() {
+  Bytes snappy = bytes({0x78, 9 << 2});
+  const Bytes plain = text();
+  snappy.insert(snappy.end(), plain.begin(), plain.begin() + 10);
+  for (const int length : {64, 46}) {  // Copies of what came 10 bytes before.
+    const Bytes copy = bytes({(length - 1) << 2 | 2, 10, 0});
+    snappy.insert(snappy.end(), copy.begin(), copy.end());
+  }
+  return {
+      {Codec::kNone, plain, {}},
+      {Codec::kZstd,
+       bytes({0x28, 0xb5, 0x2f, 0xfd, 0x20, 0x78, 0x8d, 0x00, 0x00,
+              0x50, 0x67, 0x72, 0x69, 0x73, 0x74, 0x6d, 0x69, 0x6c,
+              0x6c, 0x20, 0x01, 0x00, 0xab, 0x69, 0x41, 0x02}),
+       bytes({0x28, 0xb5, 0x2f, 0xfd, 0x20, 0x00, 0x01, 0x00, 0x00})},
+      {Codec::kBrotli,
+       bytes({0x1b, 0x77, 0x00, 0x00, 0xc4, 0x63, 0x6c, 0x5d, 0xff, 0x49,
+              0x71, 0x10, 0x01, 0x86, 0x02, 0x62, 0xb5, 0x47, 0x36, 0x00}),
+       bytes({0x06})},
+      {Codec::kSnappy, snappy, bytes({0x00})},
+  };
+}
+
+bool decodes(const Sample& sample, std::span<const std::byte> from,
+             std::size_t size) {
+  Bytes to(size);
+  return decompress(sample.codec, from, to).ok();
+}
+
+void decompresses(const Sample& sample) {
+  Bytes to(120);
+  CHECK(decompress(sample.codec, sample.packed, to).ok());
+  CHECK(to == text());
+  CHECK(decodes(sample, sample.nothing, 0));
+}
+
+void refuses_what_does_not_fit(const Sample& sample) {
+  const std::span<const std::byte> packed(sample.packed);
+  CHECK(!decodes(sample, packed, 119));
+  CHECK(!decodes(sample, packed, 121));
+  CHECK(!decodes(sample, packed, 0));
+  CHECK(!decodes(sample, sample.nothing, 1));
+  CHECK(!decodes(sample, {}, 1));
+  for (std::size_t n = 0; n < packed.size(); ++n) {
+    CHECK(!decodes(sample, packed.first(n), 120));
+  }
+  Bytes longer = sample.packed;
+  longer.push_back(std::byte{0});
+  CHECK(!decodes(sample, longer, 120));
+}
+
+void claims_are_bounded() {
+  CHECK(plausible(Codec::kNone, 5, 5) && !plausible(Codec::kNone, 5, 6));
+  CHECK(plausible(Codec::kZstd, 20, 1 << 20));
+  CHECK(!plausible(Codec::kZstd, 20, 1ull << 40));
+  CHECK(!plausible(Codec::kSnappy, 20, 1 << 20));
+  CHECK(!plausible(Codec::kBrotli, 20, 1ull << 40));
+}
+
+void codecs_have_names() {
+  CHECK(codec_of('z') == Codec::kZstd && codec_of(0) == Codec::kNone);
+  CHECK(!codec_of('x').has_value());
+  CHECK_EQ(std::string(name_of(Codec::kBrotli)), "brotli");
+}
+
+}  // namespace
+}  // namespace gristmill
+
+int main() {
+  for (const auto& sample : gristmill::samples()) {
+    gristmill::decompresses(sample);
+    gristmill::refuses_what_does_not_fit(sample);
+  }
+  gristmill::claims_are_bounded();
+  gristmill::codecs_have_names();
+}

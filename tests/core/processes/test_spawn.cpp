@@ -1,0 +1,162 @@
+// Tests core/processes/spawn.hpp: descriptors and fork, messages, the start of
+// a command.
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+#include <string>
+#include <system_error>
+
+#include "core/check.hpp"
+#include "core/processes/spawn.hpp"
+
+namespace {
+
+using namespace gristmill;
+
+bool is_open(int fd) { return fcntl(fd, F_GETFD) != -1; }
+
+void a_forked_child_has_none_of_the_descriptors() {
+  Fd kept = new_eventfd();
+  const pid_t child = fork();
+  if (child == 0) {
+    if (is_open(kept.get())) _exit(1);
+    // The number is somebody else's now; the old owner must not close it.
+    const int reused = open("/dev/null", O_RDONLY);
+    if (reused != kept.get()) _exit(2);
+    kept = Fd();
+    if (!is_open(reused)) _exit(3);
+    _exit(0);
+  }
+  int status = 0;
+  CHECK_EQ(waitpid(child, &status, 0), child);
+  CHECK_EQ(status, 0);
+  CHECK(is_open(kept.get()));
+}
+
+void messages_carry_descriptors() {
+  auto [near, far] = new_socket_pair();
+  Channel sender(std::move(near));
+  Channel receiver(std::move(far));
+  Message message;
+  message.kind = Message::kStarted;
+  message.worker = 7;
+  message.generation = 8;
+  message.value = -9;
+  sender.push(message, {Channel::share(memfd_of("first")),
+                        Channel::share(memfd_of("second"))});
+  CHECK_EQ(sender.flush(), 0);
+  const auto packet = receiver.receive();
+  CHECK(packet.has_value());
+  CHECK_EQ(std::memcmp(&packet->message, &message, sizeof message), 0);
+  CHECK_EQ(packet->fds.size(), 2u);
+  CHECK_EQ(text_of(packet->fds[0].get()), "first");
+  CHECK_EQ(text_of(packet->fds[1].get()), "second");
+}
+
+void what_does_not_fit_waits_in_order() {
+  auto [near, far] = new_socket_pair();
+  Channel sender(std::move(near));
+  Channel receiver(std::move(far));
+  constexpr int kMessages = 5000;
+  for (int i = 0; i < kMessages; ++i) {
+    Message message;
+    message.value = i;
+    sender.push(message);
+    CHECK_EQ(sender.flush(), 0);
+  }
+  for (int i = 0; i < kMessages; ++i) {
+    if (i % 100 == 0) CHECK_EQ(sender.flush(), 0);
+    CHECK_EQ(receiver.receive()->message.value, i);
+  }
+}
+
+void a_peer_that_is_gone_is_no_error() {
+  auto [near, far] = new_socket_pair();
+  far = Fd();
+  Channel sender(std::move(near));
+  sender.push(Message());
+  CHECK_EQ(sender.flush(), 0);
+  CHECK(!sender.receive().has_value());
+}
+
+void an_eventfd_rings_until_silenced() {
+  const Fd bell = new_eventfd();
+  CHECK(!silence(bell.get()));
+  ring(bell.get());
+  ring(bell.get());
+  CHECK(silence(bell.get()));
+  CHECK(!silence(bell.get()));
+}
+
+void wait_statuses_are_described() {
+  CHECK_EQ(describe_wait_status(3 << 8), "exit code 3");
+  CHECK_EQ(describe_wait_status(SIGKILL), "killed by signal 9 (Killed)");
+}
+
+// Runs this program again as the child below, which sends one message: the
+// descriptors it has beside 0 to 3, and whether signals are as promised.
+void a_command_starts_clean() {
+  signal(SIGPIPE, SIG_IGN);
+  const int stray = open("/dev/null", O_RDONLY);  // Not closed by exec.
+  auto [near, far] = new_socket_pair();
+  const Fd child =
+      run({{"/proc/self/exe", "child"}, {"PLACE=here"}}, far.get());
+  far = Fd();
+  pollfd both{child.get(), POLLIN, 0};
+  CHECK_EQ(poll(&both, 1, 10'000), 1);
+  reap(child.get());
+  Channel channel(std::move(near));
+  const auto packet = channel.receive();
+  CHECK(packet.has_value());
+  CHECK_EQ(packet->message.kind, 0u);
+  CHECK_EQ(packet->message.value, getpid());
+  close(stray);
+}
+
+void a_missing_command_throws() {
+  auto [near, far] = new_socket_pair();
+  try {
+    const Fd child = run({{"/no/such/program"}, {}}, far.get());
+    CHECK(false);
+  } catch (const std::system_error& error) {
+    CHECK_EQ(error.code().value(), ENOENT);
+  }
+}
+
+int be_child(char** arguments) {
+  const int socket = std::atoi(arguments[2]);
+  Message report;
+  report.value = std::atoi(arguments[3]);
+  for (int fd = 4; fd < 1024; ++fd) report.kind += is_open(fd) ? 1 : 0;
+  struct sigaction action;
+  sigaction(SIGPIPE, nullptr, &action);
+  if (action.sa_handler != SIG_DFL) report.kind += 10'000;
+  if (std::string(getenv("PLACE")) != "here") report.kind += 20'000;
+  die_with_parent(report.value);
+  Channel channel{Fd(socket)};
+  channel.push(report);
+  return channel.flush();
+}
+
+}  // namespace
+
+int main(int count, char** arguments) {
+  if (count == 4 && std::string(arguments[1]) == "child") {
+    return be_child(arguments);
+  }
+  a_forked_child_has_none_of_the_descriptors();
+  messages_carry_descriptors();
+  what_does_not_fit_waits_in_order();
+  a_peer_that_is_gone_is_no_error();
+  an_eventfd_rings_until_silenced();
+  wait_statuses_are_described();
+  a_command_starts_clean();
+  a_missing_command_throws();
+}

@@ -1,0 +1,185 @@
+// Who gets memory where it is short, step by step and without threads.
+#include <memory>
+#include <new>
+
+#include "core/check.hpp"
+#include "core/schedule/memory_policy.hpp"
+
+using namespace gristmill;
+
+namespace {
+
+constexpr std::uint32_t kUnits = 8;
+constexpr std::uint64_t kMiB = std::uint64_t{1} << 20;
+
+// Streams of a worker each, below a limit of 4 MiB: four units of the first
+// guess, which is 1 MiB.
+struct Bench {
+  explicit Bench(std::uint32_t streams, UnitKind kind = UnitKind::kRange)
+      : arena(Arena::create(Region::head_bytes(streams, kUnits, 2), 4 * kMiB)
+                  .value()),
+        region(arena->base()),
+        order(kind, 1, std::vector<std::int64_t>(streams, -1),
+              {std::vector<Cursor>(streams, Cursor{0}), 0,
+               std::vector<bool>(streams, false)}),
+        workers(streams) {
+    Control& control = *new (arena->base()) Control{};
+    control.workers = control.streams = streams;
+    control.units = kUnits;
+    control.cursor_capacity = 2;
+    for (std::uint32_t i = 0; i < kUnits; ++i) new (&region.unit(i)) Unit{};
+    leases = std::make_unique<LeaseTable>(region, arena->fd());
+    policy = std::make_unique<MemoryPolicy>(*arena, *leases, order, workers);
+  }
+
+  // Publishes the stream's next unit; 0 if there is no memory.
+  std::uint64_t publish(std::uint32_t stream, std::uint32_t owner = 0) {
+    Lease lease = order.plan(stream);
+    lease.owner = owner;
+    lease.slot = policy->slot_for_next();
+    if (lease.slot == nullptr) return 0;
+    const std::uint64_t id = leases->publish(lease, {0});
+    order.published(stream, id, lease.count);
+    return id;
+  }
+
+  // What a worker would write.
+  void set(std::uint64_t id, UnitState state, std::uint32_t worker) {
+    const Lease& lease = leases->at(id);
+    region.unit(lease.cell)
+        .word.store(leases->word(lease).with(state, worker + 1).bits);
+  }
+  void need(std::uint64_t id, std::uint32_t worker, std::uint64_t bytes) {
+    region.unit(leases->at(id).cell).needed = bytes;
+    set(id, UnitState::kNeed, worker);
+  }
+  UnitState state(std::uint64_t id) { return leases->state(leases->at(id)); }
+
+  std::unique_ptr<Arena> arena;
+  Region region;
+  Order order;
+  std::uint32_t workers;
+  std::unique_ptr<LeaseTable> leases;
+  std::unique_ptr<MemoryPolicy> policy;
+};
+
+void slots_are_as_large_as_units_were() {
+  Bench bench(1);
+  ArenaSlot* const first = bench.policy->slot_for_next();
+  CHECK_EQ(first->capacity, kMiB);
+  bench.policy->used(2 * kMiB);
+  CHECK_EQ(bench.policy->shortage().need, 2 * kMiB);
+  ArenaSlot* const second = bench.policy->slot_for_next();
+  CHECK_EQ(second->capacity, 2 * kMiB + kMiB / 4);
+  CHECK(bench.policy->slot_for_next() == nullptr);
+}
+
+void a_need_is_granted_while_there_is_room() {
+  Bench bench(1);
+  const auto id = bench.publish(0);
+  bench.need(id, 0, 3 * kMiB);
+  CHECK(bench.policy->grant_all());
+  CHECK(bench.state(id) == UnitState::kGranted);
+  CHECK(bench.leases->at(id).slot->capacity >= 3 * kMiB);
+}
+
+void the_youngest_unit_that_nobody_works_on_is_evicted() {
+  Bench bench(2);
+  const auto first = bench.publish(0);
+  const auto second = bench.publish(1);
+  const auto third = bench.publish(0);
+  const auto fourth = bench.publish(1);
+  CHECK_EQ(bench.publish(0), 0U);
+  bench.set(fourth, UnitState::kLeased, 0);
+  CHECK(bench.policy->evict(0));
+  CHECK(!bench.leases->all().contains(third));
+  // Committed ones, too; what is behind a unit in work is not withdrawn.
+  bench.set(first, UnitState::kCommitted, 1);
+  CHECK(!bench.policy->evict(first));
+  CHECK(bench.policy->evict(0));
+  CHECK(bench.leases->all().contains(second));
+  CHECK_EQ(bench.order.pending(), std::size_t{2});
+  CHECK(!bench.policy->evict(0));
+}
+
+void the_unit_due_gets_the_memory_of_others() {
+  Bench bench(2);
+  const auto due = bench.publish(0);
+  const auto other = bench.publish(1);
+  bench.publish(0);
+  bench.publish(1);
+  bench.set(other, UnitState::kLeased, 1);
+  bench.need(due, 0, 2 * kMiB);
+  CHECK(!bench.policy->grant_all());
+  CHECK(bench.policy->some_wait());
+  CHECK(!bench.policy->find_memory_for(bench.leases->at(due)).has_value());
+  CHECK(bench.state(due) == UnitState::kGranted);
+  CHECK(bench.leases->all().contains(other));
+}
+
+void a_free_unit_waits_for_the_workers_that_wait_for_memory() {
+  Bench bench(1);
+  const auto due = bench.publish(0);
+  const auto needy = bench.publish(0);
+  bench.need(needy, 0, 5 * kMiB);
+  CHECK(!bench.policy->grant_all());
+  // The only worker waits, and for more than there will ever be.
+  const auto missing = bench.policy->find_memory_for(bench.leases->at(due));
+  CHECK_EQ(missing->need, 5 * kMiB);
+  CHECK_EQ(missing->limit, 4 * kMiB);
+  CHECK(bench.leases->all().contains(due));
+}
+
+void a_free_unit_does_not_wait_while_another_worker_may_take_it() {
+  Bench bench(2);
+  const auto due = bench.publish(0);
+  const auto needy = bench.publish(1);
+  bench.need(needy, 0, 5 * kMiB);
+  CHECK(!bench.policy->grant_all());
+  CHECK(!bench.policy->find_memory_for(bench.leases->at(due)).has_value());
+  CHECK(bench.policy->some_wait());
+}
+
+void an_owned_unit_waits_for_its_owner_only() {
+  for (const std::uint32_t worker : {0U, 1U}) {
+    Bench bench(2, UnitKind::kSequential);
+    const auto due = bench.publish(0, 1);
+    const auto needy = bench.publish(worker, worker + 1);
+    bench.need(needy, worker, 5 * kMiB);
+    CHECK(!bench.policy->grant_all());
+    const auto missing = bench.policy->find_memory_for(bench.leases->at(due));
+    CHECK_EQ(missing.has_value(), worker == 0);
+  }
+}
+
+void refused_units_are_freed_from_one_on() {
+  Bench bench(1, UnitKind::kSequential);
+  std::vector<std::uint64_t> ids;
+  for (int i = 0; i < 3; ++i) ids.push_back(bench.publish(0, 1));
+  for (const std::size_t i : {0U, 2U}) {
+    bench.region.unit(bench.leases->at(ids[i]).cell).status =
+        UnitStatus::kNoMemory;
+    bench.set(ids[i], UnitState::kCommitted, 0);
+  }
+  bench.set(ids[1], UnitState::kLeased, 0);
+  const Cursor begins = {7};
+  bench.policy->retry_refused(bench.order.stream(0), 0, &begins);
+  CHECK(bench.state(ids[0]) == UnitState::kFree);
+  CHECK(bench.state(ids[1]) == UnitState::kLeased);
+  CHECK(bench.state(ids[2]) == UnitState::kFree);
+  CHECK_EQ(*bench.region.cursor_in(bench.leases->at(ids[0]).cell), 7);
+  CHECK_EQ(*bench.region.cursor_in(bench.leases->at(ids[2]).cell), 0);
+}
+
+}  // namespace
+
+int main() {
+  slots_are_as_large_as_units_were();
+  a_need_is_granted_while_there_is_room();
+  the_youngest_unit_that_nobody_works_on_is_evicted();
+  the_unit_due_gets_the_memory_of_others();
+  a_free_unit_waits_for_the_workers_that_wait_for_memory();
+  a_free_unit_does_not_wait_while_another_worker_may_take_it();
+  an_owned_unit_waits_for_its_owner_only();
+  refused_units_are_freed_from_one_on();
+}

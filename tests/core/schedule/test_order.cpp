@@ -1,0 +1,99 @@
+// The order of outputs and of publication, without threads or shared memory.
+#include "core/check.hpp"
+#include "core/schedule/order.hpp"
+
+using namespace gristmill;
+
+namespace {
+
+// Publishes the unit that choose() names; returns its stream.
+int publish_one(Order& order, std::uint64_t id) {
+  const int s = order.choose();
+  if (s < 0) return s;
+  const auto stream = static_cast<std::uint32_t>(s);
+  order.published(stream, id, order.plan(stream).count);
+  return s;
+}
+
+void publishes_round_robin_by_unit() {
+  Order order(UnitKind::kRange, 4, {8, 8, 4},
+              {{{0}, {0}, {0}}, 1, {false, false, false}});
+  std::uint64_t id = 1;
+  const int expected[] = {1, 2, 0, 1, 0, -1};
+  for (const int s : expected) CHECK_EQ(publish_one(order, id++), s);
+  CHECK_EQ(order.pending(), std::size_t{5});
+}
+
+void an_opened_unit_counts_until_it_is_delivered() {
+  Order order(UnitKind::kRange, 2, {-1, -1, -1},
+              {{{0}, {0}, {0}}, 0, {false, false, false}});
+  for (std::uint64_t id = 1; id <= 4; ++id) publish_one(order, id);
+  order.opened(0);
+  // Stream 0 has one unit open and one ahead, the others one ahead.
+  CHECK_EQ(publish_one(order, 5), 1);
+  CHECK_EQ(publish_one(order, 6), 2);
+  CHECK_EQ(publish_one(order, 7), 0);
+}
+
+void the_last_unit_is_short_and_the_stream_ends() {
+  Order order(UnitKind::kRange, 4, {10}, {{{3}}, 0, {false}});
+  CHECK_EQ(order.plan(0).first, 3);
+  order.published(0, 1, order.plan(0).count);
+  CHECK_EQ(order.plan(0).first, 7);
+  CHECK_EQ(order.plan(0).count, 3);
+  order.published(0, 2, 3);
+  CHECK(!order.has_more(0));
+  order.opened(0);
+  order.opened(0);
+  CHECK_EQ(order.due(), 0);
+  order.stream(0).open = false;
+  CHECK_EQ(order.due(), -1);
+  CHECK(order.stream(0).ended);
+}
+
+void ended_streams_are_skipped() {
+  Order order(UnitKind::kSequential, 1, {-1, -1, -1},
+              {{{0}, {0}, {0}}, 0, {true, false, true}});
+  CHECK_EQ(order.due(), 1);
+  order.step();
+  CHECK_EQ(order.due(), 1);
+}
+
+void withdrawn_units_are_planned_again() {
+  Order order(UnitKind::kRange, 4, {20}, {{{0}}, 0, {false}});
+  Lease lease = order.plan(0);
+  lease.id = 1;
+  order.published(0, 1, lease.count);
+  order.unpublished(lease);
+  CHECK_EQ(order.plan(0).first, 0);
+  order.published(0, 2, 4);
+  order.published(0, 3, 4);
+  order.restart(0, 2);
+  CHECK_EQ(order.plan(0).first, 2);
+  CHECK_EQ(order.pending(), std::size_t{0});
+}
+
+void a_stream_ends_behind_a_unit_that_cannot_be_computed() {
+  Order order(UnitKind::kSequential, 1, {-1, -1},
+              {{{0}, {0}}, 0, {false, false}});
+  for (std::uint64_t id = 1; id <= 6; ++id) publish_one(order, id);
+  const std::vector<std::uint64_t> behind = {3, 5};
+  CHECK(order.seal_behind(0, 0) == behind);
+  CHECK_EQ(order.pending(), std::size_t{4});
+  CHECK(!order.has_more(0));
+  CHECK(order.seal_behind(1, 2).empty());
+  order.opened(0);
+  order.stream(0).open = false;
+  CHECK_EQ(order.due(), 1);
+}
+
+}  // namespace
+
+int main() {
+  publishes_round_robin_by_unit();
+  an_opened_unit_counts_until_it_is_delivered();
+  the_last_unit_is_short_and_the_stream_ends();
+  ended_streams_are_skipped();
+  withdrawn_units_are_planned_again();
+  a_stream_ends_behind_a_unit_that_cannot_be_computed();
+}

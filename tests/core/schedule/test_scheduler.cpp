@@ -1,0 +1,575 @@
+// The scheduler of ranges and of sequences, and what holds for all.
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <functional>
+#include <random>
+#include <thread>
+
+#include "core/check.hpp"
+#include "core/schedule/scheduler.hpp"
+#include "core/schedule/worker_end.hpp"
+#include "core/schedule/worker_threads.hpp"
+
+using namespace gristmill;
+using namespace gristmill::testing;
+
+namespace {
+
+void delivers_ranges_in_order(bool own_mapping) {
+  const auto scheduler = make(config(UnitKind::kRange, 3, 4, 50, 4));
+  WorkerThreads workers(*scheduler, {}, own_mapping);
+  scheduler->start(&workers);
+  Next last;
+  CHECK(drain(*scheduler, 8, &last) == expected_ranges(4, 50));
+  CHECK(last.kind == NextKind::kEnd);
+  const Position position = scheduler->position();
+  for (const Cursor& vector : position.cursors) CHECK_EQ(vector[0], 50);
+}
+
+void delivers_sequences_in_order(std::int64_t per_unit) {
+  const auto scheduler = make(config(UnitKind::kSequential, 2, 5, -1, 1));
+  Job job;
+  job.stream_end = 60;
+  job.per_unit = per_unit;
+  WorkerThreads workers(*scheduler, job);
+  scheduler->start(&workers);
+  Next last;
+  CHECK(drain(*scheduler, 8, &last) == expected_sequences(5, 60));
+  CHECK(last.kind == NextKind::kEnd);
+  CHECK(scheduler->position().ended == std::vector<bool>(5, true));
+}
+
+// A worker looks through the units while others are published: what it sees
+// of them may be a stream's second one and not its first.
+void owners_claim_the_units_of_a_stream_in_order() {
+  for (int round = 0; round < 20; ++round) {
+    SchedulerConfig made = config(UnitKind::kSequential, 2, 2, -1, 1);
+    made.buffer = 16;
+    const auto scheduler = make(std::move(made));
+    Job job;
+    job.stream_end = 3000;
+    WorkerThreads workers(*scheduler, job);
+    scheduler->start(&workers);
+    CHECK(drain(*scheduler, 8) == expected_sequences(2, 3000));
+  }
+}
+
+// One exit at each point, then exits at random.
+void survives_exits(UnitKind kind, std::function<Plant(std::uint64_t)> draw,
+                    int least_exits, std::size_t longest) {
+  SchedulerConfig made =
+      config(kind, 3, 4, kind == UnitKind::kSequential ? -1 : 90, 3);
+  made.max_restarts = 1;
+  if (longest != 0)
+    made.cursor_capacity = static_cast<std::uint32_t>(longest) + 2;
+  const auto scheduler = make(std::move(made));
+  Job job;
+  job.stream_end = 120;
+  job.repeat = 200;
+  job.longest = longest;
+  job.plant = [draw](int, std::uint64_t id, std::uint32_t attempt) {
+    return attempt == 0 && id != 0 ? draw(id) : Plant::kNone;
+  };
+  WorkerThreads workers(*scheduler, job);
+  scheduler->start(&workers);
+  Next last;
+  const bool owned = kind == UnitKind::kSequential;
+  CHECK(drain(*scheduler, 200, &last) ==
+        (owned ? expected_sequences(4, 120) : expected_ranges(4, 90)));
+  CHECK(last.kind == NextKind::kEnd);
+  CHECK(workers.exits >= least_exits);
+  if (!owned) return;
+  const Position position = scheduler->position();
+  for (const Cursor& vector : position.cursors) {
+    const Values live = unpadded(vector, longest);
+    CHECK(live[0] > 100 && live[1] > 70);
+  }
+}
+
+void survives_each_planted_exit(UnitKind kind, std::size_t longest) {
+  for (const Plant plant : {Plant::kClaimed, Plant::kMidWrite, Plant::kWritten,
+                            Plant::kNeed, Plant::kGranted, Plant::kRang}) {
+    survives_exits(
+        kind,
+        [plant](std::uint64_t id) {
+          return id % 7 == 3 ? plant : Plant::kNone;
+        },
+        3, longest);
+  }
+  for (unsigned seed = 0; seed < 5; ++seed) {
+    survives_exits(
+        kind,
+        [seed](std::uint64_t id) {
+          std::mt19937 random(seed * 1000 + static_cast<unsigned>(id));
+          const auto pick = random() % 12;
+          return pick < 6 ? static_cast<Plant>(pick + 2) : Plant::kNone;
+        },
+        5, longest);
+  }
+}
+
+void gives_up_on_a_unit_that_kills_its_workers() {
+  SchedulerConfig made = config(UnitKind::kRange, 2, 2, 20, 2);
+  const auto scheduler = make(std::move(made));
+  Job job;
+  job.plant = [](int, std::uint64_t id, std::uint32_t) {
+    return id == 4 ? Plant::kWritten : Plant::kNone;
+  };
+  WorkerThreads workers(*scheduler, job);
+  scheduler->start(&workers);
+  Next last;
+  const auto seen = drain(*scheduler, 8, &last);
+  // Unit 4 is the second of stream 1: records 2 and 3.
+  const auto all = expected_ranges(2, 20);
+  CHECK(seen == std::vector<Seen>(all.begin(), all.begin() + 5));
+  CHECK(last.kind == NextKind::kExited);
+  CHECK_EQ(last.report.stream, 1);
+  CHECK_EQ(last.report.attempts, 2U);
+  CHECK_EQ(last.report.record, 3);
+  CHECK(last.report.wait_status == 9);
+  CHECK(!last.report.at_start);
+  CHECK(scheduler->next(60).kind == NextKind::kExited);
+}
+
+void gives_up_when_nobody_can_start() {
+  const auto scheduler = make(config(UnitKind::kRange, 1, 1, 20, 2));
+  Job job;
+  job.plant = [](int, std::uint64_t, std::uint32_t) { return Plant::kStarted; };
+  WorkerThreads workers(*scheduler, job);
+  scheduler->start(&workers);
+  const Next next = scheduler->next(60);
+  CHECK(next.kind == NextKind::kExited);
+  CHECK(next.report.at_start);
+  CHECK_EQ(workers.exits.load(), 3);
+}
+
+void says_why_a_worker_could_not_start() {
+  const auto scheduler = make(config(UnitKind::kRange, 1, 1, 20, 2));
+  scheduler->start(nullptr);
+  scheduler->on_started(0, 1, 0);
+  WorkerEnd end(scheduler->region(), -1, 0, 1);
+  end.set_startup_error("no module named x");
+  scheduler->on_exited(0, 1);
+  scheduler->on_exit_status(0, 1, 256);
+  const Next next = scheduler->next(60);
+  CHECK(next.kind == NextKind::kExited);
+  CHECK_EQ(next.report.text, std::string("no module named x"));
+  CHECK(next.report.wait_status == 256);
+}
+
+void goes_on_behind_an_error() {
+  const auto scheduler = make(config(UnitKind::kRange, 2, 2, 20, 4));
+  Job job;
+  job.fails_at = 5;
+  WorkerThreads workers(*scheduler, job);
+  scheduler->start(&workers);
+  auto expected = expected_ranges(2, 20);
+  expected[10].error = expected[11].error = true;
+  CHECK(drain(*scheduler, 8) == expected);
+}
+
+void a_unit_that_takes_more_records_moves_those_behind_it() {
+  const auto scheduler = make(config(UnitKind::kRange, 3, 2, 1000, 4));
+  Job job;
+  job.absent = 7;
+  job.plant = [](int, std::uint64_t id, std::uint32_t attempt) {
+    return attempt == 0 && id % 11 == 3 ? Plant::kWritten : Plant::kNone;
+  };
+  WorkerThreads workers(*scheduler, job);
+  scheduler->start(&workers);
+  std::vector<Seen> expected;
+  for (std::int64_t i = 0; i < 250; ++i) {
+    if (i % 7 == 0) continue;
+    for (const std::uint32_t s : {0U, 1U}) {
+      expected.push_back({s, value_of(s, i, 0), false});
+    }
+  }
+  for (const Seen& want : expected) {
+    const Next next = scheduler->next(60);
+    CHECK(next.kind == NextKind::kOutput);
+    CHECK(read_output(next.output, 8) == want);
+    scheduler->advance();
+  }
+}
+
+void starts_from_a_position() {
+  SchedulerConfig made = config(UnitKind::kRange, 2, 3, 10, 4);
+  made.start.cursors = {{10}, {7}, {6}};
+  made.start.next_stream = 2;
+  const auto scheduler = make(std::move(made));
+  WorkerThreads workers(*scheduler, {});
+  scheduler->start(&workers);
+  std::vector<Seen> expected;
+  for (const auto& [s, i] : {std::pair{2U, 6},
+                             {1U, 7},
+                             {2U, 7},
+                             {1U, 8},
+                             {2U, 8},
+                             {1U, 9},
+                             {2U, 9}}) {
+    expected.push_back({s, value_of(s, i, 0), false});
+  }
+  CHECK(drain(*scheduler, 8) == expected);
+}
+
+void resets_while_workers_are_busy() {
+  for (const UnitKind kind : {UnitKind::kRange, UnitKind::kSequential}) {
+    const bool owned = kind == UnitKind::kSequential;
+    const auto scheduler = make(config(kind, 3, 4, owned ? -1 : 40, 3));
+    Job job;
+    job.stream_end = 60;
+    WorkerThreads workers(*scheduler, job);
+    scheduler->start(&workers);
+    for (int round = 0; round < 20; ++round) {
+      for (int i = 0; i < round; ++i) {
+        CHECK(scheduler->next(60).kind == NextKind::kOutput);
+        scheduler->advance();
+      }
+      CHECK(
+          scheduler
+              ->reset({std::vector<Cursor>(4, owned ? Cursor{0, 0} : Cursor{0}),
+                       0, std::vector<bool>(4, false)})
+              .ok());
+    }
+    CHECK(drain(*scheduler, 8) == expected_ranges(4, 40));
+  }
+}
+
+void kept_outputs_stay_as_they_are() {
+  const auto scheduler = make(config(UnitKind::kRange, 2, 2, 200, 1));
+  Job job;
+  job.repeat = 1000;
+  WorkerThreads workers(*scheduler, job);
+  scheduler->start(&workers);
+  std::vector<std::pair<Output, ArenaSlot*>> kept;
+  const auto expected = expected_ranges(2, 200);
+  for (std::size_t i = 0; i < expected.size(); ++i) {
+    const Next next = scheduler->next(60);
+    CHECK(next.kind == NextKind::kOutput);
+    if (i % 3 == 0) kept.emplace_back(next.output, scheduler->hold());
+    scheduler->advance();
+  }
+  for (std::size_t k = 0; k < kept.size(); ++k) {
+    CHECK(read_output(kept[k].first, 1000) == expected[3 * k]);
+    release_view(kept[k].second);
+  }
+}
+
+void says_that_memory_is_full_and_goes_on() {
+  SchedulerConfig made = config(UnitKind::kRange, 2, 1, 400, 1);
+  made.memory_limit = 8 << 20;
+  const auto scheduler = make(std::move(made));
+  Job job;
+  job.repeat = 100'000;  // 800 kB
+  WorkerThreads workers(*scheduler, job);
+  scheduler->start(&workers);
+  std::vector<ArenaSlot*> kept;
+  std::int64_t delivered = 0;
+  for (int fulls = 0; delivered < 400;) {
+    const Next next = scheduler->next(60);
+    if (next.kind == NextKind::kFull) {
+      CHECK(++fulls < 400);
+      CHECK(next.shortage.kept > 0 && next.shortage.kept_bytes > 0);
+      CHECK_EQ(next.shortage.limit, std::uint64_t{8} << 20);
+      CHECK(kept.size() >= 5);
+      for (ArenaSlot* slot : kept) release_view(slot);
+      kept.clear();
+      continue;
+    }
+    CHECK(next.kind == NextKind::kOutput);
+    CHECK_EQ(read_output(next.output, 100'000).value,
+             value_of(0, delivered++, 0));
+    kept.push_back(scheduler->hold());
+    scheduler->advance();
+  }
+  for (ArenaSlot* slot : kept) release_view(slot);
+}
+
+void a_unit_without_memory_is_tried_again() {
+  for (const UnitKind kind : {UnitKind::kRange, UnitKind::kSequential}) {
+    SchedulerConfig made = config(kind, 1, 1, 20, 2);
+    const std::size_t length = made.start.cursors[0].size();
+    const auto scheduler = make(std::move(made));
+    scheduler->start(nullptr);
+    scheduler->on_started(0, 1, 0);
+    WorkerEnd end(scheduler->region(), -1, 0, 1);
+    const auto work = end.claim();
+    end.commit(*work, UnitStatus::kNoMemory, 0, 0, Cursor(length, 99));
+    const Next next = scheduler->next();
+    CHECK(next.kind == NextKind::kFull);
+    CHECK(next.shortage.need > 0);
+    const auto again = end.claim();
+    CHECK_EQ(again->id, work->id);
+    CHECK_EQ(again->attempt, 0U);
+    CHECK(again->cursor_in == Cursor(length, 0));
+  }
+}
+
+// The units behind one that was not computed begin where it would have ended.
+void nothing_is_computed_behind_a_unit_without_memory() {
+  SchedulerConfig made = config(UnitKind::kSequential, 2, 3, -1, 1);
+  made.start.cursors.assign(3, Cursor{1, 0});  // Record 0 gives no output.
+  const auto scheduler = make(std::move(made));
+  Job job;
+  job.stream_end = 60;
+  WorkerThreads workers(*scheduler, job);
+  scheduler->start(nullptr);
+  // Pages of this unit cannot be had; those of the next in its stream can.
+  const Region region = scheduler->region();
+  const Unit& refused = region.unit(2);
+  CHECK_EQ(refused.task.stream, 2U);
+  const auto allow = [&region, offset = refused.offset,
+                      bytes = refused.capacity](int protection) {
+    CHECK_EQ(mprotect(region.base() + offset, bytes, protection), 0);
+  };
+  allow(PROT_NONE);
+  for (const int worker : {0, 1}) workers.start_worker(worker, 1);
+  std::vector<Seen> seen;
+  for (int fulls = 0;;) {
+    Next last;
+    const auto more = drain(*scheduler, 8, &last);
+    seen.insert(seen.end(), more.begin(), more.end());
+    if (last.kind == NextKind::kEnd) break;
+    CHECK(last.kind == NextKind::kFull);
+    CHECK(++fulls < 4);  // Its memory may have been asked for again meanwhile.
+    allow(PROT_READ | PROT_WRITE);
+  }
+  CHECK(seen == expected_sequences(3, 60));
+}
+
+void units_outgrow_a_tight_arena() {
+  for (const UnitKind kind : {UnitKind::kRange, UnitKind::kSequential}) {
+    const bool owned = kind == UnitKind::kSequential;
+    SchedulerConfig made = config(kind, 3, 4, owned ? -1 : 40, 1);
+    made.memory_limit = 9 << 20;  // Three units of those that come.
+    const auto scheduler = make(std::move(made));
+    Job job;
+    job.stream_end = 60;
+    job.repeat = 360'000;  // 2.9 MB
+    WorkerThreads workers(*scheduler, job);
+    scheduler->start(&workers);
+    Next last;
+    CHECK(drain(*scheduler, 360'000, &last) == expected_ranges(4, 40));
+    CHECK(last.kind == NextKind::kEnd);
+  }
+}
+
+void close_ends_a_wait() {
+  const auto scheduler = make(config(UnitKind::kRange, 1, 1, 20, 2));
+  scheduler->start(nullptr);
+  std::thread closer([&] {
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    scheduler->close();
+  });
+  CHECK(scheduler->next().kind == NextKind::kClosed);
+  closer.join();
+}
+
+void a_timeout_names_who_is_waited_for() {
+  const auto scheduler = make(config(UnitKind::kRange, 1, 1, 20, 2));
+  scheduler->start(nullptr);
+  scheduler->on_started(0, 1, 0);
+  WorkerEnd end(scheduler->region(), -1, 0, 1);
+  CHECK(end.claim().has_value());
+  end.at_address()->store(1);
+  const Next next = scheduler->next(0.01);
+  CHECK(next.kind == NextKind::kTimeout);
+  CHECK_EQ(next.report.worker, 0);
+  CHECK_EQ(next.report.record, 1);
+}
+
+void a_timeout_blames_nobody_for_a_unit_that_nobody_can_have_begun() {
+  const auto scheduler = make(config(UnitKind::kRange, 1, 1, 20, 2));
+  scheduler->start(nullptr);
+  Next next = scheduler->next(0.01);
+  CHECK(next.kind == NextKind::kTimeout);
+  CHECK_EQ(next.report.worker, -1);
+  CHECK_EQ(next.report.stream, 0);
+  scheduler->on_started(0, 1, 0);  // Still importing, perhaps.
+  for (int i = 0; i < 3; ++i) {
+    next = scheduler->next(0.01);
+    CHECK_EQ(next.report.worker, -1);
+  }
+  next = scheduler->next(0.01);  // Stopped in its start, perhaps.
+  CHECK_EQ(next.report.worker, 0);
+  CHECK(next.report.idle);
+}
+
+void a_timeout_names_the_worker_that_keeps_others_waiting() {
+  for (const UnitKind kind : {UnitKind::kRange, UnitKind::kSequential}) {
+    const bool owned = kind == UnitKind::kSequential;
+    const auto scheduler = make(config(kind, 1, 1, owned ? -1 : 20, 2));
+    scheduler->start(nullptr);
+    scheduler->on_started(0, 1, 0);
+    WorkerEnd end(scheduler->region(), -1, 0, 1);
+    CHECK(end.claim().has_value());
+    end.at_address()->store(7);
+    // The unit is withdrawn, but the worker does not come back from it.
+    const std::size_t length = scheduler->position().cursors[0].size();
+    CHECK(scheduler->reset({{Cursor(length, 0)}, 0, {false}}).ok());
+    const Next next = scheduler->next(0.01);
+    CHECK(next.kind == NextKind::kTimeout);
+    CHECK_EQ(next.report.worker, 0);
+    CHECK_EQ(next.report.record, 7);
+    CHECK(!next.report.idle);
+  }
+}
+
+void a_timeout_names_an_idle_worker() {
+  const auto scheduler = make(config(UnitKind::kRange, 1, 1, 20, 2));
+  scheduler->start(nullptr);
+  scheduler->on_started(0, 1, 0);
+  // It has asked for work before and does not any more.
+  scheduler->region().cell(0).started.store(1);
+  const Next next = scheduler->next(0.01);
+  CHECK_EQ(next.report.worker, 0);
+  CHECK_EQ(next.report.record, -1);
+  CHECK(next.report.idle);
+}
+
+void a_worker_that_is_not_admitted_gets_nothing() {
+  const auto scheduler = make(config(UnitKind::kRange, 1, 1, 20, 2));
+  scheduler->start(nullptr);
+  WorkerEnd end(scheduler->region(), -1, 0, 2);
+  scheduler->on_started(0, 1, 0);
+  scheduler->close();
+  CHECK(!end.claim().has_value());
+}
+
+void a_fork_is_told_and_leaves_the_parent_alone() {
+  const auto scheduler = make(config(UnitKind::kRange, 1, 1, 40, 1));
+  WorkerThreads workers(*scheduler, {});
+  scheduler->start(&workers);
+  const Next first = scheduler->next(60);
+  CHECK(first.kind == NextKind::kOutput);
+  ArenaSlot* const slot = scheduler->hold();
+  const pid_t pid = fork();
+  if (pid == 0) {
+    const bool told = scheduler->next().kind == NextKind::kForked;
+    scheduler->close();
+    _exit(told && read_output(first.output, 8).value == 0 ? 0 : 1);
+  }
+  int status = 0;
+  CHECK_EQ(waitpid(pid, &status, 0), pid);
+  CHECK_EQ(status, 0);
+  release_view(slot);
+  CHECK(drain(*scheduler, 8) == expected_ranges(1, 40));
+  CHECK_EQ(read_output(first.output, 8).value, value_of(0, 0, 0));
+}
+
+void a_corrupt_unit_is_an_error() {
+  const auto scheduler = make(config(UnitKind::kRange, 1, 1, 20, 2));
+  scheduler->start(nullptr);
+  scheduler->on_started(0, 1, 0);
+  WorkerEnd end(scheduler->region(), -1, 0, 1);
+  const auto work = end.claim();
+  end.commit(*work, UnitStatus::kOk, 2, 100, {2});
+  CHECK(scheduler->next().kind == NextKind::kExited);
+}
+
+void positions_may_be_short_or_long() {
+  constexpr std::uint32_t kCapacity = 8193;  // 64 KiB and their length
+  for (const bool own_mapping : {false, true}) {
+    SchedulerConfig made = config(UnitKind::kSequential, 2, 3, -1, 1);
+    made.cursor_capacity = kCapacity;
+    const auto scheduler = make(std::move(made));
+    Job job;
+    job.stream_end = 60;
+    job.longest = kCapacity - 2;
+    WorkerThreads workers(*scheduler, job, own_mapping);
+    scheduler->start(&workers);
+    std::vector<Cursor> half;
+    for (int i = 0; i < 60; ++i) {
+      CHECK(scheduler->next(60).kind == NextKind::kOutput);
+      scheduler->advance();
+    }
+    half = scheduler->position().cursors;
+    const auto rest = drain(*scheduler, 8);
+    CHECK(scheduler->reset({half, 0, std::vector<bool>(3, false)}).ok());
+    CHECK(drain(*scheduler, 8) == rest);
+    for (const Cursor& vector : half) unpadded(vector, job.longest);
+  }
+}
+
+void a_position_beyond_the_capacity_is_refused() {
+  SchedulerConfig made = config(UnitKind::kSequential, 1, 1, -1, 1);
+  made.start.cursors = {Cursor(9, 0)};
+  CHECK(!Scheduler::create(made).ok());
+  made.cursor_capacity = 9;
+  const auto scheduler = make(made);
+  CHECK(!scheduler->reset({{Cursor(10, 0)}, 0, {false}}).ok());
+  CHECK(!scheduler->reset({{Cursor()}, 0, {false}}).ok());
+  for (const std::uint32_t capacity : {0U, kMaxCursorCapacity + 1}) {
+    made.cursor_capacity = capacity;
+    CHECK(!Scheduler::create(made).ok());
+  }
+}
+
+// What a worker left that is killed or goes wrong is checked before it is used.
+void a_length_that_cannot_be_is_an_error() {
+  for (const std::uint32_t length : {0U, 3U, 1U << 31}) {
+    SchedulerConfig made = config(UnitKind::kSequential, 1, 1, -1, 1);
+    made.cursor_capacity = 2;
+    const auto scheduler = make(std::move(made));
+    scheduler->start(nullptr);
+    scheduler->on_started(0, 1, 0);
+    WorkerEnd end(scheduler->region(), -1, 0, 1);
+    const auto work = end.claim();
+    end.commit(*work, UnitStatus::kOk, 0, 0, {2, 1});
+    scheduler->region().unit(0).cursor_out = length;
+    CHECK(scheduler->next().kind == NextKind::kExited);
+  }
+}
+
+void ten_thousand_units() {
+  const auto scheduler = make(config(UnitKind::kRange, 4, 5, 2000, 1));
+  Job job;
+  job.repeat = 64;
+  job.plant = [](int, std::uint64_t id, std::uint32_t attempt) {
+    return attempt == 0 && id % 501 == 500 ? Plant::kMidWrite : Plant::kNone;
+  };
+  WorkerThreads workers(*scheduler, job);
+  scheduler->start(&workers);
+  CHECK(drain(*scheduler, 64) == expected_ranges(5, 2000));
+}
+
+}  // namespace
+
+int main() {
+  delivers_ranges_in_order(false);
+  delivers_ranges_in_order(true);
+  for (const std::int64_t per_unit : {1, 3}) {
+    delivers_sequences_in_order(per_unit);
+  }
+  survives_each_planted_exit(UnitKind::kRange, 0);
+  for (const std::size_t longest : {0, 6, 5000}) {
+    survives_each_planted_exit(UnitKind::kSequential, longest);
+  }
+  positions_may_be_short_or_long();
+  a_position_beyond_the_capacity_is_refused();
+  gives_up_on_a_unit_that_kills_its_workers();
+  gives_up_when_nobody_can_start();
+  says_why_a_worker_could_not_start();
+  goes_on_behind_an_error();
+  a_unit_that_takes_more_records_moves_those_behind_it();
+  starts_from_a_position();
+  owners_claim_the_units_of_a_stream_in_order();
+  resets_while_workers_are_busy();
+  kept_outputs_stay_as_they_are();
+  says_that_memory_is_full_and_goes_on();
+  a_unit_without_memory_is_tried_again();
+  nothing_is_computed_behind_a_unit_without_memory();
+  units_outgrow_a_tight_arena();
+  close_ends_a_wait();
+  a_timeout_names_who_is_waited_for();
+  a_timeout_blames_nobody_for_a_unit_that_nobody_can_have_begun();
+  a_timeout_names_the_worker_that_keeps_others_waiting();
+  a_timeout_names_an_idle_worker();
+  a_worker_that_is_not_admitted_gets_nothing();
+  a_fork_is_told_and_leaves_the_parent_alone();
+  a_corrupt_unit_is_an_error();
+  a_length_that_cannot_be_is_an_error();
+  ten_thousand_units();
+}

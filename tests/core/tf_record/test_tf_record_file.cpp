@@ -1,0 +1,368 @@
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <map>
+#include <ranges>
+#include <thread>
+
+#include "core/check.hpp"
+#include "core/files/local_file.hpp"
+#include "core/tf_record/tf_record_file.hpp"
+#include "core/tf_record/tf_record_sidecar.hpp"
+#include "core/tf_record/tf_record_writer.hpp"
+
+namespace gristmill {
+namespace {
+
+using Access = LocalFile::Access;
+using FilePtr = std::shared_ptr<const TfRecordFile>;
+using Options = TfRecordFile::Options;
+
+// Keeps each record in memory of its own.
+struct Kept final : RecordReader::Sink {
+  Result<std::span<std::byte>> place(std::size_t slot,
+                                     std::uint64_t size) override {
+    Bytes& bytes = slots[slot];
+    bytes.resize(size);
+    return std::span(bytes);
+  }
+  std::map<std::size_t, Bytes> slots;
+};
+
+Result<FilePtr> try_open(const std::string& path, const Options& options,
+                         Access access = Access::kPread) {
+  ScanProgress progress;
+  auto file = LocalFile::open(path, access);
+  if (!file.ok()) return file.status();
+  return TfRecordFile::open(std::move(file).value(), options, progress);
+}
+
+FilePtr open(const std::string& path, const Options& options = {},
+             Access access = Access::kPread) {
+  auto file = try_open(path, options, access);
+  if (!file.ok()) std::cerr << file.status().message() << std::endl;
+  CHECK(file.ok());
+  return file.value();
+}
+
+Status read(const RecordReader& file, std::span<const std::int64_t> records,
+            Kept& to) {
+  auto requests = file.plan(records);
+  if (!requests.ok()) return requests.status();
+  return file.read(requests.value(), to);
+}
+
+std::string read_error(const RecordReader& file, std::int64_t record) {
+  Kept kept;
+  return read(file, std::span(&record, 1), kept).message();
+}
+
+// A folder that is removed at the end of a test, with the sidecars in it.
+class Folder {
+ public:
+  Folder() { CHECK(mkdtemp(path_) != nullptr); }
+  ~Folder() {
+    for (const char* name : {"/a", "/b"})
+      std::remove((path_ + std::string(name)).c_str());
+    rmdir(path_);
+  }
+  Folder(const Folder&) = delete;
+  Folder& operator=(const Folder&) = delete;
+  [[nodiscard]] std::string operator/(const std::string& name) const {
+    return path_ + ("/" + name);
+  }
+
+ private:
+  char path_[32] = "/tmp/gristmill_folder_XXXXXX";
+};
+
+void reads_what_was_written(const Options& options, Access access) {
+  const auto records = tf_records();
+  const TemporaryFile disk(tf_file_of(records));
+  const FilePtr file = open(disk.path(), options, access);
+  CHECK_EQ(file->size(), records.size());
+  CHECK(file->knows_sizes());
+  for (const std::size_t step : {1u, 5u, 100u}) {
+    std::vector<std::int64_t> order;
+    for (std::size_t i = 0; i < 2 * records.size(); ++i) {
+      order.push_back(static_cast<std::int64_t>(i * step % records.size()));
+    }
+    Kept kept;
+    CHECK(read(*file, order, kept).ok());
+    std::vector<std::int64_t> sizes(order.size());
+    CHECK(file->sizes(file->plan(order).value(), sizes).ok());
+    for (std::size_t k = 0; k < order.size(); ++k) {
+      const Bytes& expected = records[static_cast<std::size_t>(order[k])];
+      CHECK(kept.slots[k] == expected);
+      CHECK_EQ(sizes[k], static_cast<std::int64_t>(expected.size()));
+    }
+  }
+  for (std::size_t i = 0; i < records.size(); ++i) {
+    const auto one = static_cast<std::int64_t>(i);
+    Kept single;
+    CHECK(read(*file, std::span(&one, 1), single).ok());
+    CHECK(single.slots[0] == records[i]);
+  }
+}
+
+// The index is loaded: the heads are not looked at before a record is read.
+void every_byte_of_a_record_matters(Access access, std::size_t record) {
+  const Folder folder;
+  const auto records = tf_records();
+  const Bytes good = tf_file_of(records);
+  const TemporaryFile disk(good);
+  const auto place = open(disk.path())->index().place(record);
+  const auto index = open(disk.path());
+  for (const std::uint64_t at :
+       {place.begin, place.begin + 9, place.begin + kFrameHead,
+        place.end - kFrameTail - 1, place.end - 1}) {
+    Bytes bad = good;
+    bad[at] ^= std::byte{0x10};
+    disk.write(bad);
+    CHECK(save_sidecar(
+              folder / "a", index->index(),
+              FileStamp::of(*LocalFile::open(disk.path(), access).value()))
+              .ok());
+    const bool in_head = at < place.begin + kFrameHead;
+    const bool in_length = at == place.begin;
+    for (const Verify verify :
+         {Verify::kAll, Verify::kHeaders, Verify::kNone}) {
+      const FilePtr file = open(disk.path(), {verify, {folder / "a"}}, access);
+      CHECK_EQ(file->sidecar(), folder / "a");
+      const std::string error =
+          read_error(*file, static_cast<std::int64_t>(record));
+      const bool seen = verify == Verify::kAll ||
+                        (verify == Verify::kHeaders ? in_head : in_length);
+      CHECK_EQ(error.empty(), !seen);
+      if (seen) {
+        const bool checked = verify != Verify::kNone;
+        CHECK(contains(error, disk.path() + ": record " +
+                                  std::to_string(record) + " at offset " +
+                                  std::to_string(place.begin) +
+                                  (checked ? ": the check" : ": it has")));
+      }
+      CHECK_EQ(read_error(*file, static_cast<std::int64_t>(record) + 1), "");
+    }
+  }
+}
+
+void a_bad_record_spares_its_neighbours() {
+  const auto records = std::vector<Bytes>(10, noise(50));
+  Bytes bad = tf_file_of(records);
+  bad[66 * 4 + 20] ^= std::byte{1};
+  const TemporaryFile disk(bad);
+  const FilePtr file = open(disk.path());
+  Kept kept;
+  const std::vector<std::int64_t> all = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9};
+  CHECK(contains(read(*file, all, kept).message(), "record 4 at offset 264"));
+  for (std::size_t i = 0; i < 4; ++i) CHECK(kept.slots[i] == records[i]);
+  for (const std::int64_t i : all)
+    CHECK_EQ(read_error(*file, i).empty(), i != 4);
+}
+
+// Its checksum fits, and so does its stamp: somebody made it up.
+void a_forged_index_cuts_no_records(Options options, Access access) {
+  const Folder folder;
+  const TemporaryFile other(tf_file_of({noise(10), noise(30), noise(20)}));
+  const TemporaryFile disk(tf_file_of({noise(20), noise(20), noise(20)}));
+  CHECK(save_sidecar(folder / "a", open(other.path())->index(),
+                     FileStamp::of(
+                         *LocalFile::open(disk.path(), Access::kPread).value()))
+            .ok());
+  options.sidecars = {folder / "a"};
+  const FilePtr file = open(disk.path(), options, access);
+  const std::string advice =
+      "; if the file is whole, its index is wrong: delete " + (folder / "a");
+  const std::string longer = read_error(*file, 0);
+  CHECK(contains(longer, "it has 20 bytes, expected by the index 10" + advice));
+  const std::string elsewhere = read_error(*file, 1);
+  CHECK(contains(elsewhere, options.verify == Verify::kNone
+                                ? "bytes, expected by the index 30"
+                                : "the checksum of its length"));
+  CHECK(contains(elsewhere, advice));
+  CHECK_EQ(read_error(*file, 2), "");
+}
+
+void a_forged_index_cuts_no_large_records(Verify verify) {
+  const Folder folder;
+  const TemporaryFile other(tf_file_of({noise(9'000), noise(31'000)}));
+  const TemporaryFile disk(tf_file_of({noise(20'000), noise(20'000)}));
+  CHECK(save_sidecar(folder / "a", open(other.path())->index(),
+                     FileStamp::of(
+                         *LocalFile::open(disk.path(), Access::kPread).value()))
+            .ok());
+  const FilePtr file = open(disk.path(), {verify, {folder / "a"}});
+  CHECK(contains(read_error(*file, 0), "it has 20000 bytes, expected"));
+  CHECK(contains(read_error(*file, 1), "delete " + (folder / "a")));
+}
+
+void records_out_of_range_are_refused() {
+  const TemporaryFile disk(tf_file_of({noise(3), noise(4)}));
+  const FilePtr file = open(disk.path());
+  for (const std::int64_t record : {std::int64_t{-1}, std::int64_t{2}}) {
+    CHECK_EQ(read_error(*file, record),
+             disk.path() + ": record " + std::to_string(record) +
+                 " is out of range: there are 2 records");
+  }
+}
+
+void an_empty_file_has_no_records() {
+  const TemporaryFile disk(Bytes{});
+  for (const auto access : {Access::kPread, Access::kMmap}) {
+    const FilePtr file = open(disk.path(), {Verify::kAll, {}}, access);
+    CHECK_EQ(file->size(), 0u);
+    CHECK(contains(read_error(*file, 0), "out of range"));
+  }
+}
+
+void the_first_index_that_fits_is_loaded() {
+  const Folder folder;
+  const TemporaryFile disk(tf_file_of(tf_records()));
+  const Options options{Verify::kAll,
+                        {"/proc/no such folder/a", folder / "a", folder / "b"}};
+  const FilePtr first = open(disk.path(), options);
+  CHECK_EQ(first->sidecar(), "");
+  CHECK(
+      contains(first->save_index("/proc/no folder/a").message(), "no folder"));
+  CHECK(first->save_index(folder / "b").ok());
+  const FilePtr second = open(disk.path(), options);
+  CHECK_EQ(second->sidecar(), folder / "b");
+  CHECK_EQ(second->size(), first->size());
+  CHECK(first->save_index(folder / "a").ok());
+  CHECK_EQ(open(disk.path(), options)->sidecar(), folder / "a");
+
+  // One that is damaged, or of the file as it was, is none.
+  TemporaryFile damaged(Bytes(100));
+  CHECK_EQ(std::rename(damaged.path().c_str(), (folder / "a").c_str()), 0);
+  CHECK_EQ(open(disk.path(), options)->sidecar(), folder / "b");
+  disk.write(tf_file_of({noise(9)}));
+  const FilePtr changed = open(disk.path(), options);
+  CHECK_EQ(changed->sidecar(), "");
+  CHECK_EQ(changed->size(), 1u);
+}
+
+void errors_name_the_file() {
+  const TemporaryFile disk(noise(100));
+  CHECK(contains(try_open(disk.path(), {}).status().message(),
+                 disk.path() + ": not a TFRecord file: record 0 at offset 0"));
+  CHECK(contains(try_open("/tmp", {}).status().message(), "found a directory"));
+  CHECK(contains(try_open("/tmp/no such file", {}).status().message(),
+                 "open failed"));
+}
+
+void a_file_that_changes_is_noticed(Access access) {
+  const Bytes good = tf_file_of(tf_records());
+  const TemporaryFile disk(good);
+  const FilePtr file = open(disk.path(), {Verify::kAll, {}}, access);
+  CHECK_EQ(read_error(*file, 9), "");
+  CHECK_EQ(truncate(disk.path().c_str(), 100), 0);
+  const std::string error = read_error(*file, 9);
+  CHECK(contains(error, disk.path() + ": "));
+  CHECK(contains(error, "the file changed while it was open"));
+  disk.write(good);  // As a process might that restores it.
+  CHECK_EQ(read_error(*file, 9), "");
+  disk.write(noise(good.size()));
+  CHECK(contains(read_error(*file, 9), "written to while it was open"));
+}
+
+void a_lost_end_spares_what_comes_before() {
+  const auto records = std::vector<Bytes>(10, noise(50));
+  const TemporaryFile disk(tf_file_of(records));
+  const FilePtr file = open(disk.path());
+  CHECK_EQ(truncate(disk.path().c_str(), 66 * 7), 0);
+  Kept kept;
+  const std::vector<std::int64_t> all = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9};
+  CHECK(contains(read(*file, all, kept).message(), "record 7 at offset 462"));
+  for (std::size_t i = 0; i < 7; ++i) CHECK(kept.slots[i] == records[i]);
+}
+
+// A file that is far away: it counts how often it is read.
+class FarFile final : public File {
+ public:
+  FarFile(const Bytes& bytes, std::size_t& reads)
+      : File("far", bytes.size(), {100, 1000, 0, 4}),
+        bytes_(bytes),
+        reads_(reads) {}
+
+  Status read(std::uint64_t offset, std::span<std::byte> to) const override {
+    ++reads_;
+    std::ranges::copy(std::span(bytes_).subspan(offset, to.size()), to.begin());
+    return {};
+  }
+  [[nodiscard]] std::string change() const override { return ""; }
+
+ private:
+  const Bytes& bytes_;
+  std::size_t& reads_;
+};
+
+void far_files_are_read_in_their_own_steps() {
+  const std::vector<Bytes> records(100, noise(84));  // Frames of 100 bytes.
+  const Bytes bytes = tf_file_of(records);
+  std::size_t reads = 0;
+  ScanProgress progress;
+  const FilePtr file =
+      TfRecordFile::open(std::make_unique<FarFile>(bytes, reads), {}, progress)
+          .value();
+  CHECK_EQ(reads, 2u);  // The first head, and all heads.
+  CHECK_EQ(file->parallel(), 4u);
+  std::vector<std::int64_t> all(100);
+  std::ranges::copy(std::views::iota(0, 100), all.begin());
+  reads = 0;
+  Kept kept;
+  CHECK(read(*file, all, kept).ok());
+  CHECK_EQ(reads, 10u);  // Of 1000 bytes each.
+  for (const auto& [slot, found] : kept.slots) {
+    CHECK(found == records[slot]);
+  }
+  // Threads that share the work out leave together what is one read.
+  CHECK_EQ(file->cut(file->plan(all).value(), 100).size(), 10u);
+  CHECK(file->shares_work(10, 11));
+  CHECK(!file->shares_work(10, 13));
+}
+
+void threads_share_a_file(Access access) {
+  const auto records = tf_records();
+  const TemporaryFile disk(tf_file_of(records));
+  const FilePtr file = open(disk.path(), {Verify::kAll, {}}, access);
+  std::vector<std::thread> threads;
+  for (std::size_t t = 0; t < 4; ++t) {
+    threads.emplace_back([&, t] {
+      for (std::size_t k = 0; k < 300; ++k) {
+        const std::size_t i = (k * 5 + t) % records.size();
+        const auto record = static_cast<std::int64_t>(i);
+        Kept kept;
+        CHECK(read(*file, std::span(&record, 1), kept).ok());
+        CHECK(kept.slots[0] == records[i]);
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+}
+
+}  // namespace
+}  // namespace gristmill
+
+int main() {
+  using namespace gristmill;
+  for (const auto access : {Access::kPread, Access::kMmap}) {
+    for (const auto verify : {Verify::kAll, Verify::kHeaders, Verify::kNone}) {
+      reads_what_was_written({verify, {}}, access);
+      a_forged_index_cuts_no_records({verify, {}}, access);
+      a_forged_index_cuts_no_large_records(verify);
+    }
+    for (const std::size_t record : {2u, 4u, 7u, 9u, 13u}) {
+      every_byte_of_a_record_matters(access, record);
+    }
+    a_file_that_changes_is_noticed(access);
+    threads_share_a_file(access);
+  }
+  a_bad_record_spares_its_neighbours();
+  records_out_of_range_are_refused();
+  an_empty_file_has_no_records();
+  the_first_index_that_fits_is_loaded();
+  errors_name_the_file();
+  a_lost_end_spares_what_comes_before();
+  far_files_are_read_in_their_own_steps();
+}

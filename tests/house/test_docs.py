@@ -1,0 +1,151 @@
+"""Every block of code in the README and the documents runs as it stands.
+
+A block is fenced and says what it is: ``python`` and ``sh`` run, ``text`` is a picture
+or what a program prints.  A ``sh`` block that installs or builds begins with a comment
+that says that it is not run.
+"""
+
+import os
+import re
+import shlex
+import subprocess
+import sys
+from typing import NamedTuple
+
+import pytest
+
+from support import extras
+from support.places import ROOT
+
+PAGES = [
+    *(ROOT / name for name in ("README.md", "CONTRIBUTING.md", "SECURITY.md")),
+    *sorted(ROOT.glob("docs/**/*.md")),
+]
+TEXTS = [path.relative_to(ROOT).as_posix() for path in PAGES]
+FENCE = re.compile(r"^```([^\n]*)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
+NOT_RUN = "# Not run by the tests: "
+# What only such a block may hold.
+BUILDS = {
+    *(".", "gdb", "make", "pip", "python3", "sudo"),
+    *(f".venv-dev/bin/{name}" for name in ("cmake", "py-spy", "python")),
+    "build/dev/tests/core/test_permute",
+}
+# What the others may use.
+COMMANDS = {"gristmill", "printf"}
+
+
+class Block(NamedTuple):
+    language: str
+    code: str
+
+    @property
+    def runs(self):
+        return self.language != "text" and not self.code.startswith(NOT_RUN)
+
+    def commands(self):
+        """The words of each command of a shell block."""
+        lines = self.code.replace(" && ", "\n").splitlines()
+        return [words for line in lines if (words := shlex.split(line, comments=True))]
+
+
+def blocks_of(text):
+    return [Block(*found) for found in FENCE.findall((ROOT / text).read_text())]
+
+
+def as_program(blocks):
+    """One program of all blocks in their order: later ones go on from earlier ones."""
+    parts = ["import subprocess as _subprocess"]
+    for block in blocks:
+        if block.language == "python":
+            parts.append(block.code)
+        else:
+            command = ["bash", "-euo", "pipefail", "-c", block.code]
+            parts.append(f"_subprocess.run({command!r}, check=True)")
+    return "\n".join(parts)
+
+
+@pytest.fixture
+def elsewhere(tmp_path, monkeypatch):
+    """A folder of its own to work in, with `gristmill` among the commands."""
+    commands = tmp_path / "bin"
+    commands.mkdir()
+    command = commands / "gristmill"
+    command.write_text(f'#!/bin/sh\nexec {sys.executable} -m gristmill "$@"\n')
+    command.chmod(0o755)
+    monkeypatch.setenv("PATH", str(commands), prepend=os.pathsep)
+    folder = tmp_path / "work"
+    folder.mkdir()
+    monkeypatch.chdir(folder)
+    return folder
+
+
+@pytest.mark.multiprocess
+@pytest.mark.parametrize(
+    "text", [text for text in TEXTS if any(block.runs for block in blocks_of(text))]
+)
+def test_every_block_runs_in_a_fresh_folder(elsewhere, text):
+    blocks = [block for block in blocks_of(text) if block.runs]
+    # The program lies outside of the folder, which is as empty as the reader's.
+    program = elsewhere.parent / "program.py"
+    program.write_text(as_program(blocks))
+    done = subprocess.run(
+        [sys.executable, str(program)],
+        capture_output=True,
+        text=True,
+        timeout=240,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.mark.parametrize("text", TEXTS)
+def test_every_block_says_what_it_is(text):
+    blocks = blocks_of(text)
+    assert {block.language for block in blocks} <= {"python", "sh", "text"}
+    outside = FENCE.sub("", (ROOT / text).read_text())
+    assert "```" not in outside
+    # Indented blocks have no language; in a list, indented text is no block.
+    assert re.findall(r"\n\n {4,}[^\n]+", outside) == []
+
+
+@pytest.mark.parametrize("text", TEXTS)
+def test_only_what_installs_or_builds_is_not_run(text):
+    for block in blocks_of(text):
+        if block.language == "text":
+            first = block.code.split(maxsplit=1)[0]
+            assert first not in {*COMMANDS, *BUILDS, "import", "from"}
+        if block.language != "sh":
+            assert NOT_RUN not in block.code
+            continue
+        commands = {words[0] for words in block.commands()}
+        assert commands and commands <= (COMMANDS if block.runs else BUILDS)
+
+
+def test_the_readme_says_what_building_needs():
+    install, _ = (block for block in blocks_of("README.md") if block.code[0] == "#")
+    (packages,) = (
+        words[3:] for words in install.commands() if words[:2] == ["sudo", "apt-get"]
+    )
+    known = (ROOT / ".ci" / "system-packages").read_text()
+    named = re.findall(r"(?:packages |h:)(g\+\+|lib\w+-dev|python3-\w+)", known)
+    assert sorted(packages) == sorted({*named})
+
+
+def test_the_readme_says_what_each_extra_is_for():
+    table = (ROOT / "README.md").read_text().partition("| extra | for |")[2]
+    rows = re.findall(r"^\| (`.*?) \|", table.partition("\n\n")[0], re.MULTILINE)
+    named = re.findall(r"`(\w+)`", " ".join(rows))
+    of_developers = {"bench", "demo", "dev", "lint", "test"}
+    there = set(extras.PROJECT["optional-dependencies"])
+    assert len(named) == len({*named})
+    assert {*named} == there - of_developers
+    install, _ = (block for block in blocks_of("README.md") if block.code[0] == "#")
+    (wanted,) = re.findall(r"pip install '\.\[(.*)\]'", install.code)
+    assert {*wanted.split(",")} <= {*named}
+
+
+@pytest.mark.parametrize("text", TEXTS)
+def test_links_lead_somewhere(text):
+    file = ROOT / text
+    for target in re.findall(r"\]\(([^)#]+)\)", file.read_text()):
+        assert "://" in target or (file.parent / target).exists(), target

@@ -1,0 +1,204 @@
+"""The examples run, with settings small enough for a test."""
+
+import importlib
+import itertools
+import json
+import re
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from support import extras
+from support.places import ROOT
+
+EXAMPLES = ROOT / "examples"
+
+
+def run(name, *arguments):
+    command = [sys.executable, str(EXAMPLES / name), *map(str, arguments)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=240)
+    assert done.returncode == 0, done.stderr
+    assert done.stderr == ""
+    return done.stdout
+
+
+@pytest.mark.multiprocess
+def test_text_pipeline_says_how_fast_it_is_and_how_long_training_waits():
+    printed = run(
+        "text_pipeline.py",
+        *("--documents", 1200, "--batch-size", 4, "--batches", 5),
+        *("--workers", 2, 16, "--steps", 4, "--step-seconds", 0.01),
+    )
+    lines = printed.splitlines()
+    assert lines[0] == "1200 documents through gristmill"
+    assert [line.split()[0] for line in lines if "first batch" in line] == [
+        "0",
+        "2",
+        "16",
+    ]
+    rates = re.findall(r"([\d,]+) rows/s, ([\d,]+) tokens/s", printed)
+    assert len(rates) == 3
+    for rows, tokens in rates:
+        # Rows are nearly full: up to 128 tokens each.
+        per_row = int(tokens.replace(",", "")) / int(rows.replace(",", ""))
+        assert 100 < per_row <= 129
+    waits = re.findall(r"waits +([\d.]+)% of the time: (.*)", printed)
+    assert [name for _, name in waits] == 3 * [
+        "as it is",
+        "a thread prefetches",
+        "and starts while the model is restored",
+    ]
+    assert all(0 <= float(share) <= 100 for share, _ in waits)
+
+
+@pytest.fixture
+def example(monkeypatch):
+    """Imports an example as a module."""
+    monkeypatch.syspath_prepend(EXAMPLES)
+    return importlib.import_module
+
+
+def assert_same_batches(ours, theirs, count):
+    ours, theirs = (list(itertools.islice(it, count)) for it in (ours, theirs))
+    assert len(ours) == len(theirs) == count
+    for our, their in zip(ours, theirs, strict=True):
+        assert our.keys() == their.keys()
+        for key in their:
+            assert our[key].dtype == their[key].dtype
+            np.testing.assert_array_equal(our[key], their[key])
+
+
+def test_text_pipeline_gives_the_batches_that_grain_gives(tmp_path, example):
+    module = example("text_pipeline")
+    text = module.write_text(tmp_path, 400)
+    ours, theirs = (
+        module.pipeline(module.import_library(name), text, 4, 0)
+        for name in ("gristmill", "grain")
+    )
+    assert_same_batches(ours, theirs, 20)
+
+
+def test_text_pipeline_runs_with_grain_too():
+    extras.need("grain", "tokenizers")
+    command = [sys.executable, str(EXAMPLES / "text_pipeline.py")]
+    command += ["--library", "grain", "--workers", "--documents", "300"]
+    command += ["--batch-size", "4", "--batches", "2", "--steps", "2"]
+    command += ["--step-seconds", "0.01"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=240)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith("300 documents through grain\n 0 workers: first")
+
+
+@pytest.mark.multiprocess
+def test_maxtext_pipeline_goes_on_with_the_same_hosts_and_with_others():
+    printed = run("maxtext_pipeline.py", "--steps", 3).splitlines()
+    assert len(printed) == 3
+    for host, line in enumerate(printed[:2]):
+        assert line.startswith(f"host {host}: 3 steps of 6 rows, ")
+        assert line.endswith("after a restart the same rows follow")
+    assert printed[2].startswith(
+        "elastic: 3 steps of 2 hosts, then 3 of 3, gave the rows of 6 steps of 1"
+    )
+
+
+@pytest.mark.multiprocess
+def test_flax_training_goes_on_from_orbax_as_if_never_stopped():
+    printed = run("flax_nnx_orbax.py").splitlines()
+    assert [line for line in printed if not line.startswith(" ")] == [
+        "Without a stop:",
+        "Stopped after 139 steps, 6.19 epochs:",
+        "Restored:",
+        "Weights, optimizer and generators are the same, bit for bit.",
+    ]
+    # The last losses, of the run without a stop and of the one restored.
+    assert printed[1].split()[-1] == printed[-2].split()[-1]
+
+
+@pytest.mark.multiprocess
+def test_torch_loop_ends_with_the_weights_that_torchs_loader_gives():
+    printed = run("torch_loop.py", "--epochs", 2).splitlines()
+    assert [line.split()[:3] for line in printed[:2]] == [
+        ["torch", "46", "batches"],
+        ["gristmill", "46", "batches"],
+    ]
+    assert printed[2:] == ["The weights are the same, bit for bit."]
+
+
+@pytest.mark.multiprocess
+def test_torch_lightning_goes_on_in_mid_epoch_as_if_never_stopped():
+    printed = run("torch_lightning.py").splitlines()
+    assert printed[0].startswith("Without a stop: 92 steps, 5748 images, test accuracy")
+    # 50 steps are two epochs of 1437 images and four batches of 64.
+    assert printed[1:] == [
+        f"From step 50, after 2.17 epochs: {5748 - 2 * 1437 - 4 * 64} images",
+        "The weights are the same, bit for bit.",
+    ]
+
+
+@pytest.mark.multiprocess
+def test_torch_accelerate_builds_our_loader_and_goes_on_in_mid_epoch():
+    printed = run("torch_accelerate.py").splitlines()
+    assert printed[0] == "Accelerate has built a loader of gristmill.torch"
+    assert printed[1].startswith("Without a stop: 69 batches, test accuracy")
+    assert printed[2:] == [
+        f"From epoch 1, batch 7: {69 - 23 - 7} batches",
+        "The weights are the same, bit for bit.",
+    ]
+
+
+@pytest.mark.multiprocess
+def test_torch_transformers_logs_the_losses_that_torchs_loader_gives():
+    printed = run("torch_transformers.py", "--steps", 8).splitlines()
+    source = "The Trainer takes its batches from"
+    assert [line for line in printed if line.startswith(source)] == [
+        f"{source} torch.utils.data.dataloader",
+        f"{source} gristmill.torch",
+    ]
+    assert re.fullmatch(r"Both have logged these losses:( \d\.\d{3}){4}", printed[-1])
+
+
+def test_maxtext_pipeline_gives_the_batches_that_grain_gives(tmp_path, example):
+    module = example("maxtext_pipeline")
+    paths, tokenize = module.write_corpora(tmp_path)
+    ours, theirs = (
+        module.batches_of_host(
+            example("text_pipeline").import_library(name), paths, tokenize, 1, 2
+        )
+        for name in ("gristmill", "grain")
+    )
+    assert_same_batches(ours, theirs, 8)
+
+
+def test_maxtext_pipeline_predicts_the_next_token_of_the_same_document(example):
+    shift = example("maxtext_pipeline").shift
+    tokens = np.array([5, 6, 7, 8, 9, 0])
+    segments = np.array([1, 1, 1, 2, 2, 0], np.int32)
+    places = np.array([0, 1, 2, 0, 1, 0], np.int32)
+    features = {"": tokens, "_segment_ids": segments, "_positions": places}
+    row = shift(
+        {
+            f"{side}{name}": values
+            for side in ("inputs", "targets")
+            for name, values in features.items()
+        }
+    )
+    assert row["inputs"].tolist() == [5, 6, 7, 8, 9, 0]
+    assert row["targets"].tolist() == [6, 7, 0, 9, 0, 0]
+    assert row["targets_segmentation"].tolist() == [1, 1, 0, 2, 0, 0]
+    assert row["inputs_segmentation"].tolist() == [1, 1, 1, 2, 2, 0]
+
+
+def test_maxtext_pipeline_checkpoints_as_json_without_orbax(
+    tmp_path, example, monkeypatch
+):
+    module = example("maxtext_pipeline")
+    monkeypatch.setattr(module.importlib.util, "find_spec", lambda name: None)
+    dataset = module.gristmill.MapDataset.range(5).to_iter_dataset()
+    iterator, restored = iter(dataset), iter(dataset)
+    next(iterator)
+    module.Checkpoints(tmp_path).save(1, iterator)
+    assert json.loads((tmp_path / "1.json").read_text()) == {"next_index": 1}
+    module.Checkpoints(tmp_path).restore(1, restored)
+    assert list(restored) == [1, 2, 3, 4]

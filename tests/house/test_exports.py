@@ -1,0 +1,180 @@
+"""What `import gristmill` gives, and what it does not load."""
+
+import fnmatch
+import importlib
+import importlib.metadata
+import json
+import pkgutil
+import rlcompleter
+import subprocess
+import sys
+import tomllib
+import types
+
+import pytest
+
+import gristmill
+from gristmill._base import listing
+from support import extras
+from support.places import ROOT
+
+HEAVY = """
+    PIL absl aiohttp apache_beam array_record datasets fsspec grain jax keras orbax
+    pyarrow tensorflow tensorflow_datasets torch
+""".split()
+SUBMODULES = (
+    "bad_records",
+    "beam",
+    "checkpoint",
+    "constants",
+    "errors",
+    "experimental",
+    "jax",
+    "multiprocessing",
+    "python",
+    "samplers",
+    "sharding",
+    "sources",
+    "torch",
+    "transforms",
+)
+PUBLIC = [
+    "gristmill",
+    *(
+        f"gristmill.{found.name}"
+        for found in pkgutil.iter_modules(gristmill.__path__)
+        if not found.name.startswith("_")
+    ),
+]
+# What is listed beside __all__, because a package for it is installed.
+OPTIONAL = {
+    "gristmill": """
+        PyGrainCheckpointRestore PyGrainCheckpointSave beam jax torch
+    """.split(),
+    "gristmill.python": ["PyGrainCheckpointRestore", "PyGrainCheckpointSave"],
+    "gristmill.checkpoint": ["CheckpointRestore", "CheckpointSave"],
+}
+# Grain's names, less those of its Dataset API.
+TOP_LEVEL = """
+    DataLoader DataLoaderIterator MultiprocessingOptions ReadOptions Record
+    RecordMetadata checkpoint config constants experimental load multiprocessing
+    samplers sharding sources transforms
+""".split()
+OF_PYTHON = """
+    ArrayRecordDataSource Batch BatchOperation DATASET_INDEX DataLoader EPOCH
+    FilterOperation FilterTransform INDEX InMemoryDataSource IndexSampler MapOperation
+    MapTransform MapWithIndexTransform META_FEATURES MultiprocessingOptions NoSharding
+    Operation PyGrainCheckpointHandler PyGrainDatasetIterator RECORD RECORD_KEY
+    RandomAccessDataSource RandomMapOperation RandomMapTransform RangeDataSource
+    ReadOptions Record RecordMetadata SEED Sampler SequentialSampler ShardByJaxProcess
+    ShardOptions SharedMemoryArray Transformation Transformations config load
+""".split()
+
+
+def test_all_is_sorted_and_without_repeats():
+    assert list(gristmill.__all__) == sorted(set(gristmill.__all__))
+
+
+def test_all_is_the_public_names():
+    defined = {
+        name
+        for name, value in vars(gristmill).items()
+        if not name.startswith("_") and not isinstance(value, types.ModuleType)
+    }
+    defined |= listing.places_of(gristmill._HOMES).keys()  # Found when first used.
+    of_typing = {"Any", "TYPE_CHECKING", "annotations"}
+    of_orbax = {"PyGrainCheckpointRestore", "PyGrainCheckpointSave"}
+    assert defined - of_typing - of_orbax <= set(gristmill.__all__)
+    assert all(hasattr(gristmill, name) for name in gristmill.__all__)
+
+
+@pytest.mark.parametrize("name", SUBMODULES)
+def test_all_of_a_submodule_exists(name):
+    module = importlib.import_module(f"gristmill.{name}")
+    assert all(hasattr(module, exported) for exported in getattr(module, "__all__", ()))
+
+
+@pytest.mark.parametrize("name", PUBLIC)
+def test_dir_lists_the_public_names_and_nothing_else(name):
+    extras.need("apache_beam", "jax", "orbax", "torch")
+    module = importlib.import_module(name)
+    assert dir(module) == sorted({*module.__all__, *OPTIONAL.get(name, ())})
+    assert all(hasattr(module, listed) for listed in dir(module))
+    assert not {"Any", "TYPE_CHECKING", "annotations"} & {*dir(module)}
+    modules = {
+        value.__name__
+        for value in (getattr(module, listed) for listed in dir(module))
+        if isinstance(value, types.ModuleType)
+    }
+    assert modules <= {*PUBLIC}
+
+
+def test_dir_leaves_out_what_needs_a_package_that_is_missing(monkeypatch):
+    for package in ("apache_beam", "jax", "orbax", "torch"):
+        monkeypatch.setitem(sys.modules, package, None)
+    monkeypatch.delitem(sys.modules, "orbax.checkpoint", raising=False)
+    for name in OPTIONAL:
+        module = importlib.import_module(name)
+        assert dir(module) == sorted(module.__all__)
+
+
+def test_completion_gives_names_that_were_not_used_yet():
+    extras.need("orbax")
+    completer = rlcompleter.Completer({"grain": gristmill})
+
+    def completed(text):
+        completer.complete(text, 0)
+        return [match.rstrip("()") for match in completer.matches]
+
+    assert completed("grain.sources.T") == [
+        "grain.sources.TFDSDataSource",
+        "grain.sources.TFRecordDataSource",
+        "grain.sources.TFRecordPosition",
+        "grain.sources.TFRecordStream",
+        "grain.sources.TableSource",
+    ]
+    assert completed("grain.checkpoint.") == [
+        "grain.checkpoint.CheckpointHandler",
+        "grain.checkpoint.CheckpointRestore",
+        "grain.checkpoint.CheckpointSave",
+    ]
+    assert completed("grain.e") == ["grain.errors", "grain.experimental"]
+
+
+@pytest.mark.parametrize("name", [*TOP_LEVEL, *OF_PYTHON])
+def test_grains_names_are_at_the_top_level(name):
+    assert hasattr(gristmill, name)
+
+
+@pytest.mark.parametrize("name", OF_PYTHON)
+def test_both_spellings_are_one_object(name):
+    python = importlib.import_module("gristmill.python")
+    assert getattr(python, name) is getattr(gristmill, name)
+
+
+@pytest.mark.multiprocess
+@pytest.mark.parametrize("module", ["gristmill", "gristmill.python"])
+def test_import_loads_no_framework(module):
+    script = (
+        f"import json, sys, {module}; "
+        f"print(json.dumps(sorted(set(sys.modules) & set({HEAVY!r}))))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=True
+    )
+    assert json.loads(done.stdout) == []
+
+
+def test_the_version_is_the_packages():
+    assert gristmill.__version__ == importlib.metadata.version("gristmill")
+
+
+@pytest.mark.claim(
+    "Free-threaded builds of CPython are not tested, and no wheels are made for them."
+)
+def test_no_wheel_is_for_a_free_threaded_interpreter():
+    settings = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    built = settings["tool"]["cibuildwheel"]["build"].split()
+    names = ["cp313-manylinux_x86_64", "cp313t-manylinux_x86_64"]
+    wheels = [any(fnmatch.fnmatch(name, some) for some in built) for name in names]
+    assert wheels == [True, False]

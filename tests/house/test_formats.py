@@ -1,0 +1,86 @@
+"""The bytes in docs/formats are those that the code writes."""
+
+import os
+import re
+
+import numpy as np
+
+from gristmill import sources
+from gristmill._hot import slot_writer
+from support.places import ROOT
+
+FORMATS = ROOT / "docs" / "formats"
+CONTROL = ROOT / "csrc" / "core" / "memory" / "control.hpp"
+
+
+def example(page):
+    """The bytes of a page's example, by where they lie."""
+    rows = re.findall(
+        r"^\| (\d+) \| `([0-9a-f ]+)` \|", (FORMATS / page).read_text(), re.M
+    )
+    assert rows
+    return {int(at): bytes.fromhex(given) for at, given in rows}
+
+
+def numbered(page, heading):
+    """The numbers and words of the first two columns of a page's table."""
+    text = (FORMATS / page).read_text()
+    table = text.partition(heading)[2].partition("\n\n")[0]
+    return re.findall(r"^\| (\d+) \| (\w+)", table, re.M)
+
+
+def test_a_slot_is_written_as_described():
+    raw = np.full(4096 + 64, 0xA5, np.uint8)
+    start = -int(raw.ctypes.data) % 64
+    writer = slot_writer.SlotWriter(int(raw.ctypes.data) + start, 4096)
+    x = writer.empty(3, np.int16)
+    x[:] = [10, 20, 30]
+    output = ({"x": x, "label": 7}, np.array([5], np.int64), (1,))
+    used = slot_writer.encode(writer, [output], None)
+    slot = raw[start : start + used].tobytes()
+    described = example("slot.md")
+    for at, given in described.items():
+        assert slot[at : at + len(given)] == given, at
+    # What is not described is the header's end and what aligns the next thing.
+    ends = {at + len(given) for at, given in described.items()}
+    assert max(ends) == used
+    assert ends - {*described} == {24, 70, 228, used}
+
+
+def test_an_index_is_written_as_described(tmp_path):
+    from support import tf_record_files
+
+    file = tf_record_files.write(tmp_path / "two.tfrecord", [b"abc", bytes(200)])
+    written_ns = 1_700_000_000 * 10**9
+    os.utime(file, ns=(written_ns, written_ns))
+    assert len(sources.TFRecordDataSource(file)) == 2
+    found = (tmp_path / ".two.tfrecord.gristmill-index").read_bytes()
+    described = example("sidecar.md")
+    assert found == b"".join(described[at] for at in sorted(described))
+    assert sorted(described) == [0, 8, 12, 16, 24, 32, 40]
+
+
+def test_the_states_of_a_unit_are_those_of_the_core():
+    body = re.search(r"enum class UnitState .*?\{(.*?)\};", CONTROL.read_text(), re.S)[
+        1
+    ]
+    names = [name.lower() for name in re.findall(r"\bk(\w+),", body)]
+    described = [
+        (int(number), word) for number, word in numbered("unit.md", "| state | is |")
+    ]
+    assert described == list(enumerate(names))
+
+
+def test_the_word_of_a_unit_has_its_parts_where_the_core_has_them():
+    text = CONTROL.read_text()
+    widths = re.search(
+        r"id (\d+) \| attempt (\d+) \| state (\d+) \| holder (\d+)", text
+    )
+    top, described = 64, []
+    for width in map(int, widths.groups()):
+        described.append(f"| {top - width}-{top - 1} |")
+        top -= width
+    page = (FORMATS / "unit.md").read_text()
+    assert all(row in page for row in described)
+    assert 3 << 24 | 1 << 16 | 2 << 12 | 2 == 0x0301_2002
+    assert "0x0301_2002" in page

@@ -1,0 +1,127 @@
+"""What type checkers know of a program that imports the installed package.
+
+``tests/typing`` holds users' programs.  They say by ``assert_type`` what types are, and
+where they misuse something, on the line, which error a checker finds there.
+"""
+
+import os
+import pathlib
+import pickle
+import runpy
+import subprocess
+import sys
+import typing
+
+import pytest
+
+import gristmill as grain
+from support import extras
+from support.places import TESTS
+
+SCRIPTS = TESTS / "typing"
+PACKAGE = pathlib.Path(grain.__file__).parent
+
+
+def check(*command):
+    """Run a type checker over all scripts."""
+    environment = dict(os.environ)
+    if PACKAGE.parent.name != "site-packages":
+        # mypy does not look where PYTHONPATH says.
+        environment["MYPYPATH"] = str(PACKAGE.parent)
+    done = subprocess.run(
+        [sys.executable, "-m", *command],
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.mark.claim("py.typed")
+@pytest.mark.multiprocess
+def test_mypy_knows_the_types_of_users_programs(tmp_path):
+    config = SCRIPTS / "mypy.ini"
+    check("mypy", "--config-file", config, "--cache-dir", tmp_path, SCRIPTS)
+
+
+@pytest.mark.claim("py.typed")
+@pytest.mark.multiprocess
+def test_pyright_knows_the_types_of_users_programs():
+    check("basedpyright", "--project", SCRIPTS, "--pythonpath", sys.executable)
+
+
+@pytest.mark.parametrize("name", sorted(path.name for path in SCRIPTS.glob("use_*.py")))
+def test_the_programs_run(name):
+    extras.need("orbax")
+    runpy.run_path(str(SCRIPTS / name))
+
+
+@pytest.mark.claim("py.typed")
+def test_the_package_says_that_it_is_typed():
+    assert (PACKAGE / "py.typed").is_file()
+
+
+def test_every_compiled_module_has_its_stub():
+    modules = [
+        *PACKAGE.glob("_core.*.so"),
+        *PACKAGE.glob("_hot/*.so"),
+    ]
+    stubs = [path.with_name(path.name.partition(".")[0] + ".pyi") for path in modules]
+    assert len(stubs) > 1
+    assert [stub.name for stub in stubs if not stub.is_file()] == []
+
+
+GENERIC = [
+    grain.DataLoader,
+    grain.DataLoaderIterator,
+    grain.DatasetIterator,
+    grain.IterDataset,
+    grain.MapDataset,
+    grain.RandomAccessDataSource,
+    grain.Record,
+]
+
+
+@pytest.mark.parametrize("cls", GENERIC, ids=lambda cls: cls.__name__)
+def test_elements_may_be_named_when_a_program_runs(cls):
+    assert typing.get_origin(cls[int]) is cls
+    assert typing.get_args(cls[int]) == (int,)
+
+
+class Squares(grain.MapDataset[int]):
+    def __len__(self):
+        return 4
+
+    def __getitem__(self, index):
+        return self.slice(index) if isinstance(index, slice) else index**2
+
+
+class Rows(grain.RandomAccessDataSource[bytes]):
+    def __len__(self):
+        return 4
+
+    def __getitem__(self, index):
+        return bytes([index])
+
+
+def test_a_class_of_named_elements_is_a_base():
+    assert list(pickle.loads(pickle.dumps(Squares()))) == [0, 1, 4, 9]
+    assert list(grain.load(Rows(), num_epochs=1)) == [b"\0", b"\1", b"\2", b"\3"]
+    assert isinstance(Rows(), grain.RandomAccessDataSource)
+    assert isinstance(Squares(), grain.MapDataset)
+    assert not isinstance(3, grain.RandomAccessDataSource)
+
+
+def test_annotations_can_be_read_when_a_program_runs():
+    for function in (
+        grain.load,
+        grain.DataLoader.__init__,
+        grain.MapDataset.batch,
+        grain.MapDataset.map,
+        grain.MapDataset.filter,
+        grain.IterDataset.map,
+        grain.DatasetIterator.get_state,
+        grain.transforms.Map.map,
+    ):
+        assert "return" in typing.get_type_hints(function)

@@ -1,0 +1,42 @@
+"""What the test extra brings here, and what it cannot bring."""
+
+import importlib
+import importlib.util
+import tomllib
+
+import pytest
+from packaging.markers import default_environment
+from packaging.requirements import Requirement
+
+from support.places import ROOT
+
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+
+
+def packages(extra, **platform):
+    """Return the names in an extra on this platform, or on one of other markers."""
+    environment = {**default_environment(), **platform}
+    return {
+        requirement.name
+        for requirement in map(Requirement, PROJECT["optional-dependencies"][extra])
+        if not requirement.marker or requirement.marker.evaluate(environment)
+    }
+
+
+def need(*packages):
+    """Raise what importing packages would, if they are not there."""
+    for package in packages:
+        if importlib.util.find_spec(package) is None:
+            raise ModuleNotFoundError(f"no package {package}", name=package)
+
+
+def need_tensorflow():
+    """Skip the test, or the module, where the extra names no TensorFlow."""
+    if not {"tensorflow", "tensorflow-cpu"} & packages("test"):
+        pytest.skip("TensorFlow has no wheel for this Python", allow_module_level=True)
+
+
+def tensorflow(module="tensorflow"):
+    """Import TensorFlow, or a module of it; fail where it is named and missing."""
+    need_tensorflow()
+    return importlib.import_module(module)

@@ -1,0 +1,82 @@
+"""Parquet files are read row by row, from any row on."""
+
+import pyarrow
+import pyarrow.parquet
+import pytest
+
+import gristmill
+from gristmill.errors import CorruptRecord
+from gristmill.experimental import ParquetIterDataset
+from support.twins import assert_twins, grain
+
+
+def write(path, first, rows, group):
+    numbers = list(range(first, first + rows))
+    table = pyarrow.table(
+        {
+            "x": numbers,
+            "text": [f"row {i}" for i in numbers],
+            "list": [[i, i + 1] for i in numbers],
+            "missing": [None if i % 2 else i for i in numbers],
+        }
+    )
+    pyarrow.parquet.write_table(table, path, row_group_size=group)
+    return str(path)
+
+
+@pytest.mark.parametrize(("rows", "group"), [(7, 3), (6, 3), (1, 1), (5, 100)])
+def test_rows_and_positions_are_grains(tmp_path, rows, group):
+    path = write(tmp_path / "part.parquet", 0, rows, group)
+    elements = assert_twins(lambda lib: lib.experimental.ParquetIterDataset(path))
+    assert [row["x"] for row in elements] == list(range(rows))
+
+
+def test_several_files_are_interleaved(tmp_path):
+    paths = [write(tmp_path / f"{i}", 10 * i, n, 2) for i, n in enumerate([3, 4, 2])]
+    elements = assert_twins(lambda lib: lib.experimental.ParquetIterDataset(paths))
+    assert [row["x"] for row in elements] == [0, 10, 20, 1, 11, 21, 2, 12, 13]
+
+
+def test_more_rows_than_are_made_at_once(tmp_path):
+    path = write(tmp_path / "part.parquet", 0, 1000, 600)
+    assert [row["x"] for row in ParquetIterDataset(path)] == list(range(1000))
+
+
+def test_options_reach_the_reader(tmp_path):
+    path = write(tmp_path / "part.parquet", 0, 3, 2)
+    rows = list(ParquetIterDataset(path, read_dictionary=["text"], memory_map=True))
+    assert rows[2]["text"] == "row 2"
+
+
+def test_slices_share_the_files(tmp_path):
+    paths = [write(tmp_path / f"{i}", 10 * i, 2, 2) for i in range(3)]
+    ds = ParquetIterDataset(paths)
+    ds.set_slice(slice(1, None, 2))
+    assert [row["x"] for row in ds] == [10, 11]
+
+
+def test_files_without_rows(tmp_path):
+    path = write(tmp_path / "part.parquet", 0, 0, 2)
+    assert list(ParquetIterDataset(path)) == []
+
+
+@pytest.mark.parametrize("library", [lambda: gristmill, grain])
+def test_a_missing_file_is_known_at_once(library, tmp_path):
+    ds = library().experimental.ParquetIterDataset(str(tmp_path / "none"))
+    with pytest.raises(FileNotFoundError):
+        iter(ds)
+
+
+def test_a_file_of_another_kind_is_named(tmp_path):
+    path = tmp_path / "text"
+    path.write_text("no parquet")
+    with pytest.raises(CorruptRecord, match="text"):
+        iter(ParquetIterDataset(path))
+
+
+def test_a_closed_iterator_gives_nothing(tmp_path):
+    iterator = iter(ParquetIterDataset(write(tmp_path / "part.parquet", 0, 2, 2)))
+    next(iterator)
+    iterator.close()
+    with pytest.raises(ValueError, match="closed iterator"):
+        next(iterator)

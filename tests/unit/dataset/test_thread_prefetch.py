@@ -1,0 +1,261 @@
+"""A thread computes elements ahead of need."""
+
+import gc
+import os
+import subprocess
+import threading
+import time
+
+import pytest
+
+import gristmill
+from faults.scripts import command, environment
+from gristmill.experimental import (
+    ThreadPrefetchDatasetIterator,
+    ThreadPrefetchIterDataset,
+    get_next_index,
+    set_next_index,
+)
+from support.twins import assert_twins, grain
+
+SLOW_S = 2e-4
+
+
+def spend(seconds):
+    """Compute for so long, without a sleep."""
+    until = time.perf_counter() + seconds
+    while time.perf_counter() < until:
+        pass
+
+
+def slowly(x):
+    spend(SLOW_S)
+    return x
+
+
+def numbers(n, function=None):
+    ds = gristmill.MapDataset.range(n).to_iter_dataset()
+    return ds if function is None else ds.map(function)
+
+
+class Legacy:
+    """An iterator of a user's, whose state is one dict that changes."""
+
+    def __init__(self, n):
+        self.n = n
+        self.state = {"at": 0, "seen": []}
+
+    def __iter__(self):
+        return self
+
+    def __next__(self):
+        if self.state["at"] == self.n:
+            raise StopIteration
+        self.state["at"] += 1
+        self.state["seen"].append(self.state["at"])
+        return self.state["at"]
+
+    def get_state(self):
+        return self.state
+
+    def set_state(self, state):
+        self.state = {"at": state["at"], "seen": list(state["seen"])}
+
+
+@pytest.mark.parametrize("size", [0, 1, 3, 500])
+def test_prefetching_is_grains(size):
+    def make(lib):
+        ds = lib.MapDataset.range(9).to_iter_dataset().filter(lambda x: x % 4 < 2)
+        return lib.experimental.ThreadPrefetchIterDataset(ds, prefetch_buffer_size=size)
+
+    assert_twins(make)
+
+
+@pytest.mark.parametrize("function", [None, slowly])
+def test_long_streams_are_in_order_with_and_without_a_thread(function):
+    count = 300
+    ds = ThreadPrefetchIterDataset(numbers(count, function), prefetch_buffer_size=4)
+    iterator = iter(ds)
+    for i in range(count):
+        assert iterator.get_state() == {"next_index": i}
+        assert next(iterator) == i
+    assert next(iterator, None) is None
+
+
+def test_slow_elements_are_computed_by_a_thread():
+    threads = []
+
+    def note(x):
+        threads.append(threading.current_thread())
+        return slowly(x)
+
+    assert list(ThreadPrefetchIterDataset(numbers(99, note), prefetch_buffer_size=2))
+    assert threading.main_thread() not in threads
+
+
+def test_elements_that_become_slow_are_computed_by_a_thread_again():
+    threads = []
+
+    def note(x):
+        threads.append(threading.current_thread())
+        return slowly(x) if x > 300 else x
+
+    ds = ThreadPrefetchIterDataset(numbers(600, note), prefetch_buffer_size=2)
+    assert list(ds) == list(range(600))
+    assert threading.main_thread() in threads[100:300]
+    assert threading.main_thread() is not threads[-1]
+
+
+def test_no_more_than_the_buffer_is_computed_ahead():
+    computed = []
+    all_there = threading.Event()
+
+    def note(x):
+        computed.append(x)
+        if len(computed) == 4:
+            all_there.set()
+        return x
+
+    iterator = iter(
+        ThreadPrefetchIterDataset(numbers(99, note), prefetch_buffer_size=3)
+    )
+    assert next(iterator) == 0
+    assert all_there.wait(10)
+    iterator.close()
+    assert computed == [0, 1, 2, 3]
+
+
+@pytest.mark.parametrize("library", [lambda: gristmill, grain])
+@pytest.mark.parametrize("size", [0, 2])
+def test_users_iterators_need_no_base_class(library, size):
+    make = library().experimental.ThreadPrefetchDatasetIterator
+    iterator = make(Legacy(5), size)
+    assert [next(iterator) for _ in range(3)] == [1, 2, 3]
+    state = iterator.get_state()
+    assert state == {"at": 3, "seen": [1, 2, 3]}
+    resumed = make(Legacy(5), size)
+    resumed.set_state(state)
+    assert list(resumed) == list(iterator) == [4, 5]
+
+
+@pytest.mark.parametrize("size", [0, 1, 3])
+def test_an_error_comes_in_its_place(size):
+    def fail(x):
+        if x in (2, 3, 40):
+            raise RuntimeError(x)
+        return x
+
+    ds = ThreadPrefetchIterDataset(numbers(50, fail), prefetch_buffer_size=size)
+    iterator = iter(ds)
+    found = []
+    for i in range(50):
+        try:
+            found.append(next(iterator))
+        except RuntimeError as error:
+            found.append(error.args[0])
+        assert iterator.get_state() == {"next_index": i + 1}
+    assert found == list(range(50))
+
+
+def test_indices():
+    iterator = iter(ThreadPrefetchIterDataset(numbers(9), prefetch_buffer_size=2))
+    next(iterator)
+    assert get_next_index(iterator) == 1
+    set_next_index(iterator, 4)
+    assert iterator.get_state() == {"next_index": 4}
+    assert (next(iterator), get_next_index(iterator)) == (4, 5)
+    iterator.set_state({"next_index": 7})
+    assert get_next_index(iterator) == 7
+    assert list(iterator) == [7, 8]
+    with pytest.raises(ValueError, match="iterates over a Legacy"):
+        set_next_index(ThreadPrefetchDatasetIterator(Legacy(3), 1), 1)
+
+
+@pytest.mark.parametrize("library", [lambda: gristmill, grain])
+def test_a_buffer_is_not_negative(library):
+    ds = library().MapDataset.range(3).to_iter_dataset()
+    with pytest.raises(ValueError, match="greater than or equal to 0, got -1"):
+        library().experimental.ThreadPrefetchIterDataset(ds, prefetch_buffer_size=-1)
+
+
+@pytest.mark.parametrize("library", [lambda: gristmill, grain])
+def test_a_closed_iterator_gives_nothing(library):
+    ds = library().MapDataset.range(3).to_iter_dataset()
+    ds = library().experimental.ThreadPrefetchIterDataset(ds, prefetch_buffer_size=1)
+    iterator = iter(ds)
+    next(iterator)
+    iterator.close()
+    iterator.close()
+    with pytest.raises(ValueError, match=r"Attempting to use a closed iterator."):
+        next(iterator)
+
+
+def test_a_dropped_iterator_ends_its_thread_at_once():
+    before = threading.active_count()
+    gc.disable()
+    try:
+        iterator = iter(
+            ThreadPrefetchIterDataset(numbers(9, slowly), prefetch_buffer_size=2)
+        )
+        next(iterator)
+        assert threading.active_count() == before + 1
+        del iterator
+        assert threading.active_count() == before
+    finally:
+        gc.enable()
+
+
+def test_the_thread_ends_with_the_elements():
+    before = threading.active_count()
+    iterator = iter(
+        ThreadPrefetchIterDataset(numbers(5, slowly), prefetch_buffer_size=2)
+    )
+    assert list(iterator) == [0, 1, 2, 3, 4]
+    assert threading.active_count() == before
+
+
+@pytest.mark.filterwarnings(
+    "ignore:This process .* is multi-threaded:DeprecationWarning"
+)
+def test_a_fork_goes_on_where_its_parent_was():
+    iterator = iter(
+        ThreadPrefetchIterDataset(numbers(9, slowly), prefetch_buffer_size=2)
+    )
+    assert next(iterator) == 0
+    child = os.fork()
+    if child == 0:
+        os._exit(0 if list(iterator) == list(range(1, 9)) else 1)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    assert list(iterator) == list(range(1, 9))
+
+
+@pytest.mark.multiprocess
+def test_the_end_of_the_interpreter_is_silent():
+    done = subprocess.run(
+        command("thread_prefetch/end_of_the_interpreter"),
+        env=environment(), capture_output=True, text=True, timeout=60,
+    )  # fmt: skip
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_names():
+    ds = ThreadPrefetchIterDataset(numbers(3), prefetch_buffer_size=2)
+    assert str(ds) == "ThreadPrefetchIterDataset(prefetch_buffer_size=2)"
+    assert str(iter(ds)) == "ThreadPrefetchDatasetIterator(prefetch_buffer_size=2)"
+
+
+def test_indices_of_other_iterators_are_refused_in_grains_words():
+    texts = []
+    for lib in (gristmill, grain()):
+        iterator = lib.experimental.ThreadPrefetchDatasetIterator(Legacy(3), 2)
+        next(iterator)
+        iterator.set_state(iterator.get_state())
+        for call in (
+            lib.experimental.get_next_index,
+            lambda it, lib=lib: lib.experimental.set_next_index(it, 1),
+        ):
+            with pytest.raises(ValueError) as raised:
+                call(iterator)
+            texts.append(str(raised.value))
+    iterates = " ThreadPrefetchDatasetIterator(prefetch_buffer_size=2) iterates over a"
+    assert texts[:2] == [f"{text}{iterates} Legacy." for text in texts[2:]]

@@ -1,0 +1,136 @@
+"""Bad records that are skipped or substituted, against a model in plain Python."""
+
+import dataclasses
+import json
+import tempfile
+from pathlib import Path
+
+import hypothesis
+import pytest
+from hypothesis import strategies as st
+
+from models.on_error import STEPS, Case, loader, plain, turns
+
+WORKERS = (0, 1, 2, 3)
+LOGGED = ("key", "index", "stream", "operation", "error", "message", "substitute")
+
+
+@st.composite
+def cases(draw, on_error=("skip", "substitute")):
+    records = draw(st.integers(1, 30))
+    # Few enough that something is left to substitute.
+    some = st.frozensets(st.integers(0, records - 1), max_size=3)
+    kinds = draw(st.lists(st.sampled_from(STEPS), max_size=3))
+    # One flat-map makes at most 4 rows of one, two would make 16.
+    steps = [kind(draw(some)) for kind in kinds]
+    streams = draw(st.integers(1, 3))
+    return Case(
+        on_error=draw(st.sampled_from(on_error)),
+        records=records,
+        bad_reads=draw(some),
+        steps=tuple(steps),
+        batch=draw(st.sampled_from([0, 0, 1, 2, 3, 7])),
+        drop_remainder=draw(st.booleans()),
+        streams=streams,
+        shuffle=draw(st.booleans()),
+        epochs=draw(st.integers(1, 2)),
+        together=draw(st.booleans()),
+        keys=draw(st.sampled_from(["blocks", "single", "names"])),
+    )
+
+
+def expected(case):
+    """Outputs, and for each and for the end the log up to there."""
+    outputs, logs, log = [], [], []
+    for turn in turns(case):
+        log = log + turn.log
+        if turn.output is not None:
+            outputs.append(plain(turn.output))
+            logs.append(log)
+    return outputs, [*logs, log]
+
+
+def logged(path):
+    lines = [json.loads(line) for line in Path(path).read_text().splitlines()]
+    return [{name: line[name] for name in LOGGED} for line in lines]
+
+
+def errors_in(state):
+    return json.loads(state).get("gristmill", {}).get("errors", 0)
+
+
+def modelled(case):
+    """The model's answer; cases that it has none for are not tried."""
+    try:
+        return expected(case)
+    except AssertionError:
+        hypothesis.reject()
+
+
+def assert_runs(case, workers):
+    outputs, logs = modelled(case)
+    with tempfile.NamedTemporaryFile() as file:
+        iterator = iter(loader(case, workers, quarantine=file.name))
+        for output, log in zip(outputs, logs, strict=False):
+            assert plain(next(iterator)) == output
+            assert iterator.errors.count == len(log)
+            assert errors_in(iterator.get_state()) == len(log)
+            assert logged(file.name) == log
+        assert next(iterator, None) is None
+        assert logged(file.name) == logs[-1]
+        assert errors_in(iterator.get_state()) == len(logs[-1])
+        last = [dataclasses.asdict(bad) for bad in iterator.errors.last]
+        assert last == logs[-1][-10:]
+
+
+def assert_resumes(case, workers, hops):
+    """Stop after each of the numbers of outputs and go on in another loader."""
+    outputs, logs = modelled(case)
+    states = [loader(case).__iter__().get_state()]
+    iterator = iter(loader(case, workers))
+    for output in outputs:
+        assert plain(next(iterator)) == output
+        states.append(iterator.get_state())
+    for at, others in hops(len(outputs)):
+        with tempfile.NamedTemporaryFile() as file:
+            iterator = iter(loader(case, others, quarantine=file.name))
+            iterator.set_state(states[at])
+            assert iterator.get_state() == states[at]
+            assert [plain(output) for output in iterator] == outputs[at:]
+            before = logs[at - 1] if at else []
+            assert logged(file.name) == logs[-1][len(before) :]
+            assert iterator.errors.count == len(logs[-1])
+
+
+@pytest.mark.claim("on_error=, max_errors=, quarantine=, iterator.errors")
+@pytest.mark.slow
+@hypothesis.settings(max_examples=400)
+@hypothesis.given(cases())
+def test_outputs_log_and_count_are_the_models(case):
+    assert_runs(case, 0)
+
+
+@pytest.mark.multiprocess
+@hypothesis.settings(max_examples=40)
+@hypothesis.given(cases(), st.sampled_from(WORKERS[1:]))
+def test_workers_give_the_same(case, workers):
+    assert_runs(case, workers)
+
+
+@pytest.mark.slow
+@hypothesis.settings(max_examples=100)
+@hypothesis.given(cases())
+def test_goes_on_from_every_state(case):
+    assert_resumes(case, 0, lambda count: [(at, 0) for at in range(count + 1)])
+
+
+@pytest.mark.multiprocess
+@hypothesis.settings(max_examples=25)
+@hypothesis.given(
+    cases(), st.sampled_from(WORKERS), st.sampled_from(WORKERS), st.data()
+)
+def test_goes_on_with_other_workers(case, before, after, data):
+    def somewhere(count):
+        return [(data.draw(st.integers(0, count)), after)]
+
+    assert_resumes(case, before, somewhere)

@@ -1,0 +1,62 @@
+"""States of every release are read by this one, and say the same."""
+
+import itertools
+import json
+
+import pytest
+
+import gristmill
+from states.generate import FOLLOWING, write_states
+from states.pipelines import build, literal
+from support.places import TESTS
+
+FOLDER = TESTS / "states"
+FILES = sorted(FOLDER.glob("*/*.json"))
+
+
+def case(file):
+    """Return a kept file as a parameter of a test."""
+    kept = json.loads(file.read_text())
+    workers = "worker_count=2" in kept["pipeline"]
+    marks = [pytest.mark.multiprocess] if workers else []
+    return pytest.param(kept, marks=marks, id=f"{file.parent.name}-{file.stem}")
+
+
+CASES = [case(file) for file in FILES]
+
+
+@pytest.mark.parametrize("kept", CASES)
+def test_a_kept_state_goes_on_as_its_release_did(kept):
+    loader = build(kept["pipeline"])
+    for point in kept["points"]:
+        state = json.dumps(point["state"], indent=4).encode()
+        iterator = iter(loader)
+        iterator.set_state(state)
+        assert iterator.get_state() == state
+        found = [literal(element) for element in itertools.islice(iterator, FOLLOWING)]
+        assert found == point["next"]
+        iterator.close()
+
+
+@pytest.mark.parametrize("kept", CASES)
+def test_its_pipeline_writes_the_same_state_today(kept):
+    loader = build(kept["pipeline"])
+    for point in kept["points"]:
+        iterator = iter(loader)
+        at_end = not point["next"]
+        count = None if at_end else point["taken"]
+        assert len(list(itertools.islice(iterator, count))) == point["taken"]
+        assert json.loads(iterator.get_state()) == point["state"]
+        iterator.close()
+
+
+def test_this_release_has_states():
+    assert any(file.parent.name == gristmill.__version__ for file in FILES)
+
+
+def test_states_of_a_release_are_never_written_again():
+    before = {file: file.read_bytes() for file in FILES}
+    for release in {file.parent.name for file in FILES}:
+        with pytest.raises(FileExistsError):
+            write_states(release)
+    assert {file: file.read_bytes() for file in FILES} == before

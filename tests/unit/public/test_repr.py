@@ -1,0 +1,337 @@
+"""Each public object says what it is; notebooks get a picture or a table."""
+
+import html.parser
+import importlib
+import inspect
+import re
+import xml.etree.ElementTree
+
+import numpy as np
+import orbax.checkpoint  # noqa: F401 - CheckpointSave is there where this is.
+import pytest
+import torch
+from IPython.core.formatters import DisplayFormatter
+
+import gristmill as grain
+import gristmill.jax
+import gristmill.torch
+from gristmill import experimental, transforms
+from gristmill._base.describing import MOST, value_text
+from gristmill._observe.report import Advice, Report, Stage
+from house.test_exports import PUBLIC
+
+RANGE = grain.MapDataset.range(10)
+ELEMENTS = RANGE.to_iter_dataset()
+SHARD = grain.ShardOptions(1, 2)
+EXAMPLE_FEATURES = {"x": transforms.FixedLen((), np.int64)}
+
+
+class Squares(torch.utils.data.Dataset):
+    def __len__(self):
+        return 10
+
+    def __getitem__(self, index):
+        return index * index
+
+
+class Half(grain.MapTransform):
+    def map(self, element):
+        return element // 2
+
+
+def loader(**options):
+    return grain.DataLoader(
+        data_source=np.zeros((10, 3)),
+        sampler=grain.IndexSampler(10, num_epochs=1, seed=1),
+        operations=[Half(), grain.Batch(4)],
+        **options,
+    )
+
+
+OF_LOADER = (
+    "data_source=float64[10,3], sampler=IndexSampler(num_records=10,"
+    " shard_options=NoSharding(shard_index=0, shard_count=1, drop_remainder=False),"
+    " shuffle=False, num_epochs=1, seed=1), operations=[Half, Batch(batch_size=4,"
+    " drop_remainder=False, batch_fn=None)], worker_count=0"
+)
+# What is printed of an object, in whole or, where it ends with "...", at its beginning.
+TEXTS = [
+    (loader(), f"DataLoader({OF_LOADER})"),
+    (
+        loader(streams=2, on_error="skip"),
+        f"DataLoader({OF_LOADER}, streams=2, on_error='skip')",
+    ),
+    (iter(loader()), "DataLoaderIterator(DataLoader(data_source=float64[10,3], ..."),
+    (
+        grain.load({"x": np.zeros((4, 2), np.int8)}, num_epochs=1),
+        "DataLoader(data_source=TableSource({'x': int8[4,2]}), ...",
+    ),
+    (
+        grain.load(list(range(1000))),
+        "DataLoader(data_source=[0, 1, 2, 3, 4, 5, ...], sampler=IndexSampler(...",
+    ),
+    (RANGE, "RangeMapDataset(start=0, stop=10, step=1)"),
+    (RANGE.shuffle(3), "ShuffleMapDataset(seed=3)"),
+    (RANGE.seed(3), "WithSeedMapDataset(seed=3)"),
+    (RANGE.map(Half()), "MapMapDataset(transform=Half)"),
+    (RANGE[2:8:3], "SliceMapDataset[2:8:3]"),
+    (RANGE.batch(4), "BatchMapDataset(batch_size=4, drop_remainder=False)"),
+    (
+        grain.MapDataset.concatenate([RANGE, RANGE[:3]]),
+        "ConcatenateMapDataset(parent_lengths=[10, 3])",
+    ),
+    (ELEMENTS.batch(4), "BatchIterDataset(batch_size=4, drop_remainder=False)"),
+    (iter(ELEMENTS.batch(4)), "BatchDatasetIterator(batch_size=4, ..."),
+    (
+        experimental.WindowShuffleMapDataset(RANGE, window_size=4, seed=1),
+        "WindowShuffleMapDataset(window_size=4, seed=1)",
+    ),
+    (
+        experimental.FirstFitPackIterDataset(
+            ELEMENTS, length_struct={"x": 8}, num_packing_bins=2
+        ),
+        "FirstFitPackIterDataset(length_struct={'x': 8}, num_packing_bins=2,"
+        " meta_features=())",
+    ),
+    (experimental.ParquetIterDataset("a.parquet"), "ParquetIterDataset('a.parquet')"),
+    (experimental.LimitIterDataset(ELEMENTS, 3), "LimitIterDataset(count=3)"),
+    (iter(experimental.LimitIterDataset(ELEMENTS, 3)), "LimitDatasetIterator(count=3)"),
+    (experimental.RngPool(3), "RngPool(seed=3)"),
+    (grain.checkpoint.CheckpointHandler(), "CheckpointHandler()"),
+    (
+        gristmill.torch.DataLoader(Squares(), 4, shuffle=True, drop_last=True),
+        "DataLoader(dataset=Squares, batch_size=4, sampler=RandomSampler,"
+        " num_workers=0, drop_last=True)",
+    ),
+    (
+        gristmill.torch.DataLoader(Squares(), batch_sampler=[[1, 2], [0]]),
+        "DataLoader(dataset=Squares, batch_sampler=[[1, 2], [0]], num_workers=0)",
+    ),
+    (
+        gristmill.torch.StatefulDataLoader(torch.zeros(4, 5)),
+        "StatefulDataLoader(dataset=torch.float32[4,5], batch_size=1,"
+        " sampler=SequentialSampler, num_workers=0)",
+    ),
+    (
+        iter(gristmill.torch.DataLoader(Squares(), 4)),
+        "SingleProcessIterator(dataset=Squares, num_workers=0, num_yielded=0)",
+    ),
+    (gristmill.torch.as_tensors([1, 2]), "TensorIterator(list_iterator)"),
+    (gristmill.torch.AsIterable(RANGE), f"AsIterable({RANGE!r})"),
+    (gristmill.jax.prefetch_to_device(ELEMENTS), "DevicePrefetch(..."),
+]
+
+
+@pytest.mark.parametrize(
+    ("thing", "text"), TEXTS, ids=[type(thing).__name__ for thing, _ in TEXTS]
+)
+def test_it_is_one_line_with_the_main_arguments(thing, text):
+    if text.endswith("..."):
+        assert repr(thing).startswith(text.removesuffix("..."))
+    else:
+        assert repr(thing) == text
+
+
+# What users subclass: a repr is theirs to give, as it is with Grain's.
+BASES = {
+    "DatasetSelectionMap",
+    "Filter",
+    "FlatMap",
+    "Map",
+    "MapWithIndex",
+    "RandomMap",
+    "TfRandomMap",
+}
+
+
+@pytest.mark.parametrize("module", PUBLIC)
+def test_every_public_class_has_a_repr_of_its_own(module):
+    found = importlib.import_module(module)
+    classes = [getattr(found, name) for name in dir(found)]
+    without = {
+        cls.__name__
+        for cls in classes
+        if inspect.isclass(cls) and not getattr(cls, "_is_protocol", False)
+        if cls.__repr__ is object.__repr__
+    }
+    assert without <= BASES
+
+
+def test_long_values_are_cut():
+    assert len(value_text("x" * 10_000)) <= MOST
+    assert value_text([0] * 10_000) == "[0, 0, 0, 0, 0, 0, ...]"
+    assert value_text(np.zeros((2, 3), np.int8)) == "int8[2,3]"
+    assert value_text(np.int64(3)) == "np.int64(3)"
+    assert value_text(test_long_values_are_cut) == "test_long_values_are_cut"
+    assert value_text({"a": np.zeros(3)}) == "{'a': float64[3]}"
+
+
+def test_a_value_that_prints_in_lines_is_one_line():
+    class Table:
+        def __repr__(self):
+            return "a  b\n1  2"
+
+    assert value_text(Table()) == "a b 1 2"
+
+
+class Third(grain.IterDataset):
+    """A node of a user, whose texts are made of each other."""
+
+    def __init__(self, parent, every):
+        super().__init__(parent)
+        self._every = every
+
+    def __iter__(self):
+        return iter(self._parent)
+
+    def __str__(self):
+        return f"a {self!r}"
+
+
+def test_a_node_of_a_user_is_told_by_its_class_and_what_it_keeps():
+    assert repr(Third(ELEMENTS, 3)) == "Third(every=3)"
+    assert str(Third(ELEMENTS, 3)) == "a Third(every=3)"
+
+
+def test_a_node_without_our_constructor_is_told_by_its_class():
+    class Bare(grain.DatasetIterator):
+        def __init__(self):
+            pass
+
+        def __next__(self):
+            raise StopIteration
+
+        def get_state(self):
+            return {}
+
+        def set_state(self, state):
+            pass
+
+    assert repr(Bare()) == "Bare()"
+    assert str(Bare()) == "Bare()"
+
+
+# For notebooks.
+
+
+class Checker(html.parser.HTMLParser):
+    """Says whether all tags of a text are closed in order, and gathers its text."""
+
+    def __init__(self, text):
+        super().__init__()
+        self.open, self.tags, self.texts = [], [], []
+        self.feed(text)
+        self.close()
+        assert self.open == []
+
+    def handle_starttag(self, tag, attrs):
+        self.open.append(tag)
+        self.tags.append(tag)
+
+    def handle_startendtag(self, tag, attrs):
+        self.tags.append(tag)
+
+    def handle_endtag(self, tag):
+        assert self.open.pop() == tag
+
+    def handle_data(self, data):
+        self.texts.append(data)
+
+
+class Hostile(grain.MapTransform):
+    def map(self, element):
+        raise AssertionError("a drawing computes no element")
+
+    def __repr__(self):
+        return "<script>alert('&')</script>\0"
+
+
+def shown(thing):
+    """What a notebook shows of the last value of a cell."""
+    formats, _ = DisplayFormatter().format(thing)
+    return formats
+
+
+def test_a_dataset_is_drawn_with_all_its_nodes():
+    parts = [RANGE.shuffle(1).map(Hostile()), RANGE.map(Hostile())]
+    ds = grain.MapDataset.mix(parts).to_iter_dataset().batch(4)
+    formats = shown(ds)
+    assert formats["text/plain"] == repr(ds)
+    found = Checker(formats["text/html"])
+    assert "script" not in found.tags
+    assert found.tags.count("svg") == 1
+    # Each node has its whole name as a title.
+    svg = re.search("<svg.*</svg>", formats["text/html"], re.DOTALL)[0]
+    titles = xml.etree.ElementTree.fromstring(svg).iter(
+        "{http://www.w3.org/2000/svg}title"
+    )
+    hostile = "MapMapDataset(transform=<script>alert('&')</script> )"
+    assert [title.text for title in titles] == [
+        repr(RANGE),
+        "ShuffleMapDataset(seed=1)",
+        hostile,
+        repr(RANGE),
+        hostile,
+        repr(ds._parent._parent),
+        repr(ds._parent),
+        repr(ds),
+    ]
+
+
+def test_a_drawing_says_what_elements_look_like_where_nodes_know():
+    formats = shown(RANGE.batch(4, drop_remainder=True))
+    assert "ShapeDtypeStruct(shape=(4,), " in "".join(
+        Checker(formats["text/html"]).texts
+    )
+
+
+def test_a_chain_in_workers_is_drawn():
+    ds = ELEMENTS.mp_prefetch(grain.MultiprocessingOptions(num_workers=2)).batch(4)
+    texts = "".join(Checker(shown(ds)["text/html"]).texts)
+    assert "ProcessPrefetchIterDataset" in texts
+    assert "RangeMapDataset" in texts
+
+
+def test_a_chain_of_very_many_nodes_is_not_drawn():
+    ds = grain.MapDataset.concatenate([RANGE] * 1000)
+    assert "text/html" not in shown(ds)
+
+
+def report(name):
+    return Report(
+        limit="transform",
+        stage=name,
+        seconds=1.0,
+        outputs=10,
+        outputs_per_s=10.0,
+        bytes_per_s=0.0,
+        waited=0.5,
+        p50_s=1e-3,
+        p95_s=2e-3,
+        p99_s=3e-3,
+        stages=(
+            Stage(name, "transform", 0.75, 1.5e-3, 0.5, 10),
+            Stage("other", "read", 0.25, 1e-3, 1.0, 10),
+        ),
+        advice=(Advice("use <b>workers</b>", 2.0),),
+    )
+
+
+def test_a_report_is_a_table():
+    hostile = "</td><script>x & y</script>" + "z" * 100
+    formats = shown(report(hostile))
+    found = Checker(formats["text/html"])
+    assert {*found.tags} == {"div", "p", "table", "thead", "tbody", "tr", "th", "td"}
+    cells = [text for text in found.texts if text != "\n"]
+    assert cells[0] == f"Limit: transform, {hostile}"
+    assert cells[3:8] == ["waited for", "per output", "computing", "does", "stage"]
+    assert cells[8:18] == [
+        *("75.0%", "1.50ms", "50%", "transform", hostile),
+        *("25.0%", "1.00ms", "100%", "read", "other"),
+    ]
+    assert cells[18:] == ["Advice: use <b>workers</b>"]
+
+
+def test_a_report_without_stages_has_no_table():
+    found = Checker(iter(loader()).report()._repr_html_())
+    assert {*found.tags} == {"div", "p"}

@@ -1,0 +1,539 @@
+"""Rows of Parquet files are Grain's, at random; each group is decoded about once."""
+
+import collections
+import itertools
+import os
+import pickle
+import subprocess
+import sys
+import threading
+
+import fsspec
+import numpy as np
+import pyarrow as pa
+import pytest
+from pyarrow import parquet
+
+import gristmill
+from gristmill import DataLoader, samplers, sharding, sources, transforms
+from gristmill.samplers import GroupShuffleSampler, IndexSampler
+from support.arrow_types import TYPES, same
+from support.counting_parquet import Counting
+
+grain = pytest.importorskip("grain")
+
+
+def table(first, count):
+    numbers = np.arange(first, first + count)
+    return pa.table({"key": numbers, "half": numbers / 2, "name": numbers.astype(str)})
+
+
+def row(key):
+    return {"key": key, "half": key / 2, "name": str(key)}
+
+
+@pytest.fixture
+def files(tmp_path):
+    """Three files, 100 rows in groups of at most 7."""
+    first = 0
+    for number, count in enumerate([30, 50, 20]):
+        path = tmp_path / f"part-{number}.parquet"
+        parquet.write_table(table(first, count), path, row_group_size=7)
+        first += count
+    return sorted(map(str, tmp_path.glob("*.parquet")))
+
+
+@pytest.mark.parametrize("name", TYPES)
+def test_a_value_is_grains(tmp_path, name):
+    path = str(tmp_path / "one.parquet")
+    parquet.write_table(pa.table({name: TYPES[name]}), path, row_group_size=2)
+    theirs = list(grain.experimental.ParquetIterDataset(path))
+    source = sources.ParquetDataSource(path)
+    assert len(source) == len(theirs) == 3
+    assert all(map(same, (source[i] for i in range(3)), theirs))
+    assert all(map(same, source.__getitems__([2, 0, 1]), np.take(theirs, [2, 0, 1])))
+
+
+@pytest.mark.parametrize(
+    "name", [n for n in TYPES if "list" in n or n in ("struct", "map")]
+)
+def test_a_row_is_the_readers_to_change(tmp_path, name):
+    path = str(tmp_path / "one.parquet")
+    parquet.write_table(pa.table({name: TYPES[name]}), path)
+    source = sources.ParquetDataSource(path)
+    for read in (lambda: source[0], lambda: source.__getitems__([0, 1])[0]):
+        value = read()[name]
+        if isinstance(value, dict):
+            value["x"] = "spoilt"
+        elif isinstance(value, list):
+            value.append("spoilt")
+        elif value.flags.writeable:
+            value[0] = value[-1]
+            value[...] = None if value.dtype.hasobject else 0
+        assert same(read(), next(iter(grain.experimental.ParquetIterDataset(path))))
+
+
+@pytest.mark.claim(
+    "sources.TFRecordDataSource, ParquetDataSource, TFDSDataSource, URLs"
+)
+def test_rows_of_all_files_in_any_order(files):
+    source = sources.ParquetDataSource(files)
+    assert len(source) == 100
+    assert source.groups.tolist() == [7, 7, 7, 7, 2, 7, 7, 7, 7, 7, 7, 7, 1, 7, 7, 6]
+    order = np.random.default_rng(0).permutation(100).tolist()
+    assert [source[i] for i in order] == [row(i) for i in order]
+    assert source.__getitems__(order) == [row(i) for i in order]
+    assert source.__getitems__([]) == []
+    assert source.__getitems__([5, 5]) == [row(5), row(5)]
+    assert list(source) == [row(i) for i in range(100)]
+    assert source[np.int64(3)] == row(3)
+
+
+@pytest.mark.parametrize("key", [-1, 100, 10**30])
+def test_keys_end_where_the_rows_do(files, key):
+    source = sources.ParquetDataSource(files)
+    with pytest.raises(IndexError, match=f"Index {key} out of range for 100"):
+        source[key]
+    with pytest.raises((IndexError, OverflowError)):
+        source.__getitems__([1, key])
+    assert source[1] == row(1)
+
+
+def test_columns_are_chosen_and_ordered(files):
+    source = sources.ParquetDataSource(files, columns=["name", "key"])
+    assert source.columns == ("name", "key")
+    assert list(source[31].items()) == [("name", "31"), ("key", 31)]
+
+
+def test_paths_are_files_folders_patterns_and_urls(files, tmp_path):
+    folder = str(tmp_path)
+    memory = fsspec.filesystem("memory")
+    for path in files:
+        memory.put(path, f"/gristmill/{os.path.basename(path)}")
+    wanted = [row(i) for i in range(100)]
+    for paths in (
+        files,
+        folder,
+        tmp_path,
+        f"{folder}/part-*.parquet",
+        f"{folder}/**/part-?.parquet",
+        [files[0], f"{folder}/part-[12].parquet"],
+        "memory://gristmill",
+        "memory://gristmill/*.parquet",
+        [f"memory://gristmill/part-{i}.parquet" for i in range(3)],
+    ):
+        source = sources.ParquetDataSource(paths)
+        assert [source[i] for i in range(100)] == wanted, paths
+
+
+def test_storage_options_are_for_urls(tmp_path):
+    path = tmp_path / "x.parquet"
+    parquet.write_table(table(0, 3), path)
+    options = {"storage_options": {"anon": True}}
+    with pytest.raises(ValueError, match="is on this machine and has no use for"):
+        sources.ParquetDataSource(path, **options)
+    with pytest.raises(ValueError, match=r"\*.parquet is on this machine"):
+        sources.ParquetDataSource(f"{tmp_path}/*.parquet", **options)
+
+
+def test_a_name_that_looks_like_a_pattern_is_a_file(tmp_path):
+    path = tmp_path / "a[0].parquet"
+    parquet.write_table(table(0, 3), path)
+    assert sources.ParquetDataSource(str(path))[2] == row(2)
+
+
+@pytest.mark.parametrize(
+    ("paths", "error", "text"),
+    [
+        ([], ValueError, "at least one Parquet file"),
+        (3, TypeError, "not iterable"),
+        ([3], TypeError, "one of type int"),
+        ("{tmp}/none.parquet", FileNotFoundError, "none.parquet does not exist"),
+        ("{tmp}/*.pq", FileNotFoundError, r"\*.pq has no Parquet files"),
+        ("{tmp}/empty", FileNotFoundError, r"'folder/\*\*/\*.parquet'"),
+        ("memory://nowhere/x.parquet", FileNotFoundError, "nowhere/x.parquet does not"),
+        ("{tmp}/zero.parquet", gristmill.CorruptRecord, "zero.parquet: reading the"),
+        ("{tmp}/cut.parquet", gristmill.CorruptRecord, "cut.parquet: reading the"),
+        ("{tmp}/text.parquet", gristmill.CorruptRecord, "It is no Parquet file"),
+    ],
+)
+def test_what_is_no_parquet_file_is_named(tmp_path, paths, error, text):
+    (tmp_path / "empty").mkdir()
+    whole = tmp_path / "whole.parquet"
+    parquet.write_table(table(0, 30), whole)
+    (tmp_path / "zero.parquet").write_bytes(b"")
+    (tmp_path / "cut.parquet").write_bytes(whole.read_bytes()[:-30])
+    (tmp_path / "text.parquet").write_text("Not a table. " * 20)
+    if isinstance(paths, str):
+        paths = paths.format(tmp=tmp_path)
+    with pytest.raises(error, match=text):
+        sources.ParquetDataSource(paths)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error", "text"),
+    [
+        (
+            {"columns": ["nmae"]},
+            ValueError,
+            "no column 'nmae'. It has 'key', 'half', 'n",
+        ),
+        ({"columns": []}, ValueError, "columns is empty"),
+        ({"columns": "key"}, TypeError, "got the str 'key'"),
+        ({"cache_bytes": -1}, ValueError, "cache_bytes must be at least 0, got -1"),
+        ({"cache_bytes": 1.5}, TypeError, "cache_bytes must be an int, got float"),
+        ({"unheard_of": 1}, TypeError, "unheard_of"),
+    ],
+)
+def test_bad_arguments_are_explained(files, arguments, error, text):
+    with pytest.raises(error, match=text):
+        sources.ParquetDataSource(files, **arguments)
+
+
+def test_files_of_different_columns_are_refused(files, tmp_path):
+    other = tmp_path / "z.parquet"
+    parquet.write_table(pa.table({"key": ["a"], "half": [1.0]}), other)
+    with pytest.raises(ValueError, match="column 'key' is string, but int64"):
+        sources.ParquetDataSource([*files, str(other)])
+    with pytest.raises(ValueError, match=r"z\.parquet: column 'name' is missing"):
+        sources.ParquetDataSource([*files, str(other)], columns=["name"])
+    assert len(sources.ParquetDataSource([*files, str(other)], columns=["half"])) == 101
+
+
+def test_columns_of_one_name_are_refused(tmp_path):
+    path = tmp_path / "twice.parquet"
+    parquet.write_table(pa.table([[1], [2]], names=["x", "x"]), path)
+    with pytest.raises(ValueError, match=r"two columns of one name: \['x', 'x'\]"):
+        sources.ParquetDataSource(path)
+
+
+@pytest.fixture
+def damaged(tmp_path):
+    """A file of 300 rows whose second group of three is damaged."""
+    path = tmp_path / "flipped.parquet"
+    parquet.write_table(
+        table(0, 300), path, row_group_size=100, write_page_checksum=True
+    )
+    group = parquet.read_metadata(path).row_group(1).column(0)
+    damaged = bytearray(path.read_bytes())
+    damaged[group.data_page_offset + group.total_compressed_size // 2] ^= 0x10
+    path.write_bytes(damaged)
+    return path
+
+
+@pytest.mark.claim(
+    "Damage costs the records of its chunk alone, which fail with the file and the "
+    "offset, and never gives wrong data."
+)
+@pytest.mark.claim(
+    "Every hash in files of gristmill.sources is verified unless you say otherwise."
+)
+def test_a_damaged_group_is_named_and_the_others_are_read(damaged):
+    source = sources.ParquetDataSource(damaged)
+    assert source[99] == row(99)
+    for _ in range(2):
+        with pytest.raises(
+            gristmill.CorruptRecord, match=r"flipped\.parquet: decoding row group 1"
+        ):
+            source[100]
+    assert source[200] == row(200)
+
+
+def test_rows_of_a_damaged_group_are_passed_over(damaged, monkeypatch):
+    source = sources.ParquetDataSource(damaged)
+    read, asked = source._files.read, []
+
+    def counting(group):
+        asked.append(group)
+        return read(group)
+
+    monkeypatch.setattr(source._files, "read", counting)
+    loader = DataLoader(
+        data_source=source,
+        sampler=GroupShuffleSampler(source.groups, num_epochs=1, seed=1),
+        operations=[transforms.Batch(50)],
+        on_error="skip",
+    )
+    keys = [key for batch in loader for key in batch["key"].tolist()]
+    assert sorted(keys) == [*range(100), *range(200, 300)]
+    # Not once for each of its rows.
+    assert sorted(asked) == [0, 1, 2]
+
+
+def test_a_file_that_changes_is_noticed(files):
+    source = sources.ParquetDataSource(files)
+    assert source[35] == row(35)
+    parquet.write_table(table(500, 50), files[1], row_group_size=7)
+    with pytest.raises(gristmill.CorruptRecord, match=r"part-1\.parquet: the file has"):
+        source[45]
+    os.remove(files[2])
+    with pytest.raises(FileNotFoundError, match=r"part-2\.parquet does not exist"):
+        source[99]
+    assert source[2] == row(2)
+
+
+def test_a_file_behind_a_url_that_changes_is_noticed(files):
+    memory = fsspec.filesystem("memory")
+    memory.put(files[0], "/gristmill-changing/x.parquet")
+    url = "memory://gristmill-changing/x.parquet"
+    source = pickle.loads(pickle.dumps(sources.ParquetDataSource(url)))
+    assert source[20] == row(20)
+    memory.put(files[1], "/gristmill-changing/x.parquet")
+    with pytest.raises(gristmill.CorruptRecord, match=r"x\.parquet: the file "):
+        source[1]
+
+
+def test_its_repr_says_what_it_reads(files):
+    source = sources.ParquetDataSource(files)
+    assert repr(source) == repr(sources.ParquetDataSource(files))
+    assert "rows=100, columns=['key', 'half', 'name'])" in repr(source)
+    assert repr(sources.ParquetDataSource(files[:2])) != repr(source)
+    assert repr(sources.ParquetDataSource(files, columns=["key"])) != repr(source)
+
+
+def test_a_pickled_source_reads_alike(files):
+    source = sources.ParquetDataSource(files, cache_bytes=1000, columns=["key"])
+    source[3]
+    pickled = pickle.dumps(source)
+    assert len(pickled) < 2000
+    again = pickle.loads(pickled)
+    assert (repr(again), again[77]) == (repr(source), {"key": 77})
+    os.remove(files[0])
+    assert len(pickle.loads(pickled)) == 100
+
+
+@pytest.mark.multiprocess
+def test_workers_share_one_import_of_pyarrow(files):
+    # It is done when the source is unpickled, which is before they are forked.
+    pickled = pickle.dumps(sources.ParquetDataSource(files))
+    script = (
+        f"import pickle, sys; source = pickle.loads({pickled!r});"
+        "print('pyarrow.parquet' in sys.modules, len(source), source[1]['key'])"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=True
+    )
+    assert done.stdout.split() == ["True", "100", "1"]
+
+
+def test_a_closed_source_reads_again(files):
+    with sources.ParquetDataSource(files) as source:
+        assert source[1] == row(1)
+    assert source[1] == row(1)
+
+
+def test_the_cache_keeps_what_was_used_last(files, tmp_path):
+    one = sources.ParquetDataSource(files)
+    bytes_of_a_group = one._files.read(1).nbytes
+    source = Counting(files, tmp_path / "log", cache_bytes=5 * bytes_of_a_group // 2)
+    for key in (0, 7, 0, 14, 0, 7):
+        assert source[key] == row(key)
+    assert source.decoded() == [0, 1, 2, 1]
+
+
+@pytest.mark.parametrize("cache_bytes", [0, 1])
+def test_the_last_group_is_kept_whatever_its_size(files, tmp_path, cache_bytes):
+    source = Counting(files, tmp_path / "log", cache_bytes=cache_bytes)
+    assert [source[key]["key"] for key in (0, 1, 6, 7, 8, 0)] == [0, 1, 6, 7, 8, 0]
+    assert source.decoded() == [0, 1, 0]
+
+
+def test_the_cache_counts_what_objects_hold(tmp_path):
+    path = tmp_path / "large.parquet"
+    pictures = [bytes([i]) * 500_000 for i in range(20)]
+    parquet.write_table(pa.table({"picture": pictures}), path, row_group_size=2)
+    source = Counting(path, tmp_path / "log", cache_bytes=2_500_000)
+    assert [source[key]["picture"][0] for key in (0, 2, 0, 4, 2)] == [0, 2, 0, 4, 2]
+    assert source.decoded() == [0, 1, 2, 1]
+
+
+def test_threads_that_want_a_group_decode_it_once(files, tmp_path):
+    source = Counting(files, tmp_path / "log")
+    start = threading.Barrier(8)
+    found = []
+
+    def read(number):
+        start.wait()
+        found.extend(source[key]["key"] for key in range(number, 100, 8))
+
+    threads = [threading.Thread(target=read, args=(n,)) for n in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sorted(found) == list(range(100))
+    assert sorted(source.decoded()) == list(range(16))
+
+
+def test_threads_behind_a_failed_decode_get_the_error(files):
+    source = sources.ParquetDataSource(files)
+    os.remove(files[0])
+    start = threading.Barrier(4)
+    errors = []
+
+    def read():
+        start.wait()
+        with pytest.raises(FileNotFoundError):
+            source[0]
+        errors.append(1)
+
+    threads = [threading.Thread(target=read) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(errors) == 4
+
+
+def test_a_fork_reads_though_a_thread_of_its_parent_decodes(files, monkeypatch):
+    source = sources.ParquetDataSource(files)
+    begun, go_on = threading.Event(), threading.Event()
+
+    def decode(group):
+        begun.set()
+        assert go_on.wait(60)
+        raise gristmill.errors.CorruptRecord("as planned")
+
+    def read():
+        with pytest.raises(gristmill.errors.CorruptRecord):
+            source[0]
+
+    monkeypatch.setattr(source, "_decode", decode)
+    thread = threading.Thread(target=read)
+    thread.start()
+    assert begun.wait(60)
+    child = os.fork()
+    if child == 0:
+        monkeypatch.undo()
+        os._exit(0 if source[0] == row(0) else 1)
+    go_on.set()
+    thread.join()
+    assert os.waitpid(child, 0)[1] == 0
+
+
+def test_an_order_that_decodes_again_and_again_is_warned_about(files, caplog):
+    source = sources.ParquetDataSource(files, cache_bytes=0)
+    for key in np.random.default_rng(0).permutation(100).tolist():
+        source[key]
+    warnings = [r for r in caplog.records if "GroupShuffleSampler" in r.getMessage()]
+    assert len(warnings) == 1
+    assert "decoded" in warnings[0].getMessage()
+
+
+@pytest.fixture(scope="module")
+def many_groups(tmp_path_factory):
+    """A file of 8000 rows in 80 groups, and its path."""
+    path = tmp_path_factory.mktemp("many") / "many.parquet"
+    parquet.write_table(table(0, 8000), path, row_group_size=100)
+    return str(path)
+
+
+def amplification(source, keys):
+    """Rows decoded for each row delivered."""
+    rows = sum(int(source.groups[group]) for group in source.decoded())
+    return rows / len(keys)
+
+
+@pytest.mark.claim("samplers.GroupShuffleSampler")
+@pytest.mark.multiprocess
+@pytest.mark.parametrize(("workers", "streams"), [(0, 1), (0, 2), (2, 2), (2, 4)])
+def test_a_group_shuffle_decodes_each_group_about_once(
+    many_groups, tmp_path, workers, streams
+):
+    source = Counting(many_groups, tmp_path / "log")
+    sampler = GroupShuffleSampler(source.groups, window=8, num_epochs=1, seed=1)
+    loader = DataLoader(
+        data_source=source,
+        sampler=sampler,
+        operations=[transforms.Batch(64)],
+        worker_count=workers,
+        streams=streams,
+    )
+    keys = [key for batch in loader for key in batch["key"].tolist()]
+    assert sorted(keys) == list(range(8000))
+    assert keys != sorted(keys)
+    assert amplification(source, keys) <= 1.2
+
+
+@pytest.mark.multiprocess
+def test_a_cache_of_one_window_is_enough(many_groups, tmp_path):
+    probe = sources.ParquetDataSource(many_groups)
+    window = 9 * probe._files.read(0).nbytes
+    source = Counting(many_groups, tmp_path / "log", cache_bytes=window)
+    sampler = GroupShuffleSampler(source.groups, window=8, num_epochs=2, seed=1)
+    loader = DataLoader(
+        data_source=source,
+        sampler=sampler,
+        operations=[transforms.Batch(64)],
+        worker_count=2,
+    )
+    keys = [key for batch in loader for key in batch["key"].tolist()]
+    assert collections.Counter(keys) == dict.fromkeys(range(8000), 2)
+    assert amplification(source, keys) <= 1.2
+
+
+@pytest.mark.multiprocess
+@pytest.mark.parametrize("workers", [0, 2])
+def test_a_loader_resumes_in_the_middle_of_a_window(many_groups, workers):
+    source = sources.ParquetDataSource(many_groups, columns=["key", "name"])
+    loader = DataLoader(
+        data_source=source,
+        sampler=GroupShuffleSampler(source.groups, num_epochs=1, seed=1),
+        operations=[transforms.Batch(100)],
+        worker_count=workers,
+    )
+    iterator = iter(loader)
+    for _ in range(13):
+        next(iterator)
+    state = iterator.get_state()
+    rest = [(b["key"].tolist(), b["name"].tolist()) for b in iterator]
+    again = iter(loader)
+    again.set_state(state)
+    assert [(b["key"].tolist(), b["name"].tolist()) for b in again] == rest
+    assert len(rest) == 80 - 13
+
+
+@pytest.mark.multiprocess
+def test_shards_decode_their_own_groups(many_groups, tmp_path):
+    found = []
+    for shard in range(4):
+        source = Counting(many_groups, tmp_path / "log")
+        options = sharding.ShardOptions(shard, 4)
+        sampler = GroupShuffleSampler(
+            source.groups, shard_options=options, num_epochs=1, seed=3
+        )
+        loader = DataLoader(data_source=source, sampler=sampler, worker_count=0)
+        found += [element["key"] for element in loader]
+    assert sorted(found) == list(range(8000))
+    assert amplification(source, found) <= 1.2
+
+
+def test_reading_in_order_decodes_each_group_once(many_groups, tmp_path):
+    source = Counting(many_groups, tmp_path / "log", cache_bytes=0)
+    loader = DataLoader(
+        data_source=source,
+        sampler=IndexSampler(8000, num_epochs=1),
+        operations=[transforms.Batch(64)],
+    )
+    assert [k for b in loader for k in b["key"].tolist()] == list(range(8000))
+    assert source.decoded() == list(range(80))
+
+
+def test_random_draws_are_the_index_samplers(many_groups):
+    source = sources.ParquetDataSource(many_groups, columns=["key"])
+    loaders = [
+        DataLoader(data_source=source, sampler=sampler, operations=[Draw()])
+        for sampler in (
+            GroupShuffleSampler(source.groups, num_epochs=1, seed=5),
+            samplers.IndexSampler(8000, num_epochs=1, seed=5),
+        )
+    ]
+    ours, theirs = ([e["draw"] for e in itertools.islice(one, 50)] for one in loaders)
+    assert ours == theirs
+
+
+class Draw(transforms.RandomMap):
+    """Adds a random number."""
+
+    def random_map(self, element, rng):
+        return {**element, "draw": rng.random()}

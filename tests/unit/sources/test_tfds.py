@@ -1,0 +1,285 @@
+"""TFDS datasets are read natively, and tfds.data_source as it is."""
+
+import json
+import pickle
+import shutil
+import subprocess
+import sys
+from typing import ClassVar
+
+import fsspec
+import fsspec.implementations.memory
+import numpy as np
+import pytest
+
+from faults.scripts import run
+from gristmill import (
+    Batch,
+    CorruptRecord,
+    DataLoader,
+    IndexSampler,
+    Map,
+    SequentialSampler,
+    sources,
+)
+from support import extras
+from support.arrow_types import same
+from support.places import TESTS
+
+MAYBE_WORKERS = [0, pytest.param(2, marks=pytest.mark.multiprocess)]
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory):
+    """A folder with datasets that TFDS has built, in a process of its own."""
+    extras.need_tensorflow()
+    folder = tmp_path_factory.mktemp("tfds")
+    script = TESTS / "support" / "tfds_builder.py"
+    subprocess.run(
+        [sys.executable, script, folder], check=True, capture_output=True, text=True
+    )
+    return folder
+
+
+@pytest.fixture(scope="module")
+def everything(data):
+    return data / "everything" / "1.0.0"
+
+
+@pytest.fixture(scope="module")
+def elements(data):
+    """What tfds.data_source gives, by split."""
+    with open(data / "elements.pickle", "rb") as file:
+        return pickle.load(file)
+
+
+@pytest.mark.claim(
+    "sources.TFRecordDataSource, ParquetDataSource, TFDSDataSource, URLs"
+)
+@pytest.mark.parametrize(
+    "split",
+    ["train", "test", "train[2:7]", "train[25%:]", "train[-30%:]", "train[-3:-1]"],
+)
+def test_elements_are_those_of_tfds(everything, elements, split):
+    source = sources.TFDSDataSource(everything, split)
+    assert len(source) == len(elements[split])
+    for i, theirs in enumerate(elements[split]):
+        ours = source[i]
+        assert ours.keys() == theirs.keys()
+        for name, value in theirs.items():
+            assert same(ours[name], value), name
+    some = source.__getitems__([1, 0, 1])
+    theirs = elements[split]
+    assert all(map(same, some, [theirs[1], theirs[0], theirs[1]]))
+
+
+def test_a_folder_may_be_far_away(everything, elements):
+    memory = fsspec.filesystem("memory")
+    for file in everything.iterdir():
+        memory.put(str(file), f"/tfds/everything/{file.name}")
+    source = sources.TFDSDataSource("memory://tfds/everything", "train[2:7]")
+    assert all(map(same, source, elements["train[2:7]"]))
+
+
+class Guarded(fsspec.implementations.memory.MemoryFileSystem):
+    """Files that are shown to those who know the word."""
+
+    protocol = "guarded"
+    store: ClassVar = {}
+    pseudo_dirs: ClassVar = [""]
+
+    @classmethod
+    def _strip_protocol(cls, path):
+        return super()._strip_protocol(path.replace("guarded://", "memory://"))
+
+    def __init__(self, word=None, **options):
+        super().__init__(**options)
+        self.word = word
+
+    def info(self, path, **options):
+        if self.word != "sesame":
+            raise PermissionError(path)
+        return super().info(path, **options)
+
+
+def test_a_folder_far_away_may_need_credentials(everything, elements):
+    fsspec.register_implementation("guarded", Guarded, clobber=True)
+    files = Guarded(word="sesame")
+    for file in everything.iterdir():
+        files.put(str(file), f"/everything/{file.name}")
+    url = "guarded://everything"
+    with pytest.raises(PermissionError, match="dataset_info"):
+        sources.TFDSDataSource(url)
+    source = sources.TFDSDataSource(
+        url,
+        "train[2:7]",
+        storage_options={"word": "sesame"},
+        remote_options=sources.RemoteOptions(attempts=1),
+    )
+    assert all(map(same, source, elements["train[2:7]"]))
+
+
+def test_a_local_folder_has_no_use_for_credentials(everything):
+    with pytest.raises(ValueError, match="has no use for storage_options"):
+        sources.TFDSDataSource(everything, storage_options={"word": "sesame"})
+
+
+def test_features_are_chosen(everything, elements):
+    source = sources.TFDSDataSource(everything, features=["nested", "label"])
+    wanted = [
+        {name: e[name] for name in ("nested", "label")} for e in elements["train"]
+    ]
+    assert all(map(same, (source[i] for i in range(len(source))), wanted))
+
+
+@pytest.mark.multiprocess
+def test_neither_tensorflow_nor_tfds_is_imported(everything):
+    out = run("tfds/imported_packages", everything)
+    assert out.split() == ["text", "set()"]
+
+
+FIXED = ["int", "tensor", "text", "label", "gray", "nested", "box", "two"]
+
+
+def batches(source, workers, *operations):
+    loader = DataLoader(
+        data_source=source,
+        sampler=IndexSampler(len(source), shuffle=True, num_epochs=1, seed=2),
+        operations=[*operations, Batch(4)],
+        worker_count=workers,
+        streams=2,
+    )
+    return list(loader)
+
+
+@pytest.mark.parametrize("workers", MAYBE_WORKERS)
+def test_loaders_serve_elements(everything, elements, workers):
+    wanted = [{name: e[name] for name in FIXED} for e in elements["train"]]
+    expected = batches(wanted, 0)
+    source = sources.TFDSDataSource(everything, features=FIXED)
+    assert all(map(same, batches(source, workers), expected))
+    by_step = batches(source.records, workers, source.decode)
+    assert all(map(same, by_step, expected))
+
+
+class Fixed(Map):
+    """Keeps what can be batched."""
+
+    def map(self, element):
+        return {name: element[name] for name in FIXED}
+
+
+@pytest.mark.multiprocess
+def test_tfds_data_source_is_served_as_it_is(everything):
+    out = run("tfds/as_it_is", everything, deadline_s=120)
+    assert out.startswith("same ArrayRecordDataSource(")
+
+
+def test_states_and_pickles_know_the_source(everything):
+    source = sources.TFDSDataSource(everything, "train[2:7]", ["label", "int"])
+    assert repr(source) == (
+        "TFDSDataSource(name=everything:1.0.0, split='train[2:7]', records=5,"
+        " features=['label', 'int'])"
+    )
+    again = pickle.loads(pickle.dumps(source))
+    assert (repr(again), again[3]) == (repr(source), source[3])
+
+    def iterator():
+        sampler = SequentialSampler(5)
+        return iter(DataLoader(data_source=source, sampler=sampler))
+
+    first, second = iterator(), iterator()
+    next(first)
+    second.set_state(first.get_state())
+    assert list(second) == list(first)
+
+
+def test_a_closed_source_reads_again(everything):
+    with sources.TFDSDataSource(everything) as source:
+        first = source[0]["int"]
+    assert source[0]["int"] == first
+
+
+@pytest.mark.parametrize(
+    ("features", "text"),
+    [
+        (None, "cannot be decoded without TFDS"),
+        (["video"], "feature 'video' is a Video of a kind that is not known here"),
+        (["wide"], "feature 'wide' is a Image not of uint8 with 1, 3 or 4 channels"),
+        (["image lists"], "'image lists' is a Image in sequences of sequences"),
+    ],
+)
+def test_what_cannot_be_decoded_is_refused(data, features, text):
+    folder = data / "refused" / "1.0.0"
+    with pytest.raises(ValueError, match=text):
+        sources.TFDSDataSource(folder, features=features)
+    assert [e["good"] for e in sources.TFDSDataSource(folder, features=["good"])] in (
+        [0, 1],
+        [1, 0],
+    )
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error", "text"),
+    [
+        (
+            {"split": "trian"},
+            ValueError,
+            "no split 'trian'. It has",
+        ),
+        ({"split": "train+test"}, ValueError, "no split"),
+        ({"split": "train[3]"}, ValueError, "no split"),
+        ({"split": "train[3:3]"}, ValueError, "no records: 'train' has 11"),
+        ({"split": "train[:12]"}, ValueError, "bound '12', but must have numbers"),
+        ({"split": "train[:101%]"}, ValueError, "percents up to 100%"),
+        ({"split": "train[10%:5]"}, ValueError, "counts records and percents"),
+        ({"split": "train[a:]"}, ValueError, "bound 'a'"),
+        ({"features": ["lable"]}, ValueError, "no feature 'lable'. It has '"),
+        ({"features": []}, ValueError, "no features to read"),
+        ({"features": "label"}, TypeError, "got the str 'label'"),
+    ],
+)
+def test_bad_arguments_are_explained(everything, arguments, error, text):
+    with pytest.raises(error, match=text):
+        sources.TFDSDataSource(everything, **arguments)
+
+
+def test_a_folder_that_is_no_dataset_is_explained(data, everything, tmp_path):
+    with pytest.raises(FileNotFoundError, match="the folder of a prepared"):
+        sources.TFDSDataSource(data / "everything")
+    for name in ("dataset_info.json", "features.json"):
+        shutil.copy(everything / name, tmp_path)
+    with pytest.raises(OSError, match="everything-train"):
+        sources.TFDSDataSource(tmp_path)[0]
+    info = json.loads((tmp_path / "dataset_info.json").read_text())
+    (tmp_path / "dataset_info.json").write_text(
+        json.dumps({**info, "fileFormat": "tfrecord"})
+    )
+    with pytest.raises(ValueError, match="'tfrecord', but only 'array_record'"):
+        sources.TFDSDataSource(tmp_path)
+
+
+def test_a_split_without_records_is_explained(everything, tmp_path):
+    shutil.copy(everything / "features.json", tmp_path)
+    info = json.loads((everything / "dataset_info.json").read_text())
+    info["splits"].append({"name": "none", "numBytes": "0"})
+    (tmp_path / "dataset_info.json").write_text(json.dumps(info))
+    with pytest.raises(ValueError, match="'none' has no records: 'none' has 0"):
+        sources.TFDSDataSource(tmp_path, "none")
+
+
+def test_records_of_other_features_are_noticed(everything, tmp_path):
+    for file in everything.iterdir():
+        shutil.copy(file, tmp_path)
+    features = json.loads((tmp_path / "features.json").read_text())
+    leaves = features["featuresDict"]["features"]
+    leaves["missing"] = leaves["int"]
+    leaves["tensor"]["tensor"]["shape"]["dimensions"] = ["5"]
+    leaves["two"]["sequence"]["length"] = "3"
+    leaves["as bytes"]["tensor"]["shape"]["dimensions"] = ["2"]
+    (tmp_path / "features.json").write_text(json.dumps(features))
+    for name in ("missing", "tensor", "two", "as bytes"):
+        source = sources.TFDSDataSource(tmp_path, features=[name])
+        with pytest.raises(CorruptRecord, match=name):
+            source[0]
+    assert np.isscalar(sources.TFDSDataSource(tmp_path, features=["int"])[0]["int"])
