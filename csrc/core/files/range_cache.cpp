@@ -30,7 +30,7 @@ constexpr std::uint64_t kMarkSeconds = 60;
 constexpr int kOpenings = 8;
 
 // A thread keeps at most this much memory between reads.
-constexpr std::size_t kMaxSpareBytes = std::size_t{4} << 20;
+constexpr std::size_t kMostSpareBytes = std::size_t{4} << 20;
 
 struct Superblock {
   std::uint64_t magic = kMagic;
@@ -338,7 +338,7 @@ bool RangeCache::read(const Origin& origin, std::uint64_t offset,
   std::byte* const all = buffer.all().data();
   const bool found = read_pages(origin, pages, all);
   if (found) std::copy_n(all + (offset - pages.begin), to.size(), to.data());
-  buffer.shrink(kMaxSpareBytes);
+  buffer.shrink(kMostSpareBytes);
   return found;
 }
 
