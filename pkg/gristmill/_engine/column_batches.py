@@ -46,7 +46,6 @@ def batch_of_columns(
 
     None where that raises: reading the records one by one finds out which is bad.
     """
-
     try:
         columns = source.columns_at(keys, alloc)
         if not isinstance(columns, dict):

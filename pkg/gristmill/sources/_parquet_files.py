@@ -225,14 +225,13 @@ class ParquetFiles:
     def _parse(self, file: _LocalFile | RemoteFile, footer: Any) -> Any:
         from pyarrow import parquet
 
-        local = isinstance(file, _LocalFile)
         kwargs = {
             "page_checksum_verification": True,
             # Joins requests, which costs local files a tenth of their time.
-            "pre_buffer": not local,
+            "pre_buffer": isinstance(file, RemoteFile),
             **self._read_kwargs,
         }
-        readable = file.path if local else RemoteStream(file)
+        readable = RemoteStream(file) if isinstance(file, RemoteFile) else file.path
         return parquet.ParquetFile(readable, metadata=footer, **kwargs)
 
     def _check_schemas(self, schemas: Sequence[Mapping[str, Any]]) -> None:

@@ -9,11 +9,11 @@ import subprocess
 import numpy as np
 import pytest
 
-import range_server
 from faults.scripts import command, environment
 from gristmill import _core
 from gristmill.sources import ArrayRecordDataSource, RemoteOptions
 from gristmill.sources._remote import RemoteFile
+from support import range_server
 
 MIB = 1 << 20
 BYTES = 40 * MIB

@@ -8,11 +8,11 @@ import pytest
 from array_record.python import array_record_module
 
 import gristmill as gm
-import range_server
 from gristmill import _core
 from gristmill.errors import CorruptRecord
 from gristmill.sources import RemoteOptions, _share
 from gristmill.sources._requests import requests_of
+from support import range_server
 
 # 256 records of 5 kB.
 RECORDS = [np.random.default_rng(i).bytes(5_000 + i) for i in range(256)]
