@@ -19,7 +19,9 @@ class ReadOptions:
         num_threads: Threads that read where reading waits, for a disk or a network;
             at least 0. 0 always reads where the record is needed.
         prefetch_buffer_size: Elements read ahead by all threads of a process
-            together, at least 0. 0 turns reading ahead off.
+            together, at least 0. 0 turns reading ahead off. Records of files behind
+            URLs are read further ahead where it takes that for long requests, up to
+            256 MB.
 
     Raises:
         ValueError: A number is negative.

@@ -22,6 +22,7 @@ from gristmill._hot.block_call import BlockCall
 from gristmill.bad_records import OnError
 from gristmill.options import ReadOptions
 from gristmill.sharding import ShardOptions
+from gristmill.sources._record_source import is_far
 
 # The opcode, callable and name of a one-to-one step or filter.
 Step = tuple[int, Callable[..., Any], str]
@@ -112,8 +113,10 @@ class Program:
         filters = any(opcode == hot_run.FILTER for opcode, _, _ in steps)
         # What becomes of a block is kept for the outputs that follow.
         blocks = any(isinstance(call, BlockCall) for _, call, _ in steps)
-        # Such a sampler's streams have records that are cheaper to read together.
-        return filters or blocks or hasattr(self.sampler, "interleaved")
+        # Such a sampler's streams have records that are cheaper to read together, and
+        # who reads ahead, as far sources need it, has to know what comes next.
+        interleaved = hasattr(self.sampler, "interleaved")
+        return filters or blocks or interleaved or is_far(self.source)
 
     @property
     def errors_per_output(self) -> int | None:
