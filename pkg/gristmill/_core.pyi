@@ -331,6 +331,40 @@ def gather_chunks(
         TypeError: A dtype holds references, or an index is not int64.
     """
 
+def interleave(columns: Sequence[NDArray[Any]], out: NDArray[np.uint8]) -> None:
+    """Lay the items of columns row by row.
+
+    Args:
+        columns: K arrays of shape (N,), C-contiguous, without references.
+        out: Shape (N, R), where R is the sum of their item sizes, C-contiguous, apart
+            from the columns.
+
+    Raises:
+        ValueError: The shapes or layouts do not fit each other, or memory is shared.
+        TypeError: A dtype holds references.
+    """
+
+def gather_interleaved(
+    tables: list[NDArray[np.uint8]],
+    numbers: NDArray[np.int64],
+    offsets: NDArray[np.int64],
+    outs: list[NDArray[Any]],
+) -> None:
+    """Write row ``offsets[k]`` of table ``numbers[k]`` to item k of columns.
+
+    Args:
+        tables: C arrays of shape (N, R) that `interleave` filled.
+        numbers: Shape (B,), dtype int64, each in [0, C).
+        offsets: Shape (B,), dtype int64, each in [0, N) of its table.
+        outs: K arrays of shape (B,), with the dtypes of the columns that were laid
+            out, C-contiguous, apart from the tables.
+
+    Raises:
+        IndexError: A table or row is out of range.
+        ValueError: The shapes or layouts do not fit each other, or memory is shared.
+        TypeError: A dtype holds references, or an index is not int64.
+    """
+
 def stack(
     elements: list[Any],
     out: NDArray[Any],

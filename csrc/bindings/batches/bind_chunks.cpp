@@ -109,35 +109,132 @@ class ChunkedColumns {
   std::vector<const std::byte*> tables_;
 };
 
+// Where rows lie: the numbers of their chunks, and their places there.
+struct Places {
+  std::span<const std::int64_t> numbers;
+  std::span<const std::int64_t> offsets;
+  // Of each chunk, the rows that it must have.
+  std::vector<std::int64_t> rows_needed;
+
+  Places(const Rows& numbers_in, const Rows& offsets_in, std::size_t chunks)
+      : numbers(numbers_of(numbers_in, "numbers")),
+        offsets(numbers_of(offsets_in, "offsets")),
+        rows_needed(chunks) {
+    if (numbers.size() != offsets.size()) {
+      throw py::value_error("numbers and offsets must have one length");
+    }
+    if (first_outside(numbers, static_cast<std::int64_t>(chunks)) >= 0 ||
+        first_outside(offsets, std::numeric_limits<std::int64_t>::max()) >= 0) {
+      throw py::index_error(
+          "numbers must be of chunks, and offsets not negative");
+    }
+    for (std::size_t k = 0; k < numbers.size(); ++k) {
+      auto& needed = rows_needed[static_cast<std::size_t>(numbers[k])];
+      needed = std::max(needed, offsets[k] + 1);
+    }
+  }
+};
+
 void gather_chunks(const py::list& chunks, const Rows& numbers,
                    const Rows& offsets, const py::list& outs) {
-  const auto which = numbers_of(numbers, "numbers");
-  const auto where = numbers_of(offsets, "offsets");
-  if (which.size() != where.size()) {
-    throw py::value_error("numbers and offsets must have one length");
-  }
   ChunkedColumns columns(chunks, outs);
-  const auto count = static_cast<std::int64_t>(columns.count());
-  if (first_outside(which, count) >= 0 ||
-      first_outside(where, std::numeric_limits<std::int64_t>::max()) >= 0) {
-    throw py::index_error(
-        "numbers must be of chunks, and offsets not negative");
-  }
-  std::vector<std::int64_t> rows_needed(columns.count());
-  for (std::size_t k = 0; k < which.size(); ++k) {
-    auto& needed = rows_needed[static_cast<std::size_t>(which[k])];
-    needed = std::max(needed, where[k] + 1);
-  }
+  const Places places(numbers, offsets, columns.count());
+  const std::size_t count = places.numbers.size();
   for (std::size_t c = 0; c < columns.outs().size(); ++c) {
     auto& out = columns.outs()[c];
-    check_batch(out, which.size());
-    const auto tables = columns.tables(c, rows_needed);
+    check_batch(out, count);
+    const auto tables = columns.tables(c, places.rows_needed);
     auto* const to = static_cast<std::byte*>(out.mutable_data());
     const std::size_t row_bytes = row_bytes_of(out);
-    unlocked_from(kUnlockBytes, which.size() * row_bytes, [&] {
-      gristmill::gather_chunks(tables, which, where, row_bytes, to);
+    unlocked_from(kUnlockBytes, count * row_bytes, [&] {
+      gristmill::gather_chunks(tables, places.numbers, places.offsets,
+                               row_bytes, to);
     });
   }
+}
+
+// Columns of items, which lie in rows one behind the other.
+struct Items {
+  std::vector<py::array> arrays;
+  std::vector<std::size_t> item_bytes;
+  std::size_t row_bytes = 0;
+
+  Items(const py::sequence& columns, std::size_t rows, const char* name) {
+    for (const py::handle column : columns) {
+      arrays.push_back(py::cast<py::array>(column));
+      const auto& array = arrays.back();
+      check_plain(array, name);
+      if (array.ndim() != 1 || static_cast<std::size_t>(array.size()) != rows) {
+        throw py::value_error(
+            concat(name, " must be of shape (", rows, ",) each"));
+      }
+      item_bytes.push_back(static_cast<std::size_t>(array.itemsize()));
+      row_bytes += item_bytes.back();
+    }
+  }
+};
+
+// A table that interleave() fills; checked to have rows of so many bytes.
+py::array table_of(const py::handle& object, std::size_t row_bytes) {
+  auto table = py::cast<py::array>(object);
+  check_plain(table, "table");
+  if (table.ndim() != 2 || table.itemsize() != 1 ||
+      static_cast<std::size_t>(table.shape(1)) != row_bytes) {
+    throw py::value_error(
+        concat("a table must be bytes of shape (N, ", row_bytes, ")"));
+  }
+  return table;
+}
+
+void interleave(const py::sequence& columns, const py::array& out) {
+  if (out.ndim() != 2) throw py::value_error("out must have two dimensions");
+  const auto rows = static_cast<std::size_t>(out.shape(0));
+  const Items items(columns, rows, "columns");
+  auto table = table_of(out, items.row_bytes);
+  auto* const to = static_cast<std::byte*>(table.mutable_data());
+  std::vector<const std::byte*> addresses;
+  for (const auto& array : items.arrays) {
+    check_apart({to, rows * items.row_bytes},
+                {bytes_of(array), static_cast<std::size_t>(array.nbytes())},
+                "columns");
+    addresses.push_back(bytes_of(array));
+  }
+  unlocked_from(kUnlockBytes, rows * items.row_bytes, [&] {
+    gristmill::interleave(addresses, items.item_bytes, rows, to);
+  });
+}
+
+void gather_interleaved(const py::list& tables, const Rows& numbers,
+                        const Rows& offsets, const py::list& outs) {
+  const Places places(numbers, offsets, tables.size());
+  const std::size_t count = places.numbers.size();
+  Items items(outs, count, "outs");
+  std::vector<py::array> kept;
+  std::vector<const std::byte*> addresses;
+  for (const py::handle table : tables) {
+    kept.push_back(table_of(table, items.row_bytes));
+    const auto needed = places.rows_needed[addresses.size()];
+    if (kept.back().shape(0) < needed) {
+      throw py::index_error(concat("a table has ", kept.back().shape(0),
+                                   " rows, but row ", needed - 1,
+                                   " is asked for"));
+    }
+    addresses.push_back(bytes_of(kept.back()));
+  }
+  std::vector<std::byte*> to;
+  for (auto& out : items.arrays) {
+    check_batch(out, count);
+    to.push_back(static_cast<std::byte*>(out.mutable_data()));
+    for (const auto& table : kept) {
+      check_apart({to.back(), static_cast<std::size_t>(out.nbytes())},
+                  {bytes_of(table), static_cast<std::size_t>(table.nbytes())},
+                  "a table");
+    }
+  }
+  unlocked_from(kUnlockBytes, count * items.row_bytes, [&] {
+    gristmill::gather_interleaved(addresses, places.numbers, places.offsets,
+                                  items.item_bytes, to);
+  });
 }
 
 }  // namespace
@@ -152,6 +249,11 @@ void chunks(py::module_& m) {
       "offsets"_a.noconvert(), "outs"_a,
       "Writes row offsets[k] of chunk numbers[k], each a tuple of columns, to "
       "row k of the columns `outs`.");
+  m.def("interleave", &interleave, "columns"_a, "out"_a.noconvert(),
+        "Writes K columns of N items to the bytes of N rows.");
+  m.def("gather_interleaved", &gather_interleaved, "tables"_a,
+        "numbers"_a.noconvert(), "offsets"_a.noconvert(), "outs"_a,
+        "As gather_chunks, of tables made by interleave.");
 }
 
 }  // namespace gristmill::bind

@@ -1,8 +1,10 @@
 #include "core/batches/collate.hpp"
 
 #include <algorithm>
+#include <array>
 #include <bit>
 #include <cstring>
+#include <numeric>
 #include <utility>
 
 #include "core/base/stream_copy.hpp"
@@ -17,6 +19,10 @@ constexpr std::size_t kPrefetchRows = 24;
 // The processor itself follows a row beyond its first lines.
 constexpr std::size_t kPrefetchRowBytes = 256;
 constexpr std::size_t kCacheLine = 64;
+
+// Rows that are laid out or taken apart together: they fit into the first cache
+// with what is read ahead.
+constexpr std::size_t kBlockRows = 16;
 
 // Shorter rows have too many lines that they fill only in part.
 constexpr std::size_t kStreamRowBytes = std::size_t{4} << 10;
@@ -53,6 +59,22 @@ std::ptrdiff_t first_bad_row(std::span<const std::int64_t> rows,
   for (const auto row : rows) any |= bad(row);  // No branch: vectorized.
   if (!any) return -1;
   return std::find_if(rows.begin(), rows.end(), bad) - rows.begin();
+}
+
+std::size_t sum(std::span<const std::size_t> sizes) noexcept {
+  return std::reduce(sizes.begin(), sizes.end());
+}
+
+// The last of some ascending bounds, not empty, that is not above a row.  Rows
+// come in any order, so a branch would be guessed wrongly half of the time.
+std::size_t last_not_above(std::span<const std::int64_t> bounds,
+                           std::int64_t row) noexcept {
+  std::size_t at = 0;
+  for (std::size_t count = bounds.size(); count > 1; count -= count / 2) {
+    const std::size_t half = count / 2;
+    at += static_cast<std::size_t>(bounds[at + half] <= row) * half;
+  }
+  return at;
 }
 
 // The numbers that chunks have got, in a table of open addressing that has at
@@ -116,12 +138,12 @@ std::vector<std::int64_t> find_chunks(std::span<const std::int64_t> bounds,
   std::vector<std::int64_t> found;
   NumbersOfChunks numbers(rows.size());
   for (std::size_t k = 0; k < rows.size(); ++k) {
-    const auto after = std::ranges::upper_bound(bounds, rows[k]);
-    const std::int64_t chunk = after - bounds.begin() - 1;
+    const std::size_t at = last_not_above(bounds, rows[k]);
+    const auto chunk = static_cast<std::int64_t>(at);
     const auto next = static_cast<std::int64_t>(found.size());
     chunks[k] = numbers.find_or_add(chunk, next);
     if (chunks[k] == next) found.push_back(chunk);
-    offsets[k] = rows[k] - bounds[static_cast<std::size_t>(chunk)];
+    offsets[k] = rows[k] - bounds[at];
   }
   return found;
 }
@@ -143,6 +165,72 @@ void gather_chunks(std::span<const std::byte* const> tables,
     }
     for (; k < chunks.size(); ++k, out += row_bytes) copy(out, from(k));
   });
+}
+
+void interleave(std::span<const std::byte* const> columns,
+                std::span<const std::size_t> item_bytes, std::size_t rows,
+                std::byte* out) noexcept {
+  const std::size_t row_bytes = sum(item_bytes);
+  for (std::size_t first = 0; first < rows; first += kBlockRows) {
+    const std::size_t count = std::min(kBlockRows, rows - first);
+    auto* column_out = out + first * row_bytes;
+    for (std::size_t c = 0; c < columns.size(); ++c) {
+      const std::size_t bytes = item_bytes[c];
+      with_row_copy(bytes, [&](const auto& copy) {
+        const auto* from = columns[c] + first * bytes;
+        auto* to = column_out;
+        for (std::size_t k = 0; k < count; ++k) {
+          copy(to, from);
+          from += bytes;
+          to += row_bytes;
+        }
+      });
+      column_out += bytes;
+    }
+  }
+}
+
+void gather_interleaved(std::span<const std::byte* const> tables,
+                        std::span<const std::int64_t> chunks,
+                        std::span<const std::int64_t> offsets,
+                        std::span<const std::size_t> item_bytes,
+                        std::span<std::byte* const> outs) noexcept {
+  const std::size_t row_bytes = sum(item_bytes);
+  using Addresses = std::array<const std::byte*, kBlockRows>;
+  const auto find_block = [&](std::size_t first, Addresses& found) {
+    const std::size_t count = std::min(kBlockRows, chunks.size() - first);
+    for (std::size_t k = 0; k < count; ++k) {
+      found[k] = tables[static_cast<std::size_t>(chunks[first + k])] +
+                 static_cast<std::size_t>(offsets[first + k]) * row_bytes;
+      for (std::size_t line = 0; line < row_bytes; line += kCacheLine) {
+        __builtin_prefetch(found[k] + line);
+      }
+    }
+    return count;
+  };
+  Addresses here;
+  Addresses next;
+  std::size_t first = 0;
+  std::size_t count = chunks.empty() ? 0 : find_block(0, here);
+  while (count > 0) {
+    const std::size_t behind = first + count;
+    const std::size_t more =
+        behind < chunks.size() ? find_block(behind, next) : 0;
+    std::size_t at = 0;
+    for (std::size_t c = 0; c < outs.size(); ++c) {
+      const std::size_t bytes = item_bytes[c];
+      with_row_copy(bytes, [&](const auto& copy) {
+        auto* to = outs[c] + first * bytes;
+        for (std::size_t k = 0; k < count; ++k, to += bytes) {
+          copy(to, here[k] + at);
+        }
+      });
+      at += bytes;
+    }
+    std::swap(here, next);
+    first = behind;
+    count = more;
+  }
 }
 
 void stack(std::span<const std::byte* const> parts, std::size_t row_bytes,

@@ -43,6 +43,22 @@ void gather_chunks(std::span<const std::byte* const> tables,
                    std::span<const std::int64_t> offsets, std::size_t row_bytes,
                    std::byte* out) noexcept;
 
+// Lays the items of columns, of item_bytes[c] bytes each, row by row: item k of
+// all columns, one behind the other, is row k of `out`.
+// REQUIRES: columns[c] has `rows` items, and `out` room for all of them.
+void interleave(std::span<const std::byte* const> columns,
+                std::span<const std::size_t> item_bytes, std::size_t rows,
+                std::byte* out) noexcept;
+
+// As gather_chunks() for all columns at once, of chunks made by interleave():
+// a row is in two or three cache lines, not in one for each column.
+// REQUIRES: outs[c] has room for chunks.size() items.
+void gather_interleaved(std::span<const std::byte* const> tables,
+                        std::span<const std::int64_t> chunks,
+                        std::span<const std::int64_t> offsets,
+                        std::span<const std::size_t> item_bytes,
+                        std::span<std::byte* const> outs) noexcept;
+
 // Copies row_bytes bytes from parts[k] to row k of `out`: long rows past the
 // caches, if `streaming` says that nobody reads them soon.
 // REQUIRES: out.size() == parts.size() * row_bytes.

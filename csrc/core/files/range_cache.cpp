@@ -19,7 +19,7 @@ namespace {
 constexpr std::uint64_t kMarkSeconds = 60;
 
 // A thread keeps at most this much memory between reads.
-constexpr std::size_t kMaxSpareBytes = std::size_t{4} << 20;
+constexpr std::size_t kMostSpareBytes = std::size_t{4} << 20;
 
 // Spreads numbers by the finalizer of splitmix64.
 std::uint64_t spread(std::uint64_t state) {
@@ -235,7 +235,7 @@ bool RangeCache::read(const Origin& origin, std::uint64_t offset,
   std::byte* const all = buffer.all().data();
   const bool found = read_pages(origin, pages, all);
   if (found) std::copy_n(all + (offset - pages.begin), to.size(), to.data());
-  buffer.shrink(kMaxSpareBytes);
+  buffer.shrink(kMostSpareBytes);
   return found;
 }
 

@@ -70,28 +70,15 @@ class BlockSteps:
         try:
             return self._together(elements, keys, indices)
         except _CallFailed as failed:
-            ran = self.one_by_one(again(), keys, indices)
+            ran = hot_run.run_block(
+                None, keys, indices, self._steps, self._draws, self._at, again()
+            )
             if ran[3] is None and isinstance(failed.error, WrongNumber):
                 failed.error.add_note(
                     f"while {failed.name} processed {failed.count} elements"
                 )
                 return [], None, 1, failed.error
             return ran
-
-    def one_by_one(
-        self, elements: list[Any], keys: Int64Array, indices: Int64Array
-    ) -> Ran:
-        """As `run`, with calls of one element each."""
-        count = len(elements)
-        return hot_run.run_block(
-            None,
-            keys[:count],
-            indices[:count],
-            self._steps,
-            self._draws,
-            self._at,
-            elements,
-        )
 
     def _together(
         self, elements: list[Any], keys: Int64Array, indices: Int64Array

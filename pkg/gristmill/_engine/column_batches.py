@@ -46,17 +46,15 @@ def batch_of_columns(
 
     None where that raises: reading the records one by one finds out which is bad.
     """
-
-    def leaf(column: Any) -> Any:
-        if not isinstance(column, list):
-            return column
-        return batching.make_batch(column, rules=rules, alloc=alloc)
-
     try:
         columns = source.columns_at(keys, alloc)
         if not isinstance(columns, dict):
-            return (leaf(columns),)
-        names = sorted(columns) if rules == "jax" else columns
-        return ({name: leaf(columns[name]) for name in names},)
+            return (columns,)
+        for name, column in columns.items():
+            if type(column) is list:
+                columns[name] = batching.make_batch(column, rules=rules, alloc=alloc)
+        if rules == "jax":
+            columns = {name: columns[name] for name in sorted(columns)}
+        return (columns,)
     except Exception:
         return None

@@ -60,7 +60,7 @@ class Program:
         seed: Seed of the records' generators; None where they have none.
         rules: How batches are taken apart: "jax" or "plain".
         streams: Interleaved logical streams that define the order.
-        read_options: Threads that read ahead where reading is slow.
+        read_options: Threads that read ahead where reading waits.
         on_error: What becomes of bad records: "raise", "skip" or "substitute".
         max_errors: Bad records that an iterator passes over; None for any number.
     """

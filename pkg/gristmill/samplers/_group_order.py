@@ -22,7 +22,7 @@ import numpy as np
 import numpy.typing as npt
 
 from gristmill._base.types import Int64Array
-from gristmill._core import KeyPlan
+from gristmill._core import KeyPlan, find_chunks
 from gristmill.samplers._planned import keys_by_lane
 
 __all__ = ["GroupOrder"]
@@ -131,7 +131,8 @@ class GroupOrder:
                 plan.fill(place - low, stride, part)
             done += count
             place += count * stride
-        out += line.shifts[line.bounds.searchsorted(out, "right") - 1]
+        found, numbers, _ = find_chunks(line.bounds, out)
+        out += line.shifts[found][numbers]
 
     def _around(
         self, line: _Line, place: int, begin: int, end: int, span: int

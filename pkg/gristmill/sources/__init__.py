@@ -197,8 +197,9 @@ class TableSource(ColumnSource):
             alloc: Makes arrays of the batch. None leaves them to NumPy.
 
         Returns:
-            An array of shape ``(B, *S)``, or the list of the B leaves where NumPy
-            makes something else when it stacks them; in a dict if the rows are dicts.
+            An array of shape ``(B, *S)``, or a dict of these, with the list of the B
+            leaves in place of a column that NumPy makes something else of when it
+            stacks them.
 
         Raises:
             IndexError: A row is out of range.
@@ -210,7 +211,7 @@ class TableSource(ColumnSource):
             return [column[key] for key in keys.tolist()]
 
         if self._single:
-            return column_of(self._columns[""])
+            return _gather(self._columns[""], keys, alloc)
         return {name: column_of(column) for name, column in self._columns.items()}
 
     def begin_gather(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import abc
 import copy
+import functools
 from collections.abc import Mapping, Sequence
 from typing import Any, TypeAlias
 
@@ -43,9 +44,9 @@ class ColumnSource(abc.ABC):
             alloc: Makes arrays of numbers. None leaves them to NumPy.
 
         Returns:
-            What stacking the records would give, a leaf or a dict of leaves in the
-            order of a record's, with a list of its B leaves in place of each that must
-            still be stacked.
+            What stacking the records would give: an array where a record is one, or a
+            new dict in the order of a record's, with a list of its B leaves in place of
+            each column that must still be stacked.
 
         Raises:
             Exception: The columns cannot be had. Reading the records one by one tells
@@ -73,7 +74,6 @@ class Columns:
 
     Attributes:
         plain: The dtypes of the columns whose items are their bytes, by name.
-        tables: These columns, in the same order.
     """
 
     def __init__(
@@ -87,7 +87,20 @@ class Columns:
             for array in arrays.values()
         )
         self.plain = {n: array.dtype for n, array in arrays.items() if is_plain(array)}
-        self.tables = self.tables_of(self.plain)
+
+    @functools.cached_property
+    def table(self) -> npt.NDArray[np.uint8]:
+        """The rows of the plain columns as bytes, one row behind the other.
+
+        Made in place of these columns, which become views of it.
+        """
+        fields = [(f"f{i}", dtype) for i, dtype in enumerate(self.plain.values())]
+        table = np.empty(len(self._columns[self.names[0]][0]), fields)
+        rows: npt.NDArray[np.uint8] = table.view(np.uint8).reshape(len(table), -1)
+        _core.interleave([self._columns[name][0] for name in self.plain], rows)
+        for name, (field, _) in zip(self.plain, fields, strict=True):
+            self._columns[name] = table[field], False
+        return rows
 
     def row(self, index: int) -> dict[str, Any]:
         """Return one row."""
@@ -107,19 +120,11 @@ class Columns:
         values = list(array[indices])
         return [_own(value) for value in values] if mutable else values
 
-    def dtype(self, name: str) -> np.dtype[Any]:
-        """Return the dtype of a column."""
-        return self._columns[name][0].dtype
-
     def take(self, indices: Int64Array) -> Columns:
         """Return columns of some rows only, which keep nothing else in memory."""
         arrays = {name: array[indices] for name, (array, _) in self._columns.items()}
         rows = max(1, len(next(iter(self._columns.values()))[0]))
         return Columns(arrays, self._content_bytes * len(indices) // rows)
-
-    def tables_of(self, names: Mapping[str, Any]) -> tuple[npt.NDArray[Any], ...]:
-        """Return some columns as they are."""
-        return tuple(self._columns[name][0] for name in names)
 
 
 def gather(
@@ -136,49 +141,69 @@ def gather(
         offsets: Its place there, of shape (B,).
         alloc: See `ColumnSource.columns_at`.
     """
-    first = chunks[0]
-    count, make = len(numbers), alloc or np.empty
-    plain, tables = first.plain, [chunk.tables for chunk in chunks]
-    if any(chunk.plain != plain for chunk in chunks):
-        plain = {
-            name: dtype
-            for name, dtype in plain.items()
-            if all(chunk.plain.get(name) == dtype for chunk in chunks)
-        }
-        tables = [chunk.tables_of(plain) for chunk in chunks]
-    outs = [make((count,), dtype) for dtype in plain.values()]
-    _core.gather_chunks(tables, numbers, offsets, outs)
-    found: dict[str, Gathered] = dict(zip(plain, outs, strict=True))
-    if len(found) == len(first.names):
+    kinds: list[dict[str, np.dtype[Any]]] = []
+    for chunk in chunks:
+        if chunk.plain not in kinds:
+            kinds.append(chunk.plain)
+    found: dict[str, Gathered] = {}
+    if len(kinds) == 1:
+        found.update(_gather_plain(chunks, numbers, offsets, alloc or np.empty))
+    else:
+        found.update(_join(kinds, chunks, numbers, offsets, alloc or np.empty))
+    others = [name for name in chunks[0].names if name not in found]
+    if not others:
         return found
     places = [np.flatnonzero(numbers == number) for number in range(len(chunks))]
-    parts = [(c, p, offsets[p]) for c, p in zip(chunks, places, strict=True)]
-    return {
-        name: found[name] if name in found else _odd_column(name, parts, count, make)
-        for name in first.names
-    }
+    for name in others:
+        values: list[Any] = [None] * len(numbers)
+        for chunk, here in zip(chunks, places, strict=True):
+            some = chunk.values(name, offsets[here])
+            for place, value in zip(here.tolist(), some, strict=True):
+                values[place] = value
+        found[name] = values
+    return {name: found[name] for name in chunks[0].names}
 
 
-def _odd_column(
-    name: str,
-    parts: Sequence[tuple[Columns, Int64Array, Int64Array]],
-    count: int,
+def _gather_plain(
+    chunks: Sequence[Columns], numbers: Int64Array, offsets: Int64Array, make: Any
+) -> dict[str, npt.NDArray[Any]]:
+    """The plain columns of rows, which are the same in all chunks."""
+    plain = chunks[0].plain
+    outs = [make((len(numbers),), dtype) for dtype in plain.values()]
+    if outs:
+        tables = [chunk.table for chunk in chunks]
+        _core.gather_interleaved(tables, numbers, offsets, outs)
+    return dict(zip(plain, outs, strict=True))
+
+
+def _join(
+    kinds: Sequence[Mapping[str, np.dtype[Any]]],
+    chunks: Sequence[Columns],
+    numbers: Int64Array,
+    offsets: Int64Array,
     make: Any,
-) -> Gathered:
-    """One column of `gather`, of chunks that have (places, rows) of the batch."""
-    if all(name in chunk.plain for chunk, _, _ in parts):
-        # Integers became floats in the chunks where one is missing.
-        dtype = np.result_type(*(chunk.plain[name] for chunk, _, _ in parts))
-        out: npt.NDArray[Any] = make((count,), dtype)
-        for chunk, places, rows in parts:
-            (table,) = chunk.tables_of({name: dtype})
-            out[places] = table[rows]
-        return out
-    values: list[Any] = [None] * count
-    for chunk, places, rows in parts:
-        for place, value in zip(places.tolist(), chunk.values(name, rows), strict=True):
-            values[place] = value
-    return values
+) -> dict[str, npt.NDArray[Any]]:
+    """The columns that are plain in all chunks, whose dtypes differ between kinds.
+
+    Integers become floats in the chunks where one is missing.
+    """
+    outs = {
+        name: make((len(numbers),), np.result_type(*(kind[name] for kind in kinds)))
+        for name in kinds[0]
+        if all(name in kind for kind in kinds)
+    }
+    for kind in kinds:
+        same = np.array([chunk.plain == kind for chunk in chunks])
+        places = np.flatnonzero(same[numbers])
+        part = _gather_plain(
+            [chunk for chunk in chunks if chunk.plain == kind],
+            (np.cumsum(same) - 1)[numbers[places]],
+            offsets[places],
+            np.empty,
+        )
+        for name, out in outs.items():
+            out[places] = part[name]
+    return outs
 
 
 def as_rows(names: Sequence[str], columns: Sequence[list[Any]]) -> list[dict[str, Any]]:

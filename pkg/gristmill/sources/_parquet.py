@@ -236,14 +236,16 @@ class ParquetDataSource(Closing, ColumnSource):
 
     def _decoded(self, group: int) -> Columns:
         with self._lock:
-            if group not in self._cache:
-                self._cache[group] = self._decode(group)
-                self._cached_bytes += self._cache[group].nbytes
-                while self._cached_bytes > self._cache_bytes and len(self._cache) > 1:
-                    _, oldest = self._cache.popitem(last=False)
-                    self._cached_bytes -= oldest.nbytes
-            self._cache.move_to_end(group)
-            return self._cache[group]
+            columns = self._cache.get(group)
+            if columns is not None:
+                self._cache.move_to_end(group)
+                return columns
+            columns = self._cache[group] = self._decode(group)
+            self._cached_bytes += columns.nbytes
+            while self._cached_bytes > self._cache_bytes and len(self._cache) > 1:
+                _, oldest = self._cache.popitem(last=False)
+                self._cached_bytes -= oldest.nbytes
+            return columns
 
     def _decode(self, group: int) -> Columns:
         if group in self._damaged:

@@ -225,10 +225,13 @@ class ParquetFiles:
     def _parse(self, file: _LocalFile | RemoteFile, footer: Any) -> Any:
         from pyarrow import parquet
 
-        # Neighbouring columns of a far file come by one request.
-        kwargs = {"pre_buffer": isinstance(file, RemoteFile)} | self._read_kwargs
-        kwargs = {"page_checksum_verification": True} | kwargs
-        readable = file.path if isinstance(file, _LocalFile) else RemoteStream(file)
+        kwargs = {
+            "page_checksum_verification": True,
+            # Joins requests, which costs local files a tenth of their time.
+            "pre_buffer": isinstance(file, RemoteFile),
+            **self._read_kwargs,
+        }
+        readable = RemoteStream(file) if isinstance(file, RemoteFile) else file.path
         return parquet.ParquetFile(readable, metadata=footer, **kwargs)
 
     def _check_schemas(self, schemas: Sequence[Mapping[str, Any]]) -> None:

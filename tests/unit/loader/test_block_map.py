@@ -2,6 +2,7 @@
 
 import contextlib
 import itertools
+import os
 import pickle
 
 import hypothesis
@@ -10,6 +11,7 @@ import pytest
 from hypothesis import strategies as st
 
 import gristmill as g
+from gristmill._dataset.parallel import pipeline
 from gristmill.experimental import (
     ConcatThenSplitIterDataset,
     ThreadPrefetchIterDataset,
@@ -457,6 +459,75 @@ def test_a_state_can_be_restored_with_another_size():
     other = iter(numbers.block_map(Tens(), 3))
     other.set_state(iterator.get_state())
     assert list(other) == list(range(70, 10 * COUNT, 10))
+
+
+def test_workers_take_as_much_at_once_as_a_block_has():
+    numbers = g.MapDataset.range(COUNT)
+    batches = numbers.block_map(list, 20).to_iter_dataset().batch(8)
+    assert pipeline.records_of_unit(batches) == 24
+    batches = numbers.batch(3).block_map(list, 20).to_iter_dataset().batch(8)
+    assert pipeline.records_of_unit(batches) == 24
+    batches = numbers.block_map(list, 20).batch(4).to_iter_dataset()
+    assert pipeline.records_of_unit(batches) == 16
+
+
+class Reads:
+    """Records of bytes; counts the reads of each."""
+
+    def __init__(self):
+        self.reads = [0] * COUNT
+
+    def __len__(self):
+        return COUNT
+
+    def __getitem__(self, key):
+        self.reads[key] += 1
+        return b"%d" % key
+
+
+class Digits(g.BlockMap):
+    block_size = 8
+
+    def block_map(self, elements):
+        return [1 // (int(element) % 5) + int(element) for element in elements]
+
+
+def test_records_of_files_are_not_read_again_behind_a_bad_one():
+    source = Reads()
+    found = g.DataLoader(
+        data_source=source,
+        sampler=g.SequentialSampler(COUNT),
+        operations=[Digits(), g.Batch(3)],
+        on_error="skip",
+    )
+    expected = [i + (i % 5 == 1) for i in range(COUNT) if i % 5]
+    assert [x for batch in found for x in batch.tolist()] == expected
+    assert source.reads == [1] * COUNT
+
+
+class Deadly(g.BlockMap):
+    block_size = 4
+
+    def block_map(self, elements):
+        if 6 in elements:
+            os._exit(3)
+        return elements
+
+
+@pytest.mark.multiprocess
+def test_the_element_is_named_that_ends_a_worker():
+    iterator = iter(
+        g.DataLoader(
+            data_source=range(COUNT),
+            sampler=g.SequentialSampler(COUNT),
+            operations=[Deadly()],
+            worker_count=1,
+            max_restarts=1,
+        )
+    )
+    assert [next(iterator) for _ in range(6)] == [0, 1, 2, 3, 4, 5]
+    with pytest.raises(g.WorkerDied, match="on record 6 of stream 0"):
+        next(iterator)
 
 
 def test_other_elements_come_after_an_interrupt():

@@ -176,21 +176,12 @@ class IterDataset(Dataset, Iterable[T], Generic[T], metaclass=IterDatasetMeta):
     def block_map(
         self, transform: AnyBlockMap[T, S], block_size: int | None = None
     ) -> IterDataset[S]:
-        """As `map`, with a function of several elements: faster where it is so.
-
-        How many come together is not promised, so what becomes of an element must not
-        depend on the others; where the function raises, it is called again with each
-        alone.
+        """As `map`, with a function of several elements; see `MapDataset.block_map`.
 
         Args:
-            transform: Returns a sequence of as many elements as the list that it gets,
-                in their order; or a `transforms.BlockMap`.
-            block_size: The most that come together, at least 1; by default that of the
-                transform, or 64.
-
-        Raises:
-            TypeError: The transform cannot be called, or the size is no integer.
-            ValueError: The size is less than 1.
+            transform: The function, or a `transforms.BlockMap`.
+            block_size: The most elements that come together, at least 1; by default
+                that of the transform, or 64.
         """
         return build("IterDataset.block_map", self, transform, block_size)
 

@@ -312,7 +312,7 @@ class MapDataset(Dataset, Generic[T], metaclass=MapDatasetMeta):
         """A dataset that is iterated over, in the order of indices, for one epoch.
 
         Args:
-            read_options: Threads that compute ahead where elements are slow.
+            read_options: Threads that make elements ahead where that waits.
             allow_nones: Whether absent elements are given out as None.
         """
         how = {"read_options": read_options, "allow_nones": allow_nones}

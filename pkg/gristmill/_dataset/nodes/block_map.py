@@ -26,7 +26,6 @@ class BlockMapping(Mapping):
     """A block-map dataset of either kind."""
 
     _TAKES = transforms.BlockMap
-    _SAID = ("block_size",)
 
     def __init__(
         self, parent: Any, transform: Any, block_size: int | None = None

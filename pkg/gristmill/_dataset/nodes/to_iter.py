@@ -155,7 +155,8 @@ class PrefetchDatasetIterator(steps.Feed, CheckedIterator[T]):
     def limit_blocks(self, count: int | None = None) -> None:
         """Make at most `count` elements at once from now on; None: as at first."""
         self._most_at_once = self._usual_most if count is None else count
-        self._at_once = min(self._at_once, self._most_at_once)
+        at_once = self._least_at_once if count is None else self._at_once
+        self._at_once = min(at_once, self._most_at_once)
 
     def confine(self, first: int, count: int) -> None:
         """Go to index `first`, and make no elements behind `count` until they are due.

@@ -1,0 +1,31 @@
+"""How much sooner do 2 workers bring batches of Parquet columns than one program?
+
+Prints us per batch; lower is better.  As bench_parquet_columns, in wall time.
+
+    python benchmarks/bench_parquet_columns_workers.py
+"""
+
+import functools
+import time
+
+import column_question as question
+from harness import AtLeast, Question, main
+
+measured = functools.partial(
+    functools.partial, question.measure, clock=time.perf_counter
+)
+
+QUESTION = Question(
+    name="parquet_columns_workers",
+    text="20 columns of a Parquet file, shuffled, batch 1024, 2 workers",
+    unit="us/batch",
+    contestants={
+        "gristmill": measured(question.gristmill(2), True),
+        "gristmill, one process": measured(question.gristmill(0), True),
+        "by hand": measured(question.by_hand, True),
+    },
+    targets=(AtLeast(1.6, ("by hand",)),),
+)
+
+if __name__ == "__main__":
+    main(QUESTION)

@@ -1,0 +1,152 @@
+"""Twenty columns of numbers, in memory, in a Parquet file, and read by hand.
+
+Half of the columns are integers and half are floats, of 4 and 8 bytes; row groups have
+20,000 rows and windows 8 row groups.
+"""
+
+import gc
+import itertools
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+
+import peers
+from harness import Measurement, Settings, seconds_per_batch
+from record_files import kept
+from workloads import CHECKED_ROWS, ROWS, SEED, answer
+
+COLUMNS = 20
+GROUP_ROWS = 20_000
+WINDOW = 8
+BATCH = 1024
+# A window has 19 MB: no more is kept than is in use, so that every epoch decodes.
+CACHE_BYTES = 32 << 20
+# Whole windows and more, so that the decoding at a window's start counts in full.
+BATCHES = WINDOW * GROUP_ROWS // BATCH
+
+# A stream of batches over a file for one epoch, or for ever.
+Load = Callable[[str, int | None], Iterator[Any]]
+
+
+def columns(rows: int) -> dict[str, np.ndarray]:
+    """Returns 20 arrays of shape (rows,): int64, int32, float32, float64 in turn."""
+    rng = np.random.default_rng(SEED)
+    makes: list[Callable[[], np.ndarray]] = [
+        lambda: rng.integers(0, 1 << 40, rows),
+        lambda: rng.integers(0, 1000, rows).astype(np.int32),
+        lambda: rng.random(rows, np.float32),
+        lambda: rng.random(rows),
+    ]
+    return {f"c{i:02d}": makes[i % len(makes)]() for i in range(COLUMNS)}
+
+
+def file(rows: int) -> str:
+    """Returns the path of a Parquet file of `columns`."""
+    import pyarrow
+    from pyarrow import parquet
+
+    def write(path: str) -> None:
+        table = pyarrow.table(columns(rows))
+        parquet.write_table(table, path, row_group_size=GROUP_ROWS)
+
+    return kept(f"columns-{COLUMNS}-{rows}.parquet", write)
+
+
+def passes(epochs: int | None) -> Iterator[int]:
+    """Counts the epochs, without an end for None."""
+    return iter(range(epochs)) if epochs is not None else itertools.count()
+
+
+def measure(
+    load: Load, checked: bool, settings: Settings, clock: Callable[[], float]
+) -> Measurement:
+    """Times whole windows of batches of a file of 1 M rows, in us per batch."""
+    answers = {}
+    if checked:
+        answers["records"] = answer(load(file(CHECKED_ROWS), 1)).records
+    path = file(settings.records or ROWS)
+    gc.collect()
+    seconds = seconds_per_batch(
+        load(path, None),
+        settings.seconds,
+        warm=BATCHES,
+        at_least=2 * BATCHES,
+        clock=clock,
+    )
+    return Measurement(seconds * 1e6, answers)
+
+
+def by_hand(path: str, epochs: int | None) -> Iterator[Any]:
+    """As a program without a loader: shuffled row groups, 8 of them mixed."""
+    import pyarrow
+    from pyarrow import parquet
+
+    rng = np.random.default_rng(SEED)
+    source = parquet.ParquetFile(path)
+    for _ in passes(epochs):
+        groups = rng.permutation(source.num_row_groups).tolist()
+        for first in range(0, len(groups), WINDOW):
+            window = groups[first : first + WINDOW]
+            table = pyarrow.concat_tables([*map(source.read_row_group, window)])
+            order = rng.permutation(len(table))
+            arrays = {n: table[n].to_numpy()[order] for n in table.column_names}
+            for begin in range(0, len(table), BATCH):
+                yield {n: array[begin : begin + BATCH] for n, array in arrays.items()}
+
+
+def by_hand_in_groups(path: str, epochs: int | None) -> Iterator[Any]:
+    """As `by_hand`, with the rows of one row group mixed, which is a weak shuffle."""
+    from pyarrow import parquet
+
+    rng = np.random.default_rng(SEED)
+    source = parquet.ParquetFile(path)
+    for _ in passes(epochs):
+        for group in rng.permutation(source.num_row_groups).tolist():
+            table = source.read_row_group(group)
+            order = rng.permutation(len(table))
+            arrays = {n: table[n].to_numpy()[order] for n in table.column_names}
+            for begin in range(0, len(table), BATCH):
+                yield {n: array[begin : begin + BATCH] for n, array in arrays.items()}
+
+
+def gristmill(workers: int) -> Load:
+    """Gristmill's shuffle of windows of row groups."""
+
+    def load(path: str, epochs: int | None) -> Iterator[Any]:
+        gristmill = peers.import_gristmill()
+        source = gristmill.sources.ParquetDataSource(path, cache_bytes=CACHE_BYTES)
+        sampler = gristmill.samplers.GroupShuffleSampler(
+            source.groups, window=WINDOW, num_epochs=epochs, seed=SEED
+        )
+        loader = gristmill.DataLoader(
+            data_source=source,
+            sampler=sampler,
+            operations=[gristmill.Batch(BATCH)],
+            worker_count=workers,
+        )
+        return iter(loader)
+
+    return load
+
+
+def quiet_datasets() -> Any:
+    """Imports Hugging Face datasets, which asks no server and prints no bars."""
+    import os
+
+    os.environ["HF_HUB_OFFLINE"] = os.environ["HF_DATASETS_OFFLINE"] = "1"
+    import datasets
+
+    datasets.disable_progress_bars()
+    return datasets
+
+
+def hugging_face_iterable(path: str, epochs: int | None) -> Iterator[Any]:
+    """Hugging Face's iterable dataset in numpy format, the rows in order.
+
+    Its buffer for a shuffle is of single rows, and much slower.
+    """
+    load = quiet_datasets().load_dataset
+    for _ in passes(epochs):
+        rows = load("parquet", data_files=path, split="train", streaming=True)
+        yield from rows.with_format("numpy").iter(BATCH)
