@@ -2,10 +2,10 @@
 
 The limit begins at 16 requests and grows by a half as long as that makes the bytes of a
 second more by a twentieth.  Where it does not, the limit goes back, and tries again
-after 4 rounds, because stores change and a round may be a bad one.  A round is as many answers as come while each
-request of the limit is answered twice, after one in which a new limit takes effect; it
-counts only if requests waited for their turn all the time, for otherwise it is not the
-limit that decides.
+after 4 rounds, because stores change and a round may be a bad one.  A round is as many
+answers as come while each request of the limit is answered twice, after one in which a
+new limit takes effect; it counts only if requests waited for their turn all the time,
+for otherwise it is not the limit that decides.
 
 A request that fails by the network or the server halves the limit, once for all that
 were under way by then, and the limit stays below 7/8 of what it was; that bound grows

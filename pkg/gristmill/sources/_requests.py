@@ -59,7 +59,12 @@ class HostRequests:
         self.start_some()
 
     def end(self, begun: int, nbytes: int, *, failed: bool = False) -> None:
-        """Say that a request was answered; see `Flow.end`.  Others may start."""
+        """Say that a request was answered, see `Flow.end`, and start others."""
+        self.count(begun, nbytes, failed)
+        self.start_some()
+
+    def count(self, begun: int, nbytes: int, failed: bool) -> None:
+        """As `end`, but leave it to the caller to start others."""
         with self._lock:
             waiting = bool(self._waiting)
             self._flow.end(begun, nbytes, failed=failed, waiting=waiting)
@@ -81,17 +86,24 @@ class HostRequests:
 
     def turn(self) -> int:
         """Wait in this thread for a turn; returns what `end` wants back."""
-        waiting = _Thread()
-        self.submit(waiting)
-        return waiting.begun.get()
+        thread = _Thread()
+        self.submit(thread)
+        try:
+            return thread.begun.get()
+        except BaseException:  # The user interrupts.
+            with self._lock:
+                thread.wanted = False
+                has_begun = thread not in self._waiting
+            if has_begun:
+                self.end(thread.begun.get(), 0)
+            raise
 
 
 class _Thread:
     """A thread that waits for its turn."""
 
-    wanted = True
-
     def __init__(self) -> None:
+        self.wanted = True
         self.begun: queue.SimpleQueue[int] = queue.SimpleQueue()
 
     def start(self, begun: int) -> None:
@@ -205,7 +217,7 @@ class _Request:
         except Exception as raised:
             error = raised
         again = error is not None and is_transient(error)
-        self.host.end(begun, len(data), failed=again)
+        self.host.count(begun, len(data), again)
         if error is None:
             self._fetch.arrive(self._number, data)
         elif again and self._attempt < self._file.options.attempts:
