@@ -1,7 +1,7 @@
 """Ranges of far files that are under way together, and how far ahead they are asked."""
 
-import _thread
 import collections
+import signal
 import threading
 
 import fsspec
@@ -197,7 +197,7 @@ def test_a_turn_that_is_interrupted_is_given_to_others():
     def interrupt():
         while not requests._waiting:
             threading.Event().wait(0.001)
-        _thread.interrupt_main()
+        signal.pthread_kill(threading.main_thread().ident, signal.SIGINT)
 
     interrupter = threading.Thread(target=interrupt)
     interrupter.start()
