@@ -42,7 +42,8 @@ demo: tools
 dev: $(DEV_VENV)/bin/ninja
 	$(DEV_BIN)/cmake -S . -B $(DEV_BUILD) -G Ninja --log-level=WARNING \
 		-DCMAKE_MAKE_PROGRAM=$(DEV_BIN)/ninja -DCMAKE_BUILD_TYPE=Debug \
-		-DPython_EXECUTABLE=$(DEV_BIN)/python -DGRISTMILL_BUILD_TESTS=ON
+		-DPython_EXECUTABLE=$(DEV_BIN)/python -DGRISTMILL_BUILD_TESTS=ON \
+		-DGRISTMILL_UNITY=OFF
 	$(DEV_BIN)/cmake --build $(DEV_BUILD) --target csrc/all
 	$(DEV_BIN)/cmake --install $(DEV_BUILD) --prefix pkg > $(DEV_BUILD)/installed.log
 

@@ -3,7 +3,8 @@
 Prints us of processor time per batch, of all threads; lower is better.  20 columns of
 numbers, row groups of 20,000 rows, batch 1024, one process.  "by hand" is ten lines
 with pyarrow and NumPy that mix 8 row groups at a time, as Gristmill does; "by hand, in
-groups" mixes the rows of one, and has no target; "hugging face" reads the file in order.
+groups" mixes the rows of one, and has no target; "hugging face" reads the file in
+order.
 
     python benchmarks/bench_parquet_columns.py
 """

@@ -74,6 +74,7 @@ QUESTIONS = (
     "torch_first_batch",
     "torch_epochs",
     "torch_boundary",
+    "text_pack",
     "text_throughput",
     "text_first_batch",
 )

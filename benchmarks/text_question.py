@@ -1,6 +1,7 @@
-"""The text example as a benchmark: the same pipeline through Gristmill and Grain.
+"""Text as a benchmark: documents and tokenizers, made once and kept.
 
-Its documents and its tokenizer are made once and kept in the temporary folder.
+They lie in the temporary folder.  The pipeline is that of the text example, through
+Gristmill and Grain, or see `bench_text_pack`.
 """
 
 import os
@@ -26,12 +27,12 @@ LIBRARIES: dict[str, Callable[[], Any]] = {
 }
 
 
-def text() -> text_pipeline.Text:
+def text(vocabulary: int = text_pipeline.VOCABULARY) -> text_pipeline.Text:
     """Returns the example's data, written by the first process that asks."""
-    folder = FOLDER / f"text-{DOCUMENTS}"
+    folder = FOLDER / f"text-{DOCUMENTS}-{vocabulary}"
     if not folder.exists():
         half = pathlib.Path(f"{folder}.{os.getpid()}")
-        text_pipeline.write_text(half, DOCUMENTS)
+        text_pipeline.write_text(half, DOCUMENTS, vocabulary)
         try:
             os.replace(half, folder)
         except OSError:  # Another process was faster.

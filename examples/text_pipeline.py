@@ -89,13 +89,13 @@ def train_tokenizer(
     return str(path)
 
 
-def write_text(folder: pathlib.Path, count: int) -> Text:
+def write_text(folder: pathlib.Path, count: int, vocabulary: int = VOCABULARY) -> Text:
     """Writes the documents and trains a tokenizer on them."""
     folder.mkdir(parents=True, exist_ok=True)
     made = list(documents(count))
     return Text(
         write_records(folder / "train.array_record", made),
-        train_tokenizer(folder / "tokenizer.json", made, VOCABULARY),
+        train_tokenizer(folder / "tokenizer.json", made, vocabulary),
     )
 
 

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from gristmill.python import PyGrainCheckpointRestore as PyGrainCheckpointRestore
     from gristmill.python import PyGrainCheckpointSave as PyGrainCheckpointSave
     from gristmill.sharding import ShardByTorchProcess as ShardByTorchProcess
+    from gristmill.transforms import BlockMap as BlockMap
     from gristmill.transforms import Filter as Filter
     from gristmill.transforms import FlatMap as FlatMap
     from gristmill.transforms import Map as Map
@@ -60,7 +61,8 @@ _HOMES = {
     " SharedMemoryArray Transformation Transformations load",
     "loader": "DataLoaderIterator",
     "sharding": "ShardByTorchProcess",
-    "transforms": "Filter FlatMap FlatMapTransform=FlatMap Map MapWithIndex RandomMap",
+    "transforms": "BlockMap Filter FlatMap FlatMapTransform=FlatMap Map MapWithIndex"
+    " RandomMap",
 }
 _MODULES = (
     "bad_records beam checkpoint constants drop_in errors experimental jax"

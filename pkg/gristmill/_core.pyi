@@ -485,6 +485,49 @@ def parse_all_features(record: object) -> dict[str, NDArray[Any]]:
         TypeError: It is no buffer.
     """
 
+# core/range_cache.hpp
+
+@final
+class RangeCache:
+    """Bytes of far files, kept in one file of this machine that processes share.
+
+    A far file is an `origin`: numbers of its name and its version, and its size.
+
+    Args:
+        folder: Where the file lies; made if it is missing.
+        bytes: How large it may become, at least ``least_bytes()``.
+
+    Raises:
+        OSError: It can be neither opened nor made.
+        ValueError: ``bytes`` is too small.
+    """
+
+    def __init__(self, folder: str, bytes: int) -> None: ...
+    @staticmethod
+    def least_bytes() -> int: ...
+    @property
+    def path(self) -> str: ...
+    @staticmethod
+    def pages_of(
+        origin: tuple[int, int, int], offset: int, size: int
+    ) -> tuple[int, int]:
+        """Return the offset and size of the pages that a range lies in."""
+
+    def read(
+        self, origin: tuple[int, int, int], offset: int, size: int
+    ) -> bytes | None:
+        """Return a range; None if some of it is not there."""
+
+    def write(self, origin: tuple[int, int, int], offset: int, pages: bytes) -> str:
+        """Keep whole pages from an offset on, as far as there is room.
+
+        Returns:
+            Why nothing is kept any more, once; empty if all is well.
+
+        Raises:
+            ValueError: They are no whole pages.
+        """
+
 # core/record_reader.hpp
 
 class RecordReader:
@@ -972,6 +1015,10 @@ class WorkerEnd:
         """
 
     def set_startup_error(self, text: str) -> None: ...
+    @property
+    def workers(self) -> int:
+        """How many workers there are, this one among them."""
+
     @property
     def cursor_capacity(self) -> int: ...
     @property

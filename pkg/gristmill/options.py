@@ -16,10 +16,12 @@ class ReadOptions:
     """Say how one process reads its records ahead.
 
     Args:
-        num_threads: Threads that read, at least 0. 0 reads where the record is
-            needed, the best choice for data in memory.
+        num_threads: Threads that read where reading waits, for a disk or a network;
+            at least 0. 0 always reads where the record is needed.
         prefetch_buffer_size: Elements read ahead by all threads of a process
-            together, at least 0. 0 turns reading ahead off.
+            together, at least 0. 0 turns reading ahead off. Records of files behind
+            URLs are read further ahead where it takes that for long requests, up to
+            256 MB.
 
     Raises:
         ValueError: A number is negative.

@@ -46,14 +46,14 @@ def assert_same_run(description: Description, grain_restores: bool = True) -> No
         assert here == theirs.elements[point:]
 
 
-@hypothesis.settings(max_examples=300, deadline=None, derandomize=True)
+@hypothesis.settings(max_examples=150, deadline=None, derandomize=True)
 @hypothesis.given(descriptions(workers=(0,)))
 def test_pipelines_without_workers_equal_grain(description):
     assert_same_run(description)
 
 
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")
-@hypothesis.settings(max_examples=200, deadline=None, derandomize=True)
+@hypothesis.settings(max_examples=100, deadline=None, derandomize=True)
 @hypothesis.given(strange_descriptions(workers=(0,)))
 def test_strange_pipelines_without_workers_equal_grain(description):
     assert_same_run(description)

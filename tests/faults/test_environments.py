@@ -77,7 +77,7 @@ def test_pytest_xdist(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "starts", [30, pytest.param(200, marks=pytest.mark.soak)], ids=str
+    "starts", [12, pytest.param(200, marks=pytest.mark.soak)], ids=str
 )
 def test_jax_and_8_busy_threads_in_the_parent_over_many_starts(starts):
     run("faults/environments/starts_among_busy_threads", starts, deadline_s=280)

@@ -4,7 +4,8 @@
 //
 // Runs every file of the corpus as it is, and then as many inputs made of them
 // by random changes; the same seed makes the same inputs.  The input at hand
-// is in fuzz-input in the current folder if the target dies.
+// is in <target>-input in the current folder if the target dies.
+#include <errno.h>
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -104,14 +105,14 @@ class Mutator {
 class Witness {
  public:
   explicit Witness(std::size_t size) : size_(size + sizeof(std::size_t)) {
-    const int fd = open("fuzz-input", O_RDWR | O_CREAT | O_TRUNC, 0644);
+    const int fd = open(name_.c_str(), O_RDWR | O_CREAT | O_TRUNC, 0644);
     if (fd < 0 || ftruncate(fd, static_cast<off_t>(size_)) != 0) abort();
     at_ = static_cast<std::uint8_t*>(
         mmap(nullptr, size_, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0));
     if (at_ == MAP_FAILED) abort();
     close(fd);
   }
-  ~Witness() { unlink("fuzz-input"); }
+  ~Witness() { unlink(name_.c_str()); }
   Witness(const Witness&) = delete;
   Witness& operator=(const Witness&) = delete;
 
@@ -120,6 +121,9 @@ class Witness {
   }
 
  private:
+  // Targets may run side by side.
+  const std::string name_ =
+      std::string(program_invocation_short_name) + "-input";
   std::size_t size_;
   std::uint8_t* at_;
 };

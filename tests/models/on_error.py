@@ -74,6 +74,21 @@ class Double(g.MapTransform):
 
 
 @dataclasses.dataclass(frozen=True)
+class Triple(g.BlockMap):
+    """Works on several rows, and changes those before a bad one."""
+
+    bad: frozenset[int] = frozenset()
+    block_size = 5
+
+    def block_map(self, rows):
+        for row in rows:
+            if row["key"] in self.bad:
+                raise LookupError(row["key"])
+            row["value"] = 3 * row.pop("value")
+        return rows
+
+
+@dataclasses.dataclass(frozen=True)
 class Draw(g.RandomMapTransform):
     bad: frozenset[int] = frozenset()
 
@@ -119,7 +134,7 @@ class Parts(g.FlatMapTransform):
         return [{**row, "key": row["key"] + 100 * part} for part in range(count)]
 
 
-STEPS = (Double, Draw, Number, Some, Parts)
+STEPS = (Double, Triple, Draw, Number, Some, Parts)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -273,6 +288,8 @@ def _applied(step: Any, row: Any, index: int, rng: Any) -> Any:
     match step:
         case Double():
             return step.map(row)
+        case Triple():
+            return step.block_map([dict(row)])[0]
         case Draw():
             return step.random_map(row, rng)
         case Number():

@@ -20,6 +20,8 @@ def gristmill_loader():
 @pytest.mark.parametrize(
     "make",
     [gristmill_loader, lambda: g.MapDataset.source(np.arange(10.0)).batch(4)
+     .to_iter_dataset(),
+     lambda: g.MapDataset.range(10).block_map(list, 3).map(float).batch(4)
      .to_iter_dataset()],
 )  # fmt: skip
 @pytest.mark.parametrize("kind", [DataLoader, torch.utils.data.DataLoader])
@@ -42,7 +44,8 @@ def test_workers_of_another_loader_are_refused():
 @pytest.mark.multiprocess
 @pytest.mark.parametrize("workers", [0, 2])
 def test_map_datasets_are_datasets_as_they_are(workers):
-    dataset = g.MapDataset.range(10).map(lambda x: {"x": np.float32(x), "n": x})
+    numbers = g.MapDataset.range(10).block_map(lambda some: [x + 1 for x in some])
+    dataset = numbers.map(lambda x: {"x": np.float32(x), "n": x})
     ours = DataLoader(dataset, 4, num_workers=workers)
     theirs = torch.utils.data.DataLoader(dataset, 4)
     assert repr(list(ours)) == repr(list(theirs))

@@ -97,7 +97,7 @@ def test_every_sampler_at_every_point(sampler, count):
 
 
 @given(cases(workers=3), st.integers(0, 12))
-@settings(max_examples=15)
+@settings(max_examples=8)
 def test_any_loader_with_workers(case, count):
     assert_like_torchdata(case, count)
 

@@ -30,6 +30,10 @@ class Features(TypedDict):
     label: int
 
 
+def halves(some: list[int]) -> list[float]:
+    return [x / 2 for x in some]
+
+
 def halve(x: int) -> float:
     return x / 2
 
@@ -87,6 +91,7 @@ assert_type(
 assert_type(
     numbers.random_map(lambda x, rng: x + rng.random(), seed=1), MapDataset[float]
 )
+assert_type(numbers.block_map(halves), MapDataset[float])
 assert_type(numbers.filter(lambda x: x % 2 == 0), MapDataset[int])
 assert_type(numbers.map(np.float32).filter(lambda x: x > 2), MapDataset[np.float32])
 
@@ -121,6 +126,7 @@ assert_type(zipped.map(lambda pair: pair[1]), MapDataset[str])
 stream = kept.to_iter_dataset(grain.ReadOptions(num_threads=0))
 assert_type(stream, IterDataset[int])
 assert_type(stream.map(halve).filter(lambda x: x > 1), IterDataset[float])
+assert_type(stream.block_map(halves, block_size=8), IterDataset[float])
 assert_type(stream.random_map(lambda x, rng: str(rng.random())), IterDataset[str])
 assert_type(stream.map_with_index(lambda index, x: b""), IterDataset[bytes])
 assert_type(stream.batch(2), IterDataset[npt.NDArray[Any]])

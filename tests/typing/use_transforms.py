@@ -27,6 +27,11 @@ class Noise(grain.RandomMapTransform):
         return image + self.scale * rng.standard_normal(image.shape)
 
 
+class DecodeSeveral(grain.BlockMap):
+    def block_map(self, records: list[bytes]) -> list[Image]:
+        return [np.frombuffer(record, np.uint8) for record in records]
+
+
 class Number(grain.MapWithIndexTransform):
     def map_with_index(self, i: int, image: Image) -> tuple[int, Image]:
         return i, image
@@ -63,6 +68,7 @@ images = records.map(Decode())
 assert_type(records, MapDataset[bytes])
 assert_type(images, MapDataset[Image])
 assert_type(images.random_map(Noise(0.5), seed=1), MapDataset[npt.NDArray[np.float64]])
+assert_type(records.block_map(DecodeSeveral()), MapDataset[Image])
 assert_type(images.map_with_index(Number()), MapDataset[tuple[int, Image]])
 assert_type(images.filter(Bright()), MapDataset[Image])
 assert_type(images.filter(Long()), MapDataset[Image])

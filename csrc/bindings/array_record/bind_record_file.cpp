@@ -9,10 +9,9 @@ namespace {
 
 using FileHandle = HandleOf<RecordFile>;
 
-std::unique_ptr<FileHandle> open(const py::object& object,
-                                 const std::string& verify,
-                                 const std::string& access,
-                                 std::shared_ptr<ChunkCache> cache) {
+std::unique_ptr<FileHandle> open_array_record(
+    const py::object& object, const std::string& verify,
+    const std::string& access, std::shared_ptr<ChunkCache> cache) {
   const RecordFile::Options options{verify_of(verify), std::move(cache)};
   File::Ptr file = open_file(object, access);
   return std::make_unique<FileHandle>(checked_file(
@@ -42,8 +41,8 @@ void record_file(py::module_& m) {
       .def_property_readonly("held_bytes", &ChunkCache::held_bytes);
   py::class_<FileHandle, ReaderHandle>(m, "RecordFile",
                                        "An ArrayRecord file, open for reading.")
-      .def(py::init(&open), "file"_a, "verify"_a = "all", "access"_a = "pread",
-           "cache"_a = py::none())
+      .def(py::init(&open_array_record), "file"_a, "verify"_a = "all",
+           "access"_a = "pread", "cache"_a = py::none())
       .def("chunk", &chunk, "chunk"_a)
       .def_property_readonly("options",
                              [](const FileHandle& h) {

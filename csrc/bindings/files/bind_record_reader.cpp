@@ -20,6 +20,10 @@ using Request = RecordReader::Request;
 // How often a thread that waits for something far away looks for signals.
 constexpr std::chrono::milliseconds kSignalPeriod{100};
 
+// Records of a far read that one thread decodes, and threads that do at most.
+constexpr std::size_t kDecodedByOne = 64;
+constexpr std::size_t kMostDecoders = 4;
+
 // Other threads may write to the array as soon as the GIL is given up.
 std::vector<std::int64_t> copy_of(const Records& records) {
   if (records.ndim() != 1) {
@@ -154,12 +158,19 @@ WorkPtr new_work(ReaderHandle& handle, std::span<const std::int64_t> records,
           }};
 }
 
-// Lets threads read: those of `pool`, or, what is far away, as many of its own
-// as the reader likes best.
+// How many threads read what is far away: as many as the reader likes best, or
+// what decodes as fast as many ranges at once come.
+std::size_t far_threads(const Work& work) {
+  if (!work.reader->fetches()) return work.reader->parallel();
+  return std::clamp(work.requests.size() / kDecodedByOne, std::size_t{1},
+                    kMostDecoders);
+}
+
+// Lets threads read: those of `pool`, or, what is far away, some of its own.
 void begin_work(const WorkPtr& work, Pool& pool, std::size_t threads) {
   // Nobody waits for what is far away and not wanted any more.
   work->read.emplace(work->is_far() ? far_pool() : pool,
-                     work->is_far() ? work->reader->parallel() : threads,
+                     work->is_far() ? far_threads(*work) : threads,
                      *work->reader, work->requests, work->target,
                      work->is_far() ? work : nullptr);
 }

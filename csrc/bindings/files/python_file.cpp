@@ -3,8 +3,11 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstddef>
+#include <tuple>
 
+#include "bindings/files/python_fetcher.hpp"
 #include "bindings/files/record_reader.hpp"
+#include "bindings/files/shared_object.hpp"
 #include "bindings/with_python.hpp"
 #include "core/files/local_file.hpp"
 
@@ -16,38 +19,6 @@ constexpr std::size_t kFarThreads = 64;
 
 // Fewer bytes are copied faster than the GIL changes hands.
 constexpr std::size_t kCopyUnlocked = std::size_t{64} << 10;
-
-// Shares an object between threads that may have the GIL or not; one that is
-// left when the interpreter ends is never freed.
-// REQUIRES: the GIL is held.
-std::shared_ptr<const void> share(PyObject* stolen) {
-  return {stolen, [](const void* object) {
-            static_cast<void>(with_python([object] {
-              Py_DECREF(static_cast<PyObject*>(const_cast<void*>(object)));
-            }));
-          }};
-}
-
-PyObject* object_of(const std::shared_ptr<const void>& shared) {
-  return static_cast<PyObject*>(const_cast<void*>(shared.get()));
-}
-
-// Takes what was raised.  REQUIRES: the GIL is held; something was raised.
-Status take_raised() {
-#if PY_VERSION_HEX >= 0x030C0000
-  return Status::raised(share(PyErr_GetRaisedException()), "");
-#else
-  PyObject* type = nullptr;
-  PyObject* value = nullptr;
-  PyObject* traceback = nullptr;
-  PyErr_Fetch(&type, &value, &traceback);
-  PyErr_NormalizeException(&type, &value, &traceback);
-  if (traceback != nullptr) PyException_SetTraceback(value, traceback);
-  Py_XDECREF(type);
-  Py_XDECREF(traceback);
-  return Status::raised(share(value), "");
-#endif
-}
 
 // Copies what read_range() returned.  REQUIRES: the GIL is held.
 Status deliver(PyObject* bytes, const std::string& path, std::uint64_t offset,
@@ -99,9 +70,26 @@ PythonFile::PythonFile(const py::object& object, const Hints& hints)
            object.attr("size").cast<std::uint64_t>(), hints),
       object_(share(py::object(object).release().ptr())),
       version_(
-          py::getattr(object, "version", py::int_(0)).cast<std::uint64_t>()) {}
+          py::getattr(object, "version", py::int_(0)).cast<std::uint64_t>()),
+      fetches_(py::getattr(object, "fetches", py::bool_(false)).cast<bool>()),
+      kept_(kept_of(object)) {}
+
+PythonFile::Kept PythonFile::kept_of(const py::object& object) {
+  const py::object cache = py::getattr(object, "cache", py::none());
+  if (cache.is_none()) return {};
+  const auto [file, version, size] =
+      object.attr("origin")
+          .cast<std::tuple<std::uint64_t, std::uint64_t, std::uint64_t>>();
+  return {cache.cast<std::shared_ptr<RangeCache>>(), {file, version, size}};
+}
+
+const File::Fetcher* PythonFile::fetcher() const noexcept {
+  static const PythonFetcher fetcher;
+  return fetches_ ? &fetcher : nullptr;
+}
 
 Status PythonFile::read(std::uint64_t offset, std::span<std::byte> to) const {
+  if (kept_.cache && kept_.cache->read(kept_.origin, offset, to)) return {};
   Status status;
   const bool done = with_python([&] {
     PyObject* const bytes =

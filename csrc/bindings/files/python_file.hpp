@@ -6,6 +6,21 @@
 //   read_range(offset, size)      returns so many bytes, or raises
 //   change()                      see File::change()
 //
+// and, if it reads many ranges at once,
+//
+//   fetches: bool                 that it does
+//   fetch([(object, offset, size), ...])    begins to read ranges of objects of
+//                                 its class; returns what has
+//     take()                      waits for some, and returns a list of
+//                                 (number of the range, bytes or an exception)
+//     close()                     gives up those that have not come
+//
+// and, if what it reads is kept on this machine,
+//
+//   cache: RangeCache or None     where, and
+//   origin: (int, int, int)       as what, see RangeCache::Origin
+//   cache_failed(text)            is told once why nothing is kept any more
+//
 // What the object raises comes to the caller as it is.  It is called by several
 // threads at once, with the GIL, and never again once the interpreter ends:
 // then threads that are at it stay where they are.
@@ -21,6 +36,7 @@
 #include "bindings/bind.hpp"
 #include "core/base/pool.hpp"
 #include "core/files/file.hpp"
+#include "core/files/range_cache.hpp"
 
 namespace gristmill::bind {
 
@@ -33,6 +49,7 @@ class PythonFile final : public File {
     return version_;
   }
   Status read(std::uint64_t offset, std::span<std::byte> to) const override;
+  [[nodiscard]] const Fetcher* fetcher() const noexcept override;
 
   // Empty, too, if the object cannot tell.
   [[nodiscard]] std::string change() const override;
@@ -40,8 +57,19 @@ class PythonFile final : public File {
  private:
   PythonFile(const py::object& object, const Hints& hints);
 
+  friend class PythonFetch;
+
+  // What of the file is to be had on this machine, if anything.
+  struct Kept {
+    std::shared_ptr<RangeCache> cache;  // Null if nothing is kept.
+    RangeCache::Origin origin;
+  };
+  static Kept kept_of(const py::object& object);
+
   const std::shared_ptr<const void> object_;
   const std::uint64_t version_;
+  const bool fetches_;
+  const Kept kept_;
 };
 
 // Opens a file of the system's by its path, as `access` says, or one that a

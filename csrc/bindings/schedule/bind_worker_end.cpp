@@ -123,6 +123,8 @@ void worker_end(py::module_& m) {
       .def_property_readonly(
           "cursor_capacity",
           [](OwnedWorkerEnd& owned) { return owned.end->cursor_capacity(); })
+      .def_property_readonly(
+          "workers", [](OwnedWorkerEnd& owned) { return owned.end->workers(); })
       .def(
           "set_startup_error",
           [](OwnedWorkerEnd& owned, const std::string& text) {

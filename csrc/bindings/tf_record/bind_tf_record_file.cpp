@@ -10,11 +10,11 @@ namespace {
 
 using TfFileHandle = HandleOf<TfRecordFile>;
 
-std::unique_ptr<TfFileHandle> open(const py::object& object,
-                                   const std::string& verify,
-                                   const std::string& access,
-                                   std::vector<std::string> sidecars,
-                                   ScanProgress& progress) {
+std::unique_ptr<TfFileHandle> open_tf_record(const py::object& object,
+                                             const std::string& verify,
+                                             const std::string& access,
+                                             std::vector<std::string> sidecars,
+                                             ScanProgress& progress) {
   const TfRecordFile::Options options{verify_of(verify), std::move(sidecars)};
   File::Ptr file = open_file(object, access);
   return std::make_unique<TfFileHandle>(checked_file(unlocked(
@@ -42,8 +42,8 @@ void tf_record_file(py::module_& m) {
       });
   py::class_<TfFileHandle, ReaderHandle>(m, "TfRecordFile",
                                          "A TFRecord file, open for reading.")
-      .def(py::init(&open), "file"_a, "verify"_a, "access"_a, "sidecars"_a,
-           "progress"_a)
+      .def(py::init(&open_tf_record), "file"_a, "verify"_a, "access"_a,
+           "sidecars"_a, "progress"_a)
       .def("save_index", &save_index, "sidecar"_a)
       .def_property_readonly(
           "sidecar", [](const TfFileHandle& h) { return h.file()->sidecar(); })

@@ -59,6 +59,13 @@ void ChunkCache::forget(std::uint64_t first, std::uint64_t count) {
   }
 }
 
+bool ChunkCache::has(std::uint64_t id) const {
+  if (max_bytes_ == 0 || owner_ != getpid()) return false;
+  const MutexLock lock(mutex_);
+  const auto found = entries_.find(id);
+  return found != entries_.end() && found->second.bytes != 0;
+}
+
 std::size_t ChunkCache::held_bytes() const {
   if (owner_ != getpid()) return 0;
   const MutexLock lock(mutex_);

@@ -48,6 +48,9 @@ class ChunkCache {
   // damaged is kept as well.
   Result<Chunk> get(std::uint64_t id, const Decode& decode);
 
+  // True if get() would find the chunk, or that it is damaged.
+  [[nodiscard]] bool has(std::uint64_t id) const;
+
   // Memory of the chunks that are kept.
   [[nodiscard]] std::size_t held_bytes() const;
 

@@ -29,13 +29,14 @@ Status no_memory(Codec codec) {
 }
 
 template <class... Parts>
-Status damaged(Codec codec, const Parts&... what) {
+Status damaged_data(Codec codec, const Parts&... what) {
   return Status(Code::kInvalidArgument, name_of(codec),
                 " data are damaged: ", what...);
 }
 
 Status wrong_size(Codec codec, std::uint64_t found, std::uint64_t expected) {
-  return damaged(codec, "they became ", found, " bytes, expected ", expected);
+  return damaged_data(codec, "they became ", found, " bytes, expected ",
+                      expected);
 }
 
 Status copy_plain(std::span<const std::byte> from, std::span<std::byte> to) {
@@ -53,7 +54,7 @@ Status decompress_zstd(std::span<const std::byte> from,
   const std::size_t size = ZSTD_decompressDCtx(
       context.get(), to.data(), to.size(), from.data(), from.size());
   if (ZSTD_isError(size)) {
-    return damaged(Codec::kZstd, ZSTD_getErrorName(size));
+    return damaged_data(Codec::kZstd, ZSTD_getErrorName(size));
   }
   if (size != to.size()) return wrong_size(Codec::kZstd, size, to.size());
   return {};
@@ -73,15 +74,16 @@ Status decompress_brotli(std::span<const std::byte> from,
   const auto end = BrotliDecoderDecompressStream(state.get(), &from_left, &next,
                                                  &to_left, &out, nullptr);
   if (end == BROTLI_DECODER_RESULT_ERROR) {
-    return damaged(Codec::kBrotli, BrotliDecoderErrorString(
-                                       BrotliDecoderGetErrorCode(state.get())));
+    return damaged_data(
+        Codec::kBrotli,
+        BrotliDecoderErrorString(BrotliDecoderGetErrorCode(state.get())));
   }
   if (end == BROTLI_DECODER_RESULT_NEEDS_MORE_OUTPUT) {
-    return damaged(Codec::kBrotli, "they became more than the expected ",
-                   to.size(), " bytes");
+    return damaged_data(Codec::kBrotli, "they became more than the expected ",
+                        to.size(), " bytes");
   }
   if (end != BROTLI_DECODER_RESULT_SUCCESS || from_left > 0) {
-    return damaged(Codec::kBrotli, "they do not end where expected");
+    return damaged_data(Codec::kBrotli, "they do not end where expected");
   }
   if (to_left > 0) {
     return wrong_size(Codec::kBrotli, to.size() - to_left, to.size());
@@ -94,13 +96,13 @@ Status decompress_snappy(std::span<const std::byte> from,
   const auto* data = reinterpret_cast<const char*>(from.data());
   std::size_t size = 0;
   if (!snappy::GetUncompressedLength(data, from.size(), &size)) {
-    return damaged(Codec::kSnappy, "their length is not readable");
+    return damaged_data(Codec::kSnappy, "their length is not readable");
   }
   if (size != to.size()) return wrong_size(Codec::kSnappy, size, to.size());
   char none = 0;
   char* const out = to.empty() ? &none : reinterpret_cast<char*>(to.data());
   if (!snappy::RawUncompress(data, from.size(), out)) {
-    return damaged(Codec::kSnappy, "a copy reaches out of bounds");
+    return damaged_data(Codec::kSnappy, "a copy reaches out of bounds");
   }
   return {};
 }

@@ -14,7 +14,6 @@
 namespace gristmill {
 namespace {
 
-constexpr std::uint8_t kSimple = 'r';
 constexpr std::uint8_t kTransposed = 't';
 
 // A byte for the codec and two varints are the most that precede a record.

@@ -27,6 +27,9 @@ inline constexpr std::uint64_t kBlockBytes = 65536;
 inline constexpr std::uint64_t kBlockHeaderBytes = 24;
 inline constexpr std::uint64_t kChunkHeaderBytes = 40;
 
+// The type of a chunk that has its records one after another.
+inline constexpr std::uint8_t kSimple = 'r';
+
 // Sizes of records above this are taken for damage; sums of them do not wrap.
 inline constexpr std::uint64_t kMaxDecodedBytes = std::uint64_t{1} << 48;
 

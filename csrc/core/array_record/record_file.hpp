@@ -73,6 +73,9 @@ class RecordFile final : public FileReader {
     return static_cast<std::uint64_t>(record) / index_.group_size;
   }
   [[nodiscard]] Extent extent(std::int64_t record) const override;
+  [[nodiscard]] bool is_kept(std::int64_t record) const override {
+    return !knows_sizes() && cache_->has(first_id_ + chunk_of(record));
+  }
   [[nodiscard]] std::string describe(std::int64_t record) const override;
 
   Status read_single(const Request& request, const RawBytes& run, Sink& sink,

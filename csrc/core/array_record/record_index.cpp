@@ -14,7 +14,6 @@ namespace {
 
 constexpr std::uint64_t kMinFileBytes = 2 * kBlockBytes;
 constexpr std::uint64_t kMagic = 0x71930e704fdae05e;
-constexpr std::uint8_t kSimple = 'r';
 
 // Of the postscript; it takes about 150.
 constexpr std::size_t kPostscriptBytes = 1024;

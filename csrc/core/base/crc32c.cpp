@@ -76,17 +76,17 @@ GRISTMILL_CRC32C std::uint32_t update_fast(
   return crc;
 }
 
-const auto update = is_supported() ? update_fast : update_portable;
+const auto update_best = is_supported() ? update_fast : update_portable;
 
 #else
-constexpr auto update = update_portable;
+constexpr auto update_best = update_portable;
 #endif
 
 }  // namespace
 
 std::uint32_t crc32c(std::span<const std::byte> bytes,
                      std::uint32_t before) noexcept {
-  return ~update(~before, bytes);
+  return ~update_best(~before, bytes);
 }
 
 std::uint32_t crc32c_portable(std::span<const std::byte> bytes,

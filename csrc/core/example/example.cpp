@@ -16,7 +16,7 @@ using Found = ExampleParser::Found;
 using Finds = ExampleParser::Finds;
 
 constexpr std::uint32_t kNobody = UINT32_MAX;
-constexpr std::size_t kWord = sizeof(std::uint64_t);
+constexpr std::size_t kNameWord = sizeof(std::uint64_t);
 
 // Tags of fields that are runs of bytes, as all of an Example are.
 constexpr std::uint32_t delimited(std::uint32_t field) {
@@ -25,9 +25,9 @@ constexpr std::uint32_t delimited(std::uint32_t field) {
 
 std::uint64_t hash_of(std::string_view name) noexcept {
   std::uint64_t hash = name.size();
-  for (std::size_t at = 0; at < name.size(); at += kWord) {
+  for (std::size_t at = 0; at < name.size(); at += kNameWord) {
     std::uint64_t word = 0;
-    std::memcpy(&word, name.data() + at, std::min(kWord, name.size() - at));
+    std::memcpy(&word, name.data() + at, std::min(kNameWord, name.size() - at));
     hash = (std::rotl(hash, 23) ^ word) * 0x9e3779b97f4a7c15;
   }
   return hash >> 32;

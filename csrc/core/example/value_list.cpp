@@ -221,7 +221,7 @@ Outcome each_field(std::span<const std::byte> list, std::uint32_t single_tag,
   return Outcome::kOk;
 }
 
-Status damaged(ListKind kind) {
+Status damaged_list(ListKind kind) {
   return Status(Code::kInvalidArgument, "its ", name_of(kind),
                 " list is damaged");
 }
@@ -240,7 +240,7 @@ Status read_as(Number number, std::span<const std::byte> list,
                   name_of(number));
   }
   const auto count = count_values(kind, list);
-  if (outcome == Outcome::kDamaged || !count) return damaged(kind);
+  if (outcome == Outcome::kDamaged || !count) return damaged_list(kind);
   return Status(Code::kInvalidArgument, "it has ", *count, " values, expected ",
                 to.size() / sizeof(T));
 }
@@ -319,7 +319,7 @@ Status read_strings(std::span<const std::byte> list,
       },
       [](ByteCursor&) { return Outcome::kOk; });
   if (outcome == Outcome::kOk) return {};
-  return damaged(ListKind::kBytes);
+  return damaged_list(ListKind::kBytes);
 }
 
 bool skip_field(ByteCursor& cursor, std::uint32_t tag) noexcept {

@@ -6,6 +6,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
@@ -37,6 +38,28 @@ class File {
     std::size_t parallel = 1;
   };
 
+  // Bytes of a file.
+  struct Range {
+    const File* file = nullptr;
+    std::uint64_t begin = 0;
+    std::uint64_t end = 0;
+  };
+
+  // Reads many ranges at once, of all files that have the same one.
+  class Fetcher {
+   public:
+    // Takes range number k, or how it failed; false if no more are wanted.
+    using Arrive =
+        std::function<bool(std::size_t k, Result<std::span<const std::byte>>)>;
+
+    virtual ~Fetcher() = default;
+
+    // Has all of `ranges` under way at a time, as far as that is good, and
+    // calls `arrive` in this thread for each, in the order in which they come.
+    virtual void fetch(std::span<const Range> ranges,
+                       const Arrive& arrive) const = 0;
+  };
+
   File(const File&) = delete;
   File& operator=(const File&) = delete;
   virtual ~File() = default;
@@ -55,6 +78,11 @@ class File {
 
   // Fills `to` with the bytes from `offset` on.
   virtual Status read(std::uint64_t offset, std::span<std::byte> to) const = 0;
+
+  // What reads many of its ranges at once; null if nothing does.
+  [[nodiscard]] virtual const Fetcher* fetcher() const noexcept {
+    return nullptr;
+  }
 
   // All bytes of a mapped file; empty for any other.
   [[nodiscard]] virtual std::span<const std::byte> mapped() const noexcept {

@@ -18,7 +18,23 @@ ByteBuffer& run_buffer() {
   return buffer;
 }
 
+struct Given {
+  const FileReader* reader = nullptr;
+  RawBytes bytes;
+};
+
+Given& given() {
+  thread_local Given given;
+  return given;
+}
+
 }  // namespace
+
+FileReader::AtHand::AtHand(const FileReader& reader, const RawBytes& bytes) {
+  given() = {&reader, bytes};
+}
+
+FileReader::AtHand::~AtHand() { given() = {}; }
 
 Status name_file(const File& file, const Status& status) {
   if (status.ok() || status.is_external()) return status;
@@ -56,6 +72,12 @@ Status FileReader::explain(const Status& status, std::int64_t record) const {
 Result<RawBytes> FileReader::fetch(const Extent& extent,
                                    ByteBuffer& buffer) const {
   const std::uint64_t size = extent.end - extent.begin;
+  const Given& here = given();
+  if (here.reader == this && here.bytes.begin <= extent.begin &&
+      extent.end <= here.bytes.end()) {
+    return RawBytes{extent.begin,
+                    here.bytes.from(extent.begin).bytes.first(size)};
+  }
   const auto mapped = file_->mapped();
   if (!mapped.empty()) {
     if (size > kWillNeedBytes) file_->will_need(extent.begin, size);
@@ -68,27 +90,52 @@ Result<RawBytes> FileReader::fetch(const Extent& extent,
   return RawBytes{extent.begin, buffer.all()};
 }
 
+std::pair<std::size_t, FileReader::Extent> FileReader::next_run(
+    std::span<const Request> requests) const {
+  const File::Hints& hints = file_->hints();
+  Extent run = extent(requests[0].record);
+  std::size_t count = 1;
+  for (; count < requests.size(); ++count) {
+    const Extent next = extent(requests[count].record);
+    if (next.begin > run.end + hints.gap_bytes ||
+        next.end > run.begin + hints.run_bytes) {
+      break;
+    }
+    run.end = std::max(run.end, next.end);
+  }
+  return {count, run};
+}
+
 Status FileReader::read_runs(std::span<const Request> requests,
                              const Deliver& deliver) const {
-  const File::Hints& hints = file_->hints();
   Status status = check_mapped();
-  Extent next = requests.empty() ? Extent() : extent(requests[0].record);
   while (status.ok() && !requests.empty()) {
-    Extent run = next;
-    std::size_t count = 1;
-    for (; count < requests.size(); ++count) {
-      next = extent(requests[count].record);
-      if (next.begin > run.end + hints.gap_bytes ||
-          next.end > run.begin + hints.run_bytes) {
-        break;
-      }
-      run.end = std::max(run.end, next.end);
-    }
+    const auto [count, run] = next_run(requests);
     status = read_run(requests.first(count), run, deliver);
     requests = requests.subspan(count);
   }
   run_buffer().shrink(kMaxSpareBytes);
   return status;
+}
+
+Status FileReader::add_runs(std::span<const Request> requests,
+                            std::vector<Run>& runs) const {
+  // What needs no bytes comes first.
+  std::vector<Request> wanted;
+  std::vector<Request> kept;
+  for (const Request& request : requests) {
+    (is_kept(request.record) ? kept : wanted).push_back(request);
+  }
+  if (!kept.empty()) runs.push_back({nullptr, this, std::move(kept), 0, 0});
+  std::span<const Request> rest = wanted;
+  while (!rest.empty()) {
+    const auto [count, run] = next_run(rest);
+    const auto here = rest.first(count);
+    runs.push_back(
+        {nullptr, this, {here.begin(), here.end()}, run.begin, run.end});
+    rest = rest.subspan(count);
+  }
+  return {};
 }
 
 Status FileReader::read_run(std::span<const Request> requests,

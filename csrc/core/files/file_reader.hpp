@@ -36,6 +36,16 @@ Status name_file(const File& file, const Status& status);
 
 class FileReader : public RecordReader {
  public:
+  // Bytes of a file that this thread has at hand, for as long as this lives:
+  // what lies among them is not read again.
+  class AtHand {
+   public:
+    AtHand(const FileReader& reader, const RawBytes& bytes);
+    ~AtHand();
+    AtHand(const AtHand&) = delete;
+    AtHand& operator=(const AtHand&) = delete;
+  };
+
   [[nodiscard]] const std::string& path() const override {
     return file_->path();
   }
@@ -46,6 +56,17 @@ class FileReader : public RecordReader {
   // True if both lie where one read of a file that is far away reaches.
   [[nodiscard]] bool shares_work(std::int64_t left,
                                  std::int64_t right) const override;
+
+  [[nodiscard]] bool fetches() const override {
+    return file_->fetcher() != nullptr;
+  }
+  Status add_runs(std::span<const Request> requests,
+                  std::vector<Run>& runs) const override;
+
+  [[nodiscard]] const File& file() const { return *file_; }
+
+  // Adds to an error which record of which file it is about.
+  [[nodiscard]] Status explain(const Status& status, std::int64_t record) const;
 
  protected:
   // Where something begins and ends in the file.
@@ -60,10 +81,13 @@ class FileReader : public RecordReader {
 
   explicit FileReader(File::Ptr file) : file_(std::move(file)) {}
 
-  [[nodiscard]] const File& file() const { return *file_; }
-
   // Where a record lies, at a guess.
   [[nodiscard]] virtual Extent extent(std::int64_t record) const = 0;
+
+  // True if reading a record needs no bytes of the file.
+  [[nodiscard]] virtual bool is_kept(std::int64_t /*record*/) const {
+    return false;
+  }
 
   // What errors call a record.
   [[nodiscard]] virtual std::string describe(std::int64_t record) const = 0;
@@ -79,10 +103,10 @@ class FileReader : public RecordReader {
   // longer there would end the process.
   [[nodiscard]] Status check_mapped() const;
 
-  // Adds to an error which record of which file it is about.
-  [[nodiscard]] Status explain(const Status& status, std::int64_t record) const;
-
  private:
+  // How many of `requests` one read of the file gets, and its extent.
+  std::pair<std::size_t, Extent> next_run(
+      std::span<const Request> requests) const;
   Status read_run(std::span<const Request> requests, const Extent& extent,
                   const Deliver& deliver) const;
 

@@ -7,6 +7,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <string>
 #include <vector>
@@ -14,6 +15,8 @@
 #include "core/base/status.hpp"
 
 namespace gristmill {
+
+class FileReader;
 
 class RecordReader {
  public:
@@ -31,6 +34,15 @@ class RecordReader {
     // again, before the call that reads returns.
     virtual Result<std::span<std::byte>> place(std::size_t slot,
                                                std::uint64_t size) = 0;
+  };
+
+  // Records of one file that lie near each other, and their bytes there.
+  struct Run {
+    std::shared_ptr<const RecordReader> owner;  // Of the reader; may be null.
+    const FileReader* reader = nullptr;
+    std::vector<Request> requests;
+    std::uint64_t begin = 0;
+    std::uint64_t end = 0;  // As `begin` if no bytes are needed.
   };
 
   RecordReader() = default;
@@ -62,6 +74,18 @@ class RecordReader {
   // How many threads should share out a read, whoever reads, because each of
   // them waits for something far away.
   [[nodiscard]] virtual std::size_t parallel() const { return 1; }
+
+  // True if add_runs() says what read() needs, and read_fetched() reads better:
+  // everything lies far away, behind something that fetches many ranges at
+  // once.
+  [[nodiscard]] virtual bool fetches() const { return false; }
+
+  // Adds the runs that `requests`, which are in order of `record`, fall into.
+  // REQUIRES: fetches().
+  virtual Status add_runs(std::span<const Request> /*requests*/,
+                          std::vector<Run>& /*runs*/) const {
+    return {};
+  }
 
   // Reads the records of `requests`, which are in order of `record`.  Stops at
   // the first error.

@@ -95,6 +95,17 @@ std::size_t RecordSet::parallel() const {
   return most;
 }
 
+bool RecordSet::fetches() const {
+  const MutexLock lock(readers_mutex_);
+  bool any = false;
+  for (const ReaderPtr& reader : readers_) {
+    if (!reader) continue;
+    if (!reader->fetches()) return false;
+    any = true;
+  }
+  return any;
+}
+
 // Calls `each(reader, requests)` with a part's own requests, for each part.
 template <class Each>
 Status RecordSet::each_part(std::span<const Request> requests,
@@ -114,7 +125,7 @@ Status RecordSet::each_part(std::span<const Request> requests,
     if (!here) {
       return Status::system(EBADF, name_, ": it was closed while it was read");
     }
-    TRY(each(*here, std::span<const Request>(local)));
+    TRY(each(here, std::span<const Request>(local)));
     requests = requests.subspan(local.size());
   }
   return {};
@@ -122,14 +133,26 @@ Status RecordSet::each_part(std::span<const Request> requests,
 
 Status RecordSet::sizes(std::span<const Request> requests,
                         std::span<std::int64_t> sizes) const {
-  return each_part(requests, [&](const RecordReader& part, auto local) {
-    return part.sizes(local, sizes);
+  return each_part(requests, [&](const ReaderPtr& part, auto local) {
+    return part->sizes(local, sizes);
+  });
+}
+
+Status RecordSet::add_runs(std::span<const Request> requests,
+                           std::vector<Run>& runs) const {
+  return each_part(requests, [&](const ReaderPtr& part, auto local) {
+    const std::size_t before = runs.size();
+    TRY(part->add_runs(local, runs));
+    for (std::size_t k = before; k < runs.size(); ++k) {
+      if (!runs[k].owner) runs[k].owner = part;
+    }
+    return Status();
   });
 }
 
 Status RecordSet::read(std::span<const Request> requests, Sink& sink) const {
-  return each_part(requests, [&](const RecordReader& part, auto local) {
-    return part.read(local, sink);
+  return each_part(requests, [&](const ReaderPtr& part, auto local) {
+    return part->read(local, sink);
   });
 }
 

@@ -59,6 +59,11 @@ class RecordSet final : public RecordReader {
 
   // As many as the open reader that wants most.
   [[nodiscard]] std::size_t parallel() const override;
+
+  // True if all open readers do.
+  [[nodiscard]] bool fetches() const override;
+  Status add_runs(std::span<const Request> requests,
+                  std::vector<Run>& runs) const override;
   Status read(std::span<const Request> requests, Sink& sink) const override;
 
  private:

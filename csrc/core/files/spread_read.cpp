@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "core/files/fetched_read.hpp"
+
 namespace gristmill {
 SpreadRead::SpreadRead(Pool& pool, std::size_t threads,
                        const RecordReader& reader,
@@ -11,9 +13,10 @@ SpreadRead::SpreadRead(Pool& pool, std::size_t threads,
     : reader_(reader),
       sink_(sink),
       // Where every read waits, many small ones take turns better than few
-      // long ones.
-      cuts_(reader.cut(requests,
-                       reader.parallel() > 1 ? requests.size() : threads)),
+      // long ones, unless each has all that it needs under way at once.
+      cuts_(reader.cut(requests, reader.parallel() > 1 && !reader.fetches()
+                                     ? requests.size()
+                                     : threads)),
       end_(cuts_.size()),
       statuses_(cuts_.size()) {
   for (std::size_t i = 0; i < std::min(threads, cuts_.size()); ++i) {
@@ -27,11 +30,18 @@ void SpreadRead::work() {
     const std::size_t i = next_.fetch_add(1, std::memory_order_relaxed);
     std::size_t end = end_.load(std::memory_order_relaxed);
     if (i >= end) return;
-    statuses_[i] = reader_.read(cuts_[i], sink_);
+    statuses_[i] = read(i);
     if (statuses_[i].ok()) continue;
     while (i < end && !end_.compare_exchange_weak(end, i)) {
     }
   }
+}
+
+Status SpreadRead::read(std::size_t i) {
+  if (!reader_.fetches()) return reader_.read(cuts_[i], sink_);
+  return read_fetched(reader_, cuts_[i], sink_, [this, i] {
+    return i < end_.load(std::memory_order_relaxed);
+  });
 }
 
 Status SpreadRead::status() const {

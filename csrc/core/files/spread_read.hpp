@@ -51,6 +51,7 @@ class SpreadRead {
 
  private:
   void work();
+  Status read(std::size_t i);
 
   const RecordReader& reader_;
   RecordReader::Sink& sink_;

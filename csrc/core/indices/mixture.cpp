@@ -11,7 +11,7 @@
 namespace gristmill {
 namespace {
 
-__extension__ using Wide = unsigned __int128;
+__extension__ using Unsigned128 = unsigned __int128;
 
 // The longest pattern that is kept, in 1 MiB.
 constexpr std::uint64_t kLongestPattern = std::uint64_t{1} << 16;
@@ -67,9 +67,9 @@ Mixture::Pick Mixture::divide(std::uint64_t offset) const noexcept {
   std::uint32_t component = 0;
   for (const auto [part, rest] : shares_) {
     if (part == rest) break;  // The last one takes all that is left.
-    const auto product = Wide{offset} * (rest - part);
+    const auto product = Unsigned128{offset} * (rest - part);
     const auto left = static_cast<std::uint64_t>(product / rest);
-    if (product - Wide{left} * rest < part) {
+    if (product - Unsigned128{left} * rest < part) {
       return {component, offset - left};
     }
     offset = left;

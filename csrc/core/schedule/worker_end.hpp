@@ -74,6 +74,10 @@ class WorkerEnd {
   [[nodiscard]] std::atomic<std::int64_t>* at_address() noexcept {
     return &cell_->at;
   }
+  // How many workers there are, this one among them.
+  [[nodiscard]] std::uint32_t workers() const noexcept {
+    return region_.control().workers;
+  }
   [[nodiscard]] std::uint32_t cursor_capacity() const noexcept {
     return region_.control().cursor_capacity;
   }

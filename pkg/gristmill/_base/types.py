@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias
 
 import numpy as np
@@ -68,6 +68,15 @@ class MapsWithIndex(Protocol[In, Out]):
         """Return what becomes of one element."""
 
 
+class MapsBlocks(Protocol[K, Out]):
+    """A `transforms.BlockMap`, by what its own method takes and returns."""
+
+    block_size: int
+
+    def block_map(self, elements: list[K], /) -> Sequence[Out]:
+        """Return what becomes of each of some elements."""
+
+
 class Filters(Protocol[In]):
     """A `transforms.Filter`, by what its own method takes."""
 
@@ -87,6 +96,7 @@ class Splits(Protocol[In, Out]):
 
 
 AnyMap: TypeAlias = Maps[In, Out] | Callable[[In], Out]
+AnyBlockMap: TypeAlias = MapsBlocks[K, Out] | Callable[[list[K]], Sequence[Out]]
 AnyRandomMap: TypeAlias = (
     MapsRandomly[In, Out] | Callable[[In, np.random.Generator], Out]
 )

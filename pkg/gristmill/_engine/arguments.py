@@ -21,6 +21,7 @@ from gristmill._base.checks import (
     kind,
 )
 from gristmill._engine.program import SAMPLERS, is_legacy
+from gristmill._hot.block_call import BlockCall
 from gristmill.options import ReadOptions
 from gristmill.sources._checks import check_numbered
 
@@ -189,8 +190,10 @@ def checked_operations(
             what = op.__name__ if isinstance(op, type) else type(op).__name__
             raise TypeError(
                 f"{name}[{number}] is {what!r}, which is neither a transformation "
-                "(an instance of Map, RandomMap, MapWithIndex, Filter, FlatMap or "
-                "Batch) nor callable."
+                "(an instance of Map, BlockMap, RandomMap, MapWithIndex, Filter, "
+                "FlatMap or Batch) nor callable."
             )
+        if isinstance(op, transforms.BlockMap):
+            BlockCall(op.block_map, op.block_size)  # It checks the size.
         checked.append(op)
     return checked

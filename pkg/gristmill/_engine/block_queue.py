@@ -10,14 +10,15 @@ from __future__ import annotations
 
 import collections
 import os
-import time
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from gristmill import _core
+from gristmill._base import waiting
 from gristmill._base.types import Alloc, Int64Array, Rules
+from gristmill._engine.far_ahead import FarAhead
 from gristmill._engine.program import Program
 from gristmill._engine.reading import Reading
 from gristmill._engine.stream_keys import StreamKeys
@@ -40,11 +41,13 @@ class RecordBlocks:
     Attributes:
         by_threads: Whether threads can read.
         whole: Whether a block has to be all that is asked for.
+        far: Whether reads wait for a network, whatever a look at them says.
         threads_where_fast: How many read where nothing is waited for.
-        slow_record_s, slow_byte_s: What takes longer waits for something.
+        slow_record_s, slow_byte_s: Where a read waits for longer, more threads do.
     """
 
     by_threads = True
+    far = False
     # Decoding is faster than this by an order of magnitude, disks are slower by one.
     slow_record_s = 30e-6
     slow_byte_s = 5e-9
@@ -54,6 +57,7 @@ class RecordBlocks:
     def __init__(self, source: RecordSource, packed: bool = False) -> None:
         self._reader: Any = source.reader
         self.whole = packed
+        self.far = source.is_far
 
     def read(self, keys: Int64Array, alloc: Alloc | None) -> Any:
         return self._reader.read_many(keys, packed=self.whole)
@@ -68,11 +72,18 @@ class RecordBlocks:
     def nbytes(self, block: Any) -> int:
         return block[0].nbytes if self.whole else sum(map(len, block))
 
+    def mean_bytes(self, keys: Int64Array) -> float:
+        """The mean size of some records; 0 where that is not known beforehand."""
+        if not self._reader.knows_sizes or not len(keys):
+            return 0.0
+        return max(1.0, float(self._reader.sizes(keys).mean()))
+
 
 class TableBlocks:
     """Batches of a table's rows.  See `RecordBlocks`."""
 
     whole = True
+    far = False
     # Memory is faster than this by an order of magnitude, disks are slower by one.
     slow_record_s = 5e-6
     slow_byte_s = 1e-9
@@ -126,6 +137,7 @@ class BlockQueue:
         self._threads = self._threads_where_fast
         self._until_probe = 0
         self._record_bytes = 1.0
+        self._far = FarAhead(keys, self._ahead) if blocks.far and self._ahead else None
         self._pool: _core.Pool | None = None
         # Position, keys and end of each block that was begun.
         self._waiting: collections.deque[tuple[int, Int64Array, Finish]] = (
@@ -141,14 +153,17 @@ class BlockQueue:
         if self._waiting and self._waiting[0][0] != position:
             self.forget()
         if not self._waiting:
-            if self._until_probe == 0:
+            if self._until_probe == 0 and self._far is None:
                 return self._probe(keys, alloc)
             if not self._threads:
                 self._until_probe -= 1
                 return self._blocks.read(keys, alloc)
             self._begin(position, keys, alloc)
-        _, _, finish = self._waiting.popleft()
-        return finish()
+        _, keys, finish = self._waiting.popleft()
+        block = finish()
+        if self._far is not None:
+            self._far.record_bytes = self._blocks.nbytes(block) / max(1, len(keys))
+        return block
 
     def next_count(self, position: int) -> int:
         """Records in the block that waits at `position`; 0 if none does."""
@@ -164,6 +179,9 @@ class BlockQueue:
         """
         if not (self._ahead and self._threads):
             return
+        if self._far is not None:
+            self._look_far_ahead(self._far, position, block)
+            return
         most = min(self._ahead, max(1, int(MAX_AHEAD_BYTES / self._record_bytes)))
         end = min(position + most, self._keys.length)
         if not self._blocks.whole:
@@ -176,8 +194,22 @@ class BlockQueue:
             self._begin(position, keys, None)
             position += len(keys)
 
+    def _look_far_ahead(self, far: FarAhead, position: int, block: int) -> None:
+        end = min(far.end(position), self._keys.length)
+        if self._waiting:
+            last, keys, _ = self._waiting[-1]
+            position = last + len(keys)
+        while position < end:
+            count = block if self._blocks.whole else far.count(position, block)
+            keys = self._keys.block(position, min(count, self._keys.length - position))
+            self._begin(position, keys, None)
+            position += len(keys)
+
     def start(self, position: int, block: int) -> None:
         """As `look_ahead`, though nothing has been read yet."""
+        if self._far is not None and isinstance(self._blocks, RecordBlocks):
+            keys = self._keys.block(position, min(block, self._keys.length - position))
+            self._far.record_bytes = self._blocks.mean_bytes(keys)
         if self._threads:
             self._until_probe = self._until_probe or BLOCKS_BETWEEN_PROBES
             self.look_ahead(position, block)
@@ -192,15 +224,15 @@ class BlockQueue:
         self._pool = None
 
     def _probe(self, keys: Int64Array, alloc: Alloc | None) -> Any:
-        """Read in the caller, and find out how slow that is."""
-        began = time.perf_counter()
+        """Read in the caller, and find out whether that waits."""
+        began = waiting.clocks()
         block = self._blocks.read(keys, alloc)
-        taken = time.perf_counter() - began
+        waited = waiting.waited_s(began, waiting.clocks())
         nbytes, count = self._blocks.nbytes(block), len(keys)
         self._record_bytes = max(1.0, nbytes / max(1, count))
         slow_s = count * self._blocks.slow_record_s + nbytes * self._blocks.slow_byte_s
         threads = self._threads_where_fast
-        if taken > slow_s:
+        if waited > slow_s:
             threads = self._threads_where_slow
         if threads != self._threads:
             self._threads, self._pool = threads, None
@@ -212,7 +244,8 @@ class BlockQueue:
             self._pool = _core.Pool(self._threads)
         finish = self._blocks.begin(keys, alloc, self._pool)
         self._waiting.append((position, keys, finish))
-        self._until_probe -= 1
+        if self._far is None:
+            self._until_probe -= 1
 
 
 class BlockReading:
@@ -291,11 +324,19 @@ class BlockReading:
         except Exception:
             if waits:
                 keys = self._keys.block(position, waits)
-            self._read_singly(position, keys)
+            for first in range(0, len(keys), MIN_BLOCK):
+                part = keys[first : first + MIN_BLOCK]
+                self._read_part(position + first, part, len(keys))
         self._ready_at = position
 
-    def _read_singly(self, position: int, keys: Int64Array) -> None:
-        """Read all of a block in which some record is bad."""
+    def _read_part(self, position: int, keys: Int64Array, of: int) -> None:
+        """Read a part of a block of so many records in which some record is bad."""
+        if len(keys) < of:
+            try:
+                self._ready += self._source.reader.read_many(keys)
+            except Exception:
+                self._read_part(position, keys, len(keys))
+            return
         for number, key in enumerate(keys.tolist(), position):
             element = None
             try:

@@ -11,9 +11,10 @@ import numpy as np
 from gristmill import batching
 from gristmill._base.types import Alloc, Int64Array
 from gristmill._engine.block_queue import BlockReading, open_reading
+from gristmill._engine.block_steps import Ran, RanBlock, behind, block_steps, cut
 from gristmill._engine.native_batches import open_batches
 from gristmill._engine.program import Program, Step, as_number
-from gristmill._engine.reading import read_each, read_together
+from gristmill._engine.reading import Read, read_each, read_together
 from gristmill._engine.record_errors import RecordErrors
 from gristmill._engine.stream import NO_KEYS, Vector
 from gristmill._engine.stream_keys import Records, StreamKeys, name_of
@@ -21,16 +22,13 @@ from gristmill._hot import run as hot_run
 from gristmill._hot.place import Place
 from gristmill.sources import TableSource
 
-# The elements of a block up to a failed read, and its exception; None where the loop
-# that runs the steps is to read.
-Read = tuple[list[Any], Exception | None] | None
-
 
 class NativeStream:
     """A chain of one-to-one steps, filters and batches.  See `Stream`.
 
     Its position is the number of records that it has consumed: an output takes
-    exactly the records that it needs, so nothing is ever pending between two.
+    exactly the records that it needs.  What a step that takes several elements has
+    made ahead of need is kept for the outputs behind, and made anew elsewhere.
     """
 
     def __init__(
@@ -55,9 +53,15 @@ class NativeStream:
         ahead = look_ahead and self._batches is None
         self._reading = open_reading(program, StreamKeys(program, stream), ahead)
         self._read_natively = isinstance(program.source, TableSource)
-        self._reads_together = self._tolerant and hot_run.reads_together(
-            type(program.source)
-        )
+        self._together = block_steps(self._steps, self._draws, at)
+        explicit = self._tolerant or self._together is not None
+        self._reads_together = explicit and hot_run.reads_together(type(program.source))
+        # What is read of a block behind a record that failed, and what a block became
+        # that was not given out; each with its position.
+        self._rest: tuple[int, Records, Read | None] | None = None
+        self._pending: tuple[int, RanBlock] | None = None
+        # Whether elements are alone in each step until there is an output.
+        self._careful = False
         self._told = ctypes.c_int64.from_address(at) if at else ctypes.c_int64()
         self._key_parts: list[Int64Array] = []
 
@@ -83,9 +87,15 @@ class NativeStream:
             self._consumed = before
             raise
         self.vector = (self._consumed,)
+        self._careful = False
         parts = self._key_parts
         self.keys = parts[0] if len(parts) == 1 else np.concatenate(parts)
         return output
+
+    def be_careful(self) -> None:
+        """Run the steps over one element at a time until there is another output."""
+        self._careful = True
+        self._pending = None
 
     def start_prefetch(self) -> None:
         spec = self._levels[0].batch
@@ -95,6 +105,7 @@ class NativeStream:
             self._reading.start(self._consumed)
 
     def close(self) -> None:
+        self._rest = self._pending = None
         self._reading.close()
         if self._batches is not None:
             self._batches.close()
@@ -160,33 +171,52 @@ class NativeStream:
 
     def _records(self, want: int) -> list[Any]:
         elements: list[Any] = []
-        # What is read of a block behind a record that failed.
-        rest: tuple[Records, Read] | None = None
         while len(elements) < want and self._consumed < self._length:
-            if rest is None:
-                count = min(want - len(elements), self._length - self._consumed)
-                records = self._keys.records(self._consumed, count)
-                read = self._read(records)
-            else:
-                records, read = rest
-            done, kept, consumed, error = self._run(records, read)
+            block = self._next_block(want - len(elements))
+            records, read, (done, kept, consumed, error) = block
             self._consumed += consumed
             elements = elements + done if elements else done
             keys = records[0]
             if error is None:
-                rest = None
                 self._key_parts.append(keys if kept is None else keys[kept])
                 continue
             self._key_parts.append(keys[slice(len(done)) if kept is None else kept])
             elements += self._in_place_of(error, records, consumed - 1)
-            rest = _behind(records, read, consumed)
+            if read is not None and self._is_unchanged(read[0][consumed:]):
+                unused = read[0][consumed:], read[1]
+                self._rest = self._consumed, behind(records, consumed), unused
             if not elements and self.record_errors.many:
                 break
         if elements:
             self.record_errors.alone = False
         return elements
 
-    def _read(self, records: Records) -> Read:
+    def _next_block(self, want: int) -> RanBlock:
+        """A block of the next records, which gives at most `want` elements."""
+        rest, pending = self._rest, self._pending
+        self._rest = self._pending = None
+        if pending is not None and pending[0] == self._consumed:
+            block = pending[1]
+        else:
+            read: Read | None
+            if rest is not None and rest[0] == self._consumed:
+                _, records, read = rest
+            else:
+                count = want
+                if self._together is not None and not self._careful:
+                    count = self._together.enough(want)
+                count = min(count, self._length - self._consumed)
+                records = self._keys.records(self._consumed, count)
+                read = self._read(records)
+            block = records, read, self._run(records, read)
+        if self._together is None:
+            return block
+        block, left = cut(block, want)
+        if left is not None:
+            self._pending = self._consumed + block[2][2], left
+        return block
+
+    def _read(self, records: Records) -> Read | None:
         """Read a block, or leave that to the loop where it is fast."""
         keys, _, names = records
         read = None
@@ -198,11 +228,12 @@ class NativeStream:
             # Here, so that nothing is read again behind a bad record.
             self._told.value = int(keys[0])
             read = read_together(self._program.source, keys.tolist())
+        elif read is None and self._together is not None:
+            self._told.value = int(keys[0])
+            read = read_each(self._program.source, keys.tolist())
         return read
 
-    def _run(
-        self, records: Records, read: Read
-    ) -> tuple[list[Any], list[int] | None, int, Exception | None]:
+    def _run(self, records: Records, read: Read | None) -> Ran:
         keys, indices, _ = records
         if read is None:
             source = self._program.source
@@ -211,14 +242,38 @@ class NativeStream:
             )
         elements, failure = read
         count = len(elements)
-        keys = keys[:count]
-        done, kept, consumed, error = hot_run.run_block(
-            None, keys, indices[:count], self._steps, self._draws, self._at, elements
-        )
+        keys, own_indices = keys[:count], indices[:count]
+        if self._together is None or self._careful:
+            done, kept, consumed, error = hot_run.run_block(
+                None, keys, own_indices, self._steps, self._draws, self._at, elements
+            )
+        else:
+            done, kept, consumed, error = self._together.run(
+                elements, keys, own_indices, lambda: self._again(records, elements)
+            )
         if failure is None or error is not None:
             return done, kept, consumed, error
         failure.add_note(Place(None, name_of(records, count), int(indices[count])))
         return done, kept, count + 1, failure
+
+    def _is_unchanged(self, elements: list[Any]) -> bool:
+        """Whether there are elements that no step can have seen and changed."""
+        if self._together is None:
+            return bool(elements)
+        fixed = all(type(element) is bytes for element in elements)
+        return bool(elements) and fixed and self._program.in_blocks
+
+    def _again(self, records: Records, elements: list[Any]) -> list[Any]:
+        """The elements of records that steps may have changed, and new generators."""
+        keys, indices, names = records
+        for place, index in enumerate(indices.tolist()):
+            self._keys.renew_generator(self._consumed + place, index)
+        if self._is_unchanged(elements):
+            return elements
+        known = keys.tolist() if names is None else names
+        # A read that fails now was fine before: the steps see what that gave.
+        read, _ = read_each(self._program.source, known[: len(elements)])
+        return read + elements[len(read) :]
 
     def _in_place_of(
         self, error: Exception, records: Records, number: int
@@ -258,12 +313,3 @@ def _done(
     if error is not None:
         raise error
     return done
-
-
-def _behind(records: Records, read: Read, count: int) -> tuple[Records, Read] | None:
-    """What is read of a block without the first `count` records, if anything."""
-    if read is None or count >= len(read[0]):
-        return None
-    keys, indices, names = records
-    rest = keys[count:], indices[count:], None if names is None else names[count:]
-    return rest, (read[0][count:], read[1])

@@ -18,9 +18,11 @@ from gristmill import samplers, transforms
 from gristmill._base.types import Rules
 from gristmill._engine.stream import first_unpicklable
 from gristmill._hot import run as hot_run
+from gristmill._hot.block_call import BlockCall
 from gristmill.bad_records import OnError
 from gristmill.options import ReadOptions
 from gristmill.sharding import ShardOptions
+from gristmill.sources._record_source import is_far
 
 # The opcode, callable and name of a one-to-one step or filter.
 Step = tuple[int, Callable[..., Any], str]
@@ -58,7 +60,7 @@ class Program:
         seed: Seed of the records' generators; None where they have none.
         rules: How batches are taken apart: "jax" or "plain".
         streams: Interleaved logical streams that define the order.
-        read_options: Threads that read ahead where reading is slow.
+        read_options: Threads that read ahead where reading waits.
         on_error: What becomes of bad records: "raise", "skip" or "substitute".
         max_errors: Bad records that an iterator passes over; None for any number.
     """
@@ -109,8 +111,12 @@ class Program:
             return True
         steps = [step for level in self.levels for step in level.steps]
         filters = any(opcode == hot_run.FILTER for opcode, _, _ in steps)
-        # Such a sampler's streams have records that are cheaper to read together.
-        return filters or hasattr(self.sampler, "interleaved")
+        # What becomes of a block is kept for the outputs that follow.
+        blocks = any(isinstance(call, BlockCall) for _, call, _ in steps)
+        # Such a sampler's streams have records that are cheaper to read together, and
+        # who reads ahead, as far sources need it, has to know what comes next.
+        interleaved = hasattr(self.sampler, "interleaved")
+        return filters or blocks or interleaved or is_far(self.source)
 
     @property
     def errors_per_output(self) -> int | None:
@@ -171,6 +177,7 @@ PERSONAL = (*RANDOM, transforms.MapWithIndex)
 KNOWN = (
     *PERSONAL,
     transforms.Map,
+    transforms.BlockMap,
     transforms.Filter,
     transforms.FlatMap,
     transforms.Batch,
@@ -187,6 +194,8 @@ def as_step(op: Any) -> Step:
     name = type(op).__name__
     if isinstance(op, transforms.Map):
         return hot_run.MAP, op.map, name
+    if isinstance(op, transforms.BlockMap):
+        return hot_run.MAP, BlockCall(op.block_map, op.block_size), name
     if isinstance(op, transforms.RandomMap):
         return hot_run.RANDOM_MAP, op.random_map, name
     if isinstance(op, transforms.TfRandomMap):

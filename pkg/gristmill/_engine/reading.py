@@ -1,30 +1,32 @@
-"""Reads records by threads where reading is slow.
+"""Reads records by threads where reading waits.
 
-A source that answers in a microsecond is read in the caller's own loop: handing
-such a read to a thread costs more than the read.  A source that waits (network,
-disk) is read by `ReadOptions.num_threads` threads, up to
-`ReadOptions.prefetch_buffer_size` records ahead of need.  A few reads of the caller
-tell which of the two it is, now and again: reads of single records, or of blocks where
-the source has ``__getitems__``.  A source whose attribute `by_threads` is False is
-always read by the caller.  The order of records never depends on it.
+A source that answers at once, or that computes, is read in the caller's own loop:
+threads would only share its processor.  A source that waits (network, disk) is read by
+`ReadOptions.num_threads` threads, up to `ReadOptions.prefetch_buffer_size` records
+ahead of need.  A few reads of the caller tell which of the two it is, now and again:
+reads of single records, or of blocks where the source has ``__getitems__``.  A source
+whose attribute `by_threads` is False is always read by the caller.  The order of
+records never depends on it.
 """
 
 from __future__ import annotations
 
 import os
-import time
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from gristmill._base import waiting
 from gristmill._base.types import Int64Array
 from gristmill._hot import run as hot_run
+from gristmill._hot.block_call import WrongNumber
 from gristmill.options import ReadOptions
 
 if TYPE_CHECKING:
     from concurrent.futures import Future, ThreadPoolExecutor
 
+# What waits for longer is read by threads.
 SLOW_READ_S = 100e-6
 # Records, or blocks of them.
 PROBED_READS = 5
@@ -32,6 +34,8 @@ BLOCKS_BETWEEN_PROBES = 256
 
 Keys = Int64Array | list[Any]
 KeysOf = Callable[[int, int], Iterable[Any]]
+# The elements up to a failed read, and its exception.
+Read = tuple[list[Any], Exception | None]
 
 
 def read_each(source: Any, keys: Iterable[Any]) -> tuple[list[Any], Exception | None]:
@@ -51,6 +55,8 @@ def read_together(
     """As `read_each`, at once where that works; None where the number is wrong."""
     try:
         elements = list(source.__getitems__(keys))
+    except WrongNumber as error:
+        return [], error  # None of them alone is bad.
     except Exception:
         return read_each(source, keys)  # It shows which is bad.
     return (elements, None) if len(elements) == len(keys) else None
@@ -83,7 +89,7 @@ class Reading:
         self._by_threads = 0
         self._by_caller = 0
         self._in_blocks = hot_run.reads_together(type(source))
-        self._took_s: list[float] = []
+        self._waited_s: list[float] = []
         self._pool: ThreadPoolExecutor | None = None
         self._pool_owner = 0
         self._waiting: dict[int, Future[Any]] = {}
@@ -94,7 +100,7 @@ class Reading:
     ) -> tuple[list[Any], Exception | None] | None:
         """Read the records at `position`, position + 1, ... or decline.
 
-        Returns None where the caller should read for itself: the source is fast.
+        Returns None where the caller should read for itself: the source does not wait.
         Otherwise the elements up to the first failed read, and its exception.
         """
         if not self._allowed:
@@ -124,12 +130,12 @@ class Reading:
             count += 1
 
     def start(self, position: int) -> None:
-        """Begin to read ahead from `position`, however fast the source is."""
+        """Begin to read ahead from `position`, whatever the source is."""
         if self._allowed and self._ahead:
             self._look_ahead(position)
 
     def probe_soon(self) -> None:
-        """Look again at the next read how slow reading is: it has changed."""
+        """Look again at the next read whether it waits: something has changed."""
         self._by_caller = 0
 
     def forget(self) -> None:
@@ -149,16 +155,16 @@ class Reading:
     def _probe(
         self, position: int, keys: list[Any]
     ) -> tuple[list[Any], Exception | None]:
-        """Read a few records, find out how slow that is, and read the rest so."""
+        """Read a few records, find out whether that waits, and read the rest so."""
         elements: list[Any] = []
-        while len(elements) < len(keys) and len(self._took_s) < PROBED_READS:
-            began = time.perf_counter()
+        while len(elements) < len(keys) and len(self._waited_s) < PROBED_READS:
+            began = waiting.clocks()
             try:
                 elements.append(self._source[keys[len(elements)]])
             except Exception as error:
                 return elements, error
-            self._took_s.append(time.perf_counter() - began)
-        if len(self._took_s) < PROBED_READS:
+            self._waited_s.append(waiting.waited_s(began, waiting.clocks()))
+        if len(self._waited_s) < PROBED_READS:
             return elements, None
         done = len(elements)
         self._decide()
@@ -171,20 +177,21 @@ class Reading:
     def _probe_block(
         self, keys: list[Any]
     ) -> tuple[list[Any], Exception | None] | None:
-        """Read a block, and find out how slow that is."""
-        began = time.perf_counter()
+        """Read a block, and find out whether that waits."""
+        began = waiting.clocks()
         read = read_together(self._source, keys)
         if read is not None and read[1] is None:
-            self._took_s.append((time.perf_counter() - began) / len(keys))
-            if len(self._took_s) == PROBED_READS:
+            waited = waiting.waited_s(began, waiting.clocks())
+            self._waited_s.append(waited / len(keys))
+            if len(self._waited_s) == PROBED_READS:
                 self._decide()
         return read
 
     def _decide(self) -> None:
         """Choose who reads the next blocks."""
         # The middle one: a first read may open a file, another wait its turn.
-        slow = sorted(self._took_s)[PROBED_READS // 2] > SLOW_READ_S
-        self._took_s.clear()
+        slow = sorted(self._waited_s)[PROBED_READS // 2] > SLOW_READ_S
+        self._waited_s.clear()
         self._by_threads = BLOCKS_BETWEEN_PROBES if slow else 0
         self._by_caller = 0 if slow else BLOCKS_BETWEEN_PROBES
 

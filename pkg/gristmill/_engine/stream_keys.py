@@ -71,6 +71,18 @@ class StreamKeys:
             self._cached_at, offset = first, 0
         return self._cached[0][offset : offset + count]
 
+    def window_left(self, position: int) -> int:
+        """How many records from a position on share a window of the sampler.
+
+        0 where it has no windows, or at the end.
+        """
+        sampler = self._program.sampler
+        if position >= self.length or not hasattr(sampler, "window_left"):
+            return 0
+        step = self._program.streams * self._program.shard.shard_count
+        left = int(sampler.window_left(self._index(position), step))
+        return min(left, self.length - position)
+
     def source_keys(self, first: int, count: int) -> list[Any]:
         """What the source is asked for at `count` positions from `first` on."""
         if self._in_blocks:

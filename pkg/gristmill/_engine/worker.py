@@ -27,6 +27,7 @@ from gristmill._engine.stream import (
     Vector,
 )
 from gristmill._hot import slot_writer
+from gristmill.sources._share import share_among
 
 Output = tuple[Any, Int64Array, Vector]
 ALIGNMENT = 64
@@ -51,6 +52,7 @@ def serve(
     """Compute units until told to stop; close begun_fd, if not -1, after the first."""
     _core.keep_freed_memory()
     end = _core.WorkerEnd(arena_fd, slot_request_fd, worker, generation)
+    share_among(end.workers)
     try:
         packing.own_positions()
         stall.answer_to_signal(os.fstat(arena_fd).st_ino, worker)

@@ -82,6 +82,19 @@ class GroupOrder:
         """The record keys of the indices first, first + step, ..., count of them."""
         return keys_by_lane(self._lanes, first, step, count, self._fill)
 
+    def window_left(self, index: int, step: int) -> int:
+        """How many of the indices index, index + step, ... share a window.
+
+        At least 1; the steps stay in a lane.
+        """
+        epoch, offset = divmod(index, self._length)
+        line = self._line(epoch if self._reshuffle else 0)
+        turn, rank = divmod(offset, self._lanes)
+        begin, end = self._piece(rank), self._piece(rank + 1)
+        place = begin + turn
+        _, high, _ = self._around(line, place, begin, end, self._window)
+        return -(-(high - place) // (step // self._lanes))
+
     def _fill(self, index: int, step: int, out: Int64Array) -> None:
         """Fill from one index on, in steps that stay in its lane while epochs pass."""
         done = 0

@@ -109,6 +109,17 @@ class GroupShuffleSampler(PlannedSampler):
         other._order = other._order_of(lanes)
         return other
 
+    def window_left(self, first: int, step: int) -> int:
+        """Return how many of the indices first, first + step, ... share a window.
+
+        A reader that gets their records together finds neighbours among them.
+
+        Args:
+            first: An index, at least 0.
+            step: A multiple of the readers that take turns, at least 1.
+        """
+        return self._order.window_left(first, step)
+
     def __repr__(self) -> str:
         import hashlib  # Slow to import.
 

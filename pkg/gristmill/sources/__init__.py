@@ -33,7 +33,7 @@ if TYPE_CHECKING:
         ArrayRecordDataSource as ArrayRecordDataSource,
     )
     from gristmill.sources._parquet import ParquetDataSource as ParquetDataSource
-    from gristmill.sources._remote import RemoteOptions as RemoteOptions
+    from gristmill.sources._remote_options import RemoteOptions as RemoteOptions
     from gristmill.sources._shared_list import (
         SharedMemoryDataSource as SharedMemoryDataSource,
     )
@@ -378,7 +378,7 @@ def _kind_of(column: npt.NDArray[Any]) -> str:
 _HOMES = {
     "sources._array_record": "ArrayRecordDataSource",
     "sources._parquet": "ParquetDataSource",
-    "sources._remote": "RemoteOptions",
+    "sources._remote_options": "RemoteOptions",
     "sources._shared_list": "SharedMemoryDataSource",
     "sources._tf_record": "TFRecordDataSource",
     "sources._tf_record_stream": "TFRecordPosition TFRecordStream read_tf_records",

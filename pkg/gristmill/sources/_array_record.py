@@ -16,7 +16,7 @@ from gristmill._base import log
 from gristmill._base.types import Int64Array
 from gristmill.sources._record_files import check_name, expand, open_file
 from gristmill.sources._record_source import RecordSource, open_parts
-from gristmill.sources._remote import RemoteOptions
+from gristmill.sources._remote_options import RemoteOptions
 
 __all__ = ["ArrayRecordDataSource"]
 

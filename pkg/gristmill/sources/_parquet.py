@@ -22,7 +22,7 @@ from gristmill._base.types import Alloc, Int64Array
 from gristmill.errors import CorruptRecord
 from gristmill.sources._columns import Columns, ColumnSource, Gathered, gather
 from gristmill.sources._parquet_files import ParquetFiles, find_files
-from gristmill.sources._remote import RemoteOptions
+from gristmill.sources._remote_options import RemoteOptions
 
 __all__ = ["ParquetDataSource"]
 

@@ -18,13 +18,9 @@ import numpy as np
 from gristmill._base.types import Int64Array
 from gristmill.errors import CorruptRecord, RemoteError
 from gristmill.sources._columns import Columns
-from gristmill.sources._remote import (
-    RemoteFile,
-    RemoteOptions,
-    RemoteStream,
-    file_system_of,
-    is_url,
-)
+from gristmill.sources._remote import RemoteFile, RemoteStream
+from gristmill.sources._remote_options import RemoteOptions
+from gristmill.sources._urls import file_system_of, is_url
 
 __all__ = ["ParquetFiles", "find_files"]
 
@@ -235,7 +231,7 @@ class ParquetFiles:
             "pre_buffer": isinstance(file, RemoteFile),
             **self._read_kwargs,
         }
-        readable = file.path if isinstance(file, _LocalFile) else RemoteStream(file)
+        readable = RemoteStream(file) if isinstance(file, RemoteFile) else file.path
         return parquet.ParquetFile(readable, metadata=footer, **kwargs)
 
     def _check_schemas(self, schemas: Sequence[Mapping[str, Any]]) -> None:

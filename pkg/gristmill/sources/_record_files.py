@@ -6,16 +6,19 @@ import glob
 import os
 import re
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from gristmill import _core
-from gristmill.sources._remote import RemoteFile, RemoteOptions, glob_url, is_url
+from gristmill.sources._remote_options import RemoteOptions
+from gristmill.sources._urls import glob_url, is_local, local_path
+
+if TYPE_CHECKING:
+    from gristmill.sources._remote import RemoteFile
 
 __all__ = ["expand", "find_file", "open_file"]
 
 SHARDED = re.compile(r"(.+)@(\d+|\*)", re.DOTALL)
 GLOB_CHARACTERS = re.compile(r"[*?[]")
-_LOCAL_SCHEMES = ("file://", "local://")
 
 
 def open_file(
@@ -52,6 +55,8 @@ def find_file(
     check_name(name, access, storage_options)
     if is_local(name):
         return local_path(name)
+    from gristmill.sources._remote import RemoteFile  # Slow to import.
+
     return RemoteFile(name, storage_options, remote_options)
 
 
@@ -70,18 +75,6 @@ def check_name(
         raise ValueError(
             f"{name} is on this machine and has no use for storage_options."
         )
-
-
-def is_local(name: str) -> bool:
-    """Whether `name` is a path of this machine, if perhaps as a URL."""
-    return not is_url(name) or name.startswith(_LOCAL_SCHEMES)
-
-
-def local_path(name: str) -> str:
-    """Return the path that a ``file://`` URL is; any other name as it is."""
-    for scheme in _LOCAL_SCHEMES:
-        name = name.removeprefix(scheme)
-    return name
 
 
 def expand(paths: Any, storage_options: Mapping[str, Any] | None = None) -> list[str]:

@@ -13,6 +13,7 @@ import numpy.typing as npt
 from gristmill import _core
 from gristmill._base.closing import Closing
 from gristmill._base.types import Int64Array
+from gristmill.sources._urls import is_local
 
 ReaderT = TypeVar("ReaderT", bound=_core.RecordReader)
 
@@ -66,6 +67,11 @@ class RecordSource(Closing):
     def reader(self) -> _core.RecordSet:
         """All records; files are opened when they are read."""
         return self._reader
+
+    @property
+    def is_far(self) -> bool:
+        """Whether a file is read by requests over a network."""
+        return not all(map(is_local, self._paths))
 
     def __len__(self) -> int:
         return self._length
@@ -136,6 +142,11 @@ class RecordSource(Closing):
             f"Record key should be in [0, num_records), got {key} for the"
             f" {self._length} records of {self._name}"
         )
+
+
+def is_far(source: Any) -> bool:
+    """Whether records are best asked for long before they are needed."""
+    return reads_natively(source) and bool(source.is_far)
 
 
 def reads_natively(source: Any) -> bool:

@@ -2,33 +2,26 @@
 
 from __future__ import annotations
 
-import dataclasses
+import asyncio
 import hashlib
-import importlib
 import io
 import operator
 import os
-import re
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NoReturn, TypeVar
 
-from gristmill._base.checks import check_integer
+from gristmill import _core
 from gristmill._base.retries import delay_s, is_transient, status_of
 from gristmill.errors import RemoteError
+from gristmill.sources._range_caches import cache_of, tell_failure
+from gristmill.sources._remote_options import RemoteOptions
+from gristmill.sources._requests import Fetch, HostRequests, Unanswered, requests_of
+from gristmill.sources._urls import file_system_of, host_of, with_connections
 
-__all__ = [
-    "RemoteFile",
-    "RemoteOptions",
-    "RemoteStream",
-    "file_system_of",
-    "glob_url",
-    "is_url",
-]
+__all__ = ["RemoteFile", "RemoteStream"]
 
 T = TypeVar("T")
-
-_URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://|[A-Za-z][A-Za-z0-9+.-]*::")
 
 # What file systems say of a file that changes when its content does.
 _STAMPS = (
@@ -49,94 +42,6 @@ _STAMPS = (
     "created",
     "ino",
 )
-
-
-def is_url(path: str) -> bool:
-    """Whether `path` is for fsspec to read: ``gs://...``, ``simplecache::...``."""
-    return _URL.match(path) is not None
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class RemoteOptions:
-    """Say how files behind URLs are read.
-
-    Args:
-        attempts: How often a read is tried when the network or the server fails; at
-            least 1. What will not pass by itself, such as a missing file or missing
-            rights, fails at the first attempt.
-        first_delay_s: The longest wait after the first attempt, in seconds. It
-            doubles with each one; how much of it is waited is random.
-        most_delay_s: The longest wait of all, in seconds.
-        timeout_s: How long an attempt may take, in seconds; then it counts as failed.
-            File systems of fsspec that are not asynchronous, such as ``hf://``, have
-            limits of their own instead.
-        gap_bytes: Records that lie at most this far apart are read together.
-        run_bytes: Bytes of one request for several records, at most.
-        tail_bytes: What is read of the end of a file to find its index. An index
-            that is longer costs one more request.
-        parallel: How many requests one read may make at a time; all reads of a
-            process together make at most 64.
-
-    Raises:
-        TypeError: A count is no int.
-        ValueError: A value is out of range.
-
-    Example:
-        >>> RemoteOptions(attempts=3).attempts
-        3
-    """
-
-    __module__ = "gristmill.sources"  # Which pickles name.
-
-    attempts: int = 6
-    first_delay_s: float = 0.1
-    most_delay_s: float = 10.0
-    timeout_s: float = 60.0
-    gap_bytes: int = 128 << 10
-    run_bytes: int = 2 << 20
-    tail_bytes: int = 512 << 10
-    parallel: int = 32
-
-    def __post_init__(self) -> None:
-        for name, least in _LEAST.items():
-            value = getattr(self, name)
-            if not name.endswith("_s"):
-                check_integer(name, value)
-            if not value >= least:
-                raise ValueError(f"{name} is {value}, but must be at least {least}.")
-        if not self.timeout_s > 0:
-            raise ValueError(f"timeout_s is {self.timeout_s}, but must be above 0.")
-
-
-_LEAST = {
-    "attempts": 1,
-    "first_delay_s": 0,
-    "most_delay_s": 0,
-    "gap_bytes": 0,
-    "run_bytes": 1,
-    "tail_bytes": 0,
-    "parallel": 2,
-}
-
-
-def file_system_of(url: str, storage_options: Mapping[str, Any]) -> tuple[Any, str]:
-    """Return fsspec's file system of a URL, and the path in it."""
-    try:
-        core = importlib.import_module("fsspec.core")
-    except ImportError as error:
-        raise ImportError(
-            f"Reading {url} needs the fsspec package. Install it with:"
-            " pip install 'gristmill[remote]'"
-        ) from error
-    try:
-        system, path = core.url_to_fs(url, **storage_options)
-    except ImportError as error:
-        raise ImportError(
-            f"Reading {url} needs a package that is not installed: {error}. Install"
-            " it, or what http:// and https:// need with: pip install"
-            " 'gristmill[remote]'"
-        ) from error
-    return system, path
 
 
 class RemoteFile:
@@ -167,6 +72,7 @@ class RemoteFile:
     # What the native readers ask for; see `RemoteOptions`.
     path = property(operator.attrgetter("_url"))
     size = property(operator.attrgetter("_size"))
+    options = property(operator.attrgetter("_options"))
     gap_bytes = property(operator.attrgetter("_options.gap_bytes"))
     run_bytes = property(operator.attrgetter("_options.run_bytes"))
     tail_bytes = property(operator.attrgetter("_options.tail_bytes"))
@@ -178,17 +84,86 @@ class RemoteFile:
 
         It is made of what the storage tells of that; 0 if it tells nothing.
         """
-        if not self._stamp:
-            return 0
-        told = repr(sorted(self._stamp.items())).encode()
-        return int.from_bytes(hashlib.sha1(told, usedforsecurity=False).digest()[:8])
+        return _hashed(repr(sorted(self._stamp.items()))) if self._stamp else 0
+
+    @property
+    def cache(self) -> _core.RangeCache | None:
+        """Where what is read is kept; None where nothing is.
+
+        A file of which the storage does not tell when it changes is not kept.
+        """
+        return cache_of(self._options) if self._stamp else None
+
+    @property
+    def origin(self) -> tuple[int, int, int]:
+        """What the file is called in the cache: its name, version and size."""
+        return _hashed(self._url), self.version, self._size
+
+    @property
+    def fetches(self) -> bool:
+        """Whether `fetch` and `get` can be used: the file system is asynchronous."""
+        filesystem = self._filesystem()[0]
+        is_async = getattr(filesystem, "async_impl", False)
+        return is_async and not getattr(filesystem, "asynchronous", False)
+
+    @property
+    def loop(self) -> asyncio.AbstractEventLoop:
+        """Where `get` runs."""
+        loop: asyncio.AbstractEventLoop = self._filesystem()[0].loop
+        return loop
+
+    @property
+    def requests(self) -> HostRequests:
+        """The requests of this process to the file's host."""
+        return requests_of(host_of(self._url), self._options.parallel)
 
     def read_range(self, offset: int, size: int) -> bytes:
         """Return the bytes [offset, offset + size)."""
-        if size == 0:
-            return b""
-        what = f"bytes {offset} to {offset + size - 1}"
-        return self._retry(what, lambda: self._fetch(offset, size), self.change)
+        cache = self.cache
+        if cache is None:
+            return self._read(offset, size)
+        origin = self.origin
+        found = cache.read(origin, offset, size)
+        if found is not None:
+            return found
+        begin, count = cache.pages_of(origin, offset, size)
+        pages = self._read(begin, count)
+        if problem := cache.write(origin, begin, pages):
+            self.cache_failed(problem)
+        return pages[offset - begin : offset - begin + size]
+
+    def fetch(self, ranges: Sequence[tuple[RemoteFile, int, int]]) -> Fetch:
+        """Begin to read ranges (file, offset, size) of files like this one."""
+        return Fetch(ranges)
+
+    async def get(self, offset: int, size: int) -> bytes:
+        """Return the bytes [offset, offset + size), by one attempt in `loop`."""
+        filesystem, path = self._filesystem()
+        async with asyncio.timeout(self._options.timeout_s):
+            data = await filesystem._cat_file(path, start=offset, end=offset + size)
+        if len(data) != size:
+            raise _WrongSizeError(len(data), size)
+        return bytes(data)
+
+    def read_after(self, offset: int, size: int, failed: Unanswered) -> bytes:
+        """Read what a fetch could not have, or raise what becomes of that."""
+        error = failed.error
+        if isinstance(error, _WrongSizeError):
+            error = self._meaning_of(error.found, size)
+        return self._read(offset, size, (error, failed.attempts))
+
+    def delay_s(self, error: Exception, attempt: int) -> float:
+        """Return how long to wait after an attempt that failed, in seconds."""
+        options = self._options
+        wait = delay_s(error, attempt, options.first_delay_s, options.most_delay_s)
+        if self._sleep is time.sleep:
+            return wait
+        self._sleep(wait)
+        return 0.0
+
+    def cache_failed(self, problem: str) -> None:
+        """Say that nothing is kept any more, and why."""
+        tell_failure(problem)
 
     def change(self) -> str:
         """Say how the file changed since it was opened; empty if it did not.
@@ -226,7 +201,8 @@ class RemoteFile:
         """Return this process's file system and what it calls the file."""
         if self._opened is None or self._opened[0] != os.getpid():
             # Threads that come here together make the same, or as good a one.
-            made = file_system_of(self._url, self._storage_options)
+            options = with_connections(self._url, self._storage_options)
+            made = file_system_of(self._url, options)
             self._opened = (os.getpid(), *made)
         return self._opened[1:]
 
@@ -247,47 +223,95 @@ class RemoteFile:
             raise RemoteError("the storage does not say how many bytes it has")
         return int(info["size"]), {k: info[k] for k in _STAMPS if k in info}
 
+    def _read(
+        self, offset: int, size: int, failed: tuple[Exception, int] | None = None
+    ) -> bytes:
+        """Read a range, after an attempt that failed if there was one."""
+        if size == 0:
+            return b""
+        what = f"bytes {offset} to {offset + size - 1}"
+        return self._retry(what, lambda: self._fetch(offset, size), self.change, failed)
+
     def _fetch(self, offset: int, size: int) -> bytes:
+        """Read a range by one attempt, when it is its turn."""
+        requests = self.requests
+        begun = requests.turn()
+        data, failed = b"", False
+        try:
+            data = self._cat(offset, size)
+        except Exception as error:
+            failed = is_transient(error)
+            raise
+        finally:
+            requests.end(begun, len(data), failed=failed)
+        if len(data) != size:
+            raise self._meaning_of(len(data), size)
+        return data
+
+    def _cat(self, offset: int, size: int) -> bytes:
         filesystem, path = self._filesystem()
         # File systems that open files for this would read ahead in vain.
         extra = self._limit(filesystem) or {"cache_type": "none"}
-        data = filesystem.cat_file(path, start=offset, end=offset + size, **extra)
-        if len(data) > size:
-            raise RemoteError(
-                f"{len(data)} bytes came for {size}: the server does not serve ranges."
+        return bytes(
+            filesystem.cat_file(path, start=offset, end=offset + size, **extra)
+        )
+
+    def _meaning_of(self, found: int, size: int) -> Exception:
+        """What it means that another number of bytes came."""
+        if found > size:
+            return RemoteError(
+                f"{found} bytes came for {size}: the server does not serve ranges."
                 " Copy the file to where they are served"
             )
-        if len(data) < size:
-            problem = f"{len(data)} bytes came for {size}"
-            if self.change():
-                raise RemoteError(problem)
-            raise ConnectionError(problem)
-        return bytes(data)
+        problem = f"{found} bytes came for {size}"
+        return RemoteError(problem) if self.change() else ConnectionError(problem)
 
-    def _retry(self, what: str, call: Callable[[], T], change: Callable[[], str]) -> T:
-        options = self._options
-        attempt = 1
+    def _retry(
+        self,
+        what: str,
+        call: Callable[[], T],
+        change: Callable[[], str],
+        failed: tuple[Exception, int] | None = None,
+    ) -> T:
+        """Call until that succeeds, or there is no use; after `failed`, if given."""
+        error, attempt = failed or (None, 0)
         while True:
+            if error is not None:
+                self._give_up(error, attempt, what, change)
+                self._sleep(
+                    delay_s(
+                        error,
+                        attempt,
+                        self._options.first_delay_s,
+                        self._options.most_delay_s,
+                    )
+                )
+            attempt += 1
             try:
                 return call()
-            except Exception as error:
-                transient = is_transient(error)
-                if not transient or attempt >= options.attempts:
-                    attempts = (
-                        "the first attempt" if attempt == 1 else f"{attempt} attempts"
-                    )
-                    text = (
-                        f"{self._url}: reading {what} failed at {attempts}:"
-                        f" {_describe(error)}"
-                    )
-                    # A server that failed so often is not asked once more.
-                    changed = "" if transient else change()
-                    _raise(error, f"{text}; {changed}" if changed else text)
-                delay = delay_s(
-                    error, attempt, options.first_delay_s, options.most_delay_s
-                )
-            self._sleep(delay)
-            attempt += 1
+            except Exception as raised:
+                error = raised
+
+    def _give_up(
+        self, error: Exception, attempt: int, what: str, change: Callable[[], str]
+    ) -> None:
+        """Raise what an attempt that failed amounts to, unless another may help."""
+        transient = is_transient(error)
+        if transient and attempt < self._options.attempts:
+            return
+        attempts = "the first attempt" if attempt == 1 else f"{attempt} attempts"
+        text = f"{self._url}: reading {what} failed at {attempts}: {_describe(error)}"
+        # A server that failed so often is not asked once more.
+        changed = "" if transient else change()
+        _raise(error, f"{text}; {changed}" if changed else text)
+
+
+class _WrongSizeError(Exception):
+    """Another number of bytes came than were asked for."""
+
+    def __init__(self, found: int, size: int) -> None:
+        super().__init__(f"{found} bytes came for {size}")
+        self.found = found
 
 
 class RemoteStream(io.RawIOBase):
@@ -314,23 +338,10 @@ class RemoteStream(io.RawIOBase):
         return size
 
 
-def glob_url(
-    pattern: str, storage_options: Mapping[str, Any] | None = None
-) -> list[str]:
-    """Return the URLs that match a pattern, in the order of their names."""
-    if "::" in pattern:
-        raise ValueError(
-            f"{pattern} is a pattern in a chain of URLs, which cannot be looked up."
-            " Pass a list of URLs."
-        )
-    filesystem, path = file_system_of(pattern, storage_options or {})
-    # What comes before the path in the pattern comes before the paths found.
-    bare = path.lstrip("/") if not pattern.endswith(path) else path
-    start = pattern.removesuffix(bare)
-    return sorted(
-        start + (found if bare == path else found.lstrip("/"))
-        for found in filesystem.glob(path)
-    )
+def _hashed(text: str) -> int:
+    """A number in [0, 2**64) of a text."""
+    digest = hashlib.sha1(text.encode(), usedforsecurity=False).digest()
+    return int.from_bytes(digest[:8])
 
 
 def _describe(error: Exception) -> str:

@@ -12,9 +12,10 @@ from typing import Any
 
 from gristmill import _core
 from gristmill._base import log
-from gristmill.sources._record_files import expand, find_file, is_local, local_path
+from gristmill.sources._record_files import expand, find_file
 from gristmill.sources._record_source import RecordSource
-from gristmill.sources._remote import RemoteOptions
+from gristmill.sources._remote_options import RemoteOptions
+from gristmill.sources._urls import is_local, local_path
 
 __all__ = ["TFRecordDataSource"]
 

@@ -12,7 +12,8 @@ from gristmill import _core
 from gristmill._base.closing import Closing
 from gristmill.errors import CorruptRecord
 from gristmill.sources._record_files import find_file
-from gristmill.sources._remote import RemoteOptions, RemoteStream
+from gristmill.sources._remote import RemoteStream
+from gristmill.sources._remote_options import RemoteOptions
 
 __all__ = ["TFRecordPosition", "TFRecordStream", "read_tf_records"]
 

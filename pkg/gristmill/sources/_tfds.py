@@ -11,7 +11,8 @@ from typing import Any, SupportsIndex
 from gristmill._base.closing import Closing
 from gristmill.sources._array_record import ArrayRecordDataSource
 from gristmill.sources._record_files import find_file
-from gristmill.sources._remote import RemoteFile, RemoteOptions
+from gristmill.sources._remote import RemoteFile
+from gristmill.sources._remote_options import RemoteOptions
 from gristmill.sources._tfds_features import DecodeTFDS, leaves_of
 from gristmill.transforms import Map
 

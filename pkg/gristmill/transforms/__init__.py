@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Batch",
+    "BlockMap",
     "DatasetSelectionMap",
     "DecodeImage",
     "DecodeNpy",
@@ -60,6 +61,38 @@ class Map(AnyTransform, abc.ABC):
     @abc.abstractmethod
     def map(self, element: Any, /) -> Any:
         """Return what becomes of one element."""
+
+
+class BlockMap(AnyTransform, abc.ABC):
+    """Turn each element into one other, several at a time.
+
+    For functions that take many elements faster than one after another, such as a
+    tokenizer's ``encode_batch``.  How many come together is not promised: what becomes
+    of an element must not depend on the others.  Order, positions, states and errors
+    are those of a `Map`.
+
+    Attributes:
+        block_size: The most elements that come together, at least 1; 64 unless a
+            subclass or an instance says otherwise.
+
+    Example:
+        >>> class Lengths(BlockMap):
+        ...     block_size = 2
+        ...     def block_map(self, elements):
+        ...         return [len(element) for element in elements]
+        >>> Lengths().block_map(["a", "bcd"])
+        [1, 3]
+    """
+
+    block_size: int = 64
+
+    @abc.abstractmethod
+    def block_map(self, elements: list[Any], /) -> Sequence[Any]:
+        """Return what becomes of each of some elements: as many, in their order.
+
+        Where it raises, it is called again with each element alone, so that the error
+        is that of one element.
+        """
 
 
 class RandomMap(AnyTransform, abc.ABC):

@@ -14,7 +14,7 @@ import gristmill as gm
 from gristmill import _core
 from gristmill.errors import CorruptRecord, RemoteError
 from gristmill.sources._record_files import open_file
-from gristmill.sources._remote import RemoteOptions
+from gristmill.sources._remote_options import RemoteOptions
 
 BLOCK = 65536
 COUNT = 30

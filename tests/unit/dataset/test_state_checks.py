@@ -58,6 +58,7 @@ CHAINS = {
     "mix": lambda: g.IterDataset.mix([numbers(), numbers().random_map(draw, seed=2)]),
     "named mix": lambda: g.IterDataset.mix({"a": numbers(), "b": numbers(5)}),
     "flat map": lambda: ex.FlatMapIterDataset(numbers(), Twice()),
+    "block map": lambda: numbers().block_map(list, 5),
     "rebatch": lambda: ex.RebatchIterDataset(numbers().batch(5), 2),
     "window": lambda: ex.WindowShuffleIterDataset(numbers(), window_size=5, seed=1),
     "packing": lambda: packed(sequences()),

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import gristmill as g
+from gristmill._base import waiting
 from gristmill._engine import reading
 
 RECORDS = 60
@@ -163,8 +164,8 @@ def test_a_step_that_fails_has_no_block_read_again(fast):
 
 
 def test_one_slow_read_among_fast_ones_calls_no_threads(monkeypatch):
-    clock = iter([0, 1, 1, 1, 1, 1, 1, 1, 1, 1])
-    monkeypatch.setattr(reading.time, "perf_counter", lambda: next(clock))
+    waits = (waiting.Clocks(at, 0, 0, at) for at in [0, 1, 1, 1, 1, 1, 1, 1, 1, 1])
+    monkeypatch.setattr(waiting, "clocks", lambda: next(waits))
     source = Source()
     reader = made(source)
     assert read(reader, source, 0, RECORDS)[1] is None

@@ -6,13 +6,13 @@ import logging
 import os
 import signal
 import threading
-import types
 
 import numpy as np
 import pytest
 
 import gristmill as g
 from gristmill import transforms
+from gristmill._base import waiting
 from gristmill._engine import reading
 from gristmill.errors import ShapeMismatch, StateMismatch, WorkerDied
 
@@ -655,8 +655,11 @@ class Recorded:
 
 def recorded(monkeypatch, cost_s, operations=(), fails_at=-1, **options):
     source = Recorded(cost_s, fails_at)
-    clock = types.SimpleNamespace(perf_counter=lambda: source.now)
-    monkeypatch.setattr(reading, "time", clock)
+
+    def clocks():
+        return waiting.Clocks(source.now, 0.0, 0.0, round(source.now * 1e9))
+
+    monkeypatch.setattr(waiting, "clocks", clocks)
     return source, iter(loader(operations, source=source, records=64, **options))
 
 

@@ -134,6 +134,7 @@ def test_it_is_one_line_with_the_main_arguments(thing, text):
 
 # What users subclass: a repr is theirs to give, as it is with Grain's.
 BASES = {
+    "BlockMap",
     "DatasetSelectionMap",
     "Filter",
     "FlatMap",

@@ -23,7 +23,9 @@ from gristmill import _core
 from gristmill._base.retries import delay_s, is_transient, status_of
 from gristmill.errors import CorruptRecord, RemoteError
 from gristmill.sources._record_files import open_file
-from gristmill.sources._remote import RemoteFile, RemoteOptions, is_url
+from gristmill.sources._remote import RemoteFile
+from gristmill.sources._remote_options import RemoteOptions
+from gristmill.sources._urls import is_url
 from support import range_server
 
 BLOCK = 65536

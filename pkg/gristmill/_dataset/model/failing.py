@@ -6,6 +6,7 @@ was, `gristmill._engine.failures` adds.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from gristmill._hot.place import Place
@@ -30,6 +31,26 @@ def note_element(
 def note_step(error: BaseException, iterator: Any, doing: str = "processed") -> None:
     """Note on an exception that an iterator raised it, for the last element it took."""
     note(error, f"while {iterator} {doing} {_last_element(iterator)}")
+
+
+def taker(iterator: Any) -> Callable[[], Any]:
+    """What tells which element an iterator has given last, for `note_taken`.
+
+    It gives a dataset and an index; None where they are not known.
+    """
+    node = iterator
+    while not hasattr(node, "_last_taken"):
+        if not getattr(node, "_TAKES_IN_STEP", False) or node._BATCHES:
+            return lambda: None
+        node = node._parent
+    taken: Callable[[], Any] = node._last_taken
+    return taken
+
+
+def note_taken(error: BaseException, iterator: Any, taken: Any) -> None:
+    """As `note_step`, for an element of which was told before what it is."""
+    text = "an element" if taken is None else _element(*taken) + _stream(iterator)
+    note(error, f"while {iterator} processed {text}")
 
 
 def is_noted(error: BaseException) -> bool:
@@ -75,7 +96,9 @@ def _last_element(iterator: Any) -> str:
         if node._BATCHES and node is not iterator:
             batch = "the batch up to "
         node = node._parent
-    context = node._ctx.mp_context
-    several = context.process_count > 1
-    stream = f" of stream {context.process_index}" if several else ""
-    return batch + _element(*node._last_taken()) + stream
+    return batch + _element(*node._last_taken()) + _stream(node)
+
+
+def _stream(iterator: Any) -> str:
+    context = iterator._ctx.mp_context
+    return f" of stream {context.process_index}" if context.process_count > 1 else ""

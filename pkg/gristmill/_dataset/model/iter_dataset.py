@@ -22,6 +22,7 @@ from typing import (
 import numpy.typing as npt
 
 from gristmill._base.types import (
+    AnyBlockMap,
     AnyFilter,
     AnyMap,
     AnyMapWithIndex,
@@ -171,6 +172,18 @@ class IterDataset(Dataset, Iterable[T], Generic[T], metaclass=IterDatasetMeta):
                 so that those of shape ``S`` become one of shape ``(B, *S)``.
         """
         return build("IterDataset.batch", self, batch_size, drop_remainder, batch_fn)
+
+    def block_map(
+        self, transform: AnyBlockMap[T, S], block_size: int | None = None
+    ) -> IterDataset[S]:
+        """As `map`, with a function of several elements; see `MapDataset.block_map`.
+
+        Args:
+            transform: The function, or a `transforms.BlockMap`.
+            block_size: The most elements that come together, at least 1; by default
+                that of the transform, or 64.
+        """
+        return build("IterDataset.block_map", self, transform, block_size)
 
     def filter(self, transform: AnyFilter[T]) -> IterDataset[T]:
         """Keep the elements for which a predicate is true."""

@@ -13,6 +13,7 @@ from typing import Any, Generic, Never, Unpack, overload
 import numpy.typing as npt
 
 from gristmill._base.types import (
+    AnyBlockMap,
     AnyFilter,
     AnyMap,
     AnyMapWithIndex,
@@ -218,6 +219,27 @@ class MapDataset(Dataset, Generic[T], metaclass=MapDatasetMeta):
         """
         return build("MapDataset.batch", self, batch_size, drop_remainder, batch_fn)
 
+    def block_map(
+        self, transform: AnyBlockMap[T, S], block_size: int | None = None
+    ) -> MapDataset[S]:
+        """As `map`, with a function of several elements: faster where it is so.
+
+        How many come together is not promised, so what becomes of an element must not
+        depend on the others; where the function raises, it is called again with each
+        alone.  Absent elements stay so.
+
+        Args:
+            transform: Returns a sequence of as many elements as the list that it gets,
+                in their order; or a `transforms.BlockMap`.
+            block_size: The most that come together, at least 1; by default that of the
+                transform, or 64.
+
+        Raises:
+            TypeError: The transform cannot be called, or the size is no integer.
+            ValueError: The size is less than 1.
+        """
+        return build("MapDataset.block_map", self, transform, block_size)
+
     def filter(self, transform: AnyFilter[T]) -> MapDataset[T]:
         """Make the elements absent for which a predicate is false.
 
@@ -290,7 +312,7 @@ class MapDataset(Dataset, Generic[T], metaclass=MapDatasetMeta):
         """A dataset that is iterated over, in the order of indices, for one epoch.
 
         Args:
-            read_options: Threads that compute ahead where elements are slow.
+            read_options: Threads that make elements ahead where that waits.
             allow_nones: Whether absent elements are given out as None.
         """
         how = {"read_options": read_options, "allow_nones": allow_nones}

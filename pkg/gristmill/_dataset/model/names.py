@@ -10,6 +10,7 @@ from gristmill._base.describing import call_text, kept_arguments
 
 _NAMED_BY_CLASS = (
     transforms.Batch,
+    transforms.BlockMap,
     transforms.Map,
     transforms.RandomMap,
     transforms.TfRandomMap,

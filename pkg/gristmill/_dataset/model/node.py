@@ -48,6 +48,8 @@ class Dataset:
     # Of how many elements of the only parent each is made, one behind another, where
     # nothing but the parent's position says which are next; else None.
     _stride: int | None = None
+    # How many elements should be made at once, where that is cheaper.
+    _together: int = 1
     # Whether a contiguous piece of a chain's sources is a piece of this node.
     _CUT_IN_PIECES: ClassVar[bool] = False
     _seed_rng_seed: Any = None

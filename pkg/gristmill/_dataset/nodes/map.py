@@ -31,6 +31,7 @@ from gristmill._hot.draw import OpDraws, restart
 # the same name, which is called.
 METHODS: dict[type, str] = {
     transforms.Map: "map",
+    transforms.BlockMap: "block_map",
     transforms.MapWithIndex: "map_with_index",
     transforms.RandomMap: "random_map",
     transforms.Filter: "filter",

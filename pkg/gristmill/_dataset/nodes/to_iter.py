@@ -24,6 +24,7 @@ from gristmill._dataset.nodes.map import check_dropped
 from gristmill._dataset.nodes.with_options import options_of
 from gristmill._engine.reading import Reading, read_each
 from gristmill._hot import steps
+from gristmill._hot.block_call import WrongNumber
 from gristmill.options import ReadOptions
 from gristmill.sources._checks import length_of
 
@@ -78,8 +79,10 @@ class PrefetchDatasetIterator(steps.Feed, CheckedIterator[T]):
         self._node = node
         self.dataset = dataset
         self._length = len(dataset)
-        self._at_once = 1
-        self._most_at_once = MOST_AT_ONCE
+        self._least_at_once = together(dataset)
+        self._usual_most = _multiple(MOST_AT_ONCE, self._least_at_once)
+        self._most_at_once = self._usual_most
+        self._at_once = self._least_at_once
         self._failure: tuple[int, Exception] | None = None
         self._limit = self._length
         self._look_ahead = True
@@ -102,7 +105,7 @@ class PrefetchDatasetIterator(steps.Feed, CheckedIterator[T]):
     def _go_to(self, state: Any) -> None:
         self._reading.forget()
         self._failure = None
-        self._at_once = 1
+        self._at_once = min(self._least_at_once, self._most_at_once)
         self.seek(state["next_index"])
 
     def start_prefetch(self) -> None:
@@ -149,10 +152,11 @@ class PrefetchDatasetIterator(steps.Feed, CheckedIterator[T]):
         self.seek(first + count)
         return first, count
 
-    def limit_blocks(self, count: int = MOST_AT_ONCE) -> None:
-        """Make at most `count` elements at once from now on."""
-        self._most_at_once = count
-        self._at_once = min(self._at_once, count)
+    def limit_blocks(self, count: int | None = None) -> None:
+        """Make at most `count` elements at once from now on; None: as at first."""
+        self._most_at_once = self._usual_most if count is None else count
+        at_once = self._least_at_once if count is None else self._at_once
+        self._at_once = min(at_once, self._most_at_once)
 
     def confine(self, first: int, count: int) -> None:
         """Go to index `first`, and make no elements behind `count` until they are due.
@@ -201,7 +205,8 @@ class PrefetchDatasetIterator(steps.Feed, CheckedIterator[T]):
         if took < BLOCK_NS / 2:
             self._at_once = min(2 * self._at_once, self._most_at_once)
         elif took > 2 * BLOCK_NS:
-            self._at_once = max(int(count * BLOCK_NS / took), 1)
+            fitting = _multiple(int(count * BLOCK_NS / took), self._least_at_once)
+            self._at_once = min(fitting, self._most_at_once)
             self._reading.probe_soon()
         return elements
 
@@ -216,8 +221,9 @@ class PrefetchDatasetIterator(steps.Feed, CheckedIterator[T]):
         if read is None:
             try:
                 return self._elements.read(indices, now_ns)
-            except Exception:
-                if count == 1:
+            except Exception as error:
+                # No element alone is to blame for a wrong number of them.
+                if count == 1 or isinstance(error, WrongNumber):
                     raise
             read = read_each(self._elements, range(first, first + count))
         elements, failure = read
@@ -226,6 +232,22 @@ class PrefetchDatasetIterator(steps.Feed, CheckedIterator[T]):
                 raise failure
             self._failure = (first + len(elements), failure)
         return elements
+
+
+def _multiple(count: int, least: int) -> int:
+    """The largest multiple of `least` up to `count`, at least `least`."""
+    return max(count - count % least, least)
+
+
+def together(dataset: MapDataset[Any]) -> int:
+    """How many elements should be made at once, so that each step gets enough."""
+    most = 1
+    nodes: list[tuple[Any, int]] = [(dataset, 1)]
+    for node, stride in nodes:
+        most = max(most, -(-getattr(node, "_together", 1) // stride))
+        elements = stride * (getattr(node, "_stride", None) or 1)
+        nodes += [(parent, elements) for parent in node._parents]
+    return most
 
 
 def feeds_of(iterator: Any) -> Iterator[PrefetchDatasetIterator[Any]]:

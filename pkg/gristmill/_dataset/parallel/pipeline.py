@@ -27,6 +27,7 @@ from gristmill._dataset.nodes.to_iter import (
     PrefetchDatasetIterator,
     PrefetchIterDataset,
     feeds_of,
+    together,
 )
 from gristmill._engine.program import RUN_RECORDS
 from gristmill._engine.record_errors import RecordErrors
@@ -269,7 +270,9 @@ def records_of_unit(dataset: IterDataset[Any]) -> int | None:
     above = chain_of(node._parent)
     if not all(is_built_in(type(each)) and each._SPARSE is None for each in above):
         return None
-    return records if records > 1 else RUN_RECORDS
+    records = records if records > 1 else RUN_RECORDS
+    # Steps that take several elements get no more than one unit has.
+    return records * -(-together(node._parent) // records)
 
 
 @dataclasses.dataclass(frozen=True)

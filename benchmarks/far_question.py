@@ -1,0 +1,45 @@
+"""How fast records come from a server that answers after 20 ms.
+
+The server is a process of its own (`far_server.py`), the files are `far_files.py`'s.
+"""
+
+import contextlib
+import tempfile
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import far_files
+import far_peers
+import far_server
+from harness import Measurement, Settings, seconds_per_batch
+
+# Until as many requests are under way as the store makes use of.
+WARM = 40
+SECONDS = 4
+
+
+def _measured(batches: Iterator[Any], settings: Settings, warm: int) -> Measurement:
+    seconds = seconds_per_batch(batches, SECONDS * settings.seconds, warm=warm)
+    return Measurement(seconds / far_files.BATCH * 1e6)
+
+
+def far(load: Callable[[str], Iterator[Any]], settings: Settings) -> Measurement:
+    """us of wall time a record, of what `load` gives for the URL of the folder."""
+    with far_server.running(far_files.folder()) as url:
+        return _measured(load(url), settings, WARM)
+
+
+def local(load: Callable[[str], Iterator[Any]], settings: Settings) -> Measurement:
+    """As `far`, of the folder itself."""
+    return _measured(load(str(far_files.folder())), settings, WARM)
+
+
+def again(settings: Settings) -> Measurement:
+    """As `far`, of Gristmill's second epoch and later ones with a cache."""
+    with contextlib.ExitStack() as stack:
+        url = stack.enter_context(far_server.running(far_files.folder()))
+        cache = stack.enter_context(tempfile.TemporaryDirectory())
+        for _ in far_peers.gristmill(url, cache_dir=cache, epochs=1):
+            pass
+        batches = far_peers.gristmill(url, cache_dir=cache)
+        return _measured(batches, settings, WARM)

@@ -1,0 +1,123 @@
+"""A web server that is far away: it answers each request after so many seconds.
+
+It runs in a process of its own, serves the files of a folder, whole or by ranges, and
+does little for each request: what a client reaches is not the server's limit, which
+`python benchmarks/bench_far_server.py` tells.
+"""
+
+import asyncio
+import contextlib
+import mmap
+import os
+import pathlib
+import subprocess
+import sys
+from collections.abc import Iterator
+from typing import cast
+
+LATENCY_S = 0.020
+# Whole files go out in such pieces, as fast as the client takes them.
+PIECE = 1 << 20
+
+
+class Connection(asyncio.Protocol):
+    """A client that asks for one thing after the other."""
+
+    def __init__(self, files: dict[bytes, mmap.mmap]) -> None:
+        self._files = files
+        self._asked = b""
+        self._may_write = asyncio.Event()
+        self._may_write.set()
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast(asyncio.Transport, transport)
+        self._loop = asyncio.get_running_loop()
+
+    def pause_writing(self) -> None:
+        self._may_write.clear()
+
+    def resume_writing(self) -> None:
+        self._may_write.set()
+
+    def data_received(self, data: bytes) -> None:
+        self._asked += data
+        while b"\r\n\r\n" in self._asked:
+            head, _, self._asked = self._asked.partition(b"\r\n\r\n")
+            self._loop.call_later(LATENCY_S, self._answer, head)
+
+    def _answer(self, head: bytes) -> None:
+        if self._transport.is_closing():
+            return
+        method, path, _ = head.split(b" ", 2)
+        file = self._files.get(path[1:])
+        if file is None:
+            self._transport.write(b"HTTP/1.1 404 No\r\nContent-Length: 0\r\n\r\n")
+            return
+        first, last, status = 0, len(file) - 1, b"200 OK"
+        at = head.lower().find(b"range: bytes=")
+        if at >= 0:
+            found = head[at + 13 :].partition(b"\r\n")[0]
+            begin, _, end = found.partition(b"-")
+            first, last = int(begin), min(int(end or last), last)
+            status = b"206 Partial Content"
+        size = last + 1 - first
+        answer = (
+            b"HTTP/1.1 %s\r\nContent-Length: %d\r\nAccept-Ranges: bytes\r\n"
+            b'ETag: "one"\r\n\r\n' % (status, size)
+        )
+        self._transport.write(answer)
+        if method == b"HEAD":
+            return
+        if size <= 4 * PIECE:
+            self._transport.write(memoryview(file)[first : last + 1])
+        else:
+            self._sending = self._loop.create_task(self._send(file, first, last + 1))
+
+    async def _send(self, file: mmap.mmap, begin: int, end: int) -> None:
+        for at in range(begin, end, PIECE):
+            await self._may_write.wait()
+            if self._transport.is_closing():
+                return
+            self._transport.write(memoryview(file)[at : min(at + PIECE, end)])
+
+
+def mapped(folder: pathlib.Path) -> dict[bytes, mmap.mmap]:
+    files = {}
+    for path in folder.iterdir():
+        with open(path, "rb") as file:
+            if os.path.getsize(path):
+                size = os.path.getsize(path)
+                files[path.name.encode()] = mmap.mmap(
+                    file.fileno(), size, access=mmap.ACCESS_READ
+                )
+    return files
+
+
+async def serve(folder: pathlib.Path) -> None:
+    files = mapped(folder)
+    loop = asyncio.get_running_loop()
+    server = await loop.create_server(lambda: Connection(files), "127.0.0.1", 0)
+    print(server.sockets[0].getsockname()[1], flush=True)
+    # Ends with who started it.
+    await loop.run_in_executor(None, sys.stdin.read)
+
+
+@contextlib.contextmanager
+def running(folder: str | os.PathLike[str]) -> Iterator[str]:
+    """Serves a folder as long as this lasts; gives the URL of the folder."""
+    command = [sys.executable, __file__, os.fspath(folder)]
+    with subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as server:
+        assert server.stdout is not None and server.stdin is not None
+        port = int(server.stdout.readline())
+        try:
+            yield f"http://127.0.0.1:{port}"
+        finally:
+            server.stdin.close()
+
+
+if __name__ == "__main__":
+    import uvloop
+
+    uvloop.run(serve(pathlib.Path(sys.argv[1])))

@@ -1,0 +1,400 @@
+#include "core/files/range_cache.hpp"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <ctime>
+#include <filesystem>
+#include <utility>
+
+#include "core/base/byte_buffer.hpp"
+#include "core/base/crc32c.hpp"
+
+namespace gristmill {
+namespace {
+
+constexpr std::uint64_t kMagic = 0x3165686361634d47;  // "GMcache1"
+constexpr char kPrefix[] = "gristmill-";
+constexpr char kSuffix[] = ".cache";
+
+// A room that was used within so many seconds is not marked again.
+constexpr std::uint64_t kMarkSeconds = 60;
+
+// How often a file is opened that others make or remove meanwhile.
+constexpr int kOpenings = 8;
+
+// A thread keeps at most this much memory between reads.
+constexpr std::size_t kMostSpareBytes = std::size_t{4} << 20;
+
+struct Superblock {
+  std::uint64_t magic = kMagic;
+  std::uint64_t sets = 0;
+};
+
+// Spreads numbers by the finalizer of splitmix64.
+std::uint64_t spread(std::uint64_t state) {
+  state += 0x9e3779b97f4a7c15;
+  state = (state ^ (state >> 30)) * 0xbf58476d1ce4e5b9;
+  state = (state ^ (state >> 27)) * 0x94d049bb133111eb;
+  return state ^ (state >> 31);
+}
+
+// What the checksum of a page begins with.
+std::uint32_t seed_of(const RangeCache::Origin& origin, std::uint64_t page) {
+  const std::uint64_t all = spread(
+      spread(spread(spread(origin.file) ^ origin.version) ^ origin.size) ^
+      page);
+  return static_cast<std::uint32_t>(all);
+}
+
+// The checksum of a page; 0 says that there is none.
+std::uint32_t checksum(const RangeCache::Origin& origin, std::uint64_t page,
+                       std::span<const std::byte> bytes) {
+  return std::max(crc32c(bytes, seed_of(origin, page)), std::uint32_t{1});
+}
+
+std::uint64_t now_s() { return static_cast<std::uint64_t>(std::time(nullptr)); }
+
+bool pread_all(int fd, std::uint64_t at, void* to, std::size_t size) {
+  auto* next = static_cast<std::byte*>(to);
+  while (size > 0) {
+    const ssize_t got = pread(fd, next, size, static_cast<off_t>(at));
+    if (got < 0 && errno == EINTR) continue;
+    if (got <= 0) return false;
+    next += got;
+    at += static_cast<std::uint64_t>(got);
+    size -= static_cast<std::size_t>(got);
+  }
+  return true;
+}
+
+bool pwrite_all(int fd, std::uint64_t at, const void* from, std::size_t size) {
+  const auto* next = static_cast<const std::byte*>(from);
+  while (size > 0) {
+    const ssize_t put = pwrite(fd, next, size, static_cast<off_t>(at));
+    if (put < 0 && errno == EINTR) continue;
+    if (put <= 0) return false;
+    next += put;
+    at += static_cast<std::uint64_t>(put);
+    size -= static_cast<std::size_t>(put);
+  }
+  return true;
+}
+
+// Makes a cache under another name first: nobody sees half of one.
+Status make(const std::string& path, std::uint64_t sets, std::uint64_t size) {
+  const std::string half = concat(path, ".", getpid());
+  ::unlink(half.c_str());
+  const int fd = ::open(half.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC,
+                        S_IRUSR | S_IWUSR | S_IRGRP | S_IWGRP);
+  if (fd < 0) return Status::system(errno, half, ": cannot be made");
+  Superblock block;
+  block.sets = sets;
+  Status status;
+  if (ftruncate(fd, static_cast<off_t>(size)) != 0 ||
+      !pwrite_all(fd, 0, &block, sizeof(block)) ||
+      (::link(half.c_str(), path.c_str()) != 0 && errno != EEXIST)) {
+    status = Status::system(errno, half, ": cannot be made");
+  }
+  ::close(fd);
+  ::unlink(half.c_str());
+  return status;
+}
+
+// True if a path still leads to an open file, which is a whole cache.
+bool is_whole(const std::string& path, int fd, std::uint64_t sets,
+              std::uint64_t size) {
+  struct stat here;
+  struct stat there;
+  Superblock block;
+  return fstat(fd, &here) == 0 && stat(path.c_str(), &there) == 0 &&
+         here.st_dev == there.st_dev && here.st_ino == there.st_ino &&
+         static_cast<std::uint64_t>(here.st_size) == size &&
+         pread_all(fd, 0, &block, sizeof(block)) && block.magic == kMagic &&
+         block.sets == sets;
+}
+
+// Removes the caches of other sizes in a folder, but for those in use.
+void remove_others(const std::string& folder, const std::string& name) {
+  DIR* const listing = opendir(folder.c_str());
+  if (listing == nullptr) return;
+  while (const dirent* entry = readdir(listing)) {
+    const std::string other = entry->d_name;
+    if (other == name || !other.starts_with(kPrefix) ||
+        !other.ends_with(kSuffix)) {
+      continue;
+    }
+    const std::string path = folder + "/" + other;
+    const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+    if (fd < 0) continue;
+    if (flock(fd, LOCK_EX | LOCK_NB) == 0) ::unlink(path.c_str());
+    ::close(fd);
+  }
+  closedir(listing);
+}
+
+ByteBuffer& page_buffer() {
+  thread_local ByteBuffer buffer;
+  return buffer;
+}
+
+}  // namespace
+
+std::uint64_t RangeCache::least_bytes() { return begin_of(1); }
+
+Result<std::shared_ptr<RangeCache>> RangeCache::open(const std::string& folder,
+                                                     std::uint64_t bytes) {
+  if (bytes < least_bytes()) {
+    return Status(Code::kInvalidArgument, "a cache has at least ",
+                  least_bytes(), " bytes, got ", bytes);
+  }
+  const std::uint64_t sets = (bytes - kPageBytes) / kSetBytes;
+  const std::string name = concat(kPrefix, sets, kSuffix);
+  const std::string path = folder + "/" + name;
+  std::error_code ignored;
+  std::filesystem::create_directories(folder, ignored);
+  Status problem;
+  for (int i = 0; i < kOpenings; ++i) {
+    bool writes = true;
+    int fd = ::open(path.c_str(), O_RDWR | O_CLOEXEC);
+    if (fd < 0 && errno != ENOENT) {
+      writes = false;
+      fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+    }
+    if (fd < 0) {
+      TRY(make(path, sets, begin_of(sets)));
+      continue;
+    }
+    // Held as long as it is open: who has it to themselves may remove it.
+    if (flock(fd, LOCK_SH | LOCK_NB) == 0 &&
+        is_whole(path, fd, sets, begin_of(sets))) {
+      if (writes) remove_others(folder, name);
+      return std::shared_ptr<RangeCache>(
+          new RangeCache(path, fd, writes, sets));
+    }
+    problem = Status::system(EIO, path, ": is no cache of ", sets, " sets");
+    if (writes && flock(fd, LOCK_EX | LOCK_NB) == 0) ::unlink(path.c_str());
+    ::close(fd);
+  }
+  return problem.ok() ? Status::system(EAGAIN, path, ": cannot be opened")
+                      : problem;
+}
+
+RangeCache::~RangeCache() { ::close(fd_); }
+
+RangeCache::Span RangeCache::pages_of(const Origin& origin, Span range) {
+  const std::uint64_t end =
+      (range.end + kPageBytes - 1) / kPageBytes * kPageBytes;
+  return {range.begin / kPageBytes * kPageBytes, std::min(end, origin.size)};
+}
+
+std::uint64_t RangeCache::checksums_at(Room room) {
+  return begin_of(room.set) + sizeof(Heads) +
+         room.way * kRegionPages * sizeof(std::uint32_t);
+}
+
+std::uint64_t RangeCache::data_at(Room room) {
+  return begin_of(room.set) + kSetHeadBytes + room.way * kRegionBytes;
+}
+
+bool RangeCache::read_at(std::uint64_t at, void* to, std::size_t size) const {
+  return pread_all(fd_, at, to, size);
+}
+
+// After a write that failed nothing more is written.
+bool RangeCache::write_at(std::uint64_t at, const void* from,
+                          std::size_t size) {
+  if (pwrite_all(fd_, at, from, size)) return true;
+  const int error = errno;
+  if (writes_.exchange(false)) problem_.store(error);
+  return false;
+}
+
+Status RangeCache::take_problem() {
+  const int error = problem_.exchange(0);
+  return error == 0 ? Status() : Status::system(error, path_, ": write failed");
+}
+
+std::array<std::uint64_t, 2> RangeCache::sets_of(const Origin& origin,
+                                                 std::uint64_t region) const {
+  // By the file and not by its version, which takes the place of another.
+  const std::uint64_t first = spread(spread(origin.file) ^ region);
+  return {first % sets_, spread(first) % sets_};
+}
+
+std::optional<RangeCache::Room> RangeCache::find(const Origin& origin,
+                                                 std::uint64_t region) {
+  for (const std::uint64_t set : sets_of(origin, region)) {
+    Heads heads;
+    if (!read_at(begin_of(set), &heads, sizeof(heads))) return {};
+    for (std::size_t way = 0; way < kWays; ++way) {
+      const Head& head = heads[way];
+      if (head.used_s != 0 && head.file == origin.file &&
+          head.version == origin.version && head.region == region) {
+        touch({set, way}, head);
+        return Room{set, way};
+      }
+    }
+  }
+  return {};
+}
+
+// As find(), but takes a room where the region has none: that of its other
+// version, a free one of the emptier set, or at times the one used longest ago.
+std::optional<RangeCache::Room> RangeCache::find_or_take(const Origin& origin,
+                                                         std::uint64_t region) {
+  if (auto room = find(origin, region)) return room;
+  std::optional<Room> free;
+  std::size_t most_free = 0;
+  Room oldest;
+  std::uint64_t oldest_s = UINT64_MAX;
+  for (const std::uint64_t set : sets_of(origin, region)) {
+    Heads heads;
+    if (!read_at(begin_of(set), &heads, sizeof(heads))) return {};
+    std::size_t count = 0;
+    std::size_t last = 0;
+    for (std::size_t way = 0; way < kWays; ++way) {
+      const Head& head = heads[way];
+      if (head.used_s == 0) {
+        ++count;
+        last = way;
+        continue;
+      }
+      if (head.file == origin.file && head.region == region) {
+        return take(origin, region, {set, way}) ? std::optional(Room{set, way})
+                                                : std::nullopt;
+      }
+      if (head.used_s < oldest_s) {
+        oldest_s = head.used_s;
+        oldest = {set, way};
+      }
+    }
+    if (count > most_free) {
+      most_free = count;
+      free = Room{set, last};
+    }
+  }
+  if (!free && spread(draws_.fetch_add(1)) % kRareness == 0) free = oldest;
+  if (!free || !take(origin, region, *free)) return {};
+  return free;
+}
+
+bool RangeCache::take(const Origin& origin, std::uint64_t region, Room room) {
+  const std::array<std::uint32_t, kRegionPages> none{};
+  const Head head{origin.file, origin.version, region, now_s()};
+  return write_at(checksums_at(room), &none, sizeof(none)) &&
+         write_at(begin_of(room.set) + room.way * sizeof(Head), &head,
+                  sizeof(head));
+}
+
+void RangeCache::touch(Room room, const Head& head) {
+  const std::uint64_t now = now_s();
+  if (now < head.used_s + kMarkSeconds || !writes_) return;
+  write_at(
+      begin_of(room.set) + room.way * sizeof(Head) + offsetof(Head, used_s),
+      &now, sizeof(now));
+}
+
+namespace {
+
+// Calls `each(part, offset in the range)` for each region of a range of pages
+// until it returns false.
+template <class Part, class Each>
+bool each_part(RangeCache::Span pages, std::uint64_t region_bytes, Each each) {
+  std::uint64_t at = pages.begin;
+  while (at < pages.end) {
+    const std::uint64_t region = at / region_bytes;
+    const std::uint64_t end = std::min(pages.end, (region + 1) * region_bytes);
+    const std::uint64_t bytes = end - at;
+    Part part;
+    part.region = region;
+    part.first = (at % region_bytes) / RangeCache::kPageBytes;
+    part.count = (bytes + RangeCache::kPageBytes - 1) / RangeCache::kPageBytes;
+    part.bytes = bytes;
+    if (!each(part, at - pages.begin)) return false;
+    at = end;
+  }
+  return true;
+}
+
+}  // namespace
+
+bool RangeCache::read(const Origin& origin, std::uint64_t offset,
+                      std::span<std::byte> to) {
+  if (to.empty()) return true;
+  if (offset + to.size() > origin.size) return false;
+  const Span pages = pages_of(origin, {offset, offset + to.size()});
+  if (pages.begin == offset && pages.end == offset + to.size()) {
+    return read_pages(origin, pages, to.data());
+  }
+  ByteBuffer& buffer = page_buffer();
+  if (!buffer.reset(pages.end - pages.begin)) return false;
+  std::byte* const all = buffer.all().data();
+  const bool found = read_pages(origin, pages, all);
+  if (found) std::copy_n(all + (offset - pages.begin), to.size(), to.data());
+  buffer.shrink(kMostSpareBytes);
+  return found;
+}
+
+bool RangeCache::read_pages(const Origin& origin, Span pages, std::byte* to) {
+  return each_part<Part>(pages, kRegionBytes, [&](const Part& part, auto at) {
+    return read_part(origin, part, to + at);
+  });
+}
+
+bool RangeCache::read_part(const Origin& origin, const Part& part,
+                           std::byte* to) {
+  const auto room = find(origin, part.region);
+  if (!room) return false;
+  std::array<std::uint32_t, kRegionPages> sums;
+  const std::span<std::uint32_t> wanted(sums.data(), part.count);
+  if (!read_at(checksums_at(*room) + part.first * sizeof(sums[0]), sums.data(),
+               wanted.size_bytes()) ||
+      std::ranges::find(wanted, 0U) != wanted.end() ||
+      !read_at(data_at(*room) + part.first * kPageBytes, to, part.bytes)) {
+    return false;
+  }
+  std::span<const std::byte> rest(to, part.bytes);
+  std::uint64_t page = part.region * kRegionPages + part.first;
+  for (const std::uint32_t expected : wanted) {
+    const auto bytes =
+        rest.first(std::min<std::size_t>(kPageBytes, rest.size()));
+    if (checksum(origin, page++, bytes) != expected) return false;
+    rest = rest.subspan(bytes.size());
+  }
+  return true;
+}
+
+void RangeCache::write(const Origin& origin, std::uint64_t offset,
+                       std::span<const std::byte> pages) {
+  const Span span{offset, offset + pages.size()};
+  each_part<Part>(span, kRegionBytes, [&](const Part& part, auto at) {
+    return writes_ && write_part(origin, part, pages.data() + at);
+  });
+}
+
+bool RangeCache::write_part(const Origin& origin, const Part& part,
+                            const std::byte* from) {
+  const auto room = find_or_take(origin, part.region);
+  if (!room) return true;
+  std::array<std::uint32_t, kRegionPages> sums;
+  std::span<const std::byte> rest(from, part.bytes);
+  std::uint64_t page = part.region * kRegionPages + part.first;
+  for (std::size_t i = 0; i < part.count; ++i) {
+    const auto bytes =
+        rest.first(std::min<std::size_t>(kPageBytes, rest.size()));
+    sums[i] = checksum(origin, page++, bytes);
+    rest = rest.subspan(bytes.size());
+  }
+  return write_at(data_at(*room) + part.first * kPageBytes, from, part.bytes) &&
+         write_at(checksums_at(*room) + part.first * sizeof(sums[0]),
+                  sums.data(), part.count * sizeof(sums[0]));
+}
+
+}  // namespace gristmill

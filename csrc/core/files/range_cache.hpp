@@ -1,0 +1,155 @@
+// A RangeCache keeps bytes of files that are far away in one file of this
+// machine, which processes and programs share and which outlives them.
+//
+// The file has room for a fixed number of regions, 1 MiB of some far file each,
+// in sets of kWays.  A region's place is in one of two sets, by a hash of the
+// far file and the region's number.  Of a region any pages of 4 KiB may be
+// there, so that ranges are found again however they are cut.
+//
+//   superblock      magic, number of sets               one page
+//   set             heads of kWays regions, then the
+//                   checksums of their pages            kSetHeadBytes
+//                   their data                          kWays * 1 MiB
+//
+// Nothing is locked: processes write where they like, at any time, and may be
+// killed at it.  A page counts only if its checksum fits its bytes, and what
+// the checksum begins with is made of the far file, its version and the place
+// of the page in it.  So bytes that are torn, damaged, of another version or
+// of another file are not there.  A checksum is written after its page.
+//
+// A full set keeps what it has: of reads that go round and round through more
+// data than fits, that serves the most.  One write in kRareness takes the place
+// of what was used longest ago, so that other data move in after a while; that
+// of another version of the same file is taken at once.
+//
+// Thread safety: any thread may call any method.
+//
+// Fork: a child may go on.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+
+#include "core/base/status.hpp"
+
+namespace gristmill {
+
+class RangeCache {
+ public:
+  static constexpr std::uint64_t kPageBytes = 4096;
+
+  // A far file, as it is now.
+  struct Origin {
+    std::uint64_t file = 0;     // Of its name.
+    std::uint64_t version = 0;  // Of its content, as far as can be told.
+    std::uint64_t size = 0;
+  };
+
+  // Bytes of a file.
+  struct Span {
+    std::uint64_t begin = 0;
+    std::uint64_t end = 0;
+  };
+
+  // The least that open() takes: one set.
+  static std::uint64_t least_bytes();
+
+  // Opens the cache of a folder, which is made if it is missing, or makes one
+  // of at most `bytes`.  Caches of other sizes that nobody uses are removed.
+  static Result<std::shared_ptr<RangeCache>> open(const std::string& folder,
+                                                  std::uint64_t bytes);
+
+  ~RangeCache();
+  RangeCache(const RangeCache&) = delete;
+  RangeCache& operator=(const RangeCache&) = delete;
+
+  [[nodiscard]] const std::string& path() const { return path_; }
+
+  // The pages that a range lies in, which is what write() takes.
+  static Span pages_of(const Origin& origin, Span range);
+
+  // Fills `to` with the bytes from `offset` on; false if some are not there.
+  // Whole pages are had without a copy.
+  bool read(const Origin& origin, std::uint64_t offset,
+            std::span<std::byte> to);
+
+  // Keeps whole pages from `offset` on, or some of them, or none.
+  void write(const Origin& origin, std::uint64_t offset,
+             std::span<const std::byte> pages);
+
+  // Why nothing is kept any more, told once; ok() before and after.
+  Status take_problem();
+
+ private:
+  static constexpr std::size_t kWays = 8;
+  static constexpr std::uint64_t kRegionBytes = std::uint64_t{1} << 20;
+  static constexpr std::size_t kRegionPages = kRegionBytes / kPageBytes;
+  static constexpr std::uint32_t kRareness = 16;
+
+  // What a room of a set holds.
+  struct Head {
+    std::uint64_t file = 0;
+    std::uint64_t version = 0;
+    std::uint64_t region = 0;
+    std::uint64_t used_s = 0;  // When it was used last, in seconds; 0 if free.
+  };
+  using Heads = std::array<Head, kWays>;
+
+  // A room, by the number of its set and its number in it.
+  struct Room {
+    std::uint64_t set = 0;
+    std::size_t way = 0;
+  };
+
+  // Pages of one region.
+  struct Part {
+    std::uint64_t region = 0;
+    std::size_t first = 0;
+    std::size_t count = 0;
+    std::uint64_t bytes = 0;  // Fewer than the pages have at the file's end.
+  };
+
+  // The heads, then a checksum of each page, 0 for none; a multiple of pages.
+  static constexpr std::uint64_t kSetHeadBytes =
+      (sizeof(Heads) + kWays * kRegionPages * 4 + kPageBytes - 1) / kPageBytes *
+      kPageBytes;
+  static constexpr std::uint64_t kSetBytes =
+      kSetHeadBytes + kWays * kRegionBytes;
+
+  RangeCache(std::string path, int fd, bool writes, std::uint64_t sets)
+      : path_(std::move(path)), fd_(fd), sets_(sets), writes_(writes) {}
+
+  static std::uint64_t begin_of(std::uint64_t set) {
+    return kPageBytes + set * kSetBytes;
+  }
+  static std::uint64_t checksums_at(Room room);
+  static std::uint64_t data_at(Room room);
+  [[nodiscard]] bool read_at(std::uint64_t at, void* to,
+                             std::size_t size) const;
+  bool write_at(std::uint64_t at, const void* from, std::size_t size);
+  [[nodiscard]] std::array<std::uint64_t, 2> sets_of(
+      const Origin& origin, std::uint64_t region) const;
+  std::optional<Room> find(const Origin& origin, std::uint64_t region);
+  std::optional<Room> find_or_take(const Origin& origin, std::uint64_t region);
+  bool take(const Origin& origin, std::uint64_t region, Room room);
+  void touch(Room room, const Head& head);
+  bool read_pages(const Origin& origin, Span pages, std::byte* to);
+  bool read_part(const Origin& origin, const Part& part, std::byte* to);
+  bool write_part(const Origin& origin, const Part& part,
+                  const std::byte* from);
+
+  const std::string path_;
+  const int fd_;
+  const std::uint64_t sets_;
+  std::atomic<bool> writes_;
+  std::atomic<std::uint32_t> draws_{0};
+  std::atomic<int> problem_{0};  // The errno of the write that failed.
+};
+
+}  // namespace gristmill

@@ -1,0 +1,195 @@
+"""Datasets that call a function with several elements at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from gristmill import transforms
+from gristmill._base.types import Int64Array, T
+from gristmill._dataset.model.blocks import StepMapDataset
+from gristmill._dataset.model.failing import note, note_taken, taker
+from gristmill._dataset.model.iter_dataset import IterDataset
+from gristmill._dataset.model.iterator import (
+    CountingIterator,
+    DatasetIterator,
+    get_next_index,
+    set_next_index,
+)
+from gristmill._dataset.model.node import builds
+from gristmill._dataset.nodes.map import Mapping
+from gristmill._hot import steps
+from gristmill._hot.block_call import BlockCall, WrongNumber
+
+
+class BlockMapping(Mapping):
+    """A block-map dataset of either kind."""
+
+    _TAKES = transforms.BlockMap
+
+    def __init__(
+        self, parent: Any, transform: Any, block_size: int | None = None
+    ) -> None:
+        super().__init__(parent, transform)
+        if block_size is None:
+            own = isinstance(transform, transforms.BlockMap)
+            block_size = (transform if own else transforms.BlockMap).block_size
+        self._call: BlockCall = BlockCall(self._call, block_size)
+        self._together = self._block_size = self._call.size
+
+    def _arguments_text(self) -> str:
+        return f"(transform={self._transform_name}, block_size={self._block_size})"
+
+
+@builds("MapDataset.block_map")
+class BlockMapMapDataset(BlockMapping, StepMapDataset[T]):
+    """What a function makes of the parent's elements, called with several of them."""
+
+    def _step(self, elements: list[Any], indices: Int64Array) -> list[Any]:
+        try:
+            return _made_of(elements, self._call.of_all)
+        except Exception as error:
+            if len(elements) == 1:
+                self._failed(error, int(indices[0]))
+                raise
+            failure = error
+        # The function may have changed what it got: all is made again, one by one.
+        singly = [self._block(indices[i : i + 1])[0] for i in range(len(indices))]
+        if isinstance(failure, WrongNumber):
+            note(failure, f"while {self} processed elements {indices[0]}, ...")
+            raise failure
+        return singly
+
+
+@builds("IterDataset.block_map")
+class BlockMapIterDataset(BlockMapping, IterDataset[T]):
+    """What a function makes of the parent's elements, called with several of them."""
+
+    def __iter__(self) -> DatasetIterator[T]:
+        return BlockMapDatasetIterator(self)
+
+
+class BlockMapDatasetIterator(CountingIterator[T]):
+    """Iterates over what a function makes of elements, called with several of them.
+
+    The state is the parent's before the block in hand, and how many of its elements
+    were given out; restoring takes these again.
+    """
+
+    _COUNTER_NAME = "given_of_block"
+
+    def __init__(self, node: BlockMapping) -> None:
+        super().__init__(node)
+        self._taken = taker(self._parent)
+        self._before = self._parent.get_state()
+        self._drop()
+
+    def _drop(self) -> None:
+        """Have no block in hand."""
+        # What is ready, the last one first, and what was raised behind it.
+        self._made: list[Any] = []
+        self._failure: Exception | None = None
+        # What the function has not got yet, and where each came from.
+        self._waiting: list[Any] = []
+        self._places: list[Any] = []
+        # What the parent raised in the place of another element.
+        self._ending: Exception | None = None
+
+    def __next__(self) -> T:
+        while not self._made:
+            if self._failure is not None:
+                failure, self._failure = self._failure, None
+                self.counter += 1
+                raise failure
+            if self._waiting:
+                self._compute()
+            elif self._ending is not None:
+                self._end(self._ending)
+            else:
+                self._fetch()
+        self.counter += 1
+        element: T = self._made.pop()
+        return element
+
+    def _fetch(self) -> None:
+        """Take a block of the parent's elements, up to its end or a failure."""
+        before = self._parent.get_state()
+        try:
+            for _ in range(self._node._block_size):
+                element = next(self._parent)
+                if not self._waiting:
+                    self._before, self.counter = before, 0
+                self._places.append(self._taken())
+                self._waiting.append(element)
+        except Exception as error:
+            self._ending = error
+
+    def _end(self, ending: Exception) -> None:
+        """Raise what the parent raised: once, but for its end."""
+        if isinstance(ending, StopIteration):
+            raise StopIteration
+        self._ending = None
+        self._before, self.counter = self._parent.get_state(), 0
+        raise ending
+
+    def _compute(self) -> None:
+        """Make what waits ready, up to an element that fails."""
+        call = self._node._call
+        # The function may change what it gets, and get it again.
+        kept = [dict(x) if type(x) is dict else x for x in self._waiting]
+        try:
+            made, used = _made_of(self._waiting, call.of_all), len(kept)
+        except Exception as error:
+            made, used = self._one_by_one(kept, error)
+        self._made = made[::-1]
+        self._waiting, self._places = kept[used:], self._places[used:]
+
+    def _one_by_one(
+        self, elements: list[Any], failure: Exception
+    ) -> tuple[list[Any], int]:
+        """What is made of elements up to one that fails, and how many those are."""
+        made: list[Any] = []
+        for element, place in zip(elements, self._places, strict=True):
+            try:
+                made.append(None if element is None else self._node._call(element))
+            except Exception as error:
+                note_taken(error, self, place)
+                self._failure = error
+                return made, len(made) + 1
+        if isinstance(failure, WrongNumber):
+            note(failure, f"while {self} processed {len(elements)} elements")
+            self._failure = failure
+            return [], 1
+        return made, len(made)
+
+    def _parent_state(self) -> Any:
+        return self._before
+
+    def _go_to(self, state: Any) -> None:
+        super()._go_to(state)
+        self._before = state["parent"]
+        self._drop()
+        steps.take(self._parent, self.counter)
+
+    def _release(self) -> None:
+        self._drop()
+
+    def _get_next_index(self) -> int:
+        if self._made or self._waiting or self._failure is not None:
+            # Only the parent knows, and it is ahead.
+            self.set_state(self.get_state())
+        return get_next_index(self._parent)
+
+    def _set_next_index(self, index: int) -> None:
+        set_next_index(self._parent, index)
+        self._drop()
+        self._before, self.counter = self._parent.get_state(), 0
+
+
+def _made_of(elements: list[Any], call: Callable[[list[Any]], list[Any]]) -> list[Any]:
+    """What a call makes of elements; absent ones stay so, and are not shown to it."""
+    present = [element for element in elements if element is not None]
+    if len(present) == len(elements):
+        return call(elements)
+    made = iter(call(present))
+    return [None if element is None else next(made) for element in elements]

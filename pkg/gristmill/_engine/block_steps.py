@@ -1,0 +1,172 @@
+"""Runs steps of which some take several elements at a time.
+
+A block of records goes through all steps up to a `BlockCall`, then through that
+together, and so on.  What comes of it is what the steps make of one record after
+another, in the form of `hot_run.run_block`.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from gristmill._base.types import Int64Array
+from gristmill._engine.program import Step
+from gristmill._engine.reading import Read
+from gristmill._engine.stream_keys import Records, SamplerDraws
+from gristmill._hot import run as hot_run
+from gristmill._hot.block_call import BlockCall, WrongNumber
+
+# The elements, the places of their records in the block or None for all of them, the
+# records they took, and what the last of these raised.
+Ran = tuple[list[Any], list[int] | None, int, Exception | None]
+# Records, what was read of them, and what became of that.
+RanBlock = tuple[Records, Read | None, Ran]
+
+
+class BlockSteps:
+    """Steps with at least one `BlockCall`."""
+
+    def __init__(self, steps: tuple[Step, ...], draws: Any, at: int) -> None:
+        self._steps = steps
+        self._draws = draws
+        self._at = at
+        self._told = ctypes.c_int64.from_address(at) if at else ctypes.c_int64()
+        # Other steps in a row, and the call behind each but the last of these.
+        self._parts: list[tuple[Step, ...]] = []
+        self._calls: list[tuple[BlockCall, str]] = []
+        first = 0
+        for number, (_, call, name) in enumerate(steps):
+            if isinstance(call, BlockCall):
+                self._parts.append(steps[first:number])
+                self._calls.append((call, name))
+                first = number + 1
+        self._parts.append(steps[first:])
+        self._size = max(call.size for call, _ in self._calls)
+        # A record has one generator for all of its steps.
+        random = [_draws_of(part) for part in self._parts]
+        self._shares_generators = sum(random) > 1
+
+    def enough(self, count: int) -> int:
+        """The records to take together where so many are wanted."""
+        return -(-count // self._size) * self._size
+
+    def run(
+        self,
+        elements: list[Any],
+        keys: Int64Array,
+        indices: Int64Array,
+        again: Callable[[], list[Any]],
+    ) -> Ran:
+        """What becomes of the records of a block.
+
+        Where a call fails, they go through the steps one after another, since only
+        that says which is bad.  `again` returns the elements as they were, and makes
+        new generators.
+        """
+        try:
+            return self._together(elements, keys, indices)
+        except _CallFailed as failed:
+            ran = hot_run.run_block(
+                None, keys, indices, self._steps, self._draws, self._at, again()
+            )
+            if ran[3] is None and isinstance(failed.error, WrongNumber):
+                failed.error.add_note(
+                    f"while {failed.name} processed {failed.count} elements"
+                )
+                return [], None, 1, failed.error
+            return ran
+
+    def _together(
+        self, elements: list[Any], keys: Int64Array, indices: Int64Array
+    ) -> Ran:
+        consumed, error = len(elements), None
+        draws = self._draws_for(indices)
+        places = np.arange(consumed)
+        for number, part in enumerate(self._parts):
+            if part:
+                done, kept, used, failure = hot_run.run_block(
+                    None, keys, indices, part, draws, self._at, elements
+                )
+                if failure is not None:
+                    consumed, error = int(places[used - 1]) + 1, failure
+                left = slice(len(done)) if kept is None else kept
+                keys, indices, places = keys[left], indices[left], places[left]
+                elements = done
+            if number < len(self._calls) and elements:
+                elements = self._called(*self._calls[number], elements, keys)
+        whole = len(places) == consumed - (error is not None)
+        return elements, None if whole else places.tolist(), consumed, error
+
+    def _called(
+        self, call: BlockCall, name: str, elements: list[Any], keys: Int64Array
+    ) -> list[Any]:
+        self._told.value = int(keys[0])
+        try:
+            return call.of_all(elements)
+        except Exception as error:
+            raise _CallFailed(error, name, len(elements)) from None
+
+    def _draws_for(self, indices: Int64Array) -> Any:
+        """Generators of the records of one block, each for all of its steps."""
+        draws = self._draws
+        if not self._shares_generators or isinstance(draws, SamplerDraws | None):
+            return draws
+        return SamplerDraws((index, draws.at(index)) for index in indices.tolist())
+
+
+class _CallFailed(Exception):
+    """A call with several elements failed."""
+
+    def __init__(self, error: Exception, name: str, count: int) -> None:
+        super().__init__()
+        self.error, self.name, self.count = error, name, count
+
+
+def block_steps(steps: tuple[Step, ...], draws: Any, at: int) -> BlockSteps | None:
+    """How steps are run over blocks; None where each sees one element alone."""
+    if any(isinstance(call, BlockCall) for _, call, _ in steps):
+        return BlockSteps(steps, draws, at)
+    return None
+
+
+def cut(block: RanBlock, want: int) -> tuple[RanBlock, RanBlock | None]:
+    """The part of a block that gives `want` elements, and what is behind it.
+
+    All of it where that gives fewer, or just as many and took no record in vain.
+    """
+    records, read, (done, kept, consumed, error) = block
+    if len(done) < want:
+        return block, None
+    end = want if kept is None else kept[want - 1] + 1
+    if end == consumed and error is None:
+        return block, None
+    rest_kept = None if kept is None else [place - end for place in kept[want:]]
+    first: Ran = done[:want], kept[:want] if kept else None, end, None
+    rest: Ran = done[want:], rest_kept, consumed - end, error
+    keys, indices, names = records
+    return (
+        (
+            (keys[:end], indices[:end], None if names is None else names[:end]),
+            read,
+            first,
+        ),
+        (
+            behind(records, end),
+            None if read is None else (read[0][end:], read[1]),
+            rest,
+        ),
+    )
+
+
+def behind(records: Records, count: int) -> Records:
+    """Records without the first `count`."""
+    keys, indices, names = records
+    return keys[count:], indices[count:], None if names is None else names[count:]
+
+
+def _draws_of(steps: tuple[Step, ...]) -> bool:
+    return any(opcode == hot_run.RANDOM_MAP for opcode, _, _ in steps)

@@ -1,0 +1,78 @@
+"""Calls the user's code with several elements at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from gristmill._base.checks import check_integer, kind
+
+
+class WrongNumber(ValueError):
+    """A function gave more or fewer elements than it got, which were several."""
+
+
+class BlockCall:
+    """A function of a list of elements, which is called with one or with several.
+
+    Args:
+        function: Returns as many elements as it gets, a sequence or an array.
+        size: The most that it gets.
+
+    Raises:
+        TypeError: The size is no integer.
+        ValueError: It is less than 1.
+    """
+
+    __slots__ = ("function", "size")
+
+    def __init__(self, function: Callable[[list[Any]], Any], size: int) -> None:
+        check_integer("block_size", size)
+        if size < 1:
+            raise ValueError(f"block_size must be at least 1, got {size}.")
+        self.function = function
+        self.size = int(size)
+
+    def __call__(self, element: Any) -> Any:
+        """What becomes of one element."""
+        return self._checked([element])[0]
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return BlockCall, (self.function, self.size)
+
+    def of_all(self, elements: list[Any]) -> list[Any]:
+        """What becomes of any number of elements; the list is left as it is.
+
+        Raises:
+            Exception: What the function raised of several of them, perhaps.
+            WrongNumber: It gave more or fewer than it got; a ValueError.
+            TypeError: It returned something else than a sequence or an array.
+        """
+        made: list[Any] = []
+        for first in range(0, len(elements), self.size):
+            made += self._checked(elements[first : first + self.size])
+        return made
+
+    def _checked(self, elements: list[Any]) -> list[Any]:
+        # The function may change its list.
+        count = len(elements)
+        made = self.function(elements)
+        if type(made) is not list:
+            is_sequence = hasattr(made, "__len__") and hasattr(made, "__getitem__")
+            if not is_sequence or isinstance(made, (str, bytes, Mapping)):
+                raise TypeError(
+                    f"{_name(self.function)} returned {kind(made)} for a list of"
+                    f" {count} elements. Return a list with one for each of them."
+                )
+            made = list(made)
+        if len(made) != count:
+            raise (WrongNumber if count > 1 else ValueError)(
+                f"{_name(self.function)} returned {len(made)} elements for a list of"
+                f" {count}. Return a list with one for each of them, in their order."
+            )
+        result: list[Any] = made
+        return result
+
+
+def _name(function: Any) -> str:
+    return getattr(function, "__qualname__", None) or repr(function)

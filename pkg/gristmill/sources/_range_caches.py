@@ -1,0 +1,41 @@
+"""The caches of far files that this process uses: one for each folder."""
+
+from __future__ import annotations
+
+from gristmill import _core
+from gristmill._base import log
+from gristmill.sources._remote_options import RemoteOptions
+
+__all__ = ["cache_of", "tell_failure"]
+
+# By folder and bytes; None where there can be none.  Children of a fork share them.
+_caches: dict[tuple[str, int], _core.RangeCache | None] = {}
+_told: set[str] = set()
+
+
+def cache_of(options: RemoteOptions) -> _core.RangeCache | None:
+    """Return the cache that options name, opened when it is first used.
+
+    None, after a warning, where it cannot be opened.
+    """
+    if options.cache_dir is None:
+        return None
+    key = str(options.cache_dir), int(options.cache_bytes)
+    if key not in _caches:
+        try:
+            # Threads that come here together open the same file.
+            _caches[key] = _core.RangeCache(*key)
+        except OSError as error:
+            _caches[key] = None
+            tell_failure(f"cache_dir={options.cache_dir!r} cannot be used: {error}")
+    return _caches[key]
+
+
+def tell_failure(problem: str) -> None:
+    """Warn, once for each problem, that what is read is not kept any more."""
+    if problem not in _told:
+        _told.add(problem)
+        log.warning(
+            "%s. Reading goes on, but what is read is not kept on this machine.",
+            problem,
+        )

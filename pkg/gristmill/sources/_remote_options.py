@@ -1,0 +1,88 @@
+"""The class behind sources.RemoteOptions."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+
+from gristmill._base.checks import check_integer
+
+__all__ = ["RemoteOptions"]
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class RemoteOptions:
+    """Say how files behind URLs are read.
+
+    Args:
+        attempts: How often a read is tried when the network or the server fails; at
+            least 1. What will not pass by itself, such as a missing file or missing
+            rights, fails at the first attempt.
+        first_delay_s: The longest wait after the first attempt, in seconds. It
+            doubles with each one; how much of it is waited is random.
+        most_delay_s: The longest wait of all, in seconds.
+        timeout_s: How long an attempt may take, in seconds; then it counts as failed.
+            File systems of fsspec that are not asynchronous, such as ``hf://``, have
+            limits of their own instead.
+        gap_bytes: Records that lie at most this far apart are read together.
+        run_bytes: Bytes of one request for several records, at most.
+        tail_bytes: What is read of the end of a file to find its index. An index
+            that is longer costs one more request.
+        parallel: How many requests to one host may be under way at a time, at least
+            2: by all worker processes of a loader together, each of which has an equal
+            part. How many are, up to that, follows what comes: it grows as long as
+            more comes so, and is halved when requests fail. File systems of fsspec
+            that are not asynchronous have at most 64 in each process.
+        cache_dir: The folder to keep what was read in, on this machine, so that it is
+            read from there the next time: by other processes and programs too, as
+            long as the file behind the URL is the same. It is made if it is missing.
+            None keeps nothing.
+        cache_bytes: How large the cache may become, in bytes; at least 9 MiB. All
+            programs that share a folder should say the same: they share caches of one
+            size, and one of another size is removed when nobody uses it any more.
+
+    Raises:
+        TypeError: A count is no int, or `cache_dir` is no path.
+        ValueError: A value is out of range.
+
+    Example:
+        >>> RemoteOptions(attempts=3).attempts
+        3
+    """
+
+    __module__ = "gristmill.sources"  # Which pickles name.
+
+    attempts: int = 6
+    first_delay_s: float = 0.1
+    most_delay_s: float = 10.0
+    timeout_s: float = 60.0
+    gap_bytes: int = 128 << 10
+    run_bytes: int = 2 << 20
+    tail_bytes: int = 512 << 10
+    parallel: int = 256
+    cache_dir: str | os.PathLike[str] | None = None
+    cache_bytes: int = 64 << 30
+
+    def __post_init__(self) -> None:
+        if self.cache_dir is not None:
+            object.__setattr__(self, "cache_dir", os.fsdecode(self.cache_dir))
+        for name, least in _LEAST.items():
+            value = getattr(self, name)
+            if not name.endswith("_s"):
+                check_integer(name, value)
+            if not value >= least:
+                raise ValueError(f"{name} is {value}, but must be at least {least}.")
+        if not self.timeout_s > 0:
+            raise ValueError(f"timeout_s is {self.timeout_s}, but must be above 0.")
+
+
+_LEAST = {
+    "attempts": 1,
+    "first_delay_s": 0,
+    "most_delay_s": 0,
+    "gap_bytes": 0,
+    "run_bytes": 1,
+    "tail_bytes": 0,
+    "parallel": 2,
+    "cache_bytes": 9 << 20,
+}

@@ -1,0 +1,107 @@
+"""What fsspec knows of URLs: their file systems, and the files that match a pattern."""
+
+from __future__ import annotations
+
+import importlib
+import re
+from collections.abc import Mapping
+from typing import Any
+
+__all__ = [
+    "file_system_of",
+    "glob_url",
+    "host_of",
+    "is_local",
+    "is_url",
+    "local_path",
+    "with_connections",
+]
+
+_LOCAL_SCHEMES = ("file://", "local://")
+_URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://|[A-Za-z][A-Za-z0-9+.-]*::")
+
+
+def is_url(path: str) -> bool:
+    """Whether `path` is for fsspec to read: ``gs://...``, ``simplecache::...``."""
+    return _URL.match(path) is not None
+
+
+def is_local(name: str) -> bool:
+    """Whether `name` is a path of this machine, if perhaps as a URL."""
+    return not is_url(name) or name.startswith(_LOCAL_SCHEMES)
+
+
+def local_path(name: str) -> str:
+    """Return the path that a ``file://`` URL is; any other name as it is."""
+    for scheme in _LOCAL_SCHEMES:
+        name = name.removeprefix(scheme)
+    return name
+
+
+def host_of(url: str) -> str:
+    """Return the part of a URL that says who is asked: ``https://host``, ``gs://bucket``.
+
+    Example:
+        >>> host_of("https://host:80/folder/file?a=b")
+        'https://host:80'
+    """
+    scheme, mark, rest = url.rpartition("://")
+    return scheme + mark + rest.partition("/")[0]
+
+
+def file_system_of(url: str, storage_options: Mapping[str, Any]) -> tuple[Any, str]:
+    """Return fsspec's file system of a URL, and the path in it."""
+    try:
+        core = importlib.import_module("fsspec.core")
+    except ImportError as error:
+        raise ImportError(
+            f"Reading {url} needs the fsspec package. Install it with:"
+            " pip install 'gristmill[remote]'"
+        ) from error
+    try:
+        system, path = core.url_to_fs(url, **storage_options)
+    except ImportError as error:
+        raise ImportError(
+            f"Reading {url} needs a package that is not installed: {error}. Install"
+            " it, or what http:// and https:// need with: pip install"
+            " 'gristmill[remote]'"
+        ) from error
+    return system, path
+
+
+def with_connections(url: str, storage_options: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the options of a URL's file system, for any number of requests at a time.
+
+    fsspec's client of web servers would have 100 connections, and let others wait.
+    """
+    options = dict(storage_options)
+    if url.startswith(("http://", "https://")):
+        options.setdefault("get_client", _client)
+    return options
+
+
+async def _client(**kwargs: Any) -> Any:
+    import aiohttp
+
+    if "connector" not in kwargs:
+        kwargs["connector"] = aiohttp.TCPConnector(limit=0)
+    return aiohttp.ClientSession(**kwargs)
+
+
+def glob_url(
+    pattern: str, storage_options: Mapping[str, Any] | None = None
+) -> list[str]:
+    """Return the URLs that match a pattern, in the order of their names."""
+    if "::" in pattern:
+        raise ValueError(
+            f"{pattern} is a pattern in a chain of URLs, which cannot be looked up."
+            " Pass a list of URLs."
+        )
+    filesystem, path = file_system_of(pattern, storage_options or {})
+    # What comes before the path in the pattern comes before the paths found.
+    bare = path.lstrip("/") if not pattern.endswith(path) else path
+    start = pattern.removesuffix(bare)
+    return sorted(
+        start + (found if bare == path else found.lstrip("/"))
+        for found in filesystem.glob(path)
+    )

@@ -1,0 +1,164 @@
+"""Threads read ahead where calls wait, and not where they compute."""
+
+import threading
+import time
+
+import numpy as np
+import pytest
+
+import gristmill as g
+from gristmill._base import waiting
+from gristmill._base.waiting import Clocks
+from gristmill._engine import block_queue
+from gristmill._engine.block_queue import BlockQueue
+from gristmill._engine.reading import PROBED_READS
+
+# What a millisecond of a call does to the clocks of its thread.
+WAITS = Clocks(wall_s=1e-3, own_s=1e-5, helpers_s=1e-5, pauses=1)
+BUSY = {
+    "computes": Clocks(wall_s=1e-3, own_s=1e-3, helpers_s=0.0, pauses=0),
+    "has helpers compute": Clocks(wall_s=1e-3, own_s=0.0, helpers_s=2e-3, pauses=1),
+    "has helpers that other processes set aside": Clocks(1e-3, 0.0, 3e-4, 1),
+    "is set aside for other processes": Clocks(1e-3, 1e-5, 0.0, 0),
+}
+
+
+class Machine:
+    """Clocks that go on when something is done."""
+
+    def __init__(self, monkeypatch):
+        self.now = Clocks(0.0, 0.0, 0.0, 0)
+        monkeypatch.setattr(waiting, "clocks", lambda: self.now)
+
+    def does(self, what):
+        pairs = zip(self.now, what, strict=True)
+        self.now = Clocks(*(before + more for before, more in pairs))
+
+
+@pytest.fixture
+def machine(monkeypatch):
+    return Machine(monkeypatch)
+
+
+def test_a_call_waits_as_long_as_nothing_computes_for_it():
+    begin = Clocks(10.0, 3.0, 2.0, 7)
+    assert waiting.waited_s(begin, Clocks(10.5, 3.0, 2.0, 8)) == 0.5
+    assert waiting.waited_s(begin, Clocks(10.5, 3.25, 2.0, 9)) == 0.25
+    assert waiting.waited_s(begin, Clocks(10.5, 3.0, 2.1, 9)) == 0.0
+
+
+def test_a_thread_that_never_paused_has_not_waited():
+    assert waiting.waited_s(Clocks(10.0, 3.0, 0.0, 7), Clocks(12.0, 3.5, 0.0, 7)) == 0.0
+
+
+def test_what_other_threads_of_python_compute_is_not_computed_for_this_one():
+    asked, burned, done = (threading.Event() for _ in range(3))
+
+    def burn():
+        asked.wait()
+        until = time.thread_time() + 0.05
+        while time.thread_time() < until:
+            pass
+        burned.set()
+        done.wait()
+
+    other = threading.Thread(target=burn)
+    other.start()
+    before = waiting.clocks()
+    asked.set()
+    burned.wait()
+    after = waiting.clocks()
+    done.set()
+    other.join()
+    assert after.helpers_s - before.helpers_s < 0.025
+    assert after.own_s - before.own_s < 0.025
+    assert after.pauses > before.pauses
+
+
+class Source:
+    """Does the same for each read, and remembers the threads."""
+
+    def __init__(self, machine, what):
+        self.machine = machine
+        self.what = what
+        self.threads = []
+
+    def __len__(self):
+        return 50
+
+    def __getitem__(self, key):
+        self.threads.append(threading.current_thread())
+        self.machine.does(self.what)
+        return key
+
+
+def loaded(source):
+    sampler = g.SequentialSampler(len(source))
+    return g.DataLoader(data_source=source, sampler=sampler, operations=[])
+
+
+FACES = {
+    "a loader": loaded,
+    "a dataset": g.MapDataset.source,
+    "a map": lambda source: g.MapDataset.source(range(50)).map(source.__getitem__),
+}
+
+
+@pytest.mark.parametrize("face", FACES)
+def test_a_source_that_waits_is_read_by_threads(machine, face):
+    source = Source(machine, WAITS)
+    assert list(FACES[face](source)) == list(range(50))
+    own = source.threads.count(threading.current_thread())
+    assert PROBED_READS <= own < 50
+
+
+@pytest.mark.parametrize("what", BUSY)
+@pytest.mark.parametrize("face", FACES)
+def test_a_source_that_is_busy_is_read_by_the_caller(machine, face, what):
+    source = Source(machine, BUSY[what])
+    assert list(FACES[face](source)) == list(range(50))
+    assert set(source.threads) == {threading.current_thread()}
+
+
+class Blocks:
+    """Blocks that a queue reads; remembers the threads that it was given."""
+
+    by_threads, whole = True, False
+    slow_record_s, slow_byte_s = 1e-6, 0.0
+    threads_where_fast = 0
+
+    def __init__(self, machine, what):
+        self.machine = machine
+        self.what = what
+        self.pools = set()
+
+    def read(self, keys, alloc):
+        self.machine.does(self.what)
+        return keys.tolist()
+
+    def begin(self, keys, alloc, pool):
+        self.pools.add(pool.threads)
+        return keys.tolist
+
+    def nbytes(self, block):
+        return len(block)
+
+
+class Keys:
+    length = 1000
+
+    def block(self, first, count):
+        return np.arange(first, first + count)
+
+
+@pytest.mark.parametrize("what", [WAITS, *BUSY.values()])
+def test_blocks_that_wait_are_read_by_the_threads_of_the_options(machine, what):
+    blocks = Blocks(machine, what)
+    queue = BlockQueue(blocks, Keys(), g.ReadOptions(5, 100), look_ahead=True)
+    assert block_queue.BLOCKS_BETWEEN_PROBES > 10
+    for position in range(0, 100, 10):
+        keys = np.arange(position, position + 10)
+        assert queue.take(position, keys) == keys.tolist()
+        queue.look_ahead(position + 10, 10)
+    queue.close()
+    assert blocks.pools == ({5} if what is WAITS else set())

@@ -1,0 +1,303 @@
+"""Ranges of far files that are under way together, and how far ahead they are asked."""
+
+import collections
+import threading
+
+import numpy as np
+import pytest
+from array_record.python import array_record_module
+
+import gristmill as gm
+from gristmill import _core
+from gristmill.errors import CorruptRecord
+from gristmill.sources import RemoteOptions, _share
+from gristmill.sources._requests import requests_of
+from support import range_server
+
+# 256 records of 5 kB.
+RECORDS = [np.random.default_rng(i).bytes(5_000 + i) for i in range(256)]
+
+
+@pytest.fixture(scope="module")
+def content(tmp_path_factory):
+    path = str(tmp_path_factory.mktemp("content") / "file")
+    writer = array_record_module.ArrayRecordWriter(path, "group_size:1,uncompressed")
+    for record in RECORDS:
+        writer.write(record)
+    writer.close()
+    with open(path, "rb") as file:
+        return file.read()
+
+
+@pytest.fixture
+def server(content):
+    with range_server.running() as server:
+        server.files["file"] = content
+        yield server
+
+
+def source_of(server, **options):
+    remote = RemoteOptions(tail_bytes=70_000, **options)
+    return gm.sources.ArrayRecordDataSource(server.url("file"), remote_options=remote)
+
+
+def loaded(source, sampler, **options):
+    loader = gm.DataLoader(data_source=source, sampler=sampler, **options)
+    return list(loader)
+
+
+# Requests of loaders
+
+
+def test_the_records_of_a_window_come_by_few_requests(server):
+    source = source_of(server, gap_bytes=5_500, run_bytes=1 << 20)
+    sampler = gm.samplers.GroupShuffleSampler([16] * 16, window=4, num_epochs=1, seed=3)
+    order = sampler.record_keys(0, 1, 256)
+    server.gets.clear()
+    iterator = iter(gm.DataLoader(data_source=source, sampler=sampler))
+    iterator.start_prefetch()
+    assert list(iterator) == [RECORDS[i] for i in order]
+    # A window is 4 ranges of 16 neighbours, wherever it begins.
+    assert len(server.gets) <= 2 * 16
+    sizes = [last + 1 - first for _, first, last in server.gets]
+    assert sum(sizes) < 1.1 * len(server.files["file"])
+
+
+@pytest.mark.parametrize("prefetched", [True, False])
+@pytest.mark.parametrize("window", [1, 3, 1000])
+def test_windows_do_not_change_what_is_read(server, window, prefetched):
+    source = source_of(server)
+    sampler = gm.samplers.GroupShuffleSampler(
+        [7] * 36 + [4], window=window, num_epochs=2, seed=5
+    )
+    order = sampler.record_keys(0, 1, 512)
+    iterator = iter(gm.DataLoader(data_source=source, sampler=sampler))
+    if prefetched:
+        iterator.start_prefetch()
+    assert list(iterator) == [RECORDS[i] for i in order]
+
+
+def test_reading_goes_on_from_a_state_within_a_window(server):
+    source = source_of(server)
+    sampler = gm.samplers.GroupShuffleSampler([8] * 32, window=8, num_epochs=1, seed=5)
+    order = sampler.record_keys(0, 1, 256)
+    iterator = iter(gm.DataLoader(data_source=source, sampler=sampler))
+    for _ in range(30):
+        next(iterator)
+    state = iterator.get_state()
+    for _ in range(80):
+        next(iterator)
+    iterator.set_state(state)
+    assert list(iterator) == [RECORDS[i] for i in order[30:]]
+
+
+def test_neighbours_in_order_come_by_long_requests(server):
+    source = source_of(server, run_bytes=1 << 20)
+    server.gets.clear()
+    assert loaded(source, gm.SequentialSampler(256)) == RECORDS
+    assert len(server.gets) <= 8
+
+
+@pytest.mark.multiprocess
+@pytest.mark.parametrize("workers", [1, 2])
+def test_workers_read_ahead_in_streams_of_their_own(server, workers):
+    source = source_of(server)
+    sampler = gm.IndexSampler(256, shuffle=True, num_epochs=1, seed=1)
+    order = [sampler[i].record_key for i in range(256)]
+    operations = [gm.Batch(8, batch_fn=list)]
+    batches = loaded(source, sampler, operations=operations, worker_count=workers)
+    expected = [
+        RECORDS[i]
+        for first in range(0, 256, 8 * workers)
+        for worker in range(workers)
+        for i in order[first + worker : first + 8 * workers : workers]
+    ]
+    assert [record for batch in batches for record in batch] == expected
+    assert len(server.gets) < 40
+
+
+def test_bad_records_of_a_long_block_are_found_one_by_one(server, content):
+    file = _core.RecordFile(Memory(content))
+    begins = [file.chunk(i)[0] for i in (3, 200)]
+    damaged = bytearray(content)
+    for begin in begins:
+        damaged[begin + 100] ^= 1
+    source = source_of(server)
+    server.files["file"] = bytes(damaged)
+    loader = gm.DataLoader(
+        data_source=source,
+        sampler=gm.SequentialSampler(256),
+        on_error="skip",
+        max_errors=2,
+    )
+    good = [r for i, r in enumerate(RECORDS) if i not in (3, 200)]
+    assert list(loader) == good
+
+
+# How many are under way
+
+
+class Counting(threading.Barrier):
+    """Stands where GETs meet, and counts those that are there."""
+
+    def __init__(self):
+        self.lock = threading.Lock()
+        self.now = self.most = 0
+        self.gate = threading.Event()
+
+    def wait(self, timeout=None):
+        with self.lock:
+            self.now += 1
+            self.most = max(self.most, self.now)
+        self.gate.wait(0.02)
+        with self.lock:
+            self.now -= 1
+
+
+@pytest.mark.parametrize("parallel", [2, 5])
+def test_no_more_requests_under_way_than_allowed(server, parallel):
+    source = source_of(server, parallel=parallel, gap_bytes=0)
+    server.barrier = Counting()
+    keys = np.random.default_rng(0).permutation(256)[:60]
+    assert source.__getitems__(keys) == [RECORDS[i] for i in keys]
+    assert server.barrier.most == parallel
+
+
+def test_processes_that_share_a_loader_share_the_requests():
+    assert _share.processes() == 1
+    try:
+        _share.share_among(3)
+        assert requests_of("http://three", 100)._flow._most == 33
+        assert requests_of("http://three", 2)._flow._most == 1
+    finally:
+        _share.share_among(1)
+    assert requests_of("http://three", 100)._flow._most == 100
+    assert requests_of("http://three", 100) is requests_of("http://three", 100)
+
+
+# What a reader in Python may do
+
+
+class Memory:
+    """Reads what it is given, all ranges at once."""
+
+    path = "somewhere"
+    gap_bytes, run_bytes, tail_bytes, parallel = 0, 1 << 20, 0, 8
+    fetches = True
+
+    def __init__(self, content):
+        self.content = content
+        self.size = len(content)
+        self.fetched = []
+        self.closed = 0
+
+    def read_range(self, offset, size):
+        return self.content[offset : offset + size]
+
+    def change(self):
+        return ""
+
+    def fetch(self, ranges):
+        self.fetched.append([(offset, size) for _, offset, size in ranges])
+        return Pending(self, ranges)
+
+
+class Pending:
+    """Gives the last range first, two at a time."""
+
+    def __init__(self, memory, ranges):
+        self.memory = memory
+        self.left = collections.deque(enumerate(ranges))
+
+    def take(self):
+        found = []
+        while self.left and len(found) < 2:
+            number, (file, offset, size) = self.left.pop()
+            found.append((number, self.answer(file, offset, size)))
+        return found
+
+    def answer(self, file, offset, size):
+        return file.read_range(offset, size)
+
+    def close(self):
+        self.memory.closed += 1
+
+
+def test_ranges_may_come_in_any_order(content):
+    memory = Memory(content)
+    file = _core.RecordFile(memory)
+    keys = np.arange(0, 40, 2)
+    assert file.read_many(keys) == RECORDS[:40:2]
+    assert _core.PendingRead(_core.Pool(1), file, keys).wait() == RECORDS[:40:2]
+    assert [len(ranges) for ranges in memory.fetched] == [20, 20]
+    assert memory.closed == 2
+    every = np.random.default_rng(2).permutation(256)
+    assert file.read_many(every) == [RECORDS[i] for i in every]
+
+
+def test_files_of_a_set_are_fetched_together(content):
+    memories = [Memory(content) for _ in range(3)]
+    files = [_core.RecordFile(memory) for memory in memories]
+    records = _core.RecordSet("set", [(0, 256)] * 3, lambda parts: [])
+    for part, file in enumerate(files):
+        records.open_part(part, file)
+    keys = np.array([5, 600, 300, 7, 260])
+    expected = [RECORDS[i % 256] for i in keys]
+    assert records.read_many(keys) == expected
+    assert sum(len(memory.fetched) for memory in memories) == 1
+
+
+class Unlucky(Exception):
+    pass
+
+
+def test_a_range_that_fails_is_raised_as_it_is(content, monkeypatch):
+    memory = Memory(content)
+    file = _core.RecordFile(memory)
+    bad = {file.chunk(i)[0] for i in (10, 30)}
+
+    def answer(self, reader, offset, size):
+        return Unlucky(offset) if offset in bad else reader.read_range(offset, size)
+
+    monkeypatch.setattr(Pending, "answer", answer)
+    for _ in range(5):
+        with pytest.raises(Unlucky) as caught:
+            file.read_many(np.arange(0, 40, 2))
+        assert caught.value.args == (file.chunk(10)[0],)
+        assert caught.value.__notes__ == ["while reading somewhere: record 10"]
+
+
+@pytest.mark.parametrize(
+    ("take", "kind"),
+    [
+        (lambda self: [(0, b"short")], ValueError),
+        (lambda self: [(0, None)], ValueError),
+        (lambda self: [(99, b"")], IndexError),
+        (lambda self: [17], TypeError),
+        (lambda self: None, TypeError),
+        (lambda self: 1 / 0, ZeroDivisionError),
+    ],
+)
+def test_wrong_answers_are_refused(content, monkeypatch, take, kind):
+    memory = Memory(content)
+    file = _core.RecordFile(memory)
+    monkeypatch.setattr(Pending, "take", take)
+    with pytest.raises(kind):
+        file.read_many(np.arange(0, 40, 2))
+    assert memory.closed == 1
+
+
+def test_a_fetch_that_cannot_begin_is_raised(content, monkeypatch):
+    file = _core.RecordFile(Memory(content))
+    monkeypatch.setattr(Memory, "fetch", lambda self, ranges: 1 / 0)
+    with pytest.raises(ZeroDivisionError):
+        file.read_many(np.arange(0, 40, 2))
+
+
+def test_damage_is_told_where_it_is(content):
+    memory = Memory(content)
+    file = _core.RecordFile(memory)
+    begin = file.chunk(12)[0]
+    memory.content = content[: begin + 90] + b"?" + content[begin + 91 :]
+    with pytest.raises(CorruptRecord, match="record 12"):
+        file.read_many(np.arange(0, 40, 2))
