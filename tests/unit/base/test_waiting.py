@@ -123,7 +123,7 @@ def test_a_source_that_is_busy_is_read_by_the_caller(machine, face, what):
 class Blocks:
     """Blocks that a queue reads; remembers the threads that it was given."""
 
-    by_threads, whole = True, False
+    by_threads, whole, far = True, False, False
     slow_record_s, slow_byte_s = 1e-6, 0.0
     threads_where_fast = 0
 
