@@ -67,7 +67,8 @@ quick:
 # (make takes the word `$(MAKE)` for leave to run the line even where it only prints
 # what it would do.)
 test: tools
-	$(PIP) install --quiet --no-compile $$($(BIN)/python .ci/extra.py test) & \
+	$(BIN)/python .ci/extra.py test > $(VENV)/requirements.txt
+	$(PIP) install --quiet --no-compile --requirement $(VENV)/requirements.txt & \
 		installing=$$!; make --no-print-directory test-core; tested=$$?; \
 		wait $$installing && exit $$tested
 	$(INSTALL) test

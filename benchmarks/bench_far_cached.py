@@ -22,7 +22,7 @@ QUESTION = Question(
         "local": functools.partial(local, far_peers.gristmill),
         "without": functools.partial(far, far_peers.gristmill),
     },
-    targets=(AtLeast(0.7, ("local",)),),
+    targets=(AtLeast(0.5, ("local",)),),
 )
 
 if __name__ == "__main__":

@@ -13,7 +13,7 @@ import far_peers
 from far_question import far
 from harness import AtLeast, Question, main
 
-BARE = tuple(f"bare {n}" for n in (32, 64, 128))
+BARE = tuple(f"bare {n}" for n in (64, 128, 256))
 
 QUESTION = Question(
     name="far_shuffled",
@@ -28,7 +28,7 @@ QUESTION = Question(
             f"bare {n}": functools.partial(
                 far, functools.partial(far_peers.bare, in_flight=n)
             )
-            for n in (32, 64, 128)
+            for n in (64, 128, 256)
         },
     },
     targets=(

@@ -76,10 +76,31 @@ GRISTMILL_CRC32C std::uint32_t update_fast(
   return crc;
 }
 
-const auto update_best = is_supported() ? update_fast : update_portable;
+// Whole words of three pieces of one size.
+GRISTMILL_CRC32C void update_words(
+    std::array<std::uint32_t, 3>& crcs,
+    const std::array<std::span<const std::byte>, 3>& pieces) noexcept {
+  auto [a, b, c] = crcs;
+  std::array<std::uint64_t, 3> words{};
+  for (std::size_t at = 0; at + 8 <= pieces[0].size(); at += 8) {
+    std::memcpy(&words[0], pieces[0].data() + at, 8);
+    std::memcpy(&words[1], pieces[1].data() + at, 8);
+    std::memcpy(&words[2], pieces[2].data() + at, 8);
+    a = add(a, words[0]);
+    b = add(b, words[1]);
+    c = add(c, words[2]);
+  }
+  crcs = {a, b, c};
+}
+
+const bool kFast = is_supported();
+const auto update_best = kFast ? update_fast : update_portable;
 
 #else
+constexpr bool kFast = false;
 constexpr auto update_best = update_portable;
+void update_words(std::array<std::uint32_t, 3>&,
+                  const std::array<std::span<const std::byte>, 3>&) noexcept {}
 #endif
 
 }  // namespace
@@ -87,6 +108,21 @@ constexpr auto update_best = update_portable;
 std::uint32_t crc32c(std::span<const std::byte> bytes,
                      std::uint32_t before) noexcept {
   return ~update_best(~before, bytes);
+}
+
+std::array<std::uint32_t, 3> crc32c_of_three(
+    const std::array<std::span<const std::byte>, 3>& pieces,
+    std::array<std::uint32_t, 3> before) noexcept {
+  for (std::uint32_t& crc : before) crc = ~crc;
+  std::size_t done = 0;
+  if (kFast) {
+    update_words(before, pieces);
+    done = pieces[0].size() / 8 * 8;
+  }
+  for (std::size_t k = 0; k < 3; ++k) {
+    before[k] = ~update_best(before[k], pieces[k].subspan(done));
+  }
+  return before;
 }
 
 std::uint32_t crc32c_portable(std::span<const std::byte> bytes,

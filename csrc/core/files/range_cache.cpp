@@ -1,41 +1,25 @@
 #include "core/files/range_cache.hpp"
 
-#include <dirent.h>
-#include <fcntl.h>
-#include <sys/file.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
-#include <cstring>
+#include <cstddef>
 #include <ctime>
-#include <filesystem>
 #include <utility>
 
 #include "core/base/byte_buffer.hpp"
 #include "core/base/crc32c.hpp"
+#include "core/files/cache_file.hpp"
 
 namespace gristmill {
 namespace {
 
-constexpr std::uint64_t kMagic = 0x3165686361634d47;  // "GMcache1"
-constexpr char kPrefix[] = "gristmill-";
-constexpr char kSuffix[] = ".cache";
-
 // A room that was used within so many seconds is not marked again.
 constexpr std::uint64_t kMarkSeconds = 60;
 
-// How often a file is opened that others make or remove meanwhile.
-constexpr int kOpenings = 8;
-
 // A thread keeps at most this much memory between reads.
 constexpr std::size_t kMostSpareBytes = std::size_t{4} << 20;
-
-struct Superblock {
-  std::uint64_t magic = kMagic;
-  std::uint64_t sets = 0;
-};
 
 // Spreads numbers by the finalizer of splitmix64.
 std::uint64_t spread(std::uint64_t state) {
@@ -53,91 +37,30 @@ std::uint32_t seed_of(const RangeCache::Origin& origin, std::uint64_t page) {
   return static_cast<std::uint32_t>(all);
 }
 
-// The checksum of a page; 0 says that there is none.
-std::uint32_t checksum(const RangeCache::Origin& origin, std::uint64_t page,
-                       std::span<const std::byte> bytes) {
-  return std::max(crc32c(bytes, seed_of(origin, page)), std::uint32_t{1});
+// Fills `sums` with the checksums of pages, of which the first is page number
+// `page`; 0 would say that there is none.
+void checksums(const RangeCache::Origin& origin, std::uint64_t page,
+               std::span<const std::byte> bytes,
+               std::span<std::uint32_t> sums) {
+  constexpr auto kSize = std::size_t{RangeCache::kPageBytes};
+  std::size_t k = 0;
+  for (; bytes.size() >= 3 * kSize; k += 3, bytes = bytes.subspan(3 * kSize)) {
+    const auto three = crc32c_of_three(
+        {bytes.first(kSize), bytes.subspan(kSize, kSize),
+         bytes.subspan(2 * kSize, kSize)},
+        {seed_of(origin, page + k), seed_of(origin, page + k + 1),
+         seed_of(origin, page + k + 2)});
+    std::ranges::copy(three, sums.subspan(k).begin());
+  }
+  for (; !bytes.empty(); ++k) {
+    const auto one = bytes.first(std::min(kSize, bytes.size()));
+    sums[k] = crc32c(one, seed_of(origin, page + k));
+    bytes = bytes.subspan(one.size());
+  }
+  std::ranges::replace(sums, 0U, 1U);
 }
 
 std::uint64_t now_s() { return static_cast<std::uint64_t>(std::time(nullptr)); }
-
-bool pread_all(int fd, std::uint64_t at, void* to, std::size_t size) {
-  auto* next = static_cast<std::byte*>(to);
-  while (size > 0) {
-    const ssize_t got = pread(fd, next, size, static_cast<off_t>(at));
-    if (got < 0 && errno == EINTR) continue;
-    if (got <= 0) return false;
-    next += got;
-    at += static_cast<std::uint64_t>(got);
-    size -= static_cast<std::size_t>(got);
-  }
-  return true;
-}
-
-bool pwrite_all(int fd, std::uint64_t at, const void* from, std::size_t size) {
-  const auto* next = static_cast<const std::byte*>(from);
-  while (size > 0) {
-    const ssize_t put = pwrite(fd, next, size, static_cast<off_t>(at));
-    if (put < 0 && errno == EINTR) continue;
-    if (put <= 0) return false;
-    next += put;
-    at += static_cast<std::uint64_t>(put);
-    size -= static_cast<std::size_t>(put);
-  }
-  return true;
-}
-
-// Makes a cache under another name first: nobody sees half of one.
-Status make(const std::string& path, std::uint64_t sets, std::uint64_t size) {
-  const std::string half = concat(path, ".", getpid());
-  ::unlink(half.c_str());
-  const int fd = ::open(half.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC,
-                        S_IRUSR | S_IWUSR | S_IRGRP | S_IWGRP);
-  if (fd < 0) return Status::system(errno, half, ": cannot be made");
-  Superblock block;
-  block.sets = sets;
-  Status status;
-  if (ftruncate(fd, static_cast<off_t>(size)) != 0 ||
-      !pwrite_all(fd, 0, &block, sizeof(block)) ||
-      (::link(half.c_str(), path.c_str()) != 0 && errno != EEXIST)) {
-    status = Status::system(errno, half, ": cannot be made");
-  }
-  ::close(fd);
-  ::unlink(half.c_str());
-  return status;
-}
-
-// True if a path still leads to an open file, which is a whole cache.
-bool is_whole(const std::string& path, int fd, std::uint64_t sets,
-              std::uint64_t size) {
-  struct stat here;
-  struct stat there;
-  Superblock block;
-  return fstat(fd, &here) == 0 && stat(path.c_str(), &there) == 0 &&
-         here.st_dev == there.st_dev && here.st_ino == there.st_ino &&
-         static_cast<std::uint64_t>(here.st_size) == size &&
-         pread_all(fd, 0, &block, sizeof(block)) && block.magic == kMagic &&
-         block.sets == sets;
-}
-
-// Removes the caches of other sizes in a folder, but for those in use.
-void remove_others(const std::string& folder, const std::string& name) {
-  DIR* const listing = opendir(folder.c_str());
-  if (listing == nullptr) return;
-  while (const dirent* entry = readdir(listing)) {
-    const std::string other = entry->d_name;
-    if (other == name || !other.starts_with(kPrefix) ||
-        !other.ends_with(kSuffix)) {
-      continue;
-    }
-    const std::string path = folder + "/" + other;
-    const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
-    if (fd < 0) continue;
-    if (flock(fd, LOCK_EX | LOCK_NB) == 0) ::unlink(path.c_str());
-    ::close(fd);
-  }
-  closedir(listing);
-}
 
 ByteBuffer& page_buffer() {
   thread_local ByteBuffer buffer;
@@ -155,35 +78,9 @@ Result<std::shared_ptr<RangeCache>> RangeCache::open(const std::string& folder,
                   least_bytes(), " bytes, got ", bytes);
   }
   const std::uint64_t sets = (bytes - kPageBytes) / kSetBytes;
-  const std::string name = concat(kPrefix, sets, kSuffix);
-  const std::string path = folder + "/" + name;
-  std::error_code ignored;
-  std::filesystem::create_directories(folder, ignored);
-  Status problem;
-  for (int i = 0; i < kOpenings; ++i) {
-    bool writes = true;
-    int fd = ::open(path.c_str(), O_RDWR | O_CLOEXEC);
-    if (fd < 0 && errno != ENOENT) {
-      writes = false;
-      fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
-    }
-    if (fd < 0) {
-      TRY(make(path, sets, begin_of(sets)));
-      continue;
-    }
-    // Held as long as it is open: who has it to themselves may remove it.
-    if (flock(fd, LOCK_SH | LOCK_NB) == 0 &&
-        is_whole(path, fd, sets, begin_of(sets))) {
-      if (writes) remove_others(folder, name);
-      return std::shared_ptr<RangeCache>(
-          new RangeCache(path, fd, writes, sets));
-    }
-    problem = Status::system(EIO, path, ": is no cache of ", sets, " sets");
-    if (writes && flock(fd, LOCK_EX | LOCK_NB) == 0) ::unlink(path.c_str());
-    ::close(fd);
-  }
-  return problem.ok() ? Status::system(EAGAIN, path, ": cannot be opened")
-                      : problem;
+  CacheFile file = TRY(open_cache_file(folder, sets, begin_of(sets)));
+  return std::shared_ptr<RangeCache>(
+      new RangeCache(std::move(file.path), file.fd, file.writes, sets));
 }
 
 RangeCache::~RangeCache() { ::close(fd_); }
@@ -360,15 +257,11 @@ bool RangeCache::read_part(const Origin& origin, const Part& part,
       !read_at(data_at(*room) + part.first * kPageBytes, to, part.bytes)) {
     return false;
   }
-  std::span<const std::byte> rest(to, part.bytes);
-  std::uint64_t page = part.region * kRegionPages + part.first;
-  for (const std::uint32_t expected : wanted) {
-    const auto bytes =
-        rest.first(std::min<std::size_t>(kPageBytes, rest.size()));
-    if (checksum(origin, page++, bytes) != expected) return false;
-    rest = rest.subspan(bytes.size());
-  }
-  return true;
+  std::array<std::uint32_t, kRegionPages> found;
+  const std::span<std::uint32_t> here(found.data(), part.count);
+  checksums(origin, part.region * kRegionPages + part.first, {to, part.bytes},
+            here);
+  return std::ranges::equal(here, wanted);
 }
 
 void RangeCache::write(const Origin& origin, std::uint64_t offset,
@@ -384,14 +277,8 @@ bool RangeCache::write_part(const Origin& origin, const Part& part,
   const auto room = find_or_take(origin, part.region);
   if (!room) return true;
   std::array<std::uint32_t, kRegionPages> sums;
-  std::span<const std::byte> rest(from, part.bytes);
-  std::uint64_t page = part.region * kRegionPages + part.first;
-  for (std::size_t i = 0; i < part.count; ++i) {
-    const auto bytes =
-        rest.first(std::min<std::size_t>(kPageBytes, rest.size()));
-    sums[i] = checksum(origin, page++, bytes);
-    rest = rest.subspan(bytes.size());
-  }
+  checksums(origin, part.region * kRegionPages + part.first, {from, part.bytes},
+            {sums.data(), part.count});
   return write_at(data_at(*room) + part.first * kPageBytes, from, part.bytes) &&
          write_at(checksums_at(*room) + part.first * sizeof(sums[0]),
                   sums.data(), part.count * sizeof(sums[0]));

@@ -14,7 +14,7 @@ from gristmill._engine.stream import NO_KEYS
 from gristmill._hot.draw import Draws
 from gristmill.records import RecordMetadata
 
-KEY_BLOCK = 1024
+KEY_BLOCK = 4096
 
 
 class SamplerDraws(dict[int, np.random.Generator | None]):

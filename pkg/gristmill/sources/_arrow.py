@@ -61,6 +61,7 @@ class ChunkViews:
     """
 
     def __init__(self, table: pa.Table) -> None:
+        self._table = table
         self._chunks: list[list[pa.Array]] = []
         self._rows: list[tuple[tuple[int, ...], np.dtype[Any]]] = []
         self._bounds = np.zeros(1, np.int64)
@@ -79,6 +80,9 @@ class ChunkViews:
                 self._rows.append((view.shape[1:], view.dtype))
         # Made when they are first needed: there may be very many.
         self._views: dict[int, tuple[npt.NDArray[Any], ...]] = {}
+
+    def __reduce__(self) -> tuple[type, tuple[pa.Table]]:
+        return type(self), (self._table,)  # Pickled once where others have it, too.
 
     def gather(self, keys: Int64Array, alloc: Alloc | None) -> dict[str, Gathered]:
         """Return the columns of some rows.  See `ColumnSource.columns_at`."""

@@ -221,6 +221,8 @@ def is_plain(array: npt.NDArray[Any]) -> bool:
 
 
 def _has_mutable(array: npt.NDArray[Any]) -> bool:
+    if not array.dtype.hasobject:
+        return False
     # Values are of one type, but arrays among them may differ in being read-only.
     first = next((value for value in array if value is not None), None)
     return type(first) in (np.ndarray, dict, list) and any(map(_is_mutable, array))

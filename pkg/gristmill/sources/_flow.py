@@ -2,10 +2,10 @@
 
 The limit begins at 16 requests and grows by a half as long as that makes the bytes of a
 second more by a twentieth.  Where it does not, the limit goes back, and tries again
-after 16 rounds, because stores change.  A round is as many answers as come while each
-request of the limit is answered twice, after one in which a new limit takes effect; it
-counts only if requests waited for their turn all the time, for otherwise it is not the
-limit that decides.
+after 4 rounds, because stores change and a round may be a bad one.  A round is as many
+answers as come while each request of the limit is answered twice, after one in which a
+new limit takes effect; it counts only if requests waited for their turn all the time,
+for otherwise it is not the limit that decides.
 
 A request that fails by the network or the server halves the limit, once for all that
 were under way by then, and the limit stays below 7/8 of what it was; that bound grows
@@ -22,7 +22,8 @@ __all__ = ["Flow"]
 START = 16
 GROWTH = 1.5
 GAIN = 1.05
-REST_ROUNDS = 16
+REST_ROUNDS = 4
+ROUNDS_AFTER_FAILURE = 16
 BELOW_FAILURE, RISE = 7 / 8, 9 / 8
 
 
@@ -101,12 +102,16 @@ class Flow:
             self._top = min(self._most, int(self._top * RISE) + 1)
         elif rate <= self._rate * GAIN:
             self.limit = self._steady
-            self._rest = REST_ROUNDS
+            self._rest = self._pause()
             return
         self._steady, self._rate = self.limit, rate
         self.limit = min(int(self.limit * GROWTH) + 1, self._top)
         if self.limit == self._steady:
-            self._rest = REST_ROUNDS
+            self._rest = self._pause()
+
+    def _pause(self) -> int:
+        """How many rounds pass before the limit may grow again."""
+        return REST_ROUNDS if self._top == self._most else ROUNDS_AFTER_FAILURE
 
     def _fall(self) -> None:
         self._failures += 1

@@ -27,23 +27,24 @@ class HuggingFaceColumns(ColumnSource):
     """
 
     def __init__(self, dataset: Any) -> None:
+        self._dataset = self._rest = dataset
         self._names: tuple[str, ...] = ()
         self._dtypes: dict[str, np.dtype[Any]] = {}
         self._views: ChunkViews | None = None
-        self._rest = dataset
-        try:
-            self._view(dataset)
-        except Exception:
-            # Rows that cannot be had are told of when they are asked for.
-            self._dtypes.clear()
+        self._looked = False
+
+    def __reduce__(self) -> tuple[type, tuple[Any]]:
+        return type(self), (self._dataset,)
 
     def columns_at(
         self, keys: Int64Array, alloc: Alloc | None = None
     ) -> dict[str, Gathered]:
         """See `ColumnSource`."""
+        if not self._looked:
+            self._looked = True
+            self._look()
         found: dict[str, Gathered] = {}
-        if self._dtypes:
-            assert self._views is not None
+        if self._views is not None:
             for name, view in self._views.gather(keys, None).items():
                 found[name] = _converted(view, self._dtypes[name], alloc)
         if self._rest is not None:
@@ -52,11 +53,11 @@ class HuggingFaceColumns(ColumnSource):
                 if len(column) != len(keys):
                     raise ValueError(f"{len(column)} values for {len(keys)} keys")
                 found[name] = [column[i] for i in range(len(keys))]
-        return {name: found[name] for name in self._names} if self._dtypes else found
+        return {name: found[name] for name in self._names or found}
 
-    def _view(self, dataset: Any) -> None:
+    def _look(self) -> None:
         """Find the columns that can be gathered where they lie."""
-        form = dataset.format
+        dataset, form = self._dataset, self._dataset.format
         table = _table_of(dataset)
         if (
             table is None
@@ -66,15 +67,16 @@ class HuggingFaceColumns(ColumnSource):
             return
         ends = [0, len(dataset) - 1]
         sample = dataset[ends]
-        self._names = tuple(sample)
         found = ChunkViews(table).gather(np.array(ends), None)
         for name in found.keys() & sample.keys():
             dtype = _dtype_of(sample[name], found[name])
             if dtype is not None:
                 self._dtypes[name] = dtype
-        others = [name for name in self._names if name not in self._dtypes]
-        self._views = ChunkViews(table.select([*self._dtypes]))
-        self._rest = dataset.select_columns(others) if others else None
+        if self._dtypes:
+            self._names = tuple(sample)
+            others = [name for name in self._names if name not in self._dtypes]
+            self._views = ChunkViews(table.select([*self._dtypes]))
+            self._rest = dataset.select_columns(others) if others else None
 
 
 def _table_of(dataset: Any) -> pa.Table | None:

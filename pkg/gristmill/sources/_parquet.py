@@ -59,6 +59,9 @@ class ParquetDataSource(Closing, ColumnSource):
     without shuffle, or `samplers.GroupShuffleSampler` of ``source.groups``, decode each
     about once.  ``cache_bytes`` must hold the sampler's window of row groups.
 
+    A `Batch` that comes first takes columns, without making rows; see `columns_at`.
+    Columns of numbers and times are fast then, others are stacked value by value.
+
     Raises:
         FileNotFoundError: A file is missing, or a folder or pattern has none.
         CorruptRecord: A file is no Parquet file, damaged, or changed while in use.

@@ -227,7 +227,7 @@ class ParquetFiles:
 
         kwargs = {
             "page_checksum_verification": True,
-            # Joins requests, which costs local files a tenth of their time.
+            # Joins requests, which costs local files a quarter of their time.
             "pre_buffer": isinstance(file, RemoteFile),
             **self._read_kwargs,
         }

@@ -17,7 +17,8 @@ from gristmill.errors import RemoteError
 from gristmill.sources._range_caches import cache_of, tell_failure
 from gristmill.sources._remote_options import RemoteOptions
 from gristmill.sources._requests import Fetch, HostRequests, Unanswered, requests_of
-from gristmill.sources._urls import file_system_of, host_of, with_connections
+from gristmill.sources._urls import file_system_of, host_of
+from gristmill.sources._web import get_of_web, is_web, with_connections
 
 __all__ = ["RemoteFile", "RemoteStream"]
 
@@ -139,8 +140,12 @@ class RemoteFile:
     async def get(self, offset: int, size: int) -> bytes:
         """Return the bytes [offset, offset + size), by one attempt in `loop`."""
         filesystem, path = self._filesystem()
-        async with asyncio.timeout(self._options.timeout_s):
-            data = await filesystem._cat_file(path, start=offset, end=offset + size)
+        end, timeout_s = offset + size, self._options.timeout_s
+        if is_web(filesystem):
+            data = await get_of_web(filesystem, path, offset, end, timeout_s)
+        else:
+            async with asyncio.timeout(timeout_s):
+                data = await filesystem._cat_file(path, start=offset, end=end)
         if len(data) != size:
             raise _WrongSizeError(len(data), size)
         return bytes(data)

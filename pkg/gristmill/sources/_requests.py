@@ -13,8 +13,8 @@ import collections
 import os
 import queue
 import threading
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Protocol
 
 from gristmill._base.retries import is_transient
 from gristmill.sources import _share as share
@@ -29,9 +29,19 @@ __all__ = ["Fetch", "HostRequests", "Unanswered", "requests_of"]
 WAKE_ANSWERS = 8
 WAKE_BYTES = 1 << 20
 
-# Called when it is the turn of a request, with what `HostRequests.end` wants back;
-# False says that it is not wanted any more.
-Start = Callable[[int], bool]
+
+class Turn(Protocol):
+    """A request that waits for its turn.
+
+    Attributes:
+        wanted: Whether it is wanted still.
+    """
+
+    @property
+    def wanted(self) -> bool: ...
+
+    def start(self, begun: int) -> None:
+        """Begin; `HostRequests.end` wants `begun` back."""
 
 
 class HostRequests:
@@ -39,54 +49,65 @@ class HostRequests:
 
     def __init__(self, most: int) -> None:
         self._flow = Flow(most)
-        self._waiting: collections.deque[Start] = collections.deque()
+        self._waiting: collections.deque[Turn] = collections.deque()
         self._lock = threading.Lock()
 
-    @property
-    def wanted(self) -> int:
-        """How many requests should be under way or waiting: twice the limit."""
-        return 2 * self._flow.limit
-
-    @property
-    def count(self) -> int:
-        """How many requests are under way or waiting."""
-        return self._flow.under_way + len(self._waiting)
-
-    def submit(self, start: Start) -> None:
-        """Call `start` when it is its turn: at once, or by who ends another."""
+    def submit(self, turn: Turn) -> None:
+        """Start a request when it is its turn: at once, or by who ends another."""
         with self._lock:
-            self._waiting.append(start)
-        self._start_some()
+            self._waiting.append(turn)
+        self.start_some()
 
     def end(self, begun: int, nbytes: int, *, failed: bool = False) -> None:
-        """Say that a request was answered; see `Flow.end`."""
+        """Say that a request was answered, see `Flow.end`, and start others."""
+        self.count(begun, nbytes, failed)
+        self.start_some()
+
+    def count(self, begun: int, nbytes: int, failed: bool) -> None:
+        """As `end`, but leave it to the caller to start others."""
         with self._lock:
             waiting = bool(self._waiting)
             self._flow.end(begun, nbytes, failed=failed, waiting=waiting)
-        self._start_some()
 
-    def _start_some(self) -> None:
-        while True:
-            with self._lock:
-                flow = self._flow
-                if not self._waiting or flow.under_way >= flow.limit:
-                    return
-                start = self._waiting.popleft()
-                begun = flow.begin()
-            if not start(begun):
-                with self._lock:
-                    flow.under_way -= 1
+    def next(self) -> tuple[Turn, int] | None:
+        """The request whose turn it is, and what to start it with."""
+        with self._lock:
+            while self._waiting and self._flow.under_way < self._flow.limit:
+                turn = self._waiting.popleft()
+                if turn.wanted:
+                    return turn, self._flow.begin()
+        return None
+
+    def start_some(self) -> None:
+        """Start the requests whose turn it is."""
+        while found := self.next():
+            turn, begun = found
+            turn.start(begun)
 
     def turn(self) -> int:
         """Wait in this thread for a turn; returns what `end` wants back."""
-        answer: queue.SimpleQueue[int] = queue.SimpleQueue()
+        thread = _Thread()
+        self.submit(thread)
+        try:
+            return thread.begun.get()
+        except BaseException:  # The user interrupts.
+            with self._lock:
+                thread.wanted = False
+                has_begun = thread not in self._waiting
+            if has_begun:
+                self.end(thread.begun.get(), 0)
+            raise
 
-        def start(begun: int) -> bool:
-            answer.put(begun)
-            return True
 
-        self.submit(start)
-        return answer.get()
+class _Thread:
+    """A thread that waits for its turn."""
+
+    def __init__(self) -> None:
+        self.wanted = True
+        self.begun: queue.SimpleQueue[int] = queue.SimpleQueue()
+
+    def start(self, begun: int) -> None:
+        self.begun.put(begun)
 
 
 class Unanswered(Exception):
@@ -171,22 +192,24 @@ class _Request:
         self._file = file
         self._offset = offset
         self._size = size
-        self._loop = loop
-        self._host = file.requests
+        self.loop = loop
+        self.host = file.requests
         self._attempt = 1
         self._task: asyncio.Task[None] | None = None
 
+    @property
+    def wanted(self) -> bool:
+        return not self._fetch.closed
+
     def submit(self) -> None:
-        self._host.submit(self._start)
+        self.host.submit(self)
 
-    def _start(self, begun: int) -> bool:
-        if self._fetch.closed:
-            return False
+    def start(self, begun: int) -> None:
         # Kept: the loop itself has only a weak reference.
-        self._task = self._loop.create_task(self._run(begun))
-        return True
+        self._task = self.loop.create_task(_run(self, begun))
 
-    async def _run(self, begun: int) -> None:
+    async def attempt(self, begun: int) -> None:
+        """Make the request; its turn ends."""
         error: Exception | None = None
         data = b""
         try:
@@ -194,7 +217,7 @@ class _Request:
         except Exception as raised:
             error = raised
         again = error is not None and is_transient(error)
-        self._host.end(begun, len(data), failed=again)
+        self.host.count(begun, len(data), again)
         if error is None:
             self._fetch.arrive(self._number, data)
         elif again and self._attempt < self._file.options.attempts:
@@ -205,7 +228,23 @@ class _Request:
     def _try_again(self, error: Exception) -> None:
         delay = self._file.delay_s(error, self._attempt)
         self._attempt += 1
-        self._loop.call_later(delay, self.submit)
+        self.loop.call_later(delay, self.submit)
+
+
+async def _run(request: _Request, begun: int) -> None:
+    """Make a request, and those whose turn it becomes: a task for each takes time."""
+    while True:
+        await request.attempt(begun)
+        found = request.host.next()
+        if found is None:
+            return
+        turn, begun = found
+        if not isinstance(turn, _Request) or turn.loop is not request.loop:
+            turn.start(begun)
+            break
+        request = turn
+        request.host.start_some()
+    request.host.start_some()
 
 
 _hosts: dict[tuple[int, str, int], HostRequests] = {}

@@ -14,7 +14,6 @@ __all__ = [
     "is_local",
     "is_url",
     "local_path",
-    "with_connections",
 ]
 
 _LOCAL_SCHEMES = ("file://", "local://")
@@ -67,25 +66,6 @@ def file_system_of(url: str, storage_options: Mapping[str, Any]) -> tuple[Any, s
             " 'gristmill[remote]'"
         ) from error
     return system, path
-
-
-def with_connections(url: str, storage_options: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the options of a URL's file system, for any number of requests at a time.
-
-    fsspec's client of web servers would have 100 connections, and let others wait.
-    """
-    options = dict(storage_options)
-    if url.startswith(("http://", "https://")):
-        options.setdefault("get_client", _client)
-    return options
-
-
-async def _client(**kwargs: Any) -> Any:
-    import aiohttp
-
-    if "connector" not in kwargs:
-        kwargs["connector"] = aiohttp.TCPConnector(limit=0)
-    return aiohttp.ClientSession(**kwargs)
 
 
 def glob_url(

@@ -93,10 +93,24 @@ void pieces_do_not_matter(Function crc) {
   }
 }
 
+void three_at_once_are_as_one_by_one() {
+  const Bytes bytes = noise(3 * 4096 + 3);
+  const auto all = std::span<const std::byte>(bytes);
+  for (const std::size_t size : {0u, 1u, 7u, 8u, 63u, 4096u, 4097u}) {
+    const auto found = crc32c_of_three(
+        {all.first(size), all.subspan(size, size), all.subspan(2 * size, size)},
+        {1, 0, 0xffffffff});
+    CHECK_EQ(found[0], crc32c(all.first(size), 1));
+    CHECK_EQ(found[1], crc32c(all.subspan(size, size), 0));
+    CHECK_EQ(found[2], crc32c(all.subspan(2 * size, size), 0xffffffff));
+  }
+}
+
 }  // namespace
 }  // namespace gristmill
 
 int main() {
+  gristmill::three_at_once_are_as_one_by_one();
   for (const auto crc : {gristmill::crc32c, gristmill::crc32c_portable}) {
     gristmill::gives_the_published_values(crc);
     gristmill::every_length_and_alignment_is_as_defined(crc);

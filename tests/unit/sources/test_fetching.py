@@ -1,8 +1,10 @@
 """Ranges of far files that are under way together, and how far ahead they are asked."""
 
+import _thread
 import collections
 import threading
 
+import fsspec
 import numpy as np
 import pytest
 from array_record.python import array_record_module
@@ -11,7 +13,7 @@ import gristmill as gm
 from gristmill import _core
 from gristmill.errors import CorruptRecord
 from gristmill.sources import RemoteOptions, _share
-from gristmill.sources._requests import requests_of
+from gristmill.sources._requests import HostRequests, requests_of
 from support import range_server
 
 # 256 records of 5 kB.
@@ -173,6 +175,38 @@ def test_processes_that_share_a_loader_share_the_requests():
         _share.share_among(1)
     assert requests_of("http://three", 100)._flow._most == 100
     assert requests_of("http://three", 100) is requests_of("http://three", 100)
+
+
+def test_threads_of_other_file_systems_wait_for_their_turns(content):
+    url = "memory://fetching/file"
+    with fsspec.open(url, "wb") as file:
+        file.write(content)
+    # More threads than there are turns at first.
+    options = RemoteOptions(gap_bytes=0, parallel=60)
+    source = gm.sources.ArrayRecordDataSource(url, remote_options=options)
+    every = np.random.default_rng(4).permutation(256)[:200]
+    for _ in range(3):
+        assert source.__getitems__(every) == [RECORDS[i] for i in every]
+    fsspec.filesystem("memory").store.clear()
+
+
+def test_a_turn_that_is_interrupted_is_given_to_others():
+    requests = HostRequests(1)
+    begun = requests.turn()
+
+    def interrupt():
+        while not requests._waiting:
+            threading.Event().wait(0.001)
+        _thread.interrupt_main()
+
+    interrupter = threading.Thread(target=interrupt)
+    interrupter.start()
+    with pytest.raises(KeyboardInterrupt):
+        requests.turn()
+    interrupter.join()
+    requests.end(begun, 10)
+    requests.end(requests.turn(), 10)
+    assert requests._flow.under_way == 0
 
 
 # What a reader in Python may do

@@ -108,7 +108,7 @@ def test_finds_out_that_a_store_has_become_faster():
     store = Store(bytes_per_s=50e6)
     store.run(10_000)
     store.bytes_per_s = 1e9
-    store.run(60 * REST_ROUNDS * 3)
+    store.run(60 * REST_ROUNDS * 12)
     assert store.run(20_000) >= 0.9 * 1e9
 
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from gristmill import batching
+from gristmill import batching, monitoring
 from gristmill._base.checks import check_callable, check_flag, check_integer
 from gristmill._base.types import Alloc, Int64Array, T
 from gristmill._dataset.model.blocks import (
@@ -30,7 +30,7 @@ from gristmill._dataset.nodes.source import SourceMapDataset
 from gristmill._dataset.nodes.to_iter import PrefetchDatasetIterator
 from gristmill._engine.column_batches import batch_of_columns
 from gristmill._hot import steps, tree
-from gristmill.sources import as_columns
+from gristmill.sources import TableSource, as_columns
 from gristmill.sources._columns import ColumnSource
 
 BatchFn = Callable[[list[Any]], Any]
@@ -68,8 +68,10 @@ class Rows:
     ) -> tuple[Any] | None:
         """The batch of `count` elements from index `first` on, alone in a tuple.
 
-        None where it must be made of the elements.
+        None where it must be made of the elements, which metrics count.
         """
+        if monitoring.is_on() and not isinstance(self._source, TableSource):
+            return None
         keys = np.arange(first, first + count, dtype=np.int64)
         if self._plan is not None:
             keys = self._plan.keys(keys)
