@@ -11,6 +11,7 @@ import pytest
 import gristmill as grain
 from gristmill import experimental
 from gristmill._dataset.nodes import to_iter
+from gristmill._engine import reading
 from gristmill._observe import copying, measured, meter, observed, summary
 
 COLUMNS = [
@@ -172,7 +173,8 @@ def test_time_of_other_programs_and_the_start_of_workers_are_left_out(monkeypatc
     assert node_of(iterator, "ProcessPrefetch").numbers.total_ns == 0
 
 
-def test_waiting_for_threads_is_given_to_the_nodes_that_they_run():
+def test_waiting_for_threads_is_given_to_the_nodes_that_they_run(monkeypatch):
+    monkeypatch.setattr(reading, "SLOW_READ_S", -1.0)
     ds = grain.MapDataset.range(60).map(slow).to_iter_dataset().batch(5)
     iterator = observe(ds)
     list(iterator)
