@@ -25,8 +25,8 @@ QUESTION = Question(
     unit="us/batch (processor)",
     contestants={
         "gristmill": measured(question.gristmill(0), True),
-        "by hand": measured(question.by_hand, True),
-        "by hand, in groups": measured(question.by_hand_in_groups, True),
+        "by hand": measured(question.by_hand(question.WINDOW), True),
+        "by hand, in groups": measured(question.by_hand(1), True),
         "hugging face": measured(question.hugging_face_iterable, False),
     },
     targets=(

@@ -22,7 +22,7 @@ QUESTION = Question(
     contestants={
         "gristmill": measured(question.gristmill(2), True),
         "gristmill, one process": measured(question.gristmill(0), True),
-        "by hand": measured(question.by_hand, True),
+        "by hand": measured(question.by_hand(question.WINDOW), True),
     },
     targets=(AtLeast(1.6, ("by hand",)),),
 )

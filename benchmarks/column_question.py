@@ -77,37 +77,26 @@ def measure(
     return Measurement(seconds * 1e6, answers)
 
 
-def by_hand(path: str, epochs: int | None) -> Iterator[Any]:
-    """As a program without a loader: shuffled row groups, 8 of them mixed."""
-    import pyarrow
-    from pyarrow import parquet
+def by_hand(window: int) -> Load:
+    """As a program without a loader: shuffled row groups, a window of them mixed."""
 
-    rng = np.random.default_rng(SEED)
-    source = parquet.ParquetFile(path)
-    for _ in passes(epochs):
-        groups = rng.permutation(source.num_row_groups).tolist()
-        for first in range(0, len(groups), WINDOW):
-            window = groups[first : first + WINDOW]
-            table = pyarrow.concat_tables([*map(source.read_row_group, window)])
-            order = rng.permutation(len(table))
-            arrays = {n: table[n].to_numpy()[order] for n in table.column_names}
-            for begin in range(0, len(table), BATCH):
-                yield {n: array[begin : begin + BATCH] for n, array in arrays.items()}
+    def load(path: str, epochs: int | None) -> Iterator[Any]:
+        import pyarrow
+        from pyarrow import parquet
 
+        rng = np.random.default_rng(SEED)
+        source = parquet.ParquetFile(path)
+        for _ in passes(epochs):
+            groups = rng.permutation(source.num_row_groups).tolist()
+            for first in range(0, len(groups), window):
+                read = map(source.read_row_group, groups[first : first + window])
+                table = pyarrow.concat_tables([*read])
+                order = rng.permutation(len(table))
+                mixed = {n: table[n].to_numpy()[order] for n in table.column_names}
+                for begin in range(0, len(table), BATCH):
+                    yield {n: c[begin : begin + BATCH] for n, c in mixed.items()}
 
-def by_hand_in_groups(path: str, epochs: int | None) -> Iterator[Any]:
-    """As `by_hand`, with the rows of one row group mixed, which is a weak shuffle."""
-    from pyarrow import parquet
-
-    rng = np.random.default_rng(SEED)
-    source = parquet.ParquetFile(path)
-    for _ in passes(epochs):
-        for group in rng.permutation(source.num_row_groups).tolist():
-            table = source.read_row_group(group)
-            order = rng.permutation(len(table))
-            arrays = {n: table[n].to_numpy()[order] for n in table.column_names}
-            for begin in range(0, len(table), BATCH):
-                yield {n: array[begin : begin + BATCH] for n, array in arrays.items()}
+    return load
 
 
 def gristmill(workers: int) -> Load:

@@ -76,9 +76,50 @@ void stack_streams_nothing_beside_its_rows() {
   }
 }
 
+// Two columns of 3 and 8 bytes an item, in chunks of 2, 0 and 150 rows.
+void rows_of_chunks_are_found_and_gathered() {
+  const std::vector<std::int64_t> bounds{0, 2, 2, 152};
+  const auto narrow = some_bytes(std::size_t{3} * 152);
+  const auto wide = some_bytes(std::size_t{8} * 152);
+  const std::vector<std::size_t> item_bytes{3, 8};
+  std::vector<std::int64_t> rows;
+  for (std::int64_t k = 0; k < 100; ++k) rows.push_back(151 - k * 37 % 152);
+  std::vector<std::int64_t> chunks(rows.size());
+  std::vector<std::int64_t> offsets(rows.size());
+  CHECK((gristmill::find_chunks(bounds, rows, chunks, offsets) ==
+         std::vector<std::int64_t>{2, 0}));
+  Bytes first(std::size_t{11} * 150);
+  Bytes second(std::size_t{11} * 2);
+  gristmill::interleave(
+      std::vector<const std::byte*>{narrow.data() + 6, wide.data() + 16},
+      item_bytes, 150, first.data());
+  gristmill::interleave(
+      std::vector<const std::byte*>{narrow.data(), wide.data()}, item_bytes, 2,
+      second.data());
+  Bytes threes(3 * rows.size());
+  Bytes eights(8 * rows.size());
+  gristmill::gather_interleaved(
+      std::vector<const std::byte*>{first.data(), second.data()}, chunks,
+      offsets, item_bytes,
+      std::vector<std::byte*>{threes.data(), eights.data()});
+  Bytes again(8 * rows.size());
+  gristmill::gather_chunks(
+      std::vector<const std::byte*>{wide.data() + 16, wide.data()}, chunks,
+      offsets, 8, again.data());
+  CHECK(again == eights);
+  for (std::size_t k = 0; k < rows.size(); ++k) {
+    const auto row = static_cast<std::size_t>(rows[k]);
+    for (std::size_t i = 0; i < 8; ++i) {
+      CHECK(eights[8 * k + i] == wide[8 * row + i]);
+      CHECK(i > 2 || threes[3 * k + i] == narrow[3 * row + i]);
+    }
+  }
+}
+
 }  // namespace
 
 int main() {
+  rows_of_chunks_are_found_and_gathered();
   gather_copies_rows_of_every_size();
   gather_names_the_first_bad_row();
   stack_lays_parts_end_to_end();
