@@ -21,7 +21,9 @@ from gristmill._base.types import Alloc, Int64Array, Rules
 from gristmill._engine.far_ahead import FarAhead
 from gristmill._engine.program import Program
 from gristmill._engine.reading import Reading
+from gristmill._engine.stream import NO_KEYS
 from gristmill._engine.stream_keys import StreamKeys
+from gristmill.errors import CorruptRecord
 from gristmill.options import ReadOptions
 from gristmill.sources import TableSource
 from gristmill.sources._record_source import RecordSource, reads_natively
@@ -251,7 +253,9 @@ class BlockQueue:
 class BlockReading:
     """Reads blocks of one stream's records.  See `reading.Reading`.
 
-    A block that cannot be read as a whole is read record by record.
+    A block that cannot be read as a whole is read in parts when they are due, and a
+    part that cannot be read record by record: up to the first that fails for want of
+    the file, or of its server, since those behind would fail for the same reason.
     """
 
     def __init__(
@@ -265,6 +269,8 @@ class BlockReading:
         self._ready: list[Any] = []
         self._ready_at = 0
         self._failures: dict[int, Exception] = {}
+        # The keys behind `_ready` of a block that cannot be read as a whole.
+        self._unread: Int64Array = NO_KEYS
 
     def read(self, position: int, keys: Any) -> tuple[list[Any], Exception | None]:
         """Read the records at `position`, position + 1, ...
@@ -286,7 +292,7 @@ class BlockReading:
             failed = (number for number in self._failures if number > at)
             elements += self._ready[: min([at + wanted, *failed]) - at]
             self._drop_until(position + len(elements))
-        behind = self._ready_at + len(self._ready)
+        behind = self._ready_at + len(self._ready) + len(self._unread)
         self._queue.look_ahead(max(position + count, behind), max(count, MIN_BLOCK))
         return elements, None
 
@@ -310,6 +316,7 @@ class BlockReading:
     def _drop(self) -> None:
         self._ready = []
         self._failures.clear()
+        self._unread = NO_KEYS
 
     def _drop_until(self, position: int) -> None:
         del self._ready[: position - self._ready_at]
@@ -317,32 +324,40 @@ class BlockReading:
 
     def _load(self, position: int, keys: Int64Array) -> None:
         """Make the block that waits at `position` ready, else those of `keys`."""
+        behind = self._ready_at + len(self._ready)
+        unread = self._unread[max(0, position - behind) :]
         self._drop()
-        waits = self._queue.next_count(position)
-        try:
-            self._ready = self._queue.take(position, keys)
-        except Exception:
-            if waits:
-                keys = self._keys.block(position, waits)
-            for first in range(0, len(keys), MIN_BLOCK):
-                part = keys[first : first + MIN_BLOCK]
-                self._read_part(position + first, part, len(keys))
         self._ready_at = position
-
-    def _read_part(self, position: int, keys: Int64Array, of: int) -> None:
-        """Read a part of a block of so many records in which some record is bad."""
-        if len(keys) < of:
+        if position < behind or not len(unread):
+            waits = self._queue.next_count(position)
             try:
-                self._ready += self._source.reader.read_many(keys)
+                self._ready = self._queue.take(position, keys)
+                return
             except Exception:
-                self._read_part(position, keys, len(keys))
-            return
-        for number, key in enumerate(keys.tolist(), position):
+                unread = self._keys.block(position, waits) if waits else keys
+                if len(unread) <= MIN_BLOCK:
+                    self._read_singly(position, unread)
+                    return
+        self._unread = unread[MIN_BLOCK:]
+        part = unread[:MIN_BLOCK]
+        try:
+            self._ready = self._source.reader.read_many(part)
+        except Exception:
+            self._read_singly(position, part)
+
+    def _read_singly(self, position: int, keys: Int64Array) -> None:
+        """Read the records of a part of a block, of which some record is bad."""
+        for number, key in enumerate(keys.tolist()):
             element = None
             try:
                 element = self._source[key]
+            except CorruptRecord as error:
+                self._failures[position + number] = error
             except Exception as error:
-                self._failures[number] = error
+                self._failures[position + number] = error
+                self._ready.append(None)
+                self._unread = np.concatenate([keys[number + 1 :], self._unread])
+                return
             self._ready.append(element)
 
 

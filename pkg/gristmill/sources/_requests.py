@@ -89,13 +89,13 @@ class HostRequests:
         thread = _Thread()
         self.submit(thread)
         try:
-            return thread.begun.get()
+            return thread.wait()
         except BaseException:  # The user interrupts.
             with self._lock:
                 thread.wanted = False
                 has_begun = thread not in self._waiting
             if has_begun:
-                self.end(thread.begun.get(), 0)
+                self.end(thread.wait(), 0)
             raise
 
 
@@ -104,10 +104,17 @@ class _Thread:
 
     def __init__(self) -> None:
         self.wanted = True
-        self.begun: queue.SimpleQueue[int] = queue.SimpleQueue()
+        self._begun = 0
+        self._started = threading.Event()
 
     def start(self, begun: int) -> None:
-        self.begun.put(begun)
+        self._begun = begun
+        self._started.set()
+
+    def wait(self) -> int:
+        """Wait for the turn; an interrupted wait may be repeated."""
+        self._started.wait()
+        return self._begun
 
 
 class Unanswered(Exception):
@@ -195,7 +202,7 @@ class _Request:
         self.loop = loop
         self.host = file.requests
         self._attempt = 1
-        self._task: asyncio.Task[None] | None = None
+        self.task: asyncio.Task[None] | None = None
 
     @property
     def wanted(self) -> bool:
@@ -205,8 +212,14 @@ class _Request:
         self.host.submit(self)
 
     def start(self, begun: int) -> None:
+        if asyncio._get_running_loop() is self.loop:
+            self._begin(begun)
+        else:
+            self.loop.call_soon_threadsafe(self._begin, begun)
+
+    def _begin(self, begun: int) -> None:
         # Kept: the loop itself has only a weak reference.
-        self._task = self.loop.create_task(_run(self, begun))
+        self.task = self.loop.create_task(_run(self, begun))
 
     async def attempt(self, begun: int) -> None:
         """Make the request; its turn ends."""
@@ -214,6 +227,9 @@ class _Request:
         data = b""
         try:
             data = await self._file.get(self._offset, self._size)
+        except asyncio.CancelledError as cancelled:
+            error = ConnectionError("the request was cancelled")
+            error.__cause__ = cancelled
         except Exception as raised:
             error = raised
         again = error is not None and is_transient(error)
@@ -242,6 +258,7 @@ async def _run(request: _Request, begun: int) -> None:
         if not isinstance(turn, _Request) or turn.loop is not request.loop:
             turn.start(begun)
             break
+        turn.task = request.task
         request = turn
         request.host.start_some()
     request.host.start_some()

@@ -110,3 +110,33 @@ def test_a_bad_record_may_be_passed_over_unread(source):
     elements, failure = reading.read(4, np.arange(4, 8))
     assert failure is None
     assert [int(np.frombuffer(e, np.int64)[0]) for e in elements] == [4, 5, 6, 7]
+
+
+class Gone:
+    """A file that has gone; `asked` counts what is asked of it."""
+
+    is_far = False
+
+    def __init__(self):
+        self.asked = 0
+
+    def __getitem__(self, key):
+        self.asked += 1
+        raise FileNotFoundError("gone")
+
+    def read_many(self, keys, packed=False):
+        return self[keys]
+
+    reader = property(lambda self: self)
+
+
+def test_a_file_that_is_gone_is_told_of_before_all_records_of_a_block_are_tried():
+    source = Gone()
+    keys = types.SimpleNamespace(block=numbers, length=RECORDS)
+    queue = BlockQueue(RecordBlocks(source), keys, g.ReadOptions(0, 0), False)
+    reading = BlockReading(source, queue, keys)
+    for position in range(3):
+        elements, failure = reading.read(position, numbers(position, 400))
+        assert not elements
+        assert isinstance(failure, FileNotFoundError)
+    assert source.asked <= 3 * 3

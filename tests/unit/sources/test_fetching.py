@@ -1,5 +1,6 @@
 """Ranges of far files that are under way together, and how far ahead they are asked."""
 
+import asyncio
 import collections
 import signal
 import threading
@@ -13,6 +14,7 @@ import gristmill as gm
 from gristmill import _core
 from gristmill.errors import CorruptRecord
 from gristmill.sources import RemoteOptions, _share
+from gristmill.sources._remote import RemoteFile
 from gristmill.sources._requests import HostRequests, requests_of
 from support import range_server
 
@@ -207,6 +209,39 @@ def test_a_turn_that_is_interrupted_is_given_to_others():
     requests.end(begun, 10)
     requests.end(requests.turn(), 10)
     assert requests._flow.under_way == 0
+
+
+def test_threads_that_end_requests_wake_the_loop_for_others(server):
+    file = RemoteFile(server.url("file"), options=RemoteOptions(parallel=2))
+    # It refuses what another thread may not do.
+    file.loop.set_debug(True)
+    try:
+        turns = [file.requests.turn() for _ in range(2)]
+        fetch = file.fetch([(file, 0, 10)])
+        asyncio.run_coroutine_threadsafe(asyncio.sleep(0), file.loop).result()
+        for begun in turns:
+            file.requests.end(begun, 10)
+        assert fetch.take() == [(0, server.files["file"][:10])]
+    finally:
+        file.loop.set_debug(False)
+
+
+def test_a_cancelled_request_is_made_again(server):
+    options = RemoteOptions(first_delay_s=0)
+    file = RemoteFile(server.url("file"), options=options)
+    server.gate = threading.Event()
+    fetch = file.fetch([(file, 0, 10)])
+
+    async def cancel():
+        while not (tasks := asyncio.all_tasks() - {asyncio.current_task()}):
+            await asyncio.sleep(0)
+        for task in tasks:
+            task.cancel()
+
+    asyncio.run_coroutine_threadsafe(cancel(), file.loop).result()
+    server.gate.set()
+    assert fetch.take() == [(0, server.files["file"][:10])]
+    assert file.requests._flow.under_way == 0
 
 
 # What a reader in Python may do
