@@ -59,7 +59,8 @@ class BlockCall:
         made = self.function(elements)
         if type(made) is not list:
             is_sequence = hasattr(made, "__len__") and hasattr(made, "__getitem__")
-            if not is_sequence or isinstance(made, (str, bytes, Mapping)):
+            is_scalar = getattr(made, "ndim", 1) == 0
+            if not is_sequence or is_scalar or isinstance(made, (str, bytes, Mapping)):
                 raise TypeError(
                     f"{_name(self.function)} returned {kind(made)} for a list of"
                     f" {count} elements. Return a list with one for each of them."

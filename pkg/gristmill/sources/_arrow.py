@@ -54,7 +54,7 @@ class ChunkViews:
     """The columns of a table that can be viewed as arrays, chunk by chunk.
 
     These are columns as those of `as_arrays`, but in any number of chunks, which are
-    the same for all of them.
+    the same for all of them, and without lists in lists: rows have those as objects.
 
     Attributes:
         names: Of these columns, in the table's order.
@@ -70,6 +70,8 @@ class ChunkViews:
             chunks = [chunk for chunk in column.chunks if len(chunk)]
             view = _view_of_chunk(chunks[0]) if chunks else None
             if view is None or not is_plain(view) or _lacks_values(column):
+                continue
+            if view.ndim > 2:
                 continue
             bounds = np.cumsum([0, *map(len, chunks)])
             if not self.names:

@@ -131,6 +131,12 @@ ARRAYS = {
 }
 
 
+def test_a_batch_of_lists_in_lists_is_its_rows_stacked():
+    column = pa.array([[[1, 2], [3, 4]]] * 6, pa.list_(pa.list_(pa.int8(), 2), 2))
+    table = pa.table({"x": pa.chunked_array([column[:3], column[3:]])})
+    check(as_source(table), np.arange(1, 5), "plain")
+
+
 @given(
     st.lists(st.sampled_from(list(ARRAYS)), min_size=1, unique=True), keys_of(5), RULES
 )

@@ -329,7 +329,7 @@ def test_what_the_parent_raises_comes_in_its_turn():
 def halves(elements):
     """Changes what it got before it fails."""
     for element in elements:
-        value = element.pop("x")
+        value = element["x"].pop("inner")
         if value == 6:
             raise ArithmeticError("six")
         element["half"] = value / 2
@@ -338,7 +338,7 @@ def halves(elements):
 
 @pytest.mark.parametrize("face", ["MapDataset", "IterDataset", "DataLoader"])
 def test_a_function_may_change_its_elements(face):
-    rows = g.MapDataset.range(9).map(lambda x: {"x": x})
+    rows = g.MapDataset.range(9).map(lambda x: {"x": {"inner": x}})
     if face == "MapDataset":
         found = outcomes(rows.block_map(halves, 4).map(lambda row: row["half"]))
     elif face == "IterDataset":
@@ -379,7 +379,8 @@ def test_another_number_of_elements_is_an_error(face):
 
 @pytest.mark.parametrize("face", FACES)
 @pytest.mark.parametrize(
-    "wrong", [lambda elements: {"x": elements}, lambda elements: iter(elements), len]
+    "wrong",
+    [lambda elements: {"x": elements}, lambda elements: iter(elements), len, np.sum],
 )
 def test_what_is_no_sequence_is_refused(face, wrong):
     with pytest.raises(TypeError, match="Return a list with one for each"):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable
 from typing import Any
 
@@ -17,6 +18,7 @@ from gristmill._dataset.model.iterator import (
     set_next_index,
 )
 from gristmill._dataset.model.node import builds
+from gristmill._dataset.model.states import replay
 from gristmill._dataset.nodes.map import Mapping
 from gristmill._hot import steps
 from gristmill._hot.block_call import BlockCall, WrongNumber
@@ -134,15 +136,25 @@ class BlockMapDatasetIterator(CountingIterator[T]):
 
     def _compute(self) -> None:
         """Make what waits ready, up to an element that fails."""
-        call = self._node._call
-        # The function may change what it gets, and get it again.
-        kept = [dict(x) if type(x) is dict else x for x in self._waiting]
+        elements, call = self._waiting, self._node._call
         try:
-            made, used = _made_of(self._waiting, call.of_all), len(kept)
+            made, used = _made_of(elements, call.of_all), len(elements)
         except Exception as error:
-            made, used = self._one_by_one(kept, error)
+            elements = self._taken_again()
+            made, used = self._one_by_one(elements, error)
         self._made = made[::-1]
-        self._waiting, self._places = kept[used:], self._places[used:]
+        self._waiting, self._places = elements[used:], self._places[used:]
+
+    def _taken_again(self) -> list[Any]:
+        """The elements that wait, as they were before the function changed them."""
+        self._parent.set_state(self._before)
+        count = self.counter + len(self._waiting)
+        elements = replay(self._parent, count)[self.counter :]
+        if self._ending is not None:
+            with contextlib.suppress(Exception):
+                next(self._parent)
+        # An iterator of the user's may give others.
+        return elements if len(elements) == len(self._waiting) else self._waiting
 
     def _one_by_one(
         self, elements: list[Any], failure: Exception
