@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <chrono>
 #include <filesystem>
 #include <system_error>
 
@@ -27,8 +28,8 @@ struct Superblock {
 
 // Makes a cache under another name first: nobody sees half of one.
 Status make(const std::string& path, std::uint64_t sets, std::uint64_t size) {
-  const std::string half = concat(path, ".", getpid());
-  ::unlink(half.c_str());
+  const auto now = std::chrono::steady_clock::now().time_since_epoch().count();
+  const std::string half = concat(path, ".", getpid(), ".", now);
   const int fd = ::open(half.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC,
                         S_IRUSR | S_IWUSR | S_IRGRP | S_IWGRP);
   if (fd < 0) return Status::system(errno, half, ": cannot be made");
@@ -45,15 +46,19 @@ Status make(const std::string& path, std::uint64_t sets, std::uint64_t size) {
   return status;
 }
 
-// True if a path still leads to an open file, which is a whole cache.
-bool is_whole(const std::string& path, int fd, std::uint64_t sets,
-              std::uint64_t size) {
+// True if a path still leads to an open file.
+bool leads_to(const std::string& path, int fd) {
   struct stat here;
   struct stat there;
-  Superblock block;
   return fstat(fd, &here) == 0 && stat(path.c_str(), &there) == 0 &&
-         here.st_dev == there.st_dev && here.st_ino == there.st_ino &&
-         static_cast<std::uint64_t>(here.st_size) == size &&
+         here.st_dev == there.st_dev && here.st_ino == there.st_ino;
+}
+
+bool is_whole(int fd, std::uint64_t sets, std::uint64_t size) {
+  struct stat status;
+  Superblock block;
+  return fstat(fd, &status) == 0 &&
+         static_cast<std::uint64_t>(status.st_size) == size &&
          pread_all(fd, 0, &block, sizeof(block)) && block.magic == kMagic &&
          block.sets == sets;
 }
@@ -120,16 +125,22 @@ Result<CacheFile> open_cache_file(const std::string& folder, std::uint64_t sets,
       fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
     }
     if (fd < 0) {
+      if (errno != ENOENT) {
+        return Status::system(errno, path, ": cannot be opened");
+      }
       TRY(make(path, sets, bytes));
       continue;
     }
     // Held as long as it is open: who has it to themselves may remove it.
-    if (flock(fd, LOCK_SH | LOCK_NB) == 0 && is_whole(path, fd, sets, bytes)) {
+    if (flock(fd, LOCK_SH | LOCK_NB) == 0 && leads_to(path, fd) &&
+        is_whole(fd, sets, bytes)) {
       if (writes) remove_others(folder, name);
       return CacheFile{path, fd, writes};
     }
     problem = Status::system(EIO, path, ": is no cache of ", sets, " sets");
-    if (writes && flock(fd, LOCK_EX | LOCK_NB) == 0) ::unlink(path.c_str());
+    if (writes && flock(fd, LOCK_EX | LOCK_NB) == 0 && leads_to(path, fd)) {
+      ::unlink(path.c_str());
+    }
     ::close(fd);
   }
   return problem.ok() ? Status::system(EAGAIN, path, ": cannot be opened")

@@ -29,6 +29,7 @@
 
 #include <array>
 #include <atomic>
+#include <cerrno>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -123,7 +124,11 @@ class RangeCache {
       kSetHeadBytes + kWays * kRegionBytes;
 
   RangeCache(std::string path, int fd, bool writes, std::uint64_t sets)
-      : path_(std::move(path)), fd_(fd), sets_(sets), writes_(writes) {}
+      : path_(std::move(path)),
+        fd_(fd),
+        sets_(sets),
+        writes_(writes),
+        problem_(writes ? 0 : EACCES) {}
 
   static std::uint64_t begin_of(std::uint64_t set) {
     return kPageBytes + set * kSetBytes;
@@ -149,7 +154,7 @@ class RangeCache {
   const std::uint64_t sets_;
   std::atomic<bool> writes_;
   std::atomic<std::uint32_t> draws_{0};
-  std::atomic<int> problem_{0};  // The errno of the write that failed.
+  std::atomic<int> problem_;  // The errno of the write that failed.
 };
 
 }  // namespace gristmill

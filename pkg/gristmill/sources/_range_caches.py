@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 from gristmill import _core
 from gristmill._base import log
 from gristmill.sources._remote_options import RemoteOptions
@@ -9,7 +11,7 @@ from gristmill.sources._remote_options import RemoteOptions
 __all__ = ["cache_of", "tell_failure"]
 
 # By folder and bytes; None where there can be none.  Children of a fork share them.
-_caches: dict[tuple[str, int], _core.RangeCache | None] = {}
+_caches: dict[tuple[bytes, int], _core.RangeCache | None] = {}
 _told: set[str] = set()
 
 
@@ -20,7 +22,7 @@ def cache_of(options: RemoteOptions) -> _core.RangeCache | None:
     """
     if options.cache_dir is None:
         return None
-    key = str(options.cache_dir), int(options.cache_bytes)
+    key = os.fsencode(options.cache_dir), int(options.cache_bytes)
     if key not in _caches:
         try:
             # Threads that come here together open the same file.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import importlib
 import io
 import operator
 import os
@@ -142,7 +143,8 @@ class RemoteFile:
         filesystem, path = self._filesystem()
         end, timeout_s = offset + size, self._options.timeout_s
         if is_web(filesystem):
-            data = await get_of_web(filesystem, path, offset, end, timeout_s)
+            tag = self._tag
+            data = await get_of_web(filesystem, path, offset, end, timeout_s, tag)
         else:
             async with asyncio.timeout(timeout_s):
                 data = await filesystem._cat_file(path, start=offset, end=end)
@@ -255,11 +257,19 @@ class RemoteFile:
 
     def _cat(self, offset: int, size: int) -> bytes:
         filesystem, path = self._filesystem()
+        end = offset + size
+        if self._tag is not None and self.fetches and is_web(filesystem):
+            asyn = importlib.import_module("fsspec.asyn")
+            call = (path, offset, end, self._options.timeout_s, self._tag)
+            return bytes(asyn.sync(filesystem.loop, get_of_web, filesystem, *call))
         # File systems that open files for this would read ahead in vain.
         extra = self._limit(filesystem) or {"cache_type": "none"}
-        return bytes(
-            filesystem.cat_file(path, start=offset, end=offset + size, **extra)
-        )
+        return bytes(filesystem.cat_file(path, start=offset, end=end, **extra))
+
+    @property
+    def _tag(self) -> str | None:
+        """What every answer must have where it is kept; None where none is known."""
+        return None if self.cache is None else self._stamp.get("ETag")
 
     def _meaning_of(self, found: int, size: int) -> Exception:
         """What it means that another number of bytes came."""

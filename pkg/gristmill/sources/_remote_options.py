@@ -66,16 +66,24 @@ class RemoteOptions:
     def __post_init__(self) -> None:
         if self.cache_dir is not None:
             object.__setattr__(self, "cache_dir", os.fsdecode(self.cache_dir))
+            if not self.cache_dir:
+                raise ValueError("cache_dir is empty. Name a folder, or None for none.")
         for name, least in _LEAST.items():
             value = getattr(self, name)
             if not name.endswith("_s"):
                 check_integer(name, value)
             if not value >= least:
                 raise ValueError(f"{name} is {value}, but must be at least {least}.")
+        if self.cache_bytes > MOST_CACHE_BYTES:
+            raise ValueError(
+                f"cache_bytes is {self.cache_bytes}, but must be at most"
+                f" {MOST_CACHE_BYTES}."
+            )
         if not self.timeout_s > 0:
             raise ValueError(f"timeout_s is {self.timeout_s}, but must be above 0.")
 
 
+MOST_CACHE_BYTES = 1 << 62
 _LEAST = {
     "attempts": 1,
     "first_delay_s": 0,

@@ -41,10 +41,11 @@ def host_of(url: str) -> str:
     """Return the part of a URL that says who is asked: ``https://host``, ``gs://bucket``.
 
     Example:
-        >>> host_of("https://host:80/folder/file?a=b")
+        >>> host_of("https://host:80/folder/file?a=https://b/c")
         'https://host:80'
     """
-    scheme, mark, rest = url.rpartition("://")
+    asked = re.split("[?#]", url.rpartition("::")[2], maxsplit=1)[0]
+    scheme, mark, rest = asked.rpartition("://")
     return scheme + mark + rest.partition("/")[0]
 
 

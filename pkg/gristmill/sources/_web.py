@@ -6,6 +6,8 @@ import functools
 from collections.abc import Mapping
 from typing import Any
 
+from gristmill.errors import RemoteError
+
 __all__ = ["get_of_web", "is_web", "with_connections"]
 
 _SCHEMES = ("http://", "https://")
@@ -40,9 +42,18 @@ def is_web(filesystem: Any) -> bool:
 
 
 async def get_of_web(
-    filesystem: Any, url: str, begin: int, end: int, timeout_s: float
+    filesystem: Any,
+    url: str,
+    begin: int,
+    end: int,
+    timeout_s: float,
+    tag: str | None = None,
 ) -> bytes:
-    """Return the bytes [begin, end), as ``_cat_file`` does in a third less time."""
+    """Return the bytes [begin, end), as ``_cat_file`` does in a third less time.
+
+    Raises:
+        RemoteError: They are of another version of the file than that of `tag`.
+    """
     options = filesystem.kwargs
     headers = {**options.get("headers", {}), "Range": f"bytes={begin}-{end - 1}"}
     options = {"timeout": _timeout(timeout_s), **options, "headers": headers}
@@ -50,6 +61,9 @@ async def get_of_web(
     async with session.get(filesystem.encode_url(url), **options) as answer:
         data: bytes = await answer.read()
         filesystem._raise_not_found_for_status(answer, url)
+    found = answer.headers.get("ETag", tag)
+    if tag is not None and found.removeprefix("W/") != tag.removeprefix("W/"):
+        raise RemoteError(f"they are of the version {found}, not of {tag}")
     return data
 
 

@@ -11,6 +11,7 @@ import pytest
 
 from faults.scripts import command, environment
 from gristmill import _core
+from gristmill.errors import RemoteError
 from gristmill.sources import ArrayRecordDataSource, RemoteOptions
 from gristmill.sources._remote import RemoteFile
 from support import range_server
@@ -216,6 +217,18 @@ def test_another_version_is_read_anew(server, folder):
     assert newer.read_range(0, PAGE) == CONTENT[::-1][:PAGE]
 
 
+def test_bytes_of_another_version_are_neither_given_nor_kept(server, folder):
+    file = remote(server, folder)
+    server.files["file"], server.tags["file"] = CONTENT[::-1], '"two"'
+    with pytest.raises(RemoteError, match="was replaced while it was open"):
+        file.read_range(0, 4)
+    fetch = file.fetch([(file, 0, 4096)])
+    [(_, answer)] = fetch.take()
+    assert isinstance(answer, RemoteError)
+    server.files["file"], server.tags["file"] = CONTENT, '"one"'
+    assert remote(server, folder).read_range(0, 4) == CONTENT[:4]
+
+
 def test_records_are_served_in_another_order(server, folder, tmp_path):
     from array_record.python import array_record_module
 
@@ -312,3 +325,17 @@ def test_options_name_the_folder_as_text(folder):
         RemoteOptions(cache_dir=7)
     with pytest.raises(ValueError, match="cache_bytes is 5, but must be at least"):
         RemoteOptions(cache_bytes=5)
+
+
+@pytest.mark.parametrize("wrong", [{"cache_dir": ""}, {"cache_bytes": 1 << 63}])
+def test_options_that_name_no_cache_are_refused(wrong):
+    with pytest.raises(ValueError, match=f"{next(iter(wrong))} is"):
+        RemoteOptions(**wrong)
+
+
+def test_a_folder_may_have_any_name(server, tmp_path):
+    folder = os.fsencode(tmp_path) + b"/\xff"
+    file = remote(server, folder)
+    assert file.read_range(5, 9) == CONTENT[5:14]
+    server.files.clear()
+    assert file.read_range(5, 9) == CONTENT[5:14]
