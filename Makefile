@@ -68,7 +68,7 @@ quick:
 # what it would do.)
 test: tools
 	$(BIN)/python .ci/extra.py test > $(VENV)/requirements.txt
-	$(PIP) install --quiet --no-compile --requirement $(VENV)/requirements.txt & \
+	$(PIP) install --quiet --requirement $(VENV)/requirements.txt & \
 		installing=$$!; make --no-print-directory test-core; tested=$$?; \
 		wait $$installing && exit $$tested
 	$(INSTALL) test

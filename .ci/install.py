@@ -43,8 +43,7 @@ class Progress:
 def main(extra):
     print(f"Building Gristmill and installing it with [{extra}]:", flush=True)
     command = [sys.executable, "-m", "pip", "--disable-pip-version-check", "install"]
-    # What is not imported need not be compiled, which takes long for some packages.
-    command += ["--verbose", "--no-compile", f".[{extra}]"]
+    command += ["--verbose", f".[{extra}]"]
     log, progress = [], Progress()
     with subprocess.Popen(
         command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
