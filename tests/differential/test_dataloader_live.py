@@ -15,9 +15,9 @@ from differential.descriptions import (
 from differential.pipelines import OURS, THEIRS, Description, build, rest, trace
 
 # Seeds of pipelines with worker processes; Grain takes seconds to start its own.
-WORKING = range(3000, 3008)
+WORKING = range(3000, 3005)
 RESTORED_BY_GRAIN = 4
-STRANGE = range(5000, 5006)
+STRANGE = range(5000, 5004)
 STRANGE_SOAKED = range(6000, 6300)
 SOAKED = range(4000, 4500)
 
