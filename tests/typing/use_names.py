@@ -15,6 +15,7 @@ def read(paths: list[str]) -> None:
     assert_type(grain.sources.ArrayRecordDataSource(paths)[0], bytes)
     assert_type(sources.TFRecordDataSource(paths)[0], bytes)
     assert_type(sources.ParquetDataSource(paths)[0], dict[str, Any])
+    assert_type(sources.FolderDataSource(paths[0])[0]["label"], int)
     assert_type(
         grain.MapDataset.source(ArrayRecordDataSource(paths)), grain.MapDataset[bytes]
     )

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from gristmill.sources._array_record import (
         ArrayRecordDataSource as ArrayRecordDataSource,
     )
+    from gristmill.sources._folder import FolderDataSource as FolderDataSource
     from gristmill.sources._parquet import ParquetDataSource as ParquetDataSource
     from gristmill.sources._remote_options import RemoteOptions as RemoteOptions
     from gristmill.sources._shared_list import (
@@ -377,6 +378,7 @@ def _kind_of(column: npt.NDArray[Any]) -> str:
 # Names whose modules are not needed by most.
 _HOMES = {
     "sources._array_record": "ArrayRecordDataSource",
+    "sources._folder": "FolderDataSource",
     "sources._parquet": "ParquetDataSource",
     "sources._remote_options": "RemoteOptions",
     "sources._shared_list": "SharedMemoryDataSource",

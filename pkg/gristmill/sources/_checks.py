@@ -108,8 +108,9 @@ def _refuse_path(source: Any) -> None:
         advice = f"Pass {READERS[named[1]].format(path=path)}."
     elif there and os.path.isdir(path):
         advice = (
-            f"Pass sources.TFDSDataSource({path!r}) for a folder of TFDS, or a source"
-            " of the files in it."
+            f"Pass sources.FolderDataSource({path!r}) for class folders of images,"
+            f" sources.TFDSDataSource({path!r}) for a folder of TFDS, or a source of"
+            " the files in it."
         )
     raise TypeError(f"data_source is the path {path!r}, not what is in it. {advice}")
 

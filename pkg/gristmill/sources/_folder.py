@@ -1,0 +1,233 @@
+"""The class behind sources.FolderDataSource."""
+
+from __future__ import annotations
+
+import bisect
+import functools
+import hashlib
+import itertools
+import operator
+import os
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any, SupportsIndex, TypedDict
+
+import numpy as np
+
+from gristmill._base.checks import check_callable
+from gristmill._base.types import Int64Array
+from gristmill.sources._urls import is_local, local_path
+
+__all__ = ["FolderDataSource"]
+
+EXTENSIONS = (
+    *(".jpg", ".jpeg", ".png", ".ppm", ".bmp"),
+    *(".pgm", ".tif", ".tiff", ".webp"),
+)
+
+
+class Picture(TypedDict):
+    """A record: the bytes of a file, and the number of its class."""
+
+    image: bytes
+    label: int
+
+
+class FolderDataSource:
+    """Serve the files of class folders: ``path/cat/1.jpg`` is a record of class cat.
+
+    Args:
+        path: A folder of this machine with one folder for each class.
+        extensions: The ends of the names of files that are records, of any case. The
+            default has those of images that torchvision's ImageFolder takes.
+        is_valid_file: Says of the path of a file whether it is a record, in the place
+            of `extensions`. Only asked by the constructor.
+        allow_empty: Whether there may be classes without a file.
+
+    Record ``i`` is ``{"image": bytes, "label": int}``: what is in the file, for
+    ``images.DecodeImage(key="image")``, and the number of its class. Classes, records
+    and their order are those of torchvision's ``ImageFolder``: classes are sorted by
+    name, files lie in the class's folder or below it, also behind links, sorted by
+    folder and then by name. Folders are listed once, by the constructor; pickles have
+    the list, about 20 bytes and a name for each file.
+
+    Attributes:
+        classes: The names of the C classes, sorted.
+        class_to_idx: The number of each, in [0, C).
+
+    Raises:
+        ValueError: `path` is a URL, both `extensions` and `is_valid_file` are given, or
+            a link leads to a folder that it lies in.
+        FileNotFoundError: There is no such folder, no class in it, or no file in some
+            class and `allow_empty` is False.
+        OSError: A folder cannot be listed.
+
+    Example:
+        >>> FolderDataSource("/none/such")
+        Traceback (most recent call last):
+            ...
+        FileNotFoundError: There is no folder /none/such.
+    """
+
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        *,
+        extensions: str | Sequence[str] | None = None,
+        is_valid_file: Callable[[str], bool] | None = None,
+        allow_empty: bool = False,
+    ) -> None:
+        wanted, what = _filter(extensions, is_valid_file)
+        self._path = _checked(path)
+        self.classes = _classes(self._path)
+        self.class_to_idx = {name: i for i, name in enumerate(self.classes)}
+        names: list[bytes] = []
+        counts = []
+        for name in self.classes:
+            before = len(names)
+            names.extend(_files(os.path.join(self._path, name), wanted))
+            counts.append(len(names) - before)
+        empty = [n for n, count in zip(self.classes, counts, strict=True) if not count]
+        if empty and not allow_empty:
+            raise FileNotFoundError(
+                f"{self._path} has no file {what} for the classes {', '.join(empty)}."
+                " Pass allow_empty=True if that is meant."
+            )
+        # One string, not a million: that is what workers are sent, and share.
+        self._names = b"".join(names)
+        self._ends: Int64Array = np.cumsum(np.fromiter(map(len, names), np.int64))
+        self._class_ends = list(itertools.accumulate(counts))
+
+    @property
+    def path(self) -> str:
+        """The folder."""
+        return self._path
+
+    @functools.cached_property
+    def targets(self) -> list[int]:
+        """The class of each record, of length N."""
+        counts = np.diff(self._class_ends, prepend=0)
+        numbers: list[int] = np.arange(len(self.classes)).repeat(counts).tolist()
+        return numbers
+
+    @functools.cached_property
+    def samples(self) -> list[tuple[str, int]]:
+        """The path and the class of each record, of length N."""
+        return [self._sample(index) for index in range(len(self))]
+
+    def __len__(self) -> int:
+        return len(self._ends)
+
+    def __getitem__(self, record_key: SupportsIndex) -> Picture:
+        path, label = self._sample(operator.index(record_key))
+        with open(path, "rb", buffering=0) as file:
+            return {"image": file.readall(), "label": label}
+
+    def _sample(self, index: int) -> tuple[str, int]:
+        if not 0 <= index < len(self._ends):
+            raise IndexError(
+                f"record {index} is out of range for the {len(self)} files of"
+                f" {self._path}"
+            )
+        label = bisect.bisect_right(self._class_ends, index)
+        begin = self._ends[index - 1] if index else 0
+        name = os.fsdecode(self._names[begin : self._ends[index]])
+        return os.path.join(self._path, self.classes[label], name), label
+
+    def __repr__(self) -> str:
+        # Of names alone, so that states are good wherever the folder lies.
+        classes = os.fsencode("\0".join(self.classes))
+        content = hashlib.sha256(classes + str(self._class_ends).encode())
+        content.update(self._ends.tobytes())
+        content.update(self._names)
+        return (
+            f"FolderDataSource(hash_of_names={content.hexdigest()[:16]},"
+            f" files={len(self)}, classes={len(self.classes)})"
+        )
+
+    def __getstate__(self) -> dict[str, Any]:
+        made = ("targets", "samples")
+        return {name: value for name, value in vars(self).items() if name not in made}
+
+
+def _filter(
+    extensions: Any, is_valid_file: Callable[[str], bool] | None
+) -> tuple[Callable[[str], bool], str]:
+    """Return what tells which paths are records, and how to say so."""
+    if is_valid_file is not None:
+        if extensions is not None:
+            raise ValueError(
+                "extensions and is_valid_file are both given. Pass one of them."
+            )
+        check_callable("is_valid_file", is_valid_file)
+        return is_valid_file, "that is_valid_file takes"
+    if extensions is None:
+        extensions = EXTENSIONS
+    ends = (extensions,) if isinstance(extensions, str) else tuple(extensions)
+    if not ends or not all(isinstance(end, str) and end for end in ends):
+        raise ValueError(
+            f"extensions is {extensions!r}, but must be an end of names such as '.jpg',"
+            " or a list of these."
+        )
+    lower = tuple(end.lower() for end in ends)
+    return lambda path: path.lower().endswith(lower), f"named {', '.join(ends)}"
+
+
+def _checked(path: Any) -> str:
+    name = os.fspath(path)
+    if not isinstance(name, str):
+        raise TypeError(f"path is {name!r}, but must be a str or a path of pathlib.")
+    if not is_local(name):
+        raise ValueError(
+            f"path is {name}, but must be a folder of this machine. Files that lie far"
+            " away are read in any order from record files: see `gristmill convert`."
+        )
+    name = os.path.expanduser(local_path(name))
+    if not os.path.exists(name):
+        raise FileNotFoundError(f"There is no folder {name}.")
+    if not os.path.isdir(name):
+        raise NotADirectoryError(
+            f"{name} is a file, but must be a folder with one folder for each class."
+        )
+    return name
+
+
+def _classes(path: str) -> list[str]:
+    with os.scandir(path) as entries:
+        classes = sorted(entry.name for entry in entries if entry.is_dir())
+    if not classes:
+        raise FileNotFoundError(
+            f"{path} has no folder in it, but must have one for each class."
+        )
+    return classes
+
+
+def _files(folder: str, wanted: Callable[[str], bool]) -> Iterator[bytes]:
+    """Give the names of a class's files from its folder on, in their order."""
+    above = len(folder) + 1
+    for root, _, names in sorted(_walk(folder)):
+        for name in sorted(names):
+            path = os.path.join(root, name)
+            if wanted(path):
+                yield os.fsencode(path[above:])
+
+
+def _walk(folder: str) -> Iterator[tuple[str, list[str], list[str]]]:
+    """Walk as `os.walk` does, behind links too; raise where one leads back."""
+
+    def refuse(error: OSError) -> None:
+        raise error
+
+    for root, folders, names in os.walk(folder, onerror=refuse, followlinks=True):
+        for name in folders:
+            path = os.path.join(root, name)
+            if os.path.islink(path) and _is_above(path):
+                raise ValueError(
+                    f"{path} is a link to a folder that it lies in, so that its files"
+                    " would be counted again and again. Remove it."
+                )
+        yield root, folders, names
+
+
+def _is_above(link: str) -> bool:
+    return any(os.path.samefile(link, parent) for parent in Path(link).parents)

@@ -1,0 +1,275 @@
+"""Class folders are counted as torchvision's ImageFolder does, and read as records."""
+
+import os
+import pickle
+
+import numpy as np
+import pytest
+
+import gristmill as grain
+from gristmill.sources import FolderDataSource
+from gristmill.torch import DataLoader
+
+# Each file's text is its own name.
+FILES = (
+    "dog/b.JPG",
+    "dog/a.png",
+    "dog/notes.txt",
+    "dog/in/0.jpeg",
+    "dog/in-side/1.webp",
+    "cat/10.jpg",
+    "cat/9.jpg",
+    "Ant/z.tiff",
+    "Ant/.hidden.bmp",
+    "not-in-a-class.jpg",
+)
+# Classes in the order of code points; files by folder, then by name.  "in-side" comes
+# before "in/..." where paths are compared, but folders are compared here.
+SAMPLES = [
+    ("Ant/.hidden.bmp", 0),
+    ("Ant/z.tiff", 0),
+    ("cat/10.jpg", 1),
+    ("cat/9.jpg", 1),
+    ("dog/a.png", 2),
+    ("dog/b.JPG", 2),
+    ("dog/in/0.jpeg", 2),
+    ("dog/in-side/1.webp", 2),
+]
+
+
+@pytest.fixture
+def folder(tmp_path):
+    for name in FILES:
+        path = tmp_path / name
+        path.parent.mkdir(exist_ok=True, parents=True)
+        path.write_text(name)
+    return tmp_path
+
+
+def named(source):
+    """The paths and labels of a source, without the folder."""
+    return [(os.path.relpath(path, source.path), n) for path, n in source.samples]
+
+
+def test_classes_and_files_come_in_imagefolders_order(folder):
+    source = FolderDataSource(folder)
+    assert source.classes == ["Ant", "cat", "dog"]
+    assert source.class_to_idx == {"Ant": 0, "cat": 1, "dog": 2}
+    assert named(source) == SAMPLES
+    assert source.targets == [0, 0, 1, 1, 2, 2, 2, 2]
+
+
+def test_classes_and_files_are_those_of_torchvision(folder):
+    pytest.importorskip("torchvision")
+    from torchvision.datasets import ImageFolder
+
+    (folder / "dog/more").symlink_to(folder / "cat")
+    (folder / "bird").symlink_to(folder / "dog/in")
+    theirs = ImageFolder(folder)
+    ours = FolderDataSource(folder)
+    assert ours.samples == theirs.samples
+    assert ours.targets == theirs.targets
+    assert ours.classes == theirs.classes
+    assert ours.class_to_idx == theirs.class_to_idx
+
+
+def test_a_record_is_the_bytes_and_the_class(folder):
+    source = FolderDataSource(str(folder))
+    assert len(source) == 8
+    assert source[0] == {"image": b"Ant/.hidden.bmp", "label": 0}
+    assert source[np.int64(7)] == {"image": b"dog/in-side/1.webp", "label": 2}
+    assert [(r["image"].decode(), r["label"]) for r in source] == SAMPLES
+
+
+@pytest.mark.parametrize("key", [-1, 8])
+def test_a_number_out_of_range_is_told_with_the_number_of_files(folder, key):
+    source = FolderDataSource(folder)
+    with pytest.raises(IndexError, match=f"record {key} is out of range for the 8 fil"):
+        source[key]
+
+
+def test_a_file_that_went_away_is_named(folder):
+    source = FolderDataSource(folder)
+    (folder / "cat/9.jpg").unlink()
+    with pytest.raises(FileNotFoundError, match=r"cat/9\.jpg"):
+        source[3]
+
+
+def test_extensions_choose_files(folder):
+    source = FolderDataSource(folder, extensions=(".TXT", ".jpg"), allow_empty=True)
+    assert named(source) == [
+        ("cat/10.jpg", 1),
+        ("cat/9.jpg", 1),
+        ("dog/b.JPG", 2),
+        ("dog/notes.txt", 2),
+    ]
+    assert source.classes == ["Ant", "cat", "dog"]
+
+
+def test_a_function_chooses_files_by_their_path(folder):
+    def valid(path):
+        return path.endswith(("z.tiff", "9.jpg", "/in/0.jpeg"))
+
+    source = FolderDataSource(folder, is_valid_file=valid)
+    assert [name for name, _ in named(source)] == [
+        "Ant/z.tiff",
+        "cat/9.jpg",
+        "dog/in/0.jpeg",
+    ]
+
+
+def test_links_to_files_and_folders_are_followed(folder):
+    (folder / "dog/in/linked").symlink_to(folder / "cat")
+    (folder / "cat/link.jpg").symlink_to(folder / "Ant/z.tiff")
+    source = FolderDataSource(folder)
+    assert named(source)[2:5] == [
+        ("cat/10.jpg", 1),
+        ("cat/9.jpg", 1),
+        ("cat/link.jpg", 1),
+    ]
+    assert named(source)[9:12] == [
+        ("dog/in/linked/10.jpg", 2),
+        ("dog/in/linked/9.jpg", 2),
+        ("dog/in/linked/link.jpg", 2),
+    ]
+    assert source[4]["image"] == b"Ant/z.tiff"
+
+
+@pytest.mark.parametrize("target", ["dog", ".", "dog/in"])
+def test_a_link_that_leads_back_is_refused(folder, target):
+    (folder / "dog/in/back").symlink_to(folder / target)
+    with pytest.raises(ValueError, match="dog/in/back is a link to a folder that it"):
+        FolderDataSource(folder)
+
+
+def test_names_that_are_no_utf_8_are_read(folder):
+    name = os.fsencode(folder) + b"/cat/\xff.jpg"
+    with open(name, "wb") as file:
+        file.write(b"latin")
+    source = FolderDataSource(folder)
+    assert os.fsencode(source.samples[4][0]) == name
+    assert source[4] == {"image": b"latin", "label": 1}
+    assert "files=9" in repr(source)
+
+
+@pytest.mark.parametrize(
+    ("path", "options", "error", "match"),
+    [
+        ("none", {}, FileNotFoundError, "There is no folder .*/none"),
+        (
+            "not-in-a-class.jpg",
+            {},
+            NotADirectoryError,
+            "jpg is a file, but must be a f",
+        ),
+        ("cat", {}, FileNotFoundError, "cat has no folder in it, but must have one"),
+        (
+            "",
+            {"extensions": ".png"},
+            FileNotFoundError,
+            r"has no file named \.png for the classes Ant, cat\. Pass allow_empty=True",
+        ),
+        (
+            "",
+            {"is_valid_file": lambda path: False},
+            FileNotFoundError,
+            "no file that is_valid_file takes for the classes Ant, cat, dog",
+        ),
+        (
+            "",
+            {"extensions": ".png", "is_valid_file": len},
+            ValueError,
+            "extensions and is_valid_file are both given",
+        ),
+        (
+            "",
+            {"extensions": [1]},
+            ValueError,
+            r"extensions is \[1\], but must be an end",
+        ),
+        ("", {"extensions": ()}, ValueError, r"extensions is \(\), but must be an end"),
+        (
+            "",
+            {"is_valid_file": 3},
+            TypeError,
+            "is_valid_file must be a function, got int",
+        ),
+    ],
+)
+def test_what_cannot_be_counted_is_told(folder, path, options, error, match):
+    with pytest.raises(error, match=match):
+        FolderDataSource(folder / path, **options)
+
+
+def test_far_folders_are_refused_with_what_to_do():
+    with pytest.raises(ValueError, match=r"must be a folder of this machine.*convert"):
+        FolderDataSource("gs://bucket/train")
+
+
+def test_a_pickle_has_names_and_no_lists_made_of_them(folder):
+    source = FolderDataSource(folder)
+    small = len(pickle.dumps(source))
+    assert source.samples
+    assert source.targets
+    data = pickle.dumps(source)
+    assert len(data) == small
+    other = pickle.loads(data)
+    assert other.samples == source.samples
+    assert repr(other) == repr(source)
+
+
+def test_a_repr_tells_the_files_and_not_where_they_lie(folder, tmp_path_factory):
+    moved = tmp_path_factory.mktemp("moved") / "train"
+    shown = repr(FolderDataSource(folder))
+    assert shown.endswith(", files=8, classes=3)")
+    os.rename(folder / "dog/in", folder / "dog/on")
+    assert repr(FolderDataSource(folder)) != shown
+    os.rename(folder / "dog/on", folder / "dog/in")
+    os.rename(folder, moved)
+    assert repr(FolderDataSource(moved)) == shown
+
+
+def labels(batches):
+    return [batch["label"].tolist() for batch in batches]
+
+
+class Length(grain.transforms.Map):
+    """Puts the length of the bytes in their place."""
+
+    def map(self, element):
+        return {**element, "image": len(element["image"])}
+
+
+@pytest.mark.multiprocess
+@pytest.mark.parametrize("workers", [0, 2])
+def test_a_loader_reads_it_sharded_and_in_workers(folder, workers):
+    sampler = grain.IndexSampler(
+        8, shard_options=grain.ShardOptions(1, 2), num_epochs=1, shuffle=False
+    )
+    loader = grain.DataLoader(
+        data_source=FolderDataSource(folder),
+        sampler=sampler,
+        operations=[Length(), grain.Batch(1)],
+        worker_count=workers,
+    )
+    got = list(loader)
+    assert labels(got) == [[2], [2], [2], [2]]
+    assert [b["image"].tolist() for b in got] == [[9], [9], [13], [18]]
+
+
+def test_a_dataset_has_it_as_source(folder):
+    ds = grain.MapDataset.source(FolderDataSource(folder)).map(Length())[1::3].batch(2)
+    assert labels(ds) == [[0, 2], [2]]
+
+
+@pytest.mark.multiprocess
+def test_torchs_loader_reads_it(folder):
+    loader = DataLoader(FolderDataSource(folder), batch_size=3, num_workers=2)
+    got = list(loader)
+    assert labels(got) == [[0, 0, 1], [1, 2, 2], [2, 2]]
+    assert got[2]["image"] == [b"dog/in/0.jpeg", b"dog/in-side/1.webp"]
+
+
+def test_a_path_in_the_place_of_a_source_tells_of_it(folder):
+    with pytest.raises(TypeError, match=r"sources\.FolderDataSource\('.*'\) for class"):
+        grain.MapDataset.source(str(folder))
