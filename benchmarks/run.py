@@ -80,6 +80,9 @@ QUESTIONS = (
     "text_pack",
     "text_throughput",
     "text_first_batch",
+    "jpeg",
+    "jpeg_normalized",
+    "jpeg_threads",
 )
 RESULTS = "## Results\n"
 TABLE_BEGIN, TABLE_END = "<!-- table: begin -->\n", "<!-- table: end -->"
@@ -91,6 +94,8 @@ PACKAGES = (
     "numpy",
     "array-record",
     "tensorflow-cpu",
+    "torchvision",
+    "nvidia-dali-cuda120",
 )
 
 

@@ -1,0 +1,33 @@
+"""What does a JPEG file cost as normalized float32 of (3, 224, 224), with 2 workers?
+
+Prints us of processor time per picture; lower is better.  As `bench_jpeg`, and then
+values are scaled, normalized by ImageNet's mean and deviation, and laid channel by
+channel, by each library's own transforms, by NumPy where it has none.
+
+    python benchmarks/bench_jpeg_normalized.py
+"""
+
+import functools
+
+from bench_jpeg import CONTESTANTS
+from harness import GRAIN, AtLeast, Question, main
+from jpeg_question import bare, measure, tree_seconds
+
+QUESTION = Question(
+    name="jpeg_normalized",
+    text="the same to normalized float32 of (3, 224, 224)",
+    unit="us of processor time/picture",
+    contestants={
+        **{
+            name: functools.partial(measure, load, True, tree_seconds)
+            for name, load in CONTESTANTS.items()
+        },
+        "bare": functools.partial(bare, True),
+    },
+    targets=(
+        AtLeast(2, ("gristmill, Pillow", "torch", "torch, Pillow", "dali", *GRAIN)),
+    ),
+)
+
+if __name__ == "__main__":
+    main(QUESTION)
