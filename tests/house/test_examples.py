@@ -159,6 +159,17 @@ def test_torch_transformers_logs_the_losses_that_torchs_loader_gives():
     assert re.fullmatch(r"Both have logged these losses:( \d\.\d{3}){4}", printed[-1])
 
 
+@pytest.mark.multiprocess
+@pytest.mark.parametrize("name", ["train_photographs.py", "torch_photographs.py"])
+def test_photographs_are_told_from_parts_that_were_never_seen(name):
+    printed = run(name, "--epochs", 2).splitlines()
+    assert printed[0] == "1440 pictures of 12 classes, 360 to test"
+    told = re.fullmatch(
+        r"45 batches in [\d.]+ s; of the unseen tiles (\d+)% are told\.", printed[-1]
+    )
+    assert int(told[1]) > 30  # One in twelve would be chance.
+
+
 def test_maxtext_pipeline_gives_the_batches_that_grain_gives(tmp_path, example):
     module = example("maxtext_pipeline")
     paths, tokenize = module.write_corpora(tmp_path)

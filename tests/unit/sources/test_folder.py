@@ -51,6 +51,7 @@ def named(source):
     return [(os.path.relpath(path, source.path), n) for path, n in source.samples]
 
 
+@pytest.mark.claim("sources.FolderDataSource")
 def test_classes_and_files_come_in_imagefolders_order(folder):
     source = FolderDataSource(folder)
     assert source.classes == ["Ant", "cat", "dog"]

@@ -1,0 +1,118 @@
+"""Train a small convolutional network on JPEG files in PyTorch.
+
+    python examples/torch_photographs.py [--data DIRECTORY] [--epochs N]
+
+The same as `train_photographs.py`: tiles of twelve photographs, in a folder for each
+(`photographs.py`); random crops, resized, flipped and normalized; a test on parts that
+the network has never seen.  Pictures are a dataset of Gristmill under the loader of
+`gristmill.torch`, whose two workers give batches of tensors.
+
+    pip install gristmill[image,torch] scikit-image scikit-learn
+"""
+
+import argparse
+import pathlib
+import tempfile
+import time
+
+import photographs
+import torch
+from torch import nn
+
+import gristmill as grain
+from gristmill import images, sources
+from gristmill.torch import DataLoader
+
+SIDE = 48  # Pixels along an edge of what the network sees.
+BATCH_SIZE = 64
+LEARNING_RATE = 0.005
+
+
+def training_pictures(source, epochs):
+    """Random crops of all pictures, shuffled: others in each epoch."""
+    return finished(
+        decoded(grain.MapDataset.source(source).seed(42).shuffle().repeat(epochs))
+        .random_map(images.RandomResizedCrop(SIDE, scale=(0.3, 1), key="image"))
+        .random_map(images.RandomHorizontalFlip(key="image"))
+    )
+
+
+def test_pictures(source):
+    """The middle of each picture, in order."""
+    return finished(
+        decoded(grain.MapDataset.source(source))
+        .map(images.Resize(SIDE + 8, key="image"))
+        .map(images.CenterCrop(SIDE, key="image"))
+    )
+
+
+def decoded(dataset):
+    return dataset.map(images.DecodeImage(channels=3, key="image"))
+
+
+def finished(dataset):
+    """Normalized, float32 of (3, 48, 48), as torch's convolutions take it."""
+    normalize = images.Normalize(photographs.MEAN, photographs.STD, key="image")
+    return dataset.map(normalize).map(images.ToLayout("CHW", key="image"))
+
+
+def make_model(classes):
+    layers = []
+    for inputs, outputs in ((3, 16), (16, 32), (32, 64)):
+        layers += [nn.Conv2d(inputs, outputs, 3, stride=2, padding=1), nn.ReLU()]
+    return nn.Sequential(
+        *layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(64, classes)
+    )
+
+
+@torch.no_grad()
+def accuracy(model, source):
+    right = 0
+    for batch in DataLoader(test_pictures(source), batch_size=BATCH_SIZE):
+        right += (model(batch["image"]).argmax(1) == batch["label"]).sum().item()
+    return right / len(source)
+
+
+def run(folder, epochs):
+    photographs.write(folder)
+    train = sources.FolderDataSource(folder / "train")
+    test = sources.FolderDataSource(folder / "test")
+    print(f"{len(train)} pictures of {len(train.classes)} classes, {len(test)} to test")
+    torch.manual_seed(0)
+    model = make_model(len(train.classes))
+    optimizer = torch.optim.Adam(model.parameters(), LEARNING_RATE)
+    loader = DataLoader(
+        training_pictures(train, epochs), batch_size=BATCH_SIZE, num_workers=2
+    )
+    decay = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, len(loader))
+    started = time.perf_counter()
+    for step, batch in enumerate(loader, 1):
+        loss = nn.functional.cross_entropy(model(batch["image"]), batch["label"])
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        decay.step()
+        if step % 45 == 0:
+            told = accuracy(model, test)
+            print(f"step {step:3d}  loss {loss.item():.3f}  test accuracy {told:.1%}")
+    seconds = time.perf_counter() - started
+    told = accuracy(model, test)
+    print(
+        f"{step} batches in {seconds:.1f} s; of the unseen tiles {told:.0%} are told."
+    )
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--data", type=pathlib.Path, help="an empty folder for files")
+    parser.add_argument("--epochs", type=int, default=12)
+    arguments = parser.parse_args()
+    if arguments.data:
+        run(arguments.data, arguments.epochs)
+    else:
+        with tempfile.TemporaryDirectory() as folder:
+            run(pathlib.Path(folder), arguments.epochs)
+
+
+if __name__ == "__main__":
+    main()
