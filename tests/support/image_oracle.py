@@ -66,7 +66,7 @@ def render_one(
     return np.asarray(picture).reshape(*shape, channels)
 
 
-def render_images(
+def render_images(  # noqa: PLR0913
     images: Sequence[Any],
     plans: npt.NDArray[np.int32],
     out: npt.NDArray[Any],

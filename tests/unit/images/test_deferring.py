@@ -97,13 +97,13 @@ def test_any_run_gives_the_same_pixels(file, steps, format, orient, seed):
 class TestRun:
     """The usual transforms, which are one task from the file on."""
 
-    STEPS = [
+    STEPS = (
         images.DecodeImage(3, key="image"),
         images.RandomResizedCrop(32, key="image"),
         images.RandomHorizontalFlip(key="image"),
         images.Normalize((0.4, 0.5, 0.6), (0.2, 0.3, 0.4), key="image"),
         images.ToLayout("CHW", key="image"),
-    ]
+    )
 
     def test_leaves_the_file_to_the_batch(self):
         file = file_of(90, 100)
