@@ -150,8 +150,7 @@ class Program:
             return False
         if any(level.batch and level.batch.batch_fn for level in behind):
             return False
-        source = type(self.source)
-        return source in (list, tuple) or source.__module__.startswith(OUR_SOURCES)
+        return is_own_source(self.source)
 
     @property
     def errors_per_output(self) -> int | None:
@@ -238,6 +237,12 @@ def as_step(op: Any) -> Step:
     if isinstance(op, transforms.MapWithIndex):
         return hot_run.MAP_WITH_INDEX, op.map_with_index, name
     return hot_run.FILTER, op.filter, name
+
+
+def is_own_source(source: Any) -> bool:
+    """Whether reading a source runs nobody else's code, which may want one thread."""
+    kind = type(source)
+    return kind in (list, tuple) or kind.__module__.startswith(OUR_SOURCES)
 
 
 def level_of(operations: Sequence[Any], batch: transforms.Batch | None) -> Level:
