@@ -148,7 +148,7 @@ class BatchMapDataset(Batching, BlockMapDataset[T]):
             self._length = math.ceil(self._parent_length / self._batch_size)
         stacks = self._batch_fn is None
         self._rows = Rows.of(self._parent) if stacks else None
-        self._deferred = deferred(self._parent) if stacks else None
+        self._deferred: Any = deferred(self._parent) if stacks else None
 
     def _block(self, indices: Int64Array) -> list[Any]:
         epochs, batches = epochs_and_offsets(indices, self._length)
@@ -238,7 +238,8 @@ class BatchDatasetIterator(NodeIterator[T]):
         except StopIteration:
             raise
         except Exception:
-            return self._next_of(self._plain, before)
+            pass
+        return self._next_of(self._plain, before)
 
     def _next_of(self, plain: Any, before: Any) -> Any:
         """The batch from a position on, made of a chain that does not defer."""

@@ -59,9 +59,31 @@ def _passes(dataset: Any) -> bool:
     return type(dataset) in _PASSING
 
 
-def nobody_elses(dataset: Any) -> bool:
-    """Whether a chain only reads a source of ours and defers: no other code runs."""
-    node = dataset
-    while _passes(node) or (type(node) in _STEPS and deferring(node._transform)):
+def computes_ahead(dataset: Any) -> bool:
+    """Whether a thread may compute a batch while the caller uses the last one.
+
+    So it is where nobody else's code runs, and most of the work needs no GIL: the chain
+    is a source of ours, steps that defer, their batch, and nodes that order elements.
+    """
+    node, feeds = dataset, []
+    while node._KIND != "batch" and _passes(node):
+        feeds.append(node)
         node = node._parent
-    return type(node) is SourceMapDataset and is_own_source(node._source)
+    if (
+        not hasattr(node, "_batch_fn")
+        or node._batch_fn is not None
+        or not is_ours(node)
+    ):
+        return False
+    steps = 0
+    node = node._parent
+    while _passes(node) or (type(node) in _STEPS and deferring(node._transform)):
+        feeds.append(node)
+        steps += type(node) in _STEPS
+        node = node._parent
+    options = [
+        each._read_options for each in feeds if type(each) is PrefetchIterDataset
+    ]
+    if not steps or not all(o.num_threads and o.prefetch_buffer_size for o in options):
+        return False
+    return type(node) is SourceMapDataset and is_own_source(node._reader)
