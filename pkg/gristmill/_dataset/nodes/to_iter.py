@@ -129,6 +129,11 @@ class PrefetchDatasetIterator(steps.Feed, CheckedIterator[T]):
         self._elements.sampling = sampling
 
     @property
+    def read_options(self) -> ReadOptions:
+        """Threads that read ahead where reading waits."""
+        return self._node._read_options
+
+    @property
     def capacity(self) -> int:
         """How many elements may be ready ahead of need; 0 without threads."""
         return self._reading.capacity
