@@ -43,7 +43,7 @@ def render_one(
     channels: int,
     filter: int,
     draft: bool,
-    shape: tuple[int, int],
+    shape: Sequence[int],
 ) -> npt.NDArray[np.uint8]:
     """The window of a picture, of shape (height, width, C).
 
@@ -66,29 +66,23 @@ def render_one(
     return np.asarray(picture).reshape(*shape, channels)
 
 
-def render_images(  # noqa: PLR0913
+def render_images(
     images: Sequence[Any],
     plans: npt.NDArray[np.int32],
     out: npt.NDArray[Any],
     *,
-    channels: int,
-    filter: int,
-    mean: npt.NDArray[np.float32] | None,
-    std: npt.NDArray[np.float32] | None,
-    chw: bool,
-    draft: bool,
-    threads: int,
+    filter: int = 2,
+    table: npt.NDArray[Any] | None = None,
+    chw: bool = False,
+    draft: bool = False,
+    threads: int = 1,
 ) -> None:
     """Fill `out` with a batch of pictures."""
-    shape = out.shape[2:] if chw else out.shape[1:3]
+    channels, *shape = out.shape[1:] if chw else np.roll(out.shape[1:], 1)
     for row, data, plan in zip(out, images, plans, strict=True):
         pixels: npt.NDArray[Any] = render_one(
             data, plan, channels, filter, draft, shape
         )
-        if mean is not None:
-            pixels = (pixels * np.float32(1 / 255) - mean) / std
-        if row.dtype == np.uint16:  # It holds bfloat16.
-            import ml_dtypes
-
-            pixels = pixels.astype(ml_dtypes.bfloat16).view(np.uint16)
+        if table is not None:
+            pixels = table[np.arange(channels), pixels]
         row[:] = pixels.transpose(2, 0, 1) if chw else pixels

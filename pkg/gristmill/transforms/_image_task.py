@@ -183,9 +183,8 @@ class ImageTask(Deferred):
                 raise ShapeMismatch(f"a picture and {type(task).__name__} in one batch")
             if task.shape != shape or task._style != style:
                 raise ShapeMismatch(f"pictures of {shape} and {task.shape}")
-        dtype = _dtype(self.scaling)
         make = np.empty if alloc is None else alloc
-        out = make((len(column), *shape), dtype)
+        out = make((len(column), *shape), self._dtype)
         self._render(column, out, threads)
         return out
 
@@ -197,7 +196,7 @@ class ImageTask(Deferred):
         """
         if self._is_done:
             return np.array(self.data)
-        out: npt.NDArray[Any] = np.empty((1, *self.shape), _dtype(self.scaling))
+        out: npt.NDArray[Any] = np.empty((1, *self.shape), self._dtype)
         self._render([self], out, 1)
         pixels: npt.NDArray[Any] = out[0]
         return pixels
@@ -205,23 +204,25 @@ class ImageTask(Deferred):
     def _render(
         self, column: Sequence[ImageTask], out: npt.NDArray[Any], threads: int
     ) -> None:
-        mean = std = None
-        if self.scaling is not None:
-            mean, std = _for_channels(self.scaling, self.channels)
-            if self.scaling.dtype == "bfloat16":
-                out = out.view(np.uint16)
         _core.render_images(
             [task.data for task in column],
             np.array([task._plan for task in column], np.int32),
             out,
-            channels=self.channels,
             filter=self.filter,
-            mean=mean,
-            std=std,
+            table=self._table,
             chw=self.chw,
             draft=self.draft,
             threads=threads,
         )
+
+    @property
+    def _table(self) -> npt.NDArray[Any] | None:
+        return None if self.scaling is None else _table(self.scaling, self.channels)
+
+    @property
+    def _dtype(self) -> np.dtype[Any]:
+        table = self._table
+        return np.dtype(np.uint8) if table is None else table.dtype
 
     @property
     def _plan(self) -> tuple[int, ...]:
@@ -260,21 +261,12 @@ class ImageTask(Deferred):
 
 
 @functools.lru_cache(maxsize=64)
-def _for_channels(
-    scaling: Scaling, channels: int
-) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.float32]]:
-    """Mean and std, of shape (C,)."""
-    each = channels // len(scaling.mean)
-    return (
-        np.array(scaling.mean * each, np.float32),
-        np.array(scaling.std * each, np.float32),
-    )
-
-
-def _dtype(scaling: Scaling | None) -> np.dtype[Any]:
-    if scaling is None:
-        return np.dtype(np.uint8)
-    return bfloat16() if scaling.dtype == "bfloat16" else np.dtype(scaling.dtype)
+def _table(scaling: Scaling, channels: int) -> npt.NDArray[Any]:
+    """What each byte becomes, of shape (C, 256): computed as torch does, in float32."""
+    mean, std = np.array([scaling.mean, scaling.std], np.float32)[:, :, np.newaxis]
+    values = (np.arange(256, dtype=np.float32) * np.float32(1 / 255) - mean) / std
+    dtype = bfloat16() if scaling.dtype == "bfloat16" else scaling.dtype
+    return np.broadcast_to(values, (channels, 256)).astype(dtype, "C")
 
 
 def bfloat16() -> np.dtype[Any]:
