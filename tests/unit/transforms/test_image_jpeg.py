@@ -13,7 +13,7 @@ from gristmill.errors import CorruptRecord
 from gristmill.transforms import DecodeImage
 
 
-def file_of(height, width, mode="RGB", orientation=1, **options):
+def file_of(height, width, mode="RGB", orientation=1, keep_rgb=False, **options):
     """A smooth picture, in a file."""
     rng = np.random.default_rng([height, width])
     small = PIL.Image.fromarray(rng.integers(0, 256, (4, 4, 3), np.uint8))
@@ -21,6 +21,8 @@ def file_of(height, width, mode="RGB", orientation=1, **options):
     exif = PIL.Image.Exif()
     exif[0x0112] = orientation
     file = io.BytesIO()
+    if keep_rgb and mode == "RGB":
+        options["keep_rgb"] = True
     picture.convert(mode).save(file, "JPEG", exif=exif, **options)
     return file.getvalue()
 
