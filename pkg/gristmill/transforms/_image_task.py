@@ -168,6 +168,13 @@ class ImageTask(Deferred):
         self.scaling = scaling
         return self
 
+    def settled(self) -> ImageTask:
+        """Itself, or its pixels where it would keep many more for its batch."""
+        if self._is_formatted or not isinstance(self.data, np.ndarray):
+            return self
+        few = self.data.size <= 2 * self.height * self.width * self.channels
+        return self if few else self._computed()
+
     def stack(
         self, column: list[Any], alloc: Alloc | None, threads: int
     ) -> npt.NDArray[Any]:

@@ -124,6 +124,11 @@ class TestRun:
             expected = one_by_one(self.STEPS, record, i)["image"]
             np.testing.assert_array_equal(found[i], expected)
 
+    def test_keeps_no_large_pixels_until_the_batch_is_made(self):
+        record = {"image": file_of(400, 300, format="PNG")}
+        task = deferred(self.STEPS, record, 0)["image"]
+        assert task.data.nbytes == 32 * 32 * 3
+
     def test_computes_in_the_memory_that_it_is_given(self):
         asked = []
 

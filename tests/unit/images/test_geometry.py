@@ -165,6 +165,11 @@ class TestRandomHorizontalFlip:
         assert pixels.any()
 
 
+def test_say_where_there_are_no_random_numbers():
+    with pytest.raises(ValueError, match="Give the sampler or the dataset a seed"):
+        images.RandomHorizontalFlip().random_map(picture(2, 2), None)
+
+
 TRANSFORMS = [
     images.RandomResizedCrop(224, (0.5, 1), interpolation="bicubic", key="image"),
     images.CenterCrop((3, 4)),

@@ -22,7 +22,7 @@ def file_of(height, width, mode="RGB", orientation=1, keep_rgb=False, **options)
     exif[0x0112] = orientation
     file = io.BytesIO()
     if keep_rgb and mode == "RGB":
-        options["keep_rgb"] = True
+        options |= {"keep_rgb": True, "subsampling": 0}
     picture.convert(mode).save(file, "JPEG", exif=exif, **options)
     return file.getvalue()
 
