@@ -226,6 +226,7 @@ def test_arguments_out_of_range(make, error, text):
         ({"image": 0}, TypeError, "To take a field of a dict, name it by key="),
         (np.zeros((2, 2), np.uint8), TypeError, r"got \(2, 2\) and uint8"),
         (np.zeros((2, 2, 4), np.uint8), TypeError, "channels=1 or 3"),
+        (np.zeros((0, 2, 3), np.uint8), TypeError, r"got \(0, 2, 3\)"),
         (np.zeros((2, 2, 3), np.float32), TypeError, "put Normalize and then ToLayout"),
     ],
 )
