@@ -105,6 +105,7 @@ def test_threads_are_those_of_the_read_options():
     made_by.clear()
     ds = source().map(steps(False, "image")[0])
     list(ds.to_iter_dataset(g.ReadOptions(1)).batch(4))
+    list(ds.batch(4).repeat(2).to_iter_dataset(g.ReadOptions(1)))
     assert {threads for _, threads in made_by} == {1}
 
 
