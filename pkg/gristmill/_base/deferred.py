@@ -7,7 +7,9 @@ them is computed at once, in the memory that it is to lie in.
 
 from __future__ import annotations
 
+import multiprocessing
 import os
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -17,6 +19,7 @@ from gristmill._base.types import Alloc
 
 # What a transform does to one element, or what others of its methods call for that.
 _EAGER = ("map", "random_map", "decode")
+_is_worker = False
 
 
 class Deferred:
@@ -90,6 +93,17 @@ def deferring(transform: Any) -> DeferringCall | None:
     return None
 
 
-def helpers(wanted: int) -> int:
-    """How many threads compute where `wanted` may: no more than there are cores."""
+def helpers(wanted: int = sys.maxsize) -> int:
+    """How many threads compute where `wanted` may: no more than there are cores.
+
+    One in a worker, whose cores are for the other workers, too.
+    """
+    if _is_worker or multiprocessing.parent_process() is not None:
+        return 1
     return max(1, min(wanted, len(os.sched_getaffinity(0))))
+
+
+def become_worker() -> None:
+    """Compute by one thread from now on in this process."""
+    global _is_worker
+    _is_worker = True

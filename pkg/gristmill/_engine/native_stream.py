@@ -55,9 +55,7 @@ class NativeStream:
         self._consumed = 0
         self._levels = program.levels
         self._steps = program.levels[0].steps
-        # In a worker the other cores are for other workers.
-        wanted = 1 if at else int(program.read_options.num_threads)
-        self._threads = deferred.helpers(wanted)
+        self._threads = deferred.helpers(int(program.read_options.num_threads))
         self._keys = StreamKeys(program, stream)
         self._length = self._keys.length
         self._draws = self._keys.draws
