@@ -160,9 +160,8 @@ class RemoteFile:
         return self._read(offset, size, (error, failed.attempts))
 
     def delay_s(self, error: Exception, attempt: int) -> float:
-        """Return how long to wait after an attempt that failed, in seconds."""
-        options = self._options
-        wait = delay_s(error, attempt, options.first_delay_s, options.most_delay_s)
+        """Return how long to wait after an attempt of a fetch, in seconds."""
+        wait = self._delay_s(error, attempt)
         if self._sleep is time.sleep:
             return wait
         self._sleep(wait)
@@ -293,19 +292,16 @@ class RemoteFile:
         while True:
             if error is not None:
                 self._give_up(error, attempt, what, change)
-                self._sleep(
-                    delay_s(
-                        error,
-                        attempt,
-                        self._options.first_delay_s,
-                        self._options.most_delay_s,
-                    )
-                )
+                self._sleep(self._delay_s(error, attempt))
             attempt += 1
             try:
                 return call()
             except Exception as raised:
                 error = raised
+
+    def _delay_s(self, error: Exception, attempt: int) -> float:
+        options = self._options
+        return delay_s(error, attempt, options.first_delay_s, options.most_delay_s)
 
     def _give_up(
         self, error: Exception, attempt: int, what: str, change: Callable[[], str]
