@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import abc
 import copy
-import functools
 from collections.abc import Mapping, Sequence
 from typing import Any, TypeAlias
 
@@ -87,19 +86,23 @@ class Columns:
             for array in arrays.values()
         )
         self.plain = {n: array.dtype for n, array in arrays.items() if is_plain(array)}
+        self._table: npt.NDArray[np.uint8] | None = None
 
-    @functools.cached_property
     def table(self) -> npt.NDArray[np.uint8]:
-        """The rows of the plain columns as bytes, one row behind the other.
+        """Return the rows of the plain columns as bytes, one row behind the other.
 
-        Made in place of these columns, which become views of it.
+        It is made once, in place of these columns, which become views of it; by one
+        thread at a time.
         """
+        if self._table is not None:
+            return self._table
         fields = [(f"f{i}", dtype) for i, dtype in enumerate(self.plain.values())]
         table = np.empty(len(self._columns[self.names[0]][0]), fields)
         rows: npt.NDArray[np.uint8] = table.view(np.uint8).reshape(len(table), -1)
         _core.interleave([self._columns[name][0] for name in self.plain], rows)
         for name, (field, _) in zip(self.plain, fields, strict=True):
             self._columns[name] = table[field], False
+        self._table = rows
         return rows
 
     def row(self, index: int) -> dict[str, Any]:
@@ -171,7 +174,7 @@ def _gather_plain(
     plain = chunks[0].plain
     outs = [make((len(numbers),), dtype) for dtype in plain.values()]
     if outs:
-        tables = [chunk.table for chunk in chunks]
+        tables = [chunk.table() for chunk in chunks]
         _core.gather_interleaved(tables, numbers, offsets, outs)
     return dict(zip(plain, outs, strict=True))
 
