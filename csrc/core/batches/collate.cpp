@@ -111,15 +111,19 @@ class NumbersOfChunks {
 
 std::ptrdiff_t first_bad_row(std::span<const std::int64_t> rows,
                              std::int64_t table_rows) noexcept {
-  // A negative row is a huge one when read as unsigned.
-  const auto bad =
-      [limit = static_cast<std::uint64_t>(table_rows)](std::int64_t row) {
-        return static_cast<std::uint64_t>(row) >= limit;
-      };
-  bool any = false;
-  for (const auto row : rows) any |= bad(row);  // No branch: vectorized.
-  if (!any) return -1;
-  return std::find_if(rows.begin(), rows.end(), bad) - rows.begin();
+  const auto limit = static_cast<std::uint64_t>(table_rows);
+  // The sign of a row, or of what is between it and the last, tells;
+  // vectorized.
+  std::uint64_t signs = 0;
+  for (const auto signed_row : rows) {
+    const auto row = static_cast<std::uint64_t>(signed_row);
+    signs |= row | (limit - 1 - row);
+  }
+  if (static_cast<std::int64_t>(signs) >= 0) return -1;
+  const auto bad = std::ranges::find_if(rows, [limit](std::int64_t row) {
+    return static_cast<std::uint64_t>(row) >= limit;
+  });
+  return bad - rows.begin();
 }
 
 std::ptrdiff_t gather(std::span<const std::byte> table, std::int64_t table_rows,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import abc
 import copy
+import functools
 from collections.abc import Mapping, Sequence
 from typing import Any, TypeAlias
 
@@ -85,7 +86,7 @@ class Columns:
             array.nbytes + OBJECT_BYTES * array.size * array.dtype.hasobject
             for array in arrays.values()
         )
-        self.plain = {n: array.dtype for n, array in arrays.items() if is_plain(array)}
+        self.plain = _kind(*((n, a.dtype) for n, a in arrays.items() if is_plain(a)))
         self._table: npt.NDArray[np.uint8] | None = None
 
     def table(self) -> npt.NDArray[np.uint8]:
@@ -130,6 +131,12 @@ class Columns:
         return Columns(arrays, self._content_bytes * len(indices) // rows)
 
 
+@functools.lru_cache(64)
+def _kind(*columns: tuple[str, np.dtype[Any]]) -> dict[str, np.dtype[Any]]:
+    """The dict of some columns, one for all that are alike: comparing those is fast."""
+    return dict(columns)
+
+
 def gather(
     chunks: Sequence[Columns],
     numbers: Int64Array,
@@ -172,7 +179,8 @@ def _gather_plain(
 ) -> dict[str, npt.NDArray[Any]]:
     """The plain columns of rows, which are the same in all chunks."""
     plain = chunks[0].plain
-    outs = [make((len(numbers),), dtype) for dtype in plain.values()]
+    shape = (len(numbers),)
+    outs = [make(shape, dtype) for dtype in plain.values()]
     if outs:
         tables = [chunk.table() for chunk in chunks]
         _core.gather_interleaved(tables, numbers, offsets, outs)
