@@ -139,15 +139,16 @@ class RemoteFile:
         return Fetch(ranges)
 
     async def get(self, offset: int, size: int) -> bytes:
-        """Return the bytes [offset, offset + size), by one attempt in `loop`."""
+        """Return the bytes [offset, offset + size), by one attempt in `loop`.
+
+        Whoever calls limits the time.
+        """
         filesystem, path = self._filesystem()
-        end, timeout_s = offset + size, self._options.timeout_s
+        end = offset + size
         if is_web(filesystem):
-            tag = self._tag
-            data = await get_of_web(filesystem, path, offset, end, timeout_s, tag)
+            data = await get_of_web(filesystem, path, offset, end, self._tag)
         else:
-            async with asyncio.timeout(timeout_s):
-                data = await filesystem._cat_file(path, start=offset, end=end)
+            data = await filesystem._cat_file(path, start=offset, end=end)
         if len(data) != size:
             raise _WrongSizeError(len(data), size)
         return bytes(data)
@@ -257,13 +258,13 @@ class RemoteFile:
 
     def _cat(self, offset: int, size: int) -> bytes:
         filesystem, path = self._filesystem()
-        end = offset + size
+        end, limit = offset + size, self._limit(filesystem)
         if self._tag is not None and self.fetches and is_web(filesystem):
             asyn = importlib.import_module("fsspec.asyn")
-            call = (path, offset, end, self._options.timeout_s, self._tag)
-            return bytes(asyn.sync(filesystem.loop, get_of_web, filesystem, *call))
+            call = (get_of_web, filesystem, path, offset, end, self._tag)
+            return bytes(asyn.sync(filesystem.loop, *call, **limit))
         # File systems that open files for this would read ahead in vain.
-        extra = self._limit(filesystem) or {"cache_type": "none"}
+        extra = limit or {"cache_type": "none"}
         return bytes(filesystem.cat_file(path, start=offset, end=end, **extra))
 
     @property

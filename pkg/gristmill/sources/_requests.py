@@ -25,9 +25,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Fetch", "HostRequests", "Unanswered", "requests_of"]
 
-# Whoever waits is woken for so many answers, or bytes: changing threads takes time.
-WAKE_ANSWERS = 8
-WAKE_BYTES = 1 << 20
+# Whoever waits is woken for so many bytes, or all: changing threads takes time.
+WAKE_BYTES = 4 << 20
 
 
 class Turn(Protocol):
@@ -171,8 +170,7 @@ class Fetch:
         self._left -= 1
         if isinstance(answer, bytes):
             self._batch_bytes += len(answer)
-        full = len(self._batch) >= WAKE_ANSWERS or self._batch_bytes >= WAKE_BYTES
-        if full or not self._left:
+        if self._batch_bytes >= WAKE_BYTES or not self._left:
             self._came.put(self._batch)
             self._batch, self._batch_bytes = [], 0
 
@@ -223,15 +221,22 @@ class _Request:
 
     async def attempt(self, begun: int) -> None:
         """Make the request; its turn ends."""
+        assert self.task is not None
         error: Exception | None = None
         data = b""
+        timeout_s = self._file.options.timeout_s
+        timer = self.loop.call_later(timeout_s, self.task.cancel)
         try:
             data = await self._file.get(self._offset, self._size)
-        except asyncio.CancelledError as cancelled:
-            error = ConnectionError("the request was cancelled")
-            error.__cause__ = cancelled
+        except asyncio.CancelledError:
+            self.task.uncancel()
+            if timer.when() <= self.loop.time():
+                error = TimeoutError(f"nothing came in {timeout_s} s")
+            else:
+                error = ConnectionError("the request was cancelled")
         except Exception as raised:
             error = raised
+        timer.cancel()
         again = error is not None and is_transient(error)
         self.host.count(begun, len(data), again)
         if error is None:

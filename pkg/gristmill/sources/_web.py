@@ -42,33 +42,49 @@ def is_web(filesystem: Any) -> bool:
 
 
 async def get_of_web(
-    filesystem: Any,
-    url: str,
-    begin: int,
-    end: int,
-    timeout_s: float,
-    tag: str | None = None,
+    filesystem: Any, url: str, begin: int, end: int, tag: str | None = None
 ) -> bytes:
     """Return the bytes [begin, end), as ``_cat_file`` does in a third less time.
+
+    However long that takes: who asks has to cancel it.
 
     Raises:
         RemoteError: They are of another version of the file than that of `tag`.
     """
+    size = end - begin
     options = filesystem.kwargs
     headers = {**options.get("headers", {}), "Range": f"bytes={begin}-{end - 1}"}
-    options = {"timeout": _timeout(timeout_s), **options, "headers": headers}
+    # All of it has room where it arrives.
+    options = {"timeout": _unlimited(), "read_bufsize": size, **options}
     session = await filesystem.set_session()
-    async with session.get(filesystem.encode_url(url), **options) as answer:
-        data: bytes = await answer.read()
+    answer = await session.get(
+        filesystem.encode_url(url), **{**options, "headers": headers}
+    )
+    try:
+        data = await _body(answer, size)
         filesystem._raise_not_found_for_status(answer, url)
+    except BaseException:
+        answer.close()
+        raise
     found = answer.headers.get("ETag", tag)
     if tag is not None and found.removeprefix("W/") != tag.removeprefix("W/"):
         raise RemoteError(f"they are of the version {found}, not of {tag}")
     return data
 
 
+async def _body(answer: Any, size: int) -> bytes:
+    """Wait for what comes; where that is `size` bytes, only once for all of them."""
+    content = answer.content
+    if answer.content_length == size and content.exception() is None:
+        await content.wait_eof()
+        whole: bytes = content.read_nowait()
+        return whole
+    parts: bytes = await answer.read()
+    return parts
+
+
 @functools.lru_cache
-def _timeout(seconds: float) -> Any:
+def _unlimited() -> Any:
     import aiohttp
 
-    return aiohttp.ClientTimeout(total=seconds)
+    return aiohttp.ClientTimeout()

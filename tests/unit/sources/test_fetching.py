@@ -12,7 +12,7 @@ from array_record.python import array_record_module
 
 import gristmill as gm
 from gristmill import _core
-from gristmill.errors import CorruptRecord
+from gristmill.errors import CorruptRecord, RemoteError
 from gristmill.sources import RemoteOptions, _share
 from gristmill.sources._remote import RemoteFile
 from gristmill.sources._requests import HostRequests, requests_of
@@ -241,6 +241,43 @@ def test_a_cancelled_request_is_made_again(server):
     asyncio.run_coroutine_threadsafe(cancel(), file.loop).result()
     server.gate.set()
     assert fetch.take() == [(0, server.files["file"][:10])]
+    assert file.requests._flow.under_way == 0
+
+
+@pytest.mark.parametrize("fault", [503, "reset", "cut"])
+def test_ranges_that_fail_are_asked_for_again(server, fault):
+    file = RemoteFile(server.url("file"), options=RemoteOptions(first_delay_s=0))
+    content = server.files["file"]
+    server.faults.extend([fault] * 4)
+    fetch = file.fetch([(file, at, 3_000) for at in (0, 50_000, 9_000)])
+    came = fetch.take()
+    assert sorted(came) == [
+        (0, content[:3_000]),
+        (1, content[50_000:53_000]),
+        (2, content[9_000:12_000]),
+    ]
+    assert file.requests._flow.under_way == 0
+
+
+@pytest.mark.parametrize("cached", [False, True])
+def test_requests_that_take_too_long_have_failed(server, tmp_path, cached):
+    cache_dir = str(tmp_path) if cached else None
+    options = RemoteOptions(
+        timeout_s=0.05, attempts=2, first_delay_s=0, cache_dir=cache_dir
+    )
+    file = RemoteFile(server.url("file"), options=options)
+    server.gets.clear()
+    server.gate = threading.Event()
+    ((number, error),) = file.fetch([(file, 0, 10)]).take()
+    assert number == 0
+    assert str(error) == (
+        f"{server.url('file')}: reading bytes 0 to 9 failed at 2 attempts:"
+        " TimeoutError: nothing came in 0.05 s"
+    )
+    with pytest.raises(RemoteError, match="failed at 2 attempts: "):
+        file.read_range(0, 10)
+    server.gate.set()
+    assert len(server.gets) == 4
     assert file.requests._flow.under_way == 0
 
 
