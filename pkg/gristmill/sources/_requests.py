@@ -23,7 +23,7 @@ from gristmill.sources._flow import Flow
 if TYPE_CHECKING:
     from gristmill.sources._remote import RemoteFile
 
-__all__ = ["Fetch", "HostRequests", "Unanswered", "requests_of"]
+__all__ = ["Fetch", "HostRequests", "Unanswered", "WrongSizeError", "requests_of"]
 
 # Whoever waits is woken for so many bytes, or all: changing threads takes time.
 WAKE_BYTES = 4 << 20
@@ -123,6 +123,14 @@ class Unanswered(Exception):
         super().__init__(str(error))
         self.error = error
         self.attempts = attempts
+
+
+class WrongSizeError(Exception):
+    """Another number of bytes came than were asked for."""
+
+    def __init__(self, found: int, size: int) -> None:
+        super().__init__(f"{found} bytes came for {size}")
+        self.found = found
 
 
 class Fetch:
@@ -228,6 +236,8 @@ class _Request:
         timer = self.loop.call_later(timeout_s, self.task.cancel)
         try:
             data = await self._file.get(self._offset, self._size)
+            if len(data) != self._size:
+                error = WrongSizeError(len(data), self._size)
         except asyncio.CancelledError:
             self.task.uncancel()
             if timer.when() <= self.loop.time():

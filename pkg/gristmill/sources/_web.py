@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Mapping
 from typing import Any
 
 from gristmill.errors import RemoteError
 
-__all__ = ["get_of_web", "is_web", "with_connections"]
+__all__ = ["WebFile", "is_web", "with_connections"]
 
 _SCHEMES = ("http://", "https://")
 
@@ -41,35 +40,45 @@ def is_web(filesystem: Any) -> bool:
     )
 
 
-async def get_of_web(
-    filesystem: Any, url: str, begin: int, end: int, tag: str | None = None
-) -> bytes:
-    """Return the bytes [begin, end), as ``_cat_file`` does in a third less time.
+class WebFile:
+    """A file of a web server, whose ranges come in two thirds of ``_cat_file``'s time.
 
-    However long that takes: who asks has to cancel it.
-
-    Raises:
-        RemoteError: They are of another version of the file than that of `tag`.
+    Args:
+        filesystem: For which `is_web` is true.
+        url: The file's.
     """
-    size = end - begin
-    options = filesystem.kwargs
-    headers = {**options.get("headers", {}), "Range": f"bytes={begin}-{end - 1}"}
-    # All of it has room where it arrives.
-    options = {"timeout": _unlimited(), "read_bufsize": size, **options}
-    session = await filesystem.set_session()
-    answer = await session.get(
-        filesystem.encode_url(url), **{**options, "headers": headers}
-    )
-    try:
-        data = await _body(answer, size)
-        filesystem._raise_not_found_for_status(answer, url)
-    except BaseException:
-        answer.close()
-        raise
-    found = answer.headers.get("ETag", tag)
-    if tag is not None and found.removeprefix("W/") != tag.removeprefix("W/"):
-        raise RemoteError(f"they are of the version {found}, not of {tag}")
-    return data
+
+    def __init__(self, filesystem: Any, url: str) -> None:
+        import aiohttp
+
+        self._filesystem = filesystem
+        self._url = url
+        self._encoded = filesystem.encode_url(url)
+        # Who asks limits the time.
+        self._options = {"timeout": aiohttp.ClientTimeout(), **filesystem.kwargs}
+        self._headers = self._options.pop("headers", {})
+
+    async def get(self, begin: int, end: int, tag: str | None = None) -> bytes:
+        """Return the bytes [begin, end), however long that takes.
+
+        Raises:
+            RemoteError: They are of another version of the file than that of `tag`.
+        """
+        headers = {**self._headers, "Range": f"bytes={begin}-{end - 1}"}
+        # All that comes has room.
+        options = {"read_bufsize": end - begin, **self._options, "headers": headers}
+        session = await self._filesystem.set_session()
+        answer = await session.get(self._encoded, **options)
+        try:
+            data = await _body(answer, end - begin)
+            self._filesystem._raise_not_found_for_status(answer, self._url)
+        except BaseException:
+            answer.close()
+            raise
+        found = answer.headers.get("ETag", tag)
+        if tag is not None and found.removeprefix("W/") != tag.removeprefix("W/"):
+            raise RemoteError(f"they are of the version {found}, not of {tag}")
+        return data
 
 
 async def _body(answer: Any, size: int) -> bytes:
@@ -81,10 +90,3 @@ async def _body(answer: Any, size: int) -> bytes:
         return whole
     parts: bytes = await answer.read()
     return parts
-
-
-@functools.lru_cache
-def _unlimited() -> Any:
-    import aiohttp
-
-    return aiohttp.ClientTimeout()
