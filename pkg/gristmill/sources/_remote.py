@@ -110,10 +110,15 @@ class RemoteFile:
 
     @property
     def fetches(self) -> bool:
-        """Whether `fetch` and `get` can be used: the file system is asynchronous."""
+        """Whether `fetch` and `get` can be used: the file system is asynchronous.
+
+        fsspec makes `cat_file` of such a one's `_cat_file`.  Those that lead to others,
+        such as caches, have their own and know what it is to do.
+        """
         filesystem = self._filesystem()[0]
         is_async = getattr(filesystem, "async_impl", False)
-        return is_async and not getattr(filesystem, "asynchronous", False)
+        made = "cat_file" in vars(filesystem)
+        return is_async and made and not getattr(filesystem, "asynchronous", False)
 
     @property
     def loop(self) -> asyncio.AbstractEventLoop:

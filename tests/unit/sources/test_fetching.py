@@ -192,6 +192,21 @@ def test_threads_of_other_file_systems_wait_for_their_turns(content):
     fsspec.filesystem("memory").store.clear()
 
 
+def test_file_systems_that_lead_to_others_read_as_they_do(server, content, tmp_path):
+    with fsspec.open("memory://fetching/file", "wb") as file:
+        file.write(content)
+    folder = {"path": "/fetching", "target_protocol": "memory"}
+    kept = {"simplecache": {"cache_storage": str(tmp_path)}}
+    server.gets.clear()
+    cached = "simplecache::" + server.url("file")
+    every = np.random.default_rng(4).permutation(256)[:100]
+    for url, options in [("dir://file", folder), (cached, kept)]:
+        source = gm.sources.ArrayRecordDataSource(url, storage_options=options)
+        assert source.__getitems__(every) == [RECORDS[i] for i in every]
+    assert {*server.gets} == {("file", None, None)}
+    fsspec.filesystem("memory").store.clear()
+
+
 def test_a_turn_that_is_interrupted_is_given_to_others():
     requests = HostRequests(1)
     begun = requests.turn()
