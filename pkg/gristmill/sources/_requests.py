@@ -128,13 +128,14 @@ class Fetch:
         self._batch_bytes = 0
         self._left = len(ranges)
         self.closed = False
-        by_loop: dict[Any, list[_Request]] = {}
-        for number, (file, offset, size) in enumerate(ranges):
-            loop = file.loop
-            request = _Request(self, number, file, offset, size, loop, file.requests)
-            by_loop.setdefault(loop, []).append(request)
-        for loop, requests in by_loop.items():
-            loop.call_soon_threadsafe(_submit, requests)
+        # Looked up once for each file: the loop does not run meanwhile.
+        runs_in = {f: (f.loop, f.requests) for f in {file for file, _, _ in ranges}}
+        requests = [
+            _Request(self, number, file, offset, size, *runs_in[file])
+            for number, (file, offset, size) in enumerate(ranges)
+        ]
+        for loop in {loop for loop, _ in runs_in.values()}:
+            loop.call_soon_threadsafe(_submit, [r for r in requests if r.loop is loop])
 
     def take(self) -> list[tuple[int, Any]]:
         """Wait for some; returns the number of each and its bytes, or an exception."""
