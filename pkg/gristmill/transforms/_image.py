@@ -142,10 +142,10 @@ class DecodeImage(Decoder):
             return None
         orientation = orientation if self._orient else 1
         task = ImageTask(data, height, width, channels, orientation)
+        if self._size is not None:
+            task = task.resized_to(*self._size, FILTERS.index("bilinear"))
         task.draft = self._draft
-        if self._size is None:
-            return task
-        return task.resized_to(*self._size, FILTERS.index("bilinear"))
+        return task
 
     def _by_pillow(self, data: memoryview) -> npt.NDArray[Any]:
         pillow = _pillow()

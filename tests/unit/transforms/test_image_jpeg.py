@@ -11,18 +11,7 @@ import pytest
 
 from gristmill.errors import CorruptRecord
 from gristmill.transforms import DecodeImage
-
-
-def file_of(height, width, mode="RGB", orientation=1, **options):
-    """A smooth picture, in a file."""
-    rng = np.random.default_rng([height, width])
-    small = PIL.Image.fromarray(rng.integers(0, 256, (4, 4, 3), np.uint8))
-    picture = small.resize((width, height), PIL.Image.Resampling.BICUBIC)
-    exif = PIL.Image.Exif()
-    exif[0x0112] = orientation
-    file = io.BytesIO()
-    picture.convert(mode).save(file, "JPEG", exif=exif, **options)
-    return file.getvalue()
+from support.picture_files import file_of
 
 
 @hypothesis.given(
