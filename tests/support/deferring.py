@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import signal
 import threading
@@ -136,12 +137,22 @@ def told(value: Any) -> str:
     return str(value).replace("EagerDecode", "Decode").replace("EagerAdd", "Add")
 
 
+def text_of(output: Any) -> str:
+    """The text of a batch; of its large arrays dtype, shape and a digest."""
+    if isinstance(output, dict):
+        return str({key: text_of(value) for key, value in output.items()})
+    if isinstance(output, np.ndarray) and output.size > 100:
+        digest = hashlib.sha256(np.ascontiguousarray(output).data).hexdigest()
+        return f"{output.dtype} {output.shape} {digest}"
+    return told(output)
+
+
 def given(iterator: Any, most: int = 100) -> list[tuple[str, str]]:
     """What an iterator gives or raises, as text, and its state behind each."""
     found = []
     while len(found) < most:
         try:
-            output = told(next(iterator))
+            output = text_of(next(iterator))
         except StopIteration:
             break
         except Exception as error:
