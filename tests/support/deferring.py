@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
+import os
+import signal
 import threading
 from typing import Any
 
@@ -11,9 +14,11 @@ from gristmill._base.deferred import Deferred
 from gristmill.errors import CorruptRecord
 from gristmill.transforms import Map, RandomMap
 
-# Names of the threads that made the batches, one for each.
-made_by: list[str] = []
+# Of each batch that was made here: the thread, and how many it might use.
+made_by: list[tuple[str, int]] = []
 BAD = b"bad"
+# Computed as one of a batch it kills the process.
+DEADLY = b"deadly"
 
 
 class Task(Deferred):
@@ -31,12 +36,14 @@ class Task(Deferred):
         return np.frombuffer(self.data, np.uint8) + np.uint8(self.added)
 
     def stack(self, column: list[Any], alloc: Any, threads: int) -> Any:
-        made_by.append(threading.current_thread().name)
+        made_by.append((threading.current_thread().name, threads))
         width = len(self.data)
         out = (alloc or np.empty)((len(column), width), np.dtype(np.uint8))
         for row, task in zip(out, column, strict=True):
             if type(task) is not Task or len(task.data) != width:
                 raise ValueError("the tasks differ")
+            if task.data.startswith(DEADLY):
+                os.kill(os.getpid(), signal.SIGKILL)
             row[:] = task.array()
         return out
 
@@ -107,3 +114,50 @@ def records(count: int, bad: tuple[int, ...] = ()) -> list[bytes]:
     for number in bad:
         made[number] = BAD + bytes([number]) + b"...."
     return made
+
+
+def in_form(form: str, record: bytes, label: int) -> tuple[Any, Any]:
+    """An element of a form, and the key of its bytes."""
+    if form == "dict":
+        return {"label": label, "image": record}, "image"
+    if form == "tuple":
+        return (label, record), 1
+    return record, None
+
+
+def steps(eager: bool, key: Any) -> tuple[Map, RandomMap]:
+    """The two steps; `eager` ones do the same one by one."""
+    if eager:
+        return EagerDecode(key), EagerAddRandom(key)
+    return Decode(key), AddRandom(key)
+
+
+def told(value: Any) -> str:
+    """The text of something, with the names of the steps that defer."""
+    return str(value).replace("EagerDecode", "Decode").replace("EagerAdd", "Add")
+
+
+def text_of(output: Any) -> str:
+    """The text of a batch; of its large arrays dtype, shape and a digest."""
+    if isinstance(output, dict):
+        return str({key: text_of(value) for key, value in output.items()})
+    if isinstance(output, np.ndarray) and output.size > 100:
+        digest = hashlib.sha256(np.ascontiguousarray(output).data).hexdigest()
+        return f"{output.dtype} {output.shape} {digest}"
+    return told(output)
+
+
+def given(iterator: Any, most: int = 100) -> list[tuple[str, str]]:
+    """What an iterator gives or raises, as text, and its state behind each."""
+    found = []
+    while len(found) < most:
+        try:
+            output = text_of(next(iterator))
+        except StopIteration:
+            break
+        except Exception as error:
+            notes = [str(note) for note in getattr(error, "__notes__", ())]
+            where = [n for n in notes if "worker" not in n and "To see" not in n]
+            output = told((type(error), error, *where))
+        found.append((output, str(iterator.get_state())))
+    return found

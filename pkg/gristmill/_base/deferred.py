@@ -7,7 +7,6 @@ them is computed at once, in the memory that it is to lie in.
 
 from __future__ import annotations
 
-import multiprocessing
 import os
 import sys
 from collections.abc import Callable
@@ -98,7 +97,9 @@ def helpers(wanted: int = sys.maxsize) -> int:
 
     One in a worker, whose cores are for the other workers, too.
     """
-    if _is_worker or multiprocessing.parent_process() is not None:
+    # Not imported to find out.
+    process = sys.modules.get("multiprocessing.process")
+    if _is_worker or (process is not None and process.parent_process() is not None):
         return 1
     return max(1, min(wanted, len(os.sched_getaffinity(0))))
 

@@ -51,6 +51,7 @@ class NextOutput:
         finally:
             if future.done():
                 self._future = None
+            del future  # What it raises refers to this frame.
 
     def drop(self) -> None:
         """Wait for the call, if there is one, and forget it."""
@@ -63,5 +64,5 @@ class NextOutput:
         """As `drop`, and end the thread."""
         self.drop()
         if self._pool is not None and not self.lost:
-            self._pool.shutdown(wait=False)
+            self._pool.shutdown()
         self._pool = None

@@ -247,18 +247,19 @@ def is_own_source(source: Any) -> bool:
 
 def level_of(operations: Sequence[Any], batch: transforms.Batch | None) -> Level:
     """Operations of one element to one or none, and the batch behind them."""
-    steps = tuple(as_step(op) for op in operations)
-    calls = [deferring(op) for op in operations]
-    first = len(calls)
-    while first and calls[first - 1] is not None:
-        first -= 1
-    if batch is None or batch.batch_fn is not None or first == len(calls):
-        return Level(steps, batch)
-    last = zip(steps[first:], calls[first:], strict=True)
-    deferred = steps[:first] + tuple(
-        (code, call, name) for (code, _, name), call in last
-    )
-    return Level(steps, batch, deferred, users_own=first > 0)
+    steps = [as_step(op) for op in operations]
+    deferred: list[Step] = []
+    for (opcode, _, name), op in zip(
+        reversed(steps), reversed(operations), strict=True
+    ):
+        call = deferring(op)
+        if call is None:
+            break
+        deferred.insert(0, (opcode, call, name))
+    first = len(steps) - len(deferred)
+    if not deferred or batch is None or batch.batch_fn is not None:
+        return Level(tuple(steps), batch)
+    return Level(tuple(steps), batch, (*steps[:first], *deferred), first > 0)
 
 
 def as_number(key: Any) -> int:

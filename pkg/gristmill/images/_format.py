@@ -39,9 +39,9 @@ class Normalize(ImageMap):
             picture.
 
     Example:
-        >>> picture = np.array([[[0], [51], [255]]], np.uint8)
-        >>> Normalize([0.5], [0.5]).map(picture).round(3).tolist()
-        [[[-1.0], [-0.6], [1.0]]]
+        >>> picture = np.array([[[0], [255]]], np.uint8)
+        >>> Normalize([0.5], [0.25]).map(picture).ravel()
+        array([-2.,  2.], dtype=float32)
     """
 
     def __init__(

@@ -37,9 +37,10 @@ class RandomResizedCrop(RandomImageMap):
         antialias: True; that is what these filters are.
         key: Which field of a dict to take. None takes the record itself.
 
-    Up to 10 times two numbers are drawn, the area and the logarithm of the ratio, both
-    evenly, until the part fits into the picture; then its top and its left. Where none
-    fits, it is the largest part at the center whose ratio is in bounds.
+    Up to 10 times two numbers are drawn by ``rng.random()``, for the area and for the
+    logarithm of the ratio, both even, until the part fits into the picture; then two
+    for its top and its left. Where none fits, it is the largest part at the center
+    whose ratio is in bounds.
 
     Raises:
         ValueError: An argument is out of range. Raised by the constructor.
@@ -78,16 +79,18 @@ class RandomResizedCrop(RandomImageMap):
         return task.resized_to(*self.size, FILTERS.index(self.interpolation))
 
     def _box(self, height: int, width: int, rng: np.random.Generator) -> Box:
+        smallest, largest = self.scale
         least, most = map(math.log, self.ratio)
+        draw = rng.random
         for _ in range(_TRIES):
-            area = height * width * rng.uniform(*self.scale)
-            ratio = math.exp(rng.uniform(least, most))
+            area = height * width * (smallest + (largest - smallest) * draw())
+            ratio = math.exp(least + (most - least) * draw())
             columns = round(math.sqrt(area * ratio))
             rows = round(math.sqrt(area / ratio))
             if 0 < columns <= width and 0 < rows <= height:
-                top = rng.integers(0, height - rows + 1)
-                left = rng.integers(0, width - columns + 1)
-                return int(top), int(left), rows, columns
+                top = int(draw() * (height - rows + 1))
+                left = int(draw() * (width - columns + 1))
+                return top, left, rows, columns
         rows, columns = height, width
         if width / height < self.ratio[0]:
             rows = round(width / self.ratio[0])

@@ -68,7 +68,7 @@ class ImageMap(_ImageTransform, Map):
     def defer(self, element: Any) -> Any:
         """Return the element with what is still to be done in place of the picture."""
         task = self.add(self._begun(self._value(element)))
-        return self._replaced(element, task)
+        return self._replaced(element, task.settled())
 
 
 class RandomImageMap(_ImageTransform, RandomMap):
@@ -84,14 +84,21 @@ class RandomImageMap(_ImageTransform, RandomMap):
         Raises:
             KeyError: There is no such field.
             TypeError: It is no array of shape (H, W, 1) or (H, W, 3) and uint8.
+            ValueError: There is no generator, since the sampler has no seed.
         """
-        task = self.add(self._begun(self._value(element)), rng)
-        return self._replaced(element, task.compute())
+        return self._replaced(element, self._drawn(element, rng).compute())
 
     def defer(self, element: Any, rng: np.random.Generator) -> Any:
         """Return the element with what is still to be done in place of the picture."""
-        task = self.add(self._begun(self._value(element)), rng)
-        return self._replaced(element, task)
+        return self._replaced(element, self._drawn(element, rng).settled())
+
+    def _drawn(self, element: Any, rng: np.random.Generator | None) -> ImageTask:
+        if rng is None:
+            raise ValueError(
+                f"{self!r} needs random numbers, but there are none for this record."
+                " Give the sampler or the dataset a seed."
+            )
+        return self.add(self._begun(self._value(element)), rng)
 
 
 def as_size(size: Any) -> tuple[int, int]:

@@ -94,7 +94,12 @@ class ImageTask(Deferred):
             TypeError: They are not of shape (H, W, 1) or (H, W, 3) and uint8.
         """
         shape = pixels.shape
-        if pixels.dtype != np.uint8 or len(shape) != 3 or shape[2] not in (1, 3):
+        if (
+            pixels.dtype != np.uint8
+            or len(shape) != 3
+            or shape[2] not in (1, 3)
+            or 0 in shape
+        ):
             raise TypeError(
                 f"pictures must have shape (H, W, 1) or (H, W, 3) and dtype uint8, got"
                 f" {shape} and {pixels.dtype}. Decode with channels=1 or 3, and put"
@@ -125,9 +130,9 @@ class ImageTask(Deferred):
         begin_y, begin_x, rows, columns = self.window
         inside = min(top, left) >= 0
         inside = inside and top + height <= rows and left + width <= columns
-        if self._last_is_flip or not (inside or self._is_whole):
+        if self._is_closed or not (inside or self._is_whole):
             return self._computed().cropped(top, left, height, width)
-        if inside and self._is_whole and self.resized == self.crop[2:]:
+        if inside and self._is_plain:
             self.crop = (self.crop[0] + top, self.crop[1] + left, height, width)
             self.resized = (height, width)
             self.window = (0, 0, height, width)
@@ -137,8 +142,7 @@ class ImageTask(Deferred):
 
     def resized_to(self, height: int, width: int, filter: int) -> ImageTask:
         """Add a change of size."""
-        plain = self._is_whole and self.resized == self.crop[2:]
-        if self._last_is_flip or not plain:
+        if self._is_closed or not self._is_plain:
             return self._computed().resized_to(height, width, filter)
         self.filter = filter
         self.resized = (height, width)
@@ -167,6 +171,13 @@ class ImageTask(Deferred):
             )
         self.scaling = scaling
         return self
+
+    def settled(self) -> ImageTask:
+        """Itself, or its pixels where it would keep many more for its batch."""
+        if self._is_formatted or not isinstance(self.data, np.ndarray):
+            return self
+        few = self.data.size <= 2 * self.height * self.width * self.channels
+        return self if few else self._computed()
 
     def stack(
         self, column: list[Any], alloc: Alloc | None, threads: int
@@ -240,18 +251,24 @@ class ImageTask(Deferred):
         return self.window == (0, 0, *self.resized)
 
     @property
+    def _is_plain(self) -> bool:
+        """Whether the window is a box of the picture, of which every pixel counts."""
+        return self._is_whole and self.resized == self.crop[2:] and not self.draft
+
+    @property
     def _is_formatted(self) -> bool:
         """Whether the result is no longer uint8 of shape (H, W, C)."""
         return self.chw or self.scaling is not None
 
     @property
-    def _last_is_flip(self) -> bool:
+    def _is_closed(self) -> bool:
+        """Whether crops and changes of size do not fit behind it."""
         return self.flip or self._is_formatted
 
     @property
     def _is_done(self) -> bool:
         """Whether the result is the array that it began with."""
-        if not isinstance(self.data, np.ndarray) or self._last_is_flip:
+        if not isinstance(self.data, np.ndarray) or self._is_closed:
             return False
         whole = (0, 0, *self.data.shape[:2])
         return self.crop == self.window == whole and self._is_whole

@@ -1,30 +1,16 @@
 """Deferred pictures have the pixels of transforms that run one after the other."""
 
-import io
-
 import hypothesis
 import hypothesis.strategies as st
 import numpy as np
-import PIL.Image
 import pytest
 
 from gristmill import images
 from gristmill.errors import CorruptRecord, ShapeMismatch
 from gristmill.transforms import RandomMap
+from support.picture_files import file_of
 
 FILTERS = "nearest box bilinear hamming bicubic lanczos".split()
-
-
-def file_of(height, width, mode="RGB", orientation=1, format="JPEG", **options):
-    """A smooth picture with noise, in a file."""
-    rng = np.random.default_rng([height, width])
-    small = PIL.Image.fromarray(rng.integers(0, 256, (5, 5, 3), np.uint8))
-    picture = small.resize((width, height), PIL.Image.Resampling.BICUBIC)
-    exif = PIL.Image.Exif()
-    exif[0x0112] = orientation
-    file = io.BytesIO()
-    picture.convert(mode).save(file, format, exif=exif, **options)
-    return file.getvalue()
 
 
 def one_by_one(transforms, element, seed):
@@ -124,6 +110,11 @@ class TestRun:
             expected = one_by_one(self.STEPS, record, i)["image"]
             np.testing.assert_array_equal(found[i], expected)
 
+    def test_keeps_no_large_pixels_until_the_batch_is_made(self):
+        record = {"image": file_of(400, 300, format="PNG")}
+        task = deferred(self.STEPS, record, 0)["image"]
+        assert task.data.nbytes == 32 * 32 * 3
+
     def test_computes_in_the_memory_that_it_is_given(self):
         asked = []
 
@@ -141,6 +132,17 @@ class TestRun:
         tasks = [deferred(self.STEPS, {"image": file}, 0)["image"] for file in files]
         with pytest.raises(CorruptRecord):
             batch_of(tasks)
+
+
+@pytest.mark.parametrize("size", [(40, 60), (80, 120)])
+def test_drafts_are_of_the_whole_picture(size):
+    """Also where that has the size already."""
+    decode = images.DecodeImage(size=size, draft=True)
+    transforms = [decode, images.RandomResizedCrop(9)]
+    file = file_of(80, 120)
+    expected = one_by_one(transforms, file, 0)
+    found = deferred(transforms, file, 0)
+    np.testing.assert_array_equal(batch_of([found])[0], expected)
 
 
 def test_pictures_of_several_shapes_do_not_stack():

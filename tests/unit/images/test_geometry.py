@@ -26,30 +26,34 @@ def array(image):
 
 
 class Draws:
-    """A generator that gives what it is told, and notes what it was asked for."""
+    """A generator that gives what it is told."""
 
     def __init__(self, *draws):
         self.draws = list(draws)
-        self.asked = []
 
-    def _next(self, *arguments):
-        self.asked.append(arguments)
+    def random(self):
         return self.draws.pop(0)
-
-    uniform = integers = random = _next
 
 
 class TestRandomResizedCrop:
     def test_draws_area_and_ratio_then_top_and_left(self):
-        # 1200 / 4 pixels, as wide as high.
-        rng = Draws(0.25, 0.0, 3, 5)
+        # A quarter of 1200 pixels, as wide as high; 14 tops, 24 lefts.
+        rng = Draws((0.25 - 0.08) / 0.92, 0.5, 3.01 / 14, 5.99 / 24)
         pixels = picture(30, 40)
         found = images.RandomResizedCrop((8, 9)).random_map(pixels, rng)
         part = pillow(pixels).crop((5, 3, 5 + 17, 3 + 17))
         expected = part.resize((9, 8), PIL.Image.Resampling.BILINEAR)
         np.testing.assert_array_equal(found, array(expected))
-        logs = pytest.approx((-0.287682072451781, 0.287682072451781))
-        assert rng.asked == [(0.08, 1.0), logs, (0, 14), (0, 24)]
+        assert not rng.draws
+
+    def test_draws_the_bounds_of_scale_and_ratio(self):
+        pixels = picture(100, 100)
+        crop = images.RandomResizedCrop(8, (0.25, 1), (0.25, 4))
+        # The highest, and then the widest of a quarter of the pixels.
+        for draw, box in ((0.0, (0, 0, 25, 100)), (1 - 2**-53, (0, 75, 100, 100))):
+            found = crop.random_map(pixels, Draws(0.0, draw, draw, draw))
+            expected = pillow(pixels).crop(box).resize((8, 8), PIL.Image.BILINEAR)
+            np.testing.assert_array_equal(found, array(expected))
 
     @pytest.mark.parametrize(
         ("height", "width", "ratio", "box"),
@@ -63,7 +67,7 @@ class TestRandomResizedCrop:
     def test_takes_the_center_where_ten_draws_do_not_fit(
         self, height, width, ratio, box
     ):
-        rng = Draws(*(50.0, 0.0) * 10)
+        rng = Draws(*(0.0, 0.5) * 10)
         pixels = picture(height, width)
         crop = images.RandomResizedCrop(8, (50, 60), ratio)
         expected = pillow(pixels).crop(box).resize((8, 8), PIL.Image.BILINEAR)
@@ -161,6 +165,11 @@ class TestRandomHorizontalFlip:
         assert pixels.any()
 
 
+def test_say_where_there_are_no_random_numbers():
+    with pytest.raises(ValueError, match="Give the sampler or the dataset a seed"):
+        images.RandomHorizontalFlip().random_map(picture(2, 2), None)
+
+
 TRANSFORMS = [
     images.RandomResizedCrop(224, (0.5, 1), interpolation="bicubic", key="image"),
     images.CenterCrop((3, 4)),
@@ -217,6 +226,7 @@ def test_arguments_out_of_range(make, error, text):
         ({"image": 0}, TypeError, "To take a field of a dict, name it by key="),
         (np.zeros((2, 2), np.uint8), TypeError, r"got \(2, 2\) and uint8"),
         (np.zeros((2, 2, 4), np.uint8), TypeError, "channels=1 or 3"),
+        (np.zeros((0, 2, 3), np.uint8), TypeError, r"got \(0, 2, 3\)"),
         (np.zeros((2, 2, 3), np.float32), TypeError, "put Normalize and then ToLayout"),
     ],
 )

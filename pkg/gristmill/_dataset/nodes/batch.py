@@ -138,6 +138,9 @@ class Batching(Dataset):
 class BatchMapDataset(Batching, BlockMapDataset[T]):
     """Batches of the parent's elements; none crosses an epoch."""
 
+    # That compute what the parent's last steps defer; None: one for each core.
+    _threads: int | None = None
+
     def _measure(self) -> None:
         _refuse_sparse(self._parent)
         self._parent_length = len(self._parent)
@@ -175,7 +178,7 @@ class BatchMapDataset(Batching, BlockMapDataset[T]):
     def _make_of_deferred(self, first: int, size: int) -> Any:
         indices = np.arange(first, first + size)
         elements = block_of(self._deferred, indices)
-        return batching.make_batch(elements, threads=helpers())
+        return batching.make_batch(elements, threads=self._threads or helpers())
 
     def _check(self, epochs: Int64Array) -> None:
         """Raise where the parent's indices do not fit into 64 bits."""

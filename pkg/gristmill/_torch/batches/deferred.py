@@ -65,7 +65,8 @@ def _stacked(column: list[Any], *, collate_fn_map: Any = None) -> torch.Tensor:
     def alloc(shape: tuple[int, ...], dtype: np.dtype[Any]) -> npt.NDArray[Any]:
         size = int(np.prod(shape)) * dtype.itemsize
         made.append(slot_collation.new_bytes(size))
-        return made[-1].numpy().view(dtype).reshape(shape)
+        array: npt.NDArray[Any] = made[-1].numpy()
+        return array.view(dtype).reshape(shape)
 
     array = column[0].stack(column, alloc, helpers())
     # Not of the array: what moves a batch out of a slot knows its own tensors.
