@@ -5,6 +5,7 @@ import os
 import pytest
 
 import gristmill as g
+from gristmill._observe import sampling
 from support.deferring import Pass, given, in_form, made_by, records, steps
 
 COUNT = 30
@@ -126,3 +127,16 @@ def test_elements_that_are_not_batched_are_computed_at_once():
     labels = ds.batch(4, batch_fn=lambda batch: [each["label"] for each in batch])
     assert labels[0] == [0, 1, 2, 3]
     assert not made_by
+
+
+@pytest.mark.parametrize("chain", [by_index, batches_of_iterator])
+def test_chains_that_are_measured_defer_as_well(chain, monkeypatch):
+    expected = outputs(chain, True, bad=(17,))
+    monkeypatch.setattr(sampling, "FIRST_NS", 0)
+    monkeypatch.setattr(sampling, "REST_NS", 0)
+    assert outputs(chain, False, bad=(17,)) == expected
+    timing = g.experimental.ExecutionTrackingMode.STAGE_TIMING
+    options = g.experimental.DatasetOptions(execution_tracking_mode=timing)
+    ds = chain(source(), *steps(False, "image"), False).set_options(options)
+    made_by.clear()
+    assert len(list(ds)) == len(made_by)

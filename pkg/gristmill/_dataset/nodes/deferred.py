@@ -9,7 +9,6 @@ from __future__ import annotations
 from typing import Any
 
 from gristmill._base.deferred import deferring
-from gristmill._dataset.model.blocks import is_built_in
 from gristmill._dataset.model.node import chain_of, is_ours, with_parents
 from gristmill._dataset.nodes.map import (
     MapIterDataset,
@@ -17,18 +16,11 @@ from gristmill._dataset.nodes.map import (
     RandomMapIterDataset,
     RandomMapMapDataset,
 )
-from gristmill._dataset.nodes.order import IndexMapDataset
 from gristmill._dataset.nodes.source import SourceMapDataset
 from gristmill._dataset.nodes.to_iter import PrefetchIterDataset
-from gristmill._dataset.nodes.with_options import (
-    WithOptionsIterDataset,
-    WithSeedIterDataset,
-)
 from gristmill._engine.program import is_own_source
 
 _STEPS = (MapMapDataset, RandomMapMapDataset, MapIterDataset, RandomMapIterDataset)
-# Those give their parent's elements as they are.
-_PASSING = (PrefetchIterDataset, WithOptionsIterDataset, WithSeedIterDataset)
 
 
 def deferred(dataset: Any) -> Any:
@@ -54,9 +46,8 @@ def _copy(dataset: Any) -> Any:
 
 
 def _passes(dataset: Any) -> bool:
-    if isinstance(dataset, IndexMapDataset):
-        return is_built_in(type(dataset))
-    return type(dataset) in _PASSING
+    """Whether a node is ours, and gives its only parent's elements as they are."""
+    return bool(dataset._AS_THEY_ARE) and is_ours(dataset)
 
 
 def computes_ahead(dataset: Any) -> bool:

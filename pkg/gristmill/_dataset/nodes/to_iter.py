@@ -43,6 +43,7 @@ class PrefetchIterDataset(ParentSpec, IterDataset[T]):
     """The elements of a `MapDataset`, for one epoch; see its `to_iter_dataset`."""
 
     _KIND = "prefetch"
+    _AS_THEY_ARE = True
     _SAID = ("read_options", "allow_nones")
 
     def __init__(
@@ -75,7 +76,8 @@ class PrefetchDatasetIterator(steps.Feed, CheckedIterator[T]):
     """
 
     def __init__(self, node: PrefetchIterDataset[T]) -> None:
-        dataset: MapDataset[T] = node._parent
+        threads = node._read_options.num_threads
+        dataset: MapDataset[T] = _computing_with(threads, node._parent)
         DatasetIterator.__init__(self)
         self._ctx.dataset_options = options_of(dataset)
         steps.Feed.__init__(self, node._allow_nones)
@@ -89,8 +91,7 @@ class PrefetchDatasetIterator(steps.Feed, CheckedIterator[T]):
         self._failure: tuple[int, Exception] | None = None
         self._limit = self._length
         self._look_ahead = True
-        threads = node._read_options.num_threads
-        self._elements = _Elements(_computing_with(threads, dataset))
+        self._elements = _Elements(dataset)
         self._reading = self._new_reading()
 
     def get_state(self) -> Any:
