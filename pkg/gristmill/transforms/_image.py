@@ -128,14 +128,14 @@ class DecodeImage(Decoder):
     def _task(self, data: memoryview) -> ImageTask | None:
         """What is to be done to a file; None where Pillow is to do it.
 
-        It makes gray of colors by other weights, and warns of large files.
+        It adds alpha, and warns of large files.
         """
         try:
             format, height, width, own, orientation = _core.image_header(data)
         except CorruptRecord:
             return None  # Pillow may read it, or says what it is.
         channels = self._channels or own
-        if format != "jpeg" or channels < own or channels == 4:
+        if format != "jpeg" or channels == 4:
             return None
         self._check_pixels(height, width)
         if height * width > (_pillow().MAX_IMAGE_PIXELS or height * width):
