@@ -29,8 +29,8 @@ SIDE = 224
 BATCH_SIZE = 128
 WORKERS = 2
 MEAN, STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
-# Enough for every process to have filled what it fills ahead.
-WARM_BATCHES = 6
+# Enough for every process to have touched all memory that is used in turn.
+WARM_BATCHES = 24
 
 Batches = Iterator[Any]
 

@@ -78,6 +78,8 @@ def run(folder, epochs):
     train = sources.FolderDataSource(folder / "train")
     test = sources.FolderDataSource(folder / "test")
     print(f"{len(train)} pictures of {len(train.classes)} classes, {len(test)} to test")
+    # Workers have the other cores: torch's threads would wait for them, spinning.
+    torch.set_num_threads(1)
     torch.manual_seed(0)
     model = make_model(len(train.classes))
     optimizer = torch.optim.Adam(model.parameters(), LEARNING_RATE)
