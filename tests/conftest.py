@@ -13,6 +13,8 @@ import sys
 import pytest
 from hypothesis import HealthCheck, settings
 
+from gristmill._workers import launcher
+
 # A shell without job control has what it starts with `&` ignore Ctrl-C, and so would
 # all programs that the tests start, and interrupt.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
@@ -98,7 +100,18 @@ def pytest_runtest_call(item):
         return (yield)
 
 
-def pytest_collection_finish():
+def pytest_configure():
+    """Have the launcher import what the modules of tests import, for all of them."""
+    configure = launcher.configure
+    launcher.configure = lambda entry: configure("support.worker_entry")
+
+
+def pytest_collection():
     """Spare the garbage collector what stays: modules and tests."""
+    gc.disable()
+
+
+def pytest_collection_finish():
     gc.collect()
     gc.freeze()
+    gc.enable()

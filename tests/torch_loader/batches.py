@@ -60,10 +60,7 @@ class Slot:
 
     def empty(self, shape: Any, dtype: Any) -> Any:
         """An array in the slot; in private memory if it is full, as in a worker."""
-        try:
-            return self.writer.empty(shape, dtype)
-        except slot_writer.NeedSpace:
-            return np.empty(shape, dtype)
+        return self.writer.empty(shape, dtype)
 
     def send(self, batch: Any) -> Any:
         """What the parent gets for a worker's batch."""

@@ -15,14 +15,6 @@
 namespace gristmill::bind {
 namespace {
 
-// Finds the first of some rows that is not in [0, count), or returns -1.
-std::ptrdiff_t first_outside(std::span<const std::int64_t> rows,
-                             std::int64_t count) {
-  const auto bad = std::ranges::find_if(
-      rows, [&](auto row) { return row < 0 || row >= count; });
-  return bad == rows.end() ? -1 : bad - rows.begin();
-}
-
 std::span<const std::int64_t> numbers_of(const Rows& array, const char* name) {
   if (array.ndim() != 1 || !is_aligned(array)) {
     throw py::value_error(std::string(name) +
@@ -37,7 +29,7 @@ py::tuple find_chunks(const Rows& bounds, const Rows& rows) {
   if (limits.empty() || limits[0] != 0 || !std::ranges::is_sorted(limits)) {
     throw py::value_error("bounds must ascend from 0");
   }
-  if (const auto bad = first_outside(wanted, limits.back()); bad >= 0) {
+  if (const auto bad = first_bad_row(wanted, limits.back()); bad >= 0) {
     throw py::index_error(concat("rows[", bad, "] is ",
                                  wanted[static_cast<std::size_t>(bad)],
                                  ", but there are ", limits.back(), " rows"));
@@ -123,8 +115,8 @@ struct Places {
     if (numbers.size() != offsets.size()) {
       throw py::value_error("numbers and offsets must have one length");
     }
-    if (first_outside(numbers, static_cast<std::int64_t>(chunks)) >= 0 ||
-        first_outside(offsets, std::numeric_limits<std::int64_t>::max()) >= 0) {
+    if (first_bad_row(numbers, static_cast<std::int64_t>(chunks)) >= 0 ||
+        first_bad_row(offsets, std::numeric_limits<std::int64_t>::max()) >= 0) {
       throw py::index_error(
           "numbers must be of chunks, and offsets not negative");
     }

@@ -48,19 +48,6 @@ void with_row_copy(std::size_t row_bytes, const Rows& rows) {
   });
 }
 
-std::ptrdiff_t first_bad_row(std::span<const std::int64_t> rows,
-                             std::int64_t table_rows) noexcept {
-  // A negative row is a huge one when read as unsigned.
-  const auto bad =
-      [limit = static_cast<std::uint64_t>(table_rows)](std::int64_t row) {
-        return static_cast<std::uint64_t>(row) >= limit;
-      };
-  bool any = false;
-  for (const auto row : rows) any |= bad(row);  // No branch: vectorized.
-  if (!any) return -1;
-  return std::find_if(rows.begin(), rows.end(), bad) - rows.begin();
-}
-
 std::size_t sum(std::span<const std::size_t> sizes) noexcept {
   return std::reduce(sizes.begin(), sizes.end());
 }
@@ -122,6 +109,23 @@ class NumbersOfChunks {
 
 }  // namespace
 
+std::ptrdiff_t first_bad_row(std::span<const std::int64_t> rows,
+                             std::int64_t table_rows) noexcept {
+  const auto limit = static_cast<std::uint64_t>(table_rows);
+  // The sign of a row, or of what is between it and the last, tells;
+  // vectorized.
+  std::uint64_t signs = 0;
+  for (const auto signed_row : rows) {
+    const auto row = static_cast<std::uint64_t>(signed_row);
+    signs |= row | (limit - 1 - row);
+  }
+  if (static_cast<std::int64_t>(signs) >= 0) return -1;
+  const auto bad = std::ranges::find_if(rows, [limit](std::int64_t row) {
+    return static_cast<std::uint64_t>(row) >= limit;
+  });
+  return bad - rows.begin();
+}
+
 std::ptrdiff_t gather(std::span<const std::byte> table, std::int64_t table_rows,
                       std::span<const std::int64_t> rows, std::size_t row_bytes,
                       std::span<std::byte> out) noexcept {
@@ -155,7 +159,7 @@ std::vector<std::int64_t> find_chunks(std::span<const std::int64_t> bounds,
   std::vector<std::int64_t> found;
   if (rows.empty()) return found;
   const ChunkFinder finder(bounds);
-  NumbersOfChunks numbers(rows.size());
+  NumbersOfChunks numbers(std::min(rows.size(), bounds.size() - 1));
   for (std::size_t k = 0; k < rows.size(); ++k) {
     const std::size_t at = finder.find(rows[k]);
     const auto chunk = static_cast<std::int64_t>(at);
@@ -224,13 +228,15 @@ void gather_interleaved(std::span<const std::byte* const> tables,
       for (std::size_t line = 0; line < row_bytes; line += kCacheLine) {
         __builtin_prefetch(found[k] + line);
       }
+      // Rows begin anywhere, so they may end one line further on.
+      __builtin_prefetch(found[k] + row_bytes - 1);
     }
     return count;
   };
   Addresses here;
   Addresses next;
   std::size_t first = 0;
-  std::size_t count = chunks.empty() ? 0 : find_block(0, here);
+  std::size_t count = chunks.empty() || outs.empty() ? 0 : find_block(0, here);
   while (count > 0) {
     const std::size_t behind = first + count;
     const std::size_t more =

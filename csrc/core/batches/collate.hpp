@@ -14,6 +14,11 @@
 
 namespace gristmill {
 
+// Finds the smallest k for which rows[k] is not in [0, table_rows), or returns
+// -1.
+[[nodiscard]] std::ptrdiff_t first_bad_row(std::span<const std::int64_t> rows,
+                                           std::int64_t table_rows) noexcept;
+
 // Copies row rows[k] of `table` to row k of `out`.  Returns -1, or the
 // smallest k for which rows[k] is not a row of the table; nothing is written
 // then.

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ctypes
 import dataclasses
-import functools
 import os
 import pickle
 import traceback
@@ -112,16 +111,16 @@ class _Server:
     def compute(self, unit: _core.Work) -> None:
         """Compute one unit and commit it, whatever the user's code does."""
         writer = slot_writer.SlotWriter(unit.address, unit.capacity)
-        alloc = functools.partial(_empty_in, writer)
         before, compute = ANYWHERE, self._answer
-        if unit.kind is _core.UnitKind.RANGE:
+        kind = unit.kind
+        if kind is _core.UnitKind.RANGE:
             before, compute = (unit.first,), self._records
-        elif unit.kind is _core.UnitKind.SEQUENTIAL:
+        elif kind is _core.UnitKind.SEQUENTIAL:
             if not unit.proceed:
                 self._reached[unit.stream] = tuple(unit.cursor_in.tolist())
             before, compute = self._reached[unit.stream], self._next_output
         try:
-            result = compute(unit, before, alloc)
+            result = compute(unit, before, writer.empty)
         except Exception as error:  # The stream cannot even begin.
             if self._program.tolerant:
                 raise
@@ -276,13 +275,3 @@ def _sends(output: Output) -> bool:
     except Exception:
         return False
     return True
-
-
-def _empty_in(
-    writer: slot_writer.SlotWriter, shape: tuple[int, ...], dtype: Any
-) -> npt.NDArray[Any]:
-    """An array in the slot; in private memory, to be copied, if it is full."""
-    try:
-        return writer.empty(shape, dtype)
-    except slot_writer.NeedSpace:
-        return np.empty(shape, dtype)

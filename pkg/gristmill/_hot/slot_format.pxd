@@ -3,7 +3,16 @@
 Offsets are from the start of the slot; all numbers are little-endian.  The page
 docs/formats/slot.md tells it in words.
 """
-from libc.stdint cimport uint32_t, uint64_t
+cimport numpy as cnp
+from cpython.object cimport PyObject
+from cpython.ref cimport Py_INCREF
+from libc.stdint cimport uint32_t, uint64_t, uintptr_t
+
+cdef extern from "numpy/arrayobject.h":
+    object PyArray_NewFromDescr(
+        type subtype, cnp.dtype descr, int nd, const cnp.npy_intp* dims,
+        const cnp.npy_intp* strides, void* data, int flags, PyObject* obj
+    )
 
 cdef enum:
     MAGIC = 0x31534D47  # "GMS1"
@@ -35,3 +44,19 @@ cdef struct Row:
     uint64_t keys_at  # Record keys, int64.
     uint32_t n_keys
     uint32_t vector_len  # Integers of the position after this output, int64.
+
+cdef inline cnp.ndarray view(
+    uintptr_t address, cnp.dtype descr, int n, const cnp.npy_intp* dims
+):
+    """A writable array on plain memory; a new one of its own for address 0."""
+    cdef cnp.ndarray out
+    Py_INCREF(descr)
+    if address == 0:
+        return PyArray_NewFromDescr(
+            cnp.ndarray, descr, n, dims, NULL, NULL, 0, NULL
+        )
+    out = PyArray_NewFromDescr(
+        cnp.ndarray, descr, n, dims, NULL, <void*>address, cnp.NPY_ARRAY_CARRAY, NULL
+    )
+    cnp.PyArray_UpdateFlags(out, cnp.NPY_ARRAY_UPDATE_ALL)
+    return out

@@ -5,14 +5,12 @@ cimport numpy as cnp
 from cpython.buffer cimport PyBUF_READ
 from cpython.bytes cimport PyBytes_FromStringAndSize
 from cpython.memoryview cimport PyMemoryView_FromMemory
-from cpython.object cimport PyObject
-from cpython.ref cimport Py_INCREF
 from cpython.tuple cimport PyTuple_GET_ITEM, PyTuple_GET_SIZE
 from libc.stdint cimport int64_t, uint64_t, uintptr_t
 from libc.string cimport memcpy
 
 from gristmill._hot.slot_format cimport (
-    ARRAY, CACHE_LIMIT, DICT, ERROR, LIST, MAGIC, OBJECT, Header, Row,
+    ARRAY, CACHE_LIMIT, DICT, ERROR, LIST, MAGIC, OBJECT, Header, Row, view,
 )
 
 import functools
@@ -23,12 +21,6 @@ cnp.import_array()
 cdef extern from "Python.h":
     bytearray PyByteArray_FromStringAndSize(const char* data, Py_ssize_t nbytes)
 
-cdef extern from "numpy/arrayobject.h":
-    object PyArray_NewFromDescr(
-        type subtype, cnp.dtype descr, int nd, const cnp.npy_intp* dims,
-        const cnp.npy_intp* strides, void* data, int flags, PyObject* obj
-    )
-
 cdef enum:
     # All copies of an output together may take this many times the limit of one.
     _COPIES = 4
@@ -38,23 +30,6 @@ cdef cnp.dtype _UINT8 = cnp.PyArray_DescrFromType(cnp.NPY_UINT8)
 # (words, spec) of a layout.  A pipeline has few; the limit guards against keys that are
 # made from data.
 cdef object _parse_layout = functools.lru_cache(CACHE_LIMIT)(pickle.loads)
-
-
-cdef cnp.ndarray _view(
-    uintptr_t address, cnp.dtype descr, int n, const cnp.npy_intp* dims
-):
-    """A writable array on plain memory; a new one of its own for address 0."""
-    cdef cnp.ndarray out
-    Py_INCREF(descr)
-    if address == 0:
-        return PyArray_NewFromDescr(
-            cnp.ndarray, descr, n, dims, NULL, NULL, 0, NULL
-        )
-    out = PyArray_NewFromDescr(
-        cnp.ndarray, descr, n, dims, NULL, <void*>address, cnp.NPY_ARRAY_CARRAY, NULL
-    )
-    cnp.PyArray_UpdateFlags(out, cnp.NPY_ARRAY_UPDATE_ALL)
-    return out
 
 
 @cython.final
@@ -91,7 +66,7 @@ cdef class Reader:
         self, const char* data, cnp.dtype descr, int n, const cnp.npy_intp* dims
     ):
         """An array on memory of the slot, which it keeps."""
-        cdef cnp.ndarray out = _view(<uintptr_t>data, descr, n, dims)
+        cdef cnp.ndarray out = view(<uintptr_t>data, descr, n, dims)
         if self.base is None:
             self.base = self.base_factory()
         cnp.set_array_base(out, self.base)
@@ -110,10 +85,10 @@ cdef class Reader:
                 raise ValueError(f"an array is larger than the {self.used} of the slot")
             nbytes *= dims[i]
         if nbytes == 0:
-            return _view(0, descr, n, dims)
+            return view(0, descr, n, dims)
         data = self.at(offset, nbytes)
         if self.copies(nbytes):
-            out = _view(0, descr, n, dims)
+            out = view(0, descr, n, dims)
             memcpy(cnp.PyArray_DATA(out), data, nbytes)
             return out
         return self.viewed(data, descr, n, dims)

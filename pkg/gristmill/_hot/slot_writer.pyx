@@ -2,15 +2,13 @@
 """Writes outputs into a slot of shared memory."""
 cimport cython
 cimport numpy as cnp
-from cpython.buffer cimport PyBUF_WRITE
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
-from cpython.memoryview cimport PyMemoryView_FromMemory
 from libc.stdint cimport int64_t, uint32_t, uint64_t, uintptr_t
 from libc.string cimport memcpy, memset
 
 from gristmill._hot.slot_format cimport (
     ARRAY, CACHE_LIMIT, DICT, ERROR, HEADER_BYTES, LIST, MAGIC, MAX_DEPTH, OBJECT,
-    TUPLE, Header, Row,
+    TUPLE, Header, Row, view,
 )
 
 import functools
@@ -29,6 +27,7 @@ cdef extern from "numpy/arrayobject.h":
 cdef enum:
     # Buffers below this size are cheaper inside the pickle than beside it.
     _IN_BAND_BYTES = 4096
+    MAX_DIMENSIONS = 64  # Of NumPy's arrays.
 
 cdef Py_ssize_t LARGEST = 1 << 62  # Bytes; sums of a few stay below 2**63.
 cdef tuple _OBJECT_SPEC = (OBJECT,)
@@ -55,12 +54,13 @@ cdef class SlotWriter:
     def empty(self, shape, dtype):
         """Return an array in the slot, not filled.
 
-        Raises:
-            NeedSpace: The slot is too small.
+        It is in private memory, which `encode` copies, if the slot is full.
         """
-        cdef object sizes = (shape,) if isinstance(shape, int) else shape
-        cdef cnp.dtype descr = np.dtype(dtype)
-        if descr.hasobject:
+        cdef tuple sizes = (shape,) if isinstance(shape, int) else tuple(shape)
+        cdef cnp.dtype descr
+        cdef Py_ssize_t before = self.used, offset
+        descr = dtype if isinstance(dtype, np.dtype) else np.dtype(dtype)
+        if PyDataType_REFCHK(descr):
             return np.empty(shape, descr)
         nbytes = descr.itemsize
         for size in sizes:
@@ -69,22 +69,24 @@ cdef class SlotWriter:
             nbytes *= operator.index(size)
         if nbytes > LARGEST:
             raise ValueError("array is too big")
-        before = self.used
         offset = self._take(nbytes, 64)
         if self.used > self.capacity:
-            needed = self.used
             self.used = before
-            raise NeedSpace(needed)
-        return self._array(offset, nbytes, sizes, descr)
+            return np.empty(shape, descr)
+        return self._array(offset, sizes, descr)
 
-    cdef object _array(
-        self, Py_ssize_t offset, Py_ssize_t nbytes, object shape, cnp.dtype descr
-    ):
+    cdef object _array(self, Py_ssize_t offset, tuple shape, cnp.dtype descr):
         """An array on memory of the slot."""
-        memory = PyMemoryView_FromMemory(
-            <char*>self.address + offset, nbytes, PyBUF_WRITE
-        )
-        return np.ndarray(shape, descr, memory)
+        cdef cnp.npy_intp sizes[MAX_DIMENSIONS]
+        cdef cnp.ndarray array
+        cdef int n = <int>len(shape), i
+        if n > MAX_DIMENSIONS:
+            raise ValueError(f"an array has at most {MAX_DIMENSIONS} dimensions")
+        for i in range(n):
+            sizes[i] = shape[i]
+        array = view(self.address + offset, descr, n, sizes)
+        cnp.set_array_base(array, self)
+        return array
 
     cdef Py_ssize_t _take(self, Py_ssize_t nbytes, Py_ssize_t align) noexcept:
         """Offset of unused bytes, also beyond the end, to find out what is needed."""
@@ -124,7 +126,7 @@ cdef class SlotWriter:
             return self._put(<void*>data, nbytes, 64)
         offset = self._take(nbytes, 64)
         if self._at(offset, nbytes) is not NULL:
-            self._array(offset, nbytes, (<object>array).shape, array.descr)[...] = array
+            self._array(offset, (<object>array).shape, array.descr)[...] = array
         return offset
 
 

@@ -117,7 +117,7 @@ class GroupOrder:
         while done < len(out):
             low, high, groups = self._around(line, place, begin, end, self._span)
             in_memory = high - low <= _MOST_SORTED
-            if not in_memory:
+            if not in_memory and self._span > self._window:
                 low, high, _ = self._around(line, place, begin, end, self._window)
             count = min(len(out) - done, -(-(high - place) // stride))
             part = out[done : done + count]

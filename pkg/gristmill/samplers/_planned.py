@@ -140,8 +140,11 @@ def keys_by_lane(
     """
     keys = np.empty(count, np.int64)
     walks = lanes // math.gcd(step, lanes)
+    if walks == 1:
+        fill(first, step, keys)
+        return keys
     for walk in range(min(walks, count)):
-        part = keys if walks == 1 else keys[walk::walks].copy()
+        part = keys[walk::walks].copy()
         fill(first + walk * step, step * walks, part)
         keys[walk::walks] = part
     return keys

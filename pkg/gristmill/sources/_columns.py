@@ -86,20 +86,24 @@ class Columns:
             array.nbytes + OBJECT_BYTES * array.size * array.dtype.hasobject
             for array in arrays.values()
         )
-        self.plain = {n: array.dtype for n, array in arrays.items() if is_plain(array)}
+        self.plain = _kind(*((n, a.dtype) for n, a in arrays.items() if is_plain(a)))
+        self._table: npt.NDArray[np.uint8] | None = None
 
-    @functools.cached_property
     def table(self) -> npt.NDArray[np.uint8]:
-        """The rows of the plain columns as bytes, one row behind the other.
+        """Return the rows of the plain columns as bytes, one row behind the other.
 
-        Made in place of these columns, which become views of it.
+        It is made once, in place of these columns, which become views of it; by one
+        thread at a time.
         """
+        if self._table is not None:
+            return self._table
         fields = [(f"f{i}", dtype) for i, dtype in enumerate(self.plain.values())]
         table = np.empty(len(self._columns[self.names[0]][0]), fields)
         rows: npt.NDArray[np.uint8] = table.view(np.uint8).reshape(len(table), -1)
         _core.interleave([self._columns[name][0] for name in self.plain], rows)
         for name, (field, _) in zip(self.plain, fields, strict=True):
             self._columns[name] = table[field], False
+        self._table = rows
         return rows
 
     def row(self, index: int) -> dict[str, Any]:
@@ -125,6 +129,12 @@ class Columns:
         arrays = {name: array[indices] for name, (array, _) in self._columns.items()}
         rows = max(1, len(next(iter(self._columns.values()))[0]))
         return Columns(arrays, self._content_bytes * len(indices) // rows)
+
+
+@functools.lru_cache(64)
+def _kind(*columns: tuple[str, np.dtype[Any]]) -> dict[str, np.dtype[Any]]:
+    """The dict of some columns, one for all that are alike: comparing those is fast."""
+    return dict(columns)
 
 
 def gather(
@@ -169,9 +179,10 @@ def _gather_plain(
 ) -> dict[str, npt.NDArray[Any]]:
     """The plain columns of rows, which are the same in all chunks."""
     plain = chunks[0].plain
-    outs = [make((len(numbers),), dtype) for dtype in plain.values()]
+    shape = (len(numbers),)
+    outs = [make(shape, dtype) for dtype in plain.values()]
     if outs:
-        tables = [chunk.table for chunk in chunks]
+        tables = [chunk.table() for chunk in chunks]
         _core.gather_interleaved(tables, numbers, offsets, outs)
     return dict(zip(plain, outs, strict=True))
 

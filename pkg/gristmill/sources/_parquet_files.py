@@ -28,7 +28,7 @@ __all__ = ["ParquetFiles", "find_files"]
 FILES_ONLY = re.compile(r"https?://|[^/]*::")
 
 FOOTER_THREADS = 16
-KEPT_FOOTERS = 16
+KEPT_FILES = 16
 
 Path = str | os.PathLike[str]
 
@@ -154,8 +154,9 @@ class ParquetFiles:
         self._storage_options = dict(storage_options)
         self._remote_options = remote_options
         self._read_kwargs = dict(read_kwargs)
-        # Of the files used last, the last one behind: some take long to parse.
-        self._footers: dict[int, Any] = {}
+        # The files used last, the last one behind: open, or the footers of files
+        # behind URLs.
+        self._kept: dict[int, Any] = {}
         with ThreadPoolExecutor(min(FOOTER_THREADS, len(self.paths))) as pool:
             # Each footer is dropped once its counts are known: many are large.
             opened = list(pool.map(self._look_at, self.paths))
@@ -176,11 +177,7 @@ class ParquetFiles:
                     f"{path}: {change}. Leave a file in place while it is read; make a"
                     " new ParquetDataSource of the new one."
                 )
-            with self._parse(self._files[number], self._footers.get(number)) as file:
-                self._footers.pop(number, None)
-                self._footers[number] = file.metadata
-                if len(self._footers) > KEPT_FOOTERS:
-                    del self._footers[next(iter(self._footers))]
+            with self._opened(number) as file:
                 table = file.read_row_group(inside, columns=list(self.columns))
             arrays = {name: table.column(name).to_numpy() for name in self.columns}
             return Columns(
@@ -192,13 +189,33 @@ class ParquetFiles:
                 ),
             )
 
+    def close(self) -> None:
+        """Close the files that are kept open; reading opens them again."""
+        self._kept.clear()
+
     def __getstate__(self) -> dict[str, Any]:
-        return {**vars(self), "_footers": {}}
+        return {**vars(self), "_kept": {}}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         vars(self).update(state)
         # Where this is loaded for several workers they share the import.
         importlib.import_module("pyarrow.parquet")
+
+    @contextlib.contextmanager
+    def _opened(self, number: int) -> Iterator[Any]:
+        """Give a file to read from, which is kept for the next time."""
+        # A child that is forked meanwhile has no part of what is in use.
+        file, kept = self._files[number], self._kept.pop(number, None)
+        if isinstance(file, RemoteFile):
+            with self._parse(file, kept) as parsed:
+                yield parsed
+            kept = parsed.metadata
+        else:
+            kept = kept or self._parse(file, None)
+            yield kept
+        self._kept[number] = kept
+        if len(self._kept) > KEPT_FILES:
+            del self._kept[next(iter(self._kept))]
 
     def _look_at(
         self, path: str

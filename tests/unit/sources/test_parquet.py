@@ -322,6 +322,21 @@ def test_a_closed_source_reads_again(files):
     assert source[1] == row(1)
 
 
+def test_few_files_are_open_and_none_of_a_closed_source(tmp_path):
+    def are_open():
+        links = [f"/proc/self/fd/{fd}" for fd in os.listdir("/proc/self/fd")]
+        files = [os.readlink(link) for link in links if os.path.lexists(link)]
+        return sum(file.startswith(str(tmp_path)) for file in files)
+
+    for number in range(40):
+        parquet.write_table(table(number, 1), tmp_path / f"{number:02}.parquet")
+    with sources.ParquetDataSource(tmp_path, cache_bytes=0) as source:
+        assert are_open() == 0
+        assert [source[key] for key in range(40)] == [row(key) for key in range(40)]
+        assert are_open() == 16
+    assert are_open() == 0
+
+
 def test_the_cache_keeps_what_was_used_last(files, tmp_path):
     one = sources.ParquetDataSource(files)
     bytes_of_a_group = one._files.read(1).nbytes
