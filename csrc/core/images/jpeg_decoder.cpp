@@ -127,6 +127,7 @@ Status JpegDecoder::open(std::span<const std::byte> file) {
   state.too_many_scans = false;
   return state.run([&] {
     if (!state.created) state.create();
+    jpeg_abort_decompress(&state.jpeg);  // A file that was not finished.
     jpeg_mem_src(&state.jpeg,
                  reinterpret_cast<const unsigned char*>(file.data()),
                  static_cast<unsigned long>(file.size()));
