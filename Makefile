@@ -30,7 +30,7 @@ HOT_MODULES = $(patsubst pkg/gristmill/_hot/%.pyx,gristmill._hot.%,\
 	$(wildcard pkg/gristmill/_hot/*.pyx))
 
 .PHONY: demo dev quick test test-core sanitize bench soak clean tools lint-tools \
-	lint check-format check-ruff check-mypy check-stubs check-threads
+	lint check-format check-ruff check-mypy check-programs check-stubs check-threads
 .NOTPARALLEL:
 
 demo: tools
@@ -92,7 +92,7 @@ soak: tools
 	$(INSTALL) test
 	GRISTMILL_HYPOTHESIS_PROFILE=soak $(BIN)/python -m pytest -n 2 -m soak --timeout 3600 $(PYTEST_ARGS)
 
-lint: check-format check-ruff check-mypy check-stubs check-threads
+lint: check-format check-ruff check-mypy check-programs check-stubs check-threads
 
 check-format: lint-tools
 	$(BIN)/ruff format --check .
@@ -103,6 +103,12 @@ check-ruff: lint-tools
 
 check-mypy: lint-tools
 	$(BIN)/mypy --strict
+
+# What type checkers make of users' programs, of which some import other packages.
+check-programs: lint-tools
+	$(BIN)/python -c 'import basedpyright, gristmill' || $(INSTALL) test
+	$(BIN)/mypy --config-file tests/typing/mypy.ini tests/typing
+	$(BIN)/basedpyright --project tests/typing --pythonpath $(BIN)/python
 
 # stubtest imports the installed modules and compares them with pkg's stubs.
 check-stubs: lint-tools

@@ -13,6 +13,8 @@ import sys
 import pytest
 from hypothesis import HealthCheck, settings
 
+from gristmill._workers import launcher
+
 # A shell without job control has what it starts with `&` ignore Ctrl-C, and so would
 # all programs that the tests start, and interrupt.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
@@ -96,6 +98,12 @@ def pytest_runtest_setup(item):
 def pytest_runtest_call(item):
     with skipping_without_packages():
         return (yield)
+
+
+def pytest_configure():
+    """Have the launcher import what the modules of tests import, for all of them."""
+    configure = launcher.configure
+    launcher.configure = lambda entry: configure("support.worker_entry")
 
 
 def pytest_collection_finish():

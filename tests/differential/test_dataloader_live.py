@@ -15,9 +15,9 @@ from differential.descriptions import (
 from differential.pipelines import OURS, THEIRS, Description, build, rest, trace
 
 # Seeds of pipelines with worker processes; Grain takes seconds to start its own.
-WORKING = range(3000, 3005)
+WORKING = range(3000, 3003)
 RESTORED_BY_GRAIN = 4
-STRANGE = range(5000, 5004)
+STRANGE = range(5000, 5002)
 STRANGE_SOAKED = range(6000, 6300)
 SOAKED = range(4000, 4500)
 
@@ -46,14 +46,14 @@ def assert_same_run(description: Description, grain_restores: bool = True) -> No
         assert here == theirs.elements[point:]
 
 
-@hypothesis.settings(max_examples=150, deadline=None, derandomize=True)
+@hypothesis.settings(max_examples=75, deadline=None, derandomize=True)
 @hypothesis.given(descriptions(workers=(0,)))
 def test_pipelines_without_workers_equal_grain(description):
     assert_same_run(description)
 
 
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")
-@hypothesis.settings(max_examples=100, deadline=None, derandomize=True)
+@hypothesis.settings(max_examples=50, deadline=None, derandomize=True)
 @hypothesis.given(strange_descriptions(workers=(0,)))
 def test_strange_pipelines_without_workers_equal_grain(description):
     assert_same_run(description)
@@ -107,7 +107,7 @@ def test_many_pipelines_with_workers_equal_grain(seed):
     "the state of a FlatMap loader that has ended comes back with next_index_in_buffer"
     " 0"
 )
-@hypothesis.settings(max_examples=100, deadline=None, derandomize=True)
+@hypothesis.settings(max_examples=50, deadline=None, derandomize=True)
 @hypothesis.given(descriptions(workers=(0,)), st.data())
 def test_get_state_after_set_state_is_the_state(description, data):
     run = trace(iter(build(description, THEIRS)), description)

@@ -75,7 +75,7 @@ def built_alike(chain: Any) -> tuple[Any, Any] | None:
 
 
 @given(map_chains(), st.data())
-@settings(max_examples=300)
+@settings(max_examples=150)
 def test_indexed_chains_are_grains(chain, data):
     built = built_alike(chain)
     if built is None:
@@ -128,7 +128,7 @@ def plain(state: Any) -> Any:
 
 
 @given(chains(), st.data())
-@settings(max_examples=350)
+@settings(max_examples=175)
 def test_iterated_chains_are_grains(chain, data):
     built = built_alike(chain)
     if built is None:

@@ -1,15 +1,13 @@
 """What type checkers know of a program that imports the installed package.
 
 ``tests/typing`` holds users' programs.  They say by ``assert_type`` what types are, and
-where they misuse something, on the line, which error a checker finds there.
+where they misuse something, on the line, which error a checker finds there.  Checkers
+read them in ``make check-programs``; they take longer than most tests.
 """
 
-import os
 import pathlib
 import pickle
 import runpy
-import subprocess
-import sys
 import typing
 
 import pytest
@@ -20,35 +18,6 @@ from support.places import TESTS
 
 SCRIPTS = TESTS / "typing"
 PACKAGE = pathlib.Path(grain.__file__).parent
-
-
-def check(*command):
-    """Run a type checker over all scripts."""
-    environment = dict(os.environ)
-    if PACKAGE.parent.name != "site-packages":
-        # mypy does not look where PYTHONPATH says.
-        environment["MYPYPATH"] = str(PACKAGE.parent)
-    done = subprocess.run(
-        [sys.executable, "-m", *command],
-        env=environment,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
-
-
-@pytest.mark.claim("py.typed")
-@pytest.mark.multiprocess
-def test_mypy_knows_the_types_of_users_programs(tmp_path):
-    config = SCRIPTS / "mypy.ini"
-    check("mypy", "--config-file", config, "--cache-dir", tmp_path, SCRIPTS)
-
-
-@pytest.mark.claim("py.typed")
-@pytest.mark.multiprocess
-def test_pyright_knows_the_types_of_users_programs():
-    check("basedpyright", "--project", SCRIPTS, "--pythonpath", sys.executable)
 
 
 @pytest.mark.parametrize("name", sorted(path.name for path in SCRIPTS.glob("use_*.py")))

@@ -60,7 +60,7 @@ def built(how, batches, workers, **parts):
 
 
 @given(cases(list(KINDS), st.just(0)))
-@settings(max_examples=400)
+@settings(max_examples=200)
 def test_any_kind_without_workers(case):
     assert_like_torchs(case)
 

@@ -47,7 +47,7 @@ def cases(draw):
 
 
 @given(cases())
-@settings(max_examples=400)
+@settings(max_examples=200)
 def test_any_loader(case):
     assert_equal(case)
 

@@ -60,7 +60,7 @@ def cases(draw):
 
 
 @given(cases())
-@settings(max_examples=12)
+@settings(max_examples=8)
 def test_any_loader(case):
     assert_equal(case)
 

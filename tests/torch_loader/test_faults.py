@@ -2,7 +2,9 @@
 
 import pytest
 
-from faults.scripts import can_mount, run, with_shm_of_its_own
+from faults import scripts
+from faults.prepared import run
+from faults.scripts import can_mount, with_shm_of_its_own
 
 pytestmark = pytest.mark.multiprocess
 
@@ -56,7 +58,7 @@ def test_a_busy_worker_is_killed_when_its_iterator_goes(context):
 @pytest.mark.parametrize("context", CONTEXTS)
 def test_large_batches_need_no_shared_memory_of_the_system(options, context):
     is_private = can_mount()
-    run(
+    scripts.run(
         "torch_loader/faults/large_batches",
         *(context or "", is_private),
         within=with_shm_of_its_own(options) if is_private else (),

@@ -142,7 +142,7 @@ def epochs_of(kind, configuration, **options):
     return found
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=12, deadline=None)
 @given(configurations())
 def test_batches_workers_and_draws_are_torchs(configuration):
     if configuration["stops_at"] is None:

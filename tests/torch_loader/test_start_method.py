@@ -9,7 +9,8 @@ import pytest
 import torch
 import torch.utils.data
 
-from faults.scripts import run
+from faults import scripts
+from faults.prepared import run
 from gristmill._torch.workers import start_method
 from gristmill.torch import DataLoader
 from torch_loader.imported import Imported
@@ -161,7 +162,7 @@ def test_workers_outlive_the_thread_that_made_their_loader(context):
 
 
 def test_an_import_starts_no_process_and_no_thread():
-    run("torch_loader/start_method/import_starts_nothing")
+    scripts.run("torch_loader/start_method/import_starts_nothing")
 
 
 @pytest.mark.claim(

@@ -115,14 +115,18 @@ class Target final : public RecordReader::Sink {
  private:
   void copy_late() {
     std::vector<std::int64_t> sizes;
+    std::size_t total = 0;
     for (const ByteBuffer& buffer : late_) {
       sizes.push_back(static_cast<std::int64_t>(buffer.all().size()));
+      total += buffer.all().size();
     }
     memory_ = new_memory(sizes, packed_);
-    for (std::size_t k = 0; k < late_.size(); ++k) {
-      std::ranges::copy(late_[k].all(), memory_->places[k].begin());
-      late_[k].shrink(0);
-    }
+    unlocked_from(kCopyUnlocked, total, [this] {
+      for (std::size_t k = 0; k < late_.size(); ++k) {
+        std::ranges::copy(late_[k].all(), memory_->places[k].begin());
+        late_[k].shrink(0);
+      }
+    });
   }
 
   std::optional<Memory> memory_;

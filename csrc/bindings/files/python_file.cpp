@@ -17,9 +17,6 @@ namespace {
 // At most so many reads wait at once, of all PythonFiles together.
 constexpr std::size_t kFarThreads = 64;
 
-// Fewer bytes are copied faster than the GIL changes hands.
-constexpr std::size_t kCopyUnlocked = std::size_t{64} << 10;
-
 // Copies what read_range() returned.  REQUIRES: the GIL is held.
 Status deliver(PyObject* bytes, const std::string& path, std::uint64_t offset,
                std::span<std::byte> to) {

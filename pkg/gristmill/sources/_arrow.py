@@ -69,9 +69,9 @@ class ChunkViews:
         for name, column in zip(table.column_names, table.columns, strict=True):
             chunks = [chunk for chunk in column.chunks if len(chunk)]
             view = _view_of_chunk(chunks[0]) if chunks else None
-            if view is None or not is_plain(view) or _lacks_values(column):
+            if view is None or view.ndim > 2 or not is_plain(view):
                 continue
-            if view.ndim > 2:
+            if _lacks_values(column):
                 continue
             bounds = np.cumsum([0, *map(len, chunks)])
             if not self.names:

@@ -17,9 +17,15 @@ from gristmill._base.retries import delay_s, is_transient, status_of
 from gristmill.errors import RemoteError
 from gristmill.sources._range_caches import cache_of, tell_failure
 from gristmill.sources._remote_options import RemoteOptions
-from gristmill.sources._requests import Fetch, HostRequests, Unanswered, requests_of
+from gristmill.sources._requests import (
+    Fetch,
+    HostRequests,
+    Unanswered,
+    WrongSizeError,
+    requests_of,
+)
 from gristmill.sources._urls import file_system_of, host_of
-from gristmill.sources._web import get_of_web, is_web, with_connections
+from gristmill.sources._web import WebFile, is_web, with_connections
 
 __all__ = ["RemoteFile", "RemoteStream"]
 
@@ -68,7 +74,8 @@ class RemoteFile:
         self._storage_options = dict(storage_options or {})
         self._options = options or RemoteOptions()
         self._sleep = sleep
-        self._opened: tuple[int, Any, str] | None = None
+        self._opened: tuple[int, Any, str, WebFile | None] | None = None
+        self._host = host_of(url)
         self._size, self._stamp = self._retry("its size", self._look, lambda: "")
 
     # What the native readers ask for; see `RemoteOptions`.
@@ -103,10 +110,15 @@ class RemoteFile:
 
     @property
     def fetches(self) -> bool:
-        """Whether `fetch` and `get` can be used: the file system is asynchronous."""
+        """Whether `fetch` and `get` can be used: the file system is asynchronous.
+
+        fsspec makes `cat_file` of such a one's `_cat_file`.  Those that lead to others,
+        such as caches, have their own and know what it is to do.
+        """
         filesystem = self._filesystem()[0]
         is_async = getattr(filesystem, "async_impl", False)
-        return is_async and not getattr(filesystem, "asynchronous", False)
+        made = "cat_file" in vars(filesystem)
+        return is_async and made and not getattr(filesystem, "asynchronous", False)
 
     @property
     def loop(self) -> asyncio.AbstractEventLoop:
@@ -117,7 +129,7 @@ class RemoteFile:
     @property
     def requests(self) -> HostRequests:
         """The requests of this process to the file's host."""
-        return requests_of(host_of(self._url), self._options.parallel)
+        return requests_of(self._host, self._options.parallel)
 
     def read_range(self, offset: int, size: int) -> bytes:
         """Return the bytes [offset, offset + size)."""
@@ -139,30 +151,25 @@ class RemoteFile:
         return Fetch(ranges)
 
     async def get(self, offset: int, size: int) -> bytes:
-        """Return the bytes [offset, offset + size), by one attempt in `loop`."""
-        filesystem, path = self._filesystem()
-        end, timeout_s = offset + size, self._options.timeout_s
-        if is_web(filesystem):
-            tag = self._tag
-            data = await get_of_web(filesystem, path, offset, end, timeout_s, tag)
-        else:
-            async with asyncio.timeout(timeout_s):
-                data = await filesystem._cat_file(path, start=offset, end=end)
-        if len(data) != size:
-            raise _WrongSizeError(len(data), size)
-        return bytes(data)
+        """Return what comes for [offset, offset + size), by one attempt in `loop`.
+
+        Whoever calls limits the time.
+        """
+        filesystem, path, web = self._filesystem()
+        if web is not None:
+            return await web.get(offset, offset + size, self._tag)
+        return bytes(await filesystem._cat_file(path, start=offset, end=offset + size))
 
     def read_after(self, offset: int, size: int, failed: Unanswered) -> bytes:
         """Read what a fetch could not have, or raise what becomes of that."""
         error = failed.error
-        if isinstance(error, _WrongSizeError):
+        if isinstance(error, WrongSizeError):
             error = self._meaning_of(error.found, size)
         return self._read(offset, size, (error, failed.attempts))
 
     def delay_s(self, error: Exception, attempt: int) -> float:
-        """Return how long to wait after an attempt that failed, in seconds."""
-        options = self._options
-        wait = delay_s(error, attempt, options.first_delay_s, options.most_delay_s)
+        """Return how long to wait after an attempt of a fetch, in seconds."""
+        wait = self._delay_s(error, attempt)
         if self._sleep is time.sleep:
             return wait
         self._sleep(wait)
@@ -204,13 +211,14 @@ class RemoteFile:
     def __repr__(self) -> str:
         return f"RemoteFile({self._url!r})"
 
-    def _filesystem(self) -> tuple[Any, str]:
-        """Return this process's file system and what it calls the file."""
+    def _filesystem(self) -> tuple[Any, str, WebFile | None]:
+        """Return this process's file system, what it calls the file, and how to ask."""
         if self._opened is None or self._opened[0] != os.getpid():
             # Threads that come here together make the same, or as good a one.
             options = with_connections(self._url, self._storage_options)
-            made = file_system_of(self._url, options)
-            self._opened = (os.getpid(), *made)
+            filesystem, path = file_system_of(self._url, options)
+            web = WebFile(filesystem, path) if is_web(filesystem) else None
+            self._opened = (os.getpid(), filesystem, path, web)
         return self._opened[1:]
 
     def _limit(self, filesystem: Any) -> dict[str, Any]:
@@ -220,7 +228,7 @@ class RemoteFile:
 
     def _look(self) -> tuple[int, dict[str, Any]]:
         """Ask for the size, and for what tells the content from another."""
-        filesystem, path = self._filesystem()
+        filesystem, path, _ = self._filesystem()
         # Listings are kept, and would not tell of a change.
         filesystem.invalidate_cache(path)
         info = filesystem.info(path, **self._limit(filesystem))
@@ -256,15 +264,17 @@ class RemoteFile:
         return data
 
     def _cat(self, offset: int, size: int) -> bytes:
-        filesystem, path = self._filesystem()
-        end = offset + size
-        if self._tag is not None and self.fetches and is_web(filesystem):
+        filesystem, path, _ = self._filesystem()
+        limit = self._limit(filesystem)
+        if self.fetches:
             asyn = importlib.import_module("fsspec.asyn")
-            call = (path, offset, end, self._options.timeout_s, self._tag)
-            return bytes(asyn.sync(filesystem.loop, get_of_web, filesystem, *call))
+            came: bytes = asyn.sync(self.loop, self.get, offset, size, **limit)
+            return came
         # File systems that open files for this would read ahead in vain.
-        extra = self._limit(filesystem) or {"cache_type": "none"}
-        return bytes(filesystem.cat_file(path, start=offset, end=end, **extra))
+        extra = limit or {"cache_type": "none"}
+        return bytes(
+            filesystem.cat_file(path, start=offset, end=offset + size, **extra)
+        )
 
     @property
     def _tag(self) -> str | None:
@@ -293,19 +303,16 @@ class RemoteFile:
         while True:
             if error is not None:
                 self._give_up(error, attempt, what, change)
-                self._sleep(
-                    delay_s(
-                        error,
-                        attempt,
-                        self._options.first_delay_s,
-                        self._options.most_delay_s,
-                    )
-                )
+                self._sleep(self._delay_s(error, attempt))
             attempt += 1
             try:
                 return call()
             except Exception as raised:
                 error = raised
+
+    def _delay_s(self, error: Exception, attempt: int) -> float:
+        options = self._options
+        return delay_s(error, attempt, options.first_delay_s, options.most_delay_s)
 
     def _give_up(
         self, error: Exception, attempt: int, what: str, change: Callable[[], str]
@@ -319,14 +326,6 @@ class RemoteFile:
         # A server that failed so often is not asked once more.
         changed = "" if transient else change()
         _raise(error, f"{text}; {changed}" if changed else text)
-
-
-class _WrongSizeError(Exception):
-    """Another number of bytes came than were asked for."""
-
-    def __init__(self, found: int, size: int) -> None:
-        super().__init__(f"{found} bytes came for {size}")
-        self.found = found
 
 
 class RemoteStream(io.RawIOBase):

@@ -10,11 +10,12 @@ from __future__ import annotations
 
 import asyncio
 import collections
+import dataclasses
 import os
 import queue
 import threading
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from gristmill._base.retries import is_transient
 from gristmill.sources import _share as share
@@ -23,25 +24,10 @@ from gristmill.sources._flow import Flow
 if TYPE_CHECKING:
     from gristmill.sources._remote import RemoteFile
 
-__all__ = ["Fetch", "HostRequests", "Unanswered", "requests_of"]
+__all__ = ["Fetch", "HostRequests", "Unanswered", "WrongSizeError", "requests_of"]
 
-# Whoever waits is woken for so many answers, or bytes: changing threads takes time.
-WAKE_ANSWERS = 8
-WAKE_BYTES = 1 << 20
-
-
-class Turn(Protocol):
-    """A request that waits for its turn.
-
-    Attributes:
-        wanted: Whether it is wanted still.
-    """
-
-    @property
-    def wanted(self) -> bool: ...
-
-    def start(self, begun: int) -> None:
-        """Begin; `HostRequests.end` wants `begun` back."""
+# Whoever waits is woken for so many bytes, or all: changing threads takes time.
+WAKE_BYTES = 4 << 20
 
 
 class HostRequests:
@@ -49,40 +35,21 @@ class HostRequests:
 
     def __init__(self, most: int) -> None:
         self._flow = Flow(most)
-        self._waiting: collections.deque[Turn] = collections.deque()
+        self._waiting: collections.deque[_Thread | _Request] = collections.deque()
         self._lock = threading.Lock()
 
-    def submit(self, turn: Turn) -> None:
+    def submit(self, turn: _Thread | _Request) -> None:
         """Start a request when it is its turn: at once, or by who ends another."""
         with self._lock:
             self._waiting.append(turn)
-        self.start_some()
+        self._start_some()
 
     def end(self, begun: int, nbytes: int, *, failed: bool = False) -> None:
         """Say that a request was answered, see `Flow.end`, and start others."""
-        self.count(begun, nbytes, failed)
-        self.start_some()
-
-    def count(self, begun: int, nbytes: int, failed: bool) -> None:
-        """As `end`, but leave it to the caller to start others."""
         with self._lock:
             waiting = bool(self._waiting)
             self._flow.end(begun, nbytes, failed=failed, waiting=waiting)
-
-    def next(self) -> tuple[Turn, int] | None:
-        """The request whose turn it is, and what to start it with."""
-        with self._lock:
-            while self._waiting and self._flow.under_way < self._flow.limit:
-                turn = self._waiting.popleft()
-                if turn.wanted:
-                    return turn, self._flow.begin()
-        return None
-
-    def start_some(self) -> None:
-        """Start the requests whose turn it is."""
-        while found := self.next():
-            turn, begun = found
-            turn.start(begun)
+        self._start_some()
 
     def turn(self) -> int:
         """Wait in this thread for a turn; returns what `end` wants back."""
@@ -97,6 +64,19 @@ class HostRequests:
             if has_begun:
                 self.end(thread.wait(), 0)
             raise
+
+    def _start_some(self) -> None:
+        while found := self._next():
+            turn, begun = found
+            turn.start(begun)
+
+    def _next(self) -> tuple[_Thread | _Request, int] | None:
+        with self._lock:
+            while self._waiting and self._flow.under_way < self._flow.limit:
+                turn = self._waiting.popleft()
+                if turn.wanted:
+                    return turn, self._flow.begin()
+        return None
 
 
 class _Thread:
@@ -126,6 +106,14 @@ class Unanswered(Exception):
         self.attempts = attempts
 
 
+class WrongSizeError(Exception):
+    """Another number of bytes came than were asked for."""
+
+    def __init__(self, found: int, size: int) -> None:
+        super().__init__(f"{found} bytes came for {size}")
+        self.found = found
+
+
 class Fetch:
     """Ranges that are being read: [(file, offset, size), ...].
 
@@ -140,13 +128,14 @@ class Fetch:
         self._batch_bytes = 0
         self._left = len(ranges)
         self.closed = False
-        by_loop: dict[Any, list[_Request]] = {}
-        for number, (file, offset, size) in enumerate(ranges):
-            loop = file.loop
-            request = _Request(self, number, file, offset, size, loop)
-            by_loop.setdefault(loop, []).append(request)
-        for loop, requests in by_loop.items():
-            loop.call_soon_threadsafe(_submit, requests)
+        # Looked up once for each file: the loop does not run meanwhile.
+        runs_in = {f: (f.loop, f.requests) for f in {file for file, _, _ in ranges}}
+        requests = [
+            _Request(self, number, file, offset, size, *runs_in[file])
+            for number, (file, offset, size) in enumerate(ranges)
+        ]
+        for loop in {loop for loop, _ in runs_in.values()}:
+            loop.call_soon_threadsafe(_submit, [r for r in requests if r.loop is loop])
 
     def take(self) -> list[tuple[int, Any]]:
         """Wait for some; returns the number of each and its bytes, or an exception."""
@@ -171,8 +160,7 @@ class Fetch:
         self._left -= 1
         if isinstance(answer, bytes):
             self._batch_bytes += len(answer)
-        full = len(self._batch) >= WAKE_ANSWERS or self._batch_bytes >= WAKE_BYTES
-        if full or not self._left:
+        if self._batch_bytes >= WAKE_BYTES or not self._left:
             self._came.put(self._batch)
             self._batch, self._batch_bytes = [], 0
 
@@ -182,31 +170,22 @@ def _submit(requests: list[_Request]) -> None:
         request.submit()
 
 
+@dataclasses.dataclass(eq=False)
 class _Request:
     """A range that is wanted; lives in the loop's thread."""
 
-    def __init__(
-        self,
-        fetch: Fetch,
-        number: int,
-        file: RemoteFile,
-        offset: int,
-        size: int,
-        loop: asyncio.AbstractEventLoop,
-    ) -> None:
-        self._fetch = fetch
-        self._number = number
-        self._file = file
-        self._offset = offset
-        self._size = size
-        self.loop = loop
-        self.host = file.requests
-        self._attempt = 1
-        self.task: asyncio.Task[None] | None = None
+    fetch: Fetch
+    number: int
+    file: RemoteFile
+    offset: int
+    size: int
+    loop: asyncio.AbstractEventLoop
+    host: HostRequests
+    attempt: int = 1
 
     @property
     def wanted(self) -> bool:
-        return not self._fetch.closed
+        return not self.fetch.closed
 
     def submit(self) -> None:
         self.host.submit(self)
@@ -219,49 +198,40 @@ class _Request:
 
     def _begin(self, begun: int) -> None:
         # Kept: the loop itself has only a weak reference.
-        self.task = self.loop.create_task(_run(self, begun))
+        self.task = self.loop.create_task(self._run(begun))
 
-    async def attempt(self, begun: int) -> None:
+    async def _run(self, begun: int) -> None:
         """Make the request; its turn ends."""
         error: Exception | None = None
         data = b""
+        timeout_s = self.file.options.timeout_s
+        # asyncio.timeout() takes five times as long.
+        timer = self.loop.call_later(timeout_s, self.task.cancel)
         try:
-            data = await self._file.get(self._offset, self._size)
-        except asyncio.CancelledError as cancelled:
-            error = ConnectionError("the request was cancelled")
-            error.__cause__ = cancelled
+            data = await self.file.get(self.offset, self.size)
+            if len(data) != self.size:
+                error = WrongSizeError(len(data), self.size)
+        except asyncio.CancelledError:
+            if timer.when() <= self.loop.time():
+                error = TimeoutError(f"nothing came in {timeout_s} s")
+            else:
+                error = ConnectionError("the request was cancelled")
         except Exception as raised:
             error = raised
+        timer.cancel()
         again = error is not None and is_transient(error)
-        self.host.count(begun, len(data), again)
+        self.host.end(begun, len(data), failed=again)
         if error is None:
-            self._fetch.arrive(self._number, data)
-        elif again and self._attempt < self._file.options.attempts:
+            self.fetch.arrive(self.number, data)
+        elif again and self.attempt < self.file.options.attempts:
             self._try_again(error)
         else:
-            self._fetch.arrive(self._number, Unanswered(error, self._attempt))
+            self.fetch.arrive(self.number, Unanswered(error, self.attempt))
 
     def _try_again(self, error: Exception) -> None:
-        delay = self._file.delay_s(error, self._attempt)
-        self._attempt += 1
+        delay = self.file.delay_s(error, self.attempt)
+        self.attempt += 1
         self.loop.call_later(delay, self.submit)
-
-
-async def _run(request: _Request, begun: int) -> None:
-    """Make a request, and those whose turn it becomes: a task for each takes time."""
-    while True:
-        await request.attempt(begun)
-        found = request.host.next()
-        if found is None:
-            return
-        turn, begun = found
-        if not isinstance(turn, _Request) or turn.loop is not request.loop:
-            turn.start(begun)
-            break
-        turn.task = request.task
-        request = turn
-        request.host.start_some()
-    request.host.start_some()
 
 
 _hosts: dict[tuple[int, str, int], HostRequests] = {}

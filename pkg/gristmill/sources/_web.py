@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Mapping
 from typing import Any
 
 from gristmill.errors import RemoteError
 
-__all__ = ["get_of_web", "is_web", "with_connections"]
+__all__ = ["WebFile", "is_web", "with_connections"]
 
 _SCHEMES = ("http://", "https://")
 
@@ -41,34 +40,53 @@ def is_web(filesystem: Any) -> bool:
     )
 
 
-async def get_of_web(
-    filesystem: Any,
-    url: str,
-    begin: int,
-    end: int,
-    timeout_s: float,
-    tag: str | None = None,
-) -> bytes:
-    """Return the bytes [begin, end), as ``_cat_file`` does in a third less time.
+class WebFile:
+    """A file of a web server, whose ranges come in two thirds of ``_cat_file``'s time.
 
-    Raises:
-        RemoteError: They are of another version of the file than that of `tag`.
+    Args:
+        filesystem: For which `is_web` is true.
+        url: The file's.
     """
-    options = filesystem.kwargs
-    headers = {**options.get("headers", {}), "Range": f"bytes={begin}-{end - 1}"}
-    options = {"timeout": _timeout(timeout_s), **options, "headers": headers}
-    session = await filesystem.set_session()
-    async with session.get(filesystem.encode_url(url), **options) as answer:
-        data: bytes = await answer.read()
-        filesystem._raise_not_found_for_status(answer, url)
-    found = answer.headers.get("ETag", tag)
-    if tag is not None and found.removeprefix("W/") != tag.removeprefix("W/"):
-        raise RemoteError(f"they are of the version {found}, not of {tag}")
-    return data
+
+    def __init__(self, filesystem: Any, url: str) -> None:
+        import aiohttp
+
+        self._filesystem = filesystem
+        self._url = url
+        self._encoded = filesystem.encode_url(url)
+        # Who asks limits the time.
+        self._options = {"timeout": aiohttp.ClientTimeout(), **filesystem.kwargs}
+        self._headers = self._options.pop("headers", {})
+
+    async def get(self, begin: int, end: int, tag: str | None = None) -> bytes:
+        """Return the bytes [begin, end), however long that takes.
+
+        Raises:
+            RemoteError: They are of another version of the file than that of `tag`.
+        """
+        headers = {**self._headers, "Range": f"bytes={begin}-{end - 1}"}
+        # All that comes has room.
+        options = {"read_bufsize": end - begin, **self._options, "headers": headers}
+        session = await self._filesystem.set_session()
+        answer = await session.get(self._encoded, **options)
+        try:
+            data = await _body(answer, end - begin)
+            self._filesystem._raise_not_found_for_status(answer, self._url)
+        except BaseException:
+            answer.close()
+            raise
+        found = answer.headers.get("ETag", tag)
+        if tag is not None and found.removeprefix("W/") != tag.removeprefix("W/"):
+            raise RemoteError(f"they are of the version {found}, not of {tag}")
+        return data
 
 
-@functools.lru_cache
-def _timeout(seconds: float) -> Any:
-    import aiohttp
-
-    return aiohttp.ClientTimeout(total=seconds)
+async def _body(answer: Any, size: int) -> bytes:
+    """Wait for what comes; where that is `size` bytes, only once for all of them."""
+    content = answer.content
+    if answer.content_length == size and content.exception() is None:
+        await content.wait_eof()
+        whole: bytes = content.read_nowait()
+        return whole
+    parts: bytes = await answer.read()
+    return parts

@@ -72,7 +72,7 @@ def is_more_than_grain_can(elements: list[Any], options: Any) -> bool:
 
 @pytest.mark.parametrize("most", [1, 4])
 @given(data=st.data())
-@settings(max_examples=200)
+@settings(max_examples=100)
 @pytest.mark.filterwarnings("ignore::numpy.exceptions.ComplexWarning")
 def test_rows_and_states_are_grains(most, data):
     elements, options = data.draw(splittings(most))

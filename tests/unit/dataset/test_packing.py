@@ -72,7 +72,7 @@ def packings(draw: Any) -> Any:
 
 @pytest.mark.parametrize("name", FITS)
 @given(packing=packings(), data=st.data())
-@settings(max_examples=150)
+@settings(max_examples=75)
 @pytest.mark.filterwarnings("ignore:invalid value encountered:RuntimeWarning:grain")
 @pytest.mark.filterwarnings("ignore::numpy.exceptions.ComplexWarning")
 def test_rows_and_states_are_grains(name, packing, data):

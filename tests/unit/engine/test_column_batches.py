@@ -102,7 +102,7 @@ def path(tmp_path_factory):
     return str(tmp_path_factory.mktemp("columns") / "rows.parquet")
 
 
-@settings(max_examples=300)
+@settings(max_examples=120)
 @given(st.data())
 def test_a_batch_of_a_parquet_file_is_its_rows_stacked(path, data):
     table = data.draw(tables())
@@ -111,7 +111,7 @@ def test_a_batch_of_a_parquet_file_is_its_rows_stacked(path, data):
     check(source, data.draw(keys_of(len(table))), data.draw(RULES))
 
 
-@settings(max_examples=300)
+@settings(max_examples=120)
 @given(st.data())
 def test_a_batch_of_an_arrow_table_is_its_rows_stacked(data):
     table = data.draw(tables())
@@ -166,7 +166,7 @@ def hugging_face(names):
     return datasets.Dataset(chunks)
 
 
-@settings(max_examples=150)
+@settings(max_examples=60)
 @given(
     st.lists(st.sampled_from(list(HF)), min_size=1, max_size=4, unique=True),
     st.sampled_from(

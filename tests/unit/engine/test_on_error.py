@@ -104,28 +104,28 @@ def assert_resumes(case, workers, hops):
 
 @pytest.mark.claim("on_error=, max_errors=, quarantine=, iterator.errors")
 @pytest.mark.slow
-@hypothesis.settings(max_examples=400)
+@hypothesis.settings(max_examples=200)
 @hypothesis.given(cases())
 def test_outputs_log_and_count_are_the_models(case):
     assert_runs(case, 0)
 
 
 @pytest.mark.multiprocess
-@hypothesis.settings(max_examples=40)
+@hypothesis.settings(max_examples=20)
 @hypothesis.given(cases(), st.sampled_from(WORKERS[1:]))
 def test_workers_give_the_same(case, workers):
     assert_runs(case, workers)
 
 
 @pytest.mark.slow
-@hypothesis.settings(max_examples=100)
+@hypothesis.settings(max_examples=50)
 @hypothesis.given(cases())
 def test_goes_on_from_every_state(case):
     assert_resumes(case, 0, lambda count: [(at, 0) for at in range(count + 1)])
 
 
 @pytest.mark.multiprocess
-@hypothesis.settings(max_examples=25)
+@hypothesis.settings(max_examples=15)
 @hypothesis.given(
     cases(), st.sampled_from(WORKERS), st.sampled_from(WORKERS), st.data()
 )

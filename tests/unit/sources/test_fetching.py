@@ -12,7 +12,7 @@ from array_record.python import array_record_module
 
 import gristmill as gm
 from gristmill import _core
-from gristmill.errors import CorruptRecord
+from gristmill.errors import CorruptRecord, RemoteError
 from gristmill.sources import RemoteOptions, _share
 from gristmill.sources._remote import RemoteFile
 from gristmill.sources._requests import HostRequests, requests_of
@@ -192,6 +192,21 @@ def test_threads_of_other_file_systems_wait_for_their_turns(content):
     fsspec.filesystem("memory").store.clear()
 
 
+def test_file_systems_that_lead_to_others_read_as_they_do(server, content, tmp_path):
+    with fsspec.open("memory://fetching/file", "wb") as file:
+        file.write(content)
+    folder = {"path": "/fetching", "target_protocol": "memory"}
+    kept = {"simplecache": {"cache_storage": str(tmp_path)}}
+    server.gets.clear()
+    cached = "simplecache::" + server.url("file")
+    every = np.random.default_rng(4).permutation(256)[:100]
+    for url, options in [("dir://file", folder), (cached, kept)]:
+        source = gm.sources.ArrayRecordDataSource(url, storage_options=options)
+        assert source.__getitems__(every) == [RECORDS[i] for i in every]
+    assert {*server.gets} == {("file", None, None)}
+    fsspec.filesystem("memory").store.clear()
+
+
 def test_a_turn_that_is_interrupted_is_given_to_others():
     requests = HostRequests(1)
     begun = requests.turn()
@@ -241,6 +256,43 @@ def test_a_cancelled_request_is_made_again(server):
     asyncio.run_coroutine_threadsafe(cancel(), file.loop).result()
     server.gate.set()
     assert fetch.take() == [(0, server.files["file"][:10])]
+    assert file.requests._flow.under_way == 0
+
+
+@pytest.mark.parametrize("fault", [503, "reset", "cut"])
+def test_ranges_that_fail_are_asked_for_again(server, fault):
+    file = RemoteFile(server.url("file"), options=RemoteOptions(first_delay_s=0))
+    content = server.files["file"]
+    server.faults.extend([fault] * 4)
+    fetch = file.fetch([(file, at, 3_000) for at in (0, 50_000, 9_000)])
+    came = fetch.take()
+    assert sorted(came) == [
+        (0, content[:3_000]),
+        (1, content[50_000:53_000]),
+        (2, content[9_000:12_000]),
+    ]
+    assert file.requests._flow.under_way == 0
+
+
+@pytest.mark.parametrize("cached", [False, True])
+def test_requests_that_take_too_long_have_failed(server, tmp_path, cached):
+    cache_dir = str(tmp_path) if cached else None
+    options = RemoteOptions(
+        timeout_s=0.05, attempts=2, first_delay_s=0, cache_dir=cache_dir
+    )
+    file = RemoteFile(server.url("file"), options=options)
+    server.gets.clear()
+    server.gate = threading.Event()
+    ((number, error),) = file.fetch([(file, 0, 10)]).take()
+    assert number == 0
+    assert str(error) == (
+        f"{server.url('file')}: reading bytes 0 to 9 failed at 2 attempts:"
+        " TimeoutError: nothing came in 0.05 s"
+    )
+    with pytest.raises(RemoteError, match="failed at 2 attempts: "):
+        file.read_range(0, 10)
+    server.gate.set()
+    assert len(server.gets) == 4
     assert file.requests._flow.under_way == 0
 
 
