@@ -252,7 +252,7 @@ def _computing_with(threads: int, dataset: MapDataset[Any]) -> MapDataset[Any]:
     elif isinstance(dataset, IndexMapDataset):
         parent = _computing_with(threads, dataset._parent)
         if parent is not dataset._parent:
-            return with_parents(dataset, [parent])
+            dataset = with_parents(dataset, [parent])
     return dataset
 
 
