@@ -122,6 +122,7 @@ void pool(py::module_& m);
 void collate(py::module_& m);
 void chunks(py::module_& m);
 void example(py::module_& m);
+void images(py::module_& m);
 void range_cache(py::module_& m);
 void record_reader(py::module_& m);
 void record_file(py::module_& m);

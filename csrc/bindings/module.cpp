@@ -11,6 +11,7 @@ PYBIND11_MODULE(_core, m) {
   gristmill::bind::collate(m);
   gristmill::bind::chunks(m);
   gristmill::bind::example(m);
+  gristmill::bind::images(m);
   gristmill::bind::range_cache(m);    // Before what uses it.
   gristmill::bind::record_reader(m);  // Before what derives from it.
   gristmill::bind::record_file(m);

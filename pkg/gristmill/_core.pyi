@@ -485,6 +485,59 @@ def parse_all_features(record: object) -> dict[str, NDArray[Any]]:
         TypeError: It is no buffer.
     """
 
+# core/images/*.hpp
+
+def image_header(data: object) -> tuple[str, int, int, int, int]:
+    """Return what a file says of its picture before the pixels.
+
+    That is the format, height and width as stored, channels, and orientation, 1 to
+    8, of EXIF or XMP. The format is "jpeg", or "" with zeros and orientation 1 for
+    what `render_images` does not read.
+
+    Raises:
+        CorruptRecord: It is a JPEG file whose header is damaged.
+        TypeError: It is no buffer.
+    """
+
+def render_images(
+    images: list[Any],
+    plans: NDArray[np.int32],
+    out: NDArray[Any],
+    *,
+    filter: int = 2,
+    table: NDArray[Any] | None = None,
+    chw: bool = False,
+    draft: bool = False,
+    threads: int = 1,
+) -> None:
+    """Decode, turn, crop, resize, flip and lay out n pictures.
+
+    Args:
+        images: JPEG files, as buffers of one dimension, and pixels, C-contiguous
+            uint8 arrays of shape ``(H, W, C)``.
+        plans: Shape ``(n, 10)``: top, left, height and width of the crop of the
+            turned picture; height and width that it is resized to; top and left of
+            the output in that, with zeros around it; whether to flip the output from
+            right to left; the orientation.
+        out: Shape ``(n, H, W, C)``, or ``(n, C, H, W)`` with ``chw``, C-contiguous,
+            C from 1 to 4; uint8 unless there is a table. A fourth channel of a
+            JPEG file is 255, a single one the luminance.
+        filter: 0 nearest, 1 box, 2 bilinear, 3 hamming, 4 bicubic, 5 lanczos: those
+            of Pillow, whose pixels these are.
+        table: Shape ``(C, 256)``, out's dtype, of 1, 2 or 4 bytes: what values
+            become. None leaves them as they are.
+        chw: Whether channels come before rows and columns.
+        draft: Whether JPEG files are decoded at 1/2, 1/4 or 1/8, where that is no
+            smaller than what the crop is resized to.
+        threads: How many threads render, at most 1024.
+
+    Raises:
+        CorruptRecord: A file is damaged, or a crop is not within its picture;
+            ``position`` says which of the images. Others may be rendered.
+        ValueError: The arguments do not fit each other.
+        TypeError: An image is no buffer.
+    """
+
 # core/range_cache.hpp
 
 @final

@@ -16,8 +16,8 @@ CSRC = ROOT / "csrc"
 
 # A room imports from those before it: folders of pkg/gristmill, and public modules.
 ROOMS = """
-    _base _core constants config errors options sharding transforms sources records
-    _hot batching bad_records checkpoint monitoring multiprocessing
+    _base _core constants config errors options sharding transforms images sources
+    records _hot batching bad_records checkpoint monitoring multiprocessing
     operations samplers drop_in _workers _engine
     _dataset/model _dataset/nodes _dataset/parallel _dataset experimental
     _observe loader _convert _peers
@@ -28,9 +28,9 @@ ROOMS = """
 """.split()
 CPP_ROOMS = """
     core/base core/indices core/batches core/files core/array_record core/tf_record
-    core/example core/memory core/schedule core/processes
+    core/example core/images core/memory core/schedule core/processes
     bindings bindings/base bindings/indices bindings/batches bindings/files
-    bindings/array_record bindings/tf_record bindings/example bindings/schedule
+    bindings/array_record bindings/tf_record bindings/example bindings/images bindings/schedule
     bindings/processes module
 """.split()
 CYTHON_IMPORT = re.compile(

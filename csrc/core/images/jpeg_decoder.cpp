@@ -1,0 +1,190 @@
+#include "core/images/jpeg_decoder.hpp"
+
+#include <setjmp.h>
+
+#include <algorithm>
+#include <cassert>
+#include <cstdio>
+#include <vector>
+
+// Needs size_t and FILE before it.
+#include <jpeglib.h>
+// Needs jpeglib.h before it.
+#include <jerror.h>
+
+#ifndef JCS_EXTENSIONS
+#error "This libjpeg is not libjpeg-turbo, which is needed."
+#endif
+
+namespace gristmill {
+namespace {
+
+// More than encoders write: a file of few bytes may have thousands, each of
+// which is work for all pixels.
+constexpr int kMostScans = 500;
+
+// Columns that the rectangle has at least, so that chroma is interpolated as in
+// the whole picture: libjpeg does it in another way in very narrow ones.
+constexpr int kLeastColumns = 32;
+
+// Warnings that say that pixels are made up; of others there is nothing to see.
+bool means_damage(int code) {
+  return code == JWRN_HIT_MARKER || code == JWRN_HUFF_BAD_CODE ||
+         code == JWRN_MUST_RESYNC || code == JWRN_ARITH_BAD_CODE ||
+         code == JWRN_JPEG_EOF;
+}
+
+bool ends_as_it_should(std::span<const std::byte> file) {
+  const std::size_t size = file.size();
+  return size >= 2 && file[size - 2] == std::byte{0xFF} &&
+         file[size - 1] == std::byte{JPEG_EOI};
+}
+
+}  // namespace
+
+// What libjpeg calls back is reached by the first member of each.
+struct JpegDecoder::State {
+  jpeg_error_mgr errors{};
+  jmp_buf failed{};
+  jpeg_progress_mgr progress{};
+  jpeg_decompress_struct jpeg{};
+  std::span<const std::byte> file;
+  std::vector<std::uint8_t> row;
+  std::size_t skipped = 0;  // Bytes of a row before the rectangle.
+  bool created = false;
+  bool too_many_scans = false;
+
+  // Runs `call`, which may call libjpeg.  It must have no variables with
+  // destructors: errors jump over them.
+  template <class Call>
+  Status run(Call call) {
+    if (setjmp(failed) != 0) return error();
+    call();
+    return {};
+  }
+
+  Status error() {
+    char text[JMSG_LENGTH_MAX];
+    errors.format_message(reinterpret_cast<j_common_ptr>(&jpeg), text);
+    const int code = errors.msg_code;
+    jpeg_abort_decompress(&jpeg);
+    if (too_many_scans) {
+      return Status(Code::kInvalidArgument, "the JPEG file has more than ",
+                    kMostScans, " scans");
+    }
+    if (code == JERR_OUT_OF_MEMORY) {
+      return Status(Code::kNoMemory, "libjpeg has no memory for a picture");
+    }
+    return Status(Code::kInvalidArgument,
+                  "the JPEG file is damaged: ", static_cast<const char*>(text));
+  }
+
+  static State& of(j_common_ptr jpeg) {
+    return *static_cast<State*>(jpeg->client_data);
+  }
+  [[noreturn]] static void fail(j_common_ptr jpeg) {
+    longjmp(of(jpeg).failed, 1);
+  }
+  static void note(j_common_ptr jpeg, int level) {
+    if (level < 0 && means_damage(jpeg->err->msg_code)) fail(jpeg);
+  }
+  static void count_scans(j_common_ptr jpeg) {
+    const auto* const decoding = reinterpret_cast<j_decompress_ptr>(jpeg);
+    if (decoding->input_scan_number <= kMostScans) return;
+    of(jpeg).too_many_scans = true;
+    fail(jpeg);
+  }
+
+  void create() {
+    jpeg.err = jpeg_std_error(&errors);
+    jpeg.client_data = this;
+    errors.error_exit = &fail;
+    errors.emit_message = &note;
+    progress.progress_monitor = &count_scans;
+    jpeg_create_decompress(&jpeg);
+    created = true;
+    jpeg.progress = &progress;
+  }
+};
+
+JpegDecoder::JpegDecoder() : state_(std::make_unique<State>()) {}
+
+JpegDecoder::~JpegDecoder() {
+  if (state_->created) jpeg_destroy_decompress(&state_->jpeg);
+}
+
+int JpegDecoder::height() const noexcept {
+  return static_cast<int>(state_->jpeg.image_height);
+}
+
+int JpegDecoder::width() const noexcept {
+  return static_cast<int>(state_->jpeg.image_width);
+}
+
+Status JpegDecoder::open(std::span<const std::byte> file) {
+  State& state = *state_;
+  state.file = file;
+  state.too_many_scans = false;
+  return state.run([&] {
+    if (!state.created) state.create();
+    jpeg_mem_src(&state.jpeg,
+                 reinterpret_cast<const unsigned char*>(file.data()),
+                 static_cast<unsigned long>(file.size()));
+    jpeg_read_header(&state.jpeg, TRUE);
+  });
+}
+
+Status JpegDecoder::start(const Box& box, int shrink, std::size_t slack) {
+  State& state = *state_;
+  const int columns = (width() + shrink - 1) / shrink;
+  assert(box.top >= 0 && box.left >= 0 && box.height >= 1 && box.width >= 1);
+  assert(box.height <= (height() + shrink - 1) / shrink - box.top);
+  assert(box.width <= columns - box.left);
+  // A column more on each side, of which the outer ones' chroma is made.
+  const int right = std::min(box.left + box.width + 1, columns);
+  const int left = std::max(std::min(box.left - 1, right - kLeastColumns), 0);
+  auto from = static_cast<JDIMENSION>(left);
+  auto wide = static_cast<JDIMENSION>(
+      std::min(std::max(right - left, kLeastColumns), columns - left));
+  TRY(state.run([&] {
+    state.jpeg.scale_num = 1;
+    state.jpeg.scale_denom = static_cast<unsigned>(shrink);
+    state.jpeg.out_color_space = JCS_EXT_RGBX;
+    jpeg_start_decompress(&state.jpeg);
+    jpeg_crop_scanline(&state.jpeg, &from, &wide);
+  }));
+  // libjpeg begins at a whole block.
+  state.skipped = 4 * (static_cast<std::size_t>(box.left) - from);
+  state.row.resize(std::size_t{4} * state.jpeg.output_width + slack);
+  return state.run([&] {
+    if (box.top > 0) {
+      jpeg_skip_scanlines(&state.jpeg, static_cast<JDIMENSION>(box.top));
+    }
+  });
+}
+
+Result<std::uint8_t*> JpegDecoder::next_row() {
+  State& state = *state_;
+  JSAMPROW row = state.row.data();
+  TRY(state.run([&] { jpeg_read_scanlines(&state.jpeg, &row, 1); }));
+  return row + state.skipped;
+}
+
+Status JpegDecoder::finish() {
+  State& state = *state_;
+  if (ends_as_it_should(state.file)) {
+    jpeg_abort_decompress(&state.jpeg);
+    return {};
+  }
+  return state.run([&] {
+    // Skipping all that is left would not decode it.
+    const JDIMENSION left =
+        state.jpeg.output_height - state.jpeg.output_scanline;
+    if (left > 1) jpeg_skip_scanlines(&state.jpeg, left - 1);
+    JSAMPROW row = state.row.data();
+    if (left > 0) jpeg_read_scanlines(&state.jpeg, &row, 1);
+    jpeg_finish_decompress(&state.jpeg);
+  });
+}
+
+}  // namespace gristmill

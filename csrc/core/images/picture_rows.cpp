@@ -1,0 +1,137 @@
+#include "core/images/picture_rows.hpp"
+
+#include <cstring>
+#include <utility>
+
+namespace gristmill {
+namespace {
+
+constexpr std::size_t kPixel = 4;
+
+std::size_t length_of(int pixels) {
+  return kPixel * static_cast<std::size_t>(pixels);
+}
+
+// What an orientation does to a picture: first it exchanges rows and columns,
+// then it turns their order around.
+bool exchanges_sides(int orientation) { return orientation >= 5; }
+bool turns_stored_rows(int orientation) {
+  return orientation == 3 || orientation == 4 || orientation == 6 ||
+         orientation == 7;
+}
+bool turns_stored_columns(int orientation) {
+  return orientation == 2 || orientation == 3 || orientation == 7 ||
+         orientation == 8;
+}
+
+// Makes each pixel's first byte its luminance, as Pillow computes it.
+void make_gray(std::uint8_t* at, int count) {
+  for (; count > 0; --count, at += kPixel) {
+    at[0] = static_cast<std::uint8_t>(
+        (at[0] * 19595u + at[1] * 38470u + at[2] * 7471u + 0x8000u) >> 16);
+  }
+}
+
+// Makes pixels of `channels` bytes ones of 4.
+void widen(const std::uint8_t* in, int count, int channels, std::uint8_t* out) {
+  for (; count > 0; --count, in += channels, out += kPixel) {
+    for (int c = 0; c < channels; ++c) out[c] = in[c];
+  }
+}
+
+}  // namespace
+
+Status PictureRows::open(const Picture& picture, int channels,
+                         int orientation) {
+  picture_ = picture;
+  channels_ = channels;
+  orientation_ = orientation;
+  height_ = picture.height;
+  width_ = picture.width;
+  if (picture.pixels == nullptr) {
+    TRY(decoder_.open(picture.file));
+    height_ = decoder_.height();
+    width_ = decoder_.width();
+  }
+  if (exchanges_sides(orientation)) std::swap(height_, width_);
+  return {};
+}
+
+Status PictureRows::start(const Box& box, int shrink, std::size_t slack) {
+  if (orientation_ == 1) return start_stored(box, shrink, slack);
+  Box stored = box;
+  int height = (height_ + shrink - 1) / shrink;
+  int width = (width_ + shrink - 1) / shrink;
+  if (exchanges_sides(orientation_)) {
+    stored = {box.left, box.top, box.width, box.height};
+    std::swap(height, width);
+  }
+  if (turns_stored_rows(orientation_)) {
+    stored.top = height - stored.top - stored.height;
+  }
+  if (turns_stored_columns(orientation_)) {
+    stored.left = width - stored.left - stored.width;
+  }
+  TRY(start_stored(stored, shrink, 0));
+  turned_.resize(length_of(box.width) * static_cast<std::size_t>(box.height) +
+                 slack);
+  TRY(turn(stored));
+  box_ = box;
+  next_ = 0;
+  return {};
+}
+
+// Moves all pixels of a rectangle to where they are when it is turned.
+Status PictureRows::turn(const Box& stored) {
+  const bool sides = exchanges_sides(orientation_);
+  const std::size_t length = length_of(sides ? stored.height : stored.width);
+  for (int i = 0; i < stored.height; ++i) {
+    const std::uint8_t* const row = TRY(next_stored());
+    const auto y = static_cast<std::size_t>(
+        turns_stored_rows(orientation_) ? stored.height - 1 - i : i);
+    for (int j = 0; j < stored.width; ++j) {
+      const auto x = static_cast<std::size_t>(
+          turns_stored_columns(orientation_) ? stored.width - 1 - j : j);
+      std::memcpy(
+          &turned_[sides ? x * length + y * kPixel : y * length + x * kPixel],
+          row + length_of(j), kPixel);
+    }
+  }
+  return {};
+}
+
+Result<const std::uint8_t*> PictureRows::next() {
+  if (orientation_ == 1) return next_stored();
+  return static_cast<const std::uint8_t*>(turned_.data() +
+                                          static_cast<std::size_t>(next_++) *
+                                              length_of(box_.width));
+}
+
+Status PictureRows::finish() {
+  return picture_.pixels == nullptr ? decoder_.finish() : Status();
+}
+
+Status PictureRows::start_stored(const Box& box, int shrink,
+                                 std::size_t slack) {
+  box_ = box;
+  next_ = 0;
+  if (picture_.pixels == nullptr) return decoder_.start(box, shrink, slack);
+  row_.resize(length_of(box.width) + slack);
+  return {};
+}
+
+Result<const std::uint8_t*> PictureRows::next_stored() {
+  if (picture_.pixels == nullptr) {
+    std::uint8_t* const row = TRY(decoder_.next_row());
+    if (channels_ == 1) make_gray(row, box_.width);
+    return static_cast<const std::uint8_t*>(row);
+  }
+  const auto y = static_cast<std::size_t>(box_.top + next_++);
+  const std::size_t first = y * static_cast<std::size_t>(picture_.width) +
+                            static_cast<std::size_t>(box_.left);
+  widen(picture_.pixels + first * static_cast<std::size_t>(channels_),
+        box_.width, channels_, row_.data());
+  return static_cast<const std::uint8_t*>(row_.data());
+}
+
+}  // namespace gristmill

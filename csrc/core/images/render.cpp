@@ -1,0 +1,206 @@
+#include "core/images/render.hpp"
+
+#include <algorithm>
+#include <atomic>
+#include <new>
+
+#include "core/base/pool.hpp"
+
+namespace gristmill {
+namespace {
+
+// Lines that are resized lie so many bytes apart, and have as many behind them,
+// that whole vectors can be read and written.
+constexpr std::size_t kVector = 16;
+
+std::size_t stride_of(std::size_t bytes) {
+  return (bytes + kVector - 1) / kVector * kVector;
+}
+
+// The part of the output, from `first` to before `last`, that has pixels, in
+// pixels of what the crop is resized to.
+struct Part {
+  int first;
+  int last;
+};
+
+Part part_of(int begin, int length, int size) {
+  return {std::max(begin, 0), std::min(begin + length, size)};
+}
+
+// The largest of 8, 4, 2 and 1 by which a crop may be divided without being
+// smaller than what it is resized to.
+int shrink_of(const RenderPlan& plan) {
+  const int most =
+      std::min(plan.crop.height / plan.height, plan.crop.width / plan.width);
+  return most >= 8 ? 8 : most >= 4 ? 4 : most >= 2 ? 2 : 1;
+}
+
+Box shrunk(const Box& box, int shrink) {
+  const auto up = [&](int end) { return (end + shrink - 1) / shrink; };
+  const int top = box.top / shrink;
+  const int left = box.left / shrink;
+  return {top, left, up(box.top + box.height) - top,
+          up(box.left + box.width) - left};
+}
+
+Status check_crop(const Box& crop, const PictureRows& rows) {
+  if (crop.top >= 0 && crop.left >= 0 && crop.height >= 1 && crop.width >= 1 &&
+      crop.height <= rows.height() - crop.top &&
+      crop.width <= rows.width() - crop.left) {
+    return {};
+  }
+  return Status(Code::kInvalidArgument, "the crop of ", crop.height, " x ",
+                crop.width, " pixels at ", crop.top, ", ", crop.left,
+                " is not within the picture, which has ", rows.height(), " x ",
+                rows.width());
+}
+
+}  // namespace
+
+Renderer::Renderer(const Layout& layout, const RenderOptions& options)
+    : layout_(layout), options_(options), zeros_(layout.line_values()) {}
+
+Status Renderer::render(const Picture& picture, const RenderPlan& plan,
+                        std::byte* out) {
+  TRY(rows_.open(picture, layout_.channels, plan.orientation));
+  TRY(check_crop(plan.crop, rows_));
+  const Part x = part_of(plan.left, layout_.width, plan.width);
+  const Part y = part_of(plan.top, layout_.height, plan.height);
+  const auto put_zeros = [&](int from, int to) {
+    for (int i = from; i < to; ++i) put_line(layout_, zeros_.data(), i, out);
+  };
+  if (x.first >= x.last || y.first >= y.last) {
+    put_zeros(0, layout_.height);
+    return {};
+  }
+  const int shrink = options_.draft && rows_.shrinks() ? shrink_of(plan) : 1;
+  const Box crop = shrunk(plan.crop, shrink);
+  const Axis columns(options_.filter, crop.width, plan.width, x.first, x.last);
+  const Axis rows(options_.filter, crop.height, plan.height, y.first, y.last);
+  TRY(make_lines(columns, rows, crop, shrink, plan.flip));
+  const auto channels = static_cast<std::size_t>(layout_.channels);
+  const std::size_t bytes = channels * static_cast<std::size_t>(columns.size());
+  // Where the part lies in the output.
+  const int left =
+      plan.flip ? plan.left + layout_.width - x.last : x.first - plan.left;
+  const int top = y.first - plan.top;
+  const bool direct = layout_.plain() && columns.size() == layout_.width;
+  line_.assign(layout_.line_values(), 0);
+  put_zeros(0, top);
+  for (int i = 0; i < rows.size(); ++i) {
+    std::uint8_t* const line =
+        direct ? reinterpret_cast<std::uint8_t*>(out) +
+                     static_cast<std::size_t>(top + i) * bytes
+               : line_.data() + channels * static_cast<std::size_t>(left);
+    resize_rows(rows, i, lines_.data(), stride_of(bytes), bytes, line);
+    if (!direct) put_line(layout_, line_.data(), top + i, out);
+  }
+  put_zeros(top + rows.size(), layout_.height);
+  return {};
+}
+
+// Resizes the columns of those rows that are needed.
+Status Renderer::make_lines(const Axis& columns, const Axis& rows,
+                            const Box& crop, int shrink, bool flip) {
+  const Box needed{crop.top + rows.begin(), crop.left + columns.begin(),
+                   rows.end() - rows.begin(), columns.end() - columns.begin()};
+  const std::size_t stride =
+      stride_of(static_cast<std::size_t>(layout_.channels) *
+                static_cast<std::size_t>(columns.size()));
+  lines_.resize(stride * static_cast<std::size_t>(needed.height) + kVector);
+  TRY(rows_.start(needed, shrink, slack_of(columns)));
+  for (int i = 0; i < needed.height; ++i) {
+    const std::uint8_t* const row = TRY(rows_.next());
+    resize_columns(columns, row, layout_.channels, flip,
+                   &lines_[stride * static_cast<std::size_t>(i)]);
+  }
+  return rows_.finish();
+}
+
+namespace {
+
+// Pictures that threads share out.
+class Shares {
+ public:
+  Shares(const Layout& layout, const RenderOptions& options,
+         std::span<const Picture> pictures, std::span<const RenderPlan> plans,
+         std::byte* out)
+      : layout_(layout),
+        options_(options),
+        pictures_(pictures),
+        plans_(plans),
+        out_(out),
+        end_(pictures.size()) {}
+
+  // Renders pictures until there are none left.
+  void work() noexcept {
+    std::size_t i = 0;
+    try {
+      Renderer renderer(layout_, options_);
+      for (;;) {
+        i = next_.fetch_add(1, std::memory_order_relaxed);
+        if (i >= end()) return;
+        const Status status = renderer.render(
+            pictures_[i], plans_[i], out_ + i * layout_.picture_bytes());
+        if (!status.ok()) fail(i, status);
+      }
+    } catch (const std::bad_alloc&) {
+      fail(i, Status(Code::kNoMemory, "no memory to render a picture"));
+    }
+  }
+
+  // The first that failed, or how many there are.
+  [[nodiscard]] std::size_t end() const noexcept {
+    return end_.load(std::memory_order_relaxed);
+  }
+
+  [[nodiscard]] Status status() const {
+    const MutexLock lock(mutex_);
+    return status_;
+  }
+
+ private:
+  // Nothing behind one that failed is begun; what is before is under way.
+  void fail(std::size_t i, const Status& status) {
+    const MutexLock lock(mutex_);
+    if (i >= end()) return;
+    end_.store(i, std::memory_order_relaxed);
+    status_ = status;
+  }
+
+  const Layout& layout_;
+  const RenderOptions& options_;
+  const std::span<const Picture> pictures_;
+  const std::span<const RenderPlan> plans_;
+  std::byte* const out_;
+  std::atomic<std::size_t> next_{0};
+  std::atomic<std::size_t> end_;
+  mutable Mutex mutex_;
+  Status status_ GUARDED_BY(mutex_);
+};
+
+}  // namespace
+
+std::size_t render_all(const Layout& layout, const RenderOptions& options,
+                       std::span<const Picture> pictures,
+                       std::span<const RenderPlan> plans, std::byte* out,
+                       std::size_t threads, Status& status) {
+  Shares shares(layout, options, pictures, plans, out);
+  threads = std::min(threads, pictures.size());
+  if (threads > 1) {
+    Pool pool(threads - 1);
+    TaskGroup group;
+    for (std::size_t i = 1; i < threads; ++i) {
+      pool.run(group, [&] { shares.work(); });
+    }
+    shares.work();
+    static_cast<void>(group.wait());
+  } else {
+    shares.work();
+  }
+  status = shares.status();
+  return shares.end();
+}
+
+}  // namespace gristmill

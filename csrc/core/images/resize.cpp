@@ -1,0 +1,277 @@
+#include "core/images/resize.hpp"
+
+#include <algorithm>
+#include <cassert>
+#include <cmath>
+#include <cstring>
+#include <numbers>
+
+#include "core/images/lanes.hpp"
+
+namespace gristmill {
+namespace {
+
+using lanes::I32x4;
+using lanes::U8x16;
+
+constexpr int kBits = 22;
+constexpr int kLowBits = 8;
+
+double sinc(double x) {
+  if (x == 0) return 1;
+  x *= std::numbers::pi;
+  return std::sin(x) / x;
+}
+
+double hamming(double x) {
+  constexpr double a = 0.54F;  // Pillow has them in single precision.
+  constexpr double b = 0.46F;
+  x = std::abs(x);
+  if (x == 0) return 1;
+  if (x >= 1) return 0;
+  x *= std::numbers::pi;
+  return std::sin(x) / x * (a + b * std::cos(x));
+}
+
+double bicubic(double x) {
+  constexpr double a = -0.5;
+  x = std::abs(x);
+  if (x < 1) return ((a + 2) * x - (a + 3)) * x * x + 1;
+  if (x < 2) return (((x - 5) * x + 8) * x - 4) * a;
+  return 0;
+}
+
+// The weight of a sample at distance x, where the picture does not shrink.
+double weight_at(Filter filter, double x) {
+  switch (filter) {
+    case Filter::kNearest:
+      break;  // Chooses and does not weigh.
+    case Filter::kBox:
+      return x > -0.5 && x <= 0.5 ? 1 : 0;
+    case Filter::kBilinear:
+      return std::max(0.0, 1 - std::abs(x));
+    case Filter::kHamming:
+      return hamming(x);
+    case Filter::kBicubic:
+      return bicubic(x);
+    case Filter::kLanczos:
+      return x >= -3 && x < 3 ? sinc(x) * sinc(x / 3) : 0;
+  }
+  return 0;
+}
+
+double support_of(Filter filter) {
+  switch (filter) {
+    case Filter::kNearest:
+      return 0;
+    case Filter::kBox:
+      return 0.5;
+    case Filter::kBilinear:
+    case Filter::kHamming:
+      return 1;
+    case Filter::kBicubic:
+      return 2;
+    case Filter::kLanczos:
+      return 3;
+  }
+  return 0;
+}
+
+// The weights of one sample, and the first sample that has one.
+struct Weights {
+  int start = 0;
+  std::vector<double> raw;
+  std::vector<std::int32_t> fixed;
+};
+
+// Computes those of sample `i`, less zeros at the ends.  The order of the
+// operations is Pillow's: rounding differs in another.
+void weights_of(Filter filter, int from, int size, int i, Weights& weights) {
+  const double scale = static_cast<double>(from) / size;
+  const double shrink = std::max(scale, 1.0);
+  const double support = support_of(filter) * shrink;
+  const double center = (i + 0.5) * scale;
+  const double step = 1.0 / shrink;
+  const int start = std::max(static_cast<int>(center - support + 0.5), 0);
+  const int end = std::min(static_cast<int>(center + support + 0.5), from);
+  double sum = 0;
+  weights.raw.clear();
+  for (int x = 0; x < end - start; ++x) {
+    const double weight = weight_at(filter, (x + start - center + 0.5) * step);
+    weights.raw.push_back(weight);
+    sum += weight;
+  }
+  weights.start = start;
+  weights.fixed.clear();
+  for (double weight : weights.raw) {
+    if (sum != 0) weight /= sum;
+    const double scaled = weight * (1 << kBits);
+    const auto fixed =
+        static_cast<std::int32_t>(scaled + (weight < 0 ? -0.5 : 0.5));
+    if (fixed == 0 && weights.fixed.empty() && weights.start < end - 1) {
+      ++weights.start;
+    } else {
+      weights.fixed.push_back(fixed);
+    }
+  }
+  while (weights.fixed.size() > 1 && weights.fixed.back() == 0) {
+    weights.fixed.pop_back();
+  }
+}
+
+I32x4 sum_of(I32x4 high, I32x4 low) {
+  // Sums of low bits may wrap around, and do so back: the whole fits.
+  using Unsigned = std::uint32_t __attribute__((vector_size(16)));
+  const auto whole = (reinterpret_cast<Unsigned>(high) << kLowBits) +
+                     reinterpret_cast<Unsigned>(low) + (1u << (kBits - 1));
+  return reinterpret_cast<I32x4>(whole) >> kBits;
+}
+
+// Makes one pixel of 4 bytes of 2 * `pairs` at `in`.
+inline std::uint32_t pixel_of(const Axis::Pair* weights, int pairs,
+                              const std::uint8_t* in) {
+  I32x4 high{};
+  I32x4 low{};
+  for (int k = 0; k < pairs; ++k) {
+    const auto both = lanes::widen_low(
+        lanes::interleave_quarters(lanes::load_half(in + 8 * k)));
+    high += lanes::dot(both, lanes::spread(weights[k].high));
+    low += lanes::dot(both, lanes::spread(weights[k].low));
+  }
+  const I32x4 sum = sum_of(high, low);
+  const U8x16 packed = lanes::pack(sum, sum, sum, sum);
+  std::uint32_t pixel;
+  std::memcpy(&pixel, &packed, sizeof pixel);
+  return pixel;
+}
+
+// Makes pixels, `kPairs` pairs each; as many as the axis has where that is 0.
+template <int kPairs>
+void make_pixels(const Axis& axis, const std::uint8_t* in, int channels,
+                 bool flip, std::uint8_t* out) {
+  const int pairs = kPairs != 0 ? kPairs : axis.pairs();
+  const int size = axis.size();
+  const std::ptrdiff_t step = flip ? -1 : 1;
+  std::ptrdiff_t i = flip ? size - 1 : 0;
+  for (int x = 0; x < size; ++x, i += step, out += channels) {
+    const std::uint32_t pixel =
+        pixel_of(axis.weights() + i * pairs, pairs,
+                 in + 4 * static_cast<std::ptrdiff_t>(axis.starts()[i]));
+    std::memcpy(out, &pixel, sizeof pixel);
+  }
+}
+
+// 16 bytes of the lines, from `in` on.
+U8x16 line_part(const Axis& axis, const Axis::Pair* weights, int start,
+                const std::uint8_t* in, std::size_t stride) {
+  I32x4 high[4]{};
+  I32x4 low[4]{};
+  const int last = axis.end() - axis.begin() - 1;
+  for (int k = 0; k < axis.pairs(); ++k) {
+    const int first = std::min(start + 2 * k, last);
+    const int second = std::min(start + 2 * k + 1, last);
+    const U8x16 a = lanes::load(in + static_cast<std::size_t>(first) * stride);
+    const U8x16 b = lanes::load(in + static_cast<std::size_t>(second) * stride);
+    const U8x16 left = lanes::interleave_low(a, b);
+    const U8x16 right = lanes::interleave_high(a, b);
+    const lanes::I16x8 quarters[] = {
+        lanes::widen_low(left), lanes::widen_high(left),
+        lanes::widen_low(right), lanes::widen_high(right)};
+    const auto weight_high = lanes::spread(weights[k].high);
+    const auto weight_low = lanes::spread(weights[k].low);
+    for (int q = 0; q < 4; ++q) {
+      high[q] += lanes::dot(quarters[q], weight_high);
+      low[q] += lanes::dot(quarters[q], weight_low);
+    }
+  }
+  return lanes::pack(sum_of(high[0], low[0]), sum_of(high[1], low[1]),
+                     sum_of(high[2], low[2]), sum_of(high[3], low[3]));
+}
+
+}  // namespace
+
+Axis::Axis(Filter filter, int from, int size, int first, int last) {
+  assert(from >= 1 && 0 <= first && first < last && last <= size);
+  starts_.reserve(static_cast<std::size_t>(last - first));
+  if (filter == Filter::kNearest || from == size) {
+    choose(from, size, first, last);
+  } else {
+    weigh(filter, from, size, first, last);
+  }
+  for (int& start : starts_) start -= begin_;
+}
+
+// Adds up steps as Pillow does.
+void Axis::choose(int from, int size, int first, int last) {
+  const double step = static_cast<double>(from) / size;
+  double at = step * 0.5;
+  for (int i = 0; i < last; ++i, at += step) {
+    if (i < first) continue;
+    starts_.push_back(std::min(static_cast<int>(at), from - 1));
+  }
+  begin_ = starts_.front();
+  end_ = starts_.back() + 1;
+}
+
+void Axis::weigh(Filter filter, int from, int size, int first, int last) {
+  std::vector<Weights> all(static_cast<std::size_t>(last - first));
+  begin_ = from;
+  std::size_t most = 0;
+  for (int i = first; i < last; ++i) {
+    Weights& weights = all[static_cast<std::size_t>(i - first)];
+    weights_of(filter, from, size, i, weights);
+    const auto taps = weights.fixed.size();
+    most = std::max(most, taps);
+    begin_ = std::min(begin_, weights.start);
+    end_ = std::max(end_, weights.start + static_cast<int>(taps));
+    starts_.push_back(weights.start);
+  }
+  pairs_ = static_cast<int>((most + 1) / 2);
+  weights_.assign(all.size() * static_cast<std::size_t>(pairs_), Pair{});
+  for (std::size_t i = 0; i < all.size(); ++i) {
+    Pair* const pairs = &weights_[i * static_cast<std::size_t>(pairs_)];
+    for (std::size_t k = 0; k < all[i].fixed.size(); ++k) {
+      const std::int32_t weight = all[i].fixed[k];
+      pairs[k / 2].high[k % 2] = static_cast<std::int16_t>(weight >> kLowBits);
+      pairs[k / 2].low[k % 2] =
+          static_cast<std::int16_t>(weight & ((1 << kLowBits) - 1));
+    }
+  }
+}
+
+void resize_columns(const Axis& axis, const std::uint8_t* in, int channels,
+                    bool flip, std::uint8_t* out) {
+  switch (axis.pairs()) {
+    case 0: {
+      const int size = axis.size();
+      for (int x = 0; x < size; ++x, out += channels) {
+        const int start = axis.starts()[flip ? size - 1 - x : x];
+        std::memcpy(out, in + 4 * static_cast<std::ptrdiff_t>(start), 4);
+      }
+      return;
+    }
+    case 1:
+      return make_pixels<1>(axis, in, channels, flip, out);
+    case 2:
+      return make_pixels<2>(axis, in, channels, flip, out);
+    default:
+      return make_pixels<0>(axis, in, channels, flip, out);
+  }
+}
+
+void resize_rows(const Axis& axis, int i, const std::uint8_t* in,
+                 std::size_t stride, std::size_t bytes, std::uint8_t* out) {
+  const int start = axis.starts()[i];
+  if (axis.copies()) {
+    std::memcpy(out, in + static_cast<std::size_t>(start) * stride, bytes);
+    return;
+  }
+  const Axis::Pair* const weights =
+      axis.weights() + static_cast<std::ptrdiff_t>(i) * axis.pairs();
+  for (std::size_t at = 0; at < bytes; at += sizeof(U8x16)) {
+    const U8x16 part = line_part(axis, weights, start, in + at, stride);
+    std::memcpy(out + at, &part, std::min(sizeof part, bytes - at));
+  }
+}
+
+}  // namespace gristmill
