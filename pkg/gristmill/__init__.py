@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from gristmill import drop_in as drop_in
     from gristmill import errors as errors
     from gristmill import experimental as experimental
+    from gristmill import images as images
     from gristmill import multiprocessing as multiprocessing
     from gristmill import python as python
     from gristmill import samplers as samplers
@@ -65,7 +66,7 @@ _HOMES = {
     " RandomMap",
 }
 _MODULES = (
-    "bad_records beam checkpoint constants drop_in errors experimental jax"
+    "bad_records beam checkpoint constants drop_in errors experimental images jax"
     " multiprocessing python samplers sharding sources torch transforms"
 )
 # Those that exist only where a package is installed.

@@ -18,6 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from gristmill import _core
+from gristmill._base.deferred import Deferred
 from gristmill._base.listing import listed
 from gristmill._base.types import Alloc, Rules
 from gristmill._hot import containers, tree
@@ -55,6 +56,7 @@ def make_batch(
     rules: Rules | None = None,
     alloc: Alloc | None = None,
     stack_single: bool = False,
+    threads: int = 1,
 ) -> Any:
     """Stack the leaves of elements.
 
@@ -67,6 +69,7 @@ def make_batch(
         stack_single: Whether one element alone is stacked, too: that gives it the
             machine's byte order, as old `BatchOperation` does. Otherwise it only
             gets a first axis.
+        threads: The most that compute leaves which wait for their batch.
 
     Returns:
         An element with leaves of shape ``(B, *S)`` where the elements have ``S``.
@@ -86,8 +89,14 @@ def make_batch(
     alone = len(values) == 1 and not stack_single
     stack = _stack_one if alone else _stack
     function = stack if alloc is None else functools.partial(stack, alloc=alloc)
+
+    def stacked(column: list[Any]) -> npt.NDArray[Any]:
+        if isinstance(column[0], Deferred):
+            return column[0].stack(column, alloc, threads)
+        return function(column)
+
     try:
-        return tree.map_batch(function, values, rules)
+        return tree.map_batch(stacked, values, rules)
     except StructureMismatch as error:
         raise _mismatch(values, rules, str(error)) from None
     except ValueError as error:

@@ -17,7 +17,9 @@ class ReadOptions:
 
     Args:
         num_threads: Threads that read where reading waits, for a disk or a network;
-            at least 0. 0 always reads where the record is needed.
+            at least 0. 0 always reads where the record is needed. Without workers as
+            many compute what transforms leave to their batch, as those of images do:
+            up to one for each core, and one where this is 0.
         prefetch_buffer_size: Elements read ahead by all threads of a process
             together, at least 0. 0 turns reading ahead off. Records of files behind
             URLs are read further ahead where it takes that for long requests, up to

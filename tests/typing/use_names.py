@@ -4,7 +4,7 @@ from typing import Any, assert_type
 
 import gristmill as grain
 import gristmill.python as pygrain
-from gristmill import checkpoint, experimental, sources, transforms
+from gristmill import checkpoint, experimental, images, sources, transforms
 from gristmill.experimental import FirstFitPackIterDataset as Pack
 from gristmill.python import ArrayRecordDataSource, PyGrainCheckpointSave
 
@@ -52,6 +52,10 @@ assert_type(grain.errors.WorkerDied, type[grain.WorkerDied])
 grain.config.update("py_debug_mode", False)
 grain.multiprocessing.MultiprocessingOptions(num_workers=2)
 transforms.DecodeImage()
+assert_type(images.DecodeImage, type[transforms.DecodeImage])
+grain.images.RandomResizedCrop(224, (0.1, 1), interpolation="bicubic", key="image")
+grain.images.Resize([256], max_size=300)
+images.Normalize([0.5], [0.5], dtype="float16")
 transforms.ParseExample({"x": transforms.FixedLen((), "int64")})
 grain.transforms.DecodeNpy()
 print(

@@ -13,9 +13,8 @@ from gristmill._engine.program import (
     SAMPLERS,
     Level,
     Program,
-    Step,
-    as_step,
     is_legacy,
+    level_of,
 )
 from gristmill._engine.record_stream import RecordStream
 from gristmill._engine.stream import Stream
@@ -93,17 +92,17 @@ def _needs_records(operations: Sequence[Any]) -> bool:
 
 def _levels(operations: Sequence[Any]) -> tuple[Level, ...]:
     levels: list[Level] = []
-    steps: list[Step] = []
+    ops: list[Any] = []
     for op in operations:
         if isinstance(op, transforms.Batch):
             # NumPy's integers would get into positions.
             op = transforms.Batch(int(op.batch_size), op.drop_remainder, op.batch_fn)
-            levels.append(Level(tuple(steps), op))
-            steps = []
+            levels.append(level_of(ops, op))
+            ops = []
         else:
-            steps.append(as_step(op))
-    if steps or not levels:
-        levels.append(Level(tuple(steps)))
+            ops.append(op)
+    if ops or not levels:
+        levels.append(level_of(ops, None))
     return tuple(levels)
 
 

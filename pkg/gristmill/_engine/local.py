@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from gristmill._base.types import Int64Array
+from gristmill._engine.next_output import NextOutput
 from gristmill._engine.record_errors import GiveUp, NoOutput, Tally
 from gristmill._engine.state import Position
 from gristmill._engine.stream import NO_KEYS, Runnable, Stream
@@ -13,11 +14,16 @@ from gristmill._engine.stream import NO_KEYS, Runnable, Stream
 class LocalRun:
     """Computes each output when it is asked for, and delivers all streams in turn.
 
-    `position` is kept up to date.
+    `position` is kept up to date.  With `ahead` the next output is computed by a thread
+    while the caller uses the last one: its stream is that thread's until then.
     """
 
     def __init__(
-        self, program: Runnable, position: Position, tally: Tally | None
+        self,
+        program: Runnable,
+        position: Position,
+        tally: Tally | None,
+        ahead: bool = False,
     ) -> None:
         self.position = position
         # Of the records that the last output was made of, shape (k,).
@@ -27,6 +33,8 @@ class LocalRun:
         # The output due, in a tuple, where it was held back for its bad records.
         self._held: tuple[Any] | None = None
         self._streams: dict[int, Stream] = {}
+        # Of the stream that is due; None where nothing is computed ahead.
+        self._next_output = NextOutput() if ahead else None
 
     def next(self) -> Any:
         """The next output.
@@ -36,6 +44,7 @@ class LocalRun:
             Exception: What the user's code raised; the output counts as given.
             TooManyErrors: More records failed than may; the output is due again.
         """
+        self._leave_fork()
         position = self.position
         while True:
             number = position.next_stream
@@ -46,7 +55,7 @@ class LocalRun:
                 continue
             stream = self._streams.get(number) or self._open(number)
             try:
-                output = stream.next() if self._held is None else self._held[0]
+                output = self._computed(stream) if self._held is None else self._held[0]
             except StopIteration:
                 if not stream.record_errors.records:
                     position.ended[number] = True
@@ -73,15 +82,20 @@ class LocalRun:
             position.pass_turn()
             if instead is None:
                 self.keys = stream.keys
+                self._begin_next()
                 return output
 
     def start_prefetch(self) -> None:
         """Begin to read ahead in every stream."""
         for number in range(self.position.streams):
             (self._streams.get(number) or self._open(number)).start_prefetch()
+        self._begin_next()
 
     def restart(self, position: Position) -> None:
         """Go on from another position with as many streams."""
+        self._leave_fork()
+        if self._next_output is not None:
+            self._next_output.drop()
         self.keys = NO_KEYS
         self._held = None
         self.position = position
@@ -89,6 +103,8 @@ class LocalRun:
             stream.seek(position.vectors[number])
 
     def close(self) -> None:
+        if self._next_output is not None:
+            self._next_output.close()
         for stream in self._streams.values():
             stream.close()
         self._streams.clear()
@@ -99,6 +115,26 @@ class LocalRun:
         stream.seek(self.position.vectors[number])
         self._streams[number] = stream
         return stream
+
+    def _computed(self, stream: Stream) -> Any:
+        ahead = self._next_output
+        return ahead.take() if ahead is not None and ahead.begun else stream.next()
+
+    def _begin_next(self) -> None:
+        """Let the stream that is due compute ahead, unless it does."""
+        ahead, position = self._next_output, self.position
+        if ahead is None or ahead.begun or all(position.ended):
+            return
+        number = position.next_stream
+        while position.ended[number]:
+            number = (number + 1) % position.streams
+        ahead.begin((self._streams.get(number) or self._open(number)).next)
+
+    def _leave_fork(self) -> None:
+        """In a fork, begin anew from where the position is."""
+        if self._next_output is not None and self._next_output.lost:
+            self._next_output = NextOutput()
+            self._streams.clear()
 
     def _account(self, stream: Stream, instead: Exception | NoOutput | None) -> None:
         """Tell of the bad records before an output, or what came instead of one."""

@@ -9,9 +9,17 @@ from typing import Any
 import numpy as np
 
 from gristmill import batching
+from gristmill._base import deferred
 from gristmill._base.types import Alloc, Int64Array
 from gristmill._engine.block_queue import BlockReading, open_reading
-from gristmill._engine.block_steps import Ran, RanBlock, behind, block_steps, cut
+from gristmill._engine.block_steps import (
+    BlockSteps,
+    Ran,
+    RanBlock,
+    behind,
+    block_steps,
+    cut,
+)
 from gristmill._engine.native_batches import open_batches
 from gristmill._engine.program import Program, Step, as_number
 from gristmill._engine.reading import Read, read_each, read_together
@@ -29,6 +37,9 @@ class NativeStream:
     Its position is the number of records that it has consumed: an output takes
     exactly the records that it needs.  What a step that takes several elements has
     made ahead of need is kept for the outputs behind, and made anew elsewhere.
+
+    Where steps can defer to their batch they do.  An output of which something fails is
+    then made again by the steps themselves, which show what is bad, and where.
     """
 
     def __init__(
@@ -44,6 +55,7 @@ class NativeStream:
         self._consumed = 0
         self._levels = program.levels
         self._steps = program.levels[0].steps
+        self._threads = deferred.helpers(int(program.read_options.num_threads))
         self._keys = StreamKeys(program, stream)
         self._length = self._keys.length
         self._draws = self._keys.draws
@@ -54,6 +66,11 @@ class NativeStream:
         self._reading = open_reading(program, StreamKeys(program, stream), ahead)
         self._read_natively = isinstance(program.source, TableSource)
         self._together = block_steps(self._steps, self._draws, at)
+        self._eager = self._steps, self._together
+        self._deferring: tuple[tuple[Step, ...], BlockSteps | None] | None = None
+        if program.levels[0].deferred:
+            steps = program.levels[0].deferred
+            self._deferring = steps, block_steps(steps, self._draws, at)
         explicit = self._tolerant or self._together is not None
         self._reads_together = explicit and hot_run.reads_together(type(program.source))
         # What is read of a block behind a record that failed, and what a block became
@@ -74,6 +91,31 @@ class NativeStream:
         self.vector = vector
 
     def next(self, alloc: Alloc | None = None) -> Any:
+        if self._deferring is None:
+            return self._next(alloc)
+        if not self._careful:
+            before = self._consumed
+            self._steps, self._together = self._deferring
+            try:
+                return self._next(alloc)
+            except Exception:
+                if self._consumed == before:
+                    raise  # It is the end.
+                self._go_back(before)
+            finally:
+                self._steps, self._together = self._eager
+        try:
+            return self._next(alloc)
+        finally:
+            self._pending = None  # It would be no deferred elements.
+
+    def _go_back(self, consumed: int) -> None:
+        """Forget what was made of the records from a position on."""
+        self._consumed = consumed
+        self._rest = self._pending = None
+        self._reading.forget()
+
+    def _next(self, alloc: Alloc | None) -> Any:
         before = self._consumed
         self._key_parts.clear()
         if self._tolerant:
@@ -141,7 +183,10 @@ class NativeStream:
         if len(elements) < spec.batch_size and (spec.drop_remainder or not elements):
             raise StopIteration
         if spec.batch_fn is None:
-            return batching.make_batch(elements, rules=self._program.rules, alloc=alloc)
+            rules, threads = self._program.rules, self._threads
+            return batching.make_batch(
+                elements, rules=rules, alloc=alloc, threads=threads
+            )
         try:
             return spec.batch_fn(elements)
         except Exception as error:

@@ -10,11 +10,12 @@ from __future__ import annotations
 
 import dataclasses
 import operator
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from gristmill import operations as legacy
 from gristmill import samplers, transforms
+from gristmill._base.deferred import deferring
 from gristmill._base.types import Rules
 from gristmill._engine.stream import first_unpicklable
 from gristmill._hot import run as hot_run
@@ -26,16 +27,27 @@ from gristmill.sources._record_source import is_far
 
 # The opcode, callable and name of a one-to-one step or filter.
 Step = tuple[int, Callable[..., Any], str]
+OUR_SOURCES = "gristmill.sources"
 # Small outputs that a worker computes at a time.
 RUN_RECORDS = 16
 
 
 @dataclasses.dataclass(frozen=True)
 class Level:
-    """One-to-one steps and filters, then at most one batch."""
+    """One-to-one steps and filters, then at most one batch.
+
+    Attributes:
+        steps: What is done to each element.
+        batch: What groups elements behind that.
+        deferred: The same steps, of which the last leave leaves to the batch: see
+            `gristmill._base.deferred`.  Empty where none can.
+        users_own: Whether a step is not one of these.
+    """
 
     steps: tuple[Step, ...] = ()
     batch: transforms.Batch | None = None
+    deferred: tuple[Step, ...] = ()
+    users_own: bool = True
 
 
 @dataclasses.dataclass(frozen=True)
@@ -117,6 +129,28 @@ class Program:
         # who reads ahead, as far sources need it, has to know what comes next.
         interleaved = hasattr(self.sampler, "interleaved")
         return filters or blocks or interleaved or is_far(self.source)
+
+    @property
+    def computes_ahead(self) -> bool:
+        """Whether a thread may compute an output while the caller uses the last one.
+
+        So it is where nobody else's code runs, and most of the work needs no GIL.
+        """
+        options = self.read_options
+        if not options.num_threads or not options.prefetch_buffer_size:
+            return False
+        if self.operations or not isinstance(self.sampler, SAMPLERS):
+            return False
+        first, *behind = self.levels
+        if (
+            not first.deferred
+            or first.users_own
+            or any(level.steps for level in behind)
+        ):
+            return False
+        if any(level.batch and level.batch.batch_fn for level in behind):
+            return False
+        return is_own_source(self.source)
 
     @property
     def errors_per_output(self) -> int | None:
@@ -203,6 +237,29 @@ def as_step(op: Any) -> Step:
     if isinstance(op, transforms.MapWithIndex):
         return hot_run.MAP_WITH_INDEX, op.map_with_index, name
     return hot_run.FILTER, op.filter, name
+
+
+def is_own_source(source: Any) -> bool:
+    """Whether reading a source runs nobody else's code, which may want one thread."""
+    kind = type(source)
+    return kind in (list, tuple) or kind.__module__.startswith(OUR_SOURCES)
+
+
+def level_of(operations: Sequence[Any], batch: transforms.Batch | None) -> Level:
+    """Operations of one element to one or none, and the batch behind them."""
+    steps = [as_step(op) for op in operations]
+    deferred: list[Step] = []
+    for (opcode, _, name), op in zip(
+        reversed(steps), reversed(operations), strict=True
+    ):
+        call = deferring(op)
+        if call is None:
+            break
+        deferred.insert(0, (opcode, call, name))
+    first = len(steps) - len(deferred)
+    if not deferred or batch is None or batch.batch_fn is not None:
+        return Level(tuple(steps), batch)
+    return Level(tuple(steps), batch, (*steps[:first], *deferred), first > 0)
 
 
 def as_number(key: Any) -> int:

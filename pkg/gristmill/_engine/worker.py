@@ -15,7 +15,7 @@ import numpy.random  # Here, since workers would import it on first use, each an
 import numpy.typing as npt
 
 from gristmill import _core, drop_in
-from gristmill._base import open_files
+from gristmill._base import deferred, open_files
 from gristmill._base.types import Alloc, Int64Array
 from gristmill._engine import failures, packing, stall
 from gristmill._engine.record_errors import GiveUp, NoOutput
@@ -52,6 +52,7 @@ def serve(
     _core.keep_freed_memory()
     end = _core.WorkerEnd(arena_fd, slot_request_fd, worker, generation)
     share_among(end.workers)
+    deferred.become_worker()
     try:
         packing.own_positions()
         stall.answer_to_signal(os.fstat(arena_fd).st_ino, worker)
@@ -133,6 +134,7 @@ class _Server:
     def _records(self, unit: _core.Work, before: Vector, alloc: Alloc) -> _Result:
         """All outputs of the records [first, first + count)."""
         stream = self._at(unit.stream, before)
+        _be_careful_where(unit, stream)
         result = _Result([], stream.vector)
         last = unit.first + unit.count
         while stream.vector[0] < last and self._extend(result, unit.stream, alloc):
@@ -145,9 +147,7 @@ class _Server:
         """What comes next in a stream that this worker owns."""
         goes_on = unit.proceed and unit.stream in self._ready
         stream = self._at(unit.stream, None if goes_on else before)
-        if unit.attempt and hasattr(stream, "be_careful"):
-            # What killed the last worker may lie behind this output.
-            stream.be_careful()
+        _be_careful_where(unit, stream)
         result = _Result([], before)
         self._extend(result, unit.stream, alloc)
         return result
@@ -267,6 +267,13 @@ class _Server:
         if self._program.tolerant:
             _, told = element
             result.failure = pickle.dumps((result.failure, told), 5)
+
+
+def _be_careful_where(unit: _core.Work, stream: Any) -> None:
+    """Compute an output alone, record by record, where one has killed a worker."""
+    if unit.attempt and hasattr(stream, "be_careful"):
+        # What did may lie behind this output.
+        stream.be_careful()
 
 
 def _sends(output: Output) -> bool:

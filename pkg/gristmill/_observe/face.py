@@ -7,6 +7,7 @@ from typing import Any
 
 from gristmill._dataset.model.iterator import DatasetIterator
 from gristmill._dataset.model.options import ExecutionTrackingMode
+from gristmill._dataset.nodes.thread_prefetch import opened
 from gristmill._dataset.nodes.with_options import options_of
 from gristmill._observe.drawing import figure_of as figure_of
 from gristmill._observe.observed import ObservedDatasetIterator
@@ -28,7 +29,7 @@ def open_chain(dataset: Any, make: Callable[[Any], Any]) -> Any:
     mode = options_of(dataset).execution_tracking_mode
     if logs or folder is not None or mode is ExecutionTrackingMode.STAGE_TIMING:
         return ObservedDatasetIterator(dataset, logs, folder)
-    iterator = make(dataset)
+    iterator = opened(dataset, make)
     if isinstance(iterator, DatasetIterator) and iterator._watch is None:
         watch(iterator)
     return iterator

@@ -33,6 +33,8 @@ UNTIMED = 16
 class _Measured(ParentSpec):
     """The elements of a node, which is measured."""
 
+    _AS_THEY_ARE = True
+
     def __init__(self, node: Any, measurement: Measurement, meter: Meter) -> None:
         super().__init__(node)
         self._measurement = measurement

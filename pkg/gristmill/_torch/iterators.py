@@ -15,6 +15,7 @@ from torch.utils.data import IterDataPipe, MapDataPipe
 from gristmill._base.describing import call_text
 from gristmill._torch import private
 from gristmill._torch.batches import slot_collation
+from gristmill._torch.batches.deferred import deferred_fetch
 from gristmill._torch.batches.native import is_torchs, native_fetch, samples_fetch
 from gristmill._torch.indices.draws import as_list, can_foresee, drawn, foreseen
 from gristmill._torch.workers.fetch import FetchProgram
@@ -73,8 +74,9 @@ class SingleProcessIterator(LoaderIterator, private.SingleProcessIterator):  # t
         if self._dataset_kind != private.DatasetKind.Map or not self._auto_collation:
             return fetch
         if is_torchs(self._collate_fn):
-            native = native_fetch(self._dataset, fetch)
-            return native or samples_fetch(self._dataset, fetch)
+            found = native_fetch(self._dataset, fetch)
+            found = found or deferred_fetch(self._dataset, fetch)
+            return found or samples_fetch(self._dataset, fetch)
         return lambda batch: fetch(as_list(batch))
 
     def _next_data(self) -> Any:

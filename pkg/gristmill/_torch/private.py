@@ -88,6 +88,7 @@ set_thread_name = _part("multiprocessing._set_thread_name", 1)
 if not TYPE_CHECKING:
     ExceptionWrapper = _part("_utils.ExceptionWrapper", 0, "where")
 # Batches.
+collate = _part(_COLLATE + "collate", 1, "collate_fn_map")
 collate_tensor_fn = _part(_COLLATE + "collate_tensor_fn", 1, "collate_fn_map")
 collate_float_fn = _part(_COLLATE + "collate_float_fn", 1, "collate_fn_map")
 collate_int_fn = _part(_COLLATE + "collate_int_fn", 1, "collate_fn_map")

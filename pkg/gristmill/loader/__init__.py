@@ -249,7 +249,7 @@ class DataLoader(Generic[T]):
     def _run(self, position: states.Position, tally: Tally) -> LocalRun | RemoteRun:
         program = self._program_for(position)
         if self._remote.workers == 0:
-            return LocalRun(program, position, tally)
+            return LocalRun(program, position, tally, program.computes_ahead)
         return RemoteRun(program, position, self._remote, tally)
 
 

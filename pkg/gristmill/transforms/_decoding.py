@@ -1,4 +1,4 @@
-"""What the transforms share that decode bytes, or the bytes in a field of a dict."""
+"""What transforms share that work on records, or on the values in a field of a dict."""
 
 from __future__ import annotations
 
@@ -9,16 +9,54 @@ import numpy.typing as npt
 
 from gristmill.transforms import Map
 
-__all__ = ["Decoder"]
+__all__ = ["Decoder", "Keyed"]
 
 
-class Decoder(Map):
-    """Decode records that are bytes, or the field `key` of records that are dicts."""
+class Keyed:
+    """Works on records themselves, or on the field `key` of records that are dicts."""
+
+    # What it does to a value, for texts.
+    _verb = "take"
 
     def __init__(self, key: str | None = None) -> None:
         if key is not None and not isinstance(key, str):
             raise TypeError(f"key must be a str or None, got {type(key).__name__}.")
         self._key = key
+
+    def _value(self, element: Any) -> Any:
+        """What to work on."""
+        if self._key is None:
+            return element
+        if not isinstance(element, dict):
+            raise TypeError(
+                f"{self!r} needs a dict, got {type(element).__name__}. Without key= it"
+                f" {self._verb}s the record itself."
+            )
+        if self._key not in element:
+            raise KeyError(
+                f"{self!r}: the record has no field {self._key!r}, only"
+                f" {', '.join(map(repr, element))}."
+            )
+        return element[self._key]
+
+    def _replaced(self, element: Any, value: Any) -> Any:
+        """The value, or a new dict that has it in place of the field's."""
+        return value if self._key is None else {**element, self._key: value}
+
+    def _wrong(self, value: Any, expected: str) -> TypeError:
+        """Says that a value is of a type that it cannot work on."""
+        hint = ""
+        if isinstance(value, dict) and self._key is None:
+            hint = f" To {self._verb} a field of a dict, name it by key=."
+        return TypeError(
+            f"{self!r} needs {expected}, got {type(value).__name__}.{hint}"
+        )
+
+
+class Decoder(Keyed, Map):
+    """Decode records that are bytes, or the field `key` of records that are dicts."""
+
+    _verb = "decode"
 
     @abc.abstractmethod
     def decode(self, data: memoryview) -> npt.NDArray[Any]:
@@ -32,27 +70,11 @@ class Decoder(Map):
             KeyError: There is no such field.
             TypeError: There are no bytes to decode.
         """
-        if self._key is None:
-            return self.decode(self._buffer(element))
-        if not isinstance(element, dict):
-            raise TypeError(
-                f"{self!r} needs a dict, got {type(element).__name__}. Without key= it"
-                " decodes the record itself."
-            )
-        if self._key not in element:
-            raise KeyError(
-                f"{self!r}: the record has no field {self._key!r}, only"
-                f" {', '.join(map(repr, element))}."
-            )
-        return {**element, self._key: self.decode(self._buffer(element[self._key]))}
+        return self._replaced(element, self.decode(self._buffer(element)))
 
-    def _buffer(self, data: Any) -> memoryview:
+    def _buffer(self, element: Any) -> memoryview:
+        data = self._value(element)
         try:
             return memoryview(data).cast("B")
         except TypeError:
-            hint = ""
-            if isinstance(data, dict) and self._key is None:
-                hint = " To decode a field of a dict, name it by key=."
-            raise TypeError(
-                f"{self!r} needs bytes, got {type(data).__name__}.{hint}"
-            ) from None
+            raise self._wrong(data, "bytes") from None

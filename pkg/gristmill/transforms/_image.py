@@ -1,4 +1,4 @@
-"""Decodes records that are JPEG, PNG, WebP or other images, by Pillow."""
+"""Decodes records that are images: JPEG natively, what else there is by Pillow."""
 
 from __future__ import annotations
 
@@ -9,8 +9,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from gristmill import _core
 from gristmill.errors import CorruptRecord
 from gristmill.transforms._decoding import Decoder
+from gristmill.transforms._image_task import FILTERS, ImageTask
 
 __all__ = ["DecodeImage"]
 
@@ -25,6 +27,10 @@ MAX_PIXELS = 89_478_485
 
 class DecodeImage(Decoder):
     """Decode the bytes of an image file: JPEG, PNG, WebP, or what else Pillow reads.
+
+    The pixels are Pillow's.  In a loader, or a dataset that is batched, JPEG files are
+    decoded where their batch is made, together with the transforms of
+    `gristmill.images` that follow: of a crop only the rows and columns that it needs.
 
     Args:
         channels: Channels ``C`` of the array: 1 for gray, 3 for RGB, 4 for RGB and
@@ -52,7 +58,8 @@ class DecodeImage(Decoder):
         ImportError: Pillow is not installed. Raised by the constructor.
         ValueError: An argument is out of range. Raised by the constructor.
         CorruptRecord: The bytes are no image that Pillow reads, are damaged, or have
-            more than `max_pixels`. Raised by `map`, with the reason.
+            more than `max_pixels`. Raised by `map`, with the reason. JPEG files with
+            damaged data are refused, of which Pillow alone makes up the pixels.
 
     Example:
         >>> DecodeImage(channels=3, size=(224, 224))
@@ -92,28 +99,76 @@ class DecodeImage(Decoder):
 
     def decode(self, data: memoryview) -> npt.NDArray[Any]:
         """Return the pixels of a file."""
+        task = self._task(data)
+        if task is None:
+            return self._by_pillow(data)
+        try:
+            pixels = task.compute()
+        except CorruptRecord as error:
+            raise _undecodable(data, str(error)) from error
+        return self._scaled(pixels)
+
+    def defer(self, element: Any) -> Any:
+        """Return the element with what is still to be done in place of the bytes.
+
+        Pixels that cannot wait are decoded.
+        """
+        data = self._buffer(element)
+        if self._dtype != np.uint8:
+            return self._replaced(element, self.decode(data))
+        task = self._task(data)
+        if task is None:
+            pixels = self._by_pillow(data)
+            if pixels.shape[2] not in (1, 3):
+                return self._replaced(element, pixels)
+            task = ImageTask.of_array(pixels)
+            task.draft = self._draft
+        return self._replaced(element, task)
+
+    def _task(self, data: memoryview) -> ImageTask | None:
+        """What is to be done to a file; None where Pillow is to do it.
+
+        It adds alpha, and warns of large files.
+        """
+        try:
+            format, height, width, own, orientation = _core.image_header(data)
+        except CorruptRecord:
+            return None  # Pillow may read it, or says what it is.
+        channels = self._channels or own
+        if format != "jpeg" or channels == 4:
+            return None
+        self._check_pixels(height, width)
+        if height * width > (_pillow().MAX_IMAGE_PIXELS or height * width):
+            return None
+        orientation = orientation if self._orient else 1
+        task = ImageTask(data, height, width, channels, orientation)
+        if self._size is not None:
+            task = task.resized_to(*self._size, FILTERS.index("bilinear"))
+        task.draft = self._draft
+        return task
+
+    def _by_pillow(self, data: memoryview) -> npt.NDArray[Any]:
         pillow = _pillow()
         try:
             with pillow.open(io.BytesIO(data)) as image:
-                pixels = self._pixels(image)
+                return self._pixels(image)
         except (CorruptRecord, MemoryError):
             raise
         except Exception as error:  # Decoders raise many, for what may be anything.
             reason = str(error)
             if isinstance(error, pillow.UnidentifiedImageError):
                 reason = "they are of no format that Pillow knows"
-            raise CorruptRecord(
-                f"{len(data)} bytes cannot be decoded as an image: {reason}"
-            ) from error
-        return pixels
+            raise _undecodable(data, reason) from error
 
-    def _pixels(self, image: Any) -> npt.NDArray[Any]:
-        width, height = image.size
+    def _check_pixels(self, height: int, width: int) -> None:
         if width * height > self._max_pixels:
             raise CorruptRecord(
                 f"the image has {width} x {height} pixels, more than max_pixels,"
                 f" {self._max_pixels}."
             )
+
+    def _pixels(self, image: Any) -> npt.NDArray[Any]:
+        self._check_pixels(image.height, image.width)
         if self._size is not None and self._draft:
             # Turning may exchange the sides later.
             rows, columns = self._size
@@ -130,6 +185,9 @@ class DecodeImage(Decoder):
         pixels = np.array(image)
         if pixels.ndim == 2:
             pixels = pixels[:, :, np.newaxis]
+        return self._scaled(pixels)
+
+    def _scaled(self, pixels: npt.NDArray[Any]) -> npt.NDArray[Any]:
         if self._dtype == np.float32:
             return pixels * np.float32(1 / 255)
         return pixels
@@ -176,6 +234,10 @@ class DecodeImage(Decoder):
         }
         given = [f"{name}={v!r}" for name, v in shown.items() if v is not None]
         return f"DecodeImage({', '.join(given)})"
+
+
+def _undecodable(data: memoryview, reason: str) -> CorruptRecord:
+    return CorruptRecord(f"{len(data)} bytes cannot be decoded as an image: {reason}")
 
 
 def _pillow() -> ModuleType:

@@ -56,6 +56,7 @@ def test_decodes_formats(format):
         ("P", "PNG", "RGB"),
         ("RGB", "PNG", "RGB"),
         ("RGBA", "PNG", "RGBA"),
+        ("RGB", "JPEG", "RGB"),
         ("CMYK", "JPEG", "RGB"),
         ("CMYK", "TIFF", "RGB"),
     ],
@@ -203,6 +204,21 @@ class TestErrors:
             DecodeImage(max_pixels=599).map(file)
         with pytest.raises(CorruptRecord, match="decompression bomb"):
             DecodeImage(max_pixels=10**12).map(png_of(60_000, 60_000))
+
+    def test_jpeg_bombs_are_not_decoded(self, monkeypatch):
+        file = encoded(small("RGB"), "JPEG")
+        size = file.index(b"\xff\xc0") + 5
+        bomb = file[:size] + b"\xff\xdc\xff\xdc" + file[size + 4 :]
+        for draft in ({}, {"size": (8, 8), "draft": True}):
+            with pytest.raises(CorruptRecord, match="65500 x 65500 pixels, more than"):
+                DecodeImage(**draft).map(bomb)
+        with pytest.raises(CorruptRecord, match="decompression bomb"):
+            DecodeImage(max_pixels=10**12).map(bomb)
+        monkeypatch.setattr(PIL.Image, "MAX_IMAGE_PIXELS", 299)
+        with pytest.raises(CorruptRecord, match="decompression bomb"):
+            DecodeImage().map(file)
+        monkeypatch.setattr(PIL.Image, "MAX_IMAGE_PIXELS", None)
+        assert DecodeImage().map(file).shape == (20, 30, 3)
 
     def test_samples_of_no_known_range(self):
         file = encoded(PIL.Image.fromarray(np.zeros((2, 2), np.float32)), "TIFF")

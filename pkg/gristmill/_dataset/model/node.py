@@ -50,6 +50,8 @@ class Dataset:
     _stride: int | None = None
     # How many elements should be made at once, where that is cheaper.
     _together: int = 1
+    # Whether it gives its parent's elements, some of them, without looking at one.
+    _AS_THEY_ARE: ClassVar[bool] = False
     # Whether a contiguous piece of a chain's sources is a piece of this node.
     _CUT_IN_PIECES: ClassVar[bool] = False
     _seed_rng_seed: Any = None

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import itertools
 import math
 import operator
+import sys
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -13,6 +15,7 @@ import numpy as np
 
 from gristmill import batching, monitoring
 from gristmill._base.checks import check_callable, check_flag, check_integer
+from gristmill._base.deferred import helpers
 from gristmill._base.types import Alloc, Int64Array, T
 from gristmill._dataset.model.blocks import (
     BlockMapDataset,
@@ -23,11 +26,15 @@ from gristmill._dataset.model.blocks import (
 from gristmill._dataset.model.failing import note_element, note_step
 from gristmill._dataset.model.iter_dataset import IterDataset
 from gristmill._dataset.model.iterator import DatasetIterator, NodeIterator
-from gristmill._dataset.model.node import Dataset, builds, chain_of
+from gristmill._dataset.model.node import Dataset, builds, chain_of, with_parents
+from gristmill._dataset.model.observer import as_inner
+from gristmill._dataset.model.options import IteratorContext
 from gristmill._dataset.model.spec import ShapeDtypeStruct
+from gristmill._dataset.model.states import copied
+from gristmill._dataset.nodes.deferred import deferred
 from gristmill._dataset.nodes.order import IndexMapDataset
 from gristmill._dataset.nodes.source import SourceMapDataset
-from gristmill._dataset.nodes.to_iter import PrefetchDatasetIterator
+from gristmill._dataset.nodes.to_iter import PrefetchDatasetIterator, feeds_of
 from gristmill._engine.column_batches import batch_of_columns
 from gristmill._hot import steps, tree
 from gristmill.sources import TableSource, as_columns
@@ -131,6 +138,9 @@ class Batching(Dataset):
 class BatchMapDataset(Batching, BlockMapDataset[T]):
     """Batches of the parent's elements; none crosses an epoch."""
 
+    # That compute what the parent's last steps defer; None: one for each core.
+    _threads: int | None = None
+
     def _measure(self) -> None:
         _refuse_sparse(self._parent)
         self._parent_length = len(self._parent)
@@ -139,7 +149,9 @@ class BatchMapDataset(Batching, BlockMapDataset[T]):
         else:
             # In floating point, as Grain has it: an endless parent is rounded.
             self._length = math.ceil(self._parent_length / self._batch_size)
-        self._rows = Rows.of(self._parent) if self._batch_fn is None else None
+        stacks = self._batch_fn is None
+        self._rows = Rows.of(self._parent) if stacks else None
+        self._deferred: Any = deferred(self._parent) if stacks else None
 
     def _block(self, indices: Int64Array) -> list[Any]:
         epochs, batches = epochs_and_offsets(indices, self._length)
@@ -153,12 +165,20 @@ class BatchMapDataset(Batching, BlockMapDataset[T]):
             done = [batch[0] for batch in made if batch is not None]
             if len(done) == len(made):
                 return done
+        if self._deferred is not None:
+            with contextlib.suppress(Exception):
+                return [self._make_of_deferred(*pair) for pair in pairs]
         ranges = [np.arange(first, first + size) for first, size in pairs]
         elements = iter(block_of(self._parent, np.concatenate(ranges)))
         return [
             self._make(list(itertools.islice(elements, size)), first + size - 1)
             for first, size in pairs
         ]
+
+    def _make_of_deferred(self, first: int, size: int) -> Any:
+        indices = np.arange(first, first + size)
+        elements = block_of(self._deferred, indices)
+        return batching.make_batch(elements, threads=self._threads or helpers())
 
     def _check(self, epochs: Int64Array) -> None:
         """Raise where the parent's indices do not fit into 64 bits."""
@@ -199,15 +219,47 @@ class BatchDatasetIterator(NodeIterator[T]):
     _BATCHES = True
 
     def __init__(self, node: Batching) -> None:
-        super().__init__(node)
+        copy = deferred(node._parent) if node._batch_fn is None else None
+        super().__init__(node if copy is None else with_parents(node, [copy]))
         self.alloc: Alloc | None = None
         self._rules = batching.tree_rules()
         self._rows: Rows | None = None
+        # Of the elements that nobody defers, where those of the parent are deferred.
+        self._plain = None if copy is None else node._parent
+        wanted = (feed.read_options.num_threads for feed in feeds_of(self._parent))
+        self._threads = helpers(min(wanted, default=sys.maxsize))
         parent = self._parent
         if node._batch_fn is None and type(parent) is PrefetchDatasetIterator:
             self._rows = Rows.of(parent.dataset)
 
     def __next__(self) -> Any:
+        if self._plain is None:
+            return self._next()
+        before = copied(self._parent.get_state())
+        try:
+            return self._next()
+        except StopIteration:
+            raise
+        except Exception:
+            pass
+        return self._next_of(self._plain, before)
+
+    def _next_of(self, plain: Any, before: Any) -> Any:
+        """The batch from a position on, made of a chain that does not defer."""
+        with as_inner():
+            iterator = iter(plain)
+        _share_context(iterator, self._ctx)
+        parents, self._parents = self._parents, (iterator,)
+        self._plain = None
+        try:
+            iterator.set_state(before)
+            return self._next()
+        finally:
+            self._plain, self._parents = plain, parents
+            self._parent.set_state(iterator.get_state())
+            iterator.close()
+
+    def _next(self) -> Any:
         node = self._node
         parent: Any = self._parents[0]
         if self._rows is not None:
@@ -221,14 +273,26 @@ class BatchDatasetIterator(NodeIterator[T]):
         elements = steps.take(parent, node._batch_size)
         count = len(elements)
         if not count or (node._drop_remainder and count < node._batch_size):
+            if count and self._plain is not None:
+                raise ValueError("what is left out may fail as well")
             raise StopIteration
         try:
             if node._batch_fn is not None:
                 return node._batch_fn(elements)
-            return batching.make_batch(elements, rules=self._rules, alloc=self.alloc)
+            rules, alloc = self._rules, self.alloc
+            return batching.make_batch(
+                elements, rules=rules, alloc=alloc, threads=self._threads
+            )
         except Exception as error:
             note_step(error, self, MADE)
             raise
+
+
+def _share_context(iterator: Any, context: IteratorContext) -> None:
+    """Give an iterator and those above it the context of another chain."""
+    iterator._ctx = context
+    for parent in iterator._parents:
+        _share_context(parent, context)
 
 
 def _refuse_sparse(dataset: Any) -> None:

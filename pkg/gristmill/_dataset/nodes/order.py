@@ -26,6 +26,7 @@ class IndexMapDataset(ParentSpec, BlockMapDataset[T]):
     """A dataset that only says which of its parent's elements comes at an index."""
 
     _KIND = "order"
+    _AS_THEY_ARE = True
 
     def _extend(self, plan: _core.KeyPlan) -> _core.KeyPlan:
         """The plan of this dataset, given its parent's."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, Protocol
 
 from gristmill._base.checks import whole_number
@@ -18,6 +18,7 @@ from gristmill._dataset.model.iterator import (
 )
 from gristmill._dataset.model.node import ParentSpec
 from gristmill._dataset.model.states import check_state, copied
+from gristmill._dataset.nodes.deferred import computes_ahead
 from gristmill._dataset.nodes.prefetch_thread import PrefetchThread, SlowProbe
 from gristmill._dataset.nodes.to_iter import PrefetchDatasetIterator
 
@@ -74,6 +75,14 @@ class ThreadPrefetchIterDataset(ParentSpec, IterDataset[T]):
         if self._always_ahead:
             iterator._probe = None
         return iterator
+
+
+def opened(dataset: Any, make: Callable[[Any], Any]) -> Any:
+    """What `make` makes of a chain, computed ahead of need where that can be."""
+    iterator = make(dataset)
+    if not computes_ahead(dataset):
+        return iterator
+    return ThreadPrefetchDatasetIterator(iterator, 1)
 
 
 class ThreadPrefetchDatasetIterator(CheckedIterator[T]):

@@ -6,6 +6,7 @@ are made by threads ahead of need, see `gristmill._engine.reading`.
 
 from __future__ import annotations
 
+import copy
 import time
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
@@ -13,14 +14,16 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from gristmill._base.checks import check_flag, check_options
+from gristmill._base.deferred import helpers
 from gristmill._base.types import Int64Array, T
 from gristmill._dataset.model import states
 from gristmill._dataset.model.blocks import block_of
 from gristmill._dataset.model.iter_dataset import IterDataset
 from gristmill._dataset.model.iterator import CheckedIterator, DatasetIterator
 from gristmill._dataset.model.map_dataset import MapDataset
-from gristmill._dataset.model.node import ParentSpec, builds, chain_of
+from gristmill._dataset.model.node import ParentSpec, builds, chain_of, with_parents
 from gristmill._dataset.nodes.map import check_dropped
+from gristmill._dataset.nodes.order import IndexMapDataset
 from gristmill._dataset.nodes.with_options import options_of
 from gristmill._engine.reading import Reading, read_each
 from gristmill._hot import steps
@@ -40,6 +43,7 @@ class PrefetchIterDataset(ParentSpec, IterDataset[T]):
     """The elements of a `MapDataset`, for one epoch; see its `to_iter_dataset`."""
 
     _KIND = "prefetch"
+    _AS_THEY_ARE = True
     _SAID = ("read_options", "allow_nones")
 
     def __init__(
@@ -72,7 +76,8 @@ class PrefetchDatasetIterator(steps.Feed, CheckedIterator[T]):
     """
 
     def __init__(self, node: PrefetchIterDataset[T]) -> None:
-        dataset: MapDataset[T] = node._parent
+        threads = node._read_options.num_threads
+        dataset: MapDataset[T] = _computing_with(threads, node._parent)
         DatasetIterator.__init__(self)
         self._ctx.dataset_options = options_of(dataset)
         steps.Feed.__init__(self, node._allow_nones)
@@ -127,6 +132,11 @@ class PrefetchDatasetIterator(steps.Feed, CheckedIterator[T]):
     @sampling.setter
     def sampling(self, sampling: Sampling | None) -> None:
         self._elements.sampling = sampling
+
+    @property
+    def read_options(self) -> ReadOptions:
+        """Threads that read ahead where reading waits."""
+        return self._node._read_options
 
     @property
     def capacity(self) -> int:
@@ -232,6 +242,18 @@ class PrefetchDatasetIterator(steps.Feed, CheckedIterator[T]):
                 raise failure
             self._failure = (first + len(elements), failure)
         return elements
+
+
+def _computing_with(threads: int, dataset: MapDataset[Any]) -> MapDataset[Any]:
+    """The dataset, or a copy whose batches use no more threads than these."""
+    if getattr(dataset, "_deferred", None) is not None:
+        dataset = copy.copy(dataset)
+        dataset._threads = helpers(threads)  # type: ignore[attr-defined]
+    elif isinstance(dataset, IndexMapDataset):
+        parent = _computing_with(threads, dataset._parent)
+        if parent is not dataset._parent:
+            dataset = with_parents(dataset, [parent])
+    return dataset
 
 
 def _multiple(count: int, least: int) -> int:

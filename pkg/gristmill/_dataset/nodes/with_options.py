@@ -19,6 +19,8 @@ EXAMPLE = "DatasetOptions(filter_raise_threshold_ratio=0.99)"
 class WithOptions(ParentSpec):
     """A node of either kind that sets options."""
 
+    _AS_THEY_ARE = True
+
     def __init__(self, parent: Any, options: DatasetOptions) -> None:
         super().__init__(parent)
         check_options("options", options, DatasetOptions, EXAMPLE)
@@ -74,6 +76,8 @@ def options_of(dataset: Any) -> DatasetOptions:
 
 class Seeding(ParentSpec):
     """A node of either kind that holds a seed."""
+
+    _AS_THEY_ARE = True
 
     def __init__(self, parent: Any, *, seed: int) -> None:
         super().__init__(parent)

@@ -84,7 +84,7 @@ def install(rules: Rules) -> None:
     private.set_new_shared(_new_storage)
 
 
-def _new_bytes(count: int) -> torch.Tensor:
+def new_bytes(count: int) -> torch.Tensor:
     """Bytes, not filled, where batches are to be made."""
     array = _here.alloc((count,), np.uint8)
     tensor = torch.from_numpy(array)
@@ -99,7 +99,7 @@ def _new_storage(
     """In the place of torch's ``_new_shared``."""
     if torch.device(device).type != "cpu":
         return private.new_shared(cls, size, device=device)
-    return _new_bytes(size).untyped_storage()
+    return new_bytes(size).untyped_storage()
 
 
 def _collate_tensors(batch: Sequence[Any], *, collate_fn_map: Any = None) -> Any:
@@ -107,7 +107,7 @@ def _collate_tensors(batch: Sequence[Any], *, collate_fn_map: Any = None) -> Any
     first = batch[0]
     if type(first) is torch.Tensor and first.is_cpu:
         try:
-            out = _new_bytes(len(batch) * first.nbytes).view(first.dtype)
+            out = new_bytes(len(batch) * first.nbytes).view(first.dtype)
             return torch.stack(batch, 0, out=out.view(len(batch), *first.shape))
         except Exception:
             pass  # Torch's own function says what is wrong.
@@ -119,7 +119,7 @@ def _numbers(kind: type, code: str, torchs: Any) -> Callable[..., Any]:
 
     def collate_numbers(batch: Sequence[Any], *, collate_fn_map: Any = None) -> Any:
         if set(map(type, batch)) == {kind}:
-            tensor = _new_bytes(len(batch) * 8)
+            tensor = new_bytes(len(batch) * 8)
             # Torch's own function says what is wrong with an int beyond 64 bits.
             with contextlib.suppress(struct.error):
                 struct.pack_into(f"{len(batch)}{code}", tensor.numpy(), 0, *batch)

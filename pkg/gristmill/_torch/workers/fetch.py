@@ -23,6 +23,7 @@ from gristmill._base.types import Alloc, Int64Array
 from gristmill._engine.stream import first_unpicklable
 from gristmill._torch import layout, private
 from gristmill._torch.batches import encoding, native, slot_collation
+from gristmill._torch.batches.deferred import deferred_fetch
 from gristmill._torch.indices import requests
 from gristmill._torch.indices.draws import as_list
 from gristmill._torch.layout import State
@@ -198,6 +199,7 @@ class FetchStream:
             layout.restore(fetcher.dataset_iter, of_fetcher[layout.DATASET_ITER_STATE])
         if program.native:
             fetch = native.native_fetch(program.dataset, fetcher.fetch)
+            fetch = fetch or self._deferred_fetch(fetcher.fetch)
             fetcher.fetch = fetch or fetcher.fetch
         return fetcher
 
@@ -209,6 +211,18 @@ class FetchStream:
         """
         with slot_collation.into(self._alloc):
             return default_collate(samples)
+
+    def _deferred_fetch(self, fetch: native.Fetch) -> native.Fetch | None:
+        """A fetch that computes batches in the slot, where steps leave that to them."""
+        compute = deferred_fetch(self._program.dataset, fetch)
+        if compute is None:
+            return None
+
+        def fetch_into_slot(batch: Any) -> Any:
+            with slot_collation.into(self._alloc):
+                return compute(batch)
+
+        return fetch_into_slot
 
     def _become_worker(self) -> None:
         program, worker = self._program, self._worker

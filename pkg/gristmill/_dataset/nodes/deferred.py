@@ -1,0 +1,80 @@
+"""Chains whose last steps leave their work to the batch behind them.
+
+See `gristmill._base.deferred`.  A copy of the chain has those steps; where an element
+of it fails, the batch is made again of the chain itself, which raises what is wrong.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from gristmill._base.deferred import deferring
+from gristmill._dataset.model.node import chain_of, is_ours, with_parents
+from gristmill._dataset.nodes.map import (
+    MapIterDataset,
+    MapMapDataset,
+    RandomMapIterDataset,
+    RandomMapMapDataset,
+)
+from gristmill._dataset.nodes.source import SourceMapDataset
+from gristmill._dataset.nodes.to_iter import PrefetchIterDataset
+from gristmill._engine.program import is_own_source
+
+_STEPS = (MapMapDataset, RandomMapMapDataset, MapIterDataset, RandomMapIterDataset)
+
+
+def deferred(dataset: Any) -> Any:
+    """A copy of a chain whose last steps leave their work to a batch; None: none can.
+
+    Of a chain with somebody's own iterators there is none: their states are theirs.
+    """
+    if not all(is_ours(node) for node in chain_of(dataset)):
+        return None
+    return _copy(dataset)
+
+
+def _copy(dataset: Any) -> Any:
+    if _passes(dataset):
+        above = _copy(dataset._parent)
+        return None if above is None else with_parents(dataset, [above])
+    call = deferring(dataset._transform) if type(dataset) in _STEPS else None
+    if call is None:
+        return None
+    made = with_parents(dataset, [_copy(dataset._parent) or dataset._parent])
+    made._call = call
+    return made
+
+
+def _passes(dataset: Any) -> bool:
+    """Whether a node is ours, and gives its only parent's elements as they are."""
+    return bool(dataset._AS_THEY_ARE) and is_ours(dataset)
+
+
+def computes_ahead(dataset: Any) -> bool:
+    """Whether a thread may compute a batch while the caller uses the last one.
+
+    So it is where nobody else's code runs, and most of the work needs no GIL: the chain
+    is a source of ours, steps that defer, their batch, and nodes that order elements.
+    """
+    node, feeds = dataset, []
+    while node._KIND != "batch" and _passes(node):
+        feeds.append(node)
+        node = node._parent
+    if (
+        not hasattr(node, "_batch_fn")
+        or node._batch_fn is not None
+        or not is_ours(node)
+    ):
+        return False
+    steps = 0
+    node = node._parent
+    while _passes(node) or (type(node) in _STEPS and deferring(node._transform)):
+        feeds.append(node)
+        steps += type(node) in _STEPS
+        node = node._parent
+    options = [
+        each._read_options for each in feeds if type(each) is PrefetchIterDataset
+    ]
+    if not steps or not all(o.num_threads and o.prefetch_buffer_size for o in options):
+        return False
+    return type(node) is SourceMapDataset and is_own_source(node._reader)

@@ -1,0 +1,75 @@
+"""Batches of a `MapDataset` whose last steps leave their work to the batch.
+
+See `gristmill._base.deferred`.  What cannot be made so is fetched torch's way, which
+raises torch's error.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch.utils.data import Subset
+
+from gristmill._base.deferred import Deferred, helpers
+from gristmill._dataset.model.blocks import block_of
+from gristmill._dataset.model.map_dataset import MapDataset
+from gristmill._dataset.nodes.deferred import deferred
+from gristmill._torch import private
+from gristmill._torch.batches import slot_collation
+from gristmill._torch.batches.native import Fetch
+from gristmill._torch.indices.draws import as_list
+
+
+def deferred_fetch(dataset: Any, fetch: Fetch) -> Fetch | None:
+    """A fetch of batches that are computed at once, None where there is none.
+
+    Args:
+        dataset: A map-style dataset, read in batches by a `collate_fn` of which
+            `native.is_torchs` is true.
+        fetch: Torch's way: takes what a batch sampler gives and returns the batch.
+    """
+    subsets: list[Any] = []
+    while type(dataset) is Subset:
+        subsets.append(dataset.indices)
+        dataset = dataset.dataset
+    chain = deferred(dataset) if isinstance(dataset, MapDataset) else None
+    if chain is None:
+        return None
+
+    def fetch_deferred(batch: Any) -> Any:
+        listed = indices = as_list(batch)
+        with contextlib.suppress(Exception):
+            for numbers in subsets:
+                indices = [numbers[index] for index in indices]
+            samples = block_of(chain, np.array(indices, np.int64))
+            return _collated(samples)
+        return fetch(listed)
+
+    return fetch_deferred
+
+
+def _collated(samples: list[Any]) -> Any:
+    """What ``default_collate`` makes of samples, their deferred leaves computed."""
+    rules = {**private.collation(), Deferred: _stacked}
+    return private.collate(samples, collate_fn_map=rules)
+
+
+def _stacked(column: list[Any], *, collate_fn_map: Any = None) -> torch.Tensor:
+    """The tensor of deferred leaves, where batches are to be made."""
+    made: list[torch.Tensor] = []
+
+    def alloc(shape: tuple[int, ...], dtype: np.dtype[Any]) -> npt.NDArray[Any]:
+        size = int(np.prod(shape)) * dtype.itemsize
+        made.append(slot_collation.new_bytes(size))
+        array: npt.NDArray[Any] = made[-1].numpy()
+        return array.view(dtype).reshape(shape)
+
+    array = column[0].stack(column, alloc, helpers())
+    # Not of the array: what moves a batch out of a slot knows its own tensors.
+    is_bfloat16 = array.dtype.name == "bfloat16"
+    dtype = torch.bfloat16 if is_bfloat16 else torch.from_numpy(array[:0]).dtype
+    return made[-1].view(dtype).view(array.shape)

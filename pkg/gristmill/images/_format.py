@@ -1,0 +1,150 @@
+"""What becomes of pixels at the end: numbers of some dtype, in some layout."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from gristmill._base.checks import check_finite
+from gristmill.images._transform import ImageMap
+from gristmill.transforms._image_task import ImageTask, Scaling, bfloat16
+
+__all__ = ["Normalize", "ToLayout"]
+
+_DTYPES = ("float32", "float16", "bfloat16")
+
+
+class Normalize(ImageMap):
+    """Make floats of bytes: ``(byte / 255 - mean) / std``.
+
+    It is what torchvision has as ``ToDtype(torch.float32, scale=True)`` and then
+    ``Normalize(mean, std)``. Mean 0 and std 1 only scale to [0, 1].
+
+    Args:
+        mean: For each channel, of values in [0, 1]; one value is for all.
+        std: As many, none of them 0.
+        dtype: float32, float16 or bfloat16 (of ml_dtypes; its name suffices). It is
+            computed in float32, and rounded to the nearest, ties to even.
+        key: Which field of a dict to take. None takes the record itself.
+
+    Raises:
+        ImportError: There is no ml_dtypes, which has bfloat16. Raised by the
+            constructor.
+        ValueError: An argument is out of range, raised by the constructor; or there are
+            means for other channels than the picture has, raised by `map`.
+        TypeError: An argument is of another type; or, raised by `map`, what comes is no
+            picture.
+
+    Example:
+        >>> picture = np.array([[[0], [255]]], np.uint8)
+        >>> Normalize([0.5], [0.25]).map(picture).ravel()
+        array([-2.,  2.], dtype=float32)
+    """
+
+    def __init__(
+        self,
+        mean: Sequence[float],
+        std: Sequence[float],
+        *,
+        dtype: npt.DTypeLike = np.float32,
+        key: str | None = None,
+    ) -> None:
+        means, stds = _numbers("mean", mean), _numbers("std", std)
+        if len(means) != len(stds) or not means:
+            raise ValueError(
+                f"mean has {len(means)} values and std {len(stds)}, but both must have"
+                " one for each channel."
+            )
+        if 0 in stds:
+            raise ValueError(f"std is {stds}, but must not have 0.")
+        self.scaling = Scaling(means, stds, _name_of(dtype))
+        super().__init__(key)
+
+    def __repr__(self) -> str:
+        scaling = self.scaling
+        key = "" if self._key is None else f", key={self._key!r}"
+        return (
+            f"Normalize(mean={scaling.mean}, std={scaling.std},"
+            f" dtype={scaling.dtype!r}{key})"
+        )
+
+    def add(self, task: ImageTask) -> ImageTask:
+        """Add the change to floats."""
+        return task.scaled(self.scaling)
+
+
+class ToLayout(ImageMap):
+    """Lay out the pixels of a picture of shape ``(H, W, C)``, of any dtype.
+
+    Put it last: the other transforms take ``(H, W, C)``.
+
+    Args:
+        layout: ``"CHW"`` for shape ``(C, H, W)``; ``"HWC"`` leaves pictures as they
+            are.
+        key: Which field of a dict to take. None takes the record itself.
+
+    Raises:
+        ValueError: `layout` is another one. Raised by the constructor.
+        TypeError: What comes is no array of three dimensions. Raised by `map`.
+
+    Example:
+        >>> ToLayout("CHW").map(np.zeros((30, 40, 3), np.float32)).shape
+        (3, 30, 40)
+    """
+
+    def __init__(self, layout: str, *, key: str | None = None) -> None:
+        if layout not in ("CHW", "HWC"):
+            raise ValueError(f"layout is {layout!r}, but must be 'CHW' or 'HWC'.")
+        self.layout = layout
+        super().__init__(key)
+
+    def map(self, element: Any) -> Any:
+        """Return the picture, or a new dict that has it.
+
+        Raises:
+            KeyError: There is no such field.
+            TypeError: It is no array of three dimensions.
+        """
+        pixels = self._value(element)
+        if not isinstance(pixels, np.ndarray) or pixels.ndim != 3:
+            raise self._wrong(pixels, "an array of three dimensions")
+        if self.layout == "CHW":
+            pixels = np.ascontiguousarray(np.moveaxis(pixels, 2, 0))
+        return self._replaced(element, pixels)
+
+    def defer(self, element: Any) -> Any:
+        """Return the element with what is still to be done in place of the picture."""
+        task = self._value(element)
+        if not isinstance(task, ImageTask):
+            return self.map(element)
+        if self.layout == "CHW" and task.chw:
+            return self.map(self._replaced(element, task.compute()))
+        return self._replaced(element, self.add(task))
+
+    def add(self, task: ImageTask) -> ImageTask:
+        """Add the layout."""
+        task.chw |= self.layout == "CHW"
+        return task
+
+
+def _numbers(name: str, values: Any) -> tuple[float, ...]:
+    if not isinstance(values, Iterable) or isinstance(values, (str, bytes)):
+        raise TypeError(
+            f"{name} must be a number for each channel, got {type(values).__name__}."
+        )
+    numbers = tuple(values)
+    for number in numbers:
+        check_finite(name, number)
+    return tuple(map(float, numbers))
+
+
+def _name_of(dtype: npt.DTypeLike) -> str:
+    name = "bfloat16" if dtype == "bfloat16" else np.dtype(dtype).name
+    if name not in _DTYPES:
+        raise ValueError(f"dtype is {dtype}, but must be one of {', '.join(_DTYPES)}.")
+    if name == "bfloat16":
+        bfloat16()
+    return name

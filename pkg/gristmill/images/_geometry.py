@@ -1,0 +1,253 @@
+"""Crops, changes of size and flips."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import numpy as np
+
+from gristmill._base.checks import check_integer
+from gristmill.images._transform import (
+    ImageMap,
+    RandomImageMap,
+    as_filter,
+    as_range,
+    as_size,
+)
+from gristmill.transforms._image_task import FILTERS, Box, ImageTask
+
+__all__ = ["CenterCrop", "RandomHorizontalFlip", "RandomResizedCrop", "Resize"]
+
+# How often a crop is drawn that may not lie within the picture.
+_TRIES = 10
+
+
+class RandomResizedCrop(RandomImageMap):
+    """Crop a random part of a picture, and resize it.
+
+    Args:
+        size: Height and width of the result; an int is both.
+        scale: The least and the most area of the part, as a fraction of the picture's.
+        ratio: The least and the most of its width divided by its height.
+        interpolation: Pillow's filter: ``"bilinear"``, ``"bicubic"``, ``"lanczos"``,
+            ``"box"``, ``"hamming"`` or ``"nearest"``. All but the last are over all
+            pixels that a new one covers.
+        antialias: True; that is what these filters are.
+        key: Which field of a dict to take. None takes the record itself.
+
+    Up to 10 times two numbers are drawn by ``rng.random()``, for the area and for the
+    logarithm of the ratio, both even, until the part fits into the picture; then two
+    for its top and its left. Where none fits, it is the largest part at the center
+    whose ratio is in bounds.
+
+    Raises:
+        ValueError: An argument is out of range. Raised by the constructor.
+        TypeError: An argument is of another type; or, raised by `random_map`, what
+            comes is no picture.
+
+    Example:
+        >>> crop = RandomResizedCrop(8)
+        >>> crop
+        RandomResizedCrop(size=(8, 8), scale=(0.08, 1.0), ratio=(0.75, 1.3333333333333333), interpolation='bilinear')
+        >>> crop.random_map(np.zeros((30, 40, 3), np.uint8), np.random.default_rng(0)).shape
+        (8, 8, 3)
+    """  # noqa: E501
+
+    def __init__(
+        self,
+        size: int | Sequence[int],
+        scale: Sequence[float] = (0.08, 1.0),
+        ratio: Sequence[float] = (3 / 4, 4 / 3),
+        interpolation: Any = "bilinear",
+        antialias: bool | None = True,
+        *,
+        key: str | None = None,
+    ) -> None:
+        self.size = as_size(size)
+        self.scale = as_range("scale", scale)
+        self.ratio = as_range("ratio", ratio)
+        if self.ratio[0] == 0:
+            raise ValueError(f"ratio is {ratio}, but must be above 0.")
+        self.interpolation = as_filter(interpolation, antialias)
+        super().__init__(key)
+
+    def add(self, task: ImageTask, rng: np.random.Generator) -> ImageTask:
+        """Add a crop and a change of size."""
+        task = task.cropped(*self._box(task.height, task.width, rng))
+        return task.resized_to(*self.size, FILTERS.index(self.interpolation))
+
+    def _box(self, height: int, width: int, rng: np.random.Generator) -> Box:
+        smallest, largest = self.scale
+        least, most = map(math.log, self.ratio)
+        draw = rng.random
+        for _ in range(_TRIES):
+            area = height * width * (smallest + (largest - smallest) * draw())
+            ratio = math.exp(least + (most - least) * draw())
+            columns = round(math.sqrt(area * ratio))
+            rows = round(math.sqrt(area / ratio))
+            if 0 < columns <= width and 0 < rows <= height:
+                top = int(draw() * (height - rows + 1))
+                left = int(draw() * (width - columns + 1))
+                return top, left, rows, columns
+        rows, columns = height, width
+        if width / height < self.ratio[0]:
+            rows = round(width / self.ratio[0])
+        elif width / height > self.ratio[1]:
+            columns = round(height * self.ratio[1])
+        # A ratio far from 1 would leave less than one row or column.
+        rows, columns = max(rows, 1), max(columns, 1)
+        return (height - rows) // 2, (width - columns) // 2, rows, columns
+
+
+class CenterCrop(ImageMap):
+    """Crop the center of a picture; around one that is smaller comes black.
+
+    Args:
+        size: Height and width of the result; an int is both.
+        key: Which field of a dict to take. None takes the record itself.
+
+    Raises:
+        ValueError: An argument is out of range. Raised by the constructor.
+        TypeError: An argument is of another type; or, raised by `map`, what comes is no
+            picture.
+
+    Example:
+        >>> CenterCrop(8).map(np.zeros((30, 40, 3), np.uint8)).shape
+        (8, 8, 3)
+    """
+
+    def __init__(self, size: int | Sequence[int], *, key: str | None = None) -> None:
+        self.size = as_size(size)
+        super().__init__(key)
+
+    def add(self, task: ImageTask) -> ImageTask:
+        """Add a crop."""
+        rows, columns = self.size
+        top, left = _begin(task.height, rows), _begin(task.width, columns)
+        return task.cropped(top, left, rows, columns)
+
+
+class Resize(ImageMap):
+    """Resize a picture.
+
+    Args:
+        size: Height and width of the result; an int is the shorter of them, and the
+            other follows from the picture. None needs `max_size`.
+        interpolation: Pillow's filter: ``"bilinear"``, ``"bicubic"``, ``"lanczos"``,
+            ``"box"``, ``"hamming"`` or ``"nearest"``. All but the last are over all
+            pixels that a new one covers.
+        max_size: The most of the longer side, where `size` is an int; the shorter is
+            less then. Where `size` is None, the longer side itself.
+        antialias: True; that is what these filters are.
+        key: Which field of a dict to take. None takes the record itself.
+
+    Raises:
+        ValueError: An argument is out of range. Raised by the constructor.
+        TypeError: An argument is of another type; or, raised by `map`, what comes is no
+            picture.
+
+    Example:
+        >>> Resize(15).map(np.zeros((30, 40, 3), np.uint8)).shape
+        (15, 20, 3)
+    """
+
+    def __init__(
+        self,
+        size: int | Sequence[int] | None,
+        interpolation: Any = "bilinear",
+        max_size: int | None = None,
+        antialias: bool | None = True,
+        *,
+        key: str | None = None,
+    ) -> None:
+        if max_size is not None:
+            check_integer("max_size", max_size)
+        self.size = None if size is None else _one_or_two(size)
+        self.interpolation = as_filter(interpolation, antialias)
+        self.max_size = None if max_size is None else int(max_size)
+        super().__init__(key)
+        self._check_max_size()
+
+    def _check_max_size(self) -> None:
+        size, most = self.size, self.max_size
+        if size is None and (most is None or most < 1):
+            raise ValueError(
+                f"max_size is {most}, but must be 1 or more where size is None."
+            )
+        if most is None or size is None:
+            return
+        if isinstance(size, tuple):
+            raise ValueError(
+                f"max_size is {most}, but size has both sides. Leave it out."
+            )
+        if most <= size:
+            raise ValueError(f"max_size is {most}, but must be more than size, {size}.")
+
+    def add(self, task: ImageTask) -> ImageTask:
+        """Add a change of size."""
+        rows, columns = self._sides(task.height, task.width)
+        return task.resized_to(rows, columns, FILTERS.index(self.interpolation))
+
+    def _sides(self, height: int, width: int) -> tuple[int, int]:
+        if isinstance(self.size, tuple):
+            return self.size
+        short, long = sorted((height, width))
+        if self.size is None:
+            assert self.max_size is not None
+            new_short, new_long = int(self.max_size * short / long), self.max_size
+        else:
+            new_short, new_long = self.size, int(self.size * long / short)
+            if self.max_size is not None and new_long > self.max_size:
+                new_short = int(self.max_size * new_short / new_long)
+                new_long = self.max_size
+        if new_short < 1:
+            raise ValueError(
+                f"{self!r}: a picture of {height} x {width} would have no"
+                f" {'columns' if width < height else 'rows'}."
+            )
+        return (new_long, new_short) if width <= height else (new_short, new_long)
+
+
+class RandomHorizontalFlip(RandomImageMap):
+    """Exchange left and right of some pictures.
+
+    Args:
+        p: The probability of it, from 0 to 1. One number is drawn for each picture.
+        key: Which field of a dict to take. None takes the record itself.
+
+    Raises:
+        ValueError: An argument is out of range. Raised by the constructor.
+        TypeError: An argument is of another type; or, raised by `random_map`, what
+            comes is no picture.
+
+    Example:
+        >>> flip = RandomHorizontalFlip(p=1)
+        >>> picture = np.array([[[0], [1], [2]]], np.uint8)
+        >>> flip.random_map(picture, np.random.default_rng(0)).tolist()
+        [[[2], [1], [0]]]
+    """
+
+    def __init__(self, p: float = 0.5, *, key: str | None = None) -> None:
+        self.p = float(p)
+        if not 0 <= self.p <= 1:
+            raise ValueError(f"p is {p}, but must be from 0 to 1.")
+        super().__init__(key)
+
+    def add(self, task: ImageTask, rng: np.random.Generator) -> ImageTask:
+        """Add a flip, or none."""
+        return task.flipped(bool(rng.random() < self.p))
+
+
+def _begin(have: int, want: int) -> int:
+    """Where a crop begins; below 0 where there is less than that."""
+    if want > have:
+        return -((want - have) // 2)
+    return round((have - want) / 2)
+
+
+def _one_or_two(size: int | Sequence[int]) -> int | tuple[int, int]:
+    sides = as_size(size)
+    both = isinstance(size, Iterable) and len(size) == 2
+    return sides if both else sides[0]

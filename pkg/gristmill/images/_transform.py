@@ -1,0 +1,144 @@
+"""What transforms of pictures share: they add to a task, computed here or deferred."""
+
+from __future__ import annotations
+
+import abc
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import numpy as np
+
+from gristmill._base.checks import check_finite, check_integer
+from gristmill.transforms import Map, RandomMap
+from gristmill.transforms._decoding import Keyed
+from gristmill.transforms._image_task import FILTERS, ImageTask
+
+__all__ = ["ImageMap", "RandomImageMap", "as_filter", "as_range", "as_size"]
+
+# Pillow's numbers of its filters.
+_PILLOW = ("nearest", "lanczos", "bilinear", "bicubic", "box", "hamming")
+
+
+class _ImageTransform(Keyed):
+    """Compares and prints by its arguments."""
+
+    def __repr__(self) -> str:
+        given = {name.lstrip("_"): value for name, value in vars(self).items()}
+        if given["key"] is None:
+            del given["key"]
+        shown = ", ".join(f"{name}={value!r}" for name, value in given.items())
+        return f"{type(self).__name__}({shown})"
+
+    def __eq__(self, other: object) -> bool:
+        return type(self) is type(other) and vars(self) == vars(other)
+
+    def __hash__(self) -> int:
+        return hash((type(self), *vars(self).values()))
+
+    def _begun(self, value: Any) -> ImageTask:
+        """What was deferred before, or a task over pixels."""
+        if isinstance(value, ImageTask):
+            return value
+        if not isinstance(value, np.ndarray):
+            advice = "" if isinstance(value, dict) else " Decode it first."
+            raise TypeError(f"{self._wrong(value, 'a NumPy array')}{advice}")
+        try:
+            return ImageTask.of_array(value)
+        except TypeError as error:
+            raise TypeError(f"{self!r}: {error}") from None
+
+
+class ImageMap(_ImageTransform, Map):
+    """Do the same to each picture."""
+
+    @abc.abstractmethod
+    def add(self, task: ImageTask) -> ImageTask:
+        """Add what it does to what is to be done to a picture."""
+
+    def map(self, element: Any) -> Any:
+        """Return the picture, or a new dict that has it.
+
+        Raises:
+            KeyError: There is no such field.
+            TypeError: It is no array of shape (H, W, 1) or (H, W, 3) and uint8.
+        """
+        task = self.add(self._begun(self._value(element)))
+        return self._replaced(element, task.compute())
+
+    def defer(self, element: Any) -> Any:
+        """Return the element with what is still to be done in place of the picture."""
+        task = self.add(self._begun(self._value(element)))
+        return self._replaced(element, task.settled())
+
+
+class RandomImageMap(_ImageTransform, RandomMap):
+    """Do something to each picture that random numbers choose."""
+
+    @abc.abstractmethod
+    def add(self, task: ImageTask, rng: np.random.Generator) -> ImageTask:
+        """Add what it does to what is to be done to a picture."""
+
+    def random_map(self, element: Any, rng: np.random.Generator) -> Any:
+        """Return the picture, or a new dict that has it.
+
+        Raises:
+            KeyError: There is no such field.
+            TypeError: It is no array of shape (H, W, 1) or (H, W, 3) and uint8.
+            ValueError: There is no generator, since the sampler has no seed.
+        """
+        return self._replaced(element, self._drawn(element, rng).compute())
+
+    def defer(self, element: Any, rng: np.random.Generator) -> Any:
+        """Return the element with what is still to be done in place of the picture."""
+        return self._replaced(element, self._drawn(element, rng).settled())
+
+    def _drawn(self, element: Any, rng: np.random.Generator | None) -> ImageTask:
+        if rng is None:
+            raise ValueError(
+                f"{self!r} needs random numbers, but there are none for this record."
+                " Give the sampler or the dataset a seed."
+            )
+        return self.add(self._begun(self._value(element)), rng)
+
+
+def as_size(size: Any) -> tuple[int, int]:
+    """A height and a width of at least 1, of them or of one side of a square."""
+    sides = tuple(size) if isinstance(size, Iterable) else (size,)
+    if len(sides) not in (1, 2):
+        raise ValueError(f"size is {size}, but must be a height and a width, or one.")
+    for side in sides:
+        check_integer("size", side)
+    if min(sides) < 1:
+        raise ValueError(f"size is {size}, but must be 1 or more.")
+    return int(sides[0]), int(sides[-1])
+
+
+def as_range(name: str, value: Any) -> tuple[float, float]:
+    """Two numbers of at least 0, the smaller first, of which one is above."""
+    if not isinstance(value, Sequence) or len(value) != 2 or isinstance(value, str):
+        raise TypeError(f"{name} is {value!r}, but must be the least and the most.")
+    for bound in value:
+        check_finite(name, bound)
+    least, most = map(float, value)
+    if not 0 <= least <= most or most == 0:
+        raise ValueError(f"{name} is {value}, but must be the least and the most.")
+    return least, most
+
+
+def as_filter(interpolation: Any, antialias: Any) -> str:
+    """The name of a filter, of it or of what torchvision and Pillow have for it."""
+    if antialias not in (True, None):
+        raise ValueError(
+            "antialias is False, but pictures are resized as Pillow does it, whose"
+            " filters are antialiased. Leave it out, or use interpolation='nearest'."
+        )
+    found = getattr(interpolation, "value", interpolation)
+    if isinstance(found, int) and 0 <= found < len(_PILLOW):
+        found = _PILLOW[found]
+    found = {"nearest-exact": "nearest"}.get(found, found)
+    if found not in FILTERS:
+        raise ValueError(
+            f"interpolation is {interpolation!r}, but must be one of"
+            f" {', '.join(FILTERS)}."
+        )
+    return str(found)

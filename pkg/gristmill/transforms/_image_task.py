@@ -1,0 +1,305 @@
+"""What is to be done to a picture, as numbers: any run of image transforms.
+
+Each picture is decoded, turned as its EXIF orientation says, cropped, resized, cut to a
+window that may reach beyond it, flipped, normalized and laid out, in this order.  A
+transform adds its part to an `ImageTask`.  Where it does not fit behind what is there,
+the task is computed, and the next begins with its pixels: so the order of transforms
+is free, and the pixels are those of one transform after the other.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from collections.abc import Sequence
+from typing import Any, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from gristmill import _core
+from gristmill._base.deferred import Deferred
+from gristmill._base.types import Alloc
+from gristmill.errors import ShapeMismatch
+
+__all__ = ["FILTERS", "ImageTask", "Scaling", "bfloat16"]
+
+# Names of resampling filters, by the number that the core has for them.
+FILTERS = ("nearest", "box", "bilinear", "hamming", "bicubic", "lanczos")
+
+Box: TypeAlias = tuple[int, int, int, int]  # Top, left, height, width.
+
+
+@dataclasses.dataclass(frozen=True)
+class Scaling:
+    """What bytes become as numbers: ``(byte / 255 - mean) / std``.
+
+    Attributes:
+        mean: For each channel, or one for all.
+        std: As many, none of them 0.
+        dtype: float32, float16 or bfloat16.
+    """
+
+    mean: tuple[float, ...]
+    std: tuple[float, ...]
+    dtype: str
+
+
+class ImageTask(Deferred):
+    """A picture that is still to be computed.
+
+    Belongs to one transform at a time, which changes it.
+
+    Attributes:
+        data: Bytes of a JPEG file, or an array of shape (H, W, C) and dtype uint8.
+        channels: C of the result.
+        orientation: As in EXIF, 1 to 8: how the pixels of the file are to be turned.
+        draft: Whether files may be decoded at a fraction of their size.
+        crop: A box of the turned picture.
+        resized: Height and width that the crop is resized to.
+        filter: By its number; of no meaning where the crop is of that size.
+        window: A box of the resized crop; what lies outside is 0.
+        flip: Whether left and right of the window are exchanged.
+        scaling: None leaves uint8.
+        chw: Whether the result has shape (C, H, W).
+    """
+
+    __slots__ = (
+        "channels", "chw", "crop", "data", "draft", "filter", "flip", "orientation",
+        "resized", "scaling", "window",
+    )  # fmt: skip
+
+    def __init__(
+        self, data: Any, height: int, width: int, channels: int, orientation: int = 1
+    ) -> None:
+        if orientation > 4:
+            height, width = width, height
+        self.data = data
+        self.channels = channels
+        self.orientation = orientation
+        self.draft = False
+        self.crop: Box = (0, 0, height, width)
+        self.resized = (height, width)
+        self.filter = FILTERS.index("bilinear")
+        self.window: Box = self.crop
+        self.flip = False
+        self.scaling: Scaling | None = None
+        self.chw = False
+
+    @classmethod
+    def of_array(cls, pixels: npt.NDArray[Any]) -> ImageTask:
+        """What begins with pixels.
+
+        Raises:
+            TypeError: They are not of shape (H, W, 1) or (H, W, 3) and uint8.
+        """
+        shape = pixels.shape
+        if (
+            pixels.dtype != np.uint8
+            or len(shape) != 3
+            or shape[2] not in (1, 3)
+            or 0 in shape
+        ):
+            raise TypeError(
+                f"pictures must have shape (H, W, 1) or (H, W, 3) and dtype uint8, got"
+                f" {shape} and {pixels.dtype}. Decode with channels=1 or 3, and put"
+                " Normalize and then ToLayout last."
+            )
+        return cls(np.ascontiguousarray(pixels), *shape)
+
+    @property
+    def height(self) -> int:
+        """Rows of the result."""
+        return self.window[2]
+
+    @property
+    def width(self) -> int:
+        """Columns of the result."""
+        return self.window[3]
+
+    @property
+    def shape(self) -> tuple[int, int, int]:
+        """The shape of the result."""
+        _, _, height, width = self.window
+        if self.chw:
+            return self.channels, height, width
+        return height, width, self.channels
+
+    def cropped(self, top: int, left: int, height: int, width: int) -> ImageTask:
+        """Add a cut to a box, which may reach beyond the picture: there it is 0."""
+        begin_y, begin_x, rows, columns = self.window
+        inside = min(top, left) >= 0
+        inside = inside and top + height <= rows and left + width <= columns
+        if self._is_closed or not (inside or self._is_whole):
+            return self._computed().cropped(top, left, height, width)
+        if inside and self._is_plain:
+            self.crop = (self.crop[0] + top, self.crop[1] + left, height, width)
+            self.resized = (height, width)
+            self.window = (0, 0, height, width)
+        else:
+            self.window = (begin_y + top, begin_x + left, height, width)
+        return self
+
+    def resized_to(self, height: int, width: int, filter: int) -> ImageTask:
+        """Add a change of size."""
+        if self._is_closed or not self._is_plain:
+            return self._computed().resized_to(height, width, filter)
+        self.filter = filter
+        self.resized = (height, width)
+        self.window = (0, 0, height, width)
+        return self
+
+    def flipped(self, flip: bool) -> ImageTask:
+        """Add an exchange of left and right, if `flip`."""
+        if self._is_formatted:
+            return self._computed().flipped(flip)
+        self.flip ^= flip
+        return self
+
+    def scaled(self, scaling: Scaling) -> ImageTask:
+        """Add what makes numbers of bytes.
+
+        Raises:
+            ValueError: There are means for other channels.
+        """
+        if self._is_formatted:
+            return self._computed().scaled(scaling)
+        if len(scaling.mean) not in (1, self.channels):
+            raise ValueError(
+                f"mean and std have {len(scaling.mean)} values, but the picture has"
+                f" {self.channels} channels. Decode with channels={len(scaling.mean)}."
+            )
+        self.scaling = scaling
+        return self
+
+    def settled(self) -> ImageTask:
+        """Itself, or its pixels where it would keep many more for its batch."""
+        if self._is_formatted or not isinstance(self.data, np.ndarray):
+            return self
+        few = self.data.size <= 2 * self.height * self.width * self.channels
+        return self if few else self._computed()
+
+    def stack(
+        self, column: list[Any], alloc: Alloc | None, threads: int
+    ) -> npt.NDArray[Any]:
+        """Return the batch, of shape (B, *shape).
+
+        Raises:
+            CorruptRecord: A picture cannot be decoded.
+            ShapeMismatch: They differ in shape or in how they are to be computed.
+        """
+        style, shape = self._style, self.shape
+        for task in column:
+            if not isinstance(task, ImageTask):
+                raise ShapeMismatch(f"a picture and {type(task).__name__} in one batch")
+            if task.shape != shape or task._style != style:
+                raise ShapeMismatch(f"pictures of {shape} and {task.shape}")
+        make = np.empty if alloc is None else alloc
+        out = make((len(column), *shape), self._dtype)
+        self._render(column, out, threads)
+        return out
+
+    def compute(self) -> npt.NDArray[Any]:
+        """Return the picture alone, of shape `shape`.
+
+        Raises:
+            CorruptRecord: It cannot be decoded.
+        """
+        if self._is_done:
+            return np.array(self.data)
+        out: npt.NDArray[Any] = np.empty((1, *self.shape), self._dtype)
+        self._render([self], out, 1)
+        pixels: npt.NDArray[Any] = out[0]
+        return pixels
+
+    def _render(
+        self, column: Sequence[ImageTask], out: npt.NDArray[Any], threads: int
+    ) -> None:
+        _core.render_images(
+            [task.data for task in column],
+            np.array([task._plan for task in column], np.int32),
+            out,
+            filter=self.filter,
+            table=self._table,
+            chw=self.chw,
+            draft=self.draft,
+            threads=threads,
+        )
+
+    @property
+    def _table(self) -> npt.NDArray[Any] | None:
+        return None if self.scaling is None else _table(self.scaling, self.channels)
+
+    @property
+    def _dtype(self) -> np.dtype[Any]:
+        table = self._table
+        return np.dtype(np.uint8) if table is None else table.dtype
+
+    @property
+    def _plan(self) -> tuple[int, ...]:
+        top, left, _, _ = self.window
+        return (*self.crop, *self.resized, top, left, self.flip, self.orientation)
+
+    @property
+    def _style(self) -> tuple[Any, ...]:
+        """What must be the same for all pictures of a batch."""
+        return self.channels, self.filter, self.scaling, self.chw, self.draft
+
+    @property
+    def _is_whole(self) -> bool:
+        """Whether nothing of the resized crop is cut off, or added to it."""
+        return self.window == (0, 0, *self.resized)
+
+    @property
+    def _is_plain(self) -> bool:
+        """Whether the window is a box of the picture, of which every pixel counts."""
+        return self._is_whole and self.resized == self.crop[2:] and not self.draft
+
+    @property
+    def _is_formatted(self) -> bool:
+        """Whether the result is no longer uint8 of shape (H, W, C)."""
+        return self.chw or self.scaling is not None
+
+    @property
+    def _is_closed(self) -> bool:
+        """Whether crops and changes of size do not fit behind it."""
+        return self.flip or self._is_formatted
+
+    @property
+    def _is_done(self) -> bool:
+        """Whether the result is the array that it began with."""
+        if not isinstance(self.data, np.ndarray) or self._is_closed:
+            return False
+        whole = (0, 0, *self.data.shape[:2])
+        return self.crop == self.window == whole and self._is_whole
+
+    def _computed(self) -> ImageTask:
+        return ImageTask.of_array(self.compute())
+
+
+@functools.lru_cache(maxsize=64)
+def _table(scaling: Scaling, channels: int) -> npt.NDArray[Any]:
+    """What each byte becomes, of shape (C, 256): computed as torch does, in float32."""
+    mean, std = np.array([scaling.mean, scaling.std], np.float32)[:, :, np.newaxis]
+    values = (np.arange(256, dtype=np.float32) * np.float32(1 / 255) - mean) / std
+    dtype = bfloat16() if scaling.dtype == "bfloat16" else scaling.dtype
+    return np.broadcast_to(values, (channels, 256)).astype(dtype, "C")
+
+
+def bfloat16() -> np.dtype[Any]:
+    """NumPy's dtype of bfloat16.
+
+    Raises:
+        ImportError: The package is not installed that has it.
+    """
+    try:
+        import ml_dtypes
+    except ModuleNotFoundError as error:
+        if error.name != "ml_dtypes":
+            raise
+        raise ImportError(
+            "bfloat16 needs the ml_dtypes package. Install it with: pip install"
+            " ml-dtypes"
+        ) from error
+    dtype: np.dtype[Any] = np.dtype(ml_dtypes.bfloat16)
+    return dtype

@@ -1,0 +1,199 @@
+"""Steps that leave their work to the batch: loaders give what they give alone."""
+
+import os
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+
+import gristmill as g
+from gristmill.transforms import Batch
+from support import deferring
+from support.deferring import DEADLY, Pass, given, in_form, made_by, records, steps
+
+COUNT = 30
+CORES = len(os.sched_getaffinity(0))
+THREAD = "gristmill-next-output_0"
+
+
+@pytest.fixture(autouse=True)
+def nothing_made() -> Iterator[None]:
+    made_by.clear()
+    yield
+    for thread in threading.enumerate():
+        if thread.name == THREAD:
+            thread.join(20)
+            assert not thread.is_alive()
+
+
+def loader(
+    eager: bool,
+    *,
+    bad: tuple[int, ...] = (),
+    form: str = "dict",
+    before: tuple[Any, ...] = (),
+    batch: Batch = Batch(4),  # noqa: B008 (it is frozen)
+    source: list[Any] | None = None,
+    **options: Any,
+) -> g.DataLoader[Any]:
+    source = records(COUNT, bad) if source is None else source
+    pairs = [in_form(form, record, number) for number, record in enumerate(source)]
+    sampler = g.samplers.IndexSampler(COUNT, shuffle=True, seed=3, num_epochs=1)
+    return g.DataLoader(
+        data_source=[element for element, _ in pairs],
+        sampler=sampler,
+        operations=[*before, *steps(eager, pairs[0][1]), batch],
+        **options,
+    )
+
+
+def outputs(eager: bool, **options: Any) -> list[Any]:
+    """What a loader gives, its state behind each, and the bad records it met."""
+    iterator = iter(loader(eager, **options))
+    found: list[Any] = given(iterator)
+    iterator.close()
+    return [*found, deferring.told(iterator.errors)]
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+@pytest.mark.parametrize("form", ["dict", "tuple", "bare"])
+def test_batches_and_states_are_those_of_the_steps_one_by_one(form, workers):
+    expected = outputs(True, form=form, worker_count=workers)
+    assert len(expected) == 9
+    assert not made_by
+    assert outputs(False, form=form, worker_count=workers) == expected
+    assert len(made_by) == (0 if workers else 8)
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+@pytest.mark.parametrize("drop_remainder", [False, True])
+@pytest.mark.parametrize("on_error", ["raise", "skip", "substitute"])
+def test_bad_records_are_named_and_passed_over_as_one_by_one(
+    on_error, drop_remainder, workers
+):
+    how = {"on_error": on_error, "batch": Batch(4, drop_remainder)}
+    # The last is in the remainder.
+    last = g.samplers.IndexSampler(COUNT, shuffle=True, seed=3, num_epochs=1)
+    how["bad"] = (5, 17, last[COUNT - 1].record_key)
+    how["worker_count"] = workers
+    expected = outputs(True, **how)
+    assert "17" in str(expected)
+    assert outputs(False, **how) == expected
+
+
+def test_bad_records_are_found_behind_steps_of_others_and_blocks():
+    class Blocks(g.transforms.BlockMap):
+        block_size = 5
+
+        def block_map(self, elements):
+            return list(elements)
+
+    for before in ((Pass(),), (Blocks(),)):
+        how = {"before": before, "bad": (5, 6, 17), "on_error": "skip"}
+        assert outputs(False, **how) == outputs(True, **how)
+        assert made_by
+
+
+def test_a_limit_of_bad_records_holds():
+    how = {"bad": (5, 6, 17), "on_error": "skip", "max_errors": 1}
+    expected = outputs(True, **how)
+    assert "TooManyErrors" in str(expected)
+    assert outputs(False, **how) == expected
+
+
+@pytest.mark.parametrize("workers", [0, 1])
+def test_a_state_is_gone_on_from(workers):
+    expected = given(iter(loader(True, streams=2)))
+    iterator = iter(loader(False, streams=2))
+    for _ in range(3):
+        next(iterator)
+    state = iterator.get_state()
+    assert given(iterator) == expected[3:]
+    iterator.set_state(state)
+    assert given(iterator) == expected[3:]
+    iterator.close()
+    other = iter(loader(False, worker_count=workers))
+    other.set_state(state)
+    assert [output for output, _ in given(other)] == [text for text, _ in expected[3:]]
+    other.close()
+
+
+def test_replay_gives_what_comes_next():
+    iterator = iter(loader(False))
+    next(iterator)
+    state = iterator.get_state()
+    assert str(loader(False).replay(state)) == str(next(iterator))
+    iterator.close()
+
+
+@pytest.mark.parametrize(("asked", "used"), [(0, 1), (1, 1), (64, CORES)])
+def test_as_many_threads_compute_as_are_asked_for_up_to_the_cores(asked, used):
+    list(loader(False, read_options=g.ReadOptions(asked, 500)))
+    assert {threads for _, threads in made_by} == {used}
+
+
+def test_the_next_output_is_computed_meanwhile_where_no_one_elses_code_runs():
+    list(loader(False))
+    assert made_by[1][0] == THREAD
+    made_by.clear()
+    list(loader(False, before=(Pass(),)))
+    list(loader(False, read_options=g.ReadOptions(0)))
+    assert {name for name, _ in made_by} == {"MainThread"}
+
+
+def test_only_a_plain_batch_computes():
+    batch_fn = Batch(4, batch_fn=lambda elements: elements[0]["image"])
+    expected = [batch.tobytes() for batch in loader(True, batch=batch_fn)]
+    assert [batch.tobytes() for batch in loader(False, batch=batch_fn)] == expected
+    assert not made_by
+
+
+def test_batches_of_batches_have_the_same_bytes():
+    pair = [Batch(2), Batch(3)]
+    found = []
+    for eager in (True, False):
+        built = g.load(
+            records(COUNT),
+            transformations=[*steps(eager, None), *pair],
+            shuffle=True,
+            seed=1,
+            num_epochs=1,
+        )
+        found.append([batch.tobytes() for batch in built])
+    assert found[0] == found[1]
+
+
+def test_what_kills_a_worker_is_computed_one_by_one_by_the_next(tmp_path):
+    source = records(COUNT)
+    source[11] = DEADLY + b".."
+    expected = outputs(True, source=source, worker_count=1)
+    assert outputs(False, source=source, worker_count=1) == expected
+
+
+def test_a_fork_goes_on_from_where_it_stands():
+    expected = [text for text, _ in given(iter(loader(True)))]
+    iterator = iter(loader(False))
+    next(iterator)
+    child = os.fork()
+    if child == 0:
+        found = [text for text, _ in given(iterator)]
+        os._exit(0 if found == expected[1:] else 1)
+    assert os.waitpid(child, 0)[1] == 0
+    assert [text for text, _ in given(iterator)] == expected[1:]
+    iterator.close()
+
+
+def test_a_batch_of_different_shapes_raises_what_it_raises_one_by_one():
+    source = records(COUNT)
+    source[3] = b"short"
+    expected = outputs(True, source=source)
+    assert "ShapeMismatch" in str(expected)
+    assert outputs(False, source=source) == expected
+
+
+def test_a_batch_in_a_worker_lies_in_its_slot():
+    (batch,) = loader(False, batch=Batch(COUNT), form="bare", worker_count=1)
+    assert batch.shape == (COUNT, 8)
+    assert batch.dtype == np.uint8

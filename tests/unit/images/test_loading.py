@@ -1,0 +1,149 @@
+"""Batches of pictures are those of the transforms one by one, whoever makes them."""
+
+import io
+from typing import Any
+
+import numpy as np
+import PIL.Image
+import pytest
+import torch
+
+import gristmill as g
+from gristmill import images
+from gristmill.batching import make_batch
+from gristmill.torch import DataLoader
+from gristmill.transforms import Batch, DecodeImage, Map
+from support.deferring import given
+
+COUNT = 14
+# What a batch_fn combines is not deferred.
+ONE_BY_ONE = Batch(4, batch_fn=make_batch)
+TRANSFORMS = {
+    "train": [
+        DecodeImage(channels=3, key="image"),
+        images.RandomResizedCrop(24, key="image"),
+        images.RandomHorizontalFlip(key="image"),
+        images.Normalize((0.5, 0.4, 0.3), (0.2, 0.3, 0.4), key="image"),
+        images.ToLayout("CHW", key="image"),
+    ],
+    "evaluation": [
+        DecodeImage(channels=3, key="image"),
+        images.Resize(30, key="image"),
+        images.CenterCrop(32, key="image"),
+    ],
+    "a second run": [
+        DecodeImage(channels=3, key="image"),
+        images.RandomResizedCrop((30, 20), key="image"),
+        images.Resize((9, 11), "bicubic", key="image"),
+    ],
+    "a size": [DecodeImage(channels=1, key="image", size=(20, 25))],
+}
+
+
+def file_of(number: int) -> bytes:
+    """A picture in a file: of another size, kind and orientation for each number."""
+    rng = np.random.default_rng(number)
+    height, width = rng.integers(33, 90, 2).tolist()
+    small = rng.integers(0, 256, (4, 4, 3), np.uint8)
+    picture: Any = PIL.Image.fromarray(small).resize((width, height))
+    mode = ("RGB", "L", "RGB", "CMYK")[number % 4]
+    kind = "PNG" if number % 4 == 2 else "JPEG"
+    options: dict[str, Any] = {} if kind == "PNG" else {"progressive": number % 3 == 0}
+    file = io.BytesIO()
+    picture.convert(mode).save(file, kind, **options)
+    return file.getvalue()
+
+
+def records(bad: tuple[int, ...] = ()) -> list[dict[str, Any]]:
+    made = [{"image": file_of(n), "label": n} for n in range(COUNT)]
+    for number in bad:
+        data = made[number]["image"]
+        made[number]["image"] = data[: len(data) // 2]
+    return made
+
+
+def loader(name: str, batch: Batch, bad: tuple[int, ...] = (), **options: Any) -> Any:
+    sampler = g.samplers.IndexSampler(COUNT, shuffle=True, seed=5, num_epochs=1)
+    return g.DataLoader(
+        data_source=records(bad),
+        sampler=sampler,
+        operations=[*TRANSFORMS[name], batch],
+        **options,
+    )
+
+
+@pytest.mark.parametrize("name", TRANSFORMS)
+def test_a_loader_gives_the_same_with_any_number_of_threads(name):
+    expected = given(iter(loader(name, ONE_BY_ONE)))
+    assert len(expected) == 4
+    for threads in (1, 2):
+        options = g.ReadOptions(threads)
+        found = given(iter(loader(name, Batch(4), read_options=options)))
+        assert found == expected
+
+
+def test_workers_give_the_same():
+    expected = given(iter(loader("train", ONE_BY_ONE, worker_count=2)))
+    iterator = iter(loader("train", Batch(4), worker_count=2))
+    assert given(iterator, 2) == expected[:2]
+    iterator.set_state(iterator.get_state())
+    assert given(iterator) == expected[2:]
+    iterator.close()
+
+
+@pytest.mark.parametrize("workers", [0, 1])
+@pytest.mark.parametrize("on_error", ["raise", "skip", "substitute"])
+def test_bad_pictures_are_named_and_passed_over_as_one_by_one(on_error, workers):
+    how = {"bad": (3, 8, 9), "on_error": on_error, "worker_count": workers}
+    found = []
+    for batch in (ONE_BY_ONE, Batch(4)):
+        iterator = iter(loader("train", batch, **how))
+        found.append((given(iterator), str(iterator.errors)))
+        iterator.close()
+    assert found[0] == found[1]
+    assert "CorruptRecord" in str(found[0])
+
+
+def test_a_step_of_somebody_else_goes_before():
+    class Unpack(Map):
+        def map(self, element):
+            return {"image": element["image"], "twice": 2 * element["label"]}
+
+    found = []
+    for batch in (ONE_BY_ONE, Batch(4)):
+        operations = [Unpack(), *TRANSFORMS["train"], batch]
+        built = g.load(
+            records(), transformations=operations, shuffle=True, seed=1, num_epochs=1
+        )
+        found.append(given(iter(built)))
+    assert found[0] == found[1]
+
+
+@pytest.mark.parametrize("name", TRANSFORMS)
+def test_a_chain_gives_the_same(name):
+    for form in ("indexed", "iterated"):
+        found = []
+        for batch_fn in (make_batch, None):
+            ds = g.MapDataset.source(records(bad=(9,))).seed(3).shuffle()
+            if form == "iterated":
+                ds = ds.to_iter_dataset()
+            ds = ds.apply(TRANSFORMS[name]).batch(4, batch_fn=batch_fn)
+            found.append(given(iter(ds)))
+        assert found[0] == found[1]
+        assert "CorruptRecord" in str(found[0])
+
+
+@pytest.mark.parametrize("workers", [0, 1])
+def test_torchs_loader_gives_the_same(workers):
+    ds = g.MapDataset.source(records()).seed(3).apply(TRANSFORMS["train"])
+    # By default it is another where other tests have used JAX.
+    context = "fork" if workers else None
+    for found, expected in zip(
+        DataLoader(ds, 4, num_workers=workers, multiprocessing_context=context),
+        torch.utils.data.DataLoader(ds, 4),
+        strict=True,
+    ):
+        assert found["image"].dtype == torch.float32
+        assert found["image"].is_contiguous()
+        assert torch.equal(found["image"], expected["image"])
+        assert torch.equal(found["label"], expected["label"])
