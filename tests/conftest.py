@@ -106,7 +106,12 @@ def pytest_configure():
     launcher.configure = lambda entry: configure("support.worker_entry")
 
 
-def pytest_collection_finish():
+def pytest_collection():
     """Spare the garbage collector what stays: modules and tests."""
+    gc.disable()
+
+
+def pytest_collection_finish():
     gc.collect()
     gc.freeze()
+    gc.enable()

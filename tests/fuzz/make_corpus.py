@@ -3,12 +3,14 @@
 PYTHONPATH=tests python tests/fuzz/make_corpus.py
 """
 
+import io
 import pathlib
 import struct
 import tempfile
 
 import crc32c
 import numpy as np
+import PIL.Image
 from array_record.python import array_record_module
 
 from support.example_samples import (
@@ -139,9 +141,32 @@ def examples():
     }
 
 
+def pictures():
+    rng = np.random.default_rng(0)
+    pixels = PIL.Image.fromarray(rng.integers(0, 256, (4, 5, 3), np.uint8))
+    exif = PIL.Image.Exif()
+    exif[0x0112] = 6
+    kinds = {
+        "whole": {"subsampling": 0},
+        "halved": {"subsampling": 1, "exif": exif},
+        "quartered": {"subsampling": 2, "restart_marker_blocks": 2},
+        "progressive": {"progressive": True},
+        "gray": {"mode": "L"},
+        "gray_progressive": {"mode": "L", "progressive": True},
+    }
+    files = {}
+    for name, options in kinds.items():
+        file = io.BytesIO()
+        image = pixels.resize((37, 21)).convert(options.pop("mode", "RGB"))
+        image.save(file, "JPEG", quality=60, optimize=True, **options)
+        files[name] = file.getvalue()
+    return files
+
+
 def main():
     write("record_file", record_files())
     write("example", examples())
+    write("images", pictures())
     write("tf_record", tf_records())
 
 

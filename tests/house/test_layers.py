@@ -30,8 +30,8 @@ CPP_ROOMS = """
     core/base core/indices core/batches core/files core/array_record core/tf_record
     core/example core/images core/memory core/schedule core/processes
     bindings bindings/base bindings/indices bindings/batches bindings/files
-    bindings/array_record bindings/tf_record bindings/example bindings/images bindings/schedule
-    bindings/processes module
+    bindings/array_record bindings/tf_record bindings/example bindings/images
+    bindings/schedule bindings/processes module
 """.split()
 CYTHON_IMPORT = re.compile(
     r"^\s*(?:from\s+(?P<module>gristmill[\w.]*)\s+c?import\s+(?P<names>.+)"

@@ -27,6 +27,10 @@ constexpr std::size_t kBlockRows = 16;
 // Shorter rows have too many lines that they fill only in part.
 constexpr std::size_t kStreamRowBytes = std::size_t{4} << 10;
 
+// Up to so many chunks for each row, a number for all of them is cheaper than a
+// table of those that rows are in.
+constexpr std::size_t kFewChunks = 4;
+
 // Calls `rows` with a function that copies one row.  The usual sizes become
 // constants, which turns memcpy into a few moves.
 template <class Rows>
@@ -57,14 +61,15 @@ class ChunkFinder {
  public:
   explicit ChunkFinder(std::span<const std::int64_t> bounds)
       : bounds_(bounds),
+        last_(static_cast<std::int64_t>(bounds.size()) - 2),
         chunks_in_a_row_(static_cast<double>(bounds.size() - 1) /
                          static_cast<double>(bounds.back())) {}
 
   [[nodiscard]] std::size_t find(std::int64_t row) const noexcept {
     // Right where all chunks have one size, as they nearly always do.
-    const auto guess = std::min(
-        static_cast<std::size_t>(static_cast<double>(row) * chunks_in_a_row_),
-        bounds_.size() - 2);
+    const auto guess = static_cast<std::size_t>(std::min(
+        static_cast<std::int64_t>(static_cast<double>(row) * chunks_in_a_row_),
+        last_));
     if (bounds_[guess] <= row && row < bounds_[guess + 1]) return guess;
     // Rows come in any order: a branch would be foreseen wrongly half of the
     // time.
@@ -78,6 +83,7 @@ class ChunkFinder {
 
  private:
   const std::span<const std::int64_t> bounds_;
+  const std::int64_t last_;
   const double chunks_in_a_row_;
 };
 
@@ -159,14 +165,27 @@ std::vector<std::int64_t> find_chunks(std::span<const std::int64_t> bounds,
   std::vector<std::int64_t> found;
   if (rows.empty()) return found;
   const ChunkFinder finder(bounds);
-  NumbersOfChunks numbers(std::min(rows.size(), bounds.size() - 1));
-  for (std::size_t k = 0; k < rows.size(); ++k) {
-    const std::size_t at = finder.find(rows[k]);
-    const auto chunk = static_cast<std::int64_t>(at);
-    const auto next = static_cast<std::int64_t>(found.size());
-    chunks[k] = numbers.find_or_add(chunk, next);
-    if (chunks[k] == next) found.push_back(chunk);
-    offsets[k] = rows[k] - bounds[at];
+  const auto find_all = [&](const auto& find_or_add) {
+    for (std::size_t k = 0; k < rows.size(); ++k) {
+      const std::size_t at = finder.find(rows[k]);
+      offsets[k] = rows[k] - bounds[at];
+      const auto next = static_cast<std::int64_t>(found.size());
+      chunks[k] = find_or_add(at, next);
+      if (chunks[k] == next) found.push_back(static_cast<std::int64_t>(at));
+    }
+  };
+  if (bounds.size() <= kFewChunks * rows.size()) {
+    std::vector<std::int64_t> numbers(bounds.size(), -1);
+    find_all([&](std::size_t chunk, std::int64_t next) {
+      auto& number = numbers[chunk];
+      if (number < 0) number = next;
+      return number;
+    });
+  } else {
+    NumbersOfChunks numbers(rows.size());
+    find_all([&](std::size_t chunk, std::int64_t next) {
+      return numbers.find_or_add(static_cast<std::int64_t>(chunk), next);
+    });
   }
   return found;
 }

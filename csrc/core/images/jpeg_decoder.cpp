@@ -127,6 +127,7 @@ Status JpegDecoder::open(std::span<const std::byte> file) {
   state.too_many_scans = false;
   return state.run([&] {
     if (!state.created) state.create();
+    jpeg_abort_decompress(&state.jpeg);  // A file that was not finished.
     jpeg_mem_src(&state.jpeg,
                  reinterpret_cast<const unsigned char*>(file.data()),
                  static_cast<unsigned long>(file.size()));
@@ -140,9 +141,13 @@ Status JpegDecoder::start(const Box& box, int shrink, std::size_t slack) {
   assert(box.top >= 0 && box.left >= 0 && box.height >= 1 && box.width >= 1);
   assert(box.height <= (height() + shrink - 1) / shrink - box.top);
   assert(box.width <= columns - box.left);
-  // A column more on each side, of which the outer ones' chroma is made.
-  const int right = std::min(box.left + box.width + 1, columns);
-  const int left = std::max(std::min(box.left - 1, right - kLeastColumns), 0);
+  // A column more on each side, of which the outer ones' chroma is made; all of
+  // a smaller picture, of which parts have other pixels in some files.
+  const int right =
+      shrink == 1 ? std::min(box.left + box.width + 1, columns) : columns;
+  const int left =
+      shrink == 1 ? std::max(std::min(box.left - 1, right - kLeastColumns), 0)
+                  : 0;
   auto from = static_cast<JDIMENSION>(left);
   auto wide = static_cast<JDIMENSION>(
       std::min(std::max(right - left, kLeastColumns), columns - left));

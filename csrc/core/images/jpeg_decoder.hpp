@@ -22,7 +22,8 @@ class JpegDecoder {
   JpegDecoder(const JpegDecoder&) = delete;
   JpegDecoder& operator=(const JpegDecoder&) = delete;
 
-  // Reads the header of a file, which stays where it is until finish().
+  // Reads the header of a file, which stays where it is until finish() or the
+  // next open().
   Status open(std::span<const std::byte> file);
 
   // The size of the picture as stored.

@@ -32,10 +32,24 @@ void make_gray(std::uint8_t* at, int count) {
   }
 }
 
-// Makes pixels of `channels` bytes ones of 4.
+// Makes pixels of `kChannels` bytes ones of 4.
+template <int kChannels>
+void widen(const std::uint8_t* in, int count, std::uint8_t* out) {
+  for (; count > 0; --count, in += kChannels, out += kPixel) {
+    std::memcpy(out, in, kChannels);
+  }
+}
+
 void widen(const std::uint8_t* in, int count, int channels, std::uint8_t* out) {
-  for (; count > 0; --count, in += channels, out += kPixel) {
-    for (int c = 0; c < channels; ++c) out[c] = in[c];
+  switch (channels) {
+    case 1:
+      return widen<1>(in, count, out);
+    case 2:
+      return widen<2>(in, count, out);
+    case 3:
+      return widen<3>(in, count, out);
+    default:
+      return widen<4>(in, count, out);
   }
 }
 

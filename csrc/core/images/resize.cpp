@@ -77,47 +77,54 @@ double support_of(Filter filter) {
   return 0;
 }
 
-// The weights of one sample, and the first sample that has one.
+// The weights of one sample, from that of sample `start` on.
 struct Weights {
-  int start = 0;
-  std::vector<double> raw;
-  std::vector<std::int32_t> fixed;
-};
+  Weights(Filter with, int samples, int size)
+      : filter(with),
+        from(samples),
+        scale(static_cast<double>(samples) / size),
+        shrink(std::max(scale, 1.0)),
+        support(support_of(with) * shrink),
+        raw(2 * static_cast<std::size_t>(std::ceil(support)) + 1) {}
 
-// Computes those of sample `i`, less zeros at the ends.  The order of the
-// operations is Pillow's: rounding differs in another.
-void weights_of(Filter filter, int from, int size, int i, Weights& weights) {
-  const double scale = static_cast<double>(from) / size;
-  const double shrink = std::max(scale, 1.0);
-  const double support = support_of(filter) * shrink;
-  const double center = (i + 0.5) * scale;
-  const double step = 1.0 / shrink;
-  const int start = std::max(static_cast<int>(center - support + 0.5), 0);
-  const int end = std::min(static_cast<int>(center + support + 0.5), from);
-  double sum = 0;
-  weights.raw.clear();
-  for (int x = 0; x < end - start; ++x) {
-    const double weight = weight_at(filter, (x + start - center + 0.5) * step);
-    weights.raw.push_back(weight);
-    sum += weight;
+  // Finds out which samples make sample `i`.
+  void place(int i) {
+    center = (i + 0.5) * scale;
+    start = std::max(static_cast<int>(center - support + 0.5), 0);
+    const int end = std::min(static_cast<int>(center + support + 0.5), from);
+    assert(start < end);
+    count = static_cast<std::size_t>(end - start);
   }
-  weights.start = start;
-  weights.fixed.clear();
-  for (double weight : weights.raw) {
-    if (sum != 0) weight /= sum;
-    const double scaled = weight * (1 << kBits);
-    const auto fixed =
-        static_cast<std::int32_t>(scaled + (weight < 0 ? -0.5 : 0.5));
-    if (fixed == 0 && weights.fixed.empty() && weights.start < end - 1) {
-      ++weights.start;
-    } else {
-      weights.fixed.push_back(fixed);
+
+  // Computes the weights of those.  The order of the operations is Pillow's:
+  // rounding differs in another.
+  void compute() {
+    const double step = 1.0 / shrink;
+    double sum = 0;
+    for (std::size_t k = 0; k < count; ++k) {
+      const double at = static_cast<int>(k) + start - center + 0.5;
+      raw[k] = weight_at(filter, at * step);
+      sum += raw[k];
     }
+    for (std::size_t k = 0; k < count && sum != 0; ++k) raw[k] /= sum;
   }
-  while (weights.fixed.size() > 1 && weights.fixed.back() == 0) {
-    weights.fixed.pop_back();
+
+  // Weight `k`, of 22 bits.
+  [[nodiscard]] std::int32_t fixed(std::size_t k) const {
+    return static_cast<std::int32_t>(raw[k] * (1 << kBits) +
+                                     (raw[k] < 0 ? -0.5 : 0.5));
   }
-}
+
+  const Filter filter;
+  const int from;
+  const double scale;
+  const double shrink;
+  const double support;
+  double center = 0;
+  int start = 0;
+  std::size_t count = 0;
+  std::vector<double> raw;
+};
 
 I32x4 sum_of(I32x4 high, I32x4 low) {
   // Sums of low bits may wrap around, and do so back: the whole fits.
@@ -214,26 +221,27 @@ void Axis::choose(int from, int size, int first, int last) {
 }
 
 void Axis::weigh(Filter filter, int from, int size, int first, int last) {
-  std::vector<Weights> all(static_cast<std::size_t>(last - first));
-  begin_ = from;
+  Weights weights(filter, from, size);
   std::size_t most = 0;
   for (int i = first; i < last; ++i) {
-    Weights& weights = all[static_cast<std::size_t>(i - first)];
-    weights_of(filter, from, size, i, weights);
-    const auto taps = weights.fixed.size();
-    most = std::max(most, taps);
-    begin_ = std::min(begin_, weights.start);
-    end_ = std::max(end_, weights.start + static_cast<int>(taps));
-    starts_.push_back(weights.start);
+    weights.place(i);
+    most = std::max(most, weights.count);
   }
-  pairs_ = static_cast<int>((most + 1) / 2);
-  weights_.assign(all.size() * static_cast<std::size_t>(pairs_), Pair{});
-  for (std::size_t i = 0; i < all.size(); ++i) {
-    Pair* const pairs = &weights_[i * static_cast<std::size_t>(pairs_)];
-    for (std::size_t k = 0; k < all[i].fixed.size(); ++k) {
-      const std::int32_t weight = all[i].fixed[k];
-      pairs[k / 2].high[k % 2] = static_cast<std::int16_t>(weight >> kLowBits);
-      pairs[k / 2].low[k % 2] =
+  const std::size_t pairs = (most + 1) / 2;
+  pairs_ = static_cast<int>(pairs);
+  weights_.assign(static_cast<std::size_t>(last - first) * pairs, Pair{});
+  begin_ = from;
+  Pair* to = weights_.data();
+  for (int i = first; i < last; ++i, to += pairs) {
+    weights.place(i);
+    weights.compute();
+    begin_ = std::min(begin_, weights.start);
+    end_ = std::max(end_, weights.start + static_cast<int>(weights.count));
+    starts_.push_back(weights.start);
+    for (std::size_t k = 0; k < weights.count; ++k) {
+      const std::int32_t weight = weights.fixed(k);
+      to[k / 2].high[k % 2] = static_cast<std::int16_t>(weight >> kLowBits);
+      to[k / 2].low[k % 2] =
           static_cast<std::int16_t>(weight & ((1 << kLowBits) - 1));
     }
   }

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -249,5 +249,5 @@ def _begin(have: int, want: int) -> int:
 
 def _one_or_two(size: int | Sequence[int]) -> int | tuple[int, int]:
     sides = as_size(size)
-    both = isinstance(size, Sequence) and len(size) == 2
+    both = isinstance(size, Iterable) and len(size) == 2
     return sides if both else sides[0]

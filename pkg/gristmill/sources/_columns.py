@@ -86,7 +86,8 @@ class Columns:
             array.nbytes + OBJECT_BYTES * array.size * array.dtype.hasobject
             for array in arrays.values()
         )
-        self.plain = _kind(*((n, a.dtype) for n, a in arrays.items() if is_plain(a)))
+        plain = tuple((n, a.dtype) for n, a in arrays.items() if is_plain(a))
+        self.plain, self._row = _kind(plain)
         self._table: npt.NDArray[np.uint8] | None = None
 
     def table(self) -> npt.NDArray[np.uint8]:
@@ -97,11 +98,10 @@ class Columns:
         """
         if self._table is not None:
             return self._table
-        fields = [(f"f{i}", dtype) for i, dtype in enumerate(self.plain.values())]
-        table = np.empty(len(self._columns[self.names[0]][0]), fields)
+        table = np.empty(len(self._columns[self.names[0]][0]), self._row)
         rows: npt.NDArray[np.uint8] = table.view(np.uint8).reshape(len(table), -1)
         _core.interleave([self._columns[name][0] for name in self.plain], rows)
-        for name, (field, _) in zip(self.plain, fields, strict=True):
+        for name, field in zip(self.plain, table.dtype.fields or (), strict=True):
             self._columns[name] = table[field], False
         self._table = rows
         return rows
@@ -132,9 +132,15 @@ class Columns:
 
 
 @functools.lru_cache(64)
-def _kind(*columns: tuple[str, np.dtype[Any]]) -> dict[str, np.dtype[Any]]:
-    """The dict of some columns, one for all that are alike: comparing those is fast."""
-    return dict(columns)
+def _kind(
+    columns: tuple[tuple[str, np.dtype[Any]], ...],
+) -> tuple[dict[str, np.dtype[Any]], np.dtype[Any]]:
+    """The dict of some columns' dtypes, and the dtype of a row of them.
+
+    It is one dict for all that are alike: comparing those is fast.
+    """
+    fields = [(f"f{i}", dtype) for i, (_, dtype) in enumerate(columns)]
+    return dict(columns), np.dtype(fields)
 
 
 def gather(

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import bisect
 import contextlib
 import dataclasses
 import functools
 import glob
 import importlib
+import itertools
 import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -161,7 +163,8 @@ class ParquetFiles:
             # Each footer is dropped once its counts are known: many are large.
             opened = list(pool.map(self._look_at, self.paths))
         self._files = [file for file, _, _ in opened]
-        self._first_group = np.cumsum([0, *(len(rows) for _, rows, _ in opened)])
+        counts = [len(rows) for _, rows, _ in opened]
+        self._first_group = [0, *itertools.accumulate(counts)]
         self.rows: Int64Array = np.concatenate([rows for _, rows, _ in opened])
         schemas = [schema for _, _, schema in opened]
         self.columns = _chosen(schemas[0], columns, self.paths[0])
@@ -169,8 +172,8 @@ class ParquetFiles:
 
     def read(self, group: int) -> Columns:
         """Decode a row group; CorruptRecord where it is damaged or has changed."""
-        number = int(self._first_group.searchsorted(group, "right")) - 1
-        path, inside = self.paths[number], group - int(self._first_group[number])
+        number = bisect.bisect_right(self._first_group, group) - 1
+        path, inside = self.paths[number], group - self._first_group[number]
         with _explained(path, f"decoding row group {inside}"):
             if change := self._files[number].change():
                 raise CorruptRecord(

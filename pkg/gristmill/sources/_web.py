@@ -84,7 +84,8 @@ class WebFile:
 async def _body(answer: Any, size: int) -> bytes:
     """Wait for what comes; where that is `size` bytes, only once for all of them."""
     content = answer.content
-    if answer.content_length == size and content.exception() is None:
+    plain = "Content-Encoding" not in answer.headers
+    if plain and answer.content_length == size and content.exception() is None:
         await content.wait_eof()
         whole: bytes = content.read_nowait()
         return whole

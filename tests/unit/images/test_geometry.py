@@ -111,6 +111,7 @@ class TestResize:
         ("arguments", "expected"),
         [
             (((20, 50),), (20, 50)),
+            ((np.array((20, 50)),), (20, 50)),
             ((15,), (15, 20)),
             (([15],), (15, 20)),
             ((7,), (7, 9)),
@@ -122,7 +123,7 @@ class TestResize:
     def test_sizes(self, arguments, expected):
         resize = images.Resize(*arguments)
         assert resize.map(picture(30, 40)).shape == (*expected, 3)
-        if arguments[0] != (20, 50):
+        if expected != (20, 50):
             assert resize.map(picture(40, 30)).shape == (*expected[::-1], 3)
 
     @hypothesis.given(

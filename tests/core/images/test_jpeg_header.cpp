@@ -1,0 +1,44 @@
+// What the markers of JPEG files say, and damaged ones.
+#include "core/check.hpp"
+#include "core/images/jpeg_header.hpp"
+#include "core/images/jpeg_samples.hpp"
+
+namespace {
+
+using gristmill::File;
+using gristmill::Kind;
+using gristmill::kKinds;
+using gristmill::read_jpeg_header;
+
+void every_kind_of_file_says_its_size() {
+  for (const Kind& kind : kKinds) {
+    auto header = read_jpeg_header(gristmill::some_jpeg(13, 70, kind));
+    CHECK(header.ok() && header.value().has_value());
+    CHECK_EQ(header.value()->height, 13);
+    CHECK_EQ(header.value()->width, 70);
+    CHECK_EQ(header.value()->channels, kind.gray ? 1 : 3);
+    CHECK_EQ(header.value()->orientation, 1);
+  }
+}
+
+// Wherever a file is cut before its first scan: an error, or no JPEG file.
+void a_header_that_is_cut_is_damaged() {
+  const File file = gristmill::some_jpeg(13, 70, kKinds[2]);
+  std::size_t scan = 0;
+  while (file[scan] != std::byte{0xFF} || file[scan + 1] != std::byte{0xDA}) {
+    ++scan;
+  }
+  for (std::size_t size = 0; size < scan + 10; ++size) {
+    const File cut(file.begin(), file.begin() + static_cast<long>(size));
+    auto header = read_jpeg_header(cut);
+    CHECK_EQ(header.ok(), size < 3);
+    if (header.ok()) CHECK(!header.value().has_value());
+  }
+}
+
+}  // namespace
+
+int main() {
+  every_kind_of_file_says_its_size();
+  a_header_that_is_cut_is_damaged();
+}
