@@ -6,7 +6,10 @@ pictures.  Tiles to test with are from the middle quarter of each, tiles to trai
 from the rest, so that no pixel is in both.
 """
 
+import argparse
 import pathlib
+import tempfile
+from collections.abc import Callable
 
 import numpy as np
 from PIL import Image
@@ -53,3 +56,16 @@ def write(folder: pathlib.Path) -> None:
                 top, left = rng.integers(np.array(pixels.shape[:2]) - TILE + 1)
                 tile = pixels[top : top + TILE, left : left + TILE]
                 Image.fromarray(tile).save(to / f"{number:03d}.jpg", quality=90)
+
+
+def main(about: str, run: Callable[[pathlib.Path, int], None]) -> None:
+    """Call an example's `run` with a folder and a number of epochs, as options say."""
+    parser = argparse.ArgumentParser(description=about.partition("\n")[0])
+    parser.add_argument("--data", type=pathlib.Path, help="an empty folder for files")
+    parser.add_argument("--epochs", type=int, default=12)
+    arguments = parser.parse_args()
+    if arguments.data:
+        run(arguments.data, arguments.epochs)
+    else:
+        with tempfile.TemporaryDirectory() as folder:
+            run(pathlib.Path(folder), arguments.epochs)

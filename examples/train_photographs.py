@@ -10,9 +10,6 @@ each that it has never seen.
     pip install gristmill[image,jax] optax scikit-image scikit-learn
 """
 
-import argparse
-import pathlib
-import tempfile
 import time
 
 import jax
@@ -148,17 +145,5 @@ def run(folder, epochs):
     )
 
 
-def main():
-    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--data", type=pathlib.Path, help="an empty folder for files")
-    parser.add_argument("--epochs", type=int, default=12)
-    arguments = parser.parse_args()
-    if arguments.data:
-        run(arguments.data, arguments.epochs)
-    else:
-        with tempfile.TemporaryDirectory() as folder:
-            run(pathlib.Path(folder), arguments.epochs)
-
-
 if __name__ == "__main__":
-    main()
+    photographs.main(__doc__, run)
