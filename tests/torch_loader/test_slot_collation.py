@@ -217,19 +217,24 @@ def test_batches_lie_in_the_slot(slot):
     assert not any(tensor.is_shared() for tensor in batch.values())
 
 
+def files_of_torch():
+    """Those of this process in /dev/shm."""
+    return {n for n in os.listdir("/dev/shm") if n.startswith(f"torch_{os.getpid()}_")}
+
+
 def test_no_file_is_made(slot, monkeypatch):
     made = []
     monkeypatch.setattr(
         torch.UntypedStorage, "_new_using_fd_cpu", lambda *_: made.append("file")
     )
     slot_collation.install(slot_collation.rules())
-    before = set(os.listdir("/dev/shm"))
+    before = files_of_torch()
     with slot_collation.into(slot.empty):
         batch = default_collate([(rows(3), rows(3, dtype=torch.bfloat16), 1)] * 30)
     default_collate([rows(3)] * 2)
     assert len(batch) == 3
     assert not made
-    assert set(os.listdir("/dev/shm")) <= before
+    assert files_of_torch() == before
 
 
 def test_collate_functions_of_others_get_memory_of_the_slot_too(slot):

@@ -7,6 +7,7 @@ raises torch's error.
 from __future__ import annotations
 
 import contextlib
+import sys
 from typing import Any
 
 import numpy as np
@@ -15,9 +16,6 @@ import torch
 from torch.utils.data import Subset
 
 from gristmill._base.deferred import Deferred, helpers
-from gristmill._dataset.model.blocks import block_of
-from gristmill._dataset.model.map_dataset import MapDataset
-from gristmill._dataset.nodes.deferred import deferred
 from gristmill._torch import private
 from gristmill._torch.batches import slot_collation
 from gristmill._torch.batches.native import Fetch
@@ -32,6 +30,13 @@ def deferred_fetch(dataset: Any, fetch: Fetch) -> Fetch | None:
             `native.is_torchs` is true.
         fetch: Torch's way: takes what a batch sampler gives and returns the batch.
     """
+    # Who has a chain has imported this; workers of others need not.
+    if "gristmill._dataset" not in sys.modules:
+        return None
+    from gristmill._dataset.model.blocks import block_of
+    from gristmill._dataset.model.map_dataset import MapDataset
+    from gristmill._dataset.nodes.deferred import deferred
+
     subsets: list[Any] = []
     while type(dataset) is Subset:
         subsets.append(dataset.indices)
