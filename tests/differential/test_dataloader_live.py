@@ -46,6 +46,14 @@ def assert_same_run(description: Description, grain_restores: bool = True) -> No
         assert here == theirs.elements[point:]
 
 
+def comes_to_an_end(description: Description) -> bool:
+    """Whether no filter can go through an endless stream for ever."""
+    filters = any(
+        operation["op"] == "filter" for operation in description["operations"]
+    )
+    return description["sampler"].get("num_epochs", 1) is not None or not filters
+
+
 @hypothesis.settings(max_examples=75, deadline=None, derandomize=True)
 @hypothesis.given(descriptions(workers=(0,)))
 def test_pipelines_without_workers_equal_grain(description):
@@ -56,6 +64,7 @@ def test_pipelines_without_workers_equal_grain(description):
 @hypothesis.settings(max_examples=50, deadline=None, derandomize=True)
 @hypothesis.given(strange_descriptions(workers=(0,)))
 def test_strange_pipelines_without_workers_equal_grain(description):
+    hypothesis.assume(comes_to_an_end(description))
     assert_same_run(description)
 
 
@@ -71,6 +80,7 @@ def test_strange_pipelines_with_workers_equal_grain(seed):
 @hypothesis.settings(max_examples=5000, deadline=None)
 @hypothesis.given(strange_descriptions(workers=(0,)))
 def test_many_strange_pipelines_without_workers_equal_grain(description):
+    hypothesis.assume(comes_to_an_end(description))
     assert_same_run(description)
 
 
