@@ -28,3 +28,11 @@ def impatient_torch(monkeypatch):
     import torch.utils.data
 
     monkeypatch.setattr(torch.utils.data._utils, "MP_STATUS_CHECK_INTERVAL", 0.2)
+
+
+@pytest.fixture(autouse=True)
+def without_jax(monkeypatch):
+    """Workers start as where no other test of this process has used JAX."""
+    from gristmill._torch.workers import start_method
+
+    monkeypatch.setattr(start_method, "_has_jax_begun", lambda: False)

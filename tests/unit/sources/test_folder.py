@@ -251,7 +251,9 @@ def test_a_dataset_has_it_as_source(folder):
 
 @pytest.mark.multiprocess
 def test_torchs_loader_reads_it(folder):
-    loader = DataLoader(FolderDataSource(folder), batch_size=3, num_workers=2)
+    # By default it is another where other tests have used JAX.
+    options = {"num_workers": 2, "multiprocessing_context": "fork"}
+    loader = DataLoader(FolderDataSource(folder), batch_size=3, **options)
     got = list(loader)
     assert labels(got) == [[0, 0, 1], [1, 2, 2], [2, 2]]
     assert got[2]["image"] == [b"dog/in/0.jpeg", b"dog/in-side/1.webp"]
