@@ -16,7 +16,7 @@ import subprocess
 import sys
 import time
 
-from faults.scripts import DEADLINE_S, PROGRAMS, environment
+from faults.scripts import DEADLINE_S, PROGRAMS, check_end, environment
 
 MOST_BYTES = 1 << 16
 # Programs go on where the loop ends, at the top of `__main__`, whose other names are
@@ -97,8 +97,7 @@ def run(program: str, *arguments: object, deadline_s: int = DEADLINE_S) -> str:
         os.killpg(pid, signal.SIGKILL)
     status = int(answers.readline())
     assert in_time, f"not done in {deadline_s} s:\n{out}\n{err}"
-    assert status == 0, f"{status}:\n{out}\n{err}"
-    assert "Exception ignored" not in err, err
+    check_end(status, out, err)
     return out
 
 

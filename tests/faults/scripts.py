@@ -80,9 +80,14 @@ def run(
             os.killpg(process.pid, signal.SIGKILL)
             out, err = process.communicate()
             raise AssertionError(f"not done in {deadline_s} s:\n{out}\n{err}") from None
-    assert process.returncode == 0, f"{process.returncode}:\n{out}\n{err}"
-    assert "Exception ignored" not in err, err
+    check_end(process.returncode, out, err)
     return out
+
+
+def check_end(status: int, out: str, err: str) -> None:
+    """Fail unless a program ended well and nothing in it was ignored."""
+    assert status == 0, f"{status}:\n{out}\n{err}"
+    assert "Exception ignored" not in err, err
 
 
 def start(program: str, *arguments: object) -> subprocess.Popen[str]:

@@ -134,21 +134,7 @@ class Shares {
         end_(pictures.size()) {}
 
   // Renders pictures until there are none left.
-  void work() noexcept {
-    std::size_t i = 0;
-    try {
-      Renderer renderer(layout_, options_);
-      for (;;) {
-        i = next_.fetch_add(1, std::memory_order_relaxed);
-        if (i >= end()) return;
-        const Status status = renderer.render(
-            pictures_[i], plans_[i], out_ + i * layout_.picture_bytes());
-        if (!status.ok()) fail(i, status);
-      }
-    } catch (const std::bad_alloc&) {
-      fail(i, Status(Code::kNoMemory, "no memory to render a picture"));
-    }
-  }
+  void work() noexcept;
 
   // The first that failed, or how many there are.
   [[nodiscard]] std::size_t end() const noexcept {
@@ -162,12 +148,7 @@ class Shares {
 
  private:
   // Nothing behind one that failed is begun; what is before is under way.
-  void fail(std::size_t i, const Status& status) {
-    const MutexLock lock(mutex_);
-    if (i >= end()) return;
-    end_.store(i, std::memory_order_relaxed);
-    status_ = status;
-  }
+  void fail(std::size_t i, const Status& status);
 
   const Layout& layout_;
   const RenderOptions& options_;
@@ -179,6 +160,29 @@ class Shares {
   mutable Mutex mutex_;
   Status status_ GUARDED_BY(mutex_);
 };
+
+void Shares::work() noexcept {
+  std::size_t i = 0;
+  try {
+    Renderer renderer(layout_, options_);
+    for (;;) {
+      i = next_.fetch_add(1, std::memory_order_relaxed);
+      if (i >= end()) return;
+      const Status status = renderer.render(pictures_[i], plans_[i],
+                                            out_ + i * layout_.picture_bytes());
+      if (!status.ok()) fail(i, status);
+    }
+  } catch (const std::bad_alloc&) {
+    fail(i, Status(Code::kNoMemory, "no memory to render a picture"));
+  }
+}
+
+void Shares::fail(std::size_t i, const Status& status) {
+  const MutexLock lock(mutex_);
+  if (i >= end()) return;
+  end_.store(i, std::memory_order_relaxed);
+  status_ = status;
+}
 
 }  // namespace
 

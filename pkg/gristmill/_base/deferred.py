@@ -7,6 +7,7 @@ them is computed at once, in the memory that it is to lie in.
 
 from __future__ import annotations
 
+import abc
 import os
 import sys
 from collections.abc import Callable
@@ -18,14 +19,14 @@ from gristmill._base.types import Alloc
 
 # What a transform does to one element, or what others of its methods call for that.
 _EAGER = ("map", "random_map", "decode")
-_is_worker = False
 
 
-class Deferred:
+class Deferred(abc.ABC):
     """A leaf that is computed where its batch is made."""
 
     __slots__ = ()
 
+    @abc.abstractmethod
     def stack(
         self, column: list[Any], alloc: Alloc | None, threads: int
     ) -> npt.NDArray[Any]:
@@ -40,7 +41,6 @@ class Deferred:
             Exception: One of them cannot be computed, or they are of several kinds.
                 The batch is then made again of elements without such leaves.
         """
-        raise NotImplementedError
 
 
 class _Failed(Deferred):
@@ -99,12 +99,6 @@ def helpers(wanted: int = sys.maxsize) -> int:
     """
     # Not imported to find out.
     process = sys.modules.get("multiprocessing.process")
-    if _is_worker or (process is not None and process.parent_process() is not None):
+    if process is not None and process.parent_process() is not None:
         return 1
     return max(1, min(wanted, len(os.sched_getaffinity(0))))
-
-
-def become_worker() -> None:
-    """Compute by one thread from now on in this process."""
-    global _is_worker
-    _is_worker = True

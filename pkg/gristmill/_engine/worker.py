@@ -15,7 +15,7 @@ import numpy.random  # Here, since workers would import it on first use, each an
 import numpy.typing as npt
 
 from gristmill import _core, drop_in
-from gristmill._base import deferred, open_files
+from gristmill._base import open_files
 from gristmill._base.types import Alloc, Int64Array
 from gristmill._engine import failures, packing, stall
 from gristmill._engine.record_errors import GiveUp, NoOutput
@@ -52,7 +52,6 @@ def serve(
     _core.keep_freed_memory()
     end = _core.WorkerEnd(arena_fd, slot_request_fd, worker, generation)
     share_among(end.workers)
-    deferred.become_worker()
     try:
         packing.own_positions()
         stall.answer_to_signal(os.fstat(arena_fd).st_ino, worker)

@@ -148,6 +148,10 @@ class MapDataset(Dataset, Generic[T], metaclass=MapDatasetMeta):
     def __getitem__(self, index: Any) -> Any:
         """The element at an index, None if it is absent; for a slice, a dataset."""
 
+    def _computing_with(self, threads: int) -> MapDataset[T]:
+        """This, where what computes its elements uses no more threads than these."""
+        return self
+
     def _getitems(self, indices: Sequence[int]) -> Sequence[T | None]:
         """The elements at some indices; a subclass may read them together."""
         return [self[int(index)] for index in indices]

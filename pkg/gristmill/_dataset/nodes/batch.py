@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import copy
 import functools
 import itertools
 import math
@@ -153,6 +154,13 @@ class BatchMapDataset(Batching, BlockMapDataset[T]):
         self._rows = Rows.of(self._parent) if stacks else None
         self._deferred: Any = deferred(self._parent) if stacks else None
 
+    def _computing_with(self, threads: int) -> BatchMapDataset[T]:
+        if self._deferred is None:
+            return self
+        made = copy.copy(self)
+        made._threads = helpers(threads)
+        return made
+
     def _block(self, indices: Int64Array) -> list[Any]:
         epochs, batches = epochs_and_offsets(indices, self._length)
         self._check(epochs)
@@ -219,13 +227,13 @@ class BatchDatasetIterator(NodeIterator[T]):
     _BATCHES = True
 
     def __init__(self, node: Batching) -> None:
-        copy = deferred(node._parent) if node._batch_fn is None else None
-        super().__init__(node if copy is None else with_parents(node, [copy]))
+        above = deferred(node._parent) if node._batch_fn is None else None
+        super().__init__(node if above is None else with_parents(node, [above]))
         self.alloc: Alloc | None = None
         self._rules = batching.tree_rules()
         self._rows: Rows | None = None
         # Of the elements that nobody defers, where those of the parent are deferred.
-        self._plain = None if copy is None else node._parent
+        self._plain = None if above is None else node._parent
         wanted = (feed.read_options.num_threads for feed in feeds_of(self._parent))
         self._threads = helpers(min(wanted, default=sys.maxsize))
         parent = self._parent

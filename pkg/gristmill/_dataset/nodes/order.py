@@ -19,7 +19,7 @@ from gristmill._base.types import Int64Array, T
 from gristmill._dataset.model.blocks import BlockMapDataset, block_of, is_built_in
 from gristmill._dataset.model.failing import record_of
 from gristmill._dataset.model.map_dataset import MapDataset
-from gristmill._dataset.model.node import ParentSpec, builds
+from gristmill._dataset.model.node import ParentSpec, builds, with_parents
 
 
 class IndexMapDataset(ParentSpec, BlockMapDataset[T]):
@@ -34,6 +34,11 @@ class IndexMapDataset(ParentSpec, BlockMapDataset[T]):
 
     def __len__(self) -> int:
         return len(self._parent)
+
+    def _computing_with(self, threads: int) -> MapDataset[T]:
+        parent = self._parent._computing_with(threads)
+        unchanged = parent is self._parent
+        return self if unchanged else with_parents(self, [parent])
 
     @functools.cached_property
     def _plan(self) -> tuple[_core.KeyPlan, MapDataset[Any]]:

@@ -6,7 +6,6 @@ are made by threads ahead of need, see `gristmill._engine.reading`.
 
 from __future__ import annotations
 
-import copy
 import time
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
@@ -14,16 +13,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from gristmill._base.checks import check_flag, check_options
-from gristmill._base.deferred import helpers
 from gristmill._base.types import Int64Array, T
 from gristmill._dataset.model import states
 from gristmill._dataset.model.blocks import block_of
 from gristmill._dataset.model.iter_dataset import IterDataset
 from gristmill._dataset.model.iterator import CheckedIterator, DatasetIterator
 from gristmill._dataset.model.map_dataset import MapDataset
-from gristmill._dataset.model.node import ParentSpec, builds, chain_of, with_parents
+from gristmill._dataset.model.node import ParentSpec, builds, chain_of
 from gristmill._dataset.nodes.map import check_dropped
-from gristmill._dataset.nodes.order import IndexMapDataset
 from gristmill._dataset.nodes.with_options import options_of
 from gristmill._engine.reading import Reading, read_each
 from gristmill._hot import steps
@@ -77,7 +74,7 @@ class PrefetchDatasetIterator(steps.Feed, CheckedIterator[T]):
 
     def __init__(self, node: PrefetchIterDataset[T]) -> None:
         threads = node._read_options.num_threads
-        dataset: MapDataset[T] = _computing_with(threads, node._parent)
+        dataset: MapDataset[T] = node._parent._computing_with(threads)
         DatasetIterator.__init__(self)
         self._ctx.dataset_options = options_of(dataset)
         steps.Feed.__init__(self, node._allow_nones)
@@ -242,18 +239,6 @@ class PrefetchDatasetIterator(steps.Feed, CheckedIterator[T]):
                 raise failure
             self._failure = (first + len(elements), failure)
         return elements
-
-
-def _computing_with(threads: int, dataset: MapDataset[Any]) -> MapDataset[Any]:
-    """The dataset, or a copy whose batches use no more threads than these."""
-    if getattr(dataset, "_deferred", None) is not None:
-        dataset = copy.copy(dataset)
-        dataset._threads = helpers(threads)  # type: ignore[attr-defined]
-    elif isinstance(dataset, IndexMapDataset):
-        parent = _computing_with(threads, dataset._parent)
-        if parent is not dataset._parent:
-            dataset = with_parents(dataset, [parent])
-    return dataset
 
 
 def _multiple(count: int, least: int) -> int:
