@@ -1,6 +1,7 @@
 """How much sooner do 2 workers bring batches of Parquet columns than one program?
 
-Prints us per batch; lower is better.  As bench_parquet_columns, in wall time.
+Prints us per batch; lower is better.  As bench_parquet_columns, in wall time.  Pyarrow
+decodes on all cores; "by hand, one thread" on one, and has no target.
 
     python benchmarks/bench_parquet_columns_workers.py
 """
@@ -23,6 +24,9 @@ QUESTION = Question(
         "gristmill": measured(question.gristmill(2), True),
         "gristmill, one process": measured(question.gristmill(0), True),
         "by hand": measured(question.by_hand(question.WINDOW), True),
+        "by hand, one thread": measured(
+            question.by_hand(question.WINDOW, use_threads=False), True
+        ),
     },
     targets=(AtLeast(1.6, ("by hand",)),),
 )

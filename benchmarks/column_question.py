@@ -77,8 +77,11 @@ def measure(
     return Measurement(seconds * 1e6, answers)
 
 
-def by_hand(window: int) -> Load:
-    """As a program without a loader: shuffled row groups, a window of them mixed."""
+def by_hand(window: int, use_threads: bool = True) -> Load:
+    """As a program without a loader: shuffled row groups, a window of them mixed.
+
+    Pyarrow decodes columns on all cores at once, unless told not to use threads.
+    """
 
     def load(path: str, epochs: int | None) -> Iterator[Any]:
         import pyarrow
@@ -89,7 +92,10 @@ def by_hand(window: int) -> Load:
         for _ in passes(epochs):
             groups = rng.permutation(source.num_row_groups).tolist()
             for first in range(0, len(groups), window):
-                read = map(source.read_row_group, groups[first : first + window])
+                read = (
+                    source.read_row_group(group, use_threads=use_threads)
+                    for group in groups[first : first + window]
+                )
                 table = pyarrow.concat_tables([*read])
                 order = rng.permutation(len(table))
                 mixed = {n: table[n].to_numpy()[order] for n in table.column_names}

@@ -8,8 +8,6 @@ them is computed at once, in the memory that it is to lie in.
 from __future__ import annotations
 
 import abc
-import os
-import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -90,15 +88,3 @@ def deferring(transform: Any) -> DeferringCall | None:
         if any(name in vars(cls) for name in _EAGER):
             return None
     return None
-
-
-def helpers(wanted: int = sys.maxsize) -> int:
-    """How many threads compute where `wanted` may: no more than there are cores.
-
-    One in a worker, whose cores are for the other workers, too.
-    """
-    # Not imported to find out.
-    process = sys.modules.get("multiprocessing.process")
-    if process is not None and process.parent_process() is not None:
-        return 1
-    return max(1, min(wanted, len(os.sched_getaffinity(0))))

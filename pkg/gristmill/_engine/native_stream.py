@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from gristmill import batching
-from gristmill._base import deferred
+from gristmill._base.threads import threads_to_compute
 from gristmill._base.types import Alloc, Int64Array
 from gristmill._engine.block_queue import BlockReading, open_reading
 from gristmill._engine.block_steps import (
@@ -55,7 +55,7 @@ class NativeStream:
         self._consumed = 0
         self._levels = program.levels
         self._steps = program.levels[0].steps
-        self._threads = deferred.helpers(int(program.read_options.num_threads))
+        self._threads = threads_to_compute(int(program.read_options.num_threads))
         self._keys = StreamKeys(program, stream)
         self._length = self._keys.length
         self._draws = self._keys.draws

@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 
+from gristmill._base.threads import threads_to_compute
 from gristmill._base.types import Int64Array
 from gristmill.errors import CorruptRecord, RemoteError
 from gristmill.sources._columns import Columns
@@ -181,7 +182,11 @@ class ParquetFiles:
                     " new ParquetDataSource of the new one."
                 )
             with self._opened(number) as file:
-                table = file.read_row_group(inside, columns=list(self.columns))
+                table = file.read_row_group(
+                    inside,
+                    columns=list(self.columns),
+                    use_threads=threads_to_compute() > 1,
+                )
             arrays = {name: table.column(name).to_numpy() for name in self.columns}
             return Columns(
                 arrays,

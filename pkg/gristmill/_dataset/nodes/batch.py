@@ -16,7 +16,7 @@ import numpy as np
 
 from gristmill import batching, monitoring
 from gristmill._base.checks import check_callable, check_flag, check_integer
-from gristmill._base.deferred import helpers
+from gristmill._base.threads import threads_to_compute
 from gristmill._base.types import Alloc, Int64Array, T
 from gristmill._dataset.model.blocks import (
     BlockMapDataset,
@@ -158,7 +158,7 @@ class BatchMapDataset(Batching, BlockMapDataset[T]):
         if self._deferred is None:
             return self
         made = copy.copy(self)
-        made._threads = helpers(threads)
+        made._threads = threads_to_compute(threads)
         return made
 
     def _block(self, indices: Int64Array) -> list[Any]:
@@ -186,7 +186,8 @@ class BatchMapDataset(Batching, BlockMapDataset[T]):
     def _make_of_deferred(self, first: int, size: int) -> Any:
         indices = np.arange(first, first + size)
         elements = block_of(self._deferred, indices)
-        return batching.make_batch(elements, threads=self._threads or helpers())
+        threads = self._threads or threads_to_compute()
+        return batching.make_batch(elements, threads=threads)
 
     def _check(self, epochs: Int64Array) -> None:
         """Raise where the parent's indices do not fit into 64 bits."""
@@ -235,7 +236,7 @@ class BatchDatasetIterator(NodeIterator[T]):
         # Of the elements that nobody defers, where those of the parent are deferred.
         self._plain = None if above is None else node._parent
         wanted = (feed.read_options.num_threads for feed in feeds_of(self._parent))
-        self._threads = helpers(min(wanted, default=sys.maxsize))
+        self._threads = threads_to_compute(min(wanted, default=sys.maxsize))
         parent = self._parent
         if node._batch_fn is None and type(parent) is PrefetchDatasetIterator:
             self._rows = Rows.of(parent.dataset)

@@ -15,7 +15,8 @@ import numpy.typing as npt
 import torch
 from torch.utils.data import Subset
 
-from gristmill._base.deferred import Deferred, helpers
+from gristmill._base.deferred import Deferred
+from gristmill._base.threads import threads_to_compute
 from gristmill._torch import private
 from gristmill._torch.batches import slot_collation
 from gristmill._torch.batches.native import Fetch
@@ -73,7 +74,7 @@ def _stacked(column: list[Any], *, collate_fn_map: Any = None) -> torch.Tensor:
         array: npt.NDArray[Any] = made[-1].numpy()
         return array.view(dtype).reshape(shape)
 
-    array = column[0].stack(column, alloc, helpers())
+    array = column[0].stack(column, alloc, threads_to_compute())
     # Not of the array: what moves a batch out of a slot knows its own tensors.
     is_bfloat16 = array.dtype.name == "bfloat16"
     dtype = torch.bfloat16 if is_bfloat16 else torch.from_numpy(array[:0]).dtype
