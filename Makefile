@@ -71,12 +71,12 @@ quick:
 # Tests of torch's loader fork the process that they run in, hundreds of times. A fork
 # takes three times as long where other tests have imported what they need, so they run
 # apart. Three processes leave no core idle where tests wait. (5: PYTEST_ARGS chose none.)
+test: export PYTHONDONTWRITEBYTECODE :=
 test: tools
-	$(BIN)/python .ci/extra.py test > $(VENV)/requirements.txt
-	$(PIP) install --quiet --requirement $(VENV)/requirements.txt & \
+	$(BIN)/python .ci/requirements.py test & \
 		installing=$$!; make --no-print-directory test-core; tested=$$?; \
 		wait $$installing && exit $$tested
-	$(INSTALL) test
+	$(INSTALL) test --no-build-isolation
 	failed=; \
 	$(PYTEST) tests/torch_loader || test $$? -eq 5 || failed=1; \
 	$(PYTEST) tests --ignore=tests/torch_loader || test $$? -eq 5 || failed=1; \

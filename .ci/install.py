@@ -1,6 +1,6 @@
 """Install the package with one extra, and say how far it is: it compiles for minutes.
 
-python .ci/install.py demo
+python .ci/install.py demo [options of pip install]
 """
 
 import re
@@ -40,10 +40,10 @@ class Progress:
         return None
 
 
-def main(extra):
+def main(extra, *options):
     print(f"Building Gristmill and installing it with [{extra}]:", flush=True)
     command = [sys.executable, "-m", "pip", "--disable-pip-version-check", "install"]
-    command += ["--verbose", f".[{extra}]"]
+    command += ["--verbose", *options, f".[{extra}]"]
     log, progress = [], Progress()
     with subprocess.Popen(
         command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
@@ -58,4 +58,4 @@ def main(extra):
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1]))
+    sys.exit(main(*sys.argv[1:]))

@@ -112,6 +112,5 @@ def pytest_collection():
 
 
 def pytest_collection_finish():
-    gc.collect()
     gc.freeze()
     gc.enable()

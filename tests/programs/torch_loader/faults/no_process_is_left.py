@@ -5,10 +5,10 @@ import sys
 from faults.toolbox import await_gone, watched
 from programs.torch_loader.faults.squares import make
 
-context, leave = sys.argv[1] or None, sys.argv[2]
+context = sys.argv[1] or None
 
 
-def some():
+def some(leave):
     loader = make(multiprocessing_context=context)
     iterator = iter(loader)
     next(iterator)
@@ -24,6 +24,7 @@ def some():
     return ending
 
 
-ending = some()
-gc.collect()
-await_gone(ending)
+for leave in ("break", "del", "exhaust", "raise"):
+    ending = some(leave)
+    gc.collect()
+    await_gone(ending)

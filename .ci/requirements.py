@@ -1,0 +1,41 @@
+"""Install the requirements of one extra and of the build, without the package.
+
+python .ci/requirements.py test
+
+Most of what is installed is never imported, so nothing is compiled to bytecode but the
+largest packages' modules that importing them needs: here, once, since processes that
+import them side by side would each compile them.
+"""
+
+import pathlib
+import subprocess
+import sys
+import tomllib
+
+LARGEST = ("jax", "lightning", "tensorflow", "transformers.trainer")
+IMPORT_ALL = """
+import contextlib, importlib, sys
+for name in sys.argv[1:]:
+    with contextlib.suppress(ModuleNotFoundError):  # On this Python there is none.
+        importlib.import_module(name)
+"""
+
+
+def main(extra):
+    settings = tomllib.loads(pathlib.Path("pyproject.toml").read_text())
+    wanted = settings["project"]["optional-dependencies"][extra]
+    wanted = [*wanted, *settings["build-system"]["requires"]]
+    pip = [sys.executable, "-m", "pip", "--disable-pip-version-check", "install"]
+    pip += ["--quiet", "--no-compile"]
+    # What comes with Python is old, and takes half as long again.
+    subprocess.run([*pip, "--upgrade", "pip"], check=True)
+    subprocess.run([*pip, *wanted], check=True)
+    imports = [sys.executable, "-c", IMPORT_ALL, *LARGEST]
+    # They warn of what this machine lacks.
+    done = subprocess.run(imports, capture_output=True, text=True)
+    if done.returncode:
+        sys.exit(f"Importing {', '.join(LARGEST)} failed:\n{done.stderr}")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])
