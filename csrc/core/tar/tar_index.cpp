@@ -1,0 +1,80 @@
+#include "core/tar/tar_index.hpp"
+
+#include <algorithm>
+#include <array>
+#include <optional>
+#include <span>
+#include <string>
+
+#include "core/files/verify.hpp"
+#include "core/tar/tar_name.hpp"
+#include "core/tar/tar_sample.hpp"
+#include "core/tar/tar_walk.hpp"
+
+namespace gristmill {
+namespace {
+
+// A header, one of pax before it, and what that says.
+constexpr std::uint64_t kGlance = 4 * kTarBlock;
+
+// webdataset leaves samples out that have something in this field.
+constexpr std::string_view kBad = "__bad__";
+
+Status check_begin(const File& file) {
+  if (file.size() == 0) return damaged("the file is empty");
+  std::array<std::byte, 8> bytes;
+  const auto size = std::min<std::uint64_t>(file.size(), bytes.size());
+  const auto begin = std::span(bytes).first(static_cast<std::size_t>(size));
+  TRY(file.read(0, begin));
+  const auto compression = tar_compression(begin);
+  if (compression.empty()) return {};
+  return damaged("the file is compressed with ", compression,
+                 ", so that it can only be read from its start: unpack it to a "
+                 "plain .tar file, which takes hardly more room where its "
+                 "members are images");
+}
+
+// A sample whose members are being counted.
+struct Open {
+  std::string key;
+  TarIndex::Place place;
+  bool bad = false;
+};
+
+}  // namespace
+
+Result<TarIndex> TarIndex::scan(const File& file, ScanProgress& progress) {
+  TRY(check_begin(file));
+  HeadReader heads(file, kGlance, progress);
+  std::uint64_t members = 0;
+  TarWalk walk(
+      [&](std::uint64_t at, std::uint64_t size) {
+        return heads.read(at, size, members);
+      },
+      0, file.size());
+  TarIndex index;
+  std::optional<Open> open;
+  const auto close = [&] {
+    if (!open || open->bad) return;
+    const auto& [begin, end] = open->place;
+    index.places_.add(begin, end - begin);
+  };
+  for (; TRY(walk.next()); ++members) {
+    const TarMember& member = walk.member();
+    if (!member.regular) continue;
+    const auto field = tar_field(member.name);
+    if (!field) continue;
+    if (!open || open->key != field->key) {
+      close();
+      open = Open{std::string(field->key), {member.begin, 0}};
+    }
+    open->place.end = member.end();
+    open->bad |= member.size > 0 && tar_lower(field->extension) == kBad;
+  }
+  close();
+  index.places_.finish(file.size());
+  progress.done_bytes.store(file.size(), std::memory_order_relaxed);
+  return index;
+}
+
+}  // namespace gristmill
