@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import operator
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, SupportsIndex, TypeVar
+from typing import Any, SupportsIndex
 
 import numpy as np
 import numpy.typing as npt
@@ -13,24 +13,10 @@ import numpy.typing as npt
 from gristmill import _core
 from gristmill._base.closing import Closing
 from gristmill._base.types import Int64Array
+from gristmill.sources._record_files import in_threads
 from gristmill.sources._urls import is_local
 
-ReaderT = TypeVar("ReaderT", bound=_core.RecordReader)
-
 ITER_BLOCK = 256
-OPENING_THREADS = 64
-
-
-def open_parts(
-    open_part: Callable[[int], ReaderT], parts: Sequence[int]
-) -> list[ReaderT]:
-    """Return the readers of several parts, opened at the same time."""
-    if len(parts) < 2:
-        return [open_part(part) for part in parts]
-    from concurrent.futures import ThreadPoolExecutor  # Slow to import.
-
-    with ThreadPoolExecutor(min(len(parts), OPENING_THREADS)) as pool:
-        return list(pool.map(open_part, parts))
 
 
 class RecordSource(Closing):
@@ -123,7 +109,7 @@ class RecordSource(Closing):
 
     def _new_reader(self) -> _core.RecordSet:
         # Without a reference to the source, which has one to the reader.
-        opener = functools.partial(open_parts, self._open_part)
+        opener = functools.partial(in_threads, self._open_part)
         return _core.RecordSet(self._name, self._ranges, opener)
 
     def _checked(self, record_keys: Any) -> Int64Array:
