@@ -710,10 +710,11 @@ class RecordFile(RecordReader):
             another process truncates may end this process. Of paths only.
         cache: Keeps decoded chunks of more than one record, of other files too; None
             for one of 64 MiB.
+        stamp: Bytes and version of the file that is wanted, as counting told them.
 
     Raises:
         OSError: The file cannot be opened or read.
-        CorruptRecord: It is no ArrayRecord file, or is damaged.
+        CorruptRecord: It is no ArrayRecord file, is damaged, or has another stamp.
         ValueError: ``verify`` or ``access`` is none of the above.
     """
 
@@ -723,6 +724,7 @@ class RecordFile(RecordReader):
         verify: str = "all",
         access: str = "pread",
         cache: ChunkCache | None = None,
+        stamp: tuple[int, int] | None = None,
     ) -> None: ...
     def chunk(self, chunk: int) -> tuple[int, int, int, int]:
         """Return (begin, end, size of the records in bytes, records) of a chunk."""
@@ -777,6 +779,25 @@ class ScanProgress:
     def done_bytes(self) -> int: ...
     def cancel(self) -> None:
         """Make the pass end soon, by a CorruptRecord."""
+
+def count_records(
+    file: str | RangeReader, verify: str = "all"
+) -> tuple[int, int, tuple[int, int]]:
+    """Count the records of an ArrayRecord file.
+
+    Reads no more of its end than that takes. Arguments and errors are RecordFile's.
+
+    Returns:
+        The number of its records, of its chunks, and its bytes and version.
+    """
+
+def count_all_records(
+    paths: Sequence[str], verify: str = "all"
+) -> list[tuple[int, int, tuple[int, int]]]:
+    """Count the records of files of this machine, by several threads.
+
+    Raises what `count_records` raises for the first that fails.
+    """
 
 class TfRecordFile(RecordReader):
     """A TFRecord file, open for reading.

@@ -1,4 +1,11 @@
 // Binds core/array_record/record_file.hpp.
+#include <pybind11/stl.h>
+
+#include <optional>
+#include <tuple>
+#include <utility>
+#include <vector>
+
 #include "bindings/files/python_file.hpp"
 #include "bindings/files/record_reader.hpp"
 #include "bindings/with_python.hpp"
@@ -9,13 +16,43 @@ namespace {
 
 using FileHandle = HandleOf<RecordFile>;
 
+// The bytes of a file and its version.
+using Stamp = std::pair<std::uint64_t, std::uint64_t>;
+
+// Records and chunks of a file, and its stamp.
+using Count = std::tuple<std::uint64_t, std::uint64_t, Stamp>;
+
 std::unique_ptr<FileHandle> open_array_record(
     const py::object& object, const std::string& verify,
-    const std::string& access, std::shared_ptr<ChunkCache> cache) {
-  const RecordFile::Options options{verify_of(verify), std::move(cache)};
+    const std::string& access, std::shared_ptr<ChunkCache> cache,
+    const std::optional<Stamp>& stamp) {
+  RecordFile::Options options{verify_of(verify), std::move(cache)};
+  if (stamp) options.stamp = FileStamp{stamp->first, stamp->second};
   File::Ptr file = open_file(object, access);
   return std::make_unique<FileHandle>(checked_file(
       unlocked([&] { return RecordFile::open(std::move(file), options); })));
+}
+
+Count to_count(Result<RecordCount> result) {
+  const RecordCount count = checked_file(std::move(result));
+  return {count.num_records,
+          count.num_chunks,
+          {count.stamp.size, count.stamp.version}};
+}
+
+Count count_records(const py::object& object, const std::string& verify) {
+  const Verify checks = verify_of(verify);
+  const File::Ptr file = open_file(object, "pread");
+  return to_count(unlocked([&] { return RecordFile::count(*file, checks); }));
+}
+
+std::vector<Count> count_all_records(const std::vector<std::string>& paths,
+                                     const std::string& verify) {
+  const Verify checks = verify_of(verify);
+  auto found = unlocked([&] { return RecordFile::count(paths, checks); });
+  std::vector<Count> counts;
+  for (auto& result : found) counts.push_back(to_count(std::move(result)));
+  return counts;
 }
 
 // Returns where a chunk begins and ends, the size of its records together,
@@ -42,7 +79,7 @@ void record_file(py::module_& m) {
   py::class_<FileHandle, ReaderHandle>(m, "RecordFile",
                                        "An ArrayRecord file, open for reading.")
       .def(py::init(&open_array_record), "file"_a, "verify"_a = "all",
-           "access"_a = "pread", "cache"_a = py::none())
+           "access"_a = "pread", "cache"_a = py::none(), "stamp"_a = py::none())
       .def("chunk", &chunk, "chunk"_a)
       .def_property_readonly("options",
                              [](const FileHandle& h) {
@@ -57,6 +94,8 @@ void record_file(py::module_& m) {
       .def_property_readonly("index_bytes", [](const FileHandle& h) {
         return h.file()->index().chunks.held_bytes();
       });
+  m.def("count_records", &count_records, "file"_a, "verify"_a = "all");
+  m.def("count_all_records", &count_all_records, "paths"_a, "verify"_a = "all");
 }
 
 }  // namespace gristmill::bind

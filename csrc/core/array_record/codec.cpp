@@ -4,6 +4,7 @@
 #include <snappy.h>
 #include <zstd.h>
 
+#include <algorithm>
 #include <cstring>
 #include <memory>
 #include <string>
@@ -47,12 +48,18 @@ Status copy_plain(std::span<const std::byte> from, std::span<std::byte> to) {
   return {};
 }
 
+// Of this thread; null if there is no memory.
+ZSTD_DCtx* zstd_context() {
+  thread_local const ZstdContext context(ZSTD_createDCtx());
+  return context.get();
+}
+
 Status decompress_zstd(std::span<const std::byte> from,
                        std::span<std::byte> to) {
-  thread_local const ZstdContext context(ZSTD_createDCtx());
-  if (!context) return no_memory(Codec::kZstd);
-  const std::size_t size = ZSTD_decompressDCtx(
-      context.get(), to.data(), to.size(), from.data(), from.size());
+  ZSTD_DCtx* const context = zstd_context();
+  if (context == nullptr) return no_memory(Codec::kZstd);
+  const std::size_t size = ZSTD_decompressDCtx(context, to.data(), to.size(),
+                                               from.data(), from.size());
   if (ZSTD_isError(size)) {
     return damaged_data(Codec::kZstd, ZSTD_getErrorName(size));
   }
@@ -60,13 +67,57 @@ Status decompress_zstd(std::span<const std::byte> from,
   return {};
 }
 
+Result<std::size_t> zstd_front(std::span<const std::byte> from,
+                               std::span<std::byte> to) {
+  ZSTD_DCtx* const context = zstd_context();
+  if (context == nullptr) return no_memory(Codec::kZstd);
+  ZSTD_DCtx_reset(context, ZSTD_reset_session_only);
+  ZSTD_inBuffer in{from.data(), from.size(), 0};
+  ZSTD_outBuffer out{to.data(), to.size(), 0};
+  std::size_t wanted = 1;
+  while (out.pos < out.size && in.pos < in.size && wanted > 0) {
+    wanted = ZSTD_decompressStream(context, &out, &in);
+    if (ZSTD_isError(wanted)) {
+      return damaged_data(Codec::kZstd, ZSTD_getErrorName(wanted));
+    }
+  }
+  ZSTD_DCtx_reset(context, ZSTD_reset_session_only);
+  return out.pos;
+}
+
+// Null if there is no memory.
+BrotliState brotli_state() {
+  BrotliState state(BrotliDecoderCreateInstance(nullptr, nullptr, nullptr));
+  // Windows of more than 16 MiB are an extension that files may use.
+  if (state) {
+    BrotliDecoderSetParameter(state.get(), BROTLI_DECODER_PARAM_LARGE_WINDOW,
+                              1);
+  }
+  return state;
+}
+
+Result<std::size_t> brotli_front(std::span<const std::byte> from,
+                                 std::span<std::byte> to) {
+  const BrotliState state = brotli_state();
+  if (!state) return no_memory(Codec::kBrotli);
+  std::size_t from_left = from.size();
+  const auto* next = reinterpret_cast<const std::uint8_t*>(from.data());
+  std::size_t to_left = to.size();
+  auto* out = reinterpret_cast<std::uint8_t*>(to.data());
+  const auto end = BrotliDecoderDecompressStream(state.get(), &from_left, &next,
+                                                 &to_left, &out, nullptr);
+  if (end == BROTLI_DECODER_RESULT_ERROR) {
+    return damaged_data(
+        Codec::kBrotli,
+        BrotliDecoderErrorString(BrotliDecoderGetErrorCode(state.get())));
+  }
+  return to.size() - to_left;
+}
+
 Status decompress_brotli(std::span<const std::byte> from,
                          std::span<std::byte> to) {
-  const BrotliState state(
-      BrotliDecoderCreateInstance(nullptr, nullptr, nullptr));
+  const BrotliState state = brotli_state();
   if (!state) return no_memory(Codec::kBrotli);
-  // Windows of more than 16 MiB are an extension that files may use.
-  BrotliDecoderSetParameter(state.get(), BROTLI_DECODER_PARAM_LARGE_WINDOW, 1);
   std::size_t from_left = from.size();
   const auto* next = reinterpret_cast<const std::uint8_t*>(from.data());
   std::size_t to_left = to.size();
@@ -164,6 +215,24 @@ Status decompress(Codec codec, std::span<const std::byte> from,
       return decompress_snappy(from, to);
   }
   return Status(Code::kInvalidArgument, "unknown compression");
+}
+
+Result<std::size_t> decompress_front(Codec codec,
+                                     std::span<const std::byte> from,
+                                     std::span<std::byte> to) {
+  switch (codec) {
+    case Codec::kNone:
+      std::ranges::copy_n(from.begin(), std::min(from.size(), to.size()),
+                          to.begin());
+      return std::min(from.size(), to.size());
+    case Codec::kBrotli:
+      return brotli_front(from, to);
+    case Codec::kZstd:
+      return zstd_front(from, to);
+    case Codec::kSnappy:
+      break;
+  }
+  return std::size_t{0};
 }
 
 }  // namespace gristmill

@@ -36,4 +36,11 @@ enum class Codec : std::uint8_t {
 Status decompress(Codec codec, std::span<const std::byte> from,
                   std::span<std::byte> to);
 
+// Decompresses the beginning of data, of which `from` has the first bytes or
+// all.  Returns how many bytes of `to` were written: as many as there are, and
+// none of snappy, of which nothing can be had before all is there.
+Result<std::size_t> decompress_front(Codec codec,
+                                     std::span<const std::byte> from,
+                                     std::span<std::byte> to);
+
 }  // namespace gristmill

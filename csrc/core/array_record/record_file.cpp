@@ -1,8 +1,12 @@
 #include "core/array_record/record_file.hpp"
 
 #include <algorithm>
+#include <atomic>
 #include <optional>
 #include <utility>
+
+#include "core/base/pool.hpp"
+#include "core/files/local_file.hpp"
 
 namespace gristmill {
 namespace {
@@ -11,6 +15,14 @@ using Request = RecordFile::Request;
 
 // A thread keeps at most this much memory of each kind between reads.
 constexpr std::size_t kMaxSpareBytes = std::size_t{4} << 20;
+
+// More than there are cores: files on a disk keep each of them waiting.
+constexpr std::size_t kCountingThreads = 16;
+
+Status changed(const FileStamp& before, std::uint64_t size) {
+  return damaged("the file has changed since its records were counted: it had ",
+                 before.size, " bytes and has ", size);
+}
 
 // Memory that a thread works with.
 struct Scratch {
@@ -32,10 +44,45 @@ Scratch& scratch() {
 
 Result<std::shared_ptr<const RecordFile>> RecordFile::open(
     File::Ptr file, const Options& options) {
+  if (options.stamp && FileStamp::of(*file) != *options.stamp) {
+    return name_file(*file, changed(*options.stamp, file->size()));
+  }
   auto index = RecordIndex::read(*file, options.verify);
   if (!index.ok()) return name_file(*file, index.status());
   return std::shared_ptr<const RecordFile>(
       new RecordFile(std::move(file), std::move(index).value(), options));
+}
+
+Result<RecordCount> RecordFile::count(const File& file, Verify verify) {
+  auto count = RecordCount::read(file, verify);
+  if (!count.ok()) return name_file(file, count.status());
+  return count;
+}
+
+std::vector<Result<RecordCount>> RecordFile::count(
+    std::span<const std::string> paths, Verify verify) {
+  const auto count_one = [&](const std::string& path) -> Result<RecordCount> {
+    const auto file = TRY(LocalFile::open(path, LocalFile::Access::kPread));
+    return count(*file, verify);
+  };
+  std::vector<Result<RecordCount>> counts(paths.size(), RecordCount());
+  std::atomic<std::size_t> next{0};
+  const auto work = [&] {
+    for (std::size_t i = next++; i < paths.size(); i = next++) {
+      counts[i] = count_one(paths[i]);
+    }
+  };
+  const std::size_t threads = std::min(kCountingThreads, paths.size());
+  if (threads < 2) {
+    work();
+    return counts;
+  }
+  Pool pool(threads - 1);
+  TaskGroup group;
+  for (std::size_t i = 1; i < threads; ++i) pool.run(group, work);
+  work();
+  static_cast<void>(group.wait());
+  return counts;
 }
 
 std::string RecordFile::describe(std::int64_t record) const {

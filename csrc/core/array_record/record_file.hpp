@@ -16,12 +16,14 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "core/array_record/chunk_cache.hpp"
 #include "core/array_record/record_index.hpp"
 #include "core/base/status.hpp"
 #include "core/files/file.hpp"
 #include "core/files/file_reader.hpp"
+#include "core/files/file_stamp.hpp"
 
 namespace gristmill {
 
@@ -31,6 +33,8 @@ class RecordFile final : public FileReader {
     Verify verify = Verify::kAll;
     // Keeps decoded chunks; null for a cache of the file's own.
     std::shared_ptr<ChunkCache> cache = nullptr;
+    // Which version of the file is wanted; any, if there is none.
+    std::optional<FileStamp> stamp = std::nullopt;
   };
 
   ~RecordFile() override { cache_->forget(first_id_, index_.num_chunks()); }
@@ -39,6 +43,13 @@ class RecordFile final : public FileReader {
   // something is not as expected.
   static Result<std::shared_ptr<const RecordFile>> open(File::Ptr file,
                                                         const Options& options);
+
+  // Counts the records of the local files at `paths`, by several threads.
+  static std::vector<Result<RecordCount>> count(
+      std::span<const std::string> paths, Verify verify);
+
+  // Counts the records of a file.
+  static Result<RecordCount> count(const File& file, Verify verify);
 
   [[nodiscard]] std::uint64_t size() const override {
     return index_.num_records;

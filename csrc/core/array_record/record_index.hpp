@@ -1,7 +1,7 @@
 // A RecordIndex knows where each chunk of an ArrayRecord file lies.
 //
-// The file ends in a postscript that says where the footer is, and the footer
-// lists the chunks.  Only the packed list stays in memory.
+// The footer lists the chunks.  Only the packed list stays in memory.  How many
+// records there are is had without it, at a thousandth of the cost.
 //
 // Thread safety: const methods may overlap.
 #pragma once
@@ -13,7 +13,9 @@
 #include "core/array_record/record_chunk.hpp"
 #include "core/base/status.hpp"
 #include "core/files/file.hpp"
+#include "core/files/file_stamp.hpp"
 #include "core/files/packed_chunks.hpp"
+#include "core/files/verify.hpp"
 
 namespace gristmill {
 
@@ -33,6 +35,16 @@ struct RecordIndex {
   PackedChunks chunks;
   std::string
       options;  // Of the writer; files of before October 2022 have none.
+};
+
+struct RecordCount {
+  // Reads how many records an ArrayRecord file has: no more of its footer than
+  // that takes, unless something is wrong.  Errors do not name the file.
+  static Result<RecordCount> read(const File& file, Verify verify);
+
+  std::uint64_t num_records = 0;
+  std::uint64_t num_chunks = 0;
+  FileStamp stamp;
 };
 
 }  // namespace gristmill

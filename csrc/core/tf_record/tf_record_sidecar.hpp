@@ -32,21 +32,10 @@
 #include <vector>
 
 #include "core/base/status.hpp"
-#include "core/files/file.hpp"
+#include "core/files/file_stamp.hpp"
 #include "core/tf_record/tf_record_index.hpp"
 
 namespace gristmill {
-
-// What tells one version of a data file from the next.
-struct FileStamp {
-  std::uint64_t size = 0;
-  std::uint64_t version = 0;
-
-  static FileStamp of(const File& file) {
-    return {file.size(), file.version()};
-  }
-  bool operator==(const FileStamp&) const = default;
-};
 
 // The contents of the sidecar of a file that had this stamp.
 [[nodiscard]] std::vector<std::byte> pack_sidecar(const TfRecordIndex& index,

@@ -6,7 +6,7 @@ import hashlib
 import os
 import pathlib
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Protocol, cast, runtime_checkable
 
 import numpy as np
@@ -14,8 +14,13 @@ import numpy as np
 from gristmill import _core
 from gristmill._base import log
 from gristmill._base.types import Int64Array
-from gristmill.sources._record_files import check_name, expand, open_file
-from gristmill.sources._record_source import RecordSource, open_parts
+from gristmill.sources._record_files import (
+    check_name,
+    count_records,
+    expand,
+    open_file,
+)
+from gristmill.sources._record_source import RecordSource
 from gristmill.sources._remote_options import RemoteOptions
 
 __all__ = ["ArrayRecordDataSource"]
@@ -46,17 +51,25 @@ Path = str | os.PathLike[str] | FileInstruction
 
 
 class Opener:
-    """Opens the files of a source, by their number; they share a cache."""
+    """Opens the files of a source, by their number; they share a cache.
+
+    `stamps` are the versions of those that were counted.
+    """
 
     def __init__(
-        self, paths: Sequence[str], cache_bytes: int, settings: dict[str, Any]
+        self,
+        paths: Sequence[str],
+        cache_bytes: int,
+        settings: dict[str, Any],
+        stamps: Mapping[int, tuple[int, int]] | None = None,
     ) -> None:
-        self._arguments = tuple(paths), cache_bytes, settings
+        self._arguments = tuple(paths), cache_bytes, settings, stamps or {}
         self._cache = _core.ChunkCache(cache_bytes)
 
     def __call__(self, part: int) -> _core.RecordFile:
-        paths, _, settings = self._arguments
-        return open_file(paths[part], cache=self._cache, **settings)
+        paths, _, settings, stamps = self._arguments
+        stamp = stamps.get(part)
+        return open_file(paths[part], cache=self._cache, stamp=stamp, **settings)
 
     def __reduce__(self) -> Any:
         return Opener, self._arguments
@@ -69,8 +82,9 @@ class ArrayRecordDataSource(RecordSource[bytes]):
         paths: A path, a URL that fsspec knows, such as ``gs://bucket/path``, a
             FileInstruction (filename, skip, take, examples_in_shard), or a list of
             these, at least one.
-            ``"path[start:end]"`` stands for a part of a file.  Files that are named
-            without a part are opened at once, to count their records; a name of no
+            ``"path[start:end]"`` stands for a part of a file.  Records of files that
+            are named without a part are counted at once, by the beginning of each
+            footer; the rest of it is read with the file's first record.  A name of no
             file may be a pattern (``"train-*.array_record"``, in the order of names)
             or stand for shards (``"train.array_record@4"`` is
             ``train.array_record-00000-of-00004`` and so on, ``"@*"`` any number).
@@ -96,7 +110,8 @@ class ArrayRecordDataSource(RecordSource[bytes]):
             option is unknown.
         OSError: A file cannot be opened; a RemoteError, if it is behind a URL.
         ImportError: fsspec, or what it needs for a URL, is not installed.
-        CorruptRecord: A file is no ArrayRecord file, or it is damaged.
+        CorruptRecord: A file is no ArrayRecord file, or it is damaged.  Raised by
+            reading, too, also where a file has changed since it was counted.
     """
 
     __module__ = "gristmill.sources"  # Which pickles name.
@@ -136,16 +151,26 @@ class ArrayRecordDataSource(RecordSource[bytes]):
             "storage_options": storage_options,
             "remote_options": remote_options,
         }
-        opener = Opener(names, cache_bytes, settings)
         whole = [i for i, (_, part) in enumerate(wanted) if part is None]
-        files = dict(zip(whole, open_parts(opener, whole), strict=True))
+        counts = count_records(
+            [names[i] for i in whole], verify, storage_options, remote_options
+        )
+        counted = dict(zip(whole, counts, strict=True))
+        stamps = {i: stamp for i, (_, _, stamp) in counted.items()}
         ranges = [
-            (0, len(files[i])) if part is None else part
+            (0, counted[i][0]) if part is None else part
             for i, (_, part) in enumerate(wanted)
         ]
-        super().__init__(names, ranges, opener, files)
-        _warn_of_groups(files.values())
-        self._group_sizes = {part: file.group_size for part, file in files.items()}
+        opener = Opener(names, cache_bytes, settings, stamps)
+        super().__init__(names, ranges, opener, {})
+        # Of files with as many chunks as records that is known; others have few chunks.
+        self._group_sizes = {
+            i: 1 for i, (records, chunks, _) in counted.items() if chunks == records
+        }
+        for i, (records, chunks, _) in counted.items():
+            if 1 < chunks < records:
+                _warn_of_groups(self._opened(i))
+                break
 
     @property
     def groups(self) -> Int64Array:
@@ -161,14 +186,17 @@ class ArrayRecordDataSource(RecordSource[bytes]):
         counts = []
         for part, (first, count) in enumerate(self._ranges):
             if part not in self._group_sizes:
-                file = cast(_core.RecordFile, self._open_part(part))
-                self.reader.open_part(part, file)
-                self._group_sizes[part] = file.group_size
+                self._group_sizes[part] = self._opened(part).group_size
             size = self._group_sizes[part]
             begins = np.arange(first // size * size + size, first + count, size)
             edges = np.concatenate([[first], begins, [first + count]])
             counts.append(np.diff(edges.astype(np.int64)))
         return np.concatenate(counts)
+
+    def _opened(self, part: int) -> _core.RecordFile:
+        file = cast(_core.RecordFile, self._open_part(part))
+        self.reader.open_part(part, file)
+        return file
 
     def __repr__(self) -> str:
         # Of paths alone, as Grain's: saved states are compared by it.
@@ -213,14 +241,10 @@ def _instruction(path: Path) -> tuple[str, tuple[int, int] | None]:
     return name, None
 
 
-def _warn_of_groups(files: Iterable[_core.RecordFile]) -> None:
-    for file in files:
-        if file.num_chunks > 1 < file.group_size:
-            log.warning(
-                "%s has chunks of %s records, and all of a chunk are decoded to read"
-                " one. For random access write files with 'group_size:1', or shuffle"
-                " groups of records.",
-                file.path,
-                file.group_size,
-            )
-            return
+def _warn_of_groups(file: _core.RecordFile) -> None:
+    log.warning(
+        "%s has chunks of %s records, and all of a chunk are decoded to read one. For"
+        " random access write files with 'group_size:1', or shuffle groups of records.",
+        file.path,
+        file.group_size,
+    )

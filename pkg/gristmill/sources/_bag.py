@@ -9,8 +9,8 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from gristmill import _core
-from gristmill.sources._record_files import expand, find_file
-from gristmill.sources._record_source import RecordSource, open_parts
+from gristmill.sources._record_files import expand, find_file, in_threads
+from gristmill.sources._record_source import RecordSource
 from gristmill.sources._remote_options import RemoteOptions
 
 if TYPE_CHECKING:
@@ -80,7 +80,7 @@ class BagDataSource(RecordSource[bytes]):
             storage_options,
             remote_options,
         )
-        counts = open_parts(files.count, range(len(names)))
+        counts = in_threads(files.count, range(len(names)))
         super().__init__(names, [(0, count) for count in counts], files, {})
 
     def __repr__(self) -> str:

@@ -5,20 +5,22 @@ from __future__ import annotations
 import glob
 import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from gristmill import _core
+from gristmill._base.types import K, S
 from gristmill.sources._remote_options import RemoteOptions
 from gristmill.sources._urls import glob_url, is_local, local_path
 
 if TYPE_CHECKING:
     from gristmill.sources._remote import RemoteFile
 
-__all__ = ["expand", "find_file", "open_file"]
+__all__ = ["count_records", "expand", "find_file", "in_threads", "open_file"]
 
 # Shards of Bagz files have their number before the end of the name.
 SHARDED = re.compile(r"(.+)@(\d+|\*)(\.bagz?)?", re.DOTALL)
+OPENING_THREADS = 64
 GLOB_CHARACTERS = re.compile(r"[*?[]")
 
 
@@ -28,13 +30,15 @@ def open_file(
     verify: str = "all",
     access: str = "pread",
     cache: _core.ChunkCache | None = None,
+    stamp: tuple[int, int] | None = None,
     storage_options: Mapping[str, Any] | None = None,
     remote_options: RemoteOptions | None = None,
 ) -> _core.RecordFile:
     """Open an ArrayRecord file.
 
     Options and errors are those of `ArrayRecordDataSource`; `cache` keeps decoded
-    chunks of more than one record, of other files too, None for one of 64 MiB.
+    chunks of more than one record, of other files too, None for one of 64 MiB. `stamp`
+    is the version of the file that is wanted, as `count_records` told it.
 
     Example:
         >>> open_file("/none/such", storage_options={"anon": True})
@@ -43,7 +47,39 @@ def open_file(
         ValueError: /none/such is on this machine and has no use for storage_options.
     """
     file = find_file(os.fspath(path), access, storage_options, remote_options)
-    return _core.RecordFile(file, verify, access, cache)
+    return _core.RecordFile(file, verify, access, cache, stamp)
+
+
+def count_records(
+    names: Sequence[str],
+    verify: str,
+    storage_options: Mapping[str, Any] | None,
+    remote_options: RemoteOptions | None,
+) -> list[tuple[int, int, tuple[int, int]]]:
+    """Count the records of ArrayRecord files, many at the same time.
+
+    Returns:
+        Of each file the number of its records, of its chunks, and its stamp: its bytes
+        and its version.
+    """
+    if all(map(is_local, names)):
+        return _core.count_all_records([*map(local_path, names)], verify)
+
+    def count(name: str) -> tuple[int, int, tuple[int, int]]:
+        file = find_file(name, "pread", storage_options, remote_options)
+        return _core.count_records(file, verify)
+
+    return in_threads(count, names)
+
+
+def in_threads(function: Callable[[K], S], arguments: Sequence[K]) -> list[S]:
+    """Return what a function that waits gives for each argument, many at a time."""
+    if len(arguments) < 2:
+        return [*map(function, arguments)]
+    from concurrent.futures import ThreadPoolExecutor  # Slow to import.
+
+    with ThreadPoolExecutor(min(len(arguments), OPENING_THREADS)) as pool:
+        return list(pool.map(function, arguments))
 
 
 def find_file(

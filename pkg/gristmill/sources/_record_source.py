@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import operator
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, Generic, SupportsIndex, TypeVar
+from typing import Any, Generic, SupportsIndex
 
 import numpy as np
 import numpy.typing as npt
@@ -13,24 +13,10 @@ import numpy.typing as npt
 from gristmill import _core
 from gristmill._base.closing import Closing
 from gristmill._base.types import Int64Array, T
+from gristmill.sources._record_files import in_threads
 from gristmill.sources._urls import is_local
 
-ReaderT = TypeVar("ReaderT", bound=_core.RecordReader)
-
 ITER_BLOCK = 256
-OPENING_THREADS = 64
-
-
-def open_parts(
-    open_part: Callable[[int], ReaderT], parts: Sequence[int]
-) -> list[ReaderT]:
-    """Return the readers of several parts, opened at the same time."""
-    if len(parts) < 2:
-        return [open_part(part) for part in parts]
-    from concurrent.futures import ThreadPoolExecutor  # Slow to import.
-
-    with ThreadPoolExecutor(min(len(parts), OPENING_THREADS)) as pool:
-        return list(pool.map(open_part, parts))
 
 
 class RecordSource(Closing, Generic[T]):
@@ -42,6 +28,9 @@ class RecordSource(Closing, Generic[T]):
     is picklable and does not refer to the source, returns the reader of a file by its
     number; `opened` are those that are open.
     """
+
+    # Makes an element of a record's key and its bytes.
+    _to_element: Callable[[int, bytes], T] | None = None
 
     def __init__(
         self,
@@ -78,9 +67,6 @@ class RecordSource(Closing, Generic[T]):
     def __len__(self) -> int:
         return self._length
 
-    # Makes an element of a record's key and its bytes.
-    _to_element: Callable[[int, bytes], T] | None = None
-
     def __getitem__(self, record_key: SupportsIndex) -> T:
         key = operator.index(record_key)
         if not 0 <= key < self._length:
@@ -95,7 +81,7 @@ class RecordSource(Closing, Generic[T]):
         """Return the elements of keys in [0, len), shape (k,)."""
         return self.elements(keys, self._reader.read_many(keys))
 
-    def elements(self, keys: Int64Array, records: Any) -> list[T]:
+    def elements(self, keys: Int64Array, records: list[Any]) -> list[T]:
         """Return the elements that `records`, what `reader` has of `keys`, become."""
         if self._to_element is None:
             return records
@@ -144,7 +130,7 @@ class RecordSource(Closing, Generic[T]):
 
     def _new_reader(self) -> _core.RecordSet:
         # Without a reference to the source, which has one to the reader.
-        opener = functools.partial(open_parts, self._open_part)
+        opener = functools.partial(in_threads, self._open_part)
         return _core.RecordSet(self._name, self._ranges, opener)
 
     def _checked(self, record_keys: Any) -> Int64Array:

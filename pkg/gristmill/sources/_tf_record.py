@@ -8,12 +8,12 @@ import os
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 from gristmill import _core
 from gristmill._base import log
 from gristmill.sources._record_files import expand, find_file
-from gristmill.sources._record_source import ReaderT, RecordSource
+from gristmill.sources._record_source import RecordSource
 from gristmill.sources._remote_options import RemoteOptions
 from gristmill.sources._urls import is_local, local_path
 
@@ -26,6 +26,7 @@ QUIET_S = 1.0
 REPORT_S = 10.0
 
 Path = str | os.PathLike[str]
+ReaderT = TypeVar("ReaderT", bound=_core.RecordReader)
 
 
 class TFRecordDataSource(RecordSource[bytes]):
@@ -210,7 +211,9 @@ def open_all(
 class _Report:
     """Says how far indexing is: on a terminal in place, elsewhere in the log."""
 
-    def __init__(self, sizes: Sequence[int | None], kind: str) -> None:
+    def __init__(
+        self, sizes: Sequence[int | None], kind: str = "TFRecord files, once"
+    ) -> None:
         self._kind = kind
         self.progress = [_core.ScanProgress() for _ in sizes]
         known = [size for size in sizes if size is not None]

@@ -78,7 +78,7 @@ void headers_before_a_member_name_it() {
       tar_member("././@LongLink", name + ".txt", 'L'),
       tar_member("short.txt", "long"),
       tar_member("pax", "13 comment=x\n", 'g'),
-      tar_member("pax", "18 path=a/b.jpg/\n", 'x'),
+      tar_member("pax", "17 path=a/b.jpg/\n", 'x'),
       tar_member("short.txt", "pax"),
   }));
   auto opened = open(disk.path());

@@ -2,6 +2,7 @@
 
 import dataclasses
 import itertools
+import os
 import pathlib
 import pickle
 import threading
@@ -14,9 +15,11 @@ from array_record.python.array_record_module import ArrayRecordWriter
 
 import gristmill
 from faults.scripts import run
-from gristmill import errors, sources
+from gristmill import _core, errors, sources
 
 flags.FLAGS.mark_as_parsed()
+
+BLOCK = 65536
 
 
 def write(path, records, options="group_size:1"):
@@ -246,6 +249,47 @@ def test_missing_and_foreign_files_are_refused_at_once(tmp_path):
     foreign.write_bytes(b"x" * 70000)
     with pytest.raises(errors.CorruptRecord, match="foreign: "):
         sources.ArrayRecordDataSource(str(foreign))
+
+
+@pytest.mark.parametrize("codec", ["uncompressed", "zstd", "brotli:1", "snappy"])
+@pytest.mark.parametrize("group", [1, 7])
+def test_records_are_counted_before_the_list_of_chunks_is_read(tmp_path, codec, group):
+    path = write(tmp_path / "data", [b"x"] * 40_000, f"group_size:{group},{codec}")
+    chunks = -(-40_000 // group)
+    stamp = os.path.getsize(path), os.stat(path).st_mtime_ns
+    assert _core.count_records(path) == (40_000, chunks, stamp)
+    assert _core.count_all_records([path, path]) == [(40_000, chunks, stamp)] * 2
+
+
+def test_damage_of_a_list_of_chunks_is_found_when_its_records_are_read(tmp_path):
+    good, bad = (
+        write(tmp_path / name, [b"x"] * 100_000, "group_size:1,uncompressed")
+        for name in ("good", "bad")
+    )
+    # The last entry of the footer, before the padding and the postscript.
+    flip(
+        bad,
+        len(pathlib.Path(bad).read_bytes().rstrip(b"\0")[:-BLOCK].rstrip(b"\0")) - 1,
+    )
+    source = sources.ArrayRecordDataSource([good, bad])
+    assert len(source) == 200_000
+    assert source[99_999] == b"x"
+    with pytest.raises(errors.CorruptRecord, match="bad: footer: "):
+        source[100_000]
+
+
+@pytest.mark.parametrize("count", [4, 6])
+def test_a_file_that_was_replaced_since_it_was_counted_is_refused(tmp_path, count):
+    path = write(tmp_path / "data", [b"a"] * 5)
+    source = sources.ArrayRecordDataSource(path)
+    restored = pickle.loads(pickle.dumps(source))
+    os.remove(path)
+    write(path, [b"b"] * count)
+    for each in (source, restored):
+        with pytest.raises(
+            errors.CorruptRecord, match="since its records were counted"
+        ):
+            each[0]
 
 
 @pytest.mark.claim(

@@ -109,7 +109,6 @@ names = st.lists(
             "\n",
             "x" * 60,
             ".jpg",
-            ".__bad__",
             ".__key__",
             "\udce9",
         ]
@@ -138,6 +137,13 @@ def test_samples_are_those_of_webdataset(tmp_path_factory, members, kind):
             list(sources.TarDataSource(path))
     else:
         assert list(sources.TarDataSource(path)) == expected
+
+
+def test_samples_that_say_they_are_bad_are_left_out(tmp_path):
+    members = [("0.__bad__", b"1"), ("0.x", b""), ("1.__BAD__", b""), ("2.x", b"")]
+    path = write(tmp_path / "train.tar", members)
+    assert list(sources.TarDataSource(path)) == by_webdataset(path)
+    assert [e["__key__"] for e in sources.TarDataSource(path)] == ["1", "2"]
 
 
 @pytest.mark.parametrize("kind", FORMATS)

@@ -1,0 +1,50 @@
+// The fields of a protocol buffer by their numbers, as far as any are of use in
+// the footer of a file.
+//
+// Thread safety: none; plain values.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+#include "core/base/varint.hpp"
+
+namespace gristmill {
+
+struct Fields {
+  std::array<std::uint64_t, 5> numbers{};
+  std::array<std::span<const std::byte>, 5> bytes{};
+
+  // False if the message cannot be read.
+  [[nodiscard]] bool read(std::span<const std::byte> message) {
+    ByteCursor cursor(message);
+    while (cursor.left() > 0) {
+      std::uint64_t tag = 0;
+      std::uint64_t value = 0;
+      std::span<const std::byte> run;
+      if (!cursor.varint(tag)) return false;
+      const std::uint64_t field = tag / 8;
+      switch (tag % 8) {
+        case 0:
+          if (!cursor.varint(value)) return false;
+          if (field < numbers.size()) numbers[field] = value;
+          break;
+        case 2:
+          if (!cursor.varint(value) || !cursor.take(value, run)) return false;
+          if (field < bytes.size()) bytes[field] = run;
+          break;
+        case 1:
+        case 5:
+          if (!cursor.take(tag % 8 == 1 ? 8 : 4, run)) return false;
+          break;
+        default:
+          return false;
+      }
+    }
+    return true;
+  }
+};
+
+}  // namespace gristmill

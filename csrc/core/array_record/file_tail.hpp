@@ -1,0 +1,37 @@
+// The end of a file, of which parts are wanted again and again: mapped, or read
+// as far ahead as the file likes.
+//
+// Thread safety: none; a tail belongs to one thread.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "core/base/status.hpp"
+#include "core/files/file.hpp"
+#include "core/files/file_reader.hpp"
+
+namespace gristmill {
+
+class FileTail {
+ public:
+  // Where each read takes long, it gets `most_ahead` bytes.
+  FileTail(const File& file, std::uint64_t most_ahead)
+      : file_(file), most_ahead_(most_ahead) {}
+
+  // Returns the bytes [offset, offset + count), valid until the next call.
+  // REQUIRES: they lie in the file.
+  Result<RawBytes> fetch(std::uint64_t offset, std::uint64_t count);
+
+ private:
+  Status read(std::uint64_t begin, std::uint64_t end);
+
+  const File& file_;
+  const std::uint64_t most_ahead_;
+  std::vector<std::byte> bytes_;
+  std::uint64_t begin_ = 0;  // Of the bytes, in the file.
+};
+
+}  // namespace gristmill

@@ -1,0 +1,231 @@
+#include "core/array_record/footer.hpp"
+
+#include <algorithm>
+#include <array>
+#include <utility>
+
+#include "core/array_record/codec.hpp"
+#include "core/array_record/fields.hpp"
+#include "core/base/varint.hpp"
+#include "core/files/verify.hpp"
+
+namespace gristmill {
+namespace {
+
+constexpr std::uint64_t kMinFileBytes = 2 * kBlockBytes;
+constexpr std::uint64_t kMagic = 0x71930e704fdae05e;
+
+// Of the postscript; it takes about 150.
+constexpr std::size_t kPostscriptBytes = 1024;
+
+// How much of a footer is taken at once.
+constexpr std::size_t kReadBytes = 4 * kBlockBytes;
+
+constexpr std::uint64_t kMostHeader = kChunkHeaderBytes + 2 * kBlockHeaderBytes;
+
+// What the records of a footer take at most: the first one, and any other.
+constexpr std::uint64_t kMostMetadata = std::uint64_t{1} << 20;
+constexpr std::uint64_t kMostEntry = 64;
+
+// How much of a part is read first for what it begins with: a block of zstd
+// becomes 128 KiB, of numbers that take about half of that.
+constexpr std::uint64_t kFrontBytes = std::uint64_t{1} << 16;
+
+Status within(const char* part, const Status& status) {
+  if (status.ok() || status.is_external()) return status;
+  return Status(status.code(), part, status.message());
+}
+
+Status check_size(std::uint64_t size) {
+  if (size >= kMinFileBytes && size % kBlockBytes == 0) return {};
+  return damaged("the file has ", size,
+                 " bytes, expected a multiple of 65536 and at least 131072: it "
+                 "is no ArrayRecord file, or it was truncated or not closed by "
+                 "its writer");
+}
+
+// Returns where the footer is: before `limit`.
+Result<std::uint64_t> parse_postscript(std::span<const std::byte> record,
+                                       std::uint64_t limit) {
+  Fields fields;
+  if (!fields.read(record)) return damaged("it is not readable");
+  const auto [none, footer, magic, more, most] = fields.numbers;
+  if (magic != kMagic) {
+    return damaged("its magic number is ", hex(magic), ", expected ",
+                   hex(kMagic));
+  }
+  if (footer < kFirstChunk || footer >= limit) {
+    return damaged("it puts the footer at offset ", footer,
+                   ", expected one from 64 to ", limit - 1);
+  }
+  return footer;
+}
+
+Result<std::uint64_t> read_postscript(FileTail& tail, std::uint64_t offset,
+                                      Verify verify) {
+  const auto raw = TRY(tail.fetch(offset, kPostscriptBytes));
+  ChunkView chunk;
+  TRY(chunk.open(raw, raw.end(), verify));
+  DecodedChunk decoded;
+  ByteBuffer spare;
+  TRY(chunk.decode(decoded, spare));
+  if (decoded.count() == 0) return chunk.placed(damaged("it is empty"));
+  auto footer = parse_postscript(decoded.record(0), offset);
+  if (!footer.ok()) return chunk.placed(footer.status());
+  return footer;
+}
+
+// Checks what the header of a footer says before memory is taken for it.
+Status check_footer(const ChunkHeader& header) {
+  if (header.type != kSimple) {
+    return damaged("its type is ", hex(header.type), ", expected 'r'");
+  }
+  const auto [records, bytes] = header.sizes;
+  if (records == 0) return damaged("it has no records");
+  const std::uint64_t most = kMostMetadata + kMostEntry * records;
+  if (bytes <= most) return {};
+  return damaged("its records have ", bytes, " bytes, expected at most ", most);
+}
+
+}  // namespace
+
+Result<Footer> Footer::find(const File& file, Verify verify,
+                            std::uint64_t most_ahead) {
+  TRY(check_size(file.size()));
+  const std::uint64_t limit = file.size() - kBlockBytes;
+  FileTail tail(file, most_ahead);
+  auto offset = read_postscript(tail, limit, verify);
+  if (!offset.ok()) return within("postscript: ", offset.status());
+  if (verify == Verify::kHeaders) verify = Verify::kAll;  // It is one.
+  Footer footer(std::move(tail), offset.value(), verify);
+  const Status status = footer.open(limit);
+  if (!status.ok()) return within("footer: ", status);
+  return footer;
+}
+
+// Reads the header of the chunk, which ends at `limit` or before.
+Status Footer::open(std::uint64_t limit) {
+  const auto raw =
+      TRY(tail_.fetch(offset_, std::min(kMostHeader, limit - offset_)));
+  TRY(chunk_.open(raw, limit, verify_));
+  return chunk_.placed(check_footer(chunk_.header()));
+}
+
+Status Footer::placed(const Status& status) const {
+  return within("footer: ", chunk_.placed(status));
+}
+
+Result<Footer::Counts> Footer::parse_counts(
+    std::span<const std::byte> record) const {
+  Fields outer;
+  Fields fields;
+  if (!outer.read(record) || !fields.read(outer.bytes[1])) {
+    return damaged("its record 0: it is not readable");
+  }
+  const auto [none, version, chunks, records, more] = fields.numbers;
+  if (version != 1) {
+    return damaged("its record 0: the version is ", found(version, 1));
+  }
+  if (chunks != num_chunks()) {
+    return damaged("its record 0: the number of chunks is ",
+                   found(chunks, num_chunks()));
+  }
+  const auto options = fields.bytes[4];
+  return Counts{records, chunks,
+                std::string(reinterpret_cast<const char*>(options.data()),
+                            options.size())};
+}
+
+Status Footer::read(ByteBuffer& data, SimpleRecords& records) {
+  TRY(read_data(data));
+  return unpack_simple(data.all(), chunk_.header().sizes, records);
+}
+
+// Reads the data, in pieces, and compares their hash.
+Status Footer::read_data(ByteBuffer& data) {
+  if (!data.reset(chunk_.header().data_size)) return no_memory_for("its data");
+  std::span<std::byte> to = data.all();
+  HighwayHash hash(kRiegeliKey);
+  for (std::uint64_t at = chunk_.data_begin(); at < chunk_.data_end();) {
+    const std::uint64_t end =
+        std::min(chunk_.data_end(), (at / kReadBytes + 1) * kReadBytes);
+    BlockWalk walk(TRY(tail_.fetch(at, end - at)), verify_);
+    for (;;) {
+      const auto piece = walk.next(to.size());
+      TRY(walk.status());
+      if (piece.empty()) break;
+      if (verify_ != Verify::kNone) hash.append(piece);
+      std::ranges::copy(piece, to.begin());
+      to = to.subspan(piece.size());
+    }
+    at = end;
+  }
+  return chunk_.check_data(hash);
+}
+
+Result<Footer::Counts> Footer::read_front() {
+  auto counts = try_front();
+  if (!counts.ok()) return placed(counts.status());
+  return counts;
+}
+
+Result<Footer::Counts> Footer::try_front() {
+  const std::uint64_t all = chunk_.header().data_size;
+  ByteBuffer bytes;
+  TRY(fetch({0, std::min<std::uint64_t>(all, 1 + kMaxVarint)}, bytes));
+  ByteCursor cursor(bytes.all());
+  std::uint8_t byte = 0;
+  std::uint64_t sizes_bytes = 0;
+  if (!cursor.byte(byte) || !codec_of(byte) || !cursor.varint(sizes_bytes)) {
+    return damaged("it does not begin as a chunk of records");
+  }
+  const Codec codec = *codec_of(byte);
+  const std::uint64_t sizes_begin = bytes.all().size() - cursor.left();
+  if (sizes_bytes > all - sizes_begin) {
+    return damaged("the sizes of the records exceed its data");
+  }
+  std::array<std::byte, kMaxVarint> first;
+  const std::size_t got =
+      TRY(unpack_front(codec, {sizes_begin, sizes_bytes}, first));
+  std::uint64_t size = 0;
+  if (!ByteCursor(std::span(first).first(got)).varint(size) ||
+      size > kMostMetadata) {
+    return damaged("the size of its record 0 is missing or too large");
+  }
+  ByteBuffer record;
+  if (!record.reset(size)) return no_memory_for("its record 0");
+  const std::uint64_t values = sizes_begin + sizes_bytes;
+  if (TRY(unpack_front(codec, {values, all - values}, record.all())) < size) {
+    return damaged("its record 0 is not all there");
+  }
+  return parse_counts(record.all());
+}
+
+// Decompresses the first bytes of a part.  Returns how many there are, at most
+// as many as `to` has.
+Result<std::size_t> Footer::unpack_front(Codec codec, const Part& part,
+                                         std::span<std::byte> to) {
+  ByteBuffer bytes;
+  for (std::uint64_t most = kFrontBytes;; most *= 4) {
+    const std::uint64_t take = std::min(most, part.size);
+    TRY(fetch({part.begin, take}, bytes));
+    ByteCursor cursor(bytes.all());
+    std::uint64_t unpacked = 0;
+    if (codec != Codec::kNone && !cursor.varint(unpacked)) return 0;
+    const std::size_t got = TRY(decompress_front(codec, cursor.rest(), to));
+    if (got == to.size() || take == part.size) return got;
+  }
+}
+
+Status Footer::fetch(const Part& part, ByteBuffer& to) {
+  if (!to.reset(part.size)) return no_memory_for("its data");
+  const std::uint64_t before = kChunkHeaderBytes + part.begin;
+  const std::uint64_t begin = skip_bytes(offset_, before);
+  const std::uint64_t end = skip_bytes(offset_, before + part.size);
+  BlockWalk walk(TRY(tail_.fetch(begin, end - begin)), verify_);
+  if (walk.fill(to.all())) return {};
+  TRY(walk.status());
+  return damaged("its data end too early");
+}
+
+}  // namespace gristmill
