@@ -711,6 +711,8 @@ class RecordFile(RecordReader):
         cache: Keeps decoded chunks of more than one record, of other files too; None
             for one of 64 MiB.
         stamp: Bytes and version of the file that is wanted, as counting told them.
+        kept: Where an index of 2^14 chunks or more may be kept. The first that fits is
+            mapped; else it is made, and saved to the first that can be written.
 
     Raises:
         OSError: The file cannot be opened or read.
@@ -725,6 +727,7 @@ class RecordFile(RecordReader):
         access: str = "pread",
         cache: ChunkCache | None = None,
         stamp: tuple[int, int] | None = None,
+        kept: Sequence[str] = (),
     ) -> None: ...
     def chunk(self, chunk: int) -> tuple[int, int, int, int]:
         """Return (begin, end, size of the records in bytes, records) of a chunk."""

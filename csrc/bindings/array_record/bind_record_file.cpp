@@ -25,9 +25,10 @@ using Count = std::tuple<std::uint64_t, std::uint64_t, Stamp>;
 std::unique_ptr<FileHandle> open_array_record(
     const py::object& object, const std::string& verify,
     const std::string& access, std::shared_ptr<ChunkCache> cache,
-    const std::optional<Stamp>& stamp) {
+    const std::optional<Stamp>& stamp, std::vector<std::string> kept) {
   RecordFile::Options options{verify_of(verify), std::move(cache)};
   if (stamp) options.stamp = FileStamp{stamp->first, stamp->second};
+  options.kept = std::move(kept);
   File::Ptr file = open_file(object, access);
   return std::make_unique<FileHandle>(checked_file(
       unlocked([&] { return RecordFile::open(std::move(file), options); })));
@@ -79,7 +80,8 @@ void record_file(py::module_& m) {
   py::class_<FileHandle, ReaderHandle>(m, "RecordFile",
                                        "An ArrayRecord file, open for reading.")
       .def(py::init(&open_array_record), "file"_a, "verify"_a = "all",
-           "access"_a = "pread", "cache"_a = py::none(), "stamp"_a = py::none())
+           "access"_a = "pread", "cache"_a = py::none(), "stamp"_a = py::none(),
+           "kept"_a = std::vector<std::string>())
       .def("chunk", &chunk, "chunk"_a)
       .def_property_readonly("options",
                              [](const FileHandle& h) {

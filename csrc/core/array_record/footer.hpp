@@ -48,6 +48,9 @@ class Footer {
     return chunk_.header().sizes.num_records - 1;
   }
 
+  // The hash of the data, which tells one list from another.
+  [[nodiscard]] std::uint64_t hash() const { return chunk_.header().data_hash; }
+
   // Reads what comes first, and compares no hash of the data.  Fails, too, if
   // nothing can be had of them before all are decompressed.
   Result<Counts> read_front();

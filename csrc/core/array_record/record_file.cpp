@@ -47,7 +47,7 @@ Result<std::shared_ptr<const RecordFile>> RecordFile::open(
   if (options.stamp && FileStamp::of(*file) != *options.stamp) {
     return name_file(*file, changed(*options.stamp, file->size()));
   }
-  auto index = RecordIndex::read(*file, options.verify);
+  auto index = RecordIndex::read(*file, options.verify, options.kept);
   if (!index.ok()) return name_file(*file, index.status());
   return std::shared_ptr<const RecordFile>(
       new RecordFile(std::move(file), std::move(index).value(), options));

@@ -35,6 +35,8 @@ class RecordFile final : public FileReader {
     std::shared_ptr<ChunkCache> cache = nullptr;
     // Which version of the file is wanted; any, if there is none.
     std::optional<FileStamp> stamp = std::nullopt;
+    // Where a long index may be kept, the best place first.
+    std::vector<std::string> kept = {};
   };
 
   ~RecordFile() override { cache_->forget(first_id_, index_.num_chunks()); }

@@ -1,11 +1,15 @@
 #include "core/array_record/record_index.hpp"
 
+#include <chrono>
+#include <optional>
 #include <string>
 #include <utility>
 
 #include "core/array_record/fields.hpp"
 #include "core/array_record/footer.hpp"
 #include "core/base/varint.hpp"
+#include "core/files/file_lock.hpp"
+#include "core/files/index_file.hpp"
 #include "core/files/verify.hpp"
 
 namespace gristmill {
@@ -15,6 +19,12 @@ namespace {
 // which all is needed, and of one of which only the first record is.
 constexpr std::uint64_t kMostAhead = std::uint64_t{64} << 20;
 constexpr std::uint64_t kFrontAhead = std::uint64_t{256} << 10;
+
+// Chunks whose list takes longer to read, about 0.3 ms, than a file of it.
+constexpr std::uint64_t kWorthKeeping = 1 << 14;
+
+// To make an index of a million chunks takes 25 ms.
+constexpr std::chrono::milliseconds kLongestWait{2000};
 
 // What the footer says of a chunk.
 struct Entry {
@@ -63,8 +73,8 @@ class IndexBuilder {
         index_.options = counts.options;
       } else if (Entry entry; !read_entry(record, entry)) {
         return damaged("its record ", i, ": it is not readable");
-      } else if (const Status wrong = add(entry); !wrong.ok()) {
-        return damaged("its record ", i, ": ", wrong.message());
+      } else if (!add(entry)) {
+        return damaged("its record ", i, ": ", explain(entry));
       }
     }
     if (values.left() > 0) return damaged("its records exceed their sizes");
@@ -78,38 +88,41 @@ class IndexBuilder {
   }
 
  private:
-  Status add(const Entry& entry) {
-    if (entry.offset < least_offset_ || entry.offset >= footer_.offset()) {
-      return damaged("its chunk is at offset ", entry.offset,
-                     ", expected one from ", least_offset_, " to ",
-                     footer_.offset() - 1);
-    }
-    if (entry.decoded_size > kMaxDecodedBytes) {
-      return damaged("its chunk has ", entry.decoded_size,
-                     " bytes, expected at most ", kMaxDecodedBytes);
+  // Adds a chunk; false if something is wrong with it.
+  bool add(const Entry& entry) {
+    if (index_.num_chunks() == 0) index_.group_size = entry.records;
+    if (entry.offset < least_offset_ || entry.offset >= footer_.offset() ||
+        entry.decoded_size > kMaxDecodedBytes || entry.records == 0 ||
+        entry.records > footer_.offset() || entry.records > index_.group_size ||
+        (last_records_ != index_.group_size && index_.num_chunks() > 0)) {
+      return false;
     }
     least_offset_ = entry.offset + 1;
-    TRY(count(entry.records));
+    last_records_ = entry.records;
+    num_records_ += entry.records;
     index_.chunks.add(entry.offset, entry.decoded_size);
-    return {};
+    return true;
   }
 
-  // All chunks but the last have as many records as the first.
-  Status count(std::uint64_t records) {
-    std::uint64_t& group = index_.group_size;
-    if (index_.num_chunks() == 0) {
-      group = records;
-    } else if (last_records_ != group) {
-      return damaged("the chunk before has ", found(last_records_, group),
-                     " records");
+  // Says what is wrong with a chunk that was not added.
+  [[nodiscard]] std::string explain(const Entry& entry) const {
+    if (entry.offset < least_offset_ || entry.offset >= footer_.offset()) {
+      return concat("its chunk is at offset ", entry.offset,
+                    ", expected one from ", least_offset_, " to ",
+                    footer_.offset() - 1);
     }
-    if (records == 0 || records > group || records > footer_.offset()) {
-      return damaged("its chunk has ", records, " records, expected 1 to ",
-                     group);
+    if (entry.decoded_size > kMaxDecodedBytes) {
+      return concat("its chunk has ", entry.decoded_size,
+                    " bytes, expected at most ", kMaxDecodedBytes);
     }
-    last_records_ = records;
-    num_records_ += records;
-    return {};
+    // All chunks but the last have as many records as the first.
+    const std::uint64_t group = index_.group_size;
+    if (index_.num_chunks() > 0 && last_records_ != group) {
+      return concat("the chunk before has ", found(last_records_, group),
+                    " records");
+    }
+    return concat("its chunk has ", entry.records, " records, expected 1 to ",
+                  group);
   }
 
   const Footer& footer_;
@@ -126,13 +139,56 @@ Result<RecordIndex> read_entries(Footer& footer) {
   return IndexBuilder(footer).build(records);
 }
 
-}  // namespace
-
-Result<RecordIndex> RecordIndex::read(const File& file, Verify verify) {
-  Footer footer = TRY(Footer::find(file, verify, kMostAhead));
+Result<RecordIndex> read_placed(Footer& footer) {
   auto index = read_entries(footer);
   if (!index.ok()) return footer.placed(index.status());
   return index;
+}
+
+std::optional<RecordIndex> load(std::span<const std::string> kept,
+                                const IndexFile::Origin& origin) {
+  for (const std::string& path : kept) {
+    auto found = IndexFile::load(path, origin);
+    if (!found.ok()) continue;
+    IndexFile index = std::move(found).value();
+    return RecordIndex{index.num_records, index.group_size,
+                       std::move(index.chunks), std::move(index.options)};
+  }
+  return std::nullopt;
+}
+
+Result<RecordIndex> read_kept(const File& file, Footer& footer,
+                              std::span<const std::string> kept) {
+  const IndexFile::Origin origin{FileStamp::of(file), footer.hash()};
+  if (auto index = load(kept, origin)) return *std::move(index);
+  // While another process makes the same index, wait for that.
+  const FileLock lock(file.path(), kLongestWait);
+  if (lock.waited()) {
+    if (auto index = load(kept, origin)) return *std::move(index);
+  }
+  RecordIndex index = TRY(read_placed(footer));
+  const IndexFile saved{origin, index.num_records, index.group_size,
+                        index.options, index.chunks};
+  for (const std::string& path : kept) {
+    if (!saved.save(path).ok()) continue;
+    // As others have it: its pages are theirs, too.
+    if (auto same = load({&path, 1}, origin)) return *std::move(same);
+    break;
+  }
+  return index;
+}
+
+}  // namespace
+
+Result<RecordIndex> RecordIndex::read(const File& file, Verify verify,
+                                      std::span<const std::string> kept) {
+  const bool keep = !kept.empty();
+  Footer footer =
+      TRY(Footer::find(file, verify, keep ? kFrontAhead : kMostAhead));
+  if (keep && footer.num_chunks() >= kWorthKeeping) {
+    return read_kept(file, footer, kept);
+  }
+  return read_placed(footer);
 }
 
 Result<RecordCount> RecordCount::read(const File& file, Verify verify) {

@@ -8,6 +8,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <span>
 #include <string>
 
 #include "core/array_record/record_chunk.hpp"
@@ -20,8 +21,11 @@
 namespace gristmill {
 
 struct RecordIndex {
-  // Reads the index of an ArrayRecord file.  Errors do not name the file.
-  static Result<RecordIndex> read(const File& file, Verify verify);
+  // Reads the index of an ArrayRecord file.  A long one is loaded from the
+  // first of `kept` that fits the file, or else saved to the first that can be
+  // written, so that all processes have it once.  Errors do not name the file.
+  static Result<RecordIndex> read(const File& file, Verify verify,
+                                  std::span<const std::string> kept = {});
 
   [[nodiscard]] std::uint64_t num_chunks() const { return chunks.size(); }
 

@@ -6,6 +6,7 @@
 // Thread safety: none; a cursor belongs to one thread.
 #pragma once
 
+#include <bit>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -42,6 +43,13 @@ inline std::byte* put_varint(std::byte* to, std::uint64_t value) noexcept {
   return to;
 }
 
+// Puts the 7 low bits of each byte together.
+[[nodiscard]] constexpr std::uint64_t join_sevens(std::uint64_t word) noexcept {
+  word = (word & 0x007f007f007f007f) | (word & 0x7f007f007f007f00) >> 1;
+  word = (word & 0x00003fff00003fff) | (word & 0x3fff00003fff0000) >> 2;
+  return (word & 0x000000000fffffff) | (word & 0x0fffffff00000000) >> 4;
+}
+
 class ByteCursor {
  public:
   explicit ByteCursor(std::span<const std::byte> bytes) noexcept
@@ -61,12 +69,26 @@ class ByteCursor {
   }
 
   // Reads a varint.  False if it does not end, or exceeds 64 bits.
-  [[nodiscard]] bool varint(std::uint64_t& value) noexcept {
+  [[nodiscard]] [[gnu::always_inline]] bool varint(
+      std::uint64_t& value) noexcept {
     if (left_ > 0 && *next_ < std::byte{0x80}) {  // As most are.
       value = std::to_integer<std::uint64_t>(*next_);
       ++next_;
       --left_;
       return true;
+    }
+    if (left_ >= sizeof(std::uint64_t)) {
+      const auto word = load_le<std::uint64_t>(next_);
+      // The highest bit of each byte that says that none follows.
+      const std::uint64_t ends = ~word & 0x8080808080808080;
+      if (ends != 0) {
+        value = join_sevens(word & (ends ^ (ends - 1)));
+        const auto bytes =
+            static_cast<std::size_t>(std::countr_zero(ends) + 1) / 8;
+        next_ += bytes;
+        left_ -= bytes;
+        return true;
+      }
     }
     std::uint64_t read = 0;
     for (std::size_t i = 0; i < kMaxVarint && i < left_; ++i) {

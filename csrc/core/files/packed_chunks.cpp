@@ -4,6 +4,7 @@
 #include <bit>
 #include <cassert>
 #include <cstring>
+#include <utility>
 
 namespace gristmill {
 namespace {
@@ -12,8 +13,9 @@ std::size_t bytes_for(std::uint64_t value) {
   return (static_cast<std::size_t>(std::bit_width(value)) + 7) / 8;
 }
 
-void store(std::byte* to, std::uint64_t value, std::size_t bytes) {
-  if (bytes > 0) std::memcpy(to, &value, bytes);
+// Writes 8 bytes, of which those behind the number's own are written again.
+void store(std::byte* to, std::uint64_t value) {
+  std::memcpy(to, &value, sizeof value);
 }
 
 // Reads 8 bytes and keeps some: the list ends in 8 bytes that belong to none.
@@ -26,61 +28,109 @@ std::uint64_t load(const std::byte* from, std::size_t bytes) {
 }  // namespace
 
 void PackedChunks::add(std::uint64_t begin, std::uint64_t decoded_size) {
-  open_[num_open_++] = {begin, decoded_size};
+  if (!parts_) parts_ = std::make_shared<Parts>();
+  parts_->open[parts_->num_open++] = {begin, decoded_size};
   ++size_;
-  if (num_open_ == kGroup) pack();
+  if (parts_->num_open == kGroup) parts_->pack();
 }
 
 void PackedChunks::finish(std::uint64_t end) {
-  if (num_open_ > 0) pack();
+  if (!parts_) parts_ = std::make_shared<Parts>();
+  Parts& parts = *parts_;
+  if (parts.num_open > 0) parts.pack();
   Group last;
   last.begin = end;
-  groups_.push_back(last);
-  packed_.resize(packed_.size() + sizeof(std::uint64_t));
-  groups_.shrink_to_fit();
-  packed_.shrink_to_fit();
+  last.packed_at = parts.packed_bytes & 0xffffffffffff;
+  parts.groups.push_back(last);
+  parts.packed.resize(parts.packed_bytes + sizeof(std::uint64_t));
+  parts.groups.shrink_to_fit();
+  parts.packed.shrink_to_fit();
+  groups_ = parts.groups;
+  packed_ = parts.packed;
+  owner_ = std::move(parts_);
 }
 
-void PackedChunks::pack() {
-  const std::uint64_t begin = open_[0].begin;
+void PackedChunks::Parts::pack() {
+  const std::uint64_t begin = open[0].begin;
   std::uint64_t largest = 0;
-  for (std::size_t i = 0; i < num_open_; ++i) {
-    largest = std::max(largest, open_[i].decoded_size);
+  for (std::size_t i = 0; i < num_open; ++i) {
+    largest = std::max(largest, open[i].decoded_size);
   }
-  const std::size_t offset_bytes =
-      bytes_for(open_[num_open_ - 1].begin - begin);
+  const std::size_t offset_bytes = bytes_for(open[num_open - 1].begin - begin);
   const std::size_t size_bytes = bytes_for(largest);
-  const std::size_t each = offset_bytes + size_bytes;
   Group group;
   group.begin = begin;
-  group.packed_at = packed_.size() & 0xffffffffffff;
+  group.packed_at = packed_bytes & 0xffffffffffff;
   group.offset_bytes = offset_bytes & 0xff;
   group.size_bytes = size_bytes & 0xff;
-  groups_.push_back(group);
-  packed_.resize(packed_.size() + num_open_ * each);
-  std::byte* to = packed_.data() + group.packed_at;
-  for (std::size_t i = 0; i < num_open_; ++i, to += each) {
-    store(to, open_[i].begin - begin, offset_bytes);
-    store(to + offset_bytes, open_[i].decoded_size, size_bytes);
+  groups.push_back(group);
+  const std::size_t each = group.each();
+  std::byte* to = room_for(kGroup * each) + packed_bytes;
+  for (std::size_t i = 0; i < num_open; ++i, to += each) {
+    store(to, open[i].begin - begin);
+    store(to + offset_bytes, open[i].decoded_size);
   }
-  num_open_ = 0;
+  packed_bytes += num_open * each;
+  num_open = 0;
+}
+
+// Makes sure that `bytes` more can be packed, and 8 that belong to none.
+std::byte* PackedChunks::Parts::room_for(std::size_t bytes) {
+  const std::size_t wanted = packed_bytes + bytes + sizeof(std::uint64_t);
+  if (wanted > packed.size()) packed.resize(wanted + packed.size());
+  return packed.data();
 }
 
 PackedChunks::Chunk PackedChunks::at(std::uint64_t i) const noexcept {
-  assert(i < size_ && num_open_ == 0);
+  assert(i < size_ && !parts_);
   const Group& group = groups_[i / kGroup];
-  const std::size_t each = group.offset_bytes + group.size_bytes;
+  const std::size_t each = group.each();
   const std::byte* const from =
       packed_.data() + group.packed_at + i % kGroup * each;
   const bool last = i % kGroup == kGroup - 1 || i + 1 == size_;
-  return {group.begin + load(from, group.offset_bytes),
-          last ? (&group)[1].begin
-               : group.begin + load(from + each, group.offset_bytes),
+  const std::uint64_t begin =
+      std::min(group.begin + load(from, group.offset_bytes), end());
+  const std::uint64_t next =
+      last ? (&group)[1].begin
+           : group.begin + load(from + each, group.offset_bytes);
+  return {begin, std::clamp(next, begin, end()),
           load(from + group.offset_bytes, group.size_bytes)};
 }
 
-std::size_t PackedChunks::held_bytes() const noexcept {
-  return groups_.capacity() * sizeof(Group) + packed_.capacity();
+std::optional<PackedChunks> PackedChunks::over(
+    const Image& image, std::uint64_t size, std::uint64_t end,
+    std::shared_ptr<const void> owner) {
+  const std::uint64_t groups = (size + kGroup - 1) / kGroup + 1;
+  if (image.groups.size() / sizeof(Group) != groups ||
+      image.groups.size() % sizeof(Group) != 0) {
+    return std::nullopt;
+  }
+  PackedChunks chunks;
+  chunks.groups_ = {reinterpret_cast<const Group*>(image.groups.data()),
+                    static_cast<std::size_t>(groups)};
+  chunks.packed_ = image.packed;
+  chunks.size_ = size;
+  chunks.owner_ = std::move(owner);
+  if (!chunks.is_sound(end)) return std::nullopt;
+  return chunks;
+}
+
+// True if at() reads nothing but the list, whatever that says.
+bool PackedChunks::is_sound(std::uint64_t end) const noexcept {
+  std::uint64_t packed_at = 0;
+  std::uint64_t left = size_;
+  for (const Group& group : groups_) {
+    if (group.packed_at != packed_at || group.begin > end ||
+        group.offset_bytes > sizeof(std::uint64_t) ||
+        group.size_bytes >= sizeof(std::uint64_t)) {
+      return false;
+    }
+    const std::uint64_t count = std::min<std::uint64_t>(left, kGroup);
+    packed_at += count * group.each();
+    left -= count;
+  }
+  return groups_.back().begin == end &&
+         packed_.size() == packed_at + sizeof(std::uint64_t);
 }
 
 }  // namespace gristmill

@@ -1,22 +1,17 @@
 #include "core/tf_record/tf_record_sidecar.hpp"
 
-#include <fcntl.h>
-#include <unistd.h>
-
 #include <algorithm>
 #include <array>
 #include <bit>
-#include <cerrno>
 #include <cstddef>
-#include <cstdio>
 #include <cstring>
-#include <random>
 #include <utility>
 
 #include "core/base/byte_buffer.hpp"
 #include "core/base/crc32c.hpp"
 #include "core/base/varint.hpp"
 #include "core/files/local_file.hpp"
+#include "core/files/replace_file.hpp"
 #include "core/files/verify.hpp"
 
 namespace gristmill {
@@ -35,16 +30,6 @@ struct Header {
 static_assert(sizeof(Header) == 40);
 
 constexpr std::size_t kCheckedFrom = offsetof(Header, stamp);
-
-Status write_all(int fd, std::span<const std::byte> bytes) {
-  while (!bytes.empty()) {
-    const ssize_t put = ::write(fd, bytes.data(), bytes.size());
-    if (put < 0 && errno == EINTR) continue;
-    if (put <= 0) return Status::system(put < 0 ? errno : EIO, "write failed");
-    bytes = bytes.subspan(static_cast<std::size_t>(put));
-  }
-  return {};
-}
 
 // Makes an index of the sizes of `records` records, which fill a file of
 // `file_size` bytes.
@@ -68,15 +53,6 @@ Result<TfRecordIndex> parse_sizes(std::span<const std::byte> sizes,
   }
   index.finish();
   return index;
-}
-
-// A name beside `path` that no other process or thread comes upon.
-std::string temporary_name(const std::string& path) {
-  std::random_device random;
-  std::array<char, 24> suffix;
-  std::snprintf(suffix.data(), suffix.size(), ".%08x%08x.tmp", random(),
-                random());
-  return path + suffix.data();
 }
 
 }  // namespace
@@ -136,22 +112,7 @@ Result<TfRecordIndex> load_sidecar(const std::string& path,
 
 Status save_sidecar(const std::string& path, const TfRecordIndex& index,
                     const FileStamp& stamp) {
-  const auto contents = pack_sidecar(index, stamp);
-  const std::string temporary = temporary_name(path);
-  // As readable for others as any file that this user writes.
-  const int fd =
-      ::open(temporary.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
-  if (fd < 0) return Status::system(errno, temporary, ": open failed");
-  Status status = write_all(fd, contents);
-  if (::close(fd) != 0 && status.ok()) {
-    status = Status::system(errno, "close failed");
-  }
-  if (status.ok() && std::rename(temporary.c_str(), path.c_str()) != 0) {
-    status = Status::system(errno, "rename failed");
-  }
-  if (status.ok()) return {};
-  ::unlink(temporary.c_str());
-  return Status::system(status.error_number(), path, ": ", status.message());
+  return replace_file(path, {pack_sidecar(index, stamp)});
 }
 
 }  // namespace gristmill

@@ -27,7 +27,7 @@ from gristmill._convert import rows
 from gristmill._convert.examples import bytes_features, example, int64_features
 from gristmill._convert.paths import files_below, regular
 from gristmill._convert.problem import Problem, imported, of_os_error
-from gristmill.sources._tf_record import sidecar_paths
+from gristmill.sources._sidecars import sidecar_paths
 from gristmill.sources._tf_record_stream import read_tf_records
 
 # Records of an ArrayRecord file are read in steps of about so many bytes.
@@ -148,8 +148,8 @@ def _open_tf_record(
     path: str, index_dir: str | None, version: tuple[int, int]
 ) -> _core.TfRecordFile:
     del version  # It makes a file that was changed another one.
-    sidecars = sidecar_paths(path)
-    kept = [] if index_dir is None else sidecar_paths(path, index_dir)
+    sidecars = sidecar_paths(path, "tf_record")
+    kept = [] if index_dir is None else sidecar_paths(path, "tf_record", index_dir)
     progress = _core.ScanProgress()
     file = _core.TfRecordFile(path, "all", "pread", [*sidecars, *kept], progress)
     if kept and not file.sidecar:

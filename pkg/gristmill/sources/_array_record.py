@@ -99,6 +99,12 @@ class ArrayRecordDataSource(RecordSource[bytes]):
             while it is read.
         cache_bytes: Memory for decoded chunks, where files have several records in
             a chunk. Each process that reads has as much.
+        index_dir: The folder for lists of chunks, of files that have 16,384 or more:
+            they are kept for all processes and for the next time, as
+            ``.NAME.gristmill-index`` beside the file, or, where that folder cannot be
+            written to, in the folder of the environment variable
+            ``GRISTMILL_CACHE_DIR`` (by default ``~/.cache/gristmill``).  None for these
+            places.
         storage_options: Arguments of the file system of URLs, such as credentials.
             All paths must be URLs then.
         remote_options: How files behind URLs are read. None for the defaults.
@@ -124,6 +130,7 @@ class ArrayRecordDataSource(RecordSource[bytes]):
         verify: str = "all",
         access: str = "pread",
         cache_bytes: int = 64 << 20,
+        index_dir: str | os.PathLike[str] | None = None,
         storage_options: Mapping[str, Any] | None = None,
         remote_options: RemoteOptions | None = None,
     ) -> None:
@@ -148,6 +155,7 @@ class ArrayRecordDataSource(RecordSource[bytes]):
         settings = {
             "verify": verify,
             "access": access,
+            "index_dir": None if index_dir is None else os.fspath(index_dir),
             "storage_options": storage_options,
             "remote_options": remote_options,
         }

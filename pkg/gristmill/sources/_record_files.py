@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from gristmill import _core
 from gristmill._base.types import K, S
 from gristmill.sources._remote_options import RemoteOptions
+from gristmill.sources._sidecars import sidecar_paths
 from gristmill.sources._urls import glob_url, is_local, local_path
 
 if TYPE_CHECKING:
@@ -31,6 +32,7 @@ def open_file(
     access: str = "pread",
     cache: _core.ChunkCache | None = None,
     stamp: tuple[int, int] | None = None,
+    index_dir: str | None = None,
     storage_options: Mapping[str, Any] | None = None,
     remote_options: RemoteOptions | None = None,
 ) -> _core.RecordFile:
@@ -38,7 +40,8 @@ def open_file(
 
     Options and errors are those of `ArrayRecordDataSource`; `cache` keeps decoded
     chunks of more than one record, of other files too, None for one of 64 MiB. `stamp`
-    is the version of the file that is wanted, as `count_records` told it.
+    is the version of the file that is wanted, as `count_records` told it. An index of
+    many chunks is kept for all processes, see `sidecar_paths`.
 
     Example:
         >>> open_file("/none/such", storage_options={"anon": True})
@@ -47,7 +50,8 @@ def open_file(
         ValueError: /none/such is on this machine and has no use for storage_options.
     """
     file = find_file(os.fspath(path), access, storage_options, remote_options)
-    return _core.RecordFile(file, verify, access, cache, stamp)
+    kept = sidecar_paths(os.fspath(path), "array_record", index_dir)
+    return _core.RecordFile(file, verify, access, cache, stamp, kept)
 
 
 def count_records(

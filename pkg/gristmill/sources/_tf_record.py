@@ -15,11 +15,10 @@ from gristmill._base import log
 from gristmill.sources._record_files import expand, find_file
 from gristmill.sources._record_source import RecordSource
 from gristmill.sources._remote_options import RemoteOptions
+from gristmill.sources._sidecars import sidecar_paths
 from gristmill.sources._urls import is_local, local_path
 
 __all__ = ["TFRecordDataSource"]
-
-SIDECAR_SUFFIX = ".gristmill-index"
 
 # Indexing is mentioned once it has taken this long, and then now and then.
 QUIET_S = 1.0
@@ -117,41 +116,13 @@ class Opener:
         self, part: int, progress: _core.ScanProgress | None = None
     ) -> _core.TfRecordFile:
         path = self.paths[part]
-        sidecars = sidecar_paths(path, self.index_dir)
+        sidecars = sidecar_paths(path, "tf_record", self.index_dir)
         progress = progress or _core.ScanProgress()
         found = find_file(path, self.access, self.storage_options, self.remote_options)
         file = _core.TfRecordFile(found, self.verify, self.access, sidecars, progress)
         if not file.sidecar:
             _save_index(file, sidecars)
         return file
-
-
-def sidecar_paths(path: str, index_dir: str | None = None) -> list[str]:
-    """Return where the index of a TFRecord file may lie, the best place first.
-
-    With an `index_dir` that is the only folder to consider.
-    """
-    here = is_local(path)
-    whole = os.path.abspath(local_path(path)) if here else path
-    folder, name = os.path.split(whole)
-    # Files of one name from several folders may share a folder of indices.
-    digest = hashlib.sha1(folder.encode(), usedforsecurity=False).hexdigest()[:16]
-    elsewhere = f"{name}-{digest}{SIDECAR_SUFFIX}"
-    if index_dir is not None:
-        return [os.path.join(index_dir, elsewhere)]
-    cached = os.path.join(cache_dir(), "tf_record", elsewhere)
-    if not here:
-        return [cached]
-    # Hidden, so that patterns for the data files do not match it.
-    return [os.path.join(folder, f".{name}{SIDECAR_SUFFIX}"), cached]
-
-
-def cache_dir() -> str:
-    """Return the folder for what may be made again; it need not exist."""
-    if folder := os.environ.get("GRISTMILL_CACHE_DIR"):
-        return folder
-    caches = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
-    return os.path.join(caches, "gristmill")
 
 
 def _save_index(file: _core.TfRecordFile, sidecars: Sequence[str]) -> None:

@@ -19,7 +19,7 @@ import pytest
 import gristmill as g
 from faults.scripts import command, environment, run
 from gristmill import _core, errors, sources, transforms
-from gristmill.sources import _remote, _tf_record
+from gristmill.sources import _remote, _sidecars, _tf_record
 from support import tf_record_files
 from support.example_samples import example, float_list, int_list
 from support.tf_record_files import framed, write
@@ -65,7 +65,7 @@ def forge(path, sizes):
 
 def is_loaded(path):
     """Whether opening the file loads its index."""
-    sidecars = _tf_record.sidecar_paths(str(path))
+    sidecars = _sidecars.sidecar_paths(str(path), "tf_record")
     progress = _core.ScanProgress()
     opened = _core.TfRecordFile(str(path), "all", "pread", sidecars, progress)
     assert (progress.done_bytes == 0) == bool(opened.sidecar)
@@ -368,10 +368,10 @@ class TestIndex:
     def test_the_cache_follows_the_environment(self, monkeypatch):
         monkeypatch.delenv("GRISTMILL_CACHE_DIR")
         monkeypatch.setenv("XDG_CACHE_HOME", "/x")
-        assert _tf_record.cache_dir() == "/x/gristmill"
+        assert _sidecars.cache_dir() == "/x/gristmill"
         monkeypatch.delenv("XDG_CACHE_HOME")
         monkeypatch.setenv("HOME", "/home/me")
-        assert _tf_record.cache_dir() == "/home/me/.cache/gristmill"
+        assert _sidecars.cache_dir() == "/home/me/.cache/gristmill"
 
     @pytest.mark.multiprocess
     def test_two_processes_make_it_at_once(self, tmp_path):
@@ -475,7 +475,7 @@ class TestUrls:
     def test_have_their_index_made_once(self, urls, cache):
         sources.TFRecordDataSource(urls)
         remote = _remote.RemoteFile(urls[0])
-        sidecars = _tf_record.sidecar_paths(urls[0])
+        sidecars = _sidecars.sidecar_paths(urls[0], "tf_record")
         progress = _core.ScanProgress()
         file = _core.TfRecordFile(remote, "all", "pread", sidecars, progress)
         assert file.sidecar == sidecars[0]

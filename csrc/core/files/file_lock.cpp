@@ -1,0 +1,31 @@
+#include "core/files/file_lock.hpp"
+
+#include <fcntl.h>
+#include <sys/file.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <thread>
+
+namespace gristmill {
+namespace {
+
+constexpr std::chrono::milliseconds kLook{2};
+
+}  // namespace
+
+FileLock::FileLock(const std::string& path, std::chrono::milliseconds longest)
+    : fd_(::open(path.c_str(), O_RDONLY | O_CLOEXEC)) {
+  const auto end = std::chrono::steady_clock::now() + longest;
+  while (fd_ >= 0 && flock(fd_, LOCK_EX | LOCK_NB) != 0 &&
+         errno == EWOULDBLOCK && std::chrono::steady_clock::now() < end) {
+    waited_ = true;
+    std::this_thread::sleep_for(kLook);
+  }
+}
+
+FileLock::~FileLock() {
+  if (fd_ >= 0) ::close(fd_);
+}
+
+}  // namespace gristmill

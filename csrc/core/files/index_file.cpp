@@ -1,0 +1,125 @@
+#include "core/files/index_file.hpp"
+
+#include <array>
+#include <bit>
+#include <cstddef>
+#include <cstring>
+#include <memory>
+#include <optional>
+#include <span>
+#include <utility>
+
+#include "core/base/crc32c.hpp"
+#include "core/files/local_file.hpp"
+#include "core/files/replace_file.hpp"
+#include "core/files/verify.hpp"
+
+namespace gristmill {
+namespace {
+
+static_assert(std::endian::native == std::endian::little);
+
+// What an index begins with, as the file has it.
+struct Header {
+  std::array<char, 8> magic{'G', 'R', 'I', 'S', 'T', 'M', 'I', 'X'};
+  std::uint32_t version = 1;
+  std::uint32_t checksum = 0;
+  IndexFile::Origin origin;
+  std::uint64_t num_records = 0;
+  std::uint64_t group_size = 0;
+  std::uint64_t num_chunks = 0;
+  std::uint64_t end = 0;
+  std::uint64_t options_bytes = 0;
+};
+static_assert(sizeof(Header) == 80);
+
+constexpr std::size_t kCheckedFrom = offsetof(Header, origin);
+constexpr std::uint64_t kGroupBytes = 16;
+constexpr std::uint64_t kGroupChunks = 64;
+
+std::span<const std::byte> checked_part(const Header& header) {
+  return std::as_bytes(std::span(&header, 1)).subspan(kCheckedFrom);
+}
+
+// Returns the index that lies in `bytes`, which `owner` keeps.
+std::optional<IndexFile> view(const Header& header,
+                              std::span<const std::byte> bytes,
+                              std::shared_ptr<const void> owner) {
+  const std::uint64_t room = bytes.size() - sizeof header;
+  if (header.num_chunks / kGroupChunks >= room / kGroupBytes ||
+      header.options_bytes > room || header.end > header.origin.stamp.size) {
+    return std::nullopt;
+  }
+  const std::uint64_t groups =
+      kGroupBytes * ((header.num_chunks + kGroupChunks - 1) / kGroupChunks + 1);
+  if (groups + header.options_bytes > room || header.group_size == 0) {
+    return std::nullopt;
+  }
+  const std::uint64_t chunks = header.num_records / header.group_size +
+                               (header.num_records % header.group_size != 0);
+  if (chunks != header.num_chunks) return std::nullopt;
+  const auto body = bytes.subspan(sizeof header);
+  const auto options =
+      body.last(static_cast<std::size_t>(header.options_bytes));
+  auto list = PackedChunks::over(
+      {body.first(static_cast<std::size_t>(groups)),
+       body.subspan(
+           static_cast<std::size_t>(groups),
+           body.size() - static_cast<std::size_t>(groups) - options.size())},
+      header.num_chunks, header.end, std::move(owner));
+  if (!list) return std::nullopt;
+  return IndexFile{header.origin, header.num_records, header.group_size,
+                   std::string(reinterpret_cast<const char*>(options.data()),
+                               options.size()),
+                   *std::move(list)};
+}
+
+}  // namespace
+
+Result<IndexFile> IndexFile::load(const std::string& path,
+                                  const Origin& origin) {
+  const std::shared_ptr<const File> file =
+      TRY(LocalFile::open(path, LocalFile::Access::kMmap));
+  const auto bytes = file->mapped();
+  const Header expected;
+  Header header;
+  if (bytes.size() >= sizeof header) {
+    std::memcpy(&header, bytes.data(), sizeof header);
+  }
+  if (bytes.size() < sizeof header || header.magic != expected.magic) {
+    return damaged(path, ": not the index of a data file");
+  }
+  if (header.version != expected.version) {
+    return damaged(path, ": the index has version ",
+                   found(header.version, expected.version));
+  }
+  if (header.origin != origin) {
+    return damaged(path, ": the index is of another file");
+  }
+  if (header.checksum != crc32c(bytes.subspan(kCheckedFrom))) {
+    return damaged(path, ": the index is damaged");
+  }
+  auto index = view(header, bytes, file);
+  if (!index) return damaged(path, ": the index is no list of chunks");
+  return *std::move(index);
+}
+
+Status IndexFile::save(const std::string& path) const {
+  const auto [groups, packed] = chunks.image();
+  Header header{.origin = origin,
+                .num_records = num_records,
+                .group_size = group_size,
+                .num_chunks = chunks.size(),
+                .end = chunks.end(),
+                .options_bytes = options.size()};
+  const auto text = std::as_bytes(std::span(options));
+  const std::array<std::span<const std::byte>, 4> checked = {
+      checked_part(header), groups, packed, text};
+  for (const auto& part : checked) {
+    header.checksum = crc32c(part, header.checksum);
+  }
+  return replace_file(
+      path, {std::as_bytes(std::span(&header, 1)), groups, packed, text});
+}
+
+}  // namespace gristmill

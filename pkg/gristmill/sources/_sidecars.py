@@ -1,0 +1,43 @@
+"""Where the index of a data file is kept for all processes and programs."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+
+from gristmill.sources._urls import is_local, local_path
+
+__all__ = ["cache_dir", "sidecar_paths"]
+
+SUFFIX = ".gristmill-index"
+
+
+def sidecar_paths(path: str, kind: str, index_dir: str | None = None) -> list[str]:
+    """Return where the index of a data file may lie, the best place first.
+
+    Args:
+        path: The data file, or its URL.
+        kind: What it is: ``"array_record"`` or ``"tf_record"``.
+        index_dir: If not None, the only folder to consider.
+    """
+    here = is_local(path)
+    whole = os.path.abspath(local_path(path)) if here else path
+    folder, name = os.path.split(whole)
+    # Files of one name from several folders may share a folder of indices.
+    digest = hashlib.sha1(folder.encode(), usedforsecurity=False).hexdigest()[:16]
+    elsewhere = f"{name}-{digest}{SUFFIX}"
+    if index_dir is not None:
+        return [os.path.join(index_dir, elsewhere)]
+    cached = os.path.join(cache_dir(), kind, elsewhere)
+    if not here:
+        return [cached]
+    # Hidden, so that patterns for the data files do not match it.
+    return [os.path.join(folder, f".{name}{SUFFIX}"), cached]
+
+
+def cache_dir() -> str:
+    """Return the folder for what may be made again; it need not exist."""
+    if folder := os.environ.get("GRISTMILL_CACHE_DIR"):
+        return folder
+    caches = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
+    return os.path.join(caches, "gristmill")
