@@ -850,7 +850,9 @@ class TarFile(RecordReader):
     Args:
         file: As of RecordFile.
         access: As of RecordFile.
-        progress: How far indexing is.
+        kept: Files that may hold the index; the first that fits is loaded, else it is
+            saved to the first that can be written.
+        progress: How far indexing is, where none fits.
 
     Raises:
         OSError: The file cannot be opened or read.
@@ -859,7 +861,11 @@ class TarFile(RecordReader):
     """
 
     def __init__(
-        self, file: str | RangeReader, access: str, progress: ScanProgress
+        self,
+        file: str | RangeReader,
+        access: str,
+        kept: Sequence[str],
+        progress: ScanProgress,
     ) -> None: ...
     @property
     def index_bytes(self) -> int:

@@ -62,7 +62,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data,
   auto local = LocalFile::open(disk.path(), (flags & 1) != 0
                                                 ? LocalFile::Access::kMmap
                                                 : LocalFile::Access::kPread);
-  auto opened = TarFile::open(std::move(local).value(), progress);
+  auto opened = TarFile::open(std::move(local).value(), {}, progress);
   if (!opened.ok()) return 0;
   if (!read_some(*opened.value()).ok()) abort();
   take_apart(*opened.value());

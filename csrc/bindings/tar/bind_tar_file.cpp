@@ -1,4 +1,6 @@
 // Binds core/tar/tar_file.hpp, and makes Python objects of its samples.
+#include <pybind11/stl.h>
+
 #include "bindings/files/python_file.hpp"
 #include "bindings/files/record_reader.hpp"
 #include "core/tar/tar_file.hpp"
@@ -11,10 +13,11 @@ using TarHandle = HandleOf<TarFile>;
 
 std::unique_ptr<TarHandle> open_tar(const py::object& object,
                                     const std::string& access,
+                                    const std::vector<std::string>& kept,
                                     ScanProgress& progress) {
   File::Ptr file = open_file(object, access);
-  return std::make_unique<TarHandle>(checked_file(
-      unlocked([&] { return TarFile::open(std::move(file), progress); })));
+  return std::make_unique<TarHandle>(checked_file(unlocked(
+      [&] { return TarFile::open(std::move(file), kept, progress); })));
 }
 
 // As Python's tarfile does: what is not UTF-8 is kept.
@@ -55,7 +58,7 @@ py::dict tar_sample(const py::bytes& record, const py::str& url) {
 void tar_file(py::module_& m) {
   py::class_<TarHandle, ReaderHandle>(m, "TarFile",
                                       "A tar file, open for reading.")
-      .def(py::init(&open_tar), "file"_a, "access"_a, "progress"_a)
+      .def(py::init(&open_tar), "file"_a, "access"_a, "kept"_a, "progress"_a)
       .def_property_readonly("index_bytes", [](const TarHandle& h) {
         return h.file()->index().held_bytes();
       });

@@ -7,16 +7,10 @@
 
 namespace gristmill {
 
-Result<std::shared_ptr<const TarFile>> TarFile::open(File::Ptr file,
-                                                     ScanProgress& progress) {
-  auto index = TarIndex::scan(*file, progress);
+Result<std::shared_ptr<const TarFile>> TarFile::open(
+    File::Ptr file, std::span<const std::string> kept, ScanProgress& progress) {
+  auto index = TarIndex::read(*file, kept, progress);
   if (!index.ok()) return name_file(*file, index.status());
-  const std::string changed = file->change();
-  if (!changed.empty()) {
-    return damaged(file->path(), ": ", changed,
-                   ", while its samples were counted: wait until it is "
-                   "complete");
-  }
   return std::shared_ptr<const TarFile>(
       new TarFile(std::move(file), std::move(index).value()));
 }

@@ -23,10 +23,11 @@ namespace gristmill {
 
 class TarFile final : public FileReader {
  public:
-  // Makes its index.  Every error names the file, and where in it something is
-  // not as expected.
-  static Result<std::shared_ptr<const TarFile>> open(File::Ptr file,
-                                                     ScanProgress& progress);
+  // Loads its index from one of `kept`, or makes it and keeps it there.  Every
+  // error names the file, and where in it something is not as expected.
+  static Result<std::shared_ptr<const TarFile>> open(
+      File::Ptr file, std::span<const std::string> kept,
+      ScanProgress& progress);
 
   [[nodiscard]] std::uint64_t size() const override { return index_.size(); }
   [[nodiscard]] bool knows_sizes() const override { return true; }

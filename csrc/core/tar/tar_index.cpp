@@ -6,6 +6,8 @@
 #include <span>
 #include <string>
 
+#include "core/files/file_stamp.hpp"
+#include "core/files/kept_index.hpp"
 #include "core/files/verify.hpp"
 #include "core/tar/tar_name.hpp"
 #include "core/tar/tar_sample.hpp"
@@ -16,6 +18,10 @@ namespace {
 
 // A header, one of pax before it, and what that says.
 constexpr std::uint64_t kGlance = 4 * kTarBlock;
+
+// In an index, where those of other formats have a hash: it is of a tar file,
+// by these rules for samples.
+constexpr std::uint64_t kKind = 0x31726174;  // "tar1"
 
 // webdataset leaves samples out that have something in this field.
 constexpr std::string_view kBad = "__bad__";
@@ -41,9 +47,7 @@ struct Open {
   bool bad = false;
 };
 
-}  // namespace
-
-Result<TarIndex> TarIndex::scan(const File& file, ScanProgress& progress) {
+Result<PackedChunks> scan(const File& file, ScanProgress& progress) {
   TRY(check_begin(file));
   HeadReader heads(file, kGlance, progress);
   std::uint64_t members = 0;
@@ -52,12 +56,12 @@ Result<TarIndex> TarIndex::scan(const File& file, ScanProgress& progress) {
         return heads.read(at, size, members);
       },
       0, file.size());
-  TarIndex index;
+  PackedChunks places;
   std::optional<Open> open;
   const auto close = [&] {
     if (!open || open->bad) return;
     const auto& [begin, end] = open->place;
-    index.places_.add(begin, end - begin);
+    places.add(begin, end - begin);
   };
   for (; TRY(walk.next()); ++members) {
     const TarMember& member = walk.member();
@@ -72,9 +76,33 @@ Result<TarIndex> TarIndex::scan(const File& file, ScanProgress& progress) {
     open->bad |= member.size > 0 && tar_lower(field->extension) == kBad;
   }
   close();
-  index.places_.finish(file.size());
+  places.finish(file.size());
+  const std::string changed = file.change();
+  if (!changed.empty()) {
+    return damaged(changed,
+                   ", while its samples were counted: wait until it is "
+                   "complete");
+  }
   progress.done_bytes.store(file.size(), std::memory_order_relaxed);
-  return index;
+  return places;
+}
+
+}  // namespace
+
+Result<TarIndex> TarIndex::read(const File& file,
+                                std::span<const std::string> kept,
+                                ScanProgress& progress) {
+  const IndexFile::Origin origin{FileStamp::of(file), kKind};
+  const auto make = [&]() -> Result<IndexFile> {
+    PackedChunks places = TRY(scan(file, progress));
+    const std::uint64_t count = places.size();
+    return IndexFile{origin, count, 1, "", std::move(places)};
+  };
+  IndexFile index = TRY(kept_index(file, origin, kept, make));
+  if (index.chunks.end() != file.size()) {  // Somebody made it up.
+    return TarIndex(TRY(scan(file, progress)));
+  }
+  return TarIndex(std::move(index.chunks));
 }
 
 }  // namespace gristmill

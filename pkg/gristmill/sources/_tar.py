@@ -14,6 +14,7 @@ from gristmill import _core
 from gristmill.sources._record_files import expand, find_file
 from gristmill.sources._record_source import RecordSource
 from gristmill.sources._remote_options import RemoteOptions
+from gristmill.sources._sidecars import sidecar_paths
 from gristmill.sources._tf_record import open_all
 
 __all__ = ["TarDataSource"]
@@ -29,8 +30,12 @@ class TarDataSource(RecordSource[dict[str, Any]]):
     lower case, is the name of the field.  Folders, links, files without a dot and those
     named ``__x__``, or in a folder of such a name, are left out.
 
-    A tar file does not say where its samples are: when a file is opened, its headers
-    are read in one pass, and of a file behind a URL all of it.
+    A tar file does not say where its samples are.  When a file is opened for the first
+    time its headers are read in one pass, of a file behind a URL all of it, and the
+    result is kept as ``.NAME.gristmill-index`` beside the file, or, where that folder
+    cannot be written to, in the folder of the environment variable
+    ``GRISTMILL_CACHE_DIR`` (by default ``~/.cache/gristmill``).  It is made anew when
+    the file's size or time of change is another.
 
     Args:
         paths: A path or a list of paths, at least one.  A path may be a URL that fsspec
@@ -40,6 +45,8 @@ class TarDataSource(RecordSource[dict[str, Any]]):
         access: How files are read: "pread", or "mmap", which is faster where they
             are in the page cache, but ends the process when a file is truncated
             while it is read.
+        index_dir: The folder for the indices, made if it is missing.  None for the
+            places named above.
         storage_options: Arguments of the file system of URLs, such as credentials.
         remote_options: How files behind URLs are read.  None for the defaults.
 
@@ -71,11 +78,13 @@ class TarDataSource(RecordSource[dict[str, Any]]):
         paths: Path | Sequence[Path],
         *,
         access: str = "pread",
+        index_dir: Path | None = None,
         storage_options: Mapping[str, Any] | None = None,
         remote_options: RemoteOptions | None = None,
     ) -> None:
         names = expand(paths, storage_options)
-        opener = Opener(tuple(names), access, storage_options, remote_options)
+        folder = None if index_dir is None else os.fspath(index_dir)
+        opener = Opener(tuple(names), access, folder, storage_options, remote_options)
         files = dict(enumerate(open_all(opener, names, "tar files")))
         counts = [len(file) for file in files.values()]
         self._ends = list(itertools.accumulate(counts))
@@ -97,6 +106,7 @@ class Opener:
 
     paths: tuple[str, ...]
     access: str
+    index_dir: str | None
     storage_options: Mapping[str, Any] | None
     remote_options: RemoteOptions | None
 
@@ -105,4 +115,6 @@ class Opener:
     ) -> _core.TarFile:
         path = self.paths[part]
         found = find_file(path, self.access, self.storage_options, self.remote_options)
-        return _core.TarFile(found, self.access, progress or _core.ScanProgress())
+        kept = sidecar_paths(path, "tar", self.index_dir)
+        progress = progress or _core.ScanProgress()
+        return _core.TarFile(found, self.access, kept, progress)

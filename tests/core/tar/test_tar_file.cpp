@@ -1,10 +1,12 @@
 #include <fcntl.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <string>
 #include <vector>
 
 #include "core/check.hpp"
+#include "core/files/index_file.hpp"
 #include "core/files/local_file.hpp"
 #include "core/tar/tar_file.hpp"
 #include "core/tar/tar_sample.hpp"
@@ -13,11 +15,12 @@
 namespace gristmill {
 namespace {
 
-Result<std::shared_ptr<const TarFile>> open(const std::string& path) {
+Result<std::shared_ptr<const TarFile>> open(
+    const std::string& path, const std::vector<std::string>& kept = {}) {
   ScanProgress progress;
   auto file = LocalFile::open(path, LocalFile::Access::kPread);
   CHECK(file.ok());
-  return TarFile::open(std::move(file).value(), progress);
+  return TarFile::open(std::move(file).value(), kept, progress);
 }
 
 std::string error_of(const Bytes& contents) {
@@ -122,6 +125,54 @@ void fields_of_one_name_are_an_error_of_the_sample() {
                                  "fields a") != std::string::npos);
 }
 
+void an_index_that_is_kept_is_used_while_it_fits() {
+  const Bytes contents =
+      tar_of({tar_member("0.txt", "zero"), tar_member("1.txt", "one")});
+  const TemporaryFile disk(contents);
+  const TemporaryFile index(Bytes{});
+  const std::vector<std::string> kept{"/none/such", index.path()};
+  const auto places = [&] {
+    ScanProgress progress;
+    auto file = LocalFile::open(disk.path(), LocalFile::Access::kPread).value();
+    auto found = TarIndex::read(*file, kept, progress);
+    return std::pair(std::move(found).value().place(1).begin,
+                     progress.done_bytes.load());
+  };
+  CHECK(places() == std::pair(2 * kTarBlock, contents.size()));
+  CHECK(places() == std::pair(2 * kTarBlock, 0 * kTarBlock));
+  // Another file of the same size.
+  const Bytes other =
+      tar_of({tar_member("d", "", '5'), tar_member("0.txt", "zero"),
+              tar_member("1.txt", "")});
+  CHECK_EQ(other.size(), contents.size());
+  const int fd = ::open(disk.path().c_str(), O_WRONLY);
+  CHECK_EQ(pwrite(fd, other.data(), other.size(), 0),
+           static_cast<ssize_t>(other.size()));
+  const struct timespec times[2] = {{5, 0}, {5, 0}};
+  CHECK_EQ(futimens(fd, times), 0);
+  close(fd);
+  CHECK(places() == std::pair(3 * kTarBlock, contents.size()));
+}
+
+void an_index_that_somebody_made_up_is_found_out() {
+  const TemporaryFile disk(
+      tar_of({tar_member("0.txt", "zero"), tar_member("1.txt", "one")}));
+  const TemporaryFile index(Bytes{});
+  const auto file =
+      LocalFile::open(disk.path(), LocalFile::Access::kPread).value();
+  for (const std::uint64_t size : {516, 1 << 20}) {
+    IndexFile forged;
+    forged.origin = {FileStamp::of(*file), 0x31726174};
+    forged.num_records = 1;
+    forged.chunks.add(512, size);
+    forged.chunks.finish(3072);
+    CHECK(forged.save(index.path()).ok());
+    const auto opened = open(disk.path(), {index.path()}).value();
+    CHECK(sample_of(*opened, 0).find("sample 0 at offset 512") !=
+          std::string::npos);
+  }
+}
+
 void headers_that_changed_are_an_error_of_the_sample() {
   const TemporaryFile disk(
       tar_of({tar_member("0.a", ""), tar_member("0.b", "")}));
@@ -144,5 +195,7 @@ int main() {
   damage_is_told_with_its_offset();
   a_file_of_which_the_end_is_missing_is_whole();
   fields_of_one_name_are_an_error_of_the_sample();
+  an_index_that_is_kept_is_used_while_it_fits();
+  an_index_that_somebody_made_up_is_found_out();
   headers_that_changed_are_an_error_of_the_sample();
 }

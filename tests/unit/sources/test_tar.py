@@ -4,6 +4,7 @@ import contextlib
 import gzip
 import io
 import os
+import pathlib
 import pickle
 import tarfile
 
@@ -63,6 +64,12 @@ MEMBERS = [
     ("a/1.cls", b"1"),
     ("b/1.cls", b"2"),
 ]
+
+
+@pytest.fixture(autouse=True)
+def cache(tmp_path, monkeypatch):
+    """No test leaves anything in the user's cache."""
+    monkeypatch.setenv("GRISTMILL_CACHE_DIR", str(tmp_path / "cache"))
 
 
 @pytest.fixture
@@ -247,6 +254,41 @@ def test_files_behind_urls_are_read(many):
         assert sorted(keys_of(read)) == list(range(60))
     finally:
         fsspec.filesystem("memory").store.clear()
+
+
+# The index
+
+
+def test_the_index_is_kept_beside_the_file_and_made_anew_for_another(path):
+    kept = pathlib.Path(path).with_name(".train.tar.gristmill-index")
+    expected = list(sources.TarDataSource(path))
+    first = kept.stat()
+    assert list(sources.TarDataSource(path)) == expected
+    assert kept.stat().st_ino == first.st_ino
+    write(path, MEMBERS[2:])
+    assert len(sources.TarDataSource(path)) == 3
+    assert kept.stat().st_ino != first.st_ino
+
+
+@pytest.mark.parametrize("content", [b"", b"torn", None])
+def test_an_index_that_does_not_fit_is_made_anew(path, tmp_path, content):
+    expected = list(sources.TarDataSource(path))
+    kept = tmp_path / ".train.tar.gristmill-index"
+    if content is None:
+        other = write(tmp_path / "other.tar", MEMBERS[:1])
+        sources.TarDataSource(other)
+        content = (tmp_path / ".other.tar.gristmill-index").read_bytes()
+    kept.write_bytes(content)
+    assert list(sources.TarDataSource(path)) == expected
+    assert kept.read_bytes() != content
+
+
+def test_the_index_goes_to_a_folder_of_its_own(path, tmp_path):
+    source = sources.TarDataSource(path, index_dir=tmp_path / "indices")
+    assert len(source) == 3
+    names = [file.name for file in tmp_path.rglob("*.gristmill-index")]
+    assert len(names) == 1
+    assert (tmp_path / "indices" / names[0]).exists()
 
 
 # What is wrong with a file
