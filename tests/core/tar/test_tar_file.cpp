@@ -130,7 +130,7 @@ void an_index_that_is_kept_is_used_while_it_fits() {
       tar_of({tar_member("0.txt", "zero"), tar_member("1.txt", "one")});
   const TemporaryFile disk(contents);
   const TemporaryFile index(Bytes{});
-  const std::vector<std::string> kept{"/none/such", index.path()};
+  const std::vector<std::string> kept{"/proc/none/such", index.path()};
   const auto places = [&] {
     ScanProgress progress;
     auto file = LocalFile::open(disk.path(), LocalFile::Access::kPread).value();

@@ -4,7 +4,6 @@ import os
 import pickle
 import struct
 
-import bagz
 import fsspec
 import numpy as np
 import pytest
@@ -13,6 +12,9 @@ from hypothesis import strategies as st
 
 import gristmill as grain
 from gristmill import errors, sources
+from support import extras
+
+bagz = extras.bagz()
 
 # A frame of zstd that does not say how much it becomes: 500 times "q".
 UNKNOWN_SIZE = b"(\xb5/\xfd\x00\x00M\x00\x00\x10qq\x01\x00\xef*\xc0\x02"
@@ -45,6 +47,7 @@ def shards(tmp_path_factory):
     return str(folder / "train@3.bagz")
 
 
+@pytest.mark.claim("sources.BagDataSource")
 @settings(max_examples=30, deadline=None)
 @given(
     st.lists(st.binary(max_size=20) | st.binary(max_size=20).map(lambda b: b * 5000)),
@@ -60,6 +63,7 @@ def test_records_are_those_of_bagz(tmp_path_factory, records, end, limits):
     assert list(bagz.Reader(path, options)) == records
 
 
+@pytest.mark.claim("sources.BagDataSource")
 @pytest.mark.parametrize("access", ["pread", "mmap"])
 def test_shards_are_one_list_in_any_order(shards, access):
     source = sources.BagDataSource(shards, access=access)

@@ -129,6 +129,7 @@ others = st.tuples(
 )
 
 
+@pytest.mark.claim("sources.TarDataSource")
 @settings(max_examples=150, deadline=None)
 @given(
     st.lists(whole | whole | whole | others, max_size=8),
@@ -214,6 +215,7 @@ def test_pickles_serve_the_same(many):
     assert repr(again) == repr(source)
 
 
+@pytest.mark.claim("sources.TarDataSource")
 @pytest.mark.parametrize("workers", [0, 2])
 def test_shuffles_are_global_and_resume_where_they_were(many, workers):
     def loader():
