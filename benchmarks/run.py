@@ -53,6 +53,7 @@ QUESTIONS = (
     "record_open_memory",
     "tf_record",
     "tf_index",
+    "tar",
     "parse_example",
     "dataset_map",
     "dataset_default",
