@@ -75,7 +75,7 @@ class Opener:
         return Opener, self._arguments
 
 
-class ArrayRecordDataSource(RecordSource):
+class ArrayRecordDataSource(RecordSource[bytes]):
     """Serve the records of ArrayRecord files, in the order of the files.
 
     Args:
