@@ -51,6 +51,7 @@ QUESTIONS = (
     "columns",
     "hugging_face",
     "record_open_memory",
+    "many_shards",
     "tf_record",
     "tf_index",
     "tar",

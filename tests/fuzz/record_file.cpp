@@ -61,10 +61,14 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data,
   const RecordFile::Options options{
       (flags & 2) != 0 ? Verify::kAll : Verify::kNone,
       std::make_shared<ChunkCache>(std::size_t{1} << 20)};
-  auto local =
-      LocalFile::open(path, (flags & 1) != 0 ? LocalFile::Access::kMmap
-                                             : LocalFile::Access::kPread);
-  auto opened = RecordFile::open(std::move(local).value(), options);
-  if (opened.ok()) static_cast<void>(read_some(*opened.value()).ok());
+  const auto access =
+      (flags & 1) != 0 ? LocalFile::Access::kMmap : LocalFile::Access::kPread;
+  const auto count =
+      RecordFile::count(*LocalFile::open(path, access).take(), options.verify);
+  auto opened = RecordFile::open(LocalFile::open(path, access).take(), options);
+  if (!opened.ok()) return 0;
+  // A file that can be read can be counted.
+  if (!count.ok()) abort();
+  static_cast<void>(read_some(*opened.value()).ok());
   return 0;
 }

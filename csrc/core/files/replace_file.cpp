@@ -9,6 +9,7 @@
 #include <filesystem>
 #include <random>
 #include <system_error>
+#include <utility>
 
 namespace gristmill {
 namespace {
@@ -32,6 +33,67 @@ std::string temporary_name(const std::string& path) {
   return path + suffix.data();
 }
 
+// A file that nobody sees until it has a name.  Where the file system has none
+// of these it has its temporary name from the start, which a process that is
+// killed leaves behind.
+class Unseen {
+ public:
+  explicit Unseen(const std::string& path)
+      : path_(path), temporary_(temporary_name(path)) {
+    // As readable for others as any file that this user writes.
+    const auto folder = std::filesystem::path(path).parent_path();
+    fd_ = ::open(folder.c_str(), O_TMPFILE | O_WRONLY | O_CLOEXEC, 0666);
+    if (fd_ >= 0) return;
+    fd_ = ::open(temporary_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC,
+                 0666);
+    named_ = fd_ >= 0;
+    error_ = errno;
+  }
+  ~Unseen() {
+    if (fd_ >= 0) ::close(fd_);
+    if (named_) ::unlink(temporary_.c_str());
+  }
+  Unseen(const Unseen&) = delete;
+  Unseen& operator=(const Unseen&) = delete;
+
+  Status write(std::span<const std::byte> bytes) const {
+    if (fd_ < 0) return Status::system(error_, "open failed");
+    return write_all(fd_, bytes);
+  }
+
+  // Gives the file its name, in the place of another.
+  Status show() {
+    const std::string self = concat("/proc/self/fd/", fd_);
+    if (!named_ && ::linkat(AT_FDCWD, self.c_str(), AT_FDCWD,
+                            temporary_.c_str(), AT_SYMLINK_FOLLOW) != 0) {
+      return Status::system(errno, "link failed");
+    }
+    named_ = true;
+    if (::close(std::exchange(fd_, -1)) != 0) {
+      return Status::system(errno, "close failed");
+    }
+    if (std::rename(temporary_.c_str(), path_.c_str()) != 0) {
+      return Status::system(errno, "rename failed");
+    }
+    named_ = false;
+    return {};
+  }
+
+ private:
+  const std::string path_;
+  const std::string temporary_;
+  int fd_ = -1;
+  int error_ = 0;
+  bool named_ = false;
+};
+
+Status try_to_replace(const std::string& path,
+                      std::initializer_list<std::span<const std::byte>> parts) {
+  Unseen file(path);
+  for (const auto& part : parts) TRY(file.write(part));
+  return file.show();
+}
+
 }  // namespace
 
 Status replace_file(const std::string& path,
@@ -39,23 +101,8 @@ Status replace_file(const std::string& path,
   std::error_code none;  // Then opening the file says what is wrong.
   std::filesystem::create_directories(std::filesystem::path(path).parent_path(),
                                       none);
-  const std::string temporary = temporary_name(path);
-  // As readable for others as any file that this user writes.
-  const int fd =
-      ::open(temporary.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
-  if (fd < 0) return Status::system(errno, temporary, ": open failed");
-  Status status;
-  for (const auto& part : parts) {
-    if (status.ok()) status = write_all(fd, part);
-  }
-  if (::close(fd) != 0 && status.ok()) {
-    status = Status::system(errno, "close failed");
-  }
-  if (status.ok() && std::rename(temporary.c_str(), path.c_str()) != 0) {
-    status = Status::system(errno, "rename failed");
-  }
+  const Status status = try_to_replace(path, parts);
   if (status.ok()) return {};
-  ::unlink(temporary.c_str());
   return Status::system(status.error_number(), path, ": ", status.message());
 }
 
