@@ -852,6 +852,7 @@ class TarFile(RecordReader):
         access: As of RecordFile.
         kept: Files that may hold the index; the first that fits is loaded, else it is
             saved to the first that can be written.
+        stamp: As of RecordFile.
         progress: How far indexing is, where none fits.
 
     Raises:
@@ -865,8 +866,13 @@ class TarFile(RecordReader):
         file: str | RangeReader,
         access: str,
         kept: Sequence[str],
+        stamp: tuple[int, int] | None,
         progress: ScanProgress,
     ) -> None: ...
+    @property
+    def stamp(self) -> tuple[int, int]:
+        """Bytes and version of the file."""
+
     @property
     def index_bytes(self) -> int:
         """Memory of the index."""
@@ -888,6 +894,7 @@ class BagFile(RecordReader):
         limits: The file of the limits; None if they are at the end of ``file``.
         access: As of RecordFile.
         compressed: Whether each record is, with zstd.
+        stamp: As of RecordFile.
 
     Raises:
         OSError: A file cannot be opened or read.
@@ -901,6 +908,7 @@ class BagFile(RecordReader):
         limits: str | RangeReader | None,
         access: str,
         compressed: bool,
+        stamp: tuple[int, int] | None,
     ) -> None: ...
     @property
     def index_bytes(self) -> int:
@@ -908,8 +916,11 @@ class BagFile(RecordReader):
 
 def count_bag(
     file: str | RangeReader, limits: str | RangeReader | None, access: str
-) -> int:
-    """Return how many records a Bagz file has; arguments and errors as of BagFile."""
+) -> tuple[int, tuple[int, int]]:
+    """Return how many records a Bagz file has, and its stamp.
+
+    Arguments and errors are those of BagFile.
+    """
 
 # core/tf_record_parser.hpp
 

@@ -13,11 +13,13 @@ using TarHandle = HandleOf<TarFile>;
 
 std::unique_ptr<TarHandle> open_tar(const py::object& object,
                                     const std::string& access,
-                                    const std::vector<std::string>& kept,
+                                    std::vector<std::string> kept,
+                                    const std::optional<Stamp>& stamp,
                                     ScanProgress& progress) {
+  const TarFile::Options options{std::move(kept), to_stamp(stamp)};
   File::Ptr file = open_file(object, access);
   return std::make_unique<TarHandle>(checked_file(unlocked(
-      [&] { return TarFile::open(std::move(file), kept, progress); })));
+      [&] { return TarFile::open(std::move(file), options, progress); })));
 }
 
 // As Python's tarfile does: what is not UTF-8 is kept.
@@ -58,7 +60,11 @@ py::dict tar_sample(const py::bytes& record, const py::str& url) {
 void tar_file(py::module_& m) {
   py::class_<TarHandle, ReaderHandle>(m, "TarFile",
                                       "A tar file, open for reading.")
-      .def(py::init(&open_tar), "file"_a, "access"_a, "kept"_a, "progress"_a)
+      .def(py::init(&open_tar), "file"_a, "access"_a, "kept"_a, "stamp"_a,
+           "progress"_a)
+      .def_property_readonly(
+          "stamp",
+          [](const TarHandle& h) { return stamp_of(h.file()->file()); })
       .def_property_readonly("index_bytes", [](const TarHandle& h) {
         return h.file()->index().held_bytes();
       });

@@ -9,6 +9,7 @@ namespace gristmill {
 
 Result<std::shared_ptr<const BagFile>> BagFile::open(File::Ptr file,
                                                      const Options& options) {
+  TRY(check_stamp(*file, options.stamp));
   auto limits = BagLimits::read(*file, options.limits.get());
   if (!limits.ok()) {
     const File& about = options.limits ? *options.limits : *file;

@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <utility>
@@ -17,6 +18,7 @@
 #include "core/base/status.hpp"
 #include "core/files/file.hpp"
 #include "core/files/file_reader.hpp"
+#include "core/files/file_stamp.hpp"
 
 namespace gristmill {
 
@@ -25,6 +27,7 @@ class BagFile final : public FileReader {
   struct Options {
     File::Ptr limits;         // Null if they are at the end of the file.
     bool compressed = false;  // Whether each record is, with zstd.
+    std::optional<FileStamp> stamp = std::nullopt;  // That is wanted, if any.
   };
 
   // Reads its limits.  Every error names the file.

@@ -7,9 +7,11 @@
 
 namespace gristmill {
 
-Result<std::shared_ptr<const TarFile>> TarFile::open(
-    File::Ptr file, std::span<const std::string> kept, ScanProgress& progress) {
-  auto index = TarIndex::read(*file, kept, progress);
+Result<std::shared_ptr<const TarFile>> TarFile::open(File::Ptr file,
+                                                     const Options& options,
+                                                     ScanProgress& progress) {
+  TRY(check_stamp(*file, options.stamp));
+  auto index = TarIndex::read(*file, options.kept, progress);
   if (!index.ok()) return name_file(*file, index.status());
   return std::shared_ptr<const TarFile>(
       new TarFile(std::move(file), std::move(index).value()));

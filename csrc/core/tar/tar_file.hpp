@@ -10,24 +10,32 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "core/base/status.hpp"
 #include "core/files/file.hpp"
 #include "core/files/file_reader.hpp"
+#include "core/files/file_stamp.hpp"
 #include "core/tar/tar_index.hpp"
 
 namespace gristmill {
 
 class TarFile final : public FileReader {
  public:
-  // Loads its index from one of `kept`, or makes it and keeps it there.  Every
-  // error names the file, and where in it something is not as expected.
-  static Result<std::shared_ptr<const TarFile>> open(
-      File::Ptr file, std::span<const std::string> kept,
-      ScanProgress& progress);
+  struct Options {
+    std::vector<std::string> kept = {};             // Where the index may be.
+    std::optional<FileStamp> stamp = std::nullopt;  // That is wanted, if any.
+  };
+
+  // Loads its index from where it is kept, or makes it and keeps it there.
+  // Every error names the file, and where in it something is not as expected.
+  static Result<std::shared_ptr<const TarFile>> open(File::Ptr file,
+                                                     const Options& options,
+                                                     ScanProgress& progress);
 
   [[nodiscard]] std::uint64_t size() const override { return index_.size(); }
   [[nodiscard]] bool knows_sizes() const override { return true; }

@@ -80,8 +80,9 @@ class BagDataSource(RecordSource[bytes]):
             storage_options,
             remote_options,
         )
-        counts = in_threads(files.count, range(len(names)))
-        super().__init__(names, [(0, count) for count in counts], files, {})
+        counted = in_threads(files.count, range(len(names)))
+        files = dataclasses.replace(files, stamps=[stamp for _, stamp in counted])
+        super().__init__(names, [(0, count) for count, _ in counted], files, {})
 
     def __repr__(self) -> str:
         # Of paths alone: saved states are compared by it.
@@ -91,7 +92,10 @@ class BagDataSource(RecordSource[bytes]):
 
 @dataclasses.dataclass(frozen=True)
 class Files:
-    """Opens the files of a source, by their number."""
+    """Opens the files of a source, by their number.
+
+    `stamps` are the versions of those whose records were counted.
+    """
 
     paths: tuple[str, ...]
     compression: str
@@ -99,15 +103,17 @@ class Files:
     access: str
     storage_options: Mapping[str, Any] | None
     remote_options: RemoteOptions | None
+    stamps: Sequence[tuple[int, int]] | None = None
 
     def __call__(self, part: int) -> _core.BagFile:
         zstd = self.compression == "zstd" or (
             self.compression == "auto" and self.paths[part].endswith(".bagz")
         )
-        return _core.BagFile(*self._found(part), self.access, zstd)
+        stamp = self.stamps[part] if self.stamps else None
+        return _core.BagFile(*self._found(part), self.access, zstd, stamp)
 
-    def count(self, part: int) -> int:
-        """Return how many records a file has."""
+    def count(self, part: int) -> tuple[int, tuple[int, int]]:
+        """Return how many records a file has, and its version."""
         return _core.count_bag(*self._found(part), self.access)
 
     def _found(self, part: int) -> tuple[str | RemoteFile, str | RemoteFile | None]:

@@ -86,6 +86,7 @@ class TarDataSource(RecordSource[dict[str, Any]]):
         folder = None if index_dir is None else os.fspath(index_dir)
         opener = Opener(tuple(names), access, folder, storage_options, remote_options)
         files = dict(enumerate(open_all(opener, names, "tar files")))
+        opener = dataclasses.replace(opener, stamps=[f.stamp for f in files.values()])
         counts = [len(file) for file in files.values()]
         self._ends = list(itertools.accumulate(counts))
         super().__init__(names, [(0, count) for count in counts], opener, files)
@@ -102,13 +103,17 @@ class TarDataSource(RecordSource[dict[str, Any]]):
 
 @dataclasses.dataclass(frozen=True)
 class Opener:
-    """Opens the files of a source, by their number."""
+    """Opens the files of a source, by their number.
+
+    `stamps` are the versions of those whose samples were counted.
+    """
 
     paths: tuple[str, ...]
     access: str
     index_dir: str | None
     storage_options: Mapping[str, Any] | None
     remote_options: RemoteOptions | None
+    stamps: Sequence[tuple[int, int]] | None = None
 
     def __call__(
         self, part: int, progress: _core.ScanProgress | None = None
@@ -116,5 +121,6 @@ class Opener:
         path = self.paths[part]
         found = find_file(path, self.access, self.storage_options, self.remote_options)
         kept = sidecar_paths(path, "tar", self.index_dir)
+        stamp = self.stamps[part] if self.stamps else None
         progress = progress or _core.ScanProgress()
-        return _core.TarFile(found, self.access, kept, progress)
+        return _core.TarFile(found, self.access, kept, stamp, progress)

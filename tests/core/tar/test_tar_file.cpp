@@ -20,7 +20,7 @@ Result<std::shared_ptr<const TarFile>> open(
   ScanProgress progress;
   auto file = LocalFile::open(path, LocalFile::Access::kPread);
   CHECK(file.ok());
-  return TarFile::open(std::move(file).value(), kept, progress);
+  return TarFile::open(std::move(file).value(), {kept}, progress);
 }
 
 std::string error_of(const Bytes& contents) {

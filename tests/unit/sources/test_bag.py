@@ -160,6 +160,13 @@ def test_damaged_records_leave_the_others(tmp_path, record):
         source[1]
 
 
+def test_files_that_are_replaced_after_they_were_counted_are_told(tmp_path):
+    source = sources.BagDataSource(write(tmp_path / "a.bag", RECORDS))
+    write(tmp_path / "a.bag", [b"other", *RECORDS])
+    with pytest.raises(errors.CorruptRecord, match=r"a\.bag: the file has changed"):
+        source[0]
+
+
 def test_truncated_files_are_told(tmp_path):
     path = write(tmp_path / "a.bag", RECORDS)
     os.truncate(path, os.path.getsize(path) - 3)

@@ -362,6 +362,13 @@ def write_bytes(folder, members):
         return file.read()
 
 
+def test_files_that_are_replaced_before_a_worker_opens_them_are_told(path):
+    pickled = pickle.dumps(sources.TarDataSource(path))
+    write(path, [("other.jpg", b""), *MEMBERS])
+    with pytest.raises(errors.CorruptRecord, match=r"train\.tar: the file has changed"):
+        pickle.loads(pickled)[0]
+
+
 def test_files_that_vanish_before_a_worker_opens_them_are_told(many, tmp_path):
     source = sources.TarDataSource(write(tmp_path / "gone.tar", MEMBERS))
     pickled = pickle.dumps(source)
