@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from gristmill import _core
+from gristmill.sources._file_paths import FilePaths
 from gristmill.sources._record_files import expand, find_file, in_threads
 from gristmill.sources._record_source import RecordSource
 from gristmill.sources._remote_options import RemoteOptions
@@ -71,9 +72,9 @@ class BagDataSource(RecordSource[bytes]):
     ) -> None:
         _check("compression", compression, ("auto", "zstd", "none"))
         _check("limits", limits, ("tail", "separate"))
-        names = expand(paths, storage_options)
+        names = FilePaths(expand(paths, storage_options))
         files = Files(
-            tuple(names),
+            names,
             compression,
             limits == "separate",
             access,
@@ -84,8 +85,8 @@ class BagDataSource(RecordSource[bytes]):
         files = dataclasses.replace(files, stamps=[stamp for _, stamp in counted])
         super().__init__(names, [(0, count) for count, _ in counted], files, {})
 
-    def __repr__(self) -> str:
-        # Of paths alone: saved states are compared by it.
+    def _described(self) -> str:
+        # Of paths alone.
         sha1 = hashlib.sha1("\n".join(self._paths).encode(), usedforsecurity=False)
         return f"BagDataSource(hash_of_paths={sha1.hexdigest()})"
 
@@ -97,7 +98,7 @@ class Files:
     `stamps` are the versions of those whose records were counted.
     """
 
-    paths: tuple[str, ...]
+    paths: FilePaths
     compression: str
     separate: bool
     access: str
