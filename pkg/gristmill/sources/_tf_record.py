@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import hashlib
 import os
 import sys
 import time
@@ -13,7 +12,7 @@ from typing import Any, TypeVar
 from gristmill import _core
 from gristmill._base import log
 from gristmill.sources._record_files import expand, find_file
-from gristmill.sources._record_source import RecordSource
+from gristmill.sources._record_source import RecordSource, hash_of_paths
 from gristmill.sources._remote_options import RemoteOptions
 from gristmill.sources._sidecars import sidecar_paths
 from gristmill.sources._urls import is_local, local_path
@@ -96,9 +95,7 @@ class TFRecordDataSource(RecordSource[bytes]):
         super().__init__(names, ranges, opener, files)
 
     def __repr__(self) -> str:
-        # Of paths alone: saved states are compared by it.
-        sha1 = hashlib.sha1("\n".join(self._paths).encode(), usedforsecurity=False)
-        return f"TFRecordDataSource(hash_of_paths={sha1.hexdigest()})"
+        return f"TFRecordDataSource(hash_of_paths={hash_of_paths(self._paths)})"
 
 
 @dataclasses.dataclass(frozen=True)
