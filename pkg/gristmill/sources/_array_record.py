@@ -10,10 +10,12 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Protocol, cast, runtime_checkable
 
 import numpy as np
+import numpy.typing as npt
 
 from gristmill import _core
 from gristmill._base import log
 from gristmill._base.types import Int64Array
+from gristmill.sources._file_paths import FilePaths
 from gristmill.sources._record_files import (
     check_name,
     count_records,
@@ -53,22 +55,24 @@ Path = str | os.PathLike[str] | FileInstruction
 class Opener:
     """Opens the files of a source, by their number; they share a cache.
 
-    `stamps` are the versions of those that were counted.
+    `stamps` are the bytes and versions of those that were counted, uint64 of shape
+    (F, 2), 0 bytes for the others.
     """
 
     def __init__(
         self,
-        paths: Sequence[str],
+        paths: FilePaths,
         cache_bytes: int,
         settings: dict[str, Any],
-        stamps: Mapping[int, tuple[int, int]] | None = None,
+        stamps: npt.NDArray[np.uint64],
     ) -> None:
-        self._arguments = tuple(paths), cache_bytes, settings, stamps or {}
+        self._arguments = paths, cache_bytes, settings, stamps
         self._cache = _core.ChunkCache(cache_bytes)
 
     def __call__(self, part: int) -> _core.RecordFile:
         paths, _, settings, stamps = self._arguments
-        stamp = stamps.get(part)
+        size, version = stamps[part].tolist()
+        stamp = (size, version) if size else None
         return open_file(paths[part], cache=self._cache, stamp=stamp, **settings)
 
     def __reduce__(self) -> Any:
@@ -149,7 +153,7 @@ class ArrayRecordDataSource(RecordSource[bytes]):
             for path, part in map(_instruction, _as_list(paths))
             for name in (expand(path, storage_options) if part is None else [path])
         ]
-        names = [path for path, _ in wanted]
+        names = FilePaths(path for path, _ in wanted)
         for path in names:
             check_name(path, access, storage_options)
         settings = {
@@ -164,7 +168,9 @@ class ArrayRecordDataSource(RecordSource[bytes]):
             [names[i] for i in whole], verify, storage_options, remote_options
         )
         counted = dict(zip(whole, counts, strict=True))
-        stamps = {i: stamp for i, (_, _, stamp) in counted.items()}
+        stamps = np.zeros((len(names), 2), np.uint64)
+        for i, (_, _, stamp) in counted.items():
+            stamps[i] = stamp
         ranges = [
             (0, counted[i][0]) if part is None else part
             for i, (_, part) in enumerate(wanted)
@@ -192,7 +198,7 @@ class ArrayRecordDataSource(RecordSource[bytes]):
             CorruptRecord: It is no ArrayRecord file, or it is damaged.
         """
         counts = []
-        for part, (first, count) in enumerate(self._ranges):
+        for part, (first, count) in enumerate(self._ranges.tolist()):
             if part not in self._group_sizes:
                 self._group_sizes[part] = self._opened(part).group_size
             size = self._group_sizes[part]
@@ -206,8 +212,8 @@ class ArrayRecordDataSource(RecordSource[bytes]):
         self.reader.open_part(part, file)
         return file
 
-    def __repr__(self) -> str:
-        # Of paths alone, as Grain's: saved states are compared by it.
+    def _described(self) -> str:
+        # Of paths alone, as Grain's.
         sha1 = hashlib.sha1(usedforsecurity=False)
         for path in self._paths:
             sha1.update(path.encode())

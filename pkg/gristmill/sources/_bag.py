@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from gristmill import _core
+from gristmill.sources._file_paths import FilePaths
 from gristmill.sources._record_files import expand, find_file, in_threads
 from gristmill.sources._record_source import RecordSource, hash_of_paths
 from gristmill.sources._remote_options import RemoteOptions
@@ -70,9 +71,9 @@ class BagDataSource(RecordSource[bytes]):
     ) -> None:
         _check("compression", compression, ("auto", "zstd", "none"))
         _check("limits", limits, ("tail", "separate"))
-        names = expand(paths, storage_options)
+        names = FilePaths(expand(paths, storage_options))
         files = Files(
-            tuple(names),
+            names,
             compression,
             limits == "separate",
             access,
@@ -83,7 +84,7 @@ class BagDataSource(RecordSource[bytes]):
         files = dataclasses.replace(files, stamps=[stamp for _, stamp in counted])
         super().__init__(names, [(0, count) for count, _ in counted], files, {})
 
-    def __repr__(self) -> str:
+    def _described(self) -> str:
         return f"BagDataSource(hash_of_paths={hash_of_paths(self._paths)})"
 
 
@@ -94,7 +95,7 @@ class Files:
     `stamps` are the versions of those whose records were counted.
     """
 
-    paths: tuple[str, ...]
+    paths: FilePaths
     compression: str
     separate: bool
     access: str

@@ -117,6 +117,7 @@ class ParquetDataSource(Closing, ColumnSource):
             remote_options=remote_options,
             read_kwargs=read_kwargs,
         )
+        self._text = ""
         self._begin()
 
     def _begin(self) -> None:
@@ -224,6 +225,11 @@ class ParquetDataSource(Closing, ColumnSource):
             self._files.close()
 
     def __repr__(self) -> str:
+        # Each state has it: ten thousand paths are hashed once.
+        self._text = self._text or self._described()
+        return self._text
+
+    def _described(self) -> str:
         names = "\n".join(self.paths).encode()
         options = "".join(f", {n}={v!r}" for n, v in sorted(self._read_kwargs.items()))
         return (
@@ -232,7 +238,7 @@ class ParquetDataSource(Closing, ColumnSource):
         )
 
     def __getstate__(self) -> dict[str, Any]:
-        names = ("_cache_bytes", "_read_kwargs", "_files")
+        names = ("_cache_bytes", "_read_kwargs", "_files", "_text")
         return {name: vars(self)[name] for name in names}
 
     def __setstate__(self, state: dict[str, Any]) -> None:

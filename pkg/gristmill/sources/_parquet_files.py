@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import bisect
 import contextlib
-import dataclasses
 import functools
 import glob
 import importlib
@@ -13,7 +12,7 @@ import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -21,6 +20,7 @@ from gristmill._base.threads import threads_to_compute
 from gristmill._base.types import Int64Array
 from gristmill.errors import CorruptRecord, RemoteError
 from gristmill.sources._columns import Columns
+from gristmill.sources._file_paths import FilePaths
 from gristmill.sources._remote import RemoteFile, RemoteStream
 from gristmill.sources._remote_options import RemoteOptions
 from gristmill.sources._urls import file_system_of, is_url
@@ -108,8 +108,7 @@ def _explained(path: str, doing: str) -> Iterator[None]:
         ) from error
 
 
-@dataclasses.dataclass(frozen=True)
-class _LocalFile:
+class _LocalFile(NamedTuple):
     """A file of this machine, as it was when it was opened."""
 
     path: str
@@ -153,7 +152,7 @@ class ParquetFiles:
         remote_options: RemoteOptions | None,
         read_kwargs: Mapping[str, Any],
     ) -> None:
-        self.paths = tuple(paths)
+        self.paths = FilePaths(paths)
         self._storage_options = dict(storage_options)
         self._remote_options = remote_options
         self._read_kwargs = dict(read_kwargs)
@@ -202,10 +201,18 @@ class ParquetFiles:
         self._kept.clear()
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**vars(self), "_kept": {}}
+        # What is known of files of this machine, as one array: there may be thousands.
+        local = [file[1:] for file in self._files if isinstance(file, _LocalFile)]
+        stamps = np.array(local, np.int64).reshape(-1, 2)
+        far = [None if isinstance(file, _LocalFile) else file for file in self._files]
+        return {**vars(self), "_kept": {}, "_files": (stamps, far)}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         vars(self).update(state)
+        stamps, far = state["_files"]
+        paths = (path for path, file in zip(self.paths, far, strict=True) if not file)
+        local = map(_LocalFile, paths, *stamps.T.tolist())
+        self._files = [file or next(local) for file in far]
         # Where this is loaded for several workers they share the import.
         importlib.import_module("pyarrow.parquet")
 

@@ -14,6 +14,7 @@ import numpy.typing as npt
 from gristmill import _core
 from gristmill._base.closing import Closing
 from gristmill._base.types import Int64Array, T
+from gristmill.sources._file_paths import FilePaths
 from gristmill.sources._record_files import in_threads
 from gristmill.sources._urls import is_local
 
@@ -35,7 +36,7 @@ class RecordSource(Closing, Generic[T]):
 
     def __init__(
         self,
-        paths: list[str],
+        paths: FilePaths,
         ranges: Sequence[tuple[int, int]],
         open_part: Callable[[int], _core.RecordReader],
         opened: Mapping[int, _core.RecordReader],
@@ -43,9 +44,10 @@ class RecordSource(Closing, Generic[T]):
         self._paths = paths
         more = "" if len(paths) == 1 else f" and {len(paths) - 1} more"
         self._name = f"{paths[0]}{more}"
-        self._ranges = tuple(ranges)
         self._open_part = open_part
-        self._reader = self._new_reader()
+        self._reader = self._new_reader(ranges)
+        self._ranges: Int64Array = np.array(ranges, np.int64)
+        self._text = ""
         self._length = len(self._reader)
         for part, file in opened.items():
             self._reader.open_part(part, file)
@@ -53,7 +55,7 @@ class RecordSource(Closing, Generic[T]):
     @property
     def paths(self) -> list[str]:
         """The paths of the files, without the parts of them that are read."""
-        return self._paths
+        return [*self._paths]
 
     @property
     def reader(self) -> _core.RecordSet:
@@ -119,6 +121,11 @@ class RecordSource(Closing, Generic[T]):
         """Close the files.  They are opened again when they are read again."""
         self._reader.close()
 
+    def __repr__(self) -> str:
+        # Each state has it: ten thousand paths are hashed once.
+        self._text = self._text or self._described()
+        return self._text
+
     def __getstate__(self) -> dict[str, Any]:
         state = self.__dict__.copy()
         # Where it is unpickled, files are opened anew.
@@ -127,12 +134,16 @@ class RecordSource(Closing, Generic[T]):
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
-        self._reader = self._new_reader()
+        self._reader = self._new_reader(self._ranges.tolist())
 
-    def _new_reader(self) -> _core.RecordSet:
+    def _new_reader(self, ranges: Sequence[tuple[int, int]]) -> _core.RecordSet:
         # Without a reference to the source, which has one to the reader.
         opener = functools.partial(in_threads, self._open_part)
-        return _core.RecordSet(self._name, self._ranges, opener)
+        return _core.RecordSet(self._name, ranges, opener)
+
+    def _described(self) -> str:
+        """Return the text of `repr`, by which saved states are compared."""
+        raise NotImplementedError
 
     def _checked(self, record_keys: Any) -> Int64Array:
         if isinstance(record_keys, np.ndarray) and record_keys.dtype == np.int64:

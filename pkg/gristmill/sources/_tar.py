@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from gristmill import _core
+from gristmill.sources._file_paths import FilePaths
 from gristmill.sources._record_files import expand, find_file
 from gristmill.sources._record_source import RecordSource, hash_of_paths
 from gristmill.sources._remote_options import RemoteOptions
@@ -81,9 +82,9 @@ class TarDataSource(RecordSource[dict[str, Any]]):
         storage_options: Mapping[str, Any] | None = None,
         remote_options: RemoteOptions | None = None,
     ) -> None:
-        names = expand(paths, storage_options)
+        names = FilePaths(expand(paths, storage_options))
         folder = None if index_dir is None else os.fspath(index_dir)
-        opener = Opener(tuple(names), access, folder, storage_options, remote_options)
+        opener = Opener(names, access, folder, storage_options, remote_options)
         files = dict(enumerate(open_all(opener, names, "tar files")))
         opener = dataclasses.replace(opener, stamps=[f.stamp for f in files.values()])
         counts = [len(file) for file in files.values()]
@@ -94,7 +95,7 @@ class TarDataSource(RecordSource[dict[str, Any]]):
         path = self._paths[bisect.bisect_right(self._ends, key)]
         return _core.tar_sample(record, path)
 
-    def __repr__(self) -> str:
+    def _described(self) -> str:
         return f"TarDataSource(hash_of_paths={hash_of_paths(self._paths)})"
 
 
@@ -105,7 +106,7 @@ class Opener:
     `stamps` are the versions of those whose samples were counted.
     """
 
-    paths: tuple[str, ...]
+    paths: FilePaths
     access: str
     index_dir: str | None
     storage_options: Mapping[str, Any] | None

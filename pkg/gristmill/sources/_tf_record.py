@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 
 from gristmill import _core
 from gristmill._base import log
+from gristmill.sources._file_paths import FilePaths
 from gristmill.sources._record_files import expand, find_file
 from gristmill.sources._record_source import RecordSource, hash_of_paths
 from gristmill.sources._remote_options import RemoteOptions
@@ -83,18 +84,16 @@ class TFRecordDataSource(RecordSource[bytes]):
         storage_options: Mapping[str, Any] | None = None,
         remote_options: RemoteOptions | None = None,
     ) -> None:
-        names = expand(paths, storage_options)
+        names = FilePaths(expand(paths, storage_options))
         folder = None if index_dir is None else os.fspath(index_dir)
         if folder is not None:
             os.makedirs(folder, exist_ok=True)
-        opener = Opener(
-            tuple(names), verify, access, folder, storage_options, remote_options
-        )
+        opener = Opener(names, verify, access, folder, storage_options, remote_options)
         files = dict(enumerate(open_all(opener, opener.paths, "TFRecord files, once")))
         ranges = [(0, len(file)) for file in files.values()]
         super().__init__(names, ranges, opener, files)
 
-    def __repr__(self) -> str:
+    def _described(self) -> str:
         return f"TFRecordDataSource(hash_of_paths={hash_of_paths(self._paths)})"
 
 
@@ -102,7 +101,7 @@ class TFRecordDataSource(RecordSource[bytes]):
 class Opener:
     """Opens the files of a source, by their number."""
 
-    paths: tuple[str, ...]
+    paths: FilePaths
     verify: str
     access: str
     index_dir: str | None

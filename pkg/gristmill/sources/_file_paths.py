@@ -1,0 +1,30 @@
+"""The paths of a source's files, which may be ten thousand and more."""
+
+from __future__ import annotations
+
+import pickle
+import zlib
+from typing import Any
+
+__all__ = ["FilePaths"]
+
+
+class FilePaths(tuple[str, ...]):
+    """Paths in their order; pickled as a few bytes each, as they resemble each other.
+
+    Example:
+        >>> paths = FilePaths(f"/data/train-{i:05d}-of-10000" for i in range(10_000))
+        >>> data = pickle.dumps(paths)
+        >>> len(data) < 50_000, pickle.loads(data) == paths
+        (True, True)
+    """
+
+    __slots__ = ()
+
+    def __reduce__(self) -> Any:
+        # Whole strings: a path may hold any character, lone surrogates among them.
+        return _unpacked, (zlib.compress(pickle.dumps([*self]), 1),)
+
+
+def _unpacked(packed: bytes) -> FilePaths:
+    return FilePaths(pickle.loads(zlib.decompress(packed)))

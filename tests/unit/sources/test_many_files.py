@@ -1,0 +1,73 @@
+"""Sources of a thousand files are small to send, and quick to compare."""
+
+import hashlib
+import os
+import pickle
+
+import pyarrow
+import pytest
+from array_record.python.array_record_module import ArrayRecordWriter
+from pyarrow import parquet
+
+from gristmill import sources
+from gristmill.sources._file_paths import FilePaths
+from support.tf_record_files import framed
+
+FILES = 1_000
+
+
+def write_array_record(path):
+    writer = ArrayRecordWriter(path, "group_size:1")
+    writer.write(b"record")
+    writer.close()
+
+
+def write_tf_record(path):
+    with open(path, "wb") as file:
+        file.write(framed(b"record"))
+
+
+def write_parquet(path):
+    parquet.write_table(pyarrow.table({"x": [7]}), path)
+
+
+KINDS = {
+    "array_record": (write_array_record, sources.ArrayRecordDataSource),
+    "tf_record": (write_tf_record, sources.TFRecordDataSource),
+    "parquet": (write_parquet, sources.ParquetDataSource),
+}
+
+
+@pytest.fixture(scope="module", params=KINDS)
+def source(request, tmp_path_factory):
+    write, make = KINDS[request.param]
+    folder = tmp_path_factory.mktemp("many")
+    paths = [str(folder / f"train-{i:05d}-of-{FILES:05d}") for i in range(FILES)]
+    write(paths[0])
+    for path in paths[1:]:
+        os.link(paths[0], path)
+    with make(paths) as made:
+        yield made
+
+
+def test_a_file_takes_at_most_a_hundred_bytes_of_a_pickle(source):
+    data = pickle.dumps(source)
+    assert len(data) <= 100 * FILES
+    with pickle.loads(data) as again:
+        assert list(again.paths) == list(source.paths)
+        assert len(again) == FILES
+        assert again[FILES - 1] == source[FILES - 1]
+        assert repr(again) == repr(source)
+
+
+def test_paths_are_hashed_once_for_all_states(source, monkeypatch):
+    text = repr(source)
+    monkeypatch.setattr(hashlib, "sha1", None)
+    monkeypatch.setattr(hashlib, "sha256", None)
+    assert repr(source) == text
+    assert repr(pickle.loads(pickle.dumps(source))) == text
+
+
+def test_names_of_any_characters_survive_a_pickle():
+    paths = FilePaths(["a\udcff\n'", "", "b\0c"])
+    assert pickle.loads(pickle.dumps(paths)) == paths
