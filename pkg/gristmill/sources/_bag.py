@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import hashlib
 import os
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -11,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from gristmill import _core
 from gristmill.sources._file_paths import FilePaths
 from gristmill.sources._record_files import expand, find_file, in_threads
-from gristmill.sources._record_source import RecordSource
+from gristmill.sources._record_source import RecordSource, hash_of_paths
 from gristmill.sources._remote_options import RemoteOptions
 
 if TYPE_CHECKING:
@@ -86,9 +85,7 @@ class BagDataSource(RecordSource[bytes]):
         super().__init__(names, [(0, count) for count, _ in counted], files, {})
 
     def _described(self) -> str:
-        # Of paths alone.
-        sha1 = hashlib.sha1("\n".join(self._paths).encode(), usedforsecurity=False)
-        return f"BagDataSource(hash_of_paths={sha1.hexdigest()})"
+        return f"BagDataSource(hash_of_paths={hash_of_paths(self._paths)})"
 
 
 @dataclasses.dataclass(frozen=True)

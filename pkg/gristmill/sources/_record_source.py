@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import hashlib
 import operator
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Generic, SupportsIndex
@@ -160,6 +161,11 @@ class RecordSource(Closing, Generic[T]):
             f"Record key should be in [0, num_records), got {key} for the"
             f" {self._length} records of {self._name}"
         )
+
+
+def hash_of_paths(paths: Sequence[str]) -> str:
+    """Return what a source's repr says of its paths, by which states are compared."""
+    return hashlib.sha1("\n".join(paths).encode(), usedforsecurity=False).hexdigest()
 
 
 def is_far(source: Any) -> bool:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import bisect
 import dataclasses
-import hashlib
 import itertools
 import os
 from collections.abc import Mapping, Sequence
@@ -13,7 +12,7 @@ from typing import Any
 from gristmill import _core
 from gristmill.sources._file_paths import FilePaths
 from gristmill.sources._record_files import expand, find_file
-from gristmill.sources._record_source import RecordSource
+from gristmill.sources._record_source import RecordSource, hash_of_paths
 from gristmill.sources._remote_options import RemoteOptions
 from gristmill.sources._sidecars import sidecar_paths
 from gristmill.sources._tf_record import open_all
@@ -97,9 +96,7 @@ class TarDataSource(RecordSource[dict[str, Any]]):
         return _core.tar_sample(record, path)
 
     def _described(self) -> str:
-        # Of paths alone.
-        sha1 = hashlib.sha1("\n".join(self._paths).encode(), usedforsecurity=False)
-        return f"TarDataSource(hash_of_paths={sha1.hexdigest()})"
+        return f"TarDataSource(hash_of_paths={hash_of_paths(self._paths)})"
 
 
 @dataclasses.dataclass(frozen=True)

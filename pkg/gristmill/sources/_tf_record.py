@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import hashlib
 import os
 import sys
 import time
@@ -14,7 +13,7 @@ from gristmill import _core
 from gristmill._base import log
 from gristmill.sources._file_paths import FilePaths
 from gristmill.sources._record_files import expand, find_file
-from gristmill.sources._record_source import RecordSource
+from gristmill.sources._record_source import RecordSource, hash_of_paths
 from gristmill.sources._remote_options import RemoteOptions
 from gristmill.sources._sidecars import sidecar_paths
 from gristmill.sources._urls import is_local, local_path
@@ -95,9 +94,7 @@ class TFRecordDataSource(RecordSource[bytes]):
         super().__init__(names, ranges, opener, files)
 
     def _described(self) -> str:
-        # Of paths alone.
-        sha1 = hashlib.sha1("\n".join(self._paths).encode(), usedforsecurity=False)
-        return f"TFRecordDataSource(hash_of_paths={sha1.hexdigest()})"
+        return f"TFRecordDataSource(hash_of_paths={hash_of_paths(self._paths)})"
 
 
 @dataclasses.dataclass(frozen=True)
