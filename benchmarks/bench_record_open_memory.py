@@ -26,20 +26,13 @@ def _measure(
 ) -> Measurement:
     small = record_open.path(Settings(records=1000))
     first = opener(small)  # Threads and libraries are not the file's.
-    _read(first)
+    record_open.read(first)
     gc.collect()
     ctypes.CDLL(None).malloc_trim(0)  # Freed memory would be filled unseen.
     before = _held()
     reader = opener(path)
-    _read(reader)
+    record_open.read(reader)
     return Measurement(_held() - before)
-
-
-def _read(reader: Any) -> None:
-    if hasattr(reader, "read"):
-        reader.read([7])
-    else:
-        reader[7]
 
 
 QUESTION = Question(

@@ -31,6 +31,14 @@ def wheel() -> Callable[[str], Any]:
     return ArrayRecordReader
 
 
+def read(reader: Any) -> None:
+    """Reads a record by what opened the file."""
+    if hasattr(reader, "read"):
+        reader.read([7])
+    else:
+        reader[7]
+
+
 def contestants(
     measure: Callable[[Callable[[str], Any], str, Settings], Measurement],
 ) -> dict[str, Callable[[Settings], Measurement]]:

@@ -129,6 +129,8 @@ void record_file(py::module_& m);
 void record_set(py::module_& m);
 void tf_record_file(py::module_& m);
 void tf_record_stream(py::module_& m);
+void tar_file(py::module_& m);
+void bag_file(py::module_& m);
 void worker_end(py::module_& m);
 void scheduler(py::module_& m);
 void supervise(py::module_& m);

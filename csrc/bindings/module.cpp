@@ -18,6 +18,8 @@ PYBIND11_MODULE(_core, m) {
   gristmill::bind::record_set(m);
   gristmill::bind::tf_record_file(m);
   gristmill::bind::tf_record_stream(m);
+  gristmill::bind::tar_file(m);
+  gristmill::bind::bag_file(m);
   gristmill::bind::supervise(m);
   gristmill::bind::scheduler(m);
   gristmill::bind::worker_end(m);

@@ -842,6 +842,86 @@ class TfRecordFile(RecordReader):
     def index_bytes(self) -> int:
         """Memory of the index."""
 
+# core/tar/tar_file.hpp
+
+class TarFile(RecordReader):
+    """A tar file, open for reading; a record is the part of it that has a sample.
+
+    Args:
+        file: As of RecordFile.
+        access: As of RecordFile.
+        kept: Files that may hold the index; the first that fits is loaded, else it is
+            saved to the first that can be written.
+        stamp: As of RecordFile.
+        progress: How far indexing is, where none fits.
+
+    Raises:
+        OSError: The file cannot be opened or read.
+        CorruptRecord: It is no tar file, or is compressed, truncated or damaged.
+        ValueError: ``access`` is unknown.
+    """
+
+    def __init__(
+        self,
+        file: str | RangeReader,
+        access: str,
+        kept: Sequence[str],
+        stamp: tuple[int, int] | None,
+        progress: ScanProgress,
+    ) -> None: ...
+    @property
+    def stamp(self) -> tuple[int, int]:
+        """Bytes and version of the file."""
+
+    @property
+    def index_bytes(self) -> int:
+        """Memory of the index."""
+
+def tar_sample(record: bytes, url: str) -> dict[str, Any]:
+    """Return the fields of a record of a TarFile, with its key and ``url``.
+
+    Raises:
+        CorruptRecord: It is none, or two fields have one name.
+    """
+
+# core/bag/bag_file.hpp
+
+class BagFile(RecordReader):
+    """A Bagz file, open for reading.
+
+    Args:
+        file: As of RecordFile.
+        limits: The file of the limits; None if they are at the end of ``file``.
+        access: As of RecordFile.
+        compressed: Whether each record is, with zstd.
+        stamp: As of RecordFile.
+
+    Raises:
+        OSError: A file cannot be opened or read.
+        CorruptRecord: It is no Bagz file, or is truncated or damaged.
+        ValueError: ``access`` is unknown.
+    """
+
+    def __init__(
+        self,
+        file: str | RangeReader,
+        limits: str | RangeReader | None,
+        access: str,
+        compressed: bool,
+        stamp: tuple[int, int] | None,
+    ) -> None: ...
+    @property
+    def index_bytes(self) -> int:
+        """Memory of the limits."""
+
+def count_bag(
+    file: str | RangeReader, limits: str | RangeReader | None, access: str
+) -> tuple[int, tuple[int, int]]:
+    """Return how many records a Bagz file has, and its stamp.
+
+    Arguments and errors are those of BagFile.
+    """
+
 # core/tf_record_parser.hpp
 
 @final

@@ -6,6 +6,7 @@ PYTHONPATH=tests python tests/fuzz/make_corpus.py
 import io
 import pathlib
 import struct
+import tarfile
 import tempfile
 
 import crc32c
@@ -85,6 +86,47 @@ def tf_records():
         for name, records in contents.items()
         for kind, (flags, sidecar) in kinds.items()
     }
+
+
+def tars():
+    rng = np.random.default_rng(2)
+    members = {
+        "few": ["d/0.a", "d/0.B", "d/1.a"],
+        "long": ["n" * 150 + ".a", "\u00e9" * 60 + ".b", "0.a"],
+        "twice": ["0.a", "0.A", "__x__/1.a", "2"],
+    }
+    seeds = {}
+    for name, names in members.items():
+        for kind in (tarfile.USTAR_FORMAT, tarfile.GNU_FORMAT, tarfile.PAX_FORMAT):
+            if name == "long" and kind == tarfile.USTAR_FORMAT:
+                continue
+            file = io.BytesIO()
+            with tarfile.open(fileobj=file, mode="w", format=kind) as tar:
+                for number, path in enumerate(names):
+                    member = tarfile.TarInfo(path)
+                    member.size = 300 * number
+                    tar.addfile(member, io.BytesIO(rng.bytes(member.size)))
+            packed = file.getvalue().rstrip(b"\0") + bytes(1100)
+            flags = 2 + (kind == tarfile.PAX_FORMAT)
+            seeds[f"{name}_{kind}"] = bytes([flags]) + packed
+    return seeds
+
+
+def bags():
+    hello, unknown = (
+        b"(\xb5/\xfd \x05)\0\0hello",
+        b"(\xb5/\xfd\0\0M\0\0\x10qq\x01\0\xef*\xc0\x02",
+    )
+    contents = {"plain": (0, [b"one", b"", b"three"]), "none": (1, [])}
+    contents["zstd"] = (4, [hello, b"", unknown, hello])
+    seeds = {}
+    for name, (flags, records) in contents.items():
+        ends = np.cumsum([len(record) for record in records], dtype="<u8").tobytes()
+        data = b"".join(records)
+        seeds[name] = struct.pack("<BH", flags, 0) + data + ends
+        separate = struct.pack("<BH", flags | 2, len(ends))
+        seeds[f"{name}_separate"] = separate + ends + data
+    return seeds
 
 
 def write(target, seeds):
@@ -168,6 +210,8 @@ def main():
     write("example", examples())
     write("images", pictures())
     write("tf_record", tf_records())
+    write("tar", tars())
+    write("bag", bags())
 
 
 if __name__ == "__main__":

@@ -4,17 +4,12 @@
 // The input is a byte of options, two of a length, that many bytes of a
 // sidecar, and the file.  Options may ask to make the checksums and the stamp
 // right, so that mutations meet the checks behind them.
-#include <sys/mman.h>
-#include <sys/stat.h>
-#include <unistd.h>
-
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>
 #include <cstring>
 #include <span>
-#include <string>
 #include <utility>
 #include <vector>
 
@@ -25,6 +20,7 @@
 #include "core/tf_record/tf_record_frame.hpp"
 #include "core/tf_record/tf_record_parser.hpp"
 #include "core/tf_record/tf_record_sidecar.hpp"
+#include "memory_file.hpp"
 #include "read_some.hpp"
 
 namespace gristmill {
@@ -33,7 +29,7 @@ namespace {
 using Bytes = std::vector<std::byte>;
 
 constexpr std::size_t kHead = 3;
-constexpr FileStamp kStamp{0, 1'000'000'000};
+constexpr FileStamp kStamp{0, MemoryFile::kVersion};
 
 template <class T>
 void store(Bytes& to, std::size_t at, T value) {
@@ -59,30 +55,6 @@ void fix_sidecar(Bytes& sidecar, const FileStamp& stamp) {
   if (sidecar.size() < 16) return;
   store(sidecar, 12, crc32c(std::span(sidecar).subspan(16)));
 }
-
-// A file in memory that is written over again and again.
-class MemoryFile {
- public:
-  MemoryFile()
-      : fd_(memfd_create("fuzz", 0)),
-        path_("/proc/self/fd/" + std::to_string(fd_)) {}
-
-  void write(std::span<const std::byte> bytes) const {
-    const struct timespec time = {1, 0};  // As kStamp says.
-    const struct timespec times[2] = {time, time};
-    if (ftruncate(fd_, 0) != 0 ||
-        pwrite(fd_, bytes.data(), bytes.size(), 0) !=
-            static_cast<ssize_t>(bytes.size()) ||
-        futimens(fd_, times) != 0) {
-      abort();
-    }
-  }
-  [[nodiscard]] const std::string& path() const { return path_; }
-
- private:
-  int fd_;
-  std::string path_;
-};
 
 // What was accepted is packed and found again.
 void keep_index(const TfRecordIndex& index, const FileStamp& stamp) {

@@ -132,6 +132,7 @@ def test_completion_gives_names_that_were_not_used_yet():
         "grain.sources.TFRecordPosition",
         "grain.sources.TFRecordStream",
         "grain.sources.TableSource",
+        "grain.sources.TarDataSource",
     ]
     assert completed("grain.checkpoint.") == [
         "grain.checkpoint.CheckpointHandler",

@@ -28,9 +28,10 @@ ROOMS = """
 """.split()
 CPP_ROOMS = """
     core/base core/indices core/batches core/files core/array_record core/tf_record
-    core/example core/images core/memory core/schedule core/processes
+    core/tar core/bag core/example core/images core/memory core/schedule core/processes
     bindings bindings/base bindings/indices bindings/batches bindings/files
-    bindings/array_record bindings/tf_record bindings/example bindings/images
+    bindings/array_record bindings/tf_record bindings/tar bindings/bag
+    bindings/example bindings/images
     bindings/schedule bindings/processes module
 """.split()
 CYTHON_IMPORT = re.compile(

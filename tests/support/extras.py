@@ -36,6 +36,13 @@ def need_tensorflow():
         pytest.skip("TensorFlow has no wheel for this Python", allow_module_level=True)
 
 
+def bagz():
+    """Import bagz; skip the module where the extra names none."""
+    if "bagz" not in packages("test"):
+        pytest.skip("bagz has no wheel for this machine", allow_module_level=True)
+    return importlib.import_module("bagz")
+
+
 def tensorflow(module="tensorflow"):
     """Import TensorFlow, or a module of it; fail where it is named and missing."""
     need_tensorflow()

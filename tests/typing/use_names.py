@@ -16,6 +16,8 @@ def read(paths: list[str]) -> None:
     assert_type(sources.TFRecordDataSource(paths)[0], bytes)
     assert_type(sources.ParquetDataSource(paths)[0], dict[str, Any])
     assert_type(sources.FolderDataSource(paths[0])[0]["label"], int)
+    assert_type(sources.TarDataSource(paths)[0], dict[str, Any])
+    assert_type(sources.BagDataSource(paths)[0], bytes)
     assert_type(
         grain.MapDataset.source(ArrayRecordDataSource(paths)), grain.MapDataset[bytes]
     )

@@ -16,18 +16,17 @@ namespace {
 
 using FileHandle = HandleOf<RecordFile>;
 
-// The bytes of a file and its version.
-using Stamp = std::pair<std::uint64_t, std::uint64_t>;
-
 // Records and chunks of a file, and its stamp.
 using Count = std::tuple<std::uint64_t, std::uint64_t, Stamp>;
 
-std::unique_ptr<FileHandle> open_array_record(
-    const py::object& object, const std::string& verify,
-    const std::string& access, std::shared_ptr<ChunkCache> cache,
-    const std::optional<Stamp>& stamp, std::vector<std::string> kept) {
+std::unique_ptr<FileHandle> open_array_record(const py::object& object,
+                                              const std::string& verify,
+                                              const std::string& access,
+                                              std::shared_ptr<ChunkCache> cache,
+                                              const std::optional<Stamp>& stamp,
+                                              std::vector<std::string> kept) {
   RecordFile::Options options{verify_of(verify), std::move(cache)};
-  if (stamp) options.stamp = FileStamp{stamp->first, stamp->second};
+  options.stamp = to_stamp(stamp);
   options.kept = std::move(kept);
   File::Ptr file = open_file(object, access);
   return std::make_unique<FileHandle>(checked_file(

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "bindings/bind.hpp"
+#include "core/files/file_stamp.hpp"
 #include "core/files/record_reader.hpp"
 #include "core/files/verify.hpp"
 
@@ -35,6 +36,19 @@ template <class T>
 T checked_file(Result<T> result) {
   check_file(result.status());
   return std::move(result).value();
+}
+
+// A FileStamp as Python has it: bytes and version.
+using Stamp = std::pair<std::uint64_t, std::uint64_t>;
+
+inline Stamp stamp_of(const File& file) {
+  const auto stamp = FileStamp::of(file);
+  return {stamp.size, stamp.version};
+}
+
+inline std::optional<FileStamp> to_stamp(const std::optional<Stamp>& stamp) {
+  if (!stamp) return std::nullopt;
+  return FileStamp{stamp->first, stamp->second};
 }
 
 // What an option says, by its name in Python.

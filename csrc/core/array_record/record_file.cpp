@@ -19,11 +19,6 @@ constexpr std::size_t kMaxSpareBytes = std::size_t{4} << 20;
 // More than there are cores: files on a disk keep each of them waiting.
 constexpr std::size_t kCountingThreads = 16;
 
-Status changed(const FileStamp& before, std::uint64_t size) {
-  return damaged("the file has changed since its records were counted: it had ",
-                 before.size, " bytes and has ", size);
-}
-
 // Memory that a thread works with.
 struct Scratch {
   ByteBuffer raw;    // Bytes of a chunk.
@@ -44,9 +39,7 @@ Scratch& scratch() {
 
 Result<std::shared_ptr<const RecordFile>> RecordFile::open(
     File::Ptr file, const Options& options) {
-  if (options.stamp && FileStamp::of(*file) != *options.stamp) {
-    return name_file(*file, changed(*options.stamp, file->size()));
-  }
+  TRY(check_stamp(*file, options.stamp));
   auto index = RecordIndex::read(*file, options.verify, options.kept);
   if (!index.ok()) return name_file(*file, index.status());
   return std::shared_ptr<const RecordFile>(

@@ -1,15 +1,13 @@
 #include "core/array_record/record_index.hpp"
 
-#include <chrono>
-#include <optional>
 #include <string>
 #include <utility>
 
 #include "core/array_record/fields.hpp"
 #include "core/array_record/footer.hpp"
 #include "core/base/varint.hpp"
-#include "core/files/file_lock.hpp"
 #include "core/files/index_file.hpp"
+#include "core/files/kept_index.hpp"
 #include "core/files/verify.hpp"
 
 namespace gristmill {
@@ -22,9 +20,6 @@ constexpr std::uint64_t kFrontAhead = std::uint64_t{256} << 10;
 
 // Chunks whose list takes longer to read, about 0.3 ms, than a file of it.
 constexpr std::uint64_t kWorthKeeping = 1 << 14;
-
-// To make an index of a million chunks takes 25 ms.
-constexpr std::chrono::milliseconds kLongestWait{2000};
 
 // What the footer says of a chunk.
 struct Entry {
@@ -145,37 +140,17 @@ Result<RecordIndex> read_placed(Footer& footer) {
   return index;
 }
 
-std::optional<RecordIndex> load(std::span<const std::string> kept,
-                                const IndexFile::Origin& origin) {
-  for (const std::string& path : kept) {
-    auto found = IndexFile::load(path, origin);
-    if (!found.ok()) continue;
-    IndexFile index = std::move(found).value();
-    return RecordIndex{index.num_records, index.group_size,
-                       std::move(index.chunks), std::move(index.options)};
-  }
-  return std::nullopt;
-}
-
 Result<RecordIndex> read_kept(const File& file, Footer& footer,
                               std::span<const std::string> kept) {
   const IndexFile::Origin origin{FileStamp::of(file), footer.hash()};
-  if (auto index = load(kept, origin)) return *std::move(index);
-  // While another process makes the same index, wait for that.
-  const FileLock lock(file.path(), kLongestWait);
-  if (lock.waited()) {
-    if (auto index = load(kept, origin)) return *std::move(index);
-  }
-  RecordIndex index = TRY(read_placed(footer));
-  const IndexFile saved{origin, index.num_records, index.group_size,
-                        index.options, index.chunks};
-  for (const std::string& path : kept) {
-    if (!saved.save(path).ok()) continue;
-    // As others have it: its pages are theirs, too.
-    if (auto same = load({&path, 1}, origin)) return *std::move(same);
-    break;
-  }
-  return index;
+  const auto make = [&]() -> Result<IndexFile> {
+    RecordIndex made = TRY(read_placed(footer));
+    return IndexFile{origin, made.num_records, made.group_size,
+                     std::move(made.options), std::move(made.chunks)};
+  };
+  IndexFile index = TRY(kept_index(file, origin, kept, make));
+  return RecordIndex{index.num_records, index.group_size,
+                     std::move(index.chunks), std::move(index.options)};
 }
 
 }  // namespace

@@ -4,7 +4,9 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 
+#include "core/base/status.hpp"
 #include "core/files/file.hpp"
 
 namespace gristmill {
@@ -18,5 +20,9 @@ struct FileStamp {
   }
   bool operator==(const FileStamp&) const = default;
 };
+
+// Fails, and names the file, if its stamp is not the one that is wanted, if any
+// is.
+Status check_stamp(const File& file, const std::optional<FileStamp>& wanted);
 
 }  // namespace gristmill

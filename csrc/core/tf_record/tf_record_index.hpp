@@ -7,22 +7,16 @@
 // Thread safety: const methods may overlap.
 #pragma once
 
-#include <atomic>
 #include <cstddef>
 #include <cstdint>
 
 #include "core/base/status.hpp"
 #include "core/files/file.hpp"
+#include "core/files/head_reader.hpp"
 #include "core/files/packed_chunks.hpp"
 #include "core/tf_record/tf_record_frame.hpp"
 
 namespace gristmill {
-
-// How far a pass over a file is; any thread may look, or end it early.
-struct ScanProgress {
-  std::atomic<std::uint64_t> done_bytes{0};
-  std::atomic<bool> cancelled{false};
-};
 
 class TfRecordIndex {
  public:

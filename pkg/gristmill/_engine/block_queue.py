@@ -56,7 +56,7 @@ class RecordBlocks:
     # More would drive each other's decoders from the caches.
     threads_where_fast = os.cpu_count() or 1
 
-    def __init__(self, source: RecordSource, packed: bool = False) -> None:
+    def __init__(self, source: RecordSource[Any], packed: bool = False) -> None:
         self._reader: Any = source.reader
         self.whole = packed
         self.far = source.is_far
@@ -259,7 +259,7 @@ class BlockReading:
     """
 
     def __init__(
-        self, source: RecordSource, queue: BlockQueue, keys: StreamKeys
+        self, source: RecordSource[Any], queue: BlockQueue, keys: StreamKeys
     ) -> None:
         self._source = source
         self._queue = queue
@@ -332,6 +332,9 @@ class BlockReading:
             waits = self._queue.next_count(position)
             try:
                 self._ready = self._queue.take(position, keys)
+                if not self._source.serves_bytes:
+                    keys = self._keys.block(position, waits) if waits else keys
+                    self._ready = self._source.elements(keys, self._ready)
                 return
             except Exception:
                 unread = self._keys.block(position, waits) if waits else keys
@@ -341,7 +344,7 @@ class BlockReading:
         self._unread = unread[MIN_BLOCK:]
         part = unread[:MIN_BLOCK]
         try:
-            self._ready = self._source.reader.read_many(part)
+            self._ready = self._source.read_block(part)
         except Exception:
             self._read_singly(position, part)
 

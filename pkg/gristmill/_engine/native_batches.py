@@ -93,7 +93,7 @@ def open_batches(
     decoder: Any = None
     if isinstance(source, TableSource) and source.gathers and not level.steps:
         blocks = TableBlocks(source, program.rules)
-    elif reads_natively(source) and len(level.steps) == 1:
+    elif reads_natively(source) and source.serves_bytes and len(level.steps) == 1:
         decoder = getattr(level.steps[0][1], "__self__", None)
         if not getattr(decoder, "decodes_blocks", False):
             return None

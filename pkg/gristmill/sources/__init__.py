@@ -32,12 +32,14 @@ if TYPE_CHECKING:
     from gristmill.sources._array_record import (
         ArrayRecordDataSource as ArrayRecordDataSource,
     )
+    from gristmill.sources._bag import BagDataSource as BagDataSource
     from gristmill.sources._folder import FolderDataSource as FolderDataSource
     from gristmill.sources._parquet import ParquetDataSource as ParquetDataSource
     from gristmill.sources._remote_options import RemoteOptions as RemoteOptions
     from gristmill.sources._shared_list import (
         SharedMemoryDataSource as SharedMemoryDataSource,
     )
+    from gristmill.sources._tar import TarDataSource as TarDataSource
     from gristmill.sources._tf_record import TFRecordDataSource as TFRecordDataSource
     from gristmill.sources._tf_record_stream import TFRecordPosition as TFRecordPosition
     from gristmill.sources._tf_record_stream import TFRecordStream as TFRecordStream
@@ -378,10 +380,12 @@ def _kind_of(column: npt.NDArray[Any]) -> str:
 # Names whose modules are not needed by most.
 _HOMES = {
     "sources._array_record": "ArrayRecordDataSource",
+    "sources._bag": "BagDataSource",
     "sources._folder": "FolderDataSource",
     "sources._parquet": "ParquetDataSource",
     "sources._remote_options": "RemoteOptions",
     "sources._shared_list": "SharedMemoryDataSource",
+    "sources._tar": "TarDataSource",
     "sources._tf_record": "TFRecordDataSource",
     "sources._tf_record_stream": "TFRecordPosition TFRecordStream read_tf_records",
     "sources._tfds": "TFDSDataSource",

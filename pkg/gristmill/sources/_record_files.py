@@ -19,7 +19,8 @@ if TYPE_CHECKING:
 
 __all__ = ["count_records", "expand", "find_file", "in_threads", "open_file"]
 
-SHARDED = re.compile(r"(.+)@(\d+|\*)", re.DOTALL)
+# Shards of Bagz files have their number before the end of the name.
+SHARDED = re.compile(r"(.+)@(\d+|\*)(\.bagz?)?", re.DOTALL)
 OPENING_THREADS = 64
 GLOB_CHARACTERS = re.compile(r"[*?[]")
 
@@ -149,10 +150,10 @@ def _files_of(path: str, storage_options: Mapping[str, Any] | None) -> list[str]
     if is_local(path) and os.path.exists(local_path(path)):
         return [path]
     if sharded := SHARDED.fullmatch(path):
-        base, count = sharded.groups()
+        base, count, end = sharded.groups("")
         if count != "*":
-            return _shards(base, int(count))
-        return _all_shards(base, storage_options)
+            return _shards(base, int(count), end)
+        return _all_shards(base, end, storage_options)
     if not GLOB_CHARACTERS.search(path):
         return [path]  # Opening it says what is wrong.
     found = _glob(path, storage_options)
@@ -167,16 +168,20 @@ def _glob(pattern: str, storage_options: Mapping[str, Any] | None) -> list[str]:
     return glob_url(pattern, storage_options)
 
 
-def _shards(base: str, count: int) -> list[str]:
-    return [f"{base}-{i:05d}-of-{count:05d}" for i in range(count)]
+def _shards(base: str, count: int, end: str) -> list[str]:
+    return [f"{base}-{i:05d}-of-{count:05d}{end}" for i in range(count)]
 
 
-def _all_shards(base: str, storage_options: Mapping[str, Any] | None) -> list[str]:
-    found = _glob(f"{glob.escape(base)}-?????-of-?????", storage_options)
+def _all_shards(
+    base: str, end: str, storage_options: Mapping[str, Any] | None
+) -> list[str]:
+    found = _glob(f"{glob.escape(base)}-?????-of-?????{end}", storage_options)
     if not found:
-        raise FileNotFoundError(f"No file is a shard of {base}: {base}-00000-of-*.")
-    count = found[0][-5:]
-    wanted = _shards(local_path(base), int(count)) if count.isdecimal() else []
+        raise FileNotFoundError(
+            f"No file is a shard of {base}{end}: {base}-00000-of-*{end}."
+        )
+    count = found[0].removesuffix(end)[-5:]
+    wanted = _shards(local_path(base), int(count), end) if count.isdecimal() else []
     if wanted != found:
         missing = sorted(set(wanted) - set(found))
         raise FileNotFoundError(

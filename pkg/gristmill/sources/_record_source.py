@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import functools
+import hashlib
 import operator
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, SupportsIndex
+from typing import Any, Generic, SupportsIndex
 
 import numpy as np
 import numpy.typing as npt
 
 from gristmill import _core
 from gristmill._base.closing import Closing
-from gristmill._base.types import Int64Array
+from gristmill._base.types import Int64Array, T
 from gristmill.sources._file_paths import FilePaths
 from gristmill.sources._record_files import in_threads
 from gristmill.sources._urls import is_local
@@ -20,13 +21,22 @@ from gristmill.sources._urls import is_local
 ITER_BLOCK = 256
 
 
-class RecordSource(Closing):
+class RecordSource(Closing, Generic[T]):
     """Serve the records of several files as one list; see the classes made of it.
+
+    An element is the bytes of a record, unless the class has `_to_element`.
 
     `ranges` are the first record and number of records of each file; `open_part`, which
     is picklable and does not refer to the source, returns the reader of a file by its
     number; `opened` are those that are open.
     """
+
+    # Makes an element of a record's key and its bytes.
+    _to_element: Callable[[int, bytes], T] | None = None
+
+    # Of the text of `repr`: the class, and what stands between the paths.
+    _named: str
+    _separator = "\n"
 
     def __init__(
         self,
@@ -64,19 +74,35 @@ class RecordSource(Closing):
     def __len__(self) -> int:
         return self._length
 
-    def __getitem__(self, record_key: SupportsIndex) -> bytes:
+    def __getitem__(self, record_key: SupportsIndex) -> T:
         key = operator.index(record_key)
         if not 0 <= key < self._length:
             raise self._out_of_range(key)
-        return self._reader.read(key)
+        record: Any = self._reader.read(key)
+        return record if self._to_element is None else self._to_element(key, record)
 
-    def __getitems__(self, record_keys: Sequence[SupportsIndex]) -> list[bytes]:
-        return self._reader.read_many(self._checked(record_keys))
+    def __getitems__(self, record_keys: Sequence[SupportsIndex]) -> list[T]:
+        return self.read_block(self._checked(record_keys))
 
-    def __iter__(self) -> Iterator[bytes]:
+    def read_block(self, keys: Int64Array) -> list[T]:
+        """Return the elements of keys in [0, len), shape (k,)."""
+        return self.elements(keys, self._reader.read_many(keys))
+
+    def elements(self, keys: Int64Array, records: list[Any]) -> list[T]:
+        """Return the elements that `records`, what `reader` has of `keys`, become."""
+        if self._to_element is None:
+            return records
+        return list(map(self._to_element, keys.tolist(), records))
+
+    @property
+    def serves_bytes(self) -> bool:
+        """Whether an element is the bytes of a record."""
+        return self._to_element is None
+
+    def __iter__(self) -> Iterator[T]:
         for first in range(0, self._length, ITER_BLOCK):
             last = min(first + ITER_BLOCK, self._length)
-            yield from self._reader.read_many(np.arange(first, last))
+            yield from self.read_block(np.arange(first, last))
 
     def sizes(
         self, record_keys: Sequence[SupportsIndex] | npt.NDArray[np.integer[Any]]
@@ -100,8 +126,11 @@ class RecordSource(Closing):
         self._reader.close()
 
     def __repr__(self) -> str:
-        # Each state has it: ten thousand paths are hashed once.
-        self._text = self._text or self._described()
+        # Of paths alone, as Grain's. Each state has it, so it is kept.
+        if not self._text:
+            text = self._separator.join(self._paths).encode()
+            sha1 = hashlib.sha1(text, usedforsecurity=False)
+            self._text = f"{self._named}(hash_of_paths={sha1.hexdigest()})"
         return self._text
 
     def __getstate__(self) -> dict[str, Any]:
@@ -118,10 +147,6 @@ class RecordSource(Closing):
         # Without a reference to the source, which has one to the reader.
         opener = functools.partial(in_threads, self._open_part)
         return _core.RecordSet(self._name, ranges, opener)
-
-    def _described(self) -> str:
-        """Return the text of `repr`, by which saved states are compared."""
-        raise NotImplementedError
 
     def _checked(self, record_keys: Any) -> Int64Array:
         if isinstance(record_keys, np.ndarray) and record_keys.dtype == np.int64:
@@ -147,7 +172,7 @@ def is_far(source: Any) -> bool:
 
 
 def reads_natively(source: Any) -> bool:
-    """Whether ``source.reader`` gives just what ``source[key]`` does."""
+    """Whether ``source.reader`` reads just what ``source[key]`` is made of."""
     return (
         isinstance(source, RecordSource)
         and type(source).__getitem__ is RecordSource.__getitem__

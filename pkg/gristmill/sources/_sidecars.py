@@ -17,7 +17,7 @@ def sidecar_paths(path: str, kind: str, index_dir: str | None = None) -> list[st
 
     Args:
         path: The data file, or its URL.
-        kind: What it is: ``"array_record"`` or ``"tf_record"``.
+        kind: What it is: ``"array_record"``, ``"tf_record"`` or ``"tar"``.
         index_dir: If not None, the only folder to consider.
     """
     here = is_local(path)

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
-import hashlib
 import os
 import sys
 import time
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeVar
 
 from gristmill import _core
 from gristmill._base import log
@@ -26,9 +25,10 @@ QUIET_S = 1.0
 REPORT_S = 10.0
 
 Path = str | os.PathLike[str]
+ReaderT = TypeVar("ReaderT", bound=_core.RecordReader)
 
 
-class TFRecordDataSource(RecordSource):
+class TFRecordDataSource(RecordSource[bytes]):
     """Serve the records of TFRecord files by number, in the order of the files.
 
     A TFRecord file does not say where its records are.  When a file is opened for the
@@ -73,6 +73,7 @@ class TFRecordDataSource(RecordSource):
     """
 
     __module__ = "gristmill.sources"  # Which pickles name.
+    _named = "TFRecordDataSource"
 
     def __init__(
         self,
@@ -89,14 +90,9 @@ class TFRecordDataSource(RecordSource):
         if folder is not None:
             os.makedirs(folder, exist_ok=True)
         opener = Opener(names, verify, access, folder, storage_options, remote_options)
-        files = dict(enumerate(_open_all(opener)))
+        files = dict(enumerate(open_all(opener, names, "TFRecord files, once")))
         ranges = [(0, len(file)) for file in files.values()]
         super().__init__(names, ranges, opener, files)
-
-    def _described(self) -> str:
-        # Of paths alone.
-        sha1 = hashlib.sha1("\n".join(self._paths).encode(), usedforsecurity=False)
-        return f"TFRecordDataSource(hash_of_paths={sha1.hexdigest()})"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -143,15 +139,22 @@ def _save_index(file: _core.TfRecordFile, sidecars: Sequence[str]) -> None:
     )
 
 
-def _open_all(opener: Opener) -> list[_core.TfRecordFile]:
-    parts = range(len(opener.paths))
+def open_all(
+    opener: Callable[[int, _core.ScanProgress], ReaderT],
+    paths: Sequence[str],
+    kind: str,
+) -> list[ReaderT]:
+    """Open files that are read through to find their records, and say how far it is.
+
+    `opener` opens one by its number; `kind` is what messages call them.
+    """
+    parts = range(len(paths))
     sizes = [
-        os.path.getsize(local_path(path)) if is_local(path) else None
-        for path in opener.paths
+        os.path.getsize(local_path(path)) if is_local(path) else None for path in paths
     ]
     from concurrent import futures  # Slow to import.
 
-    report = _Report(sizes)
+    report = _Report(sizes, kind)
     with futures.ThreadPoolExecutor() as pool:
         opening = [pool.submit(opener, part, report.progress[part]) for part in parts]
         try:
@@ -173,7 +176,10 @@ def _open_all(opener: Opener) -> list[_core.TfRecordFile]:
 class _Report:
     """Says how far indexing is: on a terminal in place, elsewhere in the log."""
 
-    def __init__(self, sizes: Sequence[int | None]) -> None:
+    def __init__(
+        self, sizes: Sequence[int | None], kind: str = "TFRecord files, once"
+    ) -> None:
+        self._kind = kind
         self.progress = [_core.ScanProgress() for _ in sizes]
         known = [size for size in sizes if size is not None]
         self._total = sum(known) if len(known) == len(sizes) else None
@@ -187,10 +193,7 @@ class _Report:
         if done == 0:
             return  # Files are opened, but none is read through.
         of = "" if self._total is None else f" of {self._total / 1e9:.1f}"
-        text = (
-            f"Indexing {len(self.progress)} TFRecord files, once:"
-            f" {done / 1e9:.1f}{of} GB"
-        )
+        text = f"Indexing {len(self.progress)} {self._kind}: {done / 1e9:.1f}{of} GB"
         if self._terminal:
             sys.stderr.write(f"\r{text}")
             sys.stderr.flush()

@@ -50,6 +50,8 @@ SOURCES = [
     ("gs://bucket/x.array_record", r"sources.ArrayRecordDataSource\('gs://bucket"),
     ("x.array_record@10", r"sources.ArrayRecordDataSource\('x.array_record@10'\)"),
     ("data/*.parquet", r"sources.ParquetDataSource\('data/\*.parquet'\)"),
+    ("train-000.tar", r"sources.TarDataSource\('train-000.tar'\)"),
+    ("x@4.bagz", r"sources.BagDataSource\('x@4.bagz'\)"),
     ("x.npy", r"numpy.load\('x.npy', mmap_mode='r'\)"),
     ("x.csv", r"pyarrow.csv.read_csv\('x.csv'\)"),
     (7, "is a int, which has no __len__ and no __getitem__.*needs __len__"),

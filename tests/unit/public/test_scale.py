@@ -1,4 +1,4 @@
-"""A trillion records: what docs/scale.md says of them, of records that are not there."""
+"""A trillion records: what docs/scale.md says, of records that are not there."""
 
 import functools
 import json

@@ -1,0 +1,78 @@
+#include "core/bag/bag_limits.hpp"
+
+#include <algorithm>
+#include <array>
+#include <span>
+
+#include "core/base/byte_buffer.hpp"
+#include "core/base/varint.hpp"
+#include "core/files/verify.hpp"
+
+namespace gristmill {
+namespace {
+
+constexpr std::uint64_t kLimitBytes = sizeof(std::uint64_t);
+
+// Limits that are read at once.
+constexpr std::uint64_t kWindow = std::uint64_t{1} << 17;
+
+constexpr const char* kHint =
+    ": it is no Bagz file, is still being written, or was not copied whole";
+
+}  // namespace
+
+Result<BagLimits::Section> BagLimits::find(const File& records,
+                                           const File* separate) {
+  if (separate != nullptr) {
+    const std::uint64_t size = separate->size();
+    if (size % kLimitBytes != 0) {
+      return damaged("the file has ", size, " bytes, but a limit has 8", kHint);
+    }
+    return Section{separate, 0, size / kLimitBytes, records.size()};
+  }
+  const std::uint64_t size = records.size();
+  if (size == 0) return Section{&records, 0, 0, 0};
+  if (size < kLimitBytes) {
+    return damaged("the file has ", size, " bytes, but a limit has 8", kHint);
+  }
+  std::array<std::byte, kLimitBytes> bytes;
+  TRY(records.read(size - kLimitBytes, bytes));
+  const auto begin = load_le<std::uint64_t>(bytes.data());
+  if (begin > size - kLimitBytes || (size - begin) % kLimitBytes != 0) {
+    return damaged("its last 8 bytes say that its limits begin at offset ",
+                   begin, " of ", size, kHint);
+  }
+  return Section{&records, begin, (size - begin) / kLimitBytes, begin};
+}
+
+Result<std::uint64_t> BagLimits::count(const File& records,
+                                       const File* separate) {
+  return TRY(find(records, separate)).count;
+}
+
+Result<BagLimits> BagLimits::read(const File& records, const File* separate) {
+  const Section section = TRY(find(records, separate));
+  BagLimits limits;
+  ByteBuffer window;
+  std::uint64_t end = 0;  // Of the last record.
+  for (std::uint64_t i = 0; i < section.count; i += kWindow) {
+    const std::uint64_t count = std::min(kWindow, section.count - i);
+    if (!window.reset(count * kLimitBytes)) return no_memory_for("its limits");
+    TRY(section.file->read(section.begin + i * kLimitBytes, window.all()));
+    for (std::uint64_t k = 0; k < count; ++k) {
+      const auto limit =
+          load_le<std::uint64_t>(window.all().data() + k * kLimitBytes);
+      if (limit < end || limit > section.most) {
+        return damaged("the limit of record ", i + k, " is ", limit,
+                       ", but must be in [", end, ", ", section.most, "]",
+                       kHint);
+      }
+      limits.places_.add(end, 0);
+      end = limit;
+    }
+  }
+  limits.places_.finish(end);
+  return limits;
+}
+
+}  // namespace gristmill

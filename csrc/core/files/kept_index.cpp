@@ -1,0 +1,45 @@
+#include "core/files/kept_index.hpp"
+
+#include <chrono>
+#include <optional>
+#include <utility>
+
+#include "core/files/file_lock.hpp"
+
+namespace gristmill {
+namespace {
+
+// To make an index of a million chunks takes 25 ms.
+constexpr std::chrono::milliseconds kLongestWait{2000};
+
+std::optional<IndexFile> load(std::span<const std::string> kept,
+                              const IndexFile::Origin& origin) {
+  for (const std::string& path : kept) {
+    auto found = IndexFile::load(path, origin);
+    if (found.ok()) return std::move(found).value();
+  }
+  return std::nullopt;
+}
+
+}  // namespace
+
+Result<IndexFile> kept_index(const File& file, const IndexFile::Origin& origin,
+                             std::span<const std::string> kept,
+                             const std::function<Result<IndexFile>()>& make) {
+  if (auto index = load(kept, origin)) return *std::move(index);
+  // While another process makes the same index, wait for that.
+  const FileLock lock(file.path(), kLongestWait);
+  if (lock.waited()) {
+    if (auto index = load(kept, origin)) return *std::move(index);
+  }
+  IndexFile index = TRY(make());
+  for (const std::string& path : kept) {
+    if (!index.save(path).ok()) continue;
+    // As others have it: its pages are theirs, too.
+    if (auto same = load({&path, 1}, origin)) return *std::move(same);
+    break;
+  }
+  return index;
+}
+
+}  // namespace gristmill

@@ -1,0 +1,51 @@
+#include "core/tar/tar_file.hpp"
+
+#include <algorithm>
+
+#include "core/files/verify.hpp"
+#include "core/tar/tar_sample.hpp"
+
+namespace gristmill {
+
+Result<std::shared_ptr<const TarFile>> TarFile::open(File::Ptr file,
+                                                     const Options& options,
+                                                     ScanProgress& progress) {
+  TRY(check_stamp(*file, options.stamp));
+  auto index = TarIndex::read(*file, options.kept, progress);
+  if (!index.ok()) return name_file(*file, index.status());
+  return std::shared_ptr<const TarFile>(
+      new TarFile(std::move(file), std::move(index).value()));
+}
+
+Status TarFile::sizes(std::span<const Request> requests,
+                      std::span<std::int64_t> sizes) const {
+  for (const Request& request : requests) {
+    const Extent at = extent(request.record);
+    sizes[request.slot] = static_cast<std::int64_t>(at.end - at.begin);
+  }
+  return {};
+}
+
+std::string TarFile::describe(std::int64_t record) const {
+  return concat("sample ", record, " at offset ", extent(record).begin);
+}
+
+Status TarFile::read(std::span<const Request> requests, Sink& sink) const {
+  return read_runs(requests, [&](const Request& request, const RawBytes& run) {
+    const Extent at = extent(request.record);
+    const auto sample = run.from(at.begin).bytes.first(at.end - at.begin);
+    return explain(deliver(request, sample, sink), request.record);
+  });
+}
+
+// The headers are compared with the index, so that a file that changed is found
+// out, and what is delivered can be taken apart.
+Status TarFile::deliver(const Request& request,
+                        std::span<const std::byte> sample, Sink& sink) {
+  TRY(TarSample::parse(sample));
+  std::ranges::copy(sample,
+                    TRY(sink.place(request.slot, sample.size())).begin());
+  return {};
+}
+
+}  // namespace gristmill

@@ -1,0 +1,108 @@
+#include "core/tar/tar_index.hpp"
+
+#include <algorithm>
+#include <array>
+#include <optional>
+#include <span>
+#include <string>
+
+#include "core/files/file_stamp.hpp"
+#include "core/files/kept_index.hpp"
+#include "core/files/verify.hpp"
+#include "core/tar/tar_name.hpp"
+#include "core/tar/tar_sample.hpp"
+#include "core/tar/tar_walk.hpp"
+
+namespace gristmill {
+namespace {
+
+// A header, one of pax before it, and what that says.
+constexpr std::uint64_t kGlance = 4 * kTarBlock;
+
+// In an index, where those of other formats have a hash: it is of a tar file,
+// by these rules for samples.
+constexpr std::uint64_t kKind = 0x31726174;  // "tar1"
+
+// webdataset leaves samples out that have something in this field.
+constexpr std::string_view kBad = "__bad__";
+
+Status check_begin(const File& file) {
+  if (file.size() == 0) return damaged("the file is empty");
+  std::array<std::byte, 8> bytes;
+  const auto size = std::min<std::uint64_t>(file.size(), bytes.size());
+  const auto begin = std::span(bytes).first(static_cast<std::size_t>(size));
+  TRY(file.read(0, begin));
+  const auto compression = tar_compression(begin);
+  if (compression.empty()) return {};
+  return damaged("the file is compressed with ", compression,
+                 ", so that it can only be read from its start: unpack it to a "
+                 "plain .tar file, which takes hardly more room where its "
+                 "members are images");
+}
+
+// A sample whose members are being counted.
+struct Open {
+  std::string key;
+  TarIndex::Place place;
+  bool bad = false;
+};
+
+Result<PackedChunks> scan(const File& file, ScanProgress& progress) {
+  TRY(check_begin(file));
+  HeadReader heads(file, kGlance, progress);
+  std::uint64_t members = 0;
+  TarWalk walk(
+      [&](std::uint64_t at, std::uint64_t size) {
+        return heads.read(at, size, members);
+      },
+      0, file.size());
+  PackedChunks places;
+  std::optional<Open> open;
+  const auto close = [&] {
+    if (!open || open->bad) return;
+    const auto& [begin, end] = open->place;
+    places.add(begin, end - begin);
+  };
+  for (; TRY(walk.next()); ++members) {
+    const TarMember& member = walk.member();
+    if (!member.regular) continue;
+    const auto field = tar_field(member.name);
+    if (!field) continue;
+    if (!open || open->key != field->key) {
+      close();
+      open = Open{std::string(field->key), {member.begin, 0}};
+    }
+    open->place.end = member.end();
+    open->bad |= member.size > 0 && tar_lower(field->extension) == kBad;
+  }
+  close();
+  places.finish(file.size());
+  const std::string changed = file.change();
+  if (!changed.empty()) {
+    return damaged(changed,
+                   ", while its samples were counted: wait until it is "
+                   "complete");
+  }
+  progress.done_bytes.store(file.size(), std::memory_order_relaxed);
+  return places;
+}
+
+}  // namespace
+
+Result<TarIndex> TarIndex::read(const File& file,
+                                std::span<const std::string> kept,
+                                ScanProgress& progress) {
+  const IndexFile::Origin origin{FileStamp::of(file), kKind};
+  const auto make = [&]() -> Result<IndexFile> {
+    PackedChunks places = TRY(scan(file, progress));
+    const std::uint64_t count = places.size();
+    return IndexFile{origin, count, 1, "", std::move(places)};
+  };
+  IndexFile index = TRY(kept_index(file, origin, kept, make));
+  if (index.chunks.end() != file.size()) {  // Somebody made it up.
+    return TarIndex(TRY(scan(file, progress)));
+  }
+  return TarIndex(std::move(index.chunks));
+}
+
+}  // namespace gristmill

@@ -1,0 +1,44 @@
+#include "core/tar/tar_name.hpp"
+
+#include <algorithm>
+
+namespace gristmill {
+namespace {
+
+constexpr std::string_view kMeta = "__";
+
+// As the regular expression __[^/]*__($|/) does at the begin of a name, where $
+// lets a line end.
+bool is_meta(std::string_view name) noexcept {
+  if (!name.starts_with(kMeta)) return false;
+  const auto slash = name.find('/');
+  std::string_view first = name.substr(kMeta.size(), slash - kMeta.size());
+  if (first.ends_with(kMeta)) return true;
+  if (slash != name.npos || !first.ends_with('\n')) return false;
+  first.remove_suffix(1);
+  return first.ends_with(kMeta);
+}
+
+// Whether a name can be cut at `dot`, the first behind the last slash, as
+// ^((?:.*/|)[^.]+)[.]([^/]*)$ does: something without a dot lies before it,
+// from the begin on, or from behind a slash that no line ends before.
+bool has_key(std::string_view name, std::size_t dot) noexcept {
+  if (dot == 0) return false;
+  const auto before = name.rfind('.', dot - 1);
+  if (before == name.npos) return true;
+  if (dot < 2) return false;
+  const auto slash = name.rfind('/', std::min(dot - 2, name.find('\n')));
+  return slash != name.npos && slash > before;
+}
+
+}  // namespace
+
+std::optional<TarField> tar_field(std::string_view name) noexcept {
+  if (is_meta(name)) return std::nullopt;
+  const auto slash = name.rfind('/');
+  const auto dot = name.find('.', slash == name.npos ? 0 : slash + 1);
+  if (dot == name.npos || !has_key(name, dot)) return std::nullopt;
+  return TarField{name.substr(0, dot), name.substr(dot + 1)};
+}
+
+}  // namespace gristmill

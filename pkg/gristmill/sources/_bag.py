@@ -1,0 +1,127 @@
+"""The class behind sources.BagDataSource: records of Bagz files by number."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from gristmill import _core
+from gristmill.sources._file_paths import FilePaths
+from gristmill.sources._record_files import expand, find_file, in_threads
+from gristmill.sources._record_source import RecordSource
+from gristmill.sources._remote_options import RemoteOptions
+
+if TYPE_CHECKING:
+    from gristmill.sources._remote import RemoteFile
+
+__all__ = ["BagDataSource"]
+
+Path = str | os.PathLike[str]
+
+
+class BagDataSource(RecordSource[bytes]):
+    """Serve the records of Bagz files by number, in the order of the files.
+
+    A Bagz file says at its end where each of its records is.  To count them one read of
+    each file is made; the list is read when a record of the file is.
+
+    Args:
+        paths: A path or a list of paths, at least one.  A path may be a URL that fsspec
+            knows, such as ``gs://bucket/path``.  One that names no file may be a
+            pattern (``"train-*.bagz"``, in the order of names) or stand for shards
+            (``"train@4.bagz"`` is ``train-00000-of-00004.bagz`` and so on,
+            ``"train@*.bagz"`` any number of them).
+        compression: "zstd", "none", or "auto": that of files named ``.bagz`` is zstd.
+        limits: Where the list is: at the "tail" of a file, or "separate", in a file
+            beside it of the name ``limits.NAME``.
+        access: How files are read: "pread", or "mmap", which is faster where they
+            are in the page cache, but ends the process when a file is truncated
+            while it is read.
+        storage_options: Arguments of the file system of URLs, such as credentials.
+        remote_options: How files behind URLs are read.  None for the defaults.
+
+    Record ``i`` is ``bytes``, that of ``bagz.Reader`` with its shards concatenated.
+
+    Raises:
+        ValueError: The list of paths is empty, or an option is unknown.
+        OSError: A file cannot be opened, or no file has the name.
+        CorruptRecord: A file is no Bagz file, or is truncated or damaged.
+
+    Example:
+        >>> import pathlib, struct, tempfile
+        >>> path = pathlib.Path(tempfile.mkdtemp(), "train.bag")
+        >>> _ = path.write_bytes(b"onetwo" + struct.pack("<QQ", 3, 6))
+        >>> BagDataSource(path)[1]
+        b'two'
+    """
+
+    __module__ = "gristmill.sources"  # Which pickles name.
+    _named = "BagDataSource"
+
+    def __init__(
+        self,
+        paths: Path | Sequence[Path],
+        *,
+        compression: str = "auto",
+        limits: str = "tail",
+        access: str = "pread",
+        storage_options: Mapping[str, Any] | None = None,
+        remote_options: RemoteOptions | None = None,
+    ) -> None:
+        _check("compression", compression, ("auto", "zstd", "none"))
+        _check("limits", limits, ("tail", "separate"))
+        names = FilePaths(expand(paths, storage_options))
+        files = Files(
+            names,
+            compression,
+            limits == "separate",
+            access,
+            storage_options,
+            remote_options,
+        )
+        counted = in_threads(files.count, range(len(names)))
+        files = dataclasses.replace(files, stamps=[stamp for _, stamp in counted])
+        super().__init__(names, [(0, count) for count, _ in counted], files, {})
+
+
+@dataclasses.dataclass(frozen=True)
+class Files:
+    """Opens the files of a source, by their number.
+
+    `stamps` are the versions of those whose records were counted.
+    """
+
+    paths: FilePaths
+    compression: str
+    separate: bool
+    access: str
+    storage_options: Mapping[str, Any] | None
+    remote_options: RemoteOptions | None
+    stamps: Sequence[tuple[int, int]] | None = None
+
+    def __call__(self, part: int) -> _core.BagFile:
+        zstd = self.compression == "zstd" or (
+            self.compression == "auto" and self.paths[part].endswith(".bagz")
+        )
+        stamp = self.stamps[part] if self.stamps else None
+        return _core.BagFile(*self._found(part), self.access, zstd, stamp)
+
+    def count(self, part: int) -> tuple[int, tuple[int, int]]:
+        """Return how many records a file has, and its version."""
+        return _core.count_bag(*self._found(part), self.access)
+
+    def _found(self, part: int) -> tuple[str | RemoteFile, str | RemoteFile | None]:
+        path = self.paths[part]
+        folder, name = os.path.split(path)
+        limits = os.path.join(folder, f"limits.{name}")
+        return self._find(path), self._find(limits) if self.separate else None
+
+    def _find(self, path: str) -> str | RemoteFile:
+        return find_file(path, self.access, self.storage_options, self.remote_options)
+
+
+def _check(name: str, value: Any, known: Sequence[str]) -> None:
+    if value not in known:
+        raise ValueError(f"{name} is {value!r}, but must be one of {', '.join(known)}.")
