@@ -1,10 +1,10 @@
 """Each claim of the documents is named by a test: `@pytest.mark.claim(text)`.
 
 A claim is a sentence of README's "Guarantees", an item of its "Limits" or of "What
-differs" in docs/torch.md, or a row of a table in docs/differences-from-grain.md. The
-text of the marker is that sentence, the item's first sentence, or the row's first cell,
-on one line, without backticks and links' addresses. The tests of one text fail where
-the whole sentence, item or row is not true.
+differs" in docs/torch.md, or a row of a table in docs/differences-from-grain.md or in
+"What is exact" of docs/scale.md. The text of the marker is that sentence, the item's
+first sentence, or the row's first cell, on one line, without backticks and links'
+addresses. The tests of one text fail where the whole sentence, item or row is not true.
 """
 
 import ast
@@ -54,6 +54,7 @@ def all_claims(root: pathlib.Path) -> list[str]:
         *(sentence for item in promised for sentence in sentences(item)),
         *(sentences(item)[0] for item in limits + torch),
         *first_cells((root / "docs/differences-from-grain.md").read_text()),
+        *first_cells(section((root / "docs/scale.md").read_text(), "What is exact")),
     ]
 
 
@@ -136,8 +137,11 @@ def test_a_claim_without_a_test_and_a_text_without_a_claim_are_told(tmp_path):
     (tmp_path / "docs/torch.md").write_text(
         "## What differs\n\n- Batches view it. Keep\n  them.\n- `fork` works.\n"
     )
+    (tmp_path / "docs/scale.md").write_text(
+        "## What is exact\n\n| at 9 | how |\n| --- | --- |\n| an order | as it is |\n"
+    )
     (tmp_path / "tests/below/test_x.py").write_text(TESTS)
     assert faults(tmp_path) == (
-        ["It is kept.", "fork works.", "a None fails"],
+        ["It is kept.", "fork works.", "a None fails", "an order"],
         ["what nobody says"],
     )

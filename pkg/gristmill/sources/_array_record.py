@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 import pathlib
 import re
@@ -125,6 +124,8 @@ class ArrayRecordDataSource(RecordSource[bytes]):
     """
 
     __module__ = "gristmill.sources"  # Which pickles name.
+    _named = "ArrayRecordDataSource"
+    _separator = ""
 
     def __init__(
         self,
@@ -211,13 +212,6 @@ class ArrayRecordDataSource(RecordSource[bytes]):
         file = cast(_core.RecordFile, self._open_part(part))
         self.reader.open_part(part, file)
         return file
-
-    def _described(self) -> str:
-        # Of paths alone, as Grain's.
-        sha1 = hashlib.sha1(usedforsecurity=False)
-        for path in self._paths:
-            sha1.update(path.encode())
-        return f"ArrayRecordDataSource(hash_of_paths={sha1.hexdigest()})"
 
 
 def _as_list(paths: Any) -> Sequence[Path]:

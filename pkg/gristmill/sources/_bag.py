@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from gristmill import _core
 from gristmill.sources._file_paths import FilePaths
 from gristmill.sources._record_files import expand, find_file, in_threads
-from gristmill.sources._record_source import RecordSource, hash_of_paths
+from gristmill.sources._record_source import RecordSource
 from gristmill.sources._remote_options import RemoteOptions
 
 if TYPE_CHECKING:
@@ -58,6 +58,7 @@ class BagDataSource(RecordSource[bytes]):
     """
 
     __module__ = "gristmill.sources"  # Which pickles name.
+    _named = "BagDataSource"
 
     def __init__(
         self,
@@ -83,9 +84,6 @@ class BagDataSource(RecordSource[bytes]):
         counted = in_threads(files.count, range(len(names)))
         files = dataclasses.replace(files, stamps=[stamp for _, stamp in counted])
         super().__init__(names, [(0, count) for count, _ in counted], files, {})
-
-    def _described(self) -> str:
-        return f"BagDataSource(hash_of_paths={hash_of_paths(self._paths)})"
 
 
 @dataclasses.dataclass(frozen=True)

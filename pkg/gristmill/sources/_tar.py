@@ -12,7 +12,7 @@ from typing import Any
 from gristmill import _core
 from gristmill.sources._file_paths import FilePaths
 from gristmill.sources._record_files import expand, find_file
-from gristmill.sources._record_source import RecordSource, hash_of_paths
+from gristmill.sources._record_source import RecordSource
 from gristmill.sources._remote_options import RemoteOptions
 from gristmill.sources._sidecars import sidecar_paths
 from gristmill.sources._tf_record import open_all
@@ -72,6 +72,7 @@ class TarDataSource(RecordSource[dict[str, Any]]):
     """
 
     __module__ = "gristmill.sources"  # Which pickles name.
+    _named = "TarDataSource"
 
     def __init__(
         self,
@@ -94,9 +95,6 @@ class TarDataSource(RecordSource[dict[str, Any]]):
     def _to_element(self, key: int, record: bytes) -> dict[str, Any]:
         path = self._paths[bisect.bisect_right(self._ends, key)]
         return _core.tar_sample(record, path)
-
-    def _described(self) -> str:
-        return f"TarDataSource(hash_of_paths={hash_of_paths(self._paths)})"
 
 
 @dataclasses.dataclass(frozen=True)

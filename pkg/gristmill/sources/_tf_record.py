@@ -13,7 +13,7 @@ from gristmill import _core
 from gristmill._base import log
 from gristmill.sources._file_paths import FilePaths
 from gristmill.sources._record_files import expand, find_file
-from gristmill.sources._record_source import RecordSource, hash_of_paths
+from gristmill.sources._record_source import RecordSource
 from gristmill.sources._remote_options import RemoteOptions
 from gristmill.sources._sidecars import sidecar_paths
 from gristmill.sources._urls import is_local, local_path
@@ -73,6 +73,7 @@ class TFRecordDataSource(RecordSource[bytes]):
     """
 
     __module__ = "gristmill.sources"  # Which pickles name.
+    _named = "TFRecordDataSource"
 
     def __init__(
         self,
@@ -89,12 +90,9 @@ class TFRecordDataSource(RecordSource[bytes]):
         if folder is not None:
             os.makedirs(folder, exist_ok=True)
         opener = Opener(names, verify, access, folder, storage_options, remote_options)
-        files = dict(enumerate(open_all(opener, opener.paths, "TFRecord files, once")))
+        files = dict(enumerate(open_all(opener, names, "TFRecord files, once")))
         ranges = [(0, len(file)) for file in files.values()]
         super().__init__(names, ranges, opener, files)
-
-    def _described(self) -> str:
-        return f"TFRecordDataSource(hash_of_paths={hash_of_paths(self._paths)})"
 
 
 @dataclasses.dataclass(frozen=True)
