@@ -32,9 +32,9 @@ std::pair<std::uint64_t, Stamp> count_bag(const py::object& object,
   const File::Ptr file = open_file(object, access);
   const File::Ptr separate = open_limits(limits, access);
   const auto count = checked_file(unlocked([&]() -> Result<std::uint64_t> {
-    auto count = BagLimits::count(*file, separate.get());
-    if (count.ok()) return count;
-    return name_file(separate ? *separate : *file, count.status());
+    auto counted = BagLimits::count(*file, separate.get());
+    if (counted.ok()) return counted;
+    return name_file(separate ? *separate : *file, counted.status());
   }));
   return {count, stamp_of(*file)};
 }

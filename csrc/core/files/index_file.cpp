@@ -79,7 +79,7 @@ std::optional<IndexFile> view(const Header& header,
 Result<IndexFile> IndexFile::load(const std::string& path,
                                   const Origin& origin) {
   const std::shared_ptr<const File> file =
-      TRY(LocalFile::open(path, LocalFile::Access::kMmap));
+      TRY(LocalFile::open(path, LocalFile::Access::kMmapAll));
   const auto bytes = file->mapped();
   const Header expected;
   Header header;

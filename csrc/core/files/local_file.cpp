@@ -26,8 +26,8 @@ Result<File::Ptr> LocalFile::open(std::string path, Access access) {
     return wrong;
   }
   std::unique_ptr<LocalFile> file(new LocalFile(std::move(path), fd, status));
-  if (access == Access::kMmap && file->size() > 0) {
-    Status mapped = file->map();
+  if (access != Access::kPread && file->size() > 0) {
+    Status mapped = file->map(access);
     if (!mapped.ok()) return mapped;
   }
   return File::Ptr(std::move(file));
@@ -42,13 +42,15 @@ LocalFile::~LocalFile() {
   if (map_ != nullptr) munmap(const_cast<std::byte*>(map_), size());
 }
 
-// Records are read in any order: the kernel would read ahead in vain.
-Status LocalFile::map() {
+Status LocalFile::map(Access access) {
   auto use = TRY(descriptor_.use());
-  void* const at = mmap(nullptr, size(), PROT_READ, MAP_SHARED, use.fd(), 0);
+  const bool all = access == Access::kMmapAll;
+  const int flags = MAP_SHARED | (all ? MAP_POPULATE : 0);
+  void* const at = mmap(nullptr, size(), PROT_READ, flags, use.fd(), 0);
   if (at == MAP_FAILED) return Status::system(errno, path(), ": mmap failed");
   map_ = static_cast<const std::byte*>(at);
-  madvise(at, size(), MADV_RANDOM);
+  // Records are read in any order: the kernel would read ahead in vain.
+  if (!all) madvise(at, size(), MADV_RANDOM);
   return {};
 }
 

@@ -22,8 +22,9 @@ namespace gristmill {
 
 class LocalFile final : public File {
  public:
-  // How bytes are had: copied by pread(), or mapped into memory.
-  enum class Access { kPread, kMmap };
+  // How bytes are had: copied by pread(), or mapped into memory, where they may
+  // all be needed soon.
+  enum class Access { kPread, kMmap, kMmapAll };
 
   // Opens a regular file for reading.
   static Result<File::Ptr> open(std::string path, Access access);
@@ -46,7 +47,7 @@ class LocalFile final : public File {
 
  private:
   LocalFile(std::string path, int fd, const struct stat& status);
-  Status map();
+  Status map(Access access);
 
   const Descriptor descriptor_;
   const struct timespec modified_;

@@ -166,6 +166,110 @@ class RecordSource(Closing, Generic[T]):
         )
 
 
+def is_far(self) -> bool:
+        """Whether a file is read by requests over a network."""
+        return not all(map(is_local, self._paths))
+
+    def __len__(self) -> int:
+        return self._length
+
+    def __getitem__(self, record_key: SupportsIndex) -> T:
+        key = operator.index(record_key)
+        if not 0 <= key < self._length:
+            raise self._out_of_range(key)
+        record: Any = self._reader.read(key)
+        return record if self._to_element is None else self._to_element(key, record)
+
+    def __getitems__(self, record_keys: Sequence[SupportsIndex]) -> list[T]:
+        return self.read_block(self._checked(record_keys))
+
+    def read_block(self, keys: Int64Array) -> list[T]:
+        """Return the elements of keys in [0, len), shape (k,)."""
+        return self.elements(keys, self._reader.read_many(keys))
+
+    def elements(self, keys: Int64Array, records: list[Any]) -> list[T]:
+        """Return the elements that `records`, what `reader` has of `keys`, become."""
+        if self._to_element is None:
+            return records
+        return list(map(self._to_element, keys.tolist(), records))
+
+    @property
+    def serves_bytes(self) -> bool:
+        """Whether an element is the bytes of a record."""
+        return self._to_element is None
+
+    def __iter__(self) -> Iterator[T]:
+        for first in range(0, self._length, ITER_BLOCK):
+            last = min(first + ITER_BLOCK, self._length)
+            yield from self.read_block(np.arange(first, last))
+
+    def sizes(
+        self, record_keys: Sequence[SupportsIndex] | npt.NDArray[np.integer[Any]]
+    ) -> Int64Array:
+        """Return the sizes of records in bytes.
+
+        Args:
+            record_keys: Numbers in [0, len), shape (k,).
+
+        Returns:
+            int64, shape (k,).  Where every record has its place in the file's index,
+            no record is read for it.
+
+        Raises:
+            ValueError: A key is out of range.
+        """
+        return self._reader.sizes(self._checked(record_keys))
+
+    def close(self) -> None:
+        """Close the files.  They are opened again when they are read again."""
+        self._reader.close()
+
+    def __repr__(self) -> str:
+        # Of paths alone, as Grain's. Each state has it, so it is kept.
+        if not self._text:
+            text = self._separator.join(self._paths).encode()
+            sha1 = hashlib.sha1(text, usedforsecurity=False)
+            self._text = f"{self._named}(hash_of_paths={sha1.hexdigest()})"
+        return self._text
+
+    def __getstate__(self) -> dict[str, Any]:
+        state = self.__dict__.copy()
+        # Where it is unpickled, files are opened anew.
+        del state["_reader"]
+        return state
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        self._reader = self._new_reader(self._ranges.tolist())
+
+    def _new_reader(self, ranges: Sequence[tuple[int, int]]) -> _core.RecordSet:
+        # Without a reference to the source, which has one to the reader.
+        opener = functools.partial(in_threads, self._open_part)
+        return _core.RecordSet(self._name, ranges, opener)
+
+    def _checked(self, record_keys: Any) -> Int64Array:
+        if isinstance(record_keys, np.ndarray) and record_keys.dtype == np.int64:
+            keys: npt.NDArray[Any] = record_keys
+        else:
+            # As objects: a number beyond int64 is out of range, too.
+            keys = np.array([operator.index(key) for key in record_keys], object)
+        bad = keys[(keys < 0) | (keys >= self._length)]
+        if bad.size:
+            raise self._out_of_range(int(bad[0]))
+        return np.ascontiguousarray(keys, np.int64)
+
+    def _out_of_range(self, key: int) -> ValueError:
+        return ValueError(
+            f"Record key should be in [0, num_records), got {key} for the"
+            f" {self._length} records of {self._name}"
+        )
+
+
+def hash_of_paths(paths: Sequence[str]) -> str:
+    """Return what a source's repr says of its paths, by which states are compared."""
+    return hashlib.sha1("\n".join(paths).encode(), usedforsecurity=False).hexdigest()
+
+
 def is_far(source: Any) -> bool:
     """Whether records are best asked for long before they are needed."""
     return reads_natively(source) and bool(source.is_far)

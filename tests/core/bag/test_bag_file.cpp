@@ -6,6 +6,7 @@
 #include "core/bag/bag_file.hpp"
 #include "core/check.hpp"
 #include "core/files/local_file.hpp"
+#include "core/kept_record.hpp"
 
 namespace gristmill {
 namespace {
@@ -41,17 +42,9 @@ Bytes bag_of(const std::vector<std::string_view>& records) {
   return file;
 }
 
-struct Kept final : RecordReader::Sink {
-  Result<std::span<std::byte>> place(std::size_t, std::uint64_t size) override {
-    record.resize(size);
-    return std::span(record);
-  }
-  Bytes record;
-};
-
 // A record, or the error.
 std::string record_of(const BagFile& file, std::int64_t number) {
-  Kept sink;
+  KeptRecord sink;
   const RecordReader::Request request{number, 0};
   const Status status = file.read({&request, 1}, sink);
   if (!status.ok()) return status.message();

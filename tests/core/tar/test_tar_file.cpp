@@ -8,6 +8,7 @@
 #include "core/check.hpp"
 #include "core/files/index_file.hpp"
 #include "core/files/local_file.hpp"
+#include "core/kept_record.hpp"
 #include "core/tar/tar_file.hpp"
 #include "core/tar/tar_sample.hpp"
 #include "core/tar/tar_writer.hpp"
@@ -32,17 +33,9 @@ std::string error_of(const Bytes& contents) {
   return file.status().message().substr(disk.path().size() + 2);
 }
 
-struct Kept final : RecordReader::Sink {
-  Result<std::span<std::byte>> place(std::size_t, std::uint64_t size) override {
-    record.resize(size);
-    return std::span(record);
-  }
-  Bytes record;
-};
-
 // A sample as "key extension=data ...", or the error.
 std::string sample_of(const TarFile& file, std::int64_t number) {
-  Kept sink;
+  KeptRecord sink;
   const RecordReader::Request request{number, 0};
   const Status status = file.read({&request, 1}, sink);
   if (!status.ok()) return status.message();
