@@ -60,6 +60,11 @@ class ParquetDataSource(Closing, ColumnSource):
     about once.  ``cache_bytes`` must hold the sampler's window of row groups.  The 16
     files read last stay open, in each process.
 
+    What is needed of the footers of 32 files or more of this machine is kept in the
+    folder of the environment variable ``GRISTMILL_CACHE_DIR`` (by default
+    ``~/.cache/gristmill``), so that the next program opens a thousand files in less
+    than 0.1 s; a file whose size or time of change is another one is read again.
+
     A `Batch` that comes first takes columns, without making rows; see `columns_at`.
     Columns of numbers and times are fast then, others are stacked value by value.
 

@@ -11,7 +11,7 @@ import itertools
 import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Executor, ThreadPoolExecutor
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -21,6 +21,12 @@ from gristmill._base.types import Int64Array
 from gristmill.errors import CorruptRecord, RemoteError
 from gristmill.sources._columns import Columns
 from gristmill.sources._file_paths import FilePaths
+from gristmill.sources._parquet_footers import (
+    Footer,
+    keep_footers,
+    kept_footers,
+    place_of_footers,
+)
 from gristmill.sources._remote import RemoteFile, RemoteStream
 from gristmill.sources._remote_options import RemoteOptions
 from gristmill.sources._urls import file_system_of, is_url
@@ -31,6 +37,8 @@ __all__ = ["ParquetFiles", "find_files"]
 FILES_ONLY = re.compile(r"https?://|[^/]*::")
 
 FOOTER_THREADS = 16
+# So many files' footers are worth keeping.
+KEPT_FROM = 32
 KEPT_FILES = 16
 
 Path = str | os.PathLike[str]
@@ -160,13 +168,12 @@ class ParquetFiles:
         # behind URLs.
         self._kept: dict[int, Any] = {}
         with ThreadPoolExecutor(min(FOOTER_THREADS, len(self.paths))) as pool:
-            # Each footer is dropped once its counts are known: many are large.
-            opened = list(pool.map(self._look_at, self.paths))
-        self._files = [file for file, _, _ in opened]
-        counts = [len(rows) for _, rows, _ in opened]
+            self._files = list(pool.map(self._open, self.paths))
+            footers = self._look_at_all(pool)
+        counts = [len(footer.rows) for footer in footers]
         self._first_group = [0, *itertools.accumulate(counts)]
-        self.rows: Int64Array = np.concatenate([rows for _, rows, _ in opened])
-        schemas = [schema for _, _, schema in opened]
+        self.rows: Int64Array = np.concatenate([footer.rows for footer in footers])
+        schemas = [footer.types for footer in footers]
         self.columns = _chosen(schemas[0], columns, self.paths[0])
         self._check_schemas(schemas)
 
@@ -185,6 +192,17 @@ class ParquetFiles:
                     inside,
                     columns=list(self.columns),
                     use_threads=threads_to_compute() > 1,
+                )
+            groups = self._first_group[number + 1] - self._first_group[number]
+            rows = int(self.rows[group])
+            if (groups, rows) != (file.num_row_groups, table.num_rows) or not set(
+                self.columns
+            ).issubset(table.column_names):
+                raise CorruptRecord(
+                    f"{path}: row group {inside} of {file.num_row_groups} has"
+                    f" {table.num_rows} rows, but there should be {groups} groups, and"
+                    f" {rows} rows of {list(self.columns)} in it. What is kept of its"
+                    f" footer is wrong: delete {place_of_footers(self.paths)}."
                 )
             arrays = {name: table.column(name).to_numpy() for name in self.columns}
             return Columns(
@@ -232,19 +250,34 @@ class ParquetFiles:
         if len(self._kept) > KEPT_FILES:
             del self._kept[next(iter(self._kept))]
 
-    def _look_at(
-        self, path: str
-    ) -> tuple[_LocalFile | RemoteFile, Int64Array, dict[str, Any]]:
-        """Open a file; returns the rows of its row groups and its columns' types."""
-        file: _LocalFile | RemoteFile
+    def _look_at_all(self, pool: Executor) -> list[Footer]:
+        local = [file for file in self._files if isinstance(file, _LocalFile)]
+        # Options may change types, or be secrets.
+        if len(local) < max(KEPT_FROM, len(self._files)) or self._read_kwargs:
+            return list(pool.map(self._look_at, self.paths, self._files))
+        stamps = [(file.bytes, file.mtime_ns) for file in local]
+        place = place_of_footers(self.paths)
+        kept = kept_footers(place, stamps)
+        missing = [i for i, footer in enumerate(kept) if footer is None]
+        new = pool.map(lambda i: self._look_at(self.paths[i], local[i]), missing)
+        footers = [footer or next(new) for footer in kept]
+        if missing:
+            keep_footers(place, stamps, footers)
+        return footers
+
+    def _open(self, path: str) -> _LocalFile | RemoteFile:
         with _explained(path, "reading the footer"):
             if is_url(path):
-                options = self._storage_options, self._remote_options
-                file = RemoteFile(path, *options)
-            else:
-                file = _LocalFile.open(path)
-            with self._parse(file, None) as parsed:
-                footer, schema = parsed.metadata, parsed.schema_arrow
+                return RemoteFile(path, self._storage_options, self._remote_options)
+            return _LocalFile.open(path)
+
+    def _look_at(self, path: str, file: _LocalFile | RemoteFile) -> Footer:
+        """Read a footer, which is dropped once its counts are known: many are large."""
+        with (
+            _explained(path, "reading the footer"),
+            self._parse(file, None) as parsed,
+        ):
+            footer, schema = parsed.metadata, parsed.schema_arrow
         counts = [footer.row_group(i).num_rows for i in range(footer.num_row_groups)]
         if len(set(schema.names)) != len(schema.names):
             raise ValueError(
@@ -252,7 +285,7 @@ class ParquetFiles:
                 " which hold one of each: rename them."
             )
         types = {name: str(schema.field(name).type) for name in schema.names}
-        return file, np.array(counts, np.int64), types
+        return Footer(np.array(counts, np.int64), types)
 
     def _parse(self, file: _LocalFile | RemoteFile, footer: Any) -> Any:
         from pyarrow import parquet

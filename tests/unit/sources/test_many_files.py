@@ -3,6 +3,7 @@
 import hashlib
 import os
 import pickle
+import tarfile
 
 import pyarrow
 import pytest
@@ -31,9 +32,15 @@ def write_parquet(path):
     parquet.write_table(pyarrow.table({"x": [7]}), path)
 
 
+def write_tar(path):
+    with tarfile.open(path, "w") as file:
+        file.addfile(tarfile.TarInfo("a.txt"))
+
+
 KINDS = {
     "array_record": (write_array_record, sources.ArrayRecordDataSource),
     "tf_record": (write_tf_record, sources.TFRecordDataSource),
+    "tar": (write_tar, sources.TarDataSource),
     "parquet": (write_parquet, sources.ParquetDataSource),
 }
 

@@ -1,0 +1,127 @@
+"""What is needed of many Parquet files' footers, kept for the next program.
+
+One file of a list of data files, in the cache folder: a line with the SHA-256 of what
+follows, and that as JSON. Only numbers and texts are taken from it. What it says of a
+data file counts while that has the size and the time of its last change in ns.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import os
+import tempfile
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from gristmill._base import log
+from gristmill._base.types import Int64Array
+from gristmill.sources._sidecars import cache_dir
+
+__all__ = ["Footer", "Stamp", "keep_footers", "kept_footers", "place_of_footers"]
+
+FORMAT = 1
+
+# What reading a file that somebody made up may raise.
+FAULTS = (
+    *(OSError, ValueError, TypeError, AttributeError, LookupError, OverflowError),
+    RecursionError,
+)
+
+# Bytes of a file, and when it was last changed, in ns.
+Stamp = tuple[int, int]
+
+
+class Footer(NamedTuple):
+    """Rows of each row group, int64 of shape (G,), and types of columns by name."""
+
+    rows: Int64Array
+    types: Mapping[str, str]
+
+
+def place_of_footers(paths: Sequence[str]) -> str:
+    """Return where footers of local files are kept; it need not exist."""
+    whole = "\0".join(map(os.path.abspath, paths)).encode(errors="surrogateescape")
+    name = hashlib.sha256(whole).hexdigest()[:32]
+    return os.path.join(cache_dir(), "parquet", f"{name}.json")
+
+
+def kept_footers(place: str, stamps: Sequence[Stamp]) -> list[Footer | None]:
+    """Return the footers that are kept, None for each that is not of its file's stamp.
+
+    A file that is missing, torn or of another format keeps none.
+    """
+    try:
+        with open(place, "rb") as file:
+            digest, body = file.readline().strip(), file.read()
+        if hashlib.sha256(body).hexdigest().encode() != digest:
+            raise ValueError("the checksum is another one")
+        found = _parsed(json.loads(body), len(stamps))
+    except FileNotFoundError:
+        return [None] * len(stamps)
+    except FAULTS as why:
+        log.info("%s is made anew: %s", place, why)
+        return [None] * len(stamps)
+    return [
+        footer if known == stamp else None
+        for stamp, (known, footer) in zip(stamps, found, strict=True)
+    ]
+
+
+def _parsed(kept: Any, files: int) -> list[tuple[Stamp, Footer]]:
+    if kept["format"] != FORMAT or kept["writer"] != _writer():
+        raise ValueError("it is of another version")
+    schemas = kept["schemas"]
+    for types in schemas:
+        if not all(type(text) is str for text in types.values()):
+            raise ValueError("a type is no text")
+    found = []
+    for size, changed, number, counts in kept["files"]:
+        rows = np.array(counts, np.int64).reshape(len(counts))
+        if rows.size and rows.min() < 0:
+            raise ValueError("a row group has fewer rows than none")
+        found.append(((size, changed), Footer(rows, schemas[number])))
+    if len(found) != files:
+        raise ValueError(f"it has {len(found)} of {files} files")
+    return found
+
+
+def keep_footers(
+    place: str, stamps: Iterable[Stamp], footers: Sequence[Footer]
+) -> None:
+    """Keep footers for the next program, whole or not at all."""
+    numbers: dict[tuple[tuple[str, str], ...], int] = {}
+    files = [
+        (*stamp, numbers.setdefault((*types.items(),), len(numbers)), rows.tolist())
+        for stamp, (rows, types) in zip(stamps, footers, strict=True)
+    ]
+    kept = {
+        "format": FORMAT,
+        "writer": _writer(),
+        "schemas": [dict(items) for items in numbers],
+        "files": files,
+    }
+    body = json.dumps(kept, separators=(",", ":")).encode()
+    try:
+        os.makedirs(os.path.dirname(place), exist_ok=True)
+        handle, name = tempfile.mkstemp(dir=os.path.dirname(place))
+        try:
+            with os.fdopen(handle, "wb") as file:
+                file.write(hashlib.sha256(body).hexdigest().encode() + b"\n" + body)
+            os.replace(name, place)
+        except BaseException:
+            with contextlib.suppress(OSError):
+                os.unlink(name)
+            raise
+    except OSError as why:
+        log.info("Footers of Parquet files are not kept in %s: %s", place, why)
+
+
+def _writer() -> str:
+    """What gave the types their texts."""
+    import pyarrow
+
+    return str(pyarrow.__version__)

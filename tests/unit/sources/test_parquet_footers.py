@@ -1,0 +1,137 @@
+"""Footers of many Parquet files are read once, and checked when rows are read."""
+
+import hashlib
+import json
+import os
+import pathlib
+
+import pyarrow as pa
+import pytest
+from pyarrow import parquet
+
+from gristmill import errors, sources
+from gristmill.sources._parquet_files import KEPT_FROM, ParquetFiles
+
+
+def write(path, count, name="x"):
+    table = pa.table({name: list(range(count)), f"{name}.more": ["a"] * count})
+    parquet.write_table(table, path, row_group_size=2)
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    monkeypatch.setenv("GRISTMILL_CACHE_DIR", str(tmp_path / "cache"))
+    data = tmp_path / "data"
+    data.mkdir()
+    write(data / "00.parquet", 3)
+    for number in range(1, KEPT_FROM):
+        os.link(data / "00.parquet", data / f"{number:02d}.parquet")
+    return data
+
+
+@pytest.fixture
+def looked_at(monkeypatch):
+    """The files whose footers are read, in any order."""
+    found = []
+    original = ParquetFiles._look_at
+
+    def look_at(self, path, file):
+        found.append(pathlib.Path(path).name)
+        return original(self, path, file)
+
+    monkeypatch.setattr(ParquetFiles, "_look_at", look_at)
+    return found
+
+
+def kept(folder):
+    (place,) = (folder.parent / "cache" / "parquet").iterdir()
+    return place
+
+
+def rewrite(place, change):
+    """Change what is kept, with a checksum that fits."""
+    content = json.loads(place.read_bytes().partition(b"\n")[2])
+    change(content)
+    body = json.dumps(content).encode()
+    place.write_bytes(hashlib.sha256(body).hexdigest().encode() + b"\n" + body)
+
+
+def test_the_next_source_of_the_same_files_reads_no_footer(folder, looked_at):
+    first = sources.ParquetDataSource(folder)
+    assert len(looked_at) == KEPT_FROM
+    again = sources.ParquetDataSource(folder)
+    assert len(looked_at) == KEPT_FROM
+    assert repr(again) == repr(first)
+    assert again.groups.tolist() == [2, 1] * KEPT_FROM
+    assert again[len(again) - 1] == {"x": 2, "x.more": "a"}
+    assert sources.ParquetDataSource(folder, ["x"])[4] == {"x": 1}
+    # An option may change what a column is.
+    sources.ParquetDataSource(folder, read_dictionary=["x.more"])
+    assert len(looked_at) == 2 * KEPT_FROM
+
+
+def test_only_the_file_that_changed_is_read_again(folder, looked_at):
+    sources.ParquetDataSource(folder)
+    looked_at.clear()
+    (folder / "07.parquet").unlink()
+    write(folder / "07.parquet", 6)
+    for _ in range(2):
+        source = sources.ParquetDataSource(folder)
+        assert source.groups.tolist() == [2, 1] * 7 + [2] * 3 + [2, 1] * 24
+        assert looked_at == ["07.parquet"]
+    (folder / "07.parquet").unlink()
+    write(folder / "07.parquet", 3, "y")
+    with pytest.raises(ValueError, match=r"07\.parquet: column 'x' is missing"):
+        sources.ParquetDataSource(folder)
+
+
+FAULTS = {
+    "torn": lambda place: place.write_bytes(place.read_bytes()[:-9]),
+    "empty": lambda place: place.write_bytes(b""),
+    "other bytes": lambda place: place.write_bytes(os.urandom(1_000)),
+    "no object": lambda place: rewrite(place, lambda content: content.clear()),
+    "a type of no text": lambda place: rewrite(
+        place, lambda content: content.update(schemas=[{"x": 5}])
+    ),
+    "schemas of no columns": lambda place: rewrite(
+        place, lambda content: content.update(schemas=[[]])
+    ),
+    "fewer files": lambda place: rewrite(place, lambda content: content["files"].pop()),
+    "rows below none": lambda place: rewrite(
+        place, lambda content: content["files"][0].__setitem__(3, [-1])
+    ),
+    "rows beyond int64": lambda place: rewrite(
+        place, lambda content: content["files"][0].__setitem__(3, [2**70])
+    ),
+    "of another pyarrow": lambda place: rewrite(
+        place, lambda content: content.update(writer="1.0")
+    ),
+}
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_what_is_torn_or_made_up_is_made_anew(folder, looked_at, fault):
+    sources.ParquetDataSource(folder)
+    whole = kept(folder).read_bytes()
+    FAULTS[fault](kept(folder))
+    looked_at.clear()
+    source = sources.ParquetDataSource(folder)
+    assert source.groups.tolist() == [2, 1] * KEPT_FROM
+    assert len(looked_at) == KEPT_FROM
+    assert kept(folder).read_bytes() == whole
+
+
+@pytest.mark.parametrize("counts", [[2], [3], [1, 2], [2, 1, 5]])
+def test_rows_that_somebody_made_up_are_never_wrong_data(folder, counts):
+    sources.ParquetDataSource(folder)
+    rewrite(kept(folder), lambda content: content["files"][0].__setitem__(3, counts))
+    source = sources.ParquetDataSource(folder)
+    with pytest.raises(errors.CorruptRecord, match=r"00\.parquet"):
+        source[sum(counts) - 1]
+
+
+def test_where_nothing_can_be_kept_footers_are_read_each_time(folder, looked_at):
+    (folder.parent / "cache").write_text("no folder")
+    for times in (1, 2):
+        assert len(sources.ParquetDataSource(folder)) == 3 * KEPT_FROM
+        assert len(looked_at) == times * KEPT_FROM
