@@ -1,5 +1,9 @@
 #include "core/files/kept_index.hpp"
 
+#ifdef __GLIBC__
+#include <malloc.h>
+#endif
+
 #include <chrono>
 #include <optional>
 #include <utility>
@@ -21,6 +25,28 @@ std::optional<IndexFile> load(std::span<const std::string> kept,
   return std::nullopt;
 }
 
+// Gives back the memory in which an index was made: each thread that reads
+// would keep tens of MB of it for the next one.
+void give_memory_back() {
+#ifdef __GLIBC__
+  malloc_trim(0);
+#endif
+}
+
+// Makes the index; what others have of it is mapped.
+Result<IndexFile> make_kept(const IndexFile::Origin& origin,
+                            std::span<const std::string> kept,
+                            const std::function<Result<IndexFile>()>& make) {
+  IndexFile index = TRY(make());
+  for (const std::string& path : kept) {
+    if (!index.save(path).ok()) continue;
+    // As others have it: its pages are theirs, too.
+    if (auto same = load({&path, 1}, origin)) return *std::move(same);
+    break;
+  }
+  return index;
+}
+
 }  // namespace
 
 Result<IndexFile> kept_index(const File& file, const IndexFile::Origin& origin,
@@ -32,13 +58,8 @@ Result<IndexFile> kept_index(const File& file, const IndexFile::Origin& origin,
   if (lock.waited()) {
     if (auto index = load(kept, origin)) return *std::move(index);
   }
-  IndexFile index = TRY(make());
-  for (const std::string& path : kept) {
-    if (!index.save(path).ok()) continue;
-    // As others have it: its pages are theirs, too.
-    if (auto same = load({&path, 1}, origin)) return *std::move(same);
-    break;
-  }
+  auto index = make_kept(origin, kept, make);
+  give_memory_back();
   return index;
 }
 
