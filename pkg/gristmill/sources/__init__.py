@@ -1,8 +1,7 @@
 """Where records come from: anything with ``__len__`` and ``__getitem__``.
 
-Lists, tuples and your own classes are read one record at a time.  A NumPy array,
-or a dict of equally long ones, is read natively, a block of rows at once, and so is a
-pyarrow Table whose columns are numbers.
+Lists, tuples and your own classes are read one record at a time.  A NumPy array, a dict
+of equally long ones, and a pyarrow Table of numbers are read natively, in blocks.
 """
 
 from __future__ import annotations
@@ -103,10 +102,8 @@ class RangeDataSource:
         return self._start + key * self._step
 
     def __repr__(self) -> str:
-        return (
-            f"RangeDataSource(start={self._start}, stop={self._stop}, "
-            f"step={self._step})"
-        )
+        given = f"start={self._start}, stop={self._stop}, step={self._step}"
+        return f"RangeDataSource({given})"
 
 
 class TableSource(ColumnSource):
@@ -395,10 +392,8 @@ _HOMES = {
 # Type checkers must not see it: they would accept every name.
 if not TYPE_CHECKING:
     __getattr__ = lazily(__name__, _HOMES)
-    __all__ = sorted(
-        {"RandomAccessDataSource", "RangeDataSource", "TableSource"}
-        | places_of(_HOMES).keys()
-    )
+    _HERE = {"RandomAccessDataSource", "RangeDataSource", "TableSource"}
+    __all__ = sorted(_HERE | places_of(_HOMES).keys())
 
     def __dir__() -> list[str]:
         return listed(__all__)
