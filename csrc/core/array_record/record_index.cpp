@@ -1,5 +1,6 @@
 #include "core/array_record/record_index.hpp"
 
+#include <chrono>
 #include <string>
 #include <utility>
 
@@ -20,6 +21,9 @@ constexpr std::uint64_t kFrontAhead = std::uint64_t{256} << 10;
 
 // Chunks whose list takes longer to read, about 0.3 ms, than a file of it.
 constexpr std::uint64_t kWorthKeeping = 1 << 14;
+
+// To make an index of a million chunks takes 25 ms.
+constexpr std::chrono::milliseconds kLongestWait{100};
 
 // What the footer says of a chunk.
 struct Entry {
@@ -148,7 +152,7 @@ Result<RecordIndex> read_kept(const File& file, Footer& footer,
     return IndexFile{origin, made.num_records, made.group_size,
                      std::move(made.options), std::move(made.chunks)};
   };
-  IndexFile index = TRY(kept_index(file, origin, kept, make));
+  IndexFile index = TRY(kept_index(file, origin, kept, kLongestWait, make));
   return RecordIndex{index.num_records, index.group_size,
                      std::move(index.chunks), std::move(index.options)};
 }

@@ -4,7 +4,6 @@
 #include <malloc.h>
 #endif
 
-#include <chrono>
 #include <optional>
 #include <utility>
 
@@ -12,9 +11,6 @@
 
 namespace gristmill {
 namespace {
-
-// To make an index of a million chunks takes 25 ms.
-constexpr std::chrono::milliseconds kLongestWait{2000};
 
 std::optional<IndexFile> load(std::span<const std::string> kept,
                               const IndexFile::Origin& origin) {
@@ -51,10 +47,11 @@ Result<IndexFile> make_kept(const IndexFile::Origin& origin,
 
 Result<IndexFile> kept_index(const File& file, const IndexFile::Origin& origin,
                              std::span<const std::string> kept,
+                             std::chrono::milliseconds longest,
                              const std::function<Result<IndexFile>()>& make) {
   if (auto index = load(kept, origin)) return *std::move(index);
   // While another process makes the same index, wait for that.
-  const FileLock lock(file.path(), kLongestWait);
+  const FileLock lock(file.path(), longest);
   if (lock.waited()) {
     if (auto index = load(kept, origin)) return *std::move(index);
   }

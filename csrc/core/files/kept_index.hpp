@@ -4,6 +4,7 @@
 // same time.
 #pragma once
 
+#include <chrono>
 #include <functional>
 #include <span>
 #include <string>
@@ -16,8 +17,12 @@ namespace gristmill {
 
 // Returns the index at the first of the paths `kept` that has the one of
 // `origin`, else what `make` returns, saved to the first that can be written.
+//
+// Waits at most `longest` for another that makes one: about as long as that
+// takes, because names of one file have one lock.
 Result<IndexFile> kept_index(const File& file, const IndexFile::Origin& origin,
                              std::span<const std::string> kept,
+                             std::chrono::milliseconds longest,
                              const std::function<Result<IndexFile>()>& make);
 
 }  // namespace gristmill

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <chrono>
 #include <optional>
 #include <span>
 #include <string>
@@ -15,6 +16,9 @@
 
 namespace gristmill {
 namespace {
+
+// To find the samples of a tar file of a few GB takes as long.
+constexpr std::chrono::milliseconds kTarWait{2000};
 
 // A header, one of pax before it, and what that says.
 constexpr std::uint64_t kGlance = 4 * kTarBlock;
@@ -98,7 +102,7 @@ Result<TarIndex> TarIndex::read(const File& file,
     const std::uint64_t count = places.size();
     return IndexFile{origin, count, 1, "", std::move(places)};
   };
-  IndexFile index = TRY(kept_index(file, origin, kept, make));
+  IndexFile index = TRY(kept_index(file, origin, kept, kTarWait, make));
   if (index.chunks.end() != file.size()) {  // Somebody made it up.
     return TarIndex(TRY(scan(file, progress)));
   }

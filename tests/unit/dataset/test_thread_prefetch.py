@@ -9,7 +9,7 @@ import time
 import pytest
 
 import gristmill
-from faults.scripts import command, environment
+from faults.scripts import command, environment, run
 from gristmill.experimental import (
     ThreadPrefetchDatasetIterator,
     ThreadPrefetchIterDataset,
@@ -203,6 +203,11 @@ def test_a_dropped_iterator_ends_its_thread_at_once():
         assert threading.active_count() == before
     finally:
         gc.enable()
+
+
+@pytest.mark.multiprocess
+def test_a_garbage_collection_may_drop_an_iterator_where_threads_are_listed():
+    assert run("thread_prefetch/dropped_by_a_collection") == "0\ndropped\n"
 
 
 def test_the_thread_ends_with_the_elements():

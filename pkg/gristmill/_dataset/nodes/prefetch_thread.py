@@ -22,6 +22,9 @@ FAST_ELEMENT_S = 20e-6
 PROBED = 9
 # How long the end of the interpreter waits for an element in the making.
 EXIT_WAIT_S = 1.0
+# A thread that has left its function ends at once, unless who waits for it holds a lock
+# of `threading`: an iterator may be collected within `threading.enumerate()`.
+LEAVE_WAIT_S = 0.1
 
 
 class SlowProbe:
@@ -57,6 +60,7 @@ class PrefetchThread:
         self._source = source
         self._probe = probe
         self._stopping = False
+        self._left = threading.Event()
         self._room = threading.Semaphore(size)
         self._ready: queue.SimpleQueue[Any] = queue.SimpleQueue()
         self._thread = threading.Thread(
@@ -83,10 +87,16 @@ class PrefetchThread:
         self._stopping = True
         self._room.release()
         ending = self._thread is threading.current_thread() or sys.is_finalizing()
-        if not ending:
-            self._thread.join(timeout_s)
+        if not ending and self._left.wait(timeout_s):
+            self._thread.join(LEAVE_WAIT_S)
 
     def _run(self) -> None:
+        try:
+            self._take_ahead()
+        finally:
+            self._left.set()
+
+    def _take_ahead(self) -> None:
         source, probe = self._source, self._probe
         while probe is None or probe.slow:
             self._room.acquire()

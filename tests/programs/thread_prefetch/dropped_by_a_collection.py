@@ -1,0 +1,13 @@
+"""Drops an iterator where a garbage collection within `threading.enumerate()` would."""
+
+import threading
+
+import gristmill
+from gristmill.experimental import ThreadPrefetchIterDataset
+
+numbers = gristmill.MapDataset.range(9).to_iter_dataset()
+iterator = iter(ThreadPrefetchIterDataset(numbers, prefetch_buffer_size=2))
+print(next(iterator))
+with threading._active_limbo_lock:  # A thread needs it to end.
+    del iterator
+print("dropped")
