@@ -127,6 +127,7 @@ void range_cache(py::module_& m);
 void record_reader(py::module_& m);
 void record_file(py::module_& m);
 void record_set(py::module_& m);
+void replace_file(py::module_& m);
 void tf_record_file(py::module_& m);
 void tf_record_stream(py::module_& m);
 void tar_file(py::module_& m);

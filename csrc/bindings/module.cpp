@@ -16,6 +16,7 @@ PYBIND11_MODULE(_core, m) {
   gristmill::bind::record_reader(m);  // Before what derives from it.
   gristmill::bind::record_file(m);
   gristmill::bind::record_set(m);
+  gristmill::bind::replace_file(m);
   gristmill::bind::tf_record_file(m);
   gristmill::bind::tf_record_stream(m);
   gristmill::bind::tar_file(m);

@@ -1,5 +1,6 @@
 """The compiled core of gristmill; not a public interface."""
 
+import os
 from collections.abc import Callable, Sequence
 from enum import Enum
 from typing import (
@@ -746,6 +747,15 @@ class RecordFile(RecordReader):
     def index_bytes(self) -> int:
         """Memory of the index."""
 
+# core/files/replace_file.hpp
+
+def replace_file(path: str | os.PathLike[str], data: bytes) -> None:
+    """Write a file whole or not at all; make its folder if there is none.
+
+    Raises:
+        OSError: It cannot be written.
+    """
+
 # core/record_set.hpp
 
 class RecordSet(RecordReader):
@@ -810,8 +820,8 @@ class TfRecordFile(RecordReader):
         verify: Which checksums are compared: "all", those of the "headers", which are
             the lengths, or "none".
         access: As of RecordFile.
-        sidecars: Files that may hold the index; the first that fits is loaded.
-        progress: How far indexing is, where no sidecar fits.
+        kept: As of RecordFile.
+        progress: How far indexing is, where no index is kept.
 
     Raises:
         OSError: The file cannot be opened or read.
@@ -824,19 +834,12 @@ class TfRecordFile(RecordReader):
         file: str | RangeReader,
         verify: str,
         access: str,
-        sidecars: Sequence[str],
+        kept: Sequence[str],
         progress: ScanProgress,
     ) -> None: ...
-    def save_index(self, sidecar: str) -> None:
-        """Save the index as a sidecar, under a temporary name and then renamed.
-
-        Raises:
-            OSError: The sidecar cannot be written.
-        """
-
     @property
-    def sidecar(self) -> str:
-        """The sidecar that the index was loaded from; "" if there was none."""
+    def index_path(self) -> str:
+        """Where the index is kept; "" if nowhere."""
 
     @property
     def index_bytes(self) -> int:
@@ -1110,6 +1113,8 @@ class UnitKind(Enum):
 class Work:
     """A claimed unit."""
 
+    @property
+    def id(self) -> int: ...
     @property
     def stream(self) -> int: ...
     @property

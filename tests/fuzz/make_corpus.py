@@ -4,6 +4,7 @@ PYTHONPATH=tests python tests/fuzz/make_corpus.py
 """
 
 import io
+import itertools
 import pathlib
 import struct
 import tarfile
@@ -14,6 +15,7 @@ import numpy as np
 import PIL.Image
 from array_record.python import array_record_module
 
+from support import index_files
 from support.example_samples import (
     bytes_list,
     entry,
@@ -55,14 +57,14 @@ def framed(data):
     return head + data + struct.pack("<I", checksum(data))
 
 
-def with_sidecar(flags, records, sidecar):
-    """Put a sidecar and a TFRecord file together, as tf_record.cpp says."""
-    file = b"".join(framed(record) for record in records)
+def with_index(flags, records, indexed):
+    """Put an index and a TFRecord file together, as tf_record.cpp says."""
+    frames = [framed(record) for record in records]
+    file = b"".join(frames)
     index = b""
-    if sidecar:
-        sizes = b"".join(varint(len(record)) for record in records)
-        body = struct.pack("<QqQ", len(file), 1_000_000_000, len(records)) + sizes
-        index = struct.pack("<8sII", b"GRISTMTF", 1, crc32c.crc32c(body)) + body
+    if indexed:
+        begins = list(itertools.accumulate(map(len, frames), initial=0))[:-1]
+        index = index_files.of_tf_record(len(file), 1_000_000_000, begins, len(file))
     return struct.pack("<BH", flags, len(index)) + index + file
 
 
@@ -82,9 +84,9 @@ def tf_records():
         "scanned_mapped": (0b01101, False),
     }
     return {
-        f"{name}_{kind}": with_sidecar(flags, records, sidecar)
+        f"{name}_{kind}": with_index(flags, records, indexed)
         for name, records in contents.items()
-        for kind, (flags, sidecar) in kinds.items()
+        for kind, (flags, indexed) in kinds.items()
     }
 
 

@@ -7,6 +7,7 @@ import numpy as np
 
 from gristmill import sources
 from gristmill._hot import slot_writer
+from gristmill.sources import _parquet_footers
 from support.places import ROOT
 
 FORMATS = ROOT / "docs" / "formats"
@@ -55,9 +56,22 @@ def test_an_index_is_written_as_described(tmp_path):
     os.utime(file, ns=(written_ns, written_ns))
     assert len(sources.TFRecordDataSource(file)) == 2
     found = (tmp_path / ".two.tfrecord.gristmill-index").read_bytes()
-    described = example("sidecar.md")
+    described = example("index.md")
     assert found == b"".join(described[at] for at in sorted(described))
-    assert sorted(described) == [0, 8, 12, 16, 24, 32, 40]
+
+
+def test_footers_are_kept_as_described(tmp_path, monkeypatch):
+    page = (FORMATS / "footers.md").read_text()
+    (described,) = re.findall(r"```text\n(.*)\n```", page, re.S)
+    monkeypatch.setattr(_parquet_footers, "_writer", lambda: "25.0.0")
+    stamps = [(500, 1_700_000_000 * 10**9), (508, 1_700_000_000 * 10**9)]
+    footers = [
+        _parquet_footers.Footer(np.array([rows]), {"x": "int64"}) for rows in (3, 4)
+    ]
+    place = str(tmp_path / "new" / "kept.json")
+    _parquet_footers.keep_footers(place, stamps, footers)
+    with open(place) as file:
+        assert file.read() == described
 
 
 def test_the_states_of_a_unit_are_those_of_the_core():

@@ -20,11 +20,11 @@ ROOMS = """
     records _hot batching bad_records checkpoint monitoring multiprocessing
     operations samplers drop_in _workers _engine
     _dataset/model _dataset/nodes _dataset/parallel _dataset experimental
-    _observe loader _convert _peers
+    _ray _observe loader _convert _peers
     _torch/private _torch/indices _torch/layout _torch/batches _torch/device
     _torch/workers _torch/iterators _torch/resume _torch/loader
     _torch/stateful _torch/trainers _torch torch
-    jax python beam _cli __main__
+    jax python beam ray _cli __main__
 """.split()
 CPP_ROOMS = """
     core/base core/indices core/batches core/files core/array_record core/tf_record

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "bindings/files/record_reader.hpp"
+#include "core/files/kept_index.hpp"
 #include "core/files/record_set.hpp"
 
 namespace gristmill::bind {
@@ -51,6 +52,7 @@ class SetHandle final : public ReaderHandle {
     const std::vector<std::size_t> parts = set()->closed_parts(requests);
     if (parts.empty()) return;
     const auto opened = open_(parts).cast<py::list>();
+    return_memory_of_indices();
     if (opened.size() != parts.size()) {
       throw py::value_error(concat("open returned ", opened.size(),
                                    " readers for ", parts.size(), " parts"));

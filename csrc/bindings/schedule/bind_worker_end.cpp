@@ -95,6 +95,7 @@ void worker_end(py::module_& m) {
       .value("REQUEST", UnitKind::kRequest)
       .finalize();
   py::class_<Work>(m, "Work", "A claimed unit.")
+      .def_readonly("id", &Work::id)
       .def_readonly("stream", &Work::stream)
       .def_readonly("kind", &Work::kind)
       .def_readonly("first", &Work::first)

@@ -13,17 +13,12 @@ using TfFileHandle = HandleOf<TfRecordFile>;
 std::unique_ptr<TfFileHandle> open_tf_record(const py::object& object,
                                              const std::string& verify,
                                              const std::string& access,
-                                             std::vector<std::string> sidecars,
+                                             std::vector<std::string> kept,
                                              ScanProgress& progress) {
-  const TfRecordFile::Options options{verify_of(verify), std::move(sidecars)};
+  const TfRecordFile::Options options{verify_of(verify), std::move(kept)};
   File::Ptr file = open_file(object, access);
   return std::make_unique<TfFileHandle>(checked_file(unlocked(
       [&] { return TfRecordFile::open(std::move(file), options, progress); })));
-}
-
-void save_index(const TfFileHandle& handle, const std::string& sidecar) {
-  const auto file = handle.file();
-  check(unlocked([&] { return file->save_index(sidecar); }));
 }
 
 }  // namespace
@@ -43,10 +38,10 @@ void tf_record_file(py::module_& m) {
   py::class_<TfFileHandle, ReaderHandle>(m, "TfRecordFile",
                                          "A TFRecord file, open for reading.")
       .def(py::init(&open_tf_record), "file"_a, "verify"_a, "access"_a,
-           "sidecars"_a, "progress"_a)
-      .def("save_index", &save_index, "sidecar"_a)
+           "kept"_a, "progress"_a)
       .def_property_readonly(
-          "sidecar", [](const TfFileHandle& h) { return h.file()->sidecar(); })
+          "index_path",
+          [](const TfFileHandle& h) { return h.file()->index().path(); })
       .def_property_readonly("index_bytes", [](const TfFileHandle& h) {
         return h.file()->index().held_bytes();
       });

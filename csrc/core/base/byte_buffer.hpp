@@ -8,9 +8,9 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <memory>
-#include <new>
 #include <span>
+
+#include "core/base/own_memory.hpp"
 
 namespace gristmill {
 
@@ -19,15 +19,11 @@ class ByteBuffer {
   // Makes room for `size` bytes; what the buffer held is lost.  Returns false
   // and holds nothing if there is no memory.
   [[nodiscard]] bool reset(std::uint64_t size) noexcept {
-    if (size > capacity_) {
-      bytes_.reset();
-      capacity_ = 0;
+    if (size > memory_.size()) {
+      memory_ = {};
       size_ = 0;
       if (size > PTRDIFF_MAX) return false;
-      bytes_.reset(new (std::nothrow)
-                       std::byte[static_cast<std::size_t>(size)]);
-      if (!bytes_) return false;
-      capacity_ = static_cast<std::size_t>(size);
+      if (!memory_.resize(static_cast<std::size_t>(size))) return false;
     }
     size_ = static_cast<std::size_t>(size);
     return true;
@@ -35,22 +31,20 @@ class ByteBuffer {
 
   // Gives memory back that is larger than `most` bytes.
   void shrink(std::size_t most) noexcept {
-    if (capacity_ <= most) return;
-    bytes_.reset();
-    capacity_ = 0;
+    if (memory_.size() <= most) return;
+    memory_ = {};
     size_ = 0;
   }
 
   [[nodiscard]] std::span<std::byte> all() noexcept {
-    return {bytes_.get(), size_};
+    return {memory_.data(), size_};
   }
   [[nodiscard]] std::span<const std::byte> all() const noexcept {
-    return {bytes_.get(), size_};
+    return {memory_.data(), size_};
   }
 
  private:
-  std::unique_ptr<std::byte[]> bytes_;
-  std::size_t capacity_ = 0;
+  OwnMemory memory_;
   std::size_t size_ = 0;
 };
 

@@ -2,11 +2,14 @@
 
 #include <array>
 #include <bit>
+#include <cerrno>
 #include <cstddef>
 #include <cstring>
+#include <filesystem>
 #include <memory>
 #include <optional>
 #include <span>
+#include <system_error>
 #include <utility>
 
 #include "core/base/crc32c.hpp"
@@ -74,6 +77,20 @@ std::optional<IndexFile> view(const Header& header,
                    *std::move(list)};
 }
 
+// Fails where an index would take more than a quarter of the room that is left.
+Status check_room(const std::string& path, std::uint64_t bytes) {
+  namespace fs = std::filesystem;
+  std::error_code none;
+  fs::path folder = fs::path(path).parent_path();
+  while (!fs::exists(folder, none) && folder.has_relative_path()) {
+    folder = folder.parent_path();
+  }
+  const fs::space_info space = fs::space(folder, none);
+  if (none || bytes <= space.available / 4) return {};
+  return Status::system(ENOSPC, path, ": ", space.available,
+                        " bytes are free there");
+}
+
 }  // namespace
 
 Result<IndexFile> IndexFile::load(const std::string& path,
@@ -101,10 +118,11 @@ Result<IndexFile> IndexFile::load(const std::string& path,
   }
   auto index = view(header, bytes, file);
   if (!index) return damaged(path, ": the index is no list of chunks");
+  index->path = path;
   return *std::move(index);
 }
 
-Status IndexFile::save(const std::string& path) const {
+Status IndexFile::save(const std::string& to) const {
   const auto [groups, packed] = chunks.image();
   Header header{.origin = origin,
                 .num_records = num_records,
@@ -118,8 +136,9 @@ Status IndexFile::save(const std::string& path) const {
   for (const auto& part : checked) {
     header.checksum = crc32c(part, header.checksum);
   }
+  TRY(check_room(to, sizeof header + groups.size() + packed.size()));
   return replace_file(
-      path, {std::as_bytes(std::span(&header, 1)), groups, packed, text});
+      to, {std::as_bytes(std::span(&header, 1)), groups, packed, text});
 }
 
 }  // namespace gristmill

@@ -57,14 +57,16 @@ struct IndexFile {
   static Result<IndexFile> load(const std::string& path, const Origin& origin);
 
   // Writes the index to a temporary name in the same folder and renames it, so
-  // that nobody sees half of it.  Makes the folder if there is none.
-  Status save(const std::string& path) const;
+  // that nobody sees half of it.  Makes the folder if there is none.  It takes
+  // at most a quarter of the room that is free there.
+  Status save(const std::string& to) const;
 
   Origin origin;
   std::uint64_t num_records = 0;
   std::uint64_t group_size = 1;
   std::string options;
   PackedChunks chunks;
+  std::string path = {};  // Where it was loaded from; empty if nowhere.
 };
 
 }  // namespace gristmill

@@ -4,13 +4,22 @@
 #include <malloc.h>
 #endif
 
+#include <atomic>
 #include <optional>
 #include <utility>
 
 #include "core/files/file_lock.hpp"
+#include "core/files/file_stamp.hpp"
+#include "core/files/verify.hpp"
 
 namespace gristmill {
 namespace {
+
+// To read a file of a few GB through takes as long.
+constexpr std::chrono::milliseconds kScanWait{2000};
+
+// Whether an index was made since memory was given back.
+std::atomic<bool> memory_is_to_return{false};
 
 std::optional<IndexFile> load(std::span<const std::string> kept,
                               const IndexFile::Origin& origin) {
@@ -19,14 +28,6 @@ std::optional<IndexFile> load(std::span<const std::string> kept,
     if (found.ok()) return std::move(found).value();
   }
   return std::nullopt;
-}
-
-// Gives back the memory in which an index was made: each thread that reads
-// would keep tens of MB of it for the next one.
-void give_memory_back() {
-#ifdef __GLIBC__
-  malloc_trim(0);
-#endif
 }
 
 // Makes the index; what others have of it is mapped.
@@ -55,9 +56,37 @@ Result<IndexFile> kept_index(const File& file, const IndexFile::Origin& origin,
   if (lock.waited()) {
     if (auto index = load(kept, origin)) return *std::move(index);
   }
-  auto index = make_kept(origin, kept, make);
-  give_memory_back();
-  return index;
+  memory_is_to_return = true;
+  return make_kept(origin, kept, make);
+}
+
+Result<ScannedPlaces> kept_places(
+    const File& file, std::uint64_t kind, std::span<const std::string> kept,
+    const std::function<Result<PackedChunks>()>& scan) {
+  const auto scanned = [&]() -> Result<PackedChunks> {
+    PackedChunks places = TRY(scan());
+    const std::string changed = file.change();
+    if (changed.empty()) return places;
+    return damaged(changed,
+                   ", while it was read through: wait until it is complete");
+  };
+  const IndexFile::Origin origin{FileStamp::of(file), kind};
+  const auto make = [&]() -> Result<IndexFile> {
+    PackedChunks places = TRY(scanned());
+    const std::uint64_t count = places.size();
+    return IndexFile{origin, count, 1, "", std::move(places)};
+  };
+  IndexFile index = TRY(kept_index(file, origin, kept, kScanWait, make));
+  if (index.chunks.end() != file.size()) {  // Somebody made it up.
+    return ScannedPlaces{TRY(scanned()), ""};
+  }
+  return ScannedPlaces{std::move(index.chunks), std::move(index.path)};
+}
+
+void return_memory_of_indices() {
+#ifdef __GLIBC__
+  if (memory_is_to_return.exchange(false)) malloc_trim(0);
+#endif
 }
 
 }  // namespace gristmill

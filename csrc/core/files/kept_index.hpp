@@ -5,6 +5,7 @@
 #pragma once
 
 #include <chrono>
+#include <cstdint>
 #include <functional>
 #include <span>
 #include <string>
@@ -12,6 +13,7 @@
 #include "core/base/status.hpp"
 #include "core/files/file.hpp"
 #include "core/files/index_file.hpp"
+#include "core/files/packed_chunks.hpp"
 
 namespace gristmill {
 
@@ -24,5 +26,22 @@ Result<IndexFile> kept_index(const File& file, const IndexFile::Origin& origin,
                              std::span<const std::string> kept,
                              std::chrono::milliseconds longest,
                              const std::function<Result<IndexFile>()>& make);
+
+// Where the records of a file lie that has no list of its own.
+struct ScannedPlaces {
+  PackedChunks places;
+  std::string path;  // Of the index that has them; empty if they are not kept.
+};
+
+// As kept_index(), of such a file; `scan` finds the places in one pass over it,
+// the last of which ends with the file.  `kind` is kept in the place of a hash.
+Result<ScannedPlaces> kept_places(
+    const File& file, std::uint64_t kind, std::span<const std::string> kept,
+    const std::function<Result<PackedChunks>()>& scan);
+
+// Gives back the memory in which indices were made, if any were: each thread
+// that reads would keep tens of MB of it.  For after the last one of several,
+// since the next one would take new pages.
+void return_memory_of_indices();
 
 }  // namespace gristmill

@@ -4,6 +4,7 @@
 #include <bit>
 #include <cassert>
 #include <cstring>
+#include <new>
 #include <utility>
 
 namespace gristmill {
@@ -27,13 +28,6 @@ std::uint64_t load(const std::byte* from, std::size_t bytes) {
 
 }  // namespace
 
-void PackedChunks::add(std::uint64_t begin, std::uint64_t decoded_size) {
-  if (!parts_) parts_ = std::make_shared<Parts>();
-  parts_->open[parts_->num_open++] = {begin, decoded_size};
-  ++size_;
-  if (parts_->num_open == kGroup) parts_->pack();
-}
-
 void PackedChunks::finish(std::uint64_t end) {
   if (!parts_) parts_ = std::make_shared<Parts>();
   Parts& parts = *parts_;
@@ -42,11 +36,13 @@ void PackedChunks::finish(std::uint64_t end) {
   last.begin = end;
   last.packed_at = parts.packed_bytes & 0xffffffffffff;
   parts.groups.push_back(last);
-  parts.packed.resize(parts.packed_bytes + sizeof(std::uint64_t));
+  const std::size_t bytes = parts.packed_bytes + sizeof(std::uint64_t);
+  parts.resize(bytes);
+  std::memset(parts.packed.data() + parts.packed_bytes, 0,
+              sizeof(std::uint64_t));
   parts.groups.shrink_to_fit();
-  parts.packed.shrink_to_fit();
   groups_ = parts.groups;
-  packed_ = parts.packed;
+  packed_ = {parts.packed.data(), bytes};
   owner_ = std::move(parts_);
 }
 
@@ -77,8 +73,12 @@ void PackedChunks::Parts::pack() {
 // Makes sure that `bytes` more can be packed, and 8 that belong to none.
 std::byte* PackedChunks::Parts::room_for(std::size_t bytes) {
   const std::size_t wanted = packed_bytes + bytes + sizeof(std::uint64_t);
-  if (wanted > packed.size()) packed.resize(wanted + packed.size());
+  if (wanted > packed.size()) resize(wanted + packed.size());
   return packed.data();
+}
+
+void PackedChunks::Parts::resize(std::size_t bytes) {
+  if (!packed.resize(bytes)) throw std::bad_alloc();
 }
 
 PackedChunks::Chunk PackedChunks::at(std::uint64_t i) const noexcept {

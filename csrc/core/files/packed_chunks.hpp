@@ -18,6 +18,8 @@
 #include <span>
 #include <vector>
 
+#include "core/base/own_memory.hpp"
+
 namespace gristmill {
 
 class PackedChunks {
@@ -42,7 +44,12 @@ class PackedChunks {
                                           std::shared_ptr<const void> owner);
 
   // REQUIRES: `begin` ascends from call to call; finish() was not called.
-  void add(std::uint64_t begin, std::uint64_t decoded_size);
+  void add(std::uint64_t begin, std::uint64_t decoded_size) {
+    if (!parts_) parts_ = std::make_shared<Parts>();
+    parts_->open[parts_->num_open++] = {begin, decoded_size};
+    ++size_;
+    if (parts_->num_open == kGroup) parts_->pack();
+  }
 
   // Ends the last chunk.
   void finish(std::uint64_t end);
@@ -86,13 +93,15 @@ class PackedChunks {
   // What a list in the making has.
   struct Parts {
     std::vector<Group> groups;
-    std::vector<std::byte> packed;  // With room for more.
+    // With room for more, which nobody has written to.
+    OwnMemory packed;
     std::size_t packed_bytes = 0;
     std::array<Entry, kGroup> open{};  // Not yet packed.
     std::size_t num_open = 0;
 
     void pack();
     std::byte* room_for(std::size_t bytes);
+    void resize(std::size_t bytes);
   };
 
   [[nodiscard]] bool is_sound(std::uint64_t end) const noexcept;

@@ -2,12 +2,10 @@
 
 #include <algorithm>
 #include <array>
-#include <chrono>
 #include <optional>
 #include <span>
 #include <string>
 
-#include "core/files/file_stamp.hpp"
 #include "core/files/kept_index.hpp"
 #include "core/files/verify.hpp"
 #include "core/tar/tar_name.hpp"
@@ -16,9 +14,6 @@
 
 namespace gristmill {
 namespace {
-
-// To find the samples of a tar file of a few GB takes as long.
-constexpr std::chrono::milliseconds kTarWait{2000};
 
 // A header, one of pax before it, and what that says.
 constexpr std::uint64_t kGlance = 4 * kTarBlock;
@@ -81,12 +76,6 @@ Result<PackedChunks> scan(const File& file, ScanProgress& progress) {
   }
   close();
   places.finish(file.size());
-  const std::string changed = file.change();
-  if (!changed.empty()) {
-    return damaged(changed,
-                   ", while its samples were counted: wait until it is "
-                   "complete");
-  }
   progress.done_bytes.store(file.size(), std::memory_order_relaxed);
   return places;
 }
@@ -96,17 +85,9 @@ Result<PackedChunks> scan(const File& file, ScanProgress& progress) {
 Result<TarIndex> TarIndex::read(const File& file,
                                 std::span<const std::string> kept,
                                 ScanProgress& progress) {
-  const IndexFile::Origin origin{FileStamp::of(file), kKind};
-  const auto make = [&]() -> Result<IndexFile> {
-    PackedChunks places = TRY(scan(file, progress));
-    const std::uint64_t count = places.size();
-    return IndexFile{origin, count, 1, "", std::move(places)};
-  };
-  IndexFile index = TRY(kept_index(file, origin, kept, kTarWait, make));
-  if (index.chunks.end() != file.size()) {  // Somebody made it up.
-    return TarIndex(TRY(scan(file, progress)));
-  }
-  return TarIndex(std::move(index.chunks));
+  auto scanned =
+      TRY(kept_places(file, kKind, kept, [&] { return scan(file, progress); }));
+  return TarIndex(std::move(scanned.places));
 }
 
 }  // namespace gristmill

@@ -4,40 +4,14 @@
 #include <utility>
 
 #include "core/tf_record/tf_record_frame.hpp"
-#include "core/tf_record/tf_record_sidecar.hpp"
 
 namespace gristmill {
-namespace {
-
-using Request = RecordReader::Request;
-
-Result<TfRecordIndex> scan(const File& file, ScanProgress& progress) {
-  auto index = TfRecordIndex::scan(file, progress);
-  if (!index.ok()) return name_file(file, index.status());
-  const std::string changed = file.change();
-  if (changed.empty()) return index;
-  return damaged(file.path(), ": ", changed,
-                 ", while its records were counted: wait until it is complete");
-}
-
-}  // namespace
-
 Result<std::shared_ptr<const TfRecordFile>> TfRecordFile::open(
     File::Ptr file, const Options& options, ScanProgress& progress) {
-  const FileStamp stamp = FileStamp::of(*file);
-  const auto made = [&](TfRecordIndex index, std::string sidecar) {
-    return std::shared_ptr<const TfRecordFile>(new TfRecordFile(
-        std::move(file), std::move(index), std::move(sidecar), options.verify));
-  };
-  for (const std::string& sidecar : options.sidecars) {
-    auto index = load_sidecar(sidecar, stamp);
-    if (index.ok()) return made(std::move(index).value(), sidecar);
-  }
-  return made(TRY(scan(*file, progress)), "");
-}
-
-Status TfRecordFile::save_index(const std::string& sidecar) const {
-  return save_sidecar(sidecar, index_, FileStamp::of(file()));
+  auto index = TfRecordIndex::read(*file, options.kept, progress);
+  if (!index.ok()) return name_file(*file, index.status());
+  return std::shared_ptr<const TfRecordFile>(new TfRecordFile(
+      std::move(file), std::move(index).value(), options.verify));
 }
 
 Status TfRecordFile::sizes(std::span<const Request> requests,
@@ -65,6 +39,9 @@ Status TfRecordFile::read(std::span<const Request> requests, Sink& sink) const {
 Status TfRecordFile::deliver(const Request& request,
                              std::span<const std::byte> frame,
                              Sink& sink) const {
+  if (frame.size() < kFrameBytes) {
+    return damaged("there is no room for it by the index", advice());
+  }
   const auto data = frame.subspan(kFrameHead, frame.size() - kFrameBytes);
   TRY(check_head(frame.first(kFrameHead), data.size()));
   if (verify_ == Verify::kAll) {
@@ -82,14 +59,17 @@ Status TfRecordFile::check_head(std::span<const std::byte> head,
   if (verify_ != Verify::kNone) status = check_frame_length(head);
   const std::uint64_t length = frame_length(head);
   if (status.ok() && length == data_size) return {};
-  std::string message =
+  const std::string message =
       status.ok() ? concat("it has ", length, " bytes, expected by the index ",
                            data_size)
                   : status.message();
-  if (!sidecar_.empty()) {
-    message += "; if the file is whole, its index is wrong: delete " + sidecar_;
-  }
-  return damaged(message);
+  return damaged(message, advice());
+}
+
+// What else may be wrong than the file.
+std::string TfRecordFile::advice() const {
+  if (index_.path().empty()) return "";
+  return "; if the file is whole, its index is wrong: delete " + index_.path();
 }
 
 }  // namespace gristmill

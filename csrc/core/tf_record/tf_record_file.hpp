@@ -1,7 +1,7 @@
 // A TfRecordFile reads the records of a TFRecord file, in any order.
 //
-// It finds them by an index, which it loads from a sidecar where one fits, and
-// otherwise makes in one pass over the file.
+// It finds them by an index, which is kept for all processes, or else made in
+// one pass over the file.
 //
 // Thread safety: const methods may overlap; the Sink is called by the thread
 // that reads.
@@ -28,12 +28,12 @@ class TfRecordFile final : public FileReader {
  public:
   struct Options {
     Verify verify = Verify::kAll;
-    // Where the sidecar may be: the first that fits the file is loaded.
-    std::vector<std::string> sidecars = {};
+    // Where the index may be kept, see TfRecordIndex::read().
+    std::vector<std::string> kept = {};
   };
 
-  // Loads or makes its index.  Every error names the file,
-  // and where in it something is not as expected.
+  // Loads or makes its index.  Every error names the file, and where in it
+  // something is not as expected.
   static Result<std::shared_ptr<const TfRecordFile>> open(
       File::Ptr file, const Options& options, ScanProgress& progress);
 
@@ -45,18 +45,10 @@ class TfRecordFile final : public FileReader {
 
   [[nodiscard]] const TfRecordIndex& index() const { return index_; }
 
-  // The sidecar that the index was loaded from; empty if it was made.
-  [[nodiscard]] const std::string& sidecar() const { return sidecar_; }
-
-  // Saves the index as a sidecar.
-  Status save_index(const std::string& sidecar) const;
-
  private:
-  TfRecordFile(File::Ptr file, TfRecordIndex index, std::string sidecar,
-               Verify verify)
+  TfRecordFile(File::Ptr file, TfRecordIndex index, Verify verify)
       : FileReader(std::move(file)),
         index_(std::move(index)),
-        sidecar_(std::move(sidecar)),
         verify_(verify) {}
 
   [[nodiscard]] TfRecordIndex::Place place(std::int64_t record) const {
@@ -71,8 +63,9 @@ class TfRecordFile final : public FileReader {
                  Sink& sink) const;
   Status check_head(std::span<const std::byte> head,
                     std::uint64_t data_size) const;
+  [[nodiscard]] std::string advice() const;
+
   const TfRecordIndex index_;
-  const std::string sidecar_;
   const Verify verify_;
 };
 

@@ -2,14 +2,17 @@
 
 #include <algorithm>
 #include <array>
-#include <span>
 
+#include "core/files/kept_index.hpp"
 #include "core/files/verify.hpp"
 
 namespace gristmill {
 namespace {
 
 constexpr std::uint64_t kGlance = 64;
+
+// In an index, where those of other formats have a hash: of a TFRecord file.
+constexpr std::uint64_t kKind = 0x31726674;  // "tfr1"
 
 // Finds a file out that does not begin as one of records does.
 Status check_begin(const File& file) {
@@ -32,33 +35,40 @@ Status check_begin(const File& file) {
                  damaged_record(0, 0, status.message()).message());
 }
 
-}  // namespace
-
-Result<TfRecordIndex> TfRecordIndex::scan(const File& file,
-                                          ScanProgress& progress) {
+Result<PackedChunks> scan(const File& file, ScanProgress& progress) {
   TRY(check_begin(file));
   const std::uint64_t size = file.size();
-  TfRecordIndex index;
+  PackedChunks places;
   HeadReader heads(file, kGlance, progress);
-  while (index.end() < size) {
-    const std::uint64_t at = index.end();
+  for (std::uint64_t at = 0; at < size;) {
     const std::uint64_t left = size - at;
-    if (left < kFrameHead) return truncated_record(index.size(), at, left, 0);
-    const auto head = TRY(heads.read(at, kFrameHead, index.size()));
+    if (left < kFrameHead) return truncated_record(places.size(), at, left, 0);
+    const auto head = TRY(heads.read(at, kFrameHead, places.size()));
     const Status status = check_frame_length(head);
     if (!status.ok()) {
-      return damaged_record(index.size(), at, status.message(),
+      return damaged_record(places.size(), at, status.message(),
                             ": the file is damaged from here on");
     }
     const std::uint64_t data_size = frame_length(head);
     if (left < kFrameBytes || data_size > left - kFrameBytes) {
-      return truncated_record(index.size(), at, left, data_size);
+      return truncated_record(places.size(), at, left, data_size);
     }
-    index.add(data_size);
+    places.add(at, 0);
+    at += kFrameBytes + data_size;
   }
+  places.finish(size);
   progress.done_bytes.store(size, std::memory_order_relaxed);
-  index.finish();
-  return index;
+  return places;
+}
+
+}  // namespace
+
+Result<TfRecordIndex> TfRecordIndex::read(const File& file,
+                                          std::span<const std::string> kept,
+                                          ScanProgress& progress) {
+  auto [places, path] =
+      TRY(kept_places(file, kKind, kept, [&] { return scan(file, progress); }));
+  return TfRecordIndex(std::move(places), std::move(path));
 }
 
 }  // namespace gristmill

@@ -1,14 +1,18 @@
 // A TfRecordIndex knows where each record of a TFRecord file lies.
 //
 // The file has no list of its records: the first record says where the second
-// begins, and so on.  Finding them all takes one pass over their heads; a
-// sidecar keeps what was found.
+// begins, and so on.  Finding them all takes one pass over their heads.  An
+// IndexFile keeps what was found, a record and its frame as a chunk.
 //
 // Thread safety: const methods may overlap.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <span>
+#include <string>
+#include <utility>
 
 #include "core/base/status.hpp"
 #include "core/files/file.hpp"
@@ -25,29 +29,25 @@ class TfRecordIndex {
     std::uint64_t begin = 0;
     std::uint64_t end = 0;
 
+    // 0 also where somebody made up that there is no room for a frame.
     [[nodiscard]] std::uint64_t data_size() const {
-      return end - begin - kFrameBytes;
+      return std::max(end - begin, kFrameBytes) - kFrameBytes;
     }
   };
 
-  // Finds the records of a file.  The checksum of each length is compared,
-  // that of the data is not read.  Errors do not name the file.
-  static Result<TfRecordIndex> scan(const File& file, ScanProgress& progress);
-
-  // Adds the next record.  REQUIRES: it ends before 2^63; finish() was not
-  // called.
-  void add(std::uint64_t data_size) {
-    places_.add(end_, 0);
-    end_ += kFrameBytes + data_size;
-  }
-  void finish() { places_.finish(end_); }
-
-  // Where the last record ends.
-  [[nodiscard]] std::uint64_t end() const { return end_; }
+  // Finds the records of a file.  The list is loaded from the first of `kept`
+  // that fits the file, or else made, comparing the checksum of each length,
+  // and saved to the first that can be written.  Errors do not name the file.
+  static Result<TfRecordIndex> read(const File& file,
+                                    std::span<const std::string> kept,
+                                    ScanProgress& progress);
 
   [[nodiscard]] std::uint64_t size() const { return places_.size(); }
 
-  // REQUIRES: i < size(); finish() was called.
+  // Where the list is kept; empty if nowhere.
+  [[nodiscard]] const std::string& path() const { return path_; }
+
+  // REQUIRES: i < size().
   [[nodiscard]] Place place(std::uint64_t i) const {
     const auto chunk = places_.at(i);
     return {chunk.begin, chunk.end};
@@ -57,8 +57,11 @@ class TfRecordIndex {
   [[nodiscard]] std::size_t held_bytes() const { return places_.held_bytes(); }
 
  private:
+  TfRecordIndex(PackedChunks places, std::string path)
+      : places_(std::move(places)), path_(std::move(path)) {}
+
   PackedChunks places_;
-  std::uint64_t end_ = 0;
+  std::string path_;
 };
 
 }  // namespace gristmill

@@ -148,15 +148,11 @@ def _open_tf_record(
     path: str, index_dir: str | None, version: tuple[int, int]
 ) -> _core.TfRecordFile:
     del version  # It makes a file that was changed another one.
-    sidecars = sidecar_paths(path, "tf_record")
-    kept = [] if index_dir is None else sidecar_paths(path, "tf_record", index_dir)
-    progress = _core.ScanProgress()
-    file = _core.TfRecordFile(path, "all", "pread", [*sidecars, *kept], progress)
-    if kept and not file.sidecar:
-        # Without room for it the others read the file through, too.
-        with contextlib.suppress(OSError):
-            file.save_index(kept[0])
-    return file
+    # None is added to where the user's files are.
+    kept = [*filter(os.path.exists, sidecar_paths(path, "tf_record"))]
+    if index_dir is not None:
+        kept += sidecar_paths(path, "tf_record", index_dir)
+    return _core.TfRecordFile(path, "all", "pread", kept, _core.ScanProgress())
 
 
 @dataclasses.dataclass(frozen=True)

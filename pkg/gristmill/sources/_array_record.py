@@ -106,8 +106,8 @@ class ArrayRecordDataSource(RecordSource[bytes]):
             they are kept for all processes and for the next time, as
             ``.NAME.gristmill-index`` beside the file, or, where that folder cannot be
             written to, in the folder of the environment variable
-            ``GRISTMILL_CACHE_DIR`` (by default ``~/.cache/gristmill``).  None for these
-            places.
+            ``GRISTMILL_CACHE_DIR`` (by default ``~/.cache/gristmill``), or in shared
+            memory.  None for these places.
         storage_options: Arguments of the file system of URLs, such as credentials.
             All paths must be URLs then.
         remote_options: How files behind URLs are read. None for the defaults.

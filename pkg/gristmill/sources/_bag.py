@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from gristmill import _core
 from gristmill.sources._file_paths import FilePaths
-from gristmill.sources._record_files import expand, find_file, in_threads
+from gristmill.sources._record_files import FAR_THREADS, expand, find_file, in_threads
 from gristmill.sources._record_source import RecordSource
 from gristmill.sources._remote_options import RemoteOptions
 
@@ -81,7 +81,7 @@ class BagDataSource(RecordSource[bytes]):
             storage_options,
             remote_options,
         )
-        counted = in_threads(files.count, range(len(names)))
+        counted = in_threads(files.count, range(len(names)), FAR_THREADS)
         files = dataclasses.replace(files, stamps=[stamp for _, stamp in counted])
         super().__init__(names, [(0, count) for count, _ in counted], files, {})
 

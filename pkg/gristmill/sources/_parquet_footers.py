@@ -1,22 +1,21 @@
 """What is needed of many Parquet files' footers, kept for the next program.
 
-One file of a list of data files, in the cache folder: a line with the SHA-256 of what
-follows, and that as JSON. Only numbers and texts are taken from it. What it says of a
-data file counts while that has the size and the time of its last change in ns.
+One file of a list of data files, in the cache folder, as docs/formats/footers.md says.
+Only numbers and texts are taken from it. What it says of a data file counts while that
+has the size and the time of its last change in ns.
 """
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import json
 import os
-import tempfile
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from gristmill import _core
 from gristmill._base import log
 from gristmill._base.types import Int64Array
 from gristmill.sources._sidecars import cache_dir
@@ -105,17 +104,9 @@ def keep_footers(
         "files": files,
     }
     body = json.dumps(kept, separators=(",", ":")).encode()
+    digest = hashlib.sha256(body).hexdigest().encode()
     try:
-        os.makedirs(os.path.dirname(place), exist_ok=True)
-        handle, name = tempfile.mkstemp(dir=os.path.dirname(place))
-        try:
-            with os.fdopen(handle, "wb") as file:
-                file.write(hashlib.sha256(body).hexdigest().encode() + b"\n" + body)
-            os.replace(name, place)
-        except BaseException:
-            with contextlib.suppress(OSError):
-                os.unlink(name)
-            raise
+        _core.replace_file(place, digest + b"\n" + body)
     except OSError as why:
         log.info("Footers of Parquet files are not kept in %s: %s", place, why)
 

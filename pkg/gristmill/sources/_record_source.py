@@ -15,7 +15,7 @@ from gristmill import _core
 from gristmill._base.closing import Closing
 from gristmill._base.types import Int64Array, T
 from gristmill.sources._file_paths import FilePaths
-from gristmill.sources._record_files import in_threads
+from gristmill.sources._record_files import FAR_THREADS, LOCAL_THREADS, in_threads
 from gristmill.sources._urls import is_local
 
 ITER_BLOCK = 256
@@ -145,7 +145,8 @@ class RecordSource(Closing, Generic[T]):
 
     def _new_reader(self, ranges: Sequence[tuple[int, int]]) -> _core.RecordSet:
         # Without a reference to the source, which has one to the reader.
-        opener = functools.partial(in_threads, self._open_part)
+        threads = FAR_THREADS if self.is_far else LOCAL_THREADS
+        opener = functools.partial(in_threads, self._open_part, threads=threads)
         return _core.RecordSet(self._name, ranges, opener)
 
     def _checked(self, record_keys: Any) -> Int64Array:

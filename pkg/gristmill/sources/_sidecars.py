@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import hashlib
 import os
+import stat
 
 from gristmill.sources._urls import is_local, local_path
 
 __all__ = ["cache_dir", "sidecar_paths"]
 
 SUFFIX = ".gristmill-index"
+# Memory with names, which all processes of a machine share until it is shut down.
+SHARED_MEMORY = "/dev/shm"
 
 
 def sidecar_paths(path: str, kind: str, index_dir: str | None = None) -> list[str]:
@@ -28,11 +31,10 @@ def sidecar_paths(path: str, kind: str, index_dir: str | None = None) -> list[st
     elsewhere = f"{name}-{digest}{SUFFIX}"
     if index_dir is not None:
         return [os.path.join(index_dir, elsewhere)]
-    cached = os.path.join(cache_dir(), kind, elsewhere)
-    if not here:
-        return [cached]
     # Hidden, so that patterns for the data files do not match it.
-    return [os.path.join(folder, f".{name}{SUFFIX}"), cached]
+    beside = [os.path.join(folder, f".{name}{SUFFIX}")] if here else []
+    caches = [cache_dir(), *_shared_memory()]
+    return beside + [os.path.join(cache, kind, elsewhere) for cache in caches]
 
 
 def cache_dir() -> str:
@@ -41,3 +43,16 @@ def cache_dir() -> str:
         return folder
     caches = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
     return os.path.join(caches, "gristmill")
+
+
+def _shared_memory() -> list[str]:
+    """The folder of this user there, unless somebody else could write to it."""
+    if not os.path.isdir(SHARED_MEMORY):
+        return []
+    folder = os.path.join(SHARED_MEMORY, f"gristmill-{os.getuid()}")
+    try:
+        found = os.lstat(folder)
+    except FileNotFoundError:
+        return [folder]
+    own = stat.S_ISDIR(found.st_mode) and found.st_uid == os.getuid()
+    return [folder] if own and not found.st_mode & 0o022 else []

@@ -34,8 +34,8 @@ class TarDataSource(RecordSource[dict[str, Any]]):
     time its headers are read in one pass, of a file behind a URL all of it, and the
     result is kept as ``.NAME.gristmill-index`` beside the file, or, where that folder
     cannot be written to, in the folder of the environment variable
-    ``GRISTMILL_CACHE_DIR`` (by default ``~/.cache/gristmill``).  It is made anew when
-    the file's size or time of change is another.
+    ``GRISTMILL_CACHE_DIR`` (by default ``~/.cache/gristmill``), or in shared memory.
+    It is made anew when the file's size or time of change is another.
 
     Args:
         paths: A path or a list of paths, at least one.  A path may be a URL that fsspec

@@ -35,9 +35,9 @@ class TFRecordDataSource(RecordSource[bytes]):
     first time its records are counted in one pass, at the speed of the disk, and the
     result is kept as ``.NAME.gristmill-index`` beside the file, or, where that folder
     cannot be written to, in the folder of the environment variable
-    ``GRISTMILL_CACHE_DIR`` (by default ``~/.cache/gristmill``).  It is made anew when
-    the file's size or time of change is another.  Indices of files behind URLs go to
-    that folder, too; making one reads the whole file.
+    ``GRISTMILL_CACHE_DIR`` (by default ``~/.cache/gristmill``), or in shared memory.
+    It is made anew when the file's size or time of change is another.  Indices of files
+    behind URLs go to that folder, too; making one reads the whole file.
 
     Args:
         paths: A path or a list of paths, at least one.  A path may be a URL that fsspec
@@ -87,8 +87,6 @@ class TFRecordDataSource(RecordSource[bytes]):
     ) -> None:
         names = FilePaths(expand(paths, storage_options))
         folder = None if index_dir is None else os.fspath(index_dir)
-        if folder is not None:
-            os.makedirs(folder, exist_ok=True)
         opener = Opener(names, verify, access, folder, storage_options, remote_options)
         files = dict(enumerate(open_all(opener, names, "TFRecord files, once")))
         ranges = [(0, len(file)) for file in files.values()]
@@ -110,33 +108,18 @@ class Opener:
         self, part: int, progress: _core.ScanProgress | None = None
     ) -> _core.TfRecordFile:
         path = self.paths[part]
-        sidecars = sidecar_paths(path, "tf_record", self.index_dir)
+        kept = sidecar_paths(path, "tf_record", self.index_dir)
         progress = progress or _core.ScanProgress()
         found = find_file(path, self.access, self.storage_options, self.remote_options)
-        file = _core.TfRecordFile(found, self.verify, self.access, sidecars, progress)
-        if not file.sidecar:
-            _save_index(file, sidecars)
+        file = _core.TfRecordFile(found, self.verify, self.access, kept, progress)
+        if not file.index_path:
+            log.warning(
+                "The index of %s cannot be kept, so that the file is read through each"
+                " time it is opened. Set GRISTMILL_CACHE_DIR, or index_dir=, to a"
+                " folder that can be written to.",
+                file.path,
+            )
         return file
-
-
-def _save_index(file: _core.TfRecordFile, sidecars: Sequence[str]) -> None:
-    reason: OSError | None = None
-    for sidecar in sidecars:
-        try:
-            # The folder of a data file is there, others may not be.
-            os.makedirs(os.path.dirname(sidecar), exist_ok=True)
-            file.save_index(sidecar)
-        except OSError as error:
-            reason = error
-        else:
-            return
-    log.warning(
-        "The index of %s cannot be kept (%s), so that the file is read through each"
-        " time it is opened. Set GRISTMILL_CACHE_DIR, or index_dir=, to a folder that"
-        " can be written to.",
-        file.path,
-        reason,
-    )
 
 
 def open_all(

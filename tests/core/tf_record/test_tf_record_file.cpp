@@ -7,9 +7,10 @@
 #include <thread>
 
 #include "core/check.hpp"
+#include "core/files/file_stamp.hpp"
+#include "core/files/index_file.hpp"
 #include "core/files/local_file.hpp"
 #include "core/tf_record/tf_record_file.hpp"
-#include "core/tf_record/tf_record_sidecar.hpp"
 #include "core/tf_record/tf_record_writer.hpp"
 
 namespace gristmill {
@@ -58,7 +59,7 @@ std::string read_error(const RecordReader& file, std::int64_t record) {
   return read(file, std::span(&record, 1), kept).message();
 }
 
-// A folder that is removed at the end of a test, with the sidecars in it.
+// A folder that is removed at the end of a test, with the indices in it.
 class Folder {
  public:
   Folder() { CHECK(mkdtemp(path_) != nullptr); }
@@ -76,6 +77,23 @@ class Folder {
  private:
   char path_[32] = "/tmp/gristmill_folder_XXXXXX";
 };
+
+// Keeps an index that says of `path` what is true of another file.
+void forge(const std::string& kept, const TfRecordIndex& index,
+           const std::string& path) {
+  const File::Ptr file = LocalFile::open(path, Access::kPread).value();
+  PackedChunks places;
+  for (std::uint64_t i = 0; i < index.size(); ++i) {
+    places.add(index.place(i).begin, 0);
+  }
+  places.finish(file->size());
+  const IndexFile forged{{FileStamp::of(*file), 0x31726674},
+                         index.size(),
+                         1,
+                         "",
+                         std::move(places)};
+  CHECK(forged.save(kept).ok());
+}
 
 void reads_what_was_written(const Options& options, Access access) {
   const auto records = tf_records();
@@ -120,16 +138,13 @@ void every_byte_of_a_record_matters(Access access, std::size_t record) {
     Bytes bad = good;
     bad[at] ^= std::byte{0x10};
     disk.write(bad);
-    CHECK(save_sidecar(
-              folder / "a", index->index(),
-              FileStamp::of(*LocalFile::open(disk.path(), access).value()))
-              .ok());
+    forge(folder / "a", index->index(), disk.path());
     const bool in_head = at < place.begin + kFrameHead;
     const bool in_length = at == place.begin;
     for (const Verify verify :
          {Verify::kAll, Verify::kHeaders, Verify::kNone}) {
       const FilePtr file = open(disk.path(), {verify, {folder / "a"}}, access);
-      CHECK_EQ(file->sidecar(), folder / "a");
+      CHECK_EQ(file->index().path(), folder / "a");
       const std::string error =
           read_error(*file, static_cast<std::int64_t>(record));
       const bool seen = verify == Verify::kAll ||
@@ -166,11 +181,8 @@ void a_forged_index_cuts_no_records(Options options, Access access) {
   const Folder folder;
   const TemporaryFile other(tf_file_of({noise(10), noise(30), noise(20)}));
   const TemporaryFile disk(tf_file_of({noise(20), noise(20), noise(20)}));
-  CHECK(save_sidecar(folder / "a", open(other.path())->index(),
-                     FileStamp::of(
-                         *LocalFile::open(disk.path(), Access::kPread).value()))
-            .ok());
-  options.sidecars = {folder / "a"};
+  forge(folder / "a", open(other.path())->index(), disk.path());
+  options.kept = {folder / "a"};
   const FilePtr file = open(disk.path(), options, access);
   const std::string advice =
       "; if the file is whole, its index is wrong: delete " + (folder / "a");
@@ -188,10 +200,7 @@ void a_forged_index_cuts_no_large_records(Verify verify) {
   const Folder folder;
   const TemporaryFile other(tf_file_of({noise(9'000), noise(31'000)}));
   const TemporaryFile disk(tf_file_of({noise(20'000), noise(20'000)}));
-  CHECK(save_sidecar(folder / "a", open(other.path())->index(),
-                     FileStamp::of(
-                         *LocalFile::open(disk.path(), Access::kPread).value()))
-            .ok());
+  forge(folder / "a", open(other.path())->index(), disk.path());
   const FilePtr file = open(disk.path(), {verify, {folder / "a"}});
   CHECK(contains(read_error(*file, 0), "it has 20000 bytes, expected"));
   CHECK(contains(read_error(*file, 1), "delete " + (folder / "a")));
@@ -219,26 +228,23 @@ void an_empty_file_has_no_records() {
 void the_first_index_that_fits_is_loaded() {
   const Folder folder;
   const TemporaryFile disk(tf_file_of(tf_records()));
-  const Options options{Verify::kAll,
-                        {"/proc/no such folder/a", folder / "a", folder / "b"}};
-  const FilePtr first = open(disk.path(), options);
-  CHECK_EQ(first->sidecar(), "");
-  CHECK(
-      contains(first->save_index("/proc/no folder/a").message(), "no folder"));
-  CHECK(first->save_index(folder / "b").ok());
+  const std::string nowhere = "/proc/no such folder/a";
+  CHECK_EQ(open(disk.path(), {Verify::kAll, {nowhere}})->index().path(), "");
+  const FilePtr first = open(disk.path(), {Verify::kAll, {folder / "b"}});
+  const Options options{Verify::kAll, {nowhere, folder / "a", folder / "b"}};
   const FilePtr second = open(disk.path(), options);
-  CHECK_EQ(second->sidecar(), folder / "b");
+  CHECK_EQ(second->index().path(), folder / "b");
   CHECK_EQ(second->size(), first->size());
-  CHECK(first->save_index(folder / "a").ok());
-  CHECK_EQ(open(disk.path(), options)->sidecar(), folder / "a");
+  static_cast<void>(open(disk.path(), {Verify::kAll, {folder / "a"}}));
+  CHECK_EQ(open(disk.path(), options)->index().path(), folder / "a");
 
   // One that is damaged, or of the file as it was, is none.
   TemporaryFile damaged(Bytes(100));
   CHECK_EQ(std::rename(damaged.path().c_str(), (folder / "a").c_str()), 0);
-  CHECK_EQ(open(disk.path(), options)->sidecar(), folder / "b");
+  CHECK_EQ(open(disk.path(), options)->index().path(), folder / "b");
   disk.write(tf_file_of({noise(9)}));
   const FilePtr changed = open(disk.path(), options);
-  CHECK_EQ(changed->sidecar(), "");
+  CHECK_EQ(changed->index().path(), folder / "a");
   CHECK_EQ(changed->size(), 1u);
 }
 

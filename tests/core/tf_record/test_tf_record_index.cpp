@@ -1,14 +1,15 @@
-#include <sys/stat.h>
 #include <unistd.h>
 
+#include <cstdio>
 #include <string>
-#include <thread>
+#include <utility>
 #include <vector>
 
 #include "core/check.hpp"
+#include "core/files/file_stamp.hpp"
+#include "core/files/index_file.hpp"
 #include "core/files/local_file.hpp"
 #include "core/tf_record/tf_record_index.hpp"
-#include "core/tf_record/tf_record_sidecar.hpp"
 #include "core/tf_record/tf_record_writer.hpp"
 
 namespace gristmill {
@@ -24,7 +25,7 @@ TfRecordIndex scan(const std::string& path) {
   ScanProgress progress;
   const File::Ptr opened = open(path);
   const File& file = *opened;
-  auto index = TfRecordIndex::scan(file, progress);
+  auto index = TfRecordIndex::read(file, {}, progress);
   if (!index.ok()) std::cerr << index.status().message() << std::endl;
   CHECK(index.ok());
   CHECK_EQ(progress.done_bytes.load(), file.size());
@@ -34,7 +35,7 @@ TfRecordIndex scan(const std::string& path) {
 std::string scan_error(const Bytes& contents) {
   const TemporaryFile disk(contents);
   ScanProgress progress;
-  const auto index = TfRecordIndex::scan(*open(disk.path()), progress);
+  const auto index = TfRecordIndex::read(*open(disk.path()), {}, progress);
   CHECK(!index.ok());
   CHECK(index.status().code() == Code::kInvalidArgument);
   return index.status().message();
@@ -134,76 +135,51 @@ void a_scan_can_be_cancelled() {
   const TemporaryFile disk(tf_file_of(tf_records()));
   ScanProgress progress;
   progress.cancelled = true;
-  const auto index = TfRecordIndex::scan(*open(disk.path()), progress);
+  const auto index = TfRecordIndex::read(*open(disk.path()), {}, progress);
   CHECK(!index.ok() && contains(index.status().message(), "cancelled"));
 }
 
-void sidecars_are_read_back() {
-  const FileStamp none{0, 5};
-  for (const auto& records : {tf_records(), std::vector<Bytes>{}}) {
-    const TemporaryFile disk(tf_file_of(records));
-    const auto index = scan(disk.path());
-    const FileStamp stamp = FileStamp::of(*open(disk.path()));
-    const auto contents = pack_sidecar(index, stamp);
-    CHECK(contents.size() <= 40 + 8 * records.size());
-    auto parsed = parse_sidecar(contents, stamp);
-    CHECK(parsed.ok());
-    is_of(parsed.value(), records);
-    CHECK(!parse_sidecar(contents, none).ok());
-    CHECK(!parse_sidecar(contents, {stamp.size, stamp.version + 1}).ok());
-    CHECK(!parse_sidecar(contents, {stamp.size + 1, stamp.version}).ok());
-  }
-}
-
-void damaged_sidecars_are_refused() {
-  const TemporaryFile disk(tf_file_of({noise(10), noise(300), Bytes()}));
-  const FileStamp stamp = FileStamp::of(*open(disk.path()));
-  const auto good = pack_sidecar(scan(disk.path()), stamp);
-  for (std::size_t at = 0; at < good.size(); ++at) {
-    Bytes bad = good;
-    bad[at] ^= std::byte{1};
-    CHECK(!parse_sidecar(bad, stamp).ok());
-    bad.assign(good.begin(), good.begin() + static_cast<std::ptrdiff_t>(at));
-    CHECK(!parse_sidecar(bad, stamp).ok());
-  }
-  Bytes longer = good;
-  longer.push_back(std::byte{0});
-  CHECK(!parse_sidecar(longer, stamp).ok());
-}
-
-// A terabyte that takes no room on the disk would take memory.
-void a_huge_sidecar_is_not_read() {
-  const TemporaryFile sidecar(Bytes{});
-  CHECK_EQ(truncate(sidecar.path().c_str(), off_t{1} << 40), 0);
-  const auto loaded = load_sidecar(sidecar.path(), {1000, 5});
-  CHECK(!loaded.ok());
-  CHECK(contains(loaded.status().message(), "more records than the file has"));
-}
-
-void sidecars_are_saved_whole() {
-  char folder[] = "/tmp/gristmill_sidecar_XXXXXX";
+// Of another file with the same size and time, as somebody who can write may
+// leave it.
+void what_is_kept_for_another_file_leads_nowhere_else() {
+  char folder[] = "/tmp/gristmill_index_XXXXXX";
   CHECK(mkdtemp(folder) != nullptr);
-  const std::string path = std::string(folder) + "/index";
-  const TemporaryFile disk(tf_file_of(tf_records()));
-  const auto index = scan(disk.path());
-  const FileStamp stamp = FileStamp::of(*open(disk.path()));
-  CHECK(!load_sidecar(path, stamp).ok());
-  CHECK(save_sidecar(path, index, stamp).ok());
-  std::vector<std::thread> threads;
-  for (int t = 0; t < 4; ++t) {
-    threads.emplace_back([&] {
-      for (int i = 0; i < 20; ++i) {
-        CHECK(save_sidecar(path, index, stamp).ok());
-        CHECK(load_sidecar(path, stamp).ok());
-      }
-    });
-  }
-  for (std::thread& thread : threads) thread.join();
-  CHECK_EQ(std::remove(path.c_str()), 0);
+  const std::vector<std::string> kept = {std::string(folder) + "/index"};
+  const TemporaryFile disk(tf_file_of({noise(20), noise(20), noise(20)}));
+  const File::Ptr file = open(disk.path());
+  ScanProgress progress;
+  auto made = TfRecordIndex::read(*file, kept, progress);
+  CHECK(made.ok());
+  CHECK_EQ(made.value().path(), kept[0]);
+  CHECK_EQ(progress.done_bytes.load(), file->size());
+  ScanProgress again;
+  auto loaded = TfRecordIndex::read(*file, kept, again);
+  CHECK(loaded.ok());
+  CHECK_EQ(again.done_bytes.load(), 0u);
+  CHECK_EQ(loaded.value().size(), 3u);
+
+  const IndexFile::Origin origin{FileStamp::of(*file), 0x31726674};
+  // Records that have no room, and a list that does not end with the file.
+  PackedChunks close;
+  for (std::uint64_t at = 0; at < 5; ++at) close.add(at, 0);
+  close.finish(file->size());
+  const IndexFile without_room{origin, 5, 1, "", std::move(close)};
+  CHECK(without_room.save(kept[0]).ok());
+  auto forged = TfRecordIndex::read(*file, kept, again);
+  CHECK(forged.ok());
+  CHECK_EQ(forged.value().size(), 5u);
+  CHECK_EQ(forged.value().place(2).data_size(), 0u);
+  PackedChunks few;
+  few.add(0, 0);
+  few.finish(36);
+  const IndexFile too_short{origin, 1, 1, "", std::move(few)};
+  CHECK(too_short.save(kept[0]).ok());
+  auto anew = TfRecordIndex::read(*file, kept, again);
+  CHECK(anew.ok());
+  CHECK_EQ(anew.value().size(), 3u);
+  CHECK_EQ(anew.value().path(), "");
+  CHECK_EQ(std::remove(kept[0].c_str()), 0);
   CHECK_EQ(rmdir(folder), 0);  // Nothing else was left in it.
-  const Status status = save_sidecar("/proc/none/index", index, stamp);
-  CHECK(status.code() == Code::kSystem &&
-        contains(status.message(), "/proc/none/index: "));
 }
 
 }  // namespace
@@ -219,8 +195,5 @@ int main() {
   other_files_are_refused();
   a_good_head_is_no_compressed_file();
   a_scan_can_be_cancelled();
-  sidecars_are_read_back();
-  damaged_sidecars_are_refused();
-  a_huge_sidecar_is_not_read();
-  sidecars_are_saved_whole();
+  what_is_kept_for_another_file_leads_nowhere_else();
 }

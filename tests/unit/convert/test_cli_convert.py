@@ -384,8 +384,10 @@ def test_a_tf_record_file_is_indexed_once(tmp_path, monkeypatch):
 
     def note(*arguments):
         opened.cache_clear()  # As in another process.
+        name = os.path.basename(arguments[0])
+        found = any((tmp_path / "scratch").rglob(f"{name}-*-index"))
         file = opened(*arguments)
-        loaded.append((os.path.basename(file.path), bool(file.sidecar)))
+        loaded.append((name, found))
         return file
 
     monkeypatch.setattr(inputs_module, "_open_tf_record", note)

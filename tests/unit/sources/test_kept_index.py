@@ -13,6 +13,7 @@ from array_record.python.array_record_module import ArrayRecordWriter
 import gristmill as gm
 from faults.scripts import run
 from gristmill import _core, sources
+from gristmill.sources import _sidecars
 from support.places import ROOT
 
 COUNT = 20_000
@@ -159,12 +160,41 @@ def test_where_the_list_cannot_lie_beside_its_file_it_is_a_cache(data, tmp_path)
     assert kept.stat() == made
 
 
-def test_where_nothing_can_be_written_records_are_read_all_the_same(
-    data, tmp_path, monkeypatch
-):
+@pytest.fixture
+def no_place(data, tmp_path, monkeypatch):
+    """Neither the folder of the data nor that of caches takes a list."""
     index_of(data).mkdir()
     (tmp_path / "file").touch()
     monkeypatch.setenv("GRISTMILL_CACHE_DIR", str(tmp_path / "file"))
+
+
+def test_where_no_file_can_be_written_the_list_lies_in_shared_memory(
+    data, no_place, tmp_path, monkeypatch
+):
+    monkeypatch.setattr(_sidecars, "SHARED_MEMORY", str(tmp_path))
+    folder = tmp_path / f"gristmill-{os.getuid()}"
+    check(data)
+    (kept,) = (folder / "array_record").iterdir()
+    made = kept.stat()
+    check(data)
+    assert kept.stat() == made
+    kept.unlink()
+    folder.chmod(0o777)  # Anybody could have written what lies there.
+    check(data)
+    assert not kept.exists()
+
+
+def test_shared_memory_is_that_of_the_machine():
+    *_, last = _sidecars.sidecar_paths("/data/x", "tar")
+    folder = os.path.dirname(last)
+    assert folder == f"/dev/shm/gristmill-{os.getuid()}/tar"
+    assert os.path.ismount("/dev/shm")
+
+
+def test_where_nothing_can_be_written_records_are_read_all_the_same(
+    data, no_place, tmp_path, monkeypatch
+):
+    monkeypatch.setattr(_sidecars, "SHARED_MEMORY", str(tmp_path / "file"))
     check(data)
     assert os.listdir(tmp_path / "data") != ["data"]
     assert list(index_of(data).iterdir()) == []

@@ -9,6 +9,7 @@ import pyarrow as pa
 import pytest
 from pyarrow import parquet
 
+from faults.scripts import run
 from gristmill import errors, sources
 from gristmill.sources._parquet_files import KEPT_FROM, ParquetFiles
 
@@ -135,3 +136,8 @@ def test_where_nothing_can_be_kept_footers_are_read_each_time(folder, looked_at)
     for times in (1, 2):
         assert len(sources.ParquetDataSource(folder)) == 3 * KEPT_FROM
         assert len(looked_at) == times * KEPT_FROM
+
+
+@pytest.mark.multiprocess
+def test_writers_that_are_killed_leave_all_footers_of_one_of_them(tmp_path):
+    run("kept_index/killed_footers", tmp_path / "kept.json", 100)

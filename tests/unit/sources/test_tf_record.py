@@ -11,7 +11,6 @@ import subprocess
 import sys
 import threading
 
-import crc32c
 import fsspec
 import numpy as np
 import pytest
@@ -20,7 +19,7 @@ import gristmill as g
 from faults.scripts import command, environment, run
 from gristmill import _core, errors, sources, transforms
 from gristmill.sources import _remote, _sidecars, _tf_record
-from support import tf_record_files
+from support import index_files, tf_record_files
 from support.example_samples import example, float_list, int_list
 from support.tf_record_files import framed, write
 
@@ -46,30 +45,27 @@ def file(tmp_path):
     return write(tmp_path / "records.tfrecord", RECORDS)
 
 
-def sidecar_of(path):
+def index_of(path):
     return pathlib.Path(path).with_name(f".{path.name}.gristmill-index")
 
 
-def forge(path, sizes):
+def forge(path, begins, end=None):
     """Write an index of `path` whose checksum and stamp fit, whatever it says."""
     found = path.stat()
-    body = struct.pack("<QQQ", found.st_size, found.st_mtime_ns, len(sizes))
-    for size in sizes:
-        while size >= 0x80:
-            body += bytes([size & 0x7F | 0x80])
-            size >>= 7
-        body += bytes([size])
-    head = b"GRISTMTF" + struct.pack("<II", 1, crc32c.crc32c(body))
-    sidecar_of(path).write_bytes(head + body)
+    end = found.st_size if end is None else end
+    index = index_files.of_tf_record(found.st_size, found.st_mtime_ns, begins, end)
+    index_of(path).write_bytes(index)
 
 
 def is_loaded(path):
     """Whether opening the file loads its index."""
-    sidecars = _sidecars.sidecar_paths(str(path), "tf_record")
+    there = filter(os.path.exists, _sidecars.sidecar_paths(str(path), "tf_record"))
+    kept = [shutil.copy2(name, f"{name}.copy") for name in there]
     progress = _core.ScanProgress()
-    opened = _core.TfRecordFile(str(path), "all", "pread", sidecars, progress)
-    assert (progress.done_bytes == 0) == bool(opened.sidecar)
-    return bool(opened.sidecar)
+    _core.TfRecordFile(str(path), "all", "pread", kept, progress)
+    for name in kept:
+        os.unlink(name)
+    return progress.done_bytes == 0
 
 
 class TestReading:
@@ -275,11 +271,13 @@ class TestIndex:
     def test_is_made_once(self, file):
         assert not is_loaded(file)
         sources.TFRecordDataSource(file)
-        made = sidecar_of(file).stat()
+        made = index_of(file).stat()
         assert is_loaded(file)
         assert list(sources.TFRecordDataSource(file)) == RECORDS
-        assert sidecar_of(file).stat() == made
-        assert made.st_size == 40 + len(RECORDS)  # All are below 128 bytes.
+        assert index_of(file).stat() == made
+        groups = -(-len(RECORDS) // 64)
+        # All offsets in a group take two bytes or one.
+        assert made.st_size <= 80 + 16 * (groups + 1) + 2 * len(RECORDS) + 8
 
     def test_is_made_anew_for_a_file_that_changed(self, file):
         sources.TFRecordDataSource(file)
@@ -291,16 +289,16 @@ class TestIndex:
 
     def test_is_made_anew_where_it_is_damaged(self, file):
         sources.TFRecordDataSource(file)
-        good = sidecar_of(file).read_bytes()
-        for at in (0, 8, 13, 20, 30, 35, 39, 40, len(good) - 1):
+        good = index_of(file).read_bytes()
+        for at in (0, 8, 13, 20, 30, 35, 39, 40, 79, 80, len(good) - 1):
             bad = bytearray(good)
             bad[at] ^= 4
-            sidecar_of(file).write_bytes(bad)
+            index_of(file).write_bytes(bad)
             assert not is_loaded(file)
-            sidecar_of(file).write_bytes(good[:at])
+            index_of(file).write_bytes(good[:at])
             assert not is_loaded(file)
             assert list(sources.TFRecordDataSource(file)) == RECORDS
-            assert sidecar_of(file).read_bytes() == good
+            assert index_of(file).read_bytes() == good
 
     def test_may_have_a_folder_of_its_own(self, tmp_path, cache):
         folder = tmp_path / "new" / "indices"
@@ -327,6 +325,7 @@ class TestIndex:
 
     def test_can_be_done_without(self, file, monkeypatch, caplog):
         monkeypatch.setenv("GRISTMILL_CACHE_DIR", "/proc/self/nothing")
+        monkeypatch.setattr(_sidecars, "SHARED_MEMORY", "/proc/self/nothing")
         with open(file, "rb") as opened:
             path = f"/proc/self/fd/{opened.fileno()}"
             assert list(sources.TFRecordDataSource(path)) == RECORDS
@@ -337,31 +336,38 @@ class TestIndex:
     @pytest.mark.parametrize("access", ["pread", "mmap"])
     @pytest.mark.parametrize("verify", ["all", "headers", "none"])
     def test_one_that_was_made_up_gives_no_wrong_bytes(self, file, verify, access):
-        sizes = [len(record) for record in RECORDS]
-        sizes[0], sizes[1] = sizes[0] + 3, sizes[1] - 3
-        forge(file, sizes)
+        ends = [*itertools.accumulate(16 + len(record) for record in RECORDS)]
+        forge(file, [0, ends[0] + 3, *ends[1:-1]])
         source = sources.TFRecordDataSource(file, verify=verify, access=access)
         assert len(source) == len(RECORDS)
         for key in (0, 1):
             with pytest.raises(errors.CorruptRecord) as caught:
                 source[key]
             assert f"{file}: record {key} at offset" in str(caught.value)
-            assert str(caught.value).endswith(f"wrong: delete {sidecar_of(file)}")
+            assert str(caught.value).endswith(f"wrong: delete {index_of(file)}")
         assert source.__getitems__(range(2, 500)) == RECORDS[2:]
-        sidecar_of(file).unlink()
+        index_of(file).unlink()
         assert list(sources.TFRecordDataSource(file, verify=verify)) == RECORDS
 
     @pytest.mark.parametrize(
-        "sizes",
-        [[2**63], [2**64 - 16], [2**62] * 4, [], [0] * 10_000, [10, 2**64 - 26]],
+        ("begins", "end"),
+        [([0], 2**63), ([0, 2**62], 2**64 - 1), ([], 0), ([0, 16], 50)],
     )
-    def test_one_that_leads_out_of_the_file_is_made_anew(self, file, sizes):
-        forge(file, sizes)
+    def test_one_that_does_not_end_with_the_file_is_made_anew(self, file, begins, end):
+        forge(file, begins, end)
         assert not is_loaded(file)
         assert list(sources.TFRecordDataSource(file, verify="none")) == RECORDS
 
+    @pytest.mark.parametrize("verify", ["all", "headers", "none"])
+    def test_one_without_room_for_records_gives_no_wrong_bytes(self, file, verify):
+        forge(file, range(10_000))
+        source = sources.TFRecordDataSource(file, verify=verify)
+        assert len(source) == 10_000
+        with pytest.raises(errors.CorruptRecord, match="there is no room for it"):
+            source[7]
+
     def test_one_that_is_a_pipe_is_made_anew(self, file):
-        os.mkfifo(sidecar_of(file))
+        os.mkfifo(index_of(file))
         assert list(sources.TFRecordDataSource(file)) == RECORDS
         assert is_loaded(file)
 
@@ -475,10 +481,10 @@ class TestUrls:
     def test_have_their_index_made_once(self, urls, cache):
         sources.TFRecordDataSource(urls)
         remote = _remote.RemoteFile(urls[0])
-        sidecars = _sidecars.sidecar_paths(urls[0], "tf_record")
+        kept = _sidecars.sidecar_paths(urls[0], "tf_record")
         progress = _core.ScanProgress()
-        file = _core.TfRecordFile(remote, "all", "pread", sidecars, progress)
-        assert file.sidecar == sidecars[0]
+        file = _core.TfRecordFile(remote, "all", "pread", kept, progress)
+        assert file.index_path == kept[0]
         assert progress.done_bytes == 0
         fsspec.filesystem("memory").pipe(urls[0], framed(b"another"))
         assert sources.TFRecordDataSource(urls[0])[0] == b"another"
