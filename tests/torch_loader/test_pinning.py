@@ -133,3 +133,18 @@ def test_the_thread_may_be_who_collects_the_iterator(monkeypatch):
     assert ended.wait(30)
     batches._pins._thread.join(30)
     assert not batches._pins._thread.is_alive()
+
+
+def test_batches_are_pinned_in_order_while_the_number_of_workers_changes(pinned):
+    batches = iter(make(Numbers(range(10, 90))))
+    given = [next(batches).item()]
+    for count in (1, 4):
+        batches.set_workers(count)
+        pool = batches._pool
+        while not pool._has_begun(pool._successor):
+            pass
+        given += [next(batches).item() for _ in range(12)]
+        assert len(batches._workers) == count
+    given += [batch.item() for batch in batches]
+    assert given == [*range(10, 90)]
+    assert pinned == ["pt_data_pin"] * 80

@@ -24,7 +24,7 @@ from gristmill._engine.native_batches import open_batches
 from gristmill._engine.program import Program, Step, as_number
 from gristmill._engine.reading import Read, read_each, read_together
 from gristmill._engine.record_errors import RecordErrors
-from gristmill._engine.stream import NO_KEYS, Vector
+from gristmill._engine.stream import NO_KEYS, Output, Vector
 from gristmill._engine.stream_keys import Records, StreamKeys, name_of
 from gristmill._hot import run as hot_run
 from gristmill._hot.place import Place
@@ -71,6 +71,12 @@ class NativeStream:
         if program.levels[0].deferred:
             steps = program.levels[0].deferred
             self._deferring = steps, block_steps(steps, self._draws, at)
+        # Whether each record becomes an output, and nothing else is told of it.
+        self._gives_records = (
+            len(self._levels) == 1
+            and self._levels[0].batch is None
+            and not (self._tolerant or program.owned)
+        )
         explicit = self._tolerant or self._together is not None
         self._reads_together = explicit and hot_run.reads_together(type(program.source))
         # What is read of a block behind a record that failed, and what a block became
@@ -133,6 +139,30 @@ class NativeStream:
         parts = self._key_parts
         self.keys = parts[0] if len(parts) == 1 else np.concatenate(parts)
         return output
+
+    def next_run(self, want: int) -> list[Output]:
+        """As many outputs as `want` calls of `next` would give, in one call.
+
+        Fewer, or none, before what fails or is no single record: that is for `next`.
+        """
+        want = min(want, self._length - self._consumed)
+        if want <= 0 or self._careful or not self._gives_records:
+            return []
+        try:
+            block = self._next_block(want)
+        except Exception:
+            return []
+        block, left = cut(block, len(block[2][0]))
+        (keys, _, _), _, (done, _, _, _) = block
+        first = self._consumed
+        self._consumed += len(done)
+        if left is not None:
+            self._pending = self._consumed, left
+        self.vector = (self._consumed,)
+        return [
+            (element, keys[place : place + 1], (first + place + 1,))
+            for place, element in enumerate(done)
+        ]
 
     def be_careful(self) -> None:
         """Run the steps over one element at a time until there is another output."""

@@ -11,7 +11,8 @@ import dataclasses
 import os
 import pickle
 import signal
-from typing import Any
+import threading
+from typing import Any, NamedTuple
 
 from gristmill import _core
 from gristmill._base import log
@@ -20,13 +21,9 @@ from gristmill._engine import failures
 from gristmill._engine.record_errors import NoOutput, Tally
 from gristmill._engine.state import Position
 from gristmill._engine.stream import NO_KEYS, Runnable
-from gristmill._hot import slot_reader, views
+from gristmill._engine.usage import Usage
+from gristmill._engine.workers import LauncherWorkers, Place, Workers
 from gristmill.errors import ArenaFull, WorkerDied
-
-# The module that workers of the launcher run; see `gristmill._workers.launcher`.
-ENTRY = "gristmill._engine.worker"
-
-COPIED_LEAF_BYTES = 16 << 10
 
 
 @dataclasses.dataclass(frozen=True)
@@ -35,6 +32,8 @@ class RemoteOptions:
 
     `buffer` are units that each worker may be ahead, beyond the two in hand; a
     `memory_limit` of 0 is 80 % of what there is, a negative `stall_timeout` is none.
+    A `place` other than None is where they run, and says itself how many they are and
+    how far ahead.
     """
 
     workers: int
@@ -43,6 +42,18 @@ class RemoteOptions:
     memory_limit: int
     stall_timeout: float
     stall_action: str
+    place: Place | None = None
+
+
+class _Running(NamedTuple):
+    """A scheduler, and those who compute its units."""
+
+    scheduler: _core.Scheduler
+    workers: Workers
+
+    def go_to(self, position: Position) -> None:
+        """Go on from another position."""
+        self.scheduler.reset(position.vectors, position.next_stream, position.ended)
 
 
 class RemoteRun:
@@ -63,15 +74,21 @@ class RemoteRun:
         self._start_position = position
         self._options = options
         self._tally = tally if program.tolerant else None
-        self._scheduler: _core.Scheduler | None = None
+        self._running: _Running | None = None
+        # As it was when somebody last asked, or when it was closed.
+        self._usage: Usage | None = None
+        # Takes over when its workers have started.
+        self._successor: _Running | None = None
+        # Held to change it: `set_workers` and `next` may be called by two threads.
+        self._changing = threading.Lock()
         self._owner = os.getpid()
 
     @property
     def position(self) -> Position:
         """After the last delivered output; asks no worker."""
-        if self._scheduler is None:
+        if self._running is None:
             return self._start_position
-        vectors, turn, ended = self._scheduler.position()
+        vectors, turn, ended = self._running.scheduler.position()
         return Position(
             self._start_position.worker_count,
             turn,
@@ -89,57 +106,110 @@ class RemoteRun:
             ArenaFull: The outputs that the caller keeps leave no room.
             TooManyErrors: More records failed than may; the output is due again.
         """
-        scheduler = self._scheduler or self._begin()
         while True:
-            due = scheduler.next(self._options.stall_timeout)
+            if self._successor is not None:
+                self._change_over()
+            running = self._running or self._begin()
+            due = running.scheduler.next(self._options.stall_timeout)
             if due.kind == "output":
-                output = self._deliver(scheduler, due)
+                output = self._deliver(running, due)
                 if not isinstance(output, NoOutput):
                     return output
                 continue
             if due.kind == "end":
                 raise StopIteration
             if due.kind == "timeout":
-                self._stalled(scheduler, due)
+                self._stalled(running.workers, due)
                 continue
             if due.kind == "full":
                 raise too_full(due, "An output", "outputs", "copy")
             if due.kind == "exited":
-                raise WorkerDied(_death(due, self._options.max_restarts, self._program))
+                death = _death(due, self._options.max_restarts, self._program)
+                raise WorkerDied(f"{death}\n{running.workers.told(due.worker)}".strip())
             raise gone(self._owner)
 
     def start_prefetch(self) -> None:
-        if self._scheduler is None:
+        if self._running is None:
             self._begin()
+
+    def set_workers(self, count: int, program: Runnable | None = None) -> None:
+        """Let `count` workers compute what comes next.
+
+        That stays what it is: streams say the order.  Those that compute go on until
+        the others have started; what they have made ahead by then is made again.
+
+        Args:
+            count: At least 1.
+            program: The same one where it has to know of their number.
+        """
+        place = self._options.place
+        if place is not None:
+            place = place.resized(count)
+        with self._changing:
+            self._program = program or self._program
+            self._options = dataclasses.replace(
+                self._options, workers=count, place=place
+            )
+            if self._running is None:
+                return
+            self._end_successor()
+            here = self.position
+            nothing = dataclasses.replace(here, ended=[True] * here.streams)
+            self._successor = self._bring(nothing, self._running.workers)
+
+    def usage(self) -> Usage | None:
+        """What the workers were measured to do; None where nobody measures."""
+        if self._running is not None:
+            self._usage = self._running.workers.usage()
+        return self._usage
 
     def restart(self, position: Position) -> None:
         self.keys = NO_KEYS
         self._start_position = position
-        if self._scheduler is not None:
-            self._scheduler.reset(
-                position.vectors, position.next_stream, position.ended
-            )
+        if self._running is not None:
+            self._running.go_to(position)
 
     def close(self) -> None:
         """End the workers.  Arrays that were delivered stay valid."""
-        if self._scheduler is not None:
+        with self._changing:
+            self._end_successor()
+        if self._running is not None:
             self._start_position = self.position
-            self._scheduler.close()
-            self._scheduler = None
+            self.usage()
+            self._running.workers.close()
+            self._running = None
 
-    def _begin(self) -> _core.Scheduler:
-        # Imported here because `import gristmill` should take no time for workers.
-        from gristmill._engine import packing
-        from gristmill._workers import launcher
+    def _begin(self) -> _Running:
+        self._running = self._bring(self._start_position, None)
+        return self._running
 
-        program, position, options = self._program, self._start_position, self._options
+    def _change_over(self) -> None:
+        """Let the successor go on from here, if it can."""
+        with self._changing:
+            before, after = self._running, self._successor
+            if before is None or after is None or not after.workers.ready():
+                return
+            after.scheduler.reset(*before.scheduler.position())
+            self._running, self._successor = after, None
+            before.workers.close()
+
+    def _end_successor(self) -> None:
+        if self._successor is not None:
+            self._successor.workers.close()
+            self._successor = None
+
+    def _bring(self, position: Position, before: Workers | None) -> _Running:
+        """A scheduler and its workers; `before` are those that they will follow."""
+        program, options = self._program, self._options
+        place = options.place
+        count = options.workers if place is None else place.count()
         # An owned stream is one worker's: more workers than streams would idle.
-        most = program.streams if program.owned else options.workers
+        most = program.streams if program.owned else count
         scheduler = _core.Scheduler(
-            workers=min(options.workers, most),
-            buffer=options.buffer,
+            workers=min(count, most),
+            buffer=options.buffer if place is None else place.buffer,
             kind=_core.UnitKind.SEQUENTIAL if program.owned else _core.UnitKind.RANGE,
-            unit_records=program.unit_records,
+            unit_records=program.unit_records * (place.units_at_once if place else 1),
             max_restarts=options.max_restarts,
             memory_limit=options.memory_limit,
             lengths=[program.stream_length(s) for s in range(position.streams)],
@@ -148,17 +218,16 @@ class RemoteRun:
             ended=position.ended,
             cursor_capacity=program.vector_capacity,
         )
-        blob_fd = packing.pack(program)
-        try:
-            launcher.configure(ENTRY)
-            scheduler.start(blob_fd, launcher.setup(ENTRY))
-        finally:
-            os.close(blob_fd)
-        self._scheduler = scheduler
-        return scheduler
+        workers: Workers
+        if place is None:
+            workers = LauncherWorkers(scheduler, program)
+        else:
+            workers = place.workers(scheduler, program, before)
+        workers.start()
+        return _Running(scheduler, workers)
 
-    def _deliver(self, scheduler: _core.Scheduler, due: _core.Due) -> Any:
-        element, keys = received(scheduler, due)
+    def _deliver(self, running: _Running, due: _core.Due) -> Any:
+        element, keys = running.workers.received(due)
         failure = told = None
         if self._tally is not None:
             element, told = pickle.loads(element) if due.error else element
@@ -170,14 +239,12 @@ class RemoteRun:
             self._tally.account((records, failures.unpack_failure(last)), failure)
         if failure is None:
             self.keys = keys
-        scheduler.advance()
+        running.scheduler.advance()
         if isinstance(failure, BaseException):
             raise failure
         return element
 
-    def _stalled(self, scheduler: _core.Scheduler, due: _core.Due) -> None:
-        from gristmill._engine import stall
-
+    def _stalled(self, workers: Workers, due: _core.Due) -> None:
         seconds = self._options.stall_timeout
         if due.worker < 0:
             log.warning(
@@ -187,7 +254,6 @@ class RemoteRun:
                 due.stream,
             )
             return
-        inode = os.fstat(scheduler.arena_fd).st_ino
         restarts = self._options.stall_action == "restart"
         action = 'Pass stall_action="restart" to have it killed and started again.'
         if restarts:
@@ -198,26 +264,11 @@ class RemoteRun:
             due.worker,
             _occupation(due),
             due.stream,
-            stall.stack_of(inode, due.worker),
+            workers.doing(due.worker),
             action,
         )
         if restarts:
-            scheduler.kill(due.worker)
-
-
-def received(scheduler: _core.Scheduler, due: _core.Due) -> tuple[Any, Int64Array]:
-    """The element of an output that is due, and its keys; large arrays view the slot.
-
-    Of an output that is an error it is what the worker sent in place of an element.
-    """
-    element, keys, _ = slot_reader.decode(
-        due.address,
-        due.bytes,
-        due.index,
-        lambda: views.SlotView(scheduler.hold()),
-        COPIED_LEAF_BYTES,
-    )
-    return element, keys
+            workers.kill(due.worker)
 
 
 def too_full(due: _core.Due, one: str, many: str, copy: str) -> ArenaFull:
@@ -252,6 +303,8 @@ def _occupation(due: _core.Due) -> str:
 
 def _death(due: _core.Due, max_restarts: int, program: Runnable) -> str:
     said, status = due.text.strip(), due.wait_status
+    if status is not None and status < 0:  # Nobody can tell.
+        status = None
     if due.at_start:
         return (
             "Worker processes cannot start. The last one said:\n"

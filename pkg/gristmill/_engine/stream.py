@@ -15,6 +15,8 @@ from gristmill._base.types import Alloc, Int64Array
 from gristmill._engine.record_errors import RecordErrors
 
 Vector = tuple[int, ...]
+# An element, the keys of its records, and the stream's position behind it.
+Output = tuple[Any, Int64Array, Vector]
 NO_KEYS: Int64Array = np.empty(0, np.int64)
 
 
@@ -22,9 +24,11 @@ class Stream(Protocol):
     """What computes a stream.
 
     One that may compute more than its next output needs has ``be_careful()``, which
-    keeps it from that.  One whose outputs are what its caller asks for has only
-    ``answer(request, alloc)``, see `_core.Scheduler.ask`, and ``leave_slot()``, which
-    lets go of the memory that `alloc` gave when the output is written.
+    keeps it from that.  One that can compute several outputs together has
+    ``next_run(want)``, which gives as many as it can.  One whose outputs are what its
+    caller asks for has only ``answer(request, alloc)``, see `_core.Scheduler.ask`, and
+    ``leave_slot()``, which lets go of the memory that `alloc` gave when the output is
+    written.
 
     Attributes:
         vector: Position after the last output; what a checkpoint stores.

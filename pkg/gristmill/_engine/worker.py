@@ -16,11 +16,12 @@ import numpy.typing as npt
 
 from gristmill import _core, drop_in
 from gristmill._base import open_files
-from gristmill._base.types import Alloc, Int64Array
+from gristmill._base.types import Alloc
 from gristmill._engine import failures, packing, stall
 from gristmill._engine.record_errors import GiveUp, NoOutput
 from gristmill._engine.stream import (
     NO_KEYS,
+    Output,
     Runnable,
     Stream,
     Vector,
@@ -28,7 +29,6 @@ from gristmill._engine.stream import (
 from gristmill._hot import slot_writer
 from gristmill.sources._share import share_among
 
-Output = tuple[Any, Int64Array, Vector]
 ALIGNMENT = 64
 # The position of a stream that has none: what it gives depends on requests alone.
 ANYWHERE: Vector = (0,)
@@ -55,7 +55,7 @@ def serve(
     try:
         packing.own_positions()
         stall.answer_to_signal(os.fstat(arena_fd).st_ino, worker)
-        server = _Server(program, end, worker)
+        server = Server(program, end, worker)
     except BaseException:
         end.set_startup_error(traceback.format_exc())
         raise
@@ -67,7 +67,7 @@ def serve(
 
 
 @dataclasses.dataclass
-class _Result:
+class Result:
     """What a unit came to: outputs, and perhaps an exception or the end after them."""
 
     outputs: list[Output]
@@ -89,7 +89,7 @@ class _Result:
         return _core.STATUS_END if self.ended else _core.STATUS_OK
 
 
-class _Server:
+class Server:
     """Keeps the streams that this worker has opened."""
 
     def __init__(self, program: Runnable, end: _core.WorkerEnd, worker: int) -> None:
@@ -108,6 +108,10 @@ class _Server:
         except Exception as error:
             self._refusal = error
 
+    def stands_at(self, stream: int, vector: Vector) -> bool:
+        """Whether the last unit of a stream that was computed here ended there."""
+        return self._reached.get(stream) == vector
+
     def compute(self, unit: _core.Work) -> None:
         """Compute one unit and commit it, whatever the user's code does."""
         writer = slot_writer.SlotWriter(unit.address, unit.capacity)
@@ -124,17 +128,18 @@ class _Server:
         except Exception as error:  # The stream cannot even begin.
             if self._program.tolerant:
                 raise
-            result = _Result([], before, failures.pack_failure(error, self._worker))
+            result = Result([], before, failures.pack_failure(error, self._worker))
         written = self._write(writer, result)
         self._reached[unit.stream] = result.vector
         if written is not None:
             self._end.commit(result.status, *written, result.vector)
 
-    def _records(self, unit: _core.Work, before: Vector, alloc: Alloc) -> _Result:
+    def _records(self, unit: _core.Work, before: Vector, alloc: Alloc) -> Result:
         """All outputs of the records [first, first + count)."""
         stream = self._at(unit.stream, before)
         _be_careful_where(unit, stream)
-        result = _Result([], stream.vector)
+        outputs = stream.next_run(unit.count) if hasattr(stream, "next_run") else []
+        result = Result(outputs, stream.vector)
         last = unit.first + unit.count
         while stream.vector[0] < last and self._extend(result, unit.stream, alloc):
             pass
@@ -142,22 +147,22 @@ class _Server:
         result.moved = result.vector[0] > last
         return result
 
-    def _next_output(self, unit: _core.Work, before: Vector, alloc: Alloc) -> _Result:
+    def _next_output(self, unit: _core.Work, before: Vector, alloc: Alloc) -> Result:
         """What comes next in a stream that this worker owns."""
         goes_on = unit.proceed and unit.stream in self._ready
         stream = self._at(unit.stream, None if goes_on else before)
         _be_careful_where(unit, stream)
-        result = _Result([], before)
+        result = Result([], before)
         self._extend(result, unit.stream, alloc)
         return result
 
-    def _answer(self, unit: _core.Work, before: Vector, alloc: Alloc) -> _Result:
+    def _answer(self, unit: _core.Work, before: Vector, alloc: Alloc) -> Result:
         """What a request asks for; the position means nothing."""
         stream: Any = self._at(unit.stream, None)
         element = stream.answer(unit.cursor_in, alloc)
-        return _Result([(element, NO_KEYS, before)], before, leave=stream.leave_slot)
+        return Result([(element, NO_KEYS, before)], before, leave=stream.leave_slot)
 
-    def _extend(self, result: _Result, number: int, alloc: Alloc) -> bool:
+    def _extend(self, result: Result, number: int, alloc: Alloc) -> bool:
         """Add what comes next in a stream; returns whether that is an output."""
         stream = self._streams[number]
         instead: Exception | NoOutput | None = None
@@ -222,7 +227,7 @@ class _Server:
     def _write(
         self,
         writer: slot_writer.SlotWriter,
-        result: _Result,
+        result: Result,
         memory: npt.NDArray[np.uint8] | None = None,
     ) -> tuple[int, int] | None:
         """Write a result to the slot; returns how many it holds, and the bytes used.
@@ -256,7 +261,7 @@ class _Server:
             ctypes.memmove(address, writer.address, used)
         return written, used
 
-    def _refuse(self, result: _Result, error: Exception) -> None:
+    def _refuse(self, result: Result, error: Exception) -> None:
         """Cut a result before its first output that cannot be sent."""
         error.add_note("while sending an output from a worker to the loader's process")
         bad = next(i for i, output in enumerate(result.outputs) if not _sends(output))

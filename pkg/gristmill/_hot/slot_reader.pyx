@@ -203,7 +203,7 @@ def decode(
     memcpy(
         cnp.PyArray_DATA(keys), reader.at(row.keys_at, 8 * <uint64_t>n_keys), 8 * n_keys
     )
-    if row.flags & ERROR:
+    if row.flags & ERROR or not row.layout_bytes:
         element = PyBytes_FromStringAndSize(
             reader.at(row.rest_at, row.rest_bytes), row.rest_bytes
         )

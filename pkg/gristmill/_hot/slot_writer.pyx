@@ -214,6 +214,13 @@ def _new_layout(spec, n_words):
 _layout = functools.lru_cache(CACHE_LIMIT)(_new_layout)
 
 
+cdef int _put_keys(SlotWriter writer, object keys, Row* row) except -1:
+    cdef cnp.ndarray array = np.ascontiguousarray(keys, np.int64)
+    row.n_keys = <uint32_t>cnp.PyArray_SIZE(array)
+    row.keys_at = writer._put(cnp.PyArray_DATA(array), cnp.PyArray_NBYTES(array), 8)
+    return 0
+
+
 cdef int _encode_one(
     SlotWriter writer, object element, object keys, dict layouts, Row* row
 ) except -1:
@@ -222,9 +229,16 @@ cdef int _encode_one(
     cdef tuple spec
     cdef bytes layout, pickled = b""
     cdef list buffers = []
-    cdef cnp.ndarray array, key_array
+    cdef cnp.ndarray array
     cdef Py_ssize_t i, n_words, rest_bytes
     cdef uint64_t* to
+    row.flags = 0
+    if type(element) is bytes:  # It is its own rest.
+        row.layout_at = row.layout_bytes = 0
+        _put_keys(writer, keys, row)
+        row.rest_bytes = PyBytes_GET_SIZE(element)
+        row.rest_at = writer._put(PyBytes_AS_STRING(element), row.rest_bytes, 8)
+        return 0
     spec = _walk(element, arrays, objects, 0, &plain)
     if spec is None:
         arrays = []
@@ -245,16 +259,11 @@ cdef int _encode_one(
     for raw in buffers:
         words.append(writer._place(np.frombuffer(raw, np.uint8)))
         words.append(raw.nbytes)
-    key_array = np.ascontiguousarray(keys, np.int64)
     n_words = len(words)
     rest_bytes = 8 * n_words + PyBytes_GET_SIZE(pickled)
     row.layout_at = layouts[layout]
     row.layout_bytes = <uint32_t>PyBytes_GET_SIZE(layout)
-    row.flags = 0
-    row.n_keys = <uint32_t>cnp.PyArray_SIZE(key_array)
-    row.keys_at = writer._put(
-        cnp.PyArray_DATA(key_array), cnp.PyArray_NBYTES(key_array), 8
-    )
+    _put_keys(writer, keys, row)
     row.rest_at = writer._take(rest_bytes, 8)
     row.rest_bytes = rest_bytes
     to = <uint64_t*>writer._at(row.rest_at, rest_bytes)

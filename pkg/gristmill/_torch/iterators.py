@@ -13,14 +13,16 @@ import torch
 from torch.utils.data import IterDataPipe, MapDataPipe
 
 from gristmill._base.describing import call_text
+from gristmill._engine.workers import check_workers
 from gristmill._torch import private
 from gristmill._torch.batches import slot_collation
 from gristmill._torch.batches.deferred import deferred_fetch
 from gristmill._torch.batches.native import is_torchs, native_fetch, samples_fetch
 from gristmill._torch.indices.draws import as_list, can_foresee, drawn, foreseen
+from gristmill._torch.workers.changing import ChangingPool
 from gristmill._torch.workers.fetch import FetchProgram
 from gristmill._torch.workers.pinning import PinThread
-from gristmill._torch.workers.pool import Answer, WorkerPool
+from gristmill._torch.workers.pool import Answer
 
 
 class LoaderIterator(private.BaseIterator):  # type: ignore[misc]
@@ -79,6 +81,14 @@ class SingleProcessIterator(LoaderIterator, private.SingleProcessIterator):  # t
             return found or samples_fetch(self._dataset, fetch)
         return lambda batch: fetch(as_list(batch))
 
+    def set_workers(self, count: int) -> None:
+        """Refuse to have workers: the loader was made without."""
+        check_workers(count)
+        raise ValueError(
+            "This loader has no workers, whose number could change: it was made with"
+            " num_workers=0. Make one with num_workers=1."
+        )
+
     def _next_data(self) -> Any:
         batch = self._fetch(next(self._sampler_iter))
         if self._pin_memory:
@@ -94,8 +104,10 @@ class MultiProcessIterator(LoaderIterator, private.MultiProcessIterator):  # typ
     """
 
     # For `__del__`, if `__init__` fails before they are there.
-    _pool: WorkerPool | None = None
+    _pool: ChangingPool | None = None
     _pins: PinThread | None = None
+    # Requests that are due for the window to be full, negative where it is more so.
+    _due = 0
     _shutdown = False
     # Who computes the first batch.
     _first_worker = 0
@@ -108,16 +120,16 @@ class MultiProcessIterator(LoaderIterator, private.MultiProcessIterator):  # typ
         _check(loader)
         self._in_order = loader.in_order
         self._iterable = self._dataset_kind == private.DatasetKind.Iterable
-        self._window = max(
-            loader.prefetch_factor * loader.num_workers, loader.reorder_window or 0
-        )
+        self._prefetch_factor = loader.prefetch_factor
+        self._reorder_window = loader.reorder_window or 0
+        self._window = self._window_for(loader.num_workers)
         self._overlaps = loader.overlap_epochs and self._foresees()
         self._start(private.MultiProcessIterator)
         self._start_workers(loader)
 
     def _start_workers(self, loader: Any) -> None:
         """Start workers, and ask them for the first batches."""
-        self._pool = WorkerPool(self._program(loader), loader, self._window)
+        self._pool = ChangingPool(self._program(loader), loader, self._window)
         try:
             self._pool.start()
         except (TypeError, AttributeError, pickle.PicklingError):
@@ -132,6 +144,56 @@ class MultiProcessIterator(LoaderIterator, private.MultiProcessIterator):  # typ
         if self._pin_memory:
             self._pins = PinThread(self._pool, self._pin_memory_device)
         self._ask_for_all(self._pool)
+
+    def set_workers(self, count: int) -> None:
+        """Let `count` workers compute what is asked for from now on.
+
+        Indices, order and states stay what they are: states go on to name the loader's
+        `num_workers`.  The workers that there are go on until the others have begun,
+        and answer what they were asked for, so that nobody waits.  The new ones have
+        torch's numbers and seeds, so what samples draw in them at random depends on how
+        many there are, as it does in torch.  Another iterator has the loader's number.
+
+        Args:
+            count: Worker processes, at least 1.
+
+        Raises:
+            TypeError: It is no integer.
+            ValueError: It is less than 1; or the number says what is given: of an
+                iterable dataset, of one whose copies in the workers have states, and
+                with ``in_order=False``.
+            RuntimeError: The iterator's workers have ended.
+        """
+        check_workers(count)
+        if reason := self._depends_on_number():
+            raise ValueError(f"The number of workers cannot change: {reason}")
+        if self._shutdown or self._pool is None:
+            raise RuntimeError("The workers of this iterator have ended.")
+        self._pool.set_workers(int(count), self._window_for(int(count)))
+
+    def _depends_on_number(self) -> str | None:
+        """Why what is given depends on the number of workers, if it does."""
+        if self._iterable:
+            return (
+                "each worker reads its share of the IterableDataset, which"
+                " get_worker_info() says. Save a state and load it, or make a"
+                " map-style dataset."
+            )
+        if not self._in_order:
+            return "with in_order=False batches are counted by worker."
+        return None
+
+    def _window_for(self, workers: int) -> int:
+        """How many requests may be unanswered."""
+        most: int = max(self._prefetch_factor * workers, self._reorder_window)
+        return most
+
+    def _change_over(self, pool: ChangingPool) -> None:
+        """Ask other workers from now on, if such were wanted and have begun."""
+        if pool.change_over():
+            before, self._window = self._window, self._window_for(pool.workers)
+            self._due += self._window - before
+            self._workers = pool.processes
 
     def _program(self, loader: Any) -> FetchProgram:
         init = loader.worker_init_fn
@@ -191,7 +253,7 @@ class MultiProcessIterator(LoaderIterator, private.MultiProcessIterator):  # typ
                 stacklevel=3,
             )
 
-    def _ask_for_all(self, pool: WorkerPool, asked: int = 0) -> None:
+    def _ask_for_all(self, pool: ChangingPool, asked: int = 0) -> None:
         """Begin an epoch: ask for its first batches, but for some already asked for."""
         self._active = [True] * self._num_workers
         self._asked = [0] * self._num_workers
@@ -200,10 +262,11 @@ class MultiProcessIterator(LoaderIterator, private.MultiProcessIterator):  # typ
         self._ahead = ()
         # Where more of the next epoch comes from.
         self._next_epoch: Iterator[Any] | None = None
-        for number in range(self._window):
+        self._due = min(0, self._window - asked)
+        for number in range(max(self._window, asked)):
             self._ask(pool, already=number < asked)
 
-    def _ask_ahead(self, pool: WorkerPool) -> None:
+    def _ask_ahead(self, pool: ChangingPool) -> None:
         """Ask for a batch of the next epoch, if one is foreseen."""
         if not self._overlaps:
             return
@@ -220,7 +283,7 @@ class MultiProcessIterator(LoaderIterator, private.MultiProcessIterator):  # typ
         self._sampler_iter = itertools.chain(drawn, self._sampler_iter)
         return [*map(as_list, drawn)] == [*map(as_list, ahead)]
 
-    def _ask(self, pool: WorkerPool, *, already: bool = False) -> None:
+    def _ask(self, pool: ChangingPool, *, already: bool = False) -> None:
         """Ask a worker for what the sampler draws next, if there is both."""
         try:
             keys = self._next_index()
@@ -234,7 +297,7 @@ class MultiProcessIterator(LoaderIterator, private.MultiProcessIterator):  # typ
             self._send(pool, worker, keys)
         self._asked[worker] += 1
 
-    def _send(self, pool: WorkerPool, worker: int, keys: Any) -> None:
+    def _send(self, pool: ChangingPool, worker: int, keys: Any) -> None:
         pool.ask(worker, keys, with_state=self._asks_for_state(worker))
         if self._pins is not None:
             self._pins.request()
@@ -268,11 +331,15 @@ class MultiProcessIterator(LoaderIterator, private.MultiProcessIterator):  # typ
         """The answer with the batch that is due, None where all workers are through."""
         while any(self._asked):
             pool = self._open_pool()
+            self._change_over(pool)
             answer = self._next_answer()
             self._asked[answer.worker] -= 1
             if answer.exhausted:
                 self._active[answer.worker] = False
-            self._ask(pool)
+            self._due += 1
+            while self._due > 0:
+                self._due -= 1
+                self._ask(pool)
             if not answer.exhausted:
                 return answer
         return None
@@ -280,7 +347,7 @@ class MultiProcessIterator(LoaderIterator, private.MultiProcessIterator):  # typ
     def _next_answer(self) -> Answer:
         return self._answer_of(self._pins or self._open_pool())
 
-    def _answer_of(self, source: WorkerPool | PinThread) -> Answer:
+    def _answer_of(self, source: ChangingPool | PinThread) -> Answer:
         try:
             answer = source.next(self._timeout or None)
         except TimeoutError:
@@ -289,7 +356,7 @@ class MultiProcessIterator(LoaderIterator, private.MultiProcessIterator):  # typ
         assert answer is not None, "an answer to each request"
         return answer
 
-    def _open_pool(self) -> WorkerPool:
+    def _open_pool(self) -> ChangingPool:
         if self._shutdown or self._pool is None:
             raise AssertionError(
                 "Invalid iterator state: shutdown or no outstanding tasks when "

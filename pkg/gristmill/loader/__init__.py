@@ -21,6 +21,7 @@ from gristmill._engine import state as states
 from gristmill._engine.local import LocalRun
 from gristmill._engine.record_errors import Tally
 from gristmill._engine.remote import RemoteOptions, RemoteRun
+from gristmill._engine.workers import Place, check_place
 from gristmill.bad_records import ErrorPolicy, OnError
 from gristmill.errors import StateMismatch
 from gristmill.loader._iterator import DataLoaderIterator
@@ -86,6 +87,9 @@ class DataLoader(Generic[T]):
         quarantine: Path of a log, to which a line of JSON is added for each bad
             record when the output that it would have been in is delivered: again
             after going back to an older state.
+        workers: Where workers run, a `gristmill.ray.RayWorkers`; by default they are
+            `worker_count` processes of this machine.  The order is as without:
+            `worker_count` and `streams` say it.
 
     Raises:
         ValueError: An argument is out of range.
@@ -122,8 +126,10 @@ class DataLoader(Generic[T]):
         on_error: OnError = "raise",
         max_errors: int | None = None,
         quarantine: str | os.PathLike[str] | None = None,
+        workers: Place | None = None,
     ) -> None:
-        workers = arguments.worker_count(worker_count)
+        count = arguments.worker_count(worker_count)
+        check_place(workers)
         arguments.check_counts(worker_buffer_size, streams, max_restarts)
         check_flag("enable_profiling", enable_profiling)
         self._error_policy = ErrorPolicy(on_error, max_errors, quarantine)
@@ -133,21 +139,22 @@ class DataLoader(Generic[T]):
         self._operations = arguments.checked_operations(operations)
         self._read_options = read_options or ReadOptions()
         self._multiprocessing_options = MultiprocessingOptions(
-            num_workers=workers,
+            num_workers=count,
             per_worker_buffer_size=worker_buffer_size,
             enable_profiling=enable_profiling,
         )
         self._remote = RemoteOptions(
-            workers=workers,
+            workers=count,
             buffer=int(worker_buffer_size),
             max_restarts=int(max_restarts),
             memory_limit=arguments.memory_limit(memory_limit),
             stall_timeout=arguments.stall_timeout(stall_timeout),
             stall_action=arguments.stall_action(stall_action),
+            place=workers,
         )
         self._shard_options = arguments.checked_shard_options(shard_options, sampler)
         arguments.check_readers(sampler, read_options)
-        self._program = self._compile(int(streams or max(workers, 1)))
+        self._program = self._compile(int(streams or max(count, 1)))
         arguments.check_records(sampler, self._program.source)
         in_memory = isinstance(data_source, (list, tuple, np.ndarray))
         source = str(type(data_source)) if in_memory else repr(self._program.source)
@@ -191,6 +198,8 @@ class DataLoader(Generic[T]):
         operations = ", ".join(map(transform_name, self._operations))
         workers = self._multiprocessing_options.num_workers
         options = f"operations=[{operations}], worker_count={workers}"
+        if self._remote.place is not None:
+            options += f", workers={self._remote.place!r}"
         if self._explicit_streams is not None:
             options += f", streams={self._explicit_streams}"
         if self._error_policy.on_error != "raise":
@@ -248,7 +257,7 @@ class DataLoader(Generic[T]):
 
     def _run(self, position: states.Position, tally: Tally) -> LocalRun | RemoteRun:
         program = self._program_for(position)
-        if self._remote.workers == 0:
+        if self._remote.workers == 0 and self._remote.place is None:
             return LocalRun(program, position, tally, program.computes_ahead)
         return RemoteRun(program, position, self._remote, tally)
 
@@ -265,6 +274,7 @@ def load(
     batch_size: None = None,
     worker_count: int | None = 0,
     read_options: ReadOptions | None = None,
+    workers: Place | None = None,
 ) -> DataLoader[S]: ...
 
 
@@ -281,6 +291,7 @@ def load(
     drop_remainder: bool = False,
     worker_count: int | None = 0,
     read_options: ReadOptions | None = None,
+    workers: Place | None = None,
 ) -> DataLoader[Any]: ...
 
 
@@ -297,6 +308,7 @@ def load(  # noqa: PLR0913 (Grain's arguments)
     drop_remainder: bool = False,
     worker_count: int | None = 0,
     read_options: ReadOptions | None = None,
+    workers: Place | None = None,
 ) -> DataLoader[Any]:
     """A DataLoader over `source` with an `IndexSampler`, in one call.
 
@@ -311,6 +323,7 @@ def load(  # noqa: PLR0913 (Grain's arguments)
         drop_remainder: Whether a last, shorter batch is left out.
         worker_count: See `DataLoader`.
         read_options: See `DataLoader`.
+        workers: See `DataLoader`.
     """
     operations = arguments.checked_operations(transformations, "transformations")
     check_flag("drop_remainder", drop_remainder)
@@ -329,6 +342,7 @@ def load(  # noqa: PLR0913 (Grain's arguments)
         operations=operations,
         worker_count=worker_count,
         read_options=read_options,
+        workers=workers,
     )
 
 

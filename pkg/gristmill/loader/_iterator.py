@@ -14,7 +14,9 @@ from gristmill._base import log
 from gristmill._base.describing import call_text
 from gristmill._base.types import T
 from gristmill._engine import state as states
+from gristmill._engine.local import LocalRun
 from gristmill._engine.record_errors import Tally
+from gristmill._engine.workers import check_workers
 from gristmill._observe.watch import Watch
 from gristmill.bad_records import BadRecords
 
@@ -99,6 +101,28 @@ class DataLoaderIterator(checkpoint.Checkpointable, collections.abc.Iterator[T])
     def start_prefetch(self) -> None:
         """Start computing in the background, before the first ``next``."""
         self._run.start_prefetch()
+
+    def set_workers(self, count: int) -> None:
+        """Let `count` workers compute what comes next.
+
+        Elements, order and states stay what they are: the loader's streams say them.
+        The workers that there are go on until the others have started, so that nobody
+        waits; what they have computed ahead by then is computed again.
+
+        Args:
+            count: Processes, or of a `gristmill.ray.RayWorkers` actors; at least 1.
+
+        Raises:
+            ValueError: It is less than 1, or the loader computes in this process.
+        """
+        check_workers(count)
+        if isinstance(self._run, LocalRun):
+            raise ValueError(
+                "This loader has no workers, whose number could change: it was made"
+                " with worker_count=0. Make one with worker_count=1, and streams=1 for"
+                " the same order."
+            )
+        self._run.set_workers(int(count))
 
     def ids(self) -> npt.NDArray[np.int64]:
         """Record keys that the last output was made of, int64, shape (k,)."""

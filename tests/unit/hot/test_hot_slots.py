@@ -396,3 +396,15 @@ def test_golden_bytes_are_read() -> None:
         assert got_vector.tolist() == list(vector)
     error, *_ = slot_reader.decode(memory.address, len(GOLDEN), 2, memory.base, LIMIT)
     assert error == b"why"
+
+
+def test_bytes_lie_in_a_slot_as_they_are() -> None:
+    memory = Memory()
+    writer = slot_writer.SlotWriter(memory.address, memory.nbytes)
+    outputs = [(b"a record", np.array([3]), (1,)), (b"", np.array([4]), (2,))]
+    used = slot_writer.encode(writer, outputs, None)
+    # A header, two rows of 56 bytes, and for each a key and what it holds.
+    assert used == 64 + 2 * 56 + 8 + 8 + 8
+    for i, (element, _, _) in enumerate(outputs):
+        got, *_ = slot_reader.decode(memory.address, used, i, memory.base, LIMIT)
+        assert type(got) is bytes and got == element

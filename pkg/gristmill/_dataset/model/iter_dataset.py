@@ -42,6 +42,7 @@ from gristmill.options import MultiprocessingOptions
 from gristmill.transforms import AnyTransform
 
 if TYPE_CHECKING:
+    from gristmill._engine.workers import Place
     from gristmill._observe.report import Report
 
 
@@ -204,6 +205,7 @@ class IterDataset(Dataset, Iterable[T], Generic[T], metaclass=IterDatasetMeta):
         sequential_slice: bool = False,
         *,
         streams: int | None = None,
+        workers: Place | None = None,
     ) -> IterDataset[T]:
         """Compute the chain up to here in worker processes.
 
@@ -219,6 +221,8 @@ class IterDataset(Dataset, Iterable[T], Generic[T], metaclass=IterDatasetMeta):
             sequential_slice: Whether streams are contiguous pieces of the sources.
             streams: By default as many as workers.  Set it to get the same elements
                 with any number of workers, 0 included.
+            workers: Where workers run, a `gristmill.ray.RayWorkers`; by default they
+                are processes of this machine.  The order is as without.
 
         Raises:
             ValueError: An option is out of range.
@@ -229,7 +233,7 @@ class IterDataset(Dataset, Iterable[T], Generic[T], metaclass=IterDatasetMeta):
             >>> [batch.tolist() for batch in ds]
             [[0, 2], [1, 3], [4], [5]]
         """
-        how = (options, worker_init_fn, sequential_slice, streams)
+        how = (options, worker_init_fn, sequential_slice, streams, workers)
         return build("IterDataset.mp_prefetch", self, *how)
 
     def prefetch(

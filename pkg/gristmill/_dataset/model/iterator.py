@@ -14,6 +14,7 @@ from gristmill._dataset.model.failing import note_step
 from gristmill._dataset.model.names import node_text
 from gristmill._dataset.model.options import IteratorContext
 from gristmill._dataset.model.stats import Stats
+from gristmill._engine.workers import check_workers
 
 if TYPE_CHECKING:
     from gristmill._observe.report import Report
@@ -86,6 +87,31 @@ class DatasetIterator(checkpoint.Checkpointable, Iterator[T], Generic[T]):
         """Begin to work in the background, where a part of the chain can."""
         for parent in self._parents:
             parent.start_prefetch()
+
+    def set_workers(self, count: int) -> None:
+        """Let `count` workers compute what comes next, of each `mp_prefetch`.
+
+        Elements, order and states stay what they are: streams say them.  The workers
+        that there are go on until the others have started, so that nobody waits; what
+        they have computed ahead by then is computed again.
+
+        Args:
+            count: Processes, or of a `gristmill.ray.RayWorkers` actors; at least 1.
+
+        Raises:
+            ValueError: It is less than 1, or no part of the chain runs in workers.
+        """
+        check_workers(count)
+        if not self._set_workers(int(count)):
+            raise ValueError(
+                f"No part of {self} runs in workers, whose number could change. Put"
+                " `mp_prefetch` into the chain."
+            )
+
+    def _set_workers(self, count: int) -> bool:
+        """Do what `set_workers` says; returns whether there are workers."""
+        there_are = [parent._set_workers(count) for parent in self._parents]
+        return any(there_are)
 
     def report(self) -> Report:
         """What limits how fast elements come, how long they were waited for, and more.

@@ -39,6 +39,7 @@ from gristmill._engine.local import LocalRun
 from gristmill._engine.remote import RemoteOptions, RemoteRun
 from gristmill._engine.state import Position
 from gristmill._engine.stream import Vector
+from gristmill._engine.workers import Place, check_place
 from gristmill.errors import StateMismatch
 from gristmill.options import MultiprocessingOptions
 
@@ -56,8 +57,10 @@ def multiprocess_prefetch(
     worker_init_fn: WorkerInitFn | None = None,
     sequential_slice: bool = False,
     streams: int | None = None,
+    workers: Place | None = None,
 ) -> IterDataset[T]:
     """See `IterDataset.mp_prefetch`."""
+    check_place(workers)
     if options is None:
         options = MultiprocessingOptions(num_workers=DEFAULT_WORKERS)
     check_options(
@@ -73,6 +76,8 @@ def multiprocess_prefetch(
         check_integer("streams", streams)
         if streams < 1:
             raise ValueError(f"streams must be positive, got {streams}")
+    elif workers is not None:
+        streams = max(options.num_workers, 1)
     elif options.num_workers == 0:
         return dataset
     if (size := options.per_worker_buffer_size) <= 0:
@@ -81,7 +86,7 @@ def multiprocess_prefetch(
             " per_worker_buffer_size to 1 or more."
         )
     return ProcessPrefetchIterDataset(
-        dataset, options, worker_init_fn, sequential_slice, streams
+        dataset, options, worker_init_fn, sequential_slice, streams, workers
     )
 
 
@@ -101,9 +106,11 @@ class ProcessPrefetchIterDataset(IterDataset[T]):
         worker_init_fn: WorkerInitFn | None,
         sequential_slice: bool,
         streams: int | None,
+        place: Place | None,
     ) -> None:
         super().__init__()
         self._options = options
+        self._place = place
         self._fixed = streams is not None
         parts = options.num_workers if streams is None else streams
         pipeline = Pipeline(
@@ -116,13 +123,16 @@ class ProcessPrefetchIterDataset(IterDataset[T]):
             worker_init_fn=worker_init_fn,
         )
         records = records_of_unit(dataset)
-        if options.num_workers and records is not None:
+        if (options.num_workers or place) and records is not None:
             pipeline = ArithmeticPipeline(**vars(pipeline), unit_records=records)
         self._pipeline = pipeline
 
     def __iter__(self) -> DatasetIterator[T]:
         return ProcessPrefetchDatasetIterator(
-            self._pipeline, self._fixed, self._options.per_worker_buffer_size
+            self._pipeline,
+            self._fixed,
+            self._options.per_worker_buffer_size,
+            self._place,
         )
 
     @property
@@ -143,7 +153,8 @@ class ProcessPrefetchIterDataset(IterDataset[T]):
 
     def _arguments_text(self) -> str:
         workers, streams = self._options.num_workers, self._pipeline.streams
-        return f"(num_workers={workers}, streams={streams})"
+        place = "" if self._place is None else f", workers={self._place!r}"
+        return f"(num_workers={workers}, streams={streams}{place})"
 
     @property
     def _element_spec(self) -> Any:
@@ -153,7 +164,9 @@ class ProcessPrefetchIterDataset(IterDataset[T]):
 class ProcessPrefetchDatasetIterator(CheckedIterator[T]):
     """Iterates over what workers compute; they start at the first `next`."""
 
-    def __init__(self, pipeline: Pipeline, fixed: bool, buffer: int) -> None:
+    def __init__(
+        self, pipeline: Pipeline, fixed: bool, buffer: int, place: Place | None
+    ) -> None:
         super().__init__()
         self._ctx.dataset_options = pipeline.options
         self._pipeline = pipeline
@@ -161,6 +174,9 @@ class ProcessPrefetchDatasetIterator(CheckedIterator[T]):
         self._fixed = fixed
         # Outputs that each worker may be ahead, beyond the two in hand.
         self._buffer = buffer
+        self._place = place
+        # What `set_workers` asked for.
+        self._workers: int | None = None
         self._run: LocalRun | RemoteRun | None = None
         # Where the run begins, until its first output was asked for.
         self._begins: Position | None = Position(
@@ -218,6 +234,14 @@ class ProcessPrefetchDatasetIterator(CheckedIterator[T]):
         vectors = [self._pipeline.vector_of(*one) for one in enumerate(states)]
         self._go_on(Position(0, turn, vectors, ended))
 
+    def _set_workers(self, count: int) -> bool:
+        if self._pipeline.workers == 0 and self._place is None:
+            return False
+        self._workers = count
+        if isinstance(self._run, RemoteRun):
+            self._run.set_workers(count, self._pipeline_for(count))
+        return True
+
     def start_prefetch(self) -> None:
         if self._closed:
             raise ValueError("Attempting to use a closed iterator. Make a new one.")
@@ -247,15 +271,15 @@ class ProcessPrefetchDatasetIterator(CheckedIterator[T]):
 
     def _new_run(self, position: Position) -> LocalRun | RemoteRun:
         """What computes the streams from a position on."""
-        # Options of nodes behind this one came after it was made.
-        options = self._ctx.dataset_options
-        pipeline = dataclasses.replace(self._pipeline, options=options)
+        place, count = self._place, self._workers
+        if place is not None:
+            place = place if count is None else place.resized(count)
+            count = place.processes()
+        pipeline = self._pipeline_for(
+            self._pipeline.workers if count is None else count
+        )
         if pipeline.workers == 0:
             return LocalRun(pipeline, position, None)
-        if pipeline.owned:
-            # Each stream is one worker's: more workers than streams would idle.
-            workers = min(pipeline.workers, pipeline.streams)
-            pipeline = dataclasses.replace(pipeline, workers=workers)
         how = RemoteOptions(
             workers=pipeline.workers,
             buffer=self._buffer,
@@ -263,8 +287,20 @@ class ProcessPrefetchDatasetIterator(CheckedIterator[T]):
             memory_limit=0,
             stall_timeout=STALL_TIMEOUT_S,
             stall_action="warn",
+            place=place,
         )
         return RemoteRun(pipeline, position, how, None)
+
+    def _pipeline_for(self, workers: int) -> Pipeline:
+        """The pipeline as so many workers run it."""
+        # Options of nodes behind this one came after it was made.
+        pipeline = dataclasses.replace(
+            self._pipeline, options=self._ctx.dataset_options, workers=workers
+        )
+        if pipeline.owned and self._place is None:
+            # Each stream is one worker's: more workers than streams would idle.
+            workers = min(workers, pipeline.streams)
+        return dataclasses.replace(pipeline, workers=workers)
 
     def _go_on(self, position: Position) -> None:
         self._begins = position

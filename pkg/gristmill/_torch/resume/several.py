@@ -14,8 +14,9 @@ from gristmill._torch.iterators import MultiProcessIterator
 from gristmill._torch.layout import Saved, State
 from gristmill._torch.resume.position import Position, Snapshots
 from gristmill._torch.resume.single import StatefulIterator, warn_of_replay
+from gristmill._torch.workers.changing import ChangingPool
 from gristmill._torch.workers.fetch import FetchProgram
-from gristmill._torch.workers.pool import Answer, WorkerPool
+from gristmill._torch.workers.pool import Answer
 
 
 class StatefulMultiProcessIterator(StatefulIterator, MultiProcessIterator):
@@ -82,6 +83,11 @@ class StatefulMultiProcessIterator(StatefulIterator, MultiProcessIterator):
         drawn: int = saved.main[layout.SAMPLER_YIELDED]
         return (drawn + (0 if self._recomputes else saved.later_steps)) % workers
 
+    def _depends_on_number(self) -> str | None:
+        if not self._iterable and self._has_states:
+            return "the dataset's copy in each of them has a state of its own."
+        return super()._depends_on_number()
+
     def _start_workers(self, loader: Any) -> None:
         saved = self._saved
         self._finished = saved is not None and saved.finished
@@ -111,7 +117,7 @@ class StatefulMultiProcessIterator(StatefulIterator, MultiProcessIterator):
             self._wanted = saved.worker_generators
         super()._reset(loader, first_iter)
 
-    def _ask_for_all(self, pool: WorkerPool, asked: int = 0) -> None:
+    def _ask_for_all(self, pool: ChangingPool, asked: int = 0) -> None:
         saved = None if self._replays else self._saved
         if self._replays:
             iteration = iter(self._index_sampler)
@@ -143,7 +149,7 @@ class StatefulMultiProcessIterator(StatefulIterator, MultiProcessIterator):
                 self.position.pass_over(saved)
                 self._snapshots.given += saved.later_steps
 
-    def _await_beginning(self, pool: WorkerPool) -> None:
+    def _await_beginning(self, pool: ChangingPool) -> None:
         """Wait until all workers have begun; raises what they raised."""
         try:
             for answer in self._each(pool, [pool.beginning()] * self._num_workers):
@@ -154,14 +160,14 @@ class StatefulMultiProcessIterator(StatefulIterator, MultiProcessIterator):
             raise
 
     def _exchange(
-        self, pool: WorkerPool, wanted: Sequence[State | None]
+        self, pool: ChangingPool, wanted: Sequence[State | None]
     ) -> list[State]:
         """The workers' generators, which draw from where they are wanted then."""
         answers = self._each(pool, [requests.Generators(state) for state in wanted])
         found = {answer.worker: answer.result() for answer in answers}
         return [found[worker] for worker in range(self._num_workers)]
 
-    def _each(self, pool: WorkerPool, wanted: list[Any]) -> Iterator[Answer]:
+    def _each(self, pool: ChangingPool, wanted: list[Any]) -> Iterator[Answer]:
         """What each worker answers to a request."""
         for worker, request in enumerate(wanted):
             pool.send(worker, request)

@@ -12,7 +12,8 @@ from typing import TypeAlias
 import torch
 
 from gristmill._torch.private import ExceptionWrapper, pin_memory
-from gristmill._torch.workers.pool import Answer, WorkerPool
+from gristmill._torch.workers.changing import ChangingPool
+from gristmill._torch.workers.pool import Answer
 
 _Due: TypeAlias = "Future[Answer | None]"
 
@@ -23,7 +24,7 @@ class PinThread:
     One thread may call the methods, and nobody else may ask the pool for answers.
     """
 
-    def __init__(self, pool: WorkerPool, device: str) -> None:
+    def __init__(self, pool: ChangingPool, device: str) -> None:
         self._pool = pool
         self._device = device
         self._device_index = torch.accelerator.current_device_index()

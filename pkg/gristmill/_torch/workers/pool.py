@@ -17,13 +17,14 @@ import signal
 import time
 from multiprocessing import connection
 from multiprocessing.process import BaseProcess
-from typing import Any
+from typing import Any, NamedTuple, cast
 
 import torch
 
 from gristmill import _core
-from gristmill._engine import failures, packing, remote
-from gristmill._engine.remote import ENTRY
+from gristmill._engine import failures, remote
+from gristmill._engine.stream import Runnable
+from gristmill._engine.workers import LauncherWorkers, received
 from gristmill._torch.batches import encoding
 from gristmill._torch.batches.pickling import ProgramPickle
 from gristmill._torch.indices import requests
@@ -31,7 +32,6 @@ from gristmill._torch.private import ExceptionWrapper
 from gristmill._torch.workers import start_method
 from gristmill._torch.workers.fetch import Exhausted, FetchProgram
 from gristmill._torch.workers.started import StartedProcesses
-from gristmill._workers import launcher
 from gristmill.errors import WorkerDied
 
 # What workers of the launcher find imported.
@@ -77,6 +77,15 @@ class Answer:
         return self.value
 
 
+class _Options(NamedTuple):
+    """What a pool wants to know of its loader, under the same names."""
+
+    max_restarts: int
+    multiprocessing_context: Any
+    memory_limit: int | None
+    in_order: bool
+
+
 class WorkerPool:
     """Starts workers and asks them for batches.
 
@@ -87,11 +96,13 @@ class WorkerPool:
         closed: Whether the workers were told to end.
         scheduler: The core's side of it.
         started: The processes, where `multiprocessing` starts them.
+        workers: How many there are.
     """
 
     def __init__(self, program: FetchProgram, loader: Any, window: int) -> None:
-        workers = program.workers
+        self.workers = workers = program.workers
         self._program = program
+        self._options = _Options(*(getattr(loader, name) for name in _Options._fields))
         self._restarts = loader.max_restarts > 0
         # None for `start_method.default`.
         self._context = loader.multiprocessing_context
@@ -125,6 +136,12 @@ class WorkerPool:
         """The workers' processes, by number."""
         return [_WorkerProcess(self, w) for w in range(self._program.workers)]
 
+    def successor(self, workers: int, window: int) -> WorkerPool:
+        """Another pool over the same map-style dataset, which is not started."""
+        states = [None] * workers if self._program.states else ()
+        program = dataclasses.replace(self._program, workers=workers, states=states)
+        return WorkerPool(program, self._options, window)
+
     def start(self) -> None:
         """Let the workers start, without waiting for them.
 
@@ -146,12 +163,8 @@ class WorkerPool:
         self.started.start()
 
     def _launch(self) -> None:
-        blob_fd = packing.pack(ProgramPickle(self._program))
-        try:
-            launcher.configure(ENTRY)
-            self.scheduler.start(blob_fd, launcher.setup(ENTRY), _IMPORTED)
-        finally:
-            os.close(blob_fd)
+        program = cast(Runnable, ProgramPickle(self._program))
+        LauncherWorkers(self.scheduler, program, _IMPORTED).start()
 
     def ask(self, worker: int, keys: Any, *, with_state: bool = False) -> None:
         """Ask a worker for a batch, after all that it was asked for before.
@@ -227,7 +240,7 @@ class WorkerPool:
                     file.close()
 
     def _answer(self, due: _core.Due) -> Answer:
-        element, _ = remote.received(self.scheduler, due)
+        element, _ = received(self.scheduler, due)
         worker = due.stream
         if due.error:
             answer = Answer(worker, error=failures.unpack_failure(element))

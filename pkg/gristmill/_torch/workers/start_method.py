@@ -46,5 +46,5 @@ def _warn_of_jax() -> None:
         " are forks of a launcher process, which has nothing that this program"
         ' has set. Say multiprocessing_context="launcher" to ask for it, or "fork"'
         " to fork all the same.",
-        stacklevel=8,
+        stacklevel=9,
     )

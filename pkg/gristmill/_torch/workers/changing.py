@@ -1,0 +1,161 @@
+"""Workers of one iterator, whose number may change while it runs.
+
+An iterator numbers its workers from its beginning to its end, for turns and states.
+Where another number of them computes, requests are dealt among these in turn.
+"""
+
+from __future__ import annotations
+
+import collections
+import dataclasses
+import threading
+from typing import Any
+
+from gristmill._torch.indices import requests
+from gristmill._torch.workers.fetch import FetchProgram
+from gristmill._torch.workers.pool import Answer, WorkerPool
+
+
+class ChangingPool:
+    """Asks a `WorkerPool`, until another one has started in its place.
+
+    What the one that leaves was asked for it still answers: nothing is computed twice.
+    One thread may ask, another may call `next`, and any may call `set_workers`.
+
+    Args:
+        window: Requests that may be unanswered at a time, at most.
+    """
+
+    def __init__(self, program: FetchProgram, loader: Any, window: int) -> None:
+        self._numbers = program.workers
+        self._pool = WorkerPool(program, loader, window)
+        # What comes next, as far as it was asked for: from whom, and the number that
+        # the iterator has given the worker.
+        self._unanswered: collections.deque[tuple[WorkerPool, int]]
+        self._unanswered = collections.deque()
+        self._asked = 0
+        # Takes over when all of its workers have answered that they have begun.
+        self._successor: WorkerPool | None = None
+        self._beginning = 0
+        self._changing = threading.Lock()
+
+    @property
+    def workers(self) -> int:
+        """How many are asked."""
+        return self._pool.workers
+
+    @property
+    def processes(self) -> list[Any]:
+        """Those of the workers that are asked, by number."""
+        return self._pool.processes
+
+    def start(self) -> None:
+        """Let the workers start, see `WorkerPool.start`."""
+        self._pool.start()
+
+    def set_workers(self, count: int, window: int) -> None:
+        """Start so many workers, which `change_over` asks when they have begun."""
+        with self._changing:
+            self._end_successor()
+            if count == self._pool.workers:
+                return
+            successor = self._pool.successor(count, window)
+            try:
+                successor.start()
+                for worker in range(count):
+                    successor.send(worker, requests.Next(0, 0, 0, None))
+            except BaseException:
+                successor.close()
+                raise
+            self._successor, self._beginning = successor, count
+
+    def change_over(self) -> bool:
+        """Ask the workers that were started meanwhile; whether there are such.
+
+        Raises:
+            Exception: One of them could not begin; the others go on.
+        """
+        return self._successor is not None and self._take_over()
+
+    def ask(self, worker: int, keys: Any, *, with_state: bool = False) -> None:
+        """Ask for a batch, see `WorkerPool.ask`."""
+        self._pool.ask(self._dealt(worker), keys, with_state=with_state)
+
+    def send(self, worker: int, request: Any) -> None:
+        """Ask for anything, see `requests.packed`."""
+        self._pool.send(self._dealt(worker), request)
+
+    def beginning(self) -> requests.WithState:
+        """Asks a worker for its state before its first batch."""
+        return self._pool.beginning()
+
+    def next(self, timeout_s: float | None = None) -> Answer | None:
+        """The answer that is due, see `WorkerPool.next`."""
+        if not self._unanswered:
+            return self._pool.next(timeout_s)
+        pool, worker = self._unanswered[0]
+        answer = pool.next(timeout_s)
+        self._unanswered.popleft()
+        if pool is not self._pool and not self._is_next(pool):
+            pool.close()
+        if answer is None or pool.workers == self._numbers:
+            return answer
+        return dataclasses.replace(answer, worker=worker)
+
+    def reset(self, shared_seed: int | None = None) -> None:
+        """Begin a new epoch with the same workers; what is unanswered is dropped."""
+        self._end_others()
+        self._pool.reset(shared_seed)
+
+    def close(self) -> None:
+        """End the workers.  Batches that were given stay valid."""
+        with self._changing:
+            self._end_successor()
+        self._pool.close()
+        self._end_others()
+
+    def _dealt(self, worker: int) -> int:
+        """Who is asked in the place of the worker of that number, which is noted."""
+        self._unanswered.append((self._pool, worker))
+        if self._pool.workers == self._numbers:
+            return worker
+        self._asked += 1
+        return self._asked % self._pool.workers
+
+    def _take_over(self) -> bool:
+        with self._changing:
+            after = self._successor
+            if after is None or not self._has_begun(after):
+                return False
+            before, self._pool, self._successor = self._pool, after, None
+            self._asked = 0
+            if all(pool is not before for pool, _ in [*self._unanswered]):
+                before.close()
+            return True
+
+    def _has_begun(self, pool: WorkerPool) -> bool:
+        try:
+            while self._beginning:
+                answer = pool.next(0.0)
+                if answer is not None:
+                    answer.result()
+                self._beginning -= 1
+        except TimeoutError:
+            return False
+        except Exception:
+            self._end_successor()
+            raise
+        return True
+
+    def _is_next(self, pool: WorkerPool) -> bool:
+        return bool(self._unanswered) and self._unanswered[0][0] is pool
+
+    def _end_successor(self) -> None:
+        if self._successor is not None:
+            self._successor.close()
+            self._successor = None
+
+    def _end_others(self) -> None:
+        for pool in {pool for pool, _ in [*self._unanswered]} - {self._pool}:
+            pool.close()
+        self._unanswered.clear()

@@ -1,0 +1,173 @@
+"""The number of a loader's workers changes while it runs; what it gives does not."""
+
+import contextlib
+
+import psutil
+import pytest
+import torch
+from torch.utils.data import Dataset, IterableDataset, get_worker_info
+
+from gristmill.torch import DataLoader, StatefulDataLoader
+
+BATCHES = 120
+
+
+class Squares(Dataset):
+    def __len__(self):
+        return 4 * BATCHES
+
+    def __getitem__(self, index):
+        return torch.tensor([index, index * index])
+
+
+class Whose(Squares):
+    def __getitem__(self, index):
+        return get_worker_info().num_workers
+
+
+class Endless(IterableDataset):
+    def __iter__(self):
+        while True:
+            yield 1
+
+
+class Counting(Squares):
+    def state_dict(self):
+        return {}
+
+    def load_state_dict(self, state):
+        pass
+
+
+def make(kind=DataLoader, dataset=None, **options):
+    generator = torch.Generator().manual_seed(3)
+    options = {"num_workers": 1, "generator": generator, **options}
+    return kind(dataset or Squares(), batch_size=4, shuffle=True, **options)
+
+
+def change(iterator, count):
+    """Let `count` workers take over before the next batch."""
+    iterator.set_workers(count)
+    pool = iterator._pool
+    while pool._successor and not pool._has_begun(pool._successor):
+        pass
+
+
+def kill(iterator, number):
+    process = iterator._workers[number % len(iterator._workers)]
+    with contextlib.suppress(psutil.NoSuchProcess):
+        psutil.Process(process.pid).kill()
+
+
+@pytest.mark.parametrize("context", [None, "fork"])
+@pytest.mark.parametrize("kind", [DataLoader, StatefulDataLoader])
+def test_batches_and_states_stay_the_same_from_1_to_4_to_2_under_kills(kind, context):
+    options = {"max_restarts": 9, "multiprocessing_context": context}
+    found_loader, loader = make(kind, **options), make(kind)
+    torch.manual_seed(1)  # States have the seed of the workers, too.
+    expected = iter(loader)
+    torch.manual_seed(1)
+    found = iter(found_loader)
+    for number, batch in enumerate(expected):
+        if number in (20, 70):
+            change(found, 4 if number == 20 else 2)
+        if number % 15 == 12:
+            kill(found, number)
+        torch.testing.assert_close(next(found), batch, rtol=0, atol=0)
+        assert len(found._workers) == (4 if 20 <= number < 70 else 1 + (number >= 70))
+        if kind is StatefulDataLoader and number % 15 == 7:
+            assert str(found_loader.state_dict()) == str(loader.state_dict())
+    assert next(found, None) is None
+    assert number == BATCHES - 1
+
+
+def test_workers_are_told_how_many_they_are():
+    iterator = iter(make(dataset=Whose()))
+    next(iterator)
+    change(iterator, 3)
+    told = [batch[0].item() for batch in iterator]
+    # What the first one was asked for is not computed again.
+    assert told == [1] * told.count(1) + [3] * (BATCHES - 1 - told.count(1))
+    assert 1 <= told.count(1) <= 2
+
+
+@pytest.mark.parametrize("kind", [DataLoader, StatefulDataLoader])
+def test_persistent_workers_keep_their_number_in_the_next_epoch(kind):
+    expected = make(kind, persistent_workers=True)
+    found = make(kind, persistent_workers=True, worker_init_fn=id)
+    change(iter(found), 3)
+    next(found._iterator)
+    iter(expected)
+    for _ in range(2):
+        batches = [batch.tolist() for batch in expected]
+        assert [batch.tolist() for batch in found] == batches
+        assert len(found._iterator._workers) == 3
+
+
+def test_overlapping_epochs_go_on_with_other_numbers():
+    options = {"persistent_workers": True, "overlap_epochs": True, "num_workers": 2}
+    expected, found = make(**options), make(**options)
+    for count in (4, 1, 4):
+        batches = [batch.tolist() for batch in expected]
+        for number, batch in enumerate(found):
+            assert batch.tolist() == batches[number]
+            if number == BATCHES - 3:
+                change(found._iterator, count)
+
+
+def test_workers_that_go_are_ended_as_are_those_that_come():
+    iterator = iter(make(num_workers=2))
+    next(iterator)
+    before = [psutil.Process(process.pid) for process in iterator._workers]
+    change(iterator, 1)
+    for _ in range(8):
+        next(iterator)
+    assert psutil.wait_procs(before, timeout=20)[1] == []
+    after = [psutil.Process(process.pid) for process in iterator._workers]
+    iterator.set_workers(2)
+    coming = [process.pid for process in iterator._pool._successor.processes]
+    after += [psutil.Process(pid) for pid in coming if psutil.pid_exists(pid)]
+    del iterator
+    assert psutil.wait_procs(after, timeout=20)[1] == []
+
+
+def refuse(worker):
+    if get_worker_info().num_workers == 2:
+        raise ValueError("not two")
+
+
+def test_workers_that_cannot_begin_are_an_error_and_the_others_go_on():
+    iterator = iter(make(worker_init_fn=refuse))
+    next(iterator)
+    with pytest.raises(ValueError, match="not two"):
+        change(iterator, 2)
+    assert len([*iterator]) == BATCHES - 1
+
+
+@pytest.mark.parametrize(
+    ("count", "error"), [(0, ValueError), (-1, ValueError), (1.5, TypeError)]
+)
+def test_a_number_that_cannot_be_is_refused(count, error):
+    with pytest.raises(error, match=r"count|worker"):
+        iter(make(num_workers=0)).set_workers(count)
+
+
+@pytest.mark.parametrize(
+    ("loader", "reason"),
+    [
+        (lambda: DataLoader(Endless(), num_workers=1), "IterableDataset"),
+        (lambda: make(in_order=False), "in_order=False"),
+        (lambda: make(StatefulDataLoader, Counting()), "state of its own"),
+        (lambda: make(num_workers=0), "num_workers=0"),
+    ],
+)
+def test_where_the_number_says_what_is_given_it_cannot_change(loader, reason):
+    with pytest.raises(ValueError, match=reason):
+        iter(loader()).set_workers(2)
+
+
+def test_when_the_workers_have_ended_their_number_cannot_change():
+    iterator = iter(make())
+    assert len([*iterator]) == BATCHES
+    with pytest.raises(RuntimeError, match="have ended"):
+        iterator.set_workers(2)
