@@ -85,6 +85,8 @@ QUESTIONS = (
     "jpeg",
     "jpeg_normalized",
     "jpeg_threads",
+    "ray_records",
+    "ray_images",
 )
 RESULTS = "## Results\n"
 TABLE_BEGIN, TABLE_END = "<!-- table: begin -->\n", "<!-- table: end -->"

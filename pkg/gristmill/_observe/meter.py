@@ -18,6 +18,9 @@ from gristmill._base.sizes import size_of
 ASK_CPU_NS = 20_000
 # What these do may take long all of a sudden.
 WAITING = ("read", "prefetch", "transport")
+# Tells processes of one number apart, as those of several machines may be: whoever
+# imports this has another, and forks of those have other numbers.
+IMPORTED = os.urandom(8)
 
 
 @dataclasses.dataclass(slots=True)
@@ -159,6 +162,7 @@ class WorkerNumbers:
     """What one worker process measured.
 
     Attributes:
+        imported: See `IMPORTED`.
         began_ns: When its first element was asked for, by its clock.
         alive_ns: How long ago that was.
         elements: Elements that it gave out.
@@ -174,6 +178,7 @@ class WorkerNumbers:
     sending_ns: int = 0
     numbers: list[Numbers] = dataclasses.field(default_factory=list)
     specs: list[Any] = dataclasses.field(default_factory=list)
+    imported: bytes = IMPORTED
 
 
 class Costs(NamedTuple):
@@ -211,7 +216,7 @@ class Measurement:
         self.here = _Here()
         self.updated_ns = time.perf_counter_ns()
         self.own = WorkerNumbers(os.getpid(), self.updated_ns)
-        self.workers: dict[int, WorkerNumbers] = {}
+        self.workers: dict[tuple[bytes, int], WorkerNumbers] = {}
 
     def __reduce__(self) -> tuple[Any, ...]:
         return Measurement, (self.costs, self.meters)
@@ -291,9 +296,10 @@ class Measurement:
     def receive(self, snapshot: bytes) -> None:
         """Take what `snapshot` returned in a worker; only its last one counts."""
         said: WorkerNumbers = pickle.loads(snapshot)
-        if said.pid == os.getpid():
+        process = said.imported, said.pid
+        if process == (IMPORTED, os.getpid()):
             return  # Streams that are computed here need no telling.
-        self.workers[said.pid] = said
+        self.workers[process] = said
         for meter, spec in zip(self.meters, said.specs, strict=True):
             if meter.spec is None:
                 meter.spec = spec

@@ -68,8 +68,10 @@ class WorkerLoad:
 
     Attributes:
         pid: Its number.
+        node: The address of its machine, where it is on a cluster.
         busy: The part of its time in which it computed elements, from 0 to 1.
-        sending_s: Processor time that sending one took, in s.
+        sending_s: Processor time that sending one took, in s; on a cluster the time
+            in which one that was ready was on its way.
         elements: Elements that it made.
     """
 
@@ -77,6 +79,7 @@ class WorkerLoad:
     busy: float
     sending_s: float
     elements: int
+    node: str = ""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -156,7 +159,8 @@ class Report:
             for b in self.buffers
         ]
         lines += [
-            f"Worker {w.pid}: busy {w.busy:.0%} of the time, {w.elements} elements"
+            f"Worker {w.pid}{w.node and f' on {w.node}'}: busy {w.busy:.0%} of the"
+            f" time, {w.elements} elements"
             for w in self.workers
         ]
         lines += [f"Advice: {advice.text}" for advice in self.advice]

@@ -13,6 +13,8 @@ import numpy as np
 from gristmill._base.sizes import size_of
 from gristmill._dataset.model.iterator import DatasetIterator
 from gristmill._dataset.model.observer import as_inner
+from gristmill._engine.usage import Usage
+from gristmill._observe import far_workers
 from gristmill._observe.diagnosis import diagnose
 from gristmill._observe.meter import Measurement, Meter, Stopwatch
 from gristmill._observe.observed import ObservedDatasetIterator
@@ -45,9 +47,12 @@ def report_of(iterator: Any) -> Report:
         )
     watch.count(iterator)
     watch.start(iterator)
+    usage = far_workers.usage_of(iterator)
+    # The first output of actors came when they had started.
+    first = min(watch.outputs, 1) if usage is not None else 0
     report = _measured_report(
-        watch.outputs,
-        watch.next_ns / 1e9,
+        watch.outputs - first,
+        (watch.next_ns - first * watch.first_ns) / 1e9,
         watch.gap_ns / 1e9,
         [ns / 1e9 for ns in list(watch.durations_ns)],
         watch.bytes / max(watch.sized, 1),
@@ -55,6 +60,8 @@ def report_of(iterator: Any) -> Report:
     notes = [] if watch.complete else [SAMPLED]
     if isinstance(iterator, ObservedDatasetIterator):
         report = _with_nodes(report, iterator.measurement)
+    elif usage is not None:
+        notes.append(far_workers.NOT_TOLD_APART)
     elif not isinstance(iterator, DatasetIterator):
         notes.append(NOT_SEEN)
     else:
@@ -62,7 +69,12 @@ def report_of(iterator: Any) -> Report:
         report = dataclasses.replace(report, stages=stages)
         notes.append(NOT_TOLD_APART)
     buffers = tuple(_buffers(iterator))
-    return diagnose(dataclasses.replace(report, buffers=buffers, notes=tuple(notes)))
+    report = dataclasses.replace(report, buffers=buffers, notes=tuple(notes))
+    return _diagnosed(report, usage)
+
+
+def _diagnosed(report: Report, usage: Usage | None) -> Report:
+    return diagnose(report) if usage is None else far_workers.with_usage(report, usage)
 
 
 def _measured_report(
@@ -117,7 +129,8 @@ def report_of_run(
     report = _run(iterator, seconds, consume)
     if plain is not None and plain.outputs:
         report = plain
-    return diagnose(_with_nodes(report, iterator.measurement))
+    report = _with_nodes(report, iterator.measurement)
+    return _diagnosed(report, far_workers.usage_of(iterator))
 
 
 def _run(iterator: Any, seconds: float, consume: Callable[[Any], Any] | None) -> Report:

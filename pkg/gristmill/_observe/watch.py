@@ -48,7 +48,7 @@ class Watch:
         enough: So many of these are worth counting.
         complete: Whether all calls were timed.
         outputs: Calls that gave an element, of those that were timed.
-        next_ns: How long they took.
+        next_ns: How long they took; first_ns: the first one.
         gap_ns: How long what is between them took, where that is known: the
             consumer's time.
         sized: Elements of which the size was taken; bytes: their size.
@@ -60,7 +60,7 @@ class Watch:
         self.times: list[int] = []
         self.enough = 2 if monitoring.is_on() else 2 * AT_ONCE
         self.complete = True
-        self.outputs = self.next_ns = self.gap_ns = 0
+        self.outputs = self.next_ns = self.gap_ns = self.first_ns = 0
         self.sized = self.bytes = 0
         self.durations_ns: collections.deque[int] = collections.deque(
             maxlen=KEPT_DURATIONS
@@ -123,6 +123,8 @@ class Watch:
         if not self._ended_ns:
             self._ended_ns = int(began[0])
         took = (ended - began).tolist()
+        if not self.outputs:
+            self.first_ns = took[0]
         self.outputs += len(took)
         self.next_ns += sum(took)
         self.gap_ns += int(ended[-1]) - self._ended_ns - sum(took)

@@ -1,0 +1,132 @@
+"""What the questions about Ray clusters have in common: a cluster, and who reads there.
+
+The cluster is of three nodes on this machine, as many as its tests have: a head, on
+which the consumer is, and two nodes of one CPU.  Objects go from node to node over the
+loopback device.
+"""
+
+import contextlib
+import functools
+import gc
+import os
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+
+from harness import Measurement, Settings, seconds_per_batch
+from workloads import SEED, Workload, answer
+
+os.environ.update(
+    RAY_USAGE_STATS_ENABLED="0",
+    RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER="0",
+    RAY_BACKEND_LOG_LEVEL="error",
+    RAY_DATA_DISABLE_PROGRESS_BARS="1",
+)
+ACTORS = 2
+STREAMS = 2
+
+
+@contextlib.contextmanager
+def cluster() -> Iterator[Any]:
+    """Start the cluster and connect to it; ends both."""
+    import ray
+    from ray.cluster_utils import Cluster
+
+    node = {
+        "object_store_memory": 800 << 20,
+        "node_ip_address": "127.0.0.1",
+        "include_dashboard": False,
+    }
+    made = Cluster(initialize_head=True, head_node_args={**node, "num_cpus": 0})
+    try:
+        nodes = [made.add_node(**node, num_cpus=1) for _ in range(ACTORS)]
+        path = {"env_vars": {"PYTHONPATH": os.environ.get("PYTHONPATH", "")}}
+        ray.init(
+            made.address,
+            _node_ip_address="127.0.0.1",
+            log_to_driver=False,
+            runtime_env=path,
+        )
+        yield made, nodes
+    finally:
+        ray.shutdown()
+        made.shutdown()
+
+
+@functools.cache
+def _table(shape: tuple[int, ...]) -> np.ndarray:
+    return np.random.default_rng(SEED).integers(0, 256, (64, *shape), np.uint8)
+
+
+def record(shape: tuple[int, ...], number: int) -> np.ndarray:
+    """The user's step: a record of `shape`, uint8, which begins with its number."""
+    row = _table(shape)[number % 64].copy()
+    row.reshape(-1)[:8].view(np.int64)[0] = number
+    return row
+
+
+def gristmill(work: Workload, *, batches_per_call: int = 1) -> Iterator[Any]:
+    """Our actors."""
+    import gristmill as grain
+    from gristmill.ray import RayWorkers
+
+    class Step(grain.MapTransform):
+        def map(self, number: int) -> dict[str, Any]:
+            return {"x": work.step(number)}
+
+    return iter(
+        grain.load(
+            work.source,
+            num_epochs=work.epochs,
+            shuffle=True,
+            seed=SEED,
+            transformations=[Step()],
+            batch_size=work.batch_size,
+            worker_count=STREAMS,
+            workers=RayWorkers(ACTORS, batches_per_call=batches_per_call),
+        )
+    )
+
+
+def ray_data(work: Workload, *, preserve_order: bool = False) -> Iterator[Any]:
+    """Ray Data: a map of rows, and batches of them; it shuffles nothing."""
+    import ray
+
+    context = ray.data.DataContext.get_current()
+    context.execution_options.preserve_order = preserve_order
+    context.enable_progress_bars = False
+    step = work.step
+
+    def row(given: dict[str, Any]) -> dict[str, Any]:
+        return {"x": step(given["id"])}
+
+    data = ray.data.range(len(work.source)).map(row)
+    epochs = 0
+    while work.epochs is None or epochs < work.epochs:
+        yield from data.iter_batches(batch_size=work.batch_size, prefetch_batches=4)
+        epochs += 1
+
+
+LOADERS = {
+    "gristmill": gristmill,
+    "Ray Data": ray_data,
+    "Ray Data, in order": functools.partial(ray_data, preserve_order=True),
+}
+
+
+def measure(
+    load: Callable[[Workload], Iterator[Any]],
+    work: Workload,
+    checked: range,
+    settings: Settings,
+) -> Measurement:
+    """Milliseconds for a batch, after the actors have started.
+
+    For ten times as long as other questions: an object store may hold a second's worth.
+    """
+    with cluster():
+        answers = {"records": answer(load(work.once(checked))).records}
+        gc.collect()
+        seconds = seconds_per_batch(load(work), 10 * settings.seconds, warm=32)
+    return Measurement(seconds * 1e3, answers)

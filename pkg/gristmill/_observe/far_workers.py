@@ -1,0 +1,207 @@
+"""Finds out whether workers on a cluster limit, or the way to them, and what helps.
+
+What they say of themselves decides: workers that compute nearly all the time limit, and
+more of them help; ones that have time to spare while the consumer waits are waiting for
+calls, or for what they made to be moved.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Iterator
+from typing import Any
+
+from gristmill._engine.remote import RemoteRun
+from gristmill._engine.usage import Usage
+from gristmill._observe.diagnosis import KEPT_UP, WORTH
+from gristmill._observe.report import Advice, Report, Stage, WorkerLoad
+
+COMPUTING = "what actors compute"
+MOVING = "calls of actors, and the network"
+NOT_TOLD_APART = (
+    "Steps that actors compute are not told apart: the same pipeline as a chain of"
+    " datasets does, with"
+    " DatasetOptions(execution_tracking_mode=ExecutionTrackingMode.STAGE_TIMING)."
+)
+# Workers that compute such a part of the time are the ones that limit.
+BUSY = 0.7
+# How busy those should be that there need to be.
+WELL_BUSY = 0.8
+# Calls of a worker that tell what it does.
+ENOUGH_CALLS = 4
+# So many times as many workers are as far as can be told from what was measured.
+FORESEEN = 4
+# What this process has to do for a call, beside the work.
+CALL_S = 1e-3
+# A call that brings less takes long because it is one.
+LARGE_CALL_BYTES = 1 << 20
+
+
+def usage_of(iterator: Any) -> Usage | None:
+    """What workers on a cluster do for an iterator; None where it has none."""
+    return next(_usages(iterator), None)
+
+
+def _usages(iterator: Any) -> Iterator[Usage]:
+    run = getattr(iterator, "_run", None)
+    usage = run.usage() if isinstance(run, RemoteRun) else None
+    if usage is not None and usage.received and usage.workers:
+        yield usage
+    for parent in getattr(iterator, "_parents", ()):
+        yield from _usages(parent)
+
+
+def with_usage(report: Report, usage: Usage) -> Report:
+    """Say what workers on a cluster have to do with the time that was measured.
+
+    Args:
+        report: What is known without them; stages are kept, if it has any.
+        usage: Theirs.
+    """
+    each = _Each.of(report, usage)
+    if not any(stage.kind == "transport" for stage in report.stages):
+        report = dataclasses.replace(report, stages=tuple(_stages(usage, each)))
+    report = dataclasses.replace(report, workers=tuple(_loads(usage)))
+    calls = sum(one.calls for one in usage.workers)
+    if not report.outputs or calls < ENOUGH_CALLS * len(usage.workers):
+        return report
+    stages = sorted(report.stages, key=lambda stage: -stage.share)
+    limit, stage = "consumer", None
+    advice = _of_consumer(each, len(usage.workers))
+    if report.waited >= KEPT_UP:
+        moves = each.busy < BUSY or each.receiving > each.whole / 2
+        stage = next(s for s in stages if (s.kind == "transport") == moves)
+        limit = stage.kind
+        made = _of_moving if moves else _of_computing
+        advice = made(each, len(usage.workers))
+    return dataclasses.replace(
+        report,
+        stages=tuple(stages),
+        limit=limit,  # type: ignore[arg-type]
+        stage=None if stage is None else stage.name,
+        advice=(advice,),
+    )
+
+
+@dataclasses.dataclass(frozen=True)
+class _Each:
+    """What an output takes, in s of all that have to do with it, and what it brings."""
+
+    whole: float
+    consumer: float
+    computing: float
+    moving: float
+    receiving: float
+    calls: float
+    bytes: float
+    # The part of their time in which workers compute.
+    busy: float
+
+    @classmethod
+    def of(cls, report: Report, usage: Usage) -> _Each:
+        workers = usage.workers
+        made = max(sum(one.outputs for one in workers), 1)
+        outputs = max(report.outputs, 1)
+        # Nodes behind the workers may make one output of several of theirs; the report
+        # leaves out the first one.
+        scale = max(usage.received / (report.outputs + 1), 1.0)
+        whole = report.seconds / outputs
+        alive = sum(one.alive_s for one in workers)
+        return cls(
+            whole=whole,
+            consumer=whole * (1 - report.waited),
+            computing=sum(one.computing_s for one in workers) / made * scale,
+            moving=sum(one.moving_s for one in workers) / made * scale,
+            receiving=usage.receiving_s / usage.received * scale,
+            calls=sum(one.calls for one in workers) / made * scale,
+            bytes=sum(one.bytes for one in workers) / made * scale,
+            busy=sum(one.busy_s for one in workers) / alive if alive else 0.0,
+        )
+
+
+def _stages(usage: Usage, each: _Each) -> list[Stage]:
+    made = sum(one.outputs for one in usage.workers)
+    waiting = each.moving + each.receiving
+    return [
+        Stage(COMPUTING, "transform", each.busy, each.computing, 1.0, made),
+        Stage(MOVING, "transport", 1 - each.busy, waiting, 0.0, usage.received),
+    ]
+
+
+def _loads(usage: Usage) -> list[WorkerLoad]:
+    return [
+        WorkerLoad(
+            pid=one.pid,
+            busy=min(one.busy_s / one.alive_s, 1.0) if one.alive_s else 0.0,
+            sending_s=one.moving_s / max(one.outputs, 1),
+            elements=one.outputs,
+            node=one.node,
+        )
+        for one in usage.workers
+    ]
+
+
+def _of_consumer(each: _Each, have: int) -> Advice:
+    enough = max(1, math.ceil(have * each.busy / WELL_BUSY))
+    text = (
+        "The consumer limits: nothing to gain from faster data, so more actors would"
+        " not help."
+    )
+    if enough < have:
+        text += f" {enough} of the {have} would do."
+    return Advice(text, 1.0)
+
+
+def _of_computing(each: _Each, have: int) -> Advice:
+    """The fewest actors that give nearly the most, of those that can be foreseen."""
+    # Answers may come one after the other, if the network is what they share.
+    least = each.consumer + each.moving + each.receiving + each.calls * CALL_S
+    counts = range(have, FORESEEN * have + 1)
+    gains = [each.whole / max(each.computing / n, least) for n in counts]
+    enough = 0.95 * max(gains)
+    count, gain = next(
+        found for found in zip(counts, gains, strict=True) if found[1] >= enough
+    )
+    busy = f"Actors compute {each.busy:.0%} of the time"
+    if count > have and gain >= WORTH:
+        text = f"more actors help: {count}, not {have}, should give about {gain:.1f}x."
+        return Advice(f"{busy}: {text}", gain)
+    return Advice(
+        f"{busy}, but more of them would not help: to bring what they make here takes"
+        f" {least - each.consumer:.2g} s for each output. What it holds has to become"
+        " less.",
+        1.0,
+    )
+
+
+def _of_moving(each: _Each, have: int) -> Advice:
+    """Fewer calls, or fewer bytes."""
+    idle = (
+        f"Actors compute {each.busy:.0%} of the time and wait for the rest, so more of"
+        " them would not help:"
+    )
+    call_bytes = each.bytes / each.calls if each.calls else 0.0
+    work = each.consumer + max(each.computing / have, each.receiving)
+    if each.receiving > each.whole / 2:
+        what = (
+            f"this process takes {each.receiving:.2g} s to make an output of what came."
+            " Arrays in place of Python objects are views."
+        )
+        return Advice(f"{idle} {what}", 1.0)
+    if call_bytes < LARGE_CALL_BYTES:
+        times = min(64, math.ceil(LARGE_CALL_BYTES / max(call_bytes, 1.0)))
+        gain = each.whole / (work + max(each.whole - work, 0.0) / times)
+        what = (
+            f"a call brings {call_bytes / 1e3:.3g} kB, and {times} times as many"
+            f" batches_per_call should give up to {gain:.1f}x."
+        )
+        return Advice(f"{idle} {what}", gain)
+    gain = each.whole / (work + max(each.whole - work, 0.0) / 2)
+    what = (
+        f"the network brings {each.bytes / 1e6:.3g} MB for each output, and half as"
+        " much (smaller dtypes) should give up to"
+        f" {gain:.1f}x. Beyond that it takes consumers on more machines, each with its"
+        " shard."
+    )
+    return Advice(f"{idle} {what}", gain)

@@ -1,0 +1,225 @@
+"""What an actor runs: a worker that is asked for one unit at a time.
+
+It computes them as a worker process does (`gristmill._engine.worker`), into memory of
+its own, which Ray's object store carries to whoever asked.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import time
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from gristmill import _core
+from gristmill._engine import worker
+from gristmill._engine.stream import Runnable, Vector
+from gristmill._hot import slot_writer
+from gristmill._ray.metrics import Load
+from gristmill.sources._share import share_among
+
+Bytes = npt.NDArray[np.uint8]
+
+FIRST_BYTES = 64 << 10
+# That an actor has ready for calls which name one: others are loaded again.
+MOST_PROGRAMS = 16
+
+
+class Task(NamedTuple):
+    """A unit, as the scheduler published it; any actor may compute it, and again.
+
+    Attributes:
+        stream: Whose outputs it is about.
+        sequential: Whether it is the next output behind `before`; else it is
+            `records` records of the stream, from `first` on.
+        first: See there.
+        records: See there.
+        attempt: How many that computed it have ended.
+        before: The position of the stream that a sequential one follows.
+    """
+
+    stream: int
+    sequential: bool
+    first: int
+    records: int
+    attempt: int
+    before: Vector
+
+
+class Answer(NamedTuple):
+    """What a unit came to.
+
+    Attributes:
+        status: One of `_core.STATUS_*`.
+        vectors: Positions after each output; the failure's, if any, is `vector`.
+        vector: The position after all.
+        failure: What went wrong behind the outputs, packed.
+        payload: The outputs, and the failure as the last of them, as a slot has them.
+        load: How long it took, and what the actor does otherwise.
+    """
+
+    status: int
+    vectors: list[Vector]
+    vector: Vector
+    failure: bytes | None
+    payload: Bytes
+    load: Load
+
+
+class Home(NamedTuple):
+    """Where an actor lives."""
+
+    node: str
+    address: str
+    pid: int
+
+    def __str__(self) -> str:
+        return f"process {self.pid} on node {self.address} ({self.node[:8]})"
+
+
+class WorkerActor:
+    """Computes units, of one program or of several.  Made a Ray actor by `pool.py`.
+
+    Args:
+        packed: The program of calls that name none: what
+            `gristmill._engine.packing.pack` wrote.
+        number: Of this actor among those of its pool.
+        sharing: How many actors read at the same time.
+    """
+
+    def __init__(self, packed: Bytes | None, number: int, sharing: int) -> None:
+        _core.keep_freed_memory()
+        share_among(sharing)
+        self._number = number
+        self._own = None if packed is None else self._load(packed)
+        # By the names of programs; those asked for last are the last.
+        self._servers: dict[str, _Server] = {}
+
+    def home(self) -> Home:
+        """Return where this actor runs."""
+        import ray
+
+        context = ray.get_runtime_context()
+        address = ray.util.get_node_ip_address()
+        return Home(context.get_node_id(), address, os.getpid())
+
+    def compute(self, *task: Any) -> Answer:
+        """Compute a unit; its fields are those of `Task`."""
+        assert self._own is not None
+        return self._own.answer(Task(*task))
+
+    def compute_of(
+        self, name: str, packed: tuple[Any], *task: Any
+    ) -> tuple[None, Answer]:
+        """Compute a unit of the program of that name, which lies in Ray's store.
+
+        Two objects, of which the first tells somebody who needs no answer that it is
+        there.
+        """
+        import ray
+
+        server = self._servers.pop(name, None) or self._load(ray.get(packed[0]))
+        self._servers[name] = server
+        while len(self._servers) > MOST_PROGRAMS:
+            self._servers.pop(next(iter(self._servers))).close()
+        return None, server.answer(Task(*task))
+
+    def _load(self, packed: Bytes) -> _Server:
+        fd = os.memfd_create("gristmill-program", os.MFD_CLOEXEC)
+        try:
+            with open(fd, "wb", closefd=False) as file:
+                file.write(packed.data)
+            program = worker.load(fd)
+        finally:
+            os.close(fd)
+        return _Server(program, _Slot(program.vector_capacity), self._number)
+
+
+class _Slot:
+    """The memory that a unit is written to: what `_core.WorkerEnd` is to a process."""
+
+    def __init__(self, cursor_capacity: int) -> None:
+        self.cursor_capacity = cursor_capacity
+        self._record = ctypes.c_int64(-1)
+        # Where a stream stores the record that it works on.
+        self.at_address = ctypes.addressof(self._record)
+        self.capacity = 0
+        self.committed: tuple[int, int, int, Vector] = (0, 0, 0, ())
+        self.need(FIRST_BYTES)
+
+    def need(self, nbytes: int) -> int:
+        """Make room; returns the address.  What lay there is gone."""
+        if nbytes > self.capacity:
+            self._memory = np.empty(nbytes + worker.ALIGNMENT, np.uint8)
+            self._skip = -self._memory.ctypes.data % worker.ALIGNMENT
+            self.capacity = nbytes
+        return int(self._memory.ctypes.data) + self._skip
+
+    def commit(self, status: int, outputs: int, used: int, vector: Vector) -> None:
+        self.committed = status, outputs, used, vector
+
+    def written(self) -> Bytes:
+        """What was committed; overwritten by the next unit."""
+        used = self.committed[2]
+        return self._memory[self._skip : self._skip + used]
+
+
+class _Unit:
+    """A task in the form of `_core.Work`."""
+
+    def __init__(self, task: Task, slot: _Slot, proceed: bool) -> None:
+        sequential, range_ = _core.UnitKind.SEQUENTIAL, _core.UnitKind.RANGE
+        self.kind = sequential if task.sequential else range_
+        self.stream = task.stream
+        self.first, self.count = task.first, task.records
+        self.attempt = task.attempt
+        self.proceed = proceed
+        self.cursor_in = np.array(task.before, np.int64)
+        self.address, self.capacity = slot.need(0), slot.capacity
+
+
+class _Server(worker.Server):
+    def __init__(self, program: Runnable, slot: _Slot, number: int) -> None:
+        end: Any = slot
+        super().__init__(program, end, number)
+        self._slot = slot
+        self._vectors: list[Vector] = []
+        self._failure: bytes | None = None
+        self._first_s: float | None = None
+        self._busy_s = 0.0
+
+    def answer(self, task: Task) -> Answer:
+        began = time.perf_counter()
+        unit: Any = _Unit(task, self._slot, self.stands_at(task.stream, task.before))
+        self.compute(unit)
+        status, outputs, _, vector = self._slot.committed
+        vectors = self._vectors[: outputs - (self._failure is not None)]
+        payload = self._slot.written()
+        load = self._load(began)
+        return Answer(status, vectors, vector, self._failure, payload, load)
+
+    def close(self) -> None:
+        """Stop reading ahead."""
+        for stream in self._streams.values():
+            stream.close()
+
+    def _load(self, began: float) -> Load:
+        now = time.perf_counter()
+        if self._first_s is None:
+            self._first_s = began
+        self._busy_s += now - began
+        return Load(now - began, self._busy_s, now - self._first_s)
+
+    def _write(
+        self,
+        writer: slot_writer.SlotWriter,
+        result: worker.Result,
+        memory: Bytes | None = None,
+    ) -> tuple[int, int] | None:
+        self._vectors = [vector for _, _, vector in result.outputs]
+        written = super()._write(writer, result, memory)
+        self._failure = result.failure
+        return written

@@ -1,0 +1,289 @@
+"""Lanes: threads that take the workers' places in a scheduler and ask actors.
+
+A lane claims a unit as a worker does, has an actor compute it, and commits.  What lies
+in the slot then is small: for each output its position, and in place of the element the
+unit's id, doubled, and one more for the last.  The element itself is in the object
+store, and is decoded there when it is due.
+
+Where an actor is lost with its node, or with another unit in work, the lane asks the
+next one.  Where this unit may be the cause it reports its own end, so that the unit is
+free again, one attempt later, and goes on under the next generation.
+"""
+
+from __future__ import annotations
+
+import collections
+import fcntl
+import functools
+import os
+import threading
+import time
+import traceback
+import weakref
+from typing import Any
+
+from gristmill import _core
+from gristmill._base.types import Int64Array
+from gristmill._engine.stream import NO_KEYS, Vector
+from gristmill._engine.usage import Usage
+from gristmill._engine.workers import COPIED_LEAF_BYTES, received
+from gristmill._hot import slot_reader, slot_writer
+from gristmill._ray.actor import Answer, Bytes, Task
+from gristmill._ray.metrics import Call, Flow
+from gristmill._ray.pool import Computed, Lane, Pool
+
+UNKNOWN_STATUS = -1
+# Actors in a row that may be lost with one unit and not by it, as with their node.
+MOST_LOSSES = 20
+
+
+class RayLanes:
+    """The workers of one scheduler, see `gristmill._engine.workers.Workers`.
+
+    Closed with the last reference: threads have none.
+    """
+
+    def __init__(self, scheduler: _core.Scheduler, pool: Pool) -> None:
+        self._lanes = _Lanes(scheduler, pool)
+        weakref.finalize(self, self._lanes.close)
+
+    def followed_by(self, scheduler: _core.Scheduler, actors: int) -> RayLanes:
+        """Lanes of another scheduler over the same actors, as many as now wanted."""
+        pool = self._lanes.pool
+        pool.resize(actors)
+        return RayLanes(scheduler, pool)
+
+    def start(self) -> None:
+        self._lanes.start()
+
+    def ready(self) -> bool:
+        return True
+
+    def received(self, due: _core.Due) -> tuple[Any, Int64Array]:
+        return self._lanes.received(due)
+
+    def doing(self, worker: int) -> str:
+        return self._lanes.doing(worker)
+
+    def told(self, worker: int) -> str:
+        return self._lanes.told.get(worker, "")
+
+    def kill(self, worker: int) -> None:
+        self._lanes.kill(worker)
+
+    def usage(self) -> Usage:
+        return self._lanes.flow.usage()
+
+    def close(self) -> None:
+        self._lanes.close()
+
+
+class _Lanes:
+    """What the threads of a `RayLanes` have in common."""
+
+    def __init__(self, scheduler: _core.Scheduler, pool: Pool) -> None:
+        self.pool = pool
+        # What was known of each lane's last actor when it was lost.
+        self.told: dict[int, str] = {}
+        self.flow = Flow()
+        self._scheduler = scheduler
+        self._payloads = _Payloads()
+        self._owner = os.getpid()
+        self._started = self._closing = False
+
+    def start(self) -> None:
+        """Ask for the actors, and start the threads."""
+        self.pool.open()
+        self._arena_fd = fcntl.fcntl(self._scheduler.arena_fd, fcntl.F_DUPFD_CLOEXEC, 3)
+        # Lanes call by it for larger slots, and `close` for an end.
+        self._calls_fd = os.eventfd(0, os.EFD_CLOEXEC)
+        self._started = True
+        self._scheduler.start_alone()
+        lanes = range(len(self._scheduler.processes()))
+        runs = [functools.partial(self._run, lane) for lane in lanes]
+        runs.append(functools.partial(self._answer_calls))
+        self._left = len(runs)
+        self._leaving = threading.Lock()
+        for run in runs:
+            threading.Thread(target=run, name="gristmill-lane", daemon=True).start()
+
+    def doing(self, lane: int) -> str:
+        """What a lane waits for."""
+        return self.pool.doing(self._named(lane))
+
+    def kill(self, lane: int) -> None:
+        """End the actor that a lane asks."""
+        self.pool.end(self._named(lane))
+
+    def received(self, due: _core.Due) -> tuple[Any, Int64Array]:
+        """See `gristmill._engine.workers.Workers.received`."""
+        element, keys = received(self._scheduler, due)
+        if due.error:
+            return element, keys
+        began = time.perf_counter()
+        payload = self._payloads.due(due.stream, *divmod(element, 2))
+        element, keys, _ = slot_reader.decode(
+            payload.ctypes.data,
+            len(payload),
+            due.index,
+            lambda: payload,
+            COPIED_LEAF_BYTES,
+        )
+        self.flow.received(time.perf_counter() - began)
+        return element, keys
+
+    def close(self) -> None:
+        """End the actors and the threads; a fork of the process leaves them alone."""
+        if self._closing or os.getpid() != self._owner:
+            return
+        self._closing = True
+        self._scheduler.close()
+        if self._started:
+            self.pool.close()  # Those who ask an actor are told by its end.
+            os.eventfd_write(self._calls_fd, _END)
+            self._payloads.clear()
+
+    def _named(self, lane: int) -> Lane:
+        return str(id(self)), lane
+
+    def _run(self, lane: int) -> None:
+        """Serve as one worker until the scheduler says stop."""
+        generation = 1
+        try:
+            while not self._serve(lane, generation):
+                self._scheduler.on_exited(lane, generation, UNKNOWN_STATUS)
+                generation += 1
+                if self._closing:
+                    return
+                if self.pool.failure:
+                    self._scheduler.on_failed(self.pool.failure)
+                    return
+        except Exception:  # Nobody else would wait for this lane's units in vain.
+            self._scheduler.on_failed(traceback.format_exc())
+        finally:
+            self._leave()
+
+    def _serve(self, lane: int, generation: int) -> bool:
+        """Be one generation of a worker; returns whether there is no more to do."""
+        end = _core.WorkerEnd(self._arena_fd, self._calls_fd, lane, generation)
+        self._scheduler.on_started(lane, generation, self._owner)
+        reached: dict[int, Vector] = {}
+        while unit := end.claim():
+            answer = self._ask(lane, unit, reached)
+            if answer is None:
+                return False
+            self._commit(end, unit, answer)
+            reached[unit.stream] = answer.vector
+        return True
+
+    def _ask(
+        self, lane: int, unit: _core.Work, reached: dict[int, Vector]
+    ) -> Answer | None:
+        """What a unit comes to; None where its actor was lost, or there is none."""
+        sequential = unit.kind is _core.UnitKind.SEQUENTIAL
+        before: Vector = ()
+        if sequential:
+            live = unit.proceed and unit.stream in reached
+            before = reached[unit.stream] if live else tuple(unit.cursor_in.tolist())
+        task = Task(
+            unit.stream, sequential, unit.first, unit.count, unit.attempt, before
+        )
+        for _ in range(MOST_LOSSES):
+            asked = time.perf_counter()
+            found = self.pool.compute(self._named(lane), task)
+            if found is None:
+                return None
+            if isinstance(found, Computed):
+                answer = found.answer
+                made, size = len(answer.vectors), len(answer.payload)
+                here = time.perf_counter()
+                call = Call(asked, found.ready, here, made, size, answer.load)
+                self.flow.answered(found.actor, call)
+                return answer
+            self.told[lane] = f"{found.actor} was lost in {_text(task)}: {found.why}"
+            if found.blamed:
+                return None
+        return None
+
+    def _commit(self, end: _core.WorkerEnd, unit: _core.Work, answer: Answer) -> None:
+        self._payloads.keep(unit.stream, unit.id, answer.payload)
+        outputs = [(2 * unit.id, NO_KEYS, vector) for vector in answer.vectors]
+        if outputs:
+            outputs[-1] = 2 * unit.id + 1, *outputs[-1][1:]
+        failure = None
+        if answer.failure is not None:
+            failure = answer.failure, answer.vector
+        writer = slot_writer.SlotWriter(unit.address, unit.capacity)
+        try:
+            used = slot_writer.encode(writer, outputs, failure)
+        except slot_writer.NeedSpace as need:
+            address = end.need(need.bytes)
+            if address is None:
+                return
+            writer = slot_writer.SlotWriter(address, need.bytes)
+            used = slot_writer.encode(writer, outputs, failure)
+        count = len(outputs) + (failure is not None)
+        end.commit(answer.status, count, used, answer.vector)
+
+    def _answer_calls(self) -> None:
+        try:
+            while os.eventfd_read(self._calls_fd) < _END:
+                self._scheduler.on_slot_requested()
+        finally:
+            self._leave()
+
+    def _leave(self) -> None:
+        """Close the descriptors with the last thread."""
+        with self._leaving:
+            self._left -= 1
+            last = not self._left
+        if last:
+            os.close(self._arena_fd)
+            os.close(self._calls_fd)
+
+
+def _text(task: Task) -> str:
+    if task.sequential:
+        return f"an output of stream {task.stream}"
+    last = task.first + task.records - 1
+    return f"records {task.first} to {last} of its stream {task.stream}"
+
+
+# More than all lanes together can call for.
+_END = 1 << 32
+
+
+class _Payloads:
+    """What units came to, from the commit until all of them is delivered."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        # Of each stream: by the unit's id.
+        self._kept: dict[int, dict[int, Bytes]] = collections.defaultdict(dict)
+        # The stream and the unit whose last output was due last.
+        self._finished = (0, -1)
+
+    def keep(self, stream: int, unit: int, payload: Bytes) -> None:
+        with self._lock:
+            self._kept[stream][unit] = payload
+
+    def due(self, stream: int, unit: int, last: int) -> Bytes:
+        """That of the unit, whose last output may be due; again, if it was not taken.
+
+        Those of older ones of its stream are dropped.  They were delivered or
+        withdrawn: ids grow, and a stream's come in their order.
+        """
+        with self._lock:
+            if self._finished != (stream, unit):
+                finished, done = self._finished
+                self._kept[finished].pop(done, None)
+            kept = self._kept[stream]
+            for older in [other for other in kept if other < unit]:
+                del kept[older]
+            if last:
+                self._finished = stream, unit
+            return kept[unit]
+
+    def clear(self) -> None:
+        with self._lock:
+            self._kept.clear()

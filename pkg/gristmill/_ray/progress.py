@@ -1,0 +1,64 @@
+"""Tells the user how far the start of actors is, while they wait for it."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+from gristmill._base import log
+
+# After so long the user is told, again after each such time without any actor, and
+# where some are there after twice as long as the last time.
+TELL_S = 5.0
+
+
+class Progress:
+    """Knows what the user was told.
+
+    Args:
+        ray: The module.
+    """
+
+    def __init__(self, ray: Any) -> None:
+        self._ray = ray
+        self._began = time.monotonic()
+        self._due = self._began + TELL_S
+        self._wanted = 0
+        self._told = False
+
+    def look(self, started: int, wanted: int) -> None:
+        """Tell, where it is due, how many of the actors have started."""
+        now = time.monotonic()
+        if wanted > self._wanted:
+            self._began, self._due = now, now + TELL_S
+        self._wanted = wanted
+        if started >= wanted:
+            if self._told:
+                self._told = False
+                log.show(
+                    f"Ray: all {wanted} actors have started, after"
+                    f" {now - self._began:.0f} s."
+                )
+            self._began, self._due = now, now + TELL_S
+        elif now >= self._due:
+            self._tell(started, now)
+
+    def _tell(self, started: int, now: float) -> None:
+        self._told = True
+        if started:
+            self._due = now + max(now - self._began, TELL_S)
+            log.show(
+                f"Ray: {started} of {self._wanted} actors have started, after"
+                f" {now - self._began:.0f} s."
+            )
+            return
+        self._due = now + TELL_S
+        free = self._ray.available_resources().get("CPU", 0.0)
+        there = self._ray.cluster_resources().get("CPU", 0.0)
+        log.warning(
+            "Waiting for Ray: none of %d actors has started. The cluster has %g CPUs,"
+            " %g of them free; see `ray status`.",
+            self._wanted,
+            there,
+            free,
+        )
