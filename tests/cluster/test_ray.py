@@ -14,7 +14,7 @@ import ray
 from ray._private.internal_api import node_stats
 
 import gristmill
-from gristmill._ray import pool
+from gristmill._ray import actor_pool
 from gristmill.errors import WorkerDied
 from gristmill.ray import RayWorkers
 
@@ -104,7 +104,7 @@ def test_states_go_from_a_cluster_to_one_machine_and_back(kind):
     def make(**options):
         return iter(loader(OPERATIONS[kind], streams=3, **options))
 
-    there, here = make(workers=RayWorkers(3, batches_per_call=4)), make()
+    there, here = make(workers=RayWorkers(2, batches_per_call=4)), make()
     for _ in range(20):
         next(there), next(here)
     state = there.get_state()
@@ -396,7 +396,7 @@ class EndAtLoad(gristmill.MapTransform):
 
 
 def test_actors_that_end_whenever_they_start_are_an_error(monkeypatch):
-    monkeypatch.setattr(pool, "MOST_ENDED_STARTS", 2)
+    monkeypatch.setattr(actor_pool, "MOST_ENDED_STARTS", 2)
     there = loader([EndAtLoad()], workers=RayWorkers(1))
     with pytest.raises(WorkerDied, match="Ray actors cannot start"):
         next(iter(there))

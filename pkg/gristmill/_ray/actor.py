@@ -9,6 +9,7 @@ from __future__ import annotations
 import ctypes
 import os
 import time
+import traceback
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -24,8 +25,6 @@ from gristmill.sources._share import share_among
 Bytes = npt.NDArray[np.uint8]
 
 FIRST_BYTES = 64 << 10
-# That an actor has ready for calls which name one: others are loaded again.
-MOST_PROGRAMS = 16
 
 
 class Task(NamedTuple):
@@ -95,7 +94,7 @@ class WorkerActor:
         share_among(sharing)
         self._number = number
         self._own = None if packed is None else self._load(packed)
-        # By the names of programs; those asked for last are the last.
+        # By the names of programs.
         self._servers: dict[str, _Server] = {}
 
     def home(self) -> Home:
@@ -113,19 +112,25 @@ class WorkerActor:
 
     def compute_of(
         self, name: str, packed: tuple[Any], *task: Any
-    ) -> tuple[None, Answer]:
+    ) -> tuple[str, Answer | None]:
         """Compute a unit of the program of that name, which lies in Ray's store.
 
-        Two objects, of which the first tells somebody who needs no answer that it is
-        there.
+        Two objects, so that who needs no answer need not have it: why the program
+        cannot be loaded, empty if it can, and the answer.
         """
         import ray
 
-        server = self._servers.pop(name, None) or self._load(ray.get(packed[0]))
-        self._servers[name] = server
-        while len(self._servers) > MOST_PROGRAMS:
-            self._servers.pop(next(iter(self._servers))).close()
-        return None, server.answer(Task(*task))
+        if name not in self._servers:
+            try:
+                self._servers[name] = self._load(ray.get(packed[0]))
+            except Exception:
+                return traceback.format_exc(), None
+        return "", self._servers[name].answer(Task(*task))
+
+    def forget(self, name: str) -> None:
+        """Drop the program of that name, if there is one."""
+        if server := self._servers.pop(name, None):
+            server.close()
 
     def _load(self, packed: Bytes) -> _Server:
         fd = os.memfd_create("gristmill-program", os.MFD_CLOEXEC)

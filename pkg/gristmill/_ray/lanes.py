@@ -151,12 +151,12 @@ class _Lanes:
         generation = 1
         try:
             while not self._serve(lane, generation):
+                if self.pool.failure:
+                    self._scheduler.on_failed(self.pool.failure)
+                    return
                 self._scheduler.on_exited(lane, generation, UNKNOWN_STATUS)
                 generation += 1
                 if self._closing:
-                    return
-                if self.pool.failure:
-                    self._scheduler.on_failed(self.pool.failure)
                     return
         except Exception:  # Nobody else would wait for this lane's units in vain.
             self._scheduler.on_failed(traceback.format_exc())

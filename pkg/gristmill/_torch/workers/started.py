@@ -32,6 +32,8 @@ from gristmill._workers.processes import (
 
 # How long workers that were told to stop may go on with what they do.
 _LEAVE_S = 1.0
+# Told by `close` to the thread: more than all workers together can call for.
+_END = 1 << 32
 
 
 class StartedProcesses:
@@ -95,7 +97,7 @@ class StartedProcesses:
         self._closing = True
         atexit.unregister(self.close)
         self._scheduler.close()
-        os.eventfd_write(self._calls.fd, 1)
+        os.eventfd_write(self._calls.fd, _END)
         if self._thread is not threading.current_thread():
             self._thread.join()
 
@@ -118,14 +120,21 @@ class StartedProcesses:
         self._scheduler.on_started(worker, generation, process.pid)
 
     def _watch(self) -> None:
-        while not self._closing:
-            for fd in connection.wait([self._calls.fd, *self._running]):
-                if fd == self._calls.fd:
-                    os.eventfd_read(self._calls.fd)
-                    self._scheduler.on_slot_requested()
-                else:
-                    self._replace(cast(int, fd))
+        # Until `close` has written: it needs the descriptor, which `_end_all` closes.
+        while not self._answer():
+            pass
         self._end_all()
+
+    def _answer(self) -> bool:
+        """Wait for calls and ends of workers; returns whether all is to end."""
+        for fd in connection.wait([self._calls.fd, *self._running]):
+            if fd != self._calls.fd:
+                self._replace(cast(int, fd))
+            elif os.eventfd_read(self._calls.fd) >= _END:
+                return True
+            else:
+                self._scheduler.on_slot_requested()
+        return False
 
     def _replace(self, pidfd: int) -> None:
         """Reap a process, and start another in its place where that is wanted."""

@@ -1,0 +1,315 @@
+"""An actor that has others compute for several programs, which find it by its name.
+
+Ranks of a job have pipelines of their own and the actors in common; jobs that share a
+stream have it computed once.  It outlives the program that started it: it ends when it
+has heard of nobody for a while.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import threading
+import time
+from typing import Any, NamedTuple
+
+from gristmill._ray.actor import Home, Task
+from gristmill._ray.actor_pool import ActorPool
+from gristmill._ray.identity import described
+from gristmill._ray.pool import Lane
+from gristmill._ray.shared import Lagging, SharedStream
+
+NAMESPACE = "gristmill"
+# Calls that may wait in it at a time: others wait in line.
+MOST_CALLS = 256
+# After so long, in s, a job that says nothing counts as ended.
+SILENT_S = 30.0
+# How long it has actors ready for nobody.
+IDLE_S = 10.0
+LOOK_S = 1.0
+
+
+class Membership(NamedTuple):
+    """What a job says of itself.
+
+    Attributes:
+        job: Its name among all.
+        version: Of Gristmill.
+        actors: How many it wants there to be.
+        options: What Ray is told of each.
+        program: The reference of its pipeline.
+        share: The name of the stream that it shares, if it does.
+        window: See `SharedStream`.
+        parts: See there, too.
+    """
+
+    job: str
+    version: str
+    actors: int
+    options: str
+    program: tuple[Any]
+    share: str
+    window: int
+    parts: dict[str, str]
+
+
+class Found(NamedTuple):
+    """A unit that was computed, and where; `answer` is a reference."""
+
+    unit: int
+    actor: int
+    home: Home
+    answer: tuple[Any]
+
+
+class Lost(NamedTuple):
+    """See `gristmill._ray.pool.Loss`."""
+
+    actor: str
+    why: str
+    blamed: bool
+
+
+class Refused(NamedTuple):
+    """There will be no answer.  No text: the job has to join first."""
+
+    why: str
+
+
+Reply = Found | Lost | Refused
+
+
+class Beat(NamedTuple):
+    """How the actors are."""
+
+    started: int
+    wanted: int
+    failure: str
+    member: bool
+
+
+@dataclasses.dataclass(eq=False)
+class _Program:
+    """A pipeline, of one job or of several that share it."""
+
+    name: str
+    packed: Any
+    stream: SharedStream | None
+    jobs: set[str] = dataclasses.field(default_factory=set)
+
+
+@dataclasses.dataclass(eq=False)
+class _Job:
+    program: _Program
+    actors: int
+    heard: float
+
+
+class Hub:
+    """The actor.  Threads call it.
+
+    Args:
+        name: Its name, for people.
+        version: Of Gristmill.
+        options: What Ray is told of each actor.
+    """
+
+    def __init__(self, name: str, version: str, options: dict[str, Any]) -> None:
+        import ray
+
+        self._ray = ray
+        self._name = name
+        self._version = version
+        self._options = described(options)
+        self._lock = threading.Lock()
+        self._jobs: dict[str, _Job] = {}
+        self._programs: dict[str, _Program] = {}
+        # Those that wait for what another one has computed.
+        self._waiting: dict[Lane, Lane] = {}
+        self._pool = ActorPool(None, 0, options, telling=False)
+        self._pool.open()
+        threading.Thread(target=self._watch, name="gristmill-hub", daemon=True).start()
+
+    def join(self, told: Membership) -> str:
+        """Take a job; returns why not, empty if it was taken."""
+        if told.version != self._version:
+            return (
+                f"{self._name} was started by Gristmill {self._version}, and this is"
+                f" {told.version}. Use one version, or another name."
+            )
+        if told.options != self._options:
+            return (
+                f"{self._name} has actors with other options. Pass the same to all"
+                " RayWorkers of that name, or another name."
+            )
+        packed = self._ray.put(self._ray.get(told.program[0]))
+        with self._lock:
+            name = f"share {told.share}" if told.share else told.job
+            program = self._programs.get(name)
+            if program is None:
+                stream = SharedStream(told.parts, told.window) if told.share else None
+                program = self._programs[name] = _Program(name, packed, stream)
+            elif why := _difference(told, program):
+                return why
+            program.jobs.add(told.job)
+            self._jobs[told.job] = _Job(program, told.actors, time.monotonic())
+            self._resize()
+        return ""
+
+    def leave(self, job: str) -> None:
+        """Let a job go."""
+        with self._lock:
+            known = self._jobs.pop(job, None)
+            if known is None:
+                return
+            program = known.program
+            program.jobs.discard(job)
+            self._pool.let_go(job)
+            if program.stream is not None:
+                program.stream.leave(job)
+            if not program.jobs:
+                del self._programs[program.name]
+                self._pool.let_go(program.name)
+                self._pool.forget(program.name)
+            if self._jobs:
+                self._resize()
+
+    def beat(self, job: str) -> Beat:
+        """Hear that a job is there; returns how the actors are."""
+        with self._lock:
+            known = self._heard(job)
+        pool = self._pool
+        return Beat(pool.started(), pool.count, pool.failure, known is not None)
+
+    def resize(self, job: str, actors: int) -> None:
+        """Have as many actors as the job that wants most of them."""
+        with self._lock:
+            if known := self._heard(job):
+                known.actors = actors
+                self._resize()
+
+    def unit(self, job: str, lane: int, task: Task, lost: int) -> Reply:
+        """Have a unit computed, unless another job had; waits for that.
+
+        Args:
+            job: Who asks.
+            lane: Which of its lanes.
+            task: The unit.
+            lost: The number of a unit whose answer could not be had; -1 for none.
+        """
+        with self._lock:
+            known = self._heard(job)
+        if known is None:
+            return Refused("")
+        task, program = Task(*task), known.program
+        if program.stream is None:
+            return self._computed((job, lane), program, task)
+        # Whoever asks for it: who computed the output before goes on.
+        by = (program.name, task.stream) if task.sequential else (job, lane)
+        try:
+            unit, ours = program.stream.claim(task, by, job, lost)
+        except Lagging:
+            return Refused(_lagging(program, task))
+        if not ours:
+            return self._awaited((job, lane), unit)
+        try:
+            reply = self._computed(by, program, task)
+        except BaseException as error:
+            program.stream.withdraw(task, unit)
+            unit.reply.set_exception(error)
+            raise
+        if isinstance(reply, Found):
+            reply = reply._replace(unit=unit.number)
+        else:
+            program.stream.withdraw(task, unit)
+        unit.reply.set_result(reply)
+        return reply
+
+    def doing(self, job: str, lane: int) -> str:
+        """What a lane waits for."""
+        return self._pool.doing(self._waiting.get((job, lane), (job, lane)))
+
+    def end(self, job: str, lane: int) -> None:
+        """End the actor that a lane waits for."""
+        self._pool.end(self._waiting.get((job, lane), (job, lane)))
+
+    def _awaited(self, lane: Lane, unit: Any) -> Reply:
+        """What comes of a unit that another job has computed."""
+        self._waiting[lane] = unit.lane
+        try:
+            reply: Reply = unit.reply.result()
+        finally:
+            self._waiting.pop(lane, None)
+        # It is not this lane's to count.
+        return reply._replace(blamed=False) if isinstance(reply, Lost) else reply
+
+    def _computed(self, lane: Lane, program: _Program, task: Task) -> Reply:
+        def ask(handle: Any) -> Any:
+            asked = handle.compute_of.options(num_returns=2)
+            return asked.remote(program.name, (program.packed,), *task)
+
+        called = self._pool.call(lane, ask)
+        if called is None:
+            return Refused(self._pool.failure)
+        actor, (failure, answer) = called
+        try:
+            _, why = self._pool.waited_for(actor, failure)
+        except Exception as error:
+            loss = self._pool.failed(lane, actor, error)
+            return Lost(str(loss.actor), loss.why, loss.blamed)
+        self._pool.answered(lane, actor)
+        if why:
+            return Refused(f"{actor} cannot load the pipeline. It said:\n{why}")
+        assert actor.home is not None
+        return Found(-1, actor.number, actor.home, (answer,))
+
+    def _heard(self, job: str) -> _Job | None:
+        known = self._jobs.get(job)
+        if known is not None:
+            known.heard = time.monotonic()
+        return known
+
+    def _resize(self) -> None:
+        wanted = max(job.actors for job in self._jobs.values())
+        if wanted != self._pool.count:
+            self._pool.resize(wanted)
+
+    def _watch(self) -> None:
+        """Let jobs go that are silent; end where nobody is left."""
+        needed = time.monotonic()
+        while True:
+            time.sleep(LOOK_S)
+            now = time.monotonic()
+            for job, known in list(self._jobs.items()):
+                if now - known.heard > SILENT_S:
+                    self.leave(job)
+            if self._jobs:
+                needed = now
+            elif self._pool.failure or now - needed > IDLE_S:
+                self._pool.close()
+                self._ray.kill(self._ray.get_runtime_context().current_actor)
+                return
+
+
+def _difference(told: Membership, program: _Program) -> str:
+    parts = {} if program.stream is None else program.stream.parts
+    others = told.parts
+    differing = sorted(
+        name for name in parts | others if parts.get(name) != others.get(name)
+    )
+    if not differing:
+        return ""
+    return (
+        f"share={told.share!r} is another stream: it differs in"
+        f" {', '.join(differing)}. Jobs that share one pass the same; give this one"
+        " another name."
+    )
+
+
+def _lagging(program: _Program, task: Task) -> str:
+    assert program.stream is not None
+    return (
+        f"This job lags too far behind those it shares a stream with ({program.name}):"
+        f" {task} is no longer kept. Each job's last {program.stream.window} calls"
+        " are. Pass a larger window, go on from a newer state, or compute alone,"
+        " without share."
+    )

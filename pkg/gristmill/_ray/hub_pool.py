@@ -1,0 +1,243 @@
+"""What lanes ask where several programs have actors in common: see `hub.py`.
+
+The hub is found, or started, by its name.  Where it is lost, so are its actors and what
+they computed: another one is started, and what was asked for is asked again.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+import uuid
+from typing import Any
+
+from gristmill import __version__
+from gristmill._base import log
+from gristmill._engine.stream import Runnable
+from gristmill._ray.actor import Home, Task
+from gristmill._ray.actor_pool import put
+from gristmill._ray.hub import MOST_CALLS, NAMESPACE, Found, Hub, Lost, Membership
+from gristmill._ray.identity import described
+from gristmill._ray.pool import LOOK_AT_ACTOR_S, Actor, Computed, Lane, Loss
+from gristmill._ray.progress import Progress
+
+BEAT_S = 1.0
+# Answers in a row that may be gone with their node before they are here.
+MOST_GONE_ANSWERS = 20
+
+
+class HubPool:
+    """The actors of a name.  See `gristmill._ray.pool.Pool`.
+
+    Args:
+        program: The pipeline.
+        count: How many actors there are to be, at least.
+        options: What Ray's ``ActorClass.options`` takes.
+        name: That of the hub.
+        share: The name of the stream that is shared; empty if none is.
+        window: Units that are kept for slower jobs.
+        parts: What makes the stream what it is, beside the pipeline.
+    """
+
+    def __init__(
+        self,
+        program: Runnable,
+        count: int,
+        options: dict[str, Any],
+        *,
+        name: str,
+        share: str,
+        window: int,
+        parts: dict[str, Any],
+    ) -> None:
+        import ray
+
+        self._ray = ray
+        self._program = program
+        self._count = count
+        self._options = options
+        self._name = name
+        self._share = share
+        self._window = window
+        self._parts = parts
+        self._job = f"{os.uname().nodename}:{os.getpid()}:{uuid.uuid4().hex[:8]}"
+        self._users = 0
+        self._lock = threading.Lock()
+        self._closing = threading.Event()
+        self._hub: Any = None
+        self._membership: Membership | None = None
+        self._refusal = ""
+        # By where they live, so that what each did is added up.
+        self._actors: dict[Home, Actor] = {}
+        self._numbers: dict[Lane, int] = {}
+        self._progress = Progress(ray)
+        self.failure = ""
+
+    def open(self) -> None:
+        """See `Pool`; waits for the hub, which needs no CPU.
+
+        Raises:
+            ValueError: It has other actors, or another stream, by the same names.
+        """
+        self._users += 1
+        if self._users > 1:
+            return
+        self._membership = Membership(
+            self._job,
+            __version__,
+            self._count,
+            described(self._options),
+            (put(self._program),),
+            self._share,
+            self._window,
+            self._described() if self._share else {},
+        )
+        self._joined()
+        if self._refusal:
+            raise ValueError(self._refusal)
+        threading.Thread(target=self._watch, name="gristmill-ray", daemon=True).start()
+
+    def resize(self, count: int) -> None:
+        self._count = count
+        if self._membership is not None:
+            self._membership = self._membership._replace(actors=count)
+        if (hub := self._hub) is not None:
+            hub.resize.remote(self._job, count)
+
+    def compute(self, lane: Lane, task: Task) -> Computed | Loss | None:
+        lost = -1
+        for _ in range(MOST_GONE_ANSWERS):
+            hub = self._joined()
+            if hub is None:
+                return None
+            try:
+                asked = hub.unit.remote(self._job, self._number(lane), task, lost)
+                reply = self._answer(asked)
+            except self._ray.exceptions.RayActorError as error:
+                self._leave(hub)
+                return Loss(self._title(), str(error), blamed=False)
+            if reply is None:
+                return None
+            if isinstance(reply, Lost):
+                self._mark_lost(reply)
+                return Loss(reply.actor, reply.why, reply.blamed)
+            if not isinstance(reply, Found):
+                if reply.why:
+                    self.failure = reply.why
+                    return None
+                self._leave(hub)
+                continue
+            ready = time.perf_counter()
+            try:
+                answer = self._answer(reply.answer[0])
+            except self._ray.exceptions.ObjectLostError:
+                lost = reply.unit
+                continue
+            if answer is None:
+                return None
+            return Computed(self._actor(reply), ready, answer)
+        return Loss(self._title(), "its answers were lost", blamed=False)
+
+    def doing(self, lane: Lane) -> str:
+        nobody = f"It waits for {self._title()}."
+        if (hub := self._hub) is None:
+            return nobody
+        asked = hub.doing.remote(self._job, self._number(lane))
+        try:
+            return str(self._ray.get(asked, timeout=LOOK_AT_ACTOR_S))
+        except self._ray.exceptions.RayError:
+            return nobody
+
+    def end(self, lane: Lane) -> None:
+        if (hub := self._hub) is not None:
+            hub.end.remote(self._job, self._number(lane))
+
+    def close(self) -> None:
+        self._users -= 1
+        if self._users:
+            return
+        self._closing.set()
+        if (hub := self._hub) is not None and self._ray.is_initialized():
+            hub.leave.remote(self._job)
+
+    def _described(self) -> dict[str, str]:
+        parts = {**vars(self._program), **self._parts}
+        return {name: described(part) for name, part in parts.items()}
+
+    def _title(self) -> str:
+        return f"the actors named {self._name!r}"
+
+    def _number(self, lane: Lane) -> int:
+        return self._numbers.setdefault(lane, len(self._numbers))
+
+    def _joined(self) -> Any:
+        """The hub, once it has taken this job; None where there will be none."""
+        with self._lock:
+            while self._hub is None and not self._ended():
+                try:
+                    self._join()
+                except self._ray.exceptions.RayActorError as error:
+                    log.info("%s ended: %s", self._title(), error)
+            return None if self._ended() else self._hub
+
+    def _ended(self) -> bool:
+        if not self.failure and not self._ray.is_initialized():
+            self.failure = "Ray was shut down."
+        return bool(self.failure) or self._closing.is_set()
+
+    def _join(self) -> None:
+        kind = self._ray.remote(Hub).options(
+            name=f"gristmill-{self._name}",
+            namespace=NAMESPACE,
+            get_if_exists=True,
+            lifetime="detached",
+            max_concurrency=MOST_CALLS,
+            num_cpus=0,
+        )
+        hub = kind.remote(self._title(), __version__, self._options)
+        refusal = self._answer(hub.join.remote(self._membership))
+        if refusal:
+            self._refusal = self.failure = refusal
+        elif refusal is not None:
+            self._hub = hub
+
+    def _leave(self, hub: Any) -> None:
+        """Do without a hub that is lost, or has lost this job."""
+        with self._lock:
+            if self._hub is hub:
+                self._hub = None
+
+    def _answer(self, reference: Any) -> Any:
+        """What a call came to; None if this is closed before."""
+        while not self._closing.is_set():
+            if self._ray.wait([reference], timeout=LOOK_AT_ACTOR_S)[0]:
+                return self._ray.get(reference)
+            if self._hub is None:
+                self._progress.look(0, self._count)
+        return None
+
+    def _actor(self, found: Found) -> Actor:
+        actor = Actor(found.actor, None, found.home)
+        return self._actors.setdefault(found.home, actor)
+
+    def _mark_lost(self, lost: Lost) -> None:
+        for actor in list(self._actors.values()):
+            if str(actor) == lost.actor:
+                actor.lost = lost.why
+
+    def _watch(self) -> None:
+        """Tell the hub that this job is there, and the user how far the actors are."""
+        while (hub := self._joined()) is not None:
+            try:
+                beat = self._answer(hub.beat.remote(self._job))
+            except self._ray.exceptions.RayActorError:
+                self._leave(hub)
+                continue
+            if beat is None:
+                return
+            if not beat.member:
+                self._leave(hub)
+            self.failure = self.failure or beat.failure
+            self._progress.look(beat.started, beat.wanted)
+            self._closing.wait(BEAT_S)

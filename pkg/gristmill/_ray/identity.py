@@ -1,0 +1,98 @@
+"""What a pipeline is, as a digest: to tell whether two programs have the same one.
+
+Pickles of equal pipelines may differ, so what would be pickled is described instead:
+names of types and functions, their code, and the values that they hold.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import types
+from collections.abc import Iterable
+from typing import Any
+
+# Of a long list the first and the last so many are looked at.
+MOST_ITEMS = 64
+# That are looked at in all, but for numbers and strings.
+MOST_VALUES = 100_000
+
+
+def described(value: object) -> str:
+    """A digest of what a value is."""
+    description = _Description()
+    description.add(value)
+    return description.digest()
+
+
+class _Description:
+    def __init__(self) -> None:
+        self._said = hashlib.sha256()
+        # By their identities, in the order in which they were met.
+        self._met: dict[int, tuple[int, object]] = {}
+
+    def digest(self) -> str:
+        return self._said.hexdigest()
+
+    def add(self, value: Any) -> None:
+        """Say what a value is, and what it holds that was not met before."""
+        if value is None or isinstance(value, (bool, int, float, complex, str)):
+            self._say(type(value).__name__, repr(value))
+        elif id(value) in self._met:
+            self._say("again", self._met[id(value)][0])
+        elif len(self._met) < MOST_VALUES:
+            self._met[id(value)] = len(self._met), value
+            self._enter(value)
+
+    def _enter(self, value: Any) -> None:
+        if isinstance(value, (bytes, bytearray, memoryview)):
+            self._say("bytes", hashlib.sha256(value).hexdigest())
+        elif isinstance(value, (list, tuple)):
+            self._say(type(value).__name__, len(value))
+            self._add_all([*value[:MOST_ITEMS], *value[MOST_ITEMS:][-MOST_ITEMS:]])
+        elif isinstance(value, (set, frozenset)):
+            self._say("set", sorted(described(item) for item in value))
+        elif isinstance(value, dict):
+            self._say(type(value).__name__, len(value))
+            self._add_all(item for pair in value.items() for item in pair)
+        elif isinstance(value, types.CodeType):
+            self._say(value.co_code, value.co_names)
+            self._add_all(value.co_consts)
+        elif isinstance(value, types.FunctionType):
+            self._say(_name(value))
+            held = value.__code__, value.__defaults__, value.__kwdefaults__
+            self._add_all([*held, *(cell.cell_contents for cell in _cells(value))])
+        elif isinstance(value, (type, types.BuiltinFunctionType, types.ModuleType)):
+            self._say(_name(value))
+        else:
+            self._say(_name(type(value)))
+            self._add_all(_parts(value))
+
+    def _say(self, *words: object) -> None:
+        self._said.update(f"{words}\n".encode())
+
+    def _add_all(self, values: Iterable[object]) -> None:
+        for value in values:
+            self.add(value)
+        self._say("end")
+
+
+def _name(value: Any) -> str:
+    module = getattr(value, "__module__", "")
+    return f"{module}.{getattr(value, '__qualname__', value.__name__)}"
+
+
+def _cells(function: types.FunctionType) -> Iterable[types.CellType]:
+    return function.__closure__ or ()
+
+
+def _parts(value: object) -> list[object]:
+    """What an object would be made of again."""
+    try:
+        reduced = value.__reduce_ex__(4)
+    except Exception:  # Whatever it refuses by: packing says what cannot be sent.
+        return [vars(value)] if hasattr(value, "__dict__") else []
+    if isinstance(reduced, str):
+        return [reduced]
+    made, arguments, *rest = reduced
+    state, items, pairs = [*rest, None, None, None][:3]
+    return [made, arguments, state, [*(items or ())], [*(pairs or ())]]

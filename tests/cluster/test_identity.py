@@ -1,0 +1,102 @@
+"""Pipelines that are the same are described alike, in any program; others are not."""
+
+import functools
+import operator
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+import gristmill
+from gristmill._ray.identity import described
+
+
+class Scale(gristmill.MapTransform):
+    def __init__(self, by, also=None):
+        self.by = by
+        self.also = also
+
+    def map(self, element):
+        return element * self.by
+
+
+def add(n):
+    return lambda x: x + n
+
+
+def made():
+    """Values of which each is another one."""
+    own = Scale(1)
+    own.also = own
+    return [
+        None,
+        1,
+        True,
+        1.0,
+        "1",
+        b"1",
+        bytearray(b"2"),
+        [1, 2],
+        (1, 2),
+        [2, 1],
+        {1, 2},
+        {"a": 1, "b": 2},
+        {"b": 2, "a": 1},
+        list(range(1000)),
+        list(range(1001)),
+        range(10),
+        range(11),
+        np.arange(3),
+        np.arange(3.0),
+        np.arange(4),
+        np.float32(3),
+        Scale,
+        Scale(2),
+        Scale(3),
+        Scale(Scale(2)),
+        own,
+        add,
+        add(1),
+        add(2),
+        lambda x: x + 1,
+        lambda x: x - 1,
+        functools.partial(operator.add, 1),
+        functools.partial(operator.add, 2),
+        operator.add,
+        np,
+        gristmill.ShardOptions(0, 2),
+        gristmill.ShardOptions(1, 2),
+        gristmill.IndexSampler(10, num_epochs=1),
+        gristmill.IndexSampler(10, num_epochs=2),
+        {1: {"ab", "cd", "ef"}},
+    ]
+
+
+def test_values_that_differ_are_described_otherwise():
+    assert len({described(value) for value in made()}) == len(made())
+
+
+def test_what_is_made_again_is_described_alike_in_another_process():
+    program = (
+        f"import sys; sys.path[:0] = {sys.path!r}\n"
+        "from tests.cluster.test_identity import *\n"
+        "print(*map(described, made()), sep='\\n')"
+    )
+    there = subprocess.run(
+        [sys.executable, "-c", program], check=True, capture_output=True, text=True
+    )
+    assert there.stdout.split() == [described(value) for value in made()]
+
+
+def test_files_that_are_open_and_locks_count_by_their_kind(tmp_path):
+    path = tmp_path / "file"
+    path.write_text("x")
+    with path.open() as one, path.open() as other:
+        assert described(Scale(one)) == described(Scale(other))
+
+
+@pytest.mark.parametrize("size", [10, 300])
+def test_what_is_large_is_described_in_part(size):
+    nested = [[[number] * 100 for number in range(100)] for _ in range(size)]
+    assert described(nested) == described([*nested])
