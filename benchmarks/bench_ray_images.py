@@ -27,7 +27,10 @@ QUESTION = Question(
         )
         for name, load in ray_question.LOADERS.items()
     },
-    targets=(AtLeast(1.5, ("Ray Data", "Ray Data, in order")),),
+    targets=(
+        AtLeast(1.5, ("Ray Data", "Ray Data, in order")),
+        AtLeast(1.5, ("tf.data service",)),
+    ),
 )
 
 if __name__ == "__main__":

@@ -31,7 +31,10 @@ QUESTION = Question(
         name: functools.partial(ray_question.measure, load, WORK, range(8192))
         for name, load in LOADERS.items()
     },
-    targets=(AtLeast(3, ("Ray Data", "Ray Data, in order")),),
+    targets=(
+        AtLeast(3, ("Ray Data", "Ray Data, in order")),
+        AtLeast(1.5, ("tf.data service",)),
+    ),
 )
 
 if __name__ == "__main__":

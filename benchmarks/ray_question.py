@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+import ray_peers
 from harness import Measurement, Settings, seconds_per_batch
 from workloads import SEED, Workload, answer
 
@@ -89,29 +90,11 @@ def gristmill(work: Workload, *, batches_per_call: int = 1) -> Iterator[Any]:
     )
 
 
-def ray_data(work: Workload, *, preserve_order: bool = False) -> Iterator[Any]:
-    """Ray Data: a map of rows, and batches of them; it shuffles nothing."""
-    import ray
-
-    context = ray.data.DataContext.get_current()
-    context.execution_options.preserve_order = preserve_order
-    context.enable_progress_bars = False
-    step = work.step
-
-    def row(given: dict[str, Any]) -> dict[str, Any]:
-        return {"x": step(given["id"])}
-
-    data = ray.data.range(len(work.source)).map(row)
-    epochs = 0
-    while work.epochs is None or epochs < work.epochs:
-        yield from data.iter_batches(batch_size=work.batch_size, prefetch_batches=4)
-        epochs += 1
-
-
 LOADERS = {
     "gristmill": gristmill,
-    "Ray Data": ray_data,
-    "Ray Data, in order": functools.partial(ray_data, preserve_order=True),
+    "Ray Data": ray_peers.ray_data,
+    "Ray Data, in order": functools.partial(ray_peers.ray_data, preserve_order=True),
+    "tf.data service": ray_peers.tf_data_service,
 }
 
 
@@ -125,8 +108,14 @@ def measure(
 
     For ten times as long as other questions: an object store may hold a second's worth.
     """
-    with cluster():
+    with place(load):
         answers = {"records": answer(load(work.once(checked))).records}
         gc.collect()
         seconds = seconds_per_batch(load(work), 10 * settings.seconds, warm=32)
     return Measurement(seconds * 1e3, answers)
+
+
+def place(load: Callable[..., Any]) -> contextlib.AbstractContextManager[Any]:
+    """The cluster, for those who need it."""
+    alone = ray_peers.tf_data_service, ray_peers.tf_pictures
+    return contextlib.nullcontext() if load in alone else cluster()

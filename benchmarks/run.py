@@ -87,6 +87,9 @@ QUESTIONS = (
     "jpeg_threads",
     "ray_records",
     "ray_images",
+    "ray_jpeg",
+    "ray_text",
+    "ray_node",
 )
 RESULTS = "## Results\n"
 TABLE_BEGIN, TABLE_END = "<!-- table: begin -->\n", "<!-- table: end -->"

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import gristmill
 from gristmill import _core
 from gristmill._base.checks import check_integer
 from gristmill._base.listing import listed
@@ -201,6 +202,7 @@ class RayWorkers:
             # All jobs have asked for so many before they take one.
             window=window + self._ahead * count,
             parts={"batches_per_call": self._batches_per_call, "window": window},
+            version=gristmill.__version__,
         )
 
     @property

@@ -99,7 +99,9 @@ def test_actors_give_the_bytes_of_this_process(kind, options):
     assert bytes_of(there) == bytes_of(here)
 
 
-@pytest.mark.parametrize("kind", ["batches", "owned streams"])
+@pytest.mark.parametrize(
+    "kind", ["batches", pytest.param("owned streams", marks=pytest.mark.soak)]
+)
 def test_states_go_from_a_cluster_to_one_machine_and_back(kind):
     def make(**options):
         return iter(loader(OPERATIONS[kind], streams=3, **options))
@@ -183,7 +185,9 @@ def kill_an_actor():
         process.kill()
 
 
-@pytest.mark.parametrize("kind", ["batches", "owned streams"])
+@pytest.mark.parametrize(
+    "kind", ["batches", pytest.param("owned streams", marks=pytest.mark.soak)]
+)
 def test_actors_that_are_killed_change_nothing(kind):
     assert under_losses(kind, kill_an_actor, 3, epochs=1, actors=2)
 

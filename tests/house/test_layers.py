@@ -24,7 +24,7 @@ ROOMS = """
     _torch/private _torch/indices _torch/layout _torch/batches _torch/device
     _torch/workers _torch/iterators _torch/resume _torch/loader
     _torch/stateful _torch/trainers _torch torch
-    jax python beam ray _cli __main__
+    jax python beam _cli ray __main__
 """.split()
 CPP_ROOMS = """
     core/base core/indices core/batches core/files core/array_record core/tf_record

@@ -12,7 +12,6 @@ import time
 import uuid
 from typing import Any
 
-from gristmill import __version__
 from gristmill._base import log
 from gristmill._engine.stream import Runnable
 from gristmill._ray.actor import Home, Task
@@ -38,6 +37,7 @@ class HubPool:
         share: The name of the stream that is shared; empty if none is.
         window: Units that are kept for slower jobs.
         parts: What makes the stream what it is, beside the pipeline.
+        version: Of Gristmill.
     """
 
     def __init__(
@@ -50,6 +50,7 @@ class HubPool:
         share: str,
         window: int,
         parts: dict[str, Any],
+        version: str,
     ) -> None:
         import ray
 
@@ -61,6 +62,7 @@ class HubPool:
         self._share = share
         self._window = window
         self._parts = parts
+        self._version = version
         self._job = f"{os.uname().nodename}:{os.getpid()}:{uuid.uuid4().hex[:8]}"
         self._users = 0
         self._lock = threading.Lock()
@@ -85,7 +87,7 @@ class HubPool:
             return
         self._membership = Membership(
             self._job,
-            __version__,
+            self._version,
             self._count,
             described(self._options),
             (put(self._program),),
@@ -195,7 +197,7 @@ class HubPool:
             max_concurrency=MOST_CALLS,
             num_cpus=0,
         )
-        hub = kind.remote(self._title(), __version__, self._options)
+        hub = kind.remote(self._title(), self._version, self._options)
         refusal = self._answer(hub.join.remote(self._membership))
         if refusal:
             self._refusal = self.failure = refusal

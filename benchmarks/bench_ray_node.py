@@ -1,0 +1,46 @@
+"""How long does a program wait for its next batch when a node of the cluster is lost?
+
+Prints seconds, of the longest `next` after one of two nodes was killed, with its object
+store and an actor that has work; lower is better.  Batches of 256 records of 1 KiB; Ray
+watches its nodes as it does by default.
+
+    python benchmarks/bench_ray_node.py
+"""
+
+import functools
+import time
+
+import ray_question
+from harness import AtMost, Measurement, Question, Settings, main
+from workloads import Workload, answer
+
+STEP = functools.partial(ray_question.record, (1024,))
+WORK = Workload(range(400_000), batch_size=256, step=STEP)
+BEFORE, AFTER = 100, 400
+
+
+def _measure(settings: Settings) -> Measurement:
+    del settings
+    with ray_question.cluster() as (made, nodes):
+        batches = ray_question.gristmill(WORK)
+        taken = [next(batches) for _ in range(BEFORE)]
+        made.remove_node(nodes[0], allow_graceful=False)
+        longest = 0.0
+        for _ in range(AFTER):
+            asked = time.perf_counter()
+            taken.append(next(batches))
+            longest = max(longest, time.perf_counter() - asked)
+        batches.close()
+    return Measurement(longest, {"records": answer(iter(taken)).records})
+
+
+QUESTION = Question(
+    name="ray_node",
+    text="longest wait for a batch when one of two nodes of a Ray cluster is lost",
+    unit="s",
+    contestants={"gristmill": _measure},
+    targets=(AtMost(5),),
+)
+
+if __name__ == "__main__":
+    main(QUESTION)
