@@ -7,6 +7,7 @@
 #   make test      all tests: C++ (ctest) and Python (pytest)
 #   make sanitize  the C++ tests under ASan, UBSan and TSan
 #   make lint      formatting, linters, types, stubs, locks
+#   make docs      the docs as a site, at http://localhost:8000
 #   make bench     the table of measurements
 #   make soak      the tests that take minutes
 #   make clean     remove what these targets made
@@ -30,8 +31,8 @@ CXX_FILES = $(wildcard csrc/*/*.[ch]pp csrc/*/*/*.[ch]pp tests/core/*.[ch]pp \
 HOT_MODULES = $(patsubst pkg/gristmill/_hot/%.pyx,gristmill._hot.%,\
 	$(wildcard pkg/gristmill/_hot/*.pyx))
 
-.PHONY: demo dev quick test test-core sanitize bench soak clean tools lint-tools \
-	lint check-format check-ruff check-mypy check-programs check-stubs check-threads
+.PHONY: demo dev quick test test-core sanitize docs site bench soak clean tools \
+	lint-tools lint check-format check-ruff check-mypy check-programs check-stubs check-threads
 .NOTPARALLEL:
 
 demo: tools
@@ -91,6 +92,15 @@ sanitize: sanitize-address sanitize-undefined sanitize-thread
 sanitize-%: tools
 	$(call build_core,$(BUILD_DIR)/$*,-DGRISTMILL_SANITIZE=$*)
 	$(CTEST) --test-dir $(BUILD_DIR)/$*
+
+docs: site
+	$(BIN)/python -m http.server --directory $(BUILD_DIR)/site 8000
+
+# A page that is in no list, a link to nothing, a name without a place: any warning fails.
+site: tools
+	$(PIP) install --quiet $$($(BIN)/python .ci/extra.py docs)
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --config-file .ci/mkdocs.yml \
+		--site-dir $(abspath $(BUILD_DIR))/site
 
 bench: tools
 	$(INSTALL) bench

@@ -1,10 +1,10 @@
-"""How fast does a Ray cluster of three nodes decode JPEG files?
+"""How fast does a node of a Ray cluster decode JPEG files?
 
 Prints us per picture in wall time; lower is better.  512 files of 500 x 375 pixels are
-decoded and resized to 224 x 224, in batches of 32.  "this machine" is the same loader
-with as many processes as the cluster has CPUs, and no cluster: the sum of what its
-machines do by themselves.  tf.data service has TensorFlow's own operations in two
-processes, Ray Data has Pillow.  None but Gristmill shuffles.
+decoded and resized to 224 x 224, in batches of 32, on a node of one CPU.  "this
+machine" is the same loader with one process and no cluster: what a node does by itself.
+tf.data service has TensorFlow's own operations in a process on one core, Ray Data has
+Pillow.  None but Gristmill shuffles.
 
     python benchmarks/bench_ray_jpeg.py
 """
@@ -37,7 +37,7 @@ def _gristmill(**options: Any) -> Iterator[np.ndarray]:
             images.Resize((SIDE, SIDE), key="image"),
         ],
         batch_size=PICTURES,
-        worker_count=ray_question.STREAMS,
+        worker_count=1,
         **options,
     )
     for batch in batches:
@@ -47,14 +47,14 @@ def _gristmill(**options: Any) -> Iterator[np.ndarray]:
 def _on_actors(batches_per_call: int) -> Iterator[np.ndarray]:
     from gristmill.ray import RayWorkers
 
-    actors = RayWorkers(ray_question.ACTORS, batches_per_call=batches_per_call)
+    actors = RayWorkers(1, batches_per_call=batches_per_call)
     return _gristmill(workers=actors)
 
 
 def _measure(
     load: Callable[[], Iterator[np.ndarray]], there: bool, settings: Settings
 ) -> Measurement:
-    with ray_question.cluster() if there else contextlib.nullcontext():
+    with ray_question.cluster(nodes=1) if there else contextlib.nullcontext():
         batches = load()
         first = np.asarray(next(batches))
         seconds = seconds_per_batch(batches, 10 * settings.seconds, one_byte_a_page, 32)
@@ -65,7 +65,7 @@ def _measure(
 
 QUESTION = Question(
     name="ray_jpeg",
-    text="JPEG files decoded and resized on a Ray cluster, 2 CPUs",
+    text="JPEG files decoded and resized by a node of a Ray cluster, 1 CPU",
     unit="us/picture",
     contestants={
         "gristmill": functools.partial(

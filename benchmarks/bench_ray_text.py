@@ -1,10 +1,10 @@
-"""How fast does a Ray cluster of three nodes make rows of 2048 tokens of text?
+"""How fast does a node of a Ray cluster make rows of 2048 tokens of text?
 
 Prints us per row in wall time; lower is better.  JSON in ArrayRecord, in the file's
 order; a byte-pair encoding of 16,384 tokens; documents laid end to end and cut into
-rows; batches of 8 rows.  "this machine" is the same chain with as many processes as the
-cluster has CPUs, and no cluster.  Ray Data reads the same records and encodes them; its
-batches are laid end to end here, in the order in which they come.
+rows; batches of 8 rows; four streams, on a node of one CPU.  "this machine" is the
+same chain with one process and no cluster.  Ray Data reads the same records and encodes
+them; its batches are laid end to end here, in the order in which they come.
 
     python benchmarks/bench_ray_text.py
 """
@@ -34,15 +34,15 @@ def _gristmill(made: Any, **options: Any) -> Iterator[np.ndarray]:
     rows = gristmill.experimental.ConcatThenSplitIterDataset(
         encoded.to_iter_dataset(), length_struct={"text": LENGTH}
     )
-    processes = gristmill.MultiprocessingOptions(num_workers=ray_question.STREAMS)
-    for batch in rows.batch(BATCH_SIZE).mp_prefetch(processes, **options):
+    process = gristmill.MultiprocessingOptions(num_workers=1)
+    for batch in rows.batch(BATCH_SIZE).mp_prefetch(process, streams=4, **options):
         yield batch["text"]
 
 
 def _on_actors(made: Any) -> Iterator[np.ndarray]:
     from gristmill.ray import RayWorkers
 
-    return _gristmill(made, workers=RayWorkers(ray_question.ACTORS))
+    return _gristmill(made, workers=RayWorkers(1))
 
 
 def _ray_data(made: Any) -> Iterator[np.ndarray]:
@@ -54,22 +54,21 @@ def _ray_data(made: Any) -> Iterator[np.ndarray]:
     path, tokenizer = made.records, made.tokenizer
     size = len(gristmill.sources.ArrayRecordDataSource(path))
 
-    class Encoded:
-        def __init__(self) -> None:
-            self.source = gristmill.sources.ArrayRecordDataSource(path)
-            self.encode = Encode(tokenizer)
+    # What a process has opened.
+    held: list[Any] = []
 
-        def __call__(self, given: dict[str, Any]) -> dict[str, Any]:
-            documents = map(json.loads, self.source.__getitems__(given["id"] % size))
-            ids = [self.encode.one(document)["text"] for document in documents]
-            return {"ids": [np.concatenate(ids)]}
+    def encoded(given: dict[str, Any]) -> dict[str, Any]:
+        if not held:
+            held.append(gristmill.sources.ArrayRecordDataSource(path))
+            held.append(Encode(tokenizer))
+        source, encode = held
+        documents = map(json.loads, source.__getitems__(given["id"] % size))
+        return {"ids": [np.concatenate([encode.one(one)["text"] for one in documents])]}
 
-    data = ray.data.range(EPOCHS * size).map_batches(
-        Encoded, batch_size=64, concurrency=ray_question.ACTORS
-    )
+    data = ray.data.range(EPOCHS * size).map_batches(encoded, batch_size=64)
     rest = np.empty(0, np.int32)
-    for given in data.iter_rows(prefetch_batches=4):
-        rest = np.concatenate([rest, given["ids"]])
+    for given in data.iter_batches(batch_size=1, prefetch_batches=64):
+        rest = np.concatenate([rest, given["ids"][0]])
         while len(rest) >= BATCH_SIZE * LENGTH:
             taken, rest = np.split(rest, [BATCH_SIZE * LENGTH])
             yield taken.reshape(BATCH_SIZE, LENGTH)
@@ -79,7 +78,7 @@ def _measure(
     load: Callable[[Any], Iterator[np.ndarray]], there: bool, settings: Settings
 ) -> Measurement:
     made = text_question.text(VOCABULARY)
-    with ray_question.cluster() if there else contextlib.nullcontext():
+    with ray_question.cluster(nodes=1) if there else contextlib.nullcontext():
         batches = load(made)
         first = np.asarray(next(batches))
         seconds = seconds_per_batch(batches, 10 * settings.seconds, warm=32)
@@ -90,7 +89,7 @@ def _measure(
 
 QUESTION = Question(
     name="ray_text",
-    text="JSON, 16k byte-pair encoding, rows of 2048 tokens from a Ray cluster, 2 CPUs",
+    text="JSON, 16k byte-pair encoding, rows of 2048 tokens by a node of a Ray cluster",
     unit="us/row",
     contestants={
         "gristmill": functools.partial(_measure, _on_actors, True),

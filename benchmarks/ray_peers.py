@@ -1,10 +1,12 @@
 """Ray Data and tf.data service, doing what the questions about clusters ask.
 
 Functions in Python run in the process that made them with tf.data service, so its two
-workers are in this one then; for TensorFlow's own operations they are two processes.
+workers are in this one then; TensorFlow's own operations have a process of their own.
 """
 
+import atexit
 import functools
+import os
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -66,11 +68,21 @@ def _service() -> tuple[Any, list[Any]]:
     service = tf.data.experimental.service
     dispatcher = service.DispatchServer()
     config = service.WorkerConfig(_address(dispatcher))
+    atexit.register(_leave)
     return dispatcher, [service.WorkerServer(config) for _ in range(WORKERS)]
 
 
+def _leave() -> None:
+    """End at once: workers that are stopped with the interpreter wait for ever."""
+    sys.stdout.flush()
+    os._exit(0)
+
+
 WORKER = """
+import os
 import sys
+
+os.sched_setaffinity(0, [max(os.sched_getaffinity(0))])
 import tensorflow as tf
 
 service = tf.data.experimental.service
@@ -80,12 +92,12 @@ sys.stdin.read()
 
 
 def tf_pictures() -> Iterator[np.ndarray]:
-    """tf.data service: JPEG files by TensorFlow's own operations, by two processes."""
+    """tf.data service: JPEG files by TensorFlow's own operations, on one core."""
     import tensorflow as tf
 
     dispatcher = tf.data.experimental.service.DispatchServer()
     command = [sys.executable, "-c", WORKER, _address(dispatcher)]
-    workers = [subprocess.Popen(command, stdin=subprocess.PIPE) for _ in range(WORKERS)]
+    worker = subprocess.Popen(command, stdin=subprocess.PIPE)
 
     def picture(path: Any) -> Any:
         pixels = tf.io.decode_jpeg(tf.io.read_file(path), channels=3)
@@ -97,8 +109,7 @@ def tf_pictures() -> Iterator[np.ndarray]:
     try:
         yield from _distributed(data, dispatcher.target).as_numpy_iterator()
     finally:
-        for worker in workers:
-            worker.communicate()
+        worker.communicate()
 
 
 def ray_pictures() -> Iterator[np.ndarray]:

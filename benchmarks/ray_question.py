@@ -2,7 +2,8 @@
 
 The cluster is of three nodes on this machine, as many as its tests have: a head, on
 which the consumer is, and two nodes of one CPU.  Objects go from node to node over the
-loopback device.
+loopback device.  Where computing is what takes long there is one node, so that consumer
+and node have a core each, as they have machines of their own elsewhere.
 """
 
 import contextlib
@@ -29,8 +30,12 @@ STREAMS = 2
 
 
 @contextlib.contextmanager
-def cluster() -> Iterator[Any]:
-    """Start the cluster and connect to it; ends both."""
+def cluster(nodes: int = ACTORS) -> Iterator[Any]:
+    """Start the cluster and connect to it; ends both.
+
+    Args:
+        nodes: Nodes of one CPU beside the head.
+    """
     import ray
     from ray.cluster_utils import Cluster
 
@@ -41,7 +46,7 @@ def cluster() -> Iterator[Any]:
     }
     made = Cluster(initialize_head=True, head_node_args={**node, "num_cpus": 0})
     try:
-        nodes = [made.add_node(**node, num_cpus=1) for _ in range(ACTORS)]
+        added = [made.add_node(**node, num_cpus=1) for _ in range(nodes)]
         path = {"env_vars": {"PYTHONPATH": os.environ.get("PYTHONPATH", "")}}
         ray.init(
             made.address,
@@ -49,7 +54,7 @@ def cluster() -> Iterator[Any]:
             log_to_driver=False,
             runtime_env=path,
         )
-        yield made, nodes
+        yield made, added
     finally:
         ray.shutdown()
         made.shutdown()

@@ -198,6 +198,80 @@ def test_an_actor_that_is_killed_changes_nothing_for_those_who_share(noted, shar
     ] * 2
 
 
+class DieAt(gristmill.MapTransform):
+    def __init__(self, number):
+        self.number = number
+
+    def map(self, element):
+        if element["rows"][0] == self.number:
+            os._exit(7)
+        return element
+
+
+def test_a_record_that_ends_its_process_is_an_error_of_all_who_share(noted, share):
+    jobs = [
+        iter(loader(noted, DieAt(111), workers=shared(share), max_restarts=1))
+        for _ in range(2)
+    ]
+    for job in jobs:
+        with pytest.raises(WorkerDied, match=r"Ray actor \d \(process \d+ on node 127"):
+            collections.deque(job, maxlen=0)
+
+
+class HangOnce(gristmill.MapTransform):
+    def __init__(self, path):
+        self.path = str(path)
+
+    def map(self, element):
+        try:
+            with open(self.path, "x"):
+                pass
+        except FileExistsError:
+            return element
+        signal.pause()
+
+
+def test_an_actor_that_hangs_is_ended_by_those_who_wait(noted, share, tmp_path, caplog):
+    expected = bytes_of(loader(noted))
+    jobs = [
+        iter(
+            loader(
+                noted,
+                HangOnce(tmp_path / "once"),
+                workers=shared(share),
+                stall_timeout=2.0,
+                stall_action="restart",
+            )
+        )
+        for _ in range(2)
+    ]
+    assert together(*jobs) == [expected] * 2
+    assert "It asks Ray actor" in caplog.text
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("steps", [(), (Odd(),)], ids=["ranges", "owned streams"])
+def test_30_actors_and_hubs_that_are_killed_change_nothing(noted, share, steps):
+    options = {"records": 9600, "streams": 3}
+    expected = iter(loader(noted, *steps, **options))
+    jobs = [
+        iter(loader(noted, *steps, workers=shared(share), max_restarts=99, **options))
+        for _ in range(2)
+    ]
+    killed = 0
+    for number, batch in enumerate(expected):
+        wanted = bytes_of([batch])
+        for job in jobs:
+            assert bytes_of([next(job)]) == wanted
+        if number % 35 == 34 and killed < 30:
+            killed += 1
+            if killed % 5:
+                os.kill(jobs[0].report().workers[0].pid, signal.SIGKILL)
+            else:
+                ray.kill(hub_of(ACTORS))
+    assert killed == 30
+
+
 PROGRAM = """
 import sys
 sys.path[:0] = {path!r}

@@ -197,6 +197,11 @@ def test_collation_follows_an_extended_map(monkeypatch):
     ("options", "error", "text"),
     [
         ({"max_restarts": -1}, ValueError, "max_restarts must be at least 0, got -1"),
+        (
+            {"max_restarts": 101},
+            ValueError,
+            "max_restarts must be at most 100, got 101",
+        ),
         ({"max_restarts": 1.5}, TypeError, "max_restarts must be an int, got float"),
         ({"reorder_window": 0}, ValueError, "reorder_window must be at least 1, got 0"),
         ({"memory_limit": 0}, ValueError, "memory_limit must be at least 1, got 0"),

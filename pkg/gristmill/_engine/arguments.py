@@ -26,6 +26,8 @@ from gristmill.options import ReadOptions
 from gristmill.sources._checks import check_numbered
 
 STALL_ACTIONS = ("warn", "restart")
+# The scheduler's own limit: an output's attempts are counted in few bits.
+MOST_RESTARTS = 100
 
 
 def worker_count(worker_count: int | None) -> int:
@@ -50,7 +52,17 @@ def check_counts(buffer: int, streams: int | None, max_restarts: int) -> None:
         )
     if streams is not None:
         _check_least("streams", streams, 1, "Leave it out for max(worker_count, 1).")
+    check_restarts(max_restarts)
+
+
+def check_restarts(max_restarts: int) -> None:
+    """Refuse how often a unit that killed its worker cannot be tried again."""
     _check_least("max_restarts", max_restarts, 0, "0 gives up when a worker dies.")
+    if max_restarts > MOST_RESTARTS:
+        raise ValueError(
+            f"max_restarts must be at most {MOST_RESTARTS}, got {max_restarts}. It is"
+            " how often one output is tried again, whatever others take."
+        )
 
 
 def _check_least(name: str, value: int, least: int, advice: str) -> None:

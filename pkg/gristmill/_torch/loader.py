@@ -13,6 +13,7 @@ from torch.utils.data import Dataset, IterableDataset, Sampler
 from gristmill._base.checks import check_integer
 from gristmill._base.describing import call_text
 from gristmill._base.types import T
+from gristmill._engine.arguments import check_restarts
 from gristmill._torch import private
 from gristmill._torch.iterators import MultiProcessIterator, SingleProcessIterator
 from gristmill._torch.workers import start_method
@@ -188,6 +189,7 @@ def check_options(
         ValueError: One is out of range, or needs workers.
         TypeError: One is no integer.
     """
+    check_restarts(max_restarts)
     check_count("max_restarts", max_restarts, 0, workers)
     if reorder_window is not None:
         check_count("reorder_window", reorder_window, 1, workers)

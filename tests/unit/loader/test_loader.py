@@ -94,6 +94,7 @@ BAD_ARGUMENTS = [
     ({"streams": 0}, ValueError, "streams must be at least 1, got 0"),
     ({"streams": 2.0}, TypeError, "streams must be an int, got float"),
     ({"max_restarts": -1}, ValueError, "max_restarts must be at least 0, got -1"),
+    ({"max_restarts": 101}, ValueError, "max_restarts must be at most 100, got 101"),
     ({"max_restarts": None}, TypeError, "max_restarts must be an int, got NoneType"),
     ({"stall_timeout": 0}, ValueError, "stall_timeout must be more than 0 seconds"),
     ({"stall_timeout": float("nan")}, ValueError, "stall_timeout must be more than 0"),
