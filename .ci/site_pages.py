@@ -68,7 +68,8 @@ def listed(files):
         entries = []
         for name in names.split():
             inside = [uri for uri in uris if uri.startswith(name) and name[-1] == "/"]
-            entries += sorted(inside) or [f"{name}.md"]
+            inside.sort(key=lambda uri: uri.removesuffix(".md"))
+            entries += inside or [f"{name}.md"]
         found.append({title: entries})
     return found
 
