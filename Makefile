@@ -8,6 +8,8 @@
 #   make sanitize  the C++ tests under ASan, UBSan and TSan
 #   make lint      formatting, linters, types, stubs, locks
 #   make docs      the docs as a site, at http://localhost:8000
+#   make wheel     a wheel for this Python that needs nothing of the system, tried out
+#   make sdist     the sources as users get them
 #   make bench     the table of measurements
 #   make soak      the tests that take minutes
 #   make clean     remove what these targets made
@@ -31,7 +33,7 @@ CXX_FILES = $(wildcard csrc/*/*.[ch]pp csrc/*/*/*.[ch]pp tests/core/*.[ch]pp \
 HOT_MODULES = $(patsubst pkg/gristmill/_hot/%.pyx,gristmill._hot.%,\
 	$(wildcard pkg/gristmill/_hot/*.pyx))
 
-.PHONY: demo dev quick test test-core sanitize docs site bench soak clean tools \
+.PHONY: demo dev quick test test-core sanitize docs site wheel sdist bench soak clean tools \
 	lint-tools lint check-format check-ruff check-mypy check-programs check-stubs check-threads
 .NOTPARALLEL:
 
@@ -101,6 +103,19 @@ site: tools
 	$(PIP) install --quiet $$($(BIN)/python .ci/extra.py docs)
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --config-file .ci/mkdocs.yml \
 		--site-dir $(abspath $(BUILD_DIR))/site
+
+wheel: tools
+	$(PIP) install --quiet $$($(BIN)/python .ci/extra.py wheel)
+	rm -rf $(BUILD_DIR)/wheel
+	$(BIN)/python .ci/make_wheel.py build $(BUILD_DIR)/wheel/built
+	PATH=$(BIN):$$PATH $(BIN)/python .ci/make_wheel.py repair \
+		$(BUILD_DIR)/wheel/built/*.whl $(BUILD_DIR)/wheel/repaired
+	$(BIN)/python .ci/make_wheel.py try $(BUILD_DIR)/wheel/repaired/*.whl
+	mkdir -p dist && cp $(BUILD_DIR)/wheel/repaired/*.whl dist
+
+sdist: tools
+	$(PIP) install --quiet $$($(BIN)/python .ci/extra.py wheel)
+	$(BIN)/python -m build --sdist --outdir dist .
 
 bench: tools
 	$(INSTALL) bench

@@ -7,5 +7,13 @@ import pathlib
 import sys
 import tomllib
 
-project = tomllib.loads(pathlib.Path("pyproject.toml").read_text())["project"]
-print(*project["optional-dependencies"][sys.argv[1]], sep="\n")
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+
+
+def requirements(extra):
+    settings = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    return settings["project"]["optional-dependencies"][extra]
+
+
+if __name__ == "__main__":
+    print(*requirements(sys.argv[1]), sep="\n")

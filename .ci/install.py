@@ -15,7 +15,7 @@ PHASES = [
     (re.compile(r"\s*\*\*\* Configuring CMake"), "configuring"),
     (re.compile(r"(?:Downloading|Using cached) ([\w.]+-[\w.]+?)-"), "fetched {}"),
     (re.compile(r"Installing collected packages: (.*)"), "installing {}"),
-    (re.compile(r"Successfully installed"), "installed"),
+    (re.compile(r"Successfully (installed|built)"), "{}"),
 ]
 
 
@@ -42,19 +42,24 @@ class Progress:
 
 def main(extra, *options):
     print(f"Building Gristmill and installing it with [{extra}]:", flush=True)
-    command = [sys.executable, "-m", "pip", "--disable-pip-version-check", "install"]
-    command += ["--verbose", *options, f".[{extra}]"]
+    return pip("install", *options, f".[{extra}]")
+
+
+def pip(verb, *arguments):
+    """Run pip, print a few lines of what it says, and all of it if it fails."""
+    command = [sys.executable, "-m", "pip", "--disable-pip-version-check", verb]
+    command += ["--verbose", *arguments]
     log, progress = [], Progress()
     with subprocess.Popen(
         command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
-    ) as pip:
-        for line in pip.stdout:
+    ) as running:
+        for line in running.stdout:
             log.append(line)
             if said := progress.said_of(line):
                 print(f"  {said}", flush=True)
-    if pip.returncode:
+    if running.returncode:
         sys.stderr.writelines(log)
-    return pip.returncode
+    return running.returncode
 
 
 if __name__ == "__main__":

@@ -20,7 +20,7 @@ PAGES = {
     "First steps": "quickstart datasets seeing-it-work troubleshooting",
     "What you read": "images text record-files convert",
     "Where it runs": "torch cluster scale differences-from-grain",
-    "How it works": "architecture glossary decisions/ formats/",
+    "How it works": "architecture glossary decisions/ formats/ releasing",
     "Reference": "reference/",
     "Project": "project/",
 }

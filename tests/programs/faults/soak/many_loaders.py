@@ -149,8 +149,9 @@ def work(chance, stop):
             try:
                 use(kind, chance, stop, kept)
             except WorkerDied as error:
-                # What three in a row are answered by, killed before they had started.
-                if "cannot start" not in str(error):
+                # What three in a row are answered by, killed before they had started;
+                # and two that had one output of a chain in work.
+                if not any(why in str(error) for why in ("cannot start", "by SIGKILL")):
                     raise
             while len(kept) > 20:
                 batch, wanted = kept.pop(chance.randrange(len(kept)))

@@ -1,0 +1,127 @@
+"""Make wheels that need nothing of the system, and try them where there is nothing.
+
+    python .ci/make_wheel.py build FOLDER
+    python .ci/make_wheel.py repair WHEEL FOLDER
+    python .ci/make_wheel.py try WHEEL
+
+`repair` puts libraries and their licences inside, and names the oldest glibc for which
+the wheel is good: that on which it was built, so .github/workflows/wheels.yml builds on
+an old one.  `try` runs a program and the quick tests with the wheel alone.
+"""
+
+import os
+import pathlib
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+
+from extra import requirements
+from install import pip
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+# The packages that may have a library's licence, by its name: Debian's, then RPMs.
+LICENCES = {
+    "libbrotlicommon": ("libbrotli1", "brotli", "libbrotli"),
+    "libbrotlidec": ("libbrotli1", "brotli", "libbrotli"),
+    "libjpeg": ("libjpeg62-turbo", "libjpeg-turbo"),
+    "libsnappy": ("libsnappy1v5", "snappy"),
+    "libzstd": ("libzstd1", "libzstd", "zstd"),
+}
+PROGRAM = """
+import numpy as np
+import gristmill as grain
+
+loader = grain.load(np.arange(64), shuffle=True, seed=1, batch_size=8, worker_count=2)
+assert sorted(np.concatenate([*map(next, [iter(loader)] * 8)])) == [*range(64)]
+print("gristmill", grain.__version__, "gives batches of two workers")
+"""
+
+
+def build(folder):
+    """Build a wheel as users would, and say how far it is."""
+    done = pip("wheel", "--no-deps", "--wheel-dir", folder, str(ROOT))
+    if done:
+        sys.exit(done)
+    print(*pathlib.Path(folder).glob("*.whl"))
+
+
+def repair(wheel, folder):
+    """Put the libraries into a wheel, and their licences beside ours."""
+    run("auditwheel", "repair", "--wheel-dir", folder, wheel)
+    (repaired,) = pathlib.Path(folder).glob("*.whl")
+    with tempfile.TemporaryDirectory() as scratch:
+        run("wheel", "unpack", "--dest", scratch, repaired)
+        (unpacked,) = pathlib.Path(scratch).iterdir()
+        add_licences(unpacked)
+        repaired.unlink()
+        run("wheel", "pack", "--dest-dir", folder, unpacked)
+    print(f"{repaired}: {repaired.stat().st_size / 2**20:.1f} MiB")
+
+
+def add_licences(unpacked):
+    """Add the licences of the libraries that auditwheel has put into a wheel."""
+    (libraries,) = unpacked.glob("*.libs")
+    (info,) = unpacked.glob("*.dist-info")
+    added = []
+    for library in sorted(libraries.iterdir()):
+        name = re.split(r"[-.]", library.name)[0]
+        text = "\n".join(path.read_text() for path in licences_of(name))
+        (info / "licenses" / f"{name}.txt").write_text(text)
+        added.append(f"License-File: {name}.txt\n")
+    metadata = info / "METADATA"
+    own = "License-File: LICENSE\n"
+    told = metadata.read_text()
+    assert own in told
+    metadata.write_text(told.replace(own, own + "".join(added), 1))
+
+
+def licences_of(name):
+    """Return the files with a library's licence, as the system has them."""
+    if name not in LICENCES:
+        sys.exit(f"Whose licence is that of {name}? Say it in LICENCES of {__file__}.")
+    found = []
+    for package in LICENCES[name]:
+        found += pathlib.Path("/usr/share/doc", package).glob("copyright")
+        found += sorted(pathlib.Path("/usr/share/licenses", package).glob("*"))
+    if not found:
+        sys.exit(f"{name} has no licence in /usr/share/doc or /usr/share/licenses.")
+    return found
+
+
+def try_out(wheel):
+    """Run a program and the quick tests in an environment that has nothing else."""
+    with tempfile.TemporaryDirectory() as scratch:
+        bin_ = pathlib.Path(scratch, "venv", "bin")
+        run(sys.executable, "-m", "venv", bin_.parent)
+        # No compiler is found, and no header looked for.
+        alone = {"PATH": str(bin_), "HOME": scratch, "LANG": "C.UTF-8"}
+        install = [bin_ / "pip", "--disable-pip-version-check", "install", "--quiet"]
+        run(*install, "--only-binary", ":all:", wheel, env={**os.environ, **alone})
+        run(bin_ / "python", "-c", PROGRAM, env=alone, cwd=scratch)
+        run(*install, *requirements("dev"))
+        for name in ("tests", "pyproject.toml"):
+            copy = shutil.copytree if (ROOT / name).is_dir() else shutil.copy
+            copy(ROOT / name, pathlib.Path(scratch, name))
+        # Those of the house read the checkout.
+        quick = ["-q", "-r", "fE", "-m", "not multiprocess and not slow and not soak"]
+        tests = [
+            bin_ / "python",
+            "-m",
+            "pytest",
+            *quick,
+            "--ignore=tests/house",
+            "tests",
+        ]
+        run(*tests, env=alone, cwd=scratch)
+
+
+def run(*command, **options):
+    done = subprocess.run([*map(str, command)], **options)
+    if done.returncode:
+        sys.exit(done.returncode)
+
+
+if __name__ == "__main__":
+    {"build": build, "repair": repair, "try": try_out}[sys.argv[1]](*sys.argv[2:])
