@@ -11,6 +11,7 @@ and `parallel` runs chains in workers.  Begin with `model/map_dataset.py`.
 from gristmill._dataset.nodes import apply as apply
 from gristmill._dataset.nodes import batch as batch
 from gristmill._dataset.nodes import block_map as block_map
+from gristmill._dataset.nodes import bucket as bucket
 from gristmill._dataset.nodes import map as map
 from gristmill._dataset.nodes import mix as mix
 from gristmill._dataset.nodes import order as order

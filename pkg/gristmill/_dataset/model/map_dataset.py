@@ -25,7 +25,7 @@ from gristmill._base.types import (
     Scalar,
     T,
 )
-from gristmill._dataset.model.iter_dataset import IterDataset, Stacking
+from gristmill._dataset.model.iter_dataset import Bucketing, IterDataset, Stacking
 
 # Old pickles of users' classes look for it beside the other one.
 from gristmill._dataset.model.iter_dataset import IterDatasetMeta as IterDatasetMeta
@@ -244,6 +244,18 @@ class MapDataset(Dataset, Generic[T], metaclass=MapDatasetMeta):
             ValueError: The size is less than 1.
         """
         return build("MapDataset.block_map", self, transform, block_size)
+
+    def bucket_by_sequence_length(
+        self,
+        element_length_func: Callable[[T], int],
+        bucket_boundaries: Sequence[int],
+        bucket_batch_sizes: Sequence[int] | None = None,
+        **how: Unpack[Bucketing],
+    ) -> IterDataset[Any]:
+        """As `IterDataset.bucket_by_sequence_length`, of `to_iter_dataset()`."""
+        sizes = (bucket_boundaries, bucket_batch_sizes)
+        ds = self.to_iter_dataset()
+        return ds.bucket_by_sequence_length(element_length_func, *sizes, **how)
 
     def filter(self, transform: AnyFilter[T]) -> MapDataset[T]:
         """Make the elements absent for which a predicate is false.
