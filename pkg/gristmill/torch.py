@@ -10,6 +10,7 @@ from gristmill._torch.batches.tensors import (
     as_tensors,
 )
 from gristmill._torch.device.device import DeviceIterator, to_device
+from gristmill._torch.indices.buckets import BucketBatchSampler
 from gristmill._torch.indices.distributed import DistributedSampler
 from gristmill._torch.indices.masked import WithMask
 from gristmill._torch.loader import DataLoader
@@ -18,6 +19,7 @@ from gristmill._torch.trainers import install, uninstall
 
 __all__ = [
     "AsIterable",
+    "BucketBatchSampler",
     "DataLoader",
     "DeviceIterator",
     "DistributedSampler",
@@ -35,6 +37,7 @@ __all__ = [
 # What pickles and tracebacks call them.
 for _public in (
     AsIterable,
+    BucketBatchSampler,
     DataLoader,
     DistributedSampler,
     StatefulDataLoader,
