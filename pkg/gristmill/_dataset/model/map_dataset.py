@@ -33,7 +33,7 @@ from gristmill._dataset.model.iterator import DatasetIterator
 from gristmill._dataset.model.node import Dataset, build
 from gristmill._dataset.model.options import DatasetOptions
 from gristmill.options import ReadOptions
-from gristmill.sharding import AnyRemainder, ShardOptions
+from gristmill.sharding import AnyRemainder, Remainder, ShardOptions
 from gristmill.sources import Columns, RandomAccessDataSource
 from gristmill.transforms import AnyTransform, DatasetSelectionMap
 
@@ -312,7 +312,7 @@ class MapDataset(Dataset, Generic[T], metaclass=MapDatasetMeta):
     def shard(
         self,
         shard_options: ShardOptions,
-        remainder: Literal["drop", "wrap"] = "drop",
+        remainder: Literal["drop", "wrap", Remainder.DROP, Remainder.WRAP] = "drop",
         *,
         batch_size: int = 1,
     ) -> MapDataset[T]: ...
