@@ -25,7 +25,7 @@ class DistributedSampler(PlannedSampler):
 
     A loader with several streams makes batches in each of them: pass the size of a
     batch times the number of streams, which is ``worker_count`` where ``streams=`` was
-    not given.
+    not given.  The loader warns of another size, unless it is 1.
 
     Args:
         num_records: Records of the source, at least 1.
@@ -99,6 +99,16 @@ class DistributedSampler(PlannedSampler):
     def shuffle(self) -> bool:
         """Whether every epoch has its own random order."""
         return self._shuffle
+
+    @property
+    def shard_options(self) -> ShardOptions:
+        """Which rank of how many this is."""
+        return self._shard_options
+
+    @property
+    def batch_size(self) -> int:
+        """Elements that each rank takes at once."""
+        return self._batch_size
 
     @property
     def remainder(self) -> Remainder:

@@ -277,6 +277,27 @@ def test_a_mask_is_of_a_distributed_sampler():
         WithMask(DistributedSampler(3), 1)
 
 
+@pytest.mark.parametrize(
+    ("batch_size", "streams", "warned"),
+    [(8, 2, False), (16, 2, False), (4, 2, True), (8, 3, True), (1, 2, False)],
+)
+def test_a_loader_says_where_its_batches_are_not_those_of_the_sampler(
+    caplog, batch_size, streams, warned
+):
+    sampler = DistributedSampler(99, batch_size=batch_size, num_epochs=1)
+    loader(sampler, 4, streams=streams)
+    text = f"Pass batch_size={4 * streams} to the sampler"
+    assert (text in caplog.text) == warned
+
+
+def test_a_loader_has_the_ranks_of_its_sampler():
+    sampler = DistributedSampler(9, ShardOptions(0, 2), num_epochs=1)
+    with pytest.raises(ValueError, match=r"shard_count=3, but .* deals out to 2 ranks"):
+        loader(sampler, 2, shard_options=ShardOptions(0, 3))
+    other = loader(sampler, 2, shard_options=ShardOptions(1, 2))
+    assert plain(other)[0] == [(1, True), (3, True)]
+
+
 def test_an_index_behind_the_last_epoch_is_out_of_range():
     sampler = DistributedSampler(5, ShardOptions(0, 2), num_epochs=1)
     assert len(sampler) == 4
