@@ -6,8 +6,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import gristmill as g
+from support import extras
 
-tf = pytest.importorskip("tensorflow")
+tf = extras.tensorflow()
 
 ASK = g.ReadOptions(0, 0)
 

@@ -44,6 +44,7 @@ def bucketed(lengths, **how):
     )
 
 
+@pytest.mark.claim("bucket_by_sequence_length")
 @pytest.mark.parametrize("lengths", [MANY, RARE], ids=["many", "rare"])
 @pytest.mark.parametrize("drop_remainder", [False, True])
 def test_a_state_anywhere_gives_the_same_rest(lengths, drop_remainder):
