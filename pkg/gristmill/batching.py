@@ -25,7 +25,7 @@ from gristmill._hot import containers, tree
 from gristmill._hot.signals import StructureMismatch
 from gristmill.errors import ShapeMismatch
 
-__all__ = ["make_batch"]
+__all__ = ["make_batch", "padded_batch"]
 
 _ADVICE = (
     "Make them equal in a Map before the Batch, or pass batch_fn= to Batch to"
@@ -101,6 +101,99 @@ def make_batch(
         raise _mismatch(values, rules, str(error)) from None
     except ValueError as error:
         raise _mismatch(values, rules, _odd_shape(values) or str(error)) from error
+
+
+def padded_batch(
+    elements: Sequence[Any], *, length: int | None = None, padding_values: Any = None
+) -> Any:
+    """Stack the leaves of elements, filled up behind their ends to one shape.
+
+    Args:
+        elements: ``B`` elements of one structure, at least 1.
+        length: What the first axis of each leaf that has one is filled up to; None for
+            the longest of the batch, as all other axes are.
+        padding_values: What is filled in: a value for all leaves, or an element with
+            one for each; None for zeros, and for empty texts.
+
+    Returns:
+        An element with leaves of shape ``(B, *S)``, where ``S`` is the greatest extent
+        of each axis; of the dtype that `make_batch` gives.
+
+    Raises:
+        ShapeMismatch: Two elements differ in structure, or leaves in how many axes they
+            have.
+        ValueError: There are no elements, a leaf is longer than `length`, or its dtype
+            has no such padding value.
+
+    Example:
+        >>> padded_batch([np.array([1, 2, 3]), np.array([4])], padding_values=-1)
+        array([[ 1,  2,  3],
+               [ 4, -1, -1]])
+    """
+    if not elements:
+        raise ValueError("Cannot batch 0 values. A batch needs at least one element.")
+    values = list(elements)
+    rules = tree_rules()
+    try:
+        columns, treedef = tree.batch_leaves(values, rules)
+    except StructureMismatch as error:
+        raise _mismatch(values, rules, str(error)) from None
+    fillings = _fillings(padding_values, treedef, rules)
+    batches = []
+    for column, filling in zip(columns, fillings, strict=True):
+        rows = [np.asarray(leaf) for leaf in column]
+        if len({row.ndim for row in rows}) > 1:
+            reason = "Leaves to pad have different numbers of axes"
+            raise _mismatch(values, rules, _odd_shape(values) or reason)
+        batches.append(_padded(rows, length, filling))
+    return tree.unflatten(treedef, batches)
+
+
+def _fillings(values: Any, treedef: tree.TreeDef, rules: Rules) -> list[Any]:
+    """The padding value of each leaf of a structure."""
+    found, structure = tree.flatten(values, rules)
+    if values is None or structure == tree.LEAF_DEF:
+        return [values] * treedef.num_leaves
+    if structure != treedef:
+        expected = tree.unflatten(treedef, ["value"] * treedef.num_leaves)
+        raise ValueError(
+            f"padding_values must be one value, or like the elements: {expected}, got"
+            f" {values}."
+        )
+    return found
+
+
+def _padded(
+    rows: list[npt.NDArray[Any]], length: int | None, filling: Any
+) -> npt.NDArray[Any]:
+    shape = [max(extents) for extents in zip(*(row.shape for row in rows), strict=True)]
+    if length is not None and shape:
+        if shape[0] > length:
+            raise ValueError(
+                f"A leaf to pad to length {length} has length {shape[0]}. Pass a batch"
+                " function of your own where leaves have axes that are not padded."
+            )
+        shape[0] = length
+    if all(row.shape == tuple(shape) for row in rows):
+        return _stack(rows) if len(rows) > 1 else _stack_one(rows)
+    dtype = np.result_type(*(row.dtype for row in rows))
+    batch = np.zeros((len(rows), *shape), dtype)
+    if filling is not None:
+        batch[...] = _as_dtype(filling, dtype)
+    for place, row in enumerate(rows):
+        batch[place][tuple(slice(extent) for extent in row.shape)] = row
+    return batch
+
+
+def _as_dtype(filling: Any, dtype: np.dtype[Any]) -> Any:
+    """A padding value as a dtype; ValueError where it would be another one."""
+    made = np.asarray(filling).astype(dtype)
+    if dtype.kind in "biu" and made != filling:
+        raise ValueError(
+            f"padding_values has {filling!r} for a leaf of dtype {dtype}, which cannot"
+            " hold it."
+        )
+    return made
 
 
 def _stack(column: list[Any], alloc: Alloc | None = None) -> npt.NDArray[Any]:

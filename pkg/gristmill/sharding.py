@@ -3,14 +3,22 @@
 from __future__ import annotations
 
 import dataclasses
+import enum
 import os
 import sys
+from typing import Literal, TypeAlias
 
 from gristmill._base import log
 from gristmill._base.checks import check_flag, check_integer
 from gristmill._base.listing import listed
 
-__all__ = ["NoSharding", "ShardByJaxProcess", "ShardByTorchProcess", "ShardOptions"]
+__all__ = [
+    "NoSharding",
+    "Remainder",
+    "ShardByJaxProcess",
+    "ShardByTorchProcess",
+    "ShardOptions",
+]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -92,6 +100,78 @@ class ShardByTorchProcess(ShardOptions):
     def __init__(self, drop_remainder: bool = False) -> None:
         index, count = torch_process()
         super().__init__(index, count, drop_remainder)
+
+
+class Remainder(enum.Enum):
+    """Say what becomes of the records that do not fill a batch of every rank.
+
+    Ranks take records in turn, and each has equally many full batches in an epoch.
+    That follows from three numbers alone, so ranks need not talk to agree on it.
+    Whatever takes a `Remainder` takes its value, such as ``"drop"``, as well.
+
+    Attributes:
+        DROP: The last records of an epoch's order are left out.
+        PAD: Records from the beginning of the epoch's order fill the last batches, and
+            a mask says that they are no data.
+        WRAP: The same records without a mask: they count twice.
+
+    Example:
+        >>> [Remainder(how).batches_per_rank(10, 2, 4) for how in ("drop", "pad")]
+        [1, 2]
+    """
+
+    DROP = "drop"
+    PAD = "pad"
+    WRAP = "wrap"
+
+    @classmethod
+    def _missing_(cls, value: object) -> Remainder:
+        names = ", ".join(repr(each.value) for each in cls)
+        raise ValueError(f"remainder must be one of {names}, got {value!r}.")
+
+    def elements_per_rank(
+        self, num_examples: int, ranks: int, batch_size: int = 1
+    ) -> int:
+        """Return how many elements each rank has in an epoch, a multiple of the batch.
+
+        Args:
+            num_examples: Records in all, at least 0.
+            ranks: Processes that share them, at least 1.
+            batch_size: Elements of a batch of one rank, at least 1.
+
+        Raises:
+            ValueError: A number is out of range.
+            TypeError: A number is not an int.
+        """
+        return self.batches_per_rank(num_examples, ranks, batch_size) * batch_size
+
+    def batches_per_rank(
+        self, num_examples: int, ranks: int, batch_size: int = 1
+    ) -> int:
+        """Return how many batches each rank has in an epoch.
+
+        Args:
+            num_examples: Records in all, at least 0.
+            ranks: Processes that share them, at least 1.
+            batch_size: Elements of a batch of one rank, at least 1.
+
+        Raises:
+            ValueError: A number is out of range.
+            TypeError: A number is not an int.
+        """
+        least = {"num_examples": 0, "ranks": 1, "batch_size": 1}
+        numbers = (num_examples, ranks, batch_size)
+        for (name, low), number in zip(least.items(), numbers, strict=True):
+            check_integer(name, number)
+            if number < low:
+                raise ValueError(f"{name} must be at least {low}, got {number}.")
+        # NumPy's integers would overflow.
+        whole, rest = divmod(int(num_examples), int(ranks) * int(batch_size))
+        return whole + (rest > 0 and self is not Remainder.DROP)
+
+
+# What may be passed as one.
+AnyRemainder: TypeAlias = Remainder | Literal["drop", "pad", "wrap"]
 
 
 def even_split(num_examples: int, options: ShardOptions) -> tuple[int, int]:

@@ -10,16 +10,22 @@ from gristmill._torch.batches.tensors import (
     as_tensors,
 )
 from gristmill._torch.device.device import DeviceIterator, to_device
+from gristmill._torch.indices.buckets import BucketBatchSampler
+from gristmill._torch.indices.distributed import DistributedSampler
+from gristmill._torch.indices.masked import WithMask
 from gristmill._torch.loader import DataLoader
 from gristmill._torch.stateful import StatefulDataLoader
 from gristmill._torch.trainers import install, uninstall
 
 __all__ = [
     "AsIterable",
+    "BucketBatchSampler",
     "DataLoader",
     "DeviceIterator",
+    "DistributedSampler",
     "StatefulDataLoader",
     "TensorIterator",
+    "WithMask",
     "as_tensor_tree",
     "as_tensors",
     "install",
@@ -29,7 +35,14 @@ __all__ = [
 
 
 # What pickles and tracebacks call them.
-for _public in (AsIterable, DataLoader, StatefulDataLoader):
+for _public in (
+    AsIterable,
+    BucketBatchSampler,
+    DataLoader,
+    DistributedSampler,
+    StatefulDataLoader,
+    WithMask,
+):
     _public.__module__ = __name__
 
 

@@ -115,6 +115,12 @@ assert_type(
     WindowShuffleMapDataset(kept, window_size=2, seed=1), WindowShuffleMapDataset[int]
 )
 
+# Parts for ranks, which have masks where they are padded.
+rank = grain.ShardOptions(shard_index=0, shard_count=2)
+assert_type(kept.shard(rank, batch_size=2), MapDataset[int])
+assert_type(kept.shard(rank, grain.sharding.Remainder.WRAP), MapDataset[int])
+assert_type(kept.shard(rank, "pad", mask_key=None), MapDataset[Any])
+
 # Several datasets.
 assert_type(grain.MapDataset.mix([numbers, kept], [1, 2]), MapDataset[int])
 assert_type(grain.MapDataset.concatenate([numbers, kept]), MapDataset[int])
@@ -132,6 +138,13 @@ assert_type(stream.map_with_index(lambda index, x: b""), IterDataset[bytes])
 assert_type(stream.batch(2), IterDataset[npt.NDArray[Any]])
 assert_type(stream.map(as_columns).batch(2), IterDataset[Columns])
 assert_type(stream.map(str).batch(2, batch_fn=joined), IterDataset[str])
+assert_type(
+    stream.map(as_row).bucket_by_sequence_length(len, [4], [2, 2]), IterDataset[Any]
+)
+assert_type(
+    numbers.map(str).bucket_by_sequence_length(len, [4], max_tokens=8, batch_fn=joined),
+    IterDataset[Any],
+)
 assert_type(stream.mp_prefetch(grain.MultiprocessingOptions()), IterDataset[int])
 assert_type(grain.IterDataset.mix([stream, stream]), IterDataset[int])
 assert_type(grain.IterDataset.mix({"a": stream, "b": stream}), IterDataset[int])

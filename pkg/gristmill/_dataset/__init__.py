@@ -11,9 +11,11 @@ and `parallel` runs chains in workers.  Begin with `model/map_dataset.py`.
 from gristmill._dataset.nodes import apply as apply
 from gristmill._dataset.nodes import batch as batch
 from gristmill._dataset.nodes import block_map as block_map
+from gristmill._dataset.nodes import bucket as bucket
 from gristmill._dataset.nodes import map as map
 from gristmill._dataset.nodes import mix as mix
 from gristmill._dataset.nodes import order as order
+from gristmill._dataset.nodes import shard as shard
 from gristmill._dataset.nodes import source as source
 from gristmill._dataset.nodes import to_iter as to_iter
 from gristmill._dataset.nodes import with_options as with_options

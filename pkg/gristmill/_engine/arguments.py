@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import collections.abc
 import functools
+import math
 import os
 from collections.abc import Sequence
 from typing import Any
@@ -11,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from gristmill import operations as legacy
-from gristmill import sharding, sources, transforms
+from gristmill import samplers, sharding, sources, transforms
 from gristmill._base import log
 from gristmill._base.checks import (
     check_callable,
@@ -125,6 +126,41 @@ def check_records(sampler: Any, source: Any) -> None:
     length = sources.known_length(source)
     if length not in (None, sampler.num_records):
         warn_of_lengths(type(sampler).__name__, sampler.num_records, length)
+
+
+def check_ranks(
+    sampler: Any,
+    shard: sharding.ShardOptions,
+    operations: Sequence[Any],
+    streams: int,
+) -> None:
+    """Refuse shards that a sampler did not deal out to; warn of batches cut otherwise.
+
+    Raises:
+        ValueError: The loader has another number of shards than the sampler has ranks.
+    """
+    if not isinstance(sampler, samplers.DistributedSampler):
+        return
+    ranks = sampler.shard_options.shard_count
+    if shard.shard_count != ranks:
+        raise ValueError(
+            f"The loader has shard_count={shard.shard_count}, but its"
+            f" DistributedSampler deals out to {ranks} ranks. Pass shard_options to the"
+            " sampler alone."
+        )
+    sizes = [int(op.batch_size) for op in operations if type(op) is transforms.Batch]
+    wanted = math.prod(sizes) * streams
+    if sizes and sampler.batch_size > 1 and sampler.batch_size % wanted:
+        log.warning(
+            "DistributedSampler has batch_size=%d, but the loader needs %d elements for"
+            " a batch of %d in each of its %d streams: the last batches will not be"
+            " full. Pass batch_size=%d to the sampler.",
+            sampler.batch_size,
+            wanted,
+            math.prod(sizes),
+            streams,
+            wanted,
+        )
 
 
 def stall_timeout(seconds: float | None) -> float:

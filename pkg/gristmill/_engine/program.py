@@ -217,6 +217,7 @@ KNOWN = (
     transforms.Batch,
 )
 SAMPLERS = (
+    samplers.DistributedSampler,
     samplers.GroupShuffleSampler,
     samplers.IndexSampler,
     samplers.SequentialSampler,

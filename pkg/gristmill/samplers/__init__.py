@@ -7,11 +7,19 @@ from typing import Protocol
 from gristmill._base.checks import stands_for
 from gristmill._base.listing import listed
 from gristmill.records import RecordMetadata
+from gristmill.samplers._distributed import DistributedSampler, WithMask
 from gristmill.samplers._group_shuffle import GroupShuffleSampler
 from gristmill.samplers._index import IndexSampler
 from gristmill.samplers._sequential import SequentialSampler
 
-__all__ = ["GroupShuffleSampler", "IndexSampler", "Sampler", "SequentialSampler"]
+__all__ = [
+    "DistributedSampler",
+    "GroupShuffleSampler",
+    "IndexSampler",
+    "Sampler",
+    "SequentialSampler",
+    "WithMask",
+]
 
 
 class Sampler(Protocol):

@@ -59,6 +59,7 @@ CHAINS = {
     "named mix": lambda: g.IterDataset.mix({"a": numbers(), "b": numbers(5)}),
     "flat map": lambda: ex.FlatMapIterDataset(numbers(), Twice()),
     "block map": lambda: numbers().block_map(list, 5),
+    "buckets": lambda: numbers().bucket_by_sequence_length(abs, [5, 9], [3, 2, 4]),
     "rebatch": lambda: ex.RebatchIterDataset(numbers().batch(5), 2),
     "window": lambda: ex.WindowShuffleIterDataset(numbers(), window_size=5, seed=1),
     "packing": lambda: packed(sequences()),

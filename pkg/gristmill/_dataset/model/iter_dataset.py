@@ -53,6 +53,16 @@ class Stacking(TypedDict, total=False):
     batch_fn: None
 
 
+class Bucketing(TypedDict, total=False):
+    """Arguments of `bucket_by_sequence_length` that are given by name."""
+
+    max_tokens: int | None
+    padding_values: Any
+    pad_to_bucket_boundary: bool
+    drop_remainder: bool
+    batch_fn: Callable[[list[Any]], Any] | None
+
+
 class IterDatasetMeta(abc.ABCMeta):
     """Holds what makes an `IterDataset` of several."""
 
@@ -185,6 +195,58 @@ class IterDataset(Dataset, Iterable[T], Generic[T], metaclass=IterDatasetMeta):
                 that of the transform, or 64.
         """
         return build("IterDataset.block_map", self, transform, block_size)
+
+    def bucket_by_sequence_length(
+        self,
+        element_length_func: Callable[[T], int],
+        bucket_boundaries: Sequence[int],
+        bucket_batch_sizes: Sequence[int] | None = None,
+        **how: Unpack[Bucketing],
+    ) -> IterDataset[Any]:
+        """Batch elements of similar lengths, so that little is padded.
+
+        As tf.data's method of that name: each element waits in the bucket of its
+        length, and a bucket that is full is the next batch.  At the end come those that
+        are not full, the shortest lengths first.  A state says which elements wait, and
+        restoring reads them again.
+
+        Args:
+            element_length_func: Returns the length of an element, at least 0.
+            bucket_boundaries: Ascending lengths, at least 1; an element of just this
+                length is in the next bucket.
+            bucket_batch_sizes: Elements per batch of each bucket, one more than there
+                are boundaries.
+            **how: By name:
+
+                max_tokens: Instead of sizes, what rows times length of a batch are at
+                most, padding included; the last boundary is more than any length.
+
+                padding_values: What leaves are padded with behind their ends: one value
+                for all or one for each, in an element's structure; by default zeros.
+
+                pad_to_bucket_boundary: Whether first axes are padded to the bucket's
+                boundary less 1, rather than to the longest of the batch.
+
+                drop_remainder: Whether batches that are not full are left out.
+
+                batch_fn: Makes a batch of a list of elements instead;
+                `gristmill.batching.make_batch` stacks them without padding.
+
+        Raises:
+            ValueError: An argument is out of range; or, while iterating, an element is
+                longer than any bucket, and is dropped.
+            TypeError: An argument has the wrong type.
+
+        Example:
+            >>> words = gristmill.MapDataset.source(["a", "bcd", "ef", "ghi", "j"])
+            >>> ds = words.to_iter_dataset().map(lambda word: np.array([*word]))
+            >>> ds = ds.bucket_by_sequence_length(len, [3], [3, 2])
+            >>> [batch.tolist() for batch in ds]
+            [[['b', 'c', 'd'], ['g', 'h', 'i']], [['a', ''], ['e', 'f'], ['j', '']]]
+        """
+        sizes = (bucket_boundaries, bucket_batch_sizes)
+        method = "IterDataset.bucket_by_sequence_length"
+        return build(method, self, element_length_func, *sizes, **how)
 
     def filter(self, transform: AnyFilter[T]) -> IterDataset[T]:
         """Keep the elements for which a predicate is true."""

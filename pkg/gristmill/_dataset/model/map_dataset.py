@@ -8,7 +8,7 @@ from __future__ import annotations
 import abc
 import builtins
 from collections.abc import Callable, Sequence
-from typing import Any, Generic, Never, Unpack, overload
+from typing import Any, Generic, Literal, Never, Unpack, overload
 
 import numpy.typing as npt
 
@@ -25,7 +25,7 @@ from gristmill._base.types import (
     Scalar,
     T,
 )
-from gristmill._dataset.model.iter_dataset import IterDataset, Stacking
+from gristmill._dataset.model.iter_dataset import Bucketing, IterDataset, Stacking
 
 # Old pickles of users' classes look for it beside the other one.
 from gristmill._dataset.model.iter_dataset import IterDatasetMeta as IterDatasetMeta
@@ -33,6 +33,7 @@ from gristmill._dataset.model.iterator import DatasetIterator
 from gristmill._dataset.model.node import Dataset, build
 from gristmill._dataset.model.options import DatasetOptions
 from gristmill.options import ReadOptions
+from gristmill.sharding import AnyRemainder, Remainder, ShardOptions
 from gristmill.sources import Columns, RandomAccessDataSource
 from gristmill.transforms import AnyTransform, DatasetSelectionMap
 
@@ -244,6 +245,18 @@ class MapDataset(Dataset, Generic[T], metaclass=MapDatasetMeta):
         """
         return build("MapDataset.block_map", self, transform, block_size)
 
+    def bucket_by_sequence_length(
+        self,
+        element_length_func: Callable[[T], int],
+        bucket_boundaries: Sequence[int],
+        bucket_batch_sizes: Sequence[int] | None = None,
+        **how: Unpack[Bucketing],
+    ) -> IterDataset[Any]:
+        """As `IterDataset.bucket_by_sequence_length`, of `to_iter_dataset()`."""
+        sizes = (bucket_boundaries, bucket_batch_sizes)
+        ds = self.to_iter_dataset()
+        return ds.bucket_by_sequence_length(element_length_func, *sizes, **how)
+
     def filter(self, transform: AnyFilter[T]) -> MapDataset[T]:
         """Make the elements absent for which a predicate is false.
 
@@ -294,6 +307,62 @@ class MapDataset(Dataset, Generic[T], metaclass=MapDatasetMeta):
     def set_options(self, options: DatasetOptions) -> MapDataset[T]:
         """Set options for all iterators that are made of this; see `DatasetOptions`."""
         return build("MapDataset.set_options", self, options)
+
+    @overload
+    def shard(
+        self,
+        shard_options: ShardOptions,
+        remainder: Literal["drop", "wrap", Remainder.DROP, Remainder.WRAP] = "drop",
+        *,
+        batch_size: int = 1,
+    ) -> MapDataset[T]: ...
+
+    @overload
+    def shard(
+        self,
+        shard_options: ShardOptions,
+        remainder: AnyRemainder,
+        *,
+        batch_size: int = 1,
+        mask_key: str | None = None,
+    ) -> MapDataset[Any]: ...
+
+    def shard(
+        self,
+        shard_options: ShardOptions,
+        remainder: AnyRemainder = "drop",
+        *,
+        batch_size: int = 1,
+        mask_key: str | None = None,
+    ) -> MapDataset[Any]:
+        """The elements of one rank, as many as any other rank has.
+
+        Rank r of R has the elements r, r + R, ... of each epoch.  Call it behind a
+        shuffle, and before `repeat`, `batch`, and what may drop elements.
+
+        Args:
+            shard_options: Which rank of how many. Its drop_remainder is not used.
+            remainder: What becomes of elements that do not fill a batch of every rank,
+                a `sharding.Remainder` or its value. With "pad" each element comes with
+                a bool that is true where it is data.
+            batch_size: Elements that each rank takes at once, at least 1: the size of
+                batches, times the streams of an `mp_prefetch` behind them. With 1 all
+                ranks have equally many elements.
+            mask_key: Where elements, which are dicts then, get the bool of "pad"; None
+                makes pairs ``(element, bool)`` of elements of any kind.
+
+        Raises:
+            ValueError: An argument is out of range, or the dataset has no end.
+            TypeError: An argument has the wrong type.
+
+        Example:
+            >>> rank = gristmill.sharding.ShardOptions(shard_index=1, shard_count=2)
+            >>> ds = gristmill.MapDataset.range(5)
+            >>> [list(ds.shard(rank, how)) for how in ("drop", "wrap", "pad")]
+            [[1, 3], [1, 3, 0], [(1, True), (3, True), (0, False)]]
+        """
+        how = (shard_options, remainder, batch_size, mask_key)
+        return build("MapDataset.shard", self, *how)
 
     def shuffle(self, seed: int | None = None) -> MapDataset[T]:
         """Permute each epoch, by formula: nothing is stored, nothing is read.

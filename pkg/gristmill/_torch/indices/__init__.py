@@ -1,4 +1,4 @@
-"""Which samples come next: draws, batches of indices, and requests to workers.
+"""Which samples come next: samplers, draws, batches of indices, requests to workers.
 
-It imports `_torch/private.py` and `_base`.  Begin with `draws.py`.
+It imports no other room of `_torch`.  Begin with `draws.py`.
 """

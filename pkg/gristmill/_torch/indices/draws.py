@@ -30,6 +30,8 @@ from torch.utils.data import (
     WeightedRandomSampler,
 )
 
+from gristmill._torch.indices import distributed
+
 Block: TypeAlias = "np.ndarray[Any, Any] | range"
 
 # RandomSampler with replacement draws as many at a time.
@@ -189,18 +191,29 @@ def _weighted(
     yield chosen.numpy(force=True)
 
 
+def _dealt(
+    sampler: distributed.DistributedSampler, generator: Any = None
+) -> Iterator[Block]:
+    yield sampler.indices()
+
+
 # By exact type: a subclass may draw otherwise.
 _DRAWS: dict[type, Callable[[Any, Any], Iterator[Block]]] = {
+    distributed.DistributedSampler: _dealt,
     RandomSampler: _random,
     SequentialSampler: _sequential,
     WeightedRandomSampler: _weighted,
 }
 
 
+# Theirs is the next epoch that a program will set.
+_BY_EPOCH = (DistributedSampler, distributed.DistributedSampler)
+
+
 def can_foresee(index_sampler: Any) -> bool:
     """Whether `foreseen` knows how a sampler, of batches or of samples, draws."""
     kind = type(_sampler_of(index_sampler))
-    return kind in _DRAWS or kind is DistributedSampler
+    return kind in _DRAWS or kind in _BY_EPOCH
 
 
 def foreseen(index_sampler: Any) -> Iterator[Any]:
@@ -228,7 +241,7 @@ def _sampler_of(index_sampler: Any) -> Any:
 
 def _drawn_at_once(sampler: Any) -> int:
     """How many indices a sampler draws before it gives the first."""
-    if type(sampler) is DistributedSampler:
+    if type(sampler) in _BY_EPOCH:
         return int(sampler.total_size)
     if type(sampler) is WeightedRandomSampler:
         return max(len(sampler.weights), int(sampler.num_samples))
@@ -238,7 +251,7 @@ def _drawn_at_once(sampler: Any) -> int:
 
 
 def _next_blocks(sampler: Any) -> Iterator[Block]:
-    if type(sampler) is DistributedSampler:
+    if type(sampler) in _BY_EPOCH:
         sampler = copy.copy(sampler)
         sampler.epoch += 1
         return iter([np.array(list(sampler), np.int64)])

@@ -1,0 +1,108 @@
+"""Which elements share a batch by their lengths, and how many do."""
+
+from __future__ import annotations
+
+import bisect
+import dataclasses
+import itertools
+import operator
+from collections.abc import Sequence
+from typing import Any
+
+from gristmill._base.checks import check_integer, kind
+
+
+@dataclasses.dataclass(frozen=True)
+class Buckets:
+    """Ranges of lengths, each with the size of its batches.
+
+    Attributes:
+        boundaries: Ascending, at least 1 each: bucket b has the lengths from boundary
+            b - 1 on that are less than boundary b.
+        sizes: Elements of a batch, at least 1, for each bucket.  One more than there
+            are boundaries where the last bucket takes any length behind them.
+    """
+
+    boundaries: tuple[int, ...]
+    sizes: tuple[int, ...]
+
+    def of(self, length: Any) -> int:
+        """The bucket of an element.
+
+        Raises:
+            TypeError: The length is no int.
+            ValueError: It is negative, or of no bucket.
+        """
+        check_integer("The length of an element", length)
+        if length < 0:
+            raise ValueError(f"The length of an element must not be < 0, got {length}.")
+        if length > self.longest:
+            raise ValueError(
+                f"An element has length {length}, but the last bucket has lengths less"
+                f" than {self.boundaries[-1]}. Shorten it, or give bucket_boundaries"
+                " one more."
+            )
+        return bisect.bisect_right(self.boundaries, operator.index(length))
+
+    @property
+    def longest(self) -> float:
+        """The greatest length that has a bucket; infinity where all have."""
+        bounded = len(self.sizes) == len(self.boundaries)
+        return self.boundaries[-1] - 1 if bounded else float("inf")
+
+
+def make_buckets(boundaries: Any, batch_sizes: Any, max_tokens: int | None) -> Buckets:
+    """Return buckets of users' arguments.
+
+    Args:
+        boundaries: A sequence of ascending ints.
+        batch_sizes: One more, or None where there are `max_tokens`.
+        max_tokens: What a batch times the longest length of its bucket is at most.
+
+    Raises:
+        ValueError: A number is out of range, or there is not just one of the last two.
+        TypeError: A number is no int, or an argument no sequence.
+    """
+    edges = _integers("bucket_boundaries", boundaries)
+    if any(low >= high for low, high in itertools.pairwise(edges)):
+        raise ValueError(f"bucket_boundaries must ascend, got {[*edges]}.")
+    if (batch_sizes is None) == (max_tokens is None):
+        raise ValueError(
+            "Buckets need either bucket_batch_sizes or max_tokens, got"
+            f" {'neither' if batch_sizes is None else 'both'}."
+        )
+    if max_tokens is not None:
+        return Buckets(edges, _sizes_of_budget(edges, max_tokens))
+    sizes = _integers("bucket_batch_sizes", batch_sizes)
+    if len(sizes) != len(edges) + 1:
+        raise ValueError(
+            "bucket_batch_sizes must have one more than bucket_boundaries, for what is"
+            f" longer; got {len(sizes)} sizes and {len(edges)} boundaries."
+        )
+    return Buckets(edges, sizes)
+
+
+def _sizes_of_budget(boundaries: Sequence[int], max_tokens: int) -> tuple[int, ...]:
+    check_integer("max_tokens", max_tokens)
+    if not boundaries:
+        raise ValueError(
+            "max_tokens needs bucket_boundaries, which say how long elements can be."
+        )
+    longest = boundaries[-1] - 1
+    if max_tokens < max(longest, 1):
+        raise ValueError(
+            f"max_tokens is {max_tokens}, but the last bucket has elements of length"
+            f" {longest}, one of which is more. Pass at least {max(longest, 1)}, or"
+            " lower boundaries."
+        )
+    return tuple(operator.index(max_tokens) // max(b - 1, 1) for b in boundaries)
+
+
+def _integers(name: str, values: Any) -> tuple[int, ...]:
+    if isinstance(values, (str, bytes)) or not hasattr(values, "__len__"):
+        raise TypeError(f"{name} must be a sequence of ints, got {kind(values)}.")
+    for value in values:
+        check_integer(f"Each of {name}", value)
+        if value < 1:
+            raise ValueError(f"Each of {name} must be at least 1, got {value}.")
+    return tuple(map(operator.index, values))

@@ -1,0 +1,282 @@
+"""A dataset that batches elements of similar lengths."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+from gristmill import batching
+from gristmill._base.buckets import make_buckets
+from gristmill._base.checks import check_callable, check_flag
+from gristmill._dataset.model import states
+from gristmill._dataset.model.failing import note_step
+from gristmill._dataset.model.iter_dataset import IterDataset
+from gristmill._dataset.model.iterator import DatasetIterator, NodeIterator
+from gristmill._dataset.model.node import builds
+from gristmill._dataset.model.spec import ShapeDtypeStruct
+from gristmill._dataset.model.states import copied, replay
+from gristmill._hot import tree
+
+# The parent's position is noted before every so many elements.  States depend on it.
+MARK_EVERY = 16
+# To go so far ahead elements are read again rather than passed over.
+_NEAR = 64
+
+
+@builds("IterDataset.bucket_by_sequence_length")
+class BucketIterDataset(IterDataset[Any]):
+    """Batches of elements whose lengths are in one bucket."""
+
+    _KIND = "batch"
+    _SAID = ("boundaries", "sizes", "drop_remainder")
+
+    def __init__(  # noqa: PLR0913 (those of tf.data)
+        self,
+        parent: IterDataset[Any],
+        element_length_func: Callable[[Any], int],
+        bucket_boundaries: Sequence[int],
+        bucket_batch_sizes: Sequence[int] | None = None,
+        *,
+        max_tokens: int | None = None,
+        padding_values: Any = None,
+        pad_to_bucket_boundary: bool = False,
+        drop_remainder: bool = False,
+        batch_fn: Callable[[list[Any]], Any] | None = None,
+    ) -> None:
+        super().__init__(parent)
+        check_callable("element_length_func", element_length_func)
+        check_flag("pad_to_bucket_boundary", pad_to_bucket_boundary)
+        check_flag("drop_remainder", drop_remainder)
+        if batch_fn is not None:
+            check_callable("batch_fn", batch_fn, " Leave it out to pad leaves.")
+            if pad_to_bucket_boundary or padding_values is not None:
+                raise ValueError(
+                    "batch_fn makes batches by itself: leave out padding_values and"
+                    " pad_to_bucket_boundary, or batch_fn."
+                )
+        buckets = make_buckets(bucket_boundaries, bucket_batch_sizes, max_tokens)
+        self._boundaries, self._sizes = buckets.boundaries, buckets.sizes
+        if pad_to_bucket_boundary:
+            # What is behind the last boundary has none to be padded to.
+            buckets = dataclasses.replace(
+                buckets, sizes=buckets.sizes[: len(self._boundaries)]
+            )
+        self._buckets = buckets
+        self._length_func = element_length_func
+        self._padding_values = padding_values
+        self._pad_to_boundary = bool(pad_to_bucket_boundary)
+        self._drop_remainder = bool(drop_remainder)
+        self._batch_fn = batch_fn
+
+    def __iter__(self) -> DatasetIterator[Any]:
+        return BucketDatasetIterator(self)
+
+    @property
+    def _element_spec(self) -> Any:
+        if self._batch_fn is not None:
+            return super()._element_spec
+        return tree.map_batch(
+            lambda leaf: ShapeDtypeStruct(
+                (None, *[None] * len(leaf[0].shape)), leaf[0].dtype
+            ),
+            [self._parent._element_spec],
+            batching.tree_rules(),
+        )
+
+    def _bucket_of(self, element: Any) -> int:
+        return self._buckets.of(self._length_func(element))
+
+    def _batch(self, elements: list[Any], bucket: int) -> Any:
+        if self._batch_fn is not None:
+            return self._batch_fn(elements)
+        length = self._boundaries[bucket] - 1 if self._pad_to_boundary else None
+        return batching.padded_batch(
+            elements, length=length, padding_values=self._padding_values
+        )
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Mark:
+    """A position of the parent, and how many elements were read before it."""
+
+    number: int
+    state: Any
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Waiting:
+    """An element that waits for its batch: so many behind a mark."""
+
+    mark: Mark
+    offset: int
+    element: Any
+
+
+class BucketDatasetIterator(NodeIterator[Any]):
+    """Iterates over batches of elements of similar lengths.
+
+    The state has the positions from which the elements that wait for their batches are
+    read again, and which of those that follow they are; in a text, so that states are
+    alike whatever their number is.
+    """
+
+    _TAKES_IN_STEP = True
+    _BATCHES = True
+
+    def __init__(self, node: BucketIterDataset) -> None:
+        super().__init__(node)
+        self._waiting: list[list[Waiting]] = [[] for _ in node._sizes]
+        self._taken = 0
+        self._mark: Mark | None = None
+        self._ended = False
+
+    def __next__(self) -> Any:
+        node = self._node
+        while not self._ended:
+            mark = self._mark
+            if mark is None or self._taken - mark.number >= MARK_EVERY:
+                mark = Mark(self._taken, copied(self._parent.get_state()))
+                self._mark = mark
+            try:
+                element = next(self._parents[0])
+            except StopIteration:
+                self._ended = True
+                break
+            one = Waiting(mark, self._taken - mark.number, element)
+            self._taken += 1
+            bucket = self._bucket_of(element)
+            self._waiting[bucket].append(one)
+            if len(self._waiting[bucket]) == node._sizes[bucket]:
+                return self._batch_of(bucket)
+        for bucket, some in enumerate(self._waiting):
+            if node._drop_remainder:
+                some.clear()
+            if some:
+                return self._batch_of(bucket)
+        raise StopIteration
+
+    def get_state(self) -> Any:
+        """The parent's position, and those of the elements that wait."""
+        groups: dict[int, tuple[int, Any, list[int]]] = {}
+        for one in sorted(
+            itertools.chain(*self._waiting),
+            key=lambda one: (one.mark.number, one.offset),
+        ):
+            mark = one.mark
+            group = groups.setdefault(mark.number, (mark.number, mark.state, []))
+            group[2].append(one.offset)
+        return {
+            "parent": self._parent.get_state(),
+            "taken": self._taken,
+            "waiting": json.dumps([*groups.values()]),
+        }
+
+    def _check_state(self, state: Any) -> None:
+        states.check_values(self, state, _STATE)
+        reach = 0
+        for number, _, offsets in json.loads(state["waiting"]):
+            if number < reach or not offsets:
+                raise states.mismatch(self, "has elements that wait out of order")
+            reach = number + offsets[-1] + 1
+        if reach > state["taken"]:
+            taken = state["taken"]
+            raise states.mismatch(
+                self, f"has taken {taken}, but element {reach - 1} waits"
+            )
+
+    def _go_to(self, state: Any) -> None:
+        before = self._parent.get_state()
+        try:
+            waiting = self._read_again(json.loads(state["waiting"]))
+        except Exception:
+            states.go_to(self._parent, before)
+            raise
+        self._parent.set_state(state["parent"])
+        self._waiting = waiting
+        self._taken = state["taken"]
+        self._mark = None
+        self._ended = False
+
+    def _read_again(self, groups: Any) -> list[list[Waiting]]:
+        """The elements that wait, by their buckets."""
+        waiting: list[list[Waiting]] = [[] for _ in self._node._sizes]
+        for one in self._elements_of(groups):
+            bucket = self._bucket_of(one.element)
+            waiting[bucket].append(one)
+            if len(waiting[bucket]) >= self._node._sizes[bucket]:
+                raise self._other_data(
+                    f"in bucket {bucket}, whose batches have"
+                    f" {self._node._sizes[bucket]}, too many wait"
+                )
+        return waiting
+
+    def _elements_of(self, groups: Any) -> Iterator[Waiting]:
+        position = -_NEAR
+        for number, state, offsets in groups:
+            mark = Mark(number, state)
+            if 0 <= number - position < _NEAR:
+                replay(self._parent, number - position)
+            else:
+                self._parent.set_state(copied(state))
+            elements = replay(self._parent, offsets[-1] + 1)
+            position = number + len(elements)
+            for offset in offsets:
+                if offset >= len(elements):
+                    raise self._other_data(f"element {number + offset} is not there")
+                yield Waiting(mark, offset, elements[offset])
+
+    def _other_data(self, what: str) -> Exception:
+        return states.mismatch(self, f"is of other data: {what}")
+
+    def _bucket_of(self, element: Any) -> int:
+        try:
+            bucket: int = self._node._bucket_of(element)
+        except Exception as error:
+            note_step(error, self)
+            raise
+        return bucket
+
+    def _batch_of(self, bucket: int) -> Any:
+        """The batch of all that waits in a bucket."""
+        elements = [one.element for one in self._waiting[bucket]]
+        self._waiting[bucket].clear()
+        try:
+            return self._node._batch(elements, bucket)
+        except Exception as error:
+            note_step(error, self, "made the batch of a bucket up to")
+            raise
+
+
+def _check_waiting(iterator: Any, value: Any, name: str) -> None:
+    """Refuse what is no text of positions and offsets."""
+    try:
+        groups = json.loads(value)
+    except (TypeError, ValueError):
+        groups = None
+    if not isinstance(groups, list):
+        raise states.mismatch(iterator, f"has {name} {value!r:.100}, expected a list")
+    for group in groups:
+        states.check_list(iterator, group, name, 3)
+        number, state, offsets = group
+        states.count(iterator, number, name)
+        states.parent(iterator, state)
+        if not isinstance(offsets, list):
+            raise states.mismatch(
+                iterator, f"has {name} {value!r:.100}, expected lists"
+            )
+        last = -1
+        for offset in offsets:
+            states.count(iterator, offset, name)
+            if not last < offset < MARK_EVERY:
+                raise states.mismatch(
+                    iterator, f"has {name} {offset}, expected less than {MARK_EVERY}"
+                )
+            last = offset
+
+
+_STATE: Mapping[str, states.Check] = states.fields(
+    parent=states.parent, taken=states.count, waiting=_check_waiting
+)

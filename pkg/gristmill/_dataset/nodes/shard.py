@@ -1,0 +1,125 @@
+"""What one of several ranks has of a dataset: equally many elements as any other."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any, ClassVar
+
+import numpy as np
+
+from gristmill._base.checks import check_instance
+from gristmill._base.masks import check_mask_key, with_mask
+from gristmill._base.types import Int64Array, T
+from gristmill._dataset.model.blocks import (
+    BlockMapDataset,
+    block_of,
+    epochs_and_offsets,
+)
+from gristmill._dataset.model.failing import note_element, record_of
+from gristmill._dataset.model.map_dataset import MapDataset
+from gristmill._dataset.model.node import ParentSpec, builds
+from gristmill._dataset.model.spec import ShapeDtypeStruct
+from gristmill.sharding import AnyRemainder, Remainder, ShardOptions
+
+
+@builds("MapDataset.shard")
+def shard(
+    parent: MapDataset[Any],
+    options: ShardOptions,
+    remainder: AnyRemainder,
+    batch_size: int,
+    mask_key: str | None,
+) -> MapDataset[Any]:
+    """The elements of one rank, see `MapDataset.shard`."""
+    expected = "a ShardOptions: ShardOptions(shard_index, shard_count)"
+    check_instance("shard_options", options, ShardOptions, expected)
+    check_mask_key(mask_key)
+    if len(parent) >= sys.maxsize:
+        raise ValueError(
+            f"{parent} has no end, so it cannot be dealt out epoch by epoch. Call shard"
+            " before repeat."
+        )
+    how = Remainder(remainder)
+    if mask_key is not None and how is not Remainder.PAD:
+        raise ValueError(
+            f"mask_key is for remainder='pad', got {how.value!r}: nothing is masked."
+            " Leave it out."
+        )
+    rank, ranks = int(options.shard_index), int(options.shard_count)
+    length = how.elements_per_rank(len(parent), ranks, batch_size)
+    if how is Remainder.PAD:
+        return PadMapDataset(parent, rank, ranks, length, mask_key)
+    if length * ranks <= len(parent):
+        return parent.slice(slice(rank, length * ranks, ranks))
+    return WrapMapDataset(parent, rank, ranks, length)
+
+
+class WrapMapDataset(ParentSpec, BlockMapDataset[T]):
+    """Every so many elements of an epoch, from a rank on, and on from its beginning."""
+
+    _KIND = "order"
+    _AS_THEY_ARE = True
+    _CUT_IN_PIECES = True
+    _SAID: ClassVar[tuple[str, ...]] = ("rank", "ranks", "length")
+
+    def __init__(
+        self, parent: MapDataset[T], rank: int, ranks: int, length: int
+    ) -> None:
+        super().__init__(parent)
+        self._rank = rank
+        self._ranks = ranks
+        self._length = length
+
+    def _places(self, indices: Int64Array) -> tuple[Int64Array, Int64Array]:
+        """The epochs of indices, and their places there, which go beyond the parent."""
+        epochs, offsets = epochs_and_offsets(indices, self._length)
+        return epochs, offsets * self._ranks + self._rank
+
+    def _of_parent(self, indices: Int64Array) -> Int64Array:
+        """The parent's indices."""
+        epochs, places = self._places(indices)
+        length = len(self._parent)
+        return epochs * length + places % length
+
+    def _record(self, index: int) -> int | None:
+        (above,) = self._of_parent(np.array([index], np.int64))
+        return record_of(self._parent, int(above))
+
+    def _block(self, indices: Int64Array) -> list[Any]:
+        return block_of(self._parent, self._of_parent(indices))
+
+
+class PadMapDataset(WrapMapDataset[Any]):
+    """The same elements, with masks: what goes beyond the parent's epoch is no data."""
+
+    _AS_THEY_ARE = False
+    _SAID = ("rank", "ranks", "length", "mask_key")
+
+    def __init__(
+        self,
+        parent: MapDataset[Any],
+        rank: int,
+        ranks: int,
+        length: int,
+        mask_key: str | None,
+    ) -> None:
+        super().__init__(parent, rank, ranks, length)
+        self._mask_key = mask_key
+
+    @property
+    def _element_spec(self) -> Any:
+        mask: Any = ShapeDtypeStruct((), np.dtype(np.bool_))
+        return with_mask(self._parent._element_spec, mask, self._mask_key)
+
+    def _block(self, indices: Int64Array) -> list[Any]:
+        elements = super()._block(indices)
+        real = self._places(indices)[1] < len(self._parent)
+        for place, is_real in enumerate(real.tolist()):
+            if elements[place] is None:
+                continue
+            try:
+                elements[place] = with_mask(elements[place], is_real, self._mask_key)
+            except Exception as error:
+                note_element(error, self, self, int(indices[place]))
+                raise
+        return elements

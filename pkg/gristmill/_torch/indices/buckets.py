@@ -1,0 +1,200 @@
+"""Batches of indices of elements of similar lengths, equally many for each rank."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from torch.utils import data
+
+from gristmill._base.buckets import Buckets, make_buckets
+from gristmill._base.checks import check_flag, check_integer
+from gristmill._base.types import Int64Array
+from gristmill.sharding import AnyRemainder, Remainder, torch_process
+
+
+class BucketBatchSampler(data.Sampler[list[int]]):  # type: ignore[misc]
+    """Batch samples of similar lengths; a ``batch_sampler`` of torch's loaders.
+
+    An epoch's order is cut into batches within each bucket.  Ranks work on a step
+    together, which has one batch of each, of one bucket wherever there are enough: none
+    waits for another's long samples.  All ranks have equally many batches, and the same
+    number in each epoch.  Nothing but the arguments and the epoch decides what they
+    are: call `set_epoch` before each one, also before going on with a saved one.
+
+    Args:
+        lengths: Of each sample, ints of at least 0, shape (n,).
+        bucket_boundaries: Ascending lengths, at least 1; a sample of just this length
+            is in the next bucket.
+        bucket_batch_sizes: Samples per batch of each bucket, one more than there are
+            boundaries.
+        max_tokens: Instead of sizes, what the samples of a batch times the longest
+            length of its bucket are at most; the last boundary is more than any length.
+        num_replicas: Ranks; by default those of torch.distributed or torchrun, else 1.
+        rank: Which one this is, by default the same.
+        shuffle: Whether each epoch has its own random order.  Without, and with one
+            rank, batches are those of `IterDataset.bucket_by_sequence_length`.
+        seed: Of the order, the same for all ranks.
+        drop_last: Whether batches that are not full, one for each bucket at most, are
+            left out.
+        remainder: What becomes of batches that do not make a step of all ranks, a
+            `sharding.Remainder` or its value.  With "wrap" and "pad" batches of the
+            same step come again; a `WithMask` dataset tells those of "pad" from data.
+
+    Raises:
+        ValueError: An argument is out of range, a sample is longer than any bucket, or
+            no step is left.
+        TypeError: An argument has the wrong type.
+
+    Example:
+        >>> sampler = BucketBatchSampler(
+        ...     [3, 9, 1, 8, 2], [5, 10], max_tokens=9, shuffle=False
+        ... )
+        >>> list(sampler)
+        [[1], [0, 2], [3], [4]]
+    """
+
+    def __init__(  # noqa: PLR0913 (those of torch's samplers, and of buckets)
+        self,
+        lengths: Any,
+        bucket_boundaries: Sequence[int],
+        bucket_batch_sizes: Sequence[int] | None = None,
+        *,
+        max_tokens: int | None = None,
+        num_replicas: int | None = None,
+        rank: int | None = None,
+        shuffle: bool = True,
+        seed: int = 0,
+        drop_last: bool = False,
+        remainder: AnyRemainder = Remainder.WRAP,
+    ) -> None:
+        check_flag("shuffle", shuffle)
+        check_flag("drop_last", drop_last)
+        check_integer("seed", seed)
+        self._sizes, self._bucket_of = _in_buckets(
+            lengths, make_buckets(bucket_boundaries, bucket_batch_sizes, max_tokens)
+        )
+        self.rank, self.num_replicas = _checked_rank(rank, num_replicas)
+        self.shuffle = shuffle
+        self.seed = int(seed)
+        self.drop_last = drop_last
+        self.remainder = Remainder(remainder)
+        self.epoch = 0
+        counts = np.bincount(self._bucket_of, minlength=len(self._sizes))
+        full, rest = np.divmod(counts, self._sizes)
+        batches = int(full.sum())
+        if not drop_last:
+            batches += int(np.count_nonzero(rest))
+        self._length = self.remainder.batches_per_rank(batches, self.num_replicas)
+        if batches and not self._length:
+            raise ValueError(
+                f"{batches} batches are none for each of {self.num_replicas} ranks, so"
+                " that remainder='drop' leaves nothing. Pass remainder='wrap' or 'pad',"
+                " or make smaller batches."
+            )
+
+    def set_epoch(self, epoch: int) -> None:
+        """Say which epoch is iterated over next; the first one is 0.
+
+        Args:
+            epoch: At least 0.
+        """
+        check_integer("epoch", epoch)
+        self.epoch = int(epoch)
+
+    def __len__(self) -> int:
+        return self._length
+
+    def __iter__(self) -> Iterator[list[int]]:
+        count = len(self._bucket_of)
+        for step in self._steps():
+            # A copy of a batch is for a rank that the step has none for.
+            indices = step[self.rank % len(step)]
+            if self.rank >= len(step) and self.remainder is Remainder.PAD:
+                indices = indices + count
+            batch: list[int] = indices.tolist()
+            yield batch
+
+    def _steps(self) -> list[list[Int64Array]]:
+        """The batches of all ranks, step by step; the last may have too few of them."""
+        generator = torch.Generator()
+        generator.manual_seed(self.seed + self.epoch)
+        ranks = self.num_replicas
+        steps: list[list[_Batch]] = []
+        rest: list[_Batch] = []
+        for batches in self._batches(self._order(len(self._bucket_of), generator)):
+            full = [batch for batch in batches if batch.is_full]
+            whole = len(full) - len(full) % ranks
+            steps += (full[at : at + ranks] for at in range(0, whole, ranks))
+            rest += full[whole:] + batches[len(full) :]
+        steps.sort(key=lambda step: step[-1].last)
+        if self.remainder is Remainder.DROP:
+            # Any of them, so that not those of long samples are left out each time.
+            kept = self._order(len(rest), generator)[: len(rest) - len(rest) % ranks]
+            rest = [rest[place] for place in np.sort(kept).tolist()]
+        steps += (rest[at : at + ranks] for at in range(0, len(rest), ranks))
+        order = self._order(len(steps), generator).tolist()
+        return [[batch.indices for batch in steps[place]] for place in order]
+
+    def _batches(self, order: Int64Array) -> Iterator[list[_Batch]]:
+        """The batches of each bucket, in their order; the last may not be full."""
+        buckets = self._bucket_of[order]
+        places = np.argsort(buckets, kind="stable")
+        ends = np.searchsorted(buckets[places], np.arange(len(self._sizes)), "right")
+        first = 0
+        for end, size in zip(ends.tolist(), self._sizes.tolist(), strict=True):
+            left_out = (end - first) % size if self.drop_last else 0
+            stop = end - left_out
+            parts = (
+                places[at : min(at + size, end)] for at in range(first, stop, size)
+            )
+            yield [
+                _Batch(int(part[-1]), len(part) == size, order[part]) for part in parts
+            ]
+            first = end
+
+    def _order(self, count: int, generator: torch.Generator) -> Int64Array:
+        if not self.shuffle:
+            return np.arange(count)
+        order: Int64Array = torch.randperm(count, generator=generator).numpy(force=True)
+        return order
+
+
+class _Batch(NamedTuple):
+    """A batch of one bucket."""
+
+    last: int  # The place of its last sample in the epoch's order.
+    is_full: bool
+    indices: Int64Array
+
+
+def _in_buckets(lengths: Any, buckets: Buckets) -> tuple[Int64Array, Int64Array]:
+    """The batch size of each bucket, and the bucket of each sample."""
+    found = np.asarray(lengths)
+    if found.ndim != 1 or (found.size and found.dtype.kind not in "iu"):
+        raise TypeError(
+            "lengths must be ints of shape (n,), one for each sample, got"
+            f" {type(lengths).__name__} of shape {found.shape} and dtype {found.dtype}."
+        )
+    for extreme in (found.min(), found.max()) if found.size else ():
+        buckets.of(int(extreme))
+    edges = np.array(buckets.boundaries, np.int64)
+    places = np.searchsorted(edges, found, side="right")
+    return np.array(buckets.sizes, np.int64), places.astype(np.int64)
+
+
+def _checked_rank(rank: int | None, ranks: int | None) -> tuple[int, int]:
+    if rank is None or ranks is None:
+        own_rank, own_ranks = torch_process()
+        rank = own_rank if rank is None else rank
+        ranks = own_ranks if ranks is None else ranks
+    check_integer("rank", rank)
+    check_integer("num_replicas", ranks)
+    if not 0 <= rank < ranks:
+        raise ValueError(
+            f"rank must be in [0, num_replicas), got rank={rank} and"
+            f" num_replicas={ranks}."
+        )
+    return int(rank), int(ranks)

@@ -1,0 +1,105 @@
+"""Torch's DistributedSampler, with as many full batches for each rank as for others."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import torch
+from torch.utils import data
+
+from gristmill._base.types import Int64Array
+from gristmill._torch.indices.masked import check_masked
+from gristmill.sharding import AnyRemainder, Remainder
+
+
+class DistributedSampler(data.DistributedSampler[Any]):  # type: ignore[misc]
+    """Deal out a dataset so that all ranks have equally many full batches.
+
+    A subclass of torch's, with its order and random draws; without the last two
+    arguments it gives just what torch's gives.
+
+    Call `set_epoch` before each epoch, also before going on with a saved one: the epoch
+    is no part of a loader's state.
+
+    Args:
+        dataset: Has a length; for ``remainder="pad"`` a `WithMask`.
+        num_replicas: Ranks, by default those of torch.distributed.
+        rank: Which one this is, by default that of torch.distributed.
+        shuffle: Whether each epoch has its own random order.
+        seed: Of the order, the same for all ranks.
+        drop_last: Whether samples that do not fill a batch of every rank are left out:
+            another way to say ``remainder="drop"``.
+        batch_size: Samples that each rank takes at once, at least 1: the loader's. With
+            1 all ranks have equally many samples.
+        remainder: What becomes of samples that do not fill a batch of every rank, a
+            `sharding.Remainder` or its value; by default "drop" with `drop_last` and
+            else "wrap".
+
+    Raises:
+        ValueError: An argument is out of range, or `drop_last` contradicts `remainder`.
+        TypeError: An argument has the wrong type.
+
+    Example:
+        >>> ranks = [
+        ...     DistributedSampler(range(5), 2, rank, shuffle=False, batch_size=2)
+        ...     for rank in range(2)
+        ... ]
+        >>> [list(sampler) for sampler in ranks]
+        [[0, 2, 4, 1], [1, 3, 0, 2]]
+    """
+
+    def __init__(
+        self,
+        dataset: Any,
+        num_replicas: int | None = None,
+        rank: int | None = None,
+        shuffle: bool = True,
+        seed: int = 0,
+        drop_last: bool = False,
+        *,
+        batch_size: int = 1,
+        remainder: AnyRemainder | None = None,
+    ) -> None:
+        how = _remainder(drop_last, remainder)
+        drop_last = how is Remainder.DROP
+        super().__init__(dataset, num_replicas, rank, shuffle, seed, drop_last)
+        if how is Remainder.PAD:
+            check_masked(dataset)
+        self.remainder = how
+        self.num_samples = how.elements_per_rank(
+            len(dataset), self.num_replicas, batch_size
+        )
+        self.total_size = self.num_samples * self.num_replicas
+
+    def __iter__(self) -> Iterator[int]:
+        indices: list[int] = self.indices().tolist()
+        return iter(indices)
+
+    def indices(self) -> Int64Array:
+        """Return what this rank has of the epoch, int64 of shape (len(self),)."""
+        length = len(self.dataset)
+        places = np.arange(self.rank, self.total_size, self.num_replicas)
+        wrapped = places % max(length, 1)
+        found = wrapped
+        if self.shuffle:
+            generator = torch.Generator()
+            generator.manual_seed(self.seed + self.epoch)
+            order = torch.randperm(length, generator=generator).numpy(force=True)
+            found = order[wrapped]
+        if self.remainder is Remainder.PAD:
+            found = found + np.where(places < length, 0, length)
+        return found
+
+
+def _remainder(drop_last: bool, remainder: AnyRemainder | None) -> Remainder:
+    if remainder is None:
+        return Remainder.DROP if drop_last else Remainder.WRAP
+    how = Remainder(remainder)
+    if drop_last and how is not Remainder.DROP:
+        raise ValueError(
+            f"drop_last=True leaves out what remainder={how.value!r} keeps. Pass one of"
+            " them."
+        )
+    return how

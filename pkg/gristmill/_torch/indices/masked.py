@@ -1,0 +1,86 @@
+"""A dataset of torch's whose elements say whether they are data."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from torch.utils.data import Dataset
+
+from gristmill._base.checks import check_integer
+from gristmill._base.masks import check_mask_key, with_mask
+
+
+class WithMask(Dataset[Any]):  # type: ignore[misc]
+    """Elements of a dataset with a mask: whether they are data, or fill a batch.
+
+    Samplers with ``remainder="pad"`` need it.  Of n elements, index i + n is element i
+    once more, as no data.
+
+    Args:
+        dataset: Has a length and items by index.
+        key: Where elements, which are dicts, get a bool; None makes pairs
+            ``(element, bool)`` of elements of any kind.
+
+    Raises:
+        TypeError: The dataset has no length or items; or, when an element is read,
+            there is a key and it is no dict.
+        ValueError: When an element is read: it has the key already.
+        IndexError: When an element is read: the index is not in [0, 2 n).
+
+    Example:
+        >>> data = WithMask(["a", "b"])
+        >>> data[1], data[3]
+        (('b', True), ('b', False))
+    """
+
+    def __init__(self, dataset: Any, key: str | None = None) -> None:
+        if not hasattr(dataset, "__len__") or not hasattr(dataset, "__getitem__"):
+            raise TypeError(
+                "WithMask takes a dataset with a length and items by index, got"
+                f" {type(dataset).__name__}."
+            )
+        check_mask_key(key)
+        self._dataset = dataset
+        self._key = key
+
+    def __len__(self) -> int:
+        return len(self._dataset)
+
+    def __getitem__(self, index: int) -> Any:
+        place, real = self._place(index)
+        return with_mask(self._dataset[place], real, self._key)
+
+    def __getitems__(self, indices: Sequence[int]) -> list[Any]:
+        """Return the elements at some indices, read together where the dataset can."""
+        places = [self._place(index) for index in indices]
+        read = getattr(self._dataset, "__getitems__", None)
+        if read is None:
+            elements = [self._dataset[place] for place, _ in places]
+        else:
+            elements = read([place for place, _ in places])
+        return [
+            with_mask(element, real, self._key)
+            for element, (_, real) in zip(elements, places, strict=True)
+        ]
+
+    def _place(self, index: int) -> tuple[int, bool]:
+        """Which element an index is, and whether it is data."""
+        check_integer("An index of WithMask", index)
+        length = len(self)
+        if not 0 <= index < 2 * length:
+            raise IndexError(
+                f"An index of WithMask over {length} elements must be in [0,"
+                f" {2 * length}), got {index}."
+            )
+        return index % length, index < length
+
+
+def check_masked(dataset: Any) -> None:
+    """Refuse a dataset whose elements do not say whether they are data."""
+    if not isinstance(dataset, WithMask):
+        raise TypeError(
+            "remainder='pad' needs elements that say whether they are data: pass"
+            " gristmill.torch.WithMask(dataset) to the sampler and to the loader, got"
+            f" {type(dataset).__name__}."
+        )

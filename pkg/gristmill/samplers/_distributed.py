@@ -1,0 +1,188 @@
+"""Records dealt out to ranks in turn, equally many full batches to each."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from gristmill._base.checks import check_instance
+from gristmill._base.masks import check_mask_key, with_mask
+from gristmill._base.types import Int64Array
+from gristmill._core import KeyPlan
+from gristmill.samplers._planned import NO_SHARDING, PlannedSampler, check_seed
+from gristmill.sharding import AnyRemainder, Remainder, ShardOptions
+from gristmill.transforms import MapWithIndex
+
+
+class DistributedSampler(PlannedSampler):
+    """Deal out records so that all ranks have equally many full batches.
+
+    With `shuffle` every epoch has its own order of all records, the same for every
+    rank; rank r of R takes the places r, r + R, ... of it.  So a step of all ranks, of
+    R batches, has the same records whatever R is, as long as R times `batch_size` is.
+    No batch crosses an epoch.  Takes no memory, whatever the number of records.
+
+    A loader with several streams makes batches in each of them: pass the size of a
+    batch times the number of streams, which is ``worker_count`` where ``streams=`` was
+    not given.  The loader warns of another size, unless it is 1.
+
+    Args:
+        num_records: Records of the source, at least 1.
+        shard_options: Which rank of how many this is. Its drop_remainder is not used.
+        batch_size: Elements that each rank takes at once, at least 1: the size of its
+            batches, times the loader's streams. With 1 all ranks have equally many
+            elements, of which the last batch may have fewer.
+        shuffle: Whether to shuffle. Needs a seed.
+        num_epochs: Times to go through the records, at least 1, or None for ever.
+        seed: Seed in [0, 2**32) of the order and of the records' random numbers,
+            or None for no generators.
+        remainder: What becomes of records that do not fill a batch of every rank, a
+            `sharding.Remainder` or its value. The mask of "pad" is put into elements by
+            `WithMask`.
+
+    Raises:
+        ValueError: A number is out of range, `shuffle` comes without a seed, or nothing
+            is left of an epoch.
+        TypeError: An argument has the wrong type.
+
+    Example:
+        >>> rank = ShardOptions(shard_index=1, shard_count=2)
+        >>> sampler = DistributedSampler(7, rank, batch_size=2, remainder="wrap")
+        >>> sampler.record_keys(first=1, step=2, count=4).tolist()
+        [1, 3, 5, 0]
+    """
+
+    def __init__(
+        self,
+        num_records: int,
+        shard_options: ShardOptions = NO_SHARDING,
+        batch_size: int = 1,
+        shuffle: bool = False,
+        num_epochs: int | None = None,
+        seed: int | None = None,
+        remainder: AnyRemainder = Remainder.DROP,
+    ) -> None:
+        super().__init__(num_records, shard_options, num_epochs)
+        check_seed(seed, shuffle)
+        self._shuffle = shuffle
+        self._seed = seed
+        self._remainder = Remainder(remainder)
+        ranks, records = int(shard_options.shard_count), self._num_records
+        self._batches = self._remainder.batches_per_rank(records, ranks, batch_size)
+        self._batch_size = int(batch_size)
+        if not self._batches:
+            raise ValueError(
+                f"{records} records do not fill a batch of {self._batch_size} for each"
+                f" of {ranks} ranks, so that remainder='drop' leaves nothing. Pass"
+                " remainder='wrap' or 'pad', or a smaller batch_size."
+            )
+        # The places of an epoch, of all ranks together.
+        self._epoch_length = self._batches * self._batch_size * ranks
+        if self._epoch_length >= 2**63:
+            raise OverflowError(
+                f"An epoch of {ranks} ranks with batches of {self._batch_size} has"
+                f" {self._epoch_length} places, and must have less than 2**63."
+            )
+        self._max_index = None
+        if self._num_epochs is not None:
+            self._max_index = self._num_epochs * self._epoch_length
+        # An epoch's places that have a record of their own.
+        self._own = min(records, self._epoch_length)
+        keys = KeyPlan.range(records)
+        if shuffle:
+            assert seed is not None
+            keys = keys.shuffle(seed)
+        self._record_keys = keys.take(0, 1, self._own)
+
+    @property
+    def shuffle(self) -> bool:
+        """Whether every epoch has its own random order."""
+        return self._shuffle
+
+    @property
+    def shard_options(self) -> ShardOptions:
+        """Which rank of how many this is."""
+        return self._shard_options
+
+    @property
+    def batch_size(self) -> int:
+        """Elements that each rank takes at once."""
+        return self._batch_size
+
+    @property
+    def remainder(self) -> Remainder:
+        """What becomes of records that do not fill a batch of every rank."""
+        return self._remainder
+
+    @property
+    def batches_per_epoch(self) -> int:
+        """Batches of each rank in an epoch."""
+        return self._batches
+
+    def is_real(self, index: int) -> bool:
+        """Return whether a global index is data, rather than padding.
+
+        Args:
+            index: At least 0.
+        """
+        padded = self._remainder is Remainder.PAD
+        return not padded or index % self._epoch_length < self._own
+
+    def _keys(self, first: int, step: int, count: int) -> Int64Array:
+        indices = first + step * np.arange(count, dtype=np.int64)
+        epochs, places = np.divmod(indices, self._epoch_length)
+        places %= self._own
+        places += epochs * self._own
+        return self._record_keys.keys(places)
+
+    def __repr__(self) -> str:
+        return (
+            f"DistributedSampler(num_records={self._num_records}, "
+            f"shard_options={self._shard_options!r}, "
+            f"batch_size={self._batch_size}, "
+            f"shuffle={self._shuffle}, "
+            f"num_epochs={self._num_epochs}, "
+            f"seed={self._seed}, "
+            f"remainder={self._remainder.value!r})"
+        )
+
+
+class WithMask(MapWithIndex):
+    """Put into elements whether they are data, rather than the padding of "pad".
+
+    An operation of the `DataLoader` of a `DistributedSampler`, before its batches.
+
+    Args:
+        sampler: The loader's.
+        key: Where elements, which are dicts, get a bool; None makes pairs
+            ``(element, bool)`` of elements of any kind.
+
+    Raises:
+        TypeError: An argument has the wrong type; or, while iterating, there is a key
+            and an element is no dict.
+        ValueError: While iterating: an element has the key already.
+
+    Example:
+        >>> sampler = DistributedSampler(3, batch_size=2, num_epochs=1, remainder="pad")
+        >>> loader = gristmill.DataLoader(
+        ...     data_source=[5, 6, 7],
+        ...     sampler=sampler,
+        ...     operations=[WithMask(sampler), gristmill.Batch(2)],
+        ... )
+        >>> [(batch.tolist(), mask.tolist()) for batch, mask in loader]
+        [([5, 6], [True, True]), ([7, 5], [True, False])]
+    """
+
+    def __init__(self, sampler: DistributedSampler, key: str | None = None) -> None:
+        check_instance("sampler", sampler, DistributedSampler, "a DistributedSampler")
+        check_mask_key(key)
+        self._sampler = sampler
+        self._key = key
+
+    def map_with_index(self, index: int, element: Any, /) -> Any:
+        """Return the element with its mask."""
+        return with_mask(element, self._sampler.is_real(index), self._key)
+
+    def __repr__(self) -> str:
+        return f"WithMask(sampler={self._sampler!r}, key={self._key!r})"

@@ -1,0 +1,25 @@
+"""What ranks have of an order, dealt out slowly."""
+
+import itertools
+
+
+def dealt(order, ranks, batch_size, how):
+    """For each rank its batches of (element, whether it is data) in one epoch.
+
+    `how` is the value of a `sharding.Remainder`.
+    """
+    step = ranks * batch_size
+    places = [(element, True) for element in order]
+    if how == "drop":
+        places = places[: len(order) - len(order) % step]
+    else:
+        copies = itertools.cycle(order)
+        while len(places) % step:
+            places.append((next(copies), how == "wrap"))
+    return [
+        [
+            tuple(places[first + rank : first + step : ranks])
+            for first in range(0, len(places), step)
+        ]
+        for rank in range(ranks)
+    ]
