@@ -135,7 +135,7 @@ def test_the_readme_says_what_each_extra_is_for():
     table = (ROOT / "README.md").read_text().partition("| extra | for |")[2]
     rows = re.findall(r"^\| (`.*?) \|", table.partition("\n\n")[0], re.MULTILINE)
     named = re.findall(r"`(\w+)`", " ".join(rows))
-    of_developers = {"bench", "demo", "dev", "lint", "test"}
+    of_developers = {"bench", "demo", "dev", "docs", "lint", "test", "wheel"}
     there = set(extras.PROJECT["optional-dependencies"])
     assert len(named) == len({*named})
     assert {*named} == there - of_developers
