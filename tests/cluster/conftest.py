@@ -14,6 +14,8 @@ os.environ.update(
     RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO="0",
     # Else it talks to the machine's outer address.
     RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER="0",
+    # Other tests run beside them, and would leave actors no processor.
+    RAY_worker_niceness="0",
     # A node that is gone is noticed sooner than on a real network.
     RAY_health_check_period_ms="500",
     RAY_health_check_failure_threshold="3",

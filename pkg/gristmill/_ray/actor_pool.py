@@ -18,7 +18,7 @@ import numpy as np
 from gristmill._engine import packing
 from gristmill._engine.stream import Runnable
 from gristmill._ray import metrics
-from gristmill._ray.actor import Task, WorkerActor
+from gristmill._ray.actor import Home, Task, WorkerActor
 from gristmill._ray.pool import (
     LOOK_AT_ACTOR_S,
     NOBODY,
@@ -185,10 +185,10 @@ class ActorPool:
             actor = self._asked_by(lane)
         return "It waits for an actor." if actor is None else f"It asks {actor}."
 
-    def started(self) -> int:
-        """How many actors there are."""
+    def homes(self) -> list[Home]:
+        """Where the actors live that have started."""
         with self._changed:
-            return sum(actor.home is not None for actor in self._actors)
+            return [actor.home for actor in self._actors if actor.home is not None]
 
     def let_go(self, owner: str) -> None:
         """Forget the lanes of somebody who asks no more."""
@@ -292,7 +292,7 @@ class ActorPool:
                 with self._changed:
                     self._changed.wait(POLL_S)
             if self._telling and not self._closed:
-                progress.look(self.started(), self.count)
+                progress.look(len(self.homes()), self.count)
 
     def _admit(self, reference: Any) -> None:
         try:

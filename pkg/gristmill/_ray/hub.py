@@ -79,9 +79,9 @@ Reply = Found | Lost | Refused
 
 
 class Beat(NamedTuple):
-    """How the actors are."""
+    """How the actors are: where they live, and how many there are to be."""
 
-    started: int
+    homes: list[Home]
     wanted: int
     failure: str
     member: bool
@@ -178,7 +178,7 @@ class Hub:
         with self._lock:
             known = self._heard(job)
         pool = self._pool
-        return Beat(pool.started(), pool.count, pool.failure, known is not None)
+        return Beat(pool.homes(), pool.count, pool.failure, known is not None)
 
     def resize(self, job: str, actors: int) -> None:
         """Have as many actors as the job that wants most of them."""

@@ -122,7 +122,6 @@ class HubPool:
             if reply is None:
                 return None
             if isinstance(reply, Lost):
-                self._mark_lost(reply)
                 return Loss(reply.actor, reply.why, reply.blamed)
             if not isinstance(reply, Found):
                 if reply.why:
@@ -223,11 +222,6 @@ class HubPool:
         actor = Actor(found.actor, None, found.home)
         return self._actors.setdefault(found.home, actor)
 
-    def _mark_lost(self, lost: Lost) -> None:
-        for actor in list(self._actors.values()):
-            if str(actor) == lost.actor:
-                actor.lost = lost.why
-
     def _watch(self) -> None:
         """Tell the hub that this job is there, and the user how far the actors are."""
         while (hub := self._joined()) is not None:
@@ -241,5 +235,7 @@ class HubPool:
             if not beat.member:
                 self._leave(hub)
             self.failure = self.failure or beat.failure
-            self._progress.look(beat.started, beat.wanted)
+            for home, actor in list(self._actors.items()):
+                actor.lost = "" if home in beat.homes else "It ended."
+            self._progress.look(len(beat.homes), beat.wanted)
             self._closing.wait(BEAT_S)

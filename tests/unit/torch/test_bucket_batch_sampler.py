@@ -16,6 +16,7 @@ from gristmill.torch import (
     StatefulDataLoader,
     WithMask,
 )
+from support.forked import of_workers
 
 # torchdata calls what torch deprecates.
 pytestmark = pytest.mark.filterwarnings("ignore:'set_vital' is deprecated")
@@ -157,7 +158,8 @@ def padded(samples):
 def loader(kind, workers, rank):
     sampler = of_rank(rank, 4, seed=4, remainder="pad")
     rows = WithMask(Rows())
-    return kind(rows, batch_sampler=sampler, num_workers=workers, collate_fn=padded)
+    options = of_workers(workers)
+    return kind(rows, batch_sampler=sampler, collate_fn=padded, **options)
 
 
 def plain(batches):

@@ -16,6 +16,7 @@ from gristmill.torch import (
     WithMask,
 )
 from support.dealing import dealt
+from support.forked import of_workers
 
 WAYS = ["drop", "pad", "wrap"]
 
@@ -102,7 +103,7 @@ def test_a_loader_gives_full_batches_with_a_mask(workers):
         sampler = DistributedSampler(
             numbers, 2, rank, shuffle=False, batch_size=4, remainder="pad"
         )
-        loader = DataLoader(numbers, 4, sampler=sampler, num_workers=workers)
+        loader = DataLoader(numbers, 4, sampler=sampler, **of_workers(workers))
         found.append(masked_batches(loader))
     every, some = [True] * 4, [True, False, False, False]
     assert found == [
@@ -121,7 +122,7 @@ def test_a_state_gives_the_same_rest_of_its_epoch(workers):
             numbers, 2, 1, seed=3, batch_size=3, remainder="pad"
         )
         sampler.set_epoch(5)
-        return StatefulDataLoader(numbers, 3, sampler=sampler, num_workers=workers)
+        return StatefulDataLoader(numbers, 3, sampler=sampler, **of_workers(workers))
 
     expected = masked_batches(loader())
     assert len(expected) == 4
@@ -142,7 +143,7 @@ def test_epochs_overlap():
         numbers,
         4,
         sampler=sampler,
-        num_workers=1,
+        **of_workers(1),
         persistent_workers=True,
         overlap_epochs=True,
     )

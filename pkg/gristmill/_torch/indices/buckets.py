@@ -11,6 +11,7 @@ from torch.utils import data
 
 from gristmill._base.buckets import Buckets, make_buckets
 from gristmill._base.checks import check_flag, check_integer
+from gristmill._base.describing import call_text
 from gristmill._base.types import Int64Array
 from gristmill.sharding import AnyRemainder, Remainder, torch_process
 
@@ -73,9 +74,9 @@ class BucketBatchSampler(data.Sampler[list[int]]):  # type: ignore[misc]
         check_flag("shuffle", shuffle)
         check_flag("drop_last", drop_last)
         check_integer("seed", seed)
-        self._sizes, self._bucket_of = _in_buckets(
-            lengths, make_buckets(bucket_boundaries, bucket_batch_sizes, max_tokens)
-        )
+        buckets = make_buckets(bucket_boundaries, bucket_batch_sizes, max_tokens)
+        self._boundaries = buckets.boundaries
+        self._sizes, self._bucket_of = _in_buckets(lengths, buckets)
         self.rank, self.num_replicas = _checked_rank(rank, num_replicas)
         self.shuffle = shuffle
         self.seed = int(seed)
@@ -116,6 +117,20 @@ class BucketBatchSampler(data.Sampler[list[int]]):  # type: ignore[misc]
                 indices = indices + count
             batch: list[int] = indices.tolist()
             yield batch
+
+    def __repr__(self) -> str:
+        return call_text(
+            self,
+            self._bucket_of,
+            list(self._boundaries),
+            self._sizes.tolist(),
+            num_replicas=self.num_replicas,
+            rank=self.rank,
+            shuffle=self.shuffle,
+            seed=self.seed,
+            drop_last=self.drop_last,
+            remainder=self.remainder.value,
+        )
 
     def _steps(self) -> list[list[Int64Array]]:
         """The batches of all ranks, step by step; the last may have too few of them."""

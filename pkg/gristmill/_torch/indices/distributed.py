@@ -9,6 +9,7 @@ import numpy as np
 import torch
 from torch.utils import data
 
+from gristmill._base.describing import call_text
 from gristmill._base.types import Int64Array
 from gristmill._torch.indices.masked import check_masked
 from gristmill.sharding import AnyRemainder, Remainder
@@ -68,6 +69,7 @@ class DistributedSampler(data.DistributedSampler[Any]):  # type: ignore[misc]
         if how is Remainder.PAD:
             check_masked(dataset)
         self.remainder = how
+        self.batch_size = batch_size
         self.num_samples = how.elements_per_rank(
             len(dataset), self.num_replicas, batch_size
         )
@@ -76,6 +78,18 @@ class DistributedSampler(data.DistributedSampler[Any]):  # type: ignore[misc]
     def __iter__(self) -> Iterator[int]:
         indices: list[int] = self.indices().tolist()
         return iter(indices)
+
+    def __repr__(self) -> str:
+        return call_text(
+            self,
+            self.dataset,
+            num_replicas=self.num_replicas,
+            rank=self.rank,
+            shuffle=self.shuffle,
+            seed=self.seed,
+            batch_size=self.batch_size,
+            remainder=self.remainder.value,
+        )
 
     def indices(self) -> Int64Array:
         """Return what this rank has of the epoch, int64 of shape (len(self),)."""

@@ -8,6 +8,7 @@ from typing import Any
 from torch.utils.data import Dataset
 
 from gristmill._base.checks import check_integer
+from gristmill._base.describing import call_text
 from gristmill._base.masks import check_mask_key, with_mask
 
 
@@ -63,6 +64,9 @@ class WithMask(Dataset[Any]):  # type: ignore[misc]
             with_mask(element, real, self._key)
             for element, (_, real) in zip(elements, places, strict=True)
         ]
+
+    def __repr__(self) -> str:
+        return call_text(self, self._dataset, key=self._key)
 
     def _place(self, index: int) -> tuple[int, bool]:
         """Which element an index is, and whether it is data."""
