@@ -42,8 +42,8 @@ if TYPE_CHECKING:
 
     FlatMapTransform = FlatMap
 
-__version__ = "0.1.0"
-__version_info__ = (0, 1, 0)
+__version__ = "0.2.0"
+__version_info__ = tuple(map(int, __version__.split(".")))  # noqa: RUF048
 
 # Where names are looked up when they are first used: a worker needs few of them.
 _HOMES = {

@@ -10,7 +10,7 @@ import json
 import pathlib
 
 import gristmill
-from states.pipelines import PIPELINES, build, literal
+from states.pipelines import PIPELINES, as_json, build, literal
 
 FOLDER = pathlib.Path(__file__).parent
 POINTS = (0, 1, 3, 1_000)  # Elements taken before a state; 1,000 is the end of most.
@@ -21,7 +21,7 @@ def point_of(text, taken):
     """Return the state after `taken` elements of a pipeline, and the next ones."""
     iterator = iter(build(text))
     taken = len(list(itertools.islice(iterator, taken)))
-    state = json.loads(iterator.get_state())
+    state = as_json(iterator.get_state())
     following = [literal(element) for element in itertools.islice(iterator, FOLLOWING)]
     iterator.close()
     return {"taken": taken, "state": state, "next": following}

@@ -4,6 +4,8 @@ A kept file holds the text of its pipeline, so what a name here means must never
 change; add another one instead.
 """
 
+import json
+
 import numpy as np
 
 import gristmill
@@ -50,6 +52,13 @@ class Repeat(experimental.FlatMapTransform):
         return [element] * (element % 4)
 
 
+class Lengthen(gristmill.MapTransform):
+    """Makes an array of `element % 4 + 1` items."""
+
+    def map(self, element):
+        return {"x": np.arange(element % 4 + 1)}
+
+
 class AddToPrevious:
     """A legacy operation that holds one record back and gives sums of two."""
 
@@ -80,6 +89,8 @@ class Backwards:
 TEN = "data_source=RangeDataSource(0, 10, 1)"
 IN_ORDER = "sampler=IndexSampler(10, num_epochs=1)"
 SHUFFLED = "sampler=IndexSampler(10, shuffle=True, num_epochs=3, seed=7)"
+CHAIN = "gristmill.MapDataset.range(10).seed(7).shuffle().repeat(3)"
+LENGTHS = "gristmill.MapDataset.range(10).map(Lengthen()).to_iter_dataset()"
 COMPLETE = "sampler=IndexSampler(65537, shuffle=True, num_epochs=1, seed=3)"
 
 PIPELINES = {
@@ -126,11 +137,38 @@ PIPELINES = {
     "worker_count=0)",
     "own_sampler": f"DataLoader({TEN}, sampler=Backwards(10), operations=[Draw()], "
     "shard_options=NoSharding())",
+    "chain": f"{CHAIN}.random_map(Draw()).to_iter_dataset()",
+    "chain_of_batches": f"{CHAIN}.map(Add(1)).to_iter_dataset().batch(4)",
+    "chain_that_filters": f"{CHAIN}.to_iter_dataset().filter(Odd()).batch(2)",
+    "chain_that_flattens": "experimental.FlatMapIterDataset("
+    f"{CHAIN}.to_iter_dataset(), Repeat())",
+    "chain_in_two_workers": f"{CHAIN}.to_iter_dataset().random_map(Draw()).batch(2)"
+    ".mp_prefetch(MultiprocessingOptions(num_workers=2))",
+    "mixture": f"gristmill.IterDataset.mix([{CHAIN}.to_iter_dataset(), "
+    "gristmill.MapDataset.range(100, 120).to_iter_dataset()], [2, 1])",
+    "window_shuffle": "experimental.WindowShuffleIterDataset("
+    f"{CHAIN}.to_iter_dataset(), window_size=4, seed=3)",
+    "packs": f"experimental.FirstFitPackIterDataset({LENGTHS}, "
+    "length_struct={'x': 8}, num_packing_bins=2)",
+    "packs_that_split": f"experimental.ConcatThenSplitIterDataset({LENGTHS}, "
+    "length_struct={'x': 8})",
 }
 
 
+def as_json(state):
+    """Return what is kept of a state: those of a `DataLoader` are JSON's bytes."""
+    return json.loads(state if isinstance(state, bytes) else json.dumps(state))
+
+
+def as_given(kept, iterator):
+    """Return a kept state as the iterator gives its own."""
+    if isinstance(iterator.get_state(), bytes):
+        return json.dumps(kept, indent=4).encode()
+    return kept
+
+
 def build(text):
-    """Return the loader that a text of `PIPELINES` describes."""
+    """Return the loader, or the chain, that a text of `PIPELINES` describes."""
     names = {name: getattr(python, name) for name in python.__all__}
     return eval(text, {**names, **globals()})
 
