@@ -17,9 +17,10 @@ LINK = re.compile(r"(?<=\]\()(?!https?:|mailto:|#)([^)\s#]+)(#[^)\s]*)?(?=\))")
 FIRST = ["README.md", "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md"]
 # What a reader finds in the list of pages: titles, and pages or folders.
 PAGES = {
-    "First steps": "quickstart datasets seeing-it-work troubleshooting",
+    "First steps": "quickstart datasets seeing-it-work checkpointing troubleshooting",
     "What you read": "images text record-files convert",
-    "Where it runs": "torch cluster scale differences-from-grain",
+    "Where it runs": "torch cluster scale",
+    "Coming from others": "from-grain differences-from-grain peers/",
     "How it works": "architecture glossary decisions/ formats/ releasing",
     "Reference": "reference/",
     "Project": "project/",
