@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 import gristmill as g
 from support import extras
 
-tf = extras.tensorflow()
+extras.need_tensorflow()
 
 ASK = g.ReadOptions(0, 0)
 
@@ -21,6 +21,8 @@ def sequences(lengths):
 
 
 def of_tf_data(lengths, boundaries, sizes, **how):
+    # Here, since importing it makes each fork of this process slower.
+    tf = extras.tensorflow()
     signature = {
         "x": tf.TensorSpec([None], tf.int32),
         "y": tf.TensorSpec([], tf.float32),

@@ -1,6 +1,5 @@
 """Fabric sets up our loader as it does torch's."""
 
-import lightning.fabric
 import pytest
 import torch
 import torch.utils.data
@@ -16,9 +15,16 @@ pytestmark = [
 ]
 
 
+def fabric_of(**options):
+    # Here, since importing it makes each fork of this process slower.
+    from lightning.fabric import Fabric
+
+    return Fabric(accelerator="cpu", **options)
+
+
 def fitted(loader_class, **options):
     """The losses and the weights after two epochs."""
-    fabric = lightning.fabric.Fabric(accelerator="cpu", devices=1)
+    fabric = fabric_of(devices=1)
     fabric.seed_everything(3, verbose=False)
     plain = line()
     model, optimizer = fabric.setup(plain, torch.optim.SGD(plain.parameters(), 0.001))
@@ -56,7 +62,7 @@ def test_a_loop_takes_our_batches_to_torchs_losses_and_weights(
 
 
 def test_what_fabric_sets_up_has_our_attributes():
-    fabric = lightning.fabric.Fabric(accelerator="cpu", devices=1)
+    fabric = fabric_of(devices=1)
     ours = DataLoader(Plain(), 4, num_workers=1, max_restarts=2, reorder_window=9)
     loader = fabric.setup_dataloaders(ours)
     assert (loader.max_restarts, loader.reorder_window) == (2, 9)
@@ -76,7 +82,7 @@ def read_in_two_processes(fabric, folder):
 
 
 def test_two_processes_get_a_distributed_sampler_and_torchs_halves(tmp_path):
-    fabric = lightning.fabric.Fabric(accelerator="cpu", devices=2, strategy="ddp_fork")
+    fabric = fabric_of(devices=2, strategy="ddp_fork")
     fabric.launch(read_in_two_processes, tmp_path)
     halves = []
     for rank in range(2):

@@ -3,9 +3,6 @@
 import pytest
 import torch
 import torch.utils.data
-import transformers
-import transformers.trainer
-from transformers import BertConfig, BertForSequenceClassification, TrainingArguments
 
 from gristmill.torch import DataLoader, install, uninstall
 
@@ -28,8 +25,11 @@ class Sentences(torch.utils.data.Dataset):
 
 def trainer(folder, **settings):
     """A Trainer of a tiny model that drops units at random."""
+    # Here, since importing it makes each fork of this process slower.
+    import transformers
+
     torch.manual_seed(1)
-    config = BertConfig(
+    config = transformers.BertConfig(
         vocab_size=50,
         hidden_size=16,
         num_hidden_layers=1,
@@ -37,7 +37,7 @@ def trainer(folder, **settings):
         intermediate_size=16,
         max_position_embeddings=8,
     )
-    arguments = TrainingArguments(
+    arguments = transformers.TrainingArguments(
         str(folder),
         use_cpu=True,
         per_device_train_batch_size=4,
@@ -50,7 +50,7 @@ def trainer(folder, **settings):
         **{"save_strategy": "no", **settings},
     )
     return transformers.Trainer(
-        BertForSequenceClassification(config),
+        transformers.BertForSequenceClassification(config),
         arguments,
         train_dataset=Sentences(),
         eval_dataset=Sentences(),
@@ -112,6 +112,8 @@ def test_prediction_takes_our_batches(watch, tmp_path):
 
 
 def test_after_uninstall_the_trainer_builds_torchs(watch, tmp_path):
+    import transformers.trainer
+
     install()
     assert transformers.trainer.DataLoader is DataLoader
     uninstall()

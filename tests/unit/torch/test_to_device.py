@@ -16,27 +16,13 @@ import gristmill as g
 import gristmill.torch as adapter
 from gristmill._torch.device.cuda import Cuda, CudaCopies
 from support.fake_cuda import FakeCuda
+from support.labelling import FailsAt, Labelled
 
 # torchdata calls what torch deprecates.
 pytestmark = pytest.mark.filterwarnings("ignore:'set_vital' is deprecated")
 
 Pair = collections.namedtuple("Pair", ["image", "label"])
 WIDTH = 512
-
-
-class FailsAt(g.MapTransform):
-    def __init__(self, record):
-        self.record = record
-
-    def map(self, element):
-        if element["x"][0] == self.record:
-            raise KeyError("no such file")
-        return element
-
-
-class Labelled(g.MapTransform):
-    def map(self, row):
-        return {"x": row, "label": np.int64(row[0])}
 
 
 def loader(operations=(), *, records=400, batch=40, **options):
