@@ -5,7 +5,6 @@ import operator
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from lightning.fabric.utilities.data import sized_len
 
 import gristmill as grain
 from gristmill.samplers import GroupShuffleSampler
@@ -148,12 +147,19 @@ def test_where_it_is_unknown_a_type_error_says_why(name):
     assert why in str(raised.value)
 
 
+def length_to_lightning(made):
+    # Here, since importing it makes each fork of this process slower.
+    from lightning.fabric.utilities.data import sized_len
+
+    return sized_len(made)
+
+
 @pytest.mark.parametrize("name", UNKNOWN)
 def test_what_asks_for_a_length_by_the_way_goes_without(name):
     made, _ = UNKNOWN[name]
     assert bool(made)
     assert operator.length_hint(made, 5) == 5
-    assert sized_len(made) is None
+    assert length_to_lightning(made) is None
 
 
 def test_a_list_is_made_without_a_length():
@@ -165,4 +171,4 @@ def test_a_loader_that_gives_nothing_is_true():
     assert len(made) == 0
     assert bool(made)
     assert list(made) == []
-    assert sized_len(loader(10)) == 10
+    assert length_to_lightning(loader(10)) == 10
