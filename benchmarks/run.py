@@ -5,8 +5,9 @@
 Each contestant of each question is measured ``--repeats`` times, in turn with the
 others and in a fresh process every time; medians are compared with the targets.
 Writes ``benchmarks/results.json`` (every run) and ``benchmarks/results.md``, or to
-``--output``; ``--readme`` also puts the tables into ``benchmarks/README.md`` and the
-targets into the project's ``README.md``.  Exits with 1 when a target is missed.
+``--output``; ``--readme`` also puts the tables into ``benchmarks/README.md``, the
+targets into the project's ``README.md``, and what peers were beaten by into
+``docs/peers``.  Exits with 1 when a target is missed.
 The peers are in ``pip install 'gristmill[bench]'``.
 """
 
@@ -20,6 +21,7 @@ import platform
 import sys
 import time
 
+import peer_pages
 from harness import Outcome, Settings, ask, table
 
 QUESTIONS = (
@@ -193,6 +195,7 @@ def main() -> int:
     options.output.with_suffix(".md").write_text(text)
     if options.readme:
         put_into_readmes(here, summary(outcomes), text)
+        peer_pages.main()
     failed = any(v[2] != "pass" for o in outcomes for v in o.verdicts())
     return 1 if failed else 0
 
