@@ -42,6 +42,7 @@ class Watch:
     Args:
         iterator: It.
         record: Is told how long calls took, in ns, while metrics are recorded.
+        dataset: What a chain's iterator iterates over.
 
     Attributes:
         times: Beginnings and ends of calls that are not yet counted, in ns.
@@ -55,8 +56,14 @@ class Watch:
         durations_ns: How long the last calls took.
     """
 
-    def __init__(self, iterator: Any, record: Callable[[list[int]], None]) -> None:
+    def __init__(
+        self,
+        iterator: Any,
+        record: Callable[[list[int]], None],
+        dataset: Any = None,
+    ) -> None:
         self._record = record
+        self.dataset = dataset
         self.times: list[int] = []
         self.enough = 2 if monitoring.is_on() else 2 * AT_ONCE
         self.complete = True
@@ -110,6 +117,10 @@ class Watch:
         self._kind = None
         self.complete = False
 
+    def leave_out(self) -> None:
+        """Count nothing of what is between the last call and the next one."""
+        self._ended_ns = 0
+
     def count(self, iterator: Any) -> None:
         """Count the calls that were timed."""
         if self._kind is not None:
@@ -134,7 +145,7 @@ class Watch:
             self._record(took)
 
 
-def watch(iterator: DatasetIterator[Any]) -> None:
+def watch(iterator: DatasetIterator[Any], dataset: Any) -> None:
     """Have some calls of a chain's last iterator timed, and blocks measured."""
     reference = weakref.ref(iterator)
 
@@ -147,7 +158,7 @@ def watch(iterator: DatasetIterator[Any]) -> None:
     for feed in feeds_of(iterator):
         if not is_long(feed.dataset):
             feed.sampling = Sampling(feed.dataset, wake)
-    iterator._watch = Watch(iterator, monitoring.record_next)
+    iterator._watch = Watch(iterator, monitoring.record_next, dataset)
 
 
 def tracing() -> bool:
