@@ -55,7 +55,7 @@ def slowest(report):
     return max(report.stages, key=lambda stage: stage.share)
 
 
-@pytest.mark.claim("loaders name the stage that limits")
+@pytest.mark.claim("dataset.report(), iterator.report()")
 @pytest.mark.parametrize("workers", [0, 2])
 @pytest.mark.parametrize(
     ("dataset", "collate_fn", "kind", "name"),
@@ -72,9 +72,9 @@ def test_a_loader_names_what_takes_longest(dataset, collate_fn, kind, name, work
     report = iterator.report()
     stage = slowest(report)
     assert (stage.kind, stage.name) == (kind, name), str(report)
-    assert stage.share > 0.5
     assert len(report.workers) == workers
     if not workers:  # Workers that get no processor look like a slow transport.
+        assert stage.share > 0.5
         assert (report.limit, report.stage) == (kind, name)
 
 

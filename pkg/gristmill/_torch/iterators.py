@@ -11,18 +11,17 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 import torch
-from torch.utils.data import IterableDataset, IterDataPipe, MapDataPipe
+from torch.utils.data import IterDataPipe, MapDataPipe
 
 from gristmill import monitoring
 from gristmill._base.describing import call_text
 from gristmill._engine.stage_times import PIN, REST, StageTimes, each
-from gristmill._engine.trial import NotTriedError
 from gristmill._engine.usage import NearUsage
 from gristmill._engine.workers import check_workers
 from gristmill._hot import run as hot_run
 from gristmill._observe.watch import Watch
-from gristmill._torch import layout, private
-from gristmill._torch.batches import encoding, slot_collation
+from gristmill._torch import private
+from gristmill._torch.batches import slot_collation
 from gristmill._torch.batches.deferred import deferred_fetch
 from gristmill._torch.batches.native import is_torchs, native_fetch, samples_fetch
 from gristmill._torch.batches.stages import fetched, stages_of
@@ -31,12 +30,10 @@ from gristmill._torch.workers.changing import ChangingPool
 from gristmill._torch.workers.fetch import FetchProgram
 from gristmill._torch.workers.pinning import PinThread
 from gristmill._torch.workers.pool import Answer
+from gristmill._torch.workers.trial import TorchTrial
 
 if TYPE_CHECKING:
     from gristmill._observe.report import Report
-
-# Torch's own, for a loader without workers that gets some.
-DEFAULT_PREFETCH = 2
 
 
 class LoaderIterator(private.BaseIterator):  # type: ignore[misc]
@@ -53,7 +50,7 @@ class LoaderIterator(private.BaseIterator):  # type: ignore[misc]
         # A copy, since a loader with persistent workers keeps its iterator.
         self._of = copy.copy(loader)
         self._of.__dict__["_iterator"] = None
-        self._watch = Watch(self, monitoring.record_get_next)
+        self._watch = Watch(self, monitoring.record_get_next, rests=True)
 
     def _draw_natively(self) -> None:
         batches = drawn(self._index_sampler)
@@ -96,7 +93,7 @@ class LoaderIterator(private.BaseIterator):  # type: ignore[misc]
         return report_of(self, verify, seconds)
 
     def _trial(self) -> TorchTrial:
-        return TorchTrial(self._of, self._workers_now())
+        return TorchTrial(self._of, self._workers_now(), iterate)
 
     def _workers_now(self) -> int:
         return 0
@@ -465,53 +462,7 @@ def _check(loader: Any) -> None:
             )
 
 
-class TorchTrial:
-    """A `gristmill._observe.verifying.Trial` of a loader; each begins an epoch.
-
-    Random numbers are drawn on as if there had been none.
-    """
-
-    def __init__(self, loader: Any, workers: int) -> None:
-        self._loader = loader
-        self.workers = workers
-        self._drawn: list[Any] = []
-
-    def open(self, more: int, here: bool) -> LoaderIterator:
-        loader = copy.copy(self._loader)
-        if isinstance(loader.dataset, IterableDataset):
-            raise NotTriedError("an IterableDataset is consumed by reading.")
-        for sampler in (loader.sampler, loader.batch_sampler):
-            if isinstance(sampler, Iterator):
-                raise NotTriedError("the sampler is consumed by drawing from it.")
-        workers = self.workers + more
-        options = {"num_workers": workers, "persistent_workers": False}
-        if workers and loader.prefetch_factor is None:
-            options["prefetch_factor"] = DEFAULT_PREFETCH
-        loader.__dict__.update(options, _iterator=None, overlap_epochs=False)
-        self._drawn = [layout.generator_states()]
-        self._drawn += [
-            (generator, generator.get_state()) for generator in _generators(loader)
-        ]
-        made = MultiProcessIterator if workers else SingleProcessIterator
-        return made(loader)
-
-    def close(self, iterator: LoaderIterator) -> None:
-        if isinstance(iterator, MultiProcessIterator):
-            iterator._shutdown_workers()
-        states, *generators = self._drawn
-        layout.restore_generators(states)
-        for generator, state in generators:
-            generator.set_state(state)
-
-    def packed(self, output: Any) -> Any:
-        return encoding.encoded(output)
-
-    def unpacked(self, sent: Any) -> Any:
-        return encoding.decoded(sent)
-
-
-def _generators(loader: Any) -> list[torch.Generator]:
-    """Generators of its own that a loader draws from."""
-    owners = (loader, loader.sampler, getattr(loader.batch_sampler, "sampler", None))
-    found = [getattr(owner, "generator", None) for owner in owners]
-    return [one for one in found if isinstance(one, torch.Generator)]
+def iterate(loader: Any) -> LoaderIterator:
+    """An iterator over a loader, with workers if it has some."""
+    kind = MultiProcessIterator if loader.num_workers else SingleProcessIterator
+    return kind(loader)

@@ -15,12 +15,9 @@ from gristmill._base.describing import call_text
 from gristmill._base.types import T
 from gristmill._engine.arguments import check_restarts
 from gristmill._torch import private
-from gristmill._torch.iterators import (
-    MultiProcessIterator,
-    SingleProcessIterator,
-    TorchTrial,
-)
+from gristmill._torch.iterators import iterate
 from gristmill._torch.workers import start_method
+from gristmill._torch.workers.trial import TorchTrial
 from gristmill.sources import RandomAccessDataSource
 
 if TYPE_CHECKING:
@@ -208,16 +205,15 @@ class DataLoader(torch.utils.data.DataLoader[T]):  # type: ignore[misc]
         return report_of_loader(self, seconds, consume, verify)
 
     def _trial(self) -> TorchTrial:
-        return TorchTrial(self, self.num_workers)
+        return TorchTrial(self, self.num_workers, iterate)
 
     def _get_iterator(self) -> Any:
         # Torch's own loaders have it, too, while it is installed everywhere.
         if private.needs_torchs_iterator(self):
             return private.get_iterator(self)
-        if self.num_workers == 0:
-            return SingleProcessIterator(self)
-        self.check_worker_number_rationality()
-        return MultiProcessIterator(self)
+        if self.num_workers:
+            self.check_worker_number_rationality()
+        return iterate(self)
 
 
 def check_options(

@@ -59,7 +59,9 @@ class DataLoaderIterator(checkpoint.Checkpointable, collections.abc.Iterator[T])
         self._run = data_loader._run(start, self._tally)
         if state is not None:
             self.set_state(json.dumps(state, indent=4).encode())
-        self._watch = Watch(self, monitoring.record_get_next)
+        # What is to be logged at the end is the time of all calls.
+        rests = not data_loader.multiprocessing_options.enable_profiling
+        self._watch = Watch(self, monitoring.record_get_next, rests=rests)
 
     def __iter__(self) -> Self:
         return self

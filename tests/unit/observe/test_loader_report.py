@@ -23,7 +23,7 @@ def work(rounds):
 
 class Slow(grain.transforms.Map):
     def map(self, element):
-        work(20)
+        work(50)
         return element
 
 
@@ -41,7 +41,7 @@ class FastSplit(grain.experimental.FlatMapTransform):
 
 class SlowFilter(grain.transforms.Filter):
     def filter(self, element):
-        work(20)
+        work(50)
         return True
 
 
@@ -50,7 +50,7 @@ class SlowSource:
         return 10_000
 
     def __getitem__(self, index):
-        work(20)
+        work(50)
         return index
 
 
@@ -58,12 +58,12 @@ class SlowBlocks(grain.transforms.BlockMap):
     block_size = 4
 
     def block_map(self, elements):
-        work(80)
+        work(200)
         return elements
 
 
 def slow_batch(elements):
-    work(200)
+    work(500)
     return np.array(elements)
 
 
@@ -100,7 +100,7 @@ def slowest(report):
     return max(report.stages, key=lambda stage: stage.share)
 
 
-@pytest.mark.claim("loaders name the stage that limits")
+@pytest.mark.claim("dataset.report(), iterator.report()")
 @pytest.mark.parametrize(
     ("slow", "workers"), [*itertools.product(SLOW, [0]), ("map", 2), ("records", 2)]
 )
@@ -113,10 +113,24 @@ def test_a_loader_names_the_stage_that_takes_longest(slow, workers):
     stage = slowest(report)
     assert stage.kind == KINDS.get(slow, "transform"), str(report)
     assert name is None or name in stage.name
-    assert stage.share > 0.5
     assert len(report.workers) == workers
     if not workers:  # Workers that get no processor look like a slow transport.
+        assert stage.share > 0.5
         assert (report.limit, report.stage) == (stage.kind, stage.name)
+
+
+def test_a_stretch_of_fast_calls_is_timed_and_later_another():
+    iterator = iter(grain.load(NUMBERS, num_epochs=1))
+    taken(iterator, 2000)
+    report = iterator.report()
+    assert 1024 <= report.outputs < 1200
+    assert "Some calls of next() were timed, not all of them." in report.notes
+    taken(iterator, 2000)
+    assert 2048 <= iterator.report().outputs < 2400
+    iterator._watch.left = 1
+    assert taken(iterator, 200) == NUMBERS[4000:4200]
+    assert 2200 <= iterator.report().outputs < 2600
+    assert type(iterator).__name__ == "DataLoaderIterator"
 
 
 def test_workers_tell_what_they_did_after_they_have_ended():
@@ -131,7 +145,7 @@ def test_workers_tell_what_they_did_after_they_have_ended():
 
 
 def test_a_chain_tells_how_busy_its_workers_are():
-    ds = grain.MapDataset.range(80).map(lambda x: work(20)).to_iter_dataset()
+    ds = grain.MapDataset.range(80).map(lambda x: work(50)).to_iter_dataset()
     ds = ds.batch(4).mp_prefetch(grain.MultiprocessingOptions(num_workers=2))
     iterator = iter(ds)
     assert len(list(iterator)) == 20
@@ -186,7 +200,7 @@ def test_a_dataset_is_verified_from_its_beginning():
 
 
 def work_on(element):
-    work(20)
+    work(50)
     return element
 
 
