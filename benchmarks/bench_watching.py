@@ -7,22 +7,34 @@ Both are taken in turns of a few milliseconds, so that what else the machine doe
 on both.  What is timed once in a while is timed as often as if the turns of the other
 were its own, so that it counts about twice.
 
+"loader" is a `DataLoader` of the same with a worker, "torch" torch's loader with one
+over a dataset of tensors, in batches of 64: both against the same that time nothing, in
+their worker neither.  Processor time of the worker counts.  The looks at the clock with
+which a worker counts what it does, three for a batch, are in both.
+
     python benchmarks/bench_watching.py
 """
 
 import itertools
+import pathlib
 import time
 
+import gristmill as grain
 from harness import AtMost, Measurement, Question, Settings, main
 
 TURN_S = 3e-3
 WARM_S = 0.5
 # Where its objects lie in memory makes an iterator faster or slower, by as much.
 PAIRS = 6
+NEVER = 1 << 60
+
+
+class PlusOne(grain.transforms.Map):
+    def map(self, element):
+        return element + 1
 
 
 def _cost(batch: int | None, settings: Settings) -> Measurement:
-    import gristmill as grain
     from gristmill._dataset.model.observer import as_inner
 
     ds = grain.MapDataset.range(10_000_000).shuffle(1).repeat()
@@ -39,11 +51,12 @@ def _cost(batch: int | None, settings: Settings) -> Measurement:
     return Measurement((watched_s / bare_s - 1) * 100)
 
 
-def _times_of(watched, bare, seconds: float) -> tuple[float, float]:
-    """Processor time of the turns of each."""
+def _times_of(watched, bare, seconds: float) -> tuple[float, float, int]:
+    """Processor time of the turns of each, and how many outputs they took."""
     _outputs_of_a_turn(watched)
     count = _outputs_of_a_turn(bare)
     took = {watched: 0.0, bare: 0.0}
+    outputs = 0
     until = time.perf_counter() + seconds
     turns = itertools.cycle((watched, bare, bare, watched))
     while time.perf_counter() < until:
@@ -52,7 +65,126 @@ def _times_of(watched, bare, seconds: float) -> tuple[float, float]:
             for _ in itertools.islice(iterator, count):
                 pass
             took[iterator] += time.process_time() - began
-    return took[watched], took[bare]
+        outputs += 2 * count
+    return took[watched], took[bare], outputs
+
+
+class _Untimed:
+    """A source; where it is unpickled no stage is timed from then on."""
+
+    def __init__(self, count: int) -> None:
+        self.count = count
+
+    def __len__(self) -> int:
+        return self.count
+
+    def __getitem__(self, index: int) -> int:
+        return index
+
+    def __setstate__(self, state) -> None:
+        self.__dict__.update(state)
+        _time_nothing()
+
+
+class _Timed(_Untimed):
+    def __setstate__(self, state) -> None:
+        self.__dict__.update(state)
+
+
+def _time_nothing() -> None:
+    from gristmill._engine import stage_times
+
+    stage_times.FIRST = NEVER
+
+
+def _leave_alone(iterator, times) -> None:
+    """Have no call of an iterator timed."""
+    iterator.__class__ = iterator._watch._kind
+    times.left = NEVER
+
+
+def _loader(source):
+    iterator = iter(
+        grain.load(
+            source,
+            shuffle=True,
+            seed=1,
+            transformations=[PlusOne()],
+            batch_size=256,
+            worker_count=1,
+        )
+    )
+    next(iterator)
+    return iterator, iterator._run._running.scheduler
+
+
+def _cost_of_loader(settings: Settings) -> Measurement:
+    def pair():
+        bare, its = _loader(_Untimed(10_000_000))
+        _leave_alone(bare, bare._run._times)
+        watched, scheduler = _loader(_Timed(10_000_000))
+        return (watched, scheduler), (bare, its)
+
+    return _cost_with_workers(pair, settings)
+
+
+def _torch_loader():
+    import torch
+
+    import gristmill.torch
+
+    dataset = torch.utils.data.TensorDataset(torch.arange(50_000_000))
+    loader = gristmill.torch.DataLoader(
+        dataset, batch_size=64, num_workers=1, multiprocessing_context="fork"
+    )
+    iterator = iter(loader)
+    next(iterator)
+    return iterator, iterator._pool._pool.scheduler
+
+
+def _cost_of_torch(settings: Settings) -> Measurement:
+    from gristmill._engine import stage_times
+
+    def pair():
+        first = stage_times.FIRST
+        _time_nothing()
+        bare, its = _torch_loader()
+        stage_times.FIRST = first
+        _leave_alone(bare, bare._pool._pool._times)
+        watched, scheduler = _torch_loader()
+        return (watched, scheduler), (bare, its)
+
+    return _cost_with_workers(pair, settings)
+
+
+def _cost_with_workers(pair, settings: Settings) -> Measurement:
+    """As `_cost`, of iterators each with its worker."""
+    watched_s = bare_s = 0.0
+    for _ in range(PAIRS):
+        (watched, its), (bare, others) = pair()
+        before = _worker_s(its), _worker_s(others)
+        found = _times_of(watched, bare, 2 * settings.seconds)
+        watched_s += found[0] + _since(its, before[0], found[2])
+        bare_s += found[1] + _since(others, before[1], found[2])
+        for iterator in (watched, bare):
+            end = getattr(iterator, "close", None) or iterator._shutdown_workers
+            end()
+    return Measurement((watched_s / bare_s - 1) * 100)
+
+
+def _since(scheduler, before: tuple[float, int], outputs: int) -> float:
+    """What so many outputs took of the workers, of those that they made since, in s."""
+    seconds, made = _worker_s(scheduler)
+    return (seconds - before[0]) / (made - before[1]) * outputs
+
+
+def _worker_s(scheduler) -> tuple[float, int]:
+    """Processor time of all threads of the workers, in s, and outputs."""
+    whole_ns = 0
+    for pid, _, _ in scheduler.processes():
+        for task in pathlib.Path(f"/proc/{pid}/task").iterdir():
+            whole_ns += int((task / "schedstat").read_text().split()[0])
+    return whole_ns / 1e9, sum(counts[2] for counts in scheduler.counts())
 
 
 def _outputs_of_a_turn(iterator) -> int:
@@ -72,8 +204,15 @@ QUESTION = Question(
     contestants={
         "gristmill": lambda settings: _cost(256, settings),
         "single": lambda settings: _cost(None, settings),
+        "loader": _cost_of_loader,
+        "torch": _cost_of_torch,
     },
-    targets=(AtMost(1), AtMost(1, ours="single")),
+    targets=(
+        AtMost(1),
+        AtMost(1, ours="single"),
+        AtMost(1, ours="loader"),
+        AtMost(1, ours="torch"),
+    ),
 )
 
 if __name__ == "__main__":

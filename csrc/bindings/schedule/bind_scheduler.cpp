@@ -250,6 +250,17 @@ void scheduler(py::module_& m) {
             return all;
           },
           "(pid, whether it is alive, wait status or None) of each worker.")
+      .def(
+          "counts",
+          [](OwnedScheduler& owned) {
+            py::list all;
+            for (const WorkerCounts& one : (*owned).counts()) {
+              all.append(py::make_tuple(one.busy_ns, one.idle_ns, one.outputs,
+                                        one.bytes, py::bytes(one.text)));
+            }
+            return all;
+          },
+          "(busy ns, idle ns, outputs, bytes, text) of each worker.")
       .def("kill", &OwnedScheduler::kill, "worker"_a, "Send a worker SIGKILL.")
       .def("close", &OwnedScheduler::close, py::call_guard<Unlocked>(),
            "End the workers; views stay valid.")

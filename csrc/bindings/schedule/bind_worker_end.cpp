@@ -132,6 +132,12 @@ void worker_end(py::module_& m) {
             owned.end->set_startup_error(text);
           },
           "text"_a, "Say why this worker cannot start.")
+      .def(
+          "tell",
+          [](OwnedWorkerEnd& owned, const std::string& text) {
+            owned.end->tell(text);
+          },
+          "text"_a, "Let others read a text in the place of the one before.")
       .def_property_readonly("at_address", [](OwnedWorkerEnd& owned) {
         return reinterpret_cast<std::uintptr_t>(owned.end->at_address());
       });

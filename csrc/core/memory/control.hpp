@@ -15,6 +15,8 @@
 #include <cstdint>
 #include <vector>
 
+#include "core/memory/counts.hpp"
+
 namespace gristmill {
 
 // A position in a stream, or a request: integers whose meaning is others'.
@@ -112,6 +114,7 @@ struct alignas(64) Cell {
   std::atomic<std::int64_t> at;          // record in work, -1 for none
   std::atomic<std::uint32_t> error_len;  // of the text below
   char error[kErrorBytes];               // why the worker could not start
+  alignas(64) Counts counts;
 };
 
 // What is to be computed.

@@ -303,6 +303,18 @@ void Scheduler::on_failed(std::string why) {
   if (!forked_) schedule_.on_failed(std::move(why));
 }
 
+std::vector<WorkerCounts> Scheduler::counts() {
+  {
+    const MutexLock lock(mutex_);
+    if (forked_) return {};
+  }
+  std::vector<WorkerCounts> all;
+  for (std::uint32_t w = 0; w < region_.control().workers; ++w) {
+    all.push_back(read(region_.cell(w).counts));
+  }
+  return all;
+}
+
 std::vector<Process> Scheduler::processes() {
   const MutexLock lock(mutex_);
   return schedule_.workers().processes();

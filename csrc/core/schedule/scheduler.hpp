@@ -23,6 +23,7 @@
 #include "core/memory/arena.hpp"
 #include "core/schedule/next.hpp"
 #include "core/schedule/schedule.hpp"
+#include "core/schedule/worker_counts.hpp"
 #include "core/schedule/worker_events.hpp"
 
 namespace gristmill {
@@ -62,6 +63,8 @@ class Scheduler final : public WorkerEvents {
 
   [[nodiscard]] Position position();
   [[nodiscard]] std::vector<Process> processes();
+  // What each worker tells of itself; nothing in a fork.
+  [[nodiscard]] std::vector<WorkerCounts> counts();
   [[nodiscard]] Region region() const noexcept { return region_; }
   [[nodiscard]] int arena_fd() const noexcept { return arena_->fd(); }
 

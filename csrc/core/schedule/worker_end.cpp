@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "core/base/futex.hpp"
+#include "core/schedule/worker_counts.hpp"
 
 namespace gristmill {
 
@@ -61,6 +62,8 @@ WorkerEnd::~WorkerEnd() {
 
 std::optional<Work> WorkerEnd::claim() {
   std::atomic<std::uint32_t>& sequence = region_.control().work_sequence;
+  Counts& counts = cell_->counts;
+  const std::int64_t asked_ns = monotonic_ns();
   cell_->started.store(generation_, std::memory_order_release);
   for (;;) {
     // Read the sequence, then look: a unit published after the look raises it.
@@ -69,7 +72,12 @@ std::optional<Work> WorkerEnd::claim() {
     // Before it is admitted the parent could not learn of this worker's report.
     if (cell_->admitted.load(std::memory_order_acquire) == generation_) {
       if (auto work = try_claim()) {
-        if (!refused_.contains(work->prev) && ready(*work)) return work;
+        if (!refused_.contains(work->prev) && ready(*work)) {
+          const std::int64_t now_ns = monotonic_ns();
+          add(counts.idle_ns, now_ns - asked_ns);
+          counts.claimed_ns.store(now_ns, std::memory_order_relaxed);
+          return work;
+        }
         refuse(*work);
         continue;  // Others may be free, and nobody wakes us for them again.
       }
@@ -142,6 +150,7 @@ bool WorkerEnd::need(Work& work, std::uint64_t bytes) {
       if (now.bits != granted.bits) {
         unit_ = nullptr;
         done_[work.stream] = 0;
+        count_busy();
         return false;
       }
       word_ = granted;
@@ -196,10 +205,23 @@ void WorkerEnd::commit(const Work& work, UnitStatus status,
   unit_->populated = std::max(unit_->populated, bytes);
   done_[work.stream] = work.id;
   refused_.erase(work.id);
+  add(cell_->counts.outputs, outputs);
+  add(cell_->counts.bytes, static_cast<std::int64_t>(bytes));
   hand_over(work);
 }
 
+// The unit in hand is done with, or lost.
+void WorkerEnd::count_busy() noexcept {
+  Counts& counts = cell_->counts;
+  const std::int64_t claimed_ns =
+      counts.claimed_ns.load(std::memory_order_relaxed);
+  if (claimed_ns == 0) return;  // One that was refused at once.
+  add(counts.busy_ns, monotonic_ns() - claimed_ns);
+  counts.claimed_ns.store(0, std::memory_order_relaxed);
+}
+
 void WorkerEnd::hand_over(const Work& work) noexcept {
+  count_busy();
   Control& control = region_.control();
   unit_->word.store(word_.with(UnitState::kCommitted, worker_ + 1).bits,
                     std::memory_order_release);
@@ -209,6 +231,10 @@ void WorkerEnd::hand_over(const Work& work) noexcept {
   if (wanted == work.id || wanted == kAnyUnit) {
     futex_wake(&control.done_sequence, kEverybody);
   }
+}
+
+void WorkerEnd::tell(std::string_view text) noexcept {
+  write_text(cell_->counts, text);
 }
 
 void WorkerEnd::set_startup_error(std::string_view text) noexcept {

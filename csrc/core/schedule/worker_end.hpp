@@ -70,6 +70,10 @@ class WorkerEnd {
   // worker's report.  Truncated to kErrorBytes.
   void set_startup_error(std::string_view text) noexcept;
 
+  // Lets others read a text, in the place of the one before; cut to
+  // kTextWords * 8 bytes.
+  void tell(std::string_view text) noexcept;
+
   // Where the record in work is stored, before it is processed.
   [[nodiscard]] std::atomic<std::int64_t>* at_address() noexcept {
     return &cell_->at;
@@ -88,6 +92,7 @@ class WorkerEnd {
   [[nodiscard]] bool ready(const Work& work);
   void refuse(const Work& work);
   void hand_over(const Work& work) noexcept;
+  void count_busy() noexcept;
   [[nodiscard]] Work held_work() const;
   [[nodiscard]] std::uint32_t held_index() const noexcept {
     return static_cast<std::uint32_t>(unit_ - &region_.unit(0));

@@ -105,8 +105,11 @@ class BlockSteps:
         self, call: BlockCall, name: str, elements: list[Any], keys: Int64Array
     ) -> list[Any]:
         self._told.value = int(keys[0])
+        began = hot_run.begin()
         try:
-            return call.of_all(elements)
+            made = call.of_all(elements)
+            hot_run.end(name, began)
+            return made
         except Exception as error:
             raise _CallFailed(error, name, len(elements)) from None
 

@@ -7,8 +7,11 @@ from typing import Any
 from gristmill._base.types import Int64Array
 from gristmill._engine.next_output import NextOutput
 from gristmill._engine.record_errors import GiveUp, NoOutput, Tally
+from gristmill._engine.stage_times import REST, StageTimes, each
 from gristmill._engine.state import Position
 from gristmill._engine.stream import NO_KEYS, Runnable, Stream
+from gristmill._engine.usage import NearUsage
+from gristmill._hot import run as hot_run
 
 
 class LocalRun:
@@ -17,6 +20,8 @@ class LocalRun:
     `position` is kept up to date.  With `ahead` the next output is computed by a thread
     while the caller uses the last one: its stream is that thread's until then.
     """
+
+    workers = 0
 
     def __init__(
         self,
@@ -33,6 +38,7 @@ class LocalRun:
         # The output due, in a tuple, where it was held back for its bad records.
         self._held: tuple[Any] | None = None
         self._streams: dict[int, Stream] = {}
+        self._times = StageTimes()
         # Of the stream that is due; None where nothing is computed ahead.
         self._next_output = NextOutput() if ahead else None
 
@@ -55,7 +61,7 @@ class LocalRun:
                 continue
             stream = self._streams.get(number) or self._open(number)
             try:
-                output = self._computed(stream) if self._held is None else self._held[0]
+                output = self._taken(stream) if self._held is None else self._held[0]
             except StopIteration:
                 if not stream.record_errors.records:
                     position.ended[number] = True
@@ -84,6 +90,10 @@ class LocalRun:
                 self.keys = stream.keys
                 self._begin_next()
                 return output
+
+    def usage(self) -> NearUsage:
+        """What the stages were measured to take."""
+        return NearUsage((), each(self._times.by_clock), self._program.stages)
 
     def start_prefetch(self) -> None:
         """Begin to read ahead in every stream."""
@@ -115,6 +125,18 @@ class LocalRun:
         stream.seek(self.position.vectors[number])
         self._streams[number] = stream
         return stream
+
+    def _taken(self, stream: Stream) -> Any:
+        """The next output of a stream, which is measured now and then."""
+        times = self._times
+        times.left -= 1
+        if times.left:
+            return self._computed(stream)
+        with times.measuring() as measured:
+            began = hot_run.begin()
+            output = self._computed(stream)
+            measured.outputs += hot_run.end(REST, began)
+            return output
 
     def _computed(self, stream: Stream) -> Any:
         ahead = self._next_output

@@ -24,6 +24,7 @@ from gristmill._engine.native_batches import open_batches
 from gristmill._engine.program import Program, Step, as_number
 from gristmill._engine.reading import Read, read_each, read_together
 from gristmill._engine.record_errors import RecordErrors
+from gristmill._engine.stage_times import READ
 from gristmill._engine.stream import NO_KEYS, Output, Vector
 from gristmill._engine.stream_keys import Records, StreamKeys, name_of
 from gristmill._hot import run as hot_run
@@ -200,7 +201,9 @@ class NativeStream:
             if count < spec.batch_size and (spec.drop_remainder or count <= 0):
                 self._consumed = self._length
                 raise StopIteration
+            began = hot_run.begin()
             found = self._batches.batch(self._consumed, count, alloc)
+            hot_run.end(READ, began)
             if isinstance(found, tuple):
                 batch, keys = found
                 self._consumed += count
@@ -282,7 +285,9 @@ class NativeStream:
                     count = self._together.enough(want)
                 count = min(count, self._length - self._consumed)
                 records = self._keys.records(self._consumed, count)
+                began = hot_run.begin()
                 read = self._read(records)
+                hot_run.end(READ, began)
             block = records, read, self._run(records, read)
         if self._together is None:
             return block

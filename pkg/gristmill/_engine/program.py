@@ -10,13 +10,15 @@ from __future__ import annotations
 
 import dataclasses
 import operator
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from gristmill import operations as legacy
 from gristmill import samplers, transforms
 from gristmill._base.deferred import deferring
+from gristmill._base.describing import value_text
 from gristmill._base.types import Rules
+from gristmill._engine.stage_times import READ, REST
 from gristmill._engine.stream import first_unpicklable
 from gristmill._hot import run as hot_run
 from gristmill._hot.block_call import BlockCall
@@ -94,6 +96,19 @@ class Program:
 
     in_this_process = "worker_count=0"
     replay_hint = "loader.replay(iterator.get_state())"
+
+    @property
+    def stages(self) -> Mapping[str, tuple[str, str]]:
+        """See `Runnable`: reading, and what groups elements behind the steps."""
+        behind = [level.batch for level in self.levels if level.batch is not None]
+        behind += [op for op in self.operations if is_group(op)]
+        rest = "order", "what comes at which position"
+        if behind:
+            rest = "batch", ", ".join(map(value_text, behind))
+        if self.levels and self.levels[0].deferred:
+            names = [name for _, _, name in self.levels[0].deferred]
+            rest = "batch", f"{rest[1]}, and what is left to it of {', '.join(names)}"
+        return {READ: ("read", value_text(self.source)), REST: rest}
 
     @property
     def flat_maps(self) -> int:
@@ -197,6 +212,11 @@ class Program:
 def is_legacy(operation: Any) -> bool:
     """Whether this is a callable over an iterator of records."""
     return not isinstance(operation, KNOWN)
+
+
+def is_group(operation: Any) -> bool:
+    """Whether this makes elements of several records."""
+    return isinstance(operation, transforms.Batch) or holds_back(operation)
 
 
 def holds_back(operation: Any) -> bool:

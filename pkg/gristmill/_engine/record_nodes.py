@@ -14,8 +14,10 @@ from gristmill._base.types import Rules
 from gristmill._engine.block_queue import BlockReading
 from gristmill._engine.program import Program, as_number
 from gristmill._engine.reading import Reading, read_each
+from gristmill._engine.stage_times import READ
 from gristmill._engine.stream import Vector
 from gristmill._engine.stream_keys import StreamKeys
+from gristmill._hot import run as hot_run
 from gristmill._hot.place import Place
 from gristmill.records import Record, RecordMetadata
 
@@ -80,8 +82,10 @@ class ReadNode(Node):
         metadata = self.positions.metadata(self._read - 1)
         self.key = key = self.positions.key_of(metadata)
         self._told.value = as_number(key)
+        began = hot_run.begin()
         read = self._reading.read(self._read - 1, [key])
         elements, failure = read or read_each(self._source, [key])
+        hot_run.end(READ, began)
         if failure is not None:
             failure.add_note(Place(None, key, metadata.index))
             raise failure

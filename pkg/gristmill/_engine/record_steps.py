@@ -138,8 +138,11 @@ class StepsNode(Node):
         them, and of what is before.
         """
         for number in range(first, len(self._steps)):
+            began = hot_run.begin()
             try:
                 made = self._functions[number](record)
+                if began >= 0:
+                    hot_run.end(type(self._steps[number]).__name__, began)
             except Exception as error:
                 step = self._steps[number]
                 error.add_note(place_in(step, record.metadata, self.keys))

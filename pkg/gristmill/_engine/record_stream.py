@@ -19,7 +19,7 @@ from gristmill import transforms
 from gristmill._base import log
 from gristmill._base.types import Alloc
 from gristmill._engine.block_queue import open_reading
-from gristmill._engine.program import Program, holds_back, is_legacy
+from gristmill._engine.program import Program, holds_back, is_group, is_legacy
 from gristmill._engine.record_errors import RecordErrors
 from gristmill._engine.record_nodes import BatchNode, LegacyNode, Node, ReadNode
 from gristmill._engine.record_steps import DRAWING, StepsNode, TolerantStepsNode
@@ -139,7 +139,7 @@ class RecordStream:
 def _up_to_a_group(operations: Sequence[Any]) -> tuple[Sequence[Any], Sequence[Any]]:
     """The first operations, which see one record at a time, and the others."""
     for number, op in enumerate(operations):
-        if isinstance(op, transforms.Batch) or holds_back(op):
+        if is_group(op):
             return operations[:number], operations[number:]
     return operations, ()
 

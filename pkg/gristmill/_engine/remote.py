@@ -19,10 +19,12 @@ from gristmill._base import log
 from gristmill._base.types import Int64Array
 from gristmill._engine import failures
 from gristmill._engine.record_errors import NoOutput, Tally
+from gristmill._engine.stage_times import RECEIVE, StageTimes, each
 from gristmill._engine.state import Position
 from gristmill._engine.stream import NO_KEYS, Runnable
-from gristmill._engine.usage import Usage
+from gristmill._engine.usage import NearUsage, Usage
 from gristmill._engine.workers import LauncherWorkers, Place, Workers
+from gristmill._hot import run as hot_run
 from gristmill.errors import ArenaFull, WorkerDied
 
 
@@ -76,12 +78,18 @@ class RemoteRun:
         self._tally = tally if program.tolerant else None
         self._running: _Running | None = None
         # As it was when somebody last asked, or when it was closed.
-        self._usage: Usage | None = None
+        self._usage: Usage | NearUsage | None = None
+        self._times = StageTimes()
         # Takes over when its workers have started.
         self._successor: _Running | None = None
         # Held to change it: `set_workers` and `next` may be called by two threads.
         self._changing = threading.Lock()
         self._owner = os.getpid()
+
+    @property
+    def workers(self) -> int:
+        """How many are asked for; of a cluster's actors as many as `options` say."""
+        return self._options.workers
 
     @property
     def position(self) -> Position:
@@ -157,10 +165,13 @@ class RemoteRun:
             nothing = dataclasses.replace(here, ended=[True] * here.streams)
             self._successor = self._bring(nothing, self._running.workers)
 
-    def usage(self) -> Usage | None:
+    def usage(self) -> Usage | NearUsage | None:
         """What the workers were measured to do; None where nobody measures."""
         if self._running is not None:
             self._usage = self._running.workers.usage()
+        if isinstance(self._usage, NearUsage):
+            stages = {**self._usage.stages, **each(self._times.by_clock)}
+            return self._usage._replace(stages=stages)
         return self._usage
 
     def restart(self, position: Position) -> None:
@@ -227,7 +238,7 @@ class RemoteRun:
         return _Running(scheduler, workers)
 
     def _deliver(self, running: _Running, due: _core.Due) -> Any:
-        element, keys = running.workers.received(due)
+        element, keys = self._received(running.workers, due)
         failure = told = None
         if self._tally is not None:
             element, told = pickle.loads(element) if due.error else element
@@ -243,6 +254,18 @@ class RemoteRun:
         if isinstance(failure, BaseException):
             raise failure
         return element
+
+    def _received(self, workers: Workers, due: _core.Due) -> tuple[Any, Int64Array]:
+        """See `Workers.received`; measured now and then."""
+        times = self._times
+        times.left -= 1
+        if times.left:
+            return workers.received(due)
+        with times.measuring() as measured:
+            began = hot_run.begin()
+            received = workers.received(due)
+            measured.outputs += hot_run.end(RECEIVE, began)
+            return received
 
     def _stalled(self, workers: Workers, due: _core.Due) -> None:
         seconds = self._options.stall_timeout

@@ -5,7 +5,7 @@ A stream computes its outputs one after another, in any process.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Protocol
 
 import numpy as np
@@ -73,6 +73,8 @@ class Runnable(Protocol):
             where streams are not owned.
         in_this_process: How a user asks for a run without workers.
         replay_hint: How a user computes one output in their own process.
+        stages: Kind and name, for people, of stages that are no step of the user's, by
+            their names in `stage_times`.
     """
 
     @property
@@ -89,6 +91,8 @@ class Runnable(Protocol):
     def in_this_process(self) -> str: ...
     @property
     def replay_hint(self) -> str: ...
+    @property
+    def stages(self) -> Mapping[str, tuple[str, str]]: ...
 
     def stream_length(self, stream: int) -> int:
         """Records of one stream; -1 where that is not known."""

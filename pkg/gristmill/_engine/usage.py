@@ -1,12 +1,15 @@
-"""What workers on other machines were measured to do."""
+"""What workers, and the stages of a pipeline, were measured to do."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import NamedTuple
+
+from gristmill._engine.stage_times import StageTime
 
 
 class FarWorker(NamedTuple):
-    """One of them, from when it was first asked.
+    """A worker on another machine, from when it was first asked.
 
     Attributes:
         pid: Its process.
@@ -34,7 +37,7 @@ class FarWorker(NamedTuple):
 
 
 class Usage(NamedTuple):
-    """What those of one iterator do.
+    """What workers on other machines do for one iterator.
 
     Attributes:
         workers: Each that lives and has answered.
@@ -45,3 +48,35 @@ class Usage(NamedTuple):
     workers: tuple[FarWorker, ...]
     received: int
     receiving_s: float
+
+
+class NearWorker(NamedTuple):
+    """A worker process of this machine, with those that had its number before.
+
+    Attributes:
+        pid: Its process.
+        busy_s: How long it has computed and written outputs, in s.
+        idle_s: How long it has waited for something to compute, in s.
+        outputs: What it made.
+        bytes: Their size.
+    """
+
+    pid: int
+    busy_s: float
+    idle_s: float
+    outputs: int
+    bytes: int
+
+
+class NearUsage(NamedTuple):
+    """What this process and workers of this machine do for one iterator.
+
+    Attributes:
+        workers: Empty where this process computes.
+        stages: What an output takes of each stage, by the names of `stage_times`.
+        names: Kind and name, for people, of those that are no step of the user's.
+    """
+
+    workers: tuple[NearWorker, ...]
+    stages: Mapping[str, StageTime]
+    names: Mapping[str, tuple[str, str]]

@@ -19,6 +19,7 @@ from gristmill._base import open_files
 from gristmill._base.types import Alloc
 from gristmill._engine import failures, packing, stall
 from gristmill._engine.record_errors import GiveUp, NoOutput
+from gristmill._engine.stage_times import REST, SEND, StageTimes
 from gristmill._engine.stream import (
     NO_KEYS,
     Output,
@@ -26,6 +27,7 @@ from gristmill._engine.stream import (
     Stream,
     Vector,
 )
+from gristmill._hot import run as hot_run
 from gristmill._hot import slot_writer
 from gristmill.sources._share import share_among
 
@@ -59,8 +61,15 @@ def serve(
     except BaseException:
         end.set_startup_error(traceback.format_exc())
         raise
+    times = StageTimes()
     while unit := end.claim():
-        server.compute(unit)
+        times.left -= 1
+        if times.left:
+            server.compute(unit)
+        else:
+            with times.measuring() as measured:
+                measured.outputs += server.compute(unit)
+            end.tell(times.text())
         if begun_fd >= 0:
             os.close(begun_fd)
             begun_fd = -1
@@ -112,8 +121,11 @@ class Server:
         """Whether the last unit of a stream that was computed here ended there."""
         return self._reached.get(stream) == vector
 
-    def compute(self, unit: _core.Work) -> None:
-        """Compute one unit and commit it, whatever the user's code does."""
+    def compute(self, unit: _core.Work) -> int:
+        """Compute one unit and commit it, whatever the user's code does.
+
+        Returns how many outputs it came to.
+        """
         writer = slot_writer.SlotWriter(unit.address, unit.capacity)
         before, compute = ANYWHERE, self._answer
         kind = unit.kind
@@ -123,16 +135,22 @@ class Server:
             if not unit.proceed:
                 self._reached[unit.stream] = tuple(unit.cursor_in.tolist())
             before, compute = self._reached[unit.stream], self._next_output
+        began = hot_run.begin()
         try:
             result = compute(unit, before, writer.empty)
         except Exception as error:  # The stream cannot even begin.
             if self._program.tolerant:
                 raise
             result = Result([], before, failures.pack_failure(error, self._worker))
+        hot_run.end(REST, began)
+        outputs = len(result.outputs)
+        began = hot_run.begin()
         written = self._write(writer, result)
+        hot_run.end(SEND, began)
         self._reached[unit.stream] = result.vector
         if written is not None:
             self._end.commit(result.status, *written, result.vector)
+        return outputs
 
     def _records(self, unit: _core.Work, before: Vector, alloc: Alloc) -> Result:
         """All outputs of the records [first, first + count)."""

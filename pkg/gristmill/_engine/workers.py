@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Any, Protocol
 from gristmill import _core
 from gristmill._base.checks import check_integer, kind
 from gristmill._base.types import Int64Array
-from gristmill._engine.usage import Usage
+from gristmill._engine import stage_times
+from gristmill._engine.usage import NearUsage, NearWorker, Usage
 from gristmill._hot import slot_reader, views
 
 if TYPE_CHECKING:
@@ -54,7 +55,7 @@ class Workers(Protocol):
     def kill(self, worker: int) -> None:
         """End a worker that does not answer; another takes its number."""
 
-    def usage(self) -> Usage | None:
+    def usage(self) -> Usage | NearUsage | None:
         """What they were measured to do; None where nobody measures."""
 
     def close(self) -> None:
@@ -154,8 +155,8 @@ class LauncherWorkers:
     def kill(self, worker: int) -> None:
         self._scheduler.kill(worker)
 
-    def usage(self) -> None:
-        return None
+    def usage(self) -> NearUsage:
+        return usage_of(self._scheduler, self._program)
 
     def close(self) -> None:
         self._scheduler.close()
@@ -171,3 +172,19 @@ def received(scheduler: _core.Scheduler, due: _core.Due) -> tuple[Any, Int64Arra
         COPIED_LEAF_BYTES,
     )
     return element, keys
+
+
+def usage_of(scheduler: _core.Scheduler, program: Any) -> NearUsage:
+    """What the processes of a scheduler have measured of themselves.
+
+    `program` is what they run, as far as it has ``stages``.
+    """
+    workers, texts = [], []
+    for (pid, *_), (busy_ns, idle_ns, outputs, size, text) in zip(
+        scheduler.processes(), scheduler.counts(), strict=False
+    ):
+        near = NearWorker(pid, busy_ns / 1e9, idle_ns / 1e9, outputs, size)
+        workers.append(near)
+        texts.append(text)
+    stages = stage_times.each(stage_times.told(texts))
+    return NearUsage(tuple(workers), stages, program.stages)

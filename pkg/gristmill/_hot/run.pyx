@@ -5,9 +5,12 @@ Arrays are indexed unchecked after their shapes have been compared once.
 """
 cimport numpy as cnp
 from cpython.list cimport PyList_CheckExact, PyList_GET_ITEM, PyList_GET_SIZE
+from cpython.pythread cimport PyThread_get_thread_ident
 from cpython.sequence cimport PySequence_GetItem
 from cpython.tuple cimport PyTuple_CheckExact, PyTuple_GET_ITEM, PyTuple_GET_SIZE
 from libc.stdint cimport int64_t, uintptr_t
+from libc.string cimport memset
+from posix.time cimport clock_gettime, clockid_t, timespec
 
 from gristmill._hot.draw cimport Draws
 
@@ -26,6 +29,60 @@ cdef enum:
     _ALL = -2  # In place of a step: reading all records together.
 
 cdef object _DROPPED = object()
+
+# Steps of a block whose times are taken, at most; reading is one more.
+cdef enum:
+    _TIMED_STEPS = 30
+
+# What stages took, in ns, by their names; None while nobody measures.
+cdef dict _spent = None
+cdef clockid_t _clock = 0
+# The thread that is measured, and all that was counted there.
+cdef unsigned long _thread = 0
+cdef int64_t _counted = 0
+READING = ":read"
+
+
+def measure(dict spent, int clock=0):
+    """Add what stages take of this thread, in ns, to ``spent`` by name; None: no more.
+
+    ``clock`` is one of ``time.CLOCK_*``.  One thread of a process is measured at a time.
+    """
+    global _spent, _clock, _thread, _counted
+    _spent, _clock, _counted = spent, clock, 0
+    _thread = PyThread_get_thread_ident()
+
+
+cdef inline bint _measures() noexcept:
+    return _spent is not None and PyThread_get_thread_ident() == _thread
+
+
+def begin():
+    """Begin a stage: pass the result, which is -1 where nobody measures, to `end`."""
+    return _now() - _counted if _measures() else -1
+
+
+def end(str name not None, int64_t began):
+    """End a stage; what stages took that ended inside of it is not its own.
+
+    Returns whether it was measured.
+    """
+    if began < 0 or not _measures():
+        return False
+    _count(name, _now() - _counted - began)
+    return True
+
+
+cdef _count(str name, int64_t took):
+    global _counted
+    _counted += took
+    _spent[name] = _spent.get(name, 0) + took
+
+
+cdef inline int64_t _now() noexcept:
+    cdef timespec now
+    clock_gettime(_clock, &now)
+    return <int64_t>now.tv_sec * 1_000_000_000 + now.tv_nsec
 
 
 cdef const int64_t* _int64s(object array, Py_ssize_t n) except? NULL:
@@ -85,10 +142,20 @@ cdef inline bint _takes_integers(object source):
 
 
 cdef object _run(
-    object element, int64_t index, tuple steps, Draws own, object draws, Py_ssize_t* step
+    object element,
+    int64_t index,
+    tuple steps,
+    Draws own,
+    object draws,
+    Py_ssize_t* step,
+    int64_t* spent,
 ):
-    """What the steps make of a record, or _DROPPED; ``step`` is the one at work."""
+    """What the steps make of a record, or _DROPPED; ``step`` is the one at work.
+
+    What each takes is added to ``spent``, unless that is NULL.
+    """
     cdef Py_ssize_t k
+    cdef int64_t began = 0 if spent is NULL else _now()
     cdef tuple found
     cdef int opcode
     cdef object call, generator = None
@@ -101,7 +168,7 @@ cdef object _run(
             element = call(element)
         elif opcode == FILTER:
             if not call(element):
-                return _DROPPED
+                element = _DROPPED
         elif opcode == RANDOM_MAP:
             # All random steps of a record share one generator.
             if generator is None:
@@ -112,7 +179,26 @@ cdef object _run(
             element = call(element, generator)
         else:
             element = call(index, element)
+        if spent is not NULL:
+            began = _lap(began, &spent[min(k, _TIMED_STEPS - 1)])
+        if element is _DROPPED:
+            break
     return element
+
+
+cdef inline int64_t _lap(int64_t began, int64_t* spent) noexcept:
+    """Add the time since ``began``; returns what it is now."""
+    cdef int64_t now = _now()
+    spent[0] += now - began
+    return now
+
+
+cdef _add(int64_t* spent, tuple steps):
+    """Give what a block took to whoever measures; the last one is reading."""
+    cdef Py_ssize_t k
+    _count(READING, spent[_TIMED_STEPS])
+    for k in range(min(len(steps), _TIMED_STEPS)):
+        _count(steps[k][2], spent[k])
 
 
 def run_block(
@@ -139,24 +225,38 @@ def run_block(
     cdef int64_t* told = <int64_t*>at
     cdef bint kept_all = True, as_sequence = _takes_integers(source)
     cdef Draws own = draws if type(draws) is Draws else None
+    cdef int64_t times[_TIMED_STEPS + 1]
+    cdef int64_t* spent = NULL
+    cdef int64_t began = 0
     cdef list out = [], kept = [], records = elements
     cdef object element, error = None
+    if _measures():
+        memset(times, 0, sizeof(times))
+        spent = times
     try:
+        if spent is not NULL:
+            began = _now()
         if records is None and not as_sequence:
             if told is not NULL and n > 0:
                 told[0] = key_of[0]
             records = _read_all(source, key_of, n)
+        if spent is not NULL:
+            began = _lap(began, &spent[_TIMED_STEPS])
         for i in range(n):
             step = -1
             if told is not NULL:
                 told[0] = key_of[i]
+            if spent is not NULL:
+                began = _now()
             if records is not None:
                 element = <object>PyList_GET_ITEM(records, i)
             elif as_sequence and key_of[i] >= 0:
                 element = PySequence_GetItem(source, key_of[i])
             else:
                 element = source[<object>key_of[i]]
-            element = _run(element, index_of[i], steps, own, draws, &step)
+            if spent is not NULL:
+                _lap(began, &spent[_TIMED_STEPS])
+            element = _run(element, index_of[i], steps, own, draws, &step, spent)
             if element is _DROPPED:
                 if kept_all:
                     kept_all = False
@@ -171,4 +271,6 @@ def run_block(
         place = Place(None if step < 0 else steps[step][2], key_of[i], index_of[i])
         # Where all were read together, no record is to blame: what remains is the text.
         error.add_note(str(place) if step == _ALL else place)
+    if spent is not NULL and _measures():
+        _add(spent, steps)
     return out, None if kept_all else kept, i + 1, error

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import os
 
-from gristmill._observe.report import Advice, Limit, Report, Stage
+from gristmill._observe.report import SENDING, Advice, Limit, Report, Stage
 
 # A consumer that waits less than this part of the time is the one that limits.
 KEPT_UP = 0.1
@@ -34,6 +34,31 @@ def diagnose(report: Report) -> Report:
     )
 
 
+def predicted_gain(report: Report, workers: int) -> float:
+    """How many times as many outputs a second so many workers should give."""
+    waited, consumer = _each(report)
+    work = _working_s(report) if report.workers else waited
+    taken = sum(stage.seconds for stage in report.stages)
+    computed = sum(stage.seconds * stage.cpu_share for stage in report.stages)
+    # Workers share the processors, and wait side by side.
+    computing = computed / taken if taken else 1.0
+    part = max(1 / workers, computing / _cores())
+    return (waited + consumer) / max(work * part, _rest(report))
+
+
+def ready_gain(report: Report) -> float | None:
+    """As `predicted_gain`, if outputs were ready; None where nothing would be left."""
+    waited, consumer = _each(report)
+    rest = _rest(report) if report.workers else consumer
+    return (waited + consumer) / rest if report.workers or rest > CALL_S else None
+
+
+def _rest(report: Report) -> float:
+    """What is left of an output that workers compute: using it, and moving it."""
+    _, consumer = _each(report)
+    return consumer + CALL_S + _bytes_each(report) / BYTES_PER_S
+
+
 def _each(report: Report) -> tuple[float, float]:
     """How long an output is waited for, and how long its consumer is away, in s."""
     whole = report.seconds / report.outputs
@@ -52,7 +77,7 @@ def _moving_s(report: Report) -> float:
     receiving = sum(
         stage.seconds * stage.cpu_share
         for stage in report.stages
-        if stage.kind == "transport"
+        if stage.kind == "transport" and stage.name != SENDING
     )
     return sending / len(report.workers) ** 2 + receiving
 
@@ -110,7 +135,7 @@ def _of_workers(report: Report, stage: Stage | None) -> list[Advice]:
     waited, consumer = _each(report)
     have = len(report.workers)
     work = _working_s(report) if have else waited
-    rest = consumer + CALL_S + _bytes_each(report) / BYTES_PER_S
+    rest = _rest(report)
     gains = [
         (waited + consumer) / max(work / count, rest)
         for count in range(1, _cores() + 1)

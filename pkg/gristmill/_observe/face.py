@@ -31,5 +31,5 @@ def open_chain(dataset: Any, make: Callable[[Any], Any]) -> Any:
         return ObservedDatasetIterator(dataset, logs, folder)
     iterator = opened(dataset, make)
     if isinstance(iterator, DatasetIterator) and iterator._watch is None:
-        watch(iterator)
+        watch(iterator, dataset)
     return iterator

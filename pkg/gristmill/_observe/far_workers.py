@@ -46,7 +46,7 @@ def usage_of(iterator: Any) -> Usage | None:
 def _usages(iterator: Any) -> Iterator[Usage]:
     run = getattr(iterator, "_run", None)
     usage = run.usage() if isinstance(run, RemoteRun) else None
-    if usage is not None and usage.received and usage.workers:
+    if isinstance(usage, Usage) and usage.received and usage.workers:
         yield usage
     for parent in getattr(iterator, "_parents", ()):
         yield from _usages(parent)

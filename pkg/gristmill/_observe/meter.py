@@ -5,13 +5,13 @@ from __future__ import annotations
 import dataclasses
 import os
 import pickle
-import resource
 import threading
 import time
 from typing import Any, NamedTuple
 
 from gristmill import batching
 from gristmill._base.sizes import size_of
+from gristmill._engine.stage_times import sleeps
 
 # A call after one that took less is taken to compute all the time, not to wait: asking
 # the system about it would take longer than the call.
@@ -313,12 +313,6 @@ class Measurement:
                 numbers.add_worker(worker.numbers[meter.number])
             merged.append(dataclasses.replace(meter, numbers=numbers))
         return merged
-
-
-def sleeps() -> int:
-    """How often this thread has waited for something."""
-    count: int = resource.getrusage(resource.RUSAGE_THREAD).ru_nvcsw
-    return count
 
 
 class Stopwatch:

@@ -40,7 +40,7 @@ class ObservedDatasetIterator(PassingIterator[T]):
         self._logs = logs
         self._ended = threading.Event()
         weakref.finalize(self, self._ended.set)
-        self._watch = Watch(self, monitoring.record_next)
+        self._watch = Watch(self, monitoring.record_next, dataset)
 
     def __next__(self) -> T:
         if self._logs:

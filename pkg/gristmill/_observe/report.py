@@ -20,7 +20,11 @@ Limit = Literal[
     "balanced",
     "unknown",
 ]
+# What a worker does with an output before another process has it.
+SENDING = "writing outputs in workers"
 NAME_WIDTH = 60
+# So many times as fast need no digits behind the point.
+MANY_TIMES = 10
 # Lines of the text above the stages.
 HEADLINES = 3
 
@@ -95,6 +99,27 @@ class Advice:
     gain: float
 
 
+@dataclasses.dataclass(frozen=True, slots=True)
+class Check:
+    """Something that was predicted, and tried.
+
+    Attributes:
+        text: What was tried.
+        predicted: How many times as many outputs a second that should give.
+        found: How many it gave; None where too few outputs came to tell.
+    """
+
+    text: str
+    predicted: float
+    found: float | None
+
+    def __str__(self) -> str:
+        found = "too few outputs to tell"
+        if self.found is not None:
+            found = f"found {_times(self.found)}"
+        return f"{self.text}: predicted {_times(self.predicted)}, {found}"
+
+
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
 class Report:
     """Which stage of a chain limits how fast it gives elements out.
@@ -118,7 +143,8 @@ class Report:
         buffers: Elements that were ready.
         workers: Worker processes.
         advice: What to change, the best first.
-        notes: What was not measured.
+        notes: What was not measured, or not tried.
+        checks: What was tried, where that was asked for.
     """
 
     limit: Limit
@@ -136,6 +162,7 @@ class Report:
     workers: tuple[WorkerLoad, ...] = ()
     advice: tuple[Advice, ...] = ()
     notes: tuple[str, ...] = ()
+    checks: tuple[Check, ...] = ()
 
     def __str__(self) -> str:
         p50, p95, p99 = (
@@ -164,6 +191,7 @@ class Report:
             for w in self.workers
         ]
         lines += [f"Advice: {advice.text}" for advice in self.advice]
+        lines += [f"Check: {check}" for check in self.checks]
         lines += [f"Note: {note}" for note in self.notes]
         return "\n".join(lines)
 
@@ -195,6 +223,10 @@ class Report:
             f"<table>\n<thead>\n{_row('th', heads)}</thead>\n"
             f"<tbody>\n{body}</tbody>\n</table>\n"
         )
+
+
+def _times(gain: float) -> str:
+    return f"{gain:.2f}x" if gain < MANY_TIMES else f"{gain:.0f}x"
 
 
 def _row(tag: str, cells: Sequence[str]) -> str:

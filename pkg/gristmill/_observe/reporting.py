@@ -4,41 +4,56 @@ from __future__ import annotations
 
 import dataclasses
 import threading
-import time
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
-from gristmill._base.sizes import size_of
 from gristmill._dataset.model.iterator import DatasetIterator
 from gristmill._dataset.model.observer import as_inner
+from gristmill._engine.trial import NotTriedError
 from gristmill._engine.usage import Usage
-from gristmill._observe import far_workers
+from gristmill._observe import far_workers, near_workers
 from gristmill._observe.diagnosis import diagnose
-from gristmill._observe.meter import Measurement, Meter, Stopwatch
+from gristmill._observe.meter import Measurement, Meter
 from gristmill._observe.observed import ObservedDatasetIterator
 from gristmill._observe.report import Buffer, Report, Stage, WorkerLoad
+from gristmill._observe.running import Took, run_for
 from gristmill._observe.sampling import samplings_of
 from gristmill._observe.summary import summarize
+from gristmill._observe.verifying import ChainTrial, Trial, verified
 
 BEHIND = "what is behind to_iter_dataset in this process"
 NOT_TOLD_APART = (
-    "Steps of an IterDataset are not told apart, nor is what workers do: iterate with"
+    "Steps of an IterDataset are not told apart, nor those in workers: iterate with"
     " DatasetOptions(execution_tracking_mode=ExecutionTrackingMode.STAGE_TIMING), or"
     " see dataset.report()."
 )
-NOT_SEEN = "What a DataLoader does inside is not measured."
 END_OF_THREADS_S = 1.0
 SAMPLED = "Some calls of next() were timed, not all of them."
 
 
-def report_of(iterator: Any) -> Report:
-    """What is known of an iterator's run so far.
+def report_of(iterator: Any, verify: bool = False, seconds: float = 2.0) -> Report:
+    """What is known of an iterator's run so far; see `DatasetIterator.report`.
 
     Raises:
-        ValueError: It is part of a chain that another iterator iterates over.
+        ValueError: It is part of a chain that another iterator iterates over, or
+            `seconds` is not positive.
     """
+    report = _known(iterator)
+    if not verify:
+        return report
+    return verified(report, _trial_of(iterator), seconds, None)
+
+
+def _trial_of(iterator: Any) -> Trial:
+    if isinstance(iterator, DatasetIterator):
+        return ChainTrial(iterator._watch.dataset, iterator)
+    found: Trial = iterator._trial()
+    return found
+
+
+def _known(iterator: Any) -> Report:
     watch = iterator._watch
     if watch is None:
         raise ValueError(
@@ -48,8 +63,10 @@ def report_of(iterator: Any) -> Report:
     watch.count(iterator)
     watch.start(iterator)
     usage = far_workers.usage_of(iterator)
-    # The first output of actors came when they had started.
-    first = min(watch.outputs, 1) if usage is not None else 0
+    near = near_workers.usage_of(iterator)
+    # The first output of workers came when they had started.
+    begins = usage is not None or bool(near and near.workers)
+    first = min(watch.outputs, int(begins))
     report = _measured_report(
         watch.outputs - first,
         (watch.next_ns - first * watch.first_ns) / 1e9,
@@ -62,8 +79,11 @@ def report_of(iterator: Any) -> Report:
         report = _with_nodes(report, iterator.measurement)
     elif usage is not None:
         notes.append(far_workers.NOT_TOLD_APART)
-    elif not isinstance(iterator, DatasetIterator):
-        notes.append(NOT_SEEN)
+    elif near is not None:
+        report = near_workers.with_usage(report, near)
+        notes += report.notes
+        if isinstance(iterator, DatasetIterator):
+            notes.append(NOT_TOLD_APART)
     else:
         stages = tuple(_sampled_stages(iterator, report))
         report = dataclasses.replace(report, stages=stages)
@@ -110,10 +130,45 @@ def _measured_report(
     )
 
 
+def report_of_loader(
+    loader: Any,
+    seconds: float,
+    consume: Callable[[Any], Any] | None,
+    verify: bool,
+) -> Report:
+    """See `gristmill.DataLoader.report`."""
+    if seconds <= 0:
+        raise ValueError(f"seconds must be positive, got {seconds}")
+    trial: Trial = loader._trial()
+    try:
+        iterator = trial.open(0, True)
+    except NotTriedError as error:
+        raise ValueError(f"This loader cannot be tried: {error}") from None
+    report = _report_of(run_for(iterator, seconds, consume, trial.close))
+    near = near_workers.usage_of(iterator)
+    if near is not None:
+        report = near_workers.with_usage(report, near)
+    usage = far_workers.usage_of(iterator)
+    report = _diagnosed(report, usage)
+    return verified(report, trial, seconds, consume) if verify else report
+
+
 def report_of_run(
-    dataset: Any, seconds: float, consume: Callable[[Any], Any] | None
+    dataset: Any,
+    seconds: float,
+    consume: Callable[[Any], Any] | None,
+    verify: bool = False,
 ) -> Report:
     """See `IterDataset.report`."""
+    report = _of_run(dataset, seconds, consume)
+    if not verify:
+        return report
+    return verified(report, ChainTrial(dataset, None), seconds, consume)
+
+
+def _of_run(
+    dataset: Any, seconds: float, consume: Callable[[Any], Any] | None
+) -> Report:
     if seconds <= 0:
         raise ValueError(f"seconds must be positive, got {seconds}")
     plain = None
@@ -134,30 +189,14 @@ def report_of_run(
 
 
 def _run(iterator: Any, seconds: float, consume: Callable[[Any], Any] | None) -> Report:
-    """Take outputs for about so long; the first one, and what begins then, aside."""
-    waits: list[float] = []
-    away = 0.0
-    size = 0
-    end = object()
-    try:
-        output = next(iterator, end)
-        until = time.perf_counter() + seconds
-        while output is not end and time.perf_counter() < until:
-            consumed = Stopwatch()
-            if consume is not None:
-                consume(output)
-            consumed_ns = consumed.read_ns()
-            waited = Stopwatch()
-            output = next(iterator, end)
-            if output is end:
-                break
-            waits.append(waited.read_ns() / 1e9)
-            away += consumed_ns / 1e9
-            if len(waits) & (len(waits) - 1) == 0:
-                size = size_of(output)
-    finally:
-        iterator.close()
-    return _measured_report(len(waits), sum(waits), away, waits, size)
+    """What a run of about so long tells."""
+    took = run_for(iterator, seconds, consume, lambda one: one.close())
+    return _report_of(took)
+
+
+def _report_of(took: Took) -> Report:
+    waits = took.waits_s
+    return _measured_report(len(waits), sum(waits), took.away_s, waits, took.bytes_each)
 
 
 def _with_nodes(report: Report, measurement: Measurement) -> Report:

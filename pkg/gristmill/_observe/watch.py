@@ -42,6 +42,9 @@ class Watch:
     Args:
         iterator: It.
         record: Is told how long calls took, in ns, while metrics are recorded.
+        dataset: What a chain's iterator iterates over.
+        rests: Whether calls are timed in stretches, as those of chains that are read by
+            index.
 
     Attributes:
         times: Beginnings and ends of calls that are not yet counted, in ns.
@@ -55,8 +58,18 @@ class Watch:
         durations_ns: How long the last calls took.
     """
 
-    def __init__(self, iterator: Any, record: Callable[[list[int]], None]) -> None:
+    def __init__(
+        self,
+        iterator: Any,
+        record: Callable[[list[int]], None],
+        dataset: Any = None,
+        rests: bool = False,
+    ) -> None:
         self._record = record
+        self.dataset = dataset
+        self._rests = rests
+        # Calls that are counted, where it rests, up to the next one that is timed.
+        self.left = 0
         self.times: list[int] = []
         self.enough = 2 if monitoring.is_on() else 2 * AT_ONCE
         self.complete = True
@@ -102,13 +115,32 @@ class Watch:
             self.sized += 1
             self.bytes += size_of(element)
             self._ended_ns = time.perf_counter_ns()
-        if not found or self.outputs < self._until:
+        if self.outputs < self._until or not (found or self._rests):
             return
         if monitoring.is_on() or tracing():
+            return
+        if not found:
+            self._rest(iterator)
             return
         iterator.__class__ = self._kind
         self._kind = None
         self.complete = False
+
+    def _rest(self, iterator: Any) -> None:
+        """Time no call until the next stretch is due."""
+        began_ns = self._due_ns - EVERY_NS
+        took = time.perf_counter_ns() - began_ns
+        self.left = STRETCH_CALLS * (EVERY_NS - took) // took
+        if self.left < STRETCH_CALLS:
+            self.start(iterator)
+            return
+        iterator.__class__ = resting_class(self._kind)
+        self._ended_ns = 0
+        self.complete = False
+
+    def leave_out(self) -> None:
+        """Count nothing of what is between the last call and the next one."""
+        self._ended_ns = 0
 
     def count(self, iterator: Any) -> None:
         """Count the calls that were timed."""
@@ -134,7 +166,7 @@ class Watch:
             self._record(took)
 
 
-def watch(iterator: DatasetIterator[Any]) -> None:
+def watch(iterator: DatasetIterator[Any], dataset: Any) -> None:
     """Have some calls of a chain's last iterator timed, and blocks measured."""
     reference = weakref.ref(iterator)
 
@@ -147,7 +179,7 @@ def watch(iterator: DatasetIterator[Any]) -> None:
     for feed in feeds_of(iterator):
         if not is_long(feed.dataset):
             feed.sampling = Sampling(feed.dataset, wake)
-    iterator._watch = Watch(iterator, monitoring.record_next)
+    iterator._watch = Watch(iterator, monitoring.record_next, dataset)
 
 
 def tracing() -> bool:
@@ -185,8 +217,28 @@ def timed_class(kind: type, annotates: bool) -> type:
             watch.take(self, element)
         return element
 
+    return _like(kind, __next__)
+
+
+@functools.cache
+def resting_class(kind: type) -> type:
+    """A class of iterators that differs from `kind` in that calls are counted."""
+    advance = kind.__next__  # type: ignore[attr-defined]
+
+    def __next__(self: Any) -> Any:
+        watch = self._watch
+        watch.left -= 1
+        if watch.left <= 0:
+            watch.start(self)
+        return advance(self)
+
+    return _like(kind, __next__)
+
+
+def _like(kind: type, advance: Callable[[Any], Any]) -> type:
+    """A class of the same name with another ``__next__``."""
     names = {
-        "__next__": __next__,
+        "__next__": advance,
         "__slots__": (),
         "__module__": kind.__module__,
         "__qualname__": kind.__qualname__,

@@ -2,27 +2,38 @@
 
 from __future__ import annotations
 
+import copy
 import functools
 import itertools
 import pickle
 import warnings
 from collections.abc import Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch.utils.data import IterDataPipe, MapDataPipe
 
+from gristmill import monitoring
 from gristmill._base.describing import call_text
+from gristmill._engine.stage_times import PIN, REST, StageTimes, each
+from gristmill._engine.usage import NearUsage
 from gristmill._engine.workers import check_workers
+from gristmill._hot import run as hot_run
+from gristmill._observe.watch import Watch
 from gristmill._torch import private
 from gristmill._torch.batches import slot_collation
 from gristmill._torch.batches.deferred import deferred_fetch
 from gristmill._torch.batches.native import is_torchs, native_fetch, samples_fetch
+from gristmill._torch.batches.stages import fetched, stages_of
 from gristmill._torch.indices.draws import as_list, can_foresee, drawn, foreseen
 from gristmill._torch.workers.changing import ChangingPool
 from gristmill._torch.workers.fetch import FetchProgram
 from gristmill._torch.workers.pinning import PinThread
 from gristmill._torch.workers.pool import Answer
+from gristmill._torch.workers.trial import TorchTrial
+
+if TYPE_CHECKING:
+    from gristmill._observe.report import Report
 
 
 class LoaderIterator(private.BaseIterator):  # type: ignore[misc]
@@ -32,10 +43,14 @@ class LoaderIterator(private.BaseIterator):  # type: ignore[misc]
     batch; here that is done while a profiler runs.  `_next_data` computes a batch.
     """
 
-    def _start(self, torch_class: type) -> None:
+    def _start(self, loader: Any, torch_class: type) -> None:
         """Complete what torch's base class has set up; profiles name `torch_class`."""
         self._profile_name = f"enumerate(DataLoader)#{torch_class.__name__}.__next__"
         self._draw_natively()
+        # A copy, since a loader with persistent workers keeps its iterator.
+        self._of = copy.copy(loader)
+        self._of.__dict__["_iterator"] = None
+        self._watch = Watch(self, monitoring.record_get_next, rests=True)
 
     def _draw_natively(self) -> None:
         batches = drawn(self._index_sampler)
@@ -46,6 +61,42 @@ class LoaderIterator(private.BaseIterator):  # type: ignore[misc]
             self._dataset_kind == private.DatasetKind.Iterable
             and self._IterableDataset_len_called is not None
         )
+
+    def report(self, verify: bool = False, seconds: float = 2.0) -> Report:
+        """What limits how fast outputs come, and what would help.
+
+        Calls of ``next`` are timed, and of some outputs each stage: the dataset,
+        the ``collate_fn``, and moving batches from workers.  An `IterableDataset` is
+        not tried, since that would read from it.
+
+        Args:
+            verify: Whether to try what is predicted, for about three times `seconds`:
+                fresh iterators over the same loader run as it is, from a cache of
+                outputs, and with one more worker.  This one stays where it is.
+            seconds: How long each of these runs takes, in s.
+
+        Returns:
+            A `Report`; its `checks` are what was tried.
+
+        Raises:
+            ValueError: `seconds` is not positive.
+
+        Example:
+            >>> iterator = iter(gristmill.torch.DataLoader(range(100), 10))
+            >>> for batch in iterator:
+            ...     pass
+            >>> iterator.report().outputs
+            10
+        """
+        from gristmill._observe.reporting import report_of
+
+        return report_of(self, verify, seconds)
+
+    def _trial(self) -> TorchTrial:
+        return TorchTrial(self._of, self._workers_now(), iterate)
+
+    def _workers_now(self) -> int:
+        return 0
 
     def __repr__(self) -> str:
         return call_text(
@@ -68,11 +119,12 @@ class SingleProcessIterator(LoaderIterator, private.SingleProcessIterator):  # t
 
     def __init__(self, loader: Any) -> None:
         super().__init__(loader)
-        self._start(private.SingleProcessIterator)
+        self._start(loader, private.SingleProcessIterator)
         self._fetch = self._chosen_fetch()
+        self._times = StageTimes()
 
     def _chosen_fetch(self) -> Any:
-        fetch = self._dataset_fetcher.fetch
+        fetch = functools.partial(fetched, self._dataset_fetcher)
         if self._dataset_kind != private.DatasetKind.Map or not self._auto_collation:
             return fetch
         if is_torchs(self._collate_fn):
@@ -89,10 +141,29 @@ class SingleProcessIterator(LoaderIterator, private.SingleProcessIterator):  # t
             " num_workers=0. Make one with num_workers=1."
         )
 
+    def usage(self) -> NearUsage:
+        """What stages were measured to take."""
+        iterable = self._dataset_kind == private.DatasetKind.Iterable
+        names = stages_of(self._dataset, iterable, self._collate_fn)
+        return NearUsage((), each(self._times.by_clock), names)
+
     def _next_data(self) -> Any:
+        times = self._times
+        times.left -= 1
+        if times.left:
+            return self._computed()
+        with times.measuring() as measured:
+            began = hot_run.begin()
+            batch = self._computed()
+            measured.outputs += hot_run.end(REST, began)
+            return batch
+
+    def _computed(self) -> Any:
         batch = self._fetch(next(self._sampler_iter))
         if self._pin_memory:
-            return private.pin_memory(batch, self._pin_memory_device)
+            began = hot_run.begin()
+            batch = private.pin_memory(batch, self._pin_memory_device)
+            hot_run.end(PIN, began)
         return batch
 
 
@@ -124,7 +195,7 @@ class MultiProcessIterator(LoaderIterator, private.MultiProcessIterator):  # typ
         self._reorder_window = loader.reorder_window or 0
         self._window = self._window_for(loader.num_workers)
         self._overlaps = loader.overlap_epochs and self._foresees()
-        self._start(private.MultiProcessIterator)
+        self._start(loader, private.MultiProcessIterator)
         self._start_workers(loader)
 
     def _start_workers(self, loader: Any) -> None:
@@ -170,6 +241,13 @@ class MultiProcessIterator(LoaderIterator, private.MultiProcessIterator):  # typ
         if self._shutdown or self._pool is None:
             raise RuntimeError("The workers of this iterator have ended.")
         self._pool.set_workers(int(count), self._window_for(int(count)))
+
+    def usage(self) -> NearUsage | None:
+        """What workers, and stages, were measured to do."""
+        return None if self._pool is None else self._pool.usage()
+
+    def _workers_now(self) -> int:
+        return self._num_workers if self._pool is None else self._pool.workers
 
     def _depends_on_number(self) -> str | None:
         """Why what is given depends on the number of workers, if it does."""
@@ -234,6 +312,7 @@ class MultiProcessIterator(LoaderIterator, private.MultiProcessIterator):  # typ
     def _reset(self, loader: Any, first_iter: bool = False) -> None:
         """Begin another epoch with the same workers; the rest of this one is lost."""
         pool = self._open_pool()
+        self._watch.leave_out()
         private.BaseIterator._reset(self, loader, first_iter)
         self._draw_natively()
         ahead = () if any(self._asked) else self._ahead
@@ -381,3 +460,9 @@ def _check(loader: Any) -> None:
             raise AssertionError(
                 f"{name} must be greater than 0 for MultiProcessingDataLoaderIter"
             )
+
+
+def iterate(loader: Any) -> LoaderIterator:
+    """An iterator over a loader, with workers if it has some."""
+    kind = MultiProcessIterator if loader.num_workers else SingleProcessIterator
+    return kind(loader)

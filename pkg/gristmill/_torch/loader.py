@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 import warnings
 from collections.abc import Callable, Iterable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch.utils.data
 from torch.utils.data import Dataset, IterableDataset, Sampler
@@ -15,9 +15,13 @@ from gristmill._base.describing import call_text
 from gristmill._base.types import T
 from gristmill._engine.arguments import check_restarts
 from gristmill._torch import private
-from gristmill._torch.iterators import MultiProcessIterator, SingleProcessIterator
+from gristmill._torch.iterators import iterate
 from gristmill._torch.workers import start_method
+from gristmill._torch.workers.trial import TorchTrial
 from gristmill.sources import RandomAccessDataSource
+
+if TYPE_CHECKING:
+    from gristmill._observe.report import Report
 
 
 class DataLoader(torch.utils.data.DataLoader[T]):  # type: ignore[misc]
@@ -167,14 +171,49 @@ class DataLoader(torch.utils.data.DataLoader[T]):  # type: ignore[misc]
                 arguments[name] = True
         return call_text(self, **arguments)
 
+    def report(
+        self,
+        seconds: float = 3.0,
+        consume: Callable[[T], Any] | None = None,
+        verify: bool = False,
+    ) -> Report:
+        """Iterate for a short time, and find out what limits how fast.
+
+        The first output, with which workers start, does not count.
+
+        Args:
+            seconds: About how long, in s; at most until the data ends.
+            consume: Called with each output, as the loop that will use them; by
+                default they are dropped.
+            verify: Whether to try what is predicted, which takes about three times
+                `seconds` more: see `gristmill.DataLoaderIterator.report`.
+
+        Returns:
+            A `Report`; where it is to `verify`, its `checks` are what was tried.
+
+        Raises:
+            ValueError: `seconds` is not positive, or the data is consumed
+                by reading.
+
+        Example:
+            >>> loader = DataLoader(range(1000), batch_size=10)
+            >>> loader.report(seconds=0.1).outputs > 0
+            True
+        """
+        from gristmill._observe.reporting import report_of_loader
+
+        return report_of_loader(self, seconds, consume, verify)
+
+    def _trial(self) -> TorchTrial:
+        return TorchTrial(self, self.num_workers, iterate)
+
     def _get_iterator(self) -> Any:
         # Torch's own loaders have it, too, while it is installed everywhere.
         if private.needs_torchs_iterator(self):
             return private.get_iterator(self)
-        if self.num_workers == 0:
-            return SingleProcessIterator(self)
-        self.check_worker_number_rationality()
-        return MultiProcessIterator(self)
+        if self.num_workers:
+            self.check_worker_number_rationality()
+        return iterate(self)
 
 
 def check_options(

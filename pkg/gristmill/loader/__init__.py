@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import os
-from collections.abc import Sequence
-from typing import Any, Generic, overload
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, Generic, overload
 
 import numpy as np
 
@@ -24,11 +24,14 @@ from gristmill._engine.remote import RemoteOptions, RemoteRun
 from gristmill._engine.workers import Place, check_place
 from gristmill.bad_records import ErrorPolicy, OnError
 from gristmill.errors import StateMismatch
-from gristmill.loader._iterator import DataLoaderIterator
+from gristmill.loader._iterator import DataLoaderIterator, LoaderTrial
 from gristmill.operations import Operation
 from gristmill.options import MultiprocessingOptions, ReadOptions
 from gristmill.sources import Columns, RandomAccessDataSource
 from gristmill.sources._checks import length_of
+
+if TYPE_CHECKING:
+    from gristmill._observe.report import Report
 
 __all__ = ["DataLoader", "DataLoaderIterator", "load"]
 
@@ -228,6 +231,41 @@ class DataLoader(Generic[T]):
         finally:
             run.close()
         return output
+
+    def report(
+        self,
+        seconds: float = 3.0,
+        consume: Callable[[T], Any] | None = None,
+        verify: bool = False,
+    ) -> Report:
+        """Iterate for a short time, and find out what limits how fast.
+
+        The first output, with which workers start, does not count.
+
+        Args:
+            seconds: About how long, in s; at most until the data ends.
+            consume: Called with each output, as the loop that will use them; by
+                default they are dropped.
+            verify: Whether to try what is predicted, which takes about three times
+                `seconds` more: see `DataLoaderIterator.report`.
+
+        Returns:
+            A `Report`; where it is to `verify`, its `checks` are what was tried.
+
+        Raises:
+            ValueError: `seconds` is not positive.
+
+        Example:
+            >>> loader = load(range(1000), batch_size=10)
+            >>> loader.report(seconds=0.1).outputs > 0
+            True
+        """
+        from gristmill._observe.reporting import report_of_loader
+
+        return report_of_loader(self, seconds, consume, verify)
+
+    def _trial(self) -> LoaderTrial:
+        return LoaderTrial(self, None)
 
     def _compile(self, streams: int) -> compilation.LoaderProgram:
         return compilation.compile_program(

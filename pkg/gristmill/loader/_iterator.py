@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import collections.abc
+import copy
+import dataclasses
 import json
 from typing import TYPE_CHECKING, Any, Self
 
@@ -16,9 +18,10 @@ from gristmill._base.types import T
 from gristmill._engine import state as states
 from gristmill._engine.local import LocalRun
 from gristmill._engine.record_errors import Tally
+from gristmill._engine.trial import NotTriedError
 from gristmill._engine.workers import check_workers
 from gristmill._observe.watch import Watch
-from gristmill.bad_records import BadRecords
+from gristmill.bad_records import BadRecords, ErrorPolicy
 
 if TYPE_CHECKING:
     from gristmill._observe.report import Report
@@ -56,7 +59,9 @@ class DataLoaderIterator(checkpoint.Checkpointable, collections.abc.Iterator[T])
         self._run = data_loader._run(start, self._tally)
         if state is not None:
             self.set_state(json.dumps(state, indent=4).encode())
-        self._watch = Watch(self, monitoring.record_get_next)
+        # What is to be logged at the end is the time of all calls.
+        rests = not data_loader.multiprocessing_options.enable_profiling
+        self._watch = Watch(self, monitoring.record_get_next, rests=rests)
 
     def __iter__(self) -> Self:
         return self
@@ -133,15 +138,37 @@ class DataLoaderIterator(checkpoint.Checkpointable, collections.abc.Iterator[T])
         """Records that were skipped or substituted: how many, and the last ones."""
         return self._tally.bad_records
 
-    def report(self) -> Report:
-        """How long outputs were waited for, and whether their consumer is slower.
+    def report(self, verify: bool = False, seconds: float = 2.0) -> Report:
+        """What limits how fast outputs come, and what would help.
 
-        What a loader does inside is not measured: its `Report` names no stage.  The
-        same pipeline as a `MapDataset` tells more.
+        Calls of ``next`` are timed, and of some outputs each stage: reading, each
+        operation by name, batching, and moving outputs from workers.
+
+        Args:
+            verify: Whether to try what is predicted, for about three times `seconds`:
+                fresh iterators over the same loader run as it is, from a cache of
+                outputs, and with one more worker.  This one stays where it is.
+            seconds: How long each of these runs takes, in s.
+
+        Returns:
+            A `Report`; its `checks` are what was tried.
+
+        Raises:
+            ValueError: `seconds` is not positive.
+
+        Example:
+            >>> iterator = iter(gristmill.load(range(100), batch_size=10, num_epochs=1))
+            >>> for batch in iterator:
+            ...     pass
+            >>> iterator.report().outputs
+            10
         """
         from gristmill._observe.reporting import report_of
 
-        return report_of(self)
+        return report_of(self, verify, seconds)
+
+    def _trial(self) -> LoaderTrial:
+        return LoaderTrial(self._data_loader, self)
 
     def close(self) -> None:
         """End the workers now rather than when the iterator is collected.
@@ -155,3 +182,52 @@ class DataLoaderIterator(checkpoint.Checkpointable, collections.abc.Iterator[T])
 
     def __str__(self) -> str:
         return f"PyGrainDatasetIterator(state={self.get_state().decode()})"
+
+
+class LoaderTrial:
+    """A `gristmill._observe.verifying.Trial` of a loader.
+
+    Args:
+        data_loader: The loader.
+        iterator: The user's, of which only the state is asked; None for the beginning.
+    """
+
+    def __init__(
+        self, data_loader: DataLoader[Any], iterator: DataLoaderIterator[Any] | None
+    ) -> None:
+        self.workers = data_loader._remote.workers
+        self._state = None
+        if iterator is not None:
+            self.workers = iterator._run.workers
+            self._state = json.loads(iterator.get_state())
+        if data_loader._remote.place is not None:
+            self.workers = 0  # None of this machine.
+        made = copy.copy(data_loader)
+        policy = made._error_policy
+        # Of what goes wrong here nobody is told.
+        made._error_policy = ErrorPolicy(policy.on_error, policy.max_errors, None)
+        self._loader = made
+
+    def open(self, more: int, here: bool) -> DataLoaderIterator[Any]:
+        made = copy.copy(self._loader)
+        if made._remote.place is not None and more:
+            raise NotTriedError("actors of a cluster compute.")
+        workers = self.workers + more
+        made._remote = dataclasses.replace(made._remote, workers=workers)
+        state = self._state if here else None
+        if more and made._program.owned and workers > made._program.streams:
+            if made._explicit_streams is not None:
+                streams = made._explicit_streams
+                raise NotTriedError(f"each of the {streams} streams is one worker's.")
+            made._program = made._compile(workers)
+            state = None
+        return DataLoaderIterator(made, state, validate_state=False)
+
+    def close(self, iterator: DataLoaderIterator[Any]) -> None:
+        iterator.close()
+
+    def packed(self, output: Any) -> Any:
+        return output
+
+    def unpacked(self, sent: Any) -> Any:
+        return sent

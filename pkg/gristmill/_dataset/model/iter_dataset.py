@@ -322,7 +322,10 @@ class IterDataset(Dataset, Iterable[T], Generic[T], metaclass=IterDatasetMeta):
         return build("IterDataset.random_map", self, transform, seed)
 
     def report(
-        self, seconds: float = 3.0, consume: Callable[[T], Any] | None = None
+        self,
+        seconds: float = 3.0,
+        consume: Callable[[T], Any] | None = None,
+        verify: bool = False,
     ) -> Report:
         """Iterate for a short time, and find out which node limits how fast.
 
@@ -332,6 +335,11 @@ class IterDataset(Dataset, Iterable[T], Generic[T], metaclass=IterDatasetMeta):
             seconds: About how long, in s; at most until the data ends.
             consume: Called with each element, as the loop that will use them; by
                 default they are dropped.
+            verify: Whether to try what is predicted, which takes about three times
+                `seconds` more: see `DatasetIterator.report`.
+
+        Returns:
+            A `Report`; where it is to `verify`, its `checks` are what was tried.
 
         Raises:
             ValueError: `seconds` is not positive.
@@ -342,7 +350,7 @@ class IterDataset(Dataset, Iterable[T], Generic[T], metaclass=IterDatasetMeta):
             >>> report.outputs > 0
             True
         """
-        return observer.current().report_of_run(self, seconds, consume)
+        return observer.current().report_of_run(self, seconds, consume, verify)
 
     def set_options(self, options: DatasetOptions) -> IterDataset[T]:
         """Set options for the whole chain; see `DatasetOptions`."""

@@ -113,15 +113,25 @@ class DatasetIterator(checkpoint.Checkpointable, Iterator[T], Generic[T]):
         there_are = [parent._set_workers(count) for parent in self._parents]
         return any(there_are)
 
-    def report(self) -> Report:
+    def report(self, verify: bool = False, seconds: float = 2.0) -> Report:
         """What limits how fast elements come, how long they were waited for, and more.
 
         Some calls of ``next`` are always timed, and some blocks of what is read by
         index; with `experimental.DatasetOptions(execution_tracking_mode=...)` all
         are, and every node.
 
+        Args:
+            verify: Whether to try what is predicted, for about three times `seconds`:
+                fresh iterators over the same dataset run as it is, from a cache of
+                outputs, and with one more worker.  This one stays where it is.
+            seconds: How long each of these runs takes, in s.
+
+        Returns:
+            A `Report`; its `checks` are what was tried.
+
         Raises:
-            ValueError: This is part of a chain that another iterator iterates over.
+            ValueError: This is part of a chain that another iterator iterates over, or
+                `seconds` is not positive.
 
         Example:
             >>> iterator = iter(gristmill.MapDataset.range(100).batch(10))
@@ -130,7 +140,7 @@ class DatasetIterator(checkpoint.Checkpointable, Iterator[T], Generic[T]):
             >>> iterator.report().outputs
             10
         """
-        report: Report = observer.current().report_of(self)
+        report: Report = observer.current().report_of(self, verify, seconds)
         return report
 
     def close(self) -> None:

@@ -11,7 +11,7 @@ import dataclasses
 import operator
 import pickle
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 from gristmill._base import open_files
 from gristmill._base.types import Alloc
@@ -31,6 +31,7 @@ from gristmill._dataset.nodes.to_iter import (
 )
 from gristmill._engine.program import RUN_RECORDS
 from gristmill._engine.record_errors import RecordErrors
+from gristmill._engine.stage_times import REST
 from gristmill._engine.stream import (
     NO_KEYS,
     Vector,
@@ -69,6 +70,7 @@ class Pipeline:
 
     owned = True
     tolerant = False
+    stages: ClassVar = {REST: ("transform", "the chain in workers")}
     vector_capacity = 1 + MOST_STATE_BYTES // 8
     unit_records = 1
     in_this_process = "MultiprocessingOptions(num_workers=0)"

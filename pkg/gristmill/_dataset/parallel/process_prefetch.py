@@ -39,6 +39,7 @@ from gristmill._engine.local import LocalRun
 from gristmill._engine.remote import RemoteOptions, RemoteRun
 from gristmill._engine.state import Position
 from gristmill._engine.stream import Vector
+from gristmill._engine.trial import NotTriedError
 from gristmill._engine.workers import Place, check_place
 from gristmill.errors import StateMismatch
 from gristmill.options import MultiprocessingOptions
@@ -145,6 +146,34 @@ class ProcessPrefetchIterDataset(IterDataset[T]):
         made = copy.copy(self)
         made._pipeline = dataclasses.replace(self._pipeline, dataset=dataset)
         return made
+
+    @property
+    def workers(self) -> int:
+        """How many processes compute."""
+        return self._options.num_workers
+
+    def with_workers(self, count: int) -> tuple[IterDataset[T], bool]:
+        """The same with so many processes, and whether a state of this is one of it.
+
+        Raises:
+            NotTriedError: They would have nothing to do, or are no processes.
+        """
+        if self._place is not None:
+            raise NotTriedError("actors of a cluster compute.")
+        pipeline = self._pipeline
+        keeps = self._fixed or not pipeline.owned
+        if keeps and pipeline.owned and count > pipeline.streams:
+            raise NotTriedError(
+                f"each of the {pipeline.streams} streams is one worker's."
+            )
+        made = multiprocess_prefetch(
+            pipeline.dataset,
+            dataclasses.replace(self._options, num_workers=count),
+            pipeline.worker_init_fn,
+            pipeline.sequential,
+            pipeline.parts if keeps else None,
+        )
+        return made, keeps
 
     def set_slice(self, sl: slice, sequential_slice: bool = False) -> None:
         """Leave this dataset the streams of a slice of all."""

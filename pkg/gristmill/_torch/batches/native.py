@@ -22,6 +22,8 @@ from torch.utils.data import (
     default_collate,
 )
 
+from gristmill._engine.stage_times import COLLATE
+from gristmill._hot import run as hot_run
 from gristmill._torch import private
 from gristmill._torch.batches.tensors import is_plain
 from gristmill._torch.indices.draws import Block, Drawn, as_list
@@ -54,10 +56,12 @@ def samples_fetch(dataset: Any, fetch: Fetch) -> Fetch:
         if type(indices) is not list or getattr(dataset, "__getitems__", None):
             return fetch(indices)
         samples = [dataset[index] for index in indices]
+        began = hot_run.begin()
         # Not bools, nor ints of NumPy's: for those torch has other rules.
-        if set(map(type, samples)) != {int}:
-            return default_collate(samples)
-        return torch.tensor(samples)
+        ints = set(map(type, samples)) == {int}
+        made = torch.tensor(samples) if ints else default_collate(samples)
+        hot_run.end(COLLATE, began)
+        return made
 
     return fetch_samples
 

@@ -11,6 +11,7 @@ import dataclasses
 import threading
 from typing import Any
 
+from gristmill._engine.usage import NearUsage
 from gristmill._torch.indices import requests
 from gristmill._torch.workers.fetch import FetchProgram
 from gristmill._torch.workers.pool import Answer, WorkerPool
@@ -52,6 +53,10 @@ class ChangingPool:
     def start(self) -> None:
         """Let the workers start, see `WorkerPool.start`."""
         self._pool.start()
+
+    def usage(self) -> NearUsage:
+        """What those that are asked do, see `WorkerPool.usage`."""
+        return self._pool.usage()
 
     def set_workers(self, count: int, window: int) -> None:
         """Start so many workers, which `change_over` asks when they have begun."""

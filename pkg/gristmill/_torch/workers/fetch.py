@@ -24,6 +24,7 @@ from gristmill._engine.stream import first_unpicklable
 from gristmill._torch import layout, private
 from gristmill._torch.batches import encoding, native, slot_collation
 from gristmill._torch.batches.deferred import deferred_fetch
+from gristmill._torch.batches.stages import fetched, stages_of
 from gristmill._torch.indices import requests
 from gristmill._torch.indices.draws import as_list
 from gristmill._torch.layout import State
@@ -65,6 +66,11 @@ class FetchProgram:
     default_dtype: torch.dtype
     native: bool
     states: Sequence[State | None] = ()
+
+    @property
+    def stages(self) -> dict[str, tuple[str, str]]:
+        """See `Runnable`."""
+        return stages_of(self.dataset, self.iterable, self.collate_fn)
 
     tolerant = False
     vector_capacity = 1 << 16
@@ -140,7 +146,7 @@ class FetchStream:
         try:
             if isinstance(request, requests.Next):
                 return self._fetch_next(request)
-            return self._fetcher.fetch(as_list(request))
+            return fetched(self._fetcher, as_list(request))
         except Exception:
             return self._failure()
 
@@ -153,7 +159,7 @@ class FetchStream:
             self._fetched += 1
             try:
                 # What stands for a batch of so many, or for a sample.
-                data = self._fetcher.fetch(request.size and [None] * request.size)
+                data = fetched(self._fetcher, request.size and [None] * request.size)
             except StopIteration:
                 self._exhausted = True
             except Exception:

@@ -23,8 +23,11 @@ import torch
 
 from gristmill import _core
 from gristmill._engine import failures, remote
+from gristmill._engine.stage_times import RECEIVE, StageTimes, each
 from gristmill._engine.stream import Runnable
-from gristmill._engine.workers import LauncherWorkers, received
+from gristmill._engine.usage import NearUsage
+from gristmill._engine.workers import LauncherWorkers, received, usage_of
+from gristmill._hot import run as hot_run
 from gristmill._torch.batches import encoding
 from gristmill._torch.batches.pickling import ProgramPickle
 from gristmill._torch.indices import requests
@@ -112,6 +115,7 @@ class WorkerPool:
         self._files: list[collections.deque[io.FileIO | None]]
         self._files = [collections.deque() for _ in range(workers)]
         self._epoch = 0
+        self._times = StageTimes()
         self._seed = program.shared_seed
         self.closed = False
         self.started: StartedProcesses | None = None
@@ -208,6 +212,12 @@ class WorkerPool:
                 raise _worker_died(due)
         raise remote.gone(self._owner)
 
+    def usage(self) -> NearUsage:
+        """What the workers, and this process, were measured to do."""
+        usage = usage_of(self.scheduler, self._program)
+        stages = {**usage.stages, **each(self._times.by_clock)}
+        return usage._replace(stages=stages)
+
     def reset(self, shared_seed: int | None = None) -> None:
         """Begin a new epoch with the same workers; what is unanswered is dropped."""
         workers = self._program.workers
@@ -240,17 +250,31 @@ class WorkerPool:
                     file.close()
 
     def _answer(self, due: _core.Due) -> Answer:
-        element, _ = received(self.scheduler, due)
         worker = due.stream
-        if due.error:
-            answer = Answer(worker, error=failures.unpack_failure(element))
-        else:
-            value, state = encoding.decoded(element)
-            answer = Answer(worker, value, state=state)
+        answer = self._received(due)
         self.scheduler.advance()
         if self._files[worker] and (file := self._files[worker].popleft()):
             file.close()
         return answer
+
+    def _received(self, due: _core.Due) -> Answer:
+        """What came, which is measured now and then."""
+        times = self._times
+        times.left -= 1
+        if times.left:
+            return self._decoded(due)
+        with times.measuring() as measured:
+            began = hot_run.begin()
+            answer = self._decoded(due)
+            measured.outputs += hot_run.end(RECEIVE, began)
+            return answer
+
+    def _decoded(self, due: _core.Due) -> Answer:
+        element, _ = received(self.scheduler, due)
+        if due.error:
+            return Answer(due.stream, error=failures.unpack_failure(element))
+        value, state = encoding.decoded(element)
+        return Answer(due.stream, value, state=state)
 
 
 class _WorkerProcess:

@@ -1,0 +1,76 @@
+#include "core/schedule/worker_counts.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <ctime>
+
+namespace gristmill {
+namespace {
+
+// A writer takes a microsecond; one that was killed never ends.
+constexpr int kLooks = 1000;
+
+std::string read_text(const Counts& counts) {
+  std::array<std::uint64_t, kTextWords> words{};
+  for (int look = 0; look < kLooks; ++look) {
+    const std::uint32_t before =
+        counts.text_sequence.load(std::memory_order_acquire);
+    if (before % 2 != 0) continue;
+    // Acquired, so that the sequence is read again after them.
+    const std::uint32_t length =
+        counts.text_len.load(std::memory_order_acquire);
+    for (std::uint32_t i = 0; i < kTextWords; ++i) {
+      words[i] = counts.text[i].load(std::memory_order_acquire);
+    }
+    if (counts.text_sequence.load(std::memory_order_relaxed) != before) {
+      continue;
+    }
+    std::string text(std::min<std::size_t>(length, sizeof(words)), '\0');
+    std::memcpy(text.data(), words.data(), text.size());
+    return text;
+  }
+  return {};
+}
+
+}  // namespace
+
+std::int64_t monotonic_ns() noexcept {
+  timespec now{};
+  clock_gettime(CLOCK_MONOTONIC, &now);
+  return std::int64_t{now.tv_sec} * 1'000'000'000 + now.tv_nsec;
+}
+
+void write_text(Counts& counts, std::string_view text) noexcept {
+  std::array<std::uint64_t, kTextWords> words{};
+  const std::size_t length = std::min(text.size(), sizeof(words));
+  std::memcpy(words.data(), text.data(), length);
+  // Odd, also where the one before was killed while it wrote.
+  const std::uint32_t writing =
+      counts.text_sequence.load(std::memory_order_relaxed) | 1U;
+  counts.text_sequence.store(writing, std::memory_order_relaxed);
+  // Released, so that whoever reads one of them finds the sequence odd.
+  counts.text_len.store(static_cast<std::uint32_t>(length),
+                        std::memory_order_release);
+  for (std::uint32_t i = 0; i < kTextWords; ++i) {
+    counts.text[i].store(words[i], std::memory_order_release);
+  }
+  counts.text_sequence.store(writing + 1, std::memory_order_release);
+}
+
+WorkerCounts read(const Counts& counts) {
+  constexpr auto kRelaxed = std::memory_order_relaxed;
+  WorkerCounts found;
+  const std::int64_t claimed_ns = counts.claimed_ns.load(kRelaxed);
+  found.busy_ns = counts.busy_ns.load(kRelaxed);
+  if (claimed_ns != 0) {
+    found.busy_ns += std::max<std::int64_t>(monotonic_ns() - claimed_ns, 0);
+  }
+  found.idle_ns = counts.idle_ns.load(kRelaxed);
+  found.outputs = counts.outputs.load(kRelaxed);
+  found.bytes = counts.bytes.load(kRelaxed);
+  found.text = read_text(counts);
+  return found;
+}
+
+}  // namespace gristmill

@@ -1,0 +1,87 @@
+"""What a pipeline is tried by: a run of it beside the one that somebody uses."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+from gristmill._base.types import Alloc, Int64Array
+from gristmill._engine.record_errors import RecordErrors
+from gristmill._engine.remote import RemoteOptions, RemoteRun
+from gristmill._engine.state import Position
+from gristmill._engine.stream import NO_KEYS, Vector, first_unpicklable
+
+HERE: Vector = (0,)
+
+
+class NotTriedError(Exception):
+    """A pipeline cannot be tried; the text says why, as the end of a sentence."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Cached:
+    """Gives a few outputs again and again.  See `gristmill._engine.stream.Runnable`."""
+
+    outputs: tuple[Any, ...]
+    streams: int
+
+    owned = True
+    tolerant = False
+    vector_capacity = 1
+    unit_records = 1
+    in_this_process = "num_workers=0"
+    replay_hint = "nothing"
+    stages: ClassVar[Mapping[str, tuple[str, str]]] = {}
+
+    def greet(self, worker: int) -> None:
+        """Do nothing."""
+
+    def unpicklable_note(self) -> str:
+        name = first_unpicklable([("outputs", self.outputs)])
+        return f"The {name} cannot be pickled."
+
+    def stream_length(self, stream: int) -> int:
+        """See `Runnable`: there is no end."""
+        return -1
+
+    def open_stream(self, stream: int, at: int = 0) -> CachedStream:
+        """What gives them; `at` is not used."""
+        return CachedStream(self, stream)
+
+
+class CachedStream:
+    """A stream of `Cached`.  See `gristmill._engine.stream.Stream`."""
+
+    def __init__(self, program: Cached, stream: int) -> None:
+        self.vector = HERE
+        self.keys: Int64Array = NO_KEYS
+        self.record_errors = RecordErrors(stream)
+        self._outputs = itertools.cycle(program.outputs)
+
+    def seek(self, vector: Vector) -> None:
+        """Stay: all positions are one."""
+
+    def next(self, alloc: Alloc | None = None) -> Any:
+        return next(self._outputs)
+
+    def start_prefetch(self) -> None:
+        """Do nothing."""
+
+    def close(self) -> None:
+        """Do nothing."""
+
+
+def cached_run(outputs: tuple[Any, ...], workers: int) -> RemoteRun:
+    """What gives some outputs again and again, from so many workers."""
+    position = Position(0, 0, [HERE] * workers, [False] * workers)
+    options = RemoteOptions(
+        workers=workers,
+        buffer=1,
+        max_restarts=0,
+        memory_limit=0,
+        stall_timeout=-1.0,
+        stall_action="warn",
+    )
+    return RemoteRun(Cached(outputs, workers), position, options, None)

@@ -1,0 +1,71 @@
+"""Says what stages take that this process, or workers of this machine, compute."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator
+from typing import Any
+
+from gristmill._dataset.model.iterator import DatasetIterator
+from gristmill._engine.stage_times import RECEIVE, SEND, StageTime
+from gristmill._engine.usage import NearUsage
+from gristmill._observe.report import SENDING, Report, Stage, WorkerLoad
+
+NAMES = {
+    SEND: ("transport", SENDING),
+    RECEIVE: ("transport", "taking outputs from workers"),
+}
+NOT_YET = "Too few outputs were computed to tell what takes long."
+
+
+def usage_of(iterator: Any) -> NearUsage | None:
+    """What was measured behind an iterator; None where nothing was.
+
+    Of a chain that is what its last node's workers do.
+    """
+    run = getattr(iterator, "_run", iterator)
+    usage = run.usage() if hasattr(run, "usage") else None
+    if not isinstance(usage, NearUsage):
+        return None
+    is_chain = isinstance(iterator, DatasetIterator)
+    return None if is_chain and not usage.workers else usage
+
+
+def with_usage(report: Report, usage: NearUsage) -> Report:
+    """Add the stages and the workers of a loader to what is known of its outputs."""
+    workers = usage.workers
+    sending = usage.stages.get(SEND, StageTime(0.0, 1.0)).seconds
+    computing = sum(
+        time.seconds
+        for name, time in usage.stages.items()
+        if name not in (SEND, RECEIVE)
+    )
+    made = sum(worker.outputs for worker in workers)
+    loads = []
+    for worker in workers:
+        alive = worker.busy_s + worker.idle_s
+        busy = min(worker.busy_s / alive, 1.0) if alive else 0.0
+        whole = computing + sending
+        busy *= computing / whole if whole else 1.0
+        loads.append(WorkerLoad(worker.pid, busy, sending, worker.outputs))
+    if made:
+        each = sum(worker.bytes for worker in workers) / made
+        report = dataclasses.replace(report, bytes_per_s=report.outputs_per_s * each)
+    stages = tuple(_stages(usage, made or report.outputs))
+    notes = report.notes if stages else (*report.notes, NOT_YET)
+    return dataclasses.replace(report, stages=stages, workers=tuple(loads), notes=notes)
+
+
+def _stages(usage: NearUsage, made: int) -> Iterator[Stage]:
+    """Each with its part of the time; what workers do they do side by side."""
+    many = max(len(usage.workers), 1)
+    parts = {
+        name: time.seconds / (1 if name == RECEIVE else many)
+        for name, time in usage.stages.items()
+    }
+    whole = sum(parts.values())
+    for name, time in usage.stages.items():
+        known = {**NAMES, **usage.names}
+        kind, text = known.get(name, ("transform", name))
+        share = parts[name] / whole if whole else 0.0
+        yield Stage(text, kind, share, time.seconds, time.cpu_share, made)

@@ -1,0 +1,219 @@
+"""Checks what a report predicts, by running the pipeline for a short time.
+
+Each face of a pipeline has a `Trial`, which makes fresh iterators over a copy of it.
+Those of their own are closed afterwards; whoever asked keeps their position.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import time
+from collections.abc import Callable, Iterator
+from typing import Any, Protocol
+
+from gristmill._dataset.model.iterator import DatasetIterator
+from gristmill._dataset.model.node import chain_of
+from gristmill._dataset.model.observer import as_inner
+from gristmill._dataset.model.states import copied
+from gristmill._dataset.parallel.process_prefetch import ProcessPrefetchIterDataset
+from gristmill._engine.trial import NotTriedError, cached_run
+from gristmill._observe.diagnosis import predicted_gain, ready_gain
+from gristmill._observe.report import Check, Report
+from gristmill._observe.running import Took, run_for
+from gristmill.options import MultiprocessingOptions
+
+# Outputs that are kept for a cache, and their size in all.
+KEPT = 4
+KEPT_BYTES = 64 << 20
+# Data that ends early is begun again so often.
+MOST_ROUNDS = 3
+# With fewer outputs nothing is told.
+ENOUGH = 3
+# A consumer that is away for less is not stood in for.
+SHORTEST_S = 50e-6
+
+
+class Trial(Protocol):
+    """Makes iterators over a copy of a pipeline.
+
+    Attributes:
+        workers: How many processes compute; 0 for none.
+    """
+
+    workers: int
+
+    def open(self, more: int, here: bool) -> Iterator[Any]:
+        """A fresh iterator.
+
+        Args:
+            more: So many workers more than there are compute.
+            here: Whether it begins where the user's iterator stands, if it can.
+
+        Raises:
+            NotTriedError: There can be none; its text says why.
+        """
+
+    def close(self, iterator: Any) -> None:
+        """End what it has."""
+
+    def packed(self, output: Any) -> Any:
+        """An output as workers send it."""
+
+    def unpacked(self, sent: Any) -> Any:
+        """The output that was sent so."""
+
+
+def verified(
+    report: Report,
+    trial: Trial,
+    seconds: float,
+    consume: Callable[[Any], Any] | None,
+) -> Report:
+    """Add to a report what came of trying what it predicts.
+
+    Args:
+        report: Of the pipeline as it is.
+        trial: Makes iterators over it.
+        seconds: How long each of at most three runs takes, in s.
+        consume: What is done with each output; None to wait as long as was measured.
+    """
+    if seconds <= 0:
+        raise ValueError(f"seconds must be positive, got {seconds}")
+    if not report.outputs:
+        return _told(report, "no output has been timed.")
+    away_s = report.seconds / report.outputs * (1 - report.waited)
+    consume = consume or _stand_in(away_s)
+    have = trial.workers
+    kept: list[Any] = []
+    try:
+        now = _tried(trial, 0, seconds, consume, kept)
+        checks = [*_ready(report, trial, seconds, consume, now, kept)]
+        text = f"one more worker ({have + 1})"
+        try:
+            more = _tried(trial, 1, seconds, consume)
+        except Exception as error:  # Whatever keeps it from running there.
+            why = f"{type(error).__name__}: {error}".split("\n")[0]
+            if isinstance(error, NotTriedError):
+                why = str(error)
+            report = _told(report, f"one more worker, since {why}")
+        else:
+            predicted = predicted_gain(report, have + 1)
+            checks.append(_check(text, predicted, now, more))
+    except NotTriedError as error:
+        return _told(report, str(error))
+    return dataclasses.replace(report, checks=tuple(checks))
+
+
+def _tried(
+    trial: Trial,
+    more: int,
+    seconds: float,
+    consume: Callable[[Any], Any] | None,
+    kept: list[Any] | None = None,
+) -> Took:
+    """What a run takes with more workers; the first outputs are kept, if wanted."""
+
+    def use(output: Any) -> None:
+        if kept is not None and len(kept) < KEPT:
+            kept.append(output)
+        if consume is not None:
+            consume(output)
+
+    took = Took([], 0.0, 0)
+    for number in range(MOST_ROUNDS):
+        left = seconds - sum(took.waits_s) - took.away_s
+        if left <= 0:
+            break
+        iterator = trial.open(more, number == 0)
+        found = run_for(iterator, left, use, trial.close)
+        took = Took(
+            took.waits_s + found.waits_s,
+            took.away_s + found.away_s,
+            found.bytes_each or took.bytes_each,
+        )
+        if number and not found.waits_s:
+            break
+    return took
+
+
+def _ready(
+    report: Report,
+    trial: Trial,
+    seconds: float,
+    consume: Callable[[Any], Any] | None,
+    now: Took,
+    kept: list[Any],
+) -> Iterator[Check]:
+    """What the consumer, and the way to it, could take if all outputs were ready."""
+    have = trial.workers
+    predicted = ready_gain(report)
+    if not kept or predicted is None or now.bytes_each * len(kept) > KEPT_BYTES:
+        return
+    if not have:
+        took = run_for(itertools.cycle(kept), seconds, consume, lambda _: None)
+    else:
+        run = cached_run(tuple(map(trial.packed, kept)), have)
+        made = (trial.unpacked(run.next()) for _ in itertools.count())
+        took = run_for(made, seconds, consume, lambda _: run.close())
+    yield _check("outputs from a cache", predicted, now, took)
+
+
+def _check(text: str, predicted: float, before: Took, after: Took) -> Check:
+    enough = min(len(before.waits_s), len(after.waits_s)) >= ENOUGH
+    found = after.rate / before.rate if enough and before.rate else None
+    return Check(text, predicted, found)
+
+
+def _stand_in(away_s: float) -> Callable[[Any], Any] | None:
+    """Waits as long as the consumer was away."""
+    if away_s < SHORTEST_S:
+        return None
+    return lambda _: time.sleep(away_s)
+
+
+def _told(report: Report, why: str) -> Report:
+    return dataclasses.replace(report, notes=(*report.notes, f"Not tried: {why}"))
+
+
+class ChainTrial:
+    """A `Trial` of a chain of datasets.
+
+    Args:
+        dataset: Its last node.
+        iterator: The user's, of which only the state is asked; None for the beginning.
+    """
+
+    def __init__(self, dataset: Any, iterator: DatasetIterator[Any] | None) -> None:
+        self._dataset = dataset
+        self._state = None if iterator is None else copied(iterator.get_state())
+        is_last = isinstance(dataset, ProcessPrefetchIterDataset)
+        self.workers = dataset.workers if is_last else 0
+        self._nested = not is_last and any(
+            node._KIND == "transport" for node in chain_of(dataset)
+        )
+
+    def open(self, more: int, here: bool) -> Iterator[Any]:
+        dataset, state = self._dataset, self._state if here else None
+        if more and self._nested:
+            raise NotTriedError("`mp_prefetch` is not the last node of the chain.")
+        if more and self.workers:
+            dataset, goes_on = dataset.with_workers(self.workers + more)
+            state = state if goes_on else None
+        elif more:
+            options = MultiprocessingOptions(num_workers=more)
+            dataset, state = dataset.mp_prefetch(options), None
+        with as_inner():
+            iterator: DatasetIterator[Any] = iter(dataset)
+        if state is not None:
+            iterator.set_state(state)
+        return iterator
+
+    def close(self, iterator: Any) -> None:
+        iterator.close()
+
+    def packed(self, output: Any) -> Any:
+        return output
+
+    def unpacked(self, sent: Any) -> Any:
+        return sent

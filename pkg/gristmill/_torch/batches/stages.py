@@ -1,0 +1,46 @@
+"""The stages of a batch: what the dataset does, and the collate function."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from gristmill._base.describing import value_text
+from gristmill._engine.stage_times import COLLATE, PIN, REST
+from gristmill._hot import run as hot_run
+
+
+def fetched(fetcher: Any, batch: Any) -> Any:
+    """What a fetcher of torch's gives; where it is measured, so is its collating."""
+    if hot_run.begin() < 0:
+        return fetcher.fetch(batch)
+    collate = fetcher.collate_fn
+    fetcher.collate_fn = _timed(collate)
+    try:
+        return fetcher.fetch(batch)
+    finally:
+        fetcher.collate_fn = collate
+
+
+def stages_of(
+    dataset: Any, iterable: bool, collate_fn: Callable[[Any], Any]
+) -> dict[str, tuple[str, str]]:
+    """Kind and name of each stage, by the names of `stage_times`."""
+    method = "__getitems__" if hasattr(dataset, "__getitems__") else "__getitem__"
+    method = "__iter__" if iterable else method
+    collates = getattr(collate_fn, "__qualname__", None) or value_text(collate_fn)
+    return {
+        REST: ("read", f"{type(dataset).__qualname__}.{method}"),
+        COLLATE: ("batch", f"collate_fn {collates}"),
+        PIN: ("transport", "pinning"),
+    }
+
+
+def _timed(collate: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    def timed(samples: Any) -> Any:
+        began = hot_run.begin()
+        batch = collate(samples)
+        hot_run.end(COLLATE, began)
+        return batch
+
+    return timed

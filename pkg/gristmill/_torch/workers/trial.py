@@ -1,0 +1,76 @@
+"""Tries a loader beside its user's iterator, see `gristmill._observe.verifying`."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import torch
+from torch.utils.data import IterableDataset
+
+from gristmill._engine.trial import NotTriedError
+from gristmill._torch import layout
+from gristmill._torch.batches import encoding
+
+# Torch's own, for a loader without workers that gets some.
+DEFAULT_PREFETCH = 2
+
+
+class TorchTrial:
+    """A `gristmill._observe.verifying.Trial` of a loader; each begins an epoch.
+
+    Random numbers are drawn on as if there had been none.
+
+    Args:
+        loader: The loader.
+        workers: How many its user's iterator has.
+        iterate: Makes an iterator of a loader.
+    """
+
+    def __init__(
+        self, loader: Any, workers: int, iterate: Callable[[Any], Any]
+    ) -> None:
+        self._loader = loader
+        self._iterate = iterate
+        self.workers = workers
+        self._drawn: list[Any] = []
+
+    def open(self, more: int, here: bool) -> Any:
+        loader = copy.copy(self._loader)
+        if isinstance(loader.dataset, IterableDataset):
+            raise NotTriedError("an IterableDataset is consumed by reading.")
+        for sampler in (loader.sampler, loader.batch_sampler):
+            if isinstance(sampler, Iterator):
+                raise NotTriedError("the sampler is consumed by drawing from it.")
+        workers = self.workers + more
+        options = {"num_workers": workers, "persistent_workers": False}
+        if workers and loader.prefetch_factor is None:
+            options["prefetch_factor"] = DEFAULT_PREFETCH
+        loader.__dict__.update(options, _iterator=None, overlap_epochs=False)
+        self._drawn = [layout.generator_states()]
+        self._drawn += [
+            (generator, generator.get_state()) for generator in _generators(loader)
+        ]
+        return self._iterate(loader)
+
+    def close(self, iterator: Any) -> None:
+        if hasattr(iterator, "_shutdown_workers"):
+            iterator._shutdown_workers()
+        states, *generators = self._drawn
+        layout.restore_generators(states)
+        for generator, state in generators:
+            generator.set_state(state)
+
+    def packed(self, output: Any) -> Any:
+        return encoding.encoded(output)
+
+    def unpacked(self, sent: Any) -> Any:
+        return encoding.decoded(sent)
+
+
+def _generators(loader: Any) -> list[torch.Generator]:
+    """Generators of its own that a loader draws from."""
+    owners = (loader, loader.sampler, getattr(loader.batch_sampler, "sampler", None))
+    found = [getattr(owner, "generator", None) for owner in owners]
+    return [one for one in found if isinstance(one, torch.Generator)]

@@ -1,0 +1,315 @@
+"""Reports of loaders name what limits, in workers too; each test plants one stage."""
+
+import dataclasses
+import itertools
+import json
+
+import numpy as np
+import pytest
+
+import gristmill as grain
+from gristmill._engine import stage_times
+from gristmill._hot import run as hot_run
+from gristmill._observe.report import Check, Report
+
+NO_THREADS = grain.ReadOptions(num_threads=0)
+SECONDS = 0.1
+
+
+def work(rounds):
+    """Compute a while, in proportion."""
+    return sum(range(rounds * 1000))
+
+
+class Slow(grain.transforms.Map):
+    def map(self, element):
+        work(50)
+        return element
+
+
+class Fast(grain.transforms.Map):
+    def map(self, element):
+        return element
+
+
+class FastSplit(grain.experimental.FlatMapTransform):
+    max_fan_out = 2
+
+    def flat_map(self, element):
+        return [element, element]
+
+
+class SlowFilter(grain.transforms.Filter):
+    def filter(self, element):
+        work(50)
+        return True
+
+
+class SlowSource:
+    def __len__(self):
+        return 10_000
+
+    def __getitem__(self, index):
+        work(50)
+        return index
+
+
+class SlowBlocks(grain.transforms.BlockMap):
+    block_size = 4
+
+    def block_map(self, elements):
+        work(200)
+        return elements
+
+
+def slow_batch(elements):
+    work(500)
+    return np.array(elements)
+
+
+NUMBERS = list(range(10_000))
+SLOW = {
+    "read": (SlowSource(), [Fast()], "SlowSource"),
+    "map": (NUMBERS, [Fast(), Slow()], "Slow"),
+    "filter": (NUMBERS, [SlowFilter(), Fast()], "SlowFilter"),
+    "several at a time": (NUMBERS, [SlowBlocks(), Fast()], "SlowBlocks"),
+    "records": (NUMBERS, [Slow(), FastSplit()], "Slow"),
+    "batch": (NUMBERS, [Fast(), grain.transforms.Batch(4, batch_fn=slow_batch)], None),
+}
+KINDS = {"read": "read", "batch": "batch"}
+
+
+def loader_of(source, operations, workers, **options):
+    if not isinstance(operations[-1], grain.transforms.Batch):
+        operations = [*operations, grain.transforms.Batch(4)]
+    return grain.DataLoader(
+        data_source=source,
+        sampler=grain.samplers.SequentialSampler(len(source)),
+        operations=operations,
+        worker_count=workers,
+        read_options=NO_THREADS,
+        **options,
+    )
+
+
+def taken(iterator, count):
+    return list(itertools.islice(iterator, count))
+
+
+def slowest(report):
+    return max(report.stages, key=lambda stage: stage.share)
+
+
+@pytest.mark.claim("dataset.report(), iterator.report()")
+@pytest.mark.parametrize(
+    ("slow", "workers"), [*itertools.product(SLOW, [0]), ("map", 2), ("records", 2)]
+)
+def test_a_loader_names_the_stage_that_takes_longest(slow, workers):
+    source, operations, name = SLOW[slow]
+    iterator = iter(loader_of(source, operations, workers))
+    taken(iterator, 12)
+    report = iterator.report()
+    iterator.close()
+    stage = slowest(report)
+    assert stage.kind == KINDS.get(slow, "transform"), str(report)
+    assert name is None or name in stage.name
+    assert len(report.workers) == workers
+    if not workers:  # Workers that get no processor look like a slow transport.
+        assert stage.share > 0.5
+        assert (report.limit, report.stage) == (stage.kind, stage.name)
+
+
+def test_a_stretch_of_fast_calls_is_timed_and_later_another():
+    iterator = iter(grain.load(NUMBERS, num_epochs=1))
+    taken(iterator, 2000)
+    report = iterator.report()
+    assert 1024 <= report.outputs < 1200
+    assert "Some calls of next() were timed, not all of them." in report.notes
+    taken(iterator, 2000)
+    assert 2048 <= iterator.report().outputs < 2400
+    iterator._watch.left = 1
+    assert taken(iterator, 200) == NUMBERS[4000:4200]
+    assert 2200 <= iterator.report().outputs < 2600
+    assert type(iterator).__name__ == "DataLoaderIterator"
+
+
+def test_workers_tell_what_they_did_after_they_have_ended():
+    iterator = iter(loader_of(NUMBERS[:80], [Slow()], 2))
+    assert len(taken(iterator, 100)) == 20
+    before = iterator.report()
+    iterator.close()
+    after = iterator.report()
+    assert sum(worker.elements for worker in after.workers) == 20
+    assert slowest(after).name == slowest(before).name == "Slow"
+    assert all(0 < worker.busy <= 1 for worker in after.workers)
+
+
+def test_a_chain_tells_how_busy_its_workers_are():
+    ds = grain.MapDataset.range(80).map(lambda x: work(50)).to_iter_dataset()
+    ds = ds.batch(4).mp_prefetch(grain.MultiprocessingOptions(num_workers=2))
+    iterator = iter(ds)
+    assert len(list(iterator)) == 20
+    report = iterator.report()
+    assert sum(worker.elements for worker in report.workers) == 20
+    assert slowest(report).name == "the chain in workers"
+    assert any("STAGE_TIMING" in note for note in report.notes)
+
+
+@pytest.mark.claim("report(verify=True)")
+@pytest.mark.parametrize("workers", [0, 1])
+def test_verifying_tries_one_more_worker_and_moves_nothing(workers):
+    iterator = iter(loader_of(NUMBERS, [Slow()], workers))
+    first = taken(iterator, 10)
+    state = iterator.get_state()
+    report = iterator.report(verify=True, seconds=SECONDS)
+    assert iterator.get_state() == state
+    checks = {check.text: check for check in report.checks}
+    assert checks[f"one more worker ({workers + 1})"].found > 0
+    assert ("outputs from a cache" in checks) == (workers > 0)
+    assert str(report).count("\nCheck: ") == len(checks)
+    follows = taken(iterator, 2)
+    iterator.close()
+    assert [b.tolist() for b in first + follows] == [
+        list(range(i, i + 4)) for i in range(0, 48, 4)
+    ]
+
+
+@pytest.mark.claim("report(verify=True)")
+def test_outputs_from_a_cache_are_faster_than_those_that_are_computed():
+    loader = loader_of(NUMBERS, [Slow()], 1)
+    report = loader.report(SECONDS, verify=True)
+    cached = report.checks[0]
+    assert cached.text == "outputs from a cache"
+    assert cached.predicted > 3
+    assert cached.found > 3
+
+
+def test_a_dataset_is_verified_from_its_beginning():
+    ds = grain.MapDataset.source(NUMBERS).map(work_on).to_iter_dataset(NO_THREADS)
+    ds = ds.batch(4)
+    iterator = iter(ds)
+    taken(iterator, 3)
+    state = iterator.get_state()
+    texts = [check.text for check in iterator.report(True, SECONDS).checks]
+    assert texts == ["one more worker (1)"]
+    assert iterator.get_state() == state
+    prefetched = ds.mp_prefetch(grain.MultiprocessingOptions(num_workers=1))
+    report = prefetched.report(SECONDS, verify=True)
+    texts = [check.text for check in report.checks]
+    assert texts == ["outputs from a cache", "one more worker (2)"]
+
+
+def work_on(element):
+    work(50)
+    return element
+
+
+def test_data_that_ends_early_is_begun_again():
+    loader = loader_of(NUMBERS[:12], [Slow()], 0)
+    iterator = iter(loader)
+    taken(iterator, 4)
+    report = iterator.report(verify=True, seconds=SECONDS)
+    assert [check.text for check in report.checks] == ["one more worker (1)"]
+
+
+def test_too_few_outputs_are_said_to_tell_nothing():
+    iterator = iter(loader_of(NUMBERS[:4], [Slow()], 0))
+    assert len(taken(iterator, 3)) == 1
+    (check,) = iterator.report(verify=True, seconds=SECONDS).checks
+    assert check.found is None
+    assert str(check).endswith("x, too few outputs to tell")
+
+
+def test_streams_that_are_one_workers_cannot_have_more():
+    operations = [SlowFilter()]
+    iterator = iter(loader_of(NUMBERS, operations, 1, streams=1))
+    taken(iterator, 4)
+    report = iterator.report(verify=True, seconds=SECONDS)
+    iterator.close()
+    assert report.notes[-1] == (
+        "Not tried: one more worker, since each of the 1 streams is one worker's."
+    )
+
+
+def test_bad_records_of_a_trial_are_not_written_down(tmp_path):
+    log = tmp_path / "bad.jsonl"
+
+    class Bad(grain.transforms.Map):
+        def map(self, element):
+            if element == 30:
+                raise ValueError("bad")
+            return work_on(element)
+
+    iterator = iter(
+        loader_of(NUMBERS, [Bad()], 0, on_error="skip", quarantine=str(log))
+    )
+    taken(iterator, 5)
+    iterator.report(verify=True, seconds=SECONDS)
+    assert not log.exists() or log.read_text() == ""
+    assert iterator.errors.count == 0
+
+
+def test_verifying_needs_time():
+    iterator = iter(loader_of(NUMBERS, [Fast()], 0))
+    next(iterator)
+    with pytest.raises(ValueError, match="must be positive, got 0"):
+        iterator.report(verify=True, seconds=0)
+    with pytest.raises(ValueError, match="must be positive, got -1"):
+        loader_of(NUMBERS, [Fast()], 0).report(-1)
+
+
+def test_checks_are_shown_as_predicted_against_found():
+    report = Report(
+        limit="unknown",
+        stage=None,
+        seconds=0.0,
+        outputs=0,
+        outputs_per_s=0.0,
+        bytes_per_s=0.0,
+        waited=0.0,
+        p50_s=0.0,
+        p95_s=0.0,
+        p99_s=0.0,
+        checks=(Check("one more worker (3)", 1.449, 1.38), Check("all", 812.3, None)),
+    )
+    lines = str(report).split("\n")[-2:]
+    assert lines == [
+        "Check: one more worker (3): predicted 1.45x, found 1.38x",
+        "Check: all: predicted 812x, too few outputs to tell",
+    ]
+    assert lines[0] in report._repr_html_()
+    assert dataclasses.replace(report, checks=()).checks == ()
+
+
+def test_the_time_of_a_stage_leaves_out_those_inside_of_it():
+    spent = {}
+    hot_run.measure(spent)
+    outer = hot_run.begin()
+    inner = hot_run.begin()
+    work(1000)
+    hot_run.end("inner", inner)
+    hot_run.end("outer", outer)
+    hot_run.measure(None)
+    assert spent["inner"] > 10 * spent["outer"] >= 0
+    assert hot_run.begin() == -1
+    assert hot_run.end("inner", -1) is False
+
+
+def test_what_workers_told_is_added_up():
+    texts = [
+        json.dumps([2, 1, [["a", 4000, 1000], ["b", 2000, 0]]]).encode(),
+        b"",
+        json.dumps([2, 1, [["a", 8000, 5000]]]).encode(),
+    ]
+    each = stage_times.each(stage_times.told(texts))
+    assert each == {"a": (3e-6, 1.0), "b": (5e-7, 0.0)}
+
+
+def test_what_a_worker_tells_fits_into_its_text():
+    times = stage_times.StageTimes()
+    for clock in times.by_clock:
+        clock.spent.update({f"{'x' * 60}{n}": 10**17 + n for n in range(100)})
+    text = times.text()
+    assert len(text) <= 2040
+    wall, _ = stage_times.told([text.encode()])
+    assert max(map(len, wall.spent)) == stage_times.NAME_CHARS
