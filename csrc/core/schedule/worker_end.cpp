@@ -8,12 +8,21 @@
 #include <algorithm>
 #include <cassert>
 #include <cerrno>
+#include <chrono>
 #include <cstring>
 #include <utility>
 
 #include "core/base/futex.hpp"
 
 namespace gristmill {
+namespace {
+
+std::int64_t monotonic_ns() noexcept {
+  const auto now = std::chrono::steady_clock::now().time_since_epoch();
+  return std::chrono::duration_cast<std::chrono::nanoseconds>(now).count();
+}
+
+}  // namespace
 
 Result<std::unique_ptr<WorkerEnd>> WorkerEnd::open(int arena_fd,
                                                    int slot_request_fd,
@@ -110,6 +119,7 @@ std::optional<Work> WorkerEnd::try_claim() {
       unit_ = unit;
       word_ = mine;
       cell_->at.store(-1, std::memory_order_relaxed);
+      cell_->claimed_ns.store(monotonic_ns(), std::memory_order_relaxed);
       return held_work();
     }
   }
@@ -193,6 +203,9 @@ void WorkerEnd::commit(const Work& work, UnitStatus status,
   unit_->status = status;
   unit_->outputs = outputs;
   unit_->bytes = bytes;
+  cell_->outputs.store(
+      cell_->outputs.load(std::memory_order_relaxed) + outputs,
+      std::memory_order_relaxed);
   unit_->populated = std::max(unit_->populated, bytes);
   done_[work.stream] = work.id;
   refused_.erase(work.id);
