@@ -203,9 +203,8 @@ void WorkerEnd::commit(const Work& work, UnitStatus status,
   unit_->status = status;
   unit_->outputs = outputs;
   unit_->bytes = bytes;
-  cell_->outputs.store(
-      cell_->outputs.load(std::memory_order_relaxed) + outputs,
-      std::memory_order_relaxed);
+  cell_->outputs.store(cell_->outputs.load(std::memory_order_relaxed) + outputs,
+                       std::memory_order_relaxed);
   unit_->populated = std::max(unit_->populated, bytes);
   done_[work.stream] = work.id;
   refused_.erase(work.id);

@@ -316,7 +316,6 @@ def _as_text(told: dict[str, Any]) -> str:
 
 
 def _loader_lines(number: int, loader: dict[str, Any]) -> list[str]:
-    outputs = "batches" if loader["face"] == "torch" else "outputs"
     waits = "-"
     if loader["waiting"] is not None:
         waits = f"in {loader['waiting']:.0%} of {count(loader['samples'], 'look')}"
@@ -338,10 +337,10 @@ def _loader_lines(number: int, loader: dict[str, Any]) -> list[str]:
     lines = zip(table(rows).splitlines(), does, strict=True)
     return [
         f"loader {number} ({loader['face']}): {_rate(loader['delivered_per_s'])}"
-        f" {outputs}/s taken, {_rate(loader['computed_per_s'])}/s computed,"
+        f" outputs/s taken, {_rate(loader['computed_per_s'])}/s computed,"
         f" {loader['ready']:,} ready",
         f"  consumer waits {waits};"
-        f" {loader['delivered']:,} {outputs} taken so far;"
+        f" {count(loader['delivered'], 'output')} taken so far;"
         f" {amount(loader['memory_bytes'])} of {amount(loader['memory_limit'])} for"
         " outputs",
         *(f"  {line}  {doing}" for line, doing in lines),
@@ -353,14 +352,15 @@ def _doing(worker: dict[str, Any], loader: dict[str, Any]) -> str:
     if unit is None or worker["state"] == "ended":
         return str(worker["state"])
     if loader["face"] == "torch":
-        what = "a batch"
+        what = "batch"
     elif unit["count"] is None:
-        what = f"the next output of stream {unit['stream']}"
+        what = f"next of stream {unit['stream']}"
     else:
         last = unit["first"] + unit["count"] - 1
-        what = f"stream {unit['stream']}, positions {unit['first']:,} to {last:,}"
+        what = f"{unit['first']:,} to {last:,} of stream {unit['stream']}"
     at = "" if unit["record"] is None else f", at record {unit['record']:,}"
-    return f"{worker['state']}: {what}{at}"
+    between = " " if worker["state"] == "computing" else ": "
+    return f"{worker['state']}{between}{what}{at}"
 
 
 def _redraw(text: str, drawn: int) -> int:

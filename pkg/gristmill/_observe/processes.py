@@ -110,12 +110,14 @@ def usage(pid: int) -> Usage | None:
 
 
 def command(pid: int) -> str:
-    """The words of its command; empty where it has none any more."""
+    """Its command in one line; empty where it has none any more."""
     try:
         words = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
     except OSError:
         return ""
-    return " ".join(os.fsdecode(word) for word in words if word)
+    text = b" ".join(words).decode(errors="replace")
+    shown = (letter if letter.isprintable() else " " for letter in text)
+    return " ".join("".join(shown).split())
 
 
 def has_gristmill(pid: int) -> bool:
