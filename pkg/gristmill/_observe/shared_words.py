@@ -18,7 +18,7 @@ LAYOUT = 1
 _MARK = b"grstml"
 _FREE, _LEASED, _NEED, _GRANTED, _COMMITTED = range(1, 6)
 _RANGE, _REQUEST = 0, 2
-_MOST_WORKERS, _MOST_UNITS = 4094, 1 << 23
+_MOST_WORKERS, _MOSTUNITS = 4094, 1 << 23
 
 
 def _structure(size: int, **fields: tuple[int, str]) -> np.dtype[np.void]:
@@ -33,7 +33,7 @@ def _structure(size: int, **fields: tuple[int, str]) -> np.dtype[np.void]:
     )
 
 
-_CONTROL = _structure(
+CONTROL = _structure(
     320,
     owner=(8, "<u4"),
     kind=(12, "<u4"),
@@ -44,7 +44,7 @@ _CONTROL = _structure(
     waiting_for=(192, "<u8"),
     delivered=(256, "<u8"),
 )
-_CELL = _structure(
+CELL = _structure(
     8064,
     admitted=(0, "<u4"),
     stop=(4, "<u4"),
@@ -55,7 +55,7 @@ _CELL = _structure(
     outputs=(80, "<u8"),
     claimed_ns=(88, "<i8"),
 )
-_UNIT = _structure(
+UNIT = _structure(
     128,
     word=(0, "<u8"),
     stream=(8, "<u4"),
@@ -155,11 +155,11 @@ def snapshot(fd: int) -> Snapshot | None:
     if control is None:
         return None
     count, units = int(control["workers"]), int(control["units"])
-    if not (0 < count <= _MOST_WORKERS and 0 < units <= _MOST_UNITS):
+    if not (0 < count <= _MOST_WORKERS and 0 < units <= _MOSTUNITS):
         return None
-    cells_at = _CONTROL.itemsize
-    cells = _read(fd, _CELL, count, cells_at)
-    table = _read(fd, _UNIT, units, cells_at + count * _CELL.itemsize)
+    cells_at = CONTROL.itemsize
+    cells = _read(fd, CELL, count, cells_at)
+    table = _read(fd, UNIT, units, cells_at + count * CELL.itemsize)
     if cells is None or table is None:
         return None
     now_s = time.monotonic()
@@ -195,7 +195,7 @@ def _control(fd: int) -> Any:
     layout = int.from_bytes(begin[:2], "little")
     if layout != LAYOUT:
         raise OtherLayout(f"layout {layout} of shared memory, not {LAYOUT}")
-    found = _read(fd, _CONTROL, 1, 0)
+    found = _read(fd, CONTROL, 1, 0)
     return None if found is None else found[0]
 
 
