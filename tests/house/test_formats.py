@@ -7,11 +7,18 @@ import numpy as np
 
 from gristmill import sources
 from gristmill._hot import slot_writer
+from gristmill._observe import shared_words
 from gristmill.sources import _parquet_footers
 from support.places import ROOT
 
 FORMATS = ROOT / "docs" / "formats"
-CONTROL = ROOT / "csrc" / "core" / "memory" / "control.hpp"
+MEMORY = ROOT / "csrc" / "core" / "memory"
+UNIT_WORD = MEMORY / "unit_word.hpp"
+STRUCTURES = {
+    "Control": shared_words.CONTROL,
+    "Cell": shared_words.CELL,
+    "Unit": shared_words.UNIT,
+}
 
 
 def example(page):
@@ -75,9 +82,8 @@ def test_footers_are_kept_as_described(tmp_path, monkeypatch):
 
 
 def test_the_states_of_a_unit_are_those_of_the_core():
-    body = re.search(r"enum class UnitState .*?\{(.*?)\};", CONTROL.read_text(), re.S)[
-        1
-    ]
+    text = UNIT_WORD.read_text()
+    body = re.search(r"enum class UnitState .*?\{(.*?)\};", text, re.S)[1]
     names = [name.lower() for name in re.findall(r"\bk(\w+),", body)]
     described = [
         (int(number), word) for number, word in numbered("unit.md", "| state | is |")
@@ -86,7 +92,7 @@ def test_the_states_of_a_unit_are_those_of_the_core():
 
 
 def test_the_word_of_a_unit_has_its_parts_where_the_core_has_them():
-    text = CONTROL.read_text()
+    text = UNIT_WORD.read_text()
     widths = re.search(
         r"id (\d+) \| attempt (\d+) \| state (\d+) \| holder (\d+)", text
     )
@@ -98,3 +104,31 @@ def test_the_word_of_a_unit_has_its_parts_where_the_core_has_them():
     assert all(row in page for row in described)
     assert 3 << 24 | 1 << 16 | 2 << 12 | 2 == 0x0301_2002
     assert "0x0301_2002" in page
+
+
+def test_readers_of_shared_words_find_them_where_the_core_has_them():
+    text = (MEMORY / "control.cpp").read_text()
+    found = re.findall(r"offsetof\((\w+), (\w+)\) == (\d+)", text)
+    said = {(struct, field): int(at) for struct, field, at in found}
+    # Structures in others: where they begin there.
+    inside = {
+        "Task": ("Task", said.pop(("Unit", "task"))),
+        "Counts": ("Cell", said.pop(("Cell", "counts"))),
+    }
+    known = {
+        ("Task" if name == "Unit" and field in ("stream", "first", "count") else name)
+        + f".{field}": at
+        for name, structure in STRUCTURES.items()
+        for field, (_, at) in structure.fields.items()
+    }
+    placed = {}
+    for (struct, field), at in said.items():
+        name, begin = inside.get(struct, (struct, 0))
+        placed[f"{name}.{field}"] = begin + at
+    assert known == placed
+    sizes = {
+        name: int(size) for name, size in re.findall(r"sizeof\((\w+)\) == (\d+)", text)
+    }
+    assert sizes == {name: each.itemsize for name, each in STRUCTURES.items()}
+    layout = re.search(r"kLayout = (\d+);", (MEMORY / "control.hpp").read_text())
+    assert int(layout[1]) == shared_words.LAYOUT

@@ -8,6 +8,26 @@
 #include <cerrno>
 
 namespace gristmill {
+
+// Others read by these numbers.
+static_assert(offsetof(Control, owner) == 8 && offsetof(Control, kind) == 12 &&
+              offsetof(Control, memory_limit) == 16 &&
+              offsetof(Control, workers) == 24 &&
+              offsetof(Control, units) == 28 &&
+              offsetof(Control, streams) == 32 &&
+              offsetof(Control, waiting_for) == 192 &&
+              offsetof(Control, delivered) == 256 && sizeof(Control) == 320);
+static_assert(offsetof(Cell, admitted) == 0 && offsetof(Cell, stop) == 4 &&
+              offsetof(Cell, pid) == 8 && offsetof(Cell, asleep) == 64 &&
+              offsetof(Cell, started) == 68 && offsetof(Cell, at) == 72 &&
+              offsetof(Cell, counts) == 8064 && sizeof(Cell) == 10176);
+static_assert(offsetof(Counts, claimed_ns) == 0 &&
+              offsetof(Counts, outputs) == 24);
+static_assert(offsetof(Unit, word) == 0 && offsetof(Unit, task) == 8 &&
+              offsetof(Task, stream) == 0 && offsetof(Task, first) == 8 &&
+              offsetof(Task, count) == 16 && offsetof(Unit, outputs) == 68 &&
+              sizeof(Unit) == 128);
+
 namespace {
 
 constexpr std::uint64_t kPage = 4096;

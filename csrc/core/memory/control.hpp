@@ -7,6 +7,11 @@
 // fields are ordered by the unit's word: they are written before a release
 // store to it and read after an acquire load of it.  No lock lives here, so a
 // process may die at any instruction.
+//
+// Programs of others, such as `gristmill top`, may read all this and write
+// nothing: pkg/gristmill/_observe/shared_words.py says where they find it.
+// Nobody waits for them, so what they read may be torn.  Whoever moves a field
+// raises kLayout, there too.
 #pragma once
 
 #include <atomic>
@@ -16,6 +21,7 @@
 #include <vector>
 
 #include "core/memory/counts.hpp"
+#include "core/memory/unit_word.hpp"
 
 namespace gristmill {
 
@@ -26,6 +32,12 @@ static_assert(std::endian::native == std::endian::little);
 static_assert(std::atomic<std::uint64_t>::is_always_lock_free);
 static_assert(std::atomic<std::int64_t>::is_always_lock_free);
 
+// Which of the layouts this is.
+inline constexpr std::uint64_t kLayout = 1;
+// What the mapping begins with once its head is set up, in every version: the
+// layout and "grstml", which no other file has there.
+inline constexpr std::uint64_t kLayoutWord = 0x6c6d'7473'7267'0000 | kLayout;
+
 // Cursors of a run whose capacity is at most this have pages from the start;
 // those of others are given pages as far as they are used.
 inline constexpr std::uint32_t kSmallCursor = 8;
@@ -35,63 +47,15 @@ inline constexpr std::uint32_t kMaxCursorCapacity = 1U << 16;
 inline constexpr std::uint32_t kMaxWorkers = 4094;
 inline constexpr std::uint32_t kErrorBytes = 7936;
 
-enum class UnitState : std::uint32_t {
-  kEmpty,      // the parent's: nothing here, or withdrawn
-  kFree,       // to be claimed, by the named worker or by anybody
-  kLeased,     // the holder's alone
-  kNeed,       // the holder waits for a larger slot
-  kGranted,    // the holder has it
-  kCommitted,  // the parent's to take
-};
-
-// What the holder says about a unit when it commits it.
-enum class UnitStatus : std::uint32_t {
-  kOk,
-  kEnd,       // the stream has no outputs after these
-  kError,     // the last output is an error; a range goes on behind it
-  kMoved,     // a range: the stream goes on elsewhere than where the unit ends
-  kNoMemory,  // not computed: the slot could not be given pages
-};
-
-// Who may compute a unit, and in what order.
-enum class UnitKind : std::uint32_t {
-  kRange,       // records [first, first + count), by anybody
-  kSequential,  // what comes next in the stream, by its owner, in order
-  kRequest,     // what its cursor_in asks for, by the stream's owner
-};
-
 // The Control's waiting_for of a consumer that takes whatever comes first.
 inline constexpr std::uint64_t kAnyUnit = ~std::uint64_t{0};
 
-// A unit's word: id 40 | attempt 8 | state 4 | holder 12.  The holder is
-// worker + 1; in a free unit it names who may claim it, 0 being anybody.
-struct UnitWord {
-  std::uint64_t bits = 0;
-
-  static UnitWord make(std::uint64_t id, std::uint32_t attempt, UnitState state,
-                       std::uint32_t holder) noexcept {
-    return {id << 24 | std::uint64_t{attempt & 0xffU} << 16 |
-            std::uint64_t{static_cast<std::uint32_t>(state)} << 12 |
-            (holder & 0xfffU)};
-  }
-  [[nodiscard]] std::uint64_t id() const noexcept { return bits >> 24; }
-  [[nodiscard]] std::uint32_t attempt() const noexcept {
-    return static_cast<std::uint32_t>(bits >> 16 & 0xff);
-  }
-  [[nodiscard]] UnitState state() const noexcept {
-    return static_cast<UnitState>(bits >> 12 & 0xf);
-  }
-  [[nodiscard]] std::uint32_t holder() const noexcept {
-    return static_cast<std::uint32_t>(bits & 0xfff);
-  }
-  [[nodiscard]] UnitWord with(UnitState state,
-                              std::uint32_t holder) const noexcept {
-    return make(id(), attempt(), state, holder);
-  }
-};
-
 struct Control {
+  std::atomic<std::uint64_t> layout;  // kLayoutWord, stored last
   // Fixed before any worker exists.
+  std::uint32_t owner;  // the parent's pid
+  UnitKind kind;        // of all units
+  std::uint64_t memory_limit;
   std::uint32_t workers;
   std::uint32_t units;
   std::uint32_t streams;
@@ -102,12 +66,15 @@ struct Control {
   // The id of the unit that the consumer sleeps for, or kAnyUnit; 0 while it is
   // awake.
   alignas(64) std::atomic<std::uint64_t> waiting_for;
+  // Outputs that the consumer has taken; the parent's.
+  alignas(64) std::atomic<std::uint64_t> delivered;
 };
 
 struct alignas(64) Cell {
   // The parent's.
   std::atomic<std::uint32_t> admitted;  // generation that may touch units
   std::atomic<std::uint32_t> stop;
+  std::atomic<std::uint32_t> pid;  // of that generation, 0 for none
   // The worker's, on a line of its own.
   alignas(64) std::atomic<std::uint32_t> asleep;
   std::atomic<std::uint32_t> started;    // generation that asked for work

@@ -241,6 +241,9 @@ void Schedule::advance() {
   if (opened_[s] == nullptr) return;
   Opened& unit = *opened_[s];
   order_.stream(s).position = unit.outputs[unit.index].vector;
+  std::atomic<std::uint64_t>& delivered = region_.control().delivered;
+  delivered.store(delivered.load(std::memory_order_relaxed) + 1,
+                  std::memory_order_relaxed);
   if (++unit.index == unit.outputs.size()) close_unit(s);
   order_.step();
 }

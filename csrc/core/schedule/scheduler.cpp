@@ -1,5 +1,7 @@
 #include "core/schedule/scheduler.hpp"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <bit>
 #include <cerrno>
@@ -88,6 +90,9 @@ Region lay_out(const Arena& arena, const SchedulerConfig& config) {
   const std::uint32_t units = cells_for(config);
   const Region region(arena.base());
   Control& control = *new (arena.base()) Control{};
+  control.owner = static_cast<std::uint32_t>(getpid());
+  control.kind = config.kind;
+  control.memory_limit = arena.memory_limit();
   control.workers = config.workers;
   control.units = units;
   control.streams = static_cast<std::uint32_t>(config.lengths.size());
@@ -101,6 +106,7 @@ Region lay_out(const Arena& arena, const SchedulerConfig& config) {
     std::fill_n(region.cursor_in(i), config.cursor_capacity, 0);
     std::fill_n(region.cursor_out(i), config.cursor_capacity, 0);
   }
+  control.layout.store(kLayoutWord, std::memory_order_release);
   return region;
 }
 

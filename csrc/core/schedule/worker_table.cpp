@@ -17,6 +17,8 @@ void WorkerTable::started(int worker, std::uint32_t generation, int pid) {
   process.pid = pid;
   process.alive = true;
   process.wait_status.reset();
+  cell(worker).pid.store(static_cast<std::uint32_t>(pid),
+                         std::memory_order_relaxed);
   cell(worker).admitted.store(generation, std::memory_order_release);
 }
 
@@ -46,6 +48,7 @@ bool WorkerTable::exited(int worker, std::uint32_t generation) {
 void WorkerTable::clear_cell(int worker) {
   Cell& cell = this->cell(worker);
   cell.admitted.store(0, std::memory_order_relaxed);
+  cell.pid.store(0, std::memory_order_relaxed);
   cell.asleep.store(0, std::memory_order_relaxed);
   cell.at.store(-1, std::memory_order_relaxed);
 }

@@ -12,7 +12,7 @@ import sys
 from collections.abc import Sequence
 
 import gristmill
-from gristmill._cli import bench, convert, inspect
+from gristmill._cli import bench, convert, inspect, top
 from gristmill._cli.terminal import STYLE
 from gristmill._convert.problem import Misuse, Problem
 
@@ -24,6 +24,7 @@ examples:
   gristmill convert photos/ photos.array_record --with-names
   gristmill inspect out/train-* --verify
   gristmill bench photos.array_record
+  gristmill top 4242
 
 "gristmill COMMAND --help" says more about a command.
 """
@@ -62,7 +63,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="gristmill",
-        description="Convert, inspect and measure files of records.",
+        description="Convert, inspect and measure files of records; watch loaders.",
         epilog=EPILOG,
         **STYLE,
     )
@@ -72,6 +73,6 @@ def _parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(
         title="commands", metavar="COMMAND", dest="command"
     )
-    for command in (convert, inspect, bench):
+    for command in (convert, inspect, bench, top):
         command.add_to(commands)
     return parser

@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 
 from gristmill import _core, errors
+from gristmill._base.progress import Progress
 from gristmill._base.types import Int64Array
-from gristmill._convert.conversion import Progress
 from gristmill._convert.finding import Format
 from gristmill._convert.inputs import (
     Input,

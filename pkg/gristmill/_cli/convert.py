@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import argparse
 import os
-import sys
 import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from gristmill._cli.terminal import STYLE, Bar, amount, count, number_from
+from gristmill._base.progress import Progress, shown
+from gristmill._cli.terminal import STYLE, amount, count, number_from
 from gristmill._convert import finding
-from gristmill._convert.conversion import Progress, convert
+from gristmill._convert.conversion import convert
 from gristmill._convert.inputs import Input
 from gristmill._convert.paths import Output
 from gristmill._convert.problem import Problem
@@ -143,8 +143,7 @@ def run(arguments: argparse.Namespace) -> int:
     by_input = arguments.shards == "inputs"
     output = Output(arguments.output, len(inputs) if by_input else arguments.shards)
     _check_apart(inputs, output)
-    shown = sys.stderr.isatty() and not arguments.quiet
-    progress = Bar() if shown else Progress()
+    progress = Progress() if arguments.quiet else shown()
     start = time.monotonic()
     try:
         files, written = convert(

@@ -10,11 +10,11 @@ import shutil
 import sys
 from typing import Any
 
+from gristmill._base.progress import shown
 from gristmill._cli import contents
 from gristmill._cli.records import show
-from gristmill._cli.terminal import STYLE, Bar, amount, bar, count, number_from, table
+from gristmill._cli.terminal import STYLE, amount, bar, count, number_from, table
 from gristmill._convert import finding
-from gristmill._convert.conversion import Progress
 from gristmill._convert.paths import files_below, regular
 from gristmill._convert.problem import Problem
 
@@ -78,7 +78,7 @@ def run(arguments: argparse.Namespace) -> int:
     for number, path in enumerate(_files(arguments.files)):
         if number and not arguments.json:
             print()
-        progress = Bar() if sys.stderr.isatty() else Progress()
+        progress = shown()
         try:
             regular(path)
             form = arguments.form or finding.format_of(path, contents.FORMATS)

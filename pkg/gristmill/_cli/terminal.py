@@ -1,17 +1,11 @@
-"""What commands take and print: numbers; tables, bars, sizes, how far they are."""
+"""What commands take and print: numbers; tables, bars, sizes."""
 
 from __future__ import annotations
 
 import argparse
-import shutil
-import sys
-import time
 from collections.abc import Callable, Sequence
-from typing import Any, TextIO
+from typing import Any
 
-from gristmill._convert.conversion import Progress
-
-REDRAW_S = 0.1
 # How the parsers of all commands are made.
 STYLE: Any = {
     "formatter_class": argparse.RawDescriptionHelpFormatter,
@@ -94,53 +88,3 @@ def table(rows: Sequence[Sequence[str]]) -> str:
         ]
         lines.append("  ".join(cells).rstrip())
     return "\n".join(lines)
-
-
-class Bar(Progress):
-    """A line of a terminal that shows how far something is.
-
-    Args:
-        out: The terminal.
-    """
-
-    def __init__(self, out: TextIO | None = None) -> None:
-        self._out = out or sys.stderr
-        self._what = ""
-        self._total = self._done = self._before = 0
-        self._start = self._drawn = 0.0
-
-    def begin(self, what: str, total: int, done: int = 0) -> None:
-        self._what, self._total = what, total
-        self._done = self._before = done
-        self._start, self._drawn = time.monotonic(), 0.0
-        self._draw()
-
-    def advance(self, count: int) -> None:
-        self._done += count
-        if time.monotonic() - self._drawn >= REDRAW_S or self._done >= self._total:
-            self._draw()
-
-    def end(self) -> None:
-        self._out.write("\r\x1b[K")
-        self._out.flush()
-
-    def _draw(self) -> None:
-        self._drawn = time.monotonic()
-        share = self._done / self._total if self._total else 1.0
-        elapsed = self._drawn - self._start
-        speed = (self._done - self._before) / elapsed if elapsed > 0.5 else 0.0
-        text = f"{share:4.0%} {self._done:,}/{self._total:,} {self._what}"
-        if speed > 0:
-            left = (self._total - self._done) / speed
-            text += f", {rate(speed)}/s, {_clock(left)} left"
-        columns = shutil.get_terminal_size().columns - 1
-        width = max(0, min(30, columns - len(text) - 3))
-        drawn = f"[{bar(share, width):<{width}}] {text}" if width > 5 else text
-        self._out.write(f"\r\x1b[K{drawn[:columns]}")
-        self._out.flush()
-
-
-def _clock(seconds: float) -> str:
-    minutes, rest = divmod(round(seconds), 60)
-    hours, minutes = divmod(minutes, 60)
-    return f"{hours}:{minutes:02d}:{rest:02d}" if hours else f"{minutes}:{rest:02d}"

@@ -16,6 +16,7 @@ import tempfile
 from collections.abc import Iterator, Sequence
 from typing import Any, Literal
 
+from gristmill._base.progress import Progress
 from gristmill._convert import worker_pool
 from gristmill._convert.inputs import Input, TFRecordInput
 from gristmill._convert.journal import Journal
@@ -26,19 +27,6 @@ from gristmill._convert.shards import Written, write_file
 # Tasks given to each process, so that all end at about one time. It is one where a
 # task first reads what comes before its records.
 TASKS_PER_PROCESS = 4
-
-
-class Progress:
-    """Is told how far a conversion is; this one shows nothing."""
-
-    def begin(self, what: str, total: int, done: int = 0) -> None:
-        """Say what is counted from now on, how many there are, and were before."""
-
-    def advance(self, count: int) -> None:
-        """Say that so many more are done."""
-
-    def end(self) -> None:
-        """Remove what is shown."""
 
 
 @dataclasses.dataclass(frozen=True)

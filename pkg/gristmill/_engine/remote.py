@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 from gristmill import _core
 from gristmill._base import log
 from gristmill._base.types import Int64Array
-from gristmill._engine import failures
+from gristmill._engine import failures, starting
 from gristmill._engine.record_errors import NoOutput, Tally
 from gristmill._engine.stage_times import RECEIVE, StageTimes, each
 from gristmill._engine.state import Position
@@ -80,6 +80,8 @@ class RemoteRun:
         # As it was when somebody last asked, or when it was closed.
         self._usage: Usage | NearUsage | None = None
         self._times = StageTimes()
+        # Whether workers were waited for before.
+        self._begun = False
         # Takes over when its workers have started.
         self._successor: _Running | None = None
         # Held to change it: `set_workers` and `next` may be called by two threads.
@@ -118,7 +120,7 @@ class RemoteRun:
             if self._successor is not None:
                 self._change_over()
             running = self._running or self._begin()
-            due = running.scheduler.next(self._options.stall_timeout)
+            due = self._due(running)
             if due.kind == "output":
                 output = self._deliver(running, due)
                 if not isinstance(output, NoOutput):
@@ -189,6 +191,14 @@ class RemoteRun:
             self.usage()
             self._running.workers.close()
             self._running = None
+
+    def _due(self, running: _Running) -> _core.Due:
+        timeout_s = self._options.stall_timeout
+        if self._begun or self._options.place is not None:
+            return running.scheduler.next(timeout_s)
+        due = starting.first_due(running.scheduler, timeout_s)
+        self._begun = True
+        return due
 
     def _begin(self) -> _Running:
         self._running = self._bring(self._start_position, None)

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 import os
-import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
 from gristmill import _core
 from gristmill._base import log
+from gristmill._base.progress import Count, Progress, shown, watched
 from gristmill.sources._file_paths import FilePaths
 from gristmill.sources._record_files import expand, find_file
 from gristmill.sources._record_source import RecordSource
@@ -157,7 +157,7 @@ def open_all(
 
 
 class _Report:
-    """Says how far indexing is: on a terminal in place, elsewhere in the log."""
+    """Says how far indexing is: where somebody watches in place, else in the log."""
 
     def __init__(
         self, sizes: Sequence[int | None], kind: str = "TFRecord files, once"
@@ -168,26 +168,35 @@ class _Report:
         self._total = sum(known) if len(known) == len(sizes) else None
         self._start = time.monotonic()
         self._next = self._start
-        self._terminal = sys.stderr is not None and sys.stderr.isatty()
-        self._shown = False
+        self._watched = watched()
+        self._bar = Progress()
+        self._begun = False
+        self._done_mb = 0
 
     def update(self) -> None:
-        done = sum(progress.done_bytes for progress in self.progress)
+        done = sum(each.done_bytes for each in self.progress)
         if done == 0:
             return  # Files are opened, but none is read through.
-        of = "" if self._total is None else f" of {self._total / 1e9:.1f}"
-        text = f"Indexing {len(self.progress)} {self._kind}: {done / 1e9:.1f}{of} GB"
-        if self._terminal:
-            sys.stderr.write(f"\r{text}")
-            sys.stderr.flush()
+        if self._watched:
+            self._draw(done // 10**6)
         elif time.monotonic() >= self._next:
-            log.info("%s", text)
+            of = "" if self._total is None else f" of {self._total / 1e9:.1f}"
+            files = f"{len(self.progress)} {self._kind}"
+            log.info("Indexing %s: %.1f%s GB", files, done / 1e9, of)
             self._next = time.monotonic() + REPORT_S
-        self._shown = True
+        self._begun = True
 
     def finish(self) -> None:
-        if not self._shown:
+        if not self._begun:
             return
-        if self._terminal:
-            sys.stderr.write("\n")
+        self._bar.end()
         log.info("Indexed in %.1f s.", time.monotonic() - self._start)
+
+    def _draw(self, done_mb: int) -> None:
+        if not self._begun:
+            # Not before: rich takes long to import.
+            self._bar = Count() if self._total is None else shown()
+            what = f"MB indexed of {len(self.progress)} {self._kind}"
+            self._bar.begin(what, (self._total or 0) // 10**6)
+        self._bar.advance(done_mb - self._done_mb)
+        self._done_mb = done_mb

@@ -438,12 +438,26 @@ class TestIndex:
 
     def test_progress_is_shown_on_a_terminal(self, file, monkeypatch, capsys):
         monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
-        report = _tf_record._Report([10**9])
+        monkeypatch.setitem(sys.modules, "rich", None)
+        report = _tf_record._Report([3 * 10**9, 10**9])
         _core.TfRecordFile(str(file), "all", "pread", [], report.progress[0])
         report.update()
         report.finish()
-        shown = capsys.readouterr().err
-        assert shown == "\rIndexing 1 TFRecord files, once: 0.0 of 1.0 GB\n"
+        _, bar, *after = capsys.readouterr().err.split("\r")
+        assert bar.endswith("]   0% 0/4,000 MB indexed of 2 TFRecord files, once")
+        assert [part.strip() for part in after] == ["", ""]
+
+    def test_progress_without_a_known_end_is_counted(self, file, monkeypatch, capsys):
+        monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
+        report = _tf_record._Report([10**9, None])
+        _core.TfRecordFile(str(file), "all", "pread", [], report.progress[0])
+        report.update()
+        report.finish()
+        shown = capsys.readouterr().err.split("\r")
+        assert [part.rstrip() for part in shown] == [
+            *("", "0 MB indexed of 2 TFRecord files, once"),
+            *("0 MB indexed of 2 TFRecord files, once", "", ""),
+        ]
 
     def test_progress_counts_the_bytes_of_the_file(self, file):
         progress = _core.ScanProgress()

@@ -22,7 +22,7 @@ from typing import Any, NamedTuple, cast
 import torch
 
 from gristmill import _core
-from gristmill._engine import failures, remote
+from gristmill._engine import failures, remote, starting
 from gristmill._engine.stage_times import RECEIVE, StageTimes, each
 from gristmill._engine.stream import Runnable
 from gristmill._engine.usage import NearUsage
@@ -117,6 +117,8 @@ class WorkerPool:
         self._epoch = 0
         self._times = StageTimes()
         self._seed = program.shared_seed
+        # Whether workers were waited for before.
+        self._begun = False
         self.closed = False
         self.started: StartedProcesses | None = None
         self.scheduler = _core.Scheduler(
@@ -198,7 +200,12 @@ class WorkerPool:
             RuntimeError: A worker died, or the iterator is of another process.
             ArenaFull: The batches that the caller keeps leave no room.
         """
-        due = self.scheduler.next(-1.0 if timeout_s is None else timeout_s)
+        timeout_s = -1.0 if timeout_s is None else timeout_s
+        if self._begun:
+            due = self.scheduler.next(timeout_s)
+        else:
+            due = starting.first_due(self.scheduler, timeout_s)
+            self._begun = True
         match due.kind:
             case "output":
                 return self._answer(due)

@@ -1,0 +1,40 @@
+"""Says that workers start, where somebody watches and it takes long."""
+
+from __future__ import annotations
+
+import time
+
+from gristmill import _core
+from gristmill._base import progress
+
+QUIET_S = 1.0
+STEP_S = 0.2
+
+
+def first_due(scheduler: _core.Scheduler, timeout_s: float) -> _core.Due:
+    """What `scheduler.next(timeout_s)` finds, the first time.
+
+    Until a process is there, a line on a terminal or in a notebook says for how long
+    that has taken.
+    """
+    if 0 <= timeout_s <= QUIET_S or not progress.watched():
+        return scheduler.next(timeout_s)
+    began = time.monotonic()
+    line = progress.Line()
+    due = scheduler.next(QUIET_S)
+    try:
+        while due.kind == "timeout":
+            processes = scheduler.processes()
+            seconds = time.monotonic() - began
+            left = timeout_s - seconds
+            # From then on a time-out counts against a worker that begins.
+            if any(alive for _, alive, _ in processes) or 0 <= timeout_s < seconds:
+                break
+            workers = "1 worker" if len(processes) == 1 else f"{len(processes)} workers"
+            line.show(f"Starting {workers}: {seconds:.0f} s")
+            due = scheduler.next(STEP_S if timeout_s < 0 else min(STEP_S, left))
+        else:
+            return due
+    finally:
+        line.clear()
+    return scheduler.next(timeout_s if timeout_s < 0 else max(0.0, left))

@@ -1,0 +1,240 @@
+"""Reads what a loader shares with its workers, from outside and without asking them.
+
+`csrc/core/memory/control.hpp` has the structures, whose offsets are these.  Nobody
+waits for a reader: fields may be of different moments, so each is taken as it is.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import time
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+LAYOUT = 1
+_MARK = b"grstml"
+_FREE, _LEASED, _NEED, _GRANTED, _COMMITTED = range(1, 6)
+_RANGE, _REQUEST = 0, 2
+_MOST_WORKERS, _MOSTUNITS = 4094, 1 << 23
+
+
+def _structure(size: int, **fields: tuple[int, str]) -> np.dtype[np.void]:
+    offsets, formats = zip(*fields.values(), strict=True)
+    return np.dtype(
+        {
+            "names": list(fields),
+            "formats": list(formats),
+            "offsets": list(offsets),
+            "itemsize": size,
+        }
+    )
+
+
+CONTROL = _structure(
+    320,
+    owner=(8, "<u4"),
+    kind=(12, "<u4"),
+    memory_limit=(16, "<u8"),
+    workers=(24, "<u4"),
+    units=(28, "<u4"),
+    streams=(32, "<u4"),
+    waiting_for=(192, "<u8"),
+    delivered=(256, "<u8"),
+)
+CELL = _structure(
+    10176,
+    admitted=(0, "<u4"),
+    stop=(4, "<u4"),
+    pid=(8, "<u4"),
+    asleep=(64, "<u4"),
+    started=(68, "<u4"),
+    at=(72, "<i8"),
+    # Of its Counts.
+    claimed_ns=(8064, "<i8"),
+    outputs=(8088, "<i8"),
+)
+UNIT = _structure(
+    128,
+    word=(0, "<u8"),
+    stream=(8, "<u4"),
+    first=(16, "<i8"),
+    count=(24, "<i8"),
+    outputs=(68, "<u4"),
+)
+
+
+class OtherLayout(Exception):
+    """The loader is of a version of Gristmill that shares other structures."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Unit:
+    """What a worker computes.
+
+    Attributes:
+        first: The first record of a range of `count`; None where the unit is the next
+            output of its stream, or a request.
+        record: The one in work, as the worker counts them; None where it says none.
+        seconds: How long it has been in hand.
+    """
+
+    stream: int
+    first: int | None
+    count: int | None
+    record: int | None
+    seconds: float
+
+
+@dataclasses.dataclass(frozen=True)
+class Worker:
+    """A worker as it was at a moment.
+
+    Attributes:
+        pid: None where no process is there, or none that may compute yet.
+        state: "starting", "computing", "waiting for room" or "waiting for work".
+        outputs: How many it has computed, with those who were it before.
+        restarts: How many were it before.
+    """
+
+    number: int
+    pid: int | None
+    state: str
+    unit: Unit | None
+    outputs: int
+    restarts: int
+
+
+@dataclasses.dataclass(frozen=True)
+class Snapshot:
+    """A loader as it was at a moment.
+
+    Attributes:
+        at_s: That moment, by the monotonic clock.
+        owner: The process that iterates.
+        face: "grain" or "torch".
+        delivered: Outputs that the consumer has taken.
+        ready: Outputs of units that are computed and not wholly taken.
+        arena_bytes: Memory that its outputs have.
+        memory_limit: How much they may have, in bytes.
+        closed: Whether its workers were told to end.
+    """
+
+    at_s: float
+    owner: int
+    face: str
+    streams: int
+    delivered: int
+    ready: int
+    arena_bytes: int
+    memory_limit: int
+    closed: bool
+    workers: tuple[Worker, ...]
+
+    @property
+    def computed(self) -> int:
+        """Outputs that workers have computed."""
+        return sum(worker.outputs for worker in self.workers)
+
+
+def waits(fd: int) -> bool:
+    """Whether the consumer sleeps until an output comes."""
+    control = _control(fd)
+    return control is not None and bool(control["waiting_for"])
+
+
+def snapshot(fd: int) -> Snapshot | None:
+    """What the file of a loader's shared memory says; None where it is no such file.
+
+    Raises:
+        OtherLayout: It is one of another version.
+        OSError: It cannot be read.
+    """
+    control = _control(fd)
+    if control is None:
+        return None
+    count, units = int(control["workers"]), int(control["units"])
+    if not (0 < count <= _MOST_WORKERS and 0 < units <= _MOSTUNITS):
+        return None
+    cells_at = CONTROL.itemsize
+    cells = _read(fd, CELL, count, cells_at)
+    table = _read(fd, UNIT, units, cells_at + count * CELL.itemsize)
+    if cells is None or table is None:
+        return None
+    now_s = time.monotonic()
+    kind = int(control["kind"])
+    states = table["word"] >> 12 & 0xF
+    ready = table["outputs"][states == _COMMITTED].sum()
+    held = {}
+    for unit in table[(states >= _LEASED) & (states <= _GRANTED)]:
+        held[int(unit["word"]) & 0xFFF] = unit
+    workers = [
+        _worker(number, cell, held.get(number + 1), kind, now_s)
+        for number, cell in enumerate(cells)
+    ]
+    return Snapshot(
+        now_s,
+        int(control["owner"]),
+        "torch" if kind == _REQUEST else "grain",
+        int(control["streams"]),
+        int(control["delivered"]),
+        int(ready),
+        os.fstat(fd).st_blocks * 512,
+        int(control["memory_limit"]),
+        bool(cells["stop"][0]),
+        tuple(workers),
+    )
+
+
+def _control(fd: int) -> Any:
+    """The fields of the head; None where the file has another."""
+    begin = os.pread(fd, 8, 0)
+    if begin[2:] != _MARK:
+        return None
+    layout = int.from_bytes(begin[:2], "little")
+    if layout != LAYOUT:
+        raise OtherLayout(f"layout {layout} of shared memory, not {LAYOUT}")
+    found = _read(fd, CONTROL, 1, 0)
+    return None if found is None else found[0]
+
+
+def _read(
+    fd: int, structure: np.dtype[np.void], count: int, offset: int
+) -> npt.NDArray[np.void] | None:
+    data = os.pread(fd, count * structure.itemsize, offset)
+    if len(data) < count * structure.itemsize:
+        return None
+    return np.frombuffer(data, structure)
+
+
+def _worker(number: int, cell: Any, unit: Any, kind: int, now_s: float) -> Worker:
+    admitted, started = int(cell["admitted"]), int(cell["started"])
+    doing = None
+    if admitted == 0 or started != admitted:
+        state = "starting"
+    elif unit is None:
+        state = "waiting for work"
+    else:
+        needs = int(unit["word"]) >> 12 & 0xF == _NEED
+        state = "waiting for room" if needs else "computing"
+        is_range, at = kind == _RANGE, int(cell["at"])
+        claimed_ns = int(cell["claimed_ns"])
+        doing = Unit(
+            int(unit["stream"]),
+            int(unit["first"]) if is_range else None,
+            int(unit["count"]) if is_range else None,
+            at if at >= 0 else None,
+            max(0.0, now_s - claimed_ns / 1e9) if claimed_ns else 0.0,
+        )
+    # The number of a process that ended is known by what it began.
+    before = admitted - 1 if admitted else started
+    return Worker(
+        number,
+        int(cell["pid"]) or None,
+        state,
+        doing,
+        int(cell["outputs"]),
+        max(0, before),
+    )

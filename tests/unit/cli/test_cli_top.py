@@ -1,0 +1,354 @@
+"""`gristmill top` shows what loaders of another process do, and asks them nothing."""
+
+import contextlib
+import json
+import os
+import pty
+import signal
+import struct
+import subprocess
+import sys
+import time
+
+import pytest
+
+from faults.scripts import command, environment
+from gristmill._observe import shared_words
+from support.cli import COMMAND, run
+
+DEADLINE_S = 60
+PROGRAM = "cli_top/stops_at_a_record"
+
+
+@pytest.fixture
+def program(tmp_path):
+    """Start the program; it has taken its first batch when it is returned."""
+    fifo = tmp_path / "fifo"
+    os.mkfifo(fifo)
+    with contextlib.ExitStack() as stack:
+
+        def started(face, workers):
+            process = subprocess.Popen(
+                command(PROGRAM, face, workers, fifo),
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                text=True,
+                env=environment(),
+            )
+            stack.enter_context(process)
+            stack.callback(process.kill)
+            assert process.stdout.readline().startswith("[0, ")
+            return process
+
+        yield started
+
+
+def told(pid):
+    """What --json tells of a process now."""
+    done = run("top", pid, "--once", "--json", "--interval", 0.05)
+    assert (done.status, done.err) == (0, "")
+    return json.loads(done.out)
+
+
+def told_when(pid, holds):
+    """What is told once it is as it is to be."""
+    deadline = time.monotonic() + DEADLINE_S
+    while time.monotonic() < deadline:
+        (loader,) = told(pid)["loaders"]
+        workers = sorted(loader["workers"], key=lambda worker: worker["state"])
+        if holds(loader, *workers):
+            return loader, *workers
+    pytest.fail(f"it never was so: {loader}")
+
+
+def one_computes(loader, *workers):
+    states = [worker["state"] for worker in workers]
+    return states == ["computing", "waiting for work"]
+
+
+def memory_file(content):
+    fd = os.memfd_create("gristmill")
+    os.write(fd, content)
+    return contextlib.closing(os.fdopen(fd))
+
+
+@pytest.mark.multiprocess
+def test_shows_what_each_worker_of_a_loader_does(program):
+    process = program("grain", 2)
+
+    def all_is_computed(loader, *workers):
+        return one_computes(loader, *workers) and loader["computed"] == 6
+
+    loader, computing, waiting = told_when(process.pid, all_is_computed)
+    assert (loader["face"], loader["streams"]) == ("grain", 2)
+    assert (loader["delivered"], loader["delivered_per_s"]) == (1, 0.0)
+    assert loader["ready"] == 5
+    assert (loader["waiting"], loader["samples"]) == (0.0, 2)
+    assert 0 < loader["memory_bytes"] < loader["memory_limit"]
+    assert {computing["worker"], waiting["worker"]} == {0, 1}
+    assert computing["unit"].pop("seconds") > 0
+    assert computing["unit"] == {"stream": 1, "first": 0, "count": 2, "record": 3}
+    assert waiting["unit"] is None
+    assert computing["outputs"] + waiting["outputs"] == 6
+    for worker in (computing, waiting):
+        assert worker["restarts"] == 0
+        assert worker["pss_bytes"] > 0
+        assert worker["pid"] not in (process.pid, None)
+        os.kill(worker["pid"], 0)
+
+
+@pytest.mark.multiprocess
+def test_shows_torchs_loaders(program):
+    process = program("torch", 2)
+
+    def asked_are_done(loader, *workers):
+        return one_computes(loader, *workers) and loader["ready"] == 2
+
+    loader, computing, _ = told_when(process.pid, asked_are_done)
+    assert (loader["face"], loader["delivered"]) == ("torch", 1)
+    assert computing["worker"] == 1
+    assert computing["unit"].pop("seconds") > 0
+    assert computing["unit"] == {
+        "stream": 1,
+        "first": None,
+        "count": None,
+        "record": None,
+    }
+
+
+@pytest.mark.multiprocess
+def test_shows_that_a_worker_was_killed_and_who_came_after_it(program):
+    process = program("grain", 2)
+    _, _, waiting = told_when(process.pid, one_computes)
+    os.kill(waiting["pid"], signal.SIGKILL)
+
+    def another_came(loader, *workers):
+        restarts = sorted(worker["restarts"] for worker in workers)
+        return restarts == [0, 1] and one_computes(loader, *workers)
+
+    _, computing, after = told_when(process.pid, another_came)
+    assert (computing["restarts"], after["restarts"]) == (0, 1)
+    assert after["worker"] == waiting["worker"]
+    assert after["pid"] not in (waiting["pid"], None)
+
+
+@pytest.mark.multiprocess
+def test_shows_what_is_stopped(program):
+    process = program("grain", 2)
+    _, _, waiting = told_when(process.pid, one_computes)
+    os.kill(waiting["pid"], signal.SIGSTOP)
+    _, stopped = told_when(
+        process.pid, lambda loader, *workers: workers[1]["state"] == "stopped"
+    )[1:]
+    assert stopped["pid"] == waiting["pid"]
+    os.kill(process.pid, signal.SIGSTOP)
+    os.waitid(os.P_PID, process.pid, os.WSTOPPED)
+    assert told(process.pid)["stopped"]
+
+
+@pytest.mark.multiprocess
+def test_prints_a_table(program):
+    process = program("grain", 2)
+    _, computing, _ = told_when(process.pid, one_computes)
+    done = run("top", process.pid, "--once", "--interval", 0.05)
+    assert (done.status, done.err) == (0, "")
+    lines = done.out.splitlines()
+    assert lines[0].startswith(f"process {process.pid}: {sys.executable} -c ")
+    assert lines[3].startswith("loader 0 (grain): 0 outputs/s taken, ")
+    assert lines[4].startswith(
+        "  consumer waits in 0% of 2 looks; 1 output taken so far; "
+    )
+    assert lines[5].split() == (
+        "worker pid for CPU memory outputs/s restarts does".split()
+    )
+    busy = lines[6 + computing["worker"]]
+    assert busy.split()[:2] == [str(computing["worker"]), str(computing["pid"])]
+    assert busy.endswith("  computing 0 to 1 of stream 1, at record 3")
+    assert lines[7 - computing["worker"]].endswith("  waiting for work")
+
+
+@pytest.mark.multiprocess
+def test_lists_the_processes_that_have_loaders(program):
+    process = program("grain", 2)
+    done = run("top", "--json")
+    assert done.status == 0
+    found = {each["pid"]: each for each in map(json.loads, done.out.splitlines())}
+    assert found[process.pid]["loaders"] == 1
+    assert found[process.pid]["workers"] == 2
+    lines = run("top").out.splitlines()
+    assert lines[0].split() == ["PID", "loaders", "workers", "command"]
+    mine = [line for line in lines if line.split()[0] == str(process.pid)]
+    assert [line.split()[:3] for line in mine] == [[str(process.pid), "1", "2"]]
+    # Workers share the memory, but have no loader.
+    workers = {worker["pid"] for worker in told(process.pid)["loaders"][0]["workers"]}
+    assert not workers & found.keys()
+
+
+@pytest.mark.multiprocess
+def test_a_worker_is_told_by_whom_it_works_for(program):
+    process = program("grain", 2)
+    _, computing, _ = told_when(process.pid, one_computes)
+    worker = computing["pid"]
+    assert run("top", worker, "--once") == (
+        1,
+        "",
+        f"gristmill: process {worker} works for another: try gristmill top"
+        f" {process.pid}\n",
+    )
+
+
+@pytest.mark.multiprocess
+def test_a_loader_without_workers_is_hidden_and_that_is_said(program):
+    process = program("grain", 0)
+    assert run("top", process.pid) == (
+        1,
+        "",
+        f"gristmill: process {process.pid} has no loader with workers now. One without"
+        " workers computes in the process itself: ask its iterator for report(), or"
+        " use py-spy.\n",
+    )
+
+
+@pytest.mark.multiprocess
+def test_a_process_that_ends_is_told(program):
+    process = program("grain", 1)
+    watching = subprocess.Popen(
+        [*COMMAND, "top", str(process.pid), "--json", "--interval", "0.05"],
+        stdout=subprocess.PIPE,
+        text=True,
+        env=environment(),
+    )
+    with watching:
+        assert json.loads(watching.stdout.readline())["pid"] == process.pid
+        process.stdin.close()
+        assert process.wait(DEADLINE_S) == 0
+        rest = watching.stdout.read().splitlines()
+        assert all(json.loads(line)["pid"] == process.pid for line in rest)
+        assert watching.wait(DEADLINE_S) == 0
+    assert run("top", process.pid) == (
+        1,
+        "",
+        f"gristmill: there is no process {process.pid}.\n",
+    )
+
+
+@pytest.mark.multiprocess
+@pytest.mark.parametrize("end", ["the user", "the process"])
+def test_is_drawn_in_place_on_a_terminal(program, end):
+    process = program("grain", 2)
+    told_when(process.pid, one_computes)
+    ours, theirs = pty.openpty()
+    watching = subprocess.Popen(
+        [*COMMAND, "top", str(process.pid), "--interval", "0.05"],
+        stdout=theirs,
+        env={**environment(), "COLUMNS": "60", "LINES": "24"},
+    )
+    os.close(theirs)
+    shown = b""
+    with watching, contextlib.closing(os.fdopen(ours, closefd=True)):
+        # Eight lines are drawn, and drawn again where they are.
+        while shown.count(b"\x1b[8A\r\x1b[J") < 2:
+            shown += os.read(ours, 4096)
+        if end == "the user":
+            watching.send_signal(signal.SIGINT)
+        else:
+            process.stdin.close()
+        with contextlib.suppress(OSError):  # Nobody writes any more.
+            while more := os.read(ours, 4096):
+                shown += more
+        assert watching.wait(DEADLINE_S) == 0
+    beginning, first, *_ = shown.decode().split("\r\x1b[J")
+    assert beginning == ""
+    lines = first.removesuffix("\x1b[8A").splitlines()
+    assert len(lines) == 8
+    assert lines[0].startswith(f"process {process.pid}: ")
+    assert max(map(len, lines)) == 59
+    told_it = f"Process {process.pid} has ended.".encode() in shown
+    assert told_it == (end == "the process")
+
+
+def test_memory_of_another_version_is_refused():
+    layout = shared_words.LAYOUT + 1
+    with memory_file(struct.pack("<H6s", layout, b"grstml") + bytes(1000)):
+        done = run("top", os.getpid())
+    assert done == (
+        1,
+        "",
+        f"gristmill: process {os.getpid()} runs another version of Gristmill (layout"
+        f" {layout} of shared memory, not {layout - 1}). Use the gristmill command of"
+        " its environment.\n",
+    )
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"",
+        b"what a worker is told by",
+        struct.pack("<H6s", shared_words.LAYOUT, b"grstml"),
+        # As many workers and units as no loader has, or fewer bytes than they need.
+        struct.pack("<H6s16xII", shared_words.LAYOUT, b"grstml", 5000, 8) + bytes(320),
+        struct.pack("<H6s16xII", shared_words.LAYOUT, b"grstml", 2, 8) + bytes(320),
+    ],
+    ids=["empty", "other", "short", "absurd", "cut off"],
+)
+def test_files_that_are_no_loaders_are_not_shown(content):
+    with memory_file(content):
+        done = run("top", os.getpid())
+    assert done.status == 1
+    assert "has no loader with workers now." in done.err
+
+
+def test_a_process_that_does_not_use_gristmill_is_told():
+    with subprocess.Popen(["cat"], stdin=subprocess.PIPE) as process:
+        done = run("top", process.pid)
+    assert done == (
+        1,
+        "",
+        f"gristmill: process {process.pid} does not use Gristmill.\n",
+    )
+
+
+def test_a_process_that_nobody_has_waited_for_is_told_to_have_ended():
+    process = subprocess.Popen(["true"])
+    os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
+    done = run("top", process.pid)
+    process.wait()
+    assert done.status == 1
+    assert "Gristmill" in done.err or "has ended" in done.err
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="only root can be somebody else")
+def test_another_users_process_is_refused():
+    mine = os.getpid()
+    reading, writing = os.pipe()
+    if (child := os.fork()) == 0:
+        with contextlib.suppress(BaseException):
+            os.setuid(65534)
+            os.write(writing, json.dumps(run("top", mine)).encode())
+        os._exit(0)
+    os.close(writing)
+    os.waitpid(child, 0)
+    with open(reading) as answer:
+        done = json.load(answer)
+    assert done == [
+        1,
+        "",
+        f"gristmill: process {mine} is another user's, or does not let itself be"
+        " looked at.\n",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["0"], "argument PID: '0' is not the number of a process"),
+        (["me"], "argument PID: 'me' is not the number of a process"),
+        (["1", "--interval", "0"], "'0' is not a number from 0.05 to 3600"),
+        (["1", "--interval", "nan"], "'nan' is not a number from 0.05 to 3600"),
+    ],
+)
+def test_wrong_calls_say_what_is_wrong(arguments, said):
+    done = run("top", *arguments)
+    assert done.status == 2
+    assert said in done.err
