@@ -56,15 +56,15 @@ def slowest(report):
 
 
 @pytest.mark.claim("dataset.report(), iterator.report()")
-@pytest.mark.parametrize("workers", [0, 2])
 @pytest.mark.parametrize(
-    ("dataset", "collate_fn", "kind", "name"),
+    ("dataset", "collate_fn", "kind", "name", "workers"),
     [
-        (Numbers(20), None, "read", "Numbers.__getitem__"),
-        (Together(20), default_collate, "read", "Together.__getitems__"),
-        (Numbers(), slow_collate, "batch", "collate_fn slow_collate"),
+        (Numbers(20), None, "read", "Numbers.__getitem__", 0),
+        (Numbers(20), default_collate, "read", "Numbers.__getitem__", 2),
+        (Together(20), default_collate, "read", "Together.__getitems__", 0),
+        (Numbers(), slow_collate, "batch", "collate_fn slow_collate", 0),
+        (Numbers(), slow_collate, "batch", "collate_fn slow_collate", 2),
     ],
-    ids=["sample", "samples", "collate"],
 )
 def test_a_loader_names_what_takes_longest(dataset, collate_fn, kind, name, workers):
     loader = DataLoader(dataset, 4, num_workers=workers, collate_fn=collate_fn)

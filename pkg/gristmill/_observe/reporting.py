@@ -84,6 +84,8 @@ def _known(iterator: Any) -> Report:
         notes += report.notes
         if isinstance(iterator, DatasetIterator):
             notes.append(NOT_TOLD_APART)
+    elif not isinstance(iterator, DatasetIterator):
+        notes.append(near_workers.NOT_YET)
     else:
         stages = tuple(_sampled_stages(iterator, report))
         report = dataclasses.replace(report, stages=stages)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import functools
 import itertools
 import pickle
@@ -30,7 +29,7 @@ from gristmill._torch.workers.changing import ChangingPool
 from gristmill._torch.workers.fetch import FetchProgram
 from gristmill._torch.workers.pinning import PinThread
 from gristmill._torch.workers.pool import Answer
-from gristmill._torch.workers.trial import TorchTrial
+from gristmill._torch.workers.trial import TorchTrial, copy_of
 
 if TYPE_CHECKING:
     from gristmill._observe.report import Report
@@ -48,8 +47,7 @@ class LoaderIterator(private.BaseIterator):  # type: ignore[misc]
         self._profile_name = f"enumerate(DataLoader)#{torch_class.__name__}.__next__"
         self._draw_natively()
         # A copy, since a loader with persistent workers keeps its iterator.
-        self._of = copy.copy(loader)
-        self._of.__dict__["_iterator"] = None
+        self._of = copy_of(loader)
         self._watch = Watch(self, monitoring.record_get_next, rests=True)
 
     def _draw_natively(self) -> None:

@@ -15,7 +15,11 @@ from gristmill._base.describing import call_text
 from gristmill._base.types import T
 from gristmill._engine.arguments import check_restarts
 from gristmill._torch import private
-from gristmill._torch.iterators import iterate
+from gristmill._torch.iterators import (
+    MultiProcessIterator,
+    SingleProcessIterator,
+    iterate,
+)
 from gristmill._torch.workers import start_method
 from gristmill._torch.workers.trial import TorchTrial
 from gristmill.sources import RandomAccessDataSource
@@ -211,9 +215,10 @@ class DataLoader(torch.utils.data.DataLoader[T]):  # type: ignore[misc]
         # Torch's own loaders have it, too, while it is installed everywhere.
         if private.needs_torchs_iterator(self):
             return private.get_iterator(self)
-        if self.num_workers:
-            self.check_worker_number_rationality()
-        return iterate(self)
+        if self.num_workers == 0:
+            return SingleProcessIterator(self)
+        self.check_worker_number_rationality()
+        return MultiProcessIterator(self)
 
 
 def check_options(

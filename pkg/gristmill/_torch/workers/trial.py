@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -37,7 +36,7 @@ class TorchTrial:
         self._drawn: list[Any] = []
 
     def open(self, more: int, here: bool) -> Any:
-        loader = copy.copy(self._loader)
+        loader = copy_of(self._loader)
         if isinstance(loader.dataset, IterableDataset):
             raise NotTriedError("an IterableDataset is consumed by reading.")
         for sampler in (loader.sampler, loader.batch_sampler):
@@ -67,6 +66,13 @@ class TorchTrial:
 
     def unpacked(self, sent: Any) -> Any:
         return encoding.decoded(sent)
+
+
+def copy_of(loader: Any) -> Any:
+    """A copy without an iterator, whatever a subclass does when it is copied."""
+    made = object.__new__(type(loader))
+    made.__dict__.update(loader.__dict__, _iterator=None)
+    return made
 
 
 def _generators(loader: Any) -> list[torch.Generator]:
