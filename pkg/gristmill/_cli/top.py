@@ -153,6 +153,10 @@ def _watch(arguments: argparse.Namespace) -> None:
 
 
 def _look(pid: int) -> Look:
+    used = processes.usage(pid)
+    # Of one that has ended and is not waited for, nothing else may be readable.
+    if used is not None and used.state == "Z":
+        raise Problem(f"process {pid} has ended.")
     try:
         loaders = _loaders(pid)
     except FileNotFoundError:
@@ -171,9 +175,9 @@ def _look(pid: int) -> Look:
             " gristmill top in there."
         )
     pids = {worker.pid for _, each in loaders.values() for worker in each.workers}
-    used = {each: processes.usage(each) for each in {pid, *pids} if each is not None}
-    usage = {each: found for each, found in used.items() if found is not None}
-    if pid not in usage or usage[pid].state == "Z":
+    asked = {each: processes.usage(each) for each in {pid, *pids} if each is not None}
+    usage = {each: found for each, found in asked.items() if found is not None}
+    if pid not in usage:
         raise Problem(f"process {pid} has ended.")
     return Look(pid, time.monotonic(), loaders, usage)
 
