@@ -33,8 +33,8 @@ CXX_FILES = $(wildcard csrc/*/*.[ch]pp csrc/*/*/*.[ch]pp tests/core/*.[ch]pp \
 HOT_MODULES = $(patsubst pkg/gristmill/_hot/%.pyx,gristmill._hot.%,\
 	$(wildcard pkg/gristmill/_hot/*.pyx))
 
-.PHONY: demo dev quick test test-core sanitize docs site wheel sdist bench soak clean tools \
-	lint-tools lint check-format check-ruff check-mypy check-programs check-stubs check-threads
+.PHONY: demo dev quick test test-core sanitize docs site wheel sdist bench \
+	bench-compare soak clean tools lint-tools lint check-format check-ruff check-mypy check-programs check-stubs check-threads
 .NOTPARALLEL:
 
 demo: tools
@@ -120,6 +120,11 @@ sdist: tools
 bench: tools
 	$(INSTALL) bench
 	$(BIN)/python benchmarks/run.py
+
+# How this checkout compares with a commit: make bench-compare REF=main ONLY="array map"
+bench-compare: tools
+	$(INSTALL) bench
+	$(BIN)/python benchmarks/compare.py $(REF) $(if $(ONLY),--only $(ONLY))
 
 soak: tools
 	$(INSTALL) test

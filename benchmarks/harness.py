@@ -164,13 +164,27 @@ def throughput(
         gc.collect()
 
 
-def _environment() -> dict[str, str]:
+def _environment(package: pathlib.Path | None) -> dict[str, str]:
     # Without byte code on disk, an import would measure Python's compiler.
-    return {k: v for k, v in os.environ.items() if k != "PYTHONDONTWRITEBYTECODE"}
+    found = {k: v for k, v in os.environ.items() if k != "PYTHONDONTWRITEBYTECODE"}
+    if package is not None:
+        found["PYTHONPATH"] = str(package)
+    return found
 
 
-def measure(question: Question, contestant: str, settings: Settings) -> Measurement:
+def measure(
+    question: Question,
+    contestant: str,
+    settings: Settings,
+    package: pathlib.Path | None = None,
+) -> Measurement:
     """Measures one contestant in a fresh process.
+
+    Args:
+        question: The question.
+        contestant: The name of one of its contestants.
+        settings: How long to measure.
+        package: A folder that has a Gristmill; None for the one that is installed.
 
     Raises:
         RuntimeError: The process failed or took more than 600 s; the message
@@ -184,7 +198,7 @@ def measure(question: Question, contestant: str, settings: Settings) -> Measurem
         command += ["--records", str(settings.records)]
     child = subprocess.Popen(
         command,
-        env=_environment(),
+        env=_environment(package),
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,

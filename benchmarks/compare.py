@@ -1,0 +1,157 @@
+"""Measures a commit and this checkout in turn, and says where this one is slower.
+
+    python benchmarks/compare.py REF [--only NAME ...] [--pairs 7]
+
+Both are built as pip builds them, in a temporary folder: this checkout with what git
+tracks, as it is now.  The questions are this checkout's, and ours are the contestants.
+Two runs that follow one another make a pair; every other pair has them the other
+way round, since a machine slows down and speeds up.  A contestant is slower where the
+median of its pairs' ratios is above 1.1, and at most one pair in five found less than
+1.  Exits with 1 where one is.
+"""
+
+import argparse
+import dataclasses
+import importlib
+import pathlib
+import statistics
+import subprocess
+import sys
+import tempfile
+
+from harness import OURS, Question, Settings, measure
+from run import QUESTIONS
+
+ROOT = pathlib.Path(__file__).parent.parent
+# What takes seconds, and has to do with most of the code.
+USUAL = (
+    "array",
+    "map",
+    "map_workers",
+    "images",
+    "indices",
+    "random_map",
+    "receive",
+    "records_tokens",
+    "dataset_map",
+    "dataset_default",
+    "pack_first_fit",
+    "torch_tensor_dataset",
+    "torch_small",
+)
+LOSS = 1.1
+# One pair in so many may disagree.
+DISAGREE = 5
+
+
+@dataclasses.dataclass(frozen=True)
+class Comparison:
+    """What pairs of runs of one contestant found; lower is better.
+
+    Args:
+        name: Question and contestant.
+        pairs: Of each pair what was found before, in the commit, and now.
+        failure: Why there are none.
+    """
+
+    name: str
+    pairs: tuple[tuple[float, float], ...]
+    failure: str = ""
+
+    @property
+    def ratios(self) -> list[float]:
+        """How many times as long it takes now, of each pair."""
+        return [now / before for before, now in self.pairs]
+
+    @property
+    def is_loss(self) -> bool:
+        """Whether it is slower; see the text of this file."""
+        ratios = self.ratios
+        if not ratios or statistics.median(ratios) <= LOSS:
+            return False
+        return sum(ratio < 1 for ratio in ratios) <= len(ratios) // DISAGREE
+
+    def __str__(self) -> str:
+        if not self.pairs:
+            return f"| {self.name} | - | - | - | not measured: {self.failure} |"
+        before, now = map(statistics.median, zip(*self.pairs, strict=True))
+        ratios = self.ratios
+        spread = f"{min(ratios):.2f} to {max(ratios):.2f}"
+        verdict = "SLOWER" if self.is_loss else "ok"
+        ratio = f"{statistics.median(ratios):.2f} ({spread})"
+        return f"| {self.name} | {before:.4g} | {now:.4g} | {ratio} | {verdict} |"
+
+
+def compare(
+    question: Question,
+    contestant: str,
+    trees: tuple[pathlib.Path, pathlib.Path],
+    settings: Settings,
+    pairs: int,
+) -> Comparison:
+    """Measures one contestant of two packages, which lie in folders, in turn."""
+    name = f"{question.name}: {contestant}"
+    found = []
+    for number in range(pairs):
+        values = {}
+        for tree in trees if number % 2 == 0 else reversed(trees):
+            try:
+                values[tree] = measure(question, contestant, settings, tree).value
+            except RuntimeError as error:
+                return Comparison(name, (), f"{tree.name}: {error}")
+        found.append((values[trees[0]], values[trees[1]]))
+    return Comparison(name, tuple(found))
+
+
+def git(*arguments: str) -> str:
+    """Runs git in the checkout; returns what it printed."""
+    done = subprocess.run(
+        ["git", *arguments], cwd=ROOT, check=True, capture_output=True, text=True
+    )
+    return done.stdout.strip()
+
+
+def build(commit: str, target: pathlib.Path) -> None:
+    """Builds a commit's package into a folder."""
+    with tempfile.TemporaryDirectory() as scratch:
+        archive = pathlib.Path(scratch, "sources.tar")
+        git("archive", "--output", str(archive), commit)
+        sources = pathlib.Path(scratch, "sources")
+        sources.mkdir()
+        subprocess.run(["tar", "xf", str(archive), "-C", str(sources)], check=True)
+        pip = [sys.executable, "-m", "pip", "--disable-pip-version-check", "install"]
+        pip += ["--quiet", "--no-deps", "--target", str(target), str(sources)]
+        subprocess.run(pip, check=True)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("ref", help="a commit, a branch or a tag")
+    parser.add_argument("--only", nargs="+", choices=QUESTIONS, default=USUAL)
+    parser.add_argument("--pairs", type=int, default=7)
+    options = parser.parse_args()
+    before = git("rev-parse", "--verify", f"{options.ref}^{{commit}}")
+    # Changes that are not committed, as a commit that no branch has.
+    now = git("stash", "create") or git("rev-parse", "HEAD")
+    slower = False
+    with tempfile.TemporaryDirectory() as scratch:
+        trees = pathlib.Path(scratch, "before"), pathlib.Path(scratch, "now")
+        for commit, tree in zip((before, now), trees, strict=True):
+            print(f"Building {commit[:12]} ({tree.name})", flush=True)
+            build(commit, tree)
+        print(f"\n| contestant | {before[:12]} | {now[:12]} | ratio | verdict |")
+        print("|---|---|---|---|---|", flush=True)
+        for name in options.only:
+            question = importlib.import_module(f"bench_{name}").QUESTION
+            for contestant in question.contestants:
+                if contestant.partition(" ")[0].rstrip(",") != OURS:
+                    continue
+                settings = Settings(quick=True)
+                found = compare(question, contestant, trees, settings, options.pairs)
+                print(found, flush=True)
+                slower |= found.is_loss
+    return 1 if slower else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
