@@ -316,7 +316,7 @@ std::vector<WorkerCounts> Scheduler::counts() {
   }
   std::vector<WorkerCounts> all;
   for (std::uint32_t w = 0; w < region_.control().workers; ++w) {
-    all.push_back(read(region_.cell(w).counts));
+    all.push_back(read_counts(region_.cell(w).counts));
   }
   return all;
 }

@@ -58,7 +58,7 @@ void write_text(Counts& counts, std::string_view text) noexcept {
   counts.text_sequence.store(writing + 1, std::memory_order_release);
 }
 
-WorkerCounts read(const Counts& counts) {
+WorkerCounts read_counts(const Counts& counts) {
   constexpr auto kRelaxed = std::memory_order_relaxed;
   WorkerCounts found;
   const std::int64_t claimed_ns = counts.claimed_ns.load(kRelaxed);

@@ -31,6 +31,6 @@ inline void add(std::atomic<std::int64_t>& word, std::int64_t more) noexcept {
 void write_text(Counts& counts, std::string_view text) noexcept;
 
 // The text is empty where its writer ended in the middle of it.
-[[nodiscard]] WorkerCounts read(const Counts& counts);
+[[nodiscard]] WorkerCounts read_counts(const Counts& counts);
 
 }  // namespace gristmill
