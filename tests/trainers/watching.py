@@ -4,6 +4,7 @@ import collections
 
 import psutil
 
+from gristmill._observe.watch import timed_class
 from gristmill._torch.iterators import LoaderIterator
 
 
@@ -21,9 +22,9 @@ class Watch:
         self.iterators = []
         start, step = LoaderIterator._start, LoaderIterator.__next__
 
-        def started(iterator, torch_class):
+        def started(iterator, *arguments):
             self.iterators.append(iterator)
-            start(iterator, torch_class)
+            start(iterator, *arguments)
 
         def stepped(iterator):
             batch = step(iterator)
@@ -32,6 +33,8 @@ class Watch:
 
         monkeypatch.setattr(LoaderIterator, "_start", started)
         monkeypatch.setattr(LoaderIterator, "__next__", stepped)
+        # The classes of iterators whose calls are timed have the step of before.
+        timed_class.cache_clear()
 
     def workers_have_ended(self):
         """Whether all of them had workers, none of which is left."""
