@@ -16,6 +16,7 @@ from torch.utils.data import (
 )
 
 from gristmill.torch import StatefulDataLoader
+from support.forked import of_workers
 from torch_loader.watched import canonical
 
 pytestmark = [
@@ -112,7 +113,7 @@ def made(dataset, order, own, workers, loader_class=StatefulDataLoader, **option
     if own:
         options["generator"] = generator
     if workers:
-        options.update(num_workers=workers, multiprocessing_context="fork")
+        options.update(of_workers(workers))
         options.setdefault("snapshot_every_n_steps", 3)
     return loader_class(DATASETS[dataset](), **options)
 

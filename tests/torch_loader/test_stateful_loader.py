@@ -14,6 +14,7 @@ from torch.utils.data import DistributedSampler
 
 from faults.scripts import PROGRAMS
 from gristmill.torch import StatefulDataLoader
+from support.forked import of_workers
 from torch_loader.stateful_zoo import (
     Both,
     Counting,
@@ -32,7 +33,7 @@ pytestmark = pytest.mark.filterwarnings(
 
 def loader_of(dataset, workers=0, **options):
     if workers:
-        options.update(num_workers=workers, multiprocessing_context="fork")
+        options.update(of_workers(workers))
     options.setdefault("batch_size", 2)
     return StatefulDataLoader(dataset, **options)
 

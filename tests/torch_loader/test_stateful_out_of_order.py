@@ -12,6 +12,7 @@ from torch.utils.data import BatchSampler, RandomSampler, get_worker_info
 from gristmill._torch.indices.draws import as_list
 from gristmill._torch.resume.position import Overtaking, Position
 from gristmill.torch import StatefulDataLoader
+from support.forked import of_workers
 from torch_loader.waiting import wait_for
 
 SIZE = 20
@@ -57,7 +58,7 @@ class StatefulHeld(Held):
 
 def loader_of(dataset, workers=2, in_order=False, **options):
     if workers:
-        options.update(num_workers=workers, multiprocessing_context="fork")
+        options.update(of_workers(workers))
         options["in_order"] = in_order
     options = {"generator": torch.Generator().manual_seed(3), **options}
     return StatefulDataLoader(dataset, batch_size=1, **options)

@@ -14,6 +14,7 @@ from torch.utils.data import (
 )
 
 from gristmill.torch import StatefulDataLoader
+from support.forked import of_workers
 from torch_loader.watched import canonical
 
 OURS = StatefulDataLoader
@@ -63,7 +64,7 @@ def built(loader_class, kind, own, workers=0):
     generator = torch.Generator().manual_seed(8) if own else None
     options = dict(LOADERS[kind](generator))
     if workers:
-        options.update(num_workers=workers, multiprocessing_context="fork")
+        options.update(of_workers(workers))
     return loader_class(list(range(SIZE)), generator=generator, **options), generator
 
 

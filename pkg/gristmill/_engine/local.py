@@ -11,7 +11,6 @@ from gristmill._engine.stage_times import REST, StageTimes, each
 from gristmill._engine.state import Position
 from gristmill._engine.stream import NO_KEYS, Runnable, Stream
 from gristmill._engine.usage import NearUsage
-from gristmill._hot import run as hot_run
 
 
 class LocalRun:
@@ -132,11 +131,7 @@ class LocalRun:
         times.left -= 1
         if times.left:
             return self._computed(stream)
-        with times.measuring() as measured:
-            began = hot_run.begin()
-            output = self._computed(stream)
-            measured.outputs += hot_run.end(REST, began)
-            return output
+        return times.measured(REST, self._computed, stream)
 
     def _computed(self, stream: Stream) -> Any:
         ahead = self._next_output

@@ -24,7 +24,6 @@ from gristmill._engine.state import Position
 from gristmill._engine.stream import NO_KEYS, Runnable
 from gristmill._engine.usage import NearUsage, Usage
 from gristmill._engine.workers import LauncherWorkers, Place, Workers
-from gristmill._hot import run as hot_run
 from gristmill.errors import ArenaFull, WorkerDied
 
 
@@ -271,11 +270,7 @@ class RemoteRun:
         times.left -= 1
         if times.left:
             return workers.received(due)
-        with times.measuring() as measured:
-            began = hot_run.begin()
-            received = workers.received(due)
-            measured.outputs += hot_run.end(RECEIVE, began)
-            return received
+        return times.measured(RECEIVE, workers.received, due)
 
     def _stalled(self, workers: Workers, due: _core.Due) -> None:
         seconds = self._options.stall_timeout

@@ -12,9 +12,10 @@ import dataclasses
 import json
 import resource
 import time
-from collections.abc import Iterable, Iterator
-from typing import NamedTuple
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, NamedTuple
 
+from gristmill._base.types import T
 from gristmill._hot import run as hot_run
 
 REST_NS = 250_000_000
@@ -92,6 +93,14 @@ class StageTimes:
             self._turn = 1 - self._turn
             rest = min(max(REST_NS // took, 1), MOST_REST)
             self.left = 1 if self._turn else rest
+
+    def measured(self, stage: str, compute: Callable[..., T], *arguments: Any) -> T:
+        """What a call gives that makes an output; measured, as a stage of its own."""
+        with self.measuring() as measured:
+            began = hot_run.begin()
+            made = compute(*arguments)
+            measured.outputs += hot_run.end(stage, began)
+            return made
 
     def text(self) -> str:
         """What was measured, for `told`."""

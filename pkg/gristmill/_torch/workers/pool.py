@@ -27,7 +27,6 @@ from gristmill._engine.stage_times import RECEIVE, StageTimes, each
 from gristmill._engine.stream import Runnable
 from gristmill._engine.usage import NearUsage
 from gristmill._engine.workers import LauncherWorkers, received, usage_of
-from gristmill._hot import run as hot_run
 from gristmill._torch.batches import encoding
 from gristmill._torch.batches.pickling import ProgramPickle
 from gristmill._torch.indices import requests
@@ -270,11 +269,7 @@ class WorkerPool:
         times.left -= 1
         if times.left:
             return self._decoded(due)
-        with times.measuring() as measured:
-            began = hot_run.begin()
-            answer = self._decoded(due)
-            measured.outputs += hot_run.end(RECEIVE, began)
-            return answer
+        return times.measured(RECEIVE, self._decoded, due)
 
     def _decoded(self, due: _core.Due) -> Answer:
         element, _ = received(self.scheduler, due)
