@@ -10,7 +10,7 @@
 #   make docs      the docs as a site, at http://localhost:8000
 #   make wheel     a wheel for this Python that needs nothing of the system, tried out
 #   make sdist     the sources as users get them
-#   make bench     the table of measurements
+#   make bench     all measurements, their tables and plots
 #   make soak      the tests that take minutes
 #   make clean     remove what these targets made
 

@@ -10,6 +10,7 @@ import pathlib
 import re
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
+IMAGE = re.compile(r"(!\[[^]]*\]\()(?!https?:)")
 LINK = re.compile(r"(?<=\]\()(?!https?:|#)(?=[^)]+\))")
 
 
@@ -32,6 +33,7 @@ def urls_of(address):
 
 def readme_of(text, address, version):
     """Return README with links that lead somewhere from any page."""
+    text = IMAGE.sub(rf"\1{address}/raw/v{version}/", text)
     return LINK.sub(f"{address}/blob/v{version}/", text)
 
 

@@ -1,4 +1,4 @@
-"""How long does the first batch take, with 1 worker and with 16?
+"""How long does the first batch take, with 1 to 16 workers?
 
 Prints seconds from the call of iter() to the first batch, in a process that has
 imported its library and nothing else; lower is better.  The pipeline is trivial:
@@ -17,6 +17,7 @@ from workloads import Workload, leaves
 
 RECORDS = list(range(10_000))
 BATCH_SIZE = 32
+WORKERS = (1, 2, 4, 8, 16)
 IMPORTS = {
     peers.gristmill: peers.import_gristmill,
     peers.grain_default: peers.import_grain,
@@ -53,13 +54,13 @@ def _contestants():
     return {
         f"{name} {workers}w": functools.partial(_measure, load, workers)
         for name, load in loads.items()
-        for workers in (1, 16)
+        for workers in WORKERS
     }
 
 
 QUESTION = Question(
     name="first_batch",
-    text="time to the first batch, 1 and 16 workers, trivial pipeline",
+    text="time to the first batch, 1 to 16 workers, trivial pipeline",
     unit="s",
     contestants=_contestants(),
     targets=(

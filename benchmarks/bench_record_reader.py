@@ -8,29 +8,18 @@ bytes, in C.
     python benchmarks/bench_record_reader.py
 """
 
-import ctypes
-import os
-import subprocess
 import time
 from collections.abc import Callable
 
 import numpy as np
 
+import pread
 from harness import AtLeast, Measurement, Question, Settings, main
-from record_files import FOLDER, array_record, kept, noise
+from record_files import array_record, noise
 from workloads import BATCH, SEED, answer
 
 RECORDS = 100_000
 SIZE = 1024
-PREADS = """
-#include <stdint.h>
-#include <unistd.h>
-int preads(int fd, const int64_t* at, int64_t count, char* out, int64_t size) {
-  for (int64_t i = 0; i < count; ++i)
-    if (pread(fd, out + i * size, size, at[i]) != size) return -1;
-  return 0;
-}
-"""
 
 
 def _path() -> str:
@@ -75,34 +64,7 @@ def _wheel(settings: Settings) -> Measurement:
 
 
 def _pread(settings: Settings) -> Measurement:
-    def build(path: str) -> None:
-        compiler = os.environ.get("CC", "cc")
-        command = [compiler, "-O2", "-shared", "-fPIC", "-x", "c", "-", "-o", path]
-        subprocess.run(command, input=PREADS.encode(), check=True)
-
-    FOLDER.mkdir(exist_ok=True)
-    preads = ctypes.CDLL(kept("preads.so", build)).preads
-    from gristmill import _core
-
-    file = _core.RecordFile(_path())
-    # A chunk's record is what is left after the headers, but for block headers.
-    begins = np.array([file.chunk(i)[1] - SIZE for i in range(RECORDS)])
-    slots = np.empty((BATCH, SIZE), np.uint8)
-    fd = os.open(_path(), os.O_RDONLY)
-
-    def read(keys: np.ndarray) -> np.ndarray:
-        at = begins[keys]
-        if preads(
-            fd,
-            at.ctypes.data_as(ctypes.c_void_p),
-            ctypes.c_int64(len(at)),
-            slots.ctypes.data_as(ctypes.c_void_p),
-            ctypes.c_int64(SIZE),
-        ):
-            raise OSError("a read was short")
-        return slots
-
-    return Measurement(_timed(read, settings).value)
+    return Measurement(_timed(pread.reader_of(_path(), RECORDS, SIZE), settings).value)
 
 
 QUESTION = Question(

@@ -14,18 +14,18 @@ them from the loader.
 
 import functools
 import itertools
+import pathlib
 from collections.abc import Callable, Iterator
 from typing import Any
 
-import torch
-
 import peers
-from gristmill.torch import to_device
 from harness import AtMost, Measurement, Question, Settings, main, seconds_per_batch
 from workloads import IMAGE_BATCH, Workload, images
 
 SLOTS = 8
 WORKERS = 2
+# Looked at in place of asking torch, which takes a second to import.
+HAS_CUDA = pathlib.Path("/dev/nvidiactl").exists()
 
 
 def batches_in_slots() -> tuple[Any, list[Any]]:
@@ -36,6 +36,8 @@ def batches_in_slots() -> tuple[Any, list[Any]]:
 
 
 def _copied(batches: Iterator[Any], settings: Settings) -> Measurement:
+    import torch
+
     # The device is waited for once in 64 batches, so that copies may queue.
     def many() -> Iterator[None]:
         while True:
@@ -49,6 +51,8 @@ def _copied(batches: Iterator[Any], settings: Settings) -> Measurement:
 
 
 def _to_cuda(settings: Settings) -> Measurement:
+    from gristmill.torch import to_device
+
     loader, kept = batches_in_slots()
     batches = to_device(itertools.cycle(kept), "cuda")
     found = _copied(batches, settings)
@@ -58,12 +62,20 @@ def _to_cuda(settings: Settings) -> Measurement:
 
 
 def _memcpy(settings: Settings) -> Measurement:
+    import torch
+
     loader, kept = batches_in_slots()
     pinned = torch.from_numpy(kept[0]).pin_memory()
     loader.close()
     room = torch.empty_like(pinned, device="cuda")
     copies = (room.copy_(pinned, non_blocking=True) for _ in itertools.count())
     return _copied(copies, settings)
+
+
+def _to_cpu(batches: Iterator[Any]) -> Iterator[Any]:
+    from gristmill.torch import to_device
+
+    return to_device(batches, "cpu")
 
 
 def _on_the_cpu(
@@ -77,7 +89,7 @@ def _on_the_cpu(
     return Measurement(seconds * 1e3)
 
 
-if torch.cuda.is_available():
+if HAS_CUDA:
     QUESTION = Question(
         name="to_device",
         text="a 19.3 MB batch from a slot to the CUDA device",
@@ -91,9 +103,7 @@ else:
         text="a 19.3 MB batch from a slot to the CPU (no CUDA device here)",
         unit="ms/batch",
         contestants={
-            "gristmill": functools.partial(
-                _on_the_cpu, functools.partial(to_device, device="cpu")
-            ),
+            "gristmill": functools.partial(_on_the_cpu, _to_cpu),
             "plain iteration": functools.partial(_on_the_cpu, iter),
         },
         targets=(AtMost(1.05, "plain iteration"),),

@@ -12,7 +12,6 @@ median of its pairs' ratios is above 1.1, and at most one pair in five found les
 
 import argparse
 import dataclasses
-import importlib
 import pathlib
 import statistics
 import subprocess
@@ -20,7 +19,7 @@ import sys
 import tempfile
 
 from harness import OURS, Question, Settings, measure
-from run import QUESTIONS
+from questions import QUESTIONS, question_of
 
 ROOT = pathlib.Path(__file__).parent.parent
 # What takes seconds, and has to do with most of the code.
@@ -142,7 +141,7 @@ def main() -> int:
         print(f"\n| contestant | {before[:12]} | {now[:12]} | ratio | verdict |")
         print("|---|---|---|---|---|", flush=True)
         for name in options.only:
-            question = importlib.import_module(f"bench_{name}").QUESTION
+            question = question_of(name)
             for contestant in question.contestants:
                 if contestant.partition(" ")[0].rstrip(",") != OURS:
                     continue

@@ -44,11 +44,18 @@ class Measurement:
     """One contestant's result in the question's unit; lower is better.
 
     ``answers`` maps the name of a check to a digest.  All contestants that made
-    the same check must have got the same digest.
+    the same check must have got the same digest.  ``series`` is what a question has
+    plotted of a run: pairs of x and y.
     """
 
     value: float
     answers: dict[str, str] = dataclasses.field(default_factory=dict)
+    series: list[tuple[float, float]] = dataclasses.field(default_factory=list)
+
+
+def shown(ratio: float) -> str:
+    """Returns a figure with three digits, never as a power of ten."""
+    return f"{ratio:,.0f}" if abs(ratio) >= 100 else f"{ratio:.3g}"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -220,12 +227,25 @@ def measure(
 
 @dataclasses.dataclass
 class Outcome:
-    """All runs of one question."""
+    """All runs of one question.
+
+    Args:
+        question: The question.
+        runs: What each contestant's runs found.
+        failures: Why a contestant has no more of them.
+        disagreements: Which answers differ.
+        series: Of each contestant that has one, that of its last run.
+        about: When, where, of what and how it was measured.
+    """
 
     question: Question
     runs: dict[str, list[float]]
-    failures: dict[str, str]
-    disagreements: list[str]
+    failures: dict[str, str] = dataclasses.field(default_factory=dict)
+    disagreements: list[str] = dataclasses.field(default_factory=list)
+    series: dict[str, list[tuple[float, float]]] = dataclasses.field(
+        default_factory=dict
+    )
+    about: dict[str, str] = dataclasses.field(default_factory=dict)
 
     @property
     def medians(self) -> dict[str, float]:
@@ -235,13 +255,15 @@ class Outcome:
         """Returns (target, found, verdict) for each target."""
         rows = []
         for target in self.question.targets:
+            is_ratio = isinstance(target, AtLeast) or target.than
+            text = f"{target}" if is_ratio else f"{target} {self.question.unit}"
             try:
                 found = target.found(self.medians)
             except KeyError as missing:
-                rows.append((str(target), "-", f"not measured: {missing.args[0]}"))
+                rows.append((text, "-", f"not measured: {missing.args[0]}"))
                 continue
             passed = target.passes(found) and not self.disagreements
-            rows.append((str(target), f"{found:.3g}", "pass" if passed else "FAIL"))
+            rows.append((text, shown(found), "pass" if passed else "FAIL"))
         return rows
 
 
@@ -253,7 +275,7 @@ def ask(
     Contestants whose name begins with ``skip`` are left out.
     """
     names = [n for n in question.contestants if not skip or not n.startswith(skip)]
-    outcome = Outcome(question, {name: [] for name in names}, {}, [])
+    outcome = Outcome(question, {name: [] for name in names})
     agreed: dict[str, tuple[str, str]] = {}
     for _ in range(repeats):
         for name in names:
@@ -271,6 +293,8 @@ def ask(
                         f"{check}: {name} got {digest}, {first} got {expected}"
                     )
             outcome.runs[name].append(result.value)
+            if result.series:
+                outcome.series[name] = result.series
     return outcome
 
 

@@ -1,71 +1,127 @@
-"""Put what was measured into the pages of docs/peers, from the tables of README.md.
+"""What is said of other loaders: README's table, and the pages of `docs/peers`."""
 
-    python benchmarks/peer_pages.py
-
-A page gets each row whose target names its loader, between two comments.
-"""
-
-import importlib
+import dataclasses
 import pathlib
-import re
 
-HERE = pathlib.Path(__file__).parent
-PAGES = HERE.parent / "docs" / "peers"
-# What contestants of questions are called, by the pages' names.
-NAMES = {
-    "dali": ["dali"],
-    "grain": [
-        *("grain", "grain default", "grain (0, 0)", "grain in order"),
-        *("grain batches", "grain elements", "grain [i]", "wheel"),
-    ],
-    "hugging-face": ["hugging face", "hugging face, torch", "iter", "indexed"],
-    "ray-data": ["Ray Data", "Ray Data, in order"],
-    "spdl": ["spdl"],
-    "tf-data": ["tf.data service", "tensorflow", "tensorflow, counted"],
-    "torch": ["torch", "torch getitems", "torchdata"],
-    "webdataset": ["webdataset", "webdataset, 2 workers"],
+from harness import OURS, AtLeast, Outcome, shown
+
+# What contestants' names begin with, by what their loaders are called.
+LOADERS = {
+    "Grain": ("grain", "wheel"),
+    "torchdata": ("torchdata",),
+    "torch": ("torch",),
+    "SPDL": ("spdl",),
+    "DALI": ("dali",),
+    "Hugging Face": ("hugging face", "iter", "indexed"),
+    "webdataset": ("webdataset",),
+    "Ray Data": ("Ray Data",),
+    "tf.data": ("tf.data", "tensorflow"),
+    "by hand": ("by hand", "bare"),
 }
-ROW = re.compile(r"^\| (\w+) \| (.*?) \| (\S+) \| \w+ \|$", re.MULTILINE)
-FASTER = re.compile(r"(.*?) >= \S+x as fast as (.*)")
-PLACE = re.compile(r"(<!-- measured -->\n).*?(<!-- end -->)", re.DOTALL)
+PAGES = {
+    "dali": ("DALI",),
+    "grain": ("Grain",),
+    "hugging-face": ("Hugging Face",),
+    "ray-data": ("Ray Data",),
+    "spdl": ("SPDL",),
+    "tf-data": ("tf.data",),
+    "torch": ("torch", "torchdata"),
+    "webdataset": ("webdataset",),
+}
+FOLDER = pathlib.Path(__file__).parent.parent / "docs" / "peers"
 
 
-def rows_of(page: str, tables: str) -> list[tuple[str, str, str, str]]:
-    """Returns question, who is faster, than whom, and how many times."""
-    rows = []
-    for question, target, found in ROW.findall(tables):
-        compared = FASTER.fullmatch(target)
-        if compared is None:
+def loader_of(contestant: str) -> str | None:
+    """Returns what the loader of a contestant is called; None is a limit or ours."""
+    for loader, begins in LOADERS.items():
+        if contestant.startswith(begins):
+            return loader
+    return None
+
+
+@dataclasses.dataclass(frozen=True)
+class Row:
+    """A row of README's table.
+
+    Args:
+        label: What is measured, in a few words.
+        question: Which question has it.
+        ours: Our contestant.  What follows its first word, as " 16w", ends the names
+            of the others that count.
+    """
+
+    label: str
+    question: str
+    ours: str = OURS
+
+    def ratios(self, outcome: Outcome) -> dict[str, float]:
+        """Returns how many times as long each loader takes, the best of it."""
+        end = self.ours.removeprefix(OURS)
+        best: dict[str, float] = {}
+        for name, value in outcome.medians.items():
+            loader = loader_of(name)
+            if loader is not None and name.endswith(end):
+                best[loader] = min(value, best.get(loader, value))
+        ours = outcome.medians[self.ours]
+        return {loader: float(f"{best[loader] / ours:.3g}") for loader in best}
+
+    def __str__(self) -> str:
+        return f"{self.label} ({self.question})"
+
+
+FRONT = (
+    Row("objects in memory", "getitem"),
+    Row("a Python map, 2 workers", "map_workers"),
+    Row("19 MB of pictures a batch, 2 workers", "images"),
+    Row("first batch, 16 workers", "first_batch", f"{OURS} 16w"),
+    Row("records of 1 KiB, shuffled", "records_tokens"),
+    Row("records of 100 KB, 2 workers", "records_large"),
+    Row("JPEG files, 2 workers", "jpeg"),
+    Row("samples of tar files", "tar"),
+    Row("Parquet columns", "parquet_columns"),
+    Row("packed text, 2 workers", "text_pack"),
+    Row("a chain of datasets", "dataset_map"),
+    Row("packing by first fit", "pack_first_fit"),
+    Row("torch: dicts of tensors", "torch_dict"),
+    Row("torch: pictures, 2 workers", "torch_images"),
+    Row("records of 1 KiB from a cluster", "ray_records"),
+    Row("import", "import"),
+)
+
+
+def front_table(outcomes: dict[str, Outcome]) -> str:
+    """Returns README's table as markdown."""
+    lines = [
+        "| | Gristmill | others take so many times as long |",
+        "| --- | --- | --- |",
+    ]
+    for row in FRONT:
+        if row.question not in outcomes:
             continue
-        ours, peers = compared[1], compared[2].split(" or ")
-        if set(NAMES[page]) & set(peers):
-            rows.append((question, ours, " or ".join(peers), found))
-    return list(dict.fromkeys(rows))
-
-
-def section_of(page: str, tables: str) -> str:
-    """Returns the markdown of what a page's loader was compared with."""
-    lines = ["| question | | times as fast as | |", "| --- | --- | --- | --- |"]
-    for question, ours, peers, found in rows_of(page, tables):
-        text = importlib.import_module(f"bench_{question}").QUESTION.text
-        times = float(found)
-        shown = f"{times:,.0f}" if times >= 100 else f"{times:.3g}"
-        lines.append(f"| {text} | {ours} | {peers} | {shown} |")
+        outcome = outcomes[row.question]
+        ours = f"{shown(outcome.medians[row.ours])} {outcome.question.unit}"
+        ratios = row.ratios(outcome)
+        others = ", ".join(f"{name} {shown(ratios[name])}" for name in ratios)
+        lines.append(f"| {row.label} | {ours} | {others} |")
     return "\n".join(lines) + "\n"
 
 
-def with_section(text: str, page: str, tables: str) -> str:
-    """Returns a page's text with what was measured."""
-    section = section_of(page, tables)
-    return PLACE.sub(lambda place: f"{place[1]}\n{section}\n{place[2]}", text)
+def compared_with(page: str, outcomes: dict[str, Outcome]) -> list[tuple[str, ...]]:
+    """Returns question, who is faster, than whom, and how many times, of a page."""
+    rows = []
+    for outcome in outcomes.values():
+        targets = outcome.question.targets
+        for target, found in zip(targets, outcome.verdicts(), strict=True):
+            if not isinstance(target, AtLeast):
+                continue
+            if set(map(loader_of, target.peers)) & set(PAGES[page]):
+                peers = " or ".join(target.peers)
+                rows.append((outcome.question.text, target.ours, peers, found[1]))
+    return list(dict.fromkeys(rows))
 
 
-def main() -> None:
-    tables = (HERE / "README.md").read_text()
-    for page in NAMES:
-        path = PAGES / f"{page}.md"
-        path.write_text(with_section(path.read_text(), page, tables))
-
-
-if __name__ == "__main__":
-    main()
+def section_of(page: str, outcomes: dict[str, Outcome]) -> str:
+    """Returns the markdown of what a page's loader was compared with."""
+    lines = ["| question | | times as fast as | |", "| --- | --- | --- | --- |"]
+    lines += [f"| {' | '.join(row)} |" for row in compared_with(page, outcomes)]
+    return "\n".join(lines) + "\n"

@@ -41,6 +41,12 @@ def import_torch() -> Any:
     return torch
 
 
+def import_spdl() -> Any:
+    import spdl.pipeline
+
+    return spdl.pipeline
+
+
 def _grain_loader(grain: Any, work: Workload, **options: Any) -> Any:
     operations = []
     if work.step is not None:

@@ -8,7 +8,6 @@ import pytest
 from support.places import ROOT
 
 PAGES = ROOT / "docs" / "peers"
-TABLES = (ROOT / "benchmarks" / "README.md").read_text()
 
 
 @pytest.fixture
@@ -17,36 +16,57 @@ def peer_pages(monkeypatch):
     return importlib.import_module("peer_pages")
 
 
+def outcome_of(name, **runs):
+    harness, questions = map(importlib.import_module, ("harness", "questions"))
+    runs = {contestant.replace("_", " "): [value] for contestant, value in runs.items()}
+    return {name: harness.Outcome(questions.question_of(name), runs)}
+
+
 def test_every_page_is_listed_and_has_its_loaders_names(peer_pages):
     listed = re.findall(
         r"\| \[(\S+)\.md\]\(\1\.md\) \|", (PAGES / "README.md").read_text()
     )
-    assert sorted(listed) == sorted(peer_pages.NAMES)
+    assert sorted(listed) == sorted(peer_pages.PAGES)
     assert {f"{name}.md" for name in listed} | {"README.md"} == {
         path.name for path in PAGES.iterdir()
     }
+    named = [loader for loaders in peer_pages.PAGES.values() for loader in loaders]
+    assert set(named) | {"by hand"} == set(peer_pages.LOADERS)
 
 
-@pytest.mark.parametrize(
-    "path", sorted(PAGES.glob("[a-z]*.md")), ids=lambda path: path.stem
-)
-def test_a_page_has_the_figures_of_the_benchmarks(peer_pages, path):
-    text = path.read_text()
-    assert peer_pages.with_section(text, path.stem, TABLES) == text
-    assert peer_pages.rows_of(path.stem, TABLES)
+def test_every_page_compares_something(peer_pages):
+    outcomes = importlib.import_module("store").load()
+    for page in peer_pages.PAGES:
+        assert peer_pages.compared_with(page, outcomes)
 
 
-def test_a_row_of_the_benchmarks_becomes_one_of_each_loader_that_it_names(peer_pages):
-    tables = (
-        "| getitem | gristmill >= 5x as fast as grain default or torch | 146.2 | x |\n"
-        "| images | gristmill >= 0.7x as fast as bare | 0.933 | pass |\n"
-        "| memory | gristmill 4w <= 1.5x gristmill 0w | 1.39 | pass |\n"
+def test_a_target_becomes_a_row_of_each_loader_that_it_names(peer_pages):
+    outcomes = outcome_of(
+        "getitem", gristmill=2.0, grain_default=900.0, torch=20.0, spdl=14.0
     )
-    expected = [("getitem", "gristmill", "grain default or torch", "146.2")]
-    assert peer_pages.rows_of("grain", tables) == expected
-    assert peer_pages.rows_of("torch", tables) == expected
-    assert peer_pages.rows_of("spdl", tables) == []
-    assert peer_pages.section_of("torch", tables).splitlines()[2:] == [
-        "| in-memory source by __getitem__, shuffle, batch 256, 0 workers | gristmill"
-        " | grain default or torch | 146 |"
+    outcomes["getitem"].runs["grain (0, 0)"] = [292.3]
+    text = "in-memory source by __getitem__, shuffle, batch 256, 0 workers"
+    assert peer_pages.compared_with("grain", outcomes) == [
+        (text, "gristmill", "grain default or grain (0, 0)", "146")
+    ]
+    assert peer_pages.section_of("torch", outcomes).splitlines()[2:] == [
+        f"| {text} | gristmill | torch | 10 |"
+    ]
+    assert peer_pages.compared_with("dali", outcomes) == []
+
+
+def test_a_row_of_the_readme_has_the_best_of_each_loader(peer_pages):
+    outcomes = outcome_of("getitem", gristmill=2.0, grain_default=900.0, torch=1.0)
+    outcomes["getitem"].runs["grain (0, 0)"] = [292.3]
+    assert peer_pages.front_table(outcomes).splitlines()[2:] == [
+        "| objects in memory | 2 ns/record | Grain 146, torch 0.5 |"
+    ]
+
+
+def test_a_row_of_so_many_workers_compares_as_many(peer_pages):
+    outcomes = outcome_of(
+        "first_batch", gristmill_1w=9.0, gristmill_16w=2.0, torch_1w=1.0, torch_16w=3.0
+    )
+    assert peer_pages.front_table(outcomes).splitlines()[2:] == [
+        "| first batch, 16 workers | 2 s | torch 1.5 |"
     ]

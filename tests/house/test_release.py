@@ -155,8 +155,12 @@ def test_each_link_of_the_readme_works_on_an_index_page(index_page):
     prefix = f"{HOME}/blob/v1.2.3/"
     files = [target.removeprefix(prefix) for target in targets if prefix in target]
     assert "docs/quickstart.md" in files
-    assert all((ROOT / file).is_file() for file in files)
-    assert shown.replace(prefix, "") == text
+    # The page of a picture is none.
+    raw = f"{HOME}/raw/v1.2.3/"
+    pictures = [target.removeprefix(raw) for target in targets if raw in target]
+    assert pictures == ["docs/plots/peers.svg"]
+    assert all((ROOT / file).is_file() for file in files + pictures)
+    assert shown.replace(prefix, "").replace(raw, "") == text
 
 
 def test_without_a_home_the_readme_is_as_it_is(index_page):

@@ -1,0 +1,63 @@
+"""What one system call for each record's bytes takes, in C: a limit of record files."""
+
+import ctypes
+import os
+import subprocess
+from collections.abc import Callable
+
+import numpy as np
+
+from record_files import FOLDER, kept
+
+SOURCE = """
+#include <stdint.h>
+#include <unistd.h>
+int preads(int fd, const int64_t* at, int64_t count, char* out, int64_t size) {
+  for (int64_t i = 0; i < count; ++i)
+    if (pread(fd, out + i * size, size, at[i]) != size) return -1;
+  return 0;
+}
+"""
+
+
+def _build(path: str) -> None:
+    compiler = os.environ.get("CC", "cc")
+    command = [compiler, "-O2", "-shared", "-fPIC", "-x", "c", "-", "-o", path]
+    subprocess.run(command, input=SOURCE.encode(), check=True)
+
+
+def reader_of(path: str, records: int, size: int) -> Callable[[np.ndarray], np.ndarray]:
+    """Returns what reads records of an ArrayRecord file into memory that is kept.
+
+    Args:
+        path: A file of uncompressed chunks of one record each.
+        records: How many it has.
+        size: Bytes of each.  A chunk of more than a block of 64 KiB has block headers
+            among them, which are read in place of as many bytes.
+    """
+    FOLDER.mkdir(exist_ok=True)
+    preads = ctypes.CDLL(kept("preads.so", _build)).preads
+    from gristmill import _core
+
+    file = _core.RecordFile(path)
+    # A chunk's record is what is left after the headers.
+    begins = np.array([file.chunk(i)[1] - size for i in range(records)])
+    fd = os.open(path, os.O_RDONLY)
+    kept_rows = np.empty((0, size), np.uint8)
+
+    def read(keys: np.ndarray) -> np.ndarray:
+        nonlocal kept_rows
+        if len(kept_rows) < len(keys):
+            kept_rows = np.ones((len(keys), size), np.uint8)
+        at = begins[keys]
+        if preads(
+            fd,
+            at.ctypes.data_as(ctypes.c_void_p),
+            ctypes.c_int64(len(at)),
+            kept_rows.ctypes.data_as(ctypes.c_void_p),
+            ctypes.c_int64(size),
+        ):
+            raise OSError("a read was short")
+        return kept_rows[: len(keys)]
+
+    return read
