@@ -7,7 +7,7 @@ model, its optimizer and the position of the iterator in one checkpoint.  A run 
 stopped in the middle of an epoch and restored from there ends with the same weights,
 bit for bit, as one that was never stopped.
 
-    pip install gristmill[jax,orbax] flax optax scikit-learn
+    pip install 'gristmill[jax,orbax]' flax optax scikit-learn
 """
 
 import pathlib

@@ -8,7 +8,7 @@ class of that one.  After ``gristmill.torch.install()`` it builds Gristmill's.  
 that goes on from a state in the middle of an epoch ends with the same weights, bit for
 bit, as training that never stopped.
 
-    pip install gristmill[torch] accelerate scikit-learn
+    pip install 'gristmill[torch]' accelerate scikit-learn
 """
 
 import pathlib

@@ -7,7 +7,7 @@ stops in the middle of an epoch and is started again with ``ckpt_path=`` reads e
 the remaining samples of that epoch once, and ends with the same weights, bit for bit,
 as training that never stopped.  With torch's own loader it would begin the epoch anew.
 
-    pip install gristmill[torch] lightning scikit-learn
+    pip install 'gristmill[torch]' lightning scikit-learn
 """
 
 import logging

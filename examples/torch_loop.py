@@ -8,7 +8,7 @@ them at random and add noise, from generators that the loader has seeded.  As al
 and draws are torch's, both runs see the same batches and end with the same weights,
 bit for bit.
 
-    pip install gristmill[torch] scikit-learn
+    pip install 'gristmill[torch]' scikit-learn
 """
 
 import argparse

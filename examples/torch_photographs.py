@@ -7,7 +7,7 @@ The same as `train_photographs.py`: tiles of twelve photographs, in a folder for
 the network has never seen.  Pictures are a dataset of Gristmill under the loader of
 `gristmill.torch`, whose two workers give batches of tensors.
 
-    pip install gristmill[image,torch] scikit-image scikit-learn
+    pip install 'gristmill[image,torch]' scikit-image scikit-learn
 """
 
 import time

@@ -7,7 +7,7 @@ The Trainer builds its loaders itself, by a name: one call of
 The model, a Llama of some thousand weights, is made on the spot and reads the source
 of Python's standard library, byte for byte.  Both runs log the same losses.
 
-    pip install gristmill[torch] accelerate transformers
+    pip install 'gristmill[torch]' accelerate transformers
 """
 
 import argparse

@@ -7,7 +7,7 @@ worker processes decode a random crop of each file, resize it, flip it half the 
 normalize it; the network learns which photograph it is from, and is tested on a part of
 each that it has never seen.
 
-    pip install gristmill[image,jax] optax scikit-image scikit-learn
+    pip install 'gristmill[image,jax]' optax scikit-image scikit-learn
 """
 
 import time
