@@ -7,7 +7,7 @@ from faults.scripts import can_mount, run, with_shm_of_its_own
 pytestmark = pytest.mark.multiprocess
 
 
-@pytest.mark.claim("/dev/shm is not used.")
+@pytest.mark.claim("/dev/shm is not needed.")
 @pytest.mark.skipif(not can_mount(), reason="unshare -m is not permitted")
 @pytest.mark.parametrize("options", ["size=64m", "ro"])
 def test_dev_shm_is_not_needed(options):

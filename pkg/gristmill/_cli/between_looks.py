@@ -1,0 +1,96 @@
+"""What the loaders of a process, and its workers, did between two looks."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+from gristmill._cli.process_look import Look
+from gristmill._observe import processes
+from gristmill._observe.processes import Usage
+from gristmill._observe.shared_words import Worker
+
+
+def done_between(
+    before: Look, after: Look, waited: dict[int, tuple[int, int]]
+) -> dict[str, Any]:
+    """What is shown of a process, in plain values."""
+    return {
+        "pid": after.pid,
+        "command": processes.command(after.pid),
+        "stopped": _stopped(after.usage[after.pid]),
+        **_used(after.pid, before, after),
+        "loaders": [
+            _loader(inode, before, after, waited.get(inode)) for inode in after.loaders
+        ],
+    }
+
+
+def _loader(
+    inode: int, before: Look, after: Look, waited: tuple[int, int] | None
+) -> dict[str, Any]:
+    now = after.loaders[inode][1]
+    then = before.loaders[inode][1] if inode in before.loaders else None
+    passed_s = now.at_s - then.at_s if then else 0.0
+
+    def per_s(new: int, old: int | None) -> float | None:
+        return None if old is None or passed_s <= 0 else (new - old) / passed_s
+
+    return {
+        "id": inode,
+        "face": now.face,
+        "streams": now.streams,
+        "delivered": now.delivered,
+        "delivered_per_s": per_s(now.delivered, then.delivered if then else None),
+        "computed": now.computed,
+        "computed_per_s": per_s(now.computed, then.computed if then else None),
+        "ready": now.ready,
+        "waiting": waited[0] / waited[1] if waited else None,
+        "samples": waited[1] if waited else 0,
+        "memory_bytes": now.arena_bytes,
+        "memory_limit": now.memory_limit,
+        "workers": [
+            {
+                **_worker(worker, after),
+                **_used(worker.pid, before, after),
+                "outputs_per_s": per_s(
+                    worker.outputs,
+                    then.workers[worker.number].outputs if then else None,
+                ),
+            }
+            for worker in now.workers
+        ],
+    }
+
+
+def _worker(worker: Worker, look: Look) -> dict[str, Any]:
+    state = worker.state
+    usage = None if worker.pid is None else look.usage.get(worker.pid)
+    if worker.pid is not None and (usage is None or usage.state == "Z"):
+        state = "ended"
+    elif usage is not None and _stopped(usage):
+        state = "stopped"
+    unit = worker.unit
+    return {
+        "worker": worker.number,
+        "pid": worker.pid,
+        "state": state,
+        "unit": unit and dataclasses.asdict(unit),
+        "outputs": worker.outputs,
+        "restarts": worker.restarts,
+    }
+
+
+def _stopped(usage: Usage) -> bool:
+    """Whether a signal or a debugger has stopped the process."""
+    return usage.state in "Tt"
+
+
+def _used(pid: int | None, before: Look, after: Look) -> dict[str, Any]:
+    """What a process has used between two looks."""
+    now = None if pid is None else after.usage.get(pid)
+    then = None if pid is None else before.usage.get(pid)
+    cpu = None
+    if now is not None and then is not None:
+        cpu = max(0.0, now.cpu_s - then.cpu_s) / (after.at_s - before.at_s)
+    return {"cpu": cpu, "pss_bytes": None if now is None else now.pss_bytes}
