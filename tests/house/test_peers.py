@@ -55,6 +55,23 @@ def test_a_target_becomes_a_row_of_each_loader_that_it_names(peer_pages):
     assert peer_pages.compared_with("dali", outcomes) == []
 
 
+def test_a_loader_without_a_target_is_compared_all_the_same(peer_pages):
+    outcomes = outcome_of("over_time", gristmill=2.0, grain_default=9.0, spdl=1.5)
+    assert peer_pages.compared_with("spdl", outcomes) == [
+        (outcomes["over_time"].question.text, "gristmill", "spdl", "0.75")
+    ]
+
+
+def test_what_was_not_measured_is_no_row(peer_pages):
+    outcomes = outcome_of("jpeg", gristmill=2.0)
+    assert peer_pages.compared_with("torch", outcomes) == []
+
+
+def test_shares_of_ours_are_no_comparison(peer_pages):
+    outcomes = outcome_of("watching", gristmill=0.5, torch=0.1)
+    assert peer_pages.compared_with("torch", outcomes) == []
+
+
 def test_a_row_of_the_readme_has_the_best_of_each_loader(peer_pages):
     outcomes = outcome_of("getitem", gristmill=2.0, grain_default=900.0, torch=1.0)
     outcomes["getitem"].runs["grain (0, 0)"] = [292.3]
