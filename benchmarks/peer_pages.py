@@ -106,33 +106,36 @@ def front_table(outcomes: dict[str, Outcome]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _best_of(page: str, outcome: Outcome) -> list[tuple[str, ...]]:
-    """Returns the row of a question where no target names the page's loader."""
-    medians = outcome.medians
-    others = [name for name in medians if loader_of(name) in PAGES[page]]
-    if not others or medians.get(OURS, 0.0) <= 0.0:
-        return []
-    best = min(others, key=medians.__getitem__)
-    return [(outcome.question.text, OURS, best, shown(medians[best] / medians[OURS]))]
+def _pairs(page: str, outcome: Outcome) -> list[tuple[str, list[str]]]:
+    """Returns which of ours is compared with which of the page's contestants."""
+    named = [
+        (target.ours, [name for name in target.peers if loader_of(name) in PAGES[page]])
+        for target in outcome.question.targets
+        if isinstance(target, AtLeast)
+    ]
+    pairs = [(ours, peers) for ours, peers in named if peers]
+    everyone = [name for name in outcome.medians if loader_of(name) in PAGES[page]]
+    return pairs or [(OURS, everyone)]
 
 
 def compared_with(page: str, outcomes: dict[str, Outcome]) -> list[tuple[str, ...]]:
-    """Returns question, who is faster, than whom, and how many times, of a page."""
+    """Returns question, who is faster, than whom, and how many times, of a page.
+
+    Whom the targets name are the peers; where no target names the page's loader, its
+    fastest contestant is.
+    """
     rows: list[tuple[str, ...]] = []
     for outcome in outcomes.values():
-        question = outcome.question
-        if question.unit.startswith("%"):  # of ours alone
+        medians = outcome.medians
+        if outcome.question.unit.startswith("%"):  # of ours alone
             continue
-        named = [
-            (question.text, target.ours, " or ".join(target.peers), found)
-            for target, (_, found, _) in zip(
-                question.targets, outcome.verdicts(), strict=True
-            )
-            if isinstance(target, AtLeast)
-            and set(map(loader_of, target.peers)) & set(PAGES[page])
-        ]
-        measured = [row for row in named if row[3] != "-"]
-        rows += measured or _best_of(page, outcome)
+        for ours, peers in _pairs(page, outcome):
+            measured = [name for name in peers if name in medians]
+            if not measured or medians.get(ours, 0.0) <= 0.0:
+                continue
+            best = min(measured, key=medians.__getitem__)
+            found = shown(medians[best] / medians[ours])
+            rows.append((outcome.question.text, ours, best, found))
     return list(dict.fromkeys(rows))
 
 

@@ -47,12 +47,22 @@ def test_a_target_becomes_a_row_of_each_loader_that_it_names(peer_pages):
     outcomes["getitem"].runs["grain (0, 0)"] = [292.3]
     text = "in-memory source by __getitem__, shuffle, batch 256, 0 workers"
     assert peer_pages.compared_with("grain", outcomes) == [
-        (text, "gristmill", "grain default or grain (0, 0)", "146")
+        (text, "gristmill", "grain (0, 0)", "146")
     ]
     assert peer_pages.section_of("torch", outcomes).splitlines()[2:] == [
         f"| {text} | gristmill | torch | 10 |"
     ]
     assert peer_pages.compared_with("dali", outcomes) == []
+
+
+def test_a_target_that_names_several_loaders_says_on_a_page_what_its_own_took(
+    peer_pages,
+):
+    outcomes = outcome_of("jpeg_normalized", gristmill=2.0, dali=3.0, torch=4.0)
+    text = outcomes["jpeg_normalized"].question.text
+    assert peer_pages.compared_with("torch", outcomes) == [
+        (text, "gristmill", "torch", "2")
+    ]
 
 
 def test_a_loader_without_a_target_is_compared_all_the_same(peer_pages):
