@@ -418,8 +418,8 @@ class Opened(grain.MapTransform):
 @pytest.mark.multiprocess
 class TestLoaders:
     @pytest.mark.claim(
-        "an open text file in a source becomes a copy of its content in each worker,"
-        " with other offsets; a binary one is an error"
+        "of an open text file that a source holds, each worker gets a copy of the"
+        " content, with other offsets; a binary one is an error"
     )
     def test_give_the_rows_of_the_file_in_workers(self, path):
         source = Lines(path)
@@ -454,8 +454,8 @@ class TestLoaders:
             assert [line for line in loader if line] == ["ö zwei\n"]
 
     @pytest.mark.claim(
-        "an open text file in a source becomes a copy of its content in each worker,"
-        " with other offsets; a binary one is an error"
+        "of an open text file that a source holds, each worker gets a copy of the"
+        " content, with other offsets; a binary one is an error"
     )
     @pytest.mark.parametrize("place", ["source", "operation", "chain"])
     def test_name_the_attribute_that_is_in_the_way(self, path, place):

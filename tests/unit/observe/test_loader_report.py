@@ -100,7 +100,7 @@ def slowest(report):
     return max(report.stages, key=lambda stage: stage.share)
 
 
-@pytest.mark.claim("dataset.report(), iterator.report()")
+@pytest.mark.claim("report() of an IterDataset, a loader and their iterators")
 @pytest.mark.parametrize(
     ("slow", "workers"), [*itertools.product(SLOW, [0]), ("map", 2)]
 )

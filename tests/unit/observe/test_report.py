@@ -84,7 +84,7 @@ def stage_of(report):
     return stage
 
 
-@pytest.mark.claim("dataset.report(), iterator.report()")
+@pytest.mark.claim("report() of an IterDataset, a loader and their iterators")
 def test_a_slow_read_limits():
     source = grain.MapDataset.source(WaitingSource(5e-3))
     ds = source.map(lambda x: x + 1).to_iter_dataset(NO_THREADS).batch(8)
@@ -158,7 +158,7 @@ def test_equal_stages_are_balanced():
     assert report.stage is None
 
 
-@pytest.mark.claim("dataset.report(), iterator.report()")
+@pytest.mark.claim("report() of an IterDataset, a loader and their iterators")
 def test_an_iterator_reports_without_being_asked_to_measure(always_measured):
     ds = grain.MapDataset.range(100_000).map(decode).to_iter_dataset(NO_THREADS)
     iterator = iter(ds.batch(8))
