@@ -10,12 +10,15 @@ were its own, so that it counts about twice.
 "loader" is a `DataLoader` of the same with a worker, "torch" torch's loader with one
 over a dataset of tensors, in batches of 64: both against the same that time nothing, in
 their worker neither.  Processor time of the worker counts.  The looks at the clock with
-which a worker counts what it does, three for a batch, are in both.
+which a worker counts what it does, three for a batch, are in both.  The program has a
+processor of its own, and the two workers share another: a worker that happens to share
+the program's costs some percent more.
 
     python benchmarks/bench_watching.py
 """
 
 import itertools
+import os
 import pathlib
 import time
 
@@ -69,26 +72,22 @@ def _times_of(watched, bare, seconds: float) -> tuple[float, float, int]:
     return took[watched], took[bare], outputs
 
 
-class _Untimed:
-    """A source; where it is unpickled no stage is timed from then on."""
+class _Source:
+    """A source; where one that is not `timed` is unpickled, no stage is timed."""
 
-    def __init__(self, count: int) -> None:
-        self.count = count
+    def __init__(self, timed: bool) -> None:
+        self.timed = timed
 
     def __len__(self) -> int:
-        return self.count
+        return 10_000_000
 
     def __getitem__(self, index: int) -> int:
         return index
 
     def __setstate__(self, state) -> None:
         self.__dict__.update(state)
-        _time_nothing()
-
-
-class _Timed(_Untimed):
-    def __setstate__(self, state) -> None:
-        self.__dict__.update(state)
+        if not self.timed:
+            _time_nothing()
 
 
 def _time_nothing() -> None:
@@ -120,9 +119,9 @@ def _loader(source):
 
 def _cost_of_loader(settings: Settings) -> Measurement:
     def pair():
-        bare, its = _loader(_Untimed(10_000_000))
+        bare, its = _loader(_Source(timed=False))
         _leave_alone(bare, bare._run._times)
-        watched, scheduler = _loader(_Timed(10_000_000))
+        watched, scheduler = _loader(_Source(timed=True))
         return (watched, scheduler), (bare, its)
 
     return _cost_with_workers(pair, settings)
@@ -159,17 +158,27 @@ def _cost_of_torch(settings: Settings) -> Measurement:
 
 def _cost_with_workers(pair, settings: Settings) -> Measurement:
     """As `_cost`, of iterators each with its worker."""
+    mine, *other = sorted(os.sched_getaffinity(0))
+    os.sched_setaffinity(0, {mine})
     watched_s = bare_s = 0.0
     for _ in range(PAIRS):
-        (watched, its), (bare, others) = pair()
-        before = _worker_s(its), _worker_s(others)
+        (watched, its), (bare, bares) = pair()
+        for scheduler in (its, bares):
+            _run_on(scheduler, other[:1] or [mine])
+        before = _worker_s(its), _worker_s(bares)
         found = _times_of(watched, bare, 2 * settings.seconds)
         watched_s += found[0] + _since(its, before[0], found[2])
-        bare_s += found[1] + _since(others, before[1], found[2])
+        bare_s += found[1] + _since(bares, before[1], found[2])
         for iterator in (watched, bare):
             end = getattr(iterator, "close", None) or iterator._shutdown_workers
             end()
     return Measurement((watched_s / bare_s - 1) * 100)
+
+
+def _run_on(scheduler, processors: list[int]) -> None:
+    """Has all threads of the workers run on these processors."""
+    for thread in _threads(scheduler):
+        os.sched_setaffinity(int(thread.name), processors)
 
 
 def _since(scheduler, before: tuple[float, int], outputs: int) -> float:
@@ -180,11 +189,20 @@ def _since(scheduler, before: tuple[float, int], outputs: int) -> float:
 
 def _worker_s(scheduler) -> tuple[float, int]:
     """Processor time of all threads of the workers, in s, and outputs."""
-    whole_ns = 0
-    for pid, _, _ in scheduler.processes():
-        for task in pathlib.Path(f"/proc/{pid}/task").iterdir():
-            whole_ns += int((task / "schedstat").read_text().split()[0])
+    whole_ns = sum(
+        int((thread / "schedstat").read_text().split()[0])
+        for thread in _threads(scheduler)
+    )
     return whole_ns / 1e9, sum(counts[2] for counts in scheduler.counts())
+
+
+def _threads(scheduler) -> list[pathlib.Path]:
+    """The folder of /proc of each thread of the workers."""
+    return [
+        thread
+        for pid, _, _ in scheduler.processes()
+        for thread in pathlib.Path(f"/proc/{pid}/task").iterdir()
+    ]
 
 
 def _outputs_of_a_turn(iterator) -> int:
