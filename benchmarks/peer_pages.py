@@ -106,41 +106,55 @@ def front_table(outcomes: dict[str, Outcome]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _pairs(page: str, outcome: Outcome) -> list[tuple[str, list[str]]]:
-    """Returns which of ours is compared with which of the page's contestants."""
-    named = [
+def _by_targets(page: str, outcome: Outcome) -> list[tuple[str, list[str]]]:
+    """Returns which of ours the targets compare with which of the page's loaders."""
+    return [
         (target.ours, [name for name in target.peers if loader_of(name) in PAGES[page]])
         for target in outcome.question.targets
         if isinstance(target, AtLeast)
     ]
-    pairs = [(ours, peers) for ours, peers in named if peers]
-    everyone = [name for name in outcome.medians if loader_of(name) in PAGES[page]]
-    return pairs or [(OURS, everyone)]
+
+
+def _by_names(page: str, outcome: Outcome) -> list[tuple[str, list[str]]]:
+    """Returns the same by how names end: "gristmill 2w" meets all that end in " 2w"."""
+    found: dict[str, list[str]] = {}
+    ends = [name for name in outcome.medians if name.startswith(OURS)]
+    for name in outcome.medians:
+        fitting = [ours for ours in ends if name.endswith(ours.removeprefix(OURS))]
+        if loader_of(name) in PAGES[page] and fitting:
+            found.setdefault(max(fitting, key=len), []).append(name)
+    return list(found.items())
 
 
 def compared_with(page: str, outcomes: dict[str, Outcome]) -> list[tuple[str, ...]]:
-    """Returns question, who is faster, than whom, and how many times, of a page.
+    """Returns question, our contestant, the page's, and times as fast, of a page.
 
-    Whom the targets name are the peers; where no target names the page's loader, its
-    fastest contestant is.
+    Of several contestants the fastest counts.  Those that no target names have a row,
+    too, where they are faster than the ones that are named.
     """
     rows: list[tuple[str, ...]] = []
     for outcome in outcomes.values():
         medians = outcome.medians
         if outcome.question.unit.startswith("%"):  # of ours alone
             continue
-        for ours, peers in _pairs(page, outcome):
+        least: dict[str, float] = {}
+        for ours, peers in _by_targets(page, outcome) + _by_names(page, outcome):
             measured = [name for name in peers if name in medians]
             if not measured or medians.get(ours, 0.0) <= 0.0:
                 continue
             best = min(measured, key=medians.__getitem__)
-            found = shown(medians[best] / medians[ours])
-            rows.append((outcome.question.text, ours, best, found))
-    return list(dict.fromkeys(rows))
+            if ours not in least or medians[best] < least[ours]:
+                least[ours] = min(medians[best], least.get(ours, medians[best]))
+                found = shown(medians[best] / medians[ours])
+                rows.append((outcome.question.text, ours, best, found))
+    return rows
 
 
 def section_of(page: str, outcomes: dict[str, Outcome]) -> str:
     """Returns the markdown of what a page's loader was compared with."""
-    lines = ["| question | | times as fast as | |", "| --- | --- | --- | --- |"]
+    lines = [
+        "| question | of Gristmill | compared with | times as fast |",
+        "| --- | --- | --- | --- |",
+    ]
     lines += [f"| {' | '.join(row)} |" for row in compared_with(page, outcomes)]
     return "\n".join(lines) + "\n"

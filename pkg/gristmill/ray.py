@@ -221,7 +221,8 @@ def _import_ray() -> Any:
         import ray
     except ImportError as error:
         raise ImportError(
-            'RayWorkers needs Ray, which is not installed: pip install "gristmill[ray]"'
+            "RayWorkers needs the ray package. Install it with: pip install"
+            " 'gristmill[ray]'"
         ) from error
     return ray
 
