@@ -6,8 +6,8 @@ Each contestant of each question is measured ``--repeats`` times, in turn with t
 others and in a fresh process every time; medians are compared with the targets.
 What is found takes the place of what ``benchmarks/results.json`` had of the same
 questions.  From that file all tables and plots are made: ``--pages`` does that alone.
-Exits with 1 where something could not be measured or answers differed, and with
-``--strict`` where a target is missed.
+Exits with 1 where Gristmill could not be measured or answers differed, and with
+``--strict`` where a target is missed.  Peers that could not are named at the end.
 The peers are in ``pip install 'gristmill[bench]'``.
 """
 
@@ -16,7 +16,7 @@ import sys
 
 import pages
 import store
-from harness import Outcome, Settings, ask, table
+from harness import OURS, Outcome, Settings, ask, table
 from questions import QUESTIONS, question_of
 
 
@@ -27,6 +27,23 @@ def last_line(outcomes: list[Outcome]) -> str:
     count = sum(found != "pass" for _, found in verdicts)
     where = f": {', '.join(missed)}" if missed else ""
     return f"{len(verdicts)} targets, {count} missed{where}"
+
+
+def unmeasured(outcomes: list[Outcome]) -> dict[str, str]:
+    """Returns why contestants could not be measured, by question and contestant."""
+    return {
+        f"{outcome.question.name}: {contestant}": reason
+        for outcome in outcomes
+        for contestant, reason in outcome.failures.items()
+    }
+
+
+def status(outcomes: list[Outcome], strict: bool) -> int:
+    """Returns the exit status: a peer's failure is not ours."""
+    ours = any(name.startswith(OURS) for o in outcomes for name in o.failures)
+    differ = any(outcome.disagreements for outcome in outcomes)
+    missed = any(v[2] != "pass" for o in outcomes for v in o.verdicts())
+    return 1 if ours or differ or (strict and missed) else 0
 
 
 def main() -> int:
@@ -56,11 +73,10 @@ def main() -> int:
         if not options.peers_only and options.records is None:
             store.merge([outcome])
     pages.write()
+    for contestant, reason in unmeasured(outcomes).items():
+        print(f"{contestant} was not measured: {reason}")
     print(last_line(outcomes))
-    if any(outcome.failures or outcome.disagreements for outcome in outcomes):
-        return 1
-    missed = any(v[2] != "pass" for o in outcomes for v in o.verdicts())
-    return 1 if missed and options.strict else 0
+    return status(outcomes, options.strict)
 
 
 if __name__ == "__main__":

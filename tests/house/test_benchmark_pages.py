@@ -104,6 +104,24 @@ def test_the_last_line_names_questions_that_miss_a_target(benchmark):
     assert run.last_line([nothing]) == "1 targets, 1 missed: array"
 
 
+def test_a_peer_that_fails_is_told_and_fails_nothing_else(benchmark):
+    run = benchmark("run")
+    outcome = outcome_of(benchmark, "array", gristmill=[1.0], torch=[])
+    outcome.failures = {"torch": "exit code 1: no CUDA"}
+    assert run.unmeasured([outcome]) == {"array: torch": "exit code 1: no CUDA"}
+    assert [run.status([outcome], strict) for strict in (False, True)] == [0, 1]
+
+
+def test_gristmills_own_failure_and_answers_that_differ_fail_the_run(benchmark):
+    run = benchmark("run")
+    ours = outcome_of(benchmark, "array", torch=[50.0])
+    ours.failures = {"gristmill": "no result within 600 s"}
+    differ = outcome_of(benchmark, "array", gristmill=[1.0], torch=[50.0])
+    differ.disagreements = ["records: torch got 1, gristmill got 2"]
+    assert run.status([ours], strict=False) == 1
+    assert run.status([differ], strict=False) == 1
+
+
 def test_a_bound_has_its_unit(benchmark):
     outcome = outcome_of(benchmark, "import", gristmill=[149.0, 151.0, 90.0])
     assert outcome.verdicts() == [("gristmill <= 150 ms", "149", "pass")]
