@@ -243,5 +243,10 @@ def checked_operations(
             )
         if isinstance(op, transforms.BlockMap):
             BlockCall(op.block_map, op.block_size)  # It checks the size.
+        if isinstance(op, transforms.FlatMap) and not hasattr(op, "max_fan_out"):
+            raise TypeError(
+                f"{kind(op)} of {name}[{number}] has no max_fan_out. Set it to the most "
+                "elements that one may become."
+            )
         checked.append(op)
     return checked

@@ -18,6 +18,7 @@ WORTH = 1.1
 CALL_S = 50e-6
 BYTES_PER_S = 4e9
 MANY_THREADS = 32
+MANY_WORKERS = 16
 MOSTLY = 0.5
 
 
@@ -38,11 +39,8 @@ def predicted_gain(report: Report, workers: int) -> float:
     """How many times as many outputs a second so many workers should give."""
     waited, consumer = _each(report)
     work = _working_s(report) if report.workers else waited
-    taken = sum(stage.seconds for stage in report.stages)
-    computed = sum(stage.seconds * stage.cpu_share for stage in report.stages)
     # Workers share the processors, and wait side by side.
-    computing = computed / taken if taken else 1.0
-    part = max(1 / workers, computing / _cores())
+    part = max(1 / workers, _computing(report) / _cores())
     return (waited + consumer) / max(work * part, _rest(report))
 
 
@@ -51,6 +49,13 @@ def ready_gain(report: Report) -> float | None:
     waited, consumer = _each(report)
     rest = _rest(report) if report.workers else consumer
     return (waited + consumer) / rest if report.workers or rest > CALL_S else None
+
+
+def _computing(report: Report) -> float:
+    """The part of the stages' time in which they compute rather than wait."""
+    taken = sum(stage.seconds for stage in report.stages)
+    computed = sum(stage.seconds * stage.cpu_share for stage in report.stages)
+    return computed / taken if taken else 1.0
 
 
 def _rest(report: Report) -> float:
@@ -132,14 +137,9 @@ def _advice(report: Report, limit: Limit, stage: Stage | None) -> list[Advice]:
 
 def _of_workers(report: Report, stage: Stage | None) -> list[Advice]:
     """The fewest worker processes that give nearly the most, if more than there are."""
-    waited, consumer = _each(report)
     have = len(report.workers)
-    work = _working_s(report) if have else waited
-    rest = _rest(report)
-    gains = [
-        (waited + consumer) / max(work / count, rest)
-        for count in range(1, _cores() + 1)
-    ]
+    counts = range(1, _useful_workers(report) + 1)
+    gains = [predicted_gain(report, count) for count in counts]
     enough = 0.95 * max(gains)
     count, gain = next((i, gain) for i, gain in enumerate(gains, 1) if gain >= enough)
     if count <= have:
@@ -153,6 +153,12 @@ def _of_workers(report: Report, stage: Stage | None) -> list[Advice]:
     plural = "s" if count > 1 and not have else ""
     text = f"{what}: {many}{plural} should give about {gain:.1f}x."
     return [Advice(text, gain)]
+
+
+def _useful_workers(report: Report) -> int:
+    """How many workers have something to do: more than cores where stages wait."""
+    busy = max(_computing(report), 1 / MANY_WORKERS)
+    return max(_cores(), min(round(_cores() / busy), MANY_WORKERS))
 
 
 def _of_waiting(report: Report, stage: Stage | None) -> list[Advice]:

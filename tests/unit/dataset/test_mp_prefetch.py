@@ -12,8 +12,10 @@ import numpy as np
 import pytest
 
 import gristmill as g
+from faults.scripts import run
 from faults.toolbox import children, descendants, has_ended, wait_until
 from gristmill import experimental
+from gristmill._dataset.parallel import pipeline
 from gristmill.errors import StateMismatch
 
 pytestmark = pytest.mark.multiprocess
@@ -423,6 +425,11 @@ def test_workers_start_when_they_are_needed_and_leave_nothing_behind():
     assert len(os.listdir("/proc/self/fd")) == files
 
 
+def test_an_iterator_that_is_left_at_exit_ends_without_a_word():
+    pytest.importorskip("torch")
+    assert run("mp_prefetch/left_at_exit") == "torch\n[0, 1, 2, 3]\n"
+
+
 def test_workers_end_with_the_data_and_start_again_after_set_state():
     iterator = iter(Words(6).mp_prefetch(workers(2)))
     begin = iterator.get_state()
@@ -470,6 +477,20 @@ def test_batches_are_made_in_shared_memory_and_are_the_users_to_keep():
     ):
         assert not batch.flags.owndata and batch.flags.writeable
         np.testing.assert_array_equal(batch, alone)
+
+
+@pytest.mark.parametrize(
+    ("chain", "records"),
+    [
+        (numbers(6400).batch(32).to_iter_dataset(), 1),
+        (numbers(6400).to_iter_dataset().batch(32), 32),
+        (numbers(6400).batch(4).batch(2).to_iter_dataset(), 2),
+        (numbers(6400).to_iter_dataset(), 16),
+        (g.MapDataset.mix([numbers(), numbers().batch(8)]).to_iter_dataset(), 2),
+    ],
+)
+def test_a_worker_computes_one_batch_at_a_time_wherever_it_is_made(chain, records):
+    assert pipeline.records_of_unit(chain) == records
 
 
 def test_options_reach_workers_from_before_and_behind():

@@ -469,7 +469,7 @@ def test_workers_take_as_much_at_once_as_a_block_has():
     batches = numbers.batch(3).block_map(list, 20).to_iter_dataset().batch(8)
     assert pipeline.records_of_unit(batches) == 24
     batches = numbers.block_map(list, 20).batch(4).to_iter_dataset()
-    assert pipeline.records_of_unit(batches) == 16
+    assert pipeline.records_of_unit(batches) == 8
 
 
 class Reads:

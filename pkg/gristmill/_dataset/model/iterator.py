@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import abc
 import functools
-from collections.abc import Iterator, Sequence
+import sys
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Generic
 
 from gristmill import checkpoint
@@ -160,8 +161,11 @@ class DatasetIterator(checkpoint.Checkpointable, Iterator[T], Generic[T]):
         for parent in self._parents:
             parent._keep_after_end()
 
-    def __del__(self) -> None:
-        self.close()
+    def __del__(self, ending: Callable[[], bool] = sys.is_finalizing) -> None:
+        # When the interpreter ends, workers end by themselves, and what modules held
+        # is gone: hence the function is held here.
+        if not ending():
+            self.close()
 
     def _assert_not_closed(self) -> None:
         if self._closed:

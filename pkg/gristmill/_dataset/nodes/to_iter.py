@@ -257,6 +257,17 @@ def together(dataset: MapDataset[Any]) -> int:
     return most
 
 
+def elements_of_one(dataset: MapDataset[Any]) -> int:
+    """How many elements of a source one of the dataset holds at most: batches do."""
+    most = 1
+    nodes: list[tuple[Any, int]] = [(dataset, 1)]
+    for node, elements in nodes:
+        elements *= getattr(node, "_stride", None) or 1
+        most = max(most, elements)
+        nodes += [(parent, elements) for parent in node._parents]
+    return most
+
+
 def feeds_of(iterator: Any) -> Iterator[PrefetchDatasetIterator[Any]]:
     """The iterators of a chain that read a dataset by index."""
     if isinstance(iterator, PrefetchDatasetIterator):

@@ -26,6 +26,7 @@ from gristmill._dataset.nodes.slicing import sliced
 from gristmill._dataset.nodes.to_iter import (
     PrefetchDatasetIterator,
     PrefetchIterDataset,
+    elements_of_one,
     feeds_of,
     together,
 )
@@ -272,7 +273,8 @@ def records_of_unit(dataset: IterDataset[Any]) -> int | None:
     above = chain_of(node._parent)
     if not all(is_built_in(type(each)) and each._SPARSE is None for each in above):
         return None
-    records = records if records > 1 else RUN_RECORDS
+    if records == 1:  # Outputs may be batches that the indexed part has made.
+        records = max(1, RUN_RECORDS // elements_of_one(node._parent))
     # Steps that take several elements get no more than one unit has.
     return records * -(-together(node._parent) // records)
 
