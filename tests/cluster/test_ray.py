@@ -382,7 +382,7 @@ def test_workers_that_cannot_be_are_refused(given, error, said):
 
 def test_where_ray_is_missing_the_error_says_what_to_install(monkeypatch):
     monkeypatch.setitem(sys.modules, "ray", None)
-    with pytest.raises(ImportError, match=r'pip install "gristmill\[ray\]"'):
+    with pytest.raises(ImportError, match=r"pip install 'gristmill\[ray\]'"):
         RayWorkers(2)
 
 

@@ -245,8 +245,8 @@ def checked_operations(
             BlockCall(op.block_map, op.block_size)  # It checks the size.
         if isinstance(op, transforms.FlatMap) and not hasattr(op, "max_fan_out"):
             raise TypeError(
-                f"{kind(op)} of {name}[{number}] has no max_fan_out. Set it to the most "
-                "elements that one may become."
+                f"{kind(op)} of {name}[{number}] has no max_fan_out. Set it to the"
+                " most elements that one may become."
             )
         checked.append(op)
     return checked

@@ -38,17 +38,27 @@ def diagnose(report: Report) -> Report:
 def predicted_gain(report: Report, workers: int) -> float:
     """How many times as many outputs a second so many workers should give."""
     waited, consumer = _each(report)
-    work = _working_s(report) if report.workers else waited
+    work = _working_s(report) if report.workers else max(waited, _alone_s(report))
     # Workers share the processors, and wait side by side.
     part = max(1 / workers, _computing(report) / _cores())
     return (waited + consumer) / max(work * part, _rest(report))
 
 
 def ready_gain(report: Report) -> float | None:
-    """As `predicted_gain`, if outputs were ready; None where nothing would be left."""
+    """As `predicted_gain`, if outputs were ready; None where nothing would be left.
+
+    At least 1: what came from a buffer may have come faster than that.
+    """
     waited, consumer = _each(report)
     rest = _rest(report) if report.workers else consumer
-    return (waited + consumer) / rest if report.workers or rest > CALL_S else None
+    if not report.workers and rest <= CALL_S:
+        return None
+    return max(1.0, (waited + consumer) / rest)
+
+
+def _alone_s(report: Report) -> float:
+    """What one thread would take for an output that several now read side by side."""
+    return sum(stage.seconds for stage in report.stages if stage.kind != "prefetch")
 
 
 def _computing(report: Report) -> float:
@@ -123,7 +133,9 @@ def _advice(report: Report, limit: Limit, stage: Stage | None) -> list[Advice]:
     elif report.workers:
         found = _of_workers(report, stage)
     else:
-        found = [*_of_waiting(report, stage), *_of_workers(report, stage)]
+        found = _of_waiting(report, stage)
+        if not _threads_wait(stage):
+            found += _of_workers(report, stage)
     found = [advice for advice in found if advice.gain >= WORTH]
     if not found:
         what = "What the stages do" if stage is None else f"What {stage.name} does"
@@ -162,22 +174,26 @@ def _useful_workers(report: Report) -> int:
 
 
 def _of_waiting(report: Report, stage: Stage | None) -> list[Advice]:
-    """Threads for a stage that waits, rather than computes."""
-    if stage is None or stage.cpu_share > MOSTLY:
+    """Threads for a stage that waits, rather than computes, where some can be had."""
+    if stage is None or stage.threads is None or stage.cpu_share > MOSTLY:
         return []
     waited, consumer = _each(report)
-    by_threads = any(s.kind == "prefetch" and s.share == 0 for s in report.stages)
     waiting = waited * stage.share * (1 - stage.cpu_share)
-    threads = 2 if by_threads else MANY_THREADS
+    threads = 2 if stage.threads else MANY_THREADS
     now = waited + consumer
     gain = now / (now - waiting * (1 - 1 / threads))
-    how = "twice as many threads" if by_threads else f"{threads} threads"
+    how = f"{2 * stage.threads or MANY_THREADS} threads"
     text = (
         f"{stage.name} takes {stage.share:.0%} of the time and waits for"
         f" {1 - stage.cpu_share:.0%} of that: {how}"
         f" (ReadOptions.num_threads) should give about {gain:.1f}x."
     )
     return [Advice(text, gain)]
+
+
+def _threads_wait(stage: Stage | None) -> bool:
+    """Whether threads wait side by side for a stage, as workers would."""
+    return bool(stage and stage.threads) and stage.cpu_share <= MOSTLY
 
 
 def _of_transport(report: Report) -> list[Advice]:

@@ -31,8 +31,11 @@ def usage_of(iterator: Any) -> NearUsage | None:
     return None if is_chain and not usage.workers else usage
 
 
-def with_usage(report: Report, usage: NearUsage) -> Report:
-    """Add the stages and the workers of a loader to what is known of its outputs."""
+def with_usage(report: Report, usage: NearUsage, threads: int | None) -> Report:
+    """Add the stages and the workers of a loader to what is known of its outputs.
+
+    `threads` may read ahead in this process; None where there are none to ask for.
+    """
     workers = usage.workers
     sending = usage.stages.get(SEND, StageTime(0.0, 1.0)).seconds
     computing = sum(
@@ -51,12 +54,12 @@ def with_usage(report: Report, usage: NearUsage) -> Report:
     if made:
         each = sum(worker.bytes for worker in workers) / made
         report = dataclasses.replace(report, bytes_per_s=report.outputs_per_s * each)
-    stages = tuple(_stages(usage, made or report.outputs))
+    stages = tuple(_stages(usage, made or report.outputs, threads))
     notes = report.notes if stages else (*report.notes, NOT_YET)
     return dataclasses.replace(report, stages=stages, workers=tuple(loads), notes=notes)
 
 
-def _stages(usage: NearUsage, made: int) -> Iterator[Stage]:
+def _stages(usage: NearUsage, made: int, threads: int | None) -> Iterator[Stage]:
     """Each with its part of the time; what workers do they do side by side."""
     many = max(len(usage.workers), 1)
     parts = {
@@ -68,4 +71,6 @@ def _stages(usage: NearUsage, made: int) -> Iterator[Stage]:
         known = {**NAMES, **usage.names}
         kind, text = known.get(name, ("transform", name))
         share = parts[name] / whole if whole else 0.0
-        yield Stage(text, kind, share, time.seconds, time.cpu_share, made)
+        reads = kind == "read" and not usage.workers
+        each = (time.seconds, time.cpu_share, made, threads if reads else None)
+        yield Stage(text, kind, share, *each)

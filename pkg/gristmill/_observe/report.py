@@ -41,6 +41,8 @@ class Stage:
         seconds: Its own time for one output, in all threads and processes.
         cpu_share: The part of that in which it computed rather than waited.
         elements: Elements that it made, of those that were measured.
+        threads: How many threads of this process may compute it; None where none
+            can be asked for.
     """
 
     name: str
@@ -49,6 +51,7 @@ class Stage:
     seconds: float
     cpu_share: float
     elements: int
+    threads: int | None = None
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -11,14 +11,15 @@ import numpy as np
 
 from gristmill._dataset.model.iterator import DatasetIterator
 from gristmill._dataset.model.observer import as_inner
+from gristmill._dataset.nodes.to_iter import PrefetchIterDataset
 from gristmill._engine.trial import NotTriedError
 from gristmill._engine.usage import Usage
-from gristmill._observe import far_workers, near_workers
+from gristmill._observe import far_workers, generators, near_workers
 from gristmill._observe.diagnosis import diagnose
 from gristmill._observe.meter import Measurement, Meter
 from gristmill._observe.observed import ObservedDatasetIterator
 from gristmill._observe.report import Buffer, Report, Stage, WorkerLoad
-from gristmill._observe.running import Took, run_for
+from gristmill._observe.running import Took, check_seconds, run_for
 from gristmill._observe.sampling import samplings_of
 from gristmill._observe.summary import summarize
 from gristmill._observe.verifying import ChainTrial, Trial, verified
@@ -80,7 +81,7 @@ def _known(iterator: Any) -> Report:
     elif usage is not None:
         notes.append(far_workers.NOT_TOLD_APART)
     elif near is not None:
-        report = near_workers.with_usage(report, near)
+        report = near_workers.with_usage(report, near, _threads_of(iterator))
         notes += report.notes
         if isinstance(iterator, DatasetIterator):
             notes.append(NOT_TOLD_APART)
@@ -93,6 +94,12 @@ def _known(iterator: Any) -> Report:
     buffers = tuple(_buffers(iterator))
     report = dataclasses.replace(report, buffers=buffers, notes=tuple(notes))
     return _diagnosed(report, usage)
+
+
+def _threads_of(iterator: Any) -> int | None:
+    """How many threads may read ahead in this process; None where that is not asked."""
+    threads: int | None = getattr(iterator, "_reading_threads", None)
+    return threads
 
 
 def _diagnosed(report: Report, usage: Usage | None) -> Report:
@@ -132,6 +139,7 @@ def _measured_report(
     )
 
 
+@generators.put_back()
 def report_of_loader(
     loader: Any,
     seconds: float,
@@ -139,8 +147,7 @@ def report_of_loader(
     verify: bool,
 ) -> Report:
     """See `gristmill.DataLoader.report`."""
-    if seconds <= 0:
-        raise ValueError(f"seconds must be positive, got {seconds}")
+    check_seconds(seconds)
     trial: Trial = loader._trial()
     try:
         iterator = trial.open(0, True)
@@ -149,12 +156,13 @@ def report_of_loader(
     report = _report_of(run_for(iterator, seconds, consume, trial.close))
     near = near_workers.usage_of(iterator)
     if near is not None:
-        report = near_workers.with_usage(report, near)
+        report = near_workers.with_usage(report, near, _threads_of(iterator))
     usage = far_workers.usage_of(iterator)
     report = _diagnosed(report, usage)
     return verified(report, trial, seconds, consume) if verify else report
 
 
+@generators.put_back()
 def report_of_run(
     dataset: Any,
     seconds: float,
@@ -171,8 +179,7 @@ def report_of_run(
 def _of_run(
     dataset: Any, seconds: float, consume: Callable[[Any], Any] | None
 ) -> Report:
-    if seconds <= 0:
-        raise ValueError(f"seconds must be positive, got {seconds}")
+    check_seconds(seconds)
     plain = None
     iterator: Any = ObservedDatasetIterator(dataset)
     if all(meter.kind != "transport" for meter in iterator.measurement.meters):
@@ -204,8 +211,10 @@ def _report_of(took: Took) -> Report:
 def _with_nodes(report: Report, measurement: Measurement) -> Report:
     """Add what is known of each node, and of each worker."""
     outputs = max(measurement.meters[0].numbers.elements, 1)
+    threads = _reading_threads(measurement)
     stages = [
-        _stage(node, node.wait_ratio or 0.0, outputs) for node in summarize(measurement)
+        _stage(node, node.wait_ratio or 0.0, outputs, threads.get(node.number))
+        for node in summarize(measurement)
     ]
     workers = [
         WorkerLoad(
@@ -219,11 +228,28 @@ def _with_nodes(report: Report, measurement: Measurement) -> Report:
     return dataclasses.replace(report, stages=tuple(stages), workers=tuple(workers))
 
 
-def _stage(node: Meter, share: float, outputs: float) -> Stage:
+def _reading_threads(measurement: Measurement) -> dict[int, int]:
+    """How many threads of this process may read nodes by index, by their numbers."""
+    found: dict[int, int] = {}
+    elsewhere: set[int] = set()
+    # Nodes that others are made of have the higher numbers.
+    for meter, dataset in zip(measurement.meters, measurement.datasets, strict=True):
+        if meter.kind == "transport" or meter.number in elsewhere:
+            elsewhere.update(meter.inputs)
+            continue
+        threads = found.get(meter.number)
+        if isinstance(dataset, PrefetchIterDataset):
+            threads = dataset._read_options.num_threads
+        if threads is not None:
+            found.update(dict.fromkeys(meter.inputs, threads))
+    return found
+
+
+def _stage(node: Meter, share: float, outputs: float, threads: int | None) -> Stage:
     numbers = node.numbers
     seconds = numbers.total_ns / outputs / 1e9
     made = numbers.elements
-    return Stage(node.name, node.kind, share, seconds, numbers.computes, made)
+    return Stage(node.name, node.kind, share, seconds, numbers.computes, made, threads)
 
 
 def _sampled_stages(iterator: Any, report: Report) -> list[Stage]:
@@ -233,7 +259,7 @@ def _sampled_stages(iterator: Any, report: Report) -> list[Stage]:
     each = report.waited * report.seconds / report.outputs
     found: list[Stage] = []
     rest = each
-    for sampling, _ in samplings_of(iterator):
+    for sampling, feed in samplings_of(iterator):
         if sampling.measurement is None or not (sampling.measured and sampling.indices):
             continue
         per_output = sampling.indices / report.outputs
@@ -245,7 +271,9 @@ def _sampled_stages(iterator: Any, report: Report) -> list[Stage]:
         whole = sum(node.numbers.total_ns for node in nodes) or 1
         for node in nodes:
             part = node.numbers.total_ns / whole
-            found.append(_stage(node, part * share, sampling.measured / per_output))
+            measured = sampling.measured / per_output
+            threads = feed.read_options.num_threads
+            found.append(_stage(node, part * share, measured, threads))
     kind = "transform" if found else "unknown"
     rest = max(rest, 0.0)
     return [*found, Stage(BEHIND, kind, rest / each, rest, 1.0, report.outputs)]

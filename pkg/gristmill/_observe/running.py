@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
@@ -22,6 +23,12 @@ class Took(NamedTuple):
         """Outputs a second."""
         whole = sum(self.waits_s) + self.away_s
         return len(self.waits_s) / whole if whole else 0.0
+
+
+def check_seconds(seconds: float) -> None:
+    """Refuse what is no length of time; not a number is none."""
+    if not 0 < seconds < math.inf:
+        raise ValueError(f"seconds must be positive, got {seconds}")
 
 
 def run_for(

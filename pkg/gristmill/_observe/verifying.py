@@ -18,9 +18,10 @@ from gristmill._dataset.model.observer import as_inner
 from gristmill._dataset.model.states import copied
 from gristmill._dataset.parallel.process_prefetch import ProcessPrefetchIterDataset
 from gristmill._engine.trial import NotTriedError, cached_run
+from gristmill._observe import generators
 from gristmill._observe.diagnosis import predicted_gain, ready_gain
 from gristmill._observe.report import Check, Report
-from gristmill._observe.running import Took, run_for
+from gristmill._observe.running import Took, check_seconds, run_for
 from gristmill.options import MultiprocessingOptions
 
 # Outputs that are kept for a cache, and their size in all.
@@ -64,6 +65,7 @@ class Trial(Protocol):
         """The output that was sent so."""
 
 
+@generators.put_back()
 def verified(
     report: Report,
     trial: Trial,
@@ -78,8 +80,7 @@ def verified(
         seconds: How long each of at most three runs takes, in s.
         consume: What is done with each output; None to wait as long as was measured.
     """
-    if seconds <= 0:
-        raise ValueError(f"seconds must be positive, got {seconds}")
+    check_seconds(seconds)
     if not report.outputs:
         return _told(report, "no output has been timed.")
     away_s = report.seconds / report.outputs * (1 - report.waited)
@@ -89,20 +90,23 @@ def verified(
     try:
         now = _tried(trial, 0, seconds, consume, kept)
         checks = [*_ready(report, trial, seconds, consume, now, kept)]
+    except Exception as error:  # Data may fail that nobody has asked for yet.
+        return _told(report, _reason(error))
+    try:
+        more = _tried(trial, 1, seconds, consume)
+    except Exception as error:  # Whatever keeps it from running there.
+        report = _told(report, f"one more worker, since {_reason(error)}")
+    else:
         text = f"one more worker ({have + 1})"
-        try:
-            more = _tried(trial, 1, seconds, consume)
-        except Exception as error:  # Whatever keeps it from running there.
-            why = f"{type(error).__name__}: {error}".split("\n")[0]
-            if isinstance(error, NotTriedError):
-                why = str(error)
-            report = _told(report, f"one more worker, since {why}")
-        else:
-            predicted = predicted_gain(report, have + 1)
-            checks.append(_check(text, predicted, now, more))
-    except NotTriedError as error:
-        return _told(report, str(error))
+        checks.append(_check(text, predicted_gain(report, have + 1), now, more))
     return dataclasses.replace(report, checks=tuple(checks))
+
+
+def _reason(error: Exception) -> str:
+    """Why something was not tried, in a line."""
+    if isinstance(error, NotTriedError):
+        return str(error)
+    return f"{type(error).__name__}: {error}".split("\n")[0]
 
 
 def _tried(

@@ -167,6 +167,10 @@ class DataLoaderIterator(checkpoint.Checkpointable, collections.abc.Iterator[T])
 
         return report_of(self, verify, seconds)
 
+    @property
+    def _reading_threads(self) -> int:
+        return int(self._data_loader._read_options.num_threads)
+
     def _trial(self) -> LoaderTrial:
         return LoaderTrial(self._data_loader, self)
 

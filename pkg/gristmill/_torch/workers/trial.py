@@ -9,7 +9,6 @@ import torch
 from torch.utils.data import IterableDataset
 
 from gristmill._engine.trial import NotTriedError
-from gristmill._torch import layout
 from gristmill._torch.batches import encoding
 
 # Torch's own, for a loader without workers that gets some.
@@ -19,7 +18,7 @@ DEFAULT_PREFETCH = 2
 class TorchTrial:
     """A `gristmill._observe.verifying.Trial` of a loader; each begins an epoch.
 
-    Random numbers are drawn on as if there had been none.
+    Generators of the loader's own draw on as if there had been none.
 
     Args:
         loader: The loader.
@@ -33,7 +32,7 @@ class TorchTrial:
         self._loader = loader
         self._iterate = iterate
         self.workers = workers
-        self._drawn: list[Any] = []
+        self._drawn: list[tuple[torch.Generator, torch.Tensor]] = []
 
     def open(self, more: int, here: bool) -> Any:
         loader = copy_of(self._loader)
@@ -47,18 +46,20 @@ class TorchTrial:
         if workers and loader.prefetch_factor is None:
             options["prefetch_factor"] = DEFAULT_PREFETCH
         loader.__dict__.update(options, _iterator=None, overlap_epochs=False)
-        self._drawn = [layout.generator_states()]
-        self._drawn += [
-            (generator, generator.get_state()) for generator in _generators(loader)
-        ]
-        return self._iterate(loader)
+        self._drawn = [(one, one.get_state()) for one in _generators(loader)]
+        try:
+            return self._iterate(loader)
+        except BaseException:
+            self._put_back()
+            raise
 
     def close(self, iterator: Any) -> None:
         if hasattr(iterator, "_shutdown_workers"):
             iterator._shutdown_workers()
-        states, *generators = self._drawn
-        layout.restore_generators(states)
-        for generator, state in generators:
+        self._put_back()
+
+    def _put_back(self) -> None:
+        for generator, state in self._drawn:
             generator.set_state(state)
 
     def packed(self, output: Any) -> Any:
