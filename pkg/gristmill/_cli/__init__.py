@@ -48,16 +48,24 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(f"gristmill: {problem}", file=sys.stderr)
         return USAGE if isinstance(problem, Misuse) else PROBLEM
     except BrokenPipeError:
-        # Who read the output has seen enough. What is left in the buffer would
-        # fail again at exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        # Who read the output has seen enough.
+        _discard_output()
         return OK
+    except OSError as error:  # Such as a full disk that the output goes to.
+        _discard_output()
+        print(f"gristmill: {error}", file=sys.stderr)
+        return PROBLEM
     except KeyboardInterrupt as end:
         print(f"gristmill: {str(end) or 'interrupted.'}", file=sys.stderr)
         return INTERRUPTED
     except SystemExit as end:  # argparse ends the process after --help and misuse.
         return int(end.code or OK)
     return status
+
+
+def _discard_output() -> None:
+    """Let what is left in the buffer go nowhere: it would fail again at exit."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _parser() -> argparse.ArgumentParser:

@@ -19,6 +19,7 @@ from gristmill._base import log
 from gristmill._dataset.model.spec import get_element_spec
 from gristmill._observe.kinds import is_long, kind_of, parents_of
 from gristmill._observe.meter import Measurement
+from gristmill._observe.summary import printable
 
 UNSEEN = "(no element yet)"
 # Two box-drawing lines that look like slashes: the head of an arrow.
@@ -259,13 +260,8 @@ def _texts(lines: list[str], x: float, y: float) -> list[str]:
 
 def _wrapped(text: str, width: int) -> list[str]:
     """Lines of at most `width` characters; at least one."""
-    return textwrap.wrap(_printable(text), width, drop_whitespace=False) or [""]
-
-
-def _printable(text: str) -> str:
-    """A text without the characters that XML does not allow."""
-    return "".join(c if c.isprintable() or c == "\n" else " " for c in text)
+    return textwrap.wrap(printable(text, "\n"), width, drop_whitespace=False) or [""]
 
 
 def _escaped(text: str) -> str:
-    return html.escape(_printable(text))
+    return html.escape(printable(text, "\n"))

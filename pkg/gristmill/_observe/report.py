@@ -7,7 +7,7 @@ import html
 from collections.abc import Sequence
 from typing import Literal
 
-from gristmill._observe.summary import bytes_text, time_text
+from gristmill._observe.summary import bytes_text, printable, time_text
 
 Limit = Literal[
     "read",
@@ -196,7 +196,7 @@ class Report:
         lines += [f"Advice: {advice.text}" for advice in self.advice]
         lines += [f"Check: {check}" for check in self.checks]
         lines += [f"Note: {note}" for note in self.notes]
-        return "\n".join(lines)
+        return "\n".join(map(printable, lines))
 
     def _repr_html_(self) -> str:
         lines = str(dataclasses.replace(self, stages=())).split("\n")
@@ -233,7 +233,7 @@ def _times(gain: float) -> str:
 
 
 def _row(tag: str, cells: Sequence[str]) -> str:
-    row = "".join(f"<{tag}>{html.escape(cell)}</{tag}>" for cell in cells)
+    row = "".join(f"<{tag}>{html.escape(printable(cell))}</{tag}>" for cell in cells)
     return f"<tr>{row}</tr>\n"
 
 

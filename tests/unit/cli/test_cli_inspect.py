@@ -323,6 +323,17 @@ def test_a_reader_that_has_seen_enough_is_no_problem(tmp_path):
 
 
 @pytest.mark.multiprocess
+def test_output_that_has_no_room_is_a_problem_in_one_line(tmp_path):
+    path = write_array_record(tmp_path / "x", [b"x"])
+    with open("/dev/full", "w") as full:
+        done = subprocess.run(
+            [*COMMAND, "inspect", str(path)], stdout=full, stderr=subprocess.PIPE
+        )
+    assert done.returncode == 1
+    assert done.stderr == b"gristmill: [Errno 28] No space left on device\n"
+
+
+@pytest.mark.multiprocess
 def test_the_module_and_the_console_script_are_one():
     script = "import sys; from gristmill._cli import main; sys.exit(main())"
     for command in COMMAND, [sys.executable, "-c", script]:

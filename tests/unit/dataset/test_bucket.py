@@ -329,3 +329,52 @@ def test_a_state_of_other_data_is_refused_and_changes_nothing():
         short.set_state({**state, "waiting": '[[4, {"next_index": 38}, [1, 2]]]'})
     assert iterator.get_state() == before
     assert len(list(iterator)) == 4
+
+
+class Marked(g.IterDataset):
+    """Rows whose positions a user tells in his own way."""
+
+    def __init__(self, mark):
+        super().__init__()
+        self.mark = mark
+
+    def __iter__(self):
+        return MarkedIterator(self.mark)
+
+
+class MarkedIterator(g.DatasetIterator):
+    def __init__(self, mark):
+        super().__init__()
+        self.mark, self.place = mark, 0
+
+    def __next__(self):
+        self.place += 1
+        return np.full(self.place % 5, self.place)
+
+    def get_state(self):
+        return {"place": self.mark(self.place)}
+
+    def set_state(self, state):
+        (self.place,) = np.asarray(state["place"]).ravel().tolist()
+
+
+@pytest.mark.parametrize(
+    "mark", [np.int64, np.asarray, lambda place: (place,), lambda place: {place: 0}]
+)
+def test_states_that_json_would_change_are_refused_when_they_are_asked_for(mark):
+    buckets = Marked(mark).bucket_by_sequence_length(len, [2], [3, 3])
+    iterator = iter(buckets)
+    next(iterator)
+    with pytest.raises(TypeError, match=r"keeps states of .* as JSON.*'place'"):
+        iterator.get_state()
+
+
+def test_states_of_a_users_own_that_are_json_go_on_where_they_were():
+    buckets = Marked(lambda place: [place]).bucket_by_sequence_length(len, [2], [3, 3])
+    iterator = iter(buckets)
+    next(iterator)
+    state = iterator.get_state()
+    expected = plain(itertools.islice(iterator, 5))
+    other = iter(buckets)
+    other.set_state(state)
+    assert plain(itertools.islice(other, 5)) == expected

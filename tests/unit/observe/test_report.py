@@ -92,7 +92,7 @@ def test_a_slow_read_limits():
     assert report.limit == "read", str(report)
     assert "WaitingSource" in report.stage
     assert stage_of(report).cpu_share < 0.5
-    assert "num_threads" in report.advice[0].text
+    assert any("num_threads" in advice.text for advice in report.advice)
     assert report.advice[0].gain > 4
 
 
@@ -260,6 +260,26 @@ def test_a_report_reads_well():
     assert lines[0].startswith("Limit: transform, MapMapDataset(transform=decode")
     assert "The consumer waited" in lines[2]
     assert any(line.startswith("Advice: ") for line in lines)
+
+
+def test_names_forge_no_lines_and_can_be_written():
+    source = Named("x\nAdvice: forged\ud800")
+    text = str(report := grain.load(source, batch_size=8).report(SECONDS))
+    assert "read: x Advice: forged " in text
+    assert not any(line.startswith("Advice: forged") for line in text.split("\n"))
+    text.encode()
+    report._repr_html_().encode()
+
+
+class Named(WaitingSource):
+    """A source that says of itself what it was told to."""
+
+    def __init__(self, name):
+        super().__init__(0.0)
+        self.name = name
+
+    def __repr__(self):
+        return self.name
 
 
 class Annotation:

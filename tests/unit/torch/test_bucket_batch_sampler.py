@@ -112,6 +112,14 @@ def test_a_step_of_all_ranks_has_samples_of_one_bucket_where_it_can():
     assert mixed <= 3
 
 
+@pytest.mark.parametrize(
+    ("epoch", "error"), [(-1, ValueError), (2**63, ValueError), (1.0, TypeError)]
+)
+def test_what_is_no_epoch_is_refused(epoch, error):
+    with pytest.raises(error, match="epoch must be"):
+        of_rank(0, 1, epoch=epoch)
+
+
 def test_seed_and_epoch_alone_decide():
     first = list(of_rank(1, 2, seed=5, epoch=3))
     torch.manual_seed(99)

@@ -160,19 +160,33 @@ class BucketDatasetIterator(NodeIterator[Any]):
 
     def get_state(self) -> Any:
         """The parent's position, and those of the elements that wait."""
-        groups: dict[int, tuple[int, Any, list[int]]] = {}
+        groups: dict[int, list[Any]] = {}
         for one in sorted(
             itertools.chain(*self._waiting),
             key=lambda one: (one.mark.number, one.offset),
         ):
             mark = one.mark
-            group = groups.setdefault(mark.number, (mark.number, mark.state, []))
+            group = groups.setdefault(mark.number, [mark.number, mark.state, []])
             group[2].append(one.offset)
         return {
             "parent": self._parent.get_state(),
             "taken": self._taken,
-            "waiting": json.dumps([*groups.values()]),
+            "waiting": self._as_text([*groups.values()]),
         }
+
+    def _as_text(self, groups: list[list[Any]]) -> str:
+        """The positions of what waits as one text, whose length may change."""
+        try:
+            text = json.dumps(groups)
+            if json.loads(text) == groups:
+                return text
+        except (TypeError, ValueError):
+            pass
+        raise TypeError(
+            f"{self} keeps states of {self._parent} as JSON, which would not give this"
+            f" one back: {groups[0][1]!r:.200}. Let get_state return dicts with texts"
+            " for keys, lists, texts, numbers of Python's own, bools and None."
+        )
 
     def _check_state(self, state: Any) -> None:
         states.check_values(self, state, _STATE)

@@ -100,9 +100,15 @@ class BucketBatchSampler(data.Sampler[list[int]]):  # type: ignore[misc]
         """Say which epoch is iterated over next; the first one is 0.
 
         Args:
-            epoch: At least 0.
+            epoch: From 0 to 2**63 - 1.
+
+        Raises:
+            TypeError: It is no integer.
+            ValueError: It is less or more than that.
         """
         check_integer("epoch", epoch)
+        if not 0 <= epoch < 2**63:
+            raise ValueError(f"epoch must be from 0 to 2**63 - 1, got {epoch}")
         self.epoch = int(epoch)
 
     def __len__(self) -> int:
