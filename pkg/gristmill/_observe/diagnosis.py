@@ -193,7 +193,7 @@ def _of_waiting(report: Report, stage: Stage | None) -> list[Advice]:
 
 def _threads_wait(stage: Stage | None) -> bool:
     """Whether threads wait side by side for a stage, as workers would."""
-    return bool(stage and stage.threads) and stage.cpu_share <= MOSTLY
+    return stage is not None and bool(stage.threads) and stage.cpu_share <= MOSTLY
 
 
 def _of_transport(report: Report) -> list[Advice]:
