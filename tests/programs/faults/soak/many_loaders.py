@@ -150,8 +150,9 @@ def work(chance, stop):
                 use(kind, chance, stop, kept)
             except WorkerDied as error:
                 # What three in a row are answered by, killed before they had started;
-                # and two that had one output of a chain in work.
-                if not any(why in str(error) for why in ("cannot start", "by SIGKILL")):
+                # and two that had one output of a chain in work, by whatever way.
+                known = ("cannot start", "by SIGKILL", "2 times in a row")
+                if not any(why in str(error) for why in known):
                     raise
             while len(kept) > 20:
                 batch, wanted = kept.pop(chance.randrange(len(kept)))
