@@ -8,27 +8,35 @@ import pathlib
 import posixpath
 import re
 
+import site_names
+import site_reference
 from mkdocs.exceptions import PluginError
 from mkdocs.structure.files import File
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
-PACKAGE = ROOT / "pkg" / "gristmill"
 LINK = re.compile(r"(?<=\]\()(?!https?:|mailto:|#)([^)\s#]+)(#[^)\s]*)?(?=\))")
+# A picture alone in its paragraph.
+PICTURE = re.compile(r"^(!\[[^\]]*\]\(([^)\s]+\.svg)\))$", re.MULTILINE)
 FIRST = ["README.md", "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md"]
+STYLE = "site.css"
 # What a reader finds in the list of pages: titles, and pages or folders.
 PAGES = {
     "First steps": "quickstart datasets seeing-it-work checkpointing troubleshooting",
     "What you read": "images text record-files convert",
     "Where it runs": "torch cluster scale",
     "Coming from others": "from-grain differences-from-grain peers/",
-    "How it works": "architecture glossary decisions/ formats/ releasing",
-    "Reference": "reference/",
-    "Project": "project/",
+    "Reference": "reference/gristmill reference/",
+    "How it works": "architecture glossary decisions/ formats/",
+    "Project": "project/benchmarks/ project/CHANGELOG project/ releasing",
 }
-REFERENCE = """# {title}
-
-::: {module}
-"""
+# A folder has a list of its own under its title, or its pages are among the others.
+FOLDERS = {
+    "decisions/": "Decisions",
+    "formats/": "Formats",
+    "peers/": "Other loaders",
+    "project/benchmarks/": "Benchmarks",
+    "reference/": "Modules",
+}
 
 
 def on_files(files, config):
@@ -46,10 +54,12 @@ def on_files(files, config):
             files.append(File.generated(config, site_path(path), content=content))
         if path.endswith(".md"):
             pending += linked(path)
-    for module in public_modules():
-        page = REFERENCE.format(title=module, module=module)
+    for module in site_names.public_modules():
+        page = site_reference.page_of(module)
         uri = f"reference/{module}.md"
         files.append(File.generated(config, uri, content=page))
+    style = (ROOT / ".ci" / STYLE).read_text()
+    files.append(File.generated(config, STYLE, content=style))
     config.nav = listed(files)
     return files
 
@@ -64,15 +74,26 @@ def on_nav(nav, config, files):
 def listed(files):
     """Return the list of pages that `PAGES` says."""
     uris = [file.src_uri for file in files.documentation_pages()]
-    found = ["index.md"]
-    for title, names in PAGES.items():
-        entries = []
-        for name in names.split():
-            inside = [uri for uri in uris if uri.startswith(name) and name[-1] == "/"]
-            inside.sort(key=lambda uri: uri.removesuffix(".md"))
-            entries += inside or [f"{name}.md"]
-        found.append({title: entries})
-    return found
+    uris.sort(key=lambda uri: uri.removesuffix(".md"))
+    seen = {"index.md"}
+
+    def entries(name):
+        inside = [uri for uri in uris if uri.startswith(name) and name[-1] == "/"]
+        inside = [uri for uri in inside or [f"{name}.md"] if uri not in seen]
+        seen.update(inside)
+        if name not in FOLDERS:
+            return inside
+        first = f"{name}README.md"
+        if first in inside:
+            inside.remove(first)
+            inside.insert(0, {"Overview": first})
+        return [{FOLDERS[name]: inside}]
+
+    found = {
+        title: [entry for name in names.split() for entry in entries(name)]
+        for title, names in PAGES.items()
+    }
+    return ["index.md", *({title: inside} for title, inside in found.items())]
 
 
 def on_page_markdown(markdown, page, **_):
@@ -86,7 +107,15 @@ def on_page_markdown(markdown, page, **_):
             return link[0]
         return posixpath.relpath(site_path(target), here or ".") + (link[2] or "")
 
-    return LINK.sub(moved, markdown)
+    return LINK.sub(moved, PICTURE.sub(r"[\1](\2)", markdown))
+
+
+def on_page_content(html, page, **_):
+    """Refuse a page of the reference with other names than its module's."""
+    folder, _, name = page.file.src_uri.removesuffix(".md").rpartition("/")
+    if folder == "reference":
+        site_reference.check(name, html)
+    return html
 
 
 def linked(path):
@@ -113,13 +142,3 @@ def repository_path(uri):
     if uri == "index.md":
         return "README.md"
     return uri.removeprefix("project/") if uri.startswith("project/") else f"docs/{uri}"
-
-
-def public_modules():
-    """Return the names of the modules that users import."""
-    names = ["gristmill"]
-    for path in sorted(PACKAGE.iterdir()):
-        package = path.is_dir() and (path / "__init__.py").exists()
-        if not path.name.startswith("_") and (package or path.suffix == ".py"):
-            names.append(f"gristmill.{path.stem}")
-    return names

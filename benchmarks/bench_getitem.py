@@ -21,7 +21,7 @@ def _measure(load, in_order: bool, settings: Settings) -> Measurement:
 
 QUESTION = Question(
     name="getitem",
-    text="in-memory source by __getitem__, shuffle, batch 256, 0 workers",
+    text="in-memory source by `__getitem__`, shuffle, batch 256, 0 workers",
     unit="ns/record",
     contestants=peers.everybody(_measure),
     targets=(AtLeast(50, GRAIN), AtLeast(5, ("torch",)), AtLeast(4, ("spdl",))),

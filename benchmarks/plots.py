@@ -74,7 +74,9 @@ def _draw_peers(rows: list[list[Any]], axes: Any) -> None:
     axes.xaxis.set_major_formatter("{x:,g}")
     axes.set_yticks(places, labels)
     axes.axvline(1, color=OURS, linewidth=2)
-    axes.set_xlim(0.5, 2000)
+    measured = [1, *(ratio for _, ratios in rows for ratio in ratios.values())]
+    # To the right of the longest bar is place for its label.
+    axes.set_xlim(min(measured) / 1.2, max(measured) * 10)
     axes.set_ylim(-0.8, place - 0.6)
     axes.grid(visible=False, axis="y")
     axes.figure.set_size_inches(WIDTH, 0.19 * place + 0.6)

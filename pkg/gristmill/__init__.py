@@ -43,8 +43,13 @@ if TYPE_CHECKING:
     FlatMapTransform = FlatMap
 
 __version__ = "0.2.0"
-__version_info__ = tuple(map(int, __version__.split(".")))  # noqa: RUF048
+"""The version, as the package's metadata has it."""
 
+__version_info__ = tuple(map(int, __version__.split(".")))  # noqa: RUF048
+"""The version's three numbers."""
+
+# Names that are here from the start.
+_HERE = "__version__ __version_info__ config monitoring"
 # Where names are looked up when they are first used: a worker needs few of them.
 _HOMES = {
     "_dataset.model.iter_dataset": "IterDataset",
@@ -83,8 +88,8 @@ _OPTIONAL = {
 if not TYPE_CHECKING:
     __getattr__ = listing.lazily(__name__, _HOMES, _MODULES)
     __all__ = sorted(
-        {"__version__", "__version_info__", "config", "monitoring"}
-        | {*listing.places_of(_HOMES), *_MODULES.split()} - _OPTIONAL.keys()
+        {*_HERE.split(), *listing.places_of(_HOMES), *_MODULES.split()}
+        - _OPTIONAL.keys()
     )
 
     def __dir__() -> list[str]:

@@ -1,10 +1,10 @@
 """Conversion to ArrayRecord as an Apache Beam pipeline, on any of Beam's runners.
 
-Needs Apache Beam and the writer of ArrayRecord::
+Needs Apache Beam and the writer of ArrayRecord:
 
     pip install 'gristmill[beam]'
 
-Transforms for a pipeline of your own::
+Transforms for a pipeline of your own:
 
     with beam.Pipeline(options=options) as pipeline:
         (

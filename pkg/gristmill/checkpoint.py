@@ -34,7 +34,10 @@ if TYPE_CHECKING:
         def __init__(self, item: Any) -> None: ...
 
 
-__all__ = ["CheckpointHandler"]
+__all__ = ["CheckpointHandler", "Checkpointable"]
+
+# Those that exist only where a package is installed.
+_OPTIONAL = {"CheckpointRestore": ORBAX, "CheckpointSave": ORBAX}
 
 # Orbax writes this name into a checkpoint; Grain's, so that either library reads
 # what the other one wrote.
@@ -243,6 +246,4 @@ if not TYPE_CHECKING:
 
 
 def __dir__() -> list[str]:
-    return listed(
-        __all__, dict.fromkeys(("CheckpointRestore", "CheckpointSave"), ORBAX)
-    )
+    return listed(__all__, _OPTIONAL)

@@ -14,7 +14,7 @@ from typing import Any
 
 from gristmill._base.listing import listed
 
-__all__ = ["OPTIONS", "Option", "UnknownOption", "config"]
+__all__ = ["OPTIONS", "Config", "Option", "UnknownOption", "config"]
 
 
 class UnknownOption(AttributeError, ValueError):
@@ -97,6 +97,7 @@ OPTIONS: dict[str, Option] = {
         Option("tf_prefetch_buffer_size", -1, int),
     )
 }
+"""Every setting, by its name."""
 
 
 class Config:
@@ -176,6 +177,7 @@ def _option(name: str) -> Option:
 
 
 config = Config()
+"""The settings of this process."""
 
 
 def __dir__() -> list[str]:

@@ -17,15 +17,27 @@ __all__ = [
 ]
 
 DATASET_INDEX: Final = "_dataset_index"
+"""The number of the data set that a record comes from, from 0."""
+
 EPOCH: Final = "_epoch"
+"""The number of the pass over the data, from 0."""
+
 INDEX: Final = "_index"
+"""The record's place in the order of reading, from 0."""
+
 RECORD: Final = "_record"
+"""The record's data, as the source gave them."""
+
 RECORD_KEY: Final = "_record_key"
+"""The record's number in its source, from 0."""
+
 SEED: Final = "_seed"
+"""The seed of what random transforms draw for the record."""
 
 META_FEATURES: Final = frozenset(
     {DATASET_INDEX, EPOCH, INDEX, RECORD, RECORD_KEY, SEED}
 )
+"""The other names of this module."""
 
 
 def __dir__() -> list[str]:

@@ -1,7 +1,7 @@
 """Every exception that Gristmill defines.
 
 Each one is also the built-in exception that Grain raises in the same place, so
-code written for Grain catches it unchanged::
+code written for Grain catches it unchanged:
 
     GristmillError
     ├── ShapeMismatch (ValueError)     elements of one batch cannot be stacked

@@ -1,14 +1,12 @@
 """Metrics for Prometheus, under Grain's names.
 
-====================================================  =========  ====================
-metric                                                kind       label
-====================================================  =========  ====================
-``grain_python_dataset_next_duration_ns``             histogram
-``grain_python_dataset_prefetch_buffer_ready_count``  histogram
-``grain_python_data_sources_bytes_read``              counter    ``source``, its class
-``grain_python_dataset_source_read_time_ns``          histogram  ``source``, its class
-``grain_python_data_loader_iterator_get_next``        histogram
-====================================================  =========  ====================
+| metric | kind | label |
+| --- | --- | --- |
+| ``grain_python_dataset_next_duration_ns`` | histogram | |
+| ``grain_python_dataset_prefetch_buffer_ready_count`` | histogram | |
+| ``grain_python_data_sources_bytes_read`` | counter | ``source``, its class |
+| ``grain_python_dataset_source_read_time_ns`` | histogram | ``source``, its class |
+| ``grain_python_data_loader_iterator_get_next`` | histogram | |
 
 They are recorded once `start` was called.  With
 ``ENABLE_PYGRAIN_PROMETHEUS_TELEMETRY=true`` in the environment ``import gristmill``
@@ -34,7 +32,11 @@ from gristmill._base.sizes import size_of
 __all__ = ["DEFAULT_HOST", "DEFAULT_PORT", "is_on", "serve", "setup_telemetry", "start"]
 
 DEFAULT_HOST = "127.0.0.1"
+"""The address that metrics are served at where nothing says another."""
+
 DEFAULT_PORT = 9431
+"""The port that metrics are served on where nothing says another."""
+
 _ENABLE = "ENABLE_PYGRAIN_PROMETHEUS_TELEMETRY"
 _HOST = "GRISTMILL_PROMETHEUS_HOST"
 _PORT = "PYGRAIN_PROMETHEUS_PORT"

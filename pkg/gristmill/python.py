@@ -111,6 +111,8 @@ _HOMES = {
     " PyGrainCheckpointSave=CheckpointSave",
     "sources": "ArrayRecordDataSource InMemoryDataSource=SharedMemoryDataSource",
 }
+# Those that exist only where a package is installed.
+_OPTIONAL = {"PyGrainCheckpointRestore": ORBAX, "PyGrainCheckpointSave": ORBAX}
 
 
 # Type checkers must not see it: they would accept every name.
@@ -119,5 +121,4 @@ if not TYPE_CHECKING:
 
 
 def __dir__() -> list[str]:
-    orbax = dict.fromkeys(("PyGrainCheckpointRestore", "PyGrainCheckpointSave"), ORBAX)
-    return listed(__all__, orbax)
+    return listed(__all__, _OPTIONAL)

@@ -110,6 +110,16 @@ def test_dir_lists_the_public_names_and_nothing_else(name):
     assert modules <= {*PUBLIC}
 
 
+@pytest.mark.parametrize("name", PUBLIC)
+def test_the_site_finds_the_public_names_in_the_sources(name, monkeypatch):
+    monkeypatch.syspath_prepend(str(ROOT / ".ci"))
+    extras.need("apache_beam", "jax", "orbax", "torch")
+    module = importlib.import_module(name)
+    site_names = importlib.import_module("site_names")
+    assert name in site_names.public_modules()
+    assert site_names.names_of(name) == dir(module)
+
+
 def test_dir_leaves_out_what_needs_a_package_that_is_missing(monkeypatch):
     for package in ("apache_beam", "jax", "orbax", "torch"):
         monkeypatch.setitem(sys.modules, package, None)
@@ -139,6 +149,7 @@ def test_completion_gives_names_that_were_not_used_yet():
         "grain.checkpoint.CheckpointHandler",
         "grain.checkpoint.CheckpointRestore",
         "grain.checkpoint.CheckpointSave",
+        "grain.checkpoint.Checkpointable",
     ]
     assert completed("grain.e") == ["grain.errors", "grain.experimental"]
 

@@ -45,7 +45,7 @@ def test_a_target_becomes_a_row_of_each_loader_that_it_names(peer_pages):
         "getitem", gristmill=2.0, grain_default=900.0, torch=20.0, spdl=14.0
     )
     outcomes["getitem"].runs["grain (0, 0)"] = [292.3]
-    text = "in-memory source by __getitem__, shuffle, batch 256, 0 workers"
+    text = "in-memory source by `__getitem__`, shuffle, batch 256, 0 workers"
     assert peer_pages.compared_with("grain", outcomes) == [
         (text, "gristmill", "grain (0, 0)", "146")
     ]

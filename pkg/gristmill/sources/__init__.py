@@ -374,6 +374,8 @@ def _kind_of(column: npt.NDArray[Any]) -> str:
     return f"{column.dtype}[{','.join(map(str, column.shape))}]"
 
 
+# Names that are here from the start.
+_HERE = "RandomAccessDataSource RangeDataSource TableSource"
 # Names whose modules are not needed by most.
 _HOMES = {
     "sources._array_record": "ArrayRecordDataSource",
@@ -392,8 +394,7 @@ _HOMES = {
 # Type checkers must not see it: they would accept every name.
 if not TYPE_CHECKING:
     __getattr__ = lazily(__name__, _HOMES)
-    _HERE = {"RandomAccessDataSource", "RangeDataSource", "TableSource"}
-    __all__ = sorted(_HERE | places_of(_HOMES).keys())
+    __all__ = sorted({*_HERE.split(), *places_of(_HOMES)})
 
     def __dir__() -> list[str]:
         return listed(__all__)

@@ -199,7 +199,10 @@ Transformation: TypeAlias = Union[  # noqa: UP007
     FlatMap,
     MapWithIndex,
 ]
+"""What a loader takes as one transform."""
+
 Transformations: TypeAlias = Sequence[Transformation]
+"""What a loader applies to each element, in this order."""
 
 
 class DatasetSelectionMap(abc.ABC):
