@@ -77,7 +77,8 @@ def test_without_workers(entry):
 
 
 @pytest.mark.claim(
-    "How many processes compute, and how fast each one is, never shows in the data."
+    "How many processes compute never shows in the data where streams= is given, and "
+    "how fast each one is never does."
 )
 @by_seed(WORKING)
 def test_as_many_streams_in_one_process(entry):

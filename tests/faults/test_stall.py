@@ -18,7 +18,8 @@ def test_restart_recovers(tmp_path, stall, kind):
 
 @pytest.mark.claim("stall_timeout=, stall_action=")
 @pytest.mark.claim(
-    "How many processes compute, and how fast each one is, never shows in the data."
+    "How many processes compute never shows in the data where streams= is given, and "
+    "how fast each one is never does."
 )
 @pytest.mark.parametrize("kind", KINDS)
 def test_warning_shows_the_python_stack_and_the_worker_may_go_on(tmp_path, kind):

@@ -44,7 +44,8 @@ class Block(NamedTuple):
 
     def commands(self):
         """The words of each command of a shell block."""
-        lines = self.code.replace(" && ", "\n").splitlines()
+        whole = self.code.replace("\\\n", "")
+        lines = whole.replace(" && ", "\n").splitlines()
         return [words for line in lines if (words := shlex.split(line, comments=True))]
 
 

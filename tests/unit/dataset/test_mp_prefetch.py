@@ -222,6 +222,66 @@ def test_there_are_ten_workers_by_default():
     assert len(iterator.get_state()["iterators_in_use_states"]) == 10
 
 
+class Twice(g.transforms.FlatMap):
+    max_fan_out = 2
+
+    def flat_map(self, element):
+        return [element, element]
+
+
+class Same(g.RandomMapTransform):
+    def random_map(self, element, rng):
+        return element
+
+
+class Own(g.MapDataset):
+    def __len__(self):
+        return 200
+
+    def __getitem__(self, index):
+        return index
+
+
+def is_kept(element):
+    return element % 3 > 0
+
+
+OWNED = {
+    "filter": numbers(200).to_iter_dataset().filter(is_kept),
+    "flat map": numbers(200).to_iter_dataset().apply(Twice()),
+    "random map": numbers(200).seed(1).to_iter_dataset().random_map(Same()),
+    "block map": numbers(200).to_iter_dataset().block_map(list),
+    "filter before": numbers(200).filter(is_kept).to_iter_dataset(),
+    "flat map before": numbers(200).apply(Twice()).to_iter_dataset(),
+    "own node before": Own().to_iter_dataset(),
+}
+SHARED = {
+    "map, batch": numbers(200).to_iter_dataset().map(abs).batch(4),
+    "random map, batch before": numbers(200)
+    .seed(1)
+    .shuffle()
+    .random_map(Same())
+    .block_map(list)
+    .batch(4)
+    .to_iter_dataset(),
+}
+
+
+@pytest.mark.claim(
+    "With some steps a stream belongs to one worker, so more workers than streams do"
+    " not help."
+)
+@pytest.mark.parametrize("dataset", OWNED.values(), ids=OWNED)
+def test_a_stream_of_some_steps_belongs_to_one_worker(dataset):
+    made = dataset.map(lambda _: os.getpid()).mp_prefetch(workers(4), streams=2)
+    assert len({*made}) == 2
+
+
+@pytest.mark.parametrize("dataset", SHARED.values(), ids=SHARED)
+def test_a_stream_of_maps_and_batches_belongs_to_no_worker(dataset):
+    assert pipeline.records_of_unit(dataset) is not None
+
+
 @pytest.mark.parametrize("streams", [0, -1, 1.5, "2"])
 def test_streams_are_a_positive_number(streams):
     with pytest.raises((ValueError, TypeError), match="streams"):

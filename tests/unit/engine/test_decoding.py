@@ -115,8 +115,8 @@ def test_records_that_are_not_for_blocks_are_decoded_one_by_one(path):
 
 
 @pytest.mark.claim(
-    "A ParseExample with features of bytes or of variable length, and every other step"
-    " of Python, sees one record at a time."
+    "A ParseExample with features of bytes or of variable length, and every step of"
+    " yours but a BlockMap, sees one record at a time."
 )
 def test_a_step_of_python_sees_one_record_at_a_time(path):
     class Length(gristmill.transforms.Map):

@@ -407,7 +407,8 @@ def sha256_of(made):
 
 @pytest.mark.claim("streams=")
 @pytest.mark.claim(
-    "How many processes compute, and how fast each one is, never shows in the data."
+    "How many processes compute never shows in the data where streams= is given, and "
+    "how fast each one is never does."
 )
 @pytest.mark.multiprocess
 @pytest.mark.parametrize("drop_remainder", [False, True])
@@ -449,18 +450,75 @@ class Doubled(g.transforms.FlatMap):
         return [element, element]
 
 
-@pytest.mark.claim(
-    "With a filter or a flat map, a stream belongs to one worker, so more workers than"
-    " streams do not help."
-)
-@pytest.mark.multiprocess
+class SameBlock(g.BlockMap):
+    def block_map(self, elements):
+        return elements
+
+
+class SameDrawn(g.RandomMapTransform):
+    def random_map(self, element, rng):
+        return element
+
+
+class SameNumbered(g.MapWithIndex):
+    def map_with_index(self, index, element):
+        return element
+
+
+def same(element):
+    return element
+
+
+OWNING = {
+    "filter": [Kept()],
+    "flat map": [Doubled()],
+    "block map": [SameBlock()],
+    "legacy": [g.operations.MapOperation(same)],
+    "random behind a batch": [g.Batch(2), SameDrawn()],
+    "index behind a batch": [g.Batch(2), SameNumbered()],
+}
+
+
+def pids_of(made):
+    """Return the processes that computed outputs of a loader with `Pid`."""
+    return {pid for _, found in made for pid in np.ravel(found).tolist()}
+
+
+def claim_of_owned(function):
+    return pytest.mark.claim(
+        "With some steps a stream belongs to one worker, so more workers than streams"
+        " do not help."
+    )(pytest.mark.multiprocess(function))
+
+
+@claim_of_owned
 @pytest.mark.parametrize("behind", [[], [g.Batch(4)]], ids=["single", "batched"])
-@pytest.mark.parametrize("step", [Kept(), Doubled()], ids=["filter", "flat map"])
-def test_a_stream_of_a_filter_or_flat_map_belongs_to_one_worker(step, behind):
-    operations = [Pid(), step, *behind]
+@pytest.mark.parametrize("steps", OWNING.values(), ids=OWNING)
+def test_a_stream_of_some_steps_belongs_to_one_worker(steps, behind):
+    operations = [Pid(), *steps, *behind]
     made = loader(operations, records=400, worker_count=4, streams=2)
-    pids = {pid for _, found in made for pid in np.atleast_1d(found).tolist()}
-    assert len(pids) == 2
+    assert len(pids_of(made)) == 2
+
+
+@claim_of_owned
+def test_a_stream_whose_bad_records_are_skipped_belongs_to_one_worker():
+    options = {"worker_count": 4, "streams": 2, "on_error": "skip"}
+    made = loader([Pid(), g.Batch(4)], records=400, **options)
+    assert len(pids_of(made)) == 2
+
+
+@claim_of_owned
+def test_a_stream_of_shuffled_groups_belongs_to_one_worker():
+    made = g.DataLoader(
+        data_source=range(400),
+        sampler=g.samplers.GroupShuffleSampler(
+            [8] * 50, window=4, num_epochs=1, seed=3
+        ),
+        operations=[Pid(), g.Batch(4)],
+        worker_count=4,
+        streams=2,
+    )
+    assert len(pids_of(made)) == 2
 
 
 @pytest.mark.claim("streams=")

@@ -653,6 +653,28 @@ def test_loaders_read_urls(server, tmp_path, workers):
     assert list(loader) == [records[i] for i in order]
 
 
+class Pid(gm.MapTransform):
+    def map(self, element):
+        return os.getpid()
+
+
+@pytest.mark.claim(
+    "With some steps a stream belongs to one worker, so more workers than streams do"
+    " not help."
+)
+@pytest.mark.multiprocess
+def test_a_stream_of_far_files_belongs_to_one_worker(server, tmp_path):
+    source, _ = source_of(server, tmp_path)
+    loader = gm.DataLoader(
+        data_source=source,
+        sampler=gm.SequentialSampler(64),
+        operations=[Pid()],
+        worker_count=4,
+        streams=2,
+    )
+    assert len({*loader}) == 2
+
+
 class Order:
     """Samples the keys that it is given."""
 

@@ -623,8 +623,8 @@ class TestBlocks:
         assert str(caught.value) == str(alone.value)
 
     @pytest.mark.claim(
-        "A ParseExample with features of bytes or of variable length, and every other "
-        "step of Python, sees one record at a time."
+        "A ParseExample with features of bytes or of variable length, and every step "
+        "of yours but a BlockMap, sees one record at a time."
     )
     @pytest.mark.parametrize(
         "features", [None, {"x": VarLen(np.int64)}, {"x": FixedLen((), bytes)}]
