@@ -20,6 +20,7 @@ DEV_VENV ?= .venv-dev
 BUILD_DIR ?= build
 WERROR ?= OFF
 PYTEST_ARGS ?=
+BENCH_ARGS ?=
 
 BIN := $(abspath $(VENV))/bin
 DEV_BIN := $(abspath $(DEV_VENV))/bin
@@ -119,7 +120,7 @@ sdist: tools
 
 bench: tools
 	$(INSTALL) bench
-	$(BIN)/python benchmarks/run.py
+	$(BIN)/python benchmarks/run.py $(BENCH_ARGS)
 
 # How this checkout compares with a commit: make bench-compare REF=main ONLY="array map"
 bench-compare: tools
