@@ -122,10 +122,17 @@ def test_only_what_installs_or_builds_is_not_run(text):
         assert commands and commands <= (COMMANDS if block.runs else BUILDS)
 
 
+def installs():
+    """Return README's blocks that install a release and a clone."""
+    found = [block for block in blocks_of("README.md") if "pip install" in block.code]
+    assert len(found) == 2
+    return found
+
+
 def test_the_readme_says_what_building_needs():
-    install, _ = (block for block in blocks_of("README.md") if block.code[0] == "#")
+    _, clone = installs()
     (packages,) = (
-        words[3:] for words in install.commands() if words[:2] == ["sudo", "apt-get"]
+        words[3:] for words in clone.commands() if words[:2] == ["sudo", "apt-get"]
     )
     known = (ROOT / ".ci" / "system-packages").read_text()
     named = re.findall(r"(?:packages |h:)(g\+\+|lib\w+-dev|python3-\w+)", known)
@@ -140,9 +147,9 @@ def test_the_readme_says_what_each_extra_is_for():
     there = set(extras.PROJECT["optional-dependencies"])
     assert len(named) == len({*named})
     assert {*named} == there - of_developers
-    install, _ = (block for block in blocks_of("README.md") if block.code[0] == "#")
-    (wanted,) = re.findall(r"pip install '\.\[(.*)\]'", install.code)
-    assert {*wanted.split(",")} <= {*named}
+    for place, block in zip((r"\.", "gristmill"), reversed(installs()), strict=True):
+        (wanted,) = re.findall(rf"pip install '{place}\[(.*)\]'", block.code)
+        assert {*wanted.split(",")} <= {*named}
 
 
 @pytest.mark.parametrize("text", TEXTS)
