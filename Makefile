@@ -97,7 +97,7 @@ sanitize-%: tools
 	$(CTEST) --test-dir $(BUILD_DIR)/$*
 
 docs: site
-	$(BIN)/python -m http.server --directory $(BUILD_DIR)/site 8000
+	$(BIN)/python -m http.server --bind localhost --directory $(BUILD_DIR)/site 8000
 
 # A page that is in no list, a link to nothing, a name without a place: any warning fails.
 site: tools
