@@ -30,6 +30,10 @@ def index_shuffle(index: int, max_index: int, seed: int, rounds: int) -> int:
     Raises:
         ValueError: ``index`` or ``rounds`` is out of range.
         TypeError: An argument does not fit its 64 or 32 bits.
+
+    Example:
+        >>> [index_shuffle(i, max_index=4, seed=1, rounds=4) for i in range(5)]
+        [1, 2, 3, 0, 4]
     """
 
 def permutation(count: int, seed: int) -> NDArray[np.int64]:

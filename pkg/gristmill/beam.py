@@ -68,6 +68,12 @@ class ReadTFRecords(beam.PTransform):  # type: ignore[misc]
     Raises:
         BeamIOError: No file matches. Raised when the pipeline runs.
         CorruptRecord: A record is damaged. Raised when the pipeline runs.
+
+    Example:
+        >>> import apache_beam as beam
+        >>> records = beam.Pipeline() | ReadTFRecords("/data/*.tfrecord")
+        >>> records.element_type
+        <class 'bytes'>
     """
 
     def __init__(self, file_pattern: str) -> None:
@@ -99,6 +105,16 @@ class WriteArrayRecord(beam.PTransform):  # type: ignore[misc]
 
     Raises:
         ValueError: An argument is none of the above.
+
+    Example:
+        >>> import os, tempfile
+        >>> import apache_beam as beam
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     with beam.Pipeline() as pipeline:
+        ...         write = WriteArrayRecord(f"{folder}/train", num_shards=1)
+        ...         _ = pipeline | beam.Create([b"a", b"b"]) | write
+        ...     os.listdir(folder)
+        ['train-00000-of-00001.array_record']
     """
 
     def __init__(
@@ -214,6 +230,17 @@ def convert_tf_to_arrayrecord_disk(
 
     Raises:
         ValueError: An argument is missing or wrong.
+
+    Example:
+        >>> import pathlib, tempfile
+        >>> folder = pathlib.Path(tempfile.mkdtemp())
+        >>> (folder / "empty.tfrecord").touch()
+        >>> args = {"input": f"{folder}/*.tfrecord", "output": f"{folder}/train"}
+        >>> pipeline = convert_tf_to_arrayrecord_disk(1, args, {})
+        >>> pipeline.run().wait_until_finish()
+        'DONE'
+        >>> [path.name for path in folder.glob("*.arrayrecord")]
+        ['train-00000-of-00001.arrayrecord']
     """
     args, pipeline_options = _arguments(args, pipeline_options)
     pipeline = beam.Pipeline(options=pipeline_options)
@@ -252,6 +279,17 @@ def convert_tf_to_arrayrecord_disk_match_shards(
 
     Raises:
         ValueError: An argument is missing or wrong.
+
+    Example:
+        >>> import pathlib, tempfile
+        >>> folder = pathlib.Path(tempfile.mkdtemp())
+        >>> (folder / "empty.tfrecord").touch()
+        >>> args = {"input": f"{folder}/*.tfrecord", "output": f"{folder}/train"}
+        >>> pipeline = convert_tf_to_arrayrecord_disk_match_shards(args, {})
+        >>> pipeline.run().wait_until_finish()
+        'DONE'
+        >>> [path.name for path in folder.glob("*.arrayrecord")]
+        ['train-00000-of-00001.arrayrecord']
     """
     args, pipeline_options = _arguments(args, pipeline_options)
     name = functools.partial(_numbered, args["output"])
@@ -288,6 +326,11 @@ def convert_tf_to_arrayrecord_gcs(
     Raises:
         ValueError: An argument is missing or wrong. Two files of one name in
             different folders are refused when the pipeline runs.
+
+    Example:
+        >>> args = {"input": "gs://bucket/data/*", "output": "gs://bucket/out"}
+        >>> pipeline = convert_tf_to_arrayrecord_gcs(args=args, pipeline_options={})
+        >>> pipeline.run()  # doctest: +SKIP
     """
     args, pipeline_options = _arguments(args, pipeline_options)
     name = functools.partial(

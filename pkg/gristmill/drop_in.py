@@ -45,6 +45,12 @@ def install() -> None:
 
     Raises:
         RuntimeError: The real Grain is imported already.
+
+    Example:
+        >>> install()
+        >>> import grain.experimental
+        >>> grain.experimental.__name__
+        'gristmill.experimental'
     """
     gristmill = importlib.import_module("gristmill")
     present = sys.modules.get("grain")
@@ -71,7 +77,15 @@ def install_if_asked() -> None:
 
 
 def main(arguments: list[str]) -> None:
-    """Run ``script.py args...`` or ``-m module args...`` as the main program."""
+    """Run ``script.py args...`` or ``-m module args...`` as the main program.
+
+    Example:
+        >>> import pathlib, tempfile
+        >>> script = pathlib.Path(tempfile.mkdtemp(), "train.py")
+        >>> _ = script.write_text("import grain, sys; print(grain, sys.argv[1:])")
+        >>> main([str(script), "--steps=3"])  # doctest: +ELLIPSIS
+        <module 'gristmill' from ...> ['--steps=3']
+    """
     as_module = arguments[:1] == ["-m"]
     program = arguments[1:] if as_module else arguments
     if not program or program[0] in ("-h", "--help"):

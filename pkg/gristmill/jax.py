@@ -27,6 +27,14 @@ class DevicePrefetch(Ahead[T]):
         sharding: Where leaves go, as in `prefetch_to_device`.
         depth: Batches on the device at a time, the one given out included, at
             least 1.
+
+    Example:
+        >>> ds = gristmill.MapDataset.range(6).batch(3).to_iter_dataset()
+        >>> batches = DevicePrefetch(iter(ds), sharding=None, depth=2)
+        >>> print(next(batches) + 1)
+        [1 2 3]
+        >>> batches.get_state()
+        {'next_index': 1}
     """
 
     def __init__(self, iterator: Iterator[Any], sharding: Any, depth: int) -> None:

@@ -49,7 +49,12 @@ _metrics: dict[str, Any] = {}
 
 
 def is_on() -> bool:
-    """Whether metrics are recorded."""
+    """Whether metrics are recorded.
+
+    Example:
+        >>> is_on()
+        False
+    """
     return bool(_metrics)
 
 
@@ -58,6 +63,11 @@ def start() -> None:
 
     Raises:
         ImportError: prometheus_client is not installed.
+
+    Example:
+        >>> start()
+        >>> is_on()
+        True
     """
     if _metrics:
         return
@@ -108,6 +118,10 @@ def serve(port: int | None = None, host: str | None = None) -> int | None:
         ImportError: prometheus_client is not installed.
         OSError: This machine has no such address.
         ValueError: The environment's port is no number.
+
+    Example:
+        >>> serve(port=9432)  # doctest: +SKIP
+        9432
     """
     start()
     client = _client()
@@ -140,6 +154,11 @@ def setup_telemetry() -> None:
 
     A process that was started by one that serves only records: the folder that both
     share has its metrics.
+
+    Example:
+        >>> setup_telemetry()
+        >>> is_on()
+        False
     """
     if os.environ.get(_ENABLE, "").lower() != "true":
         return

@@ -78,6 +78,11 @@ class RayWorkers:
         ImportError: Ray is not installed.
         TypeError: An argument has the wrong type, or is not for users to say.
         ValueError: An argument is out of range.
+
+    Example:
+        >>> workers = RayWorkers(8, num_cpus=2)
+        >>> ds = gristmill.MapDataset.range(64).to_iter_dataset().batch(8)
+        >>> list(ds.mp_prefetch(workers=workers))  # doctest: +SKIP
     """
 
     def __init__(

@@ -1,15 +1,20 @@
 """The examples in docstrings do what they say."""
 
+import contextlib
 import doctest
 import importlib
+import os
 import pkgutil
+import sys
 
 import numpy as np
 import pytest
 
 import gristmill
+from gristmill import monitoring
+from gristmill._base import grain_names
 
-SKIPPED = ("_core", "_hot", "_launcher", "_processes", "_zygote")
+SKIPPED = ("_hot", "_launcher", "_processes", "_zygote")
 MODULES = [
     found.name
     for found in pkgutil.walk_packages(gristmill.__path__, "gristmill.")
@@ -17,12 +22,56 @@ MODULES = [
 ]
 
 
+@contextlib.contextmanager
+def as_without_grain():
+    """Let examples put Gristmill in Grain's place, and undo it."""
+
+    def of_grain():
+        return [name for name in sys.modules if name.partition(".")[0] == "grain"]
+
+    real = {name: sys.modules.pop(name) for name in of_grain()}
+    path, argv, asked = sys.path[:], sys.argv, os.environ.get("GRISTMILL_DROP_IN")
+    try:
+        yield
+    finally:
+        for name in of_grain():
+            del sys.modules[name]
+        sys.modules.update(real)
+        sys.meta_path[:] = [
+            finder
+            for finder in sys.meta_path
+            if not isinstance(finder, grain_names._Finder)
+        ]
+        sys.path[:], sys.argv = path, argv
+        os.environ.pop("GRISTMILL_DROP_IN", None)
+        if asked is not None:
+            os.environ["GRISTMILL_DROP_IN"] = asked
+
+
+@contextlib.contextmanager
+def as_without_metrics():
+    """Let examples begin to record metrics, and end it."""
+    try:
+        yield
+    finally:
+        for metric in monitoring._metrics.values():
+            importlib.import_module("prometheus_client").REGISTRY.unregister(metric)
+        monitoring._metrics.clear()
+
+
+APART = {
+    "gristmill.drop_in": as_without_grain,
+    "gristmill.monitoring": as_without_metrics,
+}
+
+
 @pytest.mark.parametrize("name", MODULES)
 def test_examples_run(name):
     module = importlib.import_module(name)
     names = {**vars(module), "np": np, "grain": gristmill, "gristmill": gristmill}
     try:
-        doctest.testmod(module, globs=names, raise_on_error=True)
+        with APART.get(name, contextlib.nullcontext)():
+            doctest.testmod(module, globs=names, raise_on_error=True)
     except doctest.UnexpectedException as raised:
         raise raised.exc_info[1] from None
     except doctest.DocTestFailure as failure:

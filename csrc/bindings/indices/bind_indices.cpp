@@ -60,7 +60,11 @@ void permute(py::module_& m) {
       },
       "index"_a, "max_index"_a, "seed"_a, "rounds"_a,
       "Returns the position of `index` in a permutation of "
-      "[0, ..., max_index].");
+      "[0, ..., max_index].\n\n"
+      "Example:\n"
+      "    >>> [index_shuffle(i, max_index=4, seed=1, rounds=4) for i in "
+      "range(5)]\n"
+      "    [1, 2, 3, 0, 4]\n");
   m.def("permutation", &permutation, "count"_a, "seed"_a,
         "Returns the positions of [0, ..., count - 1] in a permutation of "
         "them.");

@@ -87,6 +87,13 @@ def uninstall() -> None:
     """Undo `install`; loaders that it let be built stay what they are.
 
     Those of torch's own class make torch's iterators again.
+
+    Example:
+        >>> import torch
+        >>> install(everywhere=True)
+        >>> uninstall()
+        >>> type(iter(torch.utils.data.DataLoader([1, 2]))).__module__
+        'torch.utils.data.dataloader'
     """
     _installed.close()
 

@@ -127,7 +127,15 @@ class MapWithIndex(AnyTransform, abc.ABC):
 
 
 class TfRandomMap(AnyTransform, abc.ABC):
-    """Turn each element into one other, under the method name that TF code uses."""
+    """Turn each element into one other, under the method name that TF code uses.
+
+    Example:
+        >>> class Jitter(TfRandomMap):
+        ...     def np_random_map(self, element, rng):
+        ...         return element + rng.uniform()
+        >>> 3 <= Jitter().np_random_map(3, np.random.default_rng(0)) < 4
+        True
+    """
 
     @abc.abstractmethod
     def np_random_map(self, element: Any, rng: np.random.Generator, /) -> Any:

@@ -170,6 +170,11 @@ class RaggedArray(NamedTuple):
         values: All rows, one after the other: an array of shape ``(n, ...)``, or
             a `RaggedArray` of ``n`` rows where rows are made of rows.
         row_splits: Where the rows begin and end, of shape ``(rows + 1,)``.
+
+    Example:
+        >>> rows = RaggedArray(np.array([7, 8, 9]), np.array([0, 2, 3]))
+        >>> [row.tolist() for row in np.split(rows.values, rows.row_splits[1:-1])]
+        [[7, 8], [9]]
     """
 
     values: Any

@@ -271,6 +271,11 @@ def get_next_index(ds_iter: DatasetIterator[Any]) -> int:
 
     Raises:
         NotImplementedError: The chain is not one-to-one (it filters, packs, mixes...).
+
+    Example:
+        >>> iterator = iter(gristmill.MapDataset.range(6).to_iter_dataset())
+        >>> next(iterator), get_next_index(iterator)
+        (0, 1)
     """
     return ds_iter._get_next_index()
 
@@ -280,5 +285,11 @@ def set_next_index(ds_iter: DatasetIterator[Any], index: int) -> None:
 
     Raises:
         NotImplementedError: The chain is not one-to-one (it filters, packs, mixes...).
+
+    Example:
+        >>> iterator = iter(gristmill.MapDataset.range(6).to_iter_dataset())
+        >>> set_next_index(iterator, 4)
+        >>> list(iterator)
+        [4, 5]
     """
     ds_iter._set_next_index(index)

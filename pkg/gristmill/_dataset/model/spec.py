@@ -10,7 +10,12 @@ import numpy as np
 
 @runtime_checkable
 class ShapeDtypeStructProtocol(Protocol):
-    """Anything with a shape and a dtype: an array, a `ShapeDtypeStruct`."""
+    """Anything with a shape and a dtype: an array, a `ShapeDtypeStruct`.
+
+    Example:
+        >>> isinstance(np.zeros(3), ShapeDtypeStructProtocol)
+        True
+    """
 
     @property
     def shape(self) -> Any:
@@ -28,6 +33,15 @@ class ShapeDtypeStruct:
     Args:
         shape: Its extents; None stands for one that is not known.
         dtype: Its NumPy dtype.
+
+    Example:
+        >>> class Half(gristmill.transforms.Map):
+        ...     def map(self, element):
+        ...         return element / 2
+        ...     def output_spec(self, spec):
+        ...         return ShapeDtypeStruct(spec.shape, np.float64)
+        >>> get_element_spec(gristmill.MapDataset.range(6).map(Half())).dtype
+        <class 'numpy.float64'>
     """
 
     shape: Any = ()
@@ -46,5 +60,9 @@ def get_element_spec(ds: Any) -> Any:
     Raises:
         NotImplementedError: A dataset of the chain cannot tell, such as a source.
         ValueError: A transform has no method ``output_spec``.
+
+    Example:
+        >>> get_element_spec(gristmill.MapDataset.range(6).batch(2))
+        ShapeDtypeStruct(shape=(None,), dtype=<class 'numpy.int64'>)
     """
     return ds._element_spec

@@ -40,6 +40,12 @@ def apply_transformations(ds: Any, transformations: Any) -> Any:
 
     Raises:
         NotImplementedError: Something is no transform that datasets know.
+
+    Example:
+        >>> ds = gristmill.MapDataset.range(5)
+        >>> ds = apply_transformations(ds, [gristmill.transforms.Batch(2)])
+        >>> [batch.tolist() for batch in ds]
+        [[0, 1], [2, 3], [4]]
     """
     if not isinstance(transformations, Sequence):
         transformations = (transformations,)

@@ -30,6 +30,15 @@ class BOSHandling(enum.Enum):
         DO_NOTHING: Sequences stay as they are.
         REPLACE_FIRST_TOKEN_WITH_BOS: The first token of each sequence in a row, and of
             what is left of one that was cut, becomes the BOS token.
+
+    Example:
+        >>> ds = gristmill.MapDataset.source([{"x": np.arange(4, 9)}]).to_iter_dataset()
+        >>> packed = gristmill.experimental.ConcatThenSplitIterDataset(
+        ...     ds, length_struct={"x": 3}, bos_features={"x"}, bos_token_id=1,
+        ...     bos_handling=BOSHandling.REPLACE_FIRST_TOKEN_WITH_BOS,
+        ... )
+        >>> [row["x"].tolist() for row in packed]
+        [[1, 5, 6], [1, 8, 0]]
     """
 
     DO_NOTHING = enum.auto()

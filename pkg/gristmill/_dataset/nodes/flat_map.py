@@ -44,6 +44,16 @@ class FlatMapMapDataset(FlatMapping, BlockMapDataset[T]):
     Args:
         parent: Has the elements.
         transform: Makes a sequence of each.
+
+    Example:
+        >>> class Letters(gristmill.transforms.FlatMap):
+        ...     max_fan_out = 2
+        ...     def flat_map(self, element):
+        ...         return list(element)
+        >>> words = gristmill.MapDataset.source(["ab", "c"])
+        >>> ds = FlatMapMapDataset(words, Letters())
+        >>> [ds[i] for i in range(len(ds))]
+        ['a', 'b', 'c', None]
     """
 
     _SPARSE = "FlatMapMapDataset"
@@ -97,6 +107,15 @@ class FlatMapIterDataset(FlatMapping, IterDataset[T]):
     Args:
         parent: Gives the elements.
         transform: Makes a sequence of each, of any length.
+
+    Example:
+        >>> class Letters(gristmill.transforms.FlatMap):
+        ...     max_fan_out = 2
+        ...     def flat_map(self, element):
+        ...         return list(element)
+        >>> words = gristmill.MapDataset.source(["abc", "d"]).to_iter_dataset()
+        >>> list(FlatMapIterDataset(words, Letters()))
+        ['a', 'b', 'c', 'd']
     """
 
     def __init__(self, parent: IterDataset[S], transform: Splits[S, T]) -> None:

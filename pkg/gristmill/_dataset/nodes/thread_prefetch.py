@@ -97,6 +97,12 @@ class ThreadPrefetchDatasetIterator(CheckedIterator[T]):
 
     Raises:
         ValueError: The size is negative.
+
+    Example:
+        >>> ds = gristmill.MapDataset.range(3).to_iter_dataset()
+        >>> iterator = ThreadPrefetchDatasetIterator(iter(ds), prefetch_buffer_size=2)
+        >>> list(iterator)
+        [0, 1, 2]
     """
 
     def __init__(

@@ -28,6 +28,12 @@ class PerformanceConfig:
     Args:
         multiprocessing_options: For `mp_prefetch`.
         read_options: For `to_iter_dataset`.
+
+    Example:
+        >>> config = PerformanceConfig(read_options=ReadOptions(num_threads=2))
+        >>> ds = gristmill.MapDataset.range(3).to_iter_dataset(config.read_options)
+        >>> list(ds)
+        [0, 1, 2]
     """
 
     multiprocessing_options: MultiprocessingOptions | None = None

@@ -24,6 +24,14 @@ class TensorIterator(Checkpointable, Iterator[T]):
 
     Args:
         iterator: Gives trees of dicts, lists and tuples with array leaves.
+
+    Example:
+        >>> ds = gristmill.MapDataset.range(6).batch(3).to_iter_dataset()
+        >>> tensors = TensorIterator(iter(ds))
+        >>> next(tensors)
+        tensor([0, 1, 2])
+        >>> tensors.get_state()
+        {'next_index': 1}
     """
 
     def __init__(self, iterator: Iterator[Any]) -> None:
@@ -87,6 +95,11 @@ def as_tensors(iterator: Any) -> TensorIterator[Any]:
 
     Args:
         iterator: A `DataLoaderIterator` or any iterator or iterable of elements.
+
+    Example:
+        >>> ds = gristmill.MapDataset.range(6).batch(3).to_iter_dataset()
+        >>> list(as_tensors(ds))
+        [tensor([0, 1, 2]), tensor([3, 4, 5])]
     """
     return TensorIterator(iter(iterator))
 
@@ -130,7 +143,12 @@ class AsIterable(IterableDataset[Any]):  # type: ignore[misc]
 
 
 def as_tensor_tree(element: Any) -> Any:
-    """One element with its arrays as tensors."""
+    """One element with its arrays as tensors.
+
+    Example:
+        >>> as_tensor_tree({"x": np.arange(3), "name": "a"})
+        {'x': tensor([0, 1, 2]), 'name': 'a'}
+    """
     return map_leaves(_as_tensor, element)
 
 

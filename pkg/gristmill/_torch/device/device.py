@@ -49,6 +49,14 @@ class DeviceIterator(Ahead[T]):
 
     Raises:
         ValueError: `depth` is less than 1.
+
+    Example:
+        >>> ds = gristmill.MapDataset.range(6).batch(2).to_iter_dataset()
+        >>> batches = to_device(ds, "cpu")
+        >>> next(batches)
+        tensor([0, 1])
+        >>> batches.get_state()
+        {'next_index': 1}
     """
 
     def __init__(
