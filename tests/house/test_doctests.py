@@ -2,6 +2,7 @@
 
 import doctest
 import importlib
+import inspect
 import pkgutil
 
 import numpy as np
@@ -17,12 +18,21 @@ MODULES = [
 ]
 
 
+class Finder(doctest.DocTestFinder):
+    def _from_module(self, module, object):
+        # A decorated function counts as its own module's.
+        return super()._from_module(module, inspect.unwrap(object))
+
+
 @pytest.mark.parametrize("name", MODULES)
 def test_examples_run(name):
     module = importlib.import_module(name)
+    for listed in dir(module):
+        getattr(module, listed, None)  # Some names are there once they are asked for.
     names = {**vars(module), "np": np, "grain": gristmill, "gristmill": gristmill}
     try:
-        doctest.testmod(module, globs=names, raise_on_error=True)
+        for test in Finder().find(module, globs=names):
+            doctest.DebugRunner().run(test)
     except doctest.UnexpectedException as raised:
         raise raised.exc_info[1] from None
     except doctest.DocTestFailure as failure:
