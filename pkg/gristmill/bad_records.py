@@ -92,6 +92,19 @@ class BadRecord:
         error: Type of the exception.
         message: Its text and that of its cause; a long one is cut.
         substitute: Key of the record that took its place, or None.
+
+    Example:
+        >>> numbers = gristmill.MapDataset.source([1, 0]).map(lambda x: 1 // x)
+        >>> sampler = gristmill.SequentialSampler(2)
+        >>> loader = gristmill.DataLoader(
+        ...     data_source=numbers, sampler=sampler, on_error="skip"
+        ... )
+        >>> iterator = iter(loader)
+        >>> list(iterator)
+        [1]
+        >>> bad = iterator.errors.last[0]
+        >>> bad.key, bad.operation, bad.error
+        (1, 'read', 'ZeroDivisionError')
     """
 
     key: int | str | None
@@ -110,6 +123,19 @@ class BadRecords:
     Attributes:
         count: How many, those before a restored state included.
         last: The last of those that this iterator met, oldest first, 10 at most.
+
+    Example:
+        >>> numbers = gristmill.MapDataset.source([0, 1, 0]).map(lambda x: 1 // x)
+        >>> sampler = gristmill.SequentialSampler(3)
+        >>> loader = gristmill.DataLoader(
+        ...     data_source=numbers, sampler=sampler, on_error="skip"
+        ... )
+        >>> iterator = iter(loader)
+        >>> list(iterator)
+        [1]
+        >>> bad = iterator.errors
+        >>> bad.count, [record.key for record in bad.last]
+        (2, [0, 2])
     """
 
     count: int

@@ -36,6 +36,27 @@ if TYPE_CHECKING:
 
 __all__ = ["CheckpointHandler", "Checkpointable"]
 
+# Examples of the two classes.
+_SAVES = """
+        >>> import tempfile
+        >>> import orbax.checkpoint as ocp
+        >>> iterator = iter(gristmill.load(range(10)))
+        >>> with ocp.CheckpointManager(tempfile.mkdtemp()) as manager:
+        ...     manager.save(1, args=CheckpointSave(iterator))
+        True
+"""
+_RESTORES = """
+        >>> import tempfile
+        >>> import orbax.checkpoint as ocp
+        >>> iterator = iter(gristmill.load(range(10)))
+        >>> with ocp.CheckpointManager(tempfile.mkdtemp()) as manager:
+        ...     saved = manager.save(next(iterator), args=CheckpointSave(iterator))
+        ...     manager.wait_until_finished()
+        ...     iterator = iter(gristmill.load(range(10)))  # In the next process.
+        ...     next(manager.restore(0, args=CheckpointRestore(iterator)))
+        1
+"""
+
 # Those that exist only where a package is installed.
 _OPTIONAL = {"CheckpointRestore": ORBAX, "CheckpointSave": ORBAX}
 
@@ -120,6 +141,16 @@ class Checkpointable(abc.ABC):
     """Orbax's asynchronous protocol, for iterators that have a state.
 
     The file is that of `CheckpointHandler`.
+
+    Example:
+        >>> class Count(Checkpointable):
+        ...     done = 0
+        ...     def get_state(self):
+        ...         return {"done": self.done}
+        ...     def set_state(self, state):
+        ...         self.done = state["done"]
+        >>> Count().get_state()
+        {'done': 0}
     """
 
     @abc.abstractmethod
@@ -212,11 +243,12 @@ def _argument_classes() -> dict[str, Any]:
     # before or after us; only what is written into checkpoints needs Grain's name.
     CheckpointHandler._type_name = _OWN_TYPE
     try:
-        for name, verb in (
-            ("CheckpointSave", "save"),
-            ("CheckpointRestore", "restore"),
+        for name, verb, example in (
+            ("CheckpointSave", "save", _SAVES),
+            ("CheckpointRestore", "restore", _RESTORES),
         ):
             text = f"Ask Orbax to {verb} the position of the iterator `item`."
+            text += f"\n\n    Example:{example}    "
             bases, names = (ocp.args.CheckpointArgs,), {"__doc__": text}
             made[name] = dataclasses.make_dataclass(
                 name, [("item", Any)], bases=bases, namespace=names

@@ -18,7 +18,15 @@ __all__ = ["OPTIONS", "Config", "Option", "UnknownOption", "config"]
 
 
 class UnknownOption(AttributeError, ValueError):
-    """Say that there is no such setting; Grain raises ValueError here."""
+    """Say that there is no such setting; Grain raises ValueError here.
+
+    Example:
+        >>> try:
+        ...     config.update("py_debug_mod", True)
+        ... except UnknownOption as error:
+        ...     print(str(error).split(".")[0])
+        Unrecognized config option: py_debug_mod
+    """
 
 
 @dataclasses.dataclass(frozen=True)
@@ -31,6 +39,11 @@ class Option:
         kind: bool, int or str.
         choices: The values a str may have; empty for any.
         help: One sentence for ``--help``.
+
+    Example:
+        >>> option = OPTIONS["py_debug_mode"]
+        >>> option.default, option.parse("yes", "config.update")
+        (False, True)
     """
 
     name: str

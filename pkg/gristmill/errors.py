@@ -30,19 +30,56 @@ __all__ = [
 
 
 class GristmillError(Exception):
-    """Base of the exceptions that Gristmill defines."""
+    """Base of the exceptions that Gristmill defines.
+
+    Example:
+        >>> try:
+        ...     list(gristmill.load([np.zeros(2), np.zeros(3)], batch_size=2))
+        ... except GristmillError as error:
+        ...     print(type(error).__name__)
+        ShapeMismatch
+    """
 
 
 class ShapeMismatch(GristmillError, ValueError):
-    """Say that elements of one batch differ in structure or shape."""
+    """Say that elements of one batch differ in structure or shape.
+
+    Example:
+        >>> loader = gristmill.load([np.zeros(2), np.zeros(3)], batch_size=2)
+        >>> try:
+        ...     next(iter(loader))
+        ... except ShapeMismatch:
+        ...     print("Crop or pad the elements first.")
+        Crop or pad the elements first.
+    """
 
 
 class WorkerDied(GristmillError, RuntimeError):
-    """Say that a worker process ended; the text names how, and the record."""
+    """Say that a worker process ended; the text names how, and the record.
+
+    Example:
+        >>> def batches_of(loader):
+        ...     try:
+        ...         yield from loader
+        ...     except WorkerDied as error:
+        ...         raise SystemExit(f"Ask for more memory, or fewer workers: {error}")
+        >>> issubclass(WorkerDied, RuntimeError)
+        True
+    """
 
 
 class ArenaFull(GristmillError, MemoryError):
-    """Say that shared memory is at its limit; the text has need and have."""
+    """Say that shared memory is at its limit; the text has need and have.
+
+    Example:
+        >>> def batches_of(loader):
+        ...     try:
+        ...         yield from loader
+        ...     except ArenaFull as error:
+        ...         raise SystemExit(f"Buffer less, or raise the limit: {error}")
+        >>> issubclass(ArenaFull, MemoryError)
+        True
+    """
 
 
 class CorruptRecord(GristmillError, ValueError):
@@ -50,21 +87,63 @@ class CorruptRecord(GristmillError, ValueError):
 
     Attributes:
         position: Which of a block of records it is, where a block was read.
+
+    Example:
+        >>> import pathlib, tempfile
+        >>> path = pathlib.Path(tempfile.mkdtemp(), "cut.tfrecord")
+        >>> _ = path.write_bytes(b"half a record")
+        >>> try:
+        ...     list(gristmill.sources.read_tf_records(path))
+        ... except CorruptRecord:
+        ...     print("Download it again.")
+        Download it again.
     """
 
     position: int | None = None
 
 
 class TooManyErrors(GristmillError, RuntimeError):
-    """Say that more records failed than may be skipped or substituted."""
+    """Say that more records failed than may be skipped or substituted.
+
+    Example:
+        >>> numbers = gristmill.MapDataset.source([1, 0]).map(lambda x: 1 // x)
+        >>> sampler = gristmill.SequentialSampler(2)
+        >>> loader = gristmill.DataLoader(
+        ...     data_source=numbers, sampler=sampler, on_error="skip", max_errors=0
+        ... )
+        >>> try:
+        ...     list(loader)
+        ... except TooManyErrors:
+        ...     print("Look at the data.")
+        Look at the data.
+    """
 
 
 class RemoteError(GristmillError, OSError):
-    """Say that a file behind a URL could not be read; the cause has the reason."""
+    """Say that a file behind a URL could not be read; the cause has the reason.
+
+    Example:
+        >>> def record_of(source, key):
+        ...     try:
+        ...         return source[key]
+        ...     except RemoteError as error:
+        ...         raise SystemExit(f"Try again later: {error.__cause__}")
+        >>> issubclass(RemoteError, OSError)
+        True
+    """
 
 
 class StateMismatch(GristmillError, ValueError):
-    """Say that a saved state was made by a different pipeline."""
+    """Say that a saved state was made by a different pipeline.
+
+    Example:
+        >>> state = iter(gristmill.load(range(3))).get_state()
+        >>> try:
+        ...     iter(gristmill.load(range(4))).set_state(state)
+        ... except StateMismatch:
+        ...     print("That is a state of other data.")
+        That is a state of other data.
+    """
 
 
 def __dir__() -> list[str]:

@@ -39,6 +39,15 @@ class SharedMemoryArrayMetadata:
         name: Name of the block of shared memory.
         shape: Shape of the array.
         dtype: Type of its items.
+
+    Example:
+        >>> array = SharedMemoryArray((2, 3), np.float32)
+        >>> metadata = array.metadata  # Send it to another process.
+        >>> same = SharedMemoryArray.from_metadata(metadata)
+        >>> array[:] = 1
+        >>> same.tolist()
+        [[1.0, 1.0, 1.0], [1.0, 1.0, 1.0]]
+        >>> metadata.close_and_unlink_shm()
     """
 
     name: str

@@ -32,7 +32,17 @@ _OUT = TypeVar("_OUT")
 
 
 class Operation(Protocol):
-    """What a loader takes among its operations beside transforms."""
+    """What a loader takes among its operations beside transforms.
+
+    Example:
+        >>> def without_last(records):
+        ...     last = next(records)
+        ...     for record in records:
+        ...         yield last
+        ...         last = record
+        >>> list(gristmill.load(range(4), num_epochs=1, transformations=[without_last]))
+        [0, 1, 2]
+    """
 
     def __call__(
         self, input_iterator: Iterator[Record[Any]], /
@@ -75,6 +85,11 @@ class MapOperation(OneByOne, Generic[_IN, _OUT]):
 
     Raises:
         ValueError: The function raised; its exception is the cause.
+
+    Example:
+        >>> double = MapOperation(lambda x: 2 * x)
+        >>> list(gristmill.load(range(3), num_epochs=1, transformations=[double]))
+        [0, 2, 4]
     """
 
     map_function: Callable[[_IN], _OUT]
@@ -95,6 +110,14 @@ class RandomMapOperation(OneByOne, Generic[_IN, _OUT]):
 
     Raises:
         ValueError: The function raised; its exception is the cause.
+
+    Example:
+        >>> toss = RandomMapOperation(lambda x, rng: x + rng.integers(2).item())
+        >>> loader = gristmill.load(
+        ...     range(0, 6, 2), num_epochs=1, seed=1, transformations=[toss]
+        ... )
+        >>> list(loader)
+        [0, 2, 5]
     """
 
     random_map_function: Callable[[_IN, np.random.Generator], _OUT]
@@ -117,6 +140,11 @@ class FilterOperation(OneByOne, Generic[_IN]):
 
     Raises:
         ValueError: The function raised; its exception is the cause.
+
+    Example:
+        >>> even = FilterOperation(lambda x: x % 2 == 0)
+        >>> list(gristmill.load(range(5), num_epochs=1, transformations=[even]))
+        [0, 2, 4]
     """
 
     condition_function: Callable[[_IN], bool]
@@ -141,6 +169,12 @@ class BatchOperation(Generic[_IN, _OUT]):
     Raises:
         ValueError: `batch_size` is not positive.
         TypeError: Elements of one batch differ in structure, with no `batch_fn`.
+
+    Example:
+        >>> pairs = BatchOperation(2, drop_remainder=True)
+        >>> loader = gristmill.load(range(5), num_epochs=1, transformations=[pairs])
+        >>> [batch.tolist() for batch in loader]
+        [[0, 1], [2, 3]]
     """
 
     batch_size: int

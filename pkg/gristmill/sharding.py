@@ -77,6 +77,10 @@ class ShardByJaxProcess(ShardOptions):
 
     Args:
         drop_remainder: As in `ShardOptions`.
+
+    Example:
+        >>> ShardByJaxProcess(drop_remainder=True)  # In a program of one process.
+        ShardByJaxProcess(shard_index=0, shard_count=1, drop_remainder=True)
     """
 
     def __init__(self, drop_remainder: bool = False) -> None:
@@ -95,6 +99,12 @@ class ShardByTorchProcess(ShardOptions):
 
     Raises:
         ValueError: Only one of RANK and WORLD_SIZE is set, or one is no integer.
+
+    Example:
+        >>> rank = ShardByTorchProcess()
+        >>> loader = gristmill.load(range(3), num_epochs=1, shard_options=rank)
+        >>> list(loader)  # All of it, as this is the only process.
+        [0, 1, 2]
     """
 
     def __init__(self, drop_remainder: bool = False) -> None:

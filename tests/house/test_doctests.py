@@ -3,6 +3,7 @@
 import contextlib
 import doctest
 import importlib
+import inspect
 import os
 import pkgutil
 import sys
@@ -65,13 +66,22 @@ APART = {
 }
 
 
+class Finder(doctest.DocTestFinder):
+    def _from_module(self, module, object):
+        # A decorated function counts as its own module's.
+        return super()._from_module(module, inspect.unwrap(object))
+
+
 @pytest.mark.parametrize("name", MODULES)
 def test_examples_run(name):
     module = importlib.import_module(name)
+    for listed in dir(module):
+        getattr(module, listed, None)  # Some names are there once they are asked for.
     names = {**vars(module), "np": np, "grain": gristmill, "gristmill": gristmill}
     try:
         with APART.get(name, contextlib.nullcontext)():
-            doctest.testmod(module, globs=names, raise_on_error=True)
+            for test in Finder().find(module, globs=names):
+                doctest.DebugRunner().run(test)
     except doctest.UnexpectedException as raised:
         raise raised.exc_info[1] from None
     except doctest.DocTestFailure as failure:

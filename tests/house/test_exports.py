@@ -3,6 +3,7 @@
 import fnmatch
 import importlib
 import importlib.metadata
+import inspect
 import json
 import pkgutil
 import re
@@ -118,6 +119,25 @@ def test_the_site_finds_the_public_names_in_the_sources(name, monkeypatch):
     site_names = importlib.import_module("site_names")
     assert name in site_names.public_modules()
     assert site_names.names_of(name) == dir(module)
+
+
+@pytest.mark.parametrize("name", PUBLIC)
+def test_public_classes_and_functions_have_an_example(name):
+    extras.need("apache_beam", "jax", "orbax", "torch")
+    module = importlib.import_module(name)
+    # Of a class its own text: one that it inherits is about another class.
+    bare = [
+        listed
+        for listed in dir(module)
+        if _is_defined_here(value := getattr(module, listed))
+        and ">>>" not in (value.__doc__ or "")
+    ]
+    assert not bare, f"no example in the docstring of {name}'s {', '.join(bare)}"
+
+
+def _is_defined_here(value):
+    kinds = inspect.isclass(value) or inspect.isroutine(value)
+    return kinds and (value.__module__ or "").split(".")[0] == "gristmill"
 
 
 def test_dir_leaves_out_what_needs_a_package_that_is_missing(monkeypatch):

@@ -364,6 +364,11 @@ def load(  # noqa: PLR0913 (Grain's arguments)
         worker_count: See `DataLoader`.
         read_options: See `DataLoader`.
         workers: See `DataLoader`.
+
+    Example:
+        >>> loader = load(np.arange(5) * 10, batch_size=2, num_epochs=1)
+        >>> [batch.tolist() for batch in loader]
+        [[0, 10], [20, 30], [40]]
     """
     operations = arguments.checked_operations(transformations, "transformations")
     check_flag("drop_remainder", drop_remainder)

@@ -42,6 +42,14 @@ class DataLoaderIterator(checkpoint.Checkpointable, collections.abc.Iterator[T])
 
     Raises:
         StateMismatch: The state is of another pipeline.
+
+    Example:
+        >>> iterator = iter(gristmill.load(range(10), batch_size=2))
+        >>> first, state = next(iterator), iterator.get_state()
+        >>> expected = next(iterator)
+        >>> iterator.set_state(state)
+        >>> next(iterator).tolist() == expected.tolist() == [2, 3]
+        True
     """
 
     def __init__(

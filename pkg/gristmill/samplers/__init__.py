@@ -34,6 +34,16 @@ class Sampler(Protocol):
     (count,), as `IndexSampler` does; and ``interleaved(lanes)``, which returns the
     sampler whose order suits readers that take turns, as `GroupShuffleSampler` does.
     Each stream of a loader is then computed by one worker.
+
+    Example:
+        >>> class Backwards:
+        ...     def __getitem__(self, index):
+        ...         if index >= 3:
+        ...             raise IndexError
+        ...         return RecordMetadata(index=index, record_key=2 - index)
+        >>> given = {"sampler": Backwards(), "shard_options": gristmill.NoSharding()}
+        >>> list(gristmill.DataLoader(data_source="abc", **given))
+        ['c', 'b', 'a']
     """
 
     def __getitem__(self, index: int, /) -> RecordMetadata:

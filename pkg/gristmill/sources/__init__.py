@@ -54,6 +54,15 @@ class RandomAccessDataSource(Protocol[T]):
 
     Give it a ``__repr__`` that says which data it reads, because saved states are
     compared by it, and make it picklable to use worker processes.
+
+    Example:
+        >>> class Squares:
+        ...     def __len__(self):
+        ...         return 4
+        ...     def __getitem__(self, index):
+        ...         return int(index) ** 2
+        >>> list(gristmill.load(Squares(), num_epochs=1))
+        [0, 1, 4, 9]
     """
 
     def __len__(self) -> int:

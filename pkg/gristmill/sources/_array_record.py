@@ -121,6 +121,17 @@ class ArrayRecordDataSource(RecordSource[bytes]):
         ImportError: fsspec, or what it needs for a URL, is not installed.
         CorruptRecord: A file is no ArrayRecord file, or it is damaged.  Raised by
             reading, too, also where a file has changed since it was counted.
+
+    Example:
+        >>> import pathlib, tempfile
+        >>> from array_record.python.array_record_module import ArrayRecordWriter
+        >>> path = pathlib.Path(tempfile.mkdtemp(), "train.array_record")
+        >>> writer = ArrayRecordWriter(str(path), "group_size:1")
+        >>> for record in (b"one", b"two"):
+        ...     writer.write(record)
+        >>> writer.close()
+        >>> len(ArrayRecordDataSource(path)), ArrayRecordDataSource(path)[1]
+        (2, b'two')
     """
 
     __module__ = "gristmill.sources"  # Which pickles name.

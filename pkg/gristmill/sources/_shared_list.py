@@ -25,6 +25,14 @@ class SharedMemoryDataSource(shared_memory.ShareableList[Any]):
         ValueError: Neither is given.
 
     Call `unlink` in one process when no process needs the block any more.
+
+    Example:
+        >>> source = SharedMemoryDataSource(["a", "b"])
+        >>> same = SharedMemoryDataSource(name=source.shm.name)  # In any process.
+        >>> list(gristmill.load(same, num_epochs=1))
+        ['a', 'b']
+        >>> same.close(), source.close(), source.unlink()
+        (None, None, None)
     """
 
     __module__ = "gristmill.sources"  # Which pickles name.

@@ -33,6 +33,14 @@ class TFRecordPosition(NamedTuple):
         record: The number of the next record.
         offset: Where it begins, in bytes of the file, or of what the file holds if
             that is compressed.
+
+    Example:
+        >>> import pathlib, tempfile
+        >>> path = pathlib.Path(tempfile.mkdtemp(), "empty.tfrecord")
+        >>> _ = path.write_bytes(b"")
+        >>> with gristmill.sources.read_tf_records(path) as records:
+        ...     records.position  # Saved, it is where to go on.
+        TFRecordPosition(record=0, offset=0)
     """
 
     record: int
@@ -145,6 +153,14 @@ class TFRecordStream(Closing, Iterator[bytes]):
     """The records of a TFRecord file in order, made by `read_tf_records`.
 
     It closes its file when it is closed or collected.
+
+    Example:
+        >>> import pathlib, tempfile
+        >>> path = pathlib.Path(tempfile.mkdtemp(), "empty.tfrecord")
+        >>> _ = path.write_bytes(b"")
+        >>> with gristmill.sources.read_tf_records(path) as records:
+        ...     isinstance(records, TFRecordStream), records.compression, list(records)
+        (True, None, [])
     """
 
     __module__ = "gristmill.sources"  # Which pickles name.
