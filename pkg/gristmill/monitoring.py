@@ -20,9 +20,11 @@ Only programs on the same machine reach them, at 127.0.0.1, unless
 from __future__ import annotations
 
 import atexit
+import contextlib
 import errno
 import os
-from collections.abc import Iterable, Sequence
+import sys
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from gristmill._base import log
@@ -46,6 +48,33 @@ _SERVED_BY = "GRISTMILL_PROMETHEUS_SERVED_BY"
 _HOUR_NS = 3_600_000_000_000
 
 _metrics: dict[str, Any] = {}
+
+
+class _Collector:
+    """Gives the metrics to the registry, in which it reserves no names.
+
+    Grain's own metrics have the same ones, and a program may import both, in any order.
+    """
+
+    def describe(self) -> list[Any]:
+        return []
+
+    def collect(self) -> Iterator[Any]:
+        _leave_out_grains()
+        for metric in _metrics.values():
+            yield from metric.collect()
+
+
+_collector = _Collector()
+
+
+def _leave_out_grains() -> None:
+    """Take those metrics of Grain out of the registry that have names of these."""
+    grain = sys.modules.get("grain._src.core.prometheus_monitoring")
+    registry = _client().REGISTRY
+    for metric in list(getattr(grain, "_prometheus_metrics", {}).values()):
+        with contextlib.suppress(KeyError):  # It is out already.
+            registry.unregister(metric)
 
 
 def is_on() -> bool:
@@ -78,29 +107,36 @@ def start() -> None:
             "grain_python_dataset_next_duration_ns",
             "Time of next() on the last iterator of a dataset, in nanoseconds.",
             buckets=times,
+            registry=None,
         ),
         ready=client.Histogram(
             "grain_python_dataset_prefetch_buffer_ready_count",
             "Elements that were ready, without a gap, when one was asked for. Where"
             " there are few, reading limits.",
+            registry=None,
         ),
         bytes_read=client.Counter(
             "grain_python_data_sources_bytes_read",
             "Bytes of the elements that a data source gave, about.",
             labelnames=("source",),
+            registry=None,
         ),
         read_ns=client.Histogram(
             "grain_python_dataset_source_read_time_ns",
             "Time to read one element of a source, in nanoseconds.",
             labelnames=("source",),
             buckets=_powers(4, _HOUR_NS),
+            registry=None,
         ),
         get_next=client.Histogram(
             "grain_python_data_loader_iterator_get_next",
             "Time of next() on the iterator of a DataLoader, in nanoseconds.",
             buckets=times,
+            registry=None,
         ),
     )
+    _leave_out_grains()
+    client.REGISTRY.register(_collector)
 
 
 def serve(port: int | None = None, host: str | None = None) -> int | None:

@@ -55,9 +55,9 @@ def as_without_metrics():
     try:
         yield
     finally:
-        for metric in monitoring._metrics.values():
-            importlib.import_module("prometheus_client").REGISTRY.unregister(metric)
         monitoring._metrics.clear()
+        registry = importlib.import_module("prometheus_client").REGISTRY
+        registry.unregister(monitoring._collector)
 
 
 APART = {

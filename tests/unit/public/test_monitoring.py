@@ -135,6 +135,16 @@ def test_the_folder_of_metrics_goes_with_the_process():
     assert not os.path.exists(said.strip())
 
 
+@pytest.mark.parametrize("order", [("grain", "start"), ("start", "grain")])
+def test_a_program_may_import_grain_too_which_has_metrics_of_these_names(order):
+    said = run("beside_grain", *order)
+    nexts = families(said)["grain_python_dataset_next_duration_ns"]
+    counts = [
+        sample.value for sample in nexts.samples if sample.name.endswith("_count")
+    ]
+    assert counts == [10.0]
+
+
 def test_recording_needs_no_server():
     said = run("recording_without_a_server")
     nexts = families(said)["grain_python_dataset_next_duration_ns"]

@@ -135,6 +135,7 @@ def test_it_is_one_line_with_the_main_arguments(thing, text):
 # What users subclass: a repr is theirs to give, as it is with Grain's.
 BASES = {
     "BlockMap",
+    "Checkpointable",
     "DatasetSelectionMap",
     "Filter",
     "FlatMap",
