@@ -144,7 +144,7 @@ def compared_with(page: str, outcomes: dict[str, Outcome]) -> list[tuple[str, ..
                 continue
             best = min(measured, key=medians.__getitem__)
             if ours not in least or medians[best] < least[ours]:
-                least[ours] = min(medians[best], least.get(ours, medians[best]))
+                least[ours] = medians[best]
                 found = shown(medians[best] / medians[ours])
                 rows.append((outcome.question.text, ours, best, found))
     return rows

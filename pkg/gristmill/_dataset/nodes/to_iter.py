@@ -248,24 +248,24 @@ def _multiple(count: int, least: int) -> int:
 
 def together(dataset: MapDataset[Any]) -> int:
     """How many elements should be made at once, so that each step gets enough."""
-    most = 1
-    nodes: list[tuple[Any, int]] = [(dataset, 1)]
-    for node, stride in nodes:
-        most = max(most, -(-getattr(node, "_together", 1) // stride))
-        elements = stride * (getattr(node, "_stride", None) or 1)
-        nodes += [(parent, elements) for parent in node._parents]
-    return most
+    return max(
+        -(-getattr(node, "_together", 1) // elements)
+        for node, elements in _elements_of_nodes(dataset)
+    )
 
 
 def elements_of_one(dataset: MapDataset[Any]) -> int:
     """How many elements of a source one of the dataset holds at most: batches do."""
-    most = 1
+    return max(elements for _, elements in _elements_of_nodes(dataset))
+
+
+def _elements_of_nodes(dataset: MapDataset[Any]) -> Iterator[tuple[Any, int]]:
+    """Each node of a chain, and how many of its elements one of the last node's has."""
     nodes: list[tuple[Any, int]] = [(dataset, 1)]
     for node, elements in nodes:
-        elements *= getattr(node, "_stride", None) or 1
-        most = max(most, elements)
-        nodes += [(parent, elements) for parent in node._parents]
-    return most
+        yield node, elements
+        elements_of_parents = elements * (getattr(node, "_stride", None) or 1)
+        nodes += [(parent, elements_of_parents) for parent in node._parents]
 
 
 def feeds_of(iterator: Any) -> Iterator[PrefetchDatasetIterator[Any]]:
