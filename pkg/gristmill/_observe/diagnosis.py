@@ -150,7 +150,7 @@ def _advice(report: Report, limit: Limit, stage: Stage | None) -> list[Advice]:
 def _of_workers(report: Report, stage: Stage | None) -> list[Advice]:
     """The fewest worker processes that give nearly the most, if more than there are."""
     have = len(report.workers)
-    counts = range(1, _useful_workers(report) + 1)
+    counts = range(1, _useful_workers(report, stage) + 1)
     gains = [predicted_gain(report, count) for count in counts]
     enough = 0.95 * max(gains)
     count, gain = next((i, gain) for i, gain in enumerate(gains, 1) if gain >= enough)
@@ -167,8 +167,13 @@ def _of_workers(report: Report, stage: Stage | None) -> list[Advice]:
     return [Advice(text, gain)]
 
 
-def _useful_workers(report: Report) -> int:
-    """How many workers have something to do: more than cores where stages wait."""
+def _useful_workers(report: Report, stage: Stage | None) -> int:
+    """How many workers have something to do: more than cores where stages wait.
+
+    Threads wait at less cost, where there may be some.
+    """
+    if stage is not None and stage.threads is not None:
+        return _cores()
     busy = max(_computing(report), 1 / MANY_WORKERS)
     return max(_cores(), min(round(_cores() / busy), MANY_WORKERS))
 

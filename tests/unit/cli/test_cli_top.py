@@ -13,7 +13,6 @@ import time
 import pytest
 
 from faults.scripts import command, environment
-from gristmill._cli.process_look import loaders_of
 from gristmill._observe import shared_words
 from support.cli import COMMAND, run
 
@@ -28,13 +27,14 @@ def program(tmp_path):
     os.mkfifo(fifo)
     with contextlib.ExitStack() as stack:
 
-        def started(face, workers):
+        def started(face, workers, *files):
             process = subprocess.Popen(
                 command(PROGRAM, face, workers, fifo),
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 text=True,
                 env=environment(),
+                pass_fds=[file.fileno() for file in files],
             )
             stack.enter_context(process)
             stack.callback(process.kill)
@@ -281,6 +281,7 @@ def test_memory_of_another_version_is_refused():
     )
 
 
+@pytest.mark.multiprocess
 @pytest.mark.parametrize(
     "content",
     [
@@ -293,11 +294,12 @@ def test_memory_of_another_version_is_refused():
     ],
     ids=["empty", "other", "short", "absurd", "cut off"],
 )
-def test_files_that_are_no_loaders_are_not_shown(content):
-    # Those that other tests have left open are loaders.
-    before = {*loaders_of(os.getpid())}
-    with memory_file(content):
-        assert {*loaders_of(os.getpid())} == before
+def test_files_that_are_no_loaders_are_not_shown(program, content):
+    with memory_file(content) as file:
+        process = program("grain", 0, file)
+    done = run("top", process.pid)
+    assert done.status == 1
+    assert "has no loader with workers now." in done.err
 
 
 def test_a_process_that_does_not_use_gristmill_is_told():

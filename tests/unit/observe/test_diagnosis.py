@@ -66,7 +66,7 @@ def test_threads_are_advised_where_some_can_be_had_and_only_there():
     assert not any("thread" in text for text in advised(report_of(stage_of(0.0))))
     threads, workers = advised(report_of(stage_of(0.0, threads=0)))
     assert "32 threads (ReadOptions.num_threads) should give about 32.0x" in threads
-    assert "16 workers should give about 16.0x" in workers
+    assert "2 workers should give about 2.0x" in workers
 
 
 def test_threads_that_wait_side_by_side_are_doubled_and_no_workers_advised():

@@ -162,10 +162,11 @@ def test_verifying_tries_one_more_worker_and_moves_nothing(workers):
     iterator = iter(loader_of(NUMBERS, [Slow()], workers))
     first = taken(iterator, 10)
     state = iterator.get_state()
-    report = iterator.report(verify=True, seconds=SECONDS)
+    # Long enough for some outputs on a machine that does much else.
+    report = iterator.report(verify=True, seconds=10 * SECONDS)
     assert iterator.get_state() == state
     checks = {check.text: check for check in report.checks}
-    assert f"one more worker ({workers + 1})" in checks
+    assert checks[f"one more worker ({workers + 1})"].found > 0
     assert ("outputs from a cache" in checks) == (workers > 0)
     assert str(report).count("\nCheck: ") == len(checks)
     follows = taken(iterator, 2)
