@@ -25,7 +25,7 @@ from gristmill._base.checks import check_finite, kind
 from gristmill._base.listing import lazily, listed, places_of
 from gristmill._base.types import Alloc, Int64Array, Rules, T
 from gristmill.sources._checks import check_readable
-from gristmill.sources._columns import ColumnSource, Gathered
+from gristmill.sources._columns import ColumnSource, Gathered, with_own_rows
 
 if TYPE_CHECKING:
     from gristmill.sources._array_record import (
@@ -123,7 +123,8 @@ class TableSource(ColumnSource):
     Args:
         columns: An array of shape ``(N, *S)``, or a dict of such with one ``N``.
 
-    Record ``i`` is ``array[i]``, or the dict of ``{name: array[i]}``.
+    Record ``i`` is ``array[i]``, or the dict of ``{name: array[i]}``.  If an array in
+    memory is read-only, records have copies of its rows, so that all can be written to.
 
     Raises:
         TypeError: A column is not an array.
@@ -145,6 +146,7 @@ class TableSource(ColumnSource):
             name: np.asarray(column) if isinstance(column, np.memmap) else column
             for name, column in given.items()
         }
+        self._by_row = {name: with_own_rows(column) for name, column in given.items()}
 
     @property
     def gathers(self) -> bool:
@@ -171,8 +173,8 @@ class TableSource(ColumnSource):
 
     def __getitem__(self, index: int) -> Any:
         if self._single:
-            return self._columns[""][index]
-        return {name: column[index] for name, column in self._columns.items()}
+            return self._by_row[""][index]
+        return {name: column[index] for name, column in self._by_row.items()}
 
     def gather(
         self, rows: Int64Array, alloc: Alloc | None = None, rules: Rules = "plain"

@@ -11,6 +11,7 @@ import pyarrow as pa
 
 from gristmill import _core
 from gristmill._base.types import Alloc, Int64Array
+from gristmill.sources._arrow_values import facts_of, form_of, to_array
 from gristmill.sources._columns import ColumnSource, Gathered, as_rows, is_plain
 
 __all__ = ["ArrowSource", "ChunkViews", "as_arrays"]
@@ -43,6 +44,8 @@ def _view_of_chunk(column: pa.Array) -> npt.NDArray[Any] | None:
     while pa.types.is_fixed_size_list(values.type) and not values.null_count:
         shape.append(values.type.list_size)
         values = values.flatten()
+    if not pa.types.is_primitive(values.type):
+        return None  # Encoded values and extension types may have "views", too.
     try:
         view: npt.NDArray[Any] = values.to_numpy(zero_copy_only=True)
     except (pa.ArrowInvalid, NotImplementedError):
@@ -119,10 +122,8 @@ class ArrowSource(ColumnSource):
     A loader that is given a table makes one of these itself, or a `TableSource` where
     the columns can be viewed as arrays.
 
-    Record ``i`` is the dict of ``{name: table.column(name).to_numpy()[i]}``, as in
-    `ParquetDataSource`.  What is nested (lists, structs, maps) is converted for each
-    row on its own: whole numbers in it stay whole where another row lacks one.
-    Columns of ``string_view`` and ``binary_view`` are copied once, into
+    Record ``i`` is a dict of row ``i``, with the values that docs/record-files.md lists
+    for each type.  Columns of ``string_view`` and ``binary_view`` are copied once, into
     ``large_string`` and ``large_binary``.
 
     Raises:
@@ -144,8 +145,12 @@ class ArrowSource(ColumnSource):
                 " are dicts, which hold one of each: rename them."
             )
         self._table = _without_views(table)
-        columns = zip(self._names, self._table.columns, strict=True)
-        self._dtypes = {name: _dtype_of(column) for name, column in columns}
+        columns = dict(zip(self._names, self._table.columns, strict=True))
+        self._facts = {name: facts_of(column) for name, column in columns.items()}
+        self._forms = {n: form_of(c.type, self._facts[n]) for n, c in columns.items()}
+        self._owns = {n: form.own for n, form in self._forms.items() if form.own}
+        # Rows of other columns are sliced and joined.
+        self._takeable = {n for n, column in columns.items() if _is_takeable(column)}
         self._views = ChunkViews(self._table)
         self._others = [name for name in self._names if name not in self._views.names]
 
@@ -155,11 +160,19 @@ class ArrowSource(ColumnSource):
     def __getitem__(self, index: int) -> dict[str, Any]:
         if not 0 <= index < len(self):
             raise IndexError(f"Index {index} out of range for {len(self)}")
-        return self._rows(self._table.slice(index, 1))[0]
+        columns = self._table.slice(index, 1).columns
+        row = {
+            name: to_array(column, self._facts[name])[0]
+            for name, column in zip(self._names, columns, strict=True)
+        }
+        for name, own_value in self._owns.items():
+            row[name] = own_value(row[name])
+        return row
 
     def __getitems__(self, indices: Sequence[int]) -> list[dict[str, Any]]:
         """Return several rows, taken out of each column at once."""
-        return self._rows(self._table.take(pa.array(indices, pa.int64())))
+        arrays = self._arrays(self._names, pa.array(indices, pa.int64()))
+        return as_rows(arrays, self._owns)
 
     def columns_at(
         self, keys: Int64Array, alloc: Alloc | None = None
@@ -171,32 +184,59 @@ class ArrowSource(ColumnSource):
             alloc: Makes the arrays that are gathered. None leaves them to NumPy.
 
         Returns:
-            For each column an array of shape (B, *S), or the list of its B values
-            where they are not numbers or times, or some are missing.
+            For each column an array of shape (B, *S), or the list of its B values if
+            they must be stacked.
 
         Raises:
             IndexError: A row is out of range.
         """
         found = self._views.gather(keys, alloc)
-        if self._others:
-            some = self._table.select(self._others).take(pa.array(keys))
-            found.update(zip(self._others, self._values(some), strict=True))
+        for name, array in self._arrays(self._others, pa.array(keys)).items():
+            if array.dtype.hasobject:
+                found[name] = self._forms[name].in_batch(array)
+            else:
+                found[name] = out = (alloc or np.empty)(array.shape, array.dtype)
+                np.copyto(out, array)
         return {name: found[name] for name in self._names}
 
     def __repr__(self) -> str:
         fields = ", ".join(f"{f.name!r}: {f.type}" for f in self._table.schema)
         return f"ArrowSource(rows={len(self)}, columns={{{fields}}})"
 
-    def _rows(self, table: pa.Table) -> list[dict[str, Any]]:
-        return as_rows(self._names, self._values(table))
+    def _arrays(
+        self, names: Sequence[str], rows: pa.Array
+    ) -> dict[str, npt.NDArray[Any]]:
+        """Return some rows of columns as arrays."""
+        takeable = [name for name in names if name in self._takeable]
+        taken = self._table.select(takeable).take(rows) if takeable else None
+        found = {}
+        for name in names:
+            if taken is not None and name in self._takeable:
+                column = taken.column(name)
+            else:
+                column = _joined(self._table.column(name), rows.to_pylist())
+            found[name] = to_array(column, self._facts[name])
+        return found
 
-    def _values(self, table: pa.Table) -> list[list[Any]]:
-        """The values of each column of some rows of the table."""
-        return [
-            _each_alone(column) if dtype is None else _together(column, dtype)
-            for name, column in zip(table.column_names, table.columns, strict=True)
-            for dtype in [self._dtypes[name]]
-        ]
+
+def _is_takeable(column: pa.ChunkedArray) -> bool:
+    """Return whether pyarrow can take rows from a column.
+
+    It cannot for some types, nor if it would have to join some kinds of chunks.
+    """
+    try:
+        column.take(pa.array([0][: len(column)], pa.int64()))
+    except (pa.ArrowNotImplementedError, pa.ArrowInvalid):
+        return False
+    return True
+
+
+def _joined(column: pa.ChunkedArray, rows: Sequence[int]) -> pa.ChunkedArray:
+    """Return rows of a column, each in a chunk of its own."""
+    if rows and not 0 <= min(rows) <= max(rows) < len(column):
+        raise IndexError(f"rows {rows} are not all in [0, {len(column)})")
+    chunks = [chunk for row in rows for chunk in column.slice(row, 1).chunks]
+    return pa.chunked_array(chunks, column.type)
 
 
 def _without_views(table: pa.Table) -> pa.Table:
@@ -231,33 +271,3 @@ def _plain_type(kind: pa.DataType) -> pa.DataType:
 
 def _plain_field(field: pa.Field) -> pa.Field:
     return field.with_type(_plain_type(field.type))
-
-
-def _dtype_of(column: pa.ChunkedArray) -> np.dtype[Any] | None:
-    """The dtype of a whole column; None where rows must be converted one by one."""
-    kind = column.type
-    if pa.types.is_nested(kind) and not _lists_whole(column):
-        return None
-    missing = 1 if column.null_count else 0
-    dtype: np.dtype[Any] = pa.nulls(missing, kind).to_numpy(zero_copy_only=False).dtype
-    return dtype
-
-
-def _lists_whole(column: pa.ChunkedArray) -> bool:
-    """Whether these are lists of numbers, none of which is missing."""
-    kind = column.type
-    if not (pa.types.is_list(kind) or pa.types.is_large_list(kind)):
-        return False
-    numbers = pa.types.is_integer(kind.value_type) or pa.types.is_floating(
-        kind.value_type
-    )
-    return numbers and all(chunk.values.null_count == 0 for chunk in column.chunks)
-
-
-def _together(column: pa.ChunkedArray, dtype: np.dtype[Any]) -> list[Any]:
-    # The rows at hand may lack the missing values that decide the column's dtype.
-    return list(column.to_numpy().astype(dtype, copy=False))
-
-
-def _each_alone(column: pa.ChunkedArray) -> list[Any]:
-    return [column.slice(i, 1).to_numpy()[0] for i in range(len(column))]

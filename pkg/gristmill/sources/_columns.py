@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import abc
-import copy
 import functools
-from collections.abc import Mapping, Sequence
-from typing import Any, TypeAlias
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -15,7 +14,18 @@ from gristmill import _core
 from gristmill._base.checks import stands_for
 from gristmill._base.types import Alloc, Int64Array
 
-__all__ = ["ColumnSource", "Columns", "as_rows", "gather", "is_plain"]
+__all__ = [
+    "ColumnFacts",
+    "ColumnForm",
+    "ColumnSource",
+    "Columns",
+    "as_rows",
+    "gather",
+    "is_plain",
+    "own",
+    "own_array",
+    "with_own_rows",
+]
 
 # What a column of a batch is made of: an array of shape (B, *S) that is the column, or
 # the B leaves that are stacked to it.
@@ -27,6 +37,43 @@ OBJECT_BYTES = 64
 
 # Kinds of dtype whose items are their bytes.
 PLAIN_KINDS = "biufcmM"
+
+# Types of values that a caller could change, or that hold such values.
+CONTAINERS = frozenset([np.ndarray, dict, list, tuple])
+
+
+class ColumnFacts(NamedTuple):
+    """What decides the dtype of a column, besides its type.
+
+    Attributes:
+        has_nulls: Whether a value may be missing in one of all rows.
+        has_large: Whether an integer may be too large to be exact as float64.
+    """
+
+    has_nulls: bool = False
+    has_large: bool = False
+
+
+class ColumnForm(NamedTuple):
+    """How the values of a column come into rows and batches.
+
+    Attributes:
+        own: Copies a value that a caller could change. None if there are no such.
+        keeps_objects: Whether stacked values hold objects that a caller could change.
+        is_objects: Whether the column is an array of objects in every batch. NumPy
+            would make one only in batches that lack a value.
+    """
+
+    own: Callable[[Any], Any] | None = None
+    keeps_objects: bool = False
+    is_objects: bool = False
+
+    def in_batch(self, values: npt.NDArray[np.object_]) -> Gathered:
+        """Return objects as what a batch is made of; changes the array of them."""
+        if self.own is not None and self.keeps_objects:
+            for place, value in enumerate(values):
+                values[place] = self.own(value)
+        return values if self.is_objects else list(values)
 
 
 class ColumnSource(abc.ABC):
@@ -65,23 +112,32 @@ class ColumnSource(abc.ABC):
 class Columns:
     """Equally long columns, read by row.
 
-    `arrays` are of shape (N,), as pyarrow's ``to_numpy`` makes them; `content_bytes`
-    are those of what is in objects, `nbytes` those of all memory, about.
+    Row ``i`` is the dict of ``{name: array[i]}``.  The columns are kept and serve the
+    same row again, so rows have copies of nested values.
 
-    Row ``i`` is the dict of ``{name: array[i]}``.  Objects that a caller could change
-    (dicts, lists and arrays that are not read-only) are copied, because the columns
-    are kept and serve the same row again.
+    Args:
+        arrays: Columns by name, of shape (N,).
+        content_bytes: Bytes of what the objects in columns hold, about.
+        forms: What becomes of the values of each column.
 
     Attributes:
+        names: Of the columns, in the order of rows.
+        nbytes: Of all memory, about.
         plain: The dtypes of the columns whose items are their bytes, by name.
+        forms: As given.
     """
 
     def __init__(
-        self, arrays: Mapping[str, npt.NDArray[Any]], content_bytes: int
+        self,
+        arrays: Mapping[str, npt.NDArray[Any]],
+        content_bytes: int,
+        forms: Mapping[str, ColumnForm],
     ) -> None:
         self.names = tuple(arrays)
-        self._columns = {n: (array, _has_mutable(array)) for n, array in arrays.items()}
+        self._columns = dict(arrays)
         self._content_bytes = content_bytes
+        self.forms = forms
+        self._owns = {n: form.own for n, form in forms.items() if form.own is not None}
         self.nbytes = content_bytes + sum(
             array.nbytes + OBJECT_BYTES * array.size * array.dtype.hasobject
             for array in arrays.values()
@@ -98,37 +154,35 @@ class Columns:
         """
         if self._table is not None:
             return self._table
-        table = np.empty(len(self._columns[self.names[0]][0]), self._row)
+        table = np.empty(len(self._columns[self.names[0]]), self._row)
         rows: npt.NDArray[np.uint8] = table.view(np.uint8).reshape(len(table), -1)
-        _core.interleave([self._columns[name][0] for name in self.plain], rows)
+        _core.interleave([self._columns[name] for name in self.plain], rows)
         for name, field in zip(self.plain, table.dtype.fields or (), strict=True):
-            self._columns[name] = table[field], False
+            self._columns[name] = table[field]
         self._table = rows
         return rows
 
     def row(self, index: int) -> dict[str, Any]:
         """Return one row."""
-        return {
-            name: _own(array[index]) if mutable else array[index]
-            for name, (array, mutable) in self._columns.items()
-        }
+        row = {name: array[index] for name, array in self._columns.items()}
+        for name, own_value in self._owns.items():
+            row[name] = own_value(row[name])
+        return row
 
     def rows(self, indices: Int64Array) -> list[dict[str, Any]]:
         """Return the rows of several indices, int64 of shape (k,)."""
-        return as_rows(self.names, [self.values(n, indices) for n in self.names])
+        return as_rows({n: a[indices] for n, a in self._columns.items()}, self._owns)
 
-    def values(self, name: str, indices: Int64Array) -> list[Any]:
-        """Return what several rows have in one column."""
-        array, mutable = self._columns[name]
-        # A list of an array has NumPy's scalars, as array[i] has.
-        values = list(array[indices])
-        return [_own(value) for value in values] if mutable else values
+    def column(self, name: str) -> npt.NDArray[Any]:
+        """Return a column, whose values are not to be changed."""
+        return self._columns[name]
 
     def take(self, indices: Int64Array) -> Columns:
         """Return columns of some rows only, which keep nothing else in memory."""
-        arrays = {name: array[indices] for name, (array, _) in self._columns.items()}
-        rows = max(1, len(next(iter(self._columns.values()))[0]))
-        return Columns(arrays, self._content_bytes * len(indices) // rows)
+        arrays = {name: array[indices] for name, array in self._columns.items()}
+        rows = max(1, len(self._columns[self.names[0]]))
+        content_bytes = self._content_bytes * len(indices) // rows
+        return Columns(arrays, content_bytes, self.forms)
 
 
 @functools.lru_cache(64)
@@ -157,75 +211,38 @@ def gather(
         offsets: Its place there, of shape (B,).
         alloc: See `ColumnSource.columns_at`.
     """
-    kinds: list[dict[str, np.dtype[Any]]] = []
-    for chunk in chunks:
-        if chunk.plain not in kinds:
-            kinds.append(chunk.plain)
-    found: dict[str, Gathered] = {}
-    if len(kinds) == 1:
-        found.update(_gather_plain(chunks, numbers, offsets, alloc or np.empty))
-    else:
-        found.update(_join(kinds, chunks, numbers, offsets, alloc or np.empty))
+    plain = chunks[0].plain
+    if any(chunk.plain is not plain and chunk.plain != plain for chunk in chunks):
+        raise ValueError("The dtypes of columns differ between chunks.")
+    outs = [(alloc or np.empty)((len(numbers),), dtype) for dtype in plain.values()]
+    if outs:
+        tables = [chunk.table() for chunk in chunks]
+        _core.gather_interleaved(tables, numbers, offsets, outs)
+    found: dict[str, Gathered] = dict(zip(plain, outs, strict=True))
     others = [name for name in chunks[0].names if name not in found]
     if not others:
         return found
     places = [np.flatnonzero(numbers == number) for number in range(len(chunks))]
     for name in others:
-        values: list[Any] = [None] * len(numbers)
+        values = np.empty(len(numbers), np.object_)
         for chunk, here in zip(chunks, places, strict=True):
-            some = chunk.values(name, offsets[here])
-            for place, value in zip(here.tolist(), some, strict=True):
-                values[place] = value
-        found[name] = values
+            values[here] = chunk.column(name)[offsets[here]]
+        found[name] = chunks[0].forms[name].in_batch(values)
     return {name: found[name] for name in chunks[0].names}
 
 
-def _gather_plain(
-    chunks: Sequence[Columns], numbers: Int64Array, offsets: Int64Array, make: Any
-) -> dict[str, npt.NDArray[Any]]:
-    """The plain columns of rows, which are the same in all chunks."""
-    plain = chunks[0].plain
-    shape = (len(numbers),)
-    outs = [make(shape, dtype) for dtype in plain.values()]
-    if outs:
-        tables = [chunk.table() for chunk in chunks]
-        _core.gather_interleaved(tables, numbers, offsets, outs)
-    return dict(zip(plain, outs, strict=True))
+def as_rows(
+    columns: Mapping[str, Iterable[Any]],
+    owns: Mapping[str, Callable[[Any], Any]],
+) -> list[dict[str, Any]]:
+    """Return the rows of equally long columns.
 
-
-def _join(
-    kinds: Sequence[Mapping[str, np.dtype[Any]]],
-    chunks: Sequence[Columns],
-    numbers: Int64Array,
-    offsets: Int64Array,
-    make: Any,
-) -> dict[str, npt.NDArray[Any]]:
-    """The columns that are plain in all chunks, whose dtypes differ between kinds.
-
-    Integers become floats in the chunks where one is missing.
+    Args:
+        columns: Columns by name; an array gives NumPy's scalars.
+        owns: What copies the values of a column, by name.
     """
-    outs = {
-        name: make((len(numbers),), np.result_type(*(kind[name] for kind in kinds)))
-        for name in kinds[0]
-        if all(name in kind for kind in kinds)
-    }
-    for kind in kinds:
-        same = np.array([chunk.plain == kind for chunk in chunks])
-        places = np.flatnonzero(same[numbers])
-        part = _gather_plain(
-            [chunk for chunk in chunks if chunk.plain == kind],
-            (np.cumsum(same) - 1)[numbers[places]],
-            offsets[places],
-            np.empty,
-        )
-        for name, out in outs.items():
-            out[places] = part[name]
-    return outs
-
-
-def as_rows(names: Sequence[str], columns: Sequence[list[Any]]) -> list[dict[str, Any]]:
-    """Return the rows of equally long lists of values."""
-    return [dict(zip(names, row, strict=True)) for row in zip(*columns, strict=True)]
+    values = [map(owns[n], c) if n in owns else c for n, c in columns.items()]
+    return [dict(zip(columns, row, strict=True)) for row in zip(*values, strict=True)]
 
 
 def is_plain(array: npt.NDArray[Any]) -> bool:
@@ -237,20 +254,41 @@ def is_plain(array: npt.NDArray[Any]) -> bool:
     )
 
 
-def _has_mutable(array: npt.NDArray[Any]) -> bool:
-    if not array.dtype.hasobject:
-        return False
-    # Values are of one type, but arrays among them may differ in being read-only.
-    first = next((value for value in array if value is not None), None)
-    return type(first) in (np.ndarray, dict, list) and any(map(_is_mutable, array))
+class _RowCopies:
+    """Gives copies of the rows of an array."""
+
+    def __init__(self, array: npt.NDArray[Any]) -> None:
+        self._array = array
+
+    def __getitem__(self, index: int) -> Any:
+        return self._array[index].copy()
 
 
-def _is_mutable(value: Any) -> bool:
-    if type(value) is np.ndarray:
-        return value.flags.writeable or value.dtype.hasobject
-    return type(value) in (dict, list)
+def with_own_rows(array: npt.NDArray[Any]) -> npt.NDArray[Any] | _RowCopies:
+    """Return an array, or what copies its rows if those would be read-only.
+
+    Rows of a mapped file stay views, so that a caller can read parts of large ones.
+    """
+    if isinstance(array, np.memmap):
+        return np.asarray(array)
+    return array if array.ndim == 1 or array.flags.writeable else _RowCopies(array)
 
 
-def _own(value: Any) -> Any:
-    """A copy that the caller may change; what nobody can change is returned as is."""
-    return copy.deepcopy(value) if _is_mutable(value) else value
+def own_array(array: npt.NDArray[Any] | None) -> npt.NDArray[Any] | None:
+    """Return a copy of an array whose items nobody can change, or None for None."""
+    return None if array is None else array.copy()
+
+
+def own(value: Any) -> Any:
+    """Return a copy of an array, dict or list in all that it holds, else the value."""
+    kind = type(value)
+    if kind is np.ndarray:
+        value = value.copy()
+        if value.dtype.hasobject:
+            for place, item in enumerate(value):
+                if type(item) in CONTAINERS:
+                    value[place] = own(item)
+        return value
+    if kind is dict:
+        return {name: own(item) for name, item in value.items()}
+    return kind(map(own, value)) if kind is list or kind is tuple else value

@@ -15,11 +15,12 @@ from concurrent.futures import Executor, ThreadPoolExecutor
 from typing import Any, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
 from gristmill._base.threads import threads_to_compute
 from gristmill._base.types import Int64Array
 from gristmill.errors import CorruptRecord, RemoteError
-from gristmill.sources._columns import Columns
+from gristmill.sources._columns import ColumnFacts, ColumnForm, Columns
 from gristmill.sources._file_paths import FilePaths
 from gristmill.sources._parquet_footers import (
     Footer,
@@ -176,6 +177,8 @@ class ParquetFiles:
         schemas = [footer.types for footer in footers]
         self.columns = _chosen(schemas[0], columns, self.paths[0])
         self._check_schemas(schemas)
+        self._facts = {n: _joined_facts(n, footers) for n in self.columns}
+        self._forms: dict[str, ColumnForm] = {}
 
     def read(self, group: int) -> Columns:
         """Decode a row group; CorruptRecord where it is damaged or has changed."""
@@ -204,15 +207,34 @@ class ParquetFiles:
                     f" {rows} rows of {list(self.columns)} in it. What is kept of its"
                     f" footer is wrong: delete {place_of_footers(self.paths)}."
                 )
-            arrays = {name: table.column(name).to_numpy() for name in self.columns}
-            return Columns(
-                arrays,
-                sum(
-                    table.column(name).nbytes
-                    for name, array in arrays.items()
-                    if array.dtype.hasobject
-                ),
-            )
+            return self._arrays(table, f"{path}: row group {inside}")
+
+    def _arrays(self, table: Any, where: str) -> Columns:
+        """Return the columns of a row group, whose dtypes are those of all groups."""
+        from gristmill.sources import _arrow_values as values
+
+        arrays: dict[str, npt.NDArray[Any]] = {}
+        content_bytes = 0
+        for name, facts in self._facts.items():
+            column = table.column(name)
+            try:
+                if facts.has_nulls or column.null_count:
+                    values.check_facts(column, facts)
+            except ValueError as error:
+                raise CorruptRecord(
+                    f"{where}, column {name!r} {error}, but the statistics of the file"
+                    " exclude that. Write the file again. If its statistics are right,"
+                    f" delete {place_of_footers(self.paths)}."
+                ) from error
+            arrays[name] = values.to_array(column, facts)
+            if arrays[name].dtype.hasobject:
+                content_bytes += column.nbytes
+        # Types are the same in all row groups.
+        self._forms = self._forms or {
+            name: values.form_of(table.column(name).type, facts)
+            for name, facts in self._facts.items()
+        }
+        return Columns(arrays, content_bytes, self._forms)
 
     def close(self) -> None:
         """Close the files that are kept open; reading opens them again."""
@@ -223,7 +245,7 @@ class ParquetFiles:
         local = [file[1:] for file in self._files if isinstance(file, _LocalFile)]
         stamps = np.array(local, np.int64).reshape(-1, 2)
         far = [None if isinstance(file, _LocalFile) else file for file in self._files]
-        return {**vars(self), "_kept": {}, "_files": (stamps, far)}
+        return {**vars(self), "_kept": {}, "_forms": {}, "_files": (stamps, far)}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         vars(self).update(state)
@@ -233,6 +255,7 @@ class ParquetFiles:
         self._files = [file or next(local) for file in far]
         # Where this is loaded for several workers they share the import.
         importlib.import_module("pyarrow.parquet")
+        importlib.import_module("gristmill.sources._arrow_values")
 
     @contextlib.contextmanager
     def _opened(self, number: int) -> Iterator[Any]:
@@ -285,7 +308,10 @@ class ParquetFiles:
                 " which hold one of each: rename them."
             )
         types = {name: str(schema.field(name).type) for name in schema.names}
-        return Footer(np.array(counts, np.int64), types)
+        from gristmill.sources._parquet_statistics import facts_of_columns
+
+        facts = facts_of_columns(footer, schema)
+        return Footer(np.array(counts, np.int64), types, facts)
 
     def _parse(self, file: _LocalFile | RemoteFile, footer: Any) -> Any:
         from pyarrow import parquet
@@ -311,6 +337,14 @@ class ParquetFiles:
                         " same columns: choose others with columns=, or make one data"
                         " source of each kind."
                     )
+
+
+def _joined_facts(name: str, footers: Sequence[Footer]) -> ColumnFacts:
+    """Return the facts of a column of all files."""
+    found = [footer.facts[name] for footer in footers if name in footer.facts]
+    return ColumnFacts(
+        any(facts.has_nulls for facts in found), any(facts.has_large for facts in found)
+    )
 
 
 def _chosen(

@@ -18,11 +18,12 @@ import numpy as np
 from gristmill import _core
 from gristmill._base import log
 from gristmill._base.types import Int64Array
+from gristmill.sources._columns import ColumnFacts
 from gristmill.sources._sidecars import cache_dir
 
 __all__ = ["Footer", "Stamp", "keep_footers", "kept_footers", "place_of_footers"]
 
-FORMAT = 1
+FORMAT = 2
 
 # What reading a file that somebody made up may raise.
 FAULTS = (
@@ -35,10 +36,17 @@ Stamp = tuple[int, int]
 
 
 class Footer(NamedTuple):
-    """Rows of each row group, int64 of shape (G,), and types of columns by name."""
+    """What is needed of the footer of a file.
+
+    Attributes:
+        rows: Rows of each row group, int64 of shape (G,).
+        types: Types of columns, by name.
+        facts: Facts of the columns whose dtype depends on them, by name.
+    """
 
     rows: Int64Array
     types: Mapping[str, str]
+    facts: Mapping[str, ColumnFacts]
 
 
 def place_of_footers(paths: Sequence[str]) -> str:
@@ -78,11 +86,16 @@ def _parsed(kept: Any, files: int) -> list[tuple[Stamp, Footer]]:
         if not all(type(text) is str for text in types.values()):
             raise ValueError("a type is no text")
     found = []
-    for size, changed, number, counts in kept["files"]:
+    for size, changed, number, counts, nulls, large in kept["files"]:
         rows = np.array(counts, np.int64).reshape(len(counts))
         if rows.size and rows.min() < 0:
             raise ValueError("a row group has fewer rows than none")
-        found.append(((size, changed), Footer(rows, schemas[number])))
+        names = [*schemas[number]]
+        facts = {
+            names[place]: ColumnFacts(place in nulls, place in large)
+            for place in {*nulls, *large}
+        }
+        found.append(((size, changed), Footer(rows, schemas[number], facts)))
     if len(found) != files:
         raise ValueError(f"it has {len(found)} of {files} files")
     return found
@@ -93,10 +106,13 @@ def keep_footers(
 ) -> None:
     """Keep footers for the next program, whole or not at all."""
     numbers: dict[tuple[tuple[str, str], ...], int] = {}
-    files = [
-        (*stamp, numbers.setdefault((*types.items(),), len(numbers)), rows.tolist())
-        for stamp, (rows, types) in zip(stamps, footers, strict=True)
-    ]
+    files: list[tuple[Any, ...]] = []
+    for stamp, (rows, types, facts) in zip(stamps, footers, strict=True):
+        number = numbers.setdefault((*types.items(),), len(numbers))
+        known = [(i, facts[name]) for i, name in enumerate(types) if name in facts]
+        nulls = [place for place, fact in known if fact.has_nulls]
+        large = [place for place, fact in known if fact.has_large]
+        files.append((*stamp, number, rows.tolist(), nulls, large))
     kept = {
         "format": FORMAT,
         "writer": _writer(),

@@ -22,7 +22,9 @@ def begin():
         rows = 0
         while True:
             rows = 3 - max(1, rows)
-            keep_footers(place, stamps, [Footer(np.array([rows]), {})] * len(stamps))
+            keep_footers(
+                place, stamps, [Footer(np.array([rows]), {}, {})] * len(stamps)
+            )
     return pid
 
 

@@ -1,0 +1,76 @@
+"""Facts of columns by the statistics of a Parquet file; needs the pyarrow package."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import pyarrow as pa
+
+from gristmill.sources._arrow_values import (
+    MOST_EXACT,
+    has_null_value,
+    is_nested,
+    is_wide,
+)
+from gristmill.sources._columns import ColumnFacts
+
+__all__ = ["facts_of_columns"]
+
+
+def facts_of_columns(footer: Any, schema: pa.Schema) -> dict[str, ColumnFacts]:
+    """Return the facts of those columns of a file whose dtype depends on them.
+
+    A column without statistics may have any value that its type allows.
+
+    Args:
+        footer: The ``FileMetaData`` of pyarrow.
+        schema: The columns with the types that decoding gives them.
+    """
+    groups = [footer.row_group(i) for i in range(footer.num_row_groups)]
+    facts = {}
+    place = 0
+    for field in schema:
+        if not is_nested(field.type) and not has_null_value(field.type):
+            # It is 0 for a column that the file declares as required.
+            optional = footer.schema.column(place).max_definition_level > 0
+            chunks = (group.column(place).statistics for group in groups)
+            facts[field.name] = _facts(chunks, optional, is_wide(field.type))
+        place += _leaves(field.type)
+    return facts
+
+
+def _facts(chunks: Iterable[Any], optional: bool, wide: bool) -> ColumnFacts:
+    """Return the facts of one column by the statistics of its chunks.
+
+    Args:
+        chunks: The ``Statistics`` of pyarrow, or None for a chunk that has none.
+        optional: Whether a value may be missing.
+        wide: Whether the column has integers of 64 bits.
+    """
+    has_nulls = has_large = False
+    for chunk in chunks:
+        counted = chunk is not None and chunk.has_null_count
+        has_nulls |= optional and not (counted and chunk.null_count == 0)
+        if wide and not has_large:
+            has_large = not _is_exact(chunk)
+        if has_nulls >= optional and has_large >= wide:
+            break
+    return ColumnFacts(has_nulls, has_large)
+
+
+def _is_exact(chunk: Any) -> bool:
+    """Return whether all integers of a chunk are known to be exact as float64."""
+    if chunk is None:
+        return False
+    if chunk.has_min_max:
+        return bool(-MOST_EXACT <= chunk.min and chunk.max <= MOST_EXACT)
+    return bool(chunk.has_null_count and chunk.num_values == 0)
+
+
+def _leaves(kind: pa.DataType) -> int:
+    """Return how many columns of a Parquet file hold a column of a type."""
+    if isinstance(kind, pa.BaseExtensionType):
+        return _leaves(kind.storage_type)
+    inner = (kind.field(i).type for i in range(kind.num_fields))
+    return sum(map(_leaves, inner)) or 1
