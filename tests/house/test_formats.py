@@ -9,6 +9,7 @@ from gristmill import sources
 from gristmill._hot import slot_writer
 from gristmill._observe import shared_words
 from gristmill.sources import _parquet_footers
+from gristmill.sources._columns import ColumnFacts
 from support.places import ROOT
 
 FORMATS = ROOT / "docs" / "formats"
@@ -73,7 +74,8 @@ def test_footers_are_kept_as_described(tmp_path, monkeypatch):
     monkeypatch.setattr(_parquet_footers, "_writer", lambda: "25.0.0")
     stamps = [(500, 1_700_000_000 * 10**9), (508, 1_700_000_000 * 10**9)]
     footers = [
-        _parquet_footers.Footer(np.array([rows]), {"x": "int64"}) for rows in (3, 4)
+        _parquet_footers.Footer(np.array([rows]), {"x": "int64"}, facts)
+        for rows, facts in ((3, {"x": ColumnFacts(has_nulls=True)}), (4, {}))
     ]
     place = str(tmp_path / "new" / "kept.json")
     _parquet_footers.keep_footers(place, stamps, footers)

@@ -109,6 +109,13 @@ def _nested(inner):
     )
 
 
+def is_flat(kind):
+    """Whether values of a type hold no other ones."""
+    if isinstance(kind, pa.BaseExtensionType):
+        kind = kind.storage_type
+    return pa.types.is_run_end_encoded(kind) or not pa.types.is_nested(kind)
+
+
 class Maker:
     """Makes arrays of given types at random.
 

@@ -75,15 +75,15 @@ def check_facts(column: pa.ChunkedArray, facts: ColumnFacts) -> None:
     if is_nested(column.type) or has_null_value(column.type):
         return
     if not facts.has_nulls and column.null_count:
-        raise ValueError(f"lacks {column.null_count} values")
-    if facts.has_nulls and not facts.has_large and is_wide(column.type):
-        if any(map(_has_large, column.chunks)):
-            raise ValueError(f"has an integer beyond {MOST_EXACT}")
+        raise ValueError(f"lacks {column.null_count} of its values")
+    small = facts.has_nulls and not facts.has_large and is_wide(column.type)
+    if small and any(map(_has_large, column.chunks)):
+        raise ValueError(f"has an integer beyond {MOST_EXACT}")
 
 
 def is_nested(kind: pa.DataType) -> bool:
     """Return whether values of a type contain others: lists, structs, maps, unions."""
-    return bool(pa.types.is_nested(_logical(kind)))
+    return _logical(kind).id in _NESTED
 
 
 def form_of(kind: pa.DataType, facts: ColumnFacts) -> ColumnForm:
@@ -96,7 +96,7 @@ def form_of(kind: pa.DataType, facts: ColumnFacts) -> ColumnForm:
             keeps_objects=_keeps_nested(kind),
             is_objects=pa.types.is_union(kind),
         )
-    exact = has_null_value(kind) or pa.types.is_integer(kind) and not facts.has_large
+    exact = has_null_value(kind) or (pa.types.is_integer(kind) and not facts.has_large)
     return ColumnForm(is_objects=facts.has_nulls and not exact)
 
 
@@ -207,10 +207,10 @@ def _booleans(array: pa.Array, facts: ColumnFacts) -> npt.NDArray[Any]:
     return values.astype(np.object_, copy=False) if facts.has_nulls else values
 
 
-def _times(array: pa.Array, facts: ColumnFacts) -> npt.NDArray[Any]:
+def _times(array: pa.Array, _: ColumnFacts) -> npt.NDArray[Any]:
     if array.type.unit == "ns":
-        # `to_numpy` refuses those that Python's times cannot hold to the ns.
-        return _python_values(array, facts)
+        # Python's times end at microseconds.
+        array = array.cast(pa.time64("us"), safe=False)
     values: npt.NDArray[Any] = array.to_numpy(zero_copy_only=False)
     return values
 
@@ -264,14 +264,15 @@ def _lists(array: pa.Array, _: ColumnFacts) -> Objects:
     inner = _inner(content)
     kind = _logical(array.type.value_type)
     overlap = array.type.id in _VIEWS
-    lacking = None
+    lacking = dtype = None
     if inner.dtype.hasobject and _is_native(kind):
+        dtype = pa.array([], kind).to_numpy(zero_copy_only=False).dtype
         lacking = [0, *itertools.accumulate(item is None for item in inner)]
 
     def list_at(start: int, end: int) -> npt.NDArray[Any]:
         found = inner[start:end]
         if lacking is not None and lacking[start] == lacking[end]:
-            return found.astype(kind.to_pandas_dtype())
+            return found.astype(dtype)
         return found.copy() if overlap else found
 
     return _valid(array, map(list_at, starts, ends))
@@ -341,7 +342,7 @@ def _items(array: pa.Array) -> list[Any]:
     kind = array.type
     if isinstance(kind, pa.BaseExtensionType) and not _has_own_values(kind):
         return _items(array.storage)
-    if pa.types.is_nested(kind) and not pa.types.is_run_end_encoded(kind):
+    if kind.id in _NESTED or pa.types.is_time64(kind):
         return list(_inner(array))
     if pa.types.is_timestamp(kind) or pa.types.is_duration(kind):
         values = array.to_numpy(zero_copy_only=False)
@@ -362,6 +363,9 @@ _VIEWS = [
     if hasattr(pa, name)
 ]
 _LISTS = [pa.list_(_ANY).id, pa.large_list(_ANY).id, pa.list_(_ANY, 1).id, *_VIEWS]
+_UNIONS = [pa.sparse_union([_FIELD]).id, pa.dense_union([_FIELD]).id]
+# `pyarrow.types.is_nested` has others in each version.
+_NESTED = [*_LISTS, *_UNIONS, pa.struct([]).id, pa.map_(_ANY, _ANY).id]
 _TEXTS = "string", "large_string", "binary", "large_binary"
 _KEPT_IN_LISTS = [getattr(pa, name)().id for name in ("float32", "float64", *_TEXTS)]
 
@@ -378,7 +382,6 @@ _CONVERTERS: dict[int, _Converter] = {
     pa.run_end_encoded(pa.int16(), _ANY).id: _runs,
     pa.struct([]).id: _structs,
     pa.map_(_ANY, _ANY).id: _maps,
-    pa.sparse_union([_FIELD]).id: _python_values,
-    pa.dense_union([_FIELD]).id: _python_values,
+    **dict.fromkeys(_UNIONS, _python_values),
     pa.fixed_shape_tensor(_ANY, (1,)).id: _extension,
 }

@@ -50,10 +50,10 @@ class ParquetDataSource(Closing, ColumnSource):
         remote_options: How files behind URLs are read. None for the defaults.
         **read_kwargs: Further arguments of ``pyarrow.parquet.ParquetFile``.
 
-    Record ``i`` is the dict of ``{column: value}`` that Grain's ParquetIterDataset
-    makes of it: NumPy scalars, str, bytes, arrays for lists, dicts for structs, None or
-    NaN where a value is missing (a column of integers has float64 in a row group with
-    missing ones).
+    Record ``i`` is a dict of ``{column: value}``: NumPy scalars, str, bytes, arrays for
+    lists, dicts for structs, None or NaN if a value is missing.  The type of a column
+    and the statistics of the files decide one dtype for all row groups, as
+    docs/record-files.md lists.  Arrays may be changed.
 
     A row group is decoded whole, so the order decides the speed: `IndexSampler`
     without shuffle, or `samplers.GroupShuffleSampler` of ``source.groups``, decode each
@@ -199,8 +199,8 @@ class ParquetDataSource(Closing, ColumnSource):
             alloc: Makes the arrays, called with shape and dtype. None for NumPy's.
 
         Returns:
-            For each column an array of shape (B,), or the list of its B values where
-            they are not numbers or times.
+            For each column an array of shape (B,), or the list of its B values if they
+            must be stacked.
 
         Raises:
             IndexError: A key is out of range.

@@ -64,7 +64,7 @@ def _is_exact(chunk: Any) -> bool:
     if chunk is None:
         return False
     if chunk.has_min_max:
-        return bool(-MOST_EXACT <= chunk.min and chunk.max <= MOST_EXACT)
+        return bool(chunk.min >= -MOST_EXACT and chunk.max <= MOST_EXACT)
     return bool(chunk.has_null_count and chunk.num_values == 0)
 
 

@@ -17,7 +17,7 @@ def write(path, first, rows, group):
             "x": numbers,
             "text": [f"row {i}" for i in numbers],
             "list": [[i, i + 1] for i in numbers],
-            "missing": [None if i % 2 else i for i in numbers],
+            "missing": [None if i % 2 else i / 4 for i in numbers],
         }
     )
     pyarrow.parquet.write_table(table, path, row_group_size=group)
@@ -53,6 +53,24 @@ def test_slices_share_the_files(tmp_path):
     ds = ParquetIterDataset(paths)
     ds.set_slice(slice(1, None, 2))
     assert [row["x"] for row in ds] == [10, 11]
+
+
+@pytest.mark.claim(
+    "ParquetIterDataset gives another value for a missing one of a dictionary, rounds "
+    "integers beyond 2^53 next to missing ones, and changes dtypes between row groups"
+)
+def test_missing_values_leave_other_values_as_they_are(tmp_path):
+    integers = [1, 2, None, 2**53 + 1]
+    words = pyarrow.array(["a", None, "b", None]).dictionary_encode()
+    table = pyarrow.table({"x": integers, "word": words})
+    path = str(tmp_path / "part.parquet")
+    pyarrow.parquet.write_table(table, path, row_group_size=2)
+    theirs = list(grain().experimental.ParquetIterDataset(path))
+    ours = list(ParquetIterDataset(path))
+    assert ours == table.to_pylist()
+    assert [type(row["x"]).__name__ for row in theirs[1:3]] == ["int64", "float64"]
+    assert theirs[3]["x"] == 2**53
+    assert None not in [row["word"] for row in theirs]
 
 
 def test_files_without_rows(tmp_path):

@@ -108,20 +108,6 @@ def test_columns_of_views_have_the_values_of_plain_ones(name):
     assert alike([source[i] for i in range(5)], [theirs[i] for i in range(5)])
 
 
-@pytest.mark.parametrize("size", [2, -1])
-@pytest.mark.parametrize("other", [{}, {"name": ["a", "b"]}])
-def test_lists_of_rows_are_writable_and_not_the_tables(size, other):
-    column = pa.array([[1, 2], [3, 4]], pa.list_(pa.float32(), size))
-    source = as_source(pa.table({"x": column, **other}))
-    rows = [source[0], source[1]]
-    if isinstance(source, ArrowSource):
-        rows += source.__getitems__([0, 1])
-    for row in rows:
-        row["x"] += 1
-    assert column.to_pylist() == [[1, 2], [3, 4]]
-    assert source[1]["x"].tolist() == [3, 4]
-
-
 def test_a_slice_of_a_table_is_read_where_it_begins():
     table = pa.table({**PLAIN, "name": ["a", "b", "c"]})
     assert as_source(table.slice(1))[0]["name"] == "b"

@@ -2,65 +2,55 @@
 
 import datetime
 import decimal
-import uuid
+import warnings
 
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import HealthCheck, assume, given, settings
+import torch
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from pyarrow import parquet
 
+from gristmill import Batch, DataLoader, IndexSampler
 from gristmill.sources import ParquetDataSource, as_columns, as_source
 from gristmill.sources._arrow import ArrowSource
-from gristmill.sources._arrow_values import is_nested
-from support.arrow_columns import Maker, as_python, kinds, spoil
-
-MANY = settings(
-    max_examples=3000,
-    derandomize=False,
-    deadline=None,
-    suppress_health_check=list(HealthCheck),
-)
+from support.arrow_columns import Maker, as_python, is_flat, kinds, spoil
 
 
 def columns(parquet=False):
+    """Columns of any type, in chunks, which are slices, with missing values or none."""
     seeds = st.integers(0, 2**32)
     return st.builds(
         lambda seed, kind: Maker(seed, parquet).column(kind), seeds, kinds(parquet)
     )
 
 
-def check(source, column):
-    """Compare the rows and columns of a source with the column it is made of."""
+def check_values(source, column):
+    """Compare the rows and columns of a source with the column that it is made of."""
     expected = [as_python(value) for value in column.to_pylist()]
     count = len(expected)
-    for _ in range(2):
-        rows = [source[i]["x"] for i in range(count)]
-        assert as_python(rows) == expected
-        for row in rows:
-            spoil(row)
     keys = [*range(count), 0, count - 1]
-    together = [expected[key] for key in keys]
     for _ in range(2):
-        rows = [row["x"] for row in source.__getitems__(keys)]
-        assert as_python(rows) == together
-        for row in rows:
-            spoil(row)
+        for rows in ([source[key] for key in keys], source.__getitems__(keys)):
+            values = [row["x"] for row in rows]
+            assert as_python(values) == [expected[key] for key in keys]
+            for value in values:
+                spoil(value)
     dtypes = set()
     for chosen in (keys, *([key] for key in range(count))):
         found = as_columns(source).columns_at(np.array(chosen))["x"]
         assert as_python(list(found)) == [expected[key] for key in chosen]
-        dtypes.add(getattr(found, "dtype", None))
+        dtypes.add(getattr(found, "dtype", "to be stacked"))
     assert len(dtypes) == 1
-    if not is_nested(column.type) and column.null_count:
-        assert dtypes != {None}
+    if column.null_count and is_flat(column.type):
+        assert dtypes != {"to be stacked"}
 
 
-@MANY
+@settings(max_examples=80)
 @given(columns())
 def test_values_of_any_arrow_column_are_pylists(column):
-    check(ArrowSource(pa.table({"x": column})), column)
+    check_values(ArrowSource(pa.table({"x": column})), column)
 
 
 @pytest.fixture(scope="module")
@@ -68,7 +58,7 @@ def path(tmp_path_factory):
     return str(tmp_path_factory.mktemp("values") / "rows.parquet")
 
 
-@MANY
+@settings(max_examples=80)
 @given(columns(parquet=True), st.integers(1, 5), st.booleans())
 def test_values_of_any_parquet_column_are_pylists(path, column, rows, statistics):
     table = pa.table({"x": column})
@@ -79,4 +69,181 @@ def test_values_of_any_parquet_column_are_pylists(path, column, rows, statistics
         read = parquet.read_table(path).column("x")
     except (pa.ArrowNotImplementedError, pa.ArrowInvalid):
         assume(False)  # pyarrow itself cannot write and read some types in others.
-    check(ParquetDataSource(path), read)
+    check_values(ParquetDataSource(path), read)
+
+
+def both_sources(column, path, **options):
+    """The rows of a column, in a table of two chunks and in a Parquet file."""
+    table = pa.table({"x": column})
+    parquet.write_table(table, path, **options)
+    cut = len(table) // 2
+    chunks = pa.concat_tables([table.slice(0, cut), table.slice(cut)])
+    return as_source(chunks), ParquetDataSource(path)
+
+
+WORDS = pa.array(["u", "v", None, "u"])
+DICTIONARIES = {
+    "texts": WORDS,
+    "bytes": WORDS.cast(pa.binary()),
+    "integers": pa.array([1, 2**53 + 1, None, 1]),
+    "floats": pa.array([0.5, 1.5, None, 0.5]),
+    "dates": pa.array([1, 2, None, 1], pa.date32()),
+    "all missing": pa.nulls(4, pa.string()),
+}
+
+
+@pytest.mark.parametrize("name", DICTIONARIES)
+@pytest.mark.parametrize("within", ["column", "ordered", "struct", "list"])
+def test_dictionaries_keep_their_missing_values(path, name, within):
+    column = DICTIONARIES[name].dictionary_encode()
+    if within == "ordered":
+        codes = column.indices, column.dictionary
+        column = pa.DictionaryArray.from_arrays(*codes, ordered=True)
+    elif within == "struct":
+        column = pa.StructArray.from_arrays([column], ["field"])
+    elif within == "list":
+        column = pa.ListArray.from_arrays([0, 1, 3, 4], column)
+    for source in both_sources(column, path):
+        # Iterating by number ends at an IndexError.
+        assert as_python([row["x"] for row in source]) == as_python(column.to_pylist())
+        check_values(source, column)
+
+
+def test_list_views_keep_their_values(path):
+    column = pa.array([[1], None, [], [2, 3]], pa.list_view(pa.int64()))
+    for source in both_sources(column, path, row_group_size=2):
+        check_values(source, column)
+
+
+# Types with values, the dtype of the column, and the one if a value is missing.
+DTYPES = [
+    (pa.int8(), range(3), "i1", "f8"),
+    (pa.uint32(), range(3), "u4", "f8"),
+    (pa.int64(), [-(2**53), 0, 2**53], "i8", "f8"),
+    (pa.int64(), [0, 1, 2**53 + 1], "i8", "O"),
+    (pa.int64(), [0, 1, -(2**53) - 1], "i8", "O"),
+    (pa.uint64(), [0, 1, 2**53], "u8", "f8"),
+    (pa.uint64(), [0, 1, 2**64 - 1], "u8", "O"),
+    (pa.float16(), [0.5, 1, 2], "f2", "f2"),
+    (pa.float32(), [0.5, 1, 2], "f4", "f4"),
+    (pa.float64(), [0.5, 1, 2], "f8", "f8"),
+    (pa.bool_(), [True, False, True], "?", "O"),
+    (pa.date32(), range(3), "M8[D]", "M8[D]"),
+    (pa.timestamp("us", "UTC"), range(3), "M8[us]", "M8[us]"),
+    (pa.duration("ms"), range(3), "m8[ms]", "m8[ms]"),
+    (pa.time64("us"), range(3), "O", "O"),
+    (pa.decimal128(5, 2), [decimal.Decimal(i) for i in range(3)], "O", "O"),
+    (pa.string(), "abc", "U1", "O"),
+    (pa.binary(), [b"a", b"b", b"c"], "S1", "O"),
+    (pa.uuid(), [bytes([i]) * 16 for i in range(3)], "O", "O"),
+    (pa.dictionary(pa.int8(), pa.int16()), range(3), "i2", "f8"),
+    (pa.dictionary(pa.int8(), pa.string()), "abc", "U1", "O"),
+]
+
+
+@pytest.mark.parametrize("number", range(len(DTYPES)))
+@pytest.mark.parametrize("lacks", [False, True])
+def test_a_column_has_one_dtype_in_an_epoch(path, number, lacks):
+    kind, values, complete, lacking = DTYPES[number]
+    dtype = lacking if lacks else complete
+    values = [*values] * 7
+    if lacks:
+        values[10] = None
+    column = pa.array(values, kind)
+    for source in both_sources(column, path, row_group_size=5):
+        loader = DataLoader(
+            data_source=source,
+            sampler=IndexSampler(21, shuffle=True, num_epochs=1, seed=3),
+            operations=[Batch(2)],
+        )
+        batches = [batch["x"] for batch in loader]
+        assert {batch.dtype for batch in batches} == {np.dtype(dtype)}
+        assert all(batch.flags.writeable for batch in batches)
+        found = [as_python(value) for batch in batches for value in batch]
+        expected = map(as_python, column.to_pylist())
+        assert sorted(found, key=repr) == sorted(expected, key=repr)
+
+
+@pytest.mark.parametrize("statistics", [True, False])
+def test_a_required_column_keeps_its_dtype(path, statistics):
+    schema = pa.schema([pa.field("x", pa.int64(), nullable=False)])
+    table = pa.table({"x": [1, 2, 2**53 + 1]}, schema)
+    parquet.write_table(table, path, write_statistics=statistics)
+    assert ParquetDataSource(path)[2]["x"].dtype == np.int64
+
+
+def test_integers_without_statistics_are_exact(path):
+    column = pa.array([1, 2, 2**53 + 1])
+    parquet.write_table(pa.table({"x": column}), path, write_statistics=False)
+    source = ParquetDataSource(path)
+    assert [row["x"] for row in source] == column.to_pylist()
+    assert source.columns_at(np.arange(3))["x"].dtype == np.object_
+
+
+@pytest.mark.parametrize("large", [2, 2**53 + 1])
+def test_all_files_decide_the_dtype_of_a_column(tmp_path, large):
+    paths = [tmp_path / "large.parquet", tmp_path / "lacking.parquet"]
+    for path, values in zip(paths, ([1, large], [None, 3]), strict=True):
+        parquet.write_table(pa.table({"x": pa.array(values)}), path)
+    source = ParquetDataSource(paths)
+    dtypes = {source.columns_at(np.array([key]))["x"].dtype for key in range(4)}
+    assert dtypes == {np.dtype("f8" if large == 2 else "O")}
+    assert as_python([row["x"] for row in source]) == [1, large, None, 3]
+
+
+LISTS = {
+    "list": pa.list_(pa.float32()),
+    "large list": pa.large_list(pa.float32()),
+    "list view": pa.list_view(pa.float32()),
+    "fixed list": pa.list_(pa.float32(), 2),
+}
+
+
+@pytest.mark.parametrize("name", LISTS)
+def test_lists_of_rows_are_writable(path, name):
+    column = pa.array([[1, 2], [3, 4]], LISTS[name])
+    for source in (as_source(pa.table({"x": column})), *both_sources(column, path)):
+        rows = [source[0], source[1]]
+        if hasattr(source, "__getitems__"):
+            rows += source.__getitems__([0, 1])
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            for row in rows:
+                torch.from_numpy(row["x"]).add_(1)
+        assert [row["x"].tolist() for row in rows[:2]] == [[2, 3], [4, 5]]
+        assert source[0]["x"].tolist() == [1, 2]
+    assert column.to_pylist() == [[1, 2], [3, 4]]
+
+
+def test_a_list_that_lacks_an_integer_holds_objects(path):
+    column = pa.array([[1, None], [2**53 + 1, 3], None])
+    for source in both_sources(column, path, row_group_size=2):
+        lacking, whole, missing = (row["x"] for row in source)
+        assert (lacking.dtype, lacking.tolist()) == (np.dtype("O"), [1, None])
+        assert (whole.dtype, whole.tolist()) == (np.dtype("i8"), [2**53 + 1, 3])
+        assert missing is None
+
+
+def test_times_in_structs_are_pythons_or_numpys(path):
+    moment = datetime.datetime(2020, 1, 2, tzinfo=datetime.UTC)
+    naive = moment.replace(tzinfo=None)
+    kind = pa.struct(
+        {
+            "zone": pa.timestamp("us", "UTC"),
+            "naive": pa.timestamp("us"),
+            "ns": pa.timestamp("ns"),
+            "date": pa.date32(),
+        }
+    )
+    row = {"zone": moment, "naive": naive, "ns": naive, "date": moment.date()}
+    for source in both_sources(pa.array([row, None], kind), path):
+        found = source[0]["x"]
+        assert found == {**row, "ns": np.datetime64(naive, "ns")}
+        assert isinstance(found["ns"], np.datetime64)
+        assert source[1]["x"] is None
+
+
+def test_fields_of_one_name_in_a_struct_are_refused(path):
+    column = pa.StructArray.from_arrays([pa.array([1]), pa.array([2])], ["a", "a"])
+    with pytest.raises(ValueError, match=r"two fields of one name: \['a', 'a'\]"):
+        ArrowSource(pa.table({"x": column}))[0]

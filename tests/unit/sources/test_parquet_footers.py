@@ -131,6 +131,21 @@ def test_rows_that_somebody_made_up_are_never_wrong_data(folder, counts):
         source[sum(counts) - 1]
 
 
+@pytest.mark.parametrize(
+    ("place", "text"), [(4, "lacks 1 of its values"), (5, "an integer beyond")]
+)
+def test_facts_that_somebody_made_up_are_never_wrong_data(folder, place, text):
+    (folder / "00.parquet").unlink()
+    table = pa.table({"x": [None, 2**53 + 1], "x.more": ["a", "b"]})
+    parquet.write_table(table, folder / "00.parquet")
+    assert sources.ParquetDataSource(folder)[1]["x"] == 2**53 + 1
+    assert sources.ParquetDataSource(folder)[1]["x"] == 2**53 + 1
+    rewrite(kept(folder), lambda content: content["files"][0].__setitem__(place, []))
+    source = sources.ParquetDataSource(folder)
+    with pytest.raises(errors.CorruptRecord, match=rf"00\.parquet.*'x' .*{text}"):
+        source[1]
+
+
 def test_where_nothing_can_be_kept_footers_are_read_each_time(folder, looked_at):
     (folder.parent / "cache").write_text("no folder")
     for times in (1, 2):

@@ -31,7 +31,8 @@ class ParquetIterDataset(IterDataset[dict[str, Any]]):
         **read_kwargs: Further arguments of ``pyarrow.parquet.ParquetFile``.
 
     Values are NumPy scalars, str, bytes, arrays for lists, dicts for structs, and None
-    or NaN where they are missing.  For rows by number use `sources.ParquetDataSource`.
+    or NaN if they are missing.  A column has one dtype in a file, as
+    docs/record-files.md lists.  For rows by number use `sources.ParquetDataSource`.
 
     Raises:
         ImportError: pyarrow is not installed.
