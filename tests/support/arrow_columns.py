@@ -131,10 +131,8 @@ class Maker:
         """Make 1 to 3 chunks of up to 4 rows, each a slice of an array, at least 1."""
         chunks = []
         for _ in range(self._random.randint(1, 3)):
-            before, count, after = self._random.choices(range(5), k=3)
             nulls = self._random.random() < 0.5
-            array = self.array(kind, before + count + after, nulls)
-            chunks.append(array.slice(before, count))
+            chunks.append(self._slice(kind, self._random.randint(0, 4), nulls))
         chunks.append(self.array(kind, 1, nulls))
         return pa.chunked_array(chunks, kind)
 
@@ -148,13 +146,13 @@ class Maker:
             return self._dictionary(kind, count, nulls)
         if types.is_run_end_encoded(kind):
             ends = pa.array(np.arange(1, count + 1) * 2, kind.run_end_type)
-            values = self.array(kind.value_type, count, nulls)
+            values = self._slice(kind.value_type, count, nulls)
             runs = pa.RunEndEncodedArray.from_arrays(ends, values, kind)
             return runs.slice(count - count // 2, count)
         if types.is_union(kind):
             return self._union(kind, count, nulls)
         if types.is_struct(kind):
-            fields = [self.array(field.type, count, nulls) for field in kind]
+            fields = [self._slice(field.type, count, nulls) for field in kind]
             mask = self._mask(count, nulls)
             return pa.StructArray.from_arrays(fields, fields=[*kind], mask=mask)
         if types.is_nested(kind):
@@ -168,6 +166,11 @@ class Maker:
             [None if gone else v for v, gone in zip(values, missing, strict=True)], kind
         )
 
+    def _slice(self, kind, count, nulls):
+        before, after = self._choose(range(4), 2)
+        array = self.array(kind, before + count + after, nulls)
+        return array.slice(before, count)
+
     def _choose(self, values, count):
         return self._random.choices(values, k=count)
 
@@ -177,7 +180,7 @@ class Maker:
 
     def _dictionary(self, kind, count, nulls):
         missing = nulls and not self.parquet and self._random.random() < 0.5
-        items = self.array(kind.value_type, 3, missing)
+        items = self._slice(kind.value_type, 3, missing)
         if not missing:
             items = items.unique()
         places = [*range(len(items)), *([None] if nulls else [])]
@@ -187,7 +190,7 @@ class Maker:
     def _union(self, kind, count, nulls):
         codes = pa.array(self._choose((0, 1), count), pa.int8())
         fields = [kind.field(i) for i in range(kind.num_fields)]
-        inner = [self.array(field.type, count, nulls) for field in fields]
+        inner = [self._slice(field.type, count, nulls) for field in fields]
         names = [field.name for field in fields]
         if kind.mode == "sparse":
             return pa.UnionArray.from_sparse(codes, inner, names)
@@ -197,7 +200,7 @@ class Maker:
     def _lists(self, kind, count, nulls):
         mask = self._mask(count, nulls)
         if pa.types.is_fixed_size_list(kind):
-            inner = self.array(kind.value_type, kind.list_size * count, nulls)
+            inner = self._slice(kind.value_type, kind.list_size * count, nulls)
             mask = None if self.parquet else mask
             return pa.FixedSizeListArray.from_arrays(inner, type=kind, mask=mask)
         sizes = self._choose(range(3), count)
@@ -206,10 +209,10 @@ class Maker:
         width = pa.int64() if name.startswith("large") else pa.int32()
         offsets = pa.array(np.cumsum([0, *sizes]), width)
         if name == "map":
-            keys = self.array(pa.string(), total, False)
-            items = self.array(kind.item_type, total, nulls)
+            keys = self._slice(kind.key_type, total, False)
+            items = self._slice(kind.item_type, total, nulls)
             return pa.MapArray.from_arrays(offsets, keys, items, kind, mask=mask)
-        inner = self.array(kind.value_type, total, nulls)
+        inner = self._slice(kind.value_type, total, nulls)
         if name.endswith("list_view"):
             # In any order, and several over the same values.
             starts = [self._random.randint(0, total - size) for size in sizes]

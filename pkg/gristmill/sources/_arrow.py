@@ -145,14 +145,27 @@ class ArrowSource(ColumnSource):
                 " are dicts, which hold one of each: rename them."
             )
         self._table = _without_views(table)
-        columns = dict(zip(self._names, self._table.columns, strict=True))
-        self._facts = {name: facts_of(column) for name, column in columns.items()}
-        self._forms = {n: form_of(c.type, self._facts[n]) for n, c in columns.items()}
-        self._owns = {n: form.own for n, form in self._forms.items() if form.own}
-        # Rows of other columns are sliced and joined.
-        self._takeable = {n for n, column in columns.items() if _is_takeable(column)}
         self._views = ChunkViews(self._table)
         self._others = [name for name in self._names if name not in self._views.names]
+        self._begin()
+
+    def _begin(self) -> None:
+        """Look at the columns."""
+        columns = zip(self._names, self._table.columns, strict=True)
+        self._columns = {name: _Column(column) for name, column in columns}
+        self._owns = {
+            name: column.form.own
+            for name, column in self._columns.items()
+            if column.form.own is not None
+        }
+
+    def __getstate__(self) -> dict[str, Any]:
+        # Columns would be pickled a second time.
+        return {n: v for n, v in vars(self).items() if n not in ("_columns", "_owns")}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        vars(self).update(state)
+        self._begin()
 
     def __len__(self) -> int:
         return int(self._table.num_rows)
@@ -160,10 +173,12 @@ class ArrowSource(ColumnSource):
     def __getitem__(self, index: int) -> dict[str, Any]:
         if not 0 <= index < len(self):
             raise IndexError(f"Index {index} out of range for {len(self)}")
-        columns = self._table.slice(index, 1).columns
+        columns = zip(
+            self._columns.items(), self._table.slice(index, 1).columns, strict=True
+        )
         row = {
-            name: to_array(column, self._facts[name])[0]
-            for name, column in zip(self._names, columns, strict=True)
+            name: to_array(values, column.facts)[0]
+            for (name, column), values in columns
         }
         for name, own_value in self._owns.items():
             row[name] = own_value(row[name])
@@ -171,8 +186,9 @@ class ArrowSource(ColumnSource):
 
     def __getitems__(self, indices: Sequence[int]) -> list[dict[str, Any]]:
         """Return several rows, taken out of each column at once."""
-        arrays = self._arrays(self._names, pa.array(indices, pa.int64()))
-        return as_rows(arrays, self._owns)
+        rows = np.asarray(indices, np.int64)
+        columns = {name: column.take(rows) for name, column in self._columns.items()}
+        return as_rows(columns, self._owns)
 
     def columns_at(
         self, keys: Int64Array, alloc: Alloc | None = None
@@ -191,9 +207,10 @@ class ArrowSource(ColumnSource):
             IndexError: A row is out of range.
         """
         found = self._views.gather(keys, alloc)
-        for name, array in self._arrays(self._others, pa.array(keys)).items():
+        for name in self._others:
+            array = self._columns[name].take(keys)
             if array.dtype.hasobject:
-                found[name] = self._forms[name].in_batch(array)
+                found[name] = self._columns[name].form.in_batch(array)
             else:
                 found[name] = out = (alloc or np.empty)(array.shape, array.dtype)
                 np.copyto(out, array)
@@ -203,47 +220,79 @@ class ArrowSource(ColumnSource):
         fields = ", ".join(f"{f.name!r}: {f.type}" for f in self._table.schema)
         return f"ArrowSource(rows={len(self)}, columns={{{fields}}})"
 
-    def _arrays(
-        self, names: Sequence[str], rows: pa.Array
-    ) -> dict[str, npt.NDArray[Any]]:
-        """Return some rows of columns as arrays."""
-        takeable = [name for name in names if name in self._takeable]
-        taken = self._table.select(takeable).take(rows) if takeable else None
-        found = {}
-        for name in names:
-            if taken is not None and name in self._takeable:
-                column = taken.column(name)
-            else:
-                column = _joined(self._table.column(name), rows.to_pylist())
-            found[name] = to_array(column, self._facts[name])
-        return found
 
+class _Column:
+    """A column of a table, of which rows are taken chunk by chunk.
 
-def _is_takeable(column: pa.ChunkedArray) -> bool:
-    """Return whether pyarrow can take rows from a column.
+    pyarrow itself joins all chunks to take some rows, if it can join them.
 
-    It cannot for some types, nor if it would have to join some kinds of chunks.
+    Attributes:
+        facts: What is known of all rows.
+        form: How values come into rows and batches.
     """
+
+    def __init__(self, column: pa.ChunkedArray) -> None:
+        self._chunks = [chunk for chunk in column.chunks if len(chunk)]
+        self._bounds = np.cumsum([0, *map(len, self._chunks)])
+        probed = self._chunks if _has_matrices(column.type) else self._chunks[:1]
+        self._is_takeable = all(map(_is_takeable, probed))
+        self.facts = facts_of(column)
+        self.form = form_of(column.type, self.facts)
+
+    def take(self, rows: Int64Array) -> npt.NDArray[Any]:
+        """Return the values of some rows; IndexError if one is out of range."""
+        chunks, numbers, offsets = _core.find_chunks(self._bounds, rows)
+        places = [np.flatnonzero(numbers == number) for number in range(len(chunks))]
+        parts = [
+            self._take(self._chunks[chunk], offsets[here])
+            for chunk, here in zip(chunks.tolist(), places, strict=True)
+        ]
+        if len(parts) == 1:
+            return parts[0]
+        values = np.empty(len(rows), parts[0].dtype if parts else np.object_)
+        for part, here in zip(parts, places, strict=True):
+            values[here] = part
+        return values
+
+    def _take(self, chunk: pa.Array, offsets: Int64Array) -> npt.NDArray[Any]:
+        if self._is_takeable:
+            return to_array(chunk.take(pa.array(offsets)), self.facts)
+        slices = (chunk.slice(offset, 1) for offset in offsets.tolist())
+        return np.concatenate([to_array(part, self.facts) for part in slices])
+
+
+def _is_takeable(chunk: pa.Array) -> bool:
+    """Return whether pyarrow can take rows from a chunk, and takes the right ones."""
+    if _has_matrices(chunk.type):
+        # Behind an offset it takes other values, without an error.
+        values = chunk
+        while pa.types.is_fixed_size_list(values.type) and not values.offset:
+            values = values.values
+        if values.offset or _has_matrices(values.type):
+            return False
     try:
-        column.take(pa.array([0][: len(column)], pa.int64()))
-    except (pa.ArrowNotImplementedError, pa.ArrowInvalid):
+        chunk.take(pa.array([0]))
+    except pa.ArrowNotImplementedError:
         return False
     return True
 
 
-def _joined(column: pa.ChunkedArray, rows: Sequence[int]) -> pa.ChunkedArray:
-    """Return rows of a column, each in a chunk of its own."""
-    if rows and not 0 <= min(rows) <= max(rows) < len(column):
-        raise IndexError(f"rows {rows} are not all in [0, {len(column)})")
-    chunks = [chunk for row in rows for chunk in column.slice(row, 1).chunks]
-    return pa.chunked_array(chunks, column.type)
+def _has_matrices(kind: pa.DataType) -> bool:
+    """Return whether a type has fixed-size lists in fixed-size lists."""
+    if isinstance(kind, pa.BaseExtensionType):
+        return _has_matrices(kind.storage_type)
+    is_list = pa.types.is_fixed_size_list
+    inner = [kind.field(i).type for i in range(kind.num_fields)]
+    return (is_list(kind) and any(map(is_list, inner))) or any(
+        map(_has_matrices, inner)
+    )
 
 
 def _without_views(table: pa.Table) -> pa.Table:
-    """Return a table of equal values, without the types that cannot be taken from."""
+    """Return a table of equal values, with views of texts and bytes copied."""
     for i, field in enumerate(table.schema):
         plain = _plain_type(field.type)
-        if plain != field.type:
+        if plain != field.type and _is_castable(field.type):
             column = table.column(i).cast(plain)
             table = table.set_column(i, field.with_type(plain), column)
     return table
@@ -267,6 +316,17 @@ def _plain_type(kind: pa.DataType) -> pa.DataType:
     if pa.types.is_fixed_size_list(kind):
         return pa.list_(_plain_field(kind.value_field), kind.list_size)
     return kind
+
+
+def _is_castable(kind: pa.DataType) -> bool:
+    """Return whether pyarrow keeps all values of columns of this type that it casts."""
+    types = pa.types
+    if not kind.num_fields:
+        return not (types.is_dictionary(kind) or isinstance(kind, pa.BaseExtensionType))
+    lists = types.is_list, types.is_large_list, types.is_fixed_size_list
+    if not any(is_kind(kind) for is_kind in (*lists, types.is_struct, types.is_map)):
+        return False
+    return all(_is_castable(kind.field(i).type) for i in range(kind.num_fields))
 
 
 def _plain_field(field: pa.Field) -> pa.Field:

@@ -39,7 +39,9 @@ MOST_EXACT = 1 << 53
 DICTIONARY_PER_ROW = 64
 
 
-def to_array(column: pa.ChunkedArray, facts: ColumnFacts) -> npt.NDArray[Any]:
+def to_array(
+    column: pa.Array | pa.ChunkedArray, facts: ColumnFacts
+) -> npt.NDArray[Any]:
     """Return the values of a column, of shape (N,).
 
     The type of the column and `facts` alone decide the dtype.
@@ -54,6 +56,8 @@ def to_array(column: pa.ChunkedArray, facts: ColumnFacts) -> npt.NDArray[Any]:
     Raises:
         ValueError: A struct has two fields of one name.
     """
+    if isinstance(column, pa.Array):
+        return _array(column, facts)
     complete = _is_native(column.type) and not facts.has_nulls
     if complete or column.type.id not in _CONVERTERS:
         values: npt.NDArray[Any] = column.to_numpy()
