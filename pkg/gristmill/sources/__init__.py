@@ -25,7 +25,7 @@ from gristmill._base.checks import check_finite, kind
 from gristmill._base.listing import lazily, listed, places_of
 from gristmill._base.types import Alloc, Int64Array, Rules, T
 from gristmill.sources._checks import check_readable
-from gristmill.sources._columns import ColumnSource, Gathered, with_own_rows
+from gristmill.sources._columns import ColumnSource, Gathered, writable_rows
 
 if TYPE_CHECKING:
     from gristmill.sources._array_record import (
@@ -146,7 +146,7 @@ class TableSource(ColumnSource):
             name: np.asarray(column) if isinstance(column, np.memmap) else column
             for name, column in given.items()
         }
-        self._by_row = {name: with_own_rows(column) for name, column in given.items()}
+        self._by_row = {name: writable_rows(column) for name, column in given.items()}
 
     @property
     def gathers(self) -> bool:

@@ -153,15 +153,17 @@ class ArrowSource(ColumnSource):
         """Look at the columns."""
         columns = zip(self._names, self._table.columns, strict=True)
         self._columns = {name: _Column(column) for name, column in columns}
-        self._owns = {
-            name: column.form.own
+        self._copiers = {
+            name: column.form.copy
             for name, column in self._columns.items()
-            if column.form.own is not None
+            if column.form.copy is not None
         }
 
     def __getstate__(self) -> dict[str, Any]:
         # Columns would be pickled a second time.
-        return {n: v for n, v in vars(self).items() if n not in ("_columns", "_owns")}
+        return {
+            n: v for n, v in vars(self).items() if n not in ("_columns", "_copiers")
+        }
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         vars(self).update(state)
@@ -180,15 +182,15 @@ class ArrowSource(ColumnSource):
             name: to_array(values, column.facts)[0]
             for (name, column), values in columns
         }
-        for name, own_value in self._owns.items():
-            row[name] = own_value(row[name])
+        for name, copy in self._copiers.items():
+            row[name] = copy(row[name])
         return row
 
     def __getitems__(self, indices: Sequence[int]) -> list[dict[str, Any]]:
         """Return several rows, taken out of each column at once."""
         rows = np.asarray(indices, np.int64)
         columns = {name: column.take(rows) for name, column in self._columns.items()}
-        return as_rows(columns, self._owns)
+        return as_rows(columns, self._copiers)
 
     def columns_at(
         self, keys: Int64Array, alloc: Alloc | None = None

@@ -16,7 +16,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from gristmill.sources._columns import ColumnFacts, ColumnForm, own, own_array
+from gristmill.sources._columns import ColumnFacts, ColumnForm, copy_array, copy_nested
 
 __all__ = [
     "MOST_EXACT",
@@ -96,7 +96,7 @@ def form_of(kind: pa.DataType, facts: ColumnFacts) -> ColumnForm:
     if is_nested(kind):
         is_list = _is_list(kind) and not is_nested(kind.value_type)
         return ColumnForm(
-            own=own_array if is_list else own,
+            copy=copy_array if is_list else copy_nested,
             keeps_objects=_keeps_nested(kind),
             is_objects=pa.types.is_union(kind),
         )
@@ -134,10 +134,14 @@ def _logical(kind: pa.DataType) -> pa.DataType:
     while True:
         if pa.types.is_dictionary(kind) or pa.types.is_run_end_encoded(kind):
             kind = kind.value_type
-        elif isinstance(kind, pa.BaseExtensionType) and not _has_own_values(kind):
-            kind = kind.storage_type
-        else:
+        elif not isinstance(kind, pa.BaseExtensionType):
             return kind
+        elif kind.extension_name == "arrow.bool8":
+            return pa.bool_()
+        elif _has_own_values(kind):
+            return kind
+        else:
+            kind = kind.storage_type
 
 
 def _has_own_values(kind: pa.BaseExtensionType) -> bool:

@@ -20,11 +20,11 @@ __all__ = [
     "ColumnSource",
     "Columns",
     "as_rows",
+    "copy_array",
+    "copy_nested",
     "gather",
     "is_plain",
-    "own",
-    "own_array",
-    "with_own_rows",
+    "writable_rows",
 ]
 
 # What a column of a batch is made of: an array of shape (B, *S) that is the column, or
@@ -58,21 +58,21 @@ class ColumnForm(NamedTuple):
     """How the values of a column come into rows and batches.
 
     Attributes:
-        own: Copies a value that a caller could change. None if there are no such.
+        copy: Copies a value that a caller could change. None if there are no such.
         keeps_objects: Whether stacked values hold objects that a caller could change.
         is_objects: Whether the column is an array of objects in every batch. NumPy
             would make one only in batches that lack a value.
     """
 
-    own: Callable[[Any], Any] | None = None
+    copy: Callable[[Any], Any] | None = None
     keeps_objects: bool = False
     is_objects: bool = False
 
     def in_batch(self, values: npt.NDArray[np.object_]) -> Gathered:
         """Return objects as what a batch is made of; changes the array of them."""
-        if self.own is not None and self.keeps_objects:
+        if self.copy is not None and self.keeps_objects:
             for place, value in enumerate(values):
-                values[place] = self.own(value)
+                values[place] = self.copy(value)
         return values if self.is_objects else list(values)
 
 
@@ -118,13 +118,13 @@ class Columns:
     Args:
         arrays: Columns by name, of shape (N,).
         content_bytes: Bytes of what the objects in columns hold, about.
-        forms: What becomes of the values of each column.
+        forms: The form of each column, by name.
 
     Attributes:
         names: Of the columns, in the order of rows.
         nbytes: Of all memory, about.
         plain: The dtypes of the columns whose items are their bytes, by name.
-        forms: As given.
+        forms: The form of each column, by name.
     """
 
     def __init__(
@@ -137,7 +137,9 @@ class Columns:
         self._columns = dict(arrays)
         self._content_bytes = content_bytes
         self.forms = forms
-        self._owns = {n: form.own for n, form in forms.items() if form.own is not None}
+        self._copiers = {
+            n: form.copy for n, form in forms.items() if form.copy is not None
+        }
         self.nbytes = content_bytes + sum(
             array.nbytes + OBJECT_BYTES * array.size * array.dtype.hasobject
             for array in arrays.values()
@@ -165,16 +167,16 @@ class Columns:
     def row(self, index: int) -> dict[str, Any]:
         """Return one row."""
         row = {name: array[index] for name, array in self._columns.items()}
-        for name, own_value in self._owns.items():
-            row[name] = own_value(row[name])
+        for name, copy in self._copiers.items():
+            row[name] = copy(row[name])
         return row
 
     def rows(self, indices: Int64Array) -> list[dict[str, Any]]:
         """Return the rows of several indices, int64 of shape (k,)."""
-        return as_rows({n: a[indices] for n, a in self._columns.items()}, self._owns)
+        return as_rows({n: a[indices] for n, a in self._columns.items()}, self._copiers)
 
     def column(self, name: str) -> npt.NDArray[Any]:
-        """Return a column, whose values are not to be changed."""
+        """Return a column, whose values the caller must not change."""
         return self._columns[name]
 
     def take(self, indices: Int64Array) -> Columns:
@@ -233,15 +235,15 @@ def gather(
 
 def as_rows(
     columns: Mapping[str, Iterable[Any]],
-    owns: Mapping[str, Callable[[Any], Any]],
+    copiers: Mapping[str, Callable[[Any], Any]],
 ) -> list[dict[str, Any]]:
     """Return the rows of equally long columns.
 
     Args:
         columns: Columns by name; an array gives NumPy's scalars.
-        owns: What copies the values of a column, by name.
+        copiers: What copies the values of a column, by name.
     """
-    values = [map(owns[n], c) if n in owns else c for n, c in columns.items()]
+    values = [map(copiers[n], c) if n in copiers else c for n, c in columns.items()]
     return [dict(zip(columns, row, strict=True)) for row in zip(*values, strict=True)]
 
 
@@ -264,7 +266,7 @@ class _RowCopies:
         return self._array[index].copy()
 
 
-def with_own_rows(array: npt.NDArray[Any]) -> npt.NDArray[Any] | _RowCopies:
+def writable_rows(array: npt.NDArray[Any]) -> npt.NDArray[Any] | _RowCopies:
     """Return an array, or what copies its rows if those would be read-only.
 
     Rows of a mapped file stay views, so that a caller can read parts of large ones.
@@ -274,12 +276,12 @@ def with_own_rows(array: npt.NDArray[Any]) -> npt.NDArray[Any] | _RowCopies:
     return array if array.ndim == 1 or array.flags.writeable else _RowCopies(array)
 
 
-def own_array(array: npt.NDArray[Any] | None) -> npt.NDArray[Any] | None:
+def copy_array(array: npt.NDArray[Any] | None) -> npt.NDArray[Any] | None:
     """Return a copy of an array whose items nobody can change, or None for None."""
     return None if array is None else array.copy()
 
 
-def own(value: Any) -> Any:
+def copy_nested(value: Any) -> Any:
     """Return a copy of an array, dict or list in all that it holds, else the value."""
     kind = type(value)
     if kind is np.ndarray:
@@ -287,8 +289,8 @@ def own(value: Any) -> Any:
         if value.dtype.hasobject:
             for place, item in enumerate(value):
                 if type(item) in CONTAINERS:
-                    value[place] = own(item)
+                    value[place] = copy_nested(item)
         return value
     if kind is dict:
-        return {name: own(item) for name, item in value.items()}
-    return kind(map(own, value)) if kind is list or kind is tuple else value
+        return {name: copy_nested(item) for name, item in value.items()}
+    return kind(map(copy_nested, value)) if kind is list or kind is tuple else value
