@@ -117,6 +117,26 @@ def test_a_slice_of_a_table_is_read_where_it_begins():
     assert numbers[0]["vector"].tolist() == [3, 4]
 
 
+def test_matrices_in_a_slice_keep_their_values():
+    # pyarrow 25 takes other rows from such slices.
+    rows = [[[i, i + 1], [i + 2, i + 3]] for i in range(6)]
+    column = pa.array(rows, pa.list_(pa.list_(pa.int8(), 2), 2)).slice(1)
+    source = as_source(pa.table({"x": column, "name": list("abcde")}))
+    for found in (source.__getitems__([1, 0]), [source[1], source[0]]):
+        assert [[*map(list, row["x"])] for row in found] == [rows[2], rows[1]]
+    batch = source.columns_at(np.array([1, 0]))["x"]
+    assert [[*map(list, value)] for value in batch] == [rows[2], rows[1]]
+
+
+def test_rows_of_chunks_that_pyarrow_cannot_join_are_read():
+    chunks = [
+        pa.DictionaryArray.from_arrays([1, 0], pa.array([name, None])) for name in "ab"
+    ]
+    source = as_source(pa.table({"x": pa.chunked_array(chunks)}))
+    rows = source.__getitems__([3, 0, 1])
+    assert [row["x"] for row in rows] == ["b", None, "a"]
+
+
 @pytest.mark.parametrize("index", [-1, 3])
 def test_rows_end_where_the_table_does(index):
     source = ArrowSource(pa.table({"x": ["a", "b", "c"]}))
