@@ -122,16 +122,24 @@ def _seed(choices: Choices) -> int:
     return _pick(choices, [0, 1, 42, 2**32 - 1])
 
 
-def _map_chain(choices: Choices, depth: int) -> tuple[Chain, bool]:
-    """A chain of indexed datasets, and whether elements may be absent."""
+def _map_chain(choices: Choices, depth: int, views: bool = False) -> tuple[Chain, bool]:
+    """A chain of indexed datasets, and whether elements may be absent.
+
+    With `views`, it may have finite views of endless datasets.
+    """
     chain, sparse = _source(choices), False
+    kinds = [*_MAP_OPS, "view", "view"] if views else _MAP_OPS
     for _ in range(choices.integer(0, depth)):
-        kind = _pick(choices, _MAP_OPS)
+        kind = _pick(choices, kinds)
         if kind == "batch" and sparse:
+            continue
+        if kind == "view":
+            chain = view_of_endless(choices, chain, sparse)
             continue
         if kind == "parts":
             parts = [
-                _map_chain(choices, depth // 2) for _ in range(choices.integer(0, 2))
+                _map_chain(choices, depth // 2, views)
+                for _ in range(choices.integer(0, 2))
             ]
             sparse = sparse or any(part_sparse for _, part_sparse in parts)
             chain = _joined(choices, [chain, *(part for part, _ in parts)])
@@ -157,6 +165,7 @@ _MAP_OPS = [
     "window_shuffle",
     "parts",
 ]
+_ONE_TO_ONE = ["map", "map_with_index", "random_map", "seed", "shuffle", "zip"]
 _ITER_OPS = [
     "map",
     "map_with_index",
@@ -178,6 +187,25 @@ _ITER_OPS = [
 ]
 # Those that take None for an element like any other.
 _BLIND_OPS = ["map", "map_with_index", "random_map", "seed"]
+
+
+def view_of_endless(choices: Choices, chain: Chain, sparse: bool) -> Chain:
+    """A few elements of a chain that is repeated without an end, several times."""
+    chain = {"op": "repeat", "parent": chain, "epochs": None, "reseed": _bit(choices)}
+    kinds = _ONE_TO_ONE if sparse else [*_ONE_TO_ONE, "batch"]
+    for _ in range(choices.integer(0, 2)):
+        kind = _pick(choices, kinds)
+        chain = {"op": kind, "parent": chain, **_arguments(choices, kind)}
+    first, step = choices.integer(0, 9), _pick(choices, [1, 1, 2, -1])
+    count = choices.integer(1, 9)
+    ends = [first, first + count] if step > 0 else [first + count, first]
+    if _bit(choices):
+        ends = [end - 20 for end in ends]  # From the end.
+    chain = {"op": "slice", "parent": chain, "args": [*ends, step]}
+    for _ in range(choices.integer(0, 2)):
+        kind = _pick(choices, kinds)
+        chain = {"op": kind, "parent": chain, **_arguments(choices, kind)}
+    return {"op": "repeat", "parent": chain, **_arguments(choices, "repeat")}
 
 
 def _joined(choices: Choices, parts: list[Chain]) -> Chain:
@@ -234,15 +262,18 @@ def _arguments(choices: Choices, kind: str) -> Chain:
 
 def describe_map(choices: Choices, depth: int = 8) -> Chain:
     """A chain of indexed datasets."""
-    return _map_chain(choices, depth)[0]
+    return _map_chain(choices, depth, views=True)[0]
 
 
-def describe(choices: Choices, depth: int = 8) -> Chain:
-    """A chain that is iterated over."""
+def describe(choices: Choices, depth: int = 8, *, views: bool = False) -> Chain:
+    """A chain that is iterated over; see `_map_chain`."""
     above = choices.integer(0, depth // 2)
     chain: Chain
     if depth > 1 and choices.integer(0, 7) == 7:
-        parts = [describe(choices, depth // 2) for _ in range(choices.integer(1, 3))]
+        parts = [
+            describe(choices, depth // 2, views=views)
+            for _ in range(choices.integer(1, 3))
+        ]
         chain = {"op": "mix_iter", "parents": parts, "weights": None}
         if choices.integer(0, 1):
             chain["weights"] = [choices.integer(1, 9) for _ in parts]
@@ -253,7 +284,7 @@ def describe(choices: Choices, depth: int = 8) -> Chain:
     else:
         chain = {
             "op": "to_iter",
-            "parent": _map_chain(choices, depth - above)[0],
+            "parent": _map_chain(choices, depth - above, views)[0],
             "threads": _pick(choices, [None, [0, 0], [2, 3], [1, 10]]),
             "allow_nones": choices.integer(0, 5) == 0,
         }

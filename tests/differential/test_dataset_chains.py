@@ -33,7 +33,7 @@ def grain() -> Any:
 
 @st.composite
 def chains(draw):
-    return describe(Drawn(draw))
+    return describe(Drawn(draw), views=True)
 
 
 @st.composite
@@ -145,6 +145,9 @@ def test_iterated_chains_are_grains(chain, data):
         assert same(mine, expected), (place, mine, expected)
     assert my_states == states
     place = data.draw(st.integers(0, len(elements)))
+    with contextlib.closing(iter(theirs)) as iterator:
+        if outcome(iterator.set_state, copy.deepcopy(states[place]))[0] == "error":
+            return  # It makes an element again, which fails again.
     for dataset in (ours, theirs):
         # Grain loses an element where a tuple comes back as a list.
         state = plain(states[place]) if dataset is ours else states[place]

@@ -73,13 +73,6 @@ def test_a_mixture_goes_on_after_an_exception_of_a_part():
     assert mixed(OURS) == [0, 10, "KeyError", 11, 2, 12, "StopIteration"]
 
 
-@pytest.mark.claim("MapDataset.range(10)[2**70] works")
-def test_indices_have_64_bits():
-    assert namespace(THEIRS).MapDataset.range(10)[2**70] == 4
-    with pytest.raises(OverflowError, match="does not fit into 64 bits"):
-        namespace(OURS).MapDataset.range(10)[2**70]
-
-
 @pytest.mark.claim("MapDataset.source(dict) asks the dict for its keys")
 def test_a_dict_of_arrays_has_rows():
     table = {"x": np.arange(4)}

@@ -31,6 +31,8 @@ In = TypeVar("In", contravariant=True)
 Out = TypeVar("Out", covariant=True)
 
 Int64Array: TypeAlias = npt.NDArray[np.int64]
+# Indices of a dataset: int64, or Python's integers (dtype object) if one does not fit.
+Indices: TypeAlias = npt.NDArray[Any]
 
 # An array of any shape as an argument; npt.NDArray stands for those that are returned.
 Array: TypeAlias = np.ndarray[Any, np.dtype[D]]

@@ -4,6 +4,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from gristmill._base.types import Indices
 from gristmill._hot.draw import OpDraws
 
 WINDOW: int
@@ -19,7 +20,7 @@ def apply(
     kind: int,
     call: Callable[..., Any],
     elements: list[Any],
-    indices: npt.NDArray[np.int64],
+    indices: Indices,
     failed: _Failed,
     draws: OpDraws | None = None,
 ) -> list[Any]: ...

@@ -34,6 +34,14 @@ cdef const int64_t* _indices_of(object indices, Py_ssize_t n) except? NULL:
     return <const int64_t*>cnp.PyArray_DATA(<cnp.ndarray>indices)
 
 
+cdef list _wide_of(object indices, Py_ssize_t n):
+    """The integers of an array of n of Python's; None for other arrays."""
+    if cnp.PyArray_Check(indices) and cnp.PyArray_TYPE(indices) == cnp.NPY_OBJECT:
+        if cnp.PyArray_SIZE(indices) == n:
+            return indices.tolist()
+    return None
+
+
 # What a block of elements is called with, and what becomes of the result.
 cpdef enum:
     MAP
@@ -53,14 +61,18 @@ def apply(
             absent where ``call(x)`` is false.
         call: The user's code.
         elements: The elements.
-        indices: Theirs, int64 of shape (n,).
+        indices: Theirs, int64 of shape (n,), or Python's integers in an array of
+            dtype object.
         failed: Called with what an element raised and its index, before that goes on.
         draws: The generators of a RANDOM_MAP.
     """
     cdef Py_ssize_t i, n = PyList_GET_SIZE(elements)
-    cdef const int64_t* index_of = _indices_of(indices, n)
+    cdef list wide = _wide_of(indices, n)
+    cdef const int64_t* index_of = NULL
     cdef list out = []
     cdef object element
+    if wide is None:
+        index_of = _indices_of(indices, n)
     if kind == RANDOM_MAP and draws is None:
         raise TypeError("a random map needs draws")
     try:
@@ -74,12 +86,14 @@ def apply(
                 if not call(element):
                     element = None
             elif kind == MAP_WITH_INDEX:
-                element = call(index_of[i], element)
-            else:
+                element = call(index_of[i] if wide is None else wide[i], element)
+            elif wide is None:
                 element = call(element, draws.draw(index_of[i]))
+            else:
+                element = call(element, draws.at(wide[i]))
             out.append(element)
     except Exception as error:
-        failed(error, index_of[i])
+        failed(error, index_of[i] if wide is None else wide[i])
         raise
     return out
 

@@ -6,7 +6,7 @@ import functools
 import time
 from typing import Any, TypeVar
 
-from gristmill._base.types import Int64Array
+from gristmill._base.types import Indices
 from gristmill._dataset.model.blocks import BlockMapDataset, block_of
 from gristmill._dataset.model.failing import record_of
 from gristmill._dataset.model.iter_dataset import IterDataset
@@ -53,7 +53,7 @@ class MeasuredMapDataset(_Measured, BlockMapDataset[T]):
     def _record(self, index: int) -> int | None:
         return record_of(self._parent, index)
 
-    def _block(self, indices: Int64Array) -> list[Any]:
+    def _block(self, indices: Indices) -> list[Any]:
         measurement, meter = self._measurement, self._meter
         started = measurement.start(meter)
         made = 0

@@ -69,6 +69,28 @@ class TestBlocks:
         drawn = OpDraws(42).at(5).integers(1000)
         assert found == [("a", drawn), None, ("b", drawn)]
 
+    def test_wide_indices_are_python_integers(self):
+        at = np.array([2**64 - 1, -(2**70), 3], np.object_)
+        found = steps.apply(
+            steps.MAP_WITH_INDEX, lambda i, x: (i, x), ["a", None, "c"], at, refused
+        )
+        assert found == [(2**64 - 1, "a"), None, (3, "c")]
+        (drawn,) = steps.apply(
+            steps.RANDOM_MAP,
+            lambda x, rng: rng.integers(1000),
+            [0],
+            at[:1],
+            refused,
+            OpDraws(42),
+        )
+        assert drawn == OpDraws(42).at(2**64 - 1).integers(1000)
+
+    def test_generator_of_index_beyond_64_bits_is_refused(self):
+        at = np.array([2**64], np.object_)
+        with pytest.raises(OverflowError, match="must be in") as caught:
+            steps.apply(steps.RANDOM_MAP, max, [0], at, noted, OpDraws(42))
+        assert caught.value.__notes__ == [f"element {2**64}"]
+
     @pytest.mark.parametrize(
         "wrong", [np.arange(2), np.arange(3, dtype=np.int32), [0, 1, 2]]
     )

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from gristmill._base.types import Int64Array, T
+from gristmill._base.types import Indices, T
 from gristmill._dataset.model.failing import is_noted, note, note_element, record_of
 from gristmill._dataset.model.map_dataset import MapDataset
 from gristmill._dataset.model.node import check_parents
@@ -35,12 +35,12 @@ class BlockMapDataset(MapDataset[T]):
     def __getitem__(self, index: Any) -> Any:
         if isinstance(index, slice):
             return self.slice(index)
-        return self._block(np.array([_integer(index)], np.int64))[0]
+        return self._block(as_indices([_integer(index)]))[0]
 
     def _getitems(self, indices: Sequence[int]) -> Sequence[T | None]:
-        return self._block(np.array([_integer(index) for index in indices], np.int64))
+        return self._block(as_indices([_integer(index) for index in indices]))
 
-    def _block(self, indices: Int64Array) -> list[Any]:
+    def _block(self, indices: Indices) -> list[Any]:
         """The elements at `indices`, of shape (n,)."""
         raise NotImplementedError
 
@@ -61,11 +61,11 @@ class StepMapDataset(BlockMapDataset[T]):
     def _failed(self, error: BaseException, index: int) -> None:
         note_element(error, self, self, index)
 
-    def _step(self, elements: list[Any], indices: Int64Array) -> list[Any]:
+    def _step(self, elements: list[Any], indices: Indices) -> list[Any]:
         """What becomes of the parent's elements at `indices`."""
         raise NotImplementedError
 
-    def _block(self, indices: Int64Array) -> list[Any]:
+    def _block(self, indices: Indices) -> list[Any]:
         run: list[StepMapDataset[Any]] = [self]
         node = self._parent
         while isinstance(node, StepMapDataset) and is_built_in(type(node)):
@@ -79,26 +79,38 @@ class StepMapDataset(BlockMapDataset[T]):
 
 def _integer(index: Any) -> int:
     try:
-        number = operator.index(index)
+        return operator.index(index)
     except TypeError as error:
         raise TypeError(
             f"an index of a MapDataset is an int or a slice, got {index!r}"
         ) from error
-    if not -(2**63) <= number < 2**63:
-        raise OverflowError(f"index {number} does not fit into 64 bits")
-    return number
 
 
-def epochs_and_offsets(
-    indices: Int64Array, length: int
-) -> tuple[Int64Array, Int64Array]:
-    """Which epoch of a dataset each index is in, and its place there."""
+def as_indices(indices: Sequence[int]) -> Indices:
+    """Return indices as an array of shape (n,), of Python's integers if one is wide."""
+    try:
+        return np.array(indices, np.int64)
+    except OverflowError:
+        return np.array(indices, np.object_)
+
+
+def indices_from(first: int, count: int) -> Indices:
+    """Return first, first + 1, ..., shape (count,)."""
+    if first >= -(2**63) and first + count < 2**63:
+        return np.arange(first, first + count, dtype=np.int64)
+    return np.array(range(first, first + count), np.object_)
+
+
+def epochs_and_offsets(indices: Indices, length: int) -> tuple[Indices, Indices]:
+    """Return which epoch of a dataset each index is in, and its place there."""
     if not length:
         raise ZeroDivisionError("the dataset has no elements, so there is no element i")
+    if indices.dtype.hasobject:
+        return indices // length, indices % length
     return np.divmod(indices, length)
 
 
-def block_of(dataset: MapDataset[Any], indices: Int64Array) -> list[Any]:
+def block_of(dataset: MapDataset[Any], indices: Indices) -> list[Any]:
     """The elements of any dataset at `indices`, of shape (n,); absent ones are None."""
     how = _way_of(type(dataset))
     if how == "_block":

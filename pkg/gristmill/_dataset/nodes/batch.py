@@ -17,11 +17,12 @@ import numpy as np
 from gristmill import batching, monitoring
 from gristmill._base.checks import check_callable, check_flag, check_integer
 from gristmill._base.threads import threads_to_compute
-from gristmill._base.types import Alloc, Int64Array, T
+from gristmill._base.types import Alloc, Indices, T
 from gristmill._dataset.model.blocks import (
     BlockMapDataset,
     block_of,
     epochs_and_offsets,
+    indices_from,
     is_built_in,
 )
 from gristmill._dataset.model.failing import note_element, note_step
@@ -54,22 +55,27 @@ MADE = "made the batch up to"
 class Rows:
     """Batches of a source's rows, made of its columns rather than one by one."""
 
-    def __init__(self, source: ColumnSource, length: int, plan: Any) -> None:
+    def __init__(
+        self,
+        source: ColumnSource,
+        length: int,
+        order: IndexMapDataset[Any] | None,
+    ) -> None:
         self._source = source
         self._length = length
-        self._plan = plan
+        self._order = order
         self._rules = batching.tree_rules()
 
     @classmethod
     def of(cls, dataset: Any) -> Rows | None:
         """The rows that a dataset's elements are, None where they are no such."""
-        plan, base = None, dataset
+        order, base = None, dataset
         if isinstance(dataset, IndexMapDataset) and is_built_in(type(dataset)):
-            plan, base = dataset._plan
+            order, base = dataset, dataset.base
         if type(base) is not SourceMapDataset:
             return None
         columns = as_columns(base._reader)
-        return None if columns is None else cls(columns, len(base._reader), plan)
+        return None if columns is None else cls(columns, len(base._reader), order)
 
     def range(
         self, first: int, count: int, alloc: Alloc | None = None
@@ -80,10 +86,10 @@ class Rows:
         """
         if monitoring.is_on() and not isinstance(self._source, TableSource):
             return None
-        keys = np.arange(first, first + count, dtype=np.int64)
-        if self._plan is not None:
-            keys = self._plan.keys(keys)
-        keys %= self._length
+        indices = indices_from(first, count)
+        if self._order is not None:
+            indices = self._order.of_base(indices)
+        keys = (indices % self._length).astype(np.int64, copy=False)
         return batch_of_columns(self._source, keys, alloc, self._rules)
 
 
@@ -161,13 +167,14 @@ class BatchMapDataset(Batching, BlockMapDataset[T]):
         made._threads = threads_to_compute(threads)
         return made
 
-    def _block(self, indices: Int64Array) -> list[Any]:
+    def _block(self, indices: Indices) -> list[Any]:
         epochs, batches = epochs_and_offsets(indices, self._length)
-        self._check(epochs)
-        within = batches * self._batch_size
-        sizes = np.minimum(self._batch_size, self._parent_length - within)
-        firsts = within + epochs * self._parent_length
-        pairs = list(zip(firsts.tolist(), sizes.tolist(), strict=True))
+        # In Python's integers: the parent's indices may not fit into 64 bits.
+        pairs = []
+        for epoch, batch in zip(epochs.tolist(), batches.tolist(), strict=True):
+            within = batch * self._batch_size
+            size = min(self._batch_size, self._parent_length - within)
+            pairs.append((within + epoch * self._parent_length, size))
         if self._rows is not None:
             made = [self._rows.range(first, size) for first, size in pairs]
             done = [batch[0] for batch in made if batch is not None]
@@ -176,7 +183,7 @@ class BatchMapDataset(Batching, BlockMapDataset[T]):
         if self._deferred is not None:
             with contextlib.suppress(Exception):
                 return [self._make_of_deferred(*pair) for pair in pairs]
-        ranges = [np.arange(first, first + size) for first, size in pairs]
+        ranges = [indices_from(first, size) for first, size in pairs]
         elements = iter(block_of(self._parent, np.concatenate(ranges)))
         return [
             self._make(list(itertools.islice(elements, size)), first + size - 1)
@@ -184,20 +191,9 @@ class BatchMapDataset(Batching, BlockMapDataset[T]):
         ]
 
     def _make_of_deferred(self, first: int, size: int) -> Any:
-        indices = np.arange(first, first + size)
-        elements = block_of(self._deferred, indices)
+        elements = block_of(self._deferred, indices_from(first, size))
         threads = self._threads or threads_to_compute()
         return batching.make_batch(elements, threads=threads)
-
-    def _check(self, epochs: Int64Array) -> None:
-        """Raise where the parent's indices do not fit into 64 bits."""
-        for epoch in (int(epochs.min(initial=0)), int(epochs.max(initial=0))):
-            begin = epoch * self._parent_length
-            if not -(2**63) <= begin < 2**63 - self._parent_length:
-                raise OverflowError(
-                    f"{self}: epoch {epoch} begins at index {begin} of its parent,"
-                    " which does not fit into 64 bits"
-                )
 
     def _make(self, elements: list[Any], last: int) -> Any:
         try:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from gristmill import transforms
-from gristmill._base.types import Int64Array, T
+from gristmill._base.types import Indices, T
 from gristmill._dataset.model.blocks import StepMapDataset
 from gristmill._dataset.model.failing import note, note_taken, taker
 from gristmill._dataset.model.iter_dataset import IterDataset
@@ -47,7 +47,7 @@ class BlockMapping(Mapping):
 class BlockMapMapDataset(BlockMapping, StepMapDataset[T]):
     """What a function makes of the parent's elements, called with several of them."""
 
-    def _step(self, elements: list[Any], indices: Int64Array) -> list[Any]:
+    def _step(self, elements: list[Any], indices: Indices) -> list[Any]:
         try:
             return _made_of(elements, self._call.of_all)
         except Exception as error:

@@ -9,8 +9,12 @@ from typing import Any
 import numpy as np
 
 from gristmill._base.checks import check_integer, kind
-from gristmill._base.types import Int64Array, S, Splits, T
-from gristmill._dataset.model.blocks import BlockMapDataset, block_of
+from gristmill._base.types import Indices, S, Splits, T
+from gristmill._dataset.model.blocks import (
+    BlockMapDataset,
+    block_of,
+    epochs_and_offsets,
+)
 from gristmill._dataset.model.failing import note_element
 from gristmill._dataset.model.iter_dataset import IterDataset
 from gristmill._dataset.model.iterator import (
@@ -72,9 +76,9 @@ class FlatMapMapDataset(FlatMapping, BlockMapDataset[T]):
     def __len__(self) -> int:
         return min(self._transform.max_fan_out * len(self._parent), sys.maxsize)
 
-    def _block(self, indices: Int64Array) -> list[Any]:
+    def _block(self, indices: Indices) -> list[Any]:
         fan_out = self._transform.max_fan_out
-        of, within = np.divmod(indices, fan_out)
+        of, within = epochs_and_offsets(indices, fan_out)
         needed, which = np.unique(of, return_inverse=True)
         elements = block_of(self._parent, needed)
         splits = []

@@ -13,7 +13,7 @@ from gristmill import transforms
 from gristmill._base import log
 from gristmill._base.checks import check_callable, check_seed_of_draws, kind
 from gristmill._base.describing import call_text
-from gristmill._base.types import Int64Array, T
+from gristmill._base.types import Indices, T
 from gristmill._dataset.model.blocks import StepMapDataset
 from gristmill._dataset.model.iter_dataset import IterDataset
 from gristmill._dataset.model.iterator import (
@@ -130,7 +130,7 @@ class RandomMapping(Mapping):
 class MapMapDataset(Mapping, StepMapDataset[T]):
     """``f(parent[i])``."""
 
-    def _step(self, elements: list[Any], indices: Int64Array) -> list[Any]:
+    def _step(self, elements: list[Any], indices: Indices) -> list[Any]:
         return steps.apply(steps.MAP, self._call, elements, indices, self._failed)
 
 
@@ -138,7 +138,7 @@ class MapMapDataset(Mapping, StepMapDataset[T]):
 class MapWithIndexMapDataset(IndexMapping, StepMapDataset[T]):
     """``f(i, parent[i])``."""
 
-    def _step(self, elements: list[Any], indices: Int64Array) -> list[Any]:
+    def _step(self, elements: list[Any], indices: Indices) -> list[Any]:
         kind = steps.MAP_WITH_INDEX
         return steps.apply(kind, self._call, elements, indices, self._failed)
 
@@ -151,7 +151,7 @@ class RandomMapMapDataset(RandomMapping, StepMapDataset[T]):
     def _draws(self) -> _ThreadDraws:
         return _ThreadDraws(self._seed)
 
-    def _step(self, elements: list[Any], indices: Int64Array) -> list[Any]:
+    def _step(self, elements: list[Any], indices: Indices) -> list[Any]:
         draws = self._draws.here
         return steps.apply(
             steps.RANDOM_MAP, self._call, elements, indices, self._failed, draws
@@ -241,7 +241,7 @@ class FilterMapDataset(Filtering, StepMapDataset[T]):
 
     _SPARSE = "MapDataset.filter"
 
-    def _step(self, elements: list[Any], indices: Int64Array) -> list[Any]:
+    def _step(self, elements: list[Any], indices: Indices) -> list[Any]:
         return steps.apply(steps.FILTER, self._call, elements, indices, self._failed)
 
 

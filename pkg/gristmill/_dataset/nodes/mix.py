@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import abc
 import itertools
+import math
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
@@ -12,10 +13,11 @@ import numpy as np
 
 from gristmill import _core, transforms
 from gristmill._base.checks import check_finite, kind
-from gristmill._base.types import Int64Array, T
+from gristmill._base.types import Indices, Int64Array, T
 from gristmill._dataset.model import states
 from gristmill._dataset.model.blocks import (
     BlockMapDataset,
+    as_indices,
     block_of,
     epochs_and_offsets,
 )
@@ -47,10 +49,10 @@ class SelectingMapDataset(ParentSpec, BlockMapDataset[T]):
         raise NotImplementedError
 
     @abc.abstractmethod
-    def _select(self, indices: Int64Array) -> tuple[Int64Array, Int64Array]:
-        """Which parent, and which of its indices, at each of `indices`."""
+    def _select(self, indices: Indices) -> tuple[Int64Array, Indices]:
+        """Return which parent, and which of its indices, is at each of `indices`."""
 
-    def _block(self, indices: Int64Array) -> list[Any]:
+    def _block(self, indices: Indices) -> list[Any]:
         chosen, keys = self._select(indices)
         if len(chosen) == 1:
             return self._part(int(chosen[0]), keys)
@@ -64,7 +66,7 @@ class SelectingMapDataset(ParentSpec, BlockMapDataset[T]):
                 steps.scatter(self._part(number, keys[places]), places, elements)
         return elements
 
-    def _part(self, number: int, keys: Int64Array) -> list[Any]:
+    def _part(self, number: int, keys: Indices) -> list[Any]:
         try:
             return block_of(self._parents[number], keys)
         except Exception as error:
@@ -99,8 +101,15 @@ class MixedMapDataset(SelectingMapDataset[T]):
             f" length={self._length})"
         )
 
-    def _select(self, indices: Int64Array) -> tuple[Int64Array, Int64Array]:
-        return self._mixture.take(indices)
+    def _select(self, indices: Indices) -> tuple[Int64Array, Indices]:
+        if not indices.dtype.hasobject:
+            return self._mixture.take(indices)
+        # Parts take turns in the same order again and again.
+        common = math.gcd(*self._proportions)
+        shares = np.array([part // common for part in self._proportions], np.object_)
+        epochs, offsets = epochs_and_offsets(indices, sum(shares))
+        chosen, keys = self._mixture.take(offsets.astype(np.int64))
+        return chosen, as_indices((keys + epochs * shares[chosen]).tolist())
 
     def _measure(self) -> None:
         # It ends with the first parent that does, in Grain's arithmetic.
@@ -142,12 +151,12 @@ class SelectedMapDataset(SelectingMapDataset[T]):
     def _selection_text(self) -> str:
         return repr(self._selection_map)
 
-    def _select(self, indices: Int64Array) -> tuple[Int64Array, Int64Array]:
+    def _select(self, indices: Indices) -> tuple[Int64Array, Indices]:
         selected = [self._selection_map[index] for index in indices.tolist()]
         # A parent may be counted from the end, as in a list.
         chosen = [range(len(self._parents))[number] for number, _ in selected]
         keys = [key for _, key in selected]
-        return np.array(chosen, np.int64), np.array(keys, np.int64)
+        return np.array(chosen, np.int64), as_indices(keys)
 
 
 @builds("MapDataset.concatenate")
@@ -173,8 +182,9 @@ class ConcatenateMapDataset(SelectingMapDataset[T]):
     def __repr__(self) -> str:
         return f"ConcatenateMapDataset(parent_lengths={self._lengths.tolist()})"
 
-    def _select(self, indices: Int64Array) -> tuple[Int64Array, Int64Array]:
+    def _select(self, indices: Indices) -> tuple[Int64Array, Indices]:
         epochs, offsets = epochs_and_offsets(indices, len(self))
+        offsets = offsets.astype(np.int64, copy=False)
         chosen = np.searchsorted(self._begins, offsets, side="right") - 1
         keys = offsets - self._begins[chosen] + epochs * self._lengths[chosen]
         return chosen, keys

@@ -15,8 +15,14 @@ import numpy as np
 
 from gristmill import _core
 from gristmill._base.checks import check_flag, check_integer
-from gristmill._base.types import Int64Array, T
-from gristmill._dataset.model.blocks import BlockMapDataset, block_of, is_built_in
+from gristmill._base.types import Indices, T
+from gristmill._dataset.model.blocks import (
+    BlockMapDataset,
+    as_indices,
+    block_of,
+    epochs_and_offsets,
+    is_built_in,
+)
 from gristmill._dataset.model.failing import record_of
 from gristmill._dataset.model.map_dataset import MapDataset
 from gristmill._dataset.model.node import ParentSpec, builds, with_parents
@@ -31,6 +37,10 @@ class IndexMapDataset(ParentSpec, BlockMapDataset[T]):
     def _extend(self, plan: _core.KeyPlan) -> _core.KeyPlan:
         """The plan of this dataset, given its parent's."""
         return plan
+
+    def _above(self, indices: Indices) -> Indices:
+        """Return the parent's indices, in Python's integers."""
+        return indices
 
     def __len__(self) -> int:
         return len(self._parent)
@@ -54,12 +64,30 @@ class IndexMapDataset(ParentSpec, BlockMapDataset[T]):
         return plan, base
 
     def _record(self, index: int) -> int | None:
-        plan, base = self._plan
-        return record_of(base, int(plan.keys(np.array([index], np.int64))[0]))
+        return record_of(self.base, int(self.of_base(as_indices([index]))[0]))
 
-    def _block(self, indices: Int64Array) -> list[Any]:
+    @property
+    def base(self) -> MapDataset[Any]:
+        """The nearest dataset above that is not one of these."""
+        return self._plan[1]
+
+    def of_base(self, indices: Indices) -> Indices:
+        """Return the indices that the elements at `indices` have in `base`."""
         plan, base = self._plan
-        return block_of(base, plan.keys(indices))
+        if not indices.dtype.hasobject:
+            try:
+                return plan.keys(indices)
+            except OverflowError:
+                # An epoch of a slice of an endless dataset takes 2**63 - 1 indices.
+                indices = indices.astype(np.object_)
+        node: Any = self
+        while node is not base:
+            indices = node._above(indices)
+            node = node._parent
+        return as_indices(indices.tolist())
+
+    def _block(self, indices: Indices) -> list[Any]:
+        return block_of(self.base, self.of_base(indices))
 
 
 @builds("MapDataset.shuffle")
@@ -84,6 +112,16 @@ class ShuffleMapDataset(IndexMapDataset[T]):
 
     def _extend(self, plan: _core.KeyPlan) -> _core.KeyPlan:
         return plan.shuffle(self._seed)
+
+    def _above(self, indices: Indices) -> Indices:
+        length = len(self._parent)
+        epochs, offsets = epochs_and_offsets(indices, length)
+        plan = _core.KeyPlan.range(length)
+        shuffled = [
+            plan.shuffle((self._seed + epoch) % 2**32).key(offset)
+            for epoch, offset in zip(epochs.tolist(), offsets.tolist(), strict=True)
+        ]
+        return epochs * length + np.array(shuffled, np.object_)
 
 
 @builds("MapDataset.slice")
@@ -114,6 +152,11 @@ class SliceMapDataset(IndexMapDataset[T]):
 
     def _extend(self, plan: _core.KeyPlan) -> _core.KeyPlan:
         return plan.take(self._start, self._step, self._length)
+
+    def _above(self, indices: Indices) -> Indices:
+        epochs, offsets = epochs_and_offsets(indices, self._length)
+        above: Indices = epochs * len(self._parent) + offsets * self._step + self._start
+        return above
 
 
 @builds("MapDataset.repeat")
@@ -154,3 +197,9 @@ class RepeatMapDataset(IndexMapDataset[T]):
 
     def _extend(self, plan: _core.KeyPlan) -> _core.KeyPlan:
         return plan.repeat(self._num_epochs, self._reseed_each_epoch)
+
+    def _above(self, indices: Indices) -> Indices:
+        if self._reseed_each_epoch:
+            return indices
+        _, offsets = epochs_and_offsets(indices, len(self._parent))
+        return offsets

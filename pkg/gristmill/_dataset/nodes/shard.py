@@ -9,9 +9,10 @@ import numpy as np
 
 from gristmill._base.checks import check_instance
 from gristmill._base.masks import check_mask_key, with_mask
-from gristmill._base.types import Int64Array, T
+from gristmill._base.types import Indices, T
 from gristmill._dataset.model.blocks import (
     BlockMapDataset,
+    as_indices,
     block_of,
     epochs_and_offsets,
 )
@@ -70,22 +71,25 @@ class WrapMapDataset(ParentSpec, BlockMapDataset[T]):
         self._ranks = ranks
         self._length = length
 
-    def _places(self, indices: Int64Array) -> tuple[Int64Array, Int64Array]:
-        """The epochs of indices, and their places there, which go beyond the parent."""
+    def _places(self, indices: Indices) -> tuple[Indices, Indices]:
+        """Return the epochs of indices, and their places, also beyond the parent."""
         epochs, offsets = epochs_and_offsets(indices, self._length)
         return epochs, offsets * self._ranks + self._rank
 
-    def _of_parent(self, indices: Int64Array) -> Int64Array:
-        """The parent's indices."""
+    def _of_parent(self, indices: Indices) -> Indices:
+        """Return the parent's indices."""
         epochs, places = self._places(indices)
         length = len(self._parent)
-        return epochs * length + places % length
+        if abs(epochs).max(initial=0) > 2**62 // length:
+            epochs = epochs.astype(np.object_)
+        above: Indices = epochs * length + places % length
+        return above
 
     def _record(self, index: int) -> int | None:
-        (above,) = self._of_parent(np.array([index], np.int64))
+        (above,) = self._of_parent(as_indices([index]))
         return record_of(self._parent, int(above))
 
-    def _block(self, indices: Int64Array) -> list[Any]:
+    def _block(self, indices: Indices) -> list[Any]:
         return block_of(self._parent, self._of_parent(indices))
 
 
@@ -111,7 +115,7 @@ class PadMapDataset(WrapMapDataset[Any]):
         mask: Any = ShapeDtypeStruct((), np.dtype(np.bool_))
         return with_mask(self._parent._element_spec, mask, self._mask_key)
 
-    def _block(self, indices: Int64Array) -> list[Any]:
+    def _block(self, indices: Indices) -> list[Any]:
         elements = super()._block(indices)
         real = self._places(indices)[1] < len(self._parent)
         for place, is_real in enumerate(real.tolist()):

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from gristmill import _core, monitoring
-from gristmill._base.types import Int64Array
+from gristmill._base.types import Indices
 from gristmill._dataset.model.blocks import BlockMapDataset, epochs_and_offsets
 from gristmill._dataset.model.node import builds
 from gristmill._dataset.model.spec import ShapeDtypeStruct
@@ -54,11 +54,14 @@ class SourceMapDataset(BlockMapDataset[Any]):
     def _record(self, index: int) -> int:
         return index % (known_length(self._reader) or sys.maxsize)
 
-    def _block(self, indices: Int64Array) -> list[Any]:
+    def _block(self, indices: Indices) -> list[Any]:
         length = known_length(self._reader)
         keys = indices
         if length is not None:
             _, keys = epochs_and_offsets(indices, length)
+        if indices.dtype.hasobject:
+            # Notes on exceptions then have the index in the first epoch.
+            keys = indices = keys.astype(np.int64)
         began_ns = time.perf_counter_ns()
         elements, _, _, error = hot_run.run_block(
             self._reader, keys, indices, (), None, 0
@@ -111,8 +114,8 @@ class RangeMapDataset(BlockMapDataset[int]):
     def _record(self, index: int) -> int:
         return index % len(self._range)
 
-    def _block(self, indices: Int64Array) -> list[Any]:
-        if self._keys is not None:
+    def _block(self, indices: Indices) -> list[Any]:
+        if self._keys is not None and not indices.dtype.hasobject:
             return list(self._keys.keys(indices).tolist())
         _, offsets = epochs_and_offsets(indices, len(self._range))
         return [self._range[offset] for offset in offsets.tolist()]

@@ -5,11 +5,18 @@ from __future__ import annotations
 import itertools
 from typing import Any
 
+import numpy as np
+
 from gristmill import _core
 from gristmill._base.checks import check_integer
-from gristmill._base.types import Int64Array, T
+from gristmill._base.types import Indices, T
 from gristmill._dataset.model import states
-from gristmill._dataset.model.blocks import BlockMapDataset, block_of
+from gristmill._dataset.model.blocks import (
+    BlockMapDataset,
+    as_indices,
+    block_of,
+    epochs_and_offsets,
+)
 from gristmill._dataset.model.iter_dataset import IterDataset
 from gristmill._dataset.model.iterator import DatasetIterator, NodeIterator
 from gristmill._dataset.model.map_dataset import MapDataset
@@ -62,11 +69,26 @@ class WindowShuffleMapDataset(WindowShuffling, BlockMapDataset[T]):
     def __len__(self) -> int:
         return len(self._parent)
 
-    def _block(self, indices: Int64Array) -> list[Any]:
-        shuffled = _core.window_shuffle(
-            indices, self._window_size, self._seed, len(self._parent)
-        )
-        return block_of(self._parent, shuffled)
+    def _block(self, indices: Indices) -> list[Any]:
+        return block_of(self._parent, self._shuffled(indices))
+
+    def _shuffled(self, indices: Indices) -> Indices:
+        """Return the parent's indices."""
+        size, seed, length = self._window_size, self._seed, len(self._parent)
+        if not indices.dtype.hasobject:
+            try:
+                return _core.window_shuffle(indices, size, seed, length)
+            except OverflowError:
+                indices = indices.astype(np.object_)
+        windows = -(-length // size)
+        epochs, offsets = epochs_and_offsets(indices, length)
+        shuffled = []
+        for epoch, offset in zip(epochs.tolist(), offsets.tolist(), strict=True):
+            place = np.array([offset], np.int64)
+            its_seed = seed + epoch * windows
+            (within,) = _core.window_shuffle(place, size, its_seed, length).tolist()
+            shuffled.append(within + epoch * length)
+        return as_indices(shuffled)
 
 
 class WindowShuffleIterDataset(WindowShuffling, IterDataset[T]):

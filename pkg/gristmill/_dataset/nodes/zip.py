@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any, ClassVar, NoReturn
 
 from gristmill._base.checks import check_flag
-from gristmill._base.types import Int64Array, T
+from gristmill._base.types import Indices, T
 from gristmill._dataset.model import states
 from gristmill._dataset.model.blocks import BlockMapDataset, block_of
 from gristmill._dataset.model.iter_dataset import IterDataset
@@ -64,7 +64,7 @@ class ZipMapDataset(Zipping, BlockMapDataset[T]):
             )
         self._length = lengths[0]
 
-    def _block(self, indices: Int64Array) -> list[Any]:
+    def _block(self, indices: Indices) -> list[Any]:
         columns = [block_of(parent, indices) for parent in self._parents]
         return list(zip(*columns, strict=True))
 
