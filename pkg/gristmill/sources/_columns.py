@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import abc
 import functools
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
@@ -99,6 +99,12 @@ class ColumnSource(abc.ABC):
             Exception: The columns cannot be had. Reading the records one by one tells
                 which is to blame.
         """
+
+    def __iter__(self) -> Iterator[Any]:
+        # Without this, a loop over the rows ends at an IndexError that reading raises.
+        source: Any = self
+        for key in range(len(source)):
+            yield source[key]
 
     @property
     def columns_are_rows(self) -> bool:

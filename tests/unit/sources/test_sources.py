@@ -179,6 +179,18 @@ class TestTableSource:
             table_of(columns)
 
 
+def test_loop_over_columns_raises_the_index_error_of_a_row():
+    class Broken(sources.TableSource):
+        def __getitem__(self, key):
+            if key == 2:
+                raise IndexError("of a row")
+            return super().__getitem__(key)
+
+    with pytest.raises(IndexError, match="of a row"):
+        list(Broken(np.arange(5)))
+    assert [int(row) for row in sources.TableSource(np.arange(5))] == [0, 1, 2, 3, 4]
+
+
 class Unsized:
     def __getitem__(self, index):
         return index

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from torch.utils.data import Dataset
@@ -47,6 +47,11 @@ class WithMask(Dataset[Any]):  # type: ignore[misc]
 
     def __len__(self) -> int:
         return len(self._dataset)
+
+    def __iter__(self) -> Iterator[Any]:
+        # Without this, a loop ends at an IndexError that the dataset raises.
+        for index in range(2 * len(self)):
+            yield self[index]
 
     def __getitem__(self, index: int) -> Any:
         place, real = self._place(index)
