@@ -6,7 +6,7 @@ names.  Functions are known by name so that a failing chain can be read and kept
 """
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -100,7 +100,26 @@ RANDOM_MAPS = ["draw_integer", "draw_normal"]
 FILTERS = ["keep_most", "keep_some", "keep_few"]
 
 
-def _source(choices: Choices) -> Chain:
+class Stopping:
+    """Numbers of which there are fewer than its length says."""
+
+    def __init__(self, size: int, stop: int):
+        self._size = size
+        self._stop = stop
+
+    def __len__(self) -> int:
+        return self._size
+
+    def __getitem__(self, index: int) -> int:
+        if index >= self._stop:
+            raise StopIteration
+        return index
+
+
+def _source(choices: Choices, extras: Sequence[str]) -> Chain:
+    if "stopping" in extras:
+        size = choices.integer(1, MOST_ELEMENTS)
+        return {"op": "stopping", "size": size, "stop": choices.integer(0, size)}
     kind = _pick(choices, ["range", "range", "list", "rows"])
     if kind == "range":
         start, step = choices.integer(-5, 5), _pick(choices, [1, 1, 2, 3, -1])
@@ -122,13 +141,19 @@ def _seed(choices: Choices) -> int:
     return _pick(choices, [0, 1, 42, 2**32 - 1])
 
 
-def _map_chain(choices: Choices, depth: int, views: bool = False) -> tuple[Chain, bool]:
+def _map_chain(
+    choices: Choices, depth: int, extras: Sequence[str]
+) -> tuple[Chain, bool]:
     """A chain of indexed datasets, and whether elements may be absent.
 
-    With `views`, it may have finite views of endless datasets.
+    Of `extras`, "view" allows finite views of endless datasets; with "stopping",
+    sources raise StopIteration somewhere.
     """
-    chain, sparse = _source(choices), False
-    kinds = [*_MAP_OPS, "view", "view"] if views else _MAP_OPS
+    chain, sparse = _source(choices, extras), False
+    kinds = [*_MAP_OPS, "view", "view"] if "view" in extras else _MAP_OPS
+    if "stopping" in extras:
+        # In Grain, a generator of `zip` makes a RuntimeError of StopIteration.
+        kinds = [kind for kind in kinds if kind != "zip"]
     for _ in range(choices.integer(0, depth)):
         kind = _pick(choices, kinds)
         if kind == "batch" and sparse:
@@ -138,7 +163,7 @@ def _map_chain(choices: Choices, depth: int, views: bool = False) -> tuple[Chain
             continue
         if kind == "parts":
             parts = [
-                _map_chain(choices, depth // 2, views)
+                _map_chain(choices, depth // 2, extras)
                 for _ in range(choices.integer(0, 2))
             ]
             sparse = sparse or any(part_sparse for _, part_sparse in parts)
@@ -262,17 +287,16 @@ def _arguments(choices: Choices, kind: str) -> Chain:
 
 def describe_map(choices: Choices, depth: int = 8) -> Chain:
     """A chain of indexed datasets."""
-    return _map_chain(choices, depth, views=True)[0]
+    return _map_chain(choices, depth, ["view"])[0]
 
 
-def describe(choices: Choices, depth: int = 8, *, views: bool = False) -> Chain:
+def describe(choices: Choices, depth: int = 8, extras: Sequence[str] = ()) -> Chain:
     """A chain that is iterated over; see `_map_chain`."""
     above = choices.integer(0, depth // 2)
     chain: Chain
     if depth > 1 and choices.integer(0, 7) == 7:
         parts = [
-            describe(choices, depth // 2, views=views)
-            for _ in range(choices.integer(1, 3))
+            describe(choices, depth // 2, extras) for _ in range(choices.integer(1, 3))
         ]
         chain = {"op": "mix_iter", "parents": parts, "weights": None}
         if choices.integer(0, 1):
@@ -282,10 +306,12 @@ def describe(choices: Choices, depth: int = 8, *, views: bool = False) -> Chain:
             chain = {"op": "interleave", "parents": parts}
             chain["cycle"] = choices.integer(1, 4)
     else:
+        # With threads, Grain goes on after a source has raised StopIteration.
+        several = [None, [0, 0], [2, 3], [1, 10]]
         chain = {
             "op": "to_iter",
-            "parent": _map_chain(choices, depth - above, views)[0],
-            "threads": _pick(choices, [None, [0, 0], [2, 3], [1, 10]]),
+            "parent": _map_chain(choices, depth - above, extras)[0],
+            "threads": [0, 0] if "stopping" in extras else _pick(choices, several),
             "allow_nones": choices.integer(0, 5) == 0,
         }
     for _ in range(above):
@@ -448,6 +474,9 @@ _BUILDERS = {
     "range": lambda lib, chain: lib.MapDataset.range(*chain["args"]),
     "list": lambda lib, chain: lib.MapDataset.source(list(range(chain["size"]))),
     "rows": lambda lib, chain: lib.MapDataset.source(_rows(chain["size"])),
+    "stopping": lambda lib, chain: lib.MapDataset.source(
+        Stopping(chain["size"], chain["stop"])
+    ),
     "mix": _of_parents("mix"),
     "concatenate": _of_parents("concatenate"),
     "select": _select,

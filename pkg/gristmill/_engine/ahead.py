@@ -9,6 +9,7 @@ from typing import Any
 
 from gristmill._base.describing import call_text
 from gristmill._base.types import T
+from gristmill._hot.place import as_failure
 from gristmill.checkpoint import Checkpointable
 
 
@@ -52,11 +53,16 @@ class Ahead(Checkpointable, Iterator[T]):
         while len(self._queue) < self._depth and failure is None:
             placed = None
             try:
-                placed = self._place(next(self._iterator))
+                taken = next(self._iterator)
             except StopIteration:
                 break
             except Exception as error:
                 failure = error
+            else:
+                try:
+                    placed = self._place(taken)
+                except Exception as error:
+                    failure = as_failure(error, "placing a batch on its device")
             self._queue.append((placed, self._state_now(), failure))
         if not self._queue:
             raise StopIteration

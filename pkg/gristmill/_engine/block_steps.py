@@ -171,5 +171,24 @@ def behind(records: Records, count: int) -> Records:
     return keys[count:], indices[count:], None if names is None else names[count:]
 
 
+def run_steps(
+    steps: tuple[Step, ...],
+    draws: Any,
+    at: int,
+    key: Int64Array,
+    index: Int64Array,
+    element: list[Any],
+) -> list[Any]:
+    """Return what one element becomes by some steps, in a list, empty if it is dropped.
+
+    Raises:
+        Exception: What a step raised, with a note.
+    """
+    done, _, _, error = hot_run.run_block(None, key, index, steps, draws, at, element)
+    if error is not None:
+        raise error
+    return done
+
+
 def _draws_of(steps: tuple[Step, ...]) -> bool:
     return any(opcode == hot_run.RANDOM_MAP for opcode, _, _ in steps)

@@ -12,6 +12,7 @@ import types
 from typing import Any
 
 from gristmill._base import open_files
+from gristmill._hot.place import as_failure
 
 Frame = tuple[str, str, int]
 INTERNAL = (
@@ -29,7 +30,7 @@ MOST_LINKS = 16
 def pack_failure(error: BaseException, worker: int) -> bytes:
     """Everything of `error` that can travel, and of what caused it."""
     packed: list[tuple[bytes | None, str, list[Frame], list[str], bool]] = []
-    link: BaseException | None = error
+    link: BaseException | None = as_failure(error, f"code in worker {worker}")
     while link is not None and len(packed) < MOST_LINKS:
         notes = list(getattr(link, "__notes__", []))
         text, frames, caused = _text(link), _frames(link), link.__cause__ is not None

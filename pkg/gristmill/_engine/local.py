@@ -11,6 +11,7 @@ from gristmill._engine.stage_times import REST, StageTimes, each
 from gristmill._engine.state import Position
 from gristmill._engine.stream import NO_KEYS, Runnable, Stream
 from gristmill._engine.usage import NearUsage
+from gristmill._hot.place import as_failure
 
 
 class LocalRun:
@@ -120,8 +121,11 @@ class LocalRun:
         self._held = None
 
     def _open(self, number: int) -> Stream:
-        stream = self._program.open_stream(number)
-        stream.seek(self.position.vectors[number])
+        try:
+            stream = self._program.open_stream(number)
+            stream.seek(self.position.vectors[number])
+        except StopIteration as error:
+            raise as_failure(error, f"opening stream {number}") from error
         self._streams[number] = stream
         return stream
 

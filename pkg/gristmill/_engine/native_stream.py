@@ -19,6 +19,7 @@ from gristmill._engine.block_steps import (
     behind,
     block_steps,
     cut,
+    run_steps,
 )
 from gristmill._engine.native_batches import open_batches
 from gristmill._engine.program import Program, Step, as_number
@@ -28,7 +29,7 @@ from gristmill._engine.stage_times import READ
 from gristmill._engine.stream import NO_KEYS, Output, Vector
 from gristmill._engine.stream_keys import Records, StreamKeys, name_of
 from gristmill._hot import run as hot_run
-from gristmill._hot.place import Place
+from gristmill._hot.place import Place, as_failure
 from gristmill.sources import TableSource
 
 
@@ -90,6 +91,7 @@ class NativeStream:
         self._key_parts: list[Int64Array] = []
 
     def seek(self, vector: Vector) -> None:
+        self._length = self._keys.length
         if vector[0] != self._consumed:
             self._reading.forget()
             if self._batches is not None:
@@ -215,16 +217,21 @@ class NativeStream:
         elements = self._elements(level, spec.batch_size)
         if len(elements) < spec.batch_size and (spec.drop_remainder or not elements):
             raise StopIteration
-        if spec.batch_fn is None:
+        try:
+            if spec.batch_fn is not None:
+                return spec.batch_fn(elements)
             rules, threads = self._program.rules, self._threads
             return batching.make_batch(
                 elements, rules=rules, alloc=alloc, threads=threads
             )
-        try:
-            return spec.batch_fn(elements)
         except Exception as error:
-            error.add_note(f"while batch_fn made a batch of {len(elements)} elements")
-            raise
+            failure = as_failure(error, type(spec).__name__)
+            if spec.batch_fn is not None:
+                text = f"while batch_fn made a batch of {len(elements)} elements"
+                failure.add_note(text)
+            if failure is error:
+                raise
+            raise failure from error
 
     def _elements(self, level: int, want: int) -> list[Any]:
         """Up to `want` elements that have passed the steps of `level`."""
@@ -244,13 +251,21 @@ class NativeStream:
             last_key = next(
                 part[-1:] for part in reversed(self._key_parts) if len(part)
             )
-            elements += _done(steps, None, self._at, last_key, last_key, [batch])
+            elements += run_steps(steps, None, self._at, last_key, last_key, [batch])
         return elements
 
     def _records(self, want: int) -> list[Any]:
         elements: list[Any] = []
         while len(elements) < want and self._consumed < self._length:
-            block = self._next_block(want - len(elements))
+            try:
+                block = self._next_block(want - len(elements))
+            except StopIteration:
+                # A sampler of the user's ends here.
+                self._length = self._consumed
+                break
+            except Exception:
+                self._consumed += 1
+                raise
             records, read, (done, kept, consumed, error) = block
             self._consumed += consumed
             elements = elements + done if elements else done
@@ -259,6 +274,11 @@ class NativeStream:
                 self._key_parts.append(keys if kept is None else keys[kept])
                 continue
             self._key_parts.append(keys[slice(len(done)) if kept is None else kept])
+            if isinstance(error, StopIteration):
+                # The source ends before this record, until somebody seeks.
+                self._consumed -= 1
+                self._length = self._consumed
+                break
             elements += self._in_place_of(error, records, consumed - 1)
             if read is not None and self._is_unchanged(read[0][consumed:]):
                 unused = read[0][consumed:], read[1]
@@ -372,24 +392,9 @@ class NativeStream:
             if failure is not None:
                 raise failure
             key = np.array([as_number(name)], np.int64)
-            done = _done(self._steps, self._draws, self._at, key, index, elements)
+            done = run_steps(self._steps, self._draws, self._at, key, index, elements)
             self._key_parts.append(key[: len(done)])
             return done
 
         name, others = name_of(records, number), self._keys.stand_ins(position)
         return self.record_errors.resolve(error, name, others, become)
-
-
-def _done(
-    steps: tuple[Step, ...],
-    draws: Any,
-    at: int,
-    key: Int64Array,
-    index: Int64Array,
-    element: list[Any],
-) -> list[Any]:
-    """What one element becomes by some steps, in a list; none where it is left out."""
-    done, _, _, error = hot_run.run_block(None, key, index, steps, draws, at, element)
-    if error is not None:
-        raise error
-    return done

@@ -31,7 +31,6 @@ T = TypeVar("T")
 
 # These say something about the engine or the machine, not about a record.
 NEVER_FORGIVEN = (
-    StopIteration,
     MemoryError,
     StateMismatch,
     TooManyErrors,

@@ -18,7 +18,7 @@ from gristmill._engine.stage_times import READ
 from gristmill._engine.stream import Vector
 from gristmill._engine.stream_keys import StreamKeys
 from gristmill._hot import run as hot_run
-from gristmill._hot.place import Place
+from gristmill._hot.place import Place, as_failure
 from gristmill.records import Record, RecordMetadata
 
 
@@ -56,7 +56,8 @@ class Node:
 class ReadNode(Node):
     """Reads the records of one stream, and tells which one at address `at`.
 
-    `key` is what the source was asked for last.
+    `key` is what the source was asked for last; `end` is the position at which there is
+    no record, as far as is known.
     """
 
     key: Any = None
@@ -74,21 +75,28 @@ class ReadNode(Node):
         self._reading = reading
         self._told = ctypes.c_int64.from_address(at) if at else ctypes.c_int64()
         self._read = 0
+        self.end = positions.length
 
     def __next__(self) -> Record[Any]:
-        if self._read >= self.positions.length:
+        if self._read >= self.end:
             raise StopIteration
         self._read += 1
-        metadata = self.positions.metadata(self._read - 1)
-        self.key = key = self.positions.key_of(metadata)
-        self._told.value = as_number(key)
-        began = hot_run.begin()
-        read = self._reading.read(self._read - 1, [key])
-        elements, failure = read or read_each(self._source, [key])
-        hot_run.end(READ, began)
-        if failure is not None:
-            failure.add_note(Place(None, key, metadata.index))
-            raise failure
+        try:
+            metadata = self.positions.metadata(self._read - 1)
+            self.key = key = self.positions.key_of(metadata)
+            self._told.value = as_number(key)
+            began = hot_run.begin()
+            read = self._reading.read(self._read - 1, [key])
+            elements, failure = read or read_each(self._source, [key])
+            hot_run.end(READ, began)
+            if failure is not None:
+                failure.add_note(Place(None, key, metadata.index))
+                raise failure
+        except StopIteration:
+            # The source or the sampler ends here, until somebody seeks.
+            self._read -= 1
+            self.end = self._read
+            raise
         self.keys = [as_number(key)]
         return Record(metadata=metadata, data=elements[0])
 
@@ -97,6 +105,7 @@ class ReadNode(Node):
 
     def seek(self, vector: Vector) -> None:
         self._read = vector[0]
+        self.end = self.positions.length
 
 
 class BatchNode(Node):
@@ -138,8 +147,11 @@ class BatchNode(Node):
                 return Record(metadata, self._batch.batch_fn(values))
             return Record(metadata, batching.make_batch(values, rules=self._rules))
         except Exception as error:
-            error.add_note(place_in(self._batch, metadata, self.keys))
-            raise
+            failure = as_failure(error, type(self._batch).__name__)
+            failure.add_note(place_in(self._batch, metadata, self.keys))
+            if failure is error:
+                raise
+            raise failure from error
 
 
 class LegacyNode(Node):
@@ -150,7 +162,10 @@ class LegacyNode(Node):
     def __init__(self, parent: Node, operation: Any) -> None:
         super().__init__(parent)
         self._tap = _Tap(parent)
-        self._iterator: Iterator[Record[Any]] = iter(operation(self._tap))
+        try:
+            self._iterator: Iterator[Record[Any]] = iter(operation(self._tap))
+        except StopIteration as error:
+            raise as_failure(error, type(operation).__name__) from error
 
     def __next__(self) -> Record[Any]:
         self._tap.sources.clear()

@@ -14,6 +14,7 @@ from gristmill._engine.record_errors import RecordErrors
 from gristmill._engine.record_nodes import Node, ReadNode, place_in
 from gristmill._engine.stream import Vector
 from gristmill._hot import run as hot_run
+from gristmill._hot.place import as_failure
 from gristmill.records import Record, RecordMetadata
 
 # The position after it, and what a record became there: another or an exception.
@@ -145,8 +146,9 @@ class StepsNode(Node):
                     hot_run.end(type(self._steps[number]).__name__, began)
             except Exception as error:
                 step = self._steps[number]
-                error.add_note(place_in(step, record.metadata, self.keys))
-                yield self._failed(error, level, after)
+                failure = as_failure(error, type(step).__name__)
+                failure.add_note(place_in(step, record.metadata, self.keys))
+                yield self._failed(failure, level, after)
                 return
             if made is None:
                 return
@@ -224,7 +226,7 @@ class TolerantStepsNode(StepsNode):
             return end
         # Bad records that became nothing are behind it, and are not met again.
         [position] = self._reader.state()
-        if position < self._reader.positions.length:
+        if position < self._reader.end:
             return position, *[0] * self._flat_maps
         return position, *end[1:]
 

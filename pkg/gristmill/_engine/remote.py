@@ -24,6 +24,7 @@ from gristmill._engine.state import Position
 from gristmill._engine.stream import NO_KEYS, Runnable
 from gristmill._engine.usage import NearUsage, Usage
 from gristmill._engine.workers import LauncherWorkers, Place, Workers
+from gristmill._hot.place import as_failure
 from gristmill.errors import ArenaFull, WorkerDied
 
 
@@ -121,7 +122,10 @@ class RemoteRun:
             running = self._running or self._begin()
             due = self._due(running)
             if due.kind == "output":
-                output = self._deliver(running, due)
+                try:
+                    output = self._deliver(running, due)
+                except StopIteration as error:
+                    raise as_failure(error, "unpickling an output") from error
                 if not isinstance(output, NoOutput):
                     return output
                 continue

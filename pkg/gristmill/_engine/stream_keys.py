@@ -12,6 +12,7 @@ from gristmill._engine.program import Program, as_number
 from gristmill._engine.record_errors import stand_ins
 from gristmill._engine.stream import NO_KEYS
 from gristmill._hot.draw import Draws
+from gristmill._hot.place import as_failure
 from gristmill.records import RecordMetadata
 
 KEY_BLOCK = 4096
@@ -53,8 +54,12 @@ class StreamKeys:
     def records(self, first: int, count: int) -> Records:
         """The records at `count` positions from `first` on.
 
-        They may be fewer where the sampler is asked for one at a time: generators are
-        found by index, so they end before an index that is among them already.
+        They may be fewer if the sampler is asked for one at a time: they end before an
+        index that is among them already, since generators are found by index, and
+        before one for which the sampler fails.
+
+        Raises:
+            Exception: What a sampler of the user's raised for the first of them.
         """
         if not self._in_blocks:
             return self._by_metadata(first, count)
@@ -84,16 +89,29 @@ class StreamKeys:
         return min(left, self.length - position)
 
     def source_keys(self, first: int, count: int) -> list[Any]:
-        """What the source is asked for at `count` positions from `first` on."""
+        """Return what the source is asked for at `count` positions from `first` on.
+
+        They end before one for which a sampler of the user's fails.
+        """
         if self._in_blocks:
             listed: list[Any] = self._block(first, count)[0].tolist()
             return listed
-        positions = range(first, first + count)
-        return [self.key_of(self.metadata(position)) for position in positions]
+        keys: list[Any] = []
+        for position in range(first, first + count):
+            try:
+                keys.append(self.key_of(self.metadata(position)))
+            except Exception:
+                break  # It is raised when that record is due.
+        return keys
 
     def metadata(self, position: int) -> RecordMetadata:
         """The sampler's own metadata of one record."""
-        found: RecordMetadata = self._program.sampler[self._index(position)]
+        index = self._index(position)
+        try:
+            found: RecordMetadata = self._program.sampler[index]
+        except Exception as error:
+            error.add_note(f"while the sampler was asked for index {index}")
+            raise
         return found
 
     def key_of(self, metadata: RecordMetadata) -> Any:
@@ -109,7 +127,7 @@ class StreamKeys:
     def stand_ins(self, position: int) -> Iterator[Any]:
         """Keys of the records to try in the place of one, best first."""
         for other in stand_ins(position, self.length):
-            yield self.source_keys(other, 1)[0]
+            yield from self.source_keys(other, 1)
 
     def renew_generator(self, position: int, index: int) -> None:
         """Forget what the record at `position`, of a global index, has drawn."""
@@ -125,7 +143,11 @@ class StreamKeys:
     def _block(self, first: int, count: int) -> tuple[Int64Array, Int64Array]:
         program, start = self._program, self._index(first)
         stride = program.streams * program.shard.shard_count
-        keys = program.sampler.record_keys(start, stride, count)
+        try:
+            keys = program.sampler.record_keys(start, stride, count)
+        except StopIteration as error:
+            # The records before the end are among these.
+            raise as_failure(error, "record_keys of the sampler") from error
         if program.modulus:
             keys %= program.modulus
         return keys, np.arange(start, start + stride * count, stride, dtype=np.int64)
@@ -136,7 +158,12 @@ class StreamKeys:
         draws = self._sampler_draws
         draws.clear()
         for position in range(first, first + count):
-            metadata = self.metadata(position)
+            try:
+                metadata = self.metadata(position)
+            except Exception:
+                if position == first:
+                    raise
+                break
             index = metadata.index
             if type(index) is not int or as_number(index) != index:
                 index = self._index(position)

@@ -93,9 +93,9 @@ class Result:
         """What the parent is told."""
         if self.failure is not None:
             return _core.STATUS_ERROR
-        if self.moved:
-            return _core.STATUS_MOVED
-        return _core.STATUS_END if self.ended else _core.STATUS_OK
+        if self.ended:
+            return _core.STATUS_END
+        return _core.STATUS_MOVED if self.moved else _core.STATUS_OK
 
 
 class Server:
@@ -161,7 +161,6 @@ class Server:
         last = unit.first + unit.count
         while stream.vector[0] < last and self._extend(result, unit.stream, alloc):
             pass
-        result.ended = False
         result.moved = result.vector[0] > last
         return result
 

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from gristmill._base.checks import check_integer, kind
+from gristmill._hot.place import as_failure
 
 
 class WrongNumber(ValueError):
@@ -56,7 +57,10 @@ class BlockCall:
     def _checked(self, elements: list[Any]) -> list[Any]:
         # The function may change its list.
         count = len(elements)
-        made = self.function(elements)
+        try:
+            made = self.function(elements)
+        except StopIteration as error:
+            raise as_failure(error, _name(self.function)) from error
         if type(made) is not list:
             is_sequence = hasattr(made, "__len__") and hasattr(made, "__getitem__")
             is_scalar = getattr(made, "ndim", 1) == 0

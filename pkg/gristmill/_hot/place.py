@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any, Self
+from typing import Any, Self, TypeVar
+
+E = TypeVar("E", bound=BaseException)
 
 
 class Place(str):
@@ -28,6 +30,19 @@ class Place(str):
 
     def __reduce__(self) -> tuple[Any, ...]:
         return str, (str(self),)
+
+
+def as_failure(error: E, who: object) -> E | RuntimeError:
+    """Return what to raise for an exception of a step that is called `who`.
+
+    StopIteration would end the data silently.  A RuntimeError takes its place, as in a
+    generator.
+    """
+    if not isinstance(error, StopIteration):
+        return error
+    failure = RuntimeError(f"{who} raised StopIteration")
+    failure.__cause__ = error
+    return failure
 
 
 def place_of(error: BaseException) -> Place | None:

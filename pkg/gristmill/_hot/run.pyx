@@ -15,7 +15,7 @@ from posix.time cimport clock_gettime, clockid_t, timespec
 from gristmill._hot.draw cimport Draws
 
 from gristmill._base.checks import stands_for
-from gristmill._hot.place import Place
+from gristmill._hot.place import Place, as_failure
 
 cnp.import_array()
 
@@ -215,7 +215,8 @@ def run_block(
 
     ``elements`` are the outputs, ``kept`` their positions in the block or None if no
     record was dropped.  An exception of the source or of a step ends the block: it
-    comes back as ``error``, with a note, and ``consumed`` counts its record, too.
+    comes back as ``error``, with a note, and ``consumed`` counts its record, too.  A
+    StopIteration is the source's, which has no more; that of a step is a RuntimeError.
     """
     cdef Py_ssize_t n = -1 if elements is None else PyList_GET_SIZE(elements)
     cdef const int64_t* key_of = _int64s(keys, n)
@@ -267,7 +268,7 @@ def run_block(
                 kept.append(i)
         i = n - 1
     except Exception as raised:
-        error = raised
+        error = raised if step < 0 else as_failure(raised, steps[step][2])
         place = Place(None if step < 0 else steps[step][2], key_of[i], index_of[i])
         # Where all were read together, no record is to blame: what remains is the text.
         error.add_note(str(place) if step == _ALL else place)

@@ -35,7 +35,7 @@ cdef const int64_t* _indices_of(object indices, Py_ssize_t n) except? NULL:
 
 
 cdef list _wide_of(object indices, Py_ssize_t n):
-    """The integers of an array of n of Python's; None for other arrays."""
+    """Return the integers of an array of dtype object; None for any other array."""
     if cnp.PyArray_Check(indices) and cnp.PyArray_TYPE(indices) == cnp.NPY_OBJECT:
         if cnp.PyArray_SIZE(indices) == n:
             return indices.tolist()

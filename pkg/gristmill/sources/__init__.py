@@ -52,6 +52,9 @@ Columns: TypeAlias = Mapping[str, npt.NDArray[Any]]
 class RandomAccessDataSource(Protocol[T]):
     """What a loader reads: records by number, from 0 to ``len(source) - 1``.
 
+    If it turns out to have fewer, ``__getitem__`` raises StopIteration: the stream that
+    asked ends there.  Any other exception is an error.
+
     Give it a ``__repr__`` that says which data it reads, because saved states are
     compared by it, and make it picklable to use worker processes.
 

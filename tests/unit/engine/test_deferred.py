@@ -96,6 +96,34 @@ def test_bad_records_are_found_behind_steps_of_others_and_blocks():
         assert made_by
 
 
+@pytest.mark.parametrize("drop_remainder", [False, True])
+def test_source_that_stops_keeps_its_partial_batch(drop_remainder):
+    class Short:
+        def __len__(self):
+            return COUNT
+
+        def __getitem__(self, index):
+            if index >= 10:
+                raise StopIteration
+            return records(COUNT)[index]
+
+        def __repr__(self):
+            return "Short"
+
+    def found(eager):
+        made = g.DataLoader(
+            data_source=Short(),
+            sampler=g.samplers.IndexSampler(COUNT, seed=3, num_epochs=1),
+            operations=[*steps(eager, None), Batch(4, drop_remainder)],
+        )
+        return given(iter(made))
+
+    expected = found(True)
+    assert len(expected) == (2 if drop_remainder else 3)
+    assert found(False) == expected
+    assert made_by
+
+
 def test_a_limit_of_bad_records_holds():
     how = {"bad": (5, 6, 17), "on_error": "skip", "max_errors": 1}
     expected = outputs(True, **how)

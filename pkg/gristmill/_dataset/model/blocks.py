@@ -87,7 +87,7 @@ def _integer(index: Any) -> int:
 
 
 def as_indices(indices: Sequence[int]) -> Indices:
-    """Return indices as an array of shape (n,), of Python's integers if one is wide."""
+    """Return indices, shape (n,), as Python's integers if 64 bits do not hold one."""
     try:
         return np.array(indices, np.int64)
     except OverflowError:
@@ -111,7 +111,11 @@ def epochs_and_offsets(indices: Indices, length: int) -> tuple[Indices, Indices]
 
 
 def block_of(dataset: MapDataset[Any], indices: Indices) -> list[Any]:
-    """The elements of any dataset at `indices`, of shape (n,); absent ones are None."""
+    """Return the elements of any dataset at `indices`, None for those that are absent.
+
+    Raises:
+        StopIteration: A source, or a dataset of the user's, has no more.
+    """
     how = _way_of(type(dataset))
     if how == "_block":
         assert isinstance(dataset, BlockMapDataset)
@@ -120,10 +124,12 @@ def block_of(dataset: MapDataset[Any], indices: Indices) -> list[Any]:
         listed = indices.tolist()
         try:
             elements = list(dataset._getitems(listed))
+        except StopIteration:
+            raise
         except Exception as error:
             if not is_noted(error):
                 some = ", ".join(map(str, listed[:5])) + ", ..." * (len(listed) > 5)
-                note(error, f"while {dataset} read one of the elements {some}")
+                note(error, dataset, f"read one of the elements {some}")
             raise
         if len(elements) != len(indices):
             raise ValueError(
@@ -135,9 +141,11 @@ def block_of(dataset: MapDataset[Any], indices: Indices) -> list[Any]:
     for index in indices.tolist():
         try:
             made.append(dataset[index])
+        except StopIteration:
+            raise
         except Exception as error:
             if not is_noted(error):
-                note(error, f"while {dataset} read element {index}")
+                note(error, dataset, f"read element {index}")
             raise
     return made
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from gristmill._hot.place import Place
+from gristmill._hot.place import Place, as_failure
 
 
 class Note(str):
@@ -24,13 +24,21 @@ class Note(str):
 def note_element(
     error: BaseException, node: Any, dataset: Any, index: int, doing: str = "processed"
 ) -> None:
-    """Note on an exception that a node raised it, for an element of a dataset."""
-    note(error, f"while {node} {doing} {_element(dataset, index)}")
+    """Note on an exception that a node raised it, for an element of a dataset.
+
+    Raises:
+        RuntimeError: As of `note`.
+    """
+    note(error, node, f"{doing} {_element(dataset, index)}")
 
 
 def note_step(error: BaseException, iterator: Any, doing: str = "processed") -> None:
-    """Note on an exception that an iterator raised it, for the last element it took."""
-    note(error, f"while {iterator} {doing} {_last_element(iterator)}")
+    """Note on an exception that an iterator raised it, for the last element it took.
+
+    Raises:
+        RuntimeError: As of `note`.
+    """
+    note(error, iterator, f"{doing} {_last_element(iterator)}")
 
 
 def taker(iterator: Any) -> Callable[[], Any]:
@@ -50,7 +58,7 @@ def taker(iterator: Any) -> Callable[[], Any]:
 def note_taken(error: BaseException, iterator: Any, taken: Any) -> None:
     """As `note_step`, for an element of which was told before what it is."""
     text = "an element" if taken is None else _element(*taken) + _stream(iterator)
-    note(error, f"while {iterator} processed {text}")
+    note(error, iterator, f"processed {text}")
 
 
 def is_noted(error: BaseException) -> bool:
@@ -65,14 +73,21 @@ def note_outermost(error: BaseException, iterator: Any) -> None:
         note_step(error, iterator)
 
 
-def note(error: BaseException, text: str) -> None:
-    """Note something, unless that has been said.
+def note(error: BaseException, who: object, doing: str) -> None:
+    """Note what a node or an iterator was doing, unless that has been said.
 
     A block that fails is computed again, element by element, and may raise the same
     exception again.
+
+    Raises:
+        RuntimeError: It is a StopIteration, which would end the data.
     """
-    if text not in getattr(error, "__notes__", ()):
-        error.add_note(Note(text))
+    text = f"while {who} {doing}"
+    failure = as_failure(error, who)
+    if text not in getattr(failure, "__notes__", ()):
+        failure.add_note(Note(text))
+    if failure is not error:
+        raise failure from error
 
 
 def record_of(dataset: Any, index: int) -> int | None:

@@ -58,7 +58,7 @@ class BlockMapMapDataset(BlockMapping, StepMapDataset[T]):
         # The function may have changed what it got: all is made again, one by one.
         singly = [self._block(indices[i : i + 1])[0] for i in range(len(indices))]
         if isinstance(failure, WrongNumber):
-            note(failure, f"while {self} processed elements {indices[0]}, ...")
+            note(failure, self, f"processed elements {indices[0]}, ...")
             raise failure
         return singly
 
@@ -169,7 +169,7 @@ class BlockMapDatasetIterator(CountingIterator[T]):
                 self._failure = error
                 return made, len(made) + 1
         if isinstance(failure, WrongNumber):
-            note(failure, f"while {self} processed {len(elements)} elements")
+            note(failure, self, f"processed {len(elements)} elements")
             self._failure = failure
             return [], 1
         return made, len(made)

@@ -19,6 +19,7 @@ from gristmill._dataset.model.iterator import CheckedIterator, DatasetIterator
 from gristmill._dataset.model.map_dataset import MapDataset
 from gristmill._dataset.model.node import Dataset, chain_of, check_parents
 from gristmill._dataset.model.states import copied
+from gristmill._hot.place import as_failure
 from gristmill.options import MultiprocessingOptions, ReadOptions
 from gristmill.sharding import ShardOptions
 
@@ -202,7 +203,10 @@ class ElasticStreamDatasetIterator(CheckedIterator[Any]):
             self._read += 1
         own, self._own, self._read = self._own, [], 0
         self._next_index += hosts * each
-        return batching.make_batch(own)
+        try:
+            return batching.make_batch(own)
+        except StopIteration as error:
+            raise as_failure(error, self) from error
 
     def get_state(self) -> Any:
         """How many elements all hosts together were given, and where the stream is."""

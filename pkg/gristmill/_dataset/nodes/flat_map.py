@@ -158,8 +158,12 @@ class FlatMapDatasetIterator(CountingIterator[T]):
                 self._before = self._parent.get_state()
                 self._splits, self.counter = (), 0
                 raise
-        split: T = self._splits[self.counter]
         self.counter += 1
+        try:
+            split: T = self._splits[self.counter - 1]
+        except Exception as error:
+            self._failed(error)
+            raise
         return split
 
     def _go_to(self, state: Any) -> None:

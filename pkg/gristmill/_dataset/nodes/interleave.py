@@ -24,6 +24,7 @@ from gristmill._dataset.nodes.thread_prefetch import (
 )
 from gristmill._engine.reading import Reading
 from gristmill._hot import steps
+from gristmill._hot.place import as_failure
 from gristmill.errors import StateMismatch
 from gristmill.options import ReadOptions
 
@@ -148,7 +149,11 @@ class _Iterators:
         return iterator
 
     def make(self, number: int) -> DatasetIterator[Any] | None:
-        """The iterator of a dataset, None where that is absent; computes nothing."""
+        """Return the iterator of a dataset, None if that is absent; compute nothing.
+
+        Raises:
+            StopIteration: There are no more datasets.
+        """
         dataset = self._datasets[number]
         if dataset is None:
             return None
@@ -158,7 +163,10 @@ class _Iterators:
         else:
             size = self._buffer_size
             dataset = ThreadPrefetchIterDataset(dataset, prefetch_buffer_size=size)
-        iterator: DatasetIterator[Any] = iter(dataset)
+        try:
+            iterator: DatasetIterator[Any] = iter(dataset)
+        except StopIteration as error:
+            raise as_failure(error, f"iter() of dataset {number}") from error
         context = iterator._ctx
         context.dataset_options = self.options.merge(context.dataset_options)
         return iterator
@@ -180,8 +188,10 @@ class InterleaveDatasetIterator(steps.Turns, NodeIterator[T]):
             count,
             look_ahead=True,
         )
-        # The first dataset that was not opened yet.
+        # The first dataset that was not opened yet, and the end of the datasets, as far
+        # as is known.
         self._next = 0
+        self._stop = count
         # For each place: which dataset has it, and the last state of one that ended.
         self._numbers = list(range(self._cycle_length))
         self._ended: list[Any] = [None] * self._cycle_length
@@ -262,6 +272,7 @@ class InterleaveDatasetIterator(steps.Turns, NodeIterator[T]):
         self._prepared.clear()
         self._numbers = list(state["iterators_in_use_indices"])
         self._next = state["next_index_in_datasets"]
+        self._stop = self._count
         self.turn = state["next_index_in_cycle"]
         # JSON makes text of the numbers.
         futures = state.get("future_states") or {}
@@ -297,12 +308,16 @@ class InterleaveDatasetIterator(steps.Turns, NodeIterator[T]):
         return self._open_next(place)
 
     def _open_next(self, place: int) -> bool:
-        while self._next < self._count:
+        while self._next < self._stop:
             number = self._next
             self._next += 1
             self._iterators.options = self._ctx.dataset_options
             make = self._begun if self._started else self._iterators.make
-            iterator = make(number)
+            try:
+                iterator = make(number)
+            except StopIteration:
+                self._next = self._stop = number
+                return False
             if iterator is None:
                 continue
             if number in self._future_states:

@@ -8,6 +8,7 @@ import numpy as np
 
 from gristmill import batching
 from gristmill._base.checks import check_flag, check_integer
+from gristmill._dataset.model.failing import note_outermost
 from gristmill._dataset.model.iter_dataset import IterDataset
 from gristmill._dataset.model.iterator import (
     CountingIterator,
@@ -115,15 +116,17 @@ class RebatchDatasetIterator(CountingIterator[Any]):
             given = self.counter if self._leaves is None else 0
             self._before = self._parent.get_state()
             try:
-                batch = next(self._parent)
+                try:
+                    batch = next(self._parent)
+                except StopIteration:
+                    return False
                 leaves, treedef = tree.flatten(batch, batching.tree_rules())
                 self._treedef = self._treedef or treedef
                 self._rows = _rows_of(leaves, treedef, self._treedef)
-            except StopIteration:
-                return False
-            except Exception:
+            except Exception as error:
                 self._before, self.counter = self._parent.get_state(), 0
                 self._leaves = None
+                note_outermost(error, self)
                 raise
             self._leaves, self.counter = leaves, given
         return True

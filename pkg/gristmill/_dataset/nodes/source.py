@@ -60,7 +60,7 @@ class SourceMapDataset(BlockMapDataset[Any]):
         if length is not None:
             _, keys = epochs_and_offsets(indices, length)
         if indices.dtype.hasobject:
-            # Notes on exceptions then have the index in the first epoch.
+            # The loop takes int64; notes on exceptions have the first epoch's index.
             keys = indices = keys.astype(np.int64)
         began_ns = time.perf_counter_ns()
         elements, _, _, error = hot_run.run_block(

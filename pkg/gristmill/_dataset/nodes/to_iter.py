@@ -81,6 +81,8 @@ class PrefetchDatasetIterator(steps.Feed, CheckedIterator[T]):
         self._node = node
         self.dataset = dataset
         self._length = len(dataset)
+        # The index at which there is no element, as far as is known.
+        self._stop = self._length
         self._least_at_once = together(dataset)
         self._usual_most = _multiple(MOST_AT_ONCE, self._least_at_once)
         self._most_at_once = self._usual_most
@@ -107,6 +109,7 @@ class PrefetchDatasetIterator(steps.Feed, CheckedIterator[T]):
     def _go_to(self, state: Any) -> None:
         self._reading.forget()
         self._failure = None
+        self._stop = self._length
         self._at_once = min(self._least_at_once, self._most_at_once)
         self.seek(state["next_index"])
 
@@ -175,6 +178,7 @@ class PrefetchDatasetIterator(steps.Feed, CheckedIterator[T]):
             self._reading.close()
             self._reading = self._new_reading()
         self._failure = None
+        self._stop = self._length
         self._limit = min(first + count, self._length)
         self._at_once = min(count, self._most_at_once)
         self.seek(first)
@@ -199,12 +203,16 @@ class PrefetchDatasetIterator(steps.Feed, CheckedIterator[T]):
         """The elements from index `first` on, as many as are made at once."""
         self._assert_not_closed()
         last = self._limit if first < self._limit else self._length
-        count = min(self._at_once, last - first)
+        count = min(self._at_once, last - first, self._stop - first)
         if count <= 0:
             return []
         began = time.perf_counter_ns()
         try:
             elements = self._made(first, count, began)
+        except StopIteration:
+            # A source has no more, until somebody goes elsewhere.
+            self._stop = first
+            return []
         except Exception:
             self.given += 1
             raise
