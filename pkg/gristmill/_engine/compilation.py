@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import copy
+import dataclasses
 import sys
 from collections.abc import Sequence
 from typing import Any
 
+from gristmill import operations as legacy
 from gristmill import samplers, sources, transforms
 from gristmill._engine.native_stream import NativeStream
 from gristmill._engine.program import (
     PERSONAL,
+    RANDOM,
     SAMPLERS,
     Level,
     Program,
@@ -22,6 +26,9 @@ from gristmill.bad_records import OnError
 from gristmill.batching import tree_rules
 from gristmill.options import ReadOptions
 from gristmill.sharding import ShardOptions
+
+# Indices that leave room in 64 bits for those of one more epoch.
+MOST_INDICES = 1 << 62
 
 
 class LoaderProgram(Program):
@@ -69,6 +76,53 @@ def compile_program(
         on_error=on_error,
         max_errors=max_errors,
     )
+
+
+def in_epoch(program: LoaderProgram, epoch: int) -> LoaderProgram:
+    """Return a program of epoch 0 as it is in another epoch.
+
+    Raises:
+        TypeError: The sampler has no epochs.
+        OverflowError: The epoch has indices of more than 64 bits.
+    """
+    if not epoch:
+        return program
+    sampler = program.sampler
+    if hasattr(sampler, "set_epoch"):
+        sampler = copy.copy(sampler)
+        sampler.set_epoch(epoch)
+        length = _shard_length(sampler, program.shard)
+        return dataclasses.replace(program, sampler=sampler, length=length)
+    if not isinstance(sampler, SAMPLERS):
+        name = type(sampler).__name__
+        raise TypeError(
+            f"A sampler with epochs is needed for epoch {epoch}, but {name} has no"
+            f" set_epoch(epoch). Define it, so that {name}()[index] depends on it."
+        )
+    first = sampler._first_index(epoch)
+    if first >= MOST_INDICES:
+        raise OverflowError(
+            f"epoch {epoch} begins with index {first} of its sampler, and must begin"
+            f" below {MOST_INDICES}."
+        )
+    return dataclasses.replace(program, sampler=sampler._endless(), first_index=first)
+
+
+def changes_with_epoch(program: LoaderProgram, operations: Sequence[Any]) -> bool:
+    """Whether another epoch of a loader, which has an end, has other data."""
+    sampler = program.sampler
+    if is_endless(program):
+        return False
+    if not isinstance(sampler, SAMPLERS):
+        return hasattr(sampler, "set_epoch")
+    kinds = (*RANDOM, legacy.RandomMapOperation)
+    draws = any(isinstance(op, kinds) for op in operations)
+    return sampler._shuffle or (draws and sampler.seed is not None)
+
+
+def is_endless(program: Program) -> bool:
+    """Whether the sampler has no end: it has the largest length there is."""
+    return program.length >= sys.maxsize // program.shard.shard_count
 
 
 def _in_blocks(sampler: Any, operations: Sequence[Any]) -> bool:
@@ -171,8 +225,7 @@ def outputs(program: Program, operations: Sequence[Any]) -> int:
 
 def _unknown(program: Program, operations: Sequence[Any]) -> str | None:
     """Why the number of outputs is not known; None where it is."""
-    # A sampler without an end has the largest length there is.
-    if program.length >= sys.maxsize // program.shard.shard_count:
+    if is_endless(program):
         return "its sampler has no end. Pass num_epochs= for one."
     if program.on_error == "skip":
         return "on_error='skip' may leave records out."

@@ -56,11 +56,13 @@ class Level:
 class Program:
     """A compiled pipeline; see the module's text, and `Runnable`.
 
-    Local element j of shard s of S is global index ``j * S + s`` of the sampler.
+    Local element j of shard s of S is global index ``first_index + j * S + s`` of the
+    sampler.
 
     Attributes:
         source: Read by ``source[key]``; a `sources.TableSource` is read natively.
         sampler: Gives record keys, in blocks where it can.
+        first_index: Global index of the first element of all shards: 0 in epoch 0.
         shard: The loader's own shard options.
         length: Elements of this shard, all epochs together.
         modulus: Keys are taken modulo this, the length of the source; 0 where no
@@ -93,6 +95,7 @@ class Program:
     read_options: ReadOptions
     on_error: OnError = "raise"
     max_errors: int | None = None
+    first_index: int = 0
 
     in_this_process = "worker_count=0"
     replay_hint = "loader.replay(iterator.get_state())"

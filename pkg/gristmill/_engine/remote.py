@@ -105,6 +105,7 @@ class RemoteRun:
             [tuple(vector.tolist()) for vector in vectors],
             ended,
             self._tally.count if self._tally else 0,
+            self._start_position.epoch,
         )
 
     def next(self) -> Any:

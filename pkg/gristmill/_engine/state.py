@@ -18,6 +18,8 @@ from gristmill.errors import StateMismatch
 
 Vector = tuple[int, ...]
 FORMAT = 1
+# Of states of later epochs, which releases without epochs must refuse.
+EPOCH_FORMAT = 2
 # What reading a state that is none may raise.
 SPOILT = (ArithmeticError, AttributeError, LookupError, TypeError, ValueError)
 
@@ -32,6 +34,7 @@ class Position:
         vectors: Position of each stream after its last delivered output.
         ended: Which streams gave all they have.
         errors: Bad records that were passed over on the way here.
+        epoch: Of the loader, see its `set_epoch`.
     """
 
     worker_count: int
@@ -39,6 +42,7 @@ class Position:
     vectors: list[Vector]
     ended: list[bool]
     errors: int = 0
+    epoch: int = 0
 
     @property
     def streams(self) -> int:
@@ -75,10 +79,11 @@ class Pipeline:
             return here
         return here + (tuple(replay) if replay else (*here, 0))
 
-    def start(self, worker_count: int, streams: int) -> Position:
+    def start(self, worker_count: int, streams: int, epoch: int = 0) -> Position:
         """The position before the first output."""
         zero = self.with_replay((0,) * (1 + self.program.flat_maps))
-        return Position(worker_count, 0, [zero] * streams, [False] * streams)
+        begun = [zero] * streams, [False] * streams
+        return Position(worker_count, 0, *begun, epoch=epoch)
 
 
 def encode(pipeline: Pipeline, position: Position) -> bytes:
@@ -87,7 +92,8 @@ def encode(pipeline: Pipeline, position: Position) -> bytes:
     state = form(pipeline, position)
     more = _more(pipeline, position)
     if more:
-        state["gristmill"] = {"format": FORMAT, **more}
+        number = EPOCH_FORMAT if position.epoch else FORMAT
+        state["gristmill"] = {"format": number, **more}
     return json.dumps(state, indent=4).encode()
 
 
@@ -107,10 +113,11 @@ def decode(pipeline: Pipeline, text: bytes, validate: bool = True) -> Position:
             f"Checkpoint has {more!r:.100} under 'gristmill', expected an object. The"
             " file may belong to something else."
         )
-    if more.get("format", FORMAT) != FORMAT:
+    if more.get("format", FORMAT) not in (FORMAT, EPOCH_FORMAT):
         raise StateMismatch(
-            f"Checkpoint has gristmill format {more['format']}, but this version "
-            f"reads format {FORMAT}. Use the version that wrote it, or a newer one."
+            f"Checkpoint has gristmill format {more['format']}, but this version reads"
+            f" formats up to {EPOCH_FORMAT}. Use the version that wrote it, or a newer"
+            " one."
         )
     try:
         if validate and not pipeline.program.flat_maps:
@@ -132,13 +139,20 @@ def decode(pipeline: Pipeline, text: bytes, validate: bool = True) -> Position:
             "with other operations; restore it with those."
         ) from error
     _check(pipeline, position, more)
-    position.errors = more.get("errors", 0)
-    if type(position.errors) is not int or position.errors < 0:
-        raise StateMismatch(
-            f"Checkpoint says that {position.errors!r} records failed, expected a "
-            "number of at least 0. The file may belong to something else."
-        )
+    position.errors = _count(more, "errors")
+    position.epoch = _count(more, "epoch")
     return position
+
+
+def _count(more: dict[str, Any], name: str) -> int:
+    """A number that a checkpoint has if it is not 0."""
+    count = more.get(name, 0)
+    if type(count) is not int or count < 0:
+        raise StateMismatch(
+            f"Checkpoint has {name} {count!r}, expected a number of at least 0. The"
+            " file may belong to something else."
+        )
+    return count
 
 
 def _version_2(pipeline: Pipeline, position: Position) -> dict[str, Any]:
@@ -234,6 +248,8 @@ def _more(pipeline: Pipeline, position: Position) -> dict[str, Any]:
         more["permutation"] = "complete"
     if position.errors:
         more["errors"] = position.errors
+    if position.epoch:
+        more["epoch"] = position.epoch
     return more
 
 

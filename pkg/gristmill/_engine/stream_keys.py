@@ -138,7 +138,7 @@ class StreamKeys:
         """The global index of a record."""
         program, shard = self._program, self._program.shard
         local = self._stream + position * program.streams
-        return local * shard.shard_count + shard.shard_index
+        return program.first_index + local * shard.shard_count + shard.shard_index
 
     def _block(self, first: int, count: int) -> tuple[Int64Array, Int64Array]:
         program, start = self._program, self._index(first)

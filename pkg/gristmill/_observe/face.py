@@ -11,25 +11,32 @@ from gristmill._dataset.nodes.thread_prefetch import opened
 from gristmill._dataset.nodes.with_options import options_of
 from gristmill._observe.drawing import figure_of as figure_of
 from gristmill._observe.observed import ObservedDatasetIterator
+from gristmill._observe.passes import follow
+from gristmill._observe.repeated import passes_of
 from gristmill._observe.reporting import report_of as report_of
 from gristmill._observe.reporting import report_of_run as report_of_run
 from gristmill._observe.watch import watch
 from gristmill.config import config
 
 
-def open_chain(dataset: Any, make: Callable[[Any], Any]) -> Any:
+def open_chain(dataset: Any, make: Callable[[Any], Any], counts: bool) -> Any:
     """Return an iterator over a chain, looked at as much as settings ask for.
 
     Args:
         dataset: Its last node.
         make: The node's own ``__iter__``.
+        counts: Whether this is an iteration that repeats earlier ones.
     """
     folder = config.py_dataset_visualization_output_dir
     logs = config.py_debug_mode
     mode = options_of(dataset).execution_tracking_mode
     if logs or folder is not None or mode is ExecutionTrackingMode.STAGE_TIMING:
-        return ObservedDatasetIterator(dataset, logs, folder)
-    iterator = opened(dataset, make)
-    if isinstance(iterator, DatasetIterator) and iterator._watch is None:
+        iterator: Any = ObservedDatasetIterator(dataset, logs, folder)
+    else:
+        iterator = opened(dataset, make)
+        if not isinstance(iterator, DatasetIterator) or iterator._watch is not None:
+            return iterator
         watch(iterator, dataset)
+    if counts and (passes := passes_of(dataset)) is not None:
+        follow(iterator, passes)
     return iterator

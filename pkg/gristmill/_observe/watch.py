@@ -189,7 +189,7 @@ def tracing() -> bool:
 
 
 @functools.cache
-def timed_class(kind: type, annotates: bool) -> type:
+def timed_class(kind: type, annotates: bool) -> Any:
     """A class of iterators that differs from `kind` in that calls are timed.
 
     Where it `annotates`, they are named in the trace of jax's profiler, too.
@@ -217,11 +217,11 @@ def timed_class(kind: type, annotates: bool) -> type:
             watch.take(self, element)
         return element
 
-    return _like(kind, __next__)
+    return like(kind, __next__=__next__)
 
 
 @functools.cache
-def resting_class(kind: type) -> type:
+def resting_class(kind: type) -> Any:
     """A class of iterators that differs from `kind` in that calls are counted."""
     advance = kind.__next__  # type: ignore[attr-defined]
 
@@ -232,13 +232,13 @@ def resting_class(kind: type) -> type:
             watch.start(self)
         return advance(self)
 
-    return _like(kind, __next__)
+    return like(kind, __next__=__next__)
 
 
-def _like(kind: type, advance: Callable[[Any], Any]) -> type:
-    """A class of the same name with another ``__next__``."""
+def like(kind: type, **methods: Any) -> Any:
+    """A class of the same name that differs in some methods."""
     names = {
-        "__next__": advance,
+        **methods,
         "__slots__": (),
         "__module__": kind.__module__,
         "__qualname__": kind.__qualname__,

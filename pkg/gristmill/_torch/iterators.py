@@ -14,12 +14,13 @@ from torch.utils.data import IterDataPipe, MapDataPipe
 
 from gristmill import monitoring
 from gristmill._base.describing import call_text
+from gristmill._base.epochs import drawing_in
 from gristmill._engine.stage_times import PIN, REST, StageTimes, each
 from gristmill._engine.usage import NearUsage
 from gristmill._engine.workers import check_workers
 from gristmill._hot import run as hot_run
 from gristmill._observe.watch import Watch
-from gristmill._torch import private
+from gristmill._torch import epochs, private
 from gristmill._torch.batches import slot_collation
 from gristmill._torch.batches.deferred import deferred_fetch
 from gristmill._torch.batches.native import is_torchs, native_fetch, samples_fetch
@@ -49,6 +50,10 @@ class LoaderIterator(private.BaseIterator):  # type: ignore[misc]
         # A copy, since a loader with persistent workers keeps its iterator.
         self._of = copy_of(loader)
         self._watch = Watch(self, monitoring.record_get_next, rests=True)
+
+    def _begin_epoch(self, loader: Any) -> int:
+        """Count an iteration, which begins; returns its epoch."""
+        return epochs.begin(loader)
 
     def _draw_natively(self) -> None:
         batches = drawn(self._index_sampler)
@@ -116,9 +121,11 @@ class SingleProcessIterator(LoaderIterator, private.SingleProcessIterator):  # t
     """Computes each batch when it is asked for, in the calling thread."""
 
     def __init__(self, loader: Any) -> None:
-        super().__init__(loader)
+        self._epoch = self._begin_epoch(loader)
+        with drawing_in(epochs.told(self._epoch)):
+            super().__init__(loader)
         self._start(loader, private.SingleProcessIterator)
-        self._fetch = self._chosen_fetch()
+        self._fetch = epochs.drawing(self._chosen_fetch(), self._epoch)
         self._times = StageTimes()
 
     def _chosen_fetch(self) -> Any:
@@ -181,6 +188,7 @@ class MultiProcessIterator(LoaderIterator, private.MultiProcessIterator):  # typ
     _ahead: tuple[Any, ...] = ()
 
     def __init__(self, loader: Any) -> None:
+        self._epoch = self._begin_epoch(loader)
         private.BaseIterator.__init__(self, loader)
         _check(loader)
         self._in_order = loader.in_order
@@ -289,6 +297,7 @@ class MultiProcessIterator(LoaderIterator, private.MultiProcessIterator):  # typ
             shared_seed=self._shared_seed,
             default_dtype=torch.get_default_dtype(),
             native=native,
+            epoch=epochs.told(self._epoch),
         )
 
     def _foresees(self) -> bool:
@@ -310,7 +319,9 @@ class MultiProcessIterator(LoaderIterator, private.MultiProcessIterator):  # typ
         private.BaseIterator._reset(self, loader, first_iter)
         self._draw_natively()
         ahead = () if any(self._asked) else self._ahead
-        if ahead and self._draws(ahead):
+        foreseen, self._epoch = self._epoch + 1, self._begin_epoch(loader)
+        is_next = epochs.told(self._epoch) == epochs.told(foreseen)
+        if ahead and is_next and self._draws(ahead):
             self._ask_for_all(pool, len(ahead))
             return
         if self._pins is not None:
@@ -320,9 +331,10 @@ class MultiProcessIterator(LoaderIterator, private.MultiProcessIterator):  # typ
         self._ask_for_all(pool)
         if ahead:
             warnings.warn(
-                "overlap_epochs ends: the sampler drew other indices than foreseen."
-                " Give the loader a generator that nobody else uses; a"
-                " DistributedSampler has to be in its next epoch.",
+                "overlap_epochs ends: the sampler drew other indices than foreseen, or"
+                " set_epoch chose another epoch than the next one. Give the loader a"
+                " generator that nobody else uses; a DistributedSampler has to be in"
+                " its next epoch.",
                 stacklevel=3,
             )
 
@@ -347,7 +359,8 @@ class MultiProcessIterator(LoaderIterator, private.MultiProcessIterator):  # typ
             self._next_epoch = foreseen(self._index_sampler)
         keys = next(self._next_epoch, None)
         if keys is not None:
-            self._send(pool, len(self._ahead) % self._num_workers, keys)
+            worker = len(self._ahead) % self._num_workers
+            self._send(pool, worker, keys, self._epoch + 1)
             self._ahead += (keys,)
 
     def _draws(self, ahead: tuple[Any, ...]) -> bool:
@@ -367,11 +380,12 @@ class MultiProcessIterator(LoaderIterator, private.MultiProcessIterator):  # typ
         if worker is None:
             return
         if not already:
-            self._send(pool, worker, keys)
+            self._send(pool, worker, keys, self._epoch)
         self._asked[worker] += 1
 
-    def _send(self, pool: ChangingPool, worker: int, keys: Any) -> None:
-        pool.ask(worker, keys, with_state=self._asks_for_state(worker))
+    def _send(self, pool: ChangingPool, worker: int, keys: Any, epoch: int) -> None:
+        with_state = self._asks_for_state(worker)
+        pool.ask(worker, keys, epochs.told(epoch), with_state=with_state)
         if self._pins is not None:
             self._pins.request()
 

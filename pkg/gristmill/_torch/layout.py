@@ -16,7 +16,11 @@ With workers, where a snapshot may be some batches old:
         _worker_snapshots: {worker_0: {worker_id, dataset_state, fetcher_state}, ...}
     _steps_since_snapshot, _iterator_finished
 
-Torchdata's loader passes over what we add.  With the index sampler's three keys:
+Torchdata's loader passes over what we add.  After the first epoch:
+
+    _epoch: its number, from which random steps of Gristmill's datasets draw
+
+With the index sampler's three keys:
 
     _given_ahead: numbers of batches that were given before that with number 0, which is
         the next one of the sampler; where batches are not given in order
@@ -62,6 +66,7 @@ STEPS_SINCE = "_steps_since_snapshot"
 NUM_WORKERS = "_num_workers"
 BASE_SEED = "_base_seed"
 WORKER_ID = "worker_id"
+EPOCH = "_epoch"
 GIVEN_AHEAD = "_given_ahead"
 GENERATORS = "_generators"
 WORKER_GENERATORS = "_worker_generators"
@@ -129,6 +134,7 @@ class Saved:
         later_steps: Batches given after `step`.
         workers: How many workers there were.
         last_worker: Whose batch was the last.
+        epoch: See `gristmill._torch.epochs`; 0 in states that do not say it.
     """
 
     main: State
@@ -140,6 +146,7 @@ class Saved:
     later_steps: int = 0
     workers: int = 0
     last_worker: int = -1
+    epoch: int = 0
 
 
 def tell(parts: Iterable[State | None]) -> bool:
@@ -185,6 +192,7 @@ def _saved(state: Mapping[str, Any]) -> Saved:
         "finished": state[FINISHED],
         "generators": [*map(from_digits, state.get(GENERATORS, ()))],
         "worker_generators": state.get(WORKER_GENERATORS, ()),
+        "epoch": state.get(EPOCH, 0),
     }
     if SNAPSHOT not in state:
         own = dict(state)

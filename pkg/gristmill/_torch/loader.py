@@ -14,7 +14,7 @@ from gristmill._base.checks import check_integer
 from gristmill._base.describing import call_text
 from gristmill._base.types import T
 from gristmill._engine.arguments import check_restarts
-from gristmill._torch import private
+from gristmill._torch import epochs, private
 from gristmill._torch.iterators import (
     MultiProcessIterator,
     SingleProcessIterator,
@@ -174,6 +174,35 @@ class DataLoader(torch.utils.data.DataLoader[T]):  # type: ignore[misc]
             if getattr(self, name):
                 arguments[name] = True
         return call_text(self, **arguments)
+
+    def set_epoch(self, epoch: int) -> None:
+        """Choose the epoch of the next ``iter()``, by default the one after the last.
+
+        Random steps of a `gristmill.MapDataset` and of an `IterDataset`, wherever they
+        are in the dataset, draw other numbers in each epoch.  Without this call epochs
+        are counted by ``iter()``, from 0 for a new loader; a sampler's own `set_epoch`
+        is seen, too.  A `StatefulDataLoader` saves and restores the epoch.
+
+        Args:
+            epoch: At least 0.  Samplers, the batch sampler and the dataset are told, if
+                they have a method ``set_epoch(epoch)``.
+
+        Raises:
+            TypeError: It is not an int.
+            ValueError: It is negative.
+
+        Example:
+            >>> import gristmill
+            >>> numbers = gristmill.MapDataset.range(3)
+            >>> noisy = numbers.random_map(lambda x, rng: rng.integers(100), seed=1)
+            >>> loader = DataLoader(noisy, batch_size=3)
+            >>> for epoch in range(2):
+            ...     loader.set_epoch(epoch)
+            ...     print(next(iter(loader)).tolist())
+            [1, 2, 3]
+            [4, 5, 6]
+        """
+        epochs.choose(self, epoch)
 
     def report(
         self,

@@ -79,7 +79,9 @@ def install(*, everywhere: bool = False, **options: Any) -> None:
         rebind = functools.partial(_rebind, built[ours])
         _installed.callback(when_imported(name, rebind))
     if everywhere:
-        parts = {"_get_iterator": DataLoader._get_iterator, **_DEFAULTS, **options}
+        names = ("_get_iterator", "set_epoch")
+        parts = {name: getattr(DataLoader, name) for name in names}
+        parts |= {**_DEFAULTS, **options}
         _installed.callback(private.lend(**parts))
 
 

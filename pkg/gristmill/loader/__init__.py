@@ -24,6 +24,7 @@ from gristmill._engine.remote import RemoteOptions, RemoteRun
 from gristmill._engine.workers import Place, check_place
 from gristmill.bad_records import ErrorPolicy, OnError
 from gristmill.errors import StateMismatch
+from gristmill.loader._epochs import Epochs
 from gristmill.loader._iterator import DataLoaderIterator, LoaderTrial
 from gristmill.operations import Operation
 from gristmill.options import MultiprocessingOptions, ReadOptions
@@ -38,7 +39,7 @@ __all__ = ["DataLoader", "DataLoaderIterator", "load"]
 _NO_SHARDING = sharding.NoSharding()
 
 
-class DataLoader(Generic[T]):
+class DataLoader(Epochs, Generic[T]):
     """Reads records in the sampler's order and runs operations on them.
 
     Iterating gives the elements that leave the last operation.  With ``Batch(B)``
@@ -169,6 +170,7 @@ class DataLoader(Generic[T]):
             data_source=source,
             widened=compilation.differs_from_grain(sampler),
         )
+        self._watch_epochs(self._operations)
 
     @property
     def multiprocessing_options(self) -> MultiprocessingOptions:
@@ -185,7 +187,9 @@ class DataLoader(Generic[T]):
         return self._local_num_workers * self._shard_options.shard_count
 
     def __iter__(self) -> DataLoaderIterator[T]:
-        return DataLoaderIterator(self, None)
+        iterator = DataLoaderIterator(self, None)
+        self._count(iterator)
+        return iterator
 
     def __len__(self) -> int:
         return compilation.outputs(self._program, self._operations)
@@ -293,7 +297,8 @@ class DataLoader(Generic[T]):
 
     def _program_for(self, position: states.Position) -> compilation.LoaderProgram:
         same = position.streams == self._program.streams
-        return self._program if same else self._compile(position.streams)
+        program = self._program if same else self._compile(position.streams)
+        return compilation.in_epoch(program, position.epoch)
 
     def _run(self, position: states.Position, tally: Tally) -> LocalRun | RemoteRun:
         program = self._program_for(position)

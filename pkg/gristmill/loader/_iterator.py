@@ -63,7 +63,8 @@ class DataLoaderIterator(checkpoint.Checkpointable, collections.abc.Iterator[T])
         pipeline, program = data_loader._pipeline, data_loader._program
         workers = data_loader.multiprocessing_options.num_workers
         self._tally = Tally(data_loader._error_policy, pipeline.data_source)
-        start = pipeline.start(workers, program.streams)
+        epoch = data_loader._epoch
+        start = pipeline.start(workers, program.streams, epoch)
         self._run = data_loader._run(start, self._tally)
         if state is not None:
             self.set_state(json.dumps(state, indent=4).encode())
@@ -105,7 +106,8 @@ class DataLoaderIterator(checkpoint.Checkpointable, collections.abc.Iterator[T])
         """
         position = self._data_loader._restore(state, self._validate_state)
         self._tally.restart(position.errors)
-        if position.streams == self._run.position.streams:
+        here = self._run.position
+        if (position.streams, position.epoch) == (here.streams, here.epoch):
             self._run.restart(position)
             return
         self._run.close()

@@ -76,7 +76,7 @@ class GroupShuffleSampler(PlannedSampler):
         check_seed(seed, shuffle=True)
         self._window = operator.index(window)
         self._seed = seed
-        self._reshuffle = reshuffle
+        self._shuffle = reshuffle
         length = self._num_records
         if shard_options.drop_remainder:
             length -= length % int(shard_options.shard_count)
@@ -132,7 +132,7 @@ class GroupShuffleSampler(PlannedSampler):
             f"shard_options={self._shard_options!r}, "
             f"num_epochs={self._num_epochs}, "
             f"seed={self._seed}, "
-            f"reshuffle={self._reshuffle})"
+            f"reshuffle={self._shuffle})"
         )
 
     def _keys(self, first: int, step: int, count: int) -> Int64Array:
@@ -145,7 +145,7 @@ class GroupShuffleSampler(PlannedSampler):
             seed=self._seed,
             lanes=lanes,
             length=self._epoch_length,
-            reshuffle=self._reshuffle,
+            reshuffle=self._shuffle,
         )
 
 

@@ -62,6 +62,7 @@ class IndexSampler(PlannedSampler):
             keys = keys.shard(*even_split(num_records, shard_options))
             if num_epochs is not None and shard_options.drop_remainder:
                 self._max_index = len(keys) * self._shard_count * num_epochs
+        self._epoch_length = len(keys) * self._shard_count
         if shuffle:
             assert seed is not None
             keys = keys.shuffle(seed)

@@ -6,11 +6,12 @@ Most errors are in Grain's words.
 from __future__ import annotations
 
 import abc
+import copy
 import math
 import operator
 import sys
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 
@@ -23,11 +24,15 @@ NO_SHARDING = NoSharding()
 
 
 class PlannedSampler(abc.ABC):
-    """A sampler of records that have numbers; a subclass sets its seed and its end."""
+    """A sampler of numbered records; a subclass sets its seed, epoch length and end."""
 
     _seed: int | None
+    # Indices of one epoch, of all shards together.
+    _epoch_length: int
     # Indices in all; None where there is no end.
     _max_index: int | None
+    # Whether each epoch has an order of its own.
+    _shuffle: bool = False
 
     def __init__(
         self, num_records: int, shard_options: ShardOptions, num_epochs: int | None
@@ -116,6 +121,16 @@ class PlannedSampler(abc.ABC):
 
     def _key(self, index: int) -> int:
         return int(self._keys(index, 1, 1)[0])
+
+    def _first_index(self, epoch: int) -> int:
+        """Return where a loader begins epoch `epoch`: all of ``num_epochs`` are one."""
+        return epoch * (self._num_epochs or 1) * self._epoch_length
+
+    def _endless(self) -> Self:
+        """Return this sampler with the epochs after its end."""
+        endless = copy.copy(self)
+        endless._max_index = None
+        return endless
 
     def _check_index(self, index: int) -> None:
         if index < 0 or (self._max_index is not None and index >= self._max_index):

@@ -47,9 +47,10 @@ class SequentialSampler(PlannedSampler):
                 raise ValueError(
                     f"seed must be in [0, 2**128 - num_records], got {seed}."
                 )
-        self._max_index = num_records
+        self._epoch_length = num_records
         if shard_options.drop_remainder:
-            self._max_index -= num_records % int(shard_options.shard_count)
+            self._epoch_length -= num_records % int(shard_options.shard_count)
+        self._max_index = self._epoch_length
         self._seed = seed
 
     def plan(self) -> KeyPlan:
@@ -63,4 +64,6 @@ class SequentialSampler(PlannedSampler):
         )
 
     def _keys(self, first: int, step: int, count: int) -> Int64Array:
-        return np.arange(first, first + step * count, step, dtype=np.int64)
+        end = first + step * count
+        keys = np.arange(first, end, step, dtype=np.int64)
+        return keys if end <= self._epoch_length else keys % self._epoch_length

@@ -129,6 +129,30 @@ class IterDataset(Dataset, Iterable[T], Generic[T], metaclass=IterDatasetMeta):
         """Apply transforms such as `transforms.Map`, in this order."""
         return build("IterDataset.apply", self, transformations)
 
+    def at_epoch(self, epoch: int) -> IterDataset[T]:
+        """The elements of one epoch, with its order and its random draws.
+
+        Each ``iter(ds)`` gives the same elements.  In epoch e every `MapDataset` that
+        the chain begins with has its elements ``[e * len, (e + 1) * len)``, as in
+        ``MapDataset.repeat``; random steps of an `IterDataset` draw other numbers.
+        Call it last.  A state goes on in the epoch that it was saved in.
+
+        Args:
+            epoch: From 0, which is what the dataset itself gives.
+
+        Raises:
+            TypeError: It is not an int.
+            ValueError: It is negative; or, when iterated over, the dataset has no end.
+
+        Example:
+            >>> ds = gristmill.MapDataset.range(4).shuffle(seed=1).to_iter_dataset()
+            >>> for epoch in range(2):
+            ...     print(list(ds.at_epoch(epoch)))
+            [1, 2, 3, 0]
+            [0, 3, 1, 2]
+        """
+        return build("IterDataset.at_epoch", self, epoch)
+
     @overload
     def batch(
         self,

@@ -166,6 +166,13 @@ class MapDataset(Dataset, Generic[T], metaclass=MapDatasetMeta):
         """Apply transforms such as `transforms.Map`, in this order."""
         return build("MapDataset.apply", self, transformations)
 
+    def at_epoch(self, epoch: int) -> IterDataset[T]:
+        """As `IterDataset.at_epoch`, of `to_iter_dataset()`."""
+        return self.to_iter_dataset().at_epoch(epoch)
+
+    def _in_epoch(self, epoch: int) -> Any:
+        return build("MapDataset._in_epoch", self, epoch)
+
     @overload
     def batch(
         self,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import functools
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any, ClassVar, Literal, TypeVar
+from typing import Any, ClassVar, Literal, Self, TypeVar
 
 import numpy as np
 
@@ -54,6 +54,9 @@ class Dataset:
     _AS_THEY_ARE: ClassVar[bool] = False
     # Whether a contiguous piece of a chain's sources is a piece of this node.
     _CUT_IN_PIECES: ClassVar[bool] = False
+    # What changes from one epoch to the next: which element comes when, or what is
+    # drawn for each; None: nothing.
+    _random: Literal["order", "draws"] | None = None
     _seed_rng_seed: Any = None
     _parents: Sequence[Any] = ()
     # Arguments, kept as ``_name``, that are in the text of a node and its iterators.
@@ -104,6 +107,14 @@ class Dataset:
     @functools.cached_property
     def _stats(self) -> Stats:
         return Stats()
+
+    def _in_epoch(self, epoch: int) -> Self:
+        """A copy of this chain with the order and the random draws of an epoch."""
+        parents = [parent._in_epoch(epoch) for parent in self._parents]
+        made: Self = with_parents(self, parents)
+        if callable(set_epoch := getattr(made, "set_epoch", None)):
+            set_epoch(epoch)
+        return made
 
     def _measure(self) -> None:
         """Find what follows from the parents, such as lengths; see `with_parents`."""
@@ -179,6 +190,12 @@ def chain_of(dataset: Any) -> Iterator[Any]:
     for node in nodes:
         yield node
         nodes += node._parents
+
+
+def seed_in_epoch(seed: int, epoch: int) -> int:
+    """Another seed for each epoch, in [0, 2**31)."""
+    mixed = np.random.SeedSequence([seed, epoch]).generate_state(1, np.uint32)
+    return int(mixed[0]) >> 1
 
 
 def with_parents(dataset: Any, parents: Sequence[Any]) -> Any:

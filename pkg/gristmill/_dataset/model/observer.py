@@ -28,9 +28,15 @@ def current() -> Any:
 
 
 class _Here(threading.local):
-    """Whether this thread is making the iterators of a chain."""
+    """What this thread does.
+
+    Attributes:
+        inside: It makes the iterators of a chain.
+        counts: A chain that it begins to iterate over is a user's, not a part of one.
+    """
 
     inside = False
+    counts = True
 
 
 _here = _Here()
@@ -52,7 +58,18 @@ def iterate(dataset: Any, make: Callable[[Any], Any]) -> Any:
     if _here.inside or dataset._IS_INNER:
         return make(dataset)
     with as_inner():
-        return current().open_chain(dataset, make)
+        return current().open_chain(dataset, make, _here.counts)
+
+
+@contextlib.contextmanager
+def as_part() -> Iterator[None]:
+    """Iterate, inside the context, over chains that another one is made of."""
+    before = _here.counts
+    _here.counts = False
+    try:
+        yield
+    finally:
+        _here.counts = before
 
 
 @contextlib.contextmanager

@@ -8,8 +8,9 @@ anything that is no `MapDataset`) each host runs the stream.
 
 from __future__ import annotations
 
+import copy
 import functools
-from typing import Any
+from typing import Any, Self
 
 from gristmill import batching
 from gristmill._base.checks import check_integer, check_options
@@ -110,6 +111,12 @@ class ElasticIterator(IterDataset[Any]):
         if dense:  # It has indices, and an element at each.
             return ElasticMapDatasetIterator(self)
         return ElasticStreamDatasetIterator(self)
+
+    def _in_epoch(self, epoch: int) -> Self:
+        made = copy.copy(self)
+        made.__dict__.pop("_iterator", None)
+        made._ds = self._ds._in_epoch(epoch)
+        return made
 
     def _share(self) -> tuple[int, int, int]:
         """Which host this is, how many there are, and elements of each."""

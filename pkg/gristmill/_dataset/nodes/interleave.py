@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import copy
+import functools
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Self
 
 from gristmill._base.checks import kind, whole_number
+from gristmill._base.epochs import drawing_in, here
 from gristmill._base.types import T
 from gristmill._dataset.model import states
 from gristmill._dataset.model.iter_dataset import IterDataset
@@ -17,6 +19,7 @@ from gristmill._dataset.model.iterator import (
     set_next_index,
 )
 from gristmill._dataset.model.map_dataset import MapDataset
+from gristmill._dataset.model.observer import as_part
 from gristmill._dataset.model.options import DatasetOptions
 from gristmill._dataset.nodes.thread_prefetch import (
     ThreadPrefetchDatasetIterator,
@@ -117,6 +120,14 @@ class InterleaveIterDataset(IterDataset[T]):
         first: Any = self.datasets[0]
         return first._element_spec
 
+    def _in_epoch(self, epoch: int) -> Self:
+        datasets: Any = self.datasets
+        if isinstance(datasets, MapDataset):
+            datasets = datasets._in_epoch(epoch)
+        else:
+            datasets = MapDataset.source(datasets)
+        return self.with_datasets(datasets.map(functools.partial(_in_epoch, epoch)))
+
     def with_datasets(self, datasets: Datasets[T]) -> Self:
         """A copy of this dataset, of other ones."""
         made = copy.copy(self)
@@ -141,6 +152,7 @@ class _Iterators:
         self.options = DatasetOptions()
         self._datasets = datasets
         self._buffer_size = buffer_size
+        self._epoch = here.epoch
 
     def __getitem__(self, number: int) -> DatasetIterator[Any] | None:
         iterator = self.make(number)
@@ -164,7 +176,8 @@ class _Iterators:
             size = self._buffer_size
             dataset = ThreadPrefetchIterDataset(dataset, prefetch_buffer_size=size)
         try:
-            iterator: DatasetIterator[Any] = iter(dataset)
+            with as_part(), drawing_in(self._epoch):
+                iterator: DatasetIterator[Any] = iter(dataset)
         except StopIteration as error:
             raise as_failure(error, f"iter() of dataset {number}") from error
         context = iterator._ctx
@@ -375,6 +388,10 @@ class InterleaveDatasetIterator(steps.Turns, NodeIterator[T]):
                 f"{function} is not supported for InterleaveDatasetIterator with more"
                 f" than one dataset. There are {self._count}."
             )
+
+
+def _in_epoch(epoch: int, dataset: Any) -> Any:
+    return dataset._in_epoch(epoch)
 
 
 def _places_of(state: Any) -> Iterator[tuple[int, tuple[Any, Any, Any]]]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import threading
 import time
-from typing import Any, ClassVar, SupportsIndex
+from typing import Any, ClassVar, Self, SupportsIndex
 
 import numpy as np
 
@@ -13,6 +13,7 @@ from gristmill import transforms
 from gristmill._base import log
 from gristmill._base.checks import check_callable, check_seed_of_draws, kind
 from gristmill._base.describing import call_text
+from gristmill._base.epochs import here
 from gristmill._base.types import Indices, T
 from gristmill._dataset.model.blocks import StepMapDataset
 from gristmill._dataset.model.iter_dataset import IterDataset
@@ -113,6 +114,7 @@ class RandomMapping(Mapping):
     """A map dataset whose function takes a random generator, too."""
 
     _TAKES = transforms.RandomMap
+    _random = "draws"
 
     def __init__(self, parent: Any, transform: Any, seed: int | None = None) -> None:
         super().__init__(parent, transform)
@@ -153,6 +155,8 @@ class RandomMapMapDataset(RandomMapping, StepMapDataset[T]):
 
     def _step(self, elements: list[Any], indices: Indices) -> list[Any]:
         draws = self._draws.here
+        if draws.op_seed != here.epoch:
+            draws = self._draws.move(here.epoch)
         return steps.apply(
             steps.RANDOM_MAP, self._call, elements, indices, self._failed, draws
         )
@@ -180,8 +184,15 @@ class MapWithIndexIterDataset(IndexMapping, IterDataset[T]):
 class RandomMapIterDataset(RandomMapping, IterDataset[T]):
     """``f(x, rng)`` for each x of the parent."""
 
+    _epoch = 0
+
     def __iter__(self) -> DatasetIterator[T]:
         return RandomMapDatasetIterator(self)
+
+    def _in_epoch(self, epoch: int) -> Self:
+        made = super()._in_epoch(epoch)
+        made._epoch = epoch
+        return made
 
 
 class MapDatasetIterator(steps.MapStep, NodeIterator[T]):
@@ -213,9 +224,9 @@ class RandomMapDatasetIterator(steps.RandomMapStep, ElementCountingIterator[T]):
 
     _COUNTER_NAME = "index_for_rng"
 
-    def __init__(self, node: RandomMapping) -> None:
+    def __init__(self, node: RandomMapIterDataset[T]) -> None:
         NodeIterator.__init__(self, node)
-        draws = OpDraws(node._seed)
+        draws = OpDraws(node._seed, node._epoch or here.epoch)
         steps.RandomMapStep.__init__(self, self._parent, node._call, draws)
 
     def _processes(self) -> tuple[int, int]:
@@ -292,6 +303,11 @@ class _ThreadDraws(threading.local):
     def __init__(self, seed: Any) -> None:
         self._seed = seed
         self.here = OpDraws(seed)
+
+    def move(self, epoch: int) -> OpDraws:
+        """Draw in another epoch from now on."""
+        self.here = OpDraws(self._seed, epoch)
+        return self.here
 
     def __reduce__(self) -> tuple[type, tuple[Any]]:
         return _ThreadDraws, (self._seed,)

@@ -94,6 +94,8 @@ class IndexMapDataset(ParentSpec, BlockMapDataset[T]):
 class ShuffleMapDataset(IndexMapDataset[T]):
     """The parent's elements in a random order, another one in each epoch."""
 
+    _random = "order"
+
     def __init__(self, parent: MapDataset[T], seed: int | None = None) -> None:
         super().__init__(parent)
         if seed is None:

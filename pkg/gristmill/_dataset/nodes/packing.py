@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterator, Sequence
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import numpy as np
 
@@ -20,6 +20,7 @@ from gristmill._dataset.model import states
 from gristmill._dataset.model.failing import note_outermost
 from gristmill._dataset.model.iter_dataset import IterDataset
 from gristmill._dataset.model.iterator import DatasetIterator, NodeIterator
+from gristmill._dataset.model.node import seed_in_epoch
 from gristmill._dataset.nodes.pack_layout import (
     Features,
     bare_layout,
@@ -69,10 +70,18 @@ class PackIterDataset(IterDataset[Any]):
         self._shuffle = (
             RowShuffle(seed, shuffle_bins_group_by_feature) if shuffle_bins else None
         )
+        self._random = "order" if shuffle_bins else None
 
     def __iter__(self) -> DatasetIterator[Any]:
         check_flat(self._length_struct, self._meta_features)
         return PackingDatasetIterator(self)
+
+    def _in_epoch(self, epoch: int) -> Self:
+        made = super()._in_epoch(epoch)
+        if self._shuffle is not None:
+            seed = seed_in_epoch(self._shuffle.seed, epoch)
+            made._shuffle = dataclasses.replace(self._shuffle, seed=seed)
+        return made
 
 
 class FirstFitPackIterDataset(PackIterDataset):

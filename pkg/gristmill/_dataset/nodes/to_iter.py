@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from gristmill._base.checks import check_flag, check_options
+from gristmill._base.epochs import drawing_in, here
 from gristmill._base.types import Int64Array, T
 from gristmill._dataset.model import states
 from gristmill._dataset.model.blocks import block_of
@@ -294,12 +295,16 @@ class _Elements:
 
     def __init__(self, dataset: MapDataset[Any]) -> None:
         self._dataset = dataset
+        self._epoch = here.epoch
         sources = (getattr(node, "_source", None) for node in chain_of(dataset))
         self.by_threads = all(getattr(each, "by_threads", True) for each in sources)
         self.sampling: Sampling | None = None
 
     def read(self, indices: Int64Array, now_ns: int) -> list[Any]:
         """The elements at `indices`, of shape (n,); absent ones are None."""
+        if here.epoch != self._epoch:  # Of a thread, or of who asks for an element.
+            with drawing_in(self._epoch):
+                return self.read(indices, now_ns)
         sampling = self.sampling
         try:
             if sampling is None or now_ns < sampling.due_ns:

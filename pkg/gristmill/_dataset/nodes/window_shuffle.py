@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 
@@ -20,7 +20,7 @@ from gristmill._dataset.model.blocks import (
 from gristmill._dataset.model.iter_dataset import IterDataset
 from gristmill._dataset.model.iterator import DatasetIterator, NodeIterator
 from gristmill._dataset.model.map_dataset import MapDataset
-from gristmill._dataset.model.node import ParentSpec
+from gristmill._dataset.model.node import ParentSpec, seed_in_epoch
 from gristmill._dataset.model.states import copied, replay
 from gristmill._hot import steps
 
@@ -29,6 +29,7 @@ class WindowShuffling(ParentSpec):
     """A dataset of either kind that shuffles windows of its parent's elements."""
 
     _KIND = "order"
+    _random = "order"
 
     def __init__(self, parent: Any, *, window_size: int, seed: int) -> None:
         super().__init__(parent)
@@ -119,6 +120,11 @@ class WindowShuffleIterDataset(WindowShuffling, IterDataset[T]):
 
     def __iter__(self) -> DatasetIterator[T]:
         return WindowShuffleDatasetIterator(self)
+
+    def _in_epoch(self, epoch: int) -> Self:
+        made = super()._in_epoch(epoch)
+        made._seed = seed_in_epoch(self._seed, epoch)
+        return made
 
 
 class WindowShuffleDatasetIterator(steps.Feed, NodeIterator[T]):

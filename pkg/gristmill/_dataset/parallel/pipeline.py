@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any, ClassVar
 
 from gristmill._base import open_files
+from gristmill._base.epochs import drawing_in
 from gristmill._base.types import Alloc
 from gristmill._dataset.model.blocks import is_built_in
 from gristmill._dataset.model.iter_dataset import IterDataset
@@ -59,6 +60,7 @@ class Pipeline:
         options: What holds for the chain beside the options in it.
         workers: Processes that share the streams, 0 for none.
         worker_init_fn: Called with (worker, workers) in each before all else.
+        epoch: In which random steps draw.
     """
 
     dataset: IterDataset[Any]
@@ -68,6 +70,7 @@ class Pipeline:
     options: DatasetOptions
     workers: int = 0
     worker_init_fn: Callable[[int, int], None] | None = None
+    epoch: int = 0
 
     owned = True
     tolerant = False
@@ -137,7 +140,7 @@ class Pipeline:
     def iterator(self, stream: int) -> DatasetIterator[Any]:
         """Iterates over one stream, from its beginning."""
         number = self.numbers[stream]
-        with as_inner():
+        with as_inner(), drawing_in(self.epoch):
             iterator = iter(sliced(self.dataset, number, self.parts, self.sequential))
         context = getattr(iterator, "_ctx", None)
         if context is not None:

@@ -18,6 +18,7 @@ from gristmill._base.checks import (
     check_integer,
     check_options,
 )
+from gristmill._base.epochs import here
 from gristmill._base.types import T
 from gristmill._dataset.model.iter_dataset import IterDataset
 from gristmill._dataset.model.iterator import (
@@ -130,7 +131,7 @@ class ProcessPrefetchIterDataset(IterDataset[T]):
 
     def __iter__(self) -> DatasetIterator[T]:
         return ProcessPrefetchDatasetIterator(
-            self._pipeline,
+            dataclasses.replace(self._pipeline, epoch=here.epoch),
             self._fixed,
             self._options.per_worker_buffer_size,
             self._place,
@@ -140,6 +141,9 @@ class ProcessPrefetchIterDataset(IterDataset[T]):
     def in_workers(self) -> IterDataset[T]:
         """The last dataset of the chain that workers compute."""
         return self._pipeline.dataset
+
+    def _in_epoch(self, epoch: int) -> Self:
+        return self.with_in_workers(self.in_workers._in_epoch(epoch))
 
     def with_in_workers(self, dataset: IterDataset[Any]) -> Self:
         """A copy of this dataset, whose workers compute another chain."""

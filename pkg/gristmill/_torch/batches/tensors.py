@@ -128,6 +128,19 @@ class AsIterable(IterableDataset[Any]):  # type: ignore[misc]
 
     def __init__(self, elements: Any) -> None:
         self._elements = elements
+        self._epoch: int | None = None
+
+    def set_epoch(self, epoch: int) -> None:
+        """Let the next ``iter()`` give another epoch: its order and random draws.
+
+        A loader's `set_epoch` calls it.  Elements of another library begin again as
+        their own ``iter()`` says.
+
+        Args:
+            epoch: From 0; see `gristmill.DataLoader.set_epoch` and
+                `gristmill.IterDataset.at_epoch`.
+        """
+        self._epoch = epoch
 
     def __repr__(self) -> str:
         return call_text(self, self._elements)
@@ -139,7 +152,12 @@ class AsIterable(IterableDataset[Any]):  # type: ignore[misc]
                 " give all elements. Let num_workers be 0; Gristmill has workers of"
                 " its own."
             )
-        return as_tensors(self._elements)
+        elements = self._elements
+        if self._epoch is not None and hasattr(elements, "set_epoch"):
+            elements.set_epoch(self._epoch)
+        elif self._epoch is not None and hasattr(elements, "at_epoch"):
+            elements = elements.at_epoch(self._epoch)
+        return as_tensors(elements)
 
 
 def as_tensor_tree(element: Any) -> Any:

@@ -24,6 +24,9 @@ from gristmill._torch.indices.draws import Drawn
 
 # The first integer of what is no pickle, which begins with its length.
 _BLOCK, _IN_FILE = -1, -2
+# The first integer of what comes with the number of an epoch, the second one.
+_IN_EPOCH = -3
+EPOCH_WORDS = 2
 _FILE_NAME = "gristmill-request"
 
 
@@ -86,6 +89,18 @@ def moved_to_file(words: Int64Array) -> tuple[Int64Array, io.FileIO]:
     file = io.FileIO(os.memfd_create(_FILE_NAME, os.MFD_CLOEXEC), "w")
     file.write(words.data)
     return np.array([_IN_FILE, os.getpid(), file.fileno()]), file
+
+
+def in_epoch(words: Int64Array, epoch: int) -> Int64Array:
+    """A request, and the epoch in which its samples are drawn."""
+    return np.concatenate([[_IN_EPOCH, epoch], words]) if epoch else words
+
+
+def epoch_of(words: Int64Array) -> tuple[int, Int64Array]:
+    """The epoch, and the request, that `in_epoch` was given."""
+    if words[0] == _IN_EPOCH:
+        return int(words[1]), words[EPOCH_WORDS:]
+    return 0, words
 
 
 def unpacked(words: Int64Array) -> Any:

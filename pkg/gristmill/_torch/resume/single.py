@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from gristmill._torch import layout, private
+from gristmill._torch import epochs, layout, private
 from gristmill._torch.iterators import LoaderIterator, SingleProcessIterator
 from gristmill._torch.layout import Saved, State
 from gristmill._torch.resume.position import Position
@@ -72,6 +72,16 @@ class StatefulIterator(LoaderIterator):
         found = saved or [generator.get_state() for generator in self._generators]
         return {layout.GENERATORS: [*map(layout.digits, found)]}
 
+    def _begin_epoch(self, loader: Any) -> int:
+        saved = self._saved
+        if saved is None:
+            return super()._begin_epoch(loader)
+        return epochs.resume(loader, saved.epoch, saved.finished)
+
+    def _in_epoch(self) -> State:
+        """What a state says of its epoch, if that is not the first one."""
+        return {layout.EPOCH: self._epoch} if self._epoch else {}
+
     def _reset(self, loader: Any, first_iter: bool = False) -> None:
         self._saved = None
         self._finished = False
@@ -121,6 +131,7 @@ class StatefulSingleProcessIterator(StatefulIterator, SingleProcessIterator):
             layout.SHARED_SEED: self._shared_seed,
             **layout.dataset_states(self._dataset, self._dataset_fetcher),
             layout.FINISHED: self._finished,
+            **self._in_epoch(),
             **self._ending(),
         }
 

@@ -82,13 +82,15 @@ class ChangingPool:
         """
         return self._successor is not None and self._take_over()
 
-    def ask(self, worker: int, keys: Any, *, with_state: bool = False) -> None:
+    def ask(
+        self, worker: int, keys: Any, epoch: int = 0, *, with_state: bool = False
+    ) -> None:
         """Ask for a batch, see `WorkerPool.ask`."""
-        self._pool.ask(self._dealt(worker), keys, with_state=with_state)
+        self._pool.ask(self._dealt(worker), keys, epoch, with_state=with_state)
 
-    def send(self, worker: int, request: Any) -> None:
+    def send(self, worker: int, request: Any, epoch: int = 0) -> None:
         """Ask for anything, see `requests.packed`."""
-        self._pool.send(self._dealt(worker), request)
+        self._pool.send(self._dealt(worker), request, epoch)
 
     def beginning(self) -> requests.WithState:
         """Asks a worker for its state before its first batch."""

@@ -19,6 +19,7 @@ import numpy as np
 import torch
 from torch.utils.data import IterDataPipe, default_collate
 
+from gristmill._base.epochs import here
 from gristmill._base.types import Alloc, Int64Array
 from gristmill._engine.stream import first_unpicklable
 from gristmill._torch import layout, private
@@ -49,6 +50,7 @@ class FetchProgram:
         shared_seed: Seed of the first epoch, for datapipes.
         default_dtype: Of new tensors, as a fork of the user's process would have it.
         native: Whether whole batches are gathered where the dataset allows it.
+        epoch: In which random steps draw as the workers begin.
         states: What each worker begins its first epoch with, None for what its dataset
             is; empty where nobody asks for states.
     """
@@ -65,6 +67,7 @@ class FetchProgram:
     shared_seed: int | None
     default_dtype: torch.dtype
     native: bool
+    epoch: int
     states: Sequence[State | None] = ()
 
     @property
@@ -113,6 +116,7 @@ class FetchStream:
         In its place an exception of the user's code is sent as `ExceptionWrapper`.
         """
         self._alloc = alloc
+        here.epoch, request = requests.epoch_of(request)
         return encoding.encoded(self._answer(requests.unpacked(request)))
 
     def leave_slot(self) -> None:
@@ -232,6 +236,7 @@ class FetchStream:
 
     def _become_worker(self) -> None:
         program, worker = self._program, self._worker
+        here.epoch, here.warns = program.epoch, worker == 0
         private.set_thread_name("pt_data_worker")
         torch.set_num_threads(1)
         torch.set_default_dtype(program.default_dtype)

@@ -171,18 +171,25 @@ class WorkerPool:
         program = cast(Runnable, ProgramPickle(self._program))
         LauncherWorkers(self.scheduler, program, _IMPORTED).start()
 
-    def ask(self, worker: int, keys: Any, *, with_state: bool = False) -> None:
+    def ask(
+        self, worker: int, keys: Any, epoch: int = 0, *, with_state: bool = False
+    ) -> None:
         """Ask a worker for a batch, after all that it was asked for before.
 
-        The keys of an iterable dataset are what torch's fetchers take, a list as long
-        as a batch or None.
+        Args:
+            worker: Its number.
+            keys: Of an iterable dataset what torch's fetchers take, a list as long as a
+                batch or None.
+            epoch: In which random steps draw.
+            with_state: Whether the worker's state is to come with the batch.
         """
         request = keys
         if self._program.iterable:
             size, number = keys and len(keys), self._asked[worker]
             request = requests.Next(self._epoch, number, size, self._seed)
         self._asked[worker] += 1
-        self.send(worker, requests.WithState(request) if with_state else request)
+        request = requests.WithState(request) if with_state else request
+        self.send(worker, request, epoch)
 
     def beginning(self) -> requests.WithState:
         """Asks a worker for its state before its first batch."""
@@ -241,13 +248,13 @@ class WorkerPool:
             self.started.close()
         self._drop_files()
 
-    def send(self, worker: int, request: Any) -> None:
-        """Ask a worker for anything, see `requests.packed`."""
+    def send(self, worker: int, request: Any, epoch: int = 0) -> None:
+        """Ask a worker for anything, see `requests.packed`, in an epoch."""
         words, file = requests.packed(request), None
-        if len(words) > self._program.vector_capacity:
+        if len(words) + requests.EPOCH_WORDS > self._program.vector_capacity:
             words, file = requests.moved_to_file(words)
         self._files[worker].append(file)
-        self.scheduler.ask(worker, words)
+        self.scheduler.ask(worker, requests.in_epoch(words, epoch))
 
     def _drop_files(self) -> None:
         for files in self._files:

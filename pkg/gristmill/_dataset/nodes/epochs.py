@@ -1,0 +1,133 @@
+"""A chain in one of its epochs, each of which has its own order and random draws."""
+
+from __future__ import annotations
+
+import operator
+import sys
+from collections.abc import Mapping
+from typing import Any, Self
+
+from gristmill._base.checks import check_integer
+from gristmill._base.epochs import drawing_in
+from gristmill._base.types import T
+from gristmill._dataset.model import states
+from gristmill._dataset.model.iter_dataset import IterDataset
+from gristmill._dataset.model.iterator import (
+    CheckedIterator,
+    DatasetIterator,
+    get_next_index,
+    set_next_index,
+)
+from gristmill._dataset.model.map_dataset import MapDataset
+from gristmill._dataset.model.node import ParentSpec, builds
+from gristmill._dataset.model.observer import as_inner
+
+# In states, the epoch, unless it is 0: those of epoch 0 are the parent's own.
+_EPOCH = "at_epoch"
+
+
+@builds("MapDataset._in_epoch")
+def map_dataset_in_epoch(dataset: MapDataset[T], epoch: int) -> MapDataset[T]:
+    """The elements of one epoch, by index."""
+    length = len(dataset)
+    first = epoch * length
+    if first > sys.maxsize - length:
+        raise ValueError(
+            f"{dataset} has {length} elements and no epoch {epoch}. If it has no end,"
+            " leave out repeat(), or iterate over it only once."
+        )
+    return dataset.repeat().slice(slice(first, first + length))
+
+
+@builds("IterDataset.at_epoch")
+class EpochIterDataset(ParentSpec, IterDataset[T]):
+    """The parent's elements in one epoch; see `IterDataset.at_epoch`."""
+
+    _KIND = "order"
+    _AS_THEY_ARE = True
+    _SAID = ("epoch",)
+
+    def __init__(self, parent: IterDataset[T], epoch: int) -> None:
+        super().__init__(parent)
+        check_integer("epoch", epoch)
+        if epoch < 0:
+            raise ValueError(f"epoch must be at least 0, got {epoch}.")
+        self._epoch = operator.index(epoch)
+
+    def __iter__(self) -> DatasetIterator[T]:
+        return EpochDatasetIterator(self)
+
+    def _in_epoch(self, epoch: int) -> Self:
+        return self  # An epoch is chosen already.
+
+    def open_epoch(self, epoch: int) -> DatasetIterator[T]:
+        """Return an iterator over the parent in any epoch."""
+        chain = self._parent._in_epoch(epoch) if epoch else self._parent
+        with as_inner(), drawing_in(0):
+            iterator: DatasetIterator[T] = iter(chain)
+        return iterator
+
+
+class EpochDatasetIterator(CheckedIterator[T]):
+    """Iterates over the parent in one epoch; a state moves it to another."""
+
+    _TAKES_IN_STEP = True
+
+    def __init__(self, node: EpochIterDataset[T]) -> None:
+        super().__init__([node.open_epoch(node._epoch)])
+        self._node = node
+        self._epoch = node._epoch
+
+    def __next__(self) -> T:
+        element: T = next(self._parents[0])
+        return element
+
+    @property
+    def alloc(self) -> Any:
+        """What makes the arrays of batches, if the parent asks for it."""
+        return self._parent.alloc  # type: ignore[attr-defined]
+
+    @alloc.setter
+    def alloc(self, alloc: Any) -> None:
+        self._parent.alloc = alloc  # type: ignore[attr-defined]
+
+    def get_state(self) -> Any:
+        """The epoch and the parent's position; in epoch 0 the position alone."""
+        state = super().get_state()
+        return {_EPOCH: self._epoch, "parent": state} if self._epoch else state
+
+    def _check_state(self, state: Any) -> None:
+        epoch, position = _parts_of(state)
+        states.count(self, epoch, _EPOCH)
+        states.check_state(self._parent, position)
+
+    def _go_to(self, state: Any) -> None:
+        epoch, position = _parts_of(state)
+        if epoch != self._epoch:
+            self._move(epoch)
+        self._parent.set_state(position)
+
+    def __str__(self) -> str:
+        return f"{type(self).__name__}(epoch={self._epoch})"
+
+    def _move(self, epoch: int) -> None:
+        """Put the beginning of another epoch in place of the parent."""
+        parent = self._node.open_epoch(epoch)
+        parent._ctx.dataset_options = self._ctx.dataset_options
+        parent._ctx.mp_context = self._ctx.mp_context
+        self._parent.close()
+        self._parents, self._ctx = (parent,), parent._ctx
+        self._epoch = epoch
+
+    def _get_next_index(self) -> int:
+        return get_next_index(self._parent)
+
+    def _set_next_index(self, index: int) -> None:
+        set_next_index(self._parent, index)
+
+
+def _parts_of(state: Any) -> tuple[Any, Any]:
+    """The epoch, and the position in it."""
+    if isinstance(state, Mapping) and state.keys() == {_EPOCH, "parent"}:
+        return state[_EPOCH], state["parent"]
+    return 0, state

@@ -1,0 +1,90 @@
+"""Finds the chains whose iterations are counted, since each repeats a random order."""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+from gristmill._base.epochs import here
+from gristmill._dataset.model.map_dataset import MapDataset
+from gristmill._dataset.nodes.epochs import EpochIterDataset
+from gristmill._dataset.nodes.to_iter import PrefetchIterDataset
+from gristmill._observe.kinds import parents_of
+from gristmill._observe.passes import Passes
+
+_REPEATED = (
+    "{} is iterated over again, with the same shuffles and random draws as before."
+    " Iterate over dataset.at_epoch(epoch) for those of another epoch, or over"
+    " dataset.at_epoch(0) if the same ones are meant."
+)
+_REPEATED_IN_LOADER = (
+    "{} is iterated over again by a torch loader, in the same order as before. Call"
+    " loader.set_epoch(epoch) before each epoch if the dataset is an AsIterable; else"
+    " iterate over chain.at_epoch(epoch) in your IterableDataset, or over"
+    " chain.at_epoch(0) if the same order is meant."
+)
+
+
+class _Known(NamedTuple):
+    """What is known of a chain: its iterations, and whether they repeat an order."""
+
+    passes: Passes
+    has_order: bool
+
+
+# By dataset; None if iterations do not repeat anything random.
+_known: weakref.WeakKeyDictionary[Any, _Known | None] = weakref.WeakKeyDictionary()
+
+
+def passes_of(dataset: Any) -> Passes | None:
+    """The iterations over a chain that begins; None if it repeats nothing random.
+
+    So it is if nothing is random in the chain, if it has no end, and if its epoch was
+    chosen.
+    """
+    if type(dataset) is PrefetchIterDataset:
+        dataset = (
+            dataset._parent
+        )  # `iter` of a `MapDataset` makes another one each time.
+    try:
+        if dataset not in _known:
+            _known[dataset] = _look_at(dataset)
+        known = _known[dataset]
+    except TypeError:
+        return None  # A user's class that has no hash.
+    if known is None:
+        return None
+    if here.epoch:  # In a torch loader, for which random steps draw other numbers.
+        if not known.has_order or not here.warns:
+            return None
+        known.passes.text = _REPEATED_IN_LOADER.format(dataset)
+        if here.epoch == 1:
+            known.passes.count()  # A worker of the first epoch may have ended.
+    return known.passes
+
+
+def _look_at(dataset: Any) -> _Known | None:
+    nodes = list(_nodes_of(dataset))
+    chosen = any(isinstance(node, EpochIterDataset) for node in nodes)
+    endless = any(getattr(node, "_num_epochs", 1) is None for node in nodes)
+    random = {node._random for node in nodes} - {None}
+    if chosen or endless or not random:
+        return None
+    return _Known(Passes(_REPEATED.format(dataset)), "order" in random)
+
+
+def _nodes_of(dataset: Any) -> Iterator[Any]:
+    """A dataset and all that it is made of, in workers, too.
+
+    Of several datasets that are interleaved the first stands for all.
+    """
+    nodes = [dataset]
+    for node in nodes:
+        yield node
+        nodes += parents_of(node)
+        parts = getattr(node, "datasets", ())
+        if isinstance(parts, MapDataset):
+            nodes.append(parts)
+        elif isinstance(parts, (list, tuple)):
+            nodes += parts[:1]
