@@ -11,7 +11,7 @@ from gristmill._dataset.nodes.thread_prefetch import opened
 from gristmill._dataset.nodes.with_options import options_of
 from gristmill._observe.drawing import figure_of as figure_of
 from gristmill._observe.observed import ObservedDatasetIterator
-from gristmill._observe.passes import follow
+from gristmill._observe.passes import Opening
 from gristmill._observe.repeated import passes_of
 from gristmill._observe.reporting import report_of as report_of
 from gristmill._observe.reporting import report_of_run as report_of_run
@@ -38,5 +38,5 @@ def open_chain(dataset: Any, make: Callable[[Any], Any], counts: bool) -> Any:
             return iterator
         watch(iterator, dataset)
     if counts and (passes := passes_of(dataset)) is not None:
-        follow(iterator, passes)
+        iterator._watch.opening = Opening(passes)
     return iterator

@@ -25,6 +25,7 @@ from gristmill._base.sizes import size_of
 from gristmill._dataset.model.iterator import DatasetIterator
 from gristmill._dataset.nodes.to_iter import feeds_of
 from gristmill._observe.kinds import is_long
+from gristmill._observe.passes import Opening
 from gristmill._observe.sampling import Sampling, samplings_of
 from gristmill._observe.tracebacks import cut
 
@@ -56,6 +57,7 @@ class Watch:
             consumer's time.
         sized: Elements of which the size was taken; bytes: their size.
         durations_ns: How long the last calls took.
+        opening: Told of the first calls, if somebody counts iterations.
     """
 
     def __init__(
@@ -67,6 +69,7 @@ class Watch:
     ) -> None:
         self._record = record
         self.dataset = dataset
+        self.opening: Opening | None = None
         self._rests = rests
         # Calls that are counted, where it rests, up to the next one that is timed.
         self.left = 0
@@ -189,7 +192,7 @@ def tracing() -> bool:
 
 
 @functools.cache
-def timed_class(kind: type, annotates: bool) -> Any:
+def timed_class(kind: type, annotates: bool) -> type:
     """A class of iterators that differs from `kind` in that calls are timed.
 
     Where it `annotates`, they are named in the trace of jax's profiler, too.
@@ -202,6 +205,8 @@ def timed_class(kind: type, annotates: bool) -> Any:
 
     def __next__(self: Any) -> Any:
         watch = self._watch
+        if watch.opening is not None:
+            watch.opening.call(self)
         began = clock()
         try:
             element = advance(self)
@@ -217,11 +222,11 @@ def timed_class(kind: type, annotates: bool) -> Any:
             watch.take(self, element)
         return element
 
-    return like(kind, __next__=__next__)
+    return _like(kind, __next__)
 
 
 @functools.cache
-def resting_class(kind: type) -> Any:
+def resting_class(kind: type) -> type:
     """A class of iterators that differs from `kind` in that calls are counted."""
     advance = kind.__next__  # type: ignore[attr-defined]
 
@@ -232,13 +237,13 @@ def resting_class(kind: type) -> Any:
             watch.start(self)
         return advance(self)
 
-    return like(kind, __next__=__next__)
+    return _like(kind, __next__)
 
 
-def like(kind: type, **methods: Any) -> Any:
-    """A class of the same name that differs in some methods."""
+def _like(kind: type, advance: Callable[[Any], Any]) -> type:
+    """A class of the same name with another ``__next__``."""
     names = {
-        **methods,
+        "__next__": advance,
         "__slots__": (),
         "__module__": kind.__module__,
         "__qualname__": kind.__qualname__,

@@ -7,7 +7,7 @@ from typing import Any
 
 from gristmill._base.checks import check_integer
 from gristmill._engine import compilation
-from gristmill._observe.passes import Passes, follow
+from gristmill._observe.passes import Opening, Passes
 
 _REPEATED = (
     "This DataLoader is iterated over again, in the same order and with the same random"
@@ -70,4 +70,4 @@ class Epochs:
     def _count(self, iterator: Any) -> None:
         """Note that an iterator is at the beginning of an epoch."""
         if self._passes is not None:
-            follow(iterator, self._passes)
+            iterator._watch.opening = Opening(self._passes)

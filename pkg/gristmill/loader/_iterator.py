@@ -52,6 +52,9 @@ class DataLoaderIterator(checkpoint.Checkpointable, collections.abc.Iterator[T])
         True
     """
 
+    # Whether it does not begin at the beginning.
+    _from_state = False
+
     def __init__(
         self,
         data_loader: DataLoader[T],
@@ -105,6 +108,7 @@ class DataLoaderIterator(checkpoint.Checkpointable, collections.abc.Iterator[T])
             IndexError: The state points past the end of the data.
         """
         position = self._data_loader._restore(state, self._validate_state)
+        self._from_state = True
         self._tally.restart(position.errors)
         here = self._run.position
         if (position.streams, position.epoch) == (here.streams, here.epoch):

@@ -36,6 +36,8 @@ class DatasetIterator(checkpoint.Checkpointable, Iterator[T], Generic[T]):
         (0, {'next_index': 1})
     """
 
+    # Whether a state was set, so that it does not begin at the beginning.
+    _from_state = False
     # Times some of the calls; of the outermost iterator of a chain.
     _watch: Any = None
     # Whether the last element of the parent's is the one that this works on.

@@ -51,6 +51,7 @@ class Checked:
             StateMismatch: It is a state of another chain, or none; nothing is changed.
             IndexError: It is one of a longer dataset; nothing is changed.
         """
+        self._from_state = True
         if not _here.trusts:
             _here.met_unknown = False
             self._check_state(state)
