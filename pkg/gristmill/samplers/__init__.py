@@ -35,6 +35,8 @@ class Sampler(Protocol):
     sampler whose order suits readers that take turns, as `GroupShuffleSampler` does.
     Each stream of a loader is then computed by one worker.
 
+    If it has ``set_epoch(epoch)``, a loader's `set_epoch` calls that on a copy of it.
+
     Example:
         >>> class Backwards:
         ...     def __getitem__(self, index):
