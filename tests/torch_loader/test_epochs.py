@@ -63,7 +63,9 @@ def drawn(loader):
     """What is drawn for each element in one epoch."""
     found = {}
     for xs, numbers in loader:
-        found.update(zip(np.ravel(xs).tolist(), np.ravel(numbers).tolist(), strict=True))
+        found.update(
+            zip(np.ravel(xs).tolist(), np.ravel(numbers).tolist(), strict=True)
+        )
     return found
 
 

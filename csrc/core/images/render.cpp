@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cstring>
 #include <new>
 
 #include "core/base/pool.hpp"
@@ -44,6 +45,12 @@ Box shrunk(const Box& box, int shrink) {
           up(box.left + box.width) - left};
 }
 
+// What is read of a crop.
+Box needed_of(const Axis& columns, const Axis& rows, const Box& crop) {
+  return {crop.top + rows.begin(), crop.left + columns.begin(),
+          rows.end() - rows.begin(), columns.end() - columns.begin()};
+}
+
 Status check_crop(const Box& crop, const PictureRows& rows) {
   if (crop.top >= 0 && crop.left >= 0 && crop.height >= 1 && crop.width >= 1 &&
       crop.height <= rows.height() - crop.top &&
@@ -78,7 +85,14 @@ Status Renderer::render(const Picture& picture, const RenderPlan& plan,
   const Box crop = shrunk(plan.crop, shrink);
   const Axis columns(options_.filter, crop.width, plan.width, x.first, x.last);
   const Axis rows(options_.filter, crop.height, plan.height, y.first, y.last);
-  TRY(make_lines(columns, rows, crop, shrink, plan.flip));
+  const bool rows_first =
+      !rows.copies() && !columns.copies() &&
+      rows_come_first(crop.height, crop.width, plan.height, plan.width);
+  if (rows_first) {
+    TRY(start_window(columns, rows, crop, shrink));
+  } else {
+    TRY(make_lines(columns, rows, crop, shrink, plan.flip));
+  }
   const auto channels = static_cast<std::size_t>(layout_.channels);
   const std::size_t bytes = channels * static_cast<std::size_t>(columns.size());
   // Where the part lies in the output.
@@ -93,18 +107,68 @@ Status Renderer::render(const Picture& picture, const RenderPlan& plan,
         direct ? reinterpret_cast<std::uint8_t*>(out) +
                      static_cast<std::size_t>(top + i) * bytes
                : line_.data() + channels * static_cast<std::size_t>(left);
-    resize_rows(rows, i, lines_.data(), stride_of(bytes), bytes, line);
+    if (rows_first) {
+      TRY(make_line(columns, rows, i, plan.flip));
+      std::memcpy(line, made_.data(), bytes);
+    } else {
+      resize_rows(rows, i, lines_.data(), 0, stride_of(bytes), bytes, line);
+    }
     if (!direct) put_line(layout_, line_.data(), top + i, out);
   }
   put_zeros(top + rows.size(), layout_.height);
+  return rows_first ? rows_.finish() : Status();
+}
+
+Status Renderer::start_window(const Axis& columns, const Axis& rows,
+                              const Box& crop, int shrink) {
+  const Box needed = needed_of(columns, rows, crop);
+  window_ = Window();
+  window_.bytes = 4 * static_cast<std::size_t>(needed.width);
+  window_.stride = stride_of(window_.bytes);
+  window_.capacity = 4 * rows.pairs();
+  const auto capacity = static_cast<std::size_t>(window_.capacity);
+  lines_.resize(window_.stride * (capacity + 1) + kVector);
+  row_.resize(window_.stride + slack_of(columns));
+  made_.resize(static_cast<std::size_t>(layout_.channels * columns.size() + 4));
+  return rows_.start(needed, shrink, slack_of(columns));
+}
+
+Status Renderer::make_line(const Axis& columns, const Axis& rows, int i,
+                           bool flip) {
+  TRY(move_window(rows.starts()[i],
+                  std::min(rows.starts()[i] + 2 * rows.pairs(),
+                           rows.end() - rows.begin())));
+  resize_rows(rows, i, lines_.data(), window_.first, window_.stride,
+              window_.bytes, row_.data());
+  resize_columns(columns, row_.data(), layout_.channels, flip, made_.data());
+  return {};
+}
+
+Status Renderer::move_window(int start, int end) {
+  const auto offset = [&](int line) {
+    return static_cast<std::size_t>(line - window_.first) * window_.stride;
+  };
+  if (end - window_.first > window_.capacity) {
+    const int kept = std::max(window_.end - start, 0);
+    std::memmove(lines_.data(), lines_.data() + offset(window_.end - kept),
+                 static_cast<std::size_t>(kept) * window_.stride);
+    window_.first = window_.end - kept;
+  }
+  for (; window_.end < end; ++window_.end) {
+    const std::uint8_t* const row = TRY(rows_.next());
+    if (window_.end < start) {
+      window_.first = window_.end + 1;  // No line is made of it.
+      continue;
+    }
+    std::memcpy(lines_.data() + offset(window_.end), row, window_.bytes);
+  }
   return {};
 }
 
 // Resizes the columns of those rows that are needed.
 Status Renderer::make_lines(const Axis& columns, const Axis& rows,
                             const Box& crop, int shrink, bool flip) {
-  const Box needed{crop.top + rows.begin(), crop.left + columns.begin(),
-                   rows.end() - rows.begin(), columns.end() - columns.begin()};
+  const Box needed = needed_of(columns, rows, crop);
   const std::size_t stride =
       stride_of(static_cast<std::size_t>(layout_.channels) *
                 static_cast<std::size_t>(columns.size()));

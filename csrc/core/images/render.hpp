@@ -47,16 +47,38 @@ class Renderer {
   Status render(const Picture& picture, const RenderPlan& plan, std::byte* out);
 
  private:
+  // The rows that the next line of the output is made of, in `lines_`.
+  struct Window {
+    int first = 0;  // Counted from the first one that is needed.
+    int end = 0;    // Behind the last one that was read.
+    int capacity = 0;
+    std::size_t bytes = 0;  // Of a row, and from one to the next.
+    std::size_t stride = 0;
+  };
+
+  // Columns before rows: fills `lines_` with all lines, of the width of the
+  // output.
   Status make_lines(const Axis& columns, const Axis& rows, const Box& crop,
                     int shrink, bool flip);
+
+  // Rows before columns: line `i` of the output is made in `made_`, one after
+  // another.
+  Status start_window(const Axis& columns, const Axis& rows, const Box& crop,
+                      int shrink);
+  Status make_line(const Axis& columns, const Axis& rows, int i, bool flip);
+  // Reads rows up to `end`, of which those before `start` may be dropped.
+  Status move_window(int start, int end);
 
   const Layout layout_;
   const RenderOptions options_;
   const std::vector<std::uint8_t> zeros_;  // A line of the output.
   PictureRows rows_;
   std::vector<std::uint8_t> lines_;  // As wide as the output, and as high as
-                                     // what is cropped.
+                                     // what is cropped; or the window.
   std::vector<std::uint8_t> line_;   // Of the output.
+  Window window_;
+  std::vector<std::uint8_t> row_;   // As wide as what is cropped.
+  std::vector<std::uint8_t> made_;  // The part of a line that has pixels.
 };
 
 // Renders picture k to place k of `out`, on as many threads as given at most.

@@ -168,12 +168,11 @@ void make_pixels(const Axis& axis, const std::uint8_t* in, int channels,
   }
 }
 
-// 16 bytes of the lines, from `in` on.
+// 16 bytes of the lines, from `in` on, of which the last one is `last`.
 U8x16 line_part(const Axis& axis, const Axis::Pair* weights, int start,
-                const std::uint8_t* in, std::size_t stride) {
+                int last, const std::uint8_t* in, std::size_t stride) {
   I32x4 high[4]{};
   I32x4 low[4]{};
-  const int last = axis.end() - axis.begin() - 1;
   for (int k = 0; k < axis.pairs(); ++k) {
     const int first = std::min(start + 2 * k, last);
     const int second = std::min(start + 2 * k + 1, last);
@@ -267,9 +266,10 @@ void resize_columns(const Axis& axis, const std::uint8_t* in, int channels,
   }
 }
 
-void resize_rows(const Axis& axis, int i, const std::uint8_t* in,
+void resize_rows(const Axis& axis, int i, const std::uint8_t* in, int first,
                  std::size_t stride, std::size_t bytes, std::uint8_t* out) {
-  const int start = axis.starts()[i];
+  const int start = axis.starts()[i] - first;
+  const int last = axis.end() - axis.begin() - 1 - first;
   if (axis.copies()) {
     std::memcpy(out, in + static_cast<std::size_t>(start) * stride, bytes);
     return;
@@ -277,7 +277,7 @@ void resize_rows(const Axis& axis, int i, const std::uint8_t* in,
   const Axis::Pair* const weights =
       axis.weights() + static_cast<std::ptrdiff_t>(i) * axis.pairs();
   for (std::size_t at = 0; at < bytes; at += sizeof(U8x16)) {
-    const U8x16 part = line_part(axis, weights, start, in + at, stride);
+    const U8x16 part = line_part(axis, weights, start, last, in + at, stride);
     std::memcpy(out + at, &part, std::min(sizeof part, bytes - at));
   }
 }

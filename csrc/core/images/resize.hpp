@@ -1,7 +1,6 @@
 // Resizing of one axis of a picture as Pillow does it, bit for bit: each sample
 // is a weighted sum of those around it, farther around where a picture shrinks,
-// with weights of 22 bits, rounded to 8 bits after each axis.  (Pillow's order
-// of the axes is another for pictures more than 100 times as high as wide.)
+// with weights of 22 bits, rounded to 8 bits after each axis.
 //
 // Thread safety: plain values; functions write only to `out`.
 #pragma once
@@ -73,10 +72,18 @@ void resize_columns(const Axis& axis, const std::uint8_t* in, int channels,
                     bool flip, std::uint8_t* out);
 
 // Makes `bytes` bytes of line `i` of lines that lie `stride` bytes apart, the
-// first of which is line axis.begin().
-// REQUIRES: a line can be read behind the last one where axis.pairs() > 0, and
-// lines up to a multiple of 16 bytes.
-void resize_rows(const Axis& axis, int i, const std::uint8_t* in,
+// first of which is line axis.begin() + `first`.
+// REQUIRES: first <= axis.starts()[i]; a line can be read behind the last one
+// where axis.pairs() > 0, and lines up to a multiple of 16 bytes.
+void resize_rows(const Axis& axis, int i, const std::uint8_t* in, int first,
                  std::size_t stride, std::size_t bytes, std::uint8_t* out);
+
+// True if a picture is resized by rows before columns, as it is by Pillow since
+// version 13: if its height shrinks by more than twice as much as its width.
+constexpr bool rows_come_first(int from_height, int from_width, int height,
+                               int width) {
+  const int fewer = from_height - height;
+  return fewer > 0 && fewer > 2 * (from_width - width);
+}
 
 }  // namespace gristmill

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <cstring>
 #include <functional>
+#include <random>
 #include <vector>
 
 #include "core/check.hpp"
@@ -10,8 +11,10 @@
 
 namespace {
 
+using gristmill::Axis;
 using gristmill::Code;
 using gristmill::File;
+using gristmill::Filter;
 using gristmill::kKinds;
 using gristmill::Layout;
 using gristmill::Picture;
@@ -114,6 +117,94 @@ void values_are_looked_up_and_laid_out() {
          std::vector<std::uint16_t>{1001, 1004, 2002, 2005, 3003, 3006}));
 }
 
+// A picture resized at once, rows before columns.
+Pixels by_rows_first(const Pixels& pixels, const RenderPlan& plan,
+                     int channels) {
+  const int height = plan.crop.height, width = plan.crop.width;
+  const Axis rows(Filter::kLanczos, height, plan.height, 0, plan.height);
+  const Axis columns(Filter::kLanczos, width, plan.width, 0, plan.width);
+  const auto bytes = static_cast<std::size_t>(channels * width);
+  const auto out_bytes = static_cast<std::size_t>(channels * plan.width);
+  Pixels in(pixels);
+  in.resize(pixels.size() + bytes + 16);
+  Pixels line(bytes + 16), wide(static_cast<std::size_t>(4 * width) + 99);
+  Pixels made(out_bytes + 4), out;
+  for (int i = 0; i < plan.height; ++i) {
+    resize_rows(rows, i, in.data(), 0, bytes, bytes, line.data());
+    for (std::size_t at = 0; at < bytes; ++at) {
+      const auto step = static_cast<std::size_t>(channels);
+      wide[at / step * 4 + at % step] = line[at];
+    }
+    resize_columns(columns, wide.data(), channels, false, made.data());
+    out.insert(out.end(), made.begin(), made.end() - 4);
+  }
+  return out;
+}
+
+// The part of a picture that a layout has of it, from right to left if flipped.
+Pixels part_of(const Pixels& whole, const Layout& layout,
+               const RenderPlan& plan) {
+  Pixels out;
+  for (int y = plan.top; y < plan.top + layout.height; ++y) {
+    for (int x = 0; x < layout.width; ++x) {
+      const int from = plan.left + (plan.flip ? layout.width - 1 - x : x);
+      const bool outside =
+          y < 0 || y >= plan.height || from < 0 || from >= plan.width;
+      for (int c = 0; c < layout.channels; ++c) {
+        const int at = (y * plan.width + from) * layout.channels + c;
+        out.push_back(outside ? 0 : whole[static_cast<std::size_t>(at)]);
+      }
+    }
+  }
+  return out;
+}
+
+void rows_come_first_if_the_height_shrinks_most() {
+  constexpr int sizes[][4] = {{90, 40, 20, 30}, {50, 9, 49, 60},
+                              {33, 5, 2, 1},    {300, 4, 7, 3},
+                              {9, 7, 5, 6},     {64, 64, 8, 40}};
+  for (const auto& [height, width, rows, columns] : sizes) {
+    CHECK(gristmill::rows_come_first(height, width, rows, columns));
+    for (int channels = 1; channels <= 3; ++channels) {
+      Pixels pixels(static_cast<std::size_t>(height * width * channels));
+      std::mt19937 random(static_cast<unsigned>(height));
+      for (auto& value : pixels) value = static_cast<std::uint8_t>(random());
+      RenderPlan plan = whole(height, width);
+      plan.height = rows;
+      plan.width = columns;
+      const Pixels expected = by_rows_first(pixels, plan, channels);
+      for (const int cut : {0, 1, -1}) {
+        Layout layout;
+        layout.channels = channels;
+        layout.height = std::max(rows - cut, 1);
+        layout.width = std::max(columns - 2 * cut, 1);
+        plan.top = plan.left = cut;
+        plan.flip = cut != 0;
+        RenderOptions options;
+        options.filter = Filter::kLanczos;
+        Renderer renderer(layout, options);
+        // The second time in memory that was used.
+        for (int i = 0; i < 2; ++i) {
+          Pixels out(layout.picture_bytes(), 77);
+          CHECK(renderer
+                    .render(in_memory(pixels, height, width), plan,
+                            reinterpret_cast<std::byte*>(out.data()))
+                    .ok());
+          CHECK(out == part_of(expected, layout, plan));
+        }
+      }
+    }
+  }
+}
+
+void columns_come_first_otherwise() {
+  constexpr int sizes[][4] = {
+      {90, 90, 20, 20}, {20, 90, 90, 20}, {40, 60, 20, 50}, {8, 8, 8, 8}};
+  for (const auto& [height, width, rows, columns] : sizes) {
+    CHECK(!gristmill::rows_come_first(height, width, rows, columns));
+  }
+}
+
 struct Batch {
   std::vector<File> files;
   std::vector<Picture> pictures;
@@ -195,6 +286,8 @@ int main() {
   orientations_are_those_of_exif();
   what_lies_outside_is_zero_and_flips_as_well();
   values_are_looked_up_and_laid_out();
+  rows_come_first_if_the_height_shrinks_most();
+  columns_come_first_otherwise();
   threads_render_the_same_pictures();
   the_first_bad_picture_is_named();
   a_crop_must_lie_within_the_picture();

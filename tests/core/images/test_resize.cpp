@@ -79,7 +79,7 @@ std::vector<std::uint8_t> rows_of(const Axis& axis,
   std::vector<std::uint8_t> samples;
   for (int i = 0; i < axis.size(); ++i) {
     std::uint8_t out[3];
-    resize_rows(axis, i, in.data(), stride, sizeof out, out);
+    resize_rows(axis, i, in.data(), 0, stride, sizeof out, out);
     samples.push_back(out[2]);
   }
   return samples;

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from gristmill import _core, errors
+from support.pillow_resize import resized
 
 Image = pytest.importorskip("PIL.Image")
 
@@ -53,7 +54,7 @@ def by_pillow(file, plan, shape, filter, mode="RGB"):
     if orientation in TURNS:
         image = image.transpose(Image.Transpose[TURNS[orientation]])
     image = image.crop((left, top, left + width, top + height))
-    image = image.resize((columns, rows), Image.Resampling[FILTERS[filter]])
+    image = resized(image, (columns, rows), Image.Resampling[FILTERS[filter]])
     image = image.crop((x, y, x + shape[1], y + shape[0]))
     pixels = np.asarray(image).reshape(shape)
     return pixels[:, ::-1] if flip else pixels
@@ -88,8 +89,6 @@ def test_any_part_of_any_file_has_the_pixels_of_pillow(way):
     sides = [1, 2, 7, 8, 16, 17, 31, 33, 131, 250]
     for seed in range(40):
         height, width = rng.choice(sides), rng.choice(sides)
-        # Pillow resizes rows first where a crop is 100 times as high as wide.
-        height = min(height, 100 * width)
         color = "L" if way == "gray" else "RGB"
         file = jpeg(picture(height, width, seed), color, **WAYS[way])
         plan, shape = some_plan(rng, height, width, rng.choice([1, *range(1, 9)]))
@@ -107,7 +106,7 @@ def test_pixels_in_memory_are_rendered_as_files_are():
     plan = (5, 3, 50, 30, 33, 20, -1, 2, 1, 6)
     turned = np.rot90(pixels, -1)
     image = Image.fromarray(turned).crop((3, 5, 33, 55))
-    image = image.resize((20, 33), Image.Resampling.BILINEAR)
+    image = resized(image, (20, 33), Image.Resampling.BILINEAR)
     expected = np.asarray(image.crop((2, -1, 2 + shape[1], shape[0] - 1)))[:, ::-1]
     for channels in (1, 2, 3):
         part = np.ascontiguousarray(pixels[:, :, :channels])
@@ -137,7 +136,7 @@ def test_a_draft_is_that_of_pillow(size):
     file = jpeg(picture(203, 330))
     image = Image.open(io.BytesIO(file))
     image.draft(None, (size[1], size[0]))
-    expected = np.asarray(image.resize((size[1], size[0]), Image.Resampling.BILINEAR))
+    expected = np.asarray(resized(image, size[::-1], Image.Resampling.BILINEAR))
     plan = (0, 0, 203, 330, *size, 0, 0, 0, 1)
     found = render([file], [plan], (*size, 3), draft=True)
     np.testing.assert_array_equal(found[0], expected)

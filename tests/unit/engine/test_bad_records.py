@@ -727,7 +727,7 @@ def test_a_count_that_is_none_is_refused(errors):
     next(iterator)
     state = json.loads(iterator.get_state())
     state["gristmill"]["errors"] = errors
-    with pytest.raises(StateMismatch, match="records failed, expected a number"):
+    with pytest.raises(StateMismatch, match="expected a number of at least 0"):
         iterator.set_state(json.dumps(state).encode())
 
 
