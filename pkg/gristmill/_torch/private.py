@@ -1,7 +1,7 @@
 """What is used here of torch's private parts, which any version of torch may change.
 
 No other file names them.  They are looked at when this one is imported: where one is
-not what it has been from torch 2.6 to 2.13, `UNKNOWN` says so, and loaders compute as
+not what it has been from torch 2.6 to 2.15, `UNKNOWN` says so, and loaders compute as
 torch's own do.
 """
 
@@ -21,7 +21,7 @@ import torch.utils.data
 if TYPE_CHECKING:
     from torch._utils import ExceptionWrapper as ExceptionWrapper
 
-KNOWN = "torch 2.6 to 2.13"
+KNOWN = "torch 2.6 to 2.15"
 _LOADING = "utils.data.dataloader."
 _COLLATE = "utils.data._utils.collate."
 _WORKER = "utils.data._utils.worker."
@@ -170,7 +170,8 @@ def warn_of_unknown() -> None:
         return
     warnings.warn(
         f"{_because(UNKNOWN)} Loaders compute as torch's own do, and max_restarts,"
-        " reorder_window, memory_limit and overlap_epochs have no effect.",
+        " reorder_window, memory_limit and overlap_epochs have no effect. Random steps"
+        " of Gristmill's datasets draw the same in each epoch.",
         stacklevel=3,
     )
 
