@@ -30,7 +30,13 @@ from torch_loader.batches import (
 # Torch's own, each at the first use of something in a process.
 pytestmark = [
     pytest.mark.filterwarnings(f"ignore:{begin}")
-    for begin in ("Sparse", "ComplexHalf", "The PyTorch API", "TypedStorage")
+    for begin in (
+        "Sparse",
+        "ComplexHalf",
+        "BComplex32",  # From torch 2.14 on.
+        "The PyTorch API",
+        "TypedStorage",
+    )
 ]
 
 DTYPES = sorted(

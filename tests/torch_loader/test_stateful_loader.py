@@ -337,10 +337,10 @@ def test_only_a_dataset_that_cannot_say_where_it_stands_is_warned_of(dataset, wa
         loader.state_dict()
         taken(loader)
         loader.state_dict()
-    # Where other tests use JAX, it warns of forks.
-    ours = [found for found in told if "in_order=False" in str(found.message)]
-    assert len(ours) == warned
-    assert {found.category for found in told if found not in ours} <= {RuntimeWarning}
+    # JAX, where other tests use it, and Python from 3.12 on warn of forks.
+    texts = [str(found.message) for found in told]
+    ours = ["in_order=False" in text for text in texts if "fork" not in text]
+    assert ours == [True] * warned
 
 
 @pytest.mark.parametrize(

@@ -109,20 +109,15 @@ def in_epoch(program: LoaderProgram, epoch: int) -> LoaderProgram:
 
 
 def changes_with_epoch(program: LoaderProgram, operations: Sequence[Any]) -> bool:
-    """Whether another epoch of a loader, which has an end, has other data."""
+    """Whether a loader gives one epoch, and another one has other data."""
     sampler = program.sampler
-    if is_endless(program):
-        return False
     if not isinstance(sampler, SAMPLERS):
         return hasattr(sampler, "set_epoch")
+    if sampler._num_epochs != 1:
+        return False
     kinds = (*RANDOM, legacy.RandomMapOperation)
     draws = any(isinstance(op, kinds) for op in operations)
     return sampler._shuffle or (draws and sampler.seed is not None)
-
-
-def is_endless(program: Program) -> bool:
-    """Whether the sampler has no end: it has the largest length there is."""
-    return program.length >= sys.maxsize // program.shard.shard_count
 
 
 def _in_blocks(sampler: Any, operations: Sequence[Any]) -> bool:
@@ -225,7 +220,8 @@ def outputs(program: Program, operations: Sequence[Any]) -> int:
 
 def _unknown(program: Program, operations: Sequence[Any]) -> str | None:
     """Why the number of outputs is not known; None where it is."""
-    if is_endless(program):
+    # A sampler without an end has the largest length there is.
+    if program.length >= sys.maxsize // program.shard.shard_count:
         return "its sampler has no end. Pass num_epochs= for one."
     if program.on_error == "skip":
         return "on_error='skip' may leave records out."

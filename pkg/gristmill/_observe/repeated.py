@@ -40,8 +40,8 @@ _known: weakref.WeakKeyDictionary[Any, _Known | None] = weakref.WeakKeyDictionar
 def passes_of(dataset: Any) -> Passes | None:
     """The iterations over a chain that begins; None if it repeats nothing random.
 
-    So it is if nothing is random in the chain, if it has no end, and if its epoch was
-    chosen.
+    So it is if nothing is random in the chain, if it has several epochs, and if its
+    epoch was chosen.
     """
     if type(dataset) is PrefetchIterDataset:
         dataset = (
@@ -67,9 +67,9 @@ def passes_of(dataset: Any) -> Passes | None:
 def _look_at(dataset: Any) -> _Known | None:
     nodes = list(_nodes_of(dataset))
     chosen = any(isinstance(node, EpochIterDataset) for node in nodes)
-    endless = any(getattr(node, "_num_epochs", 1) is None for node in nodes)
+    repeats = any(getattr(node, "_num_epochs", 1) != 1 for node in nodes)
     random = {node._random for node in nodes} - {None}
-    if chosen or endless or not random:
+    if chosen or repeats or not random:
         return None
     return _Known(Passes(_REPEATED.format(dataset)), "order" in random)
 

@@ -199,8 +199,8 @@ class DataLoader(torch.utils.data.DataLoader[T]):  # type: ignore[misc]
             >>> for epoch in range(2):
             ...     loader.set_epoch(epoch)
             ...     print(next(iter(loader)).tolist())
-            [1, 2, 3]
-            [4, 5, 6]
+            [42, 33, 43]
+            [7, 50, 6]
         """
         epochs.choose(self, epoch)
 

@@ -46,11 +46,11 @@ class Epochs:
             OverflowError: The sampler's indices of that epoch exceed 64 bits.
 
         Example:
-            >>> loader = load(range(4), shuffle=True, seed=1, num_epochs=1)
+            >>> loader = gristmill.load(range(4), shuffle=True, seed=1, num_epochs=1)
             >>> for epoch in range(2):
             ...     loader.set_epoch(epoch)
             ...     print(list(loader))
-            [1, 2, 0, 3]
+            [1, 2, 3, 0]
             [0, 3, 1, 2]
         """
         check_integer("epoch", epoch)

@@ -237,6 +237,7 @@ NOT_RANDOM = {
     "in order": lambda: source().map(str).to_iter_dataset().batch(2),
     "seeded": lambda: source().seed(3),
     "endless": lambda: chain().repeat(),
+    "several epochs": lambda: chain().repeat(2).map(str),
     "repeated without end": lambda: experimental.RepeatIterDataset(
         chain().to_iter_dataset()
     ),

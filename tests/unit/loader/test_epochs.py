@@ -307,6 +307,7 @@ NOT_RANDOM = {
         SAMPLERS["groups, one order"](8, g.NoSharding(), 1)
     ),
     "endless": lambda: shuffled(None),
+    "several epochs": lambda: shuffled(2),
     "of its own": lambda: loader(Unknowing(), shard_options=g.NoSharding()),
 }
 
