@@ -17,7 +17,7 @@ from torch.utils.data import BatchSampler, SequentialSampler
 
 from gristmill._base import log
 from gristmill._base.checks import check_integer
-from gristmill._base.epochs import drawing_in
+from gristmill._base.epochs import here
 
 # The attribute of a loader that has its `Epochs`.
 _NAME = "_gristmill_epochs"
@@ -86,12 +86,17 @@ def told(epoch: int) -> int:
 
 def drawing(fetch: Callable[[Any], Any], epoch: int) -> Callable[[Any], Any]:
     """A fetch of batches whose samples draw in an epoch."""
-    return functools.partial(_fetch_in, epoch, fetch) if told(epoch) else fetch
+    draws_in = told(epoch)
+    return functools.partial(_fetch_in, draws_in, fetch) if draws_in else fetch
 
 
 def _fetch_in(epoch: int, fetch: Callable[[Any], Any], batch: Any) -> Any:
-    with drawing_in(told(epoch)):
+    # As `drawing_in`, in less time.
+    before, here.epoch = here.epoch, epoch
+    try:
         return fetch(batch)
+    finally:
+        here.epoch = before
 
 
 def _warn_of_order(loader: Any) -> None:

@@ -189,6 +189,7 @@ class MultiProcessIterator(LoaderIterator, private.MultiProcessIterator):  # typ
 
     def __init__(self, loader: Any) -> None:
         self._epoch = self._begin_epoch(loader)
+        self._draws_in = epochs.told(self._epoch)
         private.BaseIterator.__init__(self, loader)
         _check(loader)
         self._in_order = loader.in_order
@@ -297,7 +298,7 @@ class MultiProcessIterator(LoaderIterator, private.MultiProcessIterator):  # typ
             shared_seed=self._shared_seed,
             default_dtype=torch.get_default_dtype(),
             native=native,
-            epoch=epochs.told(self._epoch),
+            epoch=self._draws_in,
         )
 
     def _foresees(self) -> bool:
@@ -319,9 +320,9 @@ class MultiProcessIterator(LoaderIterator, private.MultiProcessIterator):  # typ
         private.BaseIterator._reset(self, loader, first_iter)
         self._draw_natively()
         ahead = () if any(self._asked) else self._ahead
-        foreseen, self._epoch = self._epoch + 1, self._begin_epoch(loader)
-        is_next = epochs.told(self._epoch) == epochs.told(foreseen)
-        if ahead and is_next and self._draws(ahead):
+        foreseen, self._epoch = epochs.told(self._epoch + 1), self._begin_epoch(loader)
+        self._draws_in = epochs.told(self._epoch)
+        if ahead and self._draws_in == foreseen and self._draws(ahead):
             self._ask_for_all(pool, len(ahead))
             return
         if self._pins is not None:
@@ -360,7 +361,7 @@ class MultiProcessIterator(LoaderIterator, private.MultiProcessIterator):  # typ
         keys = next(self._next_epoch, None)
         if keys is not None:
             worker = len(self._ahead) % self._num_workers
-            self._send(pool, worker, keys, self._epoch + 1)
+            self._send(pool, worker, keys, epochs.told(self._epoch + 1))
             self._ahead += (keys,)
 
     def _draws(self, ahead: tuple[Any, ...]) -> bool:
@@ -380,12 +381,12 @@ class MultiProcessIterator(LoaderIterator, private.MultiProcessIterator):  # typ
         if worker is None:
             return
         if not already:
-            self._send(pool, worker, keys, self._epoch)
+            self._send(pool, worker, keys, self._draws_in)
         self._asked[worker] += 1
 
     def _send(self, pool: ChangingPool, worker: int, keys: Any, epoch: int) -> None:
         with_state = self._asks_for_state(worker)
-        pool.ask(worker, keys, epochs.told(epoch), with_state=with_state)
+        pool.ask(worker, keys, epoch, with_state=with_state)
         if self._pins is not None:
             self._pins.request()
 

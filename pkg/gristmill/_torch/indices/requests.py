@@ -24,8 +24,8 @@ from gristmill._torch.indices.draws import Drawn
 
 # The first integer of what is no pickle, which begins with its length.
 _BLOCK, _IN_FILE = -1, -2
-# The first integer of what comes with the number of an epoch, the second one.
-_IN_EPOCH = -3
+# The first integer of a request with an epoch; the second one is its number.
+IN_EPOCH = -3
 EPOCH_WORDS = 2
 _FILE_NAME = "gristmill-request"
 
@@ -92,15 +92,8 @@ def moved_to_file(words: Int64Array) -> tuple[Int64Array, io.FileIO]:
 
 
 def in_epoch(words: Int64Array, epoch: int) -> Int64Array:
-    """A request, and the epoch in which its samples are drawn."""
-    return np.concatenate([[_IN_EPOCH, epoch], words]) if epoch else words
-
-
-def epoch_of(words: Int64Array) -> tuple[int, Int64Array]:
-    """The epoch, and the request, that `in_epoch` was given."""
-    if words[0] == _IN_EPOCH:
-        return int(words[1]), words[EPOCH_WORDS:]
-    return 0, words
+    """A request, behind the epoch in which its samples are drawn."""
+    return np.concatenate([[IN_EPOCH, epoch], words])
 
 
 def unpacked(words: Int64Array) -> Any:

@@ -8,7 +8,7 @@ import warnings
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from gristmill._torch import epochs, layout, private
+from gristmill._torch import layout, private
 from gristmill._torch.indices import requests
 from gristmill._torch.iterators import MultiProcessIterator
 from gristmill._torch.layout import Saved, State
@@ -171,7 +171,7 @@ class StatefulMultiProcessIterator(StatefulIterator, MultiProcessIterator):
     def _each(self, pool: ChangingPool, wanted: list[Any]) -> Iterator[Answer]:
         """What each worker answers to a request."""
         for worker, request in enumerate(wanted):
-            pool.send(worker, request, epochs.told(self._epoch))
+            pool.send(worker, request, self._draws_in)
         for _ in wanted:
             yield self._answer_of(pool)
 

@@ -116,7 +116,10 @@ class FetchStream:
         In its place an exception of the user's code is sent as `ExceptionWrapper`.
         """
         self._alloc = alloc
-        here.epoch, request = requests.epoch_of(request)
+        here.epoch = 0
+        if request[0] == requests.IN_EPOCH:
+            here.epoch = int(request[1])
+            request = request[requests.EPOCH_WORDS :]
         return encoding.encoded(self._answer(requests.unpacked(request)))
 
     def leave_slot(self) -> None:

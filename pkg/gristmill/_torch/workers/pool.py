@@ -254,7 +254,9 @@ class WorkerPool:
         if len(words) + requests.EPOCH_WORDS > self._program.vector_capacity:
             words, file = requests.moved_to_file(words)
         self._files[worker].append(file)
-        self.scheduler.ask(worker, requests.in_epoch(words, epoch))
+        if epoch:
+            words = requests.in_epoch(words, epoch)
+        self.scheduler.ask(worker, words)
 
     def _drop_files(self) -> None:
         for files in self._files:
