@@ -155,6 +155,21 @@ def _count(more: dict[str, Any], name: str) -> int:
     return count
 
 
+def check_streams(position: Position, wanted: int | None) -> None:
+    """Refuse a position in another number of streams than a loader was made with.
+
+    Raises:
+        StateMismatch: It is; None takes any number.
+    """
+    if wanted is not None and wanted != position.streams:
+        raise StateMismatch(
+            f"Checkpoint has {position.streams} streams, but the loader was made "
+            f"with streams={wanted}. The number of streams defines the order, so "
+            "it cannot change within a run: leave streams= out, or set it to "
+            f"{position.streams}."
+        )
+
+
 def _version_2(pipeline: Pipeline, position: Position) -> dict[str, Any]:
     shards = pipeline.program.shard.shard_count
     stride = position.streams * shards

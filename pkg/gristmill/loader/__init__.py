@@ -11,11 +11,9 @@ import numpy as np
 
 from gristmill import samplers, sharding, sources, transforms
 from gristmill._base.checks import check_flag
-from gristmill._base.describing import call_text
 from gristmill._base.listing import listed
 from gristmill._base.torch_names import OF_LOAD, OF_LOADER, refusing_names_of_torch
 from gristmill._base.types import S, T
-from gristmill._dataset.model.names import transform_name
 from gristmill._engine import arguments, compilation
 from gristmill._engine import state as states
 from gristmill._engine.local import LocalRun
@@ -23,9 +21,9 @@ from gristmill._engine.record_errors import Tally
 from gristmill._engine.remote import RemoteOptions, RemoteRun
 from gristmill._engine.workers import Place, check_place
 from gristmill.bad_records import ErrorPolicy, OnError
-from gristmill.errors import StateMismatch
 from gristmill.loader._epochs import Epochs
 from gristmill.loader._iterator import DataLoaderIterator, LoaderTrial
+from gristmill.loader._text import text_of
 from gristmill.operations import Operation
 from gristmill.options import MultiprocessingOptions, ReadOptions
 from gristmill.sources import Columns, RandomAccessDataSource
@@ -187,9 +185,7 @@ class DataLoader(Epochs, Generic[T]):
         return self._local_num_workers * self._shard_options.shard_count
 
     def __iter__(self) -> DataLoaderIterator[T]:
-        iterator = DataLoaderIterator(self, None)
-        self._count(iterator)
-        return iterator
+        return self._counted(DataLoaderIterator(self, None))
 
     def __len__(self) -> int:
         return compilation.outputs(self._program, self._operations)
@@ -199,21 +195,32 @@ class DataLoader(Epochs, Generic[T]):
         return True
 
     def __repr__(self) -> str:
-        source = self._data_source
-        shown = {
-            "data_source": self._program.source if type(source) is dict else source,
-            "sampler": self._sampler,
-        }
-        operations = ", ".join(map(transform_name, self._operations))
-        workers = self._multiprocessing_options.num_workers
-        options = f"operations=[{operations}], worker_count={workers}"
-        if self._remote.place is not None:
-            options += f", workers={self._remote.place!r}"
-        if self._explicit_streams is not None:
-            options += f", streams={self._explicit_streams}"
-        if self._error_policy.on_error != "raise":
-            options += f", on_error={self._error_policy.on_error!r}"
-        return f"{call_text(self, **shown)[:-1]}, {options})"
+        return text_of(self)
+
+    def set_epoch(self, epoch: int) -> None:
+        """Let the next iterators give another epoch: its order and its random draws.
+
+        Epoch e has the records, their order, indices and random numbers of the e-th
+        epoch of a sampler with ``num_epochs=None``.  With ``num_epochs=n`` an iterator
+        gives n epochs, from the sampler's epoch ``n * epoch`` on; without an end it
+        goes on from epoch `epoch`.  Iterators that were made before stay in theirs.
+
+        Args:
+            epoch: At least 0, else ValueError; a new loader gives epoch 0.
+
+        Raises:
+            TypeError: It is not an int, or the sampler, one of your own, has no method
+                ``set_epoch(epoch)``, which is called on a copy of it.
+            OverflowError: It is more than 64 bits can count.
+
+        Example:
+            >>> loader = load(range(4), shuffle=True, seed=1, num_epochs=1)
+            >>> first = list(loader)
+            >>> loader.set_epoch(1)
+            >>> first, list(loader)
+            ([1, 2, 3, 0], [0, 3, 1, 2])
+        """
+        self._choose(epoch)
 
     def replay(self, state: bytes) -> T:
         """Compute again what the iterator with this state would give next.
@@ -285,14 +292,7 @@ class DataLoader(Epochs, Generic[T]):
 
     def _restore(self, state: bytes, validate: bool = True) -> states.Position:
         position = states.decode(self._pipeline, state, validate)
-        wanted = self._explicit_streams
-        if wanted is not None and wanted != position.streams:
-            raise StateMismatch(
-                f"Checkpoint has {position.streams} streams, but the loader was made "
-                f"with streams={wanted}. The number of streams defines the order, so "
-                "it cannot change within a run: leave streams= out, or set it to "
-                f"{position.streams}."
-            )
+        states.check_streams(position, self._explicit_streams)
         return position
 
     def _program_for(self, position: states.Position) -> compilation.LoaderProgram:
