@@ -25,6 +25,7 @@ from typing import Any
 import cloudpickle
 
 from gristmill._base.object_path import path_to
+from gristmill._base.pytree_classes import with_registration
 
 _STEP = 1 << 20
 
@@ -56,7 +57,10 @@ class Pickler(cloudpickle.Pickler):  # type: ignore[misc]
     def reducer_override(self, thing: Any) -> Any:
         reduce = _REDUCERS.get(type(thing))
         if reduce is None or thing is sys.stdout or thing is sys.stderr:
-            return super().reducer_override(thing)
+            reduced = super().reducer_override(thing)
+            if reduced is not NotImplemented and isinstance(thing, type):
+                return with_registration(thing, reduced)
+            return reduced
         return reduce(thing)
 
     def dump(self, thing: Any) -> None:

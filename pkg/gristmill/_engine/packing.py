@@ -26,7 +26,7 @@ import os
 import pickle
 import stat
 import struct
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, BinaryIO
 
 import numpy as np
@@ -101,12 +101,18 @@ def pack(program: Any) -> int:
 
 def unpack(fd: int) -> Runnable:
     """The program of a sealed file; the files that it opens are remembered."""
+    with remembering_files():
+        return _unpacked(fd)
+
+
+@contextlib.contextmanager
+def remembering_files() -> Iterator[None]:
+    """Remember the files that are opened in here, for `own_positions` of forks."""
     global _loaded_in
     before = _descriptors()
-    program = _unpacked(fd)
+    yield
     _opened.update(_descriptors() - before)
     _loaded_in = os.getpid()
-    return program
 
 
 def _unpacked(fd: int) -> Runnable:

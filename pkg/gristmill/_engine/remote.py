@@ -25,6 +25,7 @@ from gristmill._engine.stream import NO_KEYS, Runnable
 from gristmill._engine.usage import NearUsage, Usage
 from gristmill._engine.workers import LauncherWorkers, Place, Workers
 from gristmill._hot.place import as_failure
+from gristmill._workers import nesting
 from gristmill.errors import ArenaFull, WorkerDied
 
 
@@ -225,6 +226,7 @@ class RemoteRun:
 
     def _bring(self, position: Position, before: Workers | None) -> _Running:
         """A scheduler and its workers; `before` are those that they will follow."""
+        nesting.check_may_start_workers()
         program, options = self._program, self._options
         place = options.place
         count = options.workers if place is None else place.count()

@@ -29,11 +29,19 @@ from gristmill._engine.stream import (
 )
 from gristmill._hot import run as hot_run
 from gristmill._hot import slot_writer
+from gristmill._workers import main_module
 from gristmill.sources._share import share_among
 
 ALIGNMENT = 64
 # The position of a stream that has none: what it gives depends on requests alone.
 ANYWHERE: Vector = (0,)
+
+
+def run_main(text: str) -> None:
+    """Run the main program again, see `gristmill._workers.main_module.run`."""
+    drop_in.install_if_asked()
+    with packing.remembering_files():
+        main_module.run(text)
 
 
 def load(blob_fd: int) -> Runnable:

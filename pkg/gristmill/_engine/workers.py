@@ -129,12 +129,14 @@ class LauncherWorkers:
     def start(self) -> None:
         # Imported here because `import gristmill` should take no time for workers.
         from gristmill._engine import packing
-        from gristmill._workers import launcher
+        from gristmill._workers import launcher, main_module
 
         blob_fd = packing.pack(self._program)
         try:
             launcher.configure(ENTRY)
-            self._scheduler.start(blob_fd, launcher.setup(ENTRY), self._imported)
+            main = main_module.description()
+            setup = launcher.setup(ENTRY, main)
+            self._scheduler.start(blob_fd, setup, (*main, *self._imported))
         finally:
             os.close(blob_fd)
 

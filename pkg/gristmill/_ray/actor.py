@@ -10,6 +10,7 @@ import ctypes
 import os
 import time
 import traceback
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -20,6 +21,7 @@ from gristmill._engine import worker
 from gristmill._engine.stream import Runnable, Vector
 from gristmill._hot import slot_writer
 from gristmill._ray.metrics import Load
+from gristmill._workers import nesting, settings
 from gristmill.sources._share import share_among
 
 Bytes = npt.NDArray[np.uint8]
@@ -85,11 +87,20 @@ class WorkerActor:
     Args:
         packed: The program of calls that name none: what
             `gristmill._engine.packing.pack` wrote.
+        present: The settings of the program's process; empty if calls name programs.
         number: Of this actor among those of its pool.
         sharing: How many actors read at the same time.
     """
 
-    def __init__(self, packed: Bytes | None, number: int, sharing: int) -> None:
+    def __init__(
+        self,
+        packed: Bytes | None,
+        present: Sequence[settings.Setting],
+        number: int,
+        sharing: int,
+    ) -> None:
+        nesting.become_worker()
+        settings.adopt(present)
         _core.keep_freed_memory()
         share_among(sharing)
         self._number = number
@@ -137,7 +148,8 @@ class WorkerActor:
         try:
             with open(fd, "wb", closefd=False) as file:
                 file.write(packed.data)
-            program = worker.load(fd)
+            with nesting.importing():
+                program = worker.load(fd)
         finally:
             os.close(fd)
         return _Server(program, _Slot(program.vector_capacity), self._number)

@@ -28,6 +28,7 @@ from gristmill._ray.pool import (
     Loss,
 )
 from gristmill._ray.progress import Progress
+from gristmill._workers import settings
 
 Reference = TypeVar("Reference")
 
@@ -64,6 +65,7 @@ class ActorPool:
         self._program = program
         # In the object store.
         self._packed: Any = None
+        self._settings: list[settings.Setting] = []
         self._users = 0
         self.count = count
         self._kind = ray.remote(WorkerActor).options(**options)
@@ -85,6 +87,7 @@ class ActorPool:
             if self._users == 1:
                 if self._program is not None:
                     self._packed = put(self._program)
+                    self._settings = settings.present()
                 self._fill()
                 self._thread.start()
 
@@ -257,7 +260,9 @@ class ActorPool:
                 return
             taken = {actor.number for actor in self._actors}
             number = min(set(range(self.count)) - taken)
-            handle = self._kind.remote(self._packed, number, self.count)
+            handle = self._kind.remote(
+                self._packed, self._settings, number, self.count
+            )
             actor = Actor(number, handle)
             self._actors.append(actor)
             self._starting[handle.home.remote()] = actor

@@ -16,10 +16,14 @@ import pickle
 import signal
 import socket
 import sys
+import traceback
+import types
 import warnings
 from collections.abc import Sequence
 
 from gristmill import _core
+from gristmill._base import log
+from gristmill._workers import main_module, nesting, settings
 from gristmill._workers.processes import (
     FORGET,
     GONE,
@@ -30,11 +34,15 @@ from gristmill._workers.processes import (
     Message,
     lasting_threads,
     leave_signals_to_parent,
+    look_like_worker,
     receive,
     send,
     send_failure,
 )
 from gristmill._workers.zygote import Zygote
+
+# What a launcher gets in place of a main program whose top level starts threads.
+_RUN_BY_EACH = "main program for each worker"
 
 # In the user's process.
 
@@ -65,12 +73,13 @@ def configure(entry: str) -> None:
         f"from gristmill._workers.launcher import main; main({entry!r})"
     )
     environ = [name + b"=" + value for name, value in os.environb.items()]
+    environ.append(f"{nesting.IMPORTING}=1".encode())  # Until `main` has imported all.
     _core.configure_supervisor([sys.executable, *flags, "-c", bootstrap], environ)
     atexit.unregister(_core.shutdown_supervisor)
     atexit.register(_core.shutdown_supervisor)
 
 
-def setup(entry: str) -> bytes:
+def setup(entry: str, main: Sequence[str] = ()) -> bytes:
     """Pickle what makes a zygote resemble this process.
 
     Args:
@@ -80,6 +89,9 @@ def setup(entry: str) -> bytes:
             all share: it must not use the file position. ``serve(program, arena_fd,
             slot_request_fd, begun_fd, worker, generation)`` runs a worker until it
             returns, and closes begun_fd after the first output: more may begin.
+            ``run_main(text)`` runs the main program again.
+        main: The `main_module.description` of the main program. Workers get the
+            `settings` of this process if it is empty.
     """
     like_parent = {
         "entry": entry,
@@ -89,6 +101,8 @@ def setup(entry: str) -> bytes:
         "environ": dict(os.environ),
         "argv": list(getattr(sys, "argv", [""])),
         "affinity": os.sched_getaffinity(0),
+        "main": main_module.parted(main)[0],
+        "settings": [] if main else settings.present(),
     }
     return pickle.dumps(like_parent)
 
@@ -109,34 +123,57 @@ def _search_path() -> list[str]:
 
 def main(entry: str) -> None:
     """Run the launcher: fork zygotes until the supervisor is gone."""
-    *modules, fd, parent = sys.argv[1:]
+    *wanted, fd, parent = sys.argv[1:]
     _core.die_with_parent(int(parent))
+    nesting.become_worker()
+    look_like_worker("GristmillWorker", int(parent))
     leave_signals_to_parent()
     signal.pthread_sigmask(signal.SIG_UNBLOCK, (signal.SIGINT, signal.SIGTERM))
-    importlib.import_module(entry)  # Once, and not again in every zygote.
-    _import_all(modules)
+    module = importlib.import_module(entry)  # Once, and not again in every zygote.
+    outcome = _import_all(module, wanted)
+    del os.environ[nesting.IMPORTING]
     gc.freeze()  # What is never looked at is never copied.
     gc.enable()
     os.set_inheritable(int(fd), False)
     supervisor = socket.socket(fileno=int(fd))
     send(supervisor, Message(READY))
-    _run(supervisor)
+    _run(supervisor, outcome)
 
 
-def _import_all(modules: Sequence[str]) -> None:
-    """Import modules; begin anew without them if they start threads."""
+def _import_all(entry: types.ModuleType, wanted: Sequence[str]) -> main_module.Outcome:
+    """Run the main program and import modules; start again without them on threads."""
+    if wanted == [_RUN_BY_EACH]:
+        return main_module.Outcome(by_each=True)
+    main, modules = main_module.parted(wanted)
+    failure = ""
+    if main:
+        try:
+            entry.run_main(main)
+        except BaseException:
+            failure = traceback.format_exc()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # The user's process has shown them.
         for module in modules:
             # The zygote that needs it tries again, and says why it cannot.
             with contextlib.suppress(Exception):
                 importlib.import_module(module)
-    if modules and lasting_threads():
+    if wanted and (threads := lasting_threads()):
+        if main:
+            log.warning(
+                "the top level of the main program starts %d thread(s), which no fork"
+                " copies: each worker runs it for itself, which takes more time and"
+                ' memory. Start threads behind `if __name__ == "__main__":` to avoid'
+                " this.",
+                threads,
+            )
         command = sys.orig_argv
-        os.execv(sys.executable, [*command[: -2 - len(modules)], *command[-2:]])
+        again = [_RUN_BY_EACH] if main else []
+        rest = [*command[: -2 - len(wanted)], *again, *command[-2:]]
+        os.execv(sys.executable, rest)
+    return main_module.Outcome(failure=failure)
 
 
-def _run(supervisor: socket.socket) -> None:
+def _run(supervisor: socket.socket, main: main_module.Outcome) -> None:
     """Do what the supervisor says until it is gone."""
     zygotes = Children(supervisor, GONE)
     while True:
@@ -146,21 +183,25 @@ def _run(supervisor: socket.socket) -> None:
                 return
             message, fds = received
             if message.kind == OPEN_GROUP:
-                _start_zygote(supervisor, zygotes, message, fds)
+                _start_zygote(supervisor, zygotes, main, message, fds)
             elif message.kind == FORGET:
                 zygotes.kill(message.group)
 
 
 def _start_zygote(
-    supervisor: socket.socket, zygotes: Children, message: Message, fds: Sequence[int]
+    supervisor: socket.socket,
+    zygotes: Children,
+    main: main_module.Outcome,
+    message: Message,
+    fds: Sequence[int],
 ) -> None:
     def child() -> None:
         supervisor.close()
-        Zygote(message.group, late=bool(message.value), fds=fds).run()
+        Zygote(message.group, late=bool(message.value), main=main, fds=fds).run()
 
     try:
         zygotes.fork(Message(ZYGOTE, message.group), child)
     except OSError:
-        send_failure(supervisor, message.group)
+        send_failure(supervisor, message.group, traceback.format_exc())
     for fd in fds:
         os.close(fd)

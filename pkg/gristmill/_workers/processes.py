@@ -177,11 +177,11 @@ class Children:
         return True
 
 
-def send_failure(peer: socket.socket, group: int) -> None:
-    """Send the text of the exception that is being handled."""
+def send_failure(peer: socket.socket, group: int, why: str) -> None:
+    """Send why a group can have no workers."""
     text = os.memfd_create("gristmill")
     with open(text, "wb", closefd=False) as file:
-        file.write(traceback.format_exc().encode(errors="replace"))
+        file.write(why.encode(errors="replace"))
     send(peer, Message(FAILED, group), text)
     os.close(text)
 

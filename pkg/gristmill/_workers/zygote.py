@@ -9,12 +9,15 @@ import select
 import socket
 import sys
 import time
+import traceback
 import types
 from collections import deque
 from collections.abc import Sequence
 from typing import Any
 
 from gristmill._base import log
+from gristmill._workers import nesting, settings
+from gristmill._workers.main_module import Outcome
 from gristmill._workers.processes import (
     EXITED,
     STARTED,
@@ -41,12 +44,16 @@ class Zygote:
     Args:
         group: The number that the supervisor knows its workers by.
         late: Whether each worker loads the program for itself.
+        main: What became of the main program in the launcher.
         fds: The supervisor's socket, setup, blob, arena and slot requests, all owned.
     """
 
-    def __init__(self, group: int, *, late: bool, fds: Sequence[int]) -> None:
+    def __init__(
+        self, group: int, *, late: bool, main: Outcome, fds: Sequence[int]
+    ) -> None:
         self._group = group
         self._late = late
+        self._main = main
         self._supervisor = socket.socket(fileno=fds[0])
         setup_fd, self._blob_fd, self._arena_fd, self._slot_requests_fd = fds[1:]
         with open(setup_fd, "rb") as file:
@@ -60,12 +67,19 @@ class Zygote:
 
     def run(self) -> None:
         """Load the program, then fork workers until the supervisor is gone."""
+        nesting.become_worker()
         try:
             self._entry = become_like_parent(self._setup)
+            if self._main.failure and self._setup["main"]:
+                self._fail(self._main.failure)
+                return
             if not self._late:
-                self._program = self._entry.load(self._blob_fd)
+                if self._runs_main:
+                    send(self._supervisor, Message(THREADS))
+                    return
+                self._load()
         except BaseException:
-            send_failure(self._supervisor, self._group)
+            self._fail(traceback.format_exc())
             return
         if not self._late and (threads := lasting_threads()):
             log.warning(
@@ -82,7 +96,21 @@ class Zygote:
         try:
             self._serve()
         except OSError:
-            send_failure(self._supervisor, self._group)
+            self._fail(traceback.format_exc())
+
+    @property
+    def _runs_main(self) -> bool:
+        """Whether each worker runs the main program for itself."""
+        return self._main.by_each and bool(self._setup["main"])
+
+    def _load(self) -> None:
+        with nesting.importing():
+            if self._runs_main:
+                self._entry.run_main(self._setup["main"])
+            self._program = self._entry.load(self._blob_fd)
+
+    def _fail(self, why: str) -> None:
+        send_failure(self._supervisor, self._group, why)
 
     def _serve(self) -> None:
         while True:
@@ -121,12 +149,13 @@ class Zygote:
         for fd in self._throttle.fds:
             os.close(fd)
         look_like_worker(f"GristmillWorker-{wanted.worker}", self._setup["pid"])
+        nesting.become_worker()
         restore_signals_in_forks()
         if self._late:
             try:
-                self._program = self._entry.load(self._blob_fd)
+                self._load()
             except BaseException:
-                send_failure(self._supervisor, self._group)
+                self._fail(traceback.format_exc())
                 return
         self._supervisor.close()
         # Python reseeds its own generator in every fork.
@@ -152,6 +181,7 @@ def become_like_parent(wanted: dict[str, Any]) -> types.ModuleType:
     os.chdir(wanted["cwd"])
     with contextlib.suppress(OSError):  # Cores may be taken away meanwhile.
         os.sched_setaffinity(0, wanted["affinity"])
+    settings.adopt(wanted["settings"])
     return importlib.import_module(wanted["entry"])
 
 

@@ -34,6 +34,7 @@ from gristmill._torch.private import ExceptionWrapper
 from gristmill._torch.workers import start_method
 from gristmill._torch.workers.fetch import Exhausted, FetchProgram
 from gristmill._torch.workers.started import StartedProcesses
+from gristmill._workers import nesting
 from gristmill.errors import WorkerDied
 
 # What workers of the launcher find imported.
@@ -151,8 +152,10 @@ class WorkerPool:
         """Let the workers start, without waiting for them.
 
         Raises:
+            RuntimeError: This process is a worker.
             Exception: Whatever pickling the program raised, where it must be pickled.
         """
+        nesting.check_may_start_workers()
         context = self._context or start_method.default()
         if isinstance(context, start_method.LauncherContext):
             try:

@@ -25,6 +25,7 @@ from gristmill import _core
 from gristmill._engine import worker as engine_worker
 from gristmill._engine.stream import Runnable
 from gristmill._torch.workers.fetch import FetchProgram
+from gristmill._workers import nesting
 from gristmill._workers.processes import (
     leave_signals_to_parent,
     restore_signals_in_forks,
@@ -192,6 +193,8 @@ def _serve(
     by_main_thread: bool,
 ) -> None:
     """Run a worker until it is told to stop, or its parent has ended."""
+    nesting.become_worker()
+    os.environ.pop(nesting.IMPORTING, None)
     parent: Any = multiprocessing.parent_process()
     if by_main_thread and os.getppid() == parent.pid:
         # Whatever this process does then.  The signal follows the thread that forked.
@@ -217,7 +220,7 @@ class _Target:
 
     def __reduce__(self) -> Any:
         # In this order: torch is there when its objects are set aside.
-        return _last, ((torch.Tensor, _Frozen(), _serve),)
+        return _last, ((torch.Tensor, _Frozen(), _Worker(), _serve),)
 
 
 class _Frozen:
@@ -225,6 +228,19 @@ class _Frozen:
 
     def __reduce__(self) -> Any:
         return gc.freeze, ()
+
+
+class _Worker:
+    """Becomes a call of `_begin_import` where it is loaded, before the dataset is."""
+
+    def __reduce__(self) -> Any:
+        return _begin_import, ()
+
+
+def _begin_import() -> None:
+    """Let what the program's modules start have no workers; `_serve` ends that."""
+    nesting.become_worker()
+    os.environ[nesting.IMPORTING] = "1"
 
 
 _last = operator.itemgetter(-1)

@@ -1,0 +1,144 @@
+"""Runs the top level of the main program again, as `multiprocessing`'s spawn does.
+
+Settings that it makes, classes that it registers and modules that it patches are then
+in workers, too.  A program without ``if __name__ == "__main__":`` is not run again,
+because it would iterate its loaders again.
+"""
+
+from __future__ import annotations
+
+import ast
+import functools
+import json
+import os
+import sys
+from collections.abc import Iterator, Sequence
+from multiprocessing import process, spawn
+from pathlib import Path
+from types import FrameType
+from typing import NamedTuple
+
+from gristmill._workers.processes import leave_signals_to_parent
+
+# Programs that run the user's code.  Their own top level sets nothing of the user's.
+_RUNNERS = {"cProfile", "default_worker", "ipykernel_launcher", "ipython", "pytest"}
+_GUARDS = {"__name__ == '__main__'", "'__main__' == __name__"}
+
+# A description is among the modules that a launcher imports, in parts, since the
+# system limits the length of one argument.
+_MARK = "main program: "
+_PART_CHARACTERS = 60_000
+
+# Files of main programs that have iterated a loader outside of their guard.
+_unguarded: set[str] = set()
+
+# In the user's process.
+
+
+def description() -> tuple[str, ...]:
+    """Return what a launcher needs to run the main program again, in parts.
+
+    It is empty if the program cannot be run again: it has no file or no guard, it has
+    iterated a loader outside of its guard, or it is one of `_RUNNERS`.
+    """
+    main = sys.modules["__main__"]
+    name = getattr(getattr(main, "__spec__", None), "name", None)
+    path = getattr(main, "__file__", None)
+    if not isinstance(path, str) or Path(path).stem in _RUNNERS:
+        return ()
+    if name is not None and name.rpartition(".")[2] == "__main__":
+        return ()  # Of a folder, a package or an archive.  Spawn leaves it out, too.
+    began_in: str = process.ORIGINAL_DIR or ""  # type: ignore[attr-defined]
+    path = os.path.normpath(os.path.join(began_in, path))
+    guarded = _guarded_lines(path)
+    line = _line_within(vars(main))
+    if line is not None and not any(line in lines for lines in guarded):
+        _unguarded.add(path)
+    if not guarded or path in _unguarded:
+        return ()
+    place = ("init_main_from_path", path)
+    if name is not None:
+        place = ("init_main_from_name", name)
+    text = json.dumps([*place, [str(part) for part in getattr(sys, "argv", [""])]])
+    starts = range(0, len(text), _PART_CHARACTERS)
+    return tuple(_MARK + text[at : at + _PART_CHARACTERS] for at in starts)
+
+
+def _line_within(names: dict[str, object]) -> int | None:
+    """Return the line that a module of these names executes in this thread, if any."""
+    frame: FrameType | None = sys._getframe()
+    while frame is not None:
+        if frame.f_globals is names and frame.f_code.co_name == "<module>":
+            return frame.f_lineno
+        frame = frame.f_back
+    return None
+
+
+@functools.cache
+def _guarded_lines(path: str) -> tuple[range, ...]:
+    """Return the lines of a file that run only in the main program."""
+    try:
+        tree = ast.parse(Path(path).read_bytes())
+    except (OSError, SyntaxError, ValueError):
+        return ()
+    return tuple(_guarded_in(tree.body))
+
+
+def _guarded_in(statements: Sequence[ast.stmt]) -> Iterator[range]:
+    for statement in statements:
+        if isinstance(statement, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            continue
+        if isinstance(statement, ast.If) and _is_guard(statement.test):
+            last = statement.body[-1]
+            yield range(statement.body[0].lineno, (last.end_lineno or last.lineno) + 1)
+            continue
+        for field in ("body", "orelse", "finalbody"):
+            yield from _guarded_in(getattr(statement, field, ()))
+
+
+def _is_guard(test: ast.expr) -> bool:
+    if isinstance(test, ast.BoolOp) and isinstance(test.op, ast.And):
+        return any(map(_is_guard, test.values))
+    return ast.unparse(test) in _GUARDS
+
+
+# In the launcher and in workers.
+
+
+class Outcome(NamedTuple):
+    """What became of a main program in a launcher.
+
+    Attributes:
+        by_each: Whether each worker is to run it, since it starts threads.
+        failure: The traceback of what it raised.
+    """
+
+    by_each: bool = False
+    failure: str = ""
+
+
+def parted(arguments: Sequence[str]) -> tuple[str, list[str]]:
+    """Return the description among arguments as one text, and the other arguments."""
+    parts = [one.removeprefix(_MARK) for one in arguments if one.startswith(_MARK)]
+    return "".join(parts), [one for one in arguments if not one.startswith(_MARK)]
+
+
+def run(text: str) -> None:
+    """Run the top level of the program that a description is of.
+
+    Raises:
+        BaseException: Whatever the program raised, with a note.
+    """
+    method, place, arguments = json.loads(text)
+    sys.argv[:] = arguments
+    try:
+        spawn.prepare({method: place})
+    except BaseException as error:
+        error.add_note(
+            f"Workers run the top level of {place} again, as multiprocessing's spawn"
+            ' does, but not what is behind `if __name__ == "__main__":`. Put there what'
+            " must not run again."
+        )
+        raise
+    finally:
+        leave_signals_to_parent()  # The program may have set handlers.

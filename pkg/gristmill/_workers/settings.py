@@ -1,0 +1,149 @@
+"""Settings of libraries that workers take over from a program that is not run again.
+
+They are those that change what code computes, or whether it fails.  A worker does not
+import a library for them: it gets them when it imports the library itself.  All else is
+for ``worker_init_fn``.
+"""
+
+from __future__ import annotations
+
+import builtins
+import logging
+import pickle
+import sys
+from collections.abc import Callable, Sequence
+from types import ModuleType
+from typing import Any, NamedTuple
+
+from gristmill._base.imports import when_imported
+
+_OF_JAX = (
+    "jax_debug_infs",
+    "jax_debug_nans",
+    "jax_default_matmul_precision",
+    "jax_default_prng_impl",
+    "jax_enable_x64",
+    "jax_numpy_dtype_promotion",
+    "jax_numpy_rank_promotion",
+    "jax_random_seed_offset",
+    "jax_threefry_partitionable",
+)
+
+
+class Setting(NamedTuple):
+    """What a process has set in a library: the library's module, and a pickle."""
+
+    module: str
+    pickled: bytes
+
+    def adopt(self, module: ModuleType) -> None:
+        """Set the same in a module that this process has imported."""
+        _KINDS[self.module].write(module, pickle.loads(self.pickled))
+
+
+def present() -> list[Setting]:
+    """Return the settings of the libraries that this process has imported."""
+    return [
+        Setting(name, pickle.dumps(kind.read(sys.modules[name])))
+        for name, kind in _KINDS.items()
+        if name in sys.modules
+    ]
+
+
+def adopt(settings: Sequence[Setting]) -> None:
+    """Set the same in this process, as soon as it has imported each library."""
+    for setting in settings:
+        when_imported(setting.module, setting.adopt)
+
+
+class _Kind(NamedTuple):
+    """How the settings of a module are read, and how they are set again."""
+
+    read: Callable[[Any], Any]
+    write: Callable[[Any, Any], None]
+
+
+def _attribute(name: str) -> _Kind:
+    return _Kind(
+        lambda module: getattr(module, name),
+        lambda module, value: setattr(module, name, value),
+    )
+
+
+def _read_sys(module: Any) -> tuple[int, int]:
+    return module.getrecursionlimit(), module.get_int_max_str_digits()
+
+
+def _write_sys(module: Any, value: tuple[int, int]) -> None:
+    module.setrecursionlimit(value[0])
+    module.set_int_max_str_digits(value[1])
+
+
+def _read_filters(module: Any) -> list[tuple[Any, ...]]:
+    """The filters of Python's own categories; others are of modules to be imported."""
+    return [
+        (action, _text(message), kind.__name__, _text(of), line)
+        for action, message, kind, of, line in module.filters
+        if kind.__module__ == "builtins"
+    ]
+
+
+def _text(pattern: Any) -> str:
+    """The text of a pattern; Python's own filters have texts, or None for any."""
+    return getattr(pattern, "pattern", pattern) or ""
+
+
+def _write_filters(module: Any, value: list[tuple[Any, ...]]) -> None:
+    for action, message, kind, of, line in reversed(value):
+        category = getattr(builtins, kind)
+        module.filterwarnings(action, message, category, of, line)
+
+
+def _read_levels(module: Any) -> tuple[int, dict[str, int]]:
+    root = module.root
+    # A logger of another class must be made by its library.
+    levels = {
+        name: logger.level
+        for name, logger in root.manager.loggerDict.items()
+        if type(logger) is logging.Logger and logger.level
+    }
+    return root.manager.disable, {"": root.level, **levels}
+
+
+def _write_levels(module: Any, value: tuple[int, dict[str, int]]) -> None:
+    disabled, levels = value
+    module.disable(disabled)
+    for name, level in levels.items():
+        module.getLogger(name).setLevel(level)
+
+
+def _read_jax(module: Any) -> dict[str, Any]:
+    config = module.config
+    return {name: getattr(config, name) for name in _OF_JAX if hasattr(config, name)}
+
+
+def _write_jax(module: Any, value: dict[str, Any]) -> None:
+    for name, one in value.items():
+        if getattr(module.config, name) != one:
+            module.config.update(name, one)
+
+
+_KINDS = {
+    "sys": _Kind(_read_sys, _write_sys),
+    "warnings": _Kind(_read_filters, _write_filters),
+    "logging": _Kind(_read_levels, _write_levels),
+    "decimal": _Kind(
+        lambda decimal: decimal.getcontext(),
+        lambda decimal, context: decimal.setcontext(context),
+    ),
+    "numpy": _Kind(
+        lambda numpy: numpy.geterr(), lambda numpy, value: numpy.seterr(**value)
+    ),
+    "jax": _Kind(_read_jax, _write_jax),
+    "torch": _Kind(
+        lambda torch: torch.get_default_dtype(),
+        lambda torch, dtype: torch.set_default_dtype(dtype),
+    ),
+    "PIL.Image": _attribute("MAX_IMAGE_PIXELS"),
+    "PIL.ImageFile": _attribute("LOAD_TRUNCATED_IMAGES"),
+}
