@@ -20,10 +20,6 @@ _ALIKE = {
         "has no use here: gristmill.torch.as_tensors and gristmill.jax"
         ".prefetch_to_device take batches to a device"
     ),
-    "worker_init_fn": (
-        "has no use here: set up what a worker needs where it is first used, or pass"
-        " worker_init_fn to IterDataset.mp_prefetch"
-    ),
     "batch_sampler": (
         "has no use here: pass a sampler, and Batch(batch_size) among the"
         " transformations; gristmill.torch.DataLoader takes batch samplers"

@@ -48,6 +48,9 @@ Rules: TypeAlias = Literal["jax", "plain"]
 # engine allocates batches inside shared memory with it.
 Alloc: TypeAlias = Callable[[tuple[int, ...], np.dtype[Any]], npt.NDArray[Any]]
 
+# Prepares a worker process: it is called with the worker's number and their number.
+WorkerInitFn: TypeAlias = Callable[[int, int], None]
+
 
 class Maps(Protocol[In, Out]):
     """A `transforms.Map`, by what its own method takes and returns."""

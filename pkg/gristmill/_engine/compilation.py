@@ -10,6 +10,8 @@ from typing import Any
 
 from gristmill import operations as legacy
 from gristmill import samplers, sources, transforms
+from gristmill._base.checks import check_callable
+from gristmill._base.types import WorkerInitFn
 from gristmill._engine.native_stream import NativeStream
 from gristmill._engine.program import (
     PERSONAL,
@@ -22,7 +24,7 @@ from gristmill._engine.program import (
 )
 from gristmill._engine.record_stream import RecordStream
 from gristmill._engine.stream import Stream
-from gristmill.bad_records import OnError
+from gristmill.bad_records import ErrorPolicy
 from gristmill.batching import tree_rules
 from gristmill.options import ReadOptions
 from gristmill.sharding import ShardOptions
@@ -48,10 +50,12 @@ def compile_program(
     operations: Sequence[Any],
     streams: int,
     read_options: ReadOptions,
-    on_error: OnError,
-    max_errors: int | None,
+    policy: ErrorPolicy,
+    worker_init_fn: WorkerInitFn | None,
 ) -> LoaderProgram:
-    """Compile checked arguments of a loader."""
+    """Compile arguments of a loader, all of which but the last are checked."""
+    if worker_init_fn is not None:
+        check_callable("worker_init_fn", worker_init_fn)
     readable = sources.as_source(source)
     if hasattr(sampler, "interleaved"):
         sampler = sampler.interleaved(streams * int(shard.shard_count))
@@ -73,8 +77,9 @@ def compile_program(
         rules=tree_rules(),
         streams=streams,
         read_options=read_options,
-        on_error=on_error,
-        max_errors=max_errors,
+        on_error=policy.on_error,
+        max_errors=policy.max_errors,
+        worker_init_fn=worker_init_fn,
     )
 
 

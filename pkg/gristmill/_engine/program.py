@@ -17,7 +17,7 @@ from gristmill import operations as legacy
 from gristmill import samplers, transforms
 from gristmill._base.deferred import deferring
 from gristmill._base.describing import value_text
-from gristmill._base.types import Rules
+from gristmill._base.types import Rules, WorkerInitFn
 from gristmill._engine.stage_times import READ, REST
 from gristmill._engine.stream import first_unpicklable
 from gristmill._hot import run as hot_run
@@ -79,6 +79,7 @@ class Program:
         read_options: Threads that read ahead where reading waits.
         on_error: What becomes of bad records: "raise", "skip" or "substitute".
         max_errors: Bad records that an iterator passes over; None for any number.
+        worker_init_fn: Called with (worker, workers) in each worker before all else.
     """
 
     source: Any
@@ -96,6 +97,7 @@ class Program:
     on_error: OnError = "raise"
     max_errors: int | None = None
     first_index: int = 0
+    worker_init_fn: WorkerInitFn | None = None
 
     in_this_process = "worker_count=0"
     replay_hint = "loader.replay(iterator.get_state())"
@@ -187,8 +189,10 @@ class Program:
                 product *= level.batch.batch_size
         return product if product > 1 else RUN_RECORDS
 
-    def greet(self, worker: int) -> None:
-        """Do nothing."""
+    def greet(self, worker: int, workers: int) -> None:
+        """Have the user prepare a worker."""
+        if self.worker_init_fn is not None:
+            self.worker_init_fn(worker, workers)
 
     def unpicklable_note(self) -> str:
         """See `Runnable`."""
@@ -198,6 +202,7 @@ class Program:
             parts += [(f"operation {name}", call) for _, call, name in level.steps]
             if level.batch is not None:
                 parts.append(("batch_fn", level.batch.batch_fn))
+        parts.append(("worker_init_fn", self.worker_init_fn))
         name = first_unpicklable(parts)
         if name is None:
             return "The pipeline cannot be pickled, so it cannot be sent to workers."

@@ -147,7 +147,7 @@ class RemoteRun:
         if self._running is None:
             self._begin()
 
-    def set_workers(self, count: int, program: Runnable | None = None) -> None:
+    def set_workers(self, count: int) -> None:
         """Let `count` workers compute what comes next.
 
         That stays what it is: streams say the order.  Those that compute go on until
@@ -155,13 +155,11 @@ class RemoteRun:
 
         Args:
             count: At least 1.
-            program: The same one where it has to know of their number.
         """
         place = self._options.place
         if place is not None:
             place = place.resized(count)
         with self._changing:
-            self._program = program or self._program
             self._options = dataclasses.replace(
                 self._options, workers=count, place=place
             )

@@ -105,8 +105,8 @@ class Runnable(Protocol):
             at: In a worker, the address of an int64 that is told the record in work.
         """
 
-    def greet(self, worker: int) -> None:
-        """Called once in a worker, before anything is computed there."""
+    def greet(self, worker: int, workers: int) -> None:
+        """Called once in each worker, before anything is computed there."""
 
     def unpicklable_note(self) -> str:
         """Which part of it cannot be sent to workers, and what to do."""

@@ -35,7 +35,7 @@ class Cached:
     replay_hint = "nothing"
     stages: ClassVar[Mapping[str, tuple[str, str]]] = {}
 
-    def greet(self, worker: int) -> None:
+    def greet(self, worker: int, workers: int) -> None:
         """Do nothing."""
 
     def unpicklable_note(self) -> str:

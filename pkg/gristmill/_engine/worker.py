@@ -65,7 +65,7 @@ def serve(
     try:
         packing.own_positions()
         stall.answer_to_signal(os.fstat(arena_fd).st_ino, worker)
-        server = Server(program, end, worker)
+        server = Server(program, end, worker, end.workers)
     except BaseException:
         end.set_startup_error(traceback.format_exc())
         raise
@@ -109,7 +109,9 @@ class Result:
 class Server:
     """Keeps the streams that this worker has opened."""
 
-    def __init__(self, program: Runnable, end: _core.WorkerEnd, worker: int) -> None:
+    def __init__(
+        self, program: Runnable, end: _core.WorkerEnd, worker: int, workers: int
+    ) -> None:
         self._program = program
         self._end = end
         self._worker = worker
@@ -121,7 +123,7 @@ class Server:
         # Raised in the place of every output.
         self._refusal: Exception | None = None
         try:
-            program.greet(worker)
+            program.greet(worker, workers)
         except Exception as error:
             self._refusal = error
 

@@ -104,6 +104,7 @@ class WorkerActor:
         _core.keep_freed_memory()
         share_among(sharing)
         self._number = number
+        self._sharing = sharing
         self._own = None if packed is None else self._load(packed)
         # By the names of programs.
         self._servers: dict[str, _Server] = {}
@@ -152,7 +153,8 @@ class WorkerActor:
                 program = worker.load(fd)
         finally:
             os.close(fd)
-        return _Server(program, _Slot(program.vector_capacity), self._number)
+        slot = _Slot(program.vector_capacity)
+        return _Server(program, slot, self._number, self._sharing)
 
 
 class _Slot:
@@ -199,9 +201,11 @@ class _Unit:
 
 
 class _Server(worker.Server):
-    def __init__(self, program: Runnable, slot: _Slot, number: int) -> None:
+    def __init__(
+        self, program: Runnable, slot: _Slot, number: int, actors: int
+    ) -> None:
         end: Any = slot
-        super().__init__(program, end, number)
+        super().__init__(program, end, number, actors)
         self._slot = slot
         self._vectors: list[Vector] = []
         self._failure: bytes | None = None

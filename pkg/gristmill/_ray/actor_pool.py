@@ -260,9 +260,7 @@ class ActorPool:
                 return
             taken = {actor.number for actor in self._actors}
             number = min(set(range(self.count)) - taken)
-            handle = self._kind.remote(
-                self._packed, self._settings, number, self.count
-            )
+            handle = self._kind.remote(self._packed, self._settings, number, self.count)
             actor = Actor(number, handle)
             self._actors.append(actor)
             self._starting[handle.home.remote()] = actor

@@ -11,12 +11,11 @@ import contextlib
 import os
 import sys
 from collections.abc import Iterator
-from pathlib import Path
 from types import FrameType
 
 # Is in the environment of a worker while it imports, and so of what the imports start.
 IMPORTING = "GRISTMILL_WORKER_IMPORTS"
-_PACKAGE = str(Path(__file__).parents[1]) + os.sep
+_LOADERS = ("gristmill", "torch")
 
 # The process that became a worker.  A fork of it that a step makes is not a worker.
 _worker_pid = 0
@@ -55,27 +54,26 @@ def check_may_start_workers() -> None:
             " start workers, without end. Put this code into a function, or behind"
             ' `if __name__ == "__main__":`, so that an import does not run it.'
         )
-    where = f"{_place(frames[0])} iterates" if frames else "This code iterates"
+    who = _place(frames[0]) if frames else "A thread"
     raise RuntimeError(
-        f"{where} a loader with workers in a worker process, which cannot have workers"
-        " of its own. Use worker_count=0, or num_workers=0, for loaders that steps,"
-        " sources and datasets iterate."
+        f"{who} iterates a loader with workers in a worker process, which cannot have"
+        " workers of its own. Use worker_count=0, or num_workers=0, for loaders that"
+        " steps, sources and datasets iterate."
     )
 
 
 def _frames_of_user(frame: FrameType | None) -> Iterator[FrameType]:
-    """Yield the frames that called Gristmill, up to Gristmill's own that called them."""
-    while frame is not None and _is_ours(frame):
+    """Yield the frames that called a loader, up to those of the loader's own worker."""
+    while frame is not None and _module(frame).partition(".")[0] in _LOADERS:
         frame = frame.f_back
-    while frame is not None and not _is_ours(frame):
+    while frame is not None and _module(frame).partition(".")[0] not in _LOADERS:
         yield frame
         frame = frame.f_back
 
 
-def _is_ours(frame: FrameType) -> bool:
-    return frame.f_code.co_filename.startswith(_PACKAGE)
+def _module(frame: FrameType) -> str:
+    return str(frame.f_globals.get("__name__", ""))
 
 
 def _place(frame: FrameType) -> str:
-    module = frame.f_globals.get("__name__", "A module")
-    return f"{module} ({frame.f_code.co_filename}, line {frame.f_lineno})"
+    return f"{_module(frame)} ({frame.f_code.co_filename}, line {frame.f_lineno})"

@@ -13,7 +13,7 @@ from gristmill import samplers, sharding, sources, transforms
 from gristmill._base.checks import check_flag
 from gristmill._base.listing import listed
 from gristmill._base.torch_names import OF_LOAD, OF_LOADER, refusing_names_of_torch
-from gristmill._base.types import S, T
+from gristmill._base.types import S, T, WorkerInitFn
 from gristmill._engine import arguments, compilation
 from gristmill._engine import state as states
 from gristmill._engine.local import LocalRun
@@ -92,6 +92,7 @@ class DataLoader(Epochs, Generic[T]):
         workers: Where workers run, a `gristmill.ray.RayWorkers`; by default they are
             `worker_count` processes of this machine.  The order is as without:
             `worker_count` and `streams` say it.
+        worker_init_fn: Called with (worker, workers) first in each worker, if any.
 
     Raises:
         ValueError: An argument is out of range.
@@ -129,6 +130,7 @@ class DataLoader(Epochs, Generic[T]):
         max_errors: int | None = None,
         quarantine: str | os.PathLike[str] | None = None,
         workers: Place | None = None,
+        worker_init_fn: WorkerInitFn | None = None,
     ) -> None:
         count = arguments.worker_count(worker_count)
         check_place(workers)
@@ -136,14 +138,13 @@ class DataLoader(Epochs, Generic[T]):
         check_flag("enable_profiling", enable_profiling)
         self._error_policy = ErrorPolicy(on_error, max_errors, quarantine)
         self._explicit_streams = streams
+        self._worker_init_fn = worker_init_fn
         self._data_source = data_source
         self._sampler = sampler
         self._operations = arguments.checked_operations(operations)
         self._read_options = read_options or ReadOptions()
         self._multiprocessing_options = MultiprocessingOptions(
-            num_workers=count,
-            per_worker_buffer_size=worker_buffer_size,
-            enable_profiling=enable_profiling,
+            count, worker_buffer_size, enable_profiling
         )
         self._remote = RemoteOptions(
             workers=count,
@@ -286,8 +287,8 @@ class DataLoader(Epochs, Generic[T]):
             operations=self._operations,
             streams=streams,
             read_options=self._read_options,
-            on_error=self._error_policy.on_error,
-            max_errors=self._error_policy.max_errors,
+            policy=self._error_policy,
+            worker_init_fn=self._worker_init_fn,
         )
 
     def _restore(self, state: bytes, validate: bool = True) -> states.Position:
@@ -320,6 +321,7 @@ def load(
     worker_count: int | None = 0,
     read_options: ReadOptions | None = None,
     workers: Place | None = None,
+    worker_init_fn: WorkerInitFn | None = None,
 ) -> DataLoader[S]: ...
 
 
@@ -337,6 +339,7 @@ def load(
     worker_count: int | None = 0,
     read_options: ReadOptions | None = None,
     workers: Place | None = None,
+    worker_init_fn: WorkerInitFn | None = None,
 ) -> DataLoader[Any]: ...
 
 
@@ -354,6 +357,7 @@ def load(  # noqa: PLR0913 (Grain's arguments)
     worker_count: int | None = 0,
     read_options: ReadOptions | None = None,
     workers: Place | None = None,
+    worker_init_fn: WorkerInitFn | None = None,
 ) -> DataLoader[Any]:
     """A DataLoader over `source` with an `IndexSampler`, in one call.
 
@@ -369,6 +373,7 @@ def load(  # noqa: PLR0913 (Grain's arguments)
         worker_count: See `DataLoader`.
         read_options: See `DataLoader`.
         workers: See `DataLoader`.
+        worker_init_fn: See `DataLoader`.
 
     Example:
         >>> loader = load(np.arange(5) * 10, batch_size=2, num_epochs=1)
@@ -393,6 +398,7 @@ def load(  # noqa: PLR0913 (Grain's arguments)
         worker_count=worker_count,
         read_options=read_options,
         workers=workers,
+        worker_init_fn=worker_init_fn,
     )
 
 

@@ -10,12 +10,12 @@ import ctypes
 import dataclasses
 import operator
 import pickle
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, ClassVar
 
 from gristmill._base import open_files
 from gristmill._base.epochs import drawing_in
-from gristmill._base.types import Alloc
+from gristmill._base.types import Alloc, WorkerInitFn
 from gristmill._dataset.model.blocks import is_built_in
 from gristmill._dataset.model.iter_dataset import IterDataset
 from gristmill._dataset.model.iterator import DatasetIterator
@@ -59,7 +59,7 @@ class Pipeline:
         sequential: Whether the parts are contiguous pieces of the sources.
         options: What holds for the chain beside the options in it.
         workers: Processes that share the streams, 0 for none.
-        worker_init_fn: Called with (worker, workers) in each before all else.
+        worker_init_fn: Called with (worker, workers) in each worker before all else.
         epoch: In which random steps draw.
     """
 
@@ -69,7 +69,7 @@ class Pipeline:
     sequential: bool
     options: DatasetOptions
     workers: int = 0
-    worker_init_fn: Callable[[int, int], None] | None = None
+    worker_init_fn: WorkerInitFn | None = None
     epoch: int = 0
 
     owned = True
@@ -91,10 +91,10 @@ class Pipeline:
         """See `Runnable`: not known."""
         return -1
 
-    def greet(self, worker: int) -> None:
+    def greet(self, worker: int, workers: int) -> None:
         """Have the user prepare a worker."""
         if self.worker_init_fn is not None:
-            self.worker_init_fn(worker, self.workers)
+            self.worker_init_fn(worker, workers)
 
     def state_of(self, stream: int, vector: Vector) -> Any:
         """The state of the iterator of a stream at a position."""

@@ -9,7 +9,6 @@ from __future__ import annotations
 import copy
 import dataclasses
 import operator
-from collections.abc import Callable
 from typing import Any, Self
 
 from gristmill._base.checks import (
@@ -19,7 +18,7 @@ from gristmill._base.checks import (
     check_options,
 )
 from gristmill._base.epochs import here
-from gristmill._base.types import T
+from gristmill._base.types import T, WorkerInitFn
 from gristmill._dataset.model.iter_dataset import IterDataset
 from gristmill._dataset.model.iterator import (
     CheckedIterator,
@@ -45,7 +44,6 @@ from gristmill._engine.workers import Place, check_place
 from gristmill.errors import StateMismatch
 from gristmill.options import MultiprocessingOptions
 
-WorkerInitFn = Callable[[int, int], None]
 DEFAULT_WORKERS = 10
 STALL_TIMEOUT_S = 60.0
 # How often an element that killed its worker is tried again.
@@ -272,7 +270,7 @@ class ProcessPrefetchDatasetIterator(CheckedIterator[T]):
             return False
         self._workers = count
         if isinstance(self._run, RemoteRun):
-            self._run.set_workers(count, self._pipeline_for(count))
+            self._run.set_workers(count)
         return True
 
     def start_prefetch(self) -> None:

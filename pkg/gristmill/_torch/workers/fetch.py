@@ -78,7 +78,7 @@ class FetchProgram:
     tolerant = False
     vector_capacity = 1 << 16
 
-    def greet(self, worker: int) -> None:
+    def greet(self, worker: int, workers: int) -> None:
         """Nothing; `open_stream` prepares the worker."""
 
     def unpicklable_note(self) -> str:
