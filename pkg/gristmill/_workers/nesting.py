@@ -76,4 +76,7 @@ def _module(frame: FrameType) -> str:
 
 
 def _place(frame: FrameType) -> str:
-    return f"{_module(frame)} ({frame.f_code.co_filename}, line {frame.f_lineno})"
+    file = frame.f_code.co_filename
+    # Functions of ``__main__`` that were pickled have lost it.
+    known = "" if file.startswith("<") else f"{file}, "
+    return f"{_module(frame)} ({known}line {frame.f_lineno})"
