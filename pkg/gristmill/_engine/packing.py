@@ -275,4 +275,6 @@ def _open_again(fd: int) -> None:
 
 
 def _descriptors() -> set[int]:
-    return {int(name) for name in os.listdir("/proc/self/fd")}
+    names = os.listdir("/proc/self/fd")
+    # One of them was open to list them, and its number is the next file's.
+    return {int(name) for name in names if os.path.lexists(f"/proc/self/fd/{name}")}
